@@ -1,8 +1,9 @@
-//! What processors and disks have done since the machine started, and how much of it was ours.
+//! Counters of processors and disks since boot, and the share of this process.
 //!
-//! Counters only grow; what happened in between is the difference of two readings. Two limits: a
-//! write is counted as ours when a page becomes dirty and on the disk when it is written, which may
-//! be half a minute later; and what a file system writes for itself (its journal) is nobody's.
+//! Counters only grow; the activity of an interval is the difference of two readings. Two limits: a
+//! write counts for this process when it dirties a page and for the disk when the kernel writes the
+//! page back, up to half a minute later; and the file system's own writes (its journal) belong to
+//! no process.
 
 use crate::disk::Disk;
 use crate::{disk_counters, proc};
@@ -10,54 +11,58 @@ use crate::{disk_counters, proc};
 /// Readings of all counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Activity {
-    /// Processor time of the whole machine, in ticks of the kernel.
+    /// Processor time of the whole machine, in kernel clock ticks.
     pub cpu: Cpu,
-    /// Of the disks that are watched.
-    pub disks: Moved,
-    /// Of this process, over all devices.
-    pub own: Moved,
+    /// I/O of the watched disks.
+    pub disks: IoBytes,
+    /// I/O of this process, over all devices.
+    pub own: IoBytes,
 }
 
-/// Processor time in ticks (usually a hundredth of a second), summed over all processors.
+/// Processor time in clock ticks (usually a hundredth of a second), summed over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Cpu {
-    /// All of it.
+    /// Total time.
     pub total: u64,
-    /// Nothing was to be done, or only I/O was waited for.
+    /// Idle time, including the time in which a processor only waited for I/O.
     pub idle: u64,
-    /// Something was to be done, and the hypervisor ran somebody else.
+    /// Time in which a task was runnable and the hypervisor ran another guest.
     pub steal: u64,
 }
 
 /// Bytes from and to block devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Moved {
-    /// Read.
+pub struct IoBytes {
+    /// Bytes read.
     pub read_bytes: u64,
-    /// Written.
+    /// Bytes written.
     pub written_bytes: u64,
 }
 
 impl Activity {
-    /// What the counters say now. What the kernel does not tell counts as nothing.
+    /// Reads the counters. A counter that the kernel does not report is 0.
     #[must_use]
     pub fn now(disks: &[Disk]) -> Activity {
         let stat = proc::read("/proc/stat").unwrap_or_default();
         let diskstats = proc::read("/proc/diskstats").unwrap_or_default();
-        let own = proc::read("/proc/self/io").unwrap_or_default();
-        let mut moved = Moved::default();
+        let io = proc::read("/proc/self/io").unwrap_or_default();
+        let mut disk_total = IoBytes::default();
         for disk in disks {
-            if let Some(one) = moved_of(&diskstats, &disk.name) {
-                moved = Moved {
-                    read_bytes: moved.read_bytes + one.read_bytes,
-                    written_bytes: moved.written_bytes + one.written_bytes,
+            if let Some(bytes_of_disk) = disk_bytes(&diskstats, &disk.name) {
+                disk_total = IoBytes {
+                    read_bytes: disk_total.read_bytes + bytes_of_disk.read_bytes,
+                    written_bytes: disk_total.written_bytes + bytes_of_disk.written_bytes,
                 };
             }
         }
-        Activity { cpu: cpu_of(&stat).unwrap_or_default(), disks: moved, own: own_of(&own) }
+        Activity {
+            cpu: cpu_of(&stat).unwrap_or_default(),
+            disks: disk_total,
+            own: process_bytes(&io),
+        }
     }
 
-    /// What happened since `before`.
+    /// Returns the activity since `before`.
     #[must_use]
     pub fn since(&self, before: &Activity) -> Activity {
         Activity {
@@ -72,23 +77,23 @@ impl Activity {
     }
 }
 
-impl Moved {
-    /// Both together.
+impl IoBytes {
+    /// Returns the sum of both directions.
     #[must_use]
     pub fn bytes(self) -> u64 {
         self.read_bytes + self.written_bytes
     }
 
-    fn since(self, before: Moved) -> Moved {
-        Moved {
+    fn since(self, before: IoBytes) -> IoBytes {
+        IoBytes {
             read_bytes: self.read_bytes.saturating_sub(before.read_bytes),
             written_bytes: self.written_bytes.saturating_sub(before.written_bytes),
         }
     }
 }
 
-/// The first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, and two
-/// kinds of guest time that are part of user and nice.
+/// Parses the first line of /proc/stat: user, nice, system, idle, iowait, irq, softirq, steal, and
+/// two kinds of guest time that are part of user and nice.
 fn cpu_of(stat: &str) -> Option<Cpu> {
     let line = stat.lines().find_map(|line| line.strip_prefix("cpu "))?;
     let ticks: Vec<u64> = line.split_whitespace().filter_map(|word| word.parse().ok()).collect();
@@ -96,15 +101,16 @@ fn cpu_of(stat: &str) -> Option<Cpu> {
     Some(Cpu { total: ticks.iter().take(8).sum(), idle: ticks[3] + ticks[4], steal })
 }
 
-/// What a device has moved by the text of /proc/diskstats.
-fn moved_of(diskstats: &str, name: &str) -> Option<Moved> {
-    let disk = diskstats.lines().filter_map(disk_counters::of_line).find(|it| it.name == name)?;
-    Some(Moved { read_bytes: disk.read_bytes, written_bytes: disk.write_bytes })
+/// Returns the bytes that /proc/diskstats records for a device.
+fn disk_bytes(diskstats: &str, name: &str) -> Option<IoBytes> {
+    let disk =
+        diskstats.lines().filter_map(disk_counters::parse_line).find(|it| it.name == name)?;
+    Some(IoBytes { read_bytes: disk.read_bytes, written_bytes: disk.write_bytes })
 }
 
-fn own_of(io: &str) -> Moved {
+fn process_bytes(io: &str) -> IoBytes {
     let field = |name| proc::field(io, name).unwrap_or(0);
-    Moved {
+    IoBytes {
         read_bytes: field("read_bytes"),
         written_bytes: field("write_bytes").saturating_sub(field("cancelled_write_bytes")),
     }
@@ -125,11 +131,11 @@ mod tests {
         assert_eq!(cpu_of("cpu 1 2 3\n"), None);
         let line =
             " 254       0 vda 100 2 16 4 5 6 32 8 0 1 2\n 254 1 vda1 1 1 1 1 1 1 1 1 0 1 1\n";
-        let moved = moved_of(line, "vda").unwrap();
-        assert_eq!(moved, Moved { read_bytes: 8192, written_bytes: 16_384 });
-        assert_eq!(moved_of(line, "vdb"), None);
+        let disk_total = disk_bytes(line, "vda").unwrap();
+        assert_eq!(disk_total, IoBytes { read_bytes: 8192, written_bytes: 16_384 });
+        assert_eq!(disk_bytes(line, "vdb"), None);
         let io = "read_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 4096\n";
-        assert_eq!(own_of(io), Moved { read_bytes: 4096, written_bytes: 4096 });
+        assert_eq!(process_bytes(io), IoBytes { read_bytes: 4096, written_bytes: 4096 });
     }
 
     #[test]
@@ -141,7 +147,7 @@ mod tests {
         file.sync_all().unwrap();
         let since = Activity::now(&disks).since(&before);
         assert!(since.cpu.total >= since.cpu.idle + since.cpu.steal, "{since:?}");
-        // In a container procfs may keep the counters of the process to itself.
+        // In a container procfs may hide the I/O counters of the process.
         if disks.is_empty() || !Path::new("/proc/self/io").exists() {
             skip("the temporary directory is not on a disk, or /proc/self/io is missing");
             return;

@@ -1,8 +1,8 @@
-//! How fast this machine is right now: the same small work, timed.
+//! Current speed of this machine, from the time of a small fixed workload.
 //!
-//! On a machine shared with others a processor is slower for seconds while its other half works
-//! for somebody else, and no counter says so: the hypervisor counts that as no stolen time. What a
-//! benchmark asks for most, small reads that the page cache answers, shows it at once.
+//! On a shared machine a processor slows down for seconds while another guest uses its sibling
+//! hyperthread, and no counter shows it: the hypervisor does not count that as stolen time. Small
+//! reads from the page cache, which dominate many benchmarks, show it immediately.
 
 use crate::residency::page_bytes;
 use rustix::fs::{MemfdFlags, memfd_create};
@@ -11,16 +11,16 @@ use std::io;
 use std::os::unix::fs::FileExt;
 use std::time::{Duration, Instant};
 
-/// Pages that are read by turns.
+/// Pages that the workload reads in rotation.
 const PAGES: u64 = 16;
-/// Reads between two looks at the clock.
+/// Reads between two readings of the clock.
 const READS: u32 = 64;
-/// How long each of the slices takes, and how many there are: their median is not moved by an
-/// interrupt in one of them.
+/// Duration and number of time slices. The result is their median, which an interrupt in one slice
+/// does not affect.
 const SLICE: Duration = Duration::from_micros(250);
 const SLICES: usize = 9;
 
-/// The work: reading pages of a file that is memory.
+/// A workload that reads pages of a memory-backed file.
 #[derive(Debug)]
 pub struct CalibrationLoad {
     file: File,
@@ -28,7 +28,7 @@ pub struct CalibrationLoad {
 }
 
 impl CalibrationLoad {
-    /// Makes the file.
+    /// Creates the file.
     ///
     /// # Errors
     /// The kernel has no memory for it.
@@ -42,7 +42,7 @@ impl CalibrationLoad {
         Ok(CalibrationLoad { file, page })
     }
 
-    /// Reads per second now; takes about two milliseconds.
+    /// Measures the current number of reads per second; takes about two milliseconds.
     ///
     /// # Errors
     /// A read fails.
@@ -51,7 +51,7 @@ impl CalibrationLoad {
         let mut rates = Vec::with_capacity(SLICES);
         let mut at = 0;
         for _ in 0..SLICES {
-            let begun = Instant::now();
+            let started = Instant::now();
             let mut reads = 0;
             let took = loop {
                 for _ in 0..READS {
@@ -59,7 +59,7 @@ impl CalibrationLoad {
                     at += 1;
                 }
                 reads += READS;
-                let took = begun.elapsed();
+                let took = started.elapsed();
                 if took >= SLICE {
                     break took;
                 }
@@ -77,9 +77,9 @@ mod tests {
 
     #[test]
     fn the_same_work_gives_a_rate_each_time() {
-        let yardstick = CalibrationLoad::new().unwrap();
+        let load = CalibrationLoad::new().unwrap();
         for _ in 0..3 {
-            let rate = yardstick.reads_per_second().unwrap();
+            let rate = load.reads_per_second().unwrap();
             assert!(rate.is_finite() && rate > 1000.0, "{rate}");
         }
     }

@@ -1,8 +1,8 @@
-//! Changes of a file system as they happen, as fanotify(7) tells of them: which files and
-//! directories are others now than they were, through whatever name or mount they were changed.
+//! File-system change events from fanotify(7): files and directories that other processes changed,
+//! through any name or mount.
 //!
-//! Invariant: what this process changes itself is not told; whatever could not be told is told to
-//! be missing.
+//! Invariants: changes by this process are not reported; a loss of events is reported as
+//! [`Change::Missed`].
 
 use crate::syscall;
 use rustix::event::{PollFd, PollFlags, poll};
@@ -14,69 +14,69 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Room for events: some hundreds.
+/// Size of the event buffer: room for some hundred events.
 const BUFFER_BYTES: usize = 64 << 10;
-/// Bytes of `struct fanotify_event_metadata`, of the header of what follows it, and of that and
-/// what stands before the bytes of a handle (linux/fanotify.h).
+/// Sizes of `struct fanotify_event_metadata` and of an information record's header, and the offset
+/// of a handle's bytes in an information record (linux/fanotify.h).
 const EVENT_BYTES: usize = 24;
 const INFO_BYTES: usize = 4;
 const HANDLE_AT: usize = INFO_BYTES + 8 + 8;
 
-/// Why changes cannot be told. It can follow "failed to".
+/// An error watching for changes. The message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 #[error("watch {} for changes: {reason}", path.display())]
 pub struct ChangesError {
-    /// Of which directory.
+    /// The watched directory.
     path: PathBuf,
-    /// Why not.
+    /// The reason.
     reason: String,
 }
 
-/// A file or directory: the numbers of its device and inode.
+/// A file or directory, identified by its device and inode numbers.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub struct Inode {
-    /// As stat(2) has it.
+    /// Device number, as `st_dev` of stat(2).
     pub device: u64,
-    /// As stat(2) has it.
+    /// Inode number, as `st_ino` of stat(2).
     pub number: u64,
 }
 
-/// What has changed.
+/// A change of a file or directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Bytes of a file, or how many there are.
+    /// The contents or size of a file changed.
     Contents(Inode),
-    /// What stat(2) says of it, or its extended attributes.
+    /// The stat(2) attributes or the extended attributes changed.
     Attributes(Inode),
-    /// What a name in a directory leads to.
+    /// A directory entry was created, removed or replaced.
     Name {
         /// The directory.
         directory: Inode,
         /// The name.
         name: CString,
     },
-    /// More than the kernel could keep until it was asked.
+    /// The kernel dropped events because its queue overflowed.
     Missed,
 }
 
 /// A file handle: its type and its bytes.
-type Handle = (i32, Vec<u8>);
+type FileHandle = (i32, Vec<u8>);
 
-/// Tells of changes.
+/// A fanotify group that reports the changes of one file system.
 #[derive(Debug)]
 pub struct Changes {
     group: OwnedFd,
-    /// By which handles are opened.
+    /// Open directory that file handles are resolved against.
     root: File,
     buffer: Box<[u8]>,
 }
 
 impl Changes {
-    /// Of the file system that a directory is of, as a whole. Others that are mounted inside of the
-    /// directory are not looked at.
+    /// Watches the whole file system that contains a directory. File systems mounted below the
+    /// directory are not watched.
     ///
     /// # Errors
-    /// One sentence: it takes root, and a file system that has handles.
+    /// The process lacks `CAP_SYS_ADMIN`, or the file system has no file handles.
     pub fn of(directory: &Path) -> Result<Self, ChangesError> {
         let failed = |error: &dyn ToString| ChangesError {
             path: directory.to_owned(),
@@ -94,19 +94,19 @@ impl Changes {
         Ok(changes)
     }
 
-    /// What has changed since it was asked last; waits for that. None if `stop` becomes readable,
-    /// or ends, before.
+    /// Waits for changes and returns those since the last call. Returns `None` if `stop` becomes
+    /// readable or reaches end of file first.
     ///
     /// # Errors
-    /// If the kernel does not tell.
+    /// The kernel reports an error.
     pub fn next(&mut self, stop: BorrowedFd<'_>) -> io::Result<Option<Vec<Change>>> {
-        let mut waited =
+        let mut poll_fds =
             [PollFd::new(&self.group, PollFlags::IN), PollFd::new(&stop, PollFlags::IN)];
-        match poll(&mut waited, None) {
+        match poll(&mut poll_fds, None) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        if !waited[1].revents().is_empty() {
+        if !poll_fds[1].revents().is_empty() {
             return Ok(None);
         }
         let len = match rustix::io::read(&self.group, &mut self.buffer[..]) {
@@ -114,17 +114,17 @@ impl Changes {
             Err(Errno::AGAIN | Errno::INTR) => return Ok(Some(Vec::new())),
             Err(error) => return Err(error.into()),
         };
-        let events = parse(&self.buffer[..len], own_process());
+        let events = parse(&self.buffer[..len], current_pid());
         Ok(Some(self.changes(events)))
     }
 
-    /// The same once what handles stand for is known; each change once.
+    /// Resolves the handles of events to inodes and removes duplicates.
     fn changes(&self, events: Vec<Event>) -> Vec<Change> {
-        let mut known: HashMap<Handle, Option<Inode>> = HashMap::new();
+        let mut resolved: HashMap<FileHandle, Option<Inode>> = HashMap::new();
         let mut changes = Vec::new();
         for event in events {
-            let mut find = |handle: Handle| {
-                *known.entry(handle).or_insert_with_key(|handle| self.inode(handle))
+            let mut find = |handle: FileHandle| {
+                *resolved.entry(handle).or_insert_with_key(|handle| self.inode(handle))
             };
             let change = match event {
                 Event::Contents(handle) => find(handle).map(Change::Contents),
@@ -141,28 +141,28 @@ impl Changes {
         changes
     }
 
-    /// What a handle stands for; nothing if that is gone.
-    fn inode(&self, handle: &Handle) -> Option<Inode> {
+    /// Resolves a file handle; returns `None` if the file no longer exists.
+    fn inode(&self, handle: &FileHandle) -> Option<Inode> {
         let file = syscall::open_by_handle(&self.root, handle.0, &handle.1).ok()?;
         let stat = rustix::fs::fstat(file.as_fd()).ok()?;
         Some(Inode { device: stat.st_dev, number: stat.st_ino })
     }
 }
 
-/// What the kernel tells of, by handles.
+/// A fanotify event, with unresolved file handles.
 #[derive(Clone, Debug, PartialEq, Eq)]
 enum Event {
-    Contents(Handle),
-    Attributes(Handle),
-    Name(Handle, CString),
+    Contents(FileHandle),
+    Attributes(FileHandle),
+    Name(FileHandle, CString),
     Missed,
 }
 
-fn own_process() -> i32 {
+fn current_pid() -> i32 {
     rustix::process::getpid().as_raw_nonzero().get()
 }
 
-/// The number of `N` bytes at a place, in the machine's own order, as the kernel has it.
+/// Returns `N` bytes at an offset; the kernel uses the machine's byte order.
 fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> Option<[u8; N]> {
     bytes.get(at..at + N)?.try_into().ok()
 }
@@ -173,8 +173,8 @@ macro_rules! number_at {
     };
 }
 
-/// The events in `bytes` that are not of our own doing.
-fn parse(mut bytes: &[u8], own: i32) -> Vec<Event> {
+/// Decodes the events in `bytes`, except those that this process caused.
+fn parse(mut bytes: &[u8], own_pid: i32) -> Vec<Event> {
     let mut events = Vec::new();
     while let Some(len) = number_at!(u32, bytes, 0) {
         let Some((event, rest)) = usize::try_from(len)
@@ -182,24 +182,24 @@ fn parse(mut bytes: &[u8], own: i32) -> Vec<Event> {
             .filter(|&len| len >= EVENT_BYTES)
             .and_then(|len| bytes.split_at_checked(len))
         else {
-            // Whatever it is, nothing behind it can be found.
+            // The length is invalid, so the start of the next event is unknown.
             events.push(Event::Missed);
             break;
         };
         bytes = rest;
-        take(event, own, &mut events);
+        decode_event(event, own_pid, &mut events);
     }
     events
 }
 
-fn take(event: &[u8], own: i32, events: &mut Vec<Event>) {
+fn decode_event(event: &[u8], own_pid: i32, events: &mut Vec<Event>) {
     let mask = number_at!(u64, event, 8).unwrap_or(0);
     let process = number_at!(i32, event, 20).unwrap_or(0);
     if mask & libc::FAN_Q_OVERFLOW != 0 {
         events.push(Event::Missed);
         return;
     }
-    if process == own {
+    if process == own_pid {
         return;
     }
     let names = libc::FAN_CREATE | libc::FAN_DELETE | libc::FAN_MOVED_FROM | libc::FAN_MOVED_TO;
@@ -211,26 +211,26 @@ fn take(event: &[u8], own: i32, events: &mut Vec<Event>) {
             break;
         };
         infos = rest;
-        let Some((handle, behind)) = handle_in(info) else { continue };
+        let Some((handle, name_bytes)) = parse_handle(info) else { continue };
         match kind {
             libc::FAN_EVENT_INFO_TYPE_DFID_NAME if mask & names != 0 => {
-                let name = behind.split(|&byte| byte == 0).next().unwrap_or_default();
+                let name = name_bytes.split(|&byte| byte == 0).next().unwrap_or_default();
                 if let Ok(name) = CString::new(name) {
                     events.push(Event::Name(handle.clone(), name));
                 }
-                // The directory has other times now.
+                // The event also changes the times of the directory.
                 events.push(Event::Attributes(handle));
             }
             libc::FAN_EVENT_INFO_TYPE_FID if mask & libc::FAN_MODIFY != 0 => {
                 events.push(Event::Contents(handle));
             }
-            // How many names it has is an attribute, too.
+            // The link count is an attribute, too.
             libc::FAN_EVENT_INFO_TYPE_FID | libc::FAN_EVENT_INFO_TYPE_DFID => {
                 events.push(Event::Attributes(handle));
             }
-            // A directory's own attributes come with itself as the place of the name ".".
+            // The kernel reports a directory's own attributes under the name ".".
             libc::FAN_EVENT_INFO_TYPE_DFID_NAME
-                if mask & libc::FAN_ATTRIB != 0 && behind.starts_with(b".\0") =>
+                if mask & libc::FAN_ATTRIB != 0 && name_bytes.starts_with(b".\0") =>
             {
                 events.push(Event::Attributes(handle));
             }
@@ -239,12 +239,12 @@ fn take(event: &[u8], own: i32, events: &mut Vec<Event>) {
     }
 }
 
-/// The handle in a piece of information, and what follows it.
-fn handle_in(info: &[u8]) -> Option<(Handle, &[u8])> {
+/// Returns the file handle in an information record, and the bytes after it.
+fn parse_handle(info: &[u8]) -> Option<(FileHandle, &[u8])> {
     let len = usize::try_from(number_at!(u32, info, INFO_BYTES + 8)?).ok()?;
     let kind = number_at!(i32, info, INFO_BYTES + 12)?;
-    let (handle, behind) = info.get(HANDLE_AT..)?.split_at_checked(len)?;
-    Some(((kind, handle.to_vec()), behind))
+    let (handle, name_bytes) = info.get(HANDLE_AT..)?.split_at_checked(len)?;
+    Some(((kind, handle.to_vec()), name_bytes))
 }
 
 #[cfg(test)]
@@ -283,8 +283,8 @@ mod tests {
     fn events_are_read_as_the_kernel_writes_them() {
         let handle = |byte: u8| (5, vec![byte; 8]);
         let named = info(libc::FAN_EVENT_INFO_TYPE_DFID_NAME, &[1; 8], b"a\0\0\0");
-        let own = info(libc::FAN_EVENT_INFO_TYPE_FID, &[2; 8], b"");
-        let both = [named.clone(), own];
+        let file_info = info(libc::FAN_EVENT_INFO_TYPE_FID, &[2; 8], b"");
+        let both = [named.clone(), file_info];
         let bytes = [
             event(libc::FAN_MODIFY, 77, &both),
             event(libc::FAN_ATTRIB, 77, &both),
@@ -292,14 +292,14 @@ mod tests {
             event(libc::FAN_DELETE, 77, &[named]),
             event(libc::FAN_Q_OVERFLOW, 0, &[]),
         ];
-        let wanted = [
+        let expected = [
             Event::Contents(handle(2)),
             Event::Attributes(handle(2)),
             Event::Name(handle(1), c"a".to_owned()),
             Event::Attributes(handle(1)),
             Event::Missed,
         ];
-        assert_eq!(parse(&bytes.concat(), 99), wanted);
+        assert_eq!(parse(&bytes.concat(), 99), expected);
     }
 
     #[test]
@@ -310,11 +310,11 @@ mod tests {
         let mut short = whole.clone();
         short[0] = 3;
         assert_eq!(parse(&short, 1), [Event::Missed]);
-        for place in 0..whole.len() {
+        for index in 0..whole.len() {
             for value in [0, 1, 255] {
                 let mut changed = whole.clone();
-                changed[place] = value;
-                // Whatever comes of it: nothing is read outside, and it ends.
+                changed[index] = value;
+                // The parser must stay within the buffer and terminate.
                 let events = parse(&changed, 1);
                 assert!(events.len() <= 2, "{events:?}");
             }
@@ -349,29 +349,29 @@ mod tests {
         let ran = Command::new("sh").args(["-c", script]).current_dir(directory.path()).status();
         assert!(ran.unwrap().success());
         let (stop, _wakes) = rustix::pipe::pipe().unwrap();
-        let mut told = Vec::new();
+        let mut reported = Vec::new();
         let name =
             |name: &std::ffi::CStr| Change::Name { directory: parent, name: name.to_owned() };
-        while !told.contains(&name(c"done")) {
-            told.extend(changes.next(stop.as_fd()).unwrap().unwrap());
+        while !reported.contains(&name(c"done")) {
+            reported.extend(changes.next(stop.as_fd()).unwrap().unwrap());
         }
-        for wanted in [
+        for expected in [
             Change::Contents(file),
             Change::Attributes(file),
             Change::Attributes(parent),
             name(c"file"),
             name(c"other"),
         ] {
-            assert!(told.contains(&wanted), "{wanted:?} is missing: {told:?}");
+            assert!(reported.contains(&expected), "{expected:?} is missing: {reported:?}");
         }
         fs::write(&path, "ours").unwrap();
         let ran = Command::new("touch").arg(directory.path().join("end")).status();
         assert!(ran.unwrap().success());
-        let mut told = Vec::new();
-        while !told.contains(&name(c"end")) {
-            told.extend(changes.next(stop.as_fd()).unwrap().unwrap());
+        let mut reported = Vec::new();
+        while !reported.contains(&name(c"end")) {
+            reported.extend(changes.next(stop.as_fd()).unwrap().unwrap());
         }
-        assert!(!told.contains(&name(c"file")), "what we do is not told: {told:?}");
+        assert!(!reported.contains(&name(c"file")), "what we do is not told: {reported:?}");
     }
 
     #[test]

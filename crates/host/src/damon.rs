@@ -1,8 +1,8 @@
-//! Whether the kernel pages out what rests, though memory is not short: DAMON schemes and
-//! `DAMON_RECLAIM` (Documentation/admin-guide/mm/damon in the kernel).
+//! Detection of proactive reclaim: DAMON schemes and `DAMON_RECLAIM`, which page out cold memory
+//! while memory is plentiful (Documentation/admin-guide/mm/damon in the kernel).
 //!
-//! It takes pages of files that nobody used for a while, a few at a time, so that what was just
-//! made warm may lack some of them a moment later.
+//! DAMON pages out file pages that no process accessed for a while, a few at a time, so a file that
+//! was just read into the page cache may lack some pages a moment later.
 
 use crate::proc;
 use std::path::{Path, PathBuf};
@@ -10,7 +10,8 @@ use std::path::{Path, PathBuf};
 const KDAMONDS: &str = "/sys/kernel/mm/damon/admin/kdamonds";
 const RECLAIM: &str = "/sys/module/damon_reclaim/parameters/enabled";
 
-/// Whether a running scheme pages out what rests; nothing where the kernel does not tell.
+/// Returns true if a running scheme pages out cold memory, or `None` if the kernel does not report
+/// it.
 pub(crate) fn pages_out() -> Option<bool> {
     let reclaim = proc::read(RECLAIM).map(|text| text == "Y");
     let schemes = Path::new(KDAMONDS).is_dir().then(|| scheme_pages_out(Path::new(KDAMONDS)));
@@ -18,15 +19,15 @@ pub(crate) fn pages_out() -> Option<bool> {
 }
 
 fn scheme_pages_out(kdamonds: &Path) -> bool {
-    let running = numbered(kdamonds)
+    let running = numbered_directories(kdamonds)
         .filter(|kdamond| proc::read(kdamond.join("state")).as_deref() == Some("on"));
-    let contexts = running.flat_map(|kdamond| numbered(&kdamond.join("contexts")));
-    let mut schemes = contexts.flat_map(|context| numbered(&context.join("schemes")));
+    let contexts = running.flat_map(|kdamond| numbered_directories(&kdamond.join("contexts")));
+    let mut schemes = contexts.flat_map(|context| numbered_directories(&context.join("schemes")));
     schemes.any(|scheme| proc::read(scheme.join("action")).as_deref() == Some("pageout"))
 }
 
-/// The directories 0, 1, 2 and so on of sysfs.
-fn numbered(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
+/// Returns the sysfs directories 0, 1, 2 and so on.
+fn numbered_directories(directory: &Path) -> impl Iterator<Item = PathBuf> + use<> {
     let directory = directory.to_path_buf();
     (0..)
         .map(move |number: u32| directory.join(number.to_string()))

@@ -1,8 +1,7 @@
-//! The disk that a path lies on.
+//! The disk that holds a path.
 //!
-//! A disk here is a whole block device: partitions are counted with theirs. Of devices made of
-//! others (dm, md, loop) it is the one that the file system sits on, since that one sees all I/O of
-//! the file system.
+//! A disk is a whole block device; a partition maps to its disk. For stacked devices (dm, md, loop)
+//! it is the device that the file system is on, since that device sees all I/O of the file system.
 
 use crate::mounts::Mount;
 use crate::proc;
@@ -15,32 +14,32 @@ use std::path::{Path, PathBuf};
 /// A whole block device.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Disk {
-    /// Its name in sysfs, as `sda`.
+    /// Name in sysfs, such as `sda`.
     pub name: String,
 }
 
 impl Disk {
-    /// The disk of a path: of the file system it lies on, or the device that it is itself. Nothing
-    /// where no block device of this machine is behind it (tmpfs, NFS, FUSE).
+    /// Returns the disk of the file system that holds a path, or of the path itself if it is a
+    /// device. Returns `None` for a file system without a local block device (tmpfs, NFS, FUSE).
     ///
     /// # Errors
-    /// The path is not there.
+    /// The path does not exist.
     pub fn of(path: &Path) -> io::Result<Option<Disk>> {
         let found = std::fs::metadata(path)?;
-        if let Some(disk) = Disk::numbered(own_device(&found)) {
+        if let Some(disk) = Disk::from_device_number(device_number(&found)) {
             return Ok(Some(disk));
         }
-        // btrfs and others have numbers of their own; what is mounted is named.
+        // btrfs and others use anonymous device numbers; the mount source names the device.
         let source = Mount::of(path).ok().map(|mount| PathBuf::from(mount.source));
         let source = source.filter(|source| source.starts_with("/dev"));
         let metadata = source.and_then(|source| std::fs::metadata(source).ok());
         Ok(metadata
             .filter(|it| it.file_type().is_block_device())
-            .and_then(|it| Disk::numbered(it.rdev())))
+            .and_then(|it| Disk::from_device_number(it.rdev())))
     }
 
-    /// The disk of a number of a device, where it is one.
-    fn numbered(device: u64) -> Option<Disk> {
+    /// Returns the disk of a device number, or `None` if it is not a block device.
+    fn from_device_number(device: u64) -> Option<Disk> {
         let path = format!("/sys/dev/block/{}:{}", major(device), minor(device));
         let directory = std::fs::canonicalize(path).ok()?;
         let whole =
@@ -48,16 +47,16 @@ impl Disk {
         Some(Disk { name: whole.file_name()?.to_str()?.to_owned() })
     }
 
-    /// The value of one of its settings in /sys/block/NAME/queue; nothing if it has none such.
+    /// Returns a setting from /sys/block/NAME/queue, or `None` if the disk does not have it.
     #[must_use]
     pub fn queue(&self, setting: &str) -> Option<String> {
         let text =
             proc::read(Path::new("/sys/block").join(&self.name).join("queue").join(setting))?;
-        Some(proc::chosen(&text).to_owned())
+        Some(proc::selected(&text).to_owned())
     }
 }
 
-fn own_device(found: &Metadata) -> u64 {
+fn device_number(found: &Metadata) -> u64 {
     if found.file_type().is_block_device() { found.rdev() } else { found.dev() }
 }
 
@@ -67,7 +66,7 @@ mod tests {
 
     #[test]
     fn the_disk_of_a_path_is_one_that_sysfs_has() {
-        // Where the root lies on an overlay or on the network there is none, which is an answer.
+        // A root file system on an overlay or on the network has no disk, which is a valid result.
         if let Some(disk) = Disk::of(Path::new("/")).unwrap() {
             assert!(Path::new("/sys/block").join(&disk.name).exists(), "{disk:?}");
             assert!(disk.queue("logical_block_size").is_some(), "{disk:?}");

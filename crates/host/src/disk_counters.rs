@@ -1,60 +1,59 @@
-//! What each disk has done since the machine started: /proc/diskstats
-//! (Documentation/admin-guide/iostats.rst).
+//! I/O counters of each disk since boot: /proc/diskstats (Documentation/admin-guide/iostats.rst).
 
 use crate::proc;
 use std::path::Path;
 
-/// Bytes of a sector there, whatever the disk has.
+/// Bytes of a sector in /proc/diskstats, whatever the disk's sector size.
 pub(crate) const SECTOR_BYTES: u64 = 512;
 
-/// The counters of a disk; they only grow.
+/// I/O counters of a disk; they only grow.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct DiskCounters {
-    /// Its name in sysfs, as `sda`.
+    /// Name in sysfs, such as `sda`.
     pub name: String,
-    /// Major and minor number.
+    /// Major and minor device number.
     pub device: (u32, u32),
-    /// Reads done.
+    /// Completed reads.
     pub reads: u64,
-    /// Reads that were joined with others before they were done.
+    /// Reads that the kernel merged with others before it issued them.
     pub read_merges: u64,
     /// Bytes read.
     pub read_bytes: u64,
-    /// Sum of the times that reads took, milliseconds.
+    /// Sum of the read latencies, milliseconds.
     pub read_ms: u64,
-    /// Writes done.
+    /// Completed writes.
     pub writes: u64,
-    /// Writes that were joined with others before they were done.
+    /// Writes that the kernel merged with others before it issued them.
     pub write_merges: u64,
     /// Bytes written.
     pub write_bytes: u64,
-    /// Sum of the times that writes took, milliseconds.
+    /// Sum of the write latencies, milliseconds.
     pub write_ms: u64,
-    /// Time in which it had something to do, milliseconds.
+    /// Time with at least one request in flight, milliseconds.
     pub busy_ms: u64,
-    /// Sum over all requests of the time they were there, milliseconds.
+    /// Sum over all requests of the time in flight, milliseconds.
     pub queue_ms: u64,
 }
 
-/// All whole disks that have ever done something.
+/// Returns the counters of all whole disks that have completed a request.
 #[must_use]
 pub fn all() -> Vec<DiskCounters> {
     let whole = |disk: &DiskCounters| Path::new("/sys/block").join(&disk.name).exists();
-    let worked = |disk: &DiskCounters| disk.reads + disk.writes > 0;
-    with_partitions().into_iter().filter(|disk| worked(disk) && whole(disk)).collect()
+    let was_active = |disk: &DiskCounters| disk.reads + disk.writes > 0;
+    with_partitions().into_iter().filter(|disk| was_active(disk) && whole(disk)).collect()
 }
 
-/// Everything that the kernel tells of.
+/// Returns the counters of all disks and partitions.
 pub(crate) fn with_partitions() -> Vec<DiskCounters> {
     let text = proc::read("/proc/diskstats").unwrap_or_default();
-    text.lines().filter_map(of_line).collect()
+    text.lines().filter_map(parse_line).collect()
 }
 
-/// One line.
-pub(crate) fn of_line(line: &str) -> Option<DiskCounters> {
+/// Parses one line.
+pub(crate) fn parse_line(line: &str) -> Option<DiskCounters> {
     let words: Vec<&str> = line.split_whitespace().collect();
-    let count = |place: usize| words.get(place)?.parse::<u64>().ok();
-    let number = |place: usize| words.get(place)?.parse::<u32>().ok();
+    let count = |column: usize| words.get(column)?.parse::<u64>().ok();
+    let number = |column: usize| words.get(column)?.parse::<u32>().ok();
     Some(DiskCounters {
         name: (*words.get(2)?).to_owned(),
         device: (number(0)?, number(1)?),
@@ -92,7 +91,7 @@ mod tests {
             busy_ms: 9,
             queue_ms: 10,
         };
-        assert_eq!(of_line(line), Some(known));
-        assert_eq!(of_line(" 254 0 vda 1 2"), None);
+        assert_eq!(parse_line(line), Some(known));
+        assert_eq!(parse_line(" 254 0 vda 1 2"), None);
     }
 }

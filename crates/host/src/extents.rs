@@ -1,36 +1,37 @@
-//! Where a file lies on its disk: FIEMAP (Documentation/filesystems/fiemap.rst of Linux).
+//! Physical location of a file's data: FIEMAP (Documentation/filesystems/fiemap.rst of Linux).
 //!
-//! Invariants: a file is written out before it is looked at, so what is delayed has its place; an
-//! extent whose place is not known is an error, never a guess. Offsets and lengths are bytes.
+//! Invariants: the kernel writes a file back before it maps it, so delayed allocations have a
+//! location; an extent without a known location is an error, never a guess. Offsets and lengths are
+//! bytes.
 
 use crate::syscall;
 use std::fs::File;
 use std::io;
 
-/// A piece of a file that lies in one piece on the disk.
+/// A range of a file that is contiguous on the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Extent {
-    /// Where it begins in the file.
+    /// Offset in the file.
     pub logical: u64,
-    /// Where it begins on the disk, or in the address space of the file system (btrfs).
+    /// Offset on the disk, or in the address space of the file system (btrfs).
     pub physical: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u64,
 }
 
-/// Why it is not known: a part of a sentence about a file.
+/// An error mapping a file: a clause about the file.
 #[derive(Debug, thiserror::Error)]
 pub enum ExtentsError {
-    /// There is no such question.
+    /// The file system does not support FIEMAP.
     #[error("its file system has no FIEMAP")]
     NoFiemap,
-    /// The kernel failed.
+    /// The FIEMAP call failed.
     #[error("its file system does not tell: {0}")]
     Failed(io::Error),
-    /// It is compressed, inside of an inode, or not placed yet.
+    /// The extent is compressed, stored in the inode, or not allocated yet.
     #[error("its file system does not tell where byte {logical} of it lies")]
     Unplaced {
-        /// Where in the file.
+        /// Offset in the file.
         logical: u64,
     },
 }
@@ -38,13 +39,13 @@ pub enum ExtentsError {
 /// `FIEMAP_EXTENT_LAST` (include/uapi/linux/fiemap.h).
 const LAST: u32 = 0x1;
 /// `FIEMAP_EXTENT_` with `UNKNOWN`, `DELALLOC`, `ENCODED`, `DATA_ENCRYPTED`, `NOT_ALIGNED`,
-/// `DATA_INLINE` and `DATA_TAIL`: the place is none on the disk where the bytes can be found.
+/// `DATA_INLINE` and `DATA_TAIL`: the physical offset does not locate the bytes on the disk.
 const UNPLACED: u32 = 0x2 | 0x4 | 0x8 | 0x80 | 0x100 | 0x200 | 0x400;
 
-/// The extents of a file in the order of the file, as the file system records them.
+/// Returns the extents of a file in file order, as the file system records them.
 ///
 /// # Errors
-/// The file system has no FIEMAP or does not tell.
+/// The file system does not support FIEMAP or cannot map the file.
 pub fn of(file: &File) -> Result<Vec<Extent>, ExtentsError> {
     let mut found = Vec::new();
     let mut start = 0;
@@ -71,8 +72,8 @@ pub fn of(file: &File) -> Result<Vec<Extent>, ExtentsError> {
     }
 }
 
-/// Of how many pieces a file is made on the disk. Extents that a file system records apart although
-/// they follow each other both in the file and on the disk are one piece.
+/// Returns the number of fragments of a file. Extents that are adjacent both in the file and on the
+/// disk count as one fragment, even if the file system records them separately.
 #[must_use]
 pub fn pieces(extents: &[Extent]) -> u64 {
     let follows = |pair: &[Extent]| {
@@ -99,7 +100,7 @@ mod tests {
         assert_eq!(pieces(&[extent(0, 500, 10)]), 1);
         assert_eq!(pieces(&[extent(0, 500, 10), extent(10, 510, 5)]), 1);
         assert_eq!(pieces(&[extent(0, 500, 10), extent(10, 520, 5)]), 2);
-        // A hole in the file parts what is side by side on the disk.
+        // A hole in the file separates extents that are adjacent on the disk.
         assert_eq!(pieces(&[extent(0, 500, 10), extent(20, 510, 5)]), 2);
         assert_eq!(pieces(&[extent(0, 500, 10), extent(10, 490, 10), extent(20, 500, 1)]), 2);
     }
@@ -130,7 +131,7 @@ mod tests {
             return;
         }
         let count = 3 * syscall::FIEMAP_EXTENTS as u64 + 1;
-        // Every second block is a hole, so no two can be one.
+        // Every second block is a hole, so no two extents merge.
         for number in 0..count {
             file.write_all_at(&[1; 4096], number * 8192).unwrap();
         }

@@ -1,32 +1,33 @@
-//! Who keeps a directory from being unmounted: processes that have something of it open or work in
-//! it, and loop devices on its files with what is on them.
+//! Users of a directory that prevent its unmount: processes with an open file or working directory
+//! in it, and loop devices on its files, with their uses.
 //!
-//! What other users' processes do is told to root alone; who cannot be looked into is left out.
+//! Only root sees the processes of other users; processes that this process may not inspect are
+//! left out.
 
 use crate::mounts;
 use crate::proc;
 use std::fmt;
 use std::path::{Path, PathBuf};
 
-/// One that uses something below a directory.
+/// A user of a path below a directory.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Holder {
     /// A process.
     Process {
-        /// Its number.
+        /// Process ID.
         pid: u32,
-        /// Its name.
+        /// Command name.
         name: String,
-        /// What of the directory it uses.
+        /// A path below the directory that the process uses.
         path: PathBuf,
     },
     /// A loop device.
     Loop {
         /// The device, as in `/dev/loop0`.
         device: PathBuf,
-        /// The file behind it.
+        /// The backing file.
         path: PathBuf,
-        /// What it is used for: a mountpoint, or `swap`.
+        /// Uses of the device: mount points, or `swap`.
         used: Vec<String>,
     },
 }
@@ -45,7 +46,7 @@ impl fmt::Display for Holder {
     }
 }
 
-/// All who use something below `directory`, this process left out; devices first.
+/// Returns all users of paths below `directory` except this process; loop devices first.
 #[must_use]
 pub fn holders(directory: &Path) -> Vec<Holder> {
     let mut found = loops(directory);
@@ -59,11 +60,11 @@ fn entries(path: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
 }
 
 fn processes(directory: &Path) -> Vec<Holder> {
-    let own = std::process::id();
+    let own_pid = std::process::id();
     let mut found = Vec::new();
     for process in entries("/proc") {
         let number = process.file_name().and_then(|name| name.to_str()?.parse().ok());
-        let Some(pid) = number.filter(|&pid: &u32| pid != own) else { continue };
+        let Some(pid) = number.filter(|&pid: &u32| pid != own_pid) else { continue };
         let links = [process.join("cwd"), process.join("root"), process.join("exe")];
         let links = links.into_iter().chain(entries(process.join("fd")));
         let used = links.filter_map(|link| std::fs::read_link(link).ok());
@@ -84,7 +85,7 @@ fn loops(directory: &Path) -> Vec<Holder> {
             continue;
         }
         let device = Path::new("/dev").join(device.file_name().unwrap_or_default());
-        let mut used = mounts::points_of(&device);
+        let mut used = mounts::mount_points_of(&device);
         used.extend(is_swap(&device).then(|| "swap".to_owned()));
         found.push(Holder::Loop { device, path, used });
     }

@@ -1,25 +1,27 @@
-//! The machine: what of a file is resident, what disks and processors do, what is set.
+//! Access to the host: page cache residency, activity of disks and processors, settings.
 //!
-//! * [`residency`]: which pages of files the page cache holds, and making it hold none or all.
-//! * [`activity`]: what processors and disks have done, and how much of it was ours.
-//! * [`settings`]: the settings that a measurement depends on, and what changed of them.
-//! * [`changes`]: which files others change, as it happens.
-//! * [`mounts`], [`disk`], [`space`]: where a path lies, and how much room is there.
-//! * [`holders`]: who keeps a directory from being unmounted.
-//! * [`extents`]: where on its disk a file lies.
-//! * [`memory`]: how much can be had, and who is ended first.
-//! * [`processes`], [`disk_counters`]: what processes and disks have done, without tracing.
+//! * [`residency`]: pages of files in the page cache; dropping and prefetching them.
+//! * [`activity`]: activity of processors and disks, and the share of this process.
+//! * [`settings`]: the settings that a measurement depends on, and their changes.
+//! * [`changes`]: files that other processes change, reported as it happens.
+//! * [`mounts`], [`disk`], [`space`]: mount, disk and free space of a path.
+//! * [`holders`]: processes and devices that prevent the unmount of a directory.
+//! * [`extents`]: physical location of a file.
+//! * [`memory`]: available memory, and the order of the OOM killer.
+//! * [`processes`], [`disk_counters`]: activity of processes and disks, without tracing.
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
-//! * [`scratch`]: a file system made for a measurement, and undone again.
-//! * [`state`]: what making one could leave changed, to be compared before and after.
-//! * [`tracefs`]: events of the kernel, in an instance of our own.
-//! * [`watch`]: what the file cache does, by file and process, live.
-//! * [`yardstick`]: how fast the machine is right now.
-//! * [`machine`]: processor, memory, kernel, for records.
+//! * [`scratch`]: a temporary file system for a measurement, and its removal.
+//! * [`state`]: host state that a scratch file system could change, for comparison before and
+//!   after.
+//! * [`tracefs`]: kernel trace events, in a private trace instance.
+//! * [`watch`]: page cache activity by file and process, live.
+//! * [`calibration`]: current speed of the machine.
+//! * [`machine`]: processor, memory and kernel, for records.
 //!
-//! Invariants: nobody else in this workspace reads procfs or sysfs about the machine, and nobody
-//! else changes it. What cannot be told is an error with its reason or `None`, never a guess.
-//! Sizes are bytes, times are nanoseconds. All `unsafe` is in `syscall`.
+//! Invariants: no other crate of this workspace reads procfs or sysfs for the state of the host,
+//! and no other crate changes it. A value that the host does not report is an error with its reason
+//! or `None`, never a guess. Sizes are bytes, times are nanoseconds. All `unsafe` code is in
+//! `syscall`.
 
 #![deny(unsafe_code)]
 

@@ -1,38 +1,39 @@
-//! Processor, memory, kernel: what a record says about where it was made. No name of the machine.
+//! Processor, memory and kernel of the host, for records. The host name is left out.
 
 use crate::proc;
 use larder_report::run::Machine;
 use std::num::NonZero;
 
-/// What this machine is. What the system does not tell is empty or 0.
+/// Describes this machine. A value that the system does not report is empty or 0.
 #[must_use]
 pub fn machine() -> Machine {
     let cores = std::thread::available_parallelism().map_or(0, NonZero::get);
     Machine {
-        cpu: named("/proc/cpuinfo", "model name"),
+        cpu: first_value("/proc/cpuinfo", "model name"),
         cores: u32::try_from(cores).unwrap_or(u32::MAX),
         memory_bytes: memory_bytes(),
         kernel: proc::read("/proc/sys/kernel/osrelease").unwrap_or_default(),
-        distribution: named("/etc/os-release", "PRETTY_NAME"),
+        distribution: first_value("/etc/os-release", "PRETTY_NAME"),
     }
 }
 
-/// Physical memory that the kernel manages, in bytes; 0 if it does not tell.
+/// Returns the physical memory that the kernel manages, in bytes; 0 if the kernel does not report
+/// it.
 #[must_use]
 pub fn memory_bytes() -> u64 {
     let text = proc::read("/proc/meminfo").unwrap_or_default();
     proc::field(&text, "MemTotal").unwrap_or(0) * 1024
 }
 
-/// The time of day in UTC, RFC 3339, to the second.
+/// Returns the time of day in UTC, RFC 3339, to the second.
 #[must_use]
 pub fn time_of_day() -> String {
     let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
     rfc3339(since.map_or(0, |time| time.as_secs()))
 }
 
-/// Seconds since 1970 as a date and a time. Days are counted from March on, so that the day that
-/// leap years add is the last of the year.
+/// Formats seconds since 1970 as a date and a time. The year starts in March here, so that the leap
+/// day is its last day.
 fn rfc3339(seconds: u64) -> String {
     let (days, seconds) = (seconds / 86_400, seconds % 86_400);
     // 719,468 days lie between the 1st of March of the year 0 and 1970; 146,097 make 400 years.
@@ -42,14 +43,14 @@ fn rfc3339(seconds: u64) -> String {
     let day = day - (365 * year + year / 4 - year / 100);
     let month = (5 * day + 2) / 153;
     let day = day - (153 * month + 2) / 5 + 1;
-    let (month, later) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + later;
+    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next_year;
     let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
     format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}Z", seconds % 60)
 }
 
-/// The first value in lines such as `NAME : value` or `NAME="value"`.
-fn named(path: &str, name: &str) -> String {
+/// Returns the first value in lines such as `NAME : value` or `NAME="value"`.
+fn first_value(path: &str, name: &str) -> String {
     let text = proc::read(path).unwrap_or_default();
     let value = text.lines().find_map(|line| line.strip_prefix(name)).unwrap_or_default();
     value.trim_matches([' ', '\t', ':', '=', '"']).to_owned()

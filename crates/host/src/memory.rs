@@ -1,33 +1,34 @@
-//! How much memory can be had, and who gives it back first.
+//! Available memory, and the OOM killer's order.
 
 use crate::proc;
 use std::io;
 
-/// Bytes that programs can still have without swapping, as the kernel reckons (`MemAvailable`);
-/// nothing if it does not tell. A memory group with a limit of its own is not looked at.
+/// Returns the bytes that programs can allocate without swapping, as the kernel estimates
+/// (`MemAvailable`), or `None` if the kernel does not report it. Limits of memory cgroups are not
+/// considered.
 #[must_use]
 pub fn available_bytes() -> Option<u64> {
     let text = proc::read("/proc/meminfo")?;
     Some(proc::field(&text, "MemAvailable")?.saturating_mul(1024))
 }
 
-/// Memory at a moment, bytes.
+/// Memory use of the machine, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Memory {
-    /// All of it.
+    /// Total memory.
     pub total_bytes: u64,
-    /// What programs can still have.
+    /// Memory that programs can still allocate.
     pub available_bytes: u64,
-    /// What the file cache holds.
+    /// Memory of the page cache.
     pub cache_bytes: u64,
-    /// What of it is dirty.
+    /// Dirty memory of the page cache.
     pub dirty_bytes: u64,
-    /// What is being written.
+    /// Memory under writeback.
     pub write_back_bytes: u64,
 }
 
 impl Memory {
-    /// As it is now; nothing if the kernel does not tell.
+    /// Reads the current memory use; returns `None` if the kernel does not report it.
     #[must_use]
     pub fn now() -> Option<Memory> {
         let text = proc::read("/proc/meminfo")?;
@@ -42,10 +43,10 @@ impl Memory {
     }
 }
 
-/// Has this process ended before every other one when memory runs out.
+/// Makes the OOM killer choose this process before every other one.
 ///
 /// # Errors
-/// The kernel does not let it.
+/// The kernel refuses.
 pub fn be_ended_first() -> io::Result<()> {
     std::fs::write("/proc/self/oom_score_adj", "1000")
 }

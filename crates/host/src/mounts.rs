@@ -1,4 +1,4 @@
-//! Which mount a path lies on: /proc/self/mountinfo (proc(5)).
+//! Mount that holds a path: /proc/self/mountinfo (proc(5)).
 
 use crate::proc;
 use std::io;
@@ -7,57 +7,59 @@ use std::path::{Path, PathBuf};
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
-    /// Where it is mounted.
+    /// Mount point.
     pub point: PathBuf,
-    /// Its type, as in `ext4` or `fuse.bindfs`.
+    /// Type, such as `ext4` or `fuse.bindfs`.
     pub fs_type: String,
-    /// What is mounted: a device, or whatever the file system calls it.
+    /// Mounted device, or the source name of the file system.
     pub source: String,
     /// Options of this mount, such as `rw,relatime`.
     pub options: String,
-    /// Options of the file system, as far as they are not its defaults.
+    /// Options of the file system that differ from its defaults.
     pub fs_options: String,
-    /// Number of the device: major and minor. The major is 0 where there is no block device.
+    /// Device number: major and minor. The major is 0 where no block device exists.
     pub device: (u32, u32),
 }
 
 impl Mount {
-    /// The mount that a path lies on; the path must exist.
+    /// Returns the mount that holds a path; the path must exist.
     ///
     /// # Errors
-    /// The path cannot be resolved, or procfs does not tell.
+    /// The path cannot be resolved, or procfs is not readable.
     pub fn of(path: &Path) -> io::Result<Mount> {
         let path = path.canonicalize()?;
         let text = std::fs::read_to_string("/proc/self/mountinfo")?;
-        let over = text.lines().filter_map(parse).filter(|mount| path.starts_with(&mount.point));
-        // What was mounted last over the deepest point is what is seen.
+        let candidates =
+            text.lines().filter_map(parse).filter(|mount| path.starts_with(&mount.point));
+        // The last mount over the deepest mount point hides the earlier ones.
         let depth = |mount: &Mount| mount.point.components().count();
-        over.max_by_key(depth).ok_or_else(|| {
+        candidates.max_by_key(depth).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "no mount in mountinfo holds it")
         })
     }
 
-    /// Whether its files are memory themselves, so that nothing of them can be dropped.
+    /// Returns true if the file system keeps its files in memory, so that their pages cannot be
+    /// dropped.
     #[must_use]
     pub fn is_memory(&self) -> bool {
         matches!(self.fs_type.as_str(), "tmpfs" | "ramfs" | "devtmpfs" | "hugetlbfs")
     }
 
-    /// Whether a program answers for it. Such a file system has a cache below the page cache that
-    /// nobody can look into, and may drop pages at each open.
+    /// Returns true if a user-space program serves the file system. Such a file system has a cache
+    /// below the page cache that Larder cannot inspect, and may drop pages at each open.
     #[must_use]
     pub fn is_fuse(&self) -> bool {
         self.fs_type == "fuse" || self.fs_type == "fuseblk" || self.fs_type.starts_with("fuse.")
     }
 
-    /// All options that are in force, where the file system tells (ext4 does), else those that
-    /// differ from its defaults; in order, separated by commas.
+    /// Returns all effective options where the file system reports them (ext4 does), else those
+    /// that differ from its defaults; sorted, separated by commas.
     #[must_use]
     pub fn all_fs_options(&self) -> String {
         let device = Path::new(&self.source).file_name().unwrap_or_default();
         let path = Path::new("/proc/fs").join(&self.fs_type).join(device).join("options");
-        let told = if device.is_empty() { None } else { proc::read(path) };
-        let mut options: Vec<&str> = match &told {
+        let options_file = if device.is_empty() { None } else { proc::read(path) };
+        let mut options: Vec<&str> = match &options_file {
             Some(text) => text.lines().map(str::trim).collect(),
             None => self.fs_options.split(',').collect(),
         };
@@ -66,27 +68,27 @@ impl Mount {
     }
 }
 
-/// Everything that is mounted, in the order of the kernel: what covers another comes later.
+/// Returns all mounts in the kernel's order: a covering mount comes after the covered one.
 pub(crate) fn all() -> Vec<Mount> {
     let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     text.lines().filter_map(parse).collect()
 }
 
-/// Mount points at and below a directory, those first that must be unmounted first.
-pub(crate) fn below(directory: &Path) -> Vec<PathBuf> {
+/// Returns the mount points at and below a directory, in the order in which to unmount them.
+pub(crate) fn mount_points_below(directory: &Path) -> Vec<PathBuf> {
     let points = all().into_iter().map(|mount| mount.point);
     let mut points: Vec<PathBuf> = points.filter(|point| point.starts_with(directory)).collect();
     points.reverse();
     points
 }
 
-/// Where a device is mounted, by the name under which it was.
-pub(crate) fn points_of(device: &Path) -> Vec<String> {
-    let on_it = all().into_iter().filter(|mount| Path::new(&mount.source) == device);
-    on_it.map(|mount| mount.point.display().to_string()).collect()
+/// Returns the mount points of a device, by the source name of the mounts.
+pub(crate) fn mount_points_of(device: &Path) -> Vec<String> {
+    let mounts = all().into_iter().filter(|mount| Path::new(&mount.source) == device);
+    mounts.map(|mount| mount.point.display().to_string()).collect()
 }
 
-/// A line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
+/// Parses a line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
 fn parse(line: &str) -> Option<Mount> {
     let (mount, fs) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(2);
@@ -95,17 +97,18 @@ fn parse(line: &str) -> Option<Mount> {
     let options = mount.next()?;
     let mut fs = fs.split(' ');
     Some(Mount {
-        point: unescaped(point).into(),
+        point: unescape(point).into(),
         options: options.to_owned(),
         fs_type: fs.next()?.to_owned(),
-        source: unescaped(fs.next()?),
+        source: unescape(fs.next()?),
         fs_options: fs.next()?.to_owned(),
         device: (major.parse().ok()?, minor.parse().ok()?),
     })
 }
 
-/// The kernel writes space, tab, line end and backslash as an octal number behind a backslash.
-fn unescaped(text: &str) -> String {
+/// Decodes the octal escapes of mountinfo: the kernel writes space, tab, newline and backslash as
+/// an octal number after a backslash.
+fn unescape(text: &str) -> String {
     let mut plain = text.to_owned();
     for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
         plain = plain.replace(code, character);
@@ -134,7 +137,7 @@ mod tests {
         assert_eq!(Mount::of(Path::new("/proc/self/status")).unwrap().fs_type, "proc");
         assert_eq!(Mount::of(Path::new("/")).unwrap().point, Path::new("/"));
         assert!(Mount::of(Path::new("/no/such/path")).is_err());
-        let below_proc = below(Path::new("/proc"));
+        let below_proc = mount_points_below(Path::new("/proc"));
         assert_eq!(below_proc.last().map(PathBuf::as_path), Some(Path::new("/proc")));
     }
 }

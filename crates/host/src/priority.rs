@@ -1,7 +1,7 @@
-//! How much the kernel favours a thread: nice value, scheduling policy, I/O priority.
+//! Thread priority: nice value, scheduling policy and I/O priority.
 //!
-//! Invariants: everything here is about the calling thread, and threads that it starts inherit it;
-//! what [`PriorityChange::apply`] changed is as before when [`Changed`] is restored or dropped.
+//! Invariants: all functions act on the calling thread, and threads that it starts inherit its
+//! priority; restoring or dropping [`Changed`] undoes what [`PriorityChange::apply`] changed.
 
 use crate::syscall;
 use rustix::process::{getpriority_process, setpriority_process};
@@ -12,44 +12,45 @@ use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Real-time priorities that Linux has (sched(7)).
-const REAL_TIME: RangeInclusive<i32> = 1..=99;
+/// Real-time priorities of Linux (sched(7)).
+const REAL_TIME_PRIORITIES: RangeInclusive<i32> = 1..=99;
 /// Levels of an I/O priority (`ioprio_set(2)`).
-const LEVELS: RangeInclusive<i32> = 0..=7;
-/// Bits of a level; the class is above them.
+const IO_LEVELS: RangeInclusive<i32> = 0..=7;
+/// Number of bits below the class in an I/O priority; the level is in the lowest of them.
 const CLASS_SHIFT: i32 = 13;
 
 /// A scheduling policy (sched(7)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Policy {
-    /// The usual one.
+    /// The default policy.
     Other,
-    /// For work that nobody waits for.
+    /// Policy for batch work.
     Batch,
-    /// Only when there is nothing else to do.
+    /// Policy for work that runs only while the processor is otherwise idle.
     Idle,
-    /// Real time, until it waits; 1 to 99.
+    /// Real time, without time slices; 1 to 99.
     Fifo(i32),
-    /// Real time, in turns; 1 to 99.
+    /// Real time, with time slices; 1 to 99.
     RoundRobin(i32),
-    /// One that has no name here, by its number and priority.
+    /// A policy that this enum does not name, by its number and priority.
     Another(i32, i32),
 }
 
-/// An I/O priority. Only some schedulers look at it: bfq does, mq-deadline at the class.
+/// An I/O priority. Only some I/O schedulers use it: bfq uses class and level, mq-deadline the
+/// class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum IoPriority {
-    /// What follows from the nice value.
+    /// Derived from the nice value.
     None,
-    /// Before all others; 0 (first) to 7.
+    /// Before all other classes; 0 (first) to 7.
     RealTime(i32),
-    /// The usual class; 0 (first) to 7.
+    /// The default class; 0 (first) to 7.
     BestEffort(i32),
-    /// Only when there is nothing else to do.
+    /// Only while the disk is otherwise idle.
     Idle,
 }
 
-/// How a thread is favoured.
+/// The priority of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Priority {
     /// From -20 (first) to 19.
@@ -60,7 +61,7 @@ pub struct Priority {
     pub io: IoPriority,
 }
 
-/// What is to change; what is none stays.
+/// A requested change of priority; a field that is `None` stays unchanged.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct PriorityChange {
     /// From -20 (first) to 19.
@@ -71,11 +72,11 @@ pub struct PriorityChange {
     pub io: Option<IoPriority>,
 }
 
-/// Why it was not changed: a sentence that can follow "failed to".
+/// An error changing a priority: a sentence that can follow "failed to".
 #[derive(Debug, thiserror::Error)]
-#[error("set {what}: {source}")]
+#[error("set {setting}: {source}")]
 pub struct PriorityError {
-    what: String,
+    setting: String,
     source: io::Error,
 }
 
@@ -91,7 +92,7 @@ impl Policy {
         }
     }
 
-    fn of_numbers((policy, priority): (i32, i32)) -> Policy {
+    fn from_numbers((policy, priority): (i32, i32)) -> Policy {
         match policy {
             libc::SCHED_OTHER => Policy::Other,
             libc::SCHED_BATCH => Policy::Batch,
@@ -121,7 +122,8 @@ impl FromStr for Policy {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let numbered = text.split_once(':').and_then(|(name, number)| {
-            let number: i32 = number.trim().parse().ok().filter(|it| REAL_TIME.contains(it))?;
+            let number: i32 =
+                number.trim().parse().ok().filter(|it| REAL_TIME_PRIORITIES.contains(it))?;
             Some((name.trim(), number))
         });
         match (text, numbered) {
@@ -149,9 +151,9 @@ impl IoPriority {
         class << CLASS_SHIFT | level
     }
 
-    fn of_number(number: i32) -> IoPriority {
-        // Between level and class newer kernels have hints, which nobody here sets.
-        let level = number & LEVELS.end();
+    fn from_number(number: i32) -> IoPriority {
+        // Newer kernels store hints between level and class; Larder sets none.
+        let level = number & IO_LEVELS.end();
         match number >> CLASS_SHIFT {
             1 => IoPriority::RealTime(level),
             2 => IoPriority::BestEffort(level),
@@ -177,7 +179,7 @@ impl FromStr for IoPriority {
 
     fn from_str(text: &str) -> Result<Self, String> {
         let levelled = text.split_once(':').and_then(|(name, level)| {
-            let level: i32 = level.trim().parse().ok().filter(|it| LEVELS.contains(it))?;
+            let level: i32 = level.trim().parse().ok().filter(|it| IO_LEVELS.contains(it))?;
             Some((name.trim(), level))
         });
         match (text, levelled) {
@@ -194,19 +196,19 @@ impl FromStr for IoPriority {
 }
 
 impl Priority {
-    /// That of the calling thread.
+    /// Reads the priority of the calling thread.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub fn now() -> io::Result<Priority> {
         Ok(Priority {
             nice: getpriority_process(None)?,
-            policy: Policy::of_numbers(syscall::scheduling()?),
-            io: IoPriority::of_number(syscall::io_priority()?),
+            policy: Policy::from_numbers(syscall::scheduling()?),
+            io: IoPriority::from_number(syscall::io_priority()?),
         })
     }
 
-    /// The same as settings, by name.
+    /// Returns the priority as named settings.
     #[must_use]
     pub fn named(&self) -> BTreeMap<String, String> {
         [
@@ -219,71 +221,71 @@ impl Priority {
 }
 
 impl PriorityChange {
-    /// Sets what is wanted, for the calling thread.
+    /// Sets the requested values for the calling thread.
     ///
     /// # Errors
-    /// The kernel refuses; what was set until then is as before.
+    /// The kernel refuses; values that were already set are restored.
     pub fn apply(&self) -> Result<Changed, PriorityError> {
-        let failed = |what: &str| {
-            let what = what.to_owned();
-            move |source| PriorityError { what, source }
+        let failed = |setting: &str| {
+            let setting = setting.to_owned();
+            move |source| PriorityError { setting, source }
         };
         let before = Priority::now().map_err(failed("the priority of this process"))?;
-        let changed = Changed { before, wanted: *self, done: false, here: PhantomData };
+        let changed = Changed { before, requested: *self, restored: false, not_send: PhantomData };
         if let Some(nice) = self.nice {
-            let what = format!("the nice value to {nice}");
-            setpriority_process(None, nice).map_err(|error| failed(&what)(error.into()))?;
+            let setting = format!("the nice value to {nice}");
+            setpriority_process(None, nice).map_err(|error| failed(&setting)(error.into()))?;
         }
         if let Some(policy) = self.policy {
             let (number, priority) = policy.numbers();
-            let what = format!("the scheduling policy to {policy}");
-            syscall::set_scheduling(number, priority).map_err(failed(&what))?;
+            let setting = format!("the scheduling policy to {policy}");
+            syscall::set_scheduling(number, priority).map_err(failed(&setting))?;
         }
         if let Some(io) = self.io {
-            let what = format!("the I/O priority to {io}");
-            syscall::set_io_priority(io.number()).map_err(failed(&what))?;
+            let setting = format!("the I/O priority to {io}");
+            syscall::set_io_priority(io.number()).map_err(failed(&setting))?;
         }
         Ok(changed)
     }
 }
 
-/// A changed priority, until restored or dropped by the thread that it belongs to.
+/// A changed priority, until the thread that changed it restores or drops it.
 #[derive(Debug)]
 pub struct Changed {
     before: Priority,
-    wanted: PriorityChange,
-    done: bool,
-    /// Another thread would set its own.
-    here: PhantomData<*const ()>,
+    requested: PriorityChange,
+    restored: bool,
+    /// Makes the type `!Send`: another thread would change its own priority.
+    not_send: PhantomData<*const ()>,
 }
 
 impl Changed {
-    /// As it was.
+    /// Restores the previous priority.
     ///
     /// # Errors
-    /// The kernel refuses: going back to a better nice value takes a right that this process may
+    /// The kernel refuses: to lower the nice value again, the process needs a privilege that it may
     /// lack.
     pub fn restore(mut self) -> Result<(), PriorityError> {
-        self.back()
+        self.restore_once()
     }
 
-    fn back(&mut self) -> Result<(), PriorityError> {
-        if std::mem::replace(&mut self.done, true) {
+    fn restore_once(&mut self) -> Result<(), PriorityError> {
+        if std::mem::replace(&mut self.restored, true) {
             return Ok(());
         }
         let before = PriorityChange {
-            nice: self.wanted.nice.map(|_| self.before.nice),
-            policy: self.wanted.policy.map(|_| self.before.policy),
-            io: self.wanted.io.map(|_| self.before.io),
+            nice: self.requested.nice.map(|_| self.before.nice),
+            policy: self.requested.policy.map(|_| self.before.policy),
+            io: self.requested.io.map(|_| self.before.io),
         };
-        before.apply().map(|mut changed| changed.done = true)
+        before.apply().map(|mut changed| changed.restored = true)
     }
 }
 
 impl Drop for Changed {
     fn drop(&mut self) {
-        // After an error or a panic nobody is left to be told; the thread ends soon.
-        drop(self.back());
+        // After an error or a panic the destructor cannot report a failure; the thread ends soon.
+        drop(self.restore_once());
     }
 }
 
@@ -299,7 +301,7 @@ mod tests {
         for text in ["none", "idle", "best-effort:7", "realtime:0"] {
             let priority: IoPriority = text.parse().unwrap();
             assert_eq!(priority.to_string(), text);
-            assert_eq!(IoPriority::of_number(priority.number()), priority);
+            assert_eq!(IoPriority::from_number(priority.number()), priority);
         }
         for wrong in ["", "fifo", "fifo:0", "rr:100", "batch:1", "BATCH"] {
             assert!(wrong.parse::<Policy>().unwrap_err().contains("no scheduling policy"));
@@ -313,17 +315,20 @@ mod tests {
     fn what_is_set_is_inherited_and_goes_back() {
         let thread = std::thread::spawn(|| {
             let before = Priority::now().unwrap();
-            let wanted = PriorityChange {
+            let requested = PriorityChange {
                 nice: Some(before.nice.max(0)),
                 policy: Some(Policy::Batch),
                 io: Some(IoPriority::BestEffort(6)),
             };
-            let changed = wanted.apply().unwrap();
-            let seen = std::thread::spawn(|| Priority::now().unwrap()).join().unwrap();
-            assert_eq!((seen.policy, seen.io), (Policy::Batch, IoPriority::BestEffort(6)));
+            let changed = requested.apply().unwrap();
+            let inherited = std::thread::spawn(|| Priority::now().unwrap()).join().unwrap();
+            assert_eq!(
+                (inherited.policy, inherited.io),
+                (Policy::Batch, IoPriority::BestEffort(6))
+            );
             changed.restore().unwrap();
             assert_eq!(Priority::now().unwrap(), before);
-            // A drop does the same.
+            // Dropping the value restores the priority as well.
             drop(
                 PriorityChange { io: Some(IoPriority::Idle), ..PriorityChange::default() }
                     .apply()
@@ -337,12 +342,12 @@ mod tests {
     #[test]
     fn what_the_kernel_refuses_changes_nothing() {
         let before = Priority::now().unwrap();
-        let wanted = PriorityChange {
+        let requested = PriorityChange {
             io: Some(IoPriority::BestEffort(5)),
             policy: Some(Policy::Another(77, 0)),
             ..PriorityChange::default()
         };
-        let error = wanted.apply().unwrap_err().to_string();
+        let error = requested.apply().unwrap_err().to_string();
         assert!(error.starts_with("set the scheduling policy to 77:0: "), "{error}");
         assert_eq!(Priority::now().unwrap(), before);
     }

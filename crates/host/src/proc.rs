@@ -2,22 +2,23 @@
 
 use std::path::Path;
 
-/// The text of a file without the space around it; nothing if it is not there, empty, or not to be
-/// read by us.
+/// Returns the text of a file without surrounding white space, or `None` if the file is missing,
+/// empty or not readable.
 pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     let text = std::fs::read_to_string(path).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
-/// The value of `name` in lines such as `MemTotal:   24683644 kB` or `read_bytes: 4096`.
+/// Returns the value of `name` in lines such as `MemTotal:   24683644 kB` or `read_bytes: 4096`.
 pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
     line.split_whitespace().next()?.parse().ok()
 }
 
-/// The word in brackets, as in `none [mq-deadline] kyber`; the whole text where there are none.
-pub(crate) fn chosen(text: &str) -> &str {
+/// Returns the word in brackets, as in `none [mq-deadline] kyber`, or the whole text if it has
+/// none.
+pub(crate) fn selected(text: &str) -> &str {
     let inside = text.split_once('[').and_then(|(_, rest)| rest.split_once(']'));
     inside.map_or(text, |(word, _)| word)
 }
@@ -37,7 +38,7 @@ mod tests {
 
     #[test]
     fn the_word_in_brackets_is_the_one_in_force() {
-        assert_eq!(chosen("none [mq-deadline] kyber"), "mq-deadline");
-        assert_eq!(chosen("write back"), "write back");
+        assert_eq!(selected("none [mq-deadline] kyber"), "mq-deadline");
+        assert_eq!(selected("write back"), "write back");
     }
 }

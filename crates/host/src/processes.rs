@@ -1,34 +1,34 @@
-//! What processes read and write, as far as the kernel tells without tracing, and which files they
-//! have open.
+//! I/O counters of processes that the kernel keeps without tracing, and open files of processes.
 //!
-//! Counters only grow; what happened in between is the difference of two readings. A process that
-//! ends between two steps of a reading is left out. Of processes of others only those are told
-//! whose counters this one may read.
+//! Counters only grow; the activity of an interval is the difference of two readings. A process
+//! that ends during a reading is left out, and so are processes whose counters this process may not
+//! read.
 
 use crate::proc;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 
-/// The counters of a process, in bytes.
+/// The I/O counters of a process, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ProcessIo {
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
-    /// Its name, at most 15 bytes.
+    /// Command name, at most 15 bytes.
     pub name: String,
-    /// Asked for by reading calls, from the cache or from a disk; mappings do not show.
+    /// Bytes returned by read calls, from the cache or from a disk; access through mappings does
+    /// not count.
     pub asked_bytes: u64,
-    /// Given to writing calls.
+    /// Bytes passed to write calls.
     pub given_bytes: u64,
-    /// Read from disks for it.
+    /// Bytes that the kernel read from disks for the process.
     pub disk_read_bytes: u64,
-    /// Made dirty, or written past the cache.
+    /// Bytes that the process dirtied in the page cache or wrote directly.
     pub dirtied_bytes: u64,
-    /// Memory of its own: neither files nor shared.
+    /// Anonymous memory in use: neither file pages nor shared memory.
     pub private_bytes: u64,
 }
 
-/// All processes that may be read, by their numbers.
+/// Returns the counters of all readable processes, ordered by process ID.
 #[must_use]
 pub fn all() -> Vec<ProcessIo> {
     pids().into_iter().filter_map(of).collect()
@@ -42,7 +42,7 @@ pub(crate) fn pids() -> Vec<u32> {
     pids
 }
 
-/// One process by its number; none if it is gone, or may not be read.
+/// Returns the counters of one process, or `None` if it has ended or may not be read.
 #[must_use]
 pub fn of(pid: u32) -> Option<ProcessIo> {
     let io = proc::read(format!("/proc/{pid}/io"))?;
@@ -63,8 +63,8 @@ fn name(pid: u32) -> Option<String> {
     Some(proc::read(format!("/proc/{pid}/comm"))?.trim_end().to_owned())
 }
 
-/// Ordinary files that processes have open, by path, with the name and number of one of them each;
-/// at most `max`.
+/// Returns the regular files that processes have open, by path, with the name and ID of one process
+/// each; at most `max` files.
 #[must_use]
 pub fn open_files(max: usize) -> BTreeMap<PathBuf, String> {
     let mut files = BTreeMap::new();
@@ -76,7 +76,8 @@ pub fn open_files(max: usize) -> BTreeMap<PathBuf, String> {
                 return files;
             }
             let Ok(path) = std::fs::read_link(entry.path()) else { continue };
-            // What is no path begins with a word, as socket:[1]; what was removed has no file.
+            // Descriptors without a path link to a word such as socket:[1]; a deleted file has no
+            // inode at its path.
             if path.is_absolute() && !files.contains_key(&path) && path.is_file() {
                 files.insert(path, format!("{process} ({pid})"));
             }
@@ -93,12 +94,13 @@ mod tests {
     #[test]
     fn what_this_process_reads_and_has_open_is_told() {
         let mut file = tempfile::NamedTempFile::new().unwrap();
-        let own = || all().into_iter().find(|it| it.pid == std::process::id()).expect("we live");
-        let before = own();
+        let own_counters =
+            || all().into_iter().find(|it| it.pid == std::process::id()).expect("we live");
+        let before = own_counters();
         file.write_all(&vec![7; 1 << 20]).unwrap();
         let mut bytes = Vec::new();
         file.reopen().unwrap().read_to_end(&mut bytes).unwrap();
-        let after = own();
+        let after = own_counters();
         assert!(after.asked_bytes - before.asked_bytes >= 1 << 20);
         assert!(after.given_bytes - before.given_bytes >= 1 << 20);
         assert!(after.private_bytes > 0 && !after.name.is_empty());

@@ -1,11 +1,11 @@
-//! Which pages of a file the page cache holds: cachestat(2), or mincore(2) before Linux 6.5.
+//! Pages of a file in the page cache: cachestat(2), or mincore(2) before Linux 6.5.
 //!
-//! Invariants: what is asked about a file never reads or writes it; counts are in pages of the
-//! machine (usually 4 KiB) and cover the whole length of the file; an empty file has no pages and
-//! is neither resident nor not. A share of 1 means every page, a share of 0 none.
+//! Invariants: a query never reads or writes the file; counts are in pages of the machine (usually
+//! 4 KiB) and cover the whole length of the file; an empty file has no pages and counts as both
+//! cold and warm. A share of 1 means every page, a share of 0 none.
 //!
 //! On FUSE an open may drop the pages of the file (unless the file system keeps its cache), so that
-//! to ask is to change; see [`keep`].
+//! a query changes its result; see [`prefetch`].
 
 pub mod drop;
 pub mod prefetch;
@@ -20,61 +20,61 @@ use std::ops::AddAssign;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// Bytes of a file that mincore(2) is asked about at a time: a mapping of a size that any machine
-/// has addresses for.
+/// Bytes of a file per call of mincore(2): the size of a mapping that fits the address space of any
+/// machine.
 const WINDOW_BYTES: u64 = 1 << 30;
 
-/// How it was found out.
+/// System call that produced a result.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Method {
-    /// cachestat(2): exact, and knows dirty pages.
+    /// cachestat(2): exact, and reports dirty pages.
     #[default]
     Cachestat,
     /// mincore(2): resident pages only.
     Mincore,
 }
 
-/// Pages of one file, or of several.
+/// Page counts of one file, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Residency {
-    /// Files counted.
+    /// Number of files.
     pub files: u64,
-    /// Pages that they have.
+    /// Number of pages in the files.
     pub pages: u64,
-    /// Of those, how many the page cache holds.
+    /// Pages in the page cache.
     pub resident: u64,
-    /// Resident pages that must be written; 0 where [`Residency::knows_dirty`] says no. One dirty
-    /// page makes all pages of its folio count.
+    /// Resident dirty pages; 0 if [`Residency::knows_dirty`] is false. One dirty page makes all
+    /// pages of its folio count.
     pub dirty: u64,
-    /// Pages that are being written.
+    /// Pages under writeback.
     pub write_back: u64,
-    /// Pages that the page cache held and let go.
+    /// Pages that the kernel has evicted from the page cache.
     pub evicted: u64,
-    /// Those that would still be there if memory were a little larger.
+    /// Evicted pages that slightly more memory would have kept.
     pub recently_evicted: u64,
-    /// How it was found out.
+    /// System call that produced the counts.
     pub method: Method,
 }
 
-/// Why it is not known. Every message can follow "failed to".
+/// An error querying residency. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ResidencyError {
-    /// The file cannot be opened or looked at.
+    /// The file cannot be opened or queried.
     #[error("find out what of {} is in memory: {source}", path.display())]
     Open {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
-    /// It is there, and the kernel does not say.
+    /// The file exists, and the kernel refuses the query.
     #[error(
         "find out what of {} is in memory: the kernel tells it only to the owner of a file and to \
          those who may write it",
         path.display()
     )]
     Refused {
-        /// Which file.
+        /// The file.
         path: PathBuf,
     },
     /// Pages of pipes, sockets and terminals are not in the page cache.
@@ -83,19 +83,19 @@ pub enum ResidencyError {
         path.display()
     )]
     NoFile {
-        /// Which path.
+        /// The path.
         path: PathBuf,
     },
 }
 
 impl Residency {
-    /// Whether dirty, write-back and evicted pages were counted.
+    /// Returns true if dirty, writeback and evicted pages were counted.
     #[must_use]
     pub fn knows_dirty(&self) -> bool {
         self.method == Method::Cachestat
     }
 
-    /// The share of pages that is resident, 0 to 1; nothing where there are no pages.
+    /// Returns the share of pages that are resident, 0 to 1, or `None` if there are no pages.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
         #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
@@ -103,13 +103,13 @@ impl Residency {
         (self.pages > 0).then_some(share)
     }
 
-    /// No page is resident.
+    /// Returns true if no page is resident.
     #[must_use]
     pub fn is_cold(&self) -> bool {
         self.resident == 0
     }
 
-    /// Every page is resident.
+    /// Returns true if every page is resident.
     #[must_use]
     pub fn is_warm(&self) -> bool {
         self.resident == self.pages
@@ -125,23 +125,23 @@ impl AddAssign for Residency {
         self.write_back += other.write_back;
         self.evicted += other.evicted;
         self.recently_evicted += other.recently_evicted;
-        // Of a sum only that is known which is known of every part.
+        // A sum includes only the counts that every part has.
         if other.method == Method::Mincore {
             self.method = Method::Mincore;
         }
     }
 }
 
-/// Bytes of a page.
+/// Returns the size of a page in bytes.
 #[must_use]
 pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Opens a file to look at, without changing when it was last read where that is allowed.
+/// Opens a file or block device for a query.
 ///
 /// # Errors
-/// It cannot be opened, or is neither a file nor a block device.
+/// The path cannot be opened, or is neither a file nor a block device.
 pub fn open(path: &Path) -> Result<File, ResidencyError> {
     let failed = |source| ResidencyError::Open { path: path.to_path_buf(), source };
     let metadata = std::fs::metadata(path).map_err(failed)?;
@@ -151,24 +151,24 @@ pub fn open(path: &Path) -> Result<File, ResidencyError> {
     File::open(path).map_err(failed)
 }
 
-/// The pages of a file at a path.
+/// Returns the residency of the file at a path.
 ///
 /// # Errors
-/// The file cannot be opened, or the kernel does not tell.
+/// The file cannot be opened, or the kernel does not report it.
 pub fn of_path(path: &Path) -> Result<Residency, ResidencyError> {
     of_file(&open(path)?, path)
 }
 
-/// The pages of an open file; the path is for messages.
+/// Returns the residency of an open file; `path` is for messages.
 ///
 /// # Errors
-/// The kernel does not tell.
+/// The kernel does not report it.
 pub fn of_file(file: &File, path: &Path) -> Result<Residency, ResidencyError> {
     let failed = |source| ResidencyError::Open { path: path.to_path_buf(), source };
     let len = length(file).map_err(failed)?;
     match by_cachestat(file, len) {
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-            if !may_ask_mincore(file).map_err(failed)? {
+            if !mincore_is_accurate(file).map_err(failed)? {
                 return Err(ResidencyError::Refused { path: path.to_path_buf() });
             }
             by_mincore(file, len).map_err(failed)
@@ -180,10 +180,10 @@ pub fn of_file(file: &File, path: &Path) -> Result<Residency, ResidencyError> {
     }
 }
 
-/// The pages of `len` bytes from `offset` on, of a file that is open.
+/// Returns the residency of `len` bytes of an open file, starting at `offset`.
 ///
 /// # Errors
-/// The kernel does not tell: it is older than Linux 6.5, or the file is somebody else's.
+/// The kernel does not report it: it is older than Linux 6.5, or another user owns the file.
 pub fn of_range(file: &File, offset: u64, len: u64) -> io::Result<Residency> {
     let end = offset.saturating_add(len).min(length(file)?);
     if end <= offset {
@@ -203,8 +203,8 @@ pub fn of_range(file: &File, offset: u64, len: u64) -> io::Result<Residency> {
     })
 }
 
-/// The pages of all files at or below a path, each with its own; directories are walked, links are not
-/// followed, and what is neither file nor directory is passed over. In the order of their names.
+/// Returns the residency of each regular file at or below a path, in the order of their names. The
+/// walk does not follow symbolic links and skips everything that is neither file nor directory.
 ///
 /// # Errors
 /// A directory or a file cannot be read.
@@ -212,11 +212,11 @@ pub fn of_tree(path: &Path) -> Result<Vec<(PathBuf, Residency)>, ResidencyError>
     files_below(path)?.into_iter().map(|file| Ok((file.clone(), of_path(&file)?))).collect()
 }
 
-/// The files at or below a path, in the order of their names; links are not followed, except for
-/// the path itself.
+/// Returns the regular files at or below a path, in the order of their names; symbolic links are
+/// not followed, except for the path itself.
 ///
 /// # Errors
-/// A directory cannot be read, or the path is not there.
+/// A directory cannot be read, or the path does not exist.
 pub fn files_below(path: &Path) -> Result<Vec<PathBuf>, ResidencyError> {
     let failed = |path: &Path| {
         let path = path.to_path_buf();
@@ -243,11 +243,11 @@ pub fn files_below(path: &Path) -> Result<Vec<PathBuf>, ResidencyError> {
     Ok(found)
 }
 
-/// The length of a file or of a block device, in bytes.
+/// Returns the length of a file or of a block device, in bytes.
 fn length(file: &File) -> io::Result<u64> {
     let metadata = file.metadata()?;
     if metadata.file_type().is_block_device() {
-        // The size of a device is not in its inode; its end is where a seek ends.
+        // The inode of a device does not hold its size; a seek to the end returns it.
         let mut file = file;
         return io::Seek::seek(&mut file, io::SeekFrom::End(0));
     }
@@ -256,7 +256,7 @@ fn length(file: &File) -> io::Result<u64> {
 
 fn by_cachestat(file: &File, len: u64) -> io::Result<Residency> {
     let pages = len.div_ceil(page_bytes());
-    // A length of 0 would mean "up to the end" of the cache, not of the file.
+    // The kernel interprets a length of 0 as "up to the end of the cache", not of the file.
     let found =
         if len == 0 { syscall::CacheStat::default() } else { syscall::cachestat(file, 0, len)? };
     Ok(Residency {
@@ -276,29 +276,30 @@ fn by_mincore(file: &File, len: u64) -> io::Result<Residency> {
     let mut resident = 0;
     let mut offset = 0;
     while offset < len {
-        let part = usize::try_from(WINDOW_BYTES.min(len - offset)).expect("at most a gibibyte");
+        let window = usize::try_from(WINDOW_BYTES.min(len - offset)).expect("at most a gibibyte");
         let page = usize::try_from(page).expect("a page is small");
-        resident += syscall::mincore(file, offset, part, page)?;
+        resident += syscall::mincore(file, offset, window, page)?;
         offset += WINDOW_BYTES;
     }
     let pages = len.div_ceil(page);
     Ok(Residency { files: 1, pages, resident, method: Method::Mincore, ..Residency::default() })
 }
 
-/// Whether mincore(2) tells the truth about a file: to its owner, to root, and to those who may
-/// write it. To others it says that everything is resident.
-fn may_ask_mincore(file: &File) -> io::Result<bool> {
+/// Returns true if mincore(2) reports actual residency: it does so for root, for the owner of the
+/// file and for users with write permission. To others it reports every page as resident.
+fn mincore_is_accurate(file: &File) -> io::Result<bool> {
     let user = rustix::process::geteuid();
     if user.is_root() || file.metadata()?.uid() == user.as_raw() {
         return Ok(true);
     }
-    // Opened for reading, so the right to write is asked of the file behind the descriptor.
+    // The file is open for reading only, so the check uses the path of the descriptor in procfs.
     let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
     Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok())
 }
 
-/// Reads a file from `offset` on into `buffer`, as often as it takes; bytes that were there.
-fn read_piece(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
+/// Fills `buffer` from the file at `offset` with as many reads as needed; returns the bytes read,
+/// fewer than requested only at the end of the file.
+fn read_full(file: &File, buffer: &mut [u8], offset: u64) -> io::Result<usize> {
     let mut done = 0;
     while done < buffer.len() {
         match file.read_at(&mut buffer[done..], offset + done as u64) {

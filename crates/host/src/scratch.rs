@@ -1,9 +1,9 @@
-//! A file system made for a measurement: an image in a directory of its own, a loop device with a
-//! scheduler, mounted; and everything undone again.
+//! A temporary file system for a measurement: an image in a private directory, attached to a loop
+//! device with a given scheduler, and mounted; and its removal.
 //!
-//! Invariants: a device or a mount that was there before is never touched; what was made is undone
-//! when the value is removed or dropped, and what a killed process left is found by
-//! [`remove_left_over`]. Sizes are bytes.
+//! Invariants: existing devices and mounts are never touched; removing or dropping the value undoes
+//! everything that was created, and [`remove_left_over`] finds what a killed process left behind.
+//! Sizes are bytes.
 
 mod device;
 mod directory;
@@ -23,72 +23,73 @@ use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 use tool::{run, tool};
 
-/// How long something may be busy: programs that look at new devices and mounts are soon done.
+/// Maximum time to wait for a busy device or mount: programs that inspect new ones (udev) finish
+/// soon.
 const BUSY_MAX: Duration = Duration::from_secs(5);
-/// Time between two tries.
+/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
-/// What is to be made.
+/// Parameters of a scratch file system.
 #[derive(Clone, Debug)]
 pub struct ScratchOptions {
-    /// Which kind.
+    /// Kind of file system.
     pub kind: &'static Kind,
-    /// Size of the device.
+    /// Size of the device in bytes.
     pub bytes: u64,
-    /// The scheduler of the device, as the kernel calls it.
+    /// Name of the device's I/O scheduler in the kernel.
     pub scheduler: String,
-    /// Options for the program that makes it, on top of those that keep it quiet.
+    /// Options for the mkfs program, in addition to the default ones.
     pub make_options: Vec<String>,
     /// Options for mount(8), separated by commas; may be empty.
     pub mount_options: String,
 }
 
-/// Why there is no such file system. Every message can follow "failed to".
+/// An error creating or removing a scratch file system. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum ScratchError {
-    /// The system refused.
-    #[error("{what}: {source}")]
+    /// A system call failed.
+    #[error("{operation}: {source}")]
     Io {
-        /// What was being done, and where.
-        what: String,
-        /// What it said.
+        /// The operation and its object.
+        operation: String,
+        /// The system error.
         source: io::Error,
     },
-    /// A program is missing.
+    /// A required program is not installed.
     #[error("find {program}: it is not installed (on Debian: apt-get install {package})")]
     NoTool {
-        /// Which.
+        /// The program.
         program: String,
-        /// What brings it.
+        /// The Debian package that contains it.
         package: &'static str,
     },
     /// A program failed.
-    #[error("run {line}: {said}")]
+    #[error("run {command_line}: {output}")]
     Tool {
-        /// How it was called.
-        line: String,
-        /// What it said.
-        said: String,
+        /// The command line.
+        command_line: String,
+        /// Its error output.
+        output: String,
     },
-    /// The kernel has no such scheduler.
+    /// The kernel lacks the scheduler.
     #[error("use the scheduler \"{name}\": this kernel has {known}")]
     NoScheduler {
-        /// What was asked for.
+        /// The requested scheduler.
         name: String,
-        /// What there is.
+        /// The available schedulers.
         known: String,
     },
-    /// The image would be cached twice.
+    /// The image's file system does not support direct I/O, so its data would be cached twice.
     #[error(
         "attach {}: its file system has no direct I/O, so it would be cached twice; name another \
          directory",
         image.display()
     )]
     NoDirectIo {
-        /// Which.
+        /// The image.
         image: PathBuf,
     },
-    /// There is not enough room.
+    /// The file system has too little free space.
     #[error(
         "make an image in {}: it may grow to {} and {} are free; name a smaller size or another \
          directory",
@@ -97,31 +98,31 @@ pub enum ScratchError {
         larder_report::format::bytes(*free)
     )]
     NoSpace {
-        /// Where.
+        /// The directory.
         directory: PathBuf,
         /// Size of the image.
         bytes: u64,
-        /// What is free.
+        /// Free bytes.
         free: u64,
     },
-    /// It could not be made, and what was made of it stays.
+    /// The creation failed, and so did its cleanup.
     #[error("{first}; and what was made of it stays: {second}")]
     LeftBehind {
-        /// Why it could not be made.
+        /// The error of the creation.
         first: Box<ScratchError>,
-        /// Why it stays.
+        /// The error of the cleanup.
         second: Box<ScratchError>,
     },
 }
 
 impl ScratchError {
-    fn io(what: impl Into<String>) -> impl FnOnce(io::Error) -> ScratchError {
-        let what = what.into();
-        move |source| ScratchError::Io { what, source }
+    fn io(operation: impl Into<String>) -> impl FnOnce(io::Error) -> ScratchError {
+        let operation = operation.into();
+        move |source| ScratchError::Io { operation, source }
     }
 
-    fn busy(what: &str) -> ScratchError {
-        ScratchError::io(what)(Errno::BUSY.into())
+    fn busy(operation: &str) -> ScratchError {
+        ScratchError::io(operation)(Errno::BUSY.into())
     }
 
     fn is_busy(&self) -> bool {
@@ -130,7 +131,7 @@ impl ScratchError {
     }
 }
 
-/// A file system that is mounted, until removed or dropped.
+/// A mounted scratch file system, until removed or dropped.
 #[derive(Debug)]
 pub struct Scratch {
     directory: Option<Directory>,
@@ -138,19 +139,19 @@ pub struct Scratch {
 }
 
 impl Scratch {
-    /// Makes one in a new directory inside of `parent`.
+    /// Creates and mounts a scratch file system in a new directory inside `parent`.
     ///
     /// # Errors
-    /// Whatever fails first; what was made until then is undone, or the error says that it is not.
-    pub fn make(parent: &Path, wanted: &ScratchOptions) -> Result<Scratch, ScratchError> {
+    /// The first step that fails; completed steps are undone, or the error says that they are not.
+    pub fn make(parent: &Path, options: &ScratchOptions) -> Result<Scratch, ScratchError> {
         let failed = ScratchError::io(format!("see what is free in {}", parent.display()));
         let free = space::free_bytes(parent).map_err(failed)?;
-        if free < wanted.bytes {
+        if free < options.bytes {
             let directory = parent.to_path_buf();
-            return Err(ScratchError::NoSpace { directory, bytes: wanted.bytes, free });
+            return Err(ScratchError::NoSpace { directory, bytes: options.bytes, free });
         }
         let mut directory = Directory::make(parent)?;
-        match build(&mut directory, wanted) {
+        match build(&mut directory, options) {
             Ok(()) => {
                 let mount_point = directory.mount_point();
                 Ok(Scratch { directory: Some(directory), mount_point })
@@ -164,16 +165,16 @@ impl Scratch {
         }
     }
 
-    /// Where it is mounted.
+    /// Returns the mount point.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.mount_point
     }
 
-    /// Undoes everything.
+    /// Unmounts the file system and removes its device and directory.
     ///
     /// # Errors
-    /// Something cannot be undone; [`remove_left_over`] tries again.
+    /// A step fails; [`remove_left_over`] tries again.
     pub fn remove(mut self) -> Result<(), ScratchError> {
         self.directory.take().map_or(Ok(()), |directory| directory.undo())
     }
@@ -181,42 +182,42 @@ impl Scratch {
 
 impl Drop for Scratch {
     fn drop(&mut self) {
-        // After a panic nobody is left to be told; the next start finds what stays.
+        // After a panic the destructor cannot report a failure; the next start finds the remainder.
         drop(self.directory.take().map(|directory| directory.undo()));
     }
 }
 
-/// All steps. The scheduler comes before the file system, so that it is there from the first write
-/// on.
-fn build(directory: &mut Directory, wanted: &ScratchOptions) -> Result<(), ScratchError> {
+/// Performs all creation steps. It sets the scheduler before it creates the file system, so that
+/// the scheduler handles every write.
+fn build(directory: &mut Directory, options: &ScratchOptions) -> Result<(), ScratchError> {
     let image = directory.image();
     let failed = ScratchError::io(format!("make {}", image.display()));
-    File::create_new(&image).and_then(|file| file.set_len(wanted.bytes)).map_err(failed)?;
-    let number = device::add(|number| directory.note_device(number))?;
+    File::create_new(&image).and_then(|file| file.set_len(options.bytes)).map_err(failed)?;
+    let number = device::add(|number| directory.record_device(number))?;
     let device = device::attach(number, &image)?;
-    device::set_scheduler(number, &wanted.scheduler)?;
-    let kind = wanted.kind;
+    device::set_scheduler(number, &options.scheduler)?;
+    let kind = options.kind;
     let mut maker = tool(kind.maker, kind.package)?;
-    run(maker.args(kind.all_options(&wanted.make_options)).arg(&device))?;
+    run(maker.args(kind.all_options(&options.make_options)).arg(&device))?;
     let mut mount = tool("mount", "mount")?;
     mount.args(["-t", kind.fs_type]);
-    if !wanted.mount_options.is_empty() {
-        mount.args(["-o", &wanted.mount_options]);
+    if !options.mount_options.is_empty() {
+        mount.args(["-o", &options.mount_options]);
     }
     run(mount.arg(&device).arg(directory.mount_point()))
 }
 
 /// Retries `attempt` for up to `limit` while it fails because something is busy. Returns the last
 /// error.
-fn eventually(
+fn retry_while_busy(
     limit: Duration,
     mut attempt: impl FnMut() -> Result<(), ScratchError>,
 ) -> Result<(), ScratchError> {
-    let begun = Instant::now();
+    let started = Instant::now();
     loop {
         let result = attempt();
         match &result {
-            Err(error) if error.is_busy() && begun.elapsed() < limit => {
+            Err(error) if error.is_busy() && started.elapsed() < limit => {
                 std::thread::sleep(PAUSE);
             }
             _ => return result,

@@ -1,9 +1,8 @@
-//! The settings that a measurement depends on: read before and after.
+//! The settings that a measurement depends on: read before and after it.
 //!
-//! Invariants: names are stable, lower case, with the unit at the end where there is one; values
-//! are what the kernel says, in its own words; what this kernel does not have is left out. Paths
-//! and names of the machine are not part of it, so that two records can be compared
-//! (`larder_report::run::trial::SettingChange::between`).
+//! Invariants: names are stable, lower case, and end with the unit if there is one; values are the
+//! kernel's own text; a setting that this kernel lacks is left out. Paths and host names are not
+//! included, so that records are comparable (`larder_report::run::trial::SettingChange::between`).
 
 use crate::disk::Disk;
 use crate::mounts::Mount;
@@ -15,7 +14,7 @@ use std::path::{Path, PathBuf};
 /// Settings by name.
 pub type Snapshot = BTreeMap<String, String>;
 
-/// Settings of memory in /proc/sys/vm, by file.
+/// Memory settings in /proc/sys/vm, by file.
 const VM: &[&str] = &[
     "dirty_background_bytes",
     "dirty_background_ratio",
@@ -31,7 +30,7 @@ const VM: &[&str] = &[
     "zone_reclaim_mode",
 ];
 
-/// Settings of the queue of a disk: file in sysfs, and name.
+/// Settings of a disk's queue: file in sysfs, and name.
 pub(crate) const QUEUE: &[(&str, &str)] = &[
     ("scheduler", "scheduler"),
     ("read_ahead_kb", "read_ahead_kib"),
@@ -44,8 +43,8 @@ pub(crate) const QUEUE: &[(&str, &str)] = &[
     ("write_cache", "write_cache"),
 ];
 
-/// Other files with one value, or with one of several in brackets.
-const OTHERS: &[(&str, &str)] = &[
+/// Other files with one value, or with one of several values in brackets.
+const OTHER_FILES: &[(&str, &str)] = &[
     ("/sys/kernel/mm/transparent_hugepage/enabled", "thp.enabled"),
     ("/sys/kernel/mm/transparent_hugepage/defrag", "thp.defrag"),
     ("/sys/kernel/mm/lru_gen/enabled", "mglru.enabled"),
@@ -54,20 +53,24 @@ const OTHERS: &[(&str, &str)] = &[
     ("/proc/sys/kernel/sched_autogroup_enabled", "sched.autogroup"),
 ];
 
-/// The settings in force for work on `paths`. Paths that are not there add nothing.
+/// Returns the effective settings for work on `paths`. Missing paths add nothing.
 #[must_use]
 pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
     let mut found = Snapshot::new();
     for name in VM {
-        add(&mut found, format!("vm.{name}"), proc::read(Path::new("/proc/sys/vm").join(name)));
+        insert_known(
+            &mut found,
+            format!("vm.{name}"),
+            proc::read(Path::new("/proc/sys/vm").join(name)),
+        );
     }
-    for (path, name) in OTHERS {
-        let value = proc::read(path).map(|text| proc::chosen(&text).to_owned());
-        add(&mut found, (*name).to_owned(), value);
+    for (path, name) in OTHER_FILES {
+        let value = proc::read(path).map(|text| proc::selected(&text).to_owned());
+        insert_known(&mut found, (*name).to_owned(), value);
     }
     let pages_out = crate::damon::pages_out();
-    add(&mut found, "damon.pageout".to_owned(), pages_out.map(|on| on.to_string()));
-    add(&mut found, "cpu.governor".to_owned(), governors());
+    insert_known(&mut found, "damon.pageout".to_owned(), pages_out.map(|on| on.to_string()));
+    insert_known(&mut found, "cpu.governor".to_owned(), governors());
     found.extend(Priority::now().map(|priority| priority.named()).unwrap_or_default());
     let mounts: Vec<Mount> = paths.iter().filter_map(|path| Mount::of(path).ok()).collect();
     let mut seen = BTreeSet::new();
@@ -75,33 +78,34 @@ pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
         if !seen.insert(&mount.point) {
             continue;
         }
-        let place = numbered("mount", seen.len());
-        add(&mut found, format!("{place}.type"), Some(mount.fs_type.clone()));
-        add(&mut found, format!("{place}.options"), Some(mount.options.clone()));
-        add(&mut found, format!("{place}.fs_options"), Some(mount.all_fs_options()));
+        let prefix = numbered_prefix("mount", seen.len());
+        insert_known(&mut found, format!("{prefix}.type"), Some(mount.fs_type.clone()));
+        insert_known(&mut found, format!("{prefix}.options"), Some(mount.options.clone()));
+        insert_known(&mut found, format!("{prefix}.fs_options"), Some(mount.all_fs_options()));
     }
     let disks: BTreeSet<Disk> =
         paths.iter().filter_map(|path| Disk::of(path).ok().flatten()).collect();
     for (number, disk) in disks.iter().enumerate() {
-        let place = numbered("disk", number + 1);
-        add(&mut found, format!("{place}.name"), Some(disk.name.clone()));
+        let prefix = numbered_prefix("disk", number + 1);
+        insert_known(&mut found, format!("{prefix}.name"), Some(disk.name.clone()));
         for (file, name) in QUEUE {
-            add(&mut found, format!("{place}.{name}"), disk.queue(file));
+            insert_known(&mut found, format!("{prefix}.{name}"), disk.queue(file));
         }
     }
     found
 }
 
-/// The first of a kind has no number: mostly there is only one.
-fn numbered(what: &str, number: usize) -> String {
-    if number == 1 { what.to_owned() } else { format!("{what}{number}") }
+/// Returns the name with its number; the first item has no number, because most records have only
+/// one.
+fn numbered_prefix(kind: &str, number: usize) -> String {
+    if number == 1 { kind.to_owned() } else { format!("{kind}{number}") }
 }
 
-fn add(found: &mut Snapshot, name: String, value: Option<String>) {
+fn insert_known(found: &mut Snapshot, name: String, value: Option<String>) {
     found.extend(value.map(|value| (name, value)));
 }
 
-/// The governors of all processors, each named once.
+/// Returns the distinct governors of all processors.
 fn governors() -> Option<String> {
     let cpus = std::fs::read_dir("/sys/devices/system/cpu/cpufreq").ok()?;
     let governors: BTreeSet<String> =

@@ -1,12 +1,12 @@
-//! How much room there is.
+//! Free space of a file system.
 
 use std::io;
 use std::path::Path;
 
-/// Bytes that we may still write to the file system that a path lies on.
+/// Returns the bytes that this process may still write to the file system that holds a path.
 ///
 /// # Errors
-/// The path is not there, or the file system does not tell.
+/// The path does not exist, or the file system does not report it.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let found = rustix::fs::statvfs(path)?;
     Ok(found.f_bavail.saturating_mul(found.f_frsize))

@@ -1,9 +1,8 @@
-//! What making file systems for a measurement could leave changed: block devices with their
-//! settings and what is attached to them, mounts, the priority of this thread, and what a run has
-//! in its scratch directory.
+//! Host state that a scratch file system could change: block devices with their settings and
+//! backing files, mounts, the priority of this thread, and the files in a scratch directory.
 //!
-//! Unlike [`crate::settings`] this is about this machine alone: it has its names and paths, and is
-//! for comparing before and after, never for records
+//! Unlike [`crate::settings`] this state contains names and paths of one machine. It serves to
+//! compare the machine before and after a run, never for records
 //! (`larder_report::run::trial::SettingChange::between`).
 
 use crate::disk::Disk;
@@ -14,39 +13,39 @@ use crate::{mounts, proc};
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// Everything by name, as it is now; `scratch` is the directory that images are made in.
+/// Returns the current state by name; `scratch` is the directory that contains the images.
 #[must_use]
 pub fn of_machine(scratch: &Path) -> BTreeMap<String, String> {
     let mut found = Priority::now().map(|priority| priority.named()).unwrap_or_default();
-    for name in names(Path::new("/sys/block")) {
+    for name in entry_names(Path::new("/sys/block")) {
         let disk = Disk { name };
-        let place = format!("device {}", disk.name);
-        found.insert(place.clone(), "there".to_owned());
+        let key = format!("device {}", disk.name);
+        found.insert(key.clone(), "there".to_owned());
         for (file, setting) in QUEUE {
-            found.extend(disk.queue(file).map(|value| (format!("{place}, {setting}"), value)));
+            found.extend(disk.queue(file).map(|value| (format!("{key}, {setting}"), value)));
         }
         let backing = Path::new("/sys/block").join(&disk.name).join("loop/backing_file");
-        found.extend(proc::read(backing).map(|file| (format!("{place}, attached file"), file)));
+        found.extend(proc::read(backing).map(|file| (format!("{key}, attached file"), file)));
     }
     for mount in mounts::all() {
-        let place = format!("mount {}", mount.point.display());
-        let what = format!("{} {} {}", mount.source, mount.fs_type, mount.options);
-        // What is mounted over another is a mount as well.
-        let covered = found.get(&place).map(|below| format!("{below}, {what}"));
-        found.insert(place, covered.unwrap_or(what));
+        let key = format!("mount {}", mount.point.display());
+        let description = format!("{} {} {}", mount.source, mount.fs_type, mount.options);
+        // A mount that covers another one shares its name, so both are listed.
+        let covered = found.get(&key).map(|below| format!("{below}, {description}"));
+        found.insert(key, covered.unwrap_or(description));
     }
-    // Others may put files of their own there.
-    for name in names(scratch).into_iter().filter(|name| name.starts_with(PREFIX)) {
+    // Other programs may store files in this directory.
+    for name in entry_names(scratch).into_iter().filter(|name| name.starts_with(PREFIX)) {
         found.insert(format!("in {}, {name}", scratch.display()), "there".to_owned());
     }
     found
 }
 
-/// The names in a directory.
-fn names(directory: &Path) -> Vec<String> {
+/// Returns the names in a directory.
+fn entry_names(directory: &Path) -> Vec<String> {
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    names.collect()
+    let entry_names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
+    entry_names.collect()
 }
 
 #[cfg(test)]
@@ -58,14 +57,14 @@ mod tests {
     #[test]
     fn a_difference_is_noticed_and_gone_when_it_is_undone() {
         let scratch = tempfile::tempdir().unwrap();
-        // Others may attach and mount meanwhile; these are ours alone.
-        let own = |change: &SettingChange| {
-            let ours = scratch.path().to_string_lossy();
-            change.name.starts_with("process.") || change.name.contains(ours.as_ref())
+        // Other processes attach and mount meanwhile; the filter keeps the changes of this test.
+        let concerns_test = |change: &SettingChange| {
+            let scratch_path = scratch.path().to_string_lossy();
+            change.name.starts_with("process.") || change.name.contains(scratch_path.as_ref())
         };
         let between = |before: &BTreeMap<_, _>| -> Vec<String> {
             let changes = SettingChange::between(before, &of_machine(scratch.path()));
-            changes.into_iter().filter(own).map(|change| change.name).collect()
+            changes.into_iter().filter(concerns_test).map(|change| change.name).collect()
         };
         let before = of_machine(scratch.path());
         assert!(before.contains_key("mount /proc"), "{before:?}");

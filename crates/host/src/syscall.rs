@@ -1,10 +1,10 @@
-//! System calls that neither the standard library nor rustix has: cachestat(2), mincore(2) over a
-//! mapping of a file, the ioctl(2) FIEMAP, XFS's generation of an inode, `open_by_handle_at(2)`,
-//! fanotify(7), the control of loop devices, scheduling policy and I/O priority of a thread.
+//! System calls that neither the standard library nor rustix wraps: cachestat(2), mincore(2) on a
+//! mapping of a file, the ioctl(2) FIEMAP, the generation of an XFS inode, `open_by_handle_at(2)`,
+//! fanotify(7), control of loop devices, scheduling policy and I/O priority of a thread.
 //!
-//! The only `unsafe` of this crate. Invariants: every pointer that is handed to the kernel points
-//! to memory of the stated length that lives until the call is back; a mapping is never read or
-//! written, so a file that shrinks under it harms nobody.
+//! The only `unsafe` code of this crate. Invariants: every pointer passed to the kernel refers to
+//! memory of the stated length that lives until the call returns; file mappings are never accessed,
+//! so a file that is truncated under a mapping causes no fault.
 
 #![expect(unsafe_code, reason = "system calls take pointers")]
 
@@ -17,11 +17,11 @@ use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 
-/// The number of cachestat(2): the same on every architecture that Rust's standard library runs
-/// on, as all calls since 2019 (arch/*/tools/syscall*.tbl of Linux 6.5).
+/// Number of cachestat(2): the same on every architecture that Rust's standard library supports,
+/// like all system calls since 2019 (arch/*/tools/syscall*.tbl of Linux 6.5).
 const CACHESTAT: libc::c_long = 451;
 
-/// What cachestat(2) answers, in pages (include/uapi/linux/mman.h).
+/// Result of cachestat(2), in pages (include/uapi/linux/mman.h).
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct CacheStat {
@@ -32,18 +32,18 @@ pub(crate) struct CacheStat {
     pub(crate) recently_evicted: u64,
 }
 
-/// The range that is asked about, in bytes; a length of 0 means up to the end.
+/// The queried range, in bytes; a length of 0 means up to the end.
 #[repr(C)]
-struct Range {
+struct CachestatRange {
     offset: u64,
     len: u64,
 }
 
-/// The pages of `len` bytes from `offset` on that the page cache holds. `ENOSYS` before Linux 6.5;
-/// `EPERM` (since 6.14 and in the stable kernels of that time) for files that are neither ours nor
-/// writable to us.
+/// Returns the page cache state of `len` bytes starting at `offset`. Fails with `ENOSYS` before
+/// Linux 6.5; with `EPERM` (since 6.14 and stable kernels of that time) if this process neither
+/// owns the file nor may write it.
 pub(crate) fn cachestat(file: &File, offset: u64, len: u64) -> io::Result<CacheStat> {
-    let range = Range { offset, len };
+    let range = CachestatRange { offset, len };
     let mut found = CacheStat::default();
     let no_flags: libc::c_uint = 0;
     // SAFETY: both pointers are to live values with the layouts that the kernel expects, and the
@@ -60,30 +60,30 @@ pub(crate) fn cachestat(file: &File, offset: u64, len: u64) -> io::Result<CacheS
     if result == 0 { Ok(found) } else { Err(io::Error::last_os_error()) }
 }
 
-/// How many of the pages of `page_bytes` in `len` bytes from `offset` on are resident. `offset` is
-/// a multiple of the page and `len` is above 0. The kernel says "all" for files that are neither
-/// ours nor writable to us (since Linux 5.2).
+/// Returns the number of resident pages of `page_bytes` in `len` bytes starting at `offset`.
+/// `offset` is a multiple of the page size and `len` is above 0. The kernel reports all pages as
+/// resident if this process neither owns the file nor may write it (since Linux 5.2).
 pub(crate) fn mincore(file: &File, offset: u64, len: usize, page_bytes: usize) -> io::Result<u64> {
     let mut resident = vec![0_u8; len.div_ceil(page_bytes)];
-    // SAFETY: the kernel chooses a place that nothing else is at. The mapping is not accessed at
-    // all, so a file that is cut short meanwhile does not end this process.
+    // SAFETY: the kernel chooses an unused address range. The mapping is never accessed, so a file
+    // that is truncated meanwhile does not terminate this process.
     let address = unsafe {
         rustix::mm::mmap(ptr::null_mut(), len, ProtFlags::READ, MapFlags::SHARED, file, offset)
     }?;
     // SAFETY: the mapping covers `len` bytes from `address` on, and the vector has a byte for each
-    // page of it. rustix has no such call.
+    // page of it. rustix does not wrap this call.
     let result = unsafe { libc::mincore(address, len, resident.as_mut_ptr()) };
     let error = io::Error::last_os_error();
-    // SAFETY: exactly what was mapped above, and no reference into it exists.
+    // SAFETY: exactly the range that was mapped above, and no reference into it exists.
     unsafe { rustix::mm::munmap(address, len) }?;
     if result != 0 {
         return Err(error);
     }
-    // Only the lowest bit means something.
+    // The kernel defines only the lowest bit.
     Ok(resident.iter().map(|page| u64::from(page & 1)).sum())
 }
 
-/// Extents that are asked for at once.
+/// Maximum number of extents per call.
 pub(crate) const FIEMAP_EXTENTS: usize = 128;
 
 /// `struct fiemap_extent` (include/uapi/linux/fiemap.h).
@@ -98,10 +98,10 @@ pub(crate) struct FiemapExtent {
     reserved: [u32; 3],
 }
 
-/// The fixed part of `struct fiemap`, which is what the number of the call is made of.
+/// The fixed part of `struct fiemap`, whose size is part of the ioctl number.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
-struct FiemapHead {
+struct FiemapHeader {
     start: u64,
     length: u64,
     flags: u32,
@@ -110,113 +110,114 @@ struct FiemapHead {
     reserved: u32,
 }
 
-/// The same with room for extents behind it.
+/// The fixed part, followed by space for extents.
 #[repr(C)]
 struct Fiemap {
-    head: FiemapHead,
+    header: FiemapHeader,
     extents: [FiemapExtent; FIEMAP_EXTENTS],
 }
 
-/// `FIEMAP_FLAG_SYNC`: the file is written out first.
+/// `FIEMAP_FLAG_SYNC`: the kernel writes the file back first.
 const FIEMAP_SYNC: u32 = 0x1;
 
-/// The first extents of a file from byte `start` on, and how many there are of them. `EOPNOTSUPP`
-/// or `ENOTTY` where the file system has no such call.
+/// Returns the first extents of a file from byte `start` on, and their number. Fails with
+/// `EOPNOTSUPP` or `ENOTTY` if the file system does not support the call.
 pub(crate) fn fiemap(
     file: &File,
     start: u64,
 ) -> io::Result<([FiemapExtent; FIEMAP_EXTENTS], usize)> {
     let extent_count = u32::try_from(FIEMAP_EXTENTS).expect("a small number");
-    let head = FiemapHead {
+    let header = FiemapHeader {
         start,
         length: u64::MAX - start,
         flags: FIEMAP_SYNC,
         extent_count,
-        ..FiemapHead::default()
+        ..FiemapHeader::default()
     };
-    let mut asked = Fiemap { head, extents: [FiemapExtent::default(); FIEMAP_EXTENTS] };
-    let number = rustix::ioctl::opcode::read_write::<FiemapHead>(b'f', 11);
-    // SAFETY: the pointer is to a live value with the layout that the kernel expects; it says how
-    // many extents there is room for, and the kernel writes no more and keeps nothing. rustix has
-    // no such call.
-    let result = unsafe { libc::ioctl(file.as_raw_fd(), number.into(), ptr::from_mut(&mut asked)) };
+    let mut request = Fiemap { header, extents: [FiemapExtent::default(); FIEMAP_EXTENTS] };
+    let number = rustix::ioctl::opcode::read_write::<FiemapHeader>(b'f', 11);
+    // SAFETY: the pointer refers to a live value with the layout that the kernel expects; it states
+    // the number of extents that fit, and the kernel writes no more and keeps no pointer. rustix
+    // does not wrap this call.
+    let result =
+        unsafe { libc::ioctl(file.as_raw_fd(), number.into(), ptr::from_mut(&mut request)) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    let count = usize::try_from(asked.head.mapped_extents).expect("a small number");
-    Ok((asked.extents, count.min(FIEMAP_EXTENTS)))
+    let count = usize::try_from(request.header.mapped_extents).expect("a small number");
+    Ok((request.extents, count.min(FIEMAP_EXTENTS)))
 }
 
-/// What can be asked of `/dev/loop-control` (include/uapi/linux/loop.h).
+/// A command of `/dev/loop-control` (include/uapi/linux/loop.h).
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum LoopControl {
-    /// Adds the device with a number; `EEXIST` if it is there.
+    /// Adds the device with a number; fails with `EEXIST` if it exists.
     Add = 0x4C80,
-    /// Removes it; `EBUSY` while it is attached or open.
+    /// Removes the device with a number; fails with `EBUSY` while it is attached or open.
     Remove = 0x4C81,
 }
 
 /// Adds or removes a loop device.
 pub(crate) fn loop_control(control: &File, command: LoopControl, number: u32) -> io::Result<()> {
     let request = command as libc::c_ulong;
-    // SAFETY: both commands take a number and no pointer. rustix has neither.
+    // SAFETY: both commands take a number and no pointer. rustix wraps neither.
     let result = unsafe { libc::ioctl(control.as_raw_fd(), request, libc::c_ulong::from(number)) };
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// `struct xfs_bulkstat` (`fs/xfs/libxfs/xfs_fs.h`), as far as it is wanted.
+/// `struct xfs_bulkstat` (`fs/xfs/libxfs/xfs_fs.h`), with the unused fields grouped.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
 struct XfsInode {
     number: u64,
-    others: [u64; 7],
+    unused: [u64; 7],
     generation: u32,
-    another: u32,
-    rest: [u64; 15],
+    unused_word: u32,
+    unused_tail: [u64; 15],
 }
 
-/// The fixed part of `struct xfs_bulkstat_req`, which is what the number of the call is made of.
+/// The fixed part of `struct xfs_bulkstat_req`, whose size is part of the ioctl number.
 #[repr(C)]
 #[derive(Clone, Copy, Default)]
-struct XfsInodesHead {
+struct XfsBulkstatHeader {
     first: u64,
     flags: u32,
-    wanted: u32,
+    requested: u32,
     found: u32,
     group: u32,
     reserved: [u64; 5],
 }
 
-/// The same with room for one inode behind it.
+/// The fixed part, followed by space for one inode.
 #[repr(C)]
-struct XfsInodes {
-    head: XfsInodesHead,
+struct XfsBulkstatRequest {
+    header: XfsBulkstatHeader,
     inode: XfsInode,
 }
 
-/// The generation of an inode of the XFS that `root` is on: how often its number was given to a
-/// file. `ENOENT` if there is no such inode now; `ENOTTY` on other file systems, and before Linux
-/// 5.4.
+/// Returns the generation of an inode of the XFS that holds `root`: a number that changes each time
+/// the inode number is reused. Fails with `ENOENT` if no such inode exists now; with `ENOTTY` on
+/// other file systems, and before Linux 5.4.
 pub(crate) fn xfs_generation(root: &File, number: u64) -> io::Result<u32> {
-    let head = XfsInodesHead { first: number, wanted: 1, ..XfsInodesHead::default() };
-    let mut asked = XfsInodes { head, inode: XfsInode::default() };
-    let call = rustix::ioctl::opcode::read::<XfsInodesHead>(b'X', 127);
-    // SAFETY: the pointer is to a live value with the layout that the kernel expects; it says that
-    // there is room for one inode, and the kernel writes no more and keeps nothing. rustix has no
-    // such call.
-    let result = unsafe { libc::ioctl(root.as_raw_fd(), call.into(), ptr::from_mut(&mut asked)) };
+    let header = XfsBulkstatHeader { first: number, requested: 1, ..XfsBulkstatHeader::default() };
+    let mut request = XfsBulkstatRequest { header, inode: XfsInode::default() };
+    let call = rustix::ioctl::opcode::read::<XfsBulkstatHeader>(b'X', 127);
+    // SAFETY: the pointer refers to a live value with the layout that the kernel expects; it states
+    // that one inode fits, and the kernel writes no more and keeps no pointer. rustix does not wrap
+    // this call.
+    let result = unsafe { libc::ioctl(root.as_raw_fd(), call.into(), ptr::from_mut(&mut request)) };
     if result != 0 {
         return Err(io::Error::last_os_error());
     }
-    // It tells of the next one if there is none of that number.
-    let is_it = asked.head.found == 1 && asked.inode.number == number;
-    if is_it { Ok(asked.inode.generation) } else { Err(io::ErrorKind::NotFound.into()) }
+    // The kernel returns the next inode if none has that number.
+    let is_requested = request.header.found == 1 && request.inode.number == number;
+    if is_requested { Ok(request.inode.generation) } else { Err(io::ErrorKind::NotFound.into()) }
 }
 
-/// The longest handle of a file (include/linux/exportfs.h, `MAX_HANDLE_SZ`).
+/// Maximum length of a file handle (include/linux/exportfs.h, `MAX_HANDLE_SZ`).
 const HANDLE_BYTES_MAX: usize = 128;
 
-/// `struct file_handle` with room for the longest one.
+/// `struct file_handle` with space for the longest handle.
 #[repr(C)]
 struct FileHandle {
     bytes: u32,
@@ -224,44 +225,45 @@ struct FileHandle {
     handle: [u8; HANDLE_BYTES_MAX],
 }
 
-/// Opens a file of the file system that `root` is on by what the file system itself calls it, for
-/// nothing but to ask for its path. `ESTALE` if there is no such file.
+/// Opens a file of the file system that holds `root` by its file handle, with `O_PATH`. Fails with
+/// `ESTALE` if the file no longer exists.
 pub(crate) fn open_by_handle(root: &File, kind: i32, handle: &[u8]) -> io::Result<OwnedFd> {
     let mut bytes = [0; HANDLE_BYTES_MAX];
-    let Some(beginning) = bytes.get_mut(..handle.len()) else {
+    let Some(prefix) = bytes.get_mut(..handle.len()) else {
         return Err(io::ErrorKind::InvalidInput.into());
     };
-    beginning.copy_from_slice(handle);
+    prefix.copy_from_slice(handle);
     let length = u32::try_from(handle.len()).expect("at most 128");
-    let mut wanted = FileHandle { bytes: length, kind, handle: bytes };
+    let mut file_handle = FileHandle { bytes: length, kind, handle: bytes };
     let flags = libc::O_PATH | libc::O_CLOEXEC;
     let call = libc::SYS_open_by_handle_at;
-    // SAFETY: the handle has the length that it states and lives until the call is back; the
-    // kernel only reads it. rustix has no such call.
-    let result = unsafe { libc::syscall(call, root.as_raw_fd(), &raw mut wanted, flags) };
+    // SAFETY: the handle has the length that it states and lives until the call returns; the kernel
+    // only reads it. rustix does not wrap this call.
+    let result = unsafe { libc::syscall(call, root.as_raw_fd(), &raw mut file_handle, flags) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
     let number = i32::try_from(result).expect("descriptors are small");
-    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just created this descriptor, and no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// A group of fanotify(7) that is told of all changes of the file system of `root`: names with
-/// their directories, and the files themselves, by handles. `EPERM` without `CAP_SYS_ADMIN`.
+/// Creates a fanotify(7) group that receives all changes of the file system of `root`: names with
+/// their directories, and the files themselves, by handles. Fails with `EPERM` without
+/// `CAP_SYS_ADMIN`.
 pub(crate) fn watch_file_system(root: &File) -> io::Result<OwnedFd> {
-    let wanted = libc::FAN_CLASS_NOTIF
+    let init_flags = libc::FAN_CLASS_NOTIF
         | libc::FAN_CLOEXEC
         | libc::FAN_NONBLOCK
         | libc::FAN_REPORT_FID
         | libc::FAN_REPORT_DFID_NAME;
-    let events = libc::O_RDONLY | libc::O_CLOEXEC;
+    let event_flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: no pointer. Neither the standard library nor rustix has a wrapper.
-    let group = unsafe { libc::fanotify_init(wanted, events.cast_unsigned()) };
+    let group = unsafe { libc::fanotify_init(init_flags, event_flags.cast_unsigned()) };
     if group < 0 {
         return Err(io::Error::last_os_error());
     }
-    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+    // SAFETY: the kernel has just created this descriptor, and no other code owns it.
     let group = unsafe { OwnedFd::from_raw_fd(group) };
     let mask = libc::FAN_MODIFY
         | libc::FAN_ATTRIB
@@ -270,20 +272,22 @@ pub(crate) fn watch_file_system(root: &File) -> io::Result<OwnedFd> {
         | libc::FAN_MOVED_FROM
         | libc::FAN_MOVED_TO
         | libc::FAN_ONDIR;
-    let how = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
-    // SAFETY: without a path the descriptor is what is meant, and there is no pointer.
-    let marked =
-        unsafe { libc::fanotify_mark(group.as_raw_fd(), how, mask, root.as_raw_fd(), ptr::null()) };
+    let mark_flags = libc::FAN_MARK_ADD | libc::FAN_MARK_FILESYSTEM;
+    // SAFETY: with a null path the mark applies to the descriptor, and there is no other pointer.
+    let marked = unsafe {
+        libc::fanotify_mark(group.as_raw_fd(), mark_flags, mask, root.as_raw_fd(), ptr::null())
+    };
     if marked == 0 { Ok(group) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Scheduling policy and real-time priority of the calling thread, by the numbers of sched(7).
+/// Returns scheduling policy and real-time priority of the calling thread, by the numbers of
+/// sched(7).
 pub(crate) fn scheduling() -> io::Result<(i32, i32)> {
     let mut param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: no pointer; 0 is the calling thread. rustix has no such call.
+    // SAFETY: no pointer; 0 is the calling thread. rustix does not wrap this call.
     let policy = unsafe { libc::sched_getscheduler(0) };
-    // SAFETY: the pointer is to a live value of the layout that the kernel expects, and it keeps
-    // none. rustix has no such call.
+    // SAFETY: the pointer refers to a live value of the layout that the kernel expects, and the
+    // kernel does not keep it. rustix does not wrap this call.
     let result = unsafe { libc::sched_getparam(0, ptr::from_mut(&mut param)) };
     if policy < 0 || result < 0 {
         return Err(io::Error::last_os_error());
@@ -291,7 +295,7 @@ pub(crate) fn scheduling() -> io::Result<(i32, i32)> {
     Ok((policy, param.sched_priority))
 }
 
-/// Sets both for the calling thread; threads that it starts have them too.
+/// Sets both for the calling thread; threads that it starts inherit them.
 pub(crate) fn set_scheduling(policy: i32, priority: i32) -> io::Result<()> {
     let param = libc::sched_param { sched_priority: priority };
     // SAFETY: as above; the kernel only reads the value.
@@ -299,11 +303,11 @@ pub(crate) fn set_scheduling(policy: i32, priority: i32) -> io::Result<()> {
     if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
 }
 
-/// "A thread", for `ioprio_get(2)` and `ioprio_set(2)` (include/uapi/linux/ioprio.h).
+/// Selects a thread, for `ioprio_get(2)` and `ioprio_set(2)` (include/uapi/linux/ioprio.h).
 const IOPRIO_WHO_PROCESS: libc::c_int = 1;
 const CALLING_THREAD: libc::c_int = 0;
 
-/// I/O priority of the calling thread, as in `ioprio_get(2)`.
+/// Returns the I/O priority of the calling thread, as in `ioprio_get(2)`.
 pub(crate) fn io_priority() -> io::Result<i32> {
     // SAFETY: no pointer. Neither libc nor rustix has a wrapper.
     let value = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, CALLING_THREAD) };
@@ -313,7 +317,7 @@ pub(crate) fn io_priority() -> io::Result<i32> {
     Ok(i32::try_from(value).expect("16 bits"))
 }
 
-/// Sets it; threads that it starts have it too.
+/// Sets the I/O priority of the calling thread; threads that it starts inherit it.
 pub(crate) fn set_io_priority(value: i32) -> io::Result<()> {
     // SAFETY: no pointer. Neither libc nor rustix has a wrapper.
     let result =
@@ -323,18 +327,18 @@ pub(crate) fn set_io_priority(value: i32) -> io::Result<()> {
 
 #[cfg(test)]
 pub(crate) mod tests {
-    //! A mapping that is held, so that pages stay.
+    //! A mapping that keeps pages resident.
 
     use super::*;
 
-    /// A file whose pages are mapped and were touched, until dropped.
+    /// A mapping with all pages of a file populated, until dropped.
     pub(crate) struct Mapped(*mut libc::c_void, usize);
 
     impl Mapped {
         pub(crate) fn reading(file: &File, len: usize) -> Self {
             let flags = MapFlags::SHARED | MapFlags::POPULATE;
-            // SAFETY: the kernel chooses the place, and nothing is read through it: the flag has
-            // the pages mapped without an access.
+            // SAFETY: the kernel chooses the address, and nothing is read through the mapping: the
+            // flag makes the kernel map the pages without an access.
             let address =
                 unsafe { rustix::mm::mmap(ptr::null_mut(), len, ProtFlags::READ, flags, file, 0) };
             Mapped(address.unwrap(), len)
@@ -343,7 +347,7 @@ pub(crate) mod tests {
 
     impl Drop for Mapped {
         fn drop(&mut self) {
-            // SAFETY: exactly what was mapped, and no reference into it exists.
+            // SAFETY: exactly the range that was mapped, and no reference into it exists.
             unsafe { rustix::mm::munmap(self.0, self.1) }.unwrap();
         }
     }

@@ -1,18 +1,17 @@
-//! What the file cache of this machine does, live: which process reads and writes which file, hit
-//! or miss, and who keeps the disks busy. docs/watch.md says how it is found out.
+//! Live view of the page cache: file reads and writes by process, hits and misses, and the causes
+//! of disk I/O. docs/watch.md describes the method.
 //!
-//! * `event`: the events of the kernel that are watched.
-//! * `lookup`: hit, read-ahead hit or miss.
-//! * `ledger`: counts by file and process.
-//! * `tasks`, `names`, `homes`: which process a thread belongs to, what a file is called, which
-//!   device it lies on.
-//! * `source`: where events come from; `inside`: look-ups that the kernel counts itself.
-//! * `scope`: what of the machine is watched.
+//! * `event`: the kernel events in use.
+//! * `lookup`: classification of look-ups as hit, read-ahead hit or miss.
+//! * `accounting`: counts by file and process.
+//! * `tasks`, `names`, `homes`: process of a thread, path of a file, device of a file.
+//! * `source`: source of the events; `kernel_probe`: look-ups counted in the kernel.
+//! * `scope`: the watched part of the machine.
 //! * `readings`: disks and memory.
-//! * `missing`: what cannot be seen, and how to get it.
+//! * `missing`: information that is unavailable, and the way to obtain it.
 //!
-//! Invariants: without events the rest works, and says what is missing; the instance of tracefs is
-//! removed when the watcher is dropped; events that the kernel could not keep are counted.
+//! Invariants: without events the rest works and reports what is missing; the trace instance is
+//! removed when the watcher is dropped; events that the kernel dropped are counted.
 
 mod accounting;
 mod event;
@@ -41,8 +40,8 @@ pub use tasks::Process;
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
 use crate::{machine, mounts, proc};
-use accounting::{Accounting, Machine, REMOVED_MAX};
-use file_numbers::ByNumber;
+use accounting::{Accounting, MachineQueries, REMOVED_MAX};
+use file_numbers::FilesByNumber;
 use larder_report::findings;
 use larder_report::watch::{
     Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, Unattributed, VERSION, Watch,
@@ -57,43 +56,43 @@ use std::collections::HashMap;
 use std::io;
 use std::time::Duration;
 
-/// What each processor's buffer holds at least unless told otherwise: a tenth of a second at a
-/// million look-ups per second, while the reader comes back every 20 ms.
+/// Default minimum size of each processor's trace buffer: a tenth of a second at a million look-ups
+/// per second, while the reader returns every 20 ms.
 pub const BUFFER_KIB: u64 = 8 << 10;
-/// And at most, where each look-up is told and processors are few.
+/// Default maximum size, used where each look-up is an event and the machine has few processors.
 pub const BUFFER_KIB_MAX: u64 = 32 << 10;
-/// How often [`Watcher::step`] should be called.
+/// Recommended interval between calls of [`Watcher::step`].
 pub const STEP: Duration = Duration::from_millis(20);
-/// Processes whose memory is told.
+/// Maximum number of processes in the memory report.
 const PROCESSES_MAX: usize = 16;
-/// Files whose names are looked for at one step.
+/// Maximum number of file names to resolve in one step.
 const NAMES_PER_STEP: usize = 2000;
 
-/// How to watch.
+/// Options of a watcher.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// What.
+    /// The watched part of the machine.
     pub wanted: WatchScope,
-    /// Memory for events, for each processor; [`BUFFER_KIB`] if nothing is said, or up to
-    /// [`BUFFER_KIB_MAX`] where each look-up is told.
+    /// Trace buffer per processor; the default is [`BUFFER_KIB`], or up to [`BUFFER_KIB_MAX`] where
+    /// each look-up is an event.
     pub buffer_kib: Option<u64>,
-    /// Rows of an interval.
+    /// Maximum number of rows of an interval.
     pub rows_max: usize,
-    /// Only what requests are needs to be known, not what becomes of them on disks.
+    /// True if the caller needs only the requests, not the resulting disk I/O.
     pub references_only: bool,
-    /// Whether the kernel counts look-ups itself.
+    /// Use of BPF programs that count look-ups in the kernel.
     pub bpf: Bpf,
 }
 
-/// Whether look-ups are counted by programs in the kernel, which costs the watched far less.
+/// Use of BPF programs that count look-ups in the kernel, which slows watched processes far less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bpf {
-    /// Where it can be done.
+    /// BPF where the kernel supports it, else trace events.
     #[default]
     Auto,
-    /// Or else there is no watching.
+    /// BPF only: watching fails without it.
     On,
-    /// Each is told through tracefs.
+    /// One trace event for each look-up.
     Off,
 }
 
@@ -104,28 +103,28 @@ impl Default for Options {
     }
 }
 
-/// Why watching cannot begin or go on. Every message can follow "failed to".
+/// An error starting or continuing a watch. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// What is to be watched is not there.
+    /// The object to watch does not exist.
     #[error("watch {what}: {source}")]
     NotThere {
-        /// What.
+        /// The object.
         what: String,
-        /// Why.
+        /// The system error.
         source: io::Error,
     },
-    /// The kernel stopped to tell.
+    /// The event source failed.
     #[error(transparent)]
     Trace(#[from] TraceError),
-    /// The kernel was to count look-ups, and cannot.
+    /// The caller requires BPF, and the kernel does not support it.
     #[error("count look-ups in the kernel: {0}")]
     NoBpf(String),
 }
 
-/// Where the last interval ended.
+/// State at an interval boundary.
 #[derive(Clone, Debug, Default)]
-struct Mark {
+struct Checkpoint {
     time_ns: u64,
     counts: Vec<Counts>,
     unattributed: Unattributed,
@@ -134,51 +133,51 @@ struct Mark {
     splits: Vec<(u32, u64)>,
 }
 
-/// Watches, until dropped.
+/// A watch of the page cache, until dropped.
 #[derive(Debug)]
 pub struct Watcher {
     options: Options,
     scope: Scope,
-    /// The group that is watched, where its memory is counted.
+    /// The watched cgroup, if its memory is accounted.
     group: Option<Group>,
     source: Option<Source>,
-    ledger: Accounting,
+    accounting: Accounting,
     names: Names,
-    /// Files whose names were looked for.
-    named: usize,
+    /// Number of files whose names were resolved or tried.
+    names_resolved: usize,
     missing: Vec<String>,
     started_at: String,
-    begun: Mark,
-    mark: Mark,
+    start: Checkpoint,
+    checkpoint: Checkpoint,
     intervals: Vec<Interval>,
-    cpu_begun_ns: u64,
-    own: u32,
+    cpu_start_ns: u64,
+    own_pid: u32,
 }
 
-/// Processor time of this process, nanoseconds.
+/// Returns the processor time of this process in nanoseconds.
 fn cpu_ns() -> u64 {
     let time = clock_gettime(ClockId::ProcessCPUTime);
     let seconds = u64::try_from(time.tv_sec).unwrap_or(0);
     seconds * 1_000_000_000 + u64::try_from(time.tv_nsec).unwrap_or(0)
 }
 
-/// Those with most memory of their own, of those that are watched.
+/// Returns the watched processes with the most private memory.
 fn processes(wanted: &WatchScope) -> Vec<ProcessMemory> {
     let mut all = crate::processes::all();
     all.retain(|process| process.private_bytes > 0);
     all.sort_by_key(|process| std::cmp::Reverse(process.private_bytes));
-    let watched = |pid| scope::task_info(wanted, pid).is_some_and(|told| told.watched);
+    let watched = |pid| scope::task_info(wanted, pid).is_some_and(|info| info.watched);
     let all = all.into_iter().filter(|process| watched(process.pid)).take(PROCESSES_MAX);
     all.map(|it| ProcessMemory { process: it.name, pid: it.pid, private_bytes: it.private_bytes })
         .collect()
 }
 
 impl Watcher {
-    /// Begins.
+    /// Starts watching.
     ///
     /// # Errors
-    /// What is to be watched is not there, or the kernel was to count and cannot. Else, that events
-    /// cannot be had is no error; see [`Watcher::missing`].
+    /// The object to watch does not exist, or BPF is required and not available. Missing trace
+    /// events are otherwise no error; see [`Watcher::missing`].
     pub fn start(mut options: Options) -> Result<Watcher, WatchError> {
         let scope = Scope::find(&options.wanted).map_err(|source| {
             let wanted = Scope { wanted: options.wanted.clone(), path: None };
@@ -188,7 +187,7 @@ impl Watcher {
         let mut missing: Vec<String> = Vec::new();
         let source = match Source::start(&options, &scope, &mut missing) {
             Ok(source) => Some(source),
-            // Who asked for the kernel to count is not served by less.
+            // A caller that requires BPF accepts no fallback.
             Err(WatchError::Trace(error)) if options.bpf == Bpf::On => {
                 return Err(WatchError::NoBpf(missing::all(&error, true)));
             }
@@ -202,12 +201,12 @@ impl Watcher {
             missing.extend(missing::scope(&scope));
         }
         let wanted = options.wanted.clone();
-        let mut numbers = ByNumber::default();
-        let ledger = Accounting::new(Machine {
-            ask: Box::new(move |thread| scope::task_info(&wanted, thread)),
-            homes: Box::new(homes::devices),
-            holds_blocks: Box::new(homes::is_block_device),
-            ends: Box::new(move |key| numbers.bytes(key)),
+        let mut numbers = FilesByNumber::default();
+        let accounting = Accounting::new(MachineQueries {
+            describe_task: Box::new(move |thread| scope::task_info(&wanted, thread)),
+            file_system_devices: Box::new(homes::devices),
+            is_block_file_system: Box::new(homes::is_block_device),
+            file_size: Box::new(move |key| numbers.bytes(key)),
             page_bytes: residency::page_bytes(),
         });
         let group = match &options.wanted {
@@ -215,199 +214,199 @@ impl Watcher {
             WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => None,
         };
         let readings = Readings::now(group.as_ref());
-        let mark = Mark { time_ns: now_ns(), readings, ..Mark::default() };
+        let checkpoint = Checkpoint { time_ns: now_ns(), readings, ..Checkpoint::default() };
         Ok(Watcher {
-            begun: mark.clone(),
-            mark,
+            start: checkpoint.clone(),
+            checkpoint,
             options,
             scope,
             group,
             source,
-            ledger,
+            accounting,
             names: Names::default(),
-            named: 0,
+            names_resolved: 0,
             missing,
             started_at: machine::time_of_day(),
             intervals: Vec::new(),
-            cpu_begun_ns: cpu_ns(),
-            own: std::process::id(),
+            cpu_start_ns: cpu_ns(),
+            own_pid: std::process::id(),
         })
     }
 
-    /// What cannot be seen here, a sentence each.
+    /// Returns the kinds of information that are unavailable here, one sentence each.
     #[must_use]
     pub fn missing(&self) -> &[String] {
         &self.missing
     }
 
-    /// What is watched, in a few words.
+    /// Describes the watched part of the machine in a few words.
     #[must_use]
     pub fn describe(&self) -> String {
         self.scope.describe()
     }
 
-    /// How look-ups are learnt of, in a few words; nothing if they are not.
+    /// Describes the source of look-ups in a few words; returns `None` without a source.
     #[must_use]
     pub fn means(&self) -> Option<String> {
         self.source.as_ref().map(Source::means)
     }
 
-    /// Whether there are events.
+    /// Returns true if events are available.
     #[must_use]
     pub fn sees_events(&self) -> bool {
         self.source.is_some()
     }
 
-    /// Takes the events that came since; tells each request with its time. To be called every
-    /// [`STEP`].
+    /// Processes the events since the last call and passes each request to `each` with its time.
+    /// Call it every [`STEP`].
     ///
     /// # Errors
-    /// The kernel stopped to tell.
+    /// The event source fails.
     pub fn step(&mut self, each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
         self.read(false, each)
     }
 
     fn read(&mut self, all: bool, mut each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
         let Some(source) = &mut self.source else { return Ok(()) };
-        source.read(all, &mut self.ledger, &mut each)?;
-        for (file, when_ns) in self.ledger.take_ended() {
+        source.read(all, &mut self.accounting, &mut each)?;
+        for (file, when_ns) in self.accounting.take_ended() {
             self.names.file_ended(file, when_ns);
         }
         self.find_names();
         Ok(())
     }
 
-    /// Looks for names of files as soon as they are met, while whoever uses them is there.
+    /// Resolves the names of new files immediately, while the process that uses them still runs.
     fn find_names(&mut self) {
-        let counts = self.ledger.counts();
-        let new = counts.iter().skip(self.named).take(NAMES_PER_STEP);
+        let counts = self.accounting.counts();
+        let new = counts.iter().skip(self.names_resolved).take(NAMES_PER_STEP);
         for (file, process, _) in new {
-            self.named += 1;
-            // Its number may be another one's by now.
-            if !self.ledger.is_removed(*file) {
-                let pid = self.ledger.tasks().process(*process).pid;
-                self.names.find(*file, self.ledger.key(*file), pid);
+            self.names_resolved += 1;
+            // The file's inode number may belong to a new file by now.
+            if !self.accounting.is_removed(*file) {
+                let pid = self.accounting.tasks().process(*process).pid;
+                self.names.find(*file, self.accounting.key(*file), pid);
             }
         }
     }
 
-    /// Looks for the rest of the names in the directories of their file systems. That may take a second
-    /// or two, in which nobody reads events, so it is done when they have stopped.
-    fn find_rest(&mut self) {
-        let mut lacking: HashMap<u32, fast::Map<u64, FileId>> = HashMap::new();
-        for (file, ..) in self.ledger.counts() {
-            if !self.ledger.is_removed(*file) && self.names.lacks(*file) {
-                let key = self.ledger.key(*file);
-                lacking.entry(key.dev).or_default().insert(key.ino, *file);
+    /// Resolves the remaining names by walking the directories of their file systems. The walk may
+    /// take a second or two without reading events, so it runs only after recording has stopped.
+    fn find_remaining_names(&mut self) {
+        let mut unnamed: HashMap<u32, fast::Map<u64, FileId>> = HashMap::new();
+        for (file, ..) in self.accounting.counts() {
+            if !self.accounting.is_removed(*file) && self.names.needs_walk(*file) {
+                let key = self.accounting.key(*file);
+                unnamed.entry(key.dev).or_default().insert(key.ino, *file);
             }
         }
-        let all = if lacking.is_empty() { Vec::new() } else { mounts::all() };
-        for (dev, wanted) in &mut lacking {
-            let own = self.scope.path.as_ref().filter(|place| place.dev == *dev);
+        let all = if unnamed.is_empty() { Vec::new() } else { mounts::all() };
+        for (dev, wanted) in &mut unnamed {
+            let scope_path = self.scope.path.as_ref().filter(|location| location.dev == *dev);
             let mount = || {
-                let mut ours =
-                    all.iter().filter(|it| homes::number(it.device.0, it.device.1) == *dev);
-                ours.next().map(|mount| mount.point.clone())
+                let mut matching =
+                    all.iter().filter(|it| homes::encode(it.device.0, it.device.1) == *dev);
+                matching.next().map(|mount| mount.point.clone())
             };
-            if let Some(root) = own.map(scope::Place::directory).or_else(mount) {
+            if let Some(root) = scope_path.map(scope::ScopePath::directory).or_else(mount) {
                 self.names.walk(&root, wanted);
             }
         }
     }
 
-    /// The path of a file, or its numbers.
+    /// Returns the path of a file, or its device and inode numbers.
     #[must_use]
     pub fn name_of(&self, file: FileId) -> String {
-        let key = self.ledger.key(file);
+        let key = self.accounting.key(file);
         let numbers = || {
-            let (major, minor) = homes::parts(key.dev);
-            let removed = if self.ledger.is_removed(file) { ", removed" } else { "" };
+            let (major, minor) = homes::decode(key.dev);
+            let removed = if self.accounting.is_removed(file) { ", removed" } else { "" };
             format!("device {major}:{minor} inode {}{removed}", key.ino)
         };
         self.names.get(file).map_or_else(numbers, |path| path.display().to_string())
     }
 
-    /// Whether a request belongs to what is watched, once the name of its file is known.
+    /// Returns true if a request is within the watched scope, based on the file name known so far.
     #[must_use]
     pub fn has(&self, reference: &Reference) -> bool {
-        self.chosen(reference.file, reference.process)
+        self.in_scope(reference.file, reference.process)
     }
 
-    fn chosen(&self, file: FileId, process: ProcessId) -> bool {
-        let process = self.ledger.tasks().process(process);
+    fn in_scope(&self, file: FileId, process: ProcessId) -> bool {
+        let process = self.accounting.tasks().process(process);
         if self.scope.by_process() {
             return process.watched;
         }
-        // One file is watched, and not who has its number after it.
-        let is_other = self.scope.is_file() && self.ledger.is_second(file);
-        // What we write ourselves is nobody's business, unless it is the file in question.
+        // A scope of one file excludes a new file with the same inode number.
+        let is_other = self.scope.is_file() && self.accounting.reuses_number(file);
+        // This process's own I/O is excluded, unless it is to the watched path.
         !is_other
-            && self.scope.has_file(self.ledger.key(file), self.names.get(file))
-            && (process.pid != self.own || self.scope.path.is_some())
+            && self.scope.has_file(self.accounting.key(file), self.names.get(file))
+            && (process.pid != self.own_pid || self.scope.path.is_some())
     }
 
-    /// A process by our number.
+    /// Returns a process by its ID in this watcher.
     #[must_use]
     pub fn process(&self, process: ProcessId) -> &Process {
-        self.ledger.tasks().process(process)
+        self.accounting.tasks().process(process)
     }
 
-    /// Ends an interval and begins the next one.
+    /// Ends an interval and starts the next one.
     pub fn interval(&mut self) -> &Interval {
-        self.take_counted();
-        // Where this one ends the next one begins, also for what happens while it is told.
-        let now = self.mark_now();
-        let interval = self.between(&self.mark, &now);
-        self.mark = now;
-        self.ledger.forget_homes();
+        self.collect_counts();
+        // The next interval starts at this boundary, so that it includes events during the report.
+        let now = self.new_checkpoint();
+        let interval = self.between(&self.checkpoint, &now);
+        self.checkpoint = now;
+        self.accounting.forget_devices();
         self.names.forget_homes();
         self.intervals.push(interval);
         self.intervals.last().expect("just pushed")
     }
 
-    /// Forgets the intervals that have been told; the result lacks them.
+    /// Discards the finished intervals; the result omits them.
     pub fn forget_intervals(&mut self) {
         self.intervals.clear();
     }
 
-    fn take_counted(&mut self) {
+    fn collect_counts(&mut self) {
         if let Some(source) = &mut self.source {
-            source.take_counted(&mut self.ledger);
+            source.collect_counts(&mut self.accounting);
         }
     }
 
-    fn mark_now(&self) -> Mark {
+    fn new_checkpoint(&self) -> Checkpoint {
         let readings = Readings::now(self.group.as_ref());
         let disks = readings.disks_since(&Readings::default());
-        Mark {
+        Checkpoint {
             time_ns: now_ns(),
-            counts: self.ledger.counts().iter().map(|(.., counts)| *counts).collect(),
-            unattributed: self.ledger.unattributed(),
+            counts: self.accounting.counts().iter().map(|(.., counts)| *counts).collect(),
+            unattributed: self.accounting.unattributed(),
             lost: self.lost(),
-            splits: disks.iter().map(|(dev, _)| (*dev, self.ledger.splits(*dev))).collect(),
+            splits: disks.iter().map(|(dev, _)| (*dev, self.accounting.splits(*dev))).collect(),
             readings,
         }
     }
 
-    /// Events that the kernel could not keep, as buffers say.
+    /// Returns the number of events that the kernel dropped, according to its buffers.
     fn lost(&self) -> u64 {
         self.source.as_ref().map_or(0, Source::lost)
     }
 
-    fn between(&self, mark: &Mark, now: &Mark) -> Interval {
+    fn between(&self, checkpoint: &Checkpoint, now: &Checkpoint) -> Interval {
         let mut sum = Counts::default();
         let mut all = Vec::new();
-        for (place, (file, process, counts)) in self.ledger.counts().iter().enumerate() {
-            let counts = *counts - mark.counts.get(place).copied().unwrap_or_default();
-            if counts.is_zero() || !self.chosen(*file, *process) {
+        for (index, (file, process, counts)) in self.accounting.counts().iter().enumerate() {
+            let counts = *counts - checkpoint.counts.get(index).copied().unwrap_or_default();
+            if counts.is_zero() || !self.in_scope(*file, *process) {
                 continue;
             }
             sum += counts;
-            let process = self.ledger.tasks().process(*process);
-            let key = self.ledger.key(*file);
+            let process = self.accounting.tasks().process(*process);
+            let key = self.accounting.key(*file);
             all.push(Row {
                 file: self.name_of(*file),
-                device: homes::parts(key.dev),
+                device: homes::decode(key.dev),
                 inode: key.ino,
                 process: process.name.clone(),
                 pid: process.pid,
@@ -416,20 +415,20 @@ impl Watcher {
         }
         let page_bytes = residency::page_bytes();
         let (rows, rows_all) = larder_report::watch::rows(all, page_bytes, self.options.rows_max);
-        let mut disks = now.readings.disks_since(&mark.readings);
+        let mut disks = now.readings.disks_since(&checkpoint.readings);
         for (dev, disk) in &mut disks {
-            let before = mark.splits.iter().find(|(known, _)| known == dev);
-            disk.splits = self.ledger.splits(*dev) - before.map_or(0, |(_, splits)| *splits);
+            let before = checkpoint.splits.iter().find(|(known, _)| known == dev);
+            disk.splits = self.accounting.splits(*dev) - before.map_or(0, |(_, splits)| *splits);
         }
-        let (after, before) = (now.unattributed, mark.unattributed);
-        let mut memory: Memory = now.readings.memory_since(&mark.readings);
+        let (after, before) = (now.unattributed, checkpoint.unattributed);
+        let mut memory: Memory = now.readings.memory_since(&checkpoint.readings);
         if self.group.is_some() {
-            // Groups do not all tell, and events do.
+            // Some cgroups lack this counter; the events provide it.
             memory.reclaimed_pages = sum.evicted_pages;
         }
         Interval {
-            begin_ns: mark.time_ns.saturating_sub(self.begun.time_ns),
-            duration_ns: now.time_ns.saturating_sub(mark.time_ns),
+            begin_ns: checkpoint.time_ns.saturating_sub(self.start.time_ns),
+            duration_ns: now.time_ns.saturating_sub(checkpoint.time_ns),
             sum,
             rows,
             rows_all,
@@ -441,44 +440,44 @@ impl Watcher {
                 read_bytes: after.read_bytes - before.read_bytes,
                 write_bytes: after.write_bytes - before.write_bytes,
             },
-            lost_events: now.lost.saturating_sub(mark.lost),
+            lost_events: now.lost.saturating_sub(checkpoint.lost),
         }
     }
 
-    /// Stops and takes what is left.
+    /// Stops recording and processes the remaining events.
     ///
     /// # Errors
-    /// The kernel stopped to tell.
+    /// The event source fails.
     pub fn stop(&mut self, each: impl FnMut(u64, &Reference)) -> Result<(), WatchError> {
         if let Some(source) = &self.source {
             source.pause()?;
         }
         self.read(true, each)?;
-        self.take_counted();
-        self.find_rest();
+        self.collect_counts();
+        self.find_remaining_names();
         Ok(())
     }
 
-    /// Everything since the beginning.
+    /// Returns everything since the start.
     #[must_use]
     pub fn result(&self) -> Watch {
         let status = proc::read("/proc/self/status").unwrap_or_default();
         let mut missing = self.missing.clone();
-        let forgotten = self.ledger.forgotten();
+        let forgotten = self.accounting.forgotten();
         if forgotten > 0 {
             missing.push(format!(
                 "which of {forgotten} pages read-ahead had brought: more were waiting to be read \
                  than are remembered; those that were read count as hits"
             ));
         }
-        if self.ledger.mixes_removed() {
+        if self.accounting.removed_overflow() {
             missing.push(format!(
                 "which of two files had a number: more than {REMOVED_MAX} were removed, and those \
                  that get their numbers from then on stand under their names"
             ));
         }
-        let total = self.between(&self.begun, &self.mark_now());
-        let layers = layers::all(&self.ledger);
+        let total = self.between(&self.start, &self.new_checkpoint());
+        let layers = layers::all(&self.accounting);
         let mut watch = Watch {
             schema: SCHEMA.to_owned(),
             version: VERSION,
@@ -488,7 +487,7 @@ impl Watcher {
             page_bytes: residency::page_bytes(),
             missing,
             events: self.source.as_ref().map_or(0, Source::events),
-            own_cpu_ns: cpu_ns().saturating_sub(self.cpu_begun_ns),
+            own_cpu_ns: cpu_ns().saturating_sub(self.cpu_start_ns),
             own_memory_bytes: proc::field(&status, "VmHWM").unwrap_or(0) * 1024,
             intervals: self.intervals.clone(),
             total,

@@ -1,14 +1,14 @@
-//! Advice from a hit-ratio curve: how much cache, where more is wasted, how to share it.
+//! Recommendations from a hit-ratio curve: cache size, wasted memory, division among volumes.
 //!
-//! * [`curve`]: hit ratio over size, with bars;
+//! * [`curve`]: hit ratio by size, with confidence intervals;
 //! * [`regions`]: the steep, the useful and the flat part of a curve;
 //! * [`goal`]: the smallest size that reaches a target within a budget;
-//! * [`stability`]: whether the parts of a trace need the same size;
-//! * [`divide`]: memory among volumes by marginal gain;
-//! * [`page_size`]: which page size costs the store least.
+//! * [`stability`]: required sizes of the parts of a trace;
+//! * [`divide`]: division of memory among volumes by marginal gain;
+//! * [`page_size`]: the page size with the least cost for the store.
 //!
-//! Pure functions over data. Sizes are bytes; hit ratios are shares from 0 to 1. *Reachable* are
-//! the hits of a cache that holds everything: all references but the first ones of each page.
+//! Pure functions over data. Sizes are bytes; hit ratios are from 0 to 1. *Reachable* hits are
+//! those of an infinite cache: all references except the first one of each page.
 
 pub mod curve;
 pub mod divide;

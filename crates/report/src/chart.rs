@@ -1,73 +1,73 @@
-//! Line charts: as SVG for pages and as text for terminals, from one description.
+//! Line charts: as SVG for HTML and as text for terminals, from one description.
 //!
-//! Invariants: both axes say their unit; points that are not finite (or not above zero on a
-//! logarithmic axis) are left out; the same chart gives the same bytes. No font is read: widths of
-//! text are estimated, and the viewer's own sans-serif draws it. Values are in the unit of their
-//! axis.
+//! Invariants: both axes show their unit; points that are not finite (or not above zero on a
+//! logarithmic axis) are omitted; the same chart yields the same bytes. No font file is read: text
+//! widths are estimates, and the viewer's sans-serif font renders the text. Values are in the unit
+//! of their axis.
 
 mod svg;
 mod text;
 
 use crate::format;
 
-/// Marks on an axis, at most; far more than the step between them leads to, and a bound where
-/// values are so large that adding a step changes nothing.
+/// Maximum number of marks on an axis. The chosen step yields far fewer; the limit matters only for
+/// values so large that adding a step changes nothing.
 const MARKS_MAX: u8 = 32;
 
-/// How an axis is divided.
+/// Scale of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Scale {
-    /// Equal steps are equal differences.
+    /// Linear: equal steps are equal differences.
     #[default]
     Linear,
-    /// Equal steps are equal factors; right for the size of a cache.
+    /// Logarithmic: equal steps are equal factors; suitable for cache sizes.
     Log2,
 }
 
-/// How the values of an axis are written.
+/// Number format of an axis.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Labels {
-    /// Three digits.
+    /// Plain numbers with three digits.
     #[default]
     Number,
     /// Binary units of bytes.
     Bytes,
-    /// A share from 0 to 1, as per cent.
+    /// A share from 0 to 1, as a percentage.
     Percent,
-    /// Nanoseconds, in the unit that fits.
+    /// Nanoseconds, in a suitable unit.
     Duration,
 }
 
 /// One axis of a [`Chart`].
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Axis {
-    /// What it measures.
+    /// The measured quantity.
     pub title: String,
-    /// In which unit; empty where the values are written with theirs.
+    /// Unit; empty if the values include it.
     pub unit: String,
-    /// How it is divided.
+    /// Linear or logarithmic.
     pub scale: Scale,
-    /// How its values are written.
+    /// Number format.
     pub labels: Labels,
-    /// The first value shown; from the data if not given.
+    /// First value shown; derived from the data if `None`.
     pub min: Option<f64>,
-    /// The last value shown; from the data if not given.
+    /// Last value shown; derived from the data if `None`.
     pub max: Option<f64>,
 }
 
 /// One line of a chart.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Series {
-    /// What the legend says.
+    /// Name in the legend.
     pub name: String,
-    /// Points in the order in which they are joined.
+    /// Points in drawing order.
     pub points: Vec<(f64, f64)>,
 }
 
 /// A line chart with one or more series.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Chart {
-    /// What it shows.
+    /// Title.
     pub title: String,
     /// The horizontal axis.
     pub x: Axis,
@@ -77,46 +77,46 @@ pub struct Chart {
     pub series: Vec<Series>,
 }
 
-/// Why a chart was not drawn.
+/// An error drawing a chart.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChartError {
-    /// No series has a point that can be drawn.
+    /// No series has a drawable point.
     #[error("draw the chart {title:?}: there is no point to draw")]
     Empty {
         /// Title of the chart.
         title: String,
     },
-    /// The drawing library refused.
+    /// The drawing library failed.
     #[error("draw the chart {title:?}: {reason}")]
     Draw {
         /// Title of the chart.
         title: String,
-        /// What it said.
+        /// Its message.
         reason: String,
     },
 }
 
 impl Axis {
-    /// An axis from what the data holds.
+    /// Creates an axis whose range is derived from the data.
     pub fn new(title: impl Into<String>, unit: impl Into<String>) -> Self {
         Axis { title: title.into(), unit: unit.into(), ..Axis::default() }
     }
 
-    /// The same, divided as said.
+    /// Sets the scale.
     #[must_use]
     pub fn scale(mut self, scale: Scale) -> Self {
         self.scale = scale;
         self
     }
 
-    /// The same with its values written as said.
+    /// Sets the number format.
     #[must_use]
     pub fn labels(mut self, labels: Labels) -> Self {
         self.labels = labels;
         self
     }
 
-    /// The same from `min` to `max`; what lies beyond is drawn on the edge.
+    /// Sets the range; points outside it are drawn on the edge.
     #[must_use]
     pub fn range(mut self, min: f64, max: f64) -> Self {
         (self.min, self.max) = (Some(min), Some(max));
@@ -131,50 +131,50 @@ impl Axis {
         }
     }
 
-    /// Where a value lies on the axis, if it can be shown at all.
-    pub(crate) fn place(&self, value: f64) -> Option<f64> {
-        let place = match self.scale {
+    /// Returns the position of a value on the axis, or `None` if the axis cannot show it.
+    pub(crate) fn position(&self, value: f64) -> Option<f64> {
+        let position = match self.scale {
             Scale::Linear => value,
             Scale::Log2 => value.log2(),
         };
-        place.is_finite().then_some(place)
+        position.is_finite().then_some(position)
     }
 
-    /// How the value at `place` is written.
-    pub(crate) fn label(&self, place: f64) -> String {
+    /// Formats the value at a position.
+    pub(crate) fn label(&self, position: f64) -> String {
         let value = match self.scale {
-            Scale::Linear => place,
-            Scale::Log2 => place.exp2(),
+            Scale::Linear => position,
+            Scale::Log2 => position.exp2(),
         };
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let whole = value.round() as u64;
         match self.labels {
             Labels::Number if value != 0.0 && value.fract() == 0.0 && value.abs() < 1e15 => {
-                format!("{}{}", if value < 0.0 { "-" } else { "" }, plain(value.abs()))
+                format!("{}{}", if value < 0.0 { "-" } else { "" }, separated_count(value.abs()))
             }
-            Labels::Number => shortest(value),
+            Labels::Number => trimmed_number(value),
             Labels::Bytes => format::bytes(whole),
-            Labels::Percent => format!("{} %", shortest((value * 1e6).round() / 1e4)),
+            Labels::Percent => format!("{} %", trimmed_number((value * 1e6).round() / 1e4)),
             Labels::Duration => format::duration(whole),
         }
     }
 
-    /// First and last place of the axis over `places`, and the places of its marks.
-    pub(crate) fn frame(&self, places: &[f64]) -> Frame {
-        let least = places.iter().copied().fold(f64::INFINITY, f64::min);
-        let most = places.iter().copied().fold(f64::NEG_INFINITY, f64::max);
-        let given = |bound: Option<f64>| bound.and_then(|value| self.place(value));
-        let mut low = given(self.min).unwrap_or(least);
-        let mut high = given(self.max).unwrap_or(most);
+    /// Returns the visible range of the axis for `positions`, and the positions of its marks.
+    pub(crate) fn frame(&self, positions: &[f64]) -> Frame {
+        let minimum = positions.iter().copied().fold(f64::INFINITY, f64::min);
+        let maximum = positions.iter().copied().fold(f64::NEG_INFINITY, f64::max);
+        let fixed = |bound: Option<f64>| bound.and_then(|value| self.position(value));
+        let mut low = fixed(self.min).unwrap_or(minimum);
+        let mut high = fixed(self.max).unwrap_or(maximum);
         if high <= low {
             (low, high) = (low - 0.5, low + 0.5);
         }
         let step = step(high - low, self.scale, self.labels);
-        // An axis from the data begins and ends on a mark.
-        if given(self.min).is_none() {
+        // A range derived from the data starts and ends on a mark.
+        if fixed(self.min).is_none() {
             low = (low / step + 1e-9).floor() * step;
         }
-        if given(self.max).is_none() {
+        if fixed(self.max).is_none() {
             high = (high / step - 1e-9).ceil() * step;
         }
         let first = (low / step - 1e-9).ceil();
@@ -184,7 +184,7 @@ impl Axis {
     }
 }
 
-/// The part of an axis that is shown.
+/// The visible part of an axis.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) struct Frame {
     pub(crate) low: f64,
@@ -192,7 +192,7 @@ pub(crate) struct Frame {
     pub(crate) marks: Vec<f64>,
 }
 
-/// A round distance between marks, for four to nine of them.
+/// Returns a round distance between marks, for four to nine of them.
 fn step(span: f64, scale: Scale, labels: Labels) -> f64 {
     let rough = span / 8.0;
     if scale == Scale::Log2 {
@@ -206,16 +206,16 @@ fn step(span: f64, scale: Scale, labels: Labels) -> f64 {
     factors.iter().find(fits).map_or(power * base, |factor| factor * power)
 }
 
-/// A whole number with separators.
-fn plain(value: f64) -> String {
+/// Formats a whole number with separators.
+fn separated_count(value: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 1e15")]
     let whole = value as u64;
     format::count(whole)
 }
 
-/// A number without the zeros that say nothing; binary dust of a mark such as 0.30000000000000004
-/// is taken off.
-fn shortest(value: f64) -> String {
+/// Formats a number without trailing zeros; rounds away binary artifacts such as
+/// 0.30000000000000004.
+fn trimmed_number(value: f64) -> String {
     if value.abs() < 1e-12 {
         return "0".to_owned();
     }
@@ -224,7 +224,7 @@ fn shortest(value: f64) -> String {
 }
 
 impl Chart {
-    /// A chart without lines.
+    /// Creates a chart without lines.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
         Chart { title: title.into(), x, y, series: Vec::new() }
     }
@@ -234,23 +234,25 @@ impl Chart {
         self.series.push(Series { name: name.into(), points: points.into_iter().collect() });
     }
 
-    /// The points of each series as places on the axes, without those that cannot be shown.
-    fn placed(&self) -> Result<Vec<Vec<(f64, f64)>>, ChartError> {
-        let place = |(x, y): &(f64, f64)| Some((self.x.place(*x)?, self.y.place(*y)?));
-        let placed: Vec<Vec<(f64, f64)>> = self
+    /// Returns the points of each series as positions on the axes, without those that cannot be
+    /// shown.
+    fn positions(&self) -> Result<Vec<Vec<(f64, f64)>>, ChartError> {
+        let position = |(x, y): &(f64, f64)| Some((self.x.position(*x)?, self.y.position(*y)?));
+        let positions: Vec<Vec<(f64, f64)>> = self
             .series
             .iter()
-            .map(|series| series.points.iter().filter_map(place).collect())
+            .map(|series| series.points.iter().filter_map(position).collect())
             .collect();
-        if placed.iter().all(Vec::is_empty) {
+        if positions.iter().all(Vec::is_empty) {
             return Err(ChartError::Empty { title: self.title.clone() });
         }
-        Ok(placed)
+        Ok(positions)
     }
 
-    fn frames(&self, placed: &[Vec<(f64, f64)>]) -> (Frame, Frame) {
-        let (across, up): (Vec<f64>, Vec<f64>) = placed.iter().flatten().copied().unzip();
-        (self.x.frame(&across), self.y.frame(&up))
+    fn frames(&self, positions: &[Vec<(f64, f64)>]) -> (Frame, Frame) {
+        let (horizontal, vertical): (Vec<f64>, Vec<f64>) =
+            positions.iter().flatten().copied().unzip();
+        (self.x.frame(&horizontal), self.y.frame(&vertical))
     }
 }
 

@@ -1,9 +1,10 @@
-//! Two runs compared: for each series better, worse, or cannot tell, with how much and how sure.
+//! Comparison of two runs: for each series better, worse or cannot tell, with the ratio and its
+//! confidence interval.
 //!
-//! Invariants: a difference is only called one if the whole 95 % interval of the ratio lies beyond
-//! the threshold, so neither noise nor what is too small to matter becomes a verdict; what makes a
-//! comparison unfair (stolen time, a slower machine, other settings, another start) is said. Ratios
-//! are the second run over the first.
+//! Invariants: a verdict requires that the whole 95 % confidence interval of the ratio lies beyond
+//! the threshold, so neither noise nor a negligible difference becomes a verdict; reasons for an
+//! unfair comparison (stolen time, a slower machine, other settings, another start state) are
+//! reported. Ratios are the second run over the first.
 
 mod text;
 
@@ -15,19 +16,19 @@ use serde::Serialize;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-/// Differences of less than this count as none: what repeated runs of the same differ by on a
-/// machine that nobody else uses.
+/// Threshold below which a difference counts as none: repeated runs of the same workload differ by
+/// this much on an otherwise idle machine.
 pub const THRESHOLD: f64 = 0.02;
-/// Stolen processor time, over all trials of a run, above which it is not compared.
+/// Maximum share of stolen processor time, over all trials of a run, for a comparison.
 pub const STEAL_MAX: f64 = 0.05;
-/// How much slower the machine may be during one of two runs on the same one.
+/// Maximum slowdown of the machine between two runs on it, for a comparison.
 pub const SPEED_MAX: f64 = 0.1;
-/// The name of the JSON form.
+/// Schema name of the JSON form.
 pub const SCHEMA: &str = "larder-compare";
-/// Its version.
+/// Schema version of the JSON form.
 pub const VERSION: u32 = 1;
 
-/// What can be said of a series.
+/// Result for a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Verdict {
@@ -35,12 +36,12 @@ pub enum Verdict {
     Better,
     /// The second run is worse.
     Worse,
-    /// Neither is certain.
+    /// The data support neither verdict.
     CannotTell,
 }
 
 impl Verdict {
-    /// In words.
+    /// Returns the verdict as text.
     #[must_use]
     pub fn words(self) -> &'static str {
         match self {
@@ -51,67 +52,66 @@ impl Verdict {
     }
 }
 
-/// One series of both runs.
+/// Comparison of one series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Compared {
-    /// Its name.
+    /// Series name.
     pub series: String,
-    /// Its unit.
+    /// Unit.
     pub unit: String,
     /// Median of the first run, in that unit.
     pub median_a: f64,
-    /// Median of the second.
+    /// Median of the second run.
     pub median_b: f64,
-    /// Values of the first run, and of the second.
+    /// Numbers of values in the first and in the second run.
     pub values: (usize, usize),
-    /// How many times the second is of the first, and the ends of the interval; none where there is
-    /// no ratio.
+    /// Ratio of the second run to the first; `None` if undefined.
     pub ratio: Option<f64>,
-    /// Lower end.
+    /// Lower bound of the confidence interval.
     pub ratio_low: Option<f64>,
-    /// Upper end.
+    /// Upper bound of the confidence interval.
     pub ratio_high: Option<f64>,
-    /// What can be said.
+    /// Result.
     pub verdict: Verdict,
-    /// Why nothing else can be said; empty where something can.
+    /// Reason for [`Verdict::CannotTell`]; empty for other verdicts.
     pub why: String,
 }
 
-/// Both runs.
+/// Comparison of two runs.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Comparison {
     schema: &'static str,
     version: u32,
-    /// What was measured.
+    /// Name of the measurement.
     pub what: String,
-    /// When each began.
+    /// Start times of both runs.
     pub started_at: (String, String),
-    /// The share below which a difference counts as none.
+    /// Relative difference that counts as none.
     pub threshold: f64,
-    /// Series that both have, the main one first.
+    /// Series of both runs, the main one first.
     pub series: Vec<Compared>,
-    /// Series of one run alone.
+    /// Series of the first run only.
     pub only_a: Vec<String>,
-    /// The same of the other.
+    /// Series of the second run only.
     pub only_b: Vec<String>,
-    /// What else is different: machine, software, settings, environment, start.
+    /// Other differences: machine, software, settings, environment, start state.
     pub differences: Vec<SettingChange>,
     /// Doubts about the first run, and about the second.
     pub doubts: (Vec<String>, Vec<String>),
 }
 
-/// Why two runs are not compared. It can follow "failed to".
+/// An error comparing two runs. The message can follow "failed to".
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
-    /// They measured different things.
+    /// The runs have different workloads.
     #[error("compare them: the first is of \"{first}\", the second of \"{second}\"")]
     Workloads {
-        /// What the first measured.
+        /// Workload of the first run.
         first: String,
-        /// What the second measured.
+        /// Workload of the second run.
         second: String,
     },
-    /// They have nothing in common.
+    /// The runs have no series in common.
     #[error("compare them: they have no series in common")]
     NoSeries,
 }
@@ -119,7 +119,7 @@ pub enum CompareError {
 /// Compares two runs.
 ///
 /// # Errors
-/// They are of different workloads, or have no series in common.
+/// The runs have different workloads, or no series in common.
 pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareError> {
     if a.workload != b.workload {
         let name = |run: &Run| {
@@ -128,12 +128,16 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         };
         return Err(CompareError::Workloads { first: name(a), second: name(b) });
     }
-    let unfair = Some(stolen(a, b)).filter(|why| !why.is_empty()).unwrap_or_else(|| slowed(a, b));
+    let unfair_reason = Some(steal_warning(a, b))
+        .filter(|why| !why.is_empty())
+        .unwrap_or_else(|| speed_warning(a, b));
     let (of_a, of_b) = (by_series(a), by_series(b));
     let mut series: Vec<Compared> = a
         .samples
         .iter()
-        .filter_map(|sample| of_series(sample, of_b.get(&*sample.series)?, threshold, &unfair))
+        .filter_map(|sample| {
+            compare_series(sample, of_b.get(&*sample.series)?, threshold, &unfair_reason)
+        })
         .collect();
     if series.is_empty() {
         return Err(CompareError::NoSeries);
@@ -144,7 +148,7 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         let alone = one.samples.iter().filter(|sample| !other.contains_key(&*sample.series));
         alone.map(|sample| sample.series.clone()).collect()
     };
-    let said = |run: &Run| run.doubts.iter().map(|doubt| doubt.text.clone()).collect();
+    let doubt_texts = |run: &Run| run.doubts.iter().map(|doubt| doubt.text.clone()).collect();
     Ok(Comparison {
         schema: SCHEMA,
         version: VERSION,
@@ -154,40 +158,40 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         series,
         only_a: only(a, &of_b),
         only_b: only(b, &of_a),
-        differences: SettingChange::between(&facts(a), &facts(b)),
-        doubts: (said(a), said(b)),
+        differences: SettingChange::between(&conditions(a), &conditions(b)),
+        doubts: (doubt_texts(a), doubt_texts(b)),
     })
 }
 
 impl Comparison {
-    /// Whether some series of the second run is worse.
+    /// Returns true if a series of the second run is worse.
     #[must_use]
     pub fn is_worse(&self) -> bool {
         self.series.iter().any(|compared| compared.verdict == Verdict::Worse)
     }
 
-    /// The JSON form.
+    /// Returns the JSON form.
     #[must_use]
     pub fn to_json(&self) -> Value {
         serde_json::to_value(self).expect("names and finite numbers")
     }
 }
 
-/// The samples of a run, the first of each series.
+/// Returns the samples of a run by series, the first one of each.
 fn by_series(run: &Run) -> BTreeMap<&str, &Sample> {
     let named = run.samples.iter().rev().map(|sample| (sample.series.as_str(), sample));
     named.collect()
 }
 
-/// Judges a series; nothing if its unit differs or one of them has no values.
-fn of_series(a: &Sample, b: &Sample, threshold: f64, unfair: &str) -> Option<Compared> {
+/// Compares a series; returns `None` if the units differ or a sample has no values.
+fn compare_series(a: &Sample, b: &Sample, threshold: f64, unfair_reason: &str) -> Option<Compared> {
     if a.unit != b.unit {
         return None;
     }
     let (median_a, median_b) = (median(&a.values)?, median(&b.values)?);
     let shift = Shift::between(&a.values, &b.values);
     let better = a.better.or(b.better).or_else(|| usual_direction(&a.unit));
-    let (verdict, why) = judge(shift, better, threshold, unfair);
+    let (verdict, why) = decide_verdict(shift, better, threshold, unfair_reason);
     Some(Compared {
         series: a.series.clone(),
         unit: a.unit.clone(),
@@ -202,39 +206,40 @@ fn of_series(a: &Sample, b: &Sample, threshold: f64, unfair: &str) -> Option<Com
     })
 }
 
-fn judge(
+fn decide_verdict(
     shift: Option<Shift>,
     better: Option<Direction>,
     threshold: f64,
-    unfair: &str,
+    unfair_reason: &str,
 ) -> (Verdict, String) {
-    let unsure = |why: String| (Verdict::CannotTell, why);
+    let cannot_tell = |why: String| (Verdict::CannotTell, why);
     let Some(shift) = shift else {
-        return unsure("there is no ratio to a value of 0 or less".to_owned());
+        return cannot_tell("there is no ratio to a value of 0 or less".to_owned());
     };
     let Some(better) = better else {
-        return unsure("nobody said which values are better".to_owned());
+        return cannot_tell("nobody said which values are better".to_owned());
     };
-    if !unfair.is_empty() {
-        return unsure(unfair.to_owned());
+    if !unfair_reason.is_empty() {
+        return cannot_tell(unfair_reason.to_owned());
     }
     if shift.confidence < CONFIDENCE {
-        return unsure("too few values: four of each are needed for 95 %".to_owned());
+        return cannot_tell("too few values: four of each are needed for 95 %".to_owned());
     }
     let (more, less) = (1.0 + threshold, 1.0 / (1.0 + threshold));
     if shift.low > more || shift.high < less {
-        let grown = shift.low > more;
-        let good = grown == (better == Direction::Higher);
-        return (if good { Verdict::Better } else { Verdict::Worse }, String::new());
+        let is_higher = shift.low > more;
+        let is_better = is_higher == (better == Direction::Higher);
+        return (if is_better { Verdict::Better } else { Verdict::Worse }, String::new());
     }
     let limit = crate::format::percent(threshold);
     if shift.low >= less && shift.high <= more {
-        return unsure(format!("no more than {limit} apart"));
+        return cannot_tell(format!("no more than {limit} apart"));
     }
-    unsure(format!("the interval does not leave +-{limit}"))
+    cannot_tell(format!("the interval does not leave +-{limit}"))
 }
 
-/// What larger values of a unit mean where nobody said it: rates are to grow, times to shrink.
+/// Returns the better direction of a unit, for series that do not state it: high for rates, low for
+/// times.
 fn usual_direction(unit: &str) -> Option<Direction> {
     match unit {
         "ns" | "us" | "ms" | "s" => Some(Direction::Lower),
@@ -243,8 +248,9 @@ fn usual_direction(unit: &str) -> Option<Direction> {
     }
 }
 
-/// A sentence if too much processor time was stolen from one of them, else nothing.
-fn stolen(a: &Run, b: &Run) -> String {
+/// Returns a sentence if the hypervisor stole too much processor time from a run, else an empty
+/// text.
+fn steal_warning(a: &Run, b: &Run) -> String {
     let mean = |run: &Run| {
         let steal: Vec<f64> = run.all_trials().filter_map(|trial| trial.steal).collect();
         if steal.is_empty() {
@@ -260,25 +266,25 @@ fn stolen(a: &Run, b: &Run) -> String {
     format!("the hypervisor took {} of the processors away", crate::format::percent(worst))
 }
 
-/// A sentence if the machine itself was slower during one of them, else nothing. Between two
-/// machines that is what is compared.
-fn slowed(a: &Run, b: &Run) -> String {
+/// Returns a sentence if the machine was slower during one of the runs, else an empty text. Between
+/// two machines the speed is part of the comparison.
+fn speed_warning(a: &Run, b: &Run) -> String {
     let (Some(of_a), Some(of_b)) = (a.speed(), b.speed()) else { return String::new() };
     if a.machine != b.machine {
         return String::new();
     }
-    let (which, slower) =
+    let (slower_run, slower) =
         if of_a < of_b { ("first", 1.0 - of_a / of_b) } else { ("second", 1.0 - of_b / of_a) };
     if slower <= SPEED_MAX {
         return String::new();
     }
-    format!("the machine was {} slower during the {which}", crate::format::percent(slower))
+    format!("the machine was {} slower during the {slower_run}", crate::format::percent(slower))
 }
 
-/// Everything about a run that can make another result, by name.
-fn facts(run: &Run) -> BTreeMap<String, String> {
+/// Returns all properties of a run that may influence its result, by name.
+fn conditions(run: &Run) -> BTreeMap<String, String> {
     let Machine { cpu, cores, memory_bytes, kernel, distribution } = &run.machine;
-    let mut facts: BTreeMap<String, String> = [
+    let mut conditions: BTreeMap<String, String> = [
         ("machine.cpu", cpu.clone()),
         ("machine.cores", cores.to_string()),
         ("machine.memory_bytes", memory_bytes.to_string()),
@@ -290,19 +296,22 @@ fn facts(run: &Run) -> BTreeMap<String, String> {
     .collect();
     let word = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let set = run.settings.iter().map(|(name, value)| (name.clone(), word(value)));
-    facts.extend(set);
+    conditions.extend(set);
     let software = run.software.iter().map(|(name, value)| (format!("software.{name}"), value));
-    facts.extend(software.map(|(name, value)| (name, value.clone())));
-    facts.extend(run.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
-    let starts: Vec<&str> =
-        Start::ALL.iter().filter(|start| started(run, **start)).map(|start| start.name()).collect();
+    conditions.extend(software.map(|(name, value)| (name, value.clone())));
+    conditions.extend(run.environment.iter().map(|(name, value)| (name.clone(), value.clone())));
+    let starts: Vec<&str> = Start::ALL
+        .iter()
+        .filter(|start| has_start(run, **start))
+        .map(|start| start.name())
+        .collect();
     if !starts.is_empty() {
-        facts.insert("start".to_owned(), starts.join(", "));
+        conditions.insert("start".to_owned(), starts.join(", "));
     }
-    facts
+    conditions
 }
 
-fn started(run: &Run, start: Start) -> bool {
+fn has_start(run: &Run, start: Start) -> bool {
     run.all_trials().any(|trial| trial.started.start == start)
 }
 

@@ -1,9 +1,7 @@
-//! What a running server says of itself: the answers of its control interface, and how people read
-//! them.
+//! State of a running server: the responses of its control interface, and their rendering as text.
 //!
-//! The types are the schema `larder-control` of docs/control.md: the server writes them, `larder
-//! ctl` reads them. A field that this version does not know is passed over, so a newer server can
-//! be asked.
+//! The types define the schema `larder-control` of docs/control.md: the server writes them, `larder
+//! ctl` reads them. Readers ignore unknown fields, so this version can query newer servers.
 
 mod changes;
 mod curves;
@@ -35,14 +33,14 @@ pub const SCHEMA: &str = "larder-control";
 /// Version of the schema; also the first part of each path, as in `/v1/stats`.
 pub const VERSION: u32 = 1;
 
-/// Why something was refused, as a sentence fragment that can follow "failed to".
+/// The reason for a refused request, as a sentence fragment that can follow "failed to".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
-    /// The sentence.
+    /// The reason.
     pub error: String,
 }
 
-/// The two fields that each whole answer begins with.
+/// The first two fields of each complete response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Head {
     /// [`SCHEMA`].

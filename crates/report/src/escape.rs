@@ -18,9 +18,9 @@ use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Returns whether a character has an effect other than its glyph, or no glyph: C0 and C1 controls,
+/// Returns true if a character has an effect other than its glyph, or no glyph: C0 and C1 controls,
 /// line and paragraph separators, and the characters that the Unicode Character Database
-/// (`DerivedCoreProperties.txt`, `Default_Ignorable_Code_Point`) says are not displayed, which
+/// (`DerivedCoreProperties.txt`, `Default_Ignorable_Code_Point`) lists as not displayed, which
 /// include those that change the direction of text.
 #[must_use]
 pub fn is_unsafe(character: char) -> bool {
@@ -131,30 +131,30 @@ fn guarded(text: &str, allowed: bool) -> String {
 #[derive(Debug)]
 pub struct Terminal<W: Write> {
     to: W,
-    /// The first bytes of a character whose other bytes were not written yet.
-    begun: Vec<u8>,
+    /// The first bytes of a character that is not complete yet.
+    partial: Vec<u8>,
 }
 
 impl<W: Write> Terminal<W> {
     /// Wraps a writer.
     pub fn new(to: W) -> Self {
-        Terminal { to, begun: Vec::new() }
+        Terminal { to, partial: Vec::new() }
     }
 }
 
 impl<W: Write> Write for Terminal<W> {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        let mut whole = std::mem::take(&mut self.begun);
+        let mut whole = std::mem::take(&mut self.partial);
         whole.extend_from_slice(bytes);
         let mut safe = String::with_capacity(whole.len());
         let mut rest = whole.len();
         for chunk in whole.utf8_chunks() {
             safe.push_str(&guarded(chunk.valid(), true));
             rest -= chunk.valid().len() + chunk.invalid().len();
-            let may_go_on = std::str::from_utf8(chunk.invalid())
+            let is_incomplete = std::str::from_utf8(chunk.invalid())
                 .is_err_and(|error| error.error_len().is_none() && rest == 0);
-            if may_go_on {
-                self.begun.extend_from_slice(chunk.invalid());
+            if is_incomplete {
+                self.partial.extend_from_slice(chunk.invalid());
             } else {
                 for byte in chunk.invalid() {
                     put!(safe, "\\x{byte:02x}");
@@ -166,7 +166,7 @@ impl<W: Write> Write for Terminal<W> {
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        for byte in std::mem::take(&mut self.begun) {
+        for byte in std::mem::take(&mut self.partial) {
             write!(self.to, "\\x{byte:02x}")?;
         }
         self.to.flush()

@@ -1,13 +1,12 @@
-//! Findings about the file cache of a machine: what was seen, why it matters, what to try, and how
-//! sure that is.
+//! Findings about the page cache of a machine: observation, explanation, remedy and confidence.
 //!
-//! Pure functions over an [`Observation`], which says what was seen, and `None` to what was not.
-//! Live watching, logs of Perfmon and traces can fill it in, each in part. A rule that lacks what
-//! it needs finds nothing. Each rule is a file of `findings/`, its thresholds are constants
-//! with their source, and [`RULES`] lists them all.
+//! Pure functions over an [`Observation`], in which `None` marks missing data. Live watches,
+//! Perfmon logs and traces each provide a part of it. A rule without the data that it needs finds
+//! nothing. Each rule is a file of `findings/` with thresholds as constants and their source;
+//! [`RULES`] lists all rules.
 //!
-//! Invariants: a finding comes with the numbers that led to it. Fewer than [`MOMENTS_MIN`] moments
-//! show no change and give no finding. Shares are from 0 to 1, sizes bytes, times seconds.
+//! Invariants: a finding includes the numbers that led to it. Fewer than [`MOMENTS_MIN`] snapshots
+//! show no trend and yield no finding. Shares are from 0 to 1, sizes bytes, times seconds.
 
 mod access_times;
 mod dirty_limits;
@@ -32,23 +31,23 @@ pub use show::{rules_table, to_text};
 
 use serde::{Deserialize, Serialize};
 
-/// Moments below which nothing is said: two ends show a difference, but no course.
+/// Minimum number of snapshots for a finding: two show a difference, but no trend.
 pub const MOMENTS_MIN: usize = 3;
 
-/// How sure a finding is.
+/// Confidence of a finding.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Confidence {
-    /// The numbers fit, but something else can look like this.
+    /// The numbers fit, but other causes are possible.
     Perhaps,
-    /// The numbers hardly have another explanation.
+    /// Another cause is improbable.
     Likely,
-    /// It was counted.
+    /// The result is an exact count.
     Certain,
 }
 
 impl Confidence {
-    /// In words.
+    /// Returns the confidence as a word.
     #[must_use]
     pub fn word(self) -> &'static str {
         match self {
@@ -62,38 +61,38 @@ impl Confidence {
 /// A finding.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Finding {
-    /// The name of its rule.
+    /// Name of its rule.
     pub rule: String,
-    /// What was seen, with numbers.
+    /// Observation, with numbers.
     pub seen: String,
-    /// Why it matters.
+    /// Relevance.
     pub why: String,
-    /// What to try: commands of larder; words in capitals are to be filled in.
+    /// Remedies: larder commands; words in capitals are placeholders.
     pub attempt: Vec<String>,
-    /// How sure it is.
+    /// Confidence.
     pub sure: Confidence,
 }
 
-/// A rule, for documentation and tests.
+/// A rule, with its documentation.
 #[derive(Clone, Copy, Debug)]
 pub struct Rule {
-    /// Its name, in small letters and dashes.
+    /// Name, in lower case with dashes.
     pub name: &'static str,
-    /// When it fires, with its thresholds, in words.
+    /// Condition with its thresholds, as text.
     pub when: &'static str,
-    /// Where the thresholds come from.
+    /// Source of the thresholds.
     pub source: &'static str,
-    /// Why it matters.
+    /// Relevance.
     pub why: &'static str,
-    /// What to try.
+    /// Remedies.
     pub attempt: &'static [&'static str],
-    /// How sure it is.
+    /// Confidence.
     pub sure: Confidence,
-    /// What was seen, if it fires.
+    /// Returns the observation if the condition is true.
     seen: fn(&Observation) -> Option<String>,
 }
 
-/// All rules, in the order in which findings are told: those that cost most come first.
+/// All rules, in the order of their findings: the most costly problems come first.
 pub const RULES: [Rule; 11] = [
     leak::RULE,
     paging::RULE,
@@ -108,7 +107,7 @@ pub const RULES: [Rule; 11] = [
     access_times::RULE,
 ];
 
-/// Everything that the rules find.
+/// Applies all rules.
 #[must_use]
 pub fn find(observation: &Observation) -> Vec<Finding> {
     if observation.moments.len() < MOMENTS_MIN || observation.seconds <= 0.0 {

@@ -1,15 +1,16 @@
-//! Numbers for people: one way to write each kind, so that columns can be compared.
+//! Formatting of numbers: one format per kind, so that columns are comparable.
 //!
-//! Invariants: the unit is always written; three significant digits, never more than were measured
-//! would deserve; ASCII only. Durations come in nanoseconds, sizes in bytes (binary units).
+//! Invariants: the unit is always included; at most three significant digits, to suggest no more
+//! precision than the measurement has; ASCII only. Durations are given in nanoseconds, sizes in
+//! bytes (binary units).
 
-/// A count with separators between thousands: `1,234,567`.
+/// Formats a count with thousands separators: `1,234,567`.
 #[must_use]
 pub fn count(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::with_capacity(digits.len() * 4 / 3);
-    for (place, digit) in digits.chars().enumerate() {
-        if place > 0 && (digits.len() - place).is_multiple_of(3) {
+    for (index, digit) in digits.chars().enumerate() {
+        if index > 0 && (digits.len() - index).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
@@ -17,7 +18,7 @@ pub fn count(value: u64) -> String {
     text
 }
 
-/// A count that is never wide: `123,456`, `1.23 M`, `45.6 G`.
+/// Formats a count in limited width: `123,456`, `1.23 M`, `45.6 G`.
 #[must_use]
 pub fn short_count(value: u64) -> String {
     const UNITS: [(u64, char); 4] = [
@@ -29,25 +30,25 @@ pub fn short_count(value: u64) -> String {
     if value < 1_000_000 {
         return count(value);
     }
-    // 999.6 M would be written as 1000 M.
+    // Without this limit 999.6 M would become 1000 M.
     let fits = |scale: u64| as_f64(value) / as_f64(scale) < 999.5;
     let (scale, unit) = *UNITS.iter().find(|(scale, _)| fits(*scale)).unwrap_or(&UNITS[3]);
     format!("{} {unit}", three_digits(as_f64(value) / as_f64(scale)))
 }
 
-/// Bytes in binary units: `512 B`, `4 KiB`, `1.5 GiB`.
+/// Formats bytes in binary units: `512 B`, `4 KiB`, `1.5 GiB`.
 #[must_use]
 pub fn bytes(value: u64) -> String {
     const UNITS: [&str; 7] = ["B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
     let mut unit = 0;
     let mut scaled = as_f64(value);
-    // 1,023.5 KiB and more would be written as 1,024 KiB.
+    // Without this limit 1,023.5 KiB would become 1,024 KiB.
     while unit + 1 < UNITS.len() && scaled >= if unit == 0 { 1024.0 } else { 1023.5 } {
         scaled /= 1024.0;
         unit += 1;
     }
     let number = three_digits(scaled);
-    // Sizes are mostly powers of two; `4.00 KiB` says no more than `4 KiB`.
+    // Most sizes are powers of two; `4.00 KiB` says no more than `4 KiB`.
     let number = if number.contains('.') {
         number.trim_end_matches('0').trim_end_matches('.')
     } else {
@@ -56,7 +57,7 @@ pub fn bytes(value: u64) -> String {
     format!("{number} {}", UNITS[unit])
 }
 
-/// Nanoseconds as `850 ns`, `12.8 ms`, `3.40 s`, `2 min 05 s` or `3 h 02 min`.
+/// Formats nanoseconds as `850 ns`, `12.8 ms`, `3.40 s`, `2 min 05 s` or `3 h 02 min`.
 #[must_use]
 pub fn duration(nanoseconds: u64) -> String {
     const UNITS: [(u64, &str); 4] =
@@ -73,20 +74,20 @@ pub fn duration(nanoseconds: u64) -> String {
     if nanoseconds < 1_000 {
         return format!("{nanoseconds} ns");
     }
-    // 999.6 us would be written as 1000 us.
+    // Without this limit 999.6 us would become 1000 us.
     let fits = |scale: u64| as_f64(nanoseconds) / as_f64(scale) < 999.5;
     let (scale, unit) =
         *UNITS[1..].iter().find(|(scale, _)| fits(*scale)).expect("less than a minute");
     format!("{} {unit}", three_digits(as_f64(nanoseconds) / as_f64(scale)))
 }
 
-/// A number of `unit` per second: `78.2 reads/s`, `12,300 pages/s`.
+/// Formats a rate of `unit` per second: `78.2 reads/s`, `12,300 pages/s`.
 #[must_use]
 pub fn rate(per_second: f64, unit: &str) -> String {
     format!("{} {unit}/s", number(per_second))
 }
 
-/// Bytes per second in binary units: `125 MiB/s`.
+/// Formats bytes per second in binary units: `125 MiB/s`.
 #[must_use]
 pub fn byte_rate(bytes_per_second: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
@@ -94,15 +95,15 @@ pub fn byte_rate(bytes_per_second: f64) -> String {
     format!("{}/s", bytes(whole))
 }
 
-/// A count of things that are named by a regular noun: `1 file`, `1,234 files`.
+/// Formats a count with a regular noun: `1 file`, `1,234 files`.
 #[must_use]
 pub fn counted(value: u64, one: &str) -> String {
     let plural = if value == 1 { "" } else { "s" };
     format!("{} {one}{plural}", count(value))
 }
 
-/// A share as per cent with one digit: `61.0 %`. What is not all is never written as 100.0 %, and
-/// what is not nothing never as 0.0 %.
+/// Formats a share as a percentage with one digit: `61.0 %`. A share below 1 never becomes 100.0 %,
+/// and a share above 0 never 0.0 %.
 #[must_use]
 pub fn percent(ratio: f64) -> String {
     let text = format!("{:.1}", ratio * 100.0);
@@ -114,30 +115,30 @@ pub fn percent(ratio: f64) -> String {
     }
 }
 
-/// How many times: `1.63x`.
+/// Formats a factor: `1.63x`.
 #[must_use]
 pub fn times(ratio: f64) -> String {
     format!("{}x", number(ratio))
 }
 
-/// A number with three significant digits and separators: `0.0123`, `78.2`, `12,346`. Digits left
-/// of the point are never rounded away.
+/// Formats a number with three significant digits and separators: `0.0123`, `78.2`, `12,346`.
+/// Digits before the decimal point are never rounded.
 #[must_use]
 pub fn number(value: f64) -> String {
     if !value.is_finite() {
         return "-".to_owned();
     }
     let sign = if value < 0.0 { "-" } else { "" };
-    let size = value.abs();
-    if size >= 999.5 {
+    let magnitude = value.abs();
+    if magnitude >= 999.5 {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let whole = size.round() as u64;
+        let whole = magnitude.round() as u64;
         return format!("{sign}{}", count(whole));
     }
-    format!("{sign}{}", three_digits(size))
+    format!("{sign}{}", three_digits(magnitude))
 }
 
-/// A number below 1,024 with three significant digits.
+/// Formats a number below 1,024 with three significant digits.
 fn three_digits(value: f64) -> String {
     if value == 0.0 {
         return "0".to_owned();

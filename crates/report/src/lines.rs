@@ -13,7 +13,7 @@ pub enum LineError {
     /// The line has no end within [`LINE_BYTES_MAX`].
     #[error("line {line}: the line is longer than {LINE_BYTES_MAX} bytes")]
     TooLong {
-        /// Counting from 1.
+        /// Line number, counting from 1.
         line: u64,
     },
     /// The file cannot be read.
@@ -43,8 +43,8 @@ impl<R: BufRead> Lines<R> {
     pub fn next_line(&mut self) -> Result<Option<(u64, &[u8])>, LineError> {
         self.line.clear();
         self.number += 1;
-        let room = LINE_BYTES_MAX as u64 + 1;
-        let taken = io::Read::take(&mut self.from, room).read_until(b'\n', &mut self.line)?;
+        let limit = LINE_BYTES_MAX as u64 + 1;
+        let taken = io::Read::take(&mut self.from, limit).read_until(b'\n', &mut self.line)?;
         if taken == 0 {
             return Ok(None);
         }

@@ -1,13 +1,13 @@
-//! Writing text piece by piece.
+//! Macros that append formatted text to a string.
 
-/// Adds formatted text to a `String`.
+/// Appends formatted text to a `String`.
 macro_rules! put {
     ($to:expr, $($text:tt)*) => {
         $to.push_str(&format!($($text)*))
     };
 }
 
-/// The same with a line break.
+/// Appends formatted text and a line break.
 macro_rules! put_line {
     ($to:expr, $($text:tt)*) => {{
         put!($to, $($text)*);

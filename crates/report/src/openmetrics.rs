@@ -1,24 +1,24 @@
-//! The text format of OpenMetrics 1.0, written.
+//! Writer for the text format of OpenMetrics 1.0.
 //!
-//! Invariants: families are contiguous and described before their first sample; a counter's samples
-//! end in `_total`; a histogram's buckets are cumulative, end in `+Inf`, and agree with its count;
-//! the text ends in `# EOF`. Numbers that are whole are written as such.
+//! Invariants: families are contiguous, with their metadata before their first sample; a counter's
+//! samples end in `_total`; a histogram's buckets are cumulative, end in `+Inf`, and agree with its
+//! count; the text ends in `# EOF`. Whole numbers are written without a fraction.
 
 use crate::escape::label;
 use std::fmt::Write as _;
 
-/// The media type to be announced with the text.
+/// Media type of the text.
 pub const MEDIA_TYPE: &str = "application/openmetrics-text; version=1.0.0; charset=utf-8";
 
 /// Names and values of labels.
 pub type Labels<'a> = [(&'a str, &'a str)];
 
-/// What the samples of a family are.
+/// The type of a metric family.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Only grows.
+    /// A value that only grows.
     Counter,
-    /// What is so now.
+    /// A current value.
     Gauge,
     /// Cumulative counts by upper bound.
     Histogram,
@@ -27,7 +27,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    fn word(self) -> &'static str {
+    fn type_name(self) -> &'static str {
         match self {
             Kind::Counter => "counter",
             Kind::Gauge => "gauge",
@@ -42,33 +42,33 @@ impl Kind {
 pub struct Exposition {
     text: String,
     names: Vec<String>,
-    /// The family at hand.
+    /// Type of the current family.
     kind: Option<Kind>,
 }
 
 /// A histogram of whole numbers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Buckets {
-    /// Upper bounds, ascending, and how many values are at most so.
+    /// Upper bounds, ascending, with the number of values up to each bound.
     pub up_to: Vec<(u64, u64)>,
-    /// All values.
+    /// Number of all values.
     pub count: u64,
-    /// Their sum.
+    /// Sum of all values.
     pub sum: u64,
 }
 
 impl Exposition {
-    /// An empty text.
+    /// Creates an empty text.
     #[must_use]
     pub fn new() -> Self {
         Exposition::default()
     }
 
-    /// Begins a family. `unit`, if it has one, is the end of its name.
+    /// Starts a family. The name must end in `unit`, if there is one.
     ///
     /// # Panics
-    /// If the name is not one of OpenMetrics, was used already, ends in what the format reserves,
-    /// or not in its unit.
+    /// If the name is not valid in OpenMetrics, was used before, has a reserved suffix, or does not
+    /// end in its unit.
     pub fn family(&mut self, name: &str, kind: Kind, unit: Option<&str>, help: &str) {
         let is_name = |c: char| c.is_ascii_alphanumeric() || c == '_';
         assert!(
@@ -81,7 +81,7 @@ impl Exposition {
         assert!(!self.names.iter().any(|used| used == name), "{name} was there already");
         self.names.push(name.to_owned());
         self.kind = Some(kind);
-        self.line(format_args!("# TYPE {name} {}", kind.word()));
+        self.line(format_args!("# TYPE {name} {}", kind.type_name()));
         if let Some(unit) = unit {
             assert!(name.strip_suffix(unit).is_some_and(|rest| rest.ends_with('_')), "{name}");
             self.line(format_args!("# UNIT {name} {unit}"));
@@ -89,7 +89,8 @@ impl Exposition {
         self.line(format_args!("# HELP {name} {}", label(help)));
     }
 
-    /// A sample of the family at hand, which is a counter, a gauge or an info (whose value is 1).
+    /// Writes a sample of the current family, which is a counter, a gauge or an info (with value
+    /// 1).
     ///
     /// # Panics
     /// If there is no family, or it is a histogram.
@@ -103,25 +104,25 @@ impl Exposition {
         self.write(suffix, labels, None, &value.to_string());
     }
 
-    /// A gauge that is not a whole number.
+    /// Writes a gauge with a fraction.
     ///
     /// # Panics
-    /// If the family at hand is not a gauge.
+    /// If the current family is not a gauge.
     pub fn fraction(&mut self, labels: &Labels<'_>, value: f64) {
         assert_eq!(self.kind, Some(Kind::Gauge), "a fraction is a gauge");
         self.write("", labels, None, &value.to_string());
     }
 
-    /// A histogram of the family at hand.
+    /// Writes a histogram of the current family.
     ///
     /// # Panics
-    /// If the family is none of histograms, or the buckets are not cumulative.
+    /// If the current family is not a histogram, or the buckets are not cumulative.
     pub fn histogram(&mut self, labels: &Labels<'_>, buckets: &Buckets) {
         assert_eq!(self.kind, Some(Kind::Histogram), "buckets are of a histogram");
         let counts = buckets.up_to.iter().map(|&(_, count)| count).chain([buckets.count]);
         assert!(counts.is_sorted(), "buckets are cumulative");
         for (bound, count) in &buckets.up_to {
-            // Bounds are numbers of floating point in this format.
+            // In this format bounds are floating-point numbers.
             self.write("_bucket", labels, Some(&format!("{bound}.0")), &count.to_string());
         }
         self.write("_bucket", labels, Some("+Inf"), &buckets.count.to_string());
@@ -142,7 +143,7 @@ impl Exposition {
         writeln!(self.text, "{line}").expect("a string takes everything");
     }
 
-    /// The whole text.
+    /// Returns the complete text.
     #[must_use]
     pub fn finish(mut self) -> String {
         self.text.push_str("# EOF\n");

@@ -1,8 +1,8 @@
-//! Pages: one file of HTML that needs nothing else, in light and dark, on paper too.
+//! HTML reports: one self-contained file, with light, dark and print styles.
 //!
-//! Invariants: every text that comes from outside is escaped; the JSON form of what is shown is
-//! part of the page, in a script element that no browser runs, so that the numbers can be taken out
-//! again. No script runs, and nothing is fetched.
+//! Invariants: all foreign text is escaped; the page contains its data as JSON, in a script element
+//! that browsers do not execute, so that programs can extract the numbers. The page executes no
+//! script and loads no other file.
 
 pub(crate) mod plot;
 mod style;
@@ -10,10 +10,10 @@ mod style;
 use crate::escape::{html as escape, line};
 use crate::table::{Column, Table};
 
-/// A page with a title, a body of HTML and the data that it shows.
+/// Returns a page with a title, an HTML body and the data that it shows.
 pub(crate) fn page(title: &str, body: &str, data: &serde_json::Value) -> String {
-    // A "<" can end a script element; in JSON it may be written so as well. The page may be printed
-    // on a terminal.
+    // "<" may end a script element; JSON has an escape for it. `line` escapes control characters,
+    // since a user may print the page on a terminal.
     let json = line(&data.to_string()).replace('<', "\\u003c");
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta \
@@ -25,13 +25,13 @@ pub(crate) fn page(title: &str, body: &str, data: &serde_json::Value) -> String 
     )
 }
 
-/// A figure for those who look for one number first; all text is escaped here.
+/// Returns a prominent single figure; escapes all its text.
 pub(crate) fn card(title: &str, value: &str, note: &str) -> String {
     let (title, value, note) = (escape(title), escape(value), escape(note));
     format!("<div class=\"card\"><h3>{title}</h3><p>{value}</p><small>{note}</small></div>\n")
 }
 
-/// A table as HTML.
+/// Renders a table as HTML.
 pub(crate) fn html_table(table: &Table) -> String {
     let mut text = String::from("<div class=\"wide\"><table>\n<thead><tr>");
     let class = |column: &Column| if column.is_right() { " class=\"number\"" } else { "" };

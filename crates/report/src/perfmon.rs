@@ -1,12 +1,12 @@
-//! Logs of Perfmon: what the file cache of a Windows machine did, with ratios weighted as they
-//! should be, from the CSV that Perfmon, logman, relog and typeperf write.
+//! Perfmon logs: file cache activity of a Windows machine, with correctly weighted ratios, from the
+//! CSV files of Perfmon, logman, relog and typeperf.
 //!
-//! A monitor that averages a hit ratio over intervals averages averages: an interval with ten
-//! requests counts as much as one with ten thousand. Here each interval counts by its requests. The
-//! four interfaces of the cache are told apart and never added up: those of mapping and pinning
-//! count calls, not transfers.
+//! The mean of a hit ratio over intervals is a mean of means: an interval with ten requests counts
+//! as much as one with ten thousand. Here the number of requests weights each interval. The four
+//! cache interfaces are reported separately and never added up: those for mapping and pinning count
+//! calls, not transfers.
 //!
-//! Invariants: what is missing in a log is missing in the result and said; nothing is guessed
+//! Invariants: values that a log lacks are missing in the result, which says so; nothing is guessed
 //! silently. Ratios are from 0 to 1, times seconds, sizes bytes.
 
 mod columns;
@@ -31,15 +31,15 @@ pub use names::Names;
 pub use number::Decimal;
 pub use summary::{Bursts, Disk, Interface, Line, Memory, Process, Summary};
 
-/// The name of the JSON form.
+/// Schema name of the JSON form.
 pub const SCHEMA: &str = "larder-perfmon";
-/// Its version.
+/// Schema version of the JSON form.
 pub const VERSION: u32 = 1;
 
-/// Why a log cannot be read.
+/// An error reading a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PerfmonError {
-    /// It is something else.
+    /// The file is not a Perfmon log.
     #[error("this is no log of Perfmon: its first line does not begin with (PDH-CSV")]
     NoLog,
     /// The file cannot be read.
@@ -48,18 +48,18 @@ pub enum PerfmonError {
         /// The operating system's error.
         reason: String,
     },
-    /// It ends behind its first line.
+    /// The log ends after its first line.
     #[error("the log has no samples")]
     NoSamples,
-    /// One line is wrong.
+    /// A line is invalid.
     #[error("line {line}: {reason}")]
     Line {
-        /// Counting from 1.
+        /// Line number, counting from 1.
         line: u64,
-        /// What is wrong there.
+        /// The problem.
         reason: String,
     },
-    /// No heading means one of our counters.
+    /// No heading names a known counter.
     #[error(
         "none of its counters has a name that is known in English, German, French or Spanish \
          (the first are {headings}); counters of the objects Cache, Memory, LogicalDisk, \
@@ -67,17 +67,17 @@ pub enum PerfmonError {
          machine"
     )]
     NothingKnown {
-        /// The first of them.
+        /// The first headings.
         headings: String,
     },
 }
 
-/// Whether a file begins as a log of Perfmon does, in any of the encodings that are read.
+/// Returns true if a file starts like a Perfmon log, in any supported encoding.
 #[must_use]
 pub fn is_log(head: &[u8]) -> bool {
-    // The beginning is ASCII; in UTF-16 every other byte of it is zero.
-    let plain = head.iter().copied().filter(|&byte| byte != 0);
-    let begin: Vec<u8> = plain
+    // The start is ASCII; in UTF-16 every other byte of it is zero.
+    let non_zero = head.iter().copied().filter(|&byte| byte != 0);
+    let begin: Vec<u8> = non_zero
         .skip_while(|byte| [0xef, 0xbb, 0xbf, 0xff, 0xfe, b'"'].contains(byte))
         .take(8)
         .collect();
@@ -96,10 +96,10 @@ impl From<LineError> for PerfmonError {
     }
 }
 
-/// Reads a log and adds it up.
+/// Reads and summarises a log.
 ///
 /// # Errors
-/// It is no log, has no samples, a line of it is wrong, or none of its counters is known.
+/// The file is not a log, has no samples or an invalid line, or no known counter.
 pub fn read(log: impl BufRead, options: &Options<'_>) -> Result<Summary, PerfmonError> {
     Ok(Summary::of(&log::read(log, options)?))
 }

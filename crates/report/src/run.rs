@@ -1,4 +1,4 @@
-//! The file format of a run: `larder-run`, version 2, as JSON. docs/FORMATS.md has every field.
+//! File format of a run: `larder-run`, version 2, as JSON. docs/FORMATS.md describes every field.
 //!
 //! ```json
 //! {"schema": "larder-run", "version": 2, "what": "...", "started_at": "2026-11-21T03:22:11Z",
@@ -12,11 +12,11 @@
 //!  "doubts": [{"why": "steal", "text": "..."}]}
 //! ```
 //!
-//! Invariants: what is written can be read back unchanged; another schema, a version that is not
-//! known, and numbers that JSON cannot hold are refused. Fields that are not known are passed over,
-//! so that it can grow. Version 1 is read as well: it has no fields from `better` on. A ratio
-//! always says how many times better ours is: above 1 is better, whatever the unit. Values have the
-//! unit that their sample states.
+//! Invariants: a written run is read back unchanged; another schema, an unknown version, and
+//! numbers that JSON cannot represent are errors. Readers ignore unknown fields, so that the format
+//! can grow. Version 1 is readable as well: it lacks the fields from `better` on. A ratio states
+//! how many times better Larder is: above 1 is better, whatever the unit. Values have the unit of
+//! their sample.
 
 mod html;
 mod join;
@@ -32,9 +32,9 @@ use serde_json::Value;
 use std::collections::BTreeMap;
 use trial::{Doubt, SettingChange, Trial};
 
-/// The name of the format.
+/// Name of the format.
 pub const SCHEMA: &str = "larder-run";
-/// The version that is written, and the newest that is read.
+/// Version that is written, and the newest that is readable.
 pub const VERSION: u32 = 2;
 
 /// A recorded run.
@@ -42,45 +42,45 @@ pub const VERSION: u32 = 2;
 pub struct Run {
     schema: String,
     version: u32,
-    /// What was measured, in one line.
+    /// Measurement, in one line.
     pub what: String,
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     pub started_at: String,
-    /// Where it ran.
+    /// Machine of the run.
     pub machine: Machine,
-    /// Versions of everything that took part, by name.
+    /// Versions of all software involved, by name.
     pub software: BTreeMap<String, String>,
-    /// What was set, by name.
+    /// Settings by name.
     pub settings: BTreeMap<String, Value>,
-    /// What was measured.
+    /// Measured series.
     pub samples: Vec<Sample>,
-    /// What was compared.
+    /// Comparisons of series.
     pub comparisons: Vec<Comparison>,
-    /// The workload that the player ran; empty in runs of other making.
+    /// Workload of the benchmark runner; empty in runs from other sources.
     #[serde(default)]
     pub workload: String,
-    /// The series that decides how often it is repeated, and that is looked at first.
+    /// Main series, which determines the number of repetitions and is reported first.
     #[serde(default)]
     pub main: Option<String>,
-    /// Every repetition, in their order; value `i` of a sample belongs to trial `i`.
+    /// All trials in order; value `i` of a sample belongs to trial `i`.
     #[serde(default)]
     pub trials: Vec<Trial>,
-    /// Trials that are not among these: the machine was slower then than it can be.
+    /// Number of discarded trials, during which the machine was slowed down.
     #[serde(default, skip_serializing_if = "is_zero")]
     pub set_aside: u64,
     /// Settings of the machine before the first trial, by name.
     #[serde(default)]
     pub environment: BTreeMap<String, String>,
-    /// What of them was different after the last.
+    /// Changes of these settings by the end of the last trial.
     #[serde(default)]
     pub environment_changes: Vec<SettingChange>,
-    /// Why the values may be wrong.
+    /// Reasons to doubt the values.
     #[serde(default)]
     pub doubts: Vec<Doubt>,
-    /// What it showed in one sentence, where somebody judged it; else empty.
+    /// Verdict in one sentence; empty if the run has none.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub verdict: String,
-    /// Runs that this one was made of: cells of a matrix, or machines.
+    /// Runs that this one consists of: cells of a matrix, or machines.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub parts: Vec<Part>,
 }
@@ -88,19 +88,19 @@ pub struct Run {
 /// The machine of a run.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Machine {
-    /// Model of the processor.
+    /// Processor model.
     pub cpu: String,
-    /// Cores that may be used.
+    /// Usable cores.
     pub cores: u32,
-    /// Memory, bytes.
+    /// Memory size in bytes.
     pub memory_bytes: u64,
-    /// Release of the kernel.
+    /// Kernel release.
     pub kernel: String,
-    /// Distribution and its version.
+    /// Distribution and version.
     pub distribution: String,
 }
 
-/// The values of one series, in the order in which they were measured.
+/// The values of one series, in the order of measurement.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
     /// Name of the series.
@@ -109,76 +109,77 @@ pub struct Sample {
     pub unit: String,
     /// The values.
     pub values: Vec<f64>,
-    /// Which values are better, where one can say so.
+    /// Better direction, if known.
     #[serde(default)]
     pub better: Option<Direction>,
-    /// What it measures with `at` left out; series of one group are drawn in one chart.
+    /// The measured quantity without its `at`; one chart shows the series of a group.
     #[serde(default)]
     pub group: Option<String>,
-    /// Where in its group it lies, as `{"clients": 4}` or `{"file_bytes": .., "record_bytes": ..}`.
+    /// Coordinates in the group, such as `{"clients": 4}` or `{"file_bytes": .., "record_bytes":
+    /// ..}`.
     #[serde(default)]
     pub at: BTreeMap<String, f64>,
 }
 
-/// Whether larger values are better.
+/// Better direction of a series.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Direction {
-    /// As with rates.
+    /// Larger is better, as with rates.
     Higher,
-    /// As with times.
+    /// Smaller is better, as with times.
     Lower,
 }
 
-/// Ours against theirs, in pairs of values.
+/// Comparison of Larder with an alternative, in pairs of values.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Comparison {
-    /// What was compared.
+    /// Name of the comparison.
     pub what: String,
-    /// The series of ours.
+    /// Series of Larder.
     pub ours: String,
-    /// The series of theirs.
+    /// Series of the alternative.
     pub theirs: String,
-    /// Median of the ratios; above 1 ours is better.
+    /// Median of the ratios; above 1 Larder is better.
     pub ratio_median: f64,
     /// Smallest ratio.
     pub ratio_min: f64,
     /// Largest ratio.
     pub ratio_max: f64,
-    /// What the median has to reach.
+    /// Required median.
     pub required: f64,
-    /// Whether it does.
+    /// True if the median reaches it.
     pub holds: bool,
 }
 
-/// Why a run was not written or read. Every message can follow "failed to".
+/// An error writing or reading a run. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
-    /// The text is no JSON at all.
+    /// The text is not JSON.
     #[error("read the run: it is not JSON ({source})")]
     NotJson {
-        /// Where and why.
+        /// Position and reason.
         source: serde_json::Error,
     },
-    /// It is JSON of something else.
+    /// The JSON has another schema.
     #[error("read the run: its schema is {found}, not \"{SCHEMA}\"")]
     OtherSchema {
-        /// What stands in the field, or that it is missing.
+        /// The value of the field, or that it is missing.
         found: String,
     },
-    /// It was written by another version.
+    /// The version is unknown.
     #[error(
         "read the run: it has version {found}, and this program knows versions 1 to {VERSION}; \
          read it with the program that wrote it or a newer one"
     )]
     UnknownVersion {
-        /// What stands in the field, or that it is missing.
+        /// The value of the field, or that it is missing.
         found: String,
     },
-    /// A field is missing or holds something else.
+    /// A field is missing or invalid.
     #[error("read the run: {source}")]
     Malformed {
-        /// Which and why.
+        /// The field and the reason.
         source: serde_json::Error,
     },
     /// A number is infinite or not a number.
@@ -187,10 +188,10 @@ pub enum RunError {
         /// The series or comparison.
         place: String,
     },
-    /// The text could not be made.
+    /// The serialisation failed.
     #[error("write the run: {source}")]
     Write {
-        /// Why.
+        /// The reason.
         source: serde_json::Error,
     },
 }
@@ -201,15 +202,14 @@ fn is_zero(number: &u64) -> bool {
 }
 
 impl Run {
-    /// How fast the machine was, as [`Trial::speed`] has it: the median of all trials; none where
-    /// nobody measured it.
+    /// Returns the median [`Trial::speed`] of all trials, or `None` if it was not measured.
     #[must_use]
     pub fn speed(&self) -> Option<f64> {
         let speeds: Vec<f64> = self.trials.iter().filter_map(|trial| trial.speed).collect();
         crate::stats::median(&speeds)
     }
 
-    /// A run without results. `started_at` is RFC 3339.
+    /// Creates a run without results. `started_at` is RFC 3339.
     pub fn new(what: impl Into<String>, started_at: impl Into<String>, machine: Machine) -> Self {
         Run {
             schema: SCHEMA.to_owned(),
@@ -233,13 +233,13 @@ impl Run {
         }
     }
 
-    /// The sample of a series.
+    /// Returns the sample of a series.
     #[must_use]
     pub fn sample(&self, series: &str) -> Option<&Sample> {
         self.samples.iter().find(|sample| sample.series == series)
     }
 
-    /// The sample that is looked at first: the main one, or the first where none is named.
+    /// Returns the main sample; the first one if none is named.
     #[must_use]
     pub fn main_sample(&self) -> Option<&Sample> {
         match &self.main {
@@ -248,13 +248,13 @@ impl Run {
         }
     }
 
-    /// Whether every comparison holds.
+    /// Returns true if every comparison holds.
     #[must_use]
     pub fn holds(&self) -> bool {
         self.comparisons.iter().all(|comparison| comparison.holds)
     }
 
-    /// The JSON text, indented, ending with a line break.
+    /// Returns the JSON text, indented, ending with a line break.
     ///
     /// # Errors
     /// A value or a ratio is not finite.
@@ -264,7 +264,7 @@ impl Run {
         text.map(|text| text + "\n").map_err(|source| RunError::Write { source })
     }
 
-    /// Whether JSON can hold all numbers.
+    /// Checks that JSON can represent all numbers.
     fn check(&self) -> Result<(), RunError> {
         let not_finite = |place: &str| RunError::NotFinite { place: format!("{place:?}") };
         for sample in &self.samples {
@@ -286,11 +286,11 @@ impl Run {
         self.parts.iter().try_for_each(|part| part.run.check())
     }
 
-    /// Reads what [`Run::to_json`] wrote, in this version or an older one; written again it has
-    /// this version.
+    /// Reads the output of [`Run::to_json`] of this or an older version; written again it has this
+    /// version.
     ///
     /// # Errors
-    /// The text is not JSON, of another schema or version, or lacks a field.
+    /// The text is not JSON, has another schema or version, or lacks a field.
     pub fn from_json(text: &str) -> Result<Run, RunError> {
         let value: Value =
             serde_json::from_str(text).map_err(|source| RunError::NotJson { source })?;
@@ -310,7 +310,7 @@ impl Run {
 }
 
 impl Sample {
-    /// A series without values.
+    /// Creates a series without values.
     pub fn new(
         series: impl Into<String>,
         unit: impl Into<String>,
@@ -328,9 +328,9 @@ impl Sample {
 }
 
 impl Comparison {
-    /// Compares two samples of the same unit pair by pair. It holds if the median ratio reaches
-    /// `required`. Nothing if units or lengths differ, there are no pairs, or a ratio is not
-    /// finite.
+    /// Compares two samples of the same unit pair by pair. The comparison holds if the median ratio
+    /// reaches `required`. Returns `None` if units or lengths differ, there are no pairs, or a
+    /// ratio is not finite.
     pub fn of(
         what: impl Into<String>,
         (ours, theirs): (&Sample, &Sample),

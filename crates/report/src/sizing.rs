@@ -1,9 +1,9 @@
-//! How much cache a workload needs: everything that `larder size` found out about a trace, and its
-//! three forms: JSON (this structure as it is), text and a page of HTML.
+//! Required cache size of a workload: the results of `larder size` for a trace, and their three
+//! renderings: JSON (this structure as it is), text and HTML.
 //!
-//! Invariants: whoever measures fills this in; the forms only write down what is here, so that all
-//! of them say the same. Sizes are bytes of data, without the tables of the cache, unless a name
-//! says memory; hit ratios are shares of references from 0 to 1; times are nanoseconds.
+//! Invariants: the caller fills in the measurements; the renderings only present them, so that all
+//! of them agree. Sizes are bytes of data, without the tables of the cache, unless a name says
+//! memory; hit ratios are shares of references from 0 to 1; times are nanoseconds.
 
 mod html;
 mod scale;
@@ -17,38 +17,38 @@ use crate::advise::regions::{Region, Regions};
 use crate::advise::stability::{Stability, Window};
 use serde::{Deserialize, Serialize};
 
-/// The name of the JSON form.
+/// Schema name of the JSON form.
 pub const SCHEMA: &str = "larder-size";
-/// Its version.
+/// Schema version of the JSON form.
 pub const VERSION: u32 = 1;
 
-/// The trace.
+/// Summary of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Workload {
-    /// As the user named it.
+    /// Name given by the user.
     pub trace: String,
-    /// Bytes of the pages that references and hit ratios count.
+    /// Page size in which references and hit ratios are counted.
     pub page_bytes: u32,
-    /// Reads and writes.
+    /// Number of reads and writes.
     pub requests: u64,
-    /// Pages touched, each by one request.
+    /// Number of page references: each request touches each of its pages once.
     pub references: u64,
-    /// Bytes asked for.
+    /// Requested bytes.
     pub bytes: u64,
-    /// From the first request to the latest; nothing if the trace has no times.
+    /// Time from the first to the last request; `None` if the trace has no times.
     pub duration_ns: Option<u64>,
-    /// Different pages.
+    /// Number of distinct pages.
     pub footprint_pages: u64,
-    /// Whether they were counted and not estimated.
+    /// True if this number is exact, false if it is an estimate.
     pub footprint_exact: bool,
-    /// First references: misses that no cache removes.
+    /// First references to pages: misses in any cache.
     pub compulsory_misses: u64,
-    /// The hit ratio of a cache that holds everything.
+    /// Hit ratio of a cache that holds all data.
     pub ceiling: f64,
 }
 
 impl Workload {
-    /// All different pages, bytes.
+    /// Returns the footprint: all distinct pages, in bytes.
     #[must_use]
     pub fn footprint_bytes(&self) -> u64 {
         self.footprint_pages.saturating_mul(self.page_bytes.into())
@@ -58,153 +58,153 @@ impl Workload {
 /// The curve of one policy.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PolicyCurve {
-    /// The policy.
+    /// Policy name.
     pub policy: String,
-    /// Its points.
+    /// Points of the curve.
     pub points: Curve,
 }
 
-/// A point of the curve of the best policies.
+/// A point of the best policies' curve.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct BestPoint {
-    /// The best policy there.
+    /// The best policy at this size.
     pub policy: String,
     /// Its hit ratio.
     #[serde(flatten)]
     pub point: Point,
 }
 
-/// What is recommended.
+/// Recommended cache configuration.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Recommendation {
     /// Size of the cache, bytes of data.
     pub bytes: u64,
-    /// The same with the tables of the cache: what `larder serve --memory` is given.
+    /// Size including the tables of the cache: the value for `larder serve --memory`.
     pub memory_bytes: u64,
-    /// The policy.
+    /// Policy name.
     pub policy: String,
-    /// The page size, bytes.
+    /// Page size in bytes.
     pub page_bytes: u32,
-    /// How the size came about.
+    /// The limit that determined the size.
     pub reach: Attainment,
-    /// The hit ratio that was wanted.
+    /// Target hit ratio.
     pub wanted_hit_ratio: f64,
-    /// The smallest size that reaches it, whatever the budget.
+    /// The smallest size that reaches it, without a budget.
     pub target_bytes: Option<u64>,
-    /// The region that the size lies in.
+    /// Region of the size.
     pub region: Option<Region>,
 }
 
-/// What a cache of one size would do.
+/// Effect of a cache of one size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Effect {
-    /// `half`, `recommended`, `twice`.
+    /// Label: `half`, `recommended`, `twice`.
     pub what: String,
     /// Size and hit ratio with the recommended policy.
     #[serde(flatten)]
     pub point: Point,
-    /// Whether it was counted over the whole trace and not estimated.
+    /// True if the hit ratio was counted over the whole trace, false if it is an estimate.
     pub counted: bool,
-    /// Misses in an hour of the trace; nothing if the trace has no times.
+    /// Misses per hour of the trace; `None` if the trace has no times.
     pub misses_per_hour: Option<f64>,
-    /// Bytes that the store has to deliver over the whole trace.
+    /// Bytes fetched from the store over the whole trace.
     pub store_bytes: u64,
-    /// The hit ratios of all policies at this size, best first.
+    /// Hit ratios of all policies at this size, best first.
     pub policies: Vec<PolicyRatio>,
 }
 
-/// A policy at one size.
+/// Hit ratio of a policy at one size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyRatio {
-    /// The policy.
+    /// Policy name.
     pub policy: String,
-    /// Its hit ratio.
+    /// Hit ratio.
     pub hit_ratio: f64,
-    /// Lower end of the bar.
+    /// Lower bound of the confidence interval.
     pub low: f64,
-    /// Upper end of the bar.
+    /// Upper bound of the confidence interval.
     pub high: f64,
 }
 
 /// One part of the trace, for the working set over time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Slice {
-    /// When it begins, or how many requests came before where the trace has no times.
+    /// Start time, or the number of preceding requests if the trace has no times.
     pub begin: u64,
-    /// References in it.
+    /// Number of references.
     pub references: u64,
-    /// Different pages in it.
+    /// Number of distinct pages.
     pub pages: u64,
 }
 
-/// How often each part of the address space was touched in each part of the time.
+/// Number of references by address range and time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Heat {
-    /// Volumes, one above the other.
+    /// Volumes, stacked.
     pub volumes: Vec<HeatVolume>,
-    /// References: for each row from address 0 upwards, each slice of the time.
+    /// References: for each row from address 0 upwards, a value per time slice.
     pub rows: Vec<Vec<u64>>,
 }
 
 /// Rows of one volume in the heat map.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct HeatVolume {
-    /// What it is called.
+    /// Volume name.
     pub volume: String,
-    /// Rows that it has.
+    /// Number of rows.
     pub rows: usize,
-    /// Its first touched byte.
+    /// First referenced byte.
     pub begin_bytes: u64,
-    /// Behind its last touched byte.
+    /// End of the last referenced byte.
     pub end_bytes: u64,
 }
 
-/// Everything that was found out.
+/// All results for a trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Sizing {
     /// The trace.
     pub workload: Workload,
-    /// What was wanted.
+    /// Target and budget.
     pub goal: Goal,
-    /// Whether the curve was counted at all of its sizes and not estimated from samples.
+    /// True if the curve was counted at all of its sizes, false if it is estimated from samples.
     pub exact: bool,
-    /// The seed of the samples.
+    /// Seed of the samples.
     pub seed: u64,
     /// The best policy at each size.
     pub curve: Vec<BestPoint>,
-    /// The curves of all policies, best first.
+    /// Curves of all policies, best first.
     pub policies: Vec<PolicyCurve>,
-    /// The regions of the curve; nothing if nothing hits.
+    /// Regions of the curve; `None` if nothing hits.
     pub regions: Option<Regions>,
-    /// Why the regions end where they do.
+    /// Reasons for the boundaries of the regions.
     pub regions_why: Vec<String>,
-    /// What is recommended; nothing if no cache helps.
+    /// Recommendation; `None` if no cache helps.
     pub recommendation: Option<Recommendation>,
-    /// Half of it, it, twice of it.
+    /// Effects of half, exactly and twice the recommended size.
     pub effects: Vec<Effect>,
-    /// The hit ratio of MIN at the recommended size: no policy has a higher one.
+    /// Hit ratio of MIN at the recommended size: the maximum of all policies.
     pub min_hit_ratio: Option<f64>,
-    /// The parts of the trace.
+    /// Windows of the trace.
     pub windows: Vec<Window>,
-    /// How much they differ.
+    /// Spread of the windows' required sizes.
     pub stability: Option<Stability>,
-    /// How to divide the memory among the volumes, if there are several.
+    /// Division of the memory among the volumes, if there are several.
     pub volumes: Vec<Share>,
-    /// Page sizes at the recommended memory.
+    /// Page sizes with the recommended memory.
     pub page_sizes: Vec<PageSize>,
-    /// References and different pages over time.
+    /// References and distinct pages over time.
     pub slices: Vec<Slice>,
     /// Addresses over time.
     pub heat: Heat,
-    /// What the reader of the trace had to say, and what could not be found out.
+    /// Notes of the trace reader, and limits of the results.
     pub notes: Vec<String>,
 }
 
 impl Sizing {
-    /// The JSON object, with schema and version.
+    /// Returns the JSON object, with schema and version.
     ///
     /// # Panics
-    /// A number is infinite or none, which breaks an invariant of whoever filled it in.
+    /// If a number is infinite or not a number, which the caller must prevent.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         let mut made = serde_json::json!({ "schema": SCHEMA, "version": VERSION });
@@ -215,13 +215,13 @@ impl Sizing {
         made
     }
 
-    /// The curve of the best policies without their names.
+    /// Returns the curve of the best policies without their names.
     #[must_use]
     pub fn best_curve(&self) -> Curve {
         Curve::new(self.curve.iter().map(|best| best.point))
     }
 
-    /// The effect of the recommended size.
+    /// Returns the effect of the recommended size.
     #[must_use]
     pub fn recommended(&self) -> Option<&Effect> {
         self.effects.iter().find(|effect| effect.what == "recommended")

@@ -1,9 +1,9 @@
 //! Tables: the same rows as plain text, Markdown, JSON and CSV.
 //!
-//! A column has a key (for JSON and CSV, with its unit in the name as elsewhere: `read_bytes`) and
-//! a title with a unit (for people). A cell holds a value and how it is written, so machines get
-//! numbers and people get `12.8 ms`. Invariants: every row has one cell for each column; cells and
-//! headings are escaped in text, Markdown and CSV. Cells carry the unit of their column.
+//! A column has a key (for JSON and CSV, with the unit in its name: `read_bytes`) and a title with
+//! a unit (for users). A cell contains a value and its formatted text, so programs get numbers and
+//! users get `12.8 ms`. Invariants: every row has one cell per column; cells and headings are
+//! escaped in text, Markdown and CSV. Cells have the unit of their column.
 
 use crate::escape;
 use crate::format;
@@ -17,21 +17,21 @@ pub struct Column {
     key: String,
     title: String,
     unit: Option<String>,
-    right: bool,
+    is_right_aligned: bool,
 }
 
 impl Column {
-    /// A column of words, aligned to the left.
+    /// Creates a left-aligned column of text.
     pub fn words(key: impl Into<String>, title: impl Into<String>) -> Self {
-        Column { key: key.into(), title: title.into(), unit: None, right: false }
+        Column { key: key.into(), title: title.into(), unit: None, is_right_aligned: false }
     }
 
-    /// A column of numbers, aligned to the right.
+    /// Creates a right-aligned column of numbers.
     pub fn numbers(key: impl Into<String>, title: impl Into<String>) -> Self {
-        Column { right: true, ..Column::words(key, title) }
+        Column { is_right_aligned: true, ..Column::words(key, title) }
     }
 
-    /// The same with the unit of its values, shown in the heading and named in JSON.
+    /// Sets the unit of the values, shown in the heading and included in JSON.
     #[must_use]
     pub fn unit(mut self, unit: impl Into<String>) -> Self {
         self.unit = Some(unit.into());
@@ -39,7 +39,7 @@ impl Column {
     }
 
     pub(crate) fn is_right(&self) -> bool {
-        self.right
+        self.is_right_aligned
     }
 
     pub(crate) fn heading(&self) -> String {
@@ -50,7 +50,7 @@ impl Column {
     }
 }
 
-/// One value and how people read it.
+/// A value and its formatted text.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Cell {
     value: Value,
@@ -58,56 +58,57 @@ pub struct Cell {
 }
 
 impl Cell {
-    /// A name or a word.
+    /// Creates a cell with a name or word.
     pub fn word(text: impl Into<String>) -> Self {
         let text = text.into();
         let shown = escape::text(&text).into_owned();
         Cell { value: Value::from(text), shown }
     }
 
-    /// A path. In JSON it is text, with U+FFFD for bytes that are not UTF-8.
+    /// Creates a cell with a path. In JSON it is text, with U+FFFD for bytes that are not UTF-8.
     #[must_use]
     pub fn path(path: &Path) -> Self {
         let value = Value::from(path.to_string_lossy());
         Cell { value, shown: escape::path(path).into_owned() }
     }
 
-    /// A whole number, shown with separators.
+    /// Creates a cell with a whole number, formatted with separators.
     #[must_use]
     pub fn count(value: u64) -> Self {
         Cell { value: Value::from(value), shown: format::count(value) }
     }
 
-    /// A whole number, shown as the caller writes it.
+    /// Creates a cell with a whole number and the caller's text.
     pub fn written(value: u64, shown: impl Into<String>) -> Self {
         Cell { value: Value::from(value), shown: escape::text(&shown.into()).into_owned() }
     }
 
-    /// A number, shown with three digits; nothing if it is not finite.
+    /// Creates a cell with a number, formatted with three digits; a missing value if it is not
+    /// finite.
     #[must_use]
     pub fn number(value: f64) -> Self {
         Cell::shown(value, format::number(value))
     }
 
-    /// Bytes, shown in binary units.
+    /// Creates a cell with bytes, formatted in binary units.
     #[must_use]
     pub fn bytes(value: u64) -> Self {
         Cell { value: Value::from(value), shown: format::bytes(value) }
     }
 
-    /// Nanoseconds, shown in the unit that fits.
+    /// Creates a cell with nanoseconds, formatted in a suitable unit.
     #[must_use]
     pub fn duration(nanoseconds: u64) -> Self {
         Cell { value: Value::from(nanoseconds), shown: format::duration(nanoseconds) }
     }
 
-    /// A share from 0 to 1, shown as per cent.
+    /// Creates a cell with a share from 0 to 1, formatted as a percentage.
     #[must_use]
     pub fn percent(ratio: f64) -> Self {
         Cell::shown(ratio, format::percent(ratio))
     }
 
-    /// A number shown as the caller writes it.
+    /// Creates a cell with a number and the caller's text; a missing value if it is not finite.
     pub fn shown(value: f64, shown: impl Into<String>) -> Self {
         if value.is_finite() {
             Cell { value: json!(value), shown: escape::text(&shown.into()).into_owned() }
@@ -120,7 +121,7 @@ impl Cell {
         &self.shown
     }
 
-    /// Nothing was measured: `-` for people, `null` in JSON, empty in CSV.
+    /// Creates a cell without a value: `-` in text, `null` in JSON, empty in CSV.
     #[must_use]
     pub fn missing() -> Self {
         Cell { value: Value::Null, shown: "-".to_owned() }
@@ -136,14 +137,14 @@ pub struct Table {
 }
 
 impl Table {
-    /// A table without rows. An empty title is not shown.
+    /// Creates a table without rows. An empty title is not shown.
     pub fn new(title: impl Into<String>, columns: impl IntoIterator<Item = Column>) -> Self {
         let columns: Vec<Column> = columns.into_iter().collect();
         assert!(!columns.is_empty(), "a table with columns");
         Table { title: title.into(), columns, rows: Vec::new() }
     }
 
-    /// Adds a row: one cell for each column.
+    /// Adds a row with one cell per column.
     pub fn push(&mut self, row: impl IntoIterator<Item = Cell>) {
         let row: Vec<Cell> = row.into_iter().collect();
         assert_eq!(row.len(), self.columns.len(), "one cell for each column of {:?}", self.title);
@@ -162,19 +163,19 @@ impl Table {
         &self.rows
     }
 
-    /// Rows.
+    /// Returns the number of rows.
     #[must_use]
     pub fn len(&self) -> usize {
         self.rows.len()
     }
 
-    /// Whether it has no rows.
+    /// Returns true if the table has no rows.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.rows.is_empty()
     }
 
-    /// Plain text, as wide as it needs, ending with a line break.
+    /// Renders plain text, as wide as necessary, ending with a line break.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut inner = comfy_table::Table::new();
@@ -183,14 +184,14 @@ impl Table {
         for row in &self.rows {
             inner.add_row(row.iter().map(|cell| cell.shown.as_str()));
         }
-        for (place, column) in inner.column_iter_mut().enumerate() {
-            let right = self.columns[place].right;
-            column.set_cell_alignment(if right {
+        for (index, column) in inner.column_iter_mut().enumerate() {
+            let is_right_aligned = self.columns[index].is_right_aligned;
+            column.set_cell_alignment(if is_right_aligned {
                 CellAlignment::Right
             } else {
                 CellAlignment::Left
             });
-            // Two blanks between columns and none at the edges.
+            // Two blanks between columns, and none at the edges.
             column.set_padding((0, 2));
         }
         let mut lines: Vec<String> = inner.lines().map(|line| line.trim_end().to_owned()).collect();
@@ -199,7 +200,7 @@ impl Table {
         self.titled(&lines.join("\n"))
     }
 
-    /// A Markdown table, with the title as a paragraph in bold.
+    /// Renders a Markdown table, with the title as a paragraph in bold.
     #[must_use]
     pub fn to_markdown(&self) -> String {
         let line = |cells: Vec<String>| format!("| {} |\n", cells.join(" | "));
@@ -211,7 +212,8 @@ impl Table {
             text.push_str("**\n\n");
         }
         text.push_str(&line(self.columns.iter().map(|c| escaped(&c.heading())).collect()));
-        let rule = |column: &Column| if column.right { "---:" } else { "---" }.to_owned();
+        let rule =
+            |column: &Column| if column.is_right_aligned { "---:" } else { "---" }.to_owned();
         text.push_str(&line(self.columns.iter().map(rule).collect()));
         for row in &self.rows {
             text.push_str(&line(row.iter().map(|cell| escaped(&cell.shown)).collect()));
@@ -219,7 +221,7 @@ impl Table {
         text
     }
 
-    /// `{title, columns: [{key, title, unit}], rows: [{key: value}]}` with plain numbers.
+    /// Returns `{title, columns: [{key, title, unit}], rows: [{key: value}]}` with plain numbers.
     #[must_use]
     pub fn to_json(&self) -> Value {
         let columns: Vec<Value> = self
@@ -242,7 +244,7 @@ impl Table {
         json!({"title": self.title, "columns": columns, "rows": rows})
     }
 
-    /// CSV after RFC 4180 but for line feeds alone: the keys, then plain numbers.
+    /// Renders CSV as in RFC 4180, except for plain line feeds: the keys, then plain numbers.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let keys: Vec<String> = self.columns.iter().map(|column| csv_field(&column.key)).collect();

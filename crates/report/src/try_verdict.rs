@@ -1,11 +1,11 @@
-//! The verdict of `larder try`: the same work natively and through larder, in one sentence that
-//! says what is better, what is worse, by how much, and in what that lies.
+//! Verdict of `larder try`: a sentence that compares the same work natively and through larder:
+//! which start states are better or worse, by what factor, and for which reason.
 //!
-//! Invariants: better and worse are those of [`crate::compare`], series by series and start by
-//! start; a reason is only given if what was counted bears it out, and where nothing does, that is
-//! said. What larder counted stands in series of its runs, whose names are here; they count what
-//! happened in one trial, up to when everything was written. Ratios are larder's side over the
-//! native one, turned round where less is better.
+//! Invariants: better and worse are the verdicts of [`crate::compare`], for the main series of each
+//! start state; a reason is given only if the counts support it, and otherwise the sentence says
+//! that none is known. Larder's counts are series of its runs with the names below; each value
+//! covers one trial, until all data is written back. Ratios are larder over native, inverted if
+//! less is better.
 
 use crate::compare::{self, CompareError, Compared, Verdict};
 use crate::format;
@@ -14,39 +14,39 @@ use crate::run::trial::Start;
 use crate::run::{Direction, Run};
 use crate::stats::median;
 
-/// The label of a part that says on which side it is.
+/// Label of a part that names its side.
 pub const SIDE: &str = "side";
-/// Past larder.
+/// Side without larder.
 pub const NATIVE: &str = "native";
-/// Through larder.
+/// Side through larder.
 pub const LARDER: &str = "larder";
 
-/// Pages that reads touched.
+/// Pages touched by reads.
 pub const READ_PAGES: &str = "pages read";
-/// Those of them that were in the cache, read ahead or not.
+/// Those pages that were in the cache, from read-ahead or otherwise.
 pub const HIT_PAGES: &str = "pages read, of these in the cache";
-/// Those of them that had been read ahead and were touched for the first time.
+/// Those pages from read-ahead that were touched for the first time.
 pub const AHEAD_PAGES: &str = "pages read, of these read ahead";
-/// Pages that writes touched.
+/// Pages touched by writes.
 pub const WRITTEN_PAGES: &str = "pages written";
-/// Writes to the disk, until everything was written.
+/// Writes to the disk, until all data was written.
 pub const DISK_WRITES: &str = "writes to the disk";
-/// The share of pages that were in the cache, per cent.
+/// Share of pages that were in the cache, percent.
 pub const HITS: &str = "hits";
-/// How many written pages went to the disk with one write.
+/// Written pages per write to the disk.
 pub const GATHERED: &str = "pages per disk write";
 
-/// From this share on hits, or what was read ahead, are a reason.
-const MANY: f64 = 0.2;
-/// From so many pages on that go with one write, gathering is a reason.
-const FEW_WRITES: f64 = 1.5;
-/// If a cold start is this fast beside a warm one, the disk is nearly as fast as memory; if it is
-/// slower, most of the time is the disk's.
+/// Minimum share of hits or read-ahead pages to name them as a reason.
+const SHARE_MIN: f64 = 0.2;
+/// Minimum number of pages per disk write to name the gathering of writes as a reason.
+const GATHERED_MIN: f64 = 1.5;
+/// Speed of a cold start relative to a warm one: above this share the disk is almost as fast as
+/// memory; below it, the disk takes most of the time.
 const FAST_DISK: f64 = 0.5;
-/// If disks moved less than this share of what was written, memory had it all.
-const LITTLE: f64 = 0.1;
+/// Maximum share of the written bytes that the disks transferred, if memory absorbed the writes.
+const MOVED_MAX: f64 = 0.1;
 
-/// What can be said of one start.
+/// Comparison of both sides for one start state.
 struct Side<'a> {
     start: Start,
     native: &'a Run,
@@ -54,17 +54,18 @@ struct Side<'a> {
     compared: Compared,
 }
 
-/// The verdict on parts that are labelled with their sides.
+/// Returns the verdict on parts that are labelled with their sides.
 ///
 /// # Errors
-/// The sides measured different things.
+/// The sides have different workloads.
 pub fn verdict(parts: &[Part]) -> Result<String, CompareError> {
     let sides = sides(parts)?;
-    // Those that are alike are said together.
+    // The sentence groups equal verdicts.
     let kinds = [Verdict::Better, Verdict::Worse, Verdict::CannotTell];
-    let said = kinds.iter().flat_map(|kind| sides.iter().filter(|it| it.compared.verdict == *kind));
-    let said: Vec<String> = said.map(|side| side.in_words(&sides)).collect();
-    Ok(format!("Through larder: {}.", said.join("; ")))
+    let words =
+        kinds.iter().flat_map(|kind| sides.iter().filter(|it| it.compared.verdict == *kind));
+    let words: Vec<String> = words.map(|side| side.in_words(&sides)).collect();
+    Ok(format!("Through larder: {}.", words.join("; ")))
 }
 
 fn sides(parts: &[Part]) -> Result<Vec<Side<'_>>, CompareError> {
@@ -86,8 +87,8 @@ fn start(run: &Run) -> Start {
     run.trials.first().map_or(Start::AsIs, |trial| trial.started.start)
 }
 
-/// The sum of a series over all trials; nothing where it was not counted.
-fn sum(run: &Run, series: &str) -> Option<f64> {
+/// Returns the sum of a series over all trials, or `None` if it was not counted.
+fn series_sum(run: &Run, series: &str) -> Option<f64> {
     Some(run.sample(series)?.values.iter().sum())
 }
 
@@ -95,10 +96,10 @@ fn main_median(run: &Run) -> Option<f64> {
     median(&run.main_sample()?.values)
 }
 
-/// A share of the pages that were read through larder; nothing if none was.
-fn share(run: &Run, series: &str) -> Option<f64> {
-    let pages = sum(run, READ_PAGES).filter(|pages| *pages > 0.0)?;
-    Some(sum(run, series)? / pages)
+/// Returns a share of the pages that were read through larder, or `None` if there were none.
+fn page_share(run: &Run, series: &str) -> Option<f64> {
+    let pages = series_sum(run, READ_PAGES).filter(|pages| *pages > 0.0)?;
+    Some(series_sum(run, series)? / pages)
 }
 
 fn rounded(value: f64) -> String {
@@ -106,7 +107,8 @@ fn rounded(value: f64) -> String {
 }
 
 impl Side<'_> {
-    /// As in "better from a cold start (3.1 times as fast, 2.9 to 3.3), since ...".
+    /// Describes the comparison, as in "better from a cold start (3.1 times as fast, 2.9 to 3.3),
+    /// since ...".
     fn in_words(&self, all: &[Side<'_>]) -> String {
         let from = if all.len() == 1 {
             String::new()
@@ -114,17 +116,17 @@ impl Side<'_> {
             format!(" from a {} start", self.start.name())
         };
         let Compared { verdict, why, .. } = &self.compared;
-        let (said, times) = (format!("{}{from}", verdict.words()), self.times());
+        let (words, times) = (format!("{}{from}", verdict.words()), self.times());
         match verdict {
-            Verdict::Better => format!("{said} ({times}), since {}", self.gain()),
-            Verdict::Worse => format!("{said} ({times}), since {}", self.loss(all)),
-            // Why it would not be better is no answer if it looks so.
-            Verdict::CannotTell if self.looks_better() => format!("{said} ({times}; {why})"),
-            Verdict::CannotTell => format!("{said} ({times}; {why}): {}", self.loss(all)),
+            Verdict::Better => format!("{words} ({times}), since {}", self.gain()),
+            Verdict::Worse => format!("{words} ({times}), since {}", self.loss(all)),
+            // A result that looks better needs no reason for a loss.
+            Verdict::CannotTell if self.looks_better() => format!("{words} ({times}; {why})"),
+            Verdict::CannotTell => format!("{words} ({times}; {why}): {}", self.loss(all)),
         }
     }
 
-    /// Whether less is better.
+    /// Returns true if less is better.
     fn is_time(&self) -> bool {
         self.native.main_sample().and_then(|main| main.better) == Some(Direction::Lower)
     }
@@ -135,7 +137,7 @@ impl Side<'_> {
         self.compared.ratio.is_some_and(|it| if is_time { it * more < 1.0 } else { it > more })
     }
 
-    /// How many times as fast, with the ends of the interval.
+    /// Formats the speed factor, with the bounds of its interval.
     fn times(&self) -> String {
         let Compared { ratio: Some(ratio), ratio_low: Some(low), ratio_high: Some(high), .. } =
             self.compared
@@ -148,19 +150,19 @@ impl Side<'_> {
         format!("{ratio} times as fast, {low} to {high}")
     }
 
-    /// What made it faster, as far as it was counted.
+    /// Returns the reasons for a gain, as far as the counts show them.
     fn gain(&self) -> String {
         let mut reasons = Vec::new();
-        let ahead = share(self.larder, AHEAD_PAGES).unwrap_or(0.0);
-        let again = share(self.larder, HIT_PAGES).unwrap_or(0.0) - ahead;
-        if ahead >= MANY {
+        let ahead = page_share(self.larder, AHEAD_PAGES).unwrap_or(0.0);
+        let reused = page_share(self.larder, HIT_PAGES).unwrap_or(0.0) - ahead;
+        if ahead >= SHARE_MIN {
             reasons.push(format!("{} of the pages had been read ahead", format::percent(ahead)));
         }
-        if again >= MANY {
-            reasons.push(format!("{} of the pages were in its cache", format::percent(again)));
+        if reused >= SHARE_MIN {
+            reasons.push(format!("{} of the pages were in its cache", format::percent(reused)));
         }
-        reasons.extend(self.gathered());
-        let written = sum(self.larder, WRITTEN_PAGES).filter(|pages| *pages > 0.0);
+        reasons.extend(self.gathered_writes());
+        let written = series_sum(self.larder, WRITTEN_PAGES).filter(|pages| *pages > 0.0);
         match (reasons.is_empty(), written) {
             (false, _) => reasons.join(" and "),
             (true, Some(_)) => "writes were answered from memory and done later".to_owned(),
@@ -168,10 +170,11 @@ impl Side<'_> {
         }
     }
 
-    /// Writes that became fewer, if they did.
-    fn gathered(&self) -> Option<String> {
-        let (pages, writes) = (sum(self.larder, WRITTEN_PAGES)?, sum(self.larder, DISK_WRITES)?);
-        let is_gathered = pages > 0.0 && pages >= writes * FEW_WRITES;
+    /// Describes the reduction of disk writes, if there is one.
+    fn gathered_writes(&self) -> Option<String> {
+        let (pages, writes) =
+            (series_sum(self.larder, WRITTEN_PAGES)?, series_sum(self.larder, DISK_WRITES)?);
+        let is_gathered = pages > 0.0 && pages >= writes * GATHERED_MIN;
         is_gathered.then(|| {
             format!(
                 "{} written pages became {} writes of the disk",
@@ -181,28 +184,28 @@ impl Side<'_> {
         })
     }
 
-    /// Whether the work goes past the kernel's cache on purpose.
-    fn is_past_cache(&self) -> bool {
-        let said = |name: &str| self.native.settings.get(name).and_then(|value| value.as_str());
-        said("hint") == Some("no-buffering")
-            || said("target").is_some_and(|target| target.contains("past the page cache"))
+    /// Returns true if the work deliberately bypasses the page cache.
+    fn bypasses_cache(&self) -> bool {
+        let words = |name: &str| self.native.settings.get(name).and_then(|value| value.as_str());
+        words("hint") == Some("no-buffering")
+            || words("target").is_some_and(|target| target.contains("past the page cache"))
     }
 
-    /// Why it is not faster.
+    /// Returns the reason for the lack of a gain.
     fn loss(&self, all: &[Side<'_>]) -> String {
         let through = "every call of a program goes through another one (FUSE)";
-        if self.is_past_cache() {
+        if self.bypasses_cache() {
             return format!("through larder {through}");
         }
         if self.start == Start::Warm {
             return format!("the kernel's own cache has it all, and through larder {through}");
         }
         let trials = &self.native.trials;
-        let written = sum(self.native, "bytes written");
+        let written = series_sum(self.native, "bytes written");
         let moved: u64 = trials.iter().filter_map(|trial| trial.disk_bytes).sum();
         if let Some(written) = written {
-            // What is made here is read again, and gone before long.
-            if crate::advise::as_f64(moved) < written * LITTLE {
+            // The workload reads its files again, and soon removes them.
+            if crate::advise::as_f64(moved) < written * MOVED_MAX {
                 return format!(
                     "the kernel's own cache has it all (the disk moved {} of {} that were \
                      written), and through larder {through}",
@@ -223,8 +226,8 @@ impl Side<'_> {
                 format::percent(part)
             );
         }
-        let hits = share(self.larder, HIT_PAGES).unwrap_or(0.0);
-        if hits < MANY {
+        let hits = page_share(self.larder, HIT_PAGES).unwrap_or(0.0);
+        if hits < SHARE_MIN {
             return format!(
                 "both wait for the same disk: {} of the pages that were read were in the cache",
                 format::percent(hits)

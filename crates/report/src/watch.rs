@@ -1,10 +1,10 @@
-//! What the file cache of a host did: the result of `larder watch`, and its forms: JSON (this
+//! Page cache activity of a host: the result of `larder watch`, and its renderings: JSON (this
 //! structure as it is) and text.
 //!
-//! Invariants: whoever watches fills this in; a ratio is always made of sums of pages, never of
-//! other ratios, so it is weighted by what was asked for. Numbers have the unit of their names;
-//! pages are those of the machine, `page_bytes` each. What could not be seen is in `missing` and
-//! nothing stands in for it.
+//! Invariants: the watcher fills in the data; a ratio is always computed from sums of pages, never
+//! from other ratios, so it is weighted by requests. Numbers have the unit in their names; pages
+//! are those of the machine, `page_bytes` each. `missing` lists unavailable information, for which
+//! there are no substitute values.
 
 mod disks;
 mod rows;
@@ -17,17 +17,17 @@ use crate::findings::Finding;
 use serde::{Deserialize, Serialize};
 use std::ops::{AddAssign, Sub};
 
-/// The name of the JSON form.
+/// Schema name of the JSON form.
 pub const SCHEMA: &str = "larder-watch";
-/// What is said to have been watched when nothing was left out.
+/// Scope of a watch without restrictions.
 pub const WHOLE: &str = "the whole machine";
-/// Its version.
+/// Schema version of the JSON form.
 pub const VERSION: u32 = 1;
 
-/// Makes the structure of counts, with sums and differences over all of its fields.
+/// Defines the structure of counts, with sums and differences over all of its fields.
 macro_rules! counts {
     ($($(#[$doc:meta])* $name:ident,)*) => {
-        /// What happened to a file by a process, or to several by several.
+        /// Accesses to one or several files by one or several processes.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
         #[serde(default)]
         pub struct Counts {
@@ -43,8 +43,8 @@ macro_rules! counts {
         impl Sub for Counts {
             type Output = Counts;
 
-            /// What came since `before`. A page may be moved from one count to another after it
-            /// was told, so that a difference would be below 0; it is 0 then.
+            /// Returns the counts since `before`. A page may later move from one count to another,
+            /// which would make the difference negative; it is 0 then.
             fn sub(self, before: Counts) -> Counts {
                 Counts { $($name: self.$name.saturating_sub(before.$name),)* }
             }
@@ -53,85 +53,86 @@ macro_rules! counts {
 }
 
 counts! {
-    /// Requests that read through the cache, whatever their size; those through mappings apart.
+    /// Read requests through the cache, regardless of size; access through mappings is separate.
     read_requests,
-    /// Pages that they asked for.
+    /// Pages of these requests.
     read_pages,
-    /// Of these, resident before and read or written before.
+    /// Pages that were resident and had been read or written before.
     hit_pages,
-    /// Resident since read-ahead had brought them, and looked up for the first time.
+    /// Pages that read-ahead had made resident, on their first look-up.
     read_ahead_hit_pages,
-    /// Not resident when the request began.
+    /// Pages that were not resident at the start of the request.
     miss_pages,
-    /// Pages of requests that began where the thread's request before had ended.
+    /// Pages of requests that started at the end of the thread's previous request.
     in_order_pages,
-    /// Places touched through a mapping for the first time: up to 16 pages around are mapped at
-    /// once, and what is mapped is not seen again.
+    /// First accesses through a mapping: the kernel maps up to 16 surrounding pages at once, and
+    /// does not report accesses to mapped pages.
     map_touches,
-    /// Of these, those whose page was not resident.
+    /// Such accesses whose page was not resident.
     map_misses,
-    /// Pages that came into the cache.
+    /// Pages added to the cache.
     added_pages,
-    /// Of these, such that reclaim had evicted while we watched.
+    /// Added pages that reclaim had evicted during the watch.
     refault_pages,
-    /// Writes that the file system told of one by one, as far as it does (ext4, XFS).
+    /// Write requests, on file systems that report each one (ext4, XFS).
     write_requests,
-    /// Bytes of these.
+    /// Bytes of these requests.
     write_bytes,
-    /// Pages touched by these, each by one request.
+    /// Pages of these requests; each page counts once per request.
     write_pages,
-    /// Of these, not resident before.
+    /// Pages of these requests that were not resident before.
     write_new_pages,
-    /// Pages that were clean or not there and became dirty, through calls and mappings.
+    /// Clean or absent pages that became dirty, through system calls and mappings.
     dirtied_pages,
-    /// Of the pages of writes that were told, those that became dirty by them.
+    /// Pages of reported write requests that became dirty through them.
     write_dirtied_pages,
-    /// Times that a writer was made to wait since too much was dirty.
+    /// Number of times that the kernel throttled a writer because of dirty pages.
     throttles,
-    /// How long, in milliseconds.
+    /// Time for which it did, in milliseconds.
     throttled_ms,
-    /// Files written out by the lazy writer, each time that it came to one.
+    /// Files written back by kernel flushers; each writeback of a file counts.
     lazy_flushes,
-    /// Pages that it wrote since more than the background threshold was dirty.
+    /// Pages written back because dirty memory exceeded the background threshold.
     lazy_background_pages,
-    /// Since they were old.
+    /// Pages written back because of their age.
     lazy_periodic_pages,
-    /// Since somebody called sync(2) or syncfs(2).
+    /// Pages written back for sync(2) or syncfs(2).
     lazy_sync_pages,
-    /// Since memory was short.
+    /// Pages written back for memory reclaim.
     lazy_reclaim_pages,
-    /// For another reason.
+    /// Pages written back for other reasons.
     lazy_other_pages,
-    /// Pages that reclaim took, by who ran it.
+    /// Pages evicted by reclaim, for the thread that ran it.
     evicted_pages,
-    /// Pages that went since they were truncated, removed, invalidated or given up on purpose.
+    /// Pages removed by truncation, deletion, invalidation or on request.
     dropped_pages,
-    /// Pages that read-ahead had brought and that went before anybody looked them up.
+    /// Read-ahead pages that left the cache before a look-up.
     read_ahead_unused_pages,
-    /// Times that reading alone made its inode dirty: the time of access (ext4 tells).
+    /// Number of times that reads alone made the inode dirty: access time updates (reported by
+    /// ext4).
     access_time_updates,
-    /// Bytes that were read from disks for it.
+    /// Bytes read from disks.
     disk_read_bytes,
-    /// Bytes that the process wrote to disks itself: fsync(2), direct I/O.
+    /// Bytes that the process itself wrote to disks: fsync(2), direct I/O.
     disk_write_bytes,
-    /// Bytes that it had made dirty and that the lazy writer wrote to disks.
+    /// Bytes dirtied by the process and written back by kernel flushers.
     disk_lazy_write_bytes,
 }
 
 impl Counts {
-    /// The share of the pages read that were resident, 0 to 1; nothing if none were read.
+    /// Returns the share of the pages read that were resident, 0 to 1, or `None` without reads.
     #[must_use]
     pub fn hit_ratio(&self) -> Option<f64> {
         share(self.hit_pages + self.read_ahead_hit_pages, self.read_pages)
     }
 
-    /// Pages written over while they were dirty: writes that cost no disk anything.
+    /// Returns the number of pages overwritten while dirty: writes without disk I/O.
     #[must_use]
     pub fn overwritten_pages(&self) -> u64 {
         self.write_pages.saturating_sub(self.write_dirtied_pages)
     }
 
-    /// Pages that the lazy writer wrote, whatever the reason.
+    /// Returns the number of pages written back by kernel flushers, for any reason.
     #[must_use]
     pub fn lazy_pages(&self) -> u64 {
         self.lazy_background_pages
@@ -141,189 +142,189 @@ impl Counts {
             + self.lazy_other_pages
     }
 
-    /// Bytes from and to disks.
+    /// Returns the bytes transferred from and to disks.
     #[must_use]
     pub fn disk_bytes(&self) -> u64 {
         self.disk_read_bytes + self.disk_write_bytes + self.disk_lazy_write_bytes
     }
 
-    /// Whether nothing happened.
+    /// Returns true if all counts are 0.
     #[must_use]
     pub fn is_zero(&self) -> bool {
         *self == Counts::default()
     }
 }
 
-/// A share of whole numbers.
+/// Returns a share of whole numbers.
 fn share(part: u64, whole: u64) -> Option<f64> {
     #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
     let share = part as f64 / whole as f64;
     (whole > 0).then_some(share)
 }
 
-/// What a process did to a file.
+/// Accesses of a process to a file.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Row {
-    /// Path of the file, or its device and inode where nobody knows its name.
+    /// Path of the file, or its device and inode number if the path is unknown.
     pub file: String,
-    /// Number of its device, as the kernel counts within: major and minor.
+    /// Device number, as the kernel encodes it: major and minor.
     pub device: (u32, u32),
-    /// Its inode.
+    /// Inode number.
     pub inode: u64,
-    /// Name of the process.
+    /// Process name.
     pub process: String,
-    /// Its number; 0 for threads of the kernel that are counted as one.
+    /// Process ID; 0 for kernel threads that are counted as one.
     pub pid: u32,
-    /// What it did.
+    /// Counts.
     #[serde(flatten)]
     pub counts: Counts,
 }
 
-/// Memory at a moment, bytes.
+/// Memory use at one time, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Memory {
-    /// Pages of files that are resident.
+    /// Resident file pages.
     pub resident_bytes: u64,
-    /// Dirty ones.
+    /// Dirty pages.
     pub dirty_bytes: u64,
-    /// Those that are being written.
+    /// Pages under writeback.
     pub write_back_bytes: u64,
-    /// What programs can still have.
+    /// Memory that programs can still allocate.
     pub available_bytes: u64,
-    /// All of it.
+    /// Total memory.
     pub total_bytes: u64,
-    /// Above which the lazy writer works whatever the age of pages.
+    /// Threshold above which the kernel writes dirty pages back regardless of their age.
     pub background_threshold_bytes: u64,
-    /// Above which writers are made to wait.
+    /// Threshold above which the kernel throttles writers.
     pub dirty_threshold_bytes: u64,
-    /// Share of the time since the moment before in which somebody waited for memory, 0 to 1;
-    /// nothing where the kernel does not tell.
+    /// Share of the time since the previous reading in which at least one task waited for memory, 0
+    /// to 1; `None` if the kernel does not report it.
     pub memory_pressure: Option<f64>,
-    /// The same for I/O.
+    /// The same share for I/O.
     pub io_pressure: Option<f64>,
-    /// Pages that came back after reclaim had evicted them, since the moment before, of all files.
+    /// Evicted file pages that were read again since the previous reading.
     pub refault_pages: u64,
-    /// Pages of files that reclaim took, since the moment before.
+    /// File pages evicted by reclaim since the previous reading.
     pub reclaimed_pages: u64,
 }
 
-/// The memory of a process at a moment.
+/// Private memory of a process at one time.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct ProcessMemory {
-    /// Its name.
+    /// Process name.
     pub process: String,
-    /// Its number.
+    /// Process ID.
     pub pid: u32,
-    /// Memory of its own: neither files nor shared.
+    /// Anonymous memory: neither file pages nor shared memory.
     pub private_bytes: u64,
 }
 
-/// The same data in two caches: files of a loop device, and the image behind it.
+/// Data in two caches: files of a loop device, and the image behind it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct StackedCache {
-    /// The cache near the program.
+    /// The cache closer to the program.
     pub upper: String,
-    /// What came into it and stayed while we watched.
+    /// Bytes added during the watch and still cached.
     pub upper_bytes: u64,
-    /// What lies below.
+    /// The underlying image.
     pub lower: String,
-    /// How much of that is resident.
+    /// Its resident bytes.
     pub lower_bytes: u64,
 }
 
-/// Physical I/O that belongs to no file that is known, bytes.
+/// Physical I/O without a known file, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Unattributed {
-    /// Marked as metadata by the file system.
+    /// Bytes marked as metadata by the file system.
     pub metadata_bytes: u64,
-    /// Read otherwise.
+    /// Other bytes read.
     pub read_bytes: u64,
-    /// Written otherwise: journals that are not marked, and what nobody can tell.
+    /// Other bytes written: unmarked journal writes, and writes of unknown origin.
     pub write_bytes: u64,
 }
 
-/// A part of the time, or all of it.
+/// One interval of the watch, or the total.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Interval {
-    /// When it began, since the beginning.
+    /// Start, relative to the start of the watch.
     pub begin_ns: u64,
-    /// How long it was.
+    /// Duration.
     pub duration_ns: u64,
-    /// Sum over all files and processes that are watched.
+    /// Sum over all watched files and processes.
     pub sum: Counts,
-    /// Files by processes, those first that asked for most.
+    /// Counts by file and process, the most active first.
     pub rows: Vec<Row>,
-    /// How many rows there were before the last were left out.
+    /// Number of rows before truncation.
     pub rows_all: u64,
-    /// Disks that did something.
+    /// Active disks.
     pub disks: Vec<Disk>,
-    /// Memory at its end.
+    /// Memory at the end.
     pub memory: Memory,
-    /// Those processes that had most memory of their own at its end.
+    /// Processes with the most private memory at the end.
     #[serde(default)]
     pub processes: Vec<ProcessMemory>,
     /// Physical I/O without a file, of the whole machine.
     pub unattributed: Unattributed,
-    /// Events that the kernel could not keep.
+    /// Events that the kernel dropped.
     pub lost_events: u64,
 }
 
-/// Everything.
+/// Result of a watch.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Watch {
     /// [`SCHEMA`].
     pub schema: String,
     /// [`VERSION`].
     pub version: u32,
-    /// When it began, RFC 3339.
+    /// Start time, RFC 3339.
     pub started_at: String,
-    /// What was watched: `the whole machine`, or a path, a process, a group.
+    /// Scope: `the whole machine`, or a path, a process, a cgroup.
     pub scope: String,
-    /// Release of the kernel.
+    /// Kernel release.
     pub kernel: String,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page_bytes: u64,
-    /// What could not be seen here, a sentence each, with how to get it.
+    /// Unavailable information, one sentence each, with the way to obtain it.
     pub missing: Vec<String>,
-    /// Events that were read.
+    /// Number of events processed.
     pub events: u64,
-    /// Processor time that watching took, nanoseconds.
+    /// Processor time used by the watcher, nanoseconds.
     pub own_cpu_ns: u64,
-    /// The most memory that it took, bytes.
+    /// Peak memory use of the watcher, bytes.
     pub own_memory_bytes: u64,
-    /// The parts of the time, in order.
+    /// Intervals in order.
     pub intervals: Vec<Interval>,
-    /// All of it.
+    /// Total of the watch.
     pub total: Interval,
-    /// Caches above each other.
+    /// Stacked caches.
     #[serde(default)]
     pub layers: Vec<StackedCache>,
-    /// How look-ups were learnt of, in a few words; empty if they were not.
+    /// Source of look-ups, in a few words; empty without one.
     #[serde(default)]
     pub means: String,
-    /// What the rules find in it.
+    /// Findings of the rules.
     #[serde(default)]
     pub findings: Vec<Finding>,
 }
 
-/// Why a text is no such result. Can follow "failed to".
+/// An error reading a result. The message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
-    /// It is no JSON of this form.
+    /// The text is not JSON of this form.
     #[error("read a result of larder watch: {0}")]
     NotOne(#[from] serde_json::Error),
-    /// It is of another kind or version.
+    /// The result has another schema or version.
     #[error("read a result of larder watch: it is {schema} {version}, not {SCHEMA} {VERSION}")]
     Other {
-        /// What it says it is.
+        /// Its schema.
         schema: String,
-        /// And of which version.
+        /// Its version.
         version: u32,
     },
 }
 
 impl Watch {
-    /// JSON, ending with a line break.
+    /// Returns JSON, ending with a line break.
     #[must_use]
     pub fn to_json(&self) -> String {
         let text = serde_json::to_string_pretty(self).expect("numbers, texts and lists");
@@ -333,7 +334,7 @@ impl Watch {
     /// Reads JSON.
     ///
     /// # Errors
-    /// It is none of this kind and version.
+    /// The text is not JSON of this schema and version.
     pub fn from_json(text: &str) -> Result<Watch, WatchError> {
         let found: Watch = serde_json::from_str(text)?;
         if found.schema == SCHEMA && found.version == VERSION {

@@ -1,11 +1,11 @@
-//! An assembler for the kernel's small programs.
+//! Assembler for BPF programs.
 //!
-//! One method for each instruction that is used, by the names of
+//! The module has one method for each instruction that Larder uses, named after
 //! Documentation/bpf/standardization/instruction-set.rst. Invariant: every jump goes to a label
 //! that was set, or [`Code::finish`] panics.
 
-/// A register. `R0` holds results, `R1` to `R5` arguments that a call destroys, `R6` to `R9` stay,
-/// and `R10` is the end of the stack of 512 bytes.
+/// A register. `R0` holds results; `R1` to `R5` hold arguments, which a call clobbers; calls
+/// preserve `R6` to `R9`; `R10` is the frame pointer at the end of the 512-byte stack.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reg {
     R0,
@@ -21,7 +21,7 @@ pub(crate) enum Reg {
     R10,
 }
 
-/// How much is loaded or stored.
+/// Width of a load or store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Access {
     U8 = 0x10,
@@ -30,31 +30,31 @@ pub(crate) enum Access {
     U64 = 0x18,
 }
 
-/// What is calculated, on 64 bits.
+/// A 64-bit arithmetic operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Alu {
     Add = 0x00,
     Sub = 0x10,
     And = 0x50,
     ShiftLeft = 0x60,
-    /// Zeros come in.
+    /// Logical shift: shifts in zeros.
     ShiftRight = 0x70,
-    Set = 0xb0,
+    Mov = 0xb0,
 }
 
-/// When a jump is made; numbers are without a sign.
+/// Condition of a jump; comparisons are unsigned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum JumpCondition {
     Equal = 0x10,
     Above = 0x20,
-    Not = 0x50,
+    NotEqual = 0x50,
 }
 
-/// A place to jump to.
+/// A jump target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
-/// A program while it is written.
+/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     words: Vec<u64>,
@@ -71,43 +71,43 @@ fn word(operation: u8, to: Reg, from: u8, offset: i16, value: i32) -> u64 {
         | u64::from(value.cast_unsigned()) << 32
 }
 
-fn number(reg: Reg) -> u8 {
+fn register_number(reg: Reg) -> u8 {
     reg as u8
 }
 
 impl Code {
-    fn put(&mut self, operation: u8, to: Reg, from: u8, offset: i16, value: i32) {
+    fn emit(&mut self, operation: u8, to: Reg, from: u8, offset: i16, value: i32) {
         self.words.push(word(operation, to, from, offset, value));
     }
 
     /// `to = *(from + offset)`
     pub(crate) fn load(&mut self, access: Access, to: Reg, from: Reg, offset: i16) {
-        self.put(0x61 | access as u8, to, number(from), offset, 0);
+        self.emit(0x61 | access as u8, to, register_number(from), offset, 0);
     }
 
     /// `*(to + offset) = from`
     pub(crate) fn store(&mut self, access: Access, to: Reg, offset: i16, from: Reg) {
-        self.put(0x63 | access as u8, to, number(from), offset, 0);
+        self.emit(0x63 | access as u8, to, register_number(from), offset, 0);
     }
 
     /// `*(to + offset) = value`
     pub(crate) fn store_value(&mut self, access: Access, to: Reg, offset: i16, value: i32) {
-        self.put(0x62 | access as u8, to, 0, offset, value);
+        self.emit(0x62 | access as u8, to, 0, offset, value);
     }
 
-    /// `*(to + offset) += from`, whoever does the same at that moment; 64 bits.
+    /// `*(to + offset) += from`, 64 bits, atomic.
     pub(crate) fn add_atomically(&mut self, to: Reg, offset: i16, from: Reg) {
-        self.put(0xdb, to, number(from), offset, 0);
+        self.emit(0xdb, to, register_number(from), offset, 0);
     }
 
     /// `to = to alu from`
     pub(crate) fn alu(&mut self, alu: Alu, to: Reg, from: Reg) {
-        self.put(0x0f | alu as u8, to, number(from), 0, 0);
+        self.emit(0x0f | alu as u8, to, register_number(from), 0, 0);
     }
 
     /// `to = to alu value`
     pub(crate) fn alu_value(&mut self, alu: Alu, to: Reg, value: i32) {
-        self.put(0x07 | alu as u8, to, 0, 0, value);
+        self.emit(0x07 | alu as u8, to, 0, 0, value);
     }
 
     /// `to = value`, of 64 bits.
@@ -115,17 +115,18 @@ impl Code {
         self.wide(to, 0, value);
     }
 
-    /// `to =` the map with that descriptor.
+    /// `to =` the map with that file descriptor.
     pub(crate) fn set_map(&mut self, to: Reg, map: i32) {
         self.wide(to, 1, u64::from(map.cast_unsigned()));
     }
 
-    /// `to =` the address of the only value of an array with that descriptor.
+    /// `to =` the address of the only value of the array map with that file descriptor.
     pub(crate) fn set_array(&mut self, to: Reg, map: i32) {
         self.wide(to, 2, u64::from(map.cast_unsigned()));
     }
 
-    /// Two words: the lower half of the value is in the first one, the upper in the second.
+    /// Emits a two-word instruction: the first word holds the lower half of the value, the second
+    /// the upper half.
     fn wide(&mut self, to: Reg, kind: u8, value: u64) {
         let low = value & u64::from(u32::MAX);
         self.words.push(word(0x18, to, kind, 0, 0) | low << 32);
@@ -134,53 +135,59 @@ impl Code {
 
     /// `R0 = helper(R1, ...)`
     pub(crate) fn call(&mut self, helper: i32) {
-        self.put(0x85, Reg::R0, 0, 0, helper);
+        self.emit(0x85, Reg::R0, 0, 0, helper);
     }
 
-    /// The end; `R0` must be set.
+    /// Ends the program; `R0` must be set.
     pub(crate) fn exit(&mut self) {
-        self.put(0x95, Reg::R0, 0, 0, 0);
+        self.emit(0x95, Reg::R0, 0, 0, 0);
     }
 
-    /// A label that is set later.
+    /// Creates a label, to be set later.
     pub(crate) fn label(&mut self) -> Label {
         self.labels.push(None);
         Label(self.labels.len() - 1)
     }
 
-    /// Sets a label here.
+    /// Sets the label to the current position.
     pub(crate) fn set(&mut self, label: Label) {
         self.labels[label.0] = Some(self.words.len());
     }
 
-    /// Jumps if `left when right`.
-    pub(crate) fn jump_if(&mut self, left: Reg, when: JumpCondition, right: Reg, to: Label) {
+    /// Jumps if `left condition right`.
+    pub(crate) fn jump_if(&mut self, left: Reg, condition: JumpCondition, right: Reg, to: Label) {
         self.jumps.push((self.words.len(), to));
-        self.put(0x0d | when as u8, left, number(right), 0, 0);
+        self.emit(0x0d | condition as u8, left, register_number(right), 0, 0);
     }
 
-    /// Jumps if `left when value`.
-    pub(crate) fn jump_if_value(&mut self, left: Reg, when: JumpCondition, value: i32, to: Label) {
+    /// Jumps if `left condition value`.
+    pub(crate) fn jump_if_value(
+        &mut self,
+        left: Reg,
+        condition: JumpCondition,
+        value: i32,
+        to: Label,
+    ) {
         self.jumps.push((self.words.len(), to));
-        self.put(0x05 | when as u8, left, 0, 0, value);
+        self.emit(0x05 | condition as u8, left, 0, 0, value);
     }
 
-    /// Jumps.
+    /// Jumps unconditionally.
     pub(crate) fn jump(&mut self, to: Label) {
         self.jumps.push((self.words.len(), to));
-        self.put(0x05, Reg::R0, 0, 0, 0);
+        self.emit(0x05, Reg::R0, 0, 0, 0);
     }
 
-    /// The program, with all jumps filled in.
+    /// Returns the program with all jump offsets resolved.
     #[must_use]
     pub(crate) fn finish(mut self) -> Vec<u64> {
-        for (place, label) in self.jumps {
+        for (index, label) in self.jumps {
             let target = self.labels[label.0].expect("a label is set where it is used");
-            // A jump counts from the instruction behind it.
-            let from = i64::try_from(place + 1).expect("programs are short");
+            // A jump offset counts from the instruction after the jump.
+            let from = i64::try_from(index + 1).expect("programs are short");
             let distance = i64::try_from(target).expect("programs are short") - from;
             let distance = i16::try_from(distance).expect("programs are short");
-            self.words[place] |= u64::from(distance.cast_unsigned()) << 16;
+            self.words[index] |= u64::from(distance.cast_unsigned()) << 16;
         }
         self.words
     }
@@ -190,7 +197,8 @@ impl Code {
 mod tests {
     use super::*;
 
-    /// What `llvm-mc -triple bpfel -show-encoding` makes of the same lines.
+    /// The expected bytes are the output of `llvm-mc -triple bpfel -show-encoding` for the same
+    /// lines.
     #[test]
     fn instructions_are_those_of_the_standard() {
         let mut code = Code::default();
@@ -204,7 +212,7 @@ mod tests {
         code.add_atomically(Reg::R1, 16, Reg::R2);
         code.alu(Alu::Add, Reg::R1, Reg::R2);
         code.alu_value(Alu::ShiftLeft, Reg::R3, 6);
-        code.alu_value(Alu::Set, Reg::R0, 0);
+        code.alu_value(Alu::Mov, Reg::R0, 0);
         code.set_wide(Reg::R4, 0x1122_3344_5566_7788);
         code.set_map(Reg::R1, 5);
         code.call(131);

@@ -1,34 +1,35 @@
-//! Records from programs to us, in a ring that both have in their memory.
+//! Records from BPF programs to this process, in a ring buffer that both map.
 //!
-//! The layout is that of kernel/bpf/ringbuf.c: a page with the place of the reader, a page with
-//! that of the writers, and the ring, which is mapped twice so that no record is cut. Each record
-//! has a head of 8 bytes: its length, and whether it is still being written.
+//! The layout is that of kernel/bpf/ringbuf.c: a page with the consumer position, a page with the
+//! producer position, and the data pages, which are mapped twice so that no record wraps. Each
+//! record has a header of 8 bytes: its length, and a bit that is set while a program writes the
+//! record.
 //!
-//! Invariant: a record is read after its head says that it is whole, and is the writers' again only
-//! after it was handed out.
+//! Invariant: the reader reads a record only after its header marks it complete, and returns the
+//! space to the producers only after it passed the record on.
 
-use crate::syscall::bpf::{Map, MapKind, MapSpec, Shared};
+use crate::syscall::bpf::{Map, MapKind, MapSpec, SharedMemory};
 use std::io;
 use std::sync::atomic::Ordering;
 
 const BUSY: u64 = 1 << 31;
 const DISCARDED: u64 = 1 << 30;
-const HEAD: u64 = 8;
+const HEADER_BYTES: u64 = 8;
 const WORD: u64 = 8;
 
-/// A ring.
+/// A BPF ring buffer.
 #[derive(Debug)]
 pub(crate) struct Ring {
     map: Map,
-    reader: Shared,
-    records: Shared,
+    consumer: SharedMemory,
+    records: SharedMemory,
     bytes: u64,
     page_words: u64,
     record: Vec<u64>,
 }
 
 impl Ring {
-    /// Makes one of about `bytes`.
+    /// Creates a ring buffer of about `bytes`.
     ///
     /// # Errors
     /// The kernel refuses.
@@ -38,45 +39,46 @@ impl Ring {
         let entries = u32::try_from(bytes).expect("at most 2^30");
         let kind = MapKind::Ring;
         let spec = MapSpec { kind, key_bytes: 0, value_bytes: 0, entries, flags: 0 };
-        let map = Map::make(spec, None)?;
+        let map = Map::create(spec, None)?;
         let size = |bytes: u64| usize::try_from(bytes).expect("at most 2^31 and a page");
-        let reader = map.share(0, size(page), true)?;
-        let records = map.share(page, size(page + 2 * bytes), false)?;
-        Ok(Ring { map, reader, records, bytes, page_words: page / WORD, record: Vec::new() })
+        let consumer = map.map_memory(0, size(page), true)?;
+        let records = map.map_memory(page, size(page + 2 * bytes), false)?;
+        Ok(Ring { map, consumer, records, bytes, page_words: page / WORD, record: Vec::new() })
     }
 
-    /// Its descriptor, as programs name it.
-    pub(crate) fn number(&self) -> i32 {
-        self.map.number()
+    /// Returns the file descriptor of the map, as programs name it.
+    pub(crate) fn fd(&self) -> i32 {
+        self.map.fd()
     }
 
-    fn word(&self, place: u64, order: Ordering) -> u64 {
-        let place = usize::try_from(place).expect("within the mapping");
-        self.records.read(place, order)
+    fn word(&self, index: u64, order: Ordering) -> u64 {
+        let index = usize::try_from(index).expect("within the mapping");
+        self.records.read(index, order)
     }
 
-    /// Hands out, as words, what is there now, up to a record that is still being written.
-    pub(crate) fn empty(&mut self, mut each: impl FnMut(&[u64])) {
-        let mut at = self.reader.read(0, Ordering::Relaxed);
+    /// Passes each complete record to `each`, as words, up to the first record that a program is
+    /// still writing.
+    pub(crate) fn drain(&mut self, mut each: impl FnMut(&[u64])) {
+        let mut position = self.consumer.read(0, Ordering::Relaxed);
         let end = self.word(0, Ordering::Acquire);
-        while at < end {
-            let place = self.page_words + at % self.bytes / WORD;
-            let head = self.word(place, Ordering::Acquire);
-            if head & BUSY != 0 {
+        while position < end {
+            let index = self.page_words + position % self.bytes / WORD;
+            let header = self.word(index, Ordering::Acquire);
+            if header & BUSY != 0 {
                 break;
             }
-            // The upper half of the head is the writers' own.
-            let length = head & (DISCARDED - 1);
-            if head & DISCARDED == 0 {
+            // The upper half of the header is private to the producers.
+            let length = header & (DISCARDED - 1);
+            if header & DISCARDED == 0 {
                 let mut record = std::mem::take(&mut self.record);
                 record.clear();
                 let words = 1..=length / WORD;
-                record.extend(words.map(|word| self.word(place + word, Ordering::Relaxed)));
+                record.extend(words.map(|word| self.word(index + word, Ordering::Relaxed)));
                 each(&record);
                 self.record = record;
             }
-            at += (HEAD + length).next_multiple_of(WORD);
-            self.reader.write(0, at, Ordering::Release);
+            position += (HEADER_BYTES + length).next_multiple_of(WORD);
+            self.consumer.write(0, position, Ordering::Release);
         }
     }
 }

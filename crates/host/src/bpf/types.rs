@@ -1,150 +1,155 @@
-//! The kernel's own types: where members lie, and what numbers types and names have.
+//! The kernel's BTF: offsets of structure members, and numbers of types and enumerators.
 //!
-//! The BPF type format (Documentation/bpf/btf.rst) is read once from front to back. Invariants:
-//! what cannot be read as it is written is an error, never a guess; offsets are bytes, and members
-//! of bits are not found.
+//! The parser reads the BPF type format (Documentation/bpf/btf.rst) once from front to back.
+//! Invariants: malformed data is an error, never a guess; offsets are bytes, and a bit field counts
+//! as not found.
 
-/// Where the kernel tells them.
-pub(crate) const PLACE: &str = "/sys/kernel/btf/vmlinux";
+/// Path of the kernel's BTF.
+pub(crate) const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
-/// The bytes of a header up to what is used of it.
+/// Bytes of the header that the parser uses.
 const HEADER: usize = 24;
 
-/// Kinds of types.
+/// Type kinds.
 const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
 const ENUM: u32 = 6;
 const TYPEDEF: u32 = 8;
 
-/// Why types cannot be had. Every message can follow "failed to".
+/// An error reading kernel types. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TypesError {
-    /// There is no such file.
-    #[error("read {PLACE}: {0}")]
+    /// The file is missing or unreadable.
+    #[error("read {BTF_PATH}: {0}")]
     Io(#[from] std::io::Error),
-    /// It is not as it should be.
-    #[error("understand {PLACE} at byte {0}")]
-    Broken(usize),
-    /// Something is not in it.
+    /// The data is malformed.
+    #[error("understand {BTF_PATH} at byte {0}")]
+    Malformed(usize),
+    /// The kernel has no such type or member.
     #[error("find {0} among the types of this kernel")]
-    Lacks(String),
+    NotFound(String),
 }
 
-/// The types of a kernel.
+/// The types of one kernel.
 #[derive(Debug)]
 pub(crate) struct Types {
     bytes: Vec<u8>,
     strings: usize,
-    /// Where each type begins; number 0 is nothing.
-    places: Vec<usize>,
+    /// Byte offset of each type; entry 0 is unused.
+    type_offsets: Vec<usize>,
 }
 
 /// One type.
 #[derive(Clone, Copy, Debug)]
 struct Type {
-    place: usize,
+    position: usize,
     kind: u32,
     count: usize,
-    /// Offsets of members hold their size in bits as well.
+    /// True if member offsets also hold the member's size in bits.
     bits: bool,
 }
 
 impl Types {
-    /// Those of the running kernel.
+    /// Reads the types of the running kernel.
     ///
     /// # Errors
-    /// It was built without, or they are not understood.
+    /// The kernel was built without BTF, or the data is malformed.
     pub(crate) fn read() -> Result<Types, TypesError> {
-        Types::parse(std::fs::read(PLACE)?)
+        Types::parse(std::fs::read(BTF_PATH)?)
     }
 
     fn parse(bytes: Vec<u8>) -> Result<Types, TypesError> {
-        let mut types = Types { bytes, strings: 0, places: vec![0] };
-        let magic = types.bytes.get(..2).ok_or(TypesError::Broken(0))?;
+        let mut types = Types { bytes, strings: 0, type_offsets: vec![0] };
+        let magic = types.bytes.get(..2).ok_or(TypesError::Malformed(0))?;
         if magic != MAGIC.to_le_bytes() {
-            return Err(TypesError::Broken(0));
+            return Err(TypesError::Malformed(0));
         }
         let header = types.size(4)?.max(HEADER);
-        let mut place = header.saturating_add(types.size(8)?);
-        let end = place.saturating_add(types.size(12)?);
+        let mut position = header.saturating_add(types.size(8)?);
+        let end = position.saturating_add(types.size(12)?);
         types.strings = header.saturating_add(types.size(16)?);
-        while place < end {
-            types.places.push(place);
-            let found = types.at(place)?;
-            place += 12 + behind(found).ok_or(TypesError::Broken(place))?;
+        while position < end {
+            types.type_offsets.push(position);
+            let found = types.at(position)?;
+            position += 12 + payload_bytes(found).ok_or(TypesError::Malformed(position))?;
         }
         Ok(types)
     }
 
-    fn word(&self, place: usize) -> Result<u32, TypesError> {
-        let bytes = self.bytes.get(place..place.saturating_add(4));
+    fn word(&self, position: usize) -> Result<u32, TypesError> {
+        let bytes = self.bytes.get(position..position.saturating_add(4));
         let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-        bytes.map(u32::from_le_bytes).ok_or(TypesError::Broken(place))
+        bytes.map(u32::from_le_bytes).ok_or(TypesError::Malformed(position))
     }
 
-    fn size(&self, place: usize) -> Result<usize, TypesError> {
-        usize::try_from(self.word(place)?).ok().ok_or(TypesError::Broken(place))
+    fn size(&self, position: usize) -> Result<usize, TypesError> {
+        usize::try_from(self.word(position)?).ok().ok_or(TypesError::Malformed(position))
     }
 
-    fn at(&self, place: usize) -> Result<Type, TypesError> {
-        let info = self.word(place + 4)?;
-        let count = usize::try_from(info & 0xffff).ok().ok_or(TypesError::Broken(place))?;
-        Ok(Type { place, kind: info >> 24 & 0x1f, count, bits: info >> 31 == 1 })
+    fn at(&self, position: usize) -> Result<Type, TypesError> {
+        let info = self.word(position + 4)?;
+        let count = usize::try_from(info & 0xffff).ok().ok_or(TypesError::Malformed(position))?;
+        Ok(Type { position, kind: info >> 24 & 0x1f, count, bits: info >> 31 == 1 })
     }
 
-    /// Whether the word at a place names this.
-    fn is_named(&self, place: usize, name: &str) -> bool {
-        let Ok(offset) = self.size(place) else { return false };
+    /// Returns true if the word at an offset refers to the string `name`.
+    fn is_named(&self, position: usize, name: &str) -> bool {
+        let Ok(offset) = self.size(position) else { return false };
         let text = self.bytes.get(self.strings.saturating_add(offset)..).unwrap_or_default();
         text.strip_prefix(name.as_bytes()).is_some_and(|rest| rest.first() == Some(&0))
     }
 
     fn find(&self, kinds: &[u32], name: &str) -> Option<(u32, Type)> {
-        let mut all = (1_u32..).zip(self.places.iter().skip(1));
-        all.find_map(|(number, &place)| {
-            let found = self.at(place).ok()?;
-            (kinds.contains(&found.kind) && self.is_named(place, name)).then_some((number, found))
+        let mut all = (1_u32..).zip(self.type_offsets.iter().skip(1));
+        all.find_map(|(number, &position)| {
+            let found = self.at(position).ok()?;
+            (kinds.contains(&found.kind) && self.is_named(position, name))
+                .then_some((number, found))
         })
     }
 
-    /// The number of a typedef.
+    /// Returns the number of a typedef.
     ///
     /// # Errors
-    /// There is none of this name.
+    /// The kernel has no typedef of this name.
     pub(crate) fn typedef(&self, name: &str) -> Result<u32, TypesError> {
         let found = self.find(&[TYPEDEF], name);
-        found.map(|(number, _)| number).ok_or_else(|| TypesError::Lacks(name.to_owned()))
+        found.map(|(number, _)| number).ok_or_else(|| TypesError::NotFound(name.to_owned()))
     }
 
-    /// The bytes before a member of a structure, also of one without a name in it.
+    /// Returns the byte offset of a structure member, including members of nested anonymous
+    /// structures.
     ///
     /// # Errors
-    /// There is no such structure or member.
+    /// The kernel has no such structure or member.
     pub(crate) fn offset(&self, of: &str, member: &str) -> Result<i16, TypesError> {
-        let lacks = || TypesError::Lacks(format!("{member} of struct {of}"));
-        let (_, found) = self.find(&[STRUCT], of).ok_or_else(lacks)?;
-        let bits = self.member(found, member, 0)?.ok_or_else(lacks)?;
+        let not_found = || TypesError::NotFound(format!("{member} of struct {of}"));
+        let (_, found) = self.find(&[STRUCT], of).ok_or_else(not_found)?;
+        let bits = self.member(found, member, 0)?.ok_or_else(not_found)?;
         if bits % 8 != 0 {
-            return Err(lacks());
+            return Err(not_found());
         }
-        i16::try_from(bits / 8).ok().ok_or_else(lacks)
+        i16::try_from(bits / 8).ok().ok_or_else(not_found)
     }
 
-    /// The bits before a member.
+    /// Returns the bit offset of a member.
     fn member(&self, of: Type, name: &str, depth: u32) -> Result<Option<u32>, TypesError> {
         for number in 0..of.count {
-            let place = of.place + 12 + 12 * number;
-            let word = self.word(place + 8)?;
+            let position = of.position + 12 + 12 * number;
+            let word = self.word(position + 8)?;
             let bits = if of.bits { word & 0xff_ffff } else { word };
-            if self.is_named(place, name) {
+            if self.is_named(position, name) {
                 return Ok(Some(bits));
             }
-            if self.word(place)? != 0 || depth > 8 {
+            if self.word(position)? != 0 || depth > 8 {
                 continue;
             }
-            let inner = self.places.get(self.size(place + 4)?).ok_or(TypesError::Broken(place))?;
+            let inner = self
+                .type_offsets
+                .get(self.size(position + 4)?)
+                .ok_or(TypesError::Malformed(position))?;
             let inner = self.at(*inner)?;
             if matches!(inner.kind, STRUCT | UNION)
                 && let Some(more) = self.member(inner, name, depth + 1)?
@@ -155,21 +160,22 @@ impl Types {
         Ok(None)
     }
 
-    /// The number that an enumeration gives a name.
+    /// Returns the value of an enumerator.
     ///
     /// # Errors
-    /// None does.
+    /// The kernel has no such enumeration or enumerator.
     pub(crate) fn enumerator(&self, of: &str, name: &str) -> Result<u32, TypesError> {
-        let lacks = || TypesError::Lacks(format!("{name} of enum {of}"));
-        let (_, found) = self.find(&[ENUM], of).ok_or_else(lacks)?;
-        let mut places = (0..found.count).map(|number| found.place + 12 + 8 * number);
-        let place = places.find(|&place| self.is_named(place, name)).ok_or_else(lacks)?;
-        self.word(place + 4)
+        let not_found = || TypesError::NotFound(format!("{name} of enum {of}"));
+        let (_, found) = self.find(&[ENUM], of).ok_or_else(not_found)?;
+        let mut positions = (0..found.count).map(|number| found.position + 12 + 8 * number);
+        let position =
+            positions.find(|&position| self.is_named(position, name)).ok_or_else(not_found)?;
+        self.word(position + 4)
     }
 }
 
-/// Bytes behind the head of a type.
-fn behind(of: Type) -> Option<usize> {
+/// Returns the number of bytes that follow the header of a type.
+fn payload_bytes(of: Type) -> Option<usize> {
     Some(match of.kind {
         2 | 7..=12 | 16 | 18 => 0,
         1 | 14 | 17 => 4,
@@ -180,8 +186,8 @@ fn behind(of: Type) -> Option<usize> {
     })
 }
 
-/// Types for a map that the kernel wants to know those of: keys of 32 bits, and values of so many
-/// words of 64 bits. With the numbers of both.
+/// Returns BTF for a map type that requires it, with keys of 32 bits and values of `words` 64-bit
+/// words, and the type numbers of key and value.
 pub(crate) fn map_types(words: u32) -> (Vec<u8>, u32, u32) {
     let strings = b"\0u32\0u64\0";
     let int = |name: u32, bytes: u32| [name, 1 << 24, bytes, bytes * 8];
@@ -204,8 +210,8 @@ pub(crate) fn map_types(words: u32) -> (Vec<u8>, u32, u32) {
 mod tests {
     use super::*;
 
-    /// `struct outer { u64 a; union { struct { u32 b; u32 c; }; u64 d; }; }`, a typedef of it and
-    /// `enum e { X = 3, Y = 7 }`.
+    /// BTF with `struct outer { u64 a; union { struct { u32 b; u32 c; }; u64 d; }; }`, a typedef of
+    /// it and `enum e { X = 3, Y = 7 }`.
     fn sample() -> Vec<u8> {
         let strings = b"\0u32\0u64\0outer\0a\0b\0c\0d\0name\0e\0X\0Y\0";
         let at = |name: &str| {
@@ -241,8 +247,8 @@ mod tests {
         }
         assert_eq!(types.typedef("name").unwrap(), 6);
         assert_eq!(types.enumerator("e", "Y").unwrap(), 7);
-        let said = types.offset("outer", "z").unwrap_err().to_string();
-        assert_eq!(said, "find z of struct outer among the types of this kernel");
+        let message = types.offset("outer", "z").unwrap_err().to_string();
+        assert_eq!(message, "find z of struct outer among the types of this kernel");
         assert!(types.typedef("outer").is_err() && types.enumerator("e", "Z").is_err());
     }
 
@@ -256,15 +262,15 @@ mod tests {
         }
         let mut wrong = whole;
         wrong[0] = 0;
-        assert!(matches!(Types::parse(wrong), Err(TypesError::Broken(0))));
+        assert!(matches!(Types::parse(wrong), Err(TypesError::Malformed(0))));
     }
 
     #[test]
     fn our_own_types_are_understood() {
         let (bytes, key, value) = map_types(7);
         let types = Types::parse(bytes).unwrap();
-        assert_eq!((types.places.len(), key, value), (4, 1, 3));
-        let array = types.at(types.places[3]).unwrap();
-        assert_eq!((array.kind, types.word(array.place + 20).unwrap()), (ARRAY, 7));
+        assert_eq!((types.type_offsets.len(), key, value), (4, 1, 3));
+        let array = types.at(types.type_offsets[3]).unwrap();
+        assert_eq!((array.kind, types.word(array.position + 20).unwrap()), (ARRAY, 7));
     }
 }

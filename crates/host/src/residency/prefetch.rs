@@ -1,57 +1,57 @@
-//! Making the page cache hold a file as a whole, and looking at many files without changing what is
-//! looked at.
+//! Reading whole files into the page cache, and querying many files without changing their
+//! residency.
 //!
-//! Where an open drops pages (FUSE without a kept cache), a file is opened once, and that open file
-//! is read, looked at and dropped; [`Files`] keeps them open. Other programs that open the file
-//! change it all the same, which shows at the next look.
+//! On a file system where an open drops pages (FUSE without `kernel_cache`), each file is opened
+//! once, and that descriptor serves reads, queries and drops; [`Files`] keeps the descriptors open.
+//! An open by another program still drops pages, which the next query shows.
 
 use super::drop::{self, DropError};
-use super::{Residency, ResidencyError, of_file, open, read_piece};
+use super::{Residency, ResidencyError, of_file, open, read_full};
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Bytes that are read at a time.
-const PIECE_BYTES: usize = 1 << 20;
-/// For how long files are read again before what is missing counts as missing: the kernel may page
-/// out what rests for most of a second at a time.
-const PATIENCE: Duration = Duration::from_secs(3);
-/// Files that are kept open; more are opened one by one.
+/// Bytes per read.
+const READ_BYTES: usize = 1 << 20;
+/// Time for which files are read again before missing pages are reported: proactive reclaim may
+/// evict cold pages for most of a second at a time.
+const RETRY_TIME: Duration = Duration::from_secs(3);
+/// Maximum number of files kept open; further files are opened for each operation.
 const OPEN_MAX: usize = 512;
 
-/// Why a file could not be read in. Every message can follow "failed to".
+/// An error reading files into memory. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub enum FillError {
-    /// What is there cannot be found out.
+    /// The residency query failed.
     #[error(transparent)]
     Residency(#[from] ResidencyError),
-    /// It cannot be read.
+    /// The file cannot be read.
     #[error("read {} into memory: {source}", path.display())]
     Read {
-        /// Which file.
+        /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system error.
         source: io::Error,
     },
 }
 
-/// Files that are looked at as one.
+/// A set of files that is queried as a whole.
 #[derive(Debug)]
 pub struct Files {
     paths: Vec<PathBuf>,
-    /// Open files of the first paths.
+    /// Descriptors of the first paths.
     opened: Vec<File>,
 }
 
-/// What was found of several files.
+/// Residency of a set of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Found {
-    /// All together.
+    /// Total of all files.
     pub sum: Residency,
-    /// The first one that has resident pages, with what it has.
+    /// The first file that has resident pages, with its residency.
     pub resident: Option<(PathBuf, Residency)>,
-    /// The first one that lacks pages, with what it has.
+    /// The first file that lacks pages, with its residency.
     pub lacking: Option<(PathBuf, Residency)>,
 }
 
@@ -59,71 +59,74 @@ impl Files {
     /// Opens the files.
     ///
     /// # Errors
-    /// One cannot be opened, or is neither a file nor a block device.
+    /// A path cannot be opened, or is neither a file nor a block device.
     pub fn open(paths: Vec<PathBuf>) -> Result<Files, ResidencyError> {
         let opened =
             paths.iter().take(OPEN_MAX).map(|path| open(path)).collect::<Result<_, _>>()?;
         Ok(Files { paths, opened })
     }
 
-    /// Which files.
+    /// Returns the paths of the files.
     #[must_use]
     pub fn paths(&self) -> &[PathBuf] {
         &self.paths
     }
 
-    /// What is resident of them now.
+    /// Returns the current residency of the files.
     ///
     /// # Errors
-    /// The kernel does not tell.
+    /// The kernel does not report it.
     pub fn residency(&self) -> Result<Found, ResidencyError> {
         let mut found = Found::default();
-        self.each(|file, path| {
+        self.for_each_file(|file, path| {
             found.add(path, of_file(file, path)?);
             Ok(())
         })?;
         Ok(found)
     }
 
-    /// Writes out what is dirty and drops their pages; what is resident afterwards. `more` is asked
-    /// before each file whether to go on; if not, the rest stays as it is.
+    /// Writes dirty pages back and drops the pages of the files. Before each file it calls
+    /// `keep_going`; once `keep_going` returns false, the remaining files stay as they are.
     ///
     /// # Errors
-    /// A file cannot be written out or looked at.
-    pub fn drop(&self, mut more: impl FnMut() -> bool) -> Result<(), DropError> {
-        self.each(|file, path| if more() { drop::opened(file, path).map(|_| ()) } else { Ok(()) })
+    /// A file cannot be written back or queried.
+    pub fn drop(&self, mut keep_going: impl FnMut() -> bool) -> Result<(), DropError> {
+        self.for_each_file(
+            |file, path| if keep_going() { drop::opened(file, path).map(|_| ()) } else { Ok(()) },
+        )
     }
 
-    /// Reads them until every page is resident, as far as that can be, and looks after each was
-    /// opened once more, as somebody who works with it will do: where an open drops pages, this
-    /// shows it. `more` is asked with the bytes of each piece whether to go on.
+    /// Reads the files until every page is resident, as far as possible, and queries each file
+    /// after a further open, as a program that uses the file performs it: if an open drops pages,
+    /// the result shows it. It calls `keep_going` with the bytes of each read, and stops once
+    /// `keep_going` returns false.
     ///
     /// # Errors
-    /// A file cannot be opened, read or looked at.
-    pub fn fill(&self, mut more: impl FnMut(u64) -> bool) -> Result<Found, FillError> {
-        let mut buffer = vec![0; PIECE_BYTES];
-        let begun = Instant::now();
+    /// A file cannot be opened, read or queried.
+    pub fn fill(&self, mut keep_going: impl FnMut(u64) -> bool) -> Result<Found, FillError> {
+        let mut buffer = vec![0; READ_BYTES];
+        let started = Instant::now();
         loop {
-            let mut going = true;
-            self.each(|file, path| {
-                if going && !of_file(file, path)?.is_warm() {
-                    going = read_all(file, path, &mut buffer, &mut more)?;
+            let mut running = true;
+            self.for_each_file(|file, path| {
+                if running && !of_file(file, path)?.is_warm() {
+                    running = read_all(file, path, &mut buffer, &mut keep_going)?;
                 }
                 Ok::<(), FillError>(())
             })?;
-            let found = self.reopened()?;
-            // Memory that is short for a moment, or a kernel that pages out what rests, takes some
-            // of the pages that were just read; where opening drops them, all are gone.
-            let some_lack = found.lacking.is_some() && found.sum.resident > 0;
-            if !going || !some_lack || begun.elapsed() > PATIENCE {
+            let found = self.residency_after_reopen()?;
+            // A short lack of memory or proactive reclaim takes some of the pages that were just
+            // read; a file system that drops pages at open takes all of them.
+            let is_partly_missing = found.lacking.is_some() && found.sum.resident > 0;
+            if !running || !is_partly_missing || started.elapsed() > RETRY_TIME {
                 return Ok(found);
             }
         }
     }
 
-    fn reopened(&self) -> Result<Found, ResidencyError> {
+    fn residency_after_reopen(&self) -> Result<Found, ResidencyError> {
         let mut found = Found::default();
-        self.each(|file, path| {
+        self.for_each_file(|file, path| {
             core::mem::drop(open(path)?);
             found.add(path, of_file(file, path)?);
             Ok::<(), ResidencyError>(())
@@ -131,7 +134,7 @@ impl Files {
         Ok(found)
     }
 
-    fn each<E: From<ResidencyError>>(
+    fn for_each_file<E: From<ResidencyError>>(
         &self,
         mut work: impl FnMut(&File, &Path) -> Result<(), E>,
     ) -> Result<(), E> {
@@ -145,35 +148,35 @@ impl Files {
     }
 }
 
-/// Reads a file from front to back; false if it was told to stop.
+/// Reads a file from front to back; returns false if `keep_going` stopped it.
 fn read_all(
     file: &File,
     path: &Path,
     buffer: &mut [u8],
-    more: &mut impl FnMut(u64) -> bool,
+    keep_going: &mut impl FnMut(u64) -> bool,
 ) -> Result<bool, FillError> {
     let failed = |source| FillError::Read { path: path.to_path_buf(), source };
     let mut offset = 0;
     loop {
-        let bytes = read_piece(file, buffer, offset).map_err(failed)? as u64;
+        let bytes = read_full(file, buffer, offset).map_err(failed)? as u64;
         offset += bytes;
         if bytes == 0 {
             return Ok(true);
         }
-        if !more(bytes) {
+        if !keep_going(bytes) {
             return Ok(false);
         }
     }
 }
 
 impl Found {
-    fn add(&mut self, path: &Path, one: Residency) {
-        self.sum += one;
-        if self.resident.is_none() && !one.is_cold() {
-            self.resident = Some((path.to_path_buf(), one));
+    fn add(&mut self, path: &Path, residency: Residency) {
+        self.sum += residency;
+        if self.resident.is_none() && !residency.is_cold() {
+            self.resident = Some((path.to_path_buf(), residency));
         }
-        if self.lacking.is_none() && !one.is_warm() {
-            self.lacking = Some((path.to_path_buf(), one));
+        if self.lacking.is_none() && !residency.is_warm() {
+            self.lacking = Some((path.to_path_buf(), residency));
         }
     }
 }

@@ -1,5 +1,5 @@
-//! Why pages of a file stay although they were to be dropped, are missing although they were read,
-//! and what lies below: sentences for people.
+//! Likely reasons for pages that stay resident after a drop or are missing after a read, and caches
+//! below the page cache, as text for the user.
 
 use super::Residency;
 use crate::disk::Disk;
@@ -9,8 +9,8 @@ use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// Why pages of a file are still resident after they were dropped, as far as it can be told; a
-/// part of a sentence.
+/// Returns a likely reason why pages of a file are still resident after a drop, as part of a
+/// sentence.
 #[must_use]
 pub fn why_pages_stay(path: &Path, found: &Residency) -> String {
     let mount = Mount::of(path).ok();
@@ -21,31 +21,33 @@ pub fn why_pages_stay(path: &Path, found: &Residency) -> String {
         let count = found.dirty + found.write_back;
         return format!("{count} of its pages are dirty or being written: something writes to it");
     }
-    if let Some(who) = who_maps(path) {
-        return format!("it is mapped by {who}, and mapped pages cannot be dropped");
+    if let Some(process) = mapping_process(path) {
+        return format!("it is mapped by {process}, and mapped pages cannot be dropped");
     }
     "another program reads it, or holds its pages locked".to_owned()
 }
 
-/// A process that has the file mapped, as `123 (name)`. Processes of others are seen by root only.
-fn who_maps(path: &Path) -> Option<String> {
+/// Returns a process that maps the file, as `123 (name)`. Only root sees the processes of other
+/// users.
+fn mapping_process(path: &Path) -> Option<String> {
     let inode = std::fs::metadata(path).ok()?.ino().to_string();
     let real = path.canonicalize().ok()?;
     let processes = std::fs::read_dir("/proc").ok()?;
     processes.flatten().find_map(|process| {
         let number: u32 = process.file_name().to_str()?.parse().ok()?;
         let maps = std::fs::read_to_string(process.path().join("maps")).ok()?;
-        // address perms offset dev inode path; the device is not what stat(2) says on btrfs.
-        let maps_it = maps.lines().any(|line| {
+        // Columns: address perms offset dev inode path; on btrfs the device differs from that of
+        // stat(2).
+        let is_mapped = maps.lines().any(|line| {
             line.split_whitespace().nth(4) == Some(inode.as_str())
                 && line.ends_with(&*real.to_string_lossy())
         });
         let name = proc::read(process.path().join("comm")).unwrap_or_default();
-        maps_it.then(|| format!("process {number} ({name})"))
+        is_mapped.then(|| format!("process {number} ({name})"))
     })
 }
 
-/// Why pages of a file are missing after it was read, as far as it can be told; a part of a
+/// Returns a likely reason why pages of a file are missing after it was read, as part of a
 /// sentence.
 #[must_use]
 pub fn why_pages_lack(path: &Path, found: &Residency) -> String {
@@ -69,14 +71,14 @@ pub fn why_pages_lack(path: &Path, found: &Residency) -> String {
     "the machine is short of memory, or another program drops or cuts it".to_owned()
 }
 
-/// What lies below the page cache of these files and may hold data that nobody can look at, each
-/// as a sentence, once. `all_dropped` says that everything the kernel caches was dropped.
+/// Returns a sentence for each cache below the page cache that may hold data of these files and
+/// cannot be inspected, without duplicates. `all_dropped` says that all kernel caches were dropped.
 #[must_use]
 pub fn caches_below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
-    let mut said = BTreeSet::new();
+    let mut sentences = BTreeSet::new();
     for file in files {
         let fuse = Mount::of(file).ok().filter(Mount::is_fuse);
-        said.extend(fuse.map(|mount| {
+        sentences.extend(fuse.map(|mount| {
             format!(
                 "files lie on {}, and what its program and the file system below it hold in \
                  memory cannot be seen",
@@ -88,7 +90,7 @@ pub fn caches_below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
             let loops = Path::new("/sys/block").join(&disk.name).join("loop/dio");
             proc::read(loops).as_deref() == Some("0")
         });
-        said.extend(buffered.map(|disk| {
+        sentences.extend(buffered.map(|disk| {
             format!(
                 "files lie on {}, and the file behind it is read through the page cache \
                  (losetup --direct-io=on, or --drop-all)",
@@ -96,5 +98,5 @@ pub fn caches_below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
             )
         }));
     }
-    said.into_iter().collect()
+    sentences.into_iter().collect()
 }

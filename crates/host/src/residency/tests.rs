@@ -1,11 +1,11 @@
-//! What is found agrees with what was done to the file, and both ways of asking agree.
+//! Residency follows the operations on a file, and cachestat(2) and mincore(2) agree.
 
 use super::prefetch::Files;
 use super::*;
 use larder_testing::skip;
 use std::io::Write;
 
-/// A file of so many bytes whose pages are on the disk.
+/// Creates a file of `bytes` bytes and writes it to the disk.
 fn file_of(directory: &Path, name: &str, bytes: usize) -> PathBuf {
     let path = directory.join(name);
     let mut file = File::create(&path).unwrap();
@@ -14,7 +14,8 @@ fn file_of(directory: &Path, name: &str, bytes: usize) -> PathBuf {
     path
 }
 
-/// A directory whose files have pages that can be dropped; none where the temporary directory is memory.
+/// Creates a directory whose files have droppable pages; returns `None` and reports a skip on tmpfs
+/// and FUSE.
 fn directory() -> Option<tempfile::TempDir> {
     let directory = tempfile::tempdir_in(env!("CARGO_MANIFEST_DIR")).unwrap();
     let mount = crate::mounts::Mount::of(directory.path()).unwrap();
@@ -32,7 +33,7 @@ fn page() -> usize {
 #[test]
 fn a_dropped_file_is_cold_and_a_filled_one_is_warm() {
     let Some(directory) = directory() else { return };
-    // Not a whole number of pages: the last one counts as one.
+    // The length is not a multiple of the page size: the last, partial page counts.
     let path = file_of(directory.path(), "file", 40 * page() + 1);
     let written = of_path(&path).unwrap();
     assert_eq!((written.pages, written.resident, written.dirty), (41, 41, 0));
@@ -51,11 +52,11 @@ fn what_is_taken_while_a_file_is_read_is_read_again() {
     let path = file_of(directory.path(), "file", 3 << 20);
     drop::file(&path).unwrap();
     let files = Files::open(vec![path.clone()]).unwrap();
-    let mut left = 2;
+    let mut drops_left = 2;
     let found = files.fill(|_| {
-        // Somebody drops it, twice.
-        if left > 0 {
-            left -= 1;
+        // Another user of the file drops its pages, twice.
+        if drops_left > 0 {
+            drops_left -= 1;
             drop::file(&path).unwrap();
         }
         true
@@ -69,10 +70,10 @@ fn what_was_read_is_what_is_resident() {
     let path = file_of(directory.path(), "file", 64 * page());
     drop::file(&path).unwrap();
     let file = open(&path).unwrap();
-    // Without read-ahead a read brings in its own page alone.
+    // Without read-ahead a read loads only its own page.
     rustix::fs::fadvise(&file, 0, None, rustix::fs::Advice::Random).unwrap();
     for number in [3, 5, 8, 63] {
-        read_piece(&file, &mut [0], number * page_bytes()).unwrap();
+        read_full(&file, &mut [0], number * page_bytes()).unwrap();
     }
     let found = of_file(&file, &path).unwrap();
     assert_eq!((found.pages, found.resident), (64, 4));
@@ -88,7 +89,7 @@ fn both_ways_of_asking_agree() {
     for (step, touched) in [(1, 101), (7, 15), (50, 3)] {
         drop::opened(&file, &path).unwrap();
         for number in (0..101).step_by(step) {
-            read_piece(&file, &mut [0], number * page_bytes()).unwrap();
+            read_full(&file, &mut [0], number * page_bytes()).unwrap();
         }
         let len = length(&file).unwrap();
         let mincore = by_mincore(&file, len).unwrap();
@@ -108,7 +109,7 @@ fn dirty_pages_are_counted_and_written_by_a_drop() {
     let file = File::options().write(true).open(&path).unwrap();
     file.write_all_at(&vec![1; 2 * page()], 0).unwrap();
     let found = of_path(&path).unwrap();
-    // The kernel may have begun to write already, and a large folio is dirty as a whole.
+    // The kernel may have started writeback already, and a large folio is dirty as a whole.
     assert!(found.dirty + found.write_back <= 16 && found.is_warm(), "{found:?}");
     assert!(drop::file(&path).unwrap().is_cold());
     assert_eq!(std::fs::read(&path).unwrap()[..2 * page()], vec![1; 2 * page()]);
@@ -147,23 +148,23 @@ fn a_tree_is_walked_and_links_are_not() {
 fn a_mapped_page_stays_and_the_reason_names_who_maps_it() {
     let Some(directory) = directory() else { return };
     let path = file_of(directory.path(), "file", 8 * page());
-    let held = syscall::tests::Mapped::reading(&File::open(&path).unwrap(), 8 * page());
-    let stays = drop::file(&path).unwrap();
-    assert!(stays.resident > 0, "mapped pages are not dropped");
-    let why = why_pages_stay(&path, &stays);
+    let mapping = syscall::tests::Mapped::reading(&File::open(&path).unwrap(), 8 * page());
+    let after_drop = drop::file(&path).unwrap();
+    assert!(after_drop.resident > 0, "mapped pages are not dropped");
+    let reason = why_pages_stay(&path, &after_drop);
     assert!(
-        why.contains("mapped by process") && why.contains(&std::process::id().to_string()),
-        "{why}"
+        reason.contains("mapped by process") && reason.contains(&std::process::id().to_string()),
+        "{reason}"
     );
-    core::mem::drop(held);
+    core::mem::drop(mapping);
     assert!(drop::file(&path).unwrap().is_cold());
 }
 
 #[test]
 fn reasons_name_memory_and_writers() {
     let found = Residency { resident: 3, dirty: 2, write_back: 1, ..Residency::default() };
-    let why = why_pages_stay(Path::new("/no/such/file"), &found);
-    assert_eq!(why, "3 of its pages are dirty or being written: something writes to it");
+    let reason = why_pages_stay(Path::new("/no/such/file"), &found);
+    assert_eq!(reason, "3 of its pages are dirty or being written: something writes to it");
     let memory = Path::new("/dev/shm");
     if crate::mounts::Mount::of(memory).is_ok_and(|mount| mount.is_memory()) {
         assert!(why_pages_stay(memory, &found).contains("memory themselves"));

@@ -1,26 +1,26 @@
-//! Loop devices of our own: added, attached to an image, and removed again.
+//! Private loop devices: addition, attachment to an image, and removal.
 //!
-//! Invariant: a device that was there before is never used, so that whatever the kernel changes of
-//! a device when it is attached is gone with it.
+//! Invariant: an existing device is never reused, so every setting that the kernel changes when it
+//! attaches a device disappears with the device.
 
 use super::tool::{run, tool};
-use super::{BUSY_MAX, ScratchError, eventually};
+use super::{BUSY_MAX, ScratchError, retry_while_busy};
 use crate::{proc, syscall};
 use std::fs::OpenOptions;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
-/// Where devices are added and removed (include/uapi/linux/loop.h).
+/// Control device that adds and removes loop devices (include/uapi/linux/loop.h).
 const CONTROL: &str = "/dev/loop-control";
-/// Numbers that are tried before it counts as impossible.
+/// Number of device numbers to try before giving up.
 const NUMBERS_MAX: u32 = 4096;
 
-/// The name of the device with a number.
+/// Returns the name of the device with a number.
 pub(super) fn name(number: u32) -> String {
     format!("loop{number}")
 }
 
-fn in_sysfs(name: &str) -> PathBuf {
+fn sysfs_path(name: &str) -> PathBuf {
     Path::new("/sys/block").join(name)
 }
 
@@ -29,96 +29,96 @@ fn control(command: syscall::LoopControl, number: u32) -> std::io::Result<()> {
     syscall::loop_control(&file, command, number)
 }
 
-/// Adds a device. `note` is told which one before it is there, so that it can be removed whatever
-/// happens in between.
+/// Adds a loop device. It calls `record` with the number before it adds the device, so that the
+/// device can be removed after a crash at any point.
 pub(super) fn add(
-    mut note: impl FnMut(u32) -> Result<(), ScratchError>,
+    mut record: impl FnMut(u32) -> Result<(), ScratchError>,
 ) -> Result<u32, ScratchError> {
     for number in 0..NUMBERS_MAX {
-        if in_sysfs(&name(number)).exists() {
+        if sysfs_path(&name(number)).exists() {
             continue;
         }
-        note(number)?;
+        record(number)?;
         match control(syscall::LoopControl::Add, number) {
             Ok(()) => return Ok(number),
-            // Somebody else was faster.
+            // Another process took the number first.
             Err(error) if error.kind() == ErrorKind::AlreadyExists => {}
             Err(error) => {
                 return Err(ScratchError::io(format!("add a loop device in {CONTROL}"))(error));
             }
         }
     }
-    let taken = std::io::Error::from(ErrorKind::AlreadyExists);
-    Err(ScratchError::io(format!("add one of {NUMBERS_MAX} loop devices"))(taken))
+    let already_exists = std::io::Error::from(ErrorKind::AlreadyExists);
+    Err(ScratchError::io(format!("add one of {NUMBERS_MAX} loop devices"))(already_exists))
 }
 
-/// Attaches an image, past the page cache of the file system that it lies on.
+/// Attaches an image with direct I/O, so that its file system's page cache is bypassed.
 pub(super) fn attach(number: u32, image: &Path) -> Result<PathBuf, ScratchError> {
     let device = Path::new("/dev").join(name(number));
     run(tool("losetup", "mount")?.arg("--direct-io=on").arg(&device).arg(image))?;
-    let direct = proc::read(in_sysfs(&name(number)).join("loop/dio"));
+    let direct = proc::read(sysfs_path(&name(number)).join("loop/dio"));
     if direct.as_deref() == Some("1") {
         return Ok(device);
     }
     Err(ScratchError::NoDirectIo { image: image.to_path_buf() })
 }
 
-/// The file behind a device; none if nothing is attached.
+/// Returns the backing file of a device, or `None` if nothing is attached.
 pub(super) fn backing(name: &str) -> Option<PathBuf> {
-    let path = proc::read(in_sysfs(name).join("loop/backing_file"))?;
-    // The kernel says so of files that were removed.
+    let path = proc::read(sysfs_path(name).join("loop/backing_file"))?;
+    // The kernel appends this suffix to deleted files.
     Some(PathBuf::from(path.strip_suffix(" (deleted)").unwrap_or(&path)))
 }
 
-/// Devices that something is attached to, with the files behind them.
+/// Returns the attached loop devices with their backing files.
 pub(super) fn attached() -> Vec<(String, PathBuf)> {
     let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
     let names = devices.filter_map(|device| device.ok()?.file_name().into_string().ok());
     names.filter_map(|name| backing(&name).map(|file| (name, file))).collect()
 }
 
-/// Detaches, and waits until it is.
+/// Detaches a device and waits until it is detached.
 pub(super) fn detach(name: &str) -> Result<(), ScratchError> {
     let device = Path::new("/dev").join(name);
-    let what = format!("detach {}", device.display());
+    let operation = format!("detach {}", device.display());
     let file = backing(name);
-    eventually(BUSY_MAX, || {
+    retry_while_busy(BUSY_MAX, || {
         if backing(name).is_none() || backing(name) != file {
             return Ok(());
         }
         run(tool("losetup", "mount")?.arg("--detach").arg(&device))?;
-        // A device that somebody looks at goes when they are done.
-        if backing(name).is_none() { Ok(()) } else { Err(ScratchError::busy(&what)) }
+        // A device that another process has open is detached when that process closes it.
+        if backing(name).is_none() { Ok(()) } else { Err(ScratchError::busy(&operation)) }
     })
 }
 
-/// Removes a device that we added, unless somebody else uses it now.
+/// Removes a device that this process added, unless another process has attached it meanwhile.
 pub(super) fn remove(number: u32) -> Result<(), ScratchError> {
     let name = name(number);
-    let what = format!("remove the device {name}");
-    eventually(BUSY_MAX, || {
-        if !in_sysfs(&name).exists() || backing(&name).is_some() {
+    let operation = format!("remove the device {name}");
+    retry_while_busy(BUSY_MAX, || {
+        if !sysfs_path(&name).exists() || backing(&name).is_some() {
             return Ok(());
         }
-        control(syscall::LoopControl::Remove, number).map_err(ScratchError::io(&what))
+        control(syscall::LoopControl::Remove, number).map_err(ScratchError::io(&operation))
     })
 }
 
-/// Sets the scheduler; read back.
+/// Sets the scheduler and verifies it.
 pub(super) fn set_scheduler(number: u32, scheduler: &str) -> Result<(), ScratchError> {
-    let path = in_sysfs(&name(number)).join("queue/scheduler");
-    // The kernel loads a module for it where there is one.
+    let path = sysfs_path(&name(number)).join("queue/scheduler");
+    // The kernel loads the scheduler's module if there is one.
     let written = std::fs::write(&path, scheduler);
-    let known = proc::read(&path).unwrap_or_default();
-    if proc::chosen(&known) == scheduler {
+    let available = proc::read(&path).unwrap_or_default();
+    if proc::selected(&available) == scheduler {
         return Ok(());
     }
-    let known = known.replace(['[', ']'], "");
-    let known: Vec<&str> = known.split_whitespace().collect();
-    if known.contains(&scheduler) {
-        let refused = std::io::Error::from(ErrorKind::Other);
-        let refused = written.err().unwrap_or(refused);
-        return Err(ScratchError::io(format!("write {scheduler} to {}", path.display()))(refused));
+    let available = available.replace(['[', ']'], "");
+    let available: Vec<&str> = available.split_whitespace().collect();
+    if available.contains(&scheduler) {
+        let unknown = std::io::Error::from(ErrorKind::Other);
+        let error = written.err().unwrap_or(unknown);
+        return Err(ScratchError::io(format!("write {scheduler} to {}", path.display()))(error));
     }
-    Err(ScratchError::NoScheduler { name: scheduler.to_owned(), known: known.join(", ") })
+    Err(ScratchError::NoScheduler { name: scheduler.to_owned(), known: available.join(", ") })
 }

@@ -1,7 +1,7 @@
-//! The kinds of file systems that can be made, and what it takes.
+//! Supported kinds of scratch file systems, and the programs that create them.
 //!
-//! Invariant: a kind is known by what the kernel calls it; what of it is here is looked up each
-//! time, since a module or a package may come meanwhile.
+//! Invariant: a kind is identified by its kernel name; its availability is checked at each call,
+//! since a module or a package may be installed meanwhile.
 
 use crate::proc;
 use std::path::{Path, PathBuf};
@@ -9,28 +9,28 @@ use std::path::{Path, PathBuf};
 /// A kind of file system.
 #[derive(Debug, PartialEq, Eq)]
 pub struct Kind {
-    /// What it is called here, as `ext4`.
+    /// Larder's name, such as `ext4`.
     pub name: &'static str,
-    /// What the kernel calls it.
+    /// The kernel's name.
     pub fs_type: &'static str,
-    /// The program that makes one.
+    /// The mkfs program.
     pub maker: &'static str,
-    /// The package of Debian that has this program.
+    /// The Debian package that contains the mkfs program.
     pub package: &'static str,
-    /// Options that are always given: be quiet, and write over what was there.
+    /// Default options: suppress output, and overwrite existing data.
     options: &'static [&'static str],
-    /// An option with its value, unless it is given otherwise: finish now, not after the mount,
-    /// when it would be measured.
-    at_once: Option<(&'static str, &'static str)>,
+    /// An option and its value, used unless the caller gives the option: initialise everything in
+    /// mkfs, not after the mount during the measurement.
+    eager_init: Option<(&'static str, &'static str)>,
 }
 
-/// ext2, ext3 and ext4 fill their tables of inodes after the mount, if they are let.
-const EXT_AT_ONCE: Option<(&str, &str)> = Some(("-E", "lazy_itable_init=0,lazy_journal_init=0"));
+/// By default ext2, ext3 and ext4 initialise their inode tables after the mount.
+const EXT_EAGER_INIT: Option<(&str, &str)> = Some(("-E", "lazy_itable_init=0,lazy_journal_init=0"));
 
 const fn ext(name: &'static str, maker: &'static str) -> Kind {
     let options = &["-q", "-F"];
     let package = "e2fsprogs";
-    Kind { name, fs_type: name, maker, package, options, at_once: EXT_AT_ONCE }
+    Kind { name, fs_type: name, maker, package, options, eager_init: EXT_EAGER_INIT }
 }
 
 const fn other(
@@ -38,10 +38,10 @@ const fn other(
     (maker, package): (&'static str, &'static str),
     options: &'static [&'static str],
 ) -> Kind {
-    Kind { name: names[0], fs_type: names[1], maker, package, options, at_once: None }
+    Kind { name: names[0], fs_type: names[1], maker, package, options, eager_init: None }
 }
 
-/// All kinds that are known.
+/// All supported kinds.
 pub const KINDS: &[Kind] = &[
     ext("ext2", "mkfs.ext2"),
     ext("ext3", "mkfs.ext3"),
@@ -53,13 +53,14 @@ pub const KINDS: &[Kind] = &[
 ];
 
 impl Kind {
-    /// The one with this name.
+    /// Returns the kind with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<&'static Kind> {
         KINDS.iter().find(|kind| kind.name == name)
     }
 
-    /// Whether this kernel has it, or a module for it that it will load.
+    /// Returns true if the kernel supports the kind, or has a module for it that it loads on
+    /// demand.
     #[must_use]
     pub fn is_in_kernel(&self) -> bool {
         let known = proc::read("/proc/filesystems").unwrap_or_default();
@@ -74,20 +75,20 @@ impl Kind {
         proc::read(aliases).is_some_and(|text| text.lines().any(|line| line.starts_with(&alias)))
     }
 
-    /// Where the program is that makes one, if it is installed.
+    /// Returns the path of the mkfs program, if it is installed.
     #[must_use]
     pub fn maker(&self) -> Option<PathBuf> {
         super::tool::find(self.maker)
     }
 
-    /// All options for the maker, with those that are asked for.
-    pub(super) fn all_options<'a>(&self, asked: &'a [String]) -> Vec<&'a str> {
+    /// Returns all options for the mkfs program, including the requested ones.
+    pub(super) fn all_options<'a>(&self, requested: &'a [String]) -> Vec<&'a str> {
         let mut options = self.options.to_vec();
-        let is_given = |option: &str| asked.iter().any(|word| word.starts_with(option));
-        if let Some((option, value)) = self.at_once.filter(|(option, _)| !is_given(option)) {
+        let is_given = |option: &str| requested.iter().any(|word| word.starts_with(option));
+        if let Some((option, value)) = self.eager_init.filter(|(option, _)| !is_given(option)) {
             options.extend([option, value]);
         }
-        options.extend(asked.iter().map(String::as_str));
+        options.extend(requested.iter().map(String::as_str));
         options
     }
 }
@@ -110,10 +111,10 @@ mod tests {
     #[test]
     fn what_is_asked_for_comes_last_and_wins() {
         let ext4 = Kind::from_name("ext4").unwrap();
-        let asked = ["-b".to_owned(), "1024".to_owned()];
+        let requested = ["-b".to_owned(), "1024".to_owned()];
         let lazy = "lazy_itable_init=0,lazy_journal_init=0";
-        assert_eq!(ext4.all_options(&asked), ["-q", "-F", "-E", lazy, "-b", "1024"]);
-        let asked = ["-Estride=4".to_owned()];
-        assert_eq!(ext4.all_options(&asked), ["-q", "-F", "-Estride=4"]);
+        assert_eq!(ext4.all_options(&requested), ["-q", "-F", "-E", lazy, "-b", "1024"]);
+        let requested = ["-Estride=4".to_owned()];
+        assert_eq!(ext4.all_options(&requested), ["-q", "-F", "-Estride=4"]);
     }
 }

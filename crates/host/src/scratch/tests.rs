@@ -1,4 +1,5 @@
-//! Making, breaking, and undoing, on this machine; skipped where it does not let us.
+//! Creation, failure and cleanup of scratch file systems; skipped on machines that do not permit
+//! them.
 
 use super::*;
 use crate::{mounts::Mount, state};
@@ -7,15 +8,16 @@ use larder_testing::{MachineLock, skip};
 
 const MIB: u64 = 1 << 20;
 
-/// For tests that leave something behind, or clear up after others: one at a time.
-pub(super) fn alone() -> MachineLock {
+/// Lock for tests that leave scratch file systems behind or clean up: they run one at a time.
+pub(super) fn scratch_lock() -> MachineLock {
     MachineLock::exclusive("scratch")
 }
 
-/// What is wanted in these tests; none, said aloud, where it cannot be made.
-fn wanted() -> Option<ScratchOptions> {
+/// Returns the parameters of these tests; returns `None` and reports a skip if the machine does not
+/// support them.
+fn options() -> Option<ScratchOptions> {
     let kind = Kind::from_name("ext4").unwrap();
-    let lacks = if !rustix::process::geteuid().is_root() {
+    let missing = if !rustix::process::geteuid().is_root() {
         Some("root")
     } else if !Path::new("/dev/loop-control").exists() {
         Some("loop devices")
@@ -24,8 +26,8 @@ fn wanted() -> Option<ScratchOptions> {
     } else {
         None
     };
-    if let Some(lacks) = lacks {
-        skip(format_args!("needs {lacks}"));
+    if let Some(missing) = missing {
+        skip(format_args!("needs {missing}"));
         return None;
     }
     Some(ScratchOptions {
@@ -37,15 +39,16 @@ fn wanted() -> Option<ScratchOptions> {
     })
 }
 
-/// What differs of what these tests could have changed: others attach and mount meanwhile.
+/// Returns the changes of host state that concern `parent`; other processes attach and mount
+/// meanwhile.
 fn changed(before: &std::collections::BTreeMap<String, String>, parent: &Path) -> Vec<String> {
-    let ours = parent.to_string_lossy();
+    let parent_path = parent.to_string_lossy();
     SettingChange::between(before, &state::of_machine(parent))
         .into_iter()
         .filter(|change| {
             let values = [&change.before, &change.after].into_iter().flatten();
-            change.name.contains(ours.as_ref())
-                || values.into_iter().any(|value| value.contains(ours.as_ref()))
+            change.name.contains(parent_path.as_ref())
+                || values.into_iter().any(|value| value.contains(parent_path.as_ref()))
         })
         .map(|change| change.name)
         .collect()
@@ -53,14 +56,14 @@ fn changed(before: &std::collections::BTreeMap<String, String>, parent: &Path) -
 
 #[test]
 fn a_file_system_is_made_as_wanted_and_nothing_stays() {
-    let Some(mut wanted) = wanted() else { return };
-    let _alone = alone();
+    let Some(mut options) = options() else { return };
+    let _lock = scratch_lock();
     let parent = tempfile::tempdir().unwrap();
     let parent = parent.path();
     let before = state::of_machine(parent);
     for scheduler in ["none", "mq-deadline"] {
-        scheduler.clone_into(&mut wanted.scheduler);
-        let scratch = match Scratch::make(parent, &wanted) {
+        scheduler.clone_into(&mut options.scheduler);
+        let scratch = match Scratch::make(parent, &options) {
             Err(ScratchError::NoScheduler { known, .. }) => {
                 skip(format_args!("this kernel has {known}"));
                 continue;
@@ -76,9 +79,12 @@ fn a_file_system_is_made_as_wanted_and_nothing_stays() {
         assert_eq!(rustix::fs::statvfs(scratch.path()).unwrap().f_bsize, 1024);
         std::fs::write(scratch.path().join("file"), vec![7; 4096]).unwrap();
         assert!(!changed(&before, parent).is_empty(), "a mount is a difference");
-        // What lives is left alone.
-        let left = remove_left_over(parent);
-        assert!(!left.removed.iter().any(|directory| directory.starts_with(parent)), "{left:?}");
+        // A cleanup leaves a scratch file system in use alone.
+        let left_over = remove_left_over(parent);
+        assert!(
+            !left_over.removed.iter().any(|directory| directory.starts_with(parent)),
+            "{left_over:?}"
+        );
         scratch.remove().unwrap();
         assert_eq!(changed(&before, parent), [""; 0]);
     }
@@ -86,13 +92,13 @@ fn a_file_system_is_made_as_wanted_and_nothing_stays() {
 
 #[test]
 fn what_cannot_be_made_is_named_and_leaves_nothing() {
-    let Some(good) = wanted() else { return };
-    let _alone = alone();
+    let Some(good) = options() else { return };
+    let _lock = scratch_lock();
     let parent = tempfile::tempdir().unwrap();
     let parent = parent.path();
     let before = state::of_machine(parent);
-    let refused = |wanted: &ScratchOptions| {
-        let error = Scratch::make(parent, wanted).unwrap_err().to_string();
+    let refused = |options: &ScratchOptions| {
+        let error = Scratch::make(parent, options).unwrap_err().to_string();
         assert_eq!(changed(&before, parent), [""; 0], "{error}");
         error
     };
@@ -113,25 +119,26 @@ fn what_cannot_be_made_is_named_and_leaves_nothing() {
 
 #[test]
 fn what_a_killed_process_left_is_undone_by_the_next() {
-    let Some(wanted) = wanted() else { return };
-    let _alone = alone();
+    let Some(options) = options() else { return };
+    let _lock = scratch_lock();
     let parent = tempfile::tempdir().unwrap();
     let before = state::of_machine(parent.path());
-    let mut killed = Scratch::make(parent.path(), &wanted).unwrap();
+    let mut killed = Scratch::make(parent.path(), &options).unwrap();
     let point = killed.path().to_path_buf();
-    // As if it had been killed: nothing is undone, and the lock is gone.
+    // Simulates a killed process: nothing is undone, and the lock is free.
     drop(killed.directory.take());
     let path = point.parent().unwrap().to_path_buf();
-    // While a file is open there it cannot go, and is named.
+    // An open file keeps the mount busy; the result names it.
     let busy = File::create(point.join("file")).unwrap();
-    // Found by the device, from wherever the next one works.
+    // The cleanup finds the directory through its loop device, from any other parent.
     let elsewhere = tempfile::tempdir().unwrap();
-    let left = directory::remove_left_over_within(elsewhere.path(), Duration::from_millis(100));
-    let stays = left.stays.iter().find(|(stays, _)| *stays == path);
-    let (_, why) = stays.unwrap_or_else(|| panic!("{left:?}"));
-    assert!(why.starts_with("unmount ") && why.contains("busy"), "{why}");
+    let left_over =
+        directory::remove_left_over_within(elsewhere.path(), Duration::from_millis(100));
+    let stays = left_over.stays.iter().find(|(stays, _)| *stays == path);
+    let (_, reason) = stays.unwrap_or_else(|| panic!("{left_over:?}"));
+    assert!(reason.starts_with("unmount ") && reason.contains("busy"), "{reason}");
     drop(busy);
-    let left = remove_left_over(elsewhere.path());
-    assert!(left.removed.contains(&path), "{left:?}");
+    let left_over = remove_left_over(elsewhere.path());
+    assert!(left_over.removed.contains(&path), "{left_over:?}");
     assert_eq!(changed(&before, parent.path()), [""; 0]);
 }

@@ -1,7 +1,7 @@
-//! Running the programs that make, attach and mount.
+//! Execution of the programs that create, attach and mount file systems.
 //!
-//! Each runs in a process group of its own, so that Ctrl-C in a terminal ends the work between two
-//! of them and never in the middle of one.
+//! Each program runs in its own process group, so that Ctrl-C in a terminal stops Larder between
+//! two programs and never interrupts one.
 
 use super::ScratchError;
 use std::ffi::OsStr;
@@ -9,7 +9,7 @@ use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
-/// Where programs for administrators are, also for those whose search path does not say so.
+/// Directories of administration programs, for users whose search path lacks them.
 const DIRECTORIES: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
 /// Finds a program in the search path.
@@ -21,30 +21,30 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
         .find(|path| path.is_file())
 }
 
-/// A program of this package, ready to run.
+/// Returns a command for a program of this package.
 pub(super) fn tool(program: &str, package: &'static str) -> Result<Command, ScratchError> {
     let path = find(program);
     let missing = || ScratchError::NoTool { program: program.to_owned(), package };
     path.map(Command::new).ok_or_else(missing)
 }
 
-/// Runs it to its end; an error has what it said.
+/// Runs a command to its end; an error contains the command's output.
 pub(super) fn run(command: &mut Command) -> Result<(), ScratchError> {
-    let line = line(command);
+    let command_line = command_line(command);
     command.stdin(Stdio::null()).stdout(Stdio::piped()).process_group(0);
-    let output = command.output().map_err(ScratchError::io(format!("run {line}")))?;
+    let output = command.output().map_err(ScratchError::io(format!("run {command_line}")))?;
     if output.status.success() {
         return Ok(());
     }
-    let said = [output.stderr, output.stdout].concat();
-    let said = String::from_utf8_lossy(&said);
-    let words: Vec<&str> = said.split_whitespace().collect();
-    let said = if words.is_empty() { output.status.to_string() } else { words.join(" ") };
-    Err(ScratchError::Tool { line, said })
+    let text = [output.stderr, output.stdout].concat();
+    let text = String::from_utf8_lossy(&text);
+    let words: Vec<&str> = text.split_whitespace().collect();
+    let output = if words.is_empty() { output.status.to_string() } else { words.join(" ") };
+    Err(ScratchError::Tool { command_line, output })
 }
 
-/// As somebody would type it.
-fn line(command: &Command) -> String {
+/// Returns the command line as a user would type it.
+fn command_line(command: &Command) -> String {
     let name = Path::new(command.get_program()).file_name().unwrap_or_default();
     let words: Vec<_> = [name].into_iter().chain(command.get_args()).collect();
     words.into_iter().map(OsStr::to_string_lossy).collect::<Vec<_>>().join(" ")

@@ -1,9 +1,8 @@
-//! bpf(2): maps, programs, and memory that is shared with them.
+//! Wrapper of bpf(2): maps, programs, and memory shared with them.
 //!
-//! Invariants: every pointer in what the kernel is given is to memory of the length that is given
-//! with it, and the kernel keeps none of them. Keys and values have the lengths that the map was
-//! made with, which [`Map`] remembers. What is shared with programs is read and written as atomic
-//! words only.
+//! Invariants: every pointer passed to the kernel refers to memory of the length passed with it,
+//! and the kernel keeps none of them. Keys and values have the lengths that the map was created
+//! with, which [`Map`] remembers. Memory shared with programs is accessed only as atomic words.
 
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
@@ -11,7 +10,7 @@ use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 
-/// Commands, kinds and flags (include/uapi/linux/bpf.h).
+/// Commands, types and flags (include/uapi/linux/bpf.h).
 const MAP_CREATE: libc::c_int = 0;
 const MAP_UPDATE_ELEM: libc::c_int = 2;
 const MAP_DELETE_ELEM: libc::c_int = 3;
@@ -21,7 +20,7 @@ const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BTF_LOAD: libc::c_int = 18;
 const PROG_TYPE_TRACING: u32 = 26;
 const TRACE_RAW_TP: u32 = 23;
-/// The kernel lends some helpers only to programs whose licence goes with its own.
+/// The kernel permits some helpers only to programs with a GPL-compatible licence.
 const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 
 #[repr(C)]
@@ -43,7 +42,7 @@ struct MapCreate {
 
 #[repr(C)]
 #[derive(Debug, Default)]
-struct Element {
+struct ElementAttr {
     map_fd: u32,
     reserved: u32,
     key: u64,
@@ -105,9 +104,9 @@ struct InfoByFd {
     info: u64,
 }
 
-/// `struct bpf_prog_info` up to what is wanted of it, in words.
+/// `struct bpf_prog_info` up to the last field in use, in words.
 const INFO_WORDS: usize = 27;
-/// Where `recursion_misses` is in it (since Linux 5.12).
+/// Index of `recursion_misses` in it (since Linux 5.12).
 const INFO_MISSED: usize = 26;
 
 fn address<T>(slice: &[T]) -> u64 {
@@ -118,56 +117,57 @@ fn length<T>(slice: &[T]) -> io::Result<u32> {
     u32::try_from(slice.len()).ok().ok_or_else(|| io::ErrorKind::InvalidInput.into())
 }
 
-fn number(descriptor: &OwnedFd) -> u32 {
+fn fd_number(descriptor: &OwnedFd) -> u32 {
     u32::try_from(descriptor.as_raw_fd()).expect("descriptors are not negative")
 }
 
-/// One of the commands; each `T` is the beginning of `union bpf_attr` for its command, and the
-/// kernel takes what is left out as 0. Answers what the kernel does.
+/// Executes a command; each `T` is the beginning of `union bpf_attr` for its command, and the
+/// kernel treats omitted fields as 0. Returns the result of the call.
 ///
 /// # Safety
-/// Pointers in `what` are to memory of the lengths that `what` gives with them, which may be
-/// written where the command writes.
-unsafe fn call<T>(command: libc::c_int, what: &mut T) -> io::Result<i32> {
+/// Pointers in `attr` refer to memory of the lengths that `attr` states, which is writable where
+/// the command writes.
+unsafe fn call<T>(command: libc::c_int, attr: &mut T) -> io::Result<i32> {
     let size = libc::c_uint::try_from(size_of::<T>()).expect("a small structure");
-    // SAFETY: the pointer is to a live value of that size; the caller answers for those in it.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(what), size) };
+    // SAFETY: the pointer refers to a live value of that size; the caller vouches for the pointers
+    // in it.
+    let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attr), size) };
     if result < 0 {
         return Err(io::Error::last_os_error());
     }
     Ok(i32::try_from(result).expect("descriptors are small"))
 }
 
-/// The same for commands that make a descriptor.
+/// Executes a command that creates a file descriptor.
 ///
 /// # Safety
-/// As of [`call`].
-unsafe fn make<T>(command: libc::c_int, what: &mut T) -> io::Result<OwnedFd> {
-    // SAFETY: handed on.
-    let number = unsafe { call(command, what) }?;
-    // SAFETY: the kernel has just made this descriptor, and nobody else has it.
+/// The same as for [`call`].
+unsafe fn create_fd<T>(command: libc::c_int, attr: &mut T) -> io::Result<OwnedFd> {
+    // SAFETY: the caller vouches for the pointers.
+    let number = unsafe { call(command, attr) }?;
+    // SAFETY: the kernel has just created this descriptor, and no other code owns it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
-/// A kind of map.
+/// A map type.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum MapKind {
-    /// Any key.
+    /// Arbitrary keys.
     Hash = 1,
-    /// Values by number.
+    /// Values by index.
     Array = 2,
-    /// Records, in the order of their making.
+    /// Records in the order of their reservation.
     Ring = 27,
-    /// A value for each thread, which goes with it.
+    /// A value for each task, freed with the task.
     Threads = 29,
 }
 
-/// Memory for elements is taken when they come.
+/// Allocates memory for elements on demand.
 pub(crate) const NO_PREALLOC: u32 = 1;
-/// The values can be mapped into memory.
+/// Permits mapping the values into memory.
 pub(crate) const MMAPABLE: u32 = 1 << 10;
 
-/// A map is to be like this.
+/// Parameters of a map.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct MapSpec {
     pub(crate) kind: MapKind,
@@ -177,7 +177,7 @@ pub(crate) struct MapSpec {
     pub(crate) flags: u32,
 }
 
-/// A map.
+/// A BPF map.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,
@@ -185,11 +185,11 @@ pub(crate) struct Map {
 }
 
 impl Map {
-    /// Makes one; `types` are those of key and value where the kernel wants to know them.
-    pub(crate) fn make(spec: MapSpec, types: Option<(&OwnedFd, u32, u32)>) -> io::Result<Map> {
+    /// Creates a map; `types` are the BTF types of key and value for map types that require them.
+    pub(crate) fn create(spec: MapSpec, types: Option<(&OwnedFd, u32, u32)>) -> io::Result<Map> {
         let (btf_fd, btf_key, btf_value) =
-            types.map_or((0, 0, 0), |(btf, key, value)| (number(btf), key, value));
-        let mut what = MapCreate {
+            types.map_or((0, 0, 0), |(btf, key, value)| (fd_number(btf), key, value));
+        let mut attr = MapCreate {
             kind: spec.kind as u32,
             key_size: spec.key_bytes,
             value_size: spec.value_bytes,
@@ -201,108 +201,117 @@ impl Map {
             btf_value,
             ..MapCreate::default()
         };
-        // SAFETY: there is no pointer in it.
-        let fd = unsafe { make(MAP_CREATE, &mut what) }?;
+        // SAFETY: the structure contains no pointer.
+        let fd = unsafe { create_fd(MAP_CREATE, &mut attr) }?;
         Ok(Map { fd, spec })
     }
 
-    /// Its descriptor, as programs name it.
-    pub(crate) fn number(&self) -> i32 {
+    /// Returns the file descriptor, as programs name it.
+    pub(crate) fn fd(&self) -> i32 {
         self.fd.as_raw_fd()
     }
 
-    fn element(&self, key: &[u8], value: &[u8]) -> io::Result<Element> {
+    fn element(&self, key: &[u8], value: &[u8]) -> io::Result<ElementAttr> {
         let fits = length(key)? == self.spec.key_bytes
             && (value.is_empty() || length(value)? == self.spec.value_bytes);
         if !fits {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        // The kernel refuses what a command has no use for.
+        // The kernel rejects fields that a command does not use.
         let (key, value) = (address(key), if value.is_empty() { 0 } else { address(value) });
-        Ok(Element { map_fd: number(&self.fd), key, value, ..Element::default() })
+        Ok(ElementAttr { map_fd: fd_number(&self.fd), key, value, ..ElementAttr::default() })
     }
 
-    /// Gives a key a value.
+    /// Sets the value of a key.
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if value.is_empty() {
             return Err(io::ErrorKind::InvalidInput.into());
         }
-        let mut what = self.element(key, value)?;
-        // SAFETY: both have the lengths of the map, as was looked after, and are only read.
-        unsafe { call(MAP_UPDATE_ELEM, &mut what) }.map(drop)
+        let mut attr = self.element(key, value)?;
+        // SAFETY: key and value have the lengths of the map, as `element` checks, and are only
+        // read.
+        unsafe { call(MAP_UPDATE_ELEM, &mut attr) }.map(drop)
     }
 
-    /// Takes a key out; that there is none is an error.
+    /// Removes a key; a missing key is an error.
     pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
-        let mut what = self.element(key, &[])?;
+        let mut attr = self.element(key, &[])?;
         // SAFETY: the key has the length of the map and is only read.
-        unsafe { call(MAP_DELETE_ELEM, &mut what) }.map(drop)
+        unsafe { call(MAP_DELETE_ELEM, &mut attr) }.map(drop)
     }
 
-    /// Its memory from `offset` on, for reading and, if asked for, for writing.
-    pub(crate) fn share(&self, offset: u64, bytes: usize, write: bool) -> io::Result<Shared> {
+    /// Maps the memory of the map from `offset` on, for reading and, if `write` is set, for
+    /// writing.
+    pub(crate) fn map_memory(
+        &self,
+        offset: u64,
+        bytes: usize,
+        write: bool,
+    ) -> io::Result<SharedMemory> {
         let prot = if write { ProtFlags::READ | ProtFlags::WRITE } else { ProtFlags::READ };
-        // SAFETY: the kernel chooses a place that nothing else is at.
+        // SAFETY: the kernel chooses an unused address range.
         let address = unsafe {
             rustix::mm::mmap(ptr::null_mut(), bytes, prot, MapFlags::SHARED, &self.fd, offset)
         }?;
-        Ok(Shared { address, bytes, write })
+        Ok(SharedMemory { address, bytes, write })
     }
 }
 
-/// Memory that programs of the kernel use as well.
+/// Memory shared with BPF programs.
 #[derive(Debug)]
-pub(crate) struct Shared {
+pub(crate) struct SharedMemory {
     address: *mut libc::c_void,
     bytes: usize,
     write: bool,
 }
 
-// SAFETY: it is memory that is accessed by atomic words only, from whichever thread.
-unsafe impl Send for Shared {}
+// SAFETY: all threads access the memory only as atomic words.
+unsafe impl Send for SharedMemory {}
 // SAFETY: as above.
-unsafe impl Sync for Shared {}
+unsafe impl Sync for SharedMemory {}
 
-impl Shared {
-    /// A word, to be read.
-    pub(crate) fn read(&self, place: usize, order: std::sync::atomic::Ordering) -> u64 {
-        self.words()[place].load(order)
+impl SharedMemory {
+    /// Reads a word.
+    pub(crate) fn read(&self, index: usize, order: std::sync::atomic::Ordering) -> u64 {
+        self.words()[index].load(order)
     }
 
-    /// A word, to be written; only where that was asked for.
-    pub(crate) fn write(&self, place: usize, value: u64, order: std::sync::atomic::Ordering) {
+    /// Writes a word; panics if the memory is mapped read-only.
+    pub(crate) fn write(&self, index: usize, value: u64, order: std::sync::atomic::Ordering) {
         assert!(self.write, "this memory is for reading");
-        self.words()[place].store(value, order);
+        self.words()[index].store(value, order);
     }
 
     fn words(&self) -> &[AtomicU64] {
         let words = self.address.cast::<AtomicU64>();
-        // SAFETY: a mapping begins at a page, so words are aligned, and it has that many of them
-        // until this value is dropped; the kernel's side is atomic words as well.
+        // SAFETY: a mapping begins at a page boundary, so words are aligned, and it has that many
+        // of them until this value is dropped; the kernel accesses the memory as atomic words as
+        // well.
         unsafe { std::slice::from_raw_parts(words, self.bytes / size_of::<AtomicU64>()) }
     }
 }
 
-impl Drop for Shared {
+impl Drop for SharedMemory {
     fn drop(&mut self) {
-        // SAFETY: exactly what was mapped, and references into it do not outlive this value.
-        let gone = unsafe { rustix::mm::munmap(self.address, self.bytes) };
-        debug_assert!(gone.is_ok(), "it was mapped");
+        // SAFETY: exactly the range that was mapped, and references into it do not outlive this
+        // value.
+        let unmapped = unsafe { rustix::mm::munmap(self.address, self.bytes) };
+        debug_assert!(unmapped.is_ok(), "it was mapped");
     }
 }
 
-/// Makes the kernel know types, in its BPF type format.
+/// Loads types in the BPF type format into the kernel.
 pub(crate) fn load_types(btf: &[u8]) -> io::Result<OwnedFd> {
     let btf_size = length(btf)?;
-    let mut what = BtfLoad { btf: address(btf), btf_size, ..BtfLoad::default() };
-    // SAFETY: the pointer is to that many bytes, which are only read.
-    unsafe { make(BTF_LOAD, &mut what) }
+    let mut attr = BtfLoad { btf: address(btf), btf_size, ..BtfLoad::default() };
+    // SAFETY: the pointer refers to that many bytes, which are only read.
+    unsafe { create_fd(BTF_LOAD, &mut attr) }
 }
 
-/// Loads a program for the tracepoint whose type has the number `tracepoint` in the kernel's own
-/// types. What the kernel has to say against it is in `log`, if that has room.
+/// Loads a program for the tracepoint with the type number `tracepoint` in the kernel's BTF. The
+/// verifier writes its messages to `log`, unless `log` is empty.
 pub(crate) fn load_program(code: &[u64], tracepoint: u32, log: &mut [u8]) -> io::Result<OwnedFd> {
-    let mut what = ProgLoad {
+    let mut attr = ProgLoad {
         kind: PROG_TYPE_TRACING,
         instructions: length(code)?,
         code: address(code),
@@ -316,23 +325,24 @@ pub(crate) fn load_program(code: &[u64], tracepoint: u32, log: &mut [u8]) -> io:
         ..ProgLoad::default()
     };
     // SAFETY: code and licence are live and only read; the log is written up to its size.
-    unsafe { make(PROG_LOAD, &mut what) }
+    unsafe { create_fd(PROG_LOAD, &mut attr) }
 }
 
-/// Has a program run at its tracepoint for as long as the descriptor lives.
+/// Runs a program at its tracepoint for as long as the returned descriptor lives.
 pub(crate) fn attach(program: &OwnedFd) -> io::Result<OwnedFd> {
-    let mut what = RawTracepoint { program: number(program), ..RawTracepoint::default() };
-    // SAFETY: no pointer: the program knows its tracepoint.
-    unsafe { make(RAW_TRACEPOINT_OPEN, &mut what) }
+    let mut attr = RawTracepoint { program: fd_number(program), ..RawTracepoint::default() };
+    // SAFETY: no pointer: the program determines its tracepoint.
+    unsafe { create_fd(RAW_TRACEPOINT_OPEN, &mut attr) }
 }
 
-/// How often a program was to run and could not, since it ran already on that processor.
+/// Returns the number of runs that the kernel skipped, because the program was already running on
+/// that processor.
 pub(crate) fn missed_runs(program: &OwnedFd) -> io::Result<u64> {
     let mut info = [0_u64; INFO_WORDS];
     let bytes = u32::try_from(size_of_val(&info)).expect("a small array");
     let info_address = info.as_mut_ptr().expose_provenance() as u64;
-    let mut what = InfoByFd { fd: number(program), length: bytes, info: info_address };
-    // SAFETY: the pointer is to that many bytes, and the kernel writes no more.
-    unsafe { call(OBJ_GET_INFO_BY_FD, &mut what) }?;
+    let mut attr = InfoByFd { fd: fd_number(program), length: bytes, info: info_address };
+    // SAFETY: the pointer refers to that many bytes, and the kernel writes no more.
+    unsafe { call(OBJ_GET_INFO_BY_FD, &mut attr) }?;
     Ok(info[INFO_MISSED])
 }

@@ -1,23 +1,23 @@
-//! Where the fields of an event lie: the format files of tracefs.
+//! Fields of trace events: the format files of tracefs.
 //!
-//! Fields come, go and move with every kernel, so nothing is known beforehand but names.
+//! Kernel versions add, remove and move fields, so only names are fixed.
 
 /// A field of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Field {
     /// First byte in the record.
     pub offset: usize,
-    /// Bytes.
+    /// Size in bytes.
     pub size: usize,
 }
 
 impl Field {
-    /// Its value as an unsigned number; 0 beyond the end of the record, or if it has no size that
-    /// a number has.
+    /// Returns the value as an unsigned number; 0 beyond the end of the record, or if the field is
+    /// wider than 8 bytes.
     #[must_use]
     pub fn unsigned(self, record: &[u8]) -> u64 {
         let Some(bytes) = record.get(self.offset..self.offset + self.size) else { return 0 };
-        // Nearly all are one of these, which then are one load and no copy.
+        // Most fields have one of these two sizes, which compile to one load without a copy.
         if let Ok(bytes) = bytes.try_into() {
             return u64::from_le_bytes(bytes);
         }
@@ -32,14 +32,14 @@ impl Field {
         u64::from_le_bytes(wide)
     }
 
-    /// The same in 32 bits, cut off above.
+    /// Returns the lowest 32 bits of the value.
     #[must_use]
     pub fn word(self, record: &[u8]) -> u32 {
         let bytes = self.unsigned(record).to_le_bytes();
         u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
-    /// Its value as a signed number.
+    /// Returns the value as a signed number.
     #[must_use]
     pub fn signed(self, record: &[u8]) -> i64 {
         let value = self.unsigned(record).cast_signed();
@@ -47,7 +47,7 @@ impl Field {
         (value << unused) >> unused
     }
 
-    /// A text of fixed length, up to its first zero.
+    /// Returns a text of fixed length, up to its first zero byte.
     #[must_use]
     pub fn text(self, record: &[u8]) -> &[u8] {
         let bytes = record.get(self.offset..self.offset + self.size).unwrap_or_default();
@@ -59,13 +59,13 @@ impl Field {
 /// The number of an event and its fields by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Format {
-    /// What its records begin with.
+    /// Event number at the start of each record.
     pub id: u16,
     fields: Vec<(String, Field)>,
 }
 
 impl Format {
-    /// Reads a format file; nothing if it is none.
+    /// Parses a format file; returns `None` if the text is not one.
     #[must_use]
     pub fn parse(text: &str) -> Option<Format> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
@@ -73,14 +73,14 @@ impl Format {
         (!fields.is_empty()).then_some(Format { id, fields })
     }
 
-    /// The field with this name.
+    /// Returns the field with this name.
     #[must_use]
     pub fn field(&self, name: &str) -> Option<Field> {
         self.fields.iter().find(|(known, _)| known == name).map(|&(_, field)| field)
     }
 }
 
-/// A line such as `field:char name[32]; offset:8; size:32; signed:0;`, with tabs.
+/// Parses a line such as `field:char name[32]; offset:8; size:32; signed:0;`, with tabs.
 pub(super) fn field(line: &str) -> Option<(String, Field)> {
     let rest = line.trim_start().strip_prefix("field:")?;
     let mut parts = rest.split(';').map(str::trim);

@@ -1,8 +1,8 @@
-//! An instance of our own: buffers, events and filters that nobody else uses.
+//! A private trace instance: its own buffers, events and filters.
 //!
-//! Invariants: its name holds the process that made it and when that process began, so that one
-//! whose maker is gone can be told from one in use; it is removed when dropped. The kernel refuses
-//! to remove an instance that is open, so a live one is never taken away.
+//! Invariants: the name contains the ID and start time of the creating process, so that an instance
+//! whose creator has ended is recognisable; it is removed when dropped. The kernel refuses to
+//! remove an open instance, so an instance in use is never removed.
 
 use super::{TraceError, Tracefs};
 use crate::proc;
@@ -10,55 +10,56 @@ use std::io;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
-/// What instances of ours are called; two numbers and a third follow.
+/// Prefix of instance names; process ID, start time and a number follow.
 const PREFIX: &str = "larder-";
-/// Instances that one process may have.
+/// Maximum number of instances of one process.
 const INSTANCES_MAX: u32 = 64;
-/// Clocks whose times can be compared between processors and with ours, the best first.
+/// A clock that is comparable between processors and with the clock of this process.
 const CLOCK: &str = "mono";
-/// How often it is tried again to remove one that somebody has open: a child of ours that another
-/// thread has just begun holds all that we had open until it runs its program. By number and not by
-/// time, which passes also while nobody runs.
+/// Maximum number of attempts to remove an instance that is still open: a child process that
+/// another thread has just forked holds all descriptors of this process until it executes its
+/// program. The limit is a number of attempts instead of a duration, because time also passes while
+/// this process is not scheduled.
 const ATTEMPTS: u32 = 100;
 /// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// What was lost, in events, over all processors.
+/// Lost events, over all processors.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Losses {
-    /// The buffer was full, and the oldest went.
+    /// Events overwritten because the buffer was full.
     pub overrun: u64,
-    /// They came too deeply nested to be kept.
+    /// Events dropped because they were nested too deeply.
     pub dropped: u64,
 }
 
 impl Losses {
-    /// All of them.
+    /// Returns the number of all lost events.
     #[must_use]
     pub fn events(self) -> u64 {
         self.overrun + self.dropped
     }
 }
 
-/// An instance, until dropped.
+/// A trace instance, removed when dropped.
 #[derive(Debug)]
 pub struct Instance {
     path: PathBuf,
 }
 
 impl Instance {
-    /// Makes one with `buffer_kib` for each processor; it is off. Removes what killed processes
-    /// have left before.
+    /// Creates an instance with `buffer_kib` per processor, with recording off. First removes the
+    /// instances of killed processes.
     ///
     /// # Errors
     /// The kernel refuses.
     pub fn make(tracefs: &Tracefs, buffer_kib: u64) -> Result<Instance, TraceError> {
         remove_left_over(tracefs);
-        let own = std::process::id();
-        let begun = begun(own).unwrap_or(0);
+        let pid = std::process::id();
+        let start_time = start_time(pid).unwrap_or(0);
         let directory = tracefs.root().join("instances");
         for number in 0..INSTANCES_MAX {
-            let path = directory.join(format!("{PREFIX}{own}-{begun}-{number}"));
+            let path = directory.join(format!("{PREFIX}{pid}-{start_time}-{number}"));
             match std::fs::create_dir(&path) {
                 Ok(()) => {
                     let instance = Instance { path };
@@ -79,16 +80,16 @@ impl Instance {
         self.write("buffer_size_kb", &buffer_kib.to_string())
     }
 
-    /// Its directory.
+    /// Returns the directory.
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Enables an event, with a filter of the kernel's own language; an empty one lets all pass.
+    /// Enables an event, with a filter in the kernel's syntax; an empty filter passes all events.
     ///
     /// # Errors
-    /// There is no such event, or the filter is refused.
+    /// The kernel lacks the event or refuses the filter.
     pub fn enable(&self, event: &str, filter: &str) -> Result<(), TraceError> {
         if !filter.is_empty() {
             self.write(&format!("events/{event}/filter"), filter)?;
@@ -104,7 +105,7 @@ impl Instance {
         self.write("tracing_on", if on { "1" } else { "0" })
     }
 
-    /// What was lost since it was made.
+    /// Returns the events lost since the instance was created.
     #[must_use]
     pub fn losses(&self) -> Losses {
         let mut losses = Losses::default();
@@ -117,11 +118,11 @@ impl Instance {
         losses
     }
 
-    /// The directories of the processors, in their order.
+    /// Returns the per-processor directories, in order.
     pub(super) fn processors(&self) -> Vec<PathBuf> {
         let directory = self.path.join("per_cpu");
         let present = (0..).map(|number: u32| directory.join(format!("cpu{number}")));
-        // Numbers may have gaps where processors are off; nobody has more than this.
+        // The list ends at the first missing number; no machine has more processors than this.
         present.take(8192).take_while(|path| path.is_dir()).collect()
     }
 
@@ -134,10 +135,10 @@ impl Instance {
 impl Drop for Instance {
     fn drop(&mut self) {
         drop(self.record(false));
-        let mut left = 0..ATTEMPTS;
+        let mut attempts_left = 0..ATTEMPTS;
         while let Err(error) = std::fs::remove_dir(&self.path) {
-            // Nobody is left to be told; the next start finds what stays.
-            if error.kind() != io::ErrorKind::ResourceBusy || left.next().is_none() {
+            // The destructor cannot report a failure; the next start removes the instance.
+            if error.kind() != io::ErrorKind::ResourceBusy || attempts_left.next().is_none() {
                 break;
             }
             std::thread::sleep(PAUSE);
@@ -145,25 +146,27 @@ impl Drop for Instance {
     }
 }
 
-/// Removes instances whose makers are gone; how many.
+/// Removes the instances of processes that have ended; returns their number.
 pub(super) fn remove_left_over(tracefs: &Tracefs) -> usize {
     let Ok(entries) = std::fs::read_dir(tracefs.root().join("instances")) else { return 0 };
-    let gone = entries.flatten().filter(|entry| {
+    let orphaned = entries.flatten().filter(|entry| {
         let name = entry.file_name();
-        name.to_str().and_then(maker).is_some_and(|(process, begin)| begun(process) != Some(begin))
+        name.to_str()
+            .and_then(creator)
+            .is_some_and(|(process, recorded_start)| start_time(process) != Some(recorded_start))
     });
-    gone.filter(|entry| std::fs::remove_dir(entry.path()).is_ok()).count()
+    orphaned.filter(|entry| std::fs::remove_dir(entry.path()).is_ok()).count()
 }
 
-/// The process that made an instance, and when it began.
-fn maker(name: &str) -> Option<(u32, u64)> {
+/// Parses the ID and start time of the creator from an instance's name.
+fn creator(name: &str) -> Option<(u32, u64)> {
     let mut numbers = name.strip_prefix(PREFIX)?.split('-');
     Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
 }
 
-/// When a process began, in ticks since the start of the machine; the 22nd word of its stat, which
-/// is the 20th behind its name.
-fn begun(process: u32) -> Option<u64> {
+/// Returns the start time of a process, in clock ticks since boot: word 22 of its stat file, which
+/// is the 20th after the name.
+fn start_time(process: u32) -> Option<u64> {
     let text = proc::read(format!("/proc/{process}/stat"))?;
     text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
 }
@@ -174,10 +177,10 @@ mod tests {
 
     #[test]
     fn the_maker_is_in_the_name() {
-        assert_eq!(maker("larder-12-345-0"), Some((12, 345)));
-        assert_eq!(maker("larder-x-1-0"), None);
-        assert_eq!(maker("trace-cmd"), None);
-        assert!(begun(std::process::id()).is_some_and(|ticks| ticks > 0));
-        assert_eq!(begun(u32::MAX), None);
+        assert_eq!(creator("larder-12-345-0"), Some((12, 345)));
+        assert_eq!(creator("larder-x-1-0"), None);
+        assert_eq!(creator("trace-cmd"), None);
+        assert!(start_time(std::process::id()).is_some_and(|ticks| ticks > 0));
+        assert_eq!(start_time(u32::MAX), None);
     }
 }

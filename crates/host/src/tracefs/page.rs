@@ -1,48 +1,49 @@
-//! A raw page of a ring buffer, as `trace_pipe_raw` gives it: a time, a length, and records one
-//! after the other, each behind a head of four bytes (`include/linux/ring_buffer.h`).
+//! A raw page of a ring buffer, as `trace_pipe_raw` returns it: a time, a length, and records, each
+//! after a header of four bytes (`include/linux/ring_buffer.h`).
 //!
-//! Invariant: a page that is cut or wrong ends the walk, it never makes it leave the page.
+//! Invariant: a truncated or malformed page ends the iteration; no access leaves the page.
 
 use super::format;
 use std::ops::Range;
 
 /// The kernel lost events before this page.
 const MISSED_EVENTS: u64 = 1 << 31;
-/// It says behind the data how many.
+/// The count of lost events follows the data.
 const MISSED_STORED: u64 = 1 << 30;
-/// Bits of a time that a record carries itself; the rest is that of the time before.
+/// Number of low bits of an absolute time that a record carries; the upper bits are those of the
+/// previous time.
 const TIME_BITS: u32 = 59;
 
-/// Where the parts of a page lie.
+/// Layout of a raw page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct PageLayout {
     time: format::Field,
     commit: format::Field,
     data: usize,
-    /// Bytes of a page with everything.
+    /// Total size of a page.
     pub bytes: usize,
 }
 
 impl PageLayout {
-    /// Reads `events/header_page`.
+    /// Parses `events/header_page`.
     #[must_use]
     pub fn parse(text: &str) -> Option<PageLayout> {
         let fields: Vec<_> = text.lines().filter_map(format::field).collect();
         let find = |name| fields.iter().find(|(known, _)| known == name).map(|&(_, field)| field);
         let (time, commit, data) = (find("timestamp")?, find("commit")?, find("data")?);
-        // The upper half of the commit belongs to something else on some kernels.
+        // Some kernels use the upper half of the commit field for flags.
         let commit = format::Field { size: commit.size.min(4), ..commit };
         Some(PageLayout { time, commit, data: data.offset, bytes: data.offset + data.size })
     }
 
-    /// The records of a page.
+    /// Returns the records of a page.
     #[must_use]
     pub fn records<'a>(&self, page: &'a [u8]) -> Records<'a> {
         let commit = self.commit.unsigned(page);
         let length = usize::try_from(commit & (MISSED_STORED - 1)).unwrap_or(usize::MAX);
         let end = self.data.saturating_add(length).min(page.len());
         let missed = commit & MISSED_EVENTS != 0;
-        let told = format::Field { offset: end, size: 8 }.unsigned(page);
+        let stored_count = format::Field { offset: end, size: 8 }.unsigned(page);
         Records {
             page,
             at: self.data.min(end),
@@ -50,40 +51,40 @@ impl PageLayout {
             time: self.time.unsigned(page),
             missed: match (missed, commit & MISSED_STORED != 0) {
                 (false, _) => 0,
-                (true, true) => told.max(1),
+                (true, true) => stored_count.max(1),
                 (true, false) => 1,
             },
         }
     }
 }
 
-/// The records of a page, each with its time in nanoseconds and its bytes.
+/// Iterator over the records of a page, each with its time in nanoseconds and its bytes.
 #[derive(Clone, Debug)]
 pub struct Records<'a> {
     page: &'a [u8],
-    /// Where what was not handed out yet begins, and where it ends.
+    /// Start of the unread data, and its end.
     at: usize,
     end: usize,
     time: u64,
-    /// Events that the kernel lost before the first of these; at least 1 if it lost any.
+    /// Events that the kernel lost before the first record; at least 1 if it lost any.
     pub missed: u64,
 }
 
 impl Records<'_> {
-    /// Where in the page the data end.
+    /// Returns the offset of the end of the data.
     pub(super) fn end(&self) -> usize {
         self.end
     }
 
-    /// The next one: its time, and where in the page it lies.
-    pub(super) fn place(&mut self) -> Option<(u64, Range<usize>)> {
+    /// Returns the time and the byte range of the next record.
+    pub(super) fn next_range(&mut self) -> Option<(u64, Range<usize>)> {
         loop {
-            let head = self.word()?;
-            let (kind, delta) = (head & 31, u64::from(head >> 5));
+            let header = self.word()?;
+            let (kind, delta) = (header & 31, u64::from(header >> 5));
             match kind {
                 29 if delta == 0 => return None,
                 29 => {
-                    // What was taken back; its length counts from behind the head.
+                    // A discarded record; its length counts from the end of the header.
                     let length = usize::try_from(self.word()?).ok()?;
                     self.take(length.checked_sub(4)?)?;
                     self.time = self.time.wrapping_add(delta);
@@ -116,8 +117,8 @@ impl Records<'_> {
     }
 
     fn word(&mut self) -> Option<u32> {
-        let place = self.take(4)?;
-        self.page[place].try_into().ok().map(u32::from_le_bytes)
+        let range = self.take(4)?;
+        self.page[range].try_into().ok().map(u32::from_le_bytes)
     }
 }
 
@@ -125,7 +126,7 @@ impl<'a> Iterator for Records<'a> {
     type Item = (u64, &'a [u8]);
 
     fn next(&mut self) -> Option<Self::Item> {
-        let (time, place) = self.place()?;
-        Some((time, &self.page[place]))
+        let (time, range) = self.next_range()?;
+        Some((time, &self.page[range]))
     }
 }

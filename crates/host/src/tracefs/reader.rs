@@ -1,11 +1,11 @@
-//! The raw pages of all processors, taken apart and put in the order of time.
+//! Decoding and time-ordering of the raw pages of all processors.
 //!
-//! Each processor has a buffer of its own, and a thread may go from one to another, so records are
-//! sorted before they are handed out. When all buffers have been emptied, everything older than
-//! the moment when that began has been read; a little is kept back for records that a processor
-//! had begun and not finished.
+//! Each processor has its own buffer, and a thread may migrate between processors, so the reader
+//! sorts records before it passes them on. A pass over all buffers reads every record that was
+//! complete before the pass began; the reader holds the most recent records back, because an older
+//! record may still be incomplete on another processor.
 //!
-//! Invariant: records come in the order of their times, over all calls.
+//! Invariant: records are passed on in the order of their times, over all calls.
 
 use super::{Instance, PageLayout, TraceError, Tracefs};
 use rustix::fs::{Mode, OFlags};
@@ -15,49 +15,49 @@ use std::ops::Range;
 use std::os::fd::OwnedFd;
 use std::time::Duration;
 
-/// Records that were begun so long ago are finished: nobody is kept from finishing one for longer,
-/// since interrupts and what they interrupt run to their end.
-pub(crate) const UNFINISHED: Duration = Duration::from_millis(2);
-/// Bytes for records of one round; more are left for the next.
-const ROUND_BYTES: usize = 64 << 20;
-/// Bytes that are kept for the next rounds: what a million look-ups a second leave in two of them.
-/// Memory that is asked for anew in each round costs more than all else that is done here.
+/// Age after which a record is complete: interrupts and the code that they interrupt run to
+/// completion, so no record stays incomplete for longer.
+pub(crate) const COMPLETION_TIME: Duration = Duration::from_millis(2);
+/// Bytes of records to read per pass; the rest stays for the next pass.
+const PASS_BYTES: usize = 64 << 20;
+/// Bytes of memory to keep for the next passes: the records of a million look-ups per second in two
+/// of them. A new allocation in each pass would cost more than all other work of the reader.
 const KEPT_BYTES: usize = 4 << 20;
 
-/// A record, in the bytes of the round.
+/// A record, as a byte range in the buffer of its pass.
 #[derive(Clone, Copy, Debug)]
-pub struct Raw {
-    /// When, in nanoseconds of the monotonic clock.
+pub struct RawRecord {
+    /// Time in nanoseconds of the monotonic clock.
     pub time_ns: u64,
     begin: usize,
     end: usize,
 }
 
-/// Reads one or more instances.
+/// Reads the events of one or more instances.
 #[derive(Debug)]
 pub struct Reader {
     buffers: Vec<OwnedFd>,
     layout: PageLayout,
-    bytes: Store,
-    /// The store of the round before, to be used again.
-    spare: Store,
-    records: Vec<Raw>,
-    /// How many of them have been handed out.
-    done: usize,
+    bytes: RecordBuffer,
+    /// The buffer of the previous pass, for reuse.
+    spare: RecordBuffer,
+    records: Vec<RawRecord>,
+    /// Number of records that were passed on.
+    delivered: usize,
     missed: u64,
     until_ns: u64,
 }
 
-/// Bytes one after the other, in memory that is used again.
+/// A byte buffer with reusable memory.
 #[derive(Debug, Default)]
-struct Store {
+struct RecordBuffer {
     memory: Vec<u8>,
     used: usize,
 }
 
-impl Store {
-    /// Room behind what is there.
-    fn room(&mut self, bytes: usize) -> &mut [u8] {
+impl RecordBuffer {
+    /// Returns free space of `bytes` bytes at the end.
+    fn free_space(&mut self, bytes: usize) -> &mut [u8] {
         let end = self.used + bytes;
         if self.memory.len() < end {
             self.memory.resize(end, 0);
@@ -65,14 +65,14 @@ impl Store {
         &mut self.memory[self.used..end]
     }
 
-    /// Puts bytes behind what is there, and says where.
-    fn put(&mut self, bytes: &[u8]) -> Range<usize> {
-        self.room(bytes.len()).copy_from_slice(bytes);
+    /// Appends bytes and returns their range.
+    fn append(&mut self, bytes: &[u8]) -> Range<usize> {
+        self.free_space(bytes.len()).copy_from_slice(bytes);
         self.used += bytes.len();
         self.used - bytes.len()..self.used
     }
 
-    /// Forgets everything, and gives back what is rarely needed.
+    /// Empties the buffer and frees memory beyond [`KEPT_BYTES`].
     fn clear(&mut self) {
         self.used = 0;
         self.memory.truncate(KEPT_BYTES);
@@ -80,7 +80,7 @@ impl Store {
     }
 }
 
-/// Nanoseconds of the clock that records carry.
+/// Returns the current time of the clock that records use, in nanoseconds.
 pub(crate) fn now_ns() -> u64 {
     let now = clock_gettime(ClockId::Monotonic);
     let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
@@ -91,7 +91,7 @@ impl Reader {
     /// Opens the buffers of instances.
     ///
     /// # Errors
-    /// One cannot be opened.
+    /// A buffer cannot be opened.
     pub fn open(tracefs: &Tracefs, instances: &[&Instance]) -> Result<Reader, TraceError> {
         let layout = tracefs.page_layout()?;
         let mut buffers = Vec::new();
@@ -104,17 +104,18 @@ impl Reader {
         Ok(Reader {
             buffers,
             layout,
-            bytes: Store::default(),
-            spare: Store::default(),
+            bytes: RecordBuffer::default(),
+            spare: RecordBuffer::default(),
             records: Vec::new(),
-            done: 0,
+            delivered: 0,
             missed: 0,
             until_ns: 0,
         })
     }
 
-    /// Reads what is there and hands out the records that are old enough, in their order; with
-    /// `all` everything, once recording has stopped. Says whether more was left.
+    /// Reads the available records and passes on those that are old enough, in order; with `all` it
+    /// passes on every record, for use after recording has stopped. Returns true if records were
+    /// left in the buffers.
     ///
     /// # Errors
     /// A buffer cannot be read.
@@ -123,81 +124,84 @@ impl Reader {
         all: bool,
         each: impl FnMut(u64, &[u8]),
     ) -> Result<bool, TraceError> {
-        self.round_with(all, |_| (), each)
+        self.read_with(all, |_| (), each)
     }
 
-    /// The same with another source of records, whose times are of the same clock: `others` hands
-    /// out all that it has.
+    /// Does the same with a second source of records on the same clock: `other_source` passes on
+    /// all records that it has.
     ///
     /// # Errors
     /// A buffer cannot be read.
-    pub fn round_with(
+    pub fn read_with(
         &mut self,
         all: bool,
-        others: impl FnOnce(&mut dyn FnMut(u64, &[u8])),
+        other_source: impl FnOnce(&mut dyn FnMut(u64, &[u8])),
         mut each: impl FnMut(u64, &[u8]),
     ) -> Result<bool, TraceError> {
-        self.forget_done();
-        let (until, more) = self.empty_buffers()?;
+        self.discard_delivered();
+        let (until, more) = self.drain_buffers()?;
         let (bytes, records) = (&mut self.bytes, &mut self.records);
-        others(&mut |time_ns, data| {
-            let Range { start: begin, end } = bytes.put(data);
-            records.push(Raw { time_ns, begin, end });
+        other_source(&mut |time_ns, data| {
+            let Range { start: begin, end } = bytes.append(data);
+            records.push(RawRecord { time_ns, begin, end });
         });
         self.records.sort_by_key(|record| record.time_ns);
-        let unfinished_ns = u64::try_from(UNFINISHED.as_nanos()).expect("short");
+        let unfinished_ns = u64::try_from(COMPLETION_TIME.as_nanos()).expect("short");
         let until = if all && !more { u64::MAX } else { until.saturating_sub(unfinished_ns) };
         self.until_ns = until;
-        self.done = self.records.partition_point(|record| record.time_ns < until);
-        for record in &self.records[..self.done] {
+        self.delivered = self.records.partition_point(|record| record.time_ns < until);
+        for record in &self.records[..self.delivered] {
             each(record.time_ns, &self.bytes.memory[record.begin..record.end]);
         }
         Ok(more)
     }
 
-    /// Events that the kernel says it lost, as far as pages tell.
+    /// Returns the number of events that the kernel reports as lost in page headers.
     #[must_use]
     pub fn missed(&self) -> u64 {
         self.missed
     }
 
-    /// Every record from before this time has been handed out.
+    /// Returns the time before which every record has been passed on.
     #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "asked for by what counts"))]
     #[must_use]
     pub(crate) fn until_ns(&self) -> u64 {
         self.until_ns
     }
 
-    /// Moves what was kept back to the front.
-    fn forget_done(&mut self) {
+    /// Moves the records that were held back to the front.
+    fn discard_delivered(&mut self) {
         self.spare.clear();
-        for record in &mut self.records[self.done..] {
-            let kept = self.spare.put(&self.bytes.memory[record.begin..record.end]);
+        for record in &mut self.records[self.delivered..] {
+            let kept = self.spare.append(&self.bytes.memory[record.begin..record.end]);
             (record.begin, record.end) = (kept.start, kept.end);
         }
-        self.records.drain(..self.done);
+        self.records.drain(..self.delivered);
         std::mem::swap(&mut self.bytes, &mut self.spare);
-        self.done = 0;
+        self.delivered = 0;
     }
 
-    /// Reads all buffers, each until it is empty or its share of the round is used. Answers up to
-    /// which time everything has been read, and whether something was left.
-    fn empty_buffers(&mut self) -> Result<(u64, bool), TraceError> {
-        let begun = now_ns();
-        let (mut until, mut left) = (begun, false);
-        let share = ROUND_BYTES / self.buffers.len().max(1);
+    /// Reads all buffers, each until it is empty or its share of the pass is used. Returns the time
+    /// up to which all records have been read, and true if records were left.
+    fn drain_buffers(&mut self) -> Result<(u64, bool), TraceError> {
+        let pass_start = now_ns();
+        let (mut until, mut records_left) = (pass_start, false);
+        let share = PASS_BYTES / self.buffers.len().max(1);
         for number in 0..self.buffers.len() {
-            let room = self.bytes.used + share;
+            let limit = self.bytes.used + share;
             loop {
-                if self.bytes.used > room {
-                    // Its next record is not older than its last one.
+                if self.bytes.used > limit {
+                    // The next record of the buffer is not older than the last one read.
                     until = until.min(self.records.last().map_or(0, |record| record.time_ns));
-                    left = true;
+                    records_left = true;
                     break;
                 }
-                match rustix::io::read(&self.buffers[number], self.bytes.room(self.layout.bytes)) {
+                match rustix::io::read(
+                    &self.buffers[number],
+                    self.bytes.free_space(self.layout.bytes),
+                ) {
                     Ok(0) | Err(Errno::AGAIN) => break,
-                    Ok(bytes) => self.take_apart(bytes),
+                    Ok(bytes) => self.decode_page(bytes),
                     Err(Errno::INTR) => {}
                     Err(error) => {
                         let path = std::path::Path::new("trace_pipe_raw");
@@ -206,17 +210,17 @@ impl Reader {
                 }
             }
         }
-        Ok((until, left))
+        Ok((until, records_left))
     }
 
-    /// Takes a page apart that was read behind what is there.
-    fn take_apart(&mut self, bytes: usize) {
+    /// Decodes a page that was read into the end of the buffer.
+    fn decode_page(&mut self, bytes: usize) {
         let begin = self.bytes.used;
         let mut records = self.layout.records(&self.bytes.memory[begin..begin + bytes]);
         self.missed += records.missed;
         self.bytes.used += records.end();
-        while let Some((time_ns, Range { start, end })) = records.place() {
-            self.records.push(Raw { time_ns, begin: begin + start, end: begin + end });
+        while let Some((time_ns, Range { start, end })) = records.next_range() {
+            self.records.push(RawRecord { time_ns, begin: begin + start, end: begin + end });
         }
     }
 }

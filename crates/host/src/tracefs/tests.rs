@@ -1,4 +1,4 @@
-//! Formats, pages, and instances of the running kernel.
+//! Event formats, ring buffer pages, and trace instances of the running kernel.
 
 use super::page::Records;
 use super::*;
@@ -52,7 +52,8 @@ fn records_of_every_kind_are_taken_apart() {
     let layout = PageLayout::parse(HEADER).unwrap();
     assert_eq!(layout.bytes, 4096);
     let mut data = Vec::new();
-    // Four bytes; a long one of 8; one taken back of 4; a step of time; an absolute time.
+    // Records: 4 bytes; a long one of 8 bytes; a discarded one of 4; a time extension; an absolute
+    // time.
     data.extend(head(1, 5));
     data.extend([1; 4]);
     data.extend(head(0, 1));
@@ -110,8 +111,8 @@ fn pages_that_are_cut_or_wrong_end_the_walk() {
     assert_eq!(layout.records(&[]).count(), 0);
 }
 
-/// tracefs, where we are root and it is there; for one test at a time, since whoever makes an
-/// instance removes what was left.
+/// Opens tracefs, if this process is root and the kernel has it. The lock serialises the tests,
+/// since creating an instance removes left-over ones.
 fn tracefs() -> Option<(Tracefs, MachineLock)> {
     match Tracefs::open() {
         Ok(tracefs) => Some((tracefs, MachineLock::exclusive("tracefs"))),
@@ -148,7 +149,8 @@ fn an_instance_is_made_read_and_removed_again() {
         })
         .unwrap()
     {}
-    // The kernel counts threads from 1 again, and in a container by other numbers than ours.
+    // The kernel assigns thread IDs from the start again, and a container has its own PID
+    // namespace.
     assert!(makers.values().any(|&threads| threads >= 50), "{makers:?}");
     assert_eq!((instance.losses().events(), reader.missed()), (0, 0));
     drop(reader);
@@ -161,12 +163,13 @@ fn who_has_it_open_for_a_moment_is_waited_for() {
     let Some((tracefs, _alone)) = tracefs() else { return };
     let instance = Instance::make(&tracefs, 64).unwrap();
     let path = instance.path().to_path_buf();
-    // A child has what its parent had open, until it runs its program.
-    let held = std::fs::File::open(path.join("trace_pipe")).unwrap();
+    // Simulates a child process, which inherits the descriptors of its parent until it executes its
+    // program.
+    let open_file = std::fs::File::open(path.join("trace_pipe")).unwrap();
     assert!(std::fs::remove_dir(&path).is_err(), "it can be removed while it is open");
     let child = std::thread::spawn(move || {
         std::thread::sleep(Duration::from_millis(20));
-        drop(held);
+        drop(open_file);
     });
     drop(instance);
     child.join().unwrap();
@@ -177,18 +180,19 @@ fn who_has_it_open_for_a_moment_is_waited_for() {
 fn what_a_killed_process_left_is_removed_and_what_is_open_is_not() {
     let Some((tracefs, _alone)) = tracefs() else { return };
     let instances = tracefs.root().join("instances");
-    // Nobody with this number began at this tick.
+    // No process has this ID and start time.
     let left = instances.join(format!("larder-{}-1-7", u32::MAX));
     std::fs::create_dir(&left).unwrap();
     let open = instances.join(format!("larder-{}-1-8", u32::MAX));
     std::fs::create_dir(&open).unwrap();
-    let held = std::fs::File::open(open.join("trace_pipe")).unwrap();
+    let open_file = std::fs::File::open(open.join("trace_pipe")).unwrap();
     let instance = Instance::make(&tracefs, 64).unwrap();
     assert!(!left.exists(), "its maker is gone");
     assert!(open.exists(), "somebody reads it");
     assert!(instance.path().exists());
-    drop(held);
-    // A child that another test has just begun has it open until it runs its program.
+    drop(open_file);
+    // A child that another test has just forked keeps the instance open until it executes its
+    // program.
     let removed = (0..4000).any(|_| {
         std::thread::sleep(Duration::from_millis(5));
         instance::remove_left_over(&tracefs) == 1
@@ -198,12 +202,12 @@ fn what_a_killed_process_left_is_removed_and_what_is_open_is_not() {
 
 #[test]
 fn only_an_unknown_file_system_means_that_there_is_no_tracefs() {
-    let said = |number| mount_error(io::Error::from_raw_os_error(number)).to_string();
+    let message = |number| mount_error(io::Error::from_raw_os_error(number)).to_string();
     for number in [libc::ENODEV, libc::ENOENT] {
-        assert!(said(number).contains("built without tracefs"), "{}", said(number));
+        assert!(message(number).contains("built without tracefs"), "{}", message(number));
     }
     for number in [libc::EPERM, libc::EACCES] {
-        assert!(said(number).contains("tracefs is for root"), "{}", said(number));
+        assert!(message(number).contains("tracefs is for root"), "{}", message(number));
     }
-    assert_eq!(said(libc::EMFILE), "trace: mount tracefs: Too many open files (os error 24)");
+    assert_eq!(message(libc::EMFILE), "trace: mount tracefs: Too many open files (os error 24)");
 }

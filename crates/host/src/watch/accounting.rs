@@ -1,14 +1,15 @@
-//! What each process did to each file: events become counts.
+//! Conversion of events into counts of each process's accesses to each file.
 //!
-//! Invariants: counts only grow, but for pages that were told as hits and turn out to be misses
-//! (see [`super::lookup`]); memory is bounded by files and processes met, and by the bounds named
-//! here. Nothing here reads the machine, but through what it is given.
+//! Invariants: counts only grow, except for pages that were counted as hits and turn out to be
+//! misses (see [`super::lookup`]); memory is bounded by the number of files and processes seen, and
+//! by the limits in this module. The module reads the machine only through the functions that its
+//! creator passes in.
 
 use super::event::{Event, FileSystemId, Key, Lookup, Reason};
 use super::fast::Map;
 use super::lookup::{FileId, Found, Lookups, ProcessId, ThreadIdentity};
 use super::spans::Spans;
-use super::tasks::{Ask, Tasks};
+use super::tasks::{DescribeTask, Tasks};
 use larder_report::watch::{Counts, Unattributed};
 use std::collections::HashMap;
 
@@ -19,122 +20,123 @@ mod write;
 use files::File;
 pub(crate) use files::REMOVED_MAX;
 
-/// Spans of pages that were evicted, and large folios, that are remembered over all files; beyond
-/// it all are forgotten.
+/// Maximum number of remembered ranges, over all files, of evicted pages and large folios; beyond
+/// it all ranges are dropped.
 const REMEMBERED_MAX: usize = 1 << 20;
 
-/// The number that block devices get as files, whatever the kernel calls their file system.
+/// Device number that represents the file system of block devices, whatever the kernel's number.
 pub(crate) const BLOCK_DEVICES: u32 = u32::MAX;
 
-/// The devices that the files of a home may be on.
-pub(crate) type Homes = Box<dyn FnMut(&FileSystemId) -> Vec<u32> + Send>;
-/// Whether a number of a device is that of the file system that holds block devices.
-pub(crate) type HoldsBlocks = Box<dyn FnMut(Key) -> bool + Send>;
+/// Returns the devices that may hold the files of a file system.
+pub(crate) type FileSystemDevices = Box<dyn FnMut(&FileSystemId) -> Vec<u32> + Send>;
+/// Returns true if a key's device number is that of the file system of block devices.
+pub(crate) type IsBlockFileSystem = Box<dyn FnMut(Key) -> bool + Send>;
 
-/// How many bytes a file has now, if that can be known.
-pub(crate) type Ends = Box<dyn FnMut(Key) -> Option<u64> + Send>;
+/// Returns the current size of a file in bytes, if it is known.
+pub(crate) type FileSize = Box<dyn FnMut(Key) -> Option<u64> + Send>;
 
-/// What of the machine the ledger asks.
-pub(crate) struct Machine {
-    /// Threads.
-    pub(crate) ask: Ask,
-    /// File systems.
-    pub(crate) homes: Homes,
-    /// Block devices.
-    pub(crate) holds_blocks: HoldsBlocks,
-    /// Files.
-    pub(crate) ends: Ends,
-    /// Bytes of a page.
+/// Functions that query the machine.
+pub(crate) struct MachineQueries {
+    /// Describes a thread.
+    pub(crate) describe_task: DescribeTask,
+    /// Returns the devices of a file system.
+    pub(crate) file_system_devices: FileSystemDevices,
+    /// Detects the file system of block devices.
+    pub(crate) is_block_file_system: IsBlockFileSystem,
+    /// Returns the size of a file.
+    pub(crate) file_size: FileSize,
+    /// Size of a page in bytes.
     pub(crate) page_bytes: u64,
 }
 
-/// A request, as traces hold it.
+/// A request, as recorded in traces.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Which file.
+    /// The file.
     pub file: FileId,
-    /// Which process.
+    /// The process.
     pub process: ProcessId,
     /// First byte.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub bytes: u64,
-    /// Whether it was a write.
+    /// True for a write.
     pub write: bool,
-    /// How many of its pages were not resident.
+    /// Number of its pages that were not resident.
     pub misses: u64,
-    /// How many were resident by read-ahead.
+    /// Number of its pages that read-ahead had made resident.
     pub ahead: u64,
 }
 
-/// What a thread is doing.
+/// Current operations of a thread.
 #[derive(Clone, Copy, Debug, Default)]
-struct Doing {
-    /// The file that it reads pages of.
+struct ThreadState {
+    /// File whose pages the thread reads from disk.
     reads: Option<FileId>,
-    /// The file that it continues to read after metadata, and the bytes of metadata not read yet.
-    then_reads: Option<(FileId, u64)>,
-    /// The file that it writes out.
+    /// File that the thread continues to read after metadata, and the bytes of metadata not read
+    /// yet.
+    reads_next: Option<(FileId, u64)>,
+    /// File that the thread writes back.
     writes_out: Option<FileId>,
-    /// The pages that it was asked to write.
+    /// File and pages of the thread's current write request.
     writes: Option<(FileId, u64, u64)>,
-    /// What is left of that request, in bytes: where it has come to, and where it ends.
-    left: (u64, u64),
-    /// Pages around one that it touched through a mapping, which were mapped before it was asked
-    /// for itself.
-    around: Option<(FileId, u64, u64)>,
-    /// A page that it touched through a mapping, and whether it has become a miss.
+    /// Progress of that request in bytes: current offset and end.
+    write_progress: (u64, u64),
+    /// Page range around a page that the thread touched through a mapping; the kernel mapped the
+    /// range before it reported the fault.
+    mapped_range: Option<(FileId, u64, u64)>,
+    /// File and page of the last fault through a mapping, and true if the fault was a miss.
     fault: Option<(FileId, u64, bool)>,
-    /// The file that it read and whose inode became dirty then.
+    /// File that the thread read and whose inode became dirty as a result.
     touched: Option<FileId>,
-    /// The file that XFS has it tidy up after its last user.
+    /// File that XFS inactivates after its last reference is gone.
     inactive: Option<Key>,
     reason: Reason,
     reclaims: bool,
-    /// It may be a look-up, an I/O or a change of the last file: found without a search.
+    /// File, process and counts index of the thread's last access, to avoid a search.
     pair: Option<(FileId, ProcessId, usize)>,
 }
 
-/// A look-up: most are of the same thread and file as the one before.
+/// Result of the last look-up: most look-ups repeat the thread and file of the previous one.
 #[derive(Clone, Copy, Debug)]
-struct Same {
+struct LastLookup {
     thread: u32,
     key: Key,
-    who: ThreadIdentity,
+    identity: ThreadIdentity,
     file: FileId,
-    /// Place of their counts.
-    place: usize,
+    /// Index of the counts of file and process.
+    index: usize,
 }
 
-/// All counts.
+/// Counts by file and process.
 pub(crate) struct Accounting {
     tasks: Tasks,
-    /// The last look-up, until threads come, go or change.
-    same: Option<Same>,
-    homes: Homes,
-    holds_blocks: HoldsBlocks,
-    ends: Ends,
-    /// How often what a file system says of ends may be asked for.
+    /// The last look-up, until a task starts, ends or changes.
+    last_lookup: Option<LastLookup>,
+    file_system_devices: FileSystemDevices,
+    is_block_file_system: IsBlockFileSystem,
+    file_size: FileSize,
+    /// Current round; each round may query the size of a file once.
     round: u32,
-    known_homes: HashMap<FileSystemId, Vec<u32>>,
-    block_homes: Map<u32, bool>,
+    known_devices: HashMap<FileSystemId, Vec<u32>>,
+    block_file_systems: Map<u32, bool>,
     page_bytes: u64,
     lookups: Lookups,
     files: Vec<File>,
-    by_key: HashMap<Key, FileId, std::hash::BuildHasherDefault<super::fast::Mixer>>,
-    doing: Map<u32, Doing>,
+    by_key: HashMap<Key, FileId, std::hash::BuildHasherDefault<super::fast::MultiplyHasher>>,
+    thread_states: Map<u32, ThreadState>,
     pairs: Map<u64, usize>,
     counts: Vec<(FileId, ProcessId, Counts)>,
-    /// Files that were removed and have their own number here.
+    /// Number of removed files that have their own entry.
     removed: usize,
-    /// Files that were removed since somebody asked, with when.
-    gone: Vec<(FileId, u64)>,
-    /// When what is taken happened.
+    /// Files removed since the last query, with the time of removal.
+    removed_files: Vec<(FileId, u64)>,
+    /// Time of the events being processed.
     now_ns: u64,
     unattributed: Unattributed,
-    remembered: usize,
-    /// Devices whose requests are counted where they come from, not here.
-    lower: Map<u32, bool>,
+    range_count: usize,
+    /// Lower devices of stacked ones, whose requests are counted on the upper device.
+    lower_devices: Map<u32, bool>,
     splits: Map<u32, u64>,
 }
 
@@ -145,76 +147,76 @@ impl std::fmt::Debug for Accounting {
 }
 
 impl Accounting {
-    /// Nothing counted yet.
+    /// Creates empty accounting.
     #[must_use]
-    pub(crate) fn new(machine: Machine) -> Accounting {
+    pub(crate) fn new(machine: MachineQueries) -> Accounting {
         Accounting {
-            tasks: Tasks::new(machine.ask),
-            same: None,
-            homes: machine.homes,
-            holds_blocks: machine.holds_blocks,
-            ends: machine.ends,
+            tasks: Tasks::new(machine.describe_task),
+            last_lookup: None,
+            file_system_devices: machine.file_system_devices,
+            is_block_file_system: machine.is_block_file_system,
+            file_size: machine.file_size,
             round: 1,
-            known_homes: HashMap::new(),
-            block_homes: Map::default(),
+            known_devices: HashMap::new(),
+            block_file_systems: Map::default(),
             page_bytes: machine.page_bytes,
             lookups: Lookups::default(),
             files: Vec::new(),
             by_key: HashMap::default(),
-            doing: Map::default(),
+            thread_states: Map::default(),
             pairs: Map::default(),
             counts: Vec::new(),
             removed: 0,
-            gone: Vec::new(),
+            removed_files: Vec::new(),
             now_ns: 0,
             unattributed: Unattributed::default(),
-            remembered: 0,
-            lower: Map::default(),
+            range_count: 0,
+            lower_devices: Map::default(),
             splits: Map::default(),
         }
     }
 
-    /// All counts, each with its file and its process.
+    /// Returns all counts, each with its file and its process.
     #[must_use]
     pub(crate) fn counts(&self) -> &[(FileId, ProcessId, Counts)] {
         &self.counts
     }
 
-    /// Physical I/O without a file.
+    /// Returns the physical I/O that belongs to no file.
     #[must_use]
     pub(crate) fn unattributed(&self) -> Unattributed {
         self.unattributed
     }
 
-    /// Requests of a device that were cut in two.
+    /// Returns the number of requests of a device that the kernel split.
     #[must_use]
     pub(crate) fn splits(&self, dev: u32) -> u64 {
         self.splits.get(&dev).copied().unwrap_or(0)
     }
 
-    /// Pages whose read-ahead was forgotten for want of room.
+    /// Returns the number of pages whose read-ahead state was dropped for lack of space.
     #[must_use]
     pub(crate) fn forgotten(&self) -> u64 {
         self.lookups.forgotten()
     }
 
-    /// Threads and processes.
+    /// Returns the threads and processes.
     #[must_use]
     pub(crate) fn tasks(&self) -> &Tasks {
         &self.tasks
     }
 
-    /// What was mounted since may be looked up anew.
-    pub(crate) fn forget_homes(&mut self) {
-        self.known_homes.clear();
-        self.lower.clear();
+    /// Drops cached device mappings, so that later mounts are found.
+    pub(crate) fn forget_devices(&mut self) {
+        self.known_devices.clear();
+        self.lower_devices.clear();
     }
 
-    fn doing(&mut self, thread: u32) -> &mut Doing {
-        self.doing.entry(thread).or_default()
+    fn thread_state(&mut self, thread: u32) -> &mut ThreadState {
+        self.thread_states.entry(thread).or_default()
     }
 
-    fn place(&mut self, file: FileId, process: ProcessId) -> usize {
+    fn counts_index(&mut self, file: FileId, process: ProcessId) -> usize {
         let pair = u64::from(file) << 32 | u64::from(process);
         *self.pairs.entry(pair).or_insert_with(|| {
             self.counts.push((file, process, Counts::default()));
@@ -222,130 +224,137 @@ impl Accounting {
         })
     }
 
-    fn at(&mut self, file: FileId, process: ProcessId) -> &mut Counts {
-        let place = self.place(file, process);
-        &mut self.counts[place].2
+    fn counts_mut(&mut self, file: FileId, process: ProcessId) -> &mut Counts {
+        let index = self.counts_index(file, process);
+        &mut self.counts[index].2
     }
 
-    /// The same for a thread that mostly does the same again.
-    fn at_again(&mut self, who: ThreadIdentity, file: FileId) -> &mut Counts {
-        let place = self.place_again(who, file);
-        &mut self.counts[place].2
+    /// Returns the counts of a thread's access to a file, cached for repeated access.
+    fn counts_mut_cached(&mut self, identity: ThreadIdentity, file: FileId) -> &mut Counts {
+        let index = self.counts_index_cached(identity, file);
+        &mut self.counts[index].2
     }
 
-    fn place_again(&mut self, who: ThreadIdentity, file: FileId) -> usize {
-        let doing = self.doing.entry(who.thread).or_default();
-        if let Some((same, process, place)) = doing.pair
+    fn counts_index_cached(&mut self, identity: ThreadIdentity, file: FileId) -> usize {
+        let state = self.thread_states.entry(identity.thread).or_default();
+        if let Some((same, process, index)) = state.pair
             && same == file
-            && process == who.process
+            && process == identity.process
         {
-            return place;
+            return index;
         }
-        let place = self.place(file, who.process);
-        self.doing(who.thread).pair = Some((file, who.process, place));
-        place
+        let index = self.counts_index(file, identity.process);
+        self.thread_state(identity.thread).pair = Some((file, identity.process, index));
+        index
     }
 
-    /// What is taken from here on happened then.
-    pub(crate) fn at_time(&mut self, now_ns: u64) {
+    /// Sets the time of the events that follow.
+    pub(crate) fn set_time(&mut self, now_ns: u64) {
         self.now_ns = now_ns;
     }
 
-    /// Takes an event of a thread; answers with the request that it began, if it is one.
+    /// Processes an event of a thread; returns the request that the event starts, if any.
     pub(crate) fn take(&mut self, thread: u32, event: Event) -> Option<Reference> {
         match event {
-            Event::Lookup { key, first, last, held } => {
-                return self.looked_up(&Lookup { thread, key, first, last, held });
+            Event::Lookup { key, first, last, last_in_file } => {
+                return self.looked_up(&Lookup { thread, key, first, last, last_in_file });
             }
             Event::MapPages { key, first, last } => self.mapped(thread, key, first, last),
             Event::Fault { key, page } => return self.fault(thread, key, page),
             Event::Add { key, first, order } => self.added(thread, key, first, order),
             Event::Delete { key, first, order } => self.deleted(thread, key, first, order),
-            Event::Wanted { key, first, count } => {
-                let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
-                self.lookups.wanted(who, file, first, count);
+            Event::SyncReadahead { key, first, count } => {
+                let (identity, file) = (self.tasks.thread_identity(thread), self.file_of(key));
+                self.lookups.sync_readahead(identity, file, first, count);
             }
-            Event::Ahead => {
-                let who = self.tasks.thread_identity(thread);
-                self.lookups.ahead(who);
+            Event::AsyncReadahead => {
+                let identity = self.tasks.thread_identity(thread);
+                self.lookups.async_readahead(identity);
             }
-            Event::Dirty { place, page } => return self.dirtied(thread, place, page),
+            Event::Dirty { inode, page } => return self.dirtied(thread, inode, page),
             Event::Write { key, offset, bytes, whole } => {
                 return self.write(thread, key, (offset, bytes), whole);
             }
-            Event::InodeDirty { place } => self.inode_dirtied(thread, place),
-            Event::WriteOut { place } | Event::InodeStart { place } => {
-                let file = self.file_at(place);
-                self.doing(thread).writes_out = Some(file);
+            Event::InodeDirty { inode } => self.inode_dirtied(thread, inode),
+            Event::WriteOut { inode } | Event::InodeStart { inode } => {
+                let file = self.file_at(inode);
+                self.thread_state(thread).writes_out = Some(file);
             }
-            Event::InodeDone { place, wrote } => self.wrote(thread, place, wrote),
-            Event::LazyStart { reason } => self.doing(thread).reason = reason,
+            Event::InodeDone { inode, wrote } => self.wrote(thread, inode, wrote),
+            Event::WritebackStart { reason } => self.thread_state(thread).reason = reason,
             Event::Throttled { ms } => self.throttled(thread, ms),
-            Event::Reclaim { begins } => self.doing(thread).reclaims = begins,
+            Event::Reclaim { begins } => self.thread_state(thread).reclaims = begins,
             Event::Removed { key } => {
                 self.removed(key);
             }
-            Event::Inactive { key } => self.doing(thread).inactive = Some(key),
+            Event::Inactive { key } => self.thread_state(thread).inactive = Some(key),
             Event::Unlinked => {
-                if let Some(key) = self.doing(thread).inactive.take() {
+                if let Some(key) = self.thread_state(thread).inactive.take() {
                     self.removed(key);
                 }
             }
             Event::Direct { key } => {
                 let file = self.file_of(key);
-                let doing = self.doing(thread);
-                (doing.reads, doing.then_reads) = (Some(file), None);
-                doing.writes_out = Some(file);
+                let state = self.thread_state(thread);
+                (state.reads, state.reads_next) = (Some(file), None);
+                state.writes_out = Some(file);
             }
             Event::Bio { dev, sectors, write, meta } => self.bio(thread, dev, sectors, write, meta),
             Event::Split { dev } => *self.splits.entry(dev).or_default() += 1,
             Event::NewTask { tid, thread: same, grouped } => {
-                self.same = None;
-                self.tasks.made(thread, tid, same);
+                self.last_lookup = None;
+                self.tasks.created(thread, tid, same);
                 if grouped {
-                    self.tasks.grouped(tid);
+                    self.tasks.created_in_cgroup(tid);
                 }
             }
             Event::Joined { tid } => {
-                self.same = None;
-                self.tasks.joined(tid);
+                self.last_lookup = None;
+                self.tasks.joined_cgroup(tid);
             }
             Event::Rename { tid, name } => {
-                self.same = None;
+                self.last_lookup = None;
                 let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
                 self.tasks.renamed(tid, &String::from_utf8_lossy(&name[..end]));
             }
             Event::Exit { tid } => {
-                self.same = None;
+                self.last_lookup = None;
                 self.tasks.ended(tid);
                 self.lookups.thread_ended(tid);
-                self.doing.remove(&tid);
+                self.thread_states.remove(&tid);
             }
         }
         None
     }
 
-    /// Who looks up, which file, and where that is counted.
-    fn same(&mut self, thread: u32, key: Key) -> Same {
-        if let Some(same) = self.same.filter(|same| same.thread == thread && same.key == key) {
+    /// Returns the thread, the file and the counts index of a look-up.
+    fn resolve_lookup(&mut self, thread: u32, key: Key) -> LastLookup {
+        if let Some(same) = self.last_lookup.filter(|same| same.thread == thread && same.key == key)
+        {
             return same;
         }
-        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
-        let same = Same { thread, key, who, file, place: self.place_again(who, file) };
-        self.same = Some(same);
+        let (identity, file) = (self.tasks.thread_identity(thread), self.file_of(key));
+        let same = LastLookup {
+            thread,
+            key,
+            identity,
+            file,
+            index: self.counts_index_cached(identity, file),
+        };
+        self.last_lookup = Some(same);
         same
     }
 
-    /// Takes a look-up; answers with the request that it began, if it did.
+    /// Processes a look-up; returns the request that it starts, if any.
     pub(crate) fn looked_up(&mut self, lookup: &Lookup) -> Option<Reference> {
-        let Lookup { thread, key, first, last, held } = *lookup;
-        let Same { who, file, place, .. } = self.same(thread, key);
-        let held = held.unwrap_or_else(|| self.held(file, first, last));
-        if last.min(held) < first {
+        let Lookup { thread, key, first, last, last_in_file } = *lookup;
+        let LastLookup { identity, file, index, .. } = self.resolve_lookup(thread, key);
+        let last_in_file = last_in_file.unwrap_or_else(|| self.last_in_file(file, first, last));
+        if last.min(last_in_file) < first {
             return None;
         }
-        let found = self.lookups.looked_up(who, file, first, (last, held));
-        let counts = &mut self.counts[place].2;
+        let found = self.lookups.looked_up(identity, file, first, (last, last_in_file));
+        let counts = &mut self.counts[index].2;
         let Found { first, hits, ahead, misses, corrected, is_new, in_order } = found;
         counts.hit_pages = (counts.hit_pages + hits).saturating_sub(corrected);
         counts.read_ahead_hit_pages += ahead;
@@ -354,12 +363,12 @@ impl Accounting {
             return None;
         }
         counts.read_requests += 1;
-        let pages = last.min(held).saturating_add(1) - first;
+        let pages = last.min(last_in_file).saturating_add(1) - first;
         counts.read_pages += pages;
         counts.in_order_pages += if in_order { pages } else { 0 };
         Some(Reference {
             file,
-            process: who.process,
+            process: identity.process,
             offset: first.saturating_mul(self.page_bytes),
             bytes: pages.saturating_mul(self.page_bytes),
             write: false,
@@ -368,9 +377,13 @@ impl Accounting {
         })
     }
 
-    /// A thread has made look-ups that were only counted.
+    /// Accounts for look-ups of a thread that the kernel counted without reporting each one.
     #[cfg(feature = "bpf")]
-    pub(crate) fn skipped(&mut self, thread: u32, skipped: &super::kernel_probe::Skipped) {
+    pub(crate) fn skipped(
+        &mut self,
+        thread: u32,
+        skipped: &super::kernel_probe::UnreportedLookups,
+    ) {
         if skipped.count > 0 {
             let file = self.file_of(skipped.key);
             let request = (file, skipped.first, skipped.last);
@@ -379,65 +392,68 @@ impl Accounting {
         }
     }
 
-    /// Requests of a process that found all of their pages, none of them fresh.
+    /// Adds requests of a process that found all of their pages resident, none of them fresh from
+    /// read-ahead.
     #[cfg(feature = "bpf")]
     pub(crate) fn counted(
         &mut self,
         file: FileId,
         process: ProcessId,
-        of: super::kernel_probe::Counted,
+        of: super::kernel_probe::KernelCounts,
     ) {
-        let counts = self.at(file, process);
+        let counts = self.counts_mut(file, process);
         counts.read_requests += of.requests;
         counts.read_pages += of.pages;
         counts.hit_pages += of.pages;
         counts.in_order_pages += of.in_order;
     }
 
-    /// Requests of a process to a file up to now.
+    /// Returns the number of requests of a process to a file so far.
     #[cfg(feature = "bpf")]
     pub(crate) fn requests(&self, file: FileId, process: ProcessId) -> u64 {
         let pair = u64::from(file) << 32 | u64::from(process);
-        self.pairs.get(&pair).map_or(0, |&place| self.counts[place].2.read_requests)
+        self.pairs.get(&pair).map_or(0, |&index| self.counts[index].2.read_requests)
     }
 
-    /// Whether no page of a file is fresh.
+    /// Returns true if a file has no fresh pages.
     #[cfg(feature = "bpf")]
     pub(crate) fn none_fresh(&self, file: FileId) -> bool {
         self.lookups.none_fresh(file)
     }
 
-    /// A page that is mapped after its fault belongs to the same touch.
+    /// Processes a mapping of pages; a mapping that follows a fault on one of them is part of the
+    /// same touch.
     fn mapped(&mut self, thread: u32, key: Key, first: u64, last: u64) {
-        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
-        let fault = self.doing(thread).fault.take();
+        let (identity, file) = (self.tasks.thread_identity(thread), self.file_of(key));
+        let fault = self.thread_state(thread).fault.take();
         let same = fault.is_some_and(|(of, page, _)| of == file && (first..=last).contains(&page));
         for page in first..=last.min(first.saturating_add(512)) {
             self.lookups.touched(file, page);
         }
         if !same {
-            self.doing(thread).around = Some((file, first, last));
-            self.at_again(who, file).map_touches += 1;
+            self.thread_state(thread).mapped_range = Some((file, first, last));
+            self.counts_mut_cached(identity, file).map_touches += 1;
         }
     }
 
     fn fault(&mut self, thread: u32, key: Key, page: u64) -> Option<Reference> {
-        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
-        let again = self.doing(thread).fault;
-        // After it had to wait for the page, the thread tries the same once more.
-        if again.is_some_and(|(of, same, missed)| (of, same, missed) == (file, page, true)) {
+        let (identity, file) = (self.tasks.thread_identity(thread), self.file_of(key));
+        let previous_fault = self.thread_state(thread).fault;
+        // After a wait for the page, the thread repeats the fault.
+        if previous_fault.is_some_and(|(of, same, missed)| (of, same, missed) == (file, page, true))
+        {
             return None;
         }
         self.lookups.touched(file, page);
-        let doing = self.doing(thread);
-        doing.fault = Some((file, page, false));
-        let around = doing.around.take();
-        let same =
-            around.is_some_and(|(of, first, last)| of == file && (first..=last).contains(&page));
-        self.at_again(who, file).map_touches += u64::from(!same);
+        let state = self.thread_state(thread);
+        state.fault = Some((file, page, false));
+        let mapped_range = state.mapped_range.take();
+        let same = mapped_range
+            .is_some_and(|(of, first, last)| of == file && (first..=last).contains(&page));
+        self.counts_mut_cached(identity, file).map_touches += u64::from(!same);
         Some(Reference {
             file,
-            process: who.process,
+            process: identity.process,
             offset: page.saturating_mul(self.page_bytes),
             bytes: self.page_bytes,
             write: false,
@@ -447,25 +463,25 @@ impl Accounting {
     }
 
     fn added(&mut self, thread: u32, key: Key, first: u64, order: u32) {
-        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
+        let (identity, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let pages = 1_u64 << order.min(63);
         let end = first.saturating_add(pages);
-        self.lookups.added(who, file, first, pages);
-        self.file_mut(file).reaches(end);
+        self.lookups.added(identity, file, first, pages);
+        self.file_mut(file).raise_size(end);
         self.reads(thread, file, pages);
-        let doing = self.doing(thread);
-        let missed = match &mut doing.fault {
+        let state = self.thread_state(thread);
+        let missed = match &mut state.fault {
             Some((of, page, missed)) if *of == file && (first..end).contains(page) && !*missed => {
                 *missed = true;
                 true
             }
             _ => false,
         };
-        let new = match doing.writes {
+        let new = match state.writes {
             Some((of, from, to)) if of == file => end.min(to).saturating_sub(first.max(from)),
             _ => 0,
         };
-        let (mut refaults, mut remembered) = (0, self.remembered);
+        let (mut refaults, mut range_count) = (0, self.range_count);
         let of = self.file_mut(file);
         if !of.evicted.is_empty() {
             let before = of.evicted.len();
@@ -473,16 +489,16 @@ impl Accounting {
                 refaults += pages;
                 false
             });
-            remembered = (remembered + of.evicted.len()).saturating_sub(before);
+            range_count = (range_count + of.evicted.len()).saturating_sub(before);
         }
         if let Ok(order) = u8::try_from(order)
             && order > 0
         {
-            of.folios.put(first, end, order);
-            remembered += 1;
+            of.folios.set(first, end, order);
+            range_count += 1;
         }
-        self.remember(remembered);
-        let counts = self.at_again(who, file);
+        self.limit_ranges(range_count);
+        let counts = self.counts_mut_cached(identity, file);
         counts.added_pages += pages;
         counts.refault_pages += refaults;
         counts.map_misses += u64::from(missed);
@@ -490,30 +506,30 @@ impl Accounting {
     }
 
     fn deleted(&mut self, thread: u32, key: Key, first: u64, order: u32) {
-        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
+        let (identity, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let pages = 1_u64 << order.min(63);
         let end = first.saturating_add(pages);
         let mut unused = Vec::new();
         self.lookups.dropped(file, first, pages, |process, pages| unused.push((process, pages)));
         for (process, pages) in unused {
-            self.at(file, process).read_ahead_unused_pages += pages;
+            self.counts_mut(file, process).read_ahead_unused_pages += pages;
         }
-        let evicts = self.doing(thread).reclaims || self.tasks.reclaims(thread);
-        let mut remembered = self.remembered;
+        let evicts = self.thread_state(thread).reclaims || self.tasks.reclaims(thread);
+        let mut range_count = self.range_count;
         let of = self.file_mut(file);
         if order > 0 {
             let before = of.folios.len();
             of.folios.retain(first, end, |_, _| false);
-            remembered = (remembered + of.folios.len()).saturating_sub(before);
+            range_count = (range_count + of.folios.len()).saturating_sub(before);
         }
         if evicts {
-            of.evicted.put(first, end, ());
-            remembered += 1;
+            of.evicted.set(first, end, ());
+            range_count += 1;
         } else {
-            of.may_end_before();
+            of.reset_size();
         }
-        self.remember(remembered);
-        let counts = self.at_again(who, file);
+        self.limit_ranges(range_count);
+        let counts = self.counts_mut_cached(identity, file);
         if evicts {
             counts.evicted_pages += pages;
         } else {
@@ -521,14 +537,14 @@ impl Accounting {
         }
     }
 
-    /// Keeps what is remembered of pages bounded.
-    fn remember(&mut self, count: usize) {
-        self.remembered = count;
+    /// Bounds the memory for remembered ranges.
+    fn limit_ranges(&mut self, count: usize) {
+        self.range_count = count;
         if count > REMEMBERED_MAX {
             for file in &mut self.files {
                 (file.evicted, file.folios) = (Spans::default(), Spans::default());
             }
-            self.remembered = 0;
+            self.range_count = 0;
         }
     }
 }

@@ -1,233 +1,234 @@
-//! The events that are watched, and how records become them.
+//! Watched kernel events, and their decoding from trace records.
 //!
-//! One list says of each event what it is for, which fields it is read from and what is made of
-//! them. A field that a kernel does not have reads as 0. Invariant: page numbers, device numbers
-//! and inodes are those of the kernel; a range is given by its first page and its last or its
-//! length, as the name says.
+//! One table states for each event its purpose, the fields to read and the conversion of the fields
+//! to an [`Event`]. A field that a kernel lacks reads as 0. Invariant: page numbers, device numbers
+//! and inode numbers are those of the kernel; a range is given by its first page and its last page
+//! or its length, as the name says.
 
 use crate::tracefs::{Field, Format};
 
-/// A file as events name it: number of the device (major << 20 | minor) and inode.
+/// A file as events identify it: device number (major << 20 | minor) and inode number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// Number of the device.
+    /// Device number.
     pub(crate) dev: u32,
-    /// Inode.
+    /// Inode number.
     pub(crate) ino: u64,
 }
 
-/// How a record names the file system of a file.
+/// Identification of a file system in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FileSystemId {
-    /// By number.
+    /// Device number.
     Device(u32),
-    /// By the name of what it writes back to, as `7:0` or `btrfs-1`.
+    /// Name of the backing device (BDI), such as `7:0` or `btrfs-1`.
     Backing([u8; 32]),
-    /// By the identity of a btrfs.
+    /// UUID of a btrfs.
     Btrfs([u8; 16]),
 }
 
-/// A file where its device may have to be looked up.
+/// A file whose device may require a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Its file system.
-    pub(crate) home: FileSystemId,
-    /// Its inode.
+pub(crate) struct InodeRef {
+    /// File system.
+    pub(crate) file_system: FileSystemId,
+    /// Inode number.
     pub(crate) ino: u64,
 }
 
-/// Why the lazy writer runs (include/linux/backing-dev-defs.h).
+/// Reason of a background writeback (include/linux/backing-dev-defs.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Reason {
-    /// Too much is dirty.
+    /// Dirty memory exceeds the background limit.
     Background,
-    /// Memory is short.
+    /// Reclaim requires clean pages.
     Reclaim,
     /// sync(2), syncfs(2).
     Sync,
-    /// Pages are old.
+    /// Pages exceed the expiry age.
     Periodic,
-    /// Anything else.
+    /// Any other reason.
     #[default]
     Other,
 }
 
-/// What happened. Fields are called as everywhere in [`super`].
+/// A kernel event. Field names are the same throughout [`super`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Event {
-    /// All pages from `first` to `last` were looked up, of which the file has those up to `held`,
-    /// if that is known.
-    Lookup { key: Key, first: u64, last: u64, held: Option<u64> },
-    /// Resident pages of a range were mapped.
+    /// A process looked up the pages from `first` to `last`; `last_in_file` is the last of them
+    /// that the file contains, if that is known.
+    Lookup { key: Key, first: u64, last: u64, last_in_file: Option<u64> },
+    /// The kernel mapped resident pages of a range.
     MapPages { key: Key, first: u64, last: u64 },
-    /// A page was not mapped.
+    /// A process accessed a page that was not mapped.
     Fault { key: Key, page: u64 },
-    /// Pages came.
+    /// The kernel added pages to the page cache.
     Add { key: Key, first: u64, order: u32 },
-    /// Pages went.
+    /// The kernel removed pages from the page cache.
     Delete { key: Key, first: u64, order: u32 },
-    /// Pages are wanted and not there.
-    Wanted { key: Key, first: u64, count: u64 },
-    /// Pages are read that nobody wants yet.
-    Ahead,
+    /// A process requested pages that are not resident (synchronous read-ahead).
+    SyncReadahead { key: Key, first: u64, count: u64 },
+    /// The kernel reads pages that no process has requested yet (asynchronous read-ahead).
+    AsyncReadahead,
     /// A folio became dirty.
-    Dirty { place: Place, page: u64 },
-    /// An inode became dirty that was clean, as were the pages of its file.
-    InodeDirty { place: Place },
-    /// The file system was asked to write: a whole request, or what is left of one from here on.
+    Dirty { inode: InodeRef, page: u64 },
+    /// A clean inode with only clean pages became dirty.
+    InodeDirty { inode: InodeRef },
+    /// A process wrote through the file system: a whole request, or the rest of one from this
+    /// offset on.
     Write { key: Key, offset: u64, bytes: u64, whole: bool },
-    /// A thread writes pages of a file out, or is about to.
-    WriteOut { place: Place },
-    /// The lazy writer comes to a file.
-    InodeStart { place: Place },
-    /// It leaves a file.
-    InodeDone { place: Place, wrote: u64 },
-    /// The lazy writer begins, and why.
-    LazyStart { reason: Reason },
-    /// A writer waits.
+    /// A thread writes pages of a file back, or is about to.
+    WriteOut { inode: InodeRef },
+    /// A flusher starts to write a file back.
+    InodeStart { inode: InodeRef },
+    /// A flusher finishes a file.
+    InodeDone { inode: InodeRef, wrote: u64 },
+    /// A flusher starts a writeback for a reason.
+    WritebackStart { reason: Reason },
+    /// The kernel throttles a writer.
     Throttled { ms: u64 },
-    /// The thread takes memory back itself, or no longer.
+    /// The thread starts or ends direct reclaim.
     Reclaim { begins: bool },
-    /// The number of a file was freed.
+    /// The file system freed an inode number.
     Removed { key: Key },
-    /// The last user of a file of XFS is gone, and the thread tidies up after it,
+    /// The last reference to an XFS inode is gone, and the thread starts to inactivate it.
     Inactive { key: Key },
-    /// and frees its number, since it was removed.
+    /// The thread frees the number of the inode that it inactivates, since the file was removed.
     Unlinked,
-    /// I/O past the cache.
+    /// A process started direct I/O.
     Direct { key: Key },
-    /// A request to a device.
+    /// A request to a block device.
     Bio { dev: u32, sectors: u64, write: bool, meta: bool },
-    /// A request was cut in two.
+    /// The kernel split a request.
     Split { dev: u32 },
-    /// A thread was made, by the one that the record is of; it may be in a group of its own.
+    /// The thread of the record created a thread, possibly in another cgroup.
     NewTask { tid: u32, thread: bool, grouped: bool },
-    /// A process went into the control group that is watched.
+    /// A process moved into the watched cgroup.
     Joined { tid: u32 },
-    /// A thread has another name.
+    /// A thread has a new name.
     Rename { tid: u32, name: [u8; 16] },
     /// A thread ends.
     Exit { tid: u32 },
 }
 
-/// What is lost without an event, and whether there is little left without.
+/// The kind of information that depends on an event.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) enum Part {
+pub(crate) enum EventPurpose {
     /// Hits and misses.
     Lookups,
-    /// What read-ahead was asked for.
+    /// Read-ahead requests.
     ReadAhead,
-    /// Pages that come and go.
+    /// Addition and removal of pages.
     Pages,
-    /// Mappings.
+    /// Access through mappings.
     Mappings,
-    /// Pages that become dirty.
+    /// Dirtying of pages.
     Dirty,
-    /// Writes of one kind of file system.
+    /// Writes on one type of file system.
     Writes,
-    /// The lazy writer.
-    LazyWrite,
-    /// Writers that wait.
+    /// Background writeback.
+    Writeback,
+    /// Throttled writers.
     Throttle,
-    /// Who takes memory back.
+    /// Direct reclaim.
     Reclaim,
-    /// Files that are removed.
+    /// Removal of files.
     Removals,
-    /// Disks.
+    /// Disk I/O.
     Physical,
-    /// Times of access.
+    /// Access time updates.
     AccessTimes,
-    /// Names of processes that come and go.
+    /// Names of starting and ending processes.
     Tasks,
-    /// Processes that go into the control group that is watched.
-    Groups,
+    /// Processes that move into the watched cgroup.
+    Cgroups,
 }
 
-/// An event that is wanted.
+/// Description of an event to enable and decode.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct EventRequest {
-    /// Its group and name.
+    /// Group and name.
     pub(crate) name: &'static str,
-    /// What it is for.
-    pub(crate) part: Part,
-    /// What device and inode are called in a filter; empty where it has none.
+    /// The information that depends on it.
+    pub(crate) purpose: EventPurpose,
+    /// Filter fields of device and inode; empty if the event has none.
     pub(crate) file_fields: (&'static str, &'static str),
     fields: &'static [&'static str],
-    make: fn(&View<'_>) -> Event,
+    convert: fn(&RecordView<'_>) -> Event,
 }
 
-/// The wanted fields of a record.
-struct View<'a> {
+/// The selected fields of a record.
+struct RecordView<'a> {
     fields: &'a [Field],
     record: &'a [u8],
 }
 
-impl View<'_> {
-    fn number(&self, place: usize) -> u64 {
-        self.fields[place].unsigned(self.record)
+impl RecordView<'_> {
+    fn number(&self, index: usize) -> u64 {
+        self.fields[index].unsigned(self.record)
     }
 
-    fn word(&self, place: usize) -> u32 {
-        self.fields[place].word(self.record)
+    fn word(&self, index: usize) -> u32 {
+        self.fields[index].word(self.record)
     }
 
     fn key(&self) -> Key {
         Key { dev: self.word(0), ino: self.number(1) }
     }
 
-    fn bytes<const N: usize>(&self, place: usize) -> [u8; N] {
+    fn bytes<const N: usize>(&self, index: usize) -> [u8; N] {
         let mut bytes = [0; N];
-        let text = self.fields[place].text(self.record);
+        let text = self.fields[index].text(self.record);
         let length = text.len().min(N);
         bytes[..length].copy_from_slice(&text[..length]);
         bytes
     }
 
-    fn device(&self) -> Place {
-        Place { home: FileSystemId::Device(self.word(0)), ino: self.number(1) }
+    fn device(&self) -> InodeRef {
+        InodeRef { file_system: FileSystemId::Device(self.word(0)), ino: self.number(1) }
     }
 
-    fn backing(&self) -> Place {
-        Place { home: FileSystemId::Backing(self.bytes(0)), ino: self.number(1) }
+    fn backing(&self) -> InodeRef {
+        InodeRef { file_system: FileSystemId::Backing(self.bytes(0)), ino: self.number(1) }
     }
 
-    fn btrfs(&self) -> Place {
+    fn btrfs(&self) -> InodeRef {
         let field = self.fields[0];
         let mut id = [0; 16];
         if let Some(bytes) = self.record.get(field.offset..field.offset + field.size.min(16)) {
             id[..bytes.len()].copy_from_slice(bytes);
         }
-        Place { home: FileSystemId::Btrfs(id), ino: self.number(1) }
+        InodeRef { file_system: FileSystemId::Btrfs(id), ino: self.number(1) }
     }
 }
 
-/// How filters name a file in most events of the page cache.
+/// Filter fields of a file in most page cache events.
 const S_DEV: (&str, &str) = ("s_dev", "i_ino");
-/// And in those of file systems.
+/// Filter fields of a file in file system events.
 const DEV: (&str, &str) = ("dev", "ino");
 const NONE: (&str, &str) = ("", "");
-const RANGE: &[&str] = &["s_dev", "i_ino", "index", "last_index"];
-const FOLIO: &[&str] = &["s_dev", "i_ino", "index", "order"];
-const WRITE: &[&str] = &["dev", "ino", "pos", "len"];
-const LAZY: &[&str] = &["name", "ino", "wrote"];
+const RANGE_FIELDS: &[&str] = &["s_dev", "i_ino", "index", "last_index"];
+const FOLIO_FIELDS: &[&str] = &["s_dev", "i_ino", "index", "order"];
+const WRITE_FIELDS: &[&str] = &["dev", "ino", "pos", "len"];
+const WRITEBACK_FIELDS: &[&str] = &["name", "ino", "wrote"];
 
-const fn wanted(
+const fn event(
     name: &'static str,
-    part: Part,
+    purpose: EventPurpose,
     file_fields: (&'static str, &'static str),
     fields: &'static [&'static str],
-    make: fn(&View<'_>) -> Event,
+    convert: fn(&RecordView<'_>) -> Event,
 ) -> EventRequest {
-    EventRequest { name, part, file_fields, fields, make }
+    EventRequest { name, purpose, file_fields, fields, convert }
 }
 
-/// ext4 tells of each folio that a request comes to, with all that is left of the request; before
-/// Linux 6.16 of each page with its part.
-fn ext4_write(view: &View<'_>) -> Event {
+/// ext4 reports each folio of a request, with the length of the rest of the request; before Linux
+/// 6.16 it reports each page with its part.
+fn ext4_write(view: &RecordView<'_>) -> Event {
     Event::Write { key: view.key(), offset: view.number(2), bytes: view.number(3), whole: false }
 }
 
-fn xfs_write(view: &View<'_>) -> Event {
+fn xfs_write(view: &RecordView<'_>) -> Event {
     Event::Write { key: view.key(), offset: view.number(2), bytes: view.number(3), whole: true }
 }
 
@@ -235,8 +236,9 @@ fn is(rwbs: [u8; 10], letter: u8) -> bool {
     rwbs.contains(&letter)
 }
 
-/// Of the letters of a request, a first F may be a flush before; W, D and so on come behind it.
-fn bio(view: &View<'_>) -> Event {
+/// In the `rwbs` letters of a request, a leading F may be a preceding flush; W, D and others follow
+/// it.
+fn bio(view: &RecordView<'_>) -> Event {
     let rwbs: [u8; 10] = view.bytes(2);
     let sectors = view.number(1);
     let transfers = is(rwbs, b'W') || is(rwbs, b'R');
@@ -248,97 +250,98 @@ fn bio(view: &View<'_>) -> Event {
     }
 }
 
-/// All events that are watched.
+/// All events that the watcher enables.
 #[rustfmt::skip]
-pub(crate) const WANTED: &[EventRequest] = &[
-    wanted("filemap/mm_filemap_get_pages", Part::Lookups, S_DEV, RANGE, |v| Event::Lookup {
-        key: v.key(), first: v.number(2), last: v.number(3), held: None,
-    }),
-    wanted("filemap/mm_filemap_map_pages", Part::Mappings, S_DEV, RANGE, |v| Event::MapPages {
-        key: v.key(), first: v.number(2), last: v.number(3),
-    }),
-    wanted("filemap/mm_filemap_fault", Part::Mappings, S_DEV, &["s_dev", "i_ino", "index"],
+pub(crate) const EVENTS: &[EventRequest] = &[
+    event("filemap/mm_filemap_get_pages", EventPurpose::Lookups, S_DEV, RANGE_FIELDS,
+        |v| Event::Lookup {
+            key: v.key(), first: v.number(2), last: v.number(3), last_in_file: None,
+        }),
+    event("filemap/mm_filemap_map_pages", EventPurpose::Mappings, S_DEV, RANGE_FIELDS,
+        |v| Event::MapPages { key: v.key(), first: v.number(2), last: v.number(3) }),
+    event("filemap/mm_filemap_fault", EventPurpose::Mappings, S_DEV, &["s_dev", "i_ino", "index"],
         |v| Event::Fault { key: v.key(), page: v.number(2) }),
-    wanted("filemap/mm_filemap_add_to_page_cache", Part::Pages, S_DEV, FOLIO, |v| Event::Add {
-        key: v.key(), first: v.number(2), order: v.word(3),
-    }),
-    wanted("filemap/mm_filemap_delete_from_page_cache", Part::Pages, S_DEV, FOLIO,
+    event("filemap/mm_filemap_add_to_page_cache", EventPurpose::Pages, S_DEV, FOLIO_FIELDS,
+        |v| Event::Add { key: v.key(), first: v.number(2), order: v.word(3) }),
+    event("filemap/mm_filemap_delete_from_page_cache", EventPurpose::Pages, S_DEV, FOLIO_FIELDS,
         |v| Event::Delete { key: v.key(), first: v.number(2), order: v.word(3) }),
-    wanted("readahead/page_cache_sync_ra", Part::ReadAhead, S_DEV,
+    event("readahead/page_cache_sync_ra", EventPurpose::ReadAhead, S_DEV,
         &["s_dev", "i_ino", "index", "req_count"],
-        |v| Event::Wanted { key: v.key(), first: v.number(2), count: v.number(3) }),
-    wanted("readahead/page_cache_async_ra", Part::ReadAhead, S_DEV, &["s_dev"], |_| Event::Ahead),
-    wanted("writeback/writeback_dirty_folio", Part::Dirty, NONE, &["name", "ino", "index"],
-        |v| Event::Dirty { place: v.backing(), page: v.number(2) }),
-    wanted("writeback/writeback_mark_inode_dirty", Part::AccessTimes, NONE, &["name", "ino"],
-        |v| Event::InodeDirty { place: v.backing() }),
-    wanted("ext4/ext4_da_write_begin", Part::Writes, DEV, WRITE, ext4_write),
-    wanted("ext4/ext4_write_begin", Part::Writes, DEV, WRITE, ext4_write),
-    wanted("xfs/xfs_file_buffered_write", Part::Writes, DEV, &["dev", "ino", "offset", "count"],
-        xfs_write),
-    wanted("ext4/ext4_writepages", Part::LazyWrite, DEV, &["dev", "ino"],
-        |v| Event::WriteOut { place: v.device() }),
-    wanted("iomap/iomap_writeback_folio", Part::LazyWrite, DEV, &["dev", "ino"],
-        |v| Event::WriteOut { place: v.device() }),
-    wanted("btrfs/extent_writepage", Part::LazyWrite, NONE, &["fsid", "ino"],
-        |v| Event::WriteOut { place: v.btrfs() }),
-    wanted("writeback/sb_mark_inode_writeback", Part::LazyWrite, DEV, &["dev", "ino"],
-        |v| Event::WriteOut { place: v.device() }),
-    wanted("writeback/writeback_single_inode_start", Part::LazyWrite, NONE, LAZY,
-        |v| Event::InodeStart { place: v.backing() }),
-    wanted("writeback/writeback_single_inode", Part::LazyWrite, NONE, LAZY,
-        |v| Event::InodeDone { place: v.backing(), wrote: v.number(2) }),
-    wanted("writeback/writeback_start", Part::LazyWrite, NONE, &["reason"],
-        |v| Event::LazyStart { reason: match v.word(0) {
+        |v| Event::SyncReadahead { key: v.key(), first: v.number(2), count: v.number(3) }),
+    event("readahead/page_cache_async_ra", EventPurpose::ReadAhead, S_DEV, &["s_dev"],
+        |_| Event::AsyncReadahead),
+    event("writeback/writeback_dirty_folio", EventPurpose::Dirty, NONE, &["name", "ino", "index"],
+        |v| Event::Dirty { inode: v.backing(), page: v.number(2) }),
+    event("writeback/writeback_mark_inode_dirty", EventPurpose::AccessTimes, NONE, &["name", "ino"],
+        |v| Event::InodeDirty { inode: v.backing() }),
+    event("ext4/ext4_da_write_begin", EventPurpose::Writes, DEV, WRITE_FIELDS, ext4_write),
+    event("ext4/ext4_write_begin", EventPurpose::Writes, DEV, WRITE_FIELDS, ext4_write),
+    event("xfs/xfs_file_buffered_write", EventPurpose::Writes, DEV,
+        &["dev", "ino", "offset", "count"], xfs_write),
+    event("ext4/ext4_writepages", EventPurpose::Writeback, DEV, &["dev", "ino"],
+        |v| Event::WriteOut { inode: v.device() }),
+    event("iomap/iomap_writeback_folio", EventPurpose::Writeback, DEV, &["dev", "ino"],
+        |v| Event::WriteOut { inode: v.device() }),
+    event("btrfs/extent_writepage", EventPurpose::Writeback, NONE, &["fsid", "ino"],
+        |v| Event::WriteOut { inode: v.btrfs() }),
+    event("writeback/sb_mark_inode_writeback", EventPurpose::Writeback, DEV, &["dev", "ino"],
+        |v| Event::WriteOut { inode: v.device() }),
+    event("writeback/writeback_single_inode_start", EventPurpose::Writeback, NONE, WRITEBACK_FIELDS,
+        |v| Event::InodeStart { inode: v.backing() }),
+    event("writeback/writeback_single_inode", EventPurpose::Writeback, NONE, WRITEBACK_FIELDS,
+        |v| Event::InodeDone { inode: v.backing(), wrote: v.number(2) }),
+    event("writeback/writeback_start", EventPurpose::Writeback, NONE, &["reason"],
+        |v| Event::WritebackStart { reason: match v.word(0) {
             0 => Reason::Background, 1 => Reason::Reclaim, 2 => Reason::Sync,
             3 => Reason::Periodic, _ => Reason::Other,
         } }),
-    wanted("writeback/balance_dirty_pages", Part::Throttle, NONE, &["pause"],
+    event("writeback/balance_dirty_pages", EventPurpose::Throttle, NONE, &["pause"],
         |v| Event::Throttled { ms: u64::try_from(v.fields[0].signed(v.record)).unwrap_or(0) }),
-    wanted("vmscan/mm_vmscan_direct_reclaim_begin", Part::Reclaim, NONE, &[],
+    event("vmscan/mm_vmscan_direct_reclaim_begin", EventPurpose::Reclaim, NONE, &[],
         |_| Event::Reclaim { begins: true }),
-    wanted("vmscan/mm_vmscan_direct_reclaim_end", Part::Reclaim, NONE, &[],
+    event("vmscan/mm_vmscan_direct_reclaim_end", EventPurpose::Reclaim, NONE, &[],
         |_| Event::Reclaim { begins: false }),
-    wanted("vmscan/mm_vmscan_memcg_reclaim_begin", Part::Reclaim, NONE, &[],
+    event("vmscan/mm_vmscan_memcg_reclaim_begin", EventPurpose::Reclaim, NONE, &[],
         |_| Event::Reclaim { begins: true }),
-    wanted("vmscan/mm_vmscan_memcg_reclaim_end", Part::Reclaim, NONE, &[],
+    event("vmscan/mm_vmscan_memcg_reclaim_end", EventPurpose::Reclaim, NONE, &[],
         |_| Event::Reclaim { begins: false }),
-    wanted("ext4/ext4_free_inode", Part::Removals, DEV, &["dev", "ino"],
+    event("ext4/ext4_free_inode", EventPurpose::Removals, DEV, &["dev", "ino"],
         |v| Event::Removed { key: v.key() }),
-    wanted("xfs/xfs_inode_inactivating", Part::Removals, DEV, &["dev", "ino"],
+    event("xfs/xfs_inode_inactivating", EventPurpose::Removals, DEV, &["dev", "ino"],
         |v| Event::Inactive { key: v.key() }),
-    wanted("xfs/xfs_iunlink_remove", Part::Removals, DEV, &[], |_| Event::Unlinked),
-    wanted("iomap/iomap_dio_rw_begin", Part::Physical, DEV, &["dev", "ino"],
+    event("xfs/xfs_iunlink_remove", EventPurpose::Removals, DEV, &[], |_| Event::Unlinked),
+    event("iomap/iomap_dio_rw_begin", EventPurpose::Physical, DEV, &["dev", "ino"],
         |v| Event::Direct { key: v.key() }),
-    wanted("block/block_bio_queue", Part::Physical, NONE, &["dev", "nr_sector", "rwbs"], bio),
-    wanted("block/block_split", Part::Physical, NONE, &["dev"],
+    event("block/block_bio_queue", EventPurpose::Physical, NONE,
+        &["dev", "nr_sector", "rwbs"], bio),
+    event("block/block_split", EventPurpose::Physical, NONE, &["dev"],
         |v| Event::Split { dev: v.word(0) }),
-    wanted("task/task_newtask", Part::Tasks, NONE, &["pid", "clone_flags"],
+    event("task/task_newtask", EventPurpose::Tasks, NONE, &["pid", "clone_flags"],
         |v| Event::NewTask {
             tid: v.word(0),
             thread: v.number(1) & CLONE_THREAD != 0,
             grouped: v.number(1) & CLONE_INTO_CGROUP != 0,
         }),
-    wanted("cgroup/cgroup_attach_task", Part::Groups, NONE, &["pid"],
+    event("cgroup/cgroup_attach_task", EventPurpose::Cgroups, NONE, &["pid"],
         |v| Event::Joined { tid: v.word(0) }),
-    wanted("task/task_rename", Part::Tasks, NONE, &["pid", "newcomm"],
+    event("task/task_rename", EventPurpose::Tasks, NONE, &["pid", "newcomm"],
         |v| Event::Rename { tid: v.word(0), name: v.bytes(1) }),
-    wanted("sched/sched_process_exit", Part::Tasks, NONE, &["pid"],
+    event("sched/sched_process_exit", EventPurpose::Tasks, NONE, &["pid"],
         |v| Event::Exit { tid: v.word(0) }),
 ];
 
-/// The new thread belongs to the process of its maker (include/uapi/linux/sched.h).
+/// Clone flag: the new thread belongs to its creator's process (include/uapi/linux/sched.h).
 const CLONE_THREAD: u64 = 0x1_0000;
-/// It is made in another control group than its maker's.
+/// Clone flag: the new process starts in another cgroup than its creator.
 const CLONE_INTO_CGROUP: u64 = 0x2_0000_0000;
 
-/// Where every record has the number of its event,
+/// Event number, at the start of every record.
 const ID: Field = Field { offset: 0, size: 2 };
-/// and, behind flags, its thread.
+/// Thread ID, after the flags.
 const THREAD: Field = Field { offset: 4, size: 4 };
 
-/// All pages from `first` to `last` were looked up by a thread: [`Event::Lookup`] by itself. There
-/// can be a million in a second, and moving the events of all kinds about costs more than to count
+/// A look-up of pages by a thread, as a separate type from [`Event::Lookup`]: a machine may perform
+/// a million of them per second, and moving values as large as [`Event`] costs more than counting
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Lookup {
@@ -346,36 +349,36 @@ pub(crate) struct Lookup {
     pub(crate) key: Key,
     pub(crate) first: u64,
     pub(crate) last: u64,
-    pub(crate) held: Option<u64>,
+    pub(crate) last_in_file: Option<u64>,
 }
 
-/// Takes records apart that are of events whose formats are known.
+/// Decoder of the records of known events.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// By number of the event.
-    known: Vec<Option<(usize, Vec<Field>)>>,
-    /// The number of look-ups and their fields, in the order of [`RANGE`].
+    /// Index in [`EVENTS`] and fields, by event number.
+    by_id: Vec<Option<(usize, Vec<Field>)>>,
+    /// Event number of look-ups and their fields, in the order of [`RANGE_FIELDS`].
     lookup: Option<(u64, [Field; 4])>,
 }
 
 impl Decoder {
-    /// Learns where the fields of an event lie.
-    pub(crate) fn learn(&mut self, wanted: &EventRequest, format: &Format) {
+    /// Stores the number and field offsets of an event.
+    pub(crate) fn register(&mut self, event: &EventRequest, format: &Format) {
         let id = usize::from(format.id);
-        if self.known.len() <= id {
-            self.known.resize(id + 1, None);
+        if self.by_id.len() <= id {
+            self.by_id.resize(id + 1, None);
         }
-        let place = WANTED.iter().position(|known| known.name == wanted.name);
-        let fields = wanted.fields.iter().map(|name| format.field(name).unwrap_or_default());
+        let index = EVENTS.iter().position(|known| known.name == event.name);
+        let fields = event.fields.iter().map(|name| format.field(name).unwrap_or_default());
         let fields: Vec<Field> = fields.collect();
-        if wanted.part == Part::Lookups {
+        if event.purpose == EventPurpose::Lookups {
             self.lookup =
                 fields.as_slice().try_into().ok().map(|fields| (format.id.into(), fields));
         }
-        self.known[id] = place.map(|place| (place, fields));
+        self.by_id[id] = index.map(|index| (index, fields));
     }
 
-    /// The look-up of a record; nothing if it is of something else.
+    /// Decodes a look-up; returns `None` for records of other events.
     #[must_use]
     pub(crate) fn lookup(&self, record: &[u8]) -> Option<Lookup> {
         let (id, [dev, ino, first, last]) = &self.lookup?;
@@ -384,18 +387,18 @@ impl Decoder {
             key: Key { dev: dev.word(record), ino: ino.unsigned(record) },
             first: first.unsigned(record),
             last: last.unsigned(record),
-            held: None,
+            last_in_file: None,
         })
     }
 
-    /// The thread that a record is of, and what happened; nothing for events that were not learnt.
+    /// Decodes the thread and the event of a record; returns `None` for unknown events.
     #[must_use]
     pub(crate) fn decode(&self, record: &[u8]) -> Option<(u32, Event)> {
         let id = usize::try_from(ID.unsigned(record)).ok()?;
-        let (place, fields) = self.known.get(id)?.as_ref()?;
+        let (index, fields) = self.by_id.get(id)?.as_ref()?;
         let thread = THREAD.word(record);
-        let make = WANTED[*place].make;
-        Some((thread, make(&View { fields, record })))
+        let convert = EVENTS[*index].convert;
+        Some((thread, convert(&RecordView { fields, record })))
     }
 }
 
@@ -410,8 +413,8 @@ mod tests {
     #[test]
     fn a_record_becomes_what_its_format_says() {
         let mut decoder = Decoder::default();
-        let lookup = &WANTED[0];
-        decoder.learn(
+        let lookup = &EVENTS[0];
+        decoder.register(
             lookup,
             &format(
                 "ID: 3\n\tfield:unsigned long index;\toffset:8;\tsize:8;\tsigned:0;\n\
@@ -428,9 +431,9 @@ mod tests {
         record[24..28].copy_from_slice(&0x0070_0001_u32.to_le_bytes());
         record[32] = 9;
         let key = Key { dev: 0x0070_0001, ino: 12 };
-        let expected = Event::Lookup { key, first: 5, last: 9, held: None };
+        let expected = Event::Lookup { key, first: 5, last: 9, last_in_file: None };
         assert_eq!(decoder.decode(&record), Some((77, expected)));
-        let lookup = Lookup { thread: 77, key, first: 5, last: 9, held: None };
+        let lookup = Lookup { thread: 77, key, first: 5, last: 9, last_in_file: None };
         assert_eq!(decoder.lookup(&record), Some(lookup));
         record[0] = 4;
         assert_eq!(decoder.lookup(&record), None);
@@ -440,9 +443,9 @@ mod tests {
 
     #[test]
     fn requests_to_devices_are_told_apart_by_their_letters() {
-        let bio = WANTED.iter().find(|wanted| wanted.name == "block/block_bio_queue").unwrap();
+        let bio = EVENTS.iter().find(|event| event.name == "block/block_bio_queue").unwrap();
         let mut decoder = Decoder::default();
-        decoder.learn(
+        decoder.register(
             bio,
             &format(
                 "ID: 1\n\tfield:dev_t dev;\toffset:8;\tsize:4;\tsigned:0;\n\

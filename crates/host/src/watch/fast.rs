@@ -1,23 +1,24 @@
-//! A map for numbers that come in great haste: hundreds of thousands a second.
+//! A hash map for numeric keys at rates of hundreds of thousands of accesses per second.
 //!
-//! The keys are small numbers of the kernel or of ours, and nobody chooses them to do harm.
+//! The keys are small numbers of the kernel or of this process, so no attacker can choose colliding
+//! ones.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
 
-/// A map with numbers as keys.
-pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<Mixer>>;
+/// A map with numeric keys.
+pub(crate) type Map<K, V> = HashMap<K, V, BuildHasherDefault<MultiplyHasher>>;
 
-/// An odd number with no pattern: 2^64 divided by the golden ratio.
+/// An odd factor without a bit pattern: 2^64 divided by the golden ratio.
 const FACTOR: u64 = 0x9e37_79b9_7f4a_7c15;
 
-/// Mixes numbers by multiplication.
+/// A hasher that multiplies.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) struct Mixer(u64);
+pub(crate) struct MultiplyHasher(u64);
 
-impl Hasher for Mixer {
+impl Hasher for MultiplyHasher {
     fn finish(&self) -> u64 {
-        // The table looks at both ends.
+        // The hash table uses the high and the low bits.
         self.0 ^ (self.0 >> 32)
     }
 

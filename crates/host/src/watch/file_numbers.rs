@@ -1,8 +1,8 @@
-//! Files by the numbers that events name them by: opened through their file system.
+//! Files by device and inode number, opened through their file system.
 //!
-//! ext4, XFS and btrfs open a file by its inode, if one is root; so its path and its end can be
-//! asked for without anybody who has it open. Invariant: what is opened is the file that has the
-//! number now, and never one that is only like it.
+//! ext4, XFS and btrfs let root open a file by its inode number, so the watcher obtains path and
+//! size of a file that no process has open. Invariant: the opened file is the one that has the
+//! number now, never a different file.
 
 use super::event::Key;
 use super::fast::Map;
@@ -14,46 +14,46 @@ use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::PathBuf;
 
-/// File systems that open a file by its number. Others are not even touched: one whose server does
-/// not answer would hold us for ever.
-const KINDS: [&str; 5] = ["ext2", "ext3", "ext4", "btrfs", "xfs"];
-/// The top of a btrfs; files of other subvolumes are not found.
+/// File systems that support opening by number. The watcher never accesses others: a network file
+/// system without an answering server would block it forever.
+const SUPPORTED: [&str; 5] = ["ext2", "ext3", "ext4", "btrfs", "xfs"];
+/// Object ID of the btrfs top-level subvolume; files of other subvolumes are not found.
 const BTRFS_TOP: u64 = 5;
 
-/// Where each file system is mounted, by its number. None of them is held: it may be unmounted
-/// while it is watched.
+/// Mount of each file system, by device number. It holds no descriptor, so that a file system can
+/// be unmounted during the watch.
 #[derive(Debug, Default)]
-pub(crate) struct ByNumber(Map<u32, Option<Mount>>);
+pub(crate) struct FilesByNumber(Map<u32, Option<Mount>>);
 
-impl ByNumber {
-    /// File systems may have come and gone.
+impl FilesByNumber {
+    /// Drops the cached mounts, so that later mounts are found.
     pub(crate) fn forget(&mut self) {
         self.0.clear();
     }
 
-    /// The path of a file.
+    /// Returns the path of a file.
     pub(crate) fn path(&mut self, key: Key) -> Option<PathBuf> {
         let (mount, file) = self.open(key)?;
         let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
-        // A file whose directory is not in memory has no path that the kernel could tell.
+        // For a file without a cached directory entry the kernel reports no full path.
         (path.starts_with(&mount.point) && path != mount.point).then(|| without_deleted(path))
     }
 
-    /// Bytes of a file.
+    /// Returns the size of a file in bytes.
     pub(crate) fn bytes(&mut self, key: Key) -> Option<u64> {
         let (_, file) = self.open(key)?;
         u64::try_from(rustix::fs::fstat(&file).ok()?.st_size).ok()
     }
 
     fn open(&mut self, key: Key) -> Option<(&Mount, OwnedFd)> {
-        let is_it = |mount: &Mount| homes::number(mount.device.0, mount.device.1) == key.dev;
-        let home = self.0.entry(key.dev).or_insert_with(|| {
+        let matches = |mount: &Mount| homes::encode(mount.device.0, mount.device.1) == key.dev;
+        let mount = self.0.entry(key.dev).or_insert_with(|| {
             let mut all = mounts::all().into_iter();
-            all.find(|mount| is_it(mount) && KINDS.contains(&mount.fs_type.as_str()))
+            all.find(|mount| matches(mount) && SUPPORTED.contains(&mount.fs_type.as_str()))
         });
-        let mount = home.as_ref()?;
+        let mount = mount.as_ref()?;
         let root = File::open(&mount.point).ok()?;
-        // It may have been unmounted, and the point be a directory of another one.
+        // After an unmount the mount point may be a directory of another file system.
         if !homes::may_be_on(key.dev, &root.metadata().ok()?) {
             return None;
         }
@@ -63,8 +63,8 @@ impl ByNumber {
     }
 }
 
-/// What `name_to_handle_at(2)` would give. ext4 and btrfs take a generation of 0 as "any"; XFS
-/// tells that of an inode.
+/// Returns the file handle that `name_to_handle_at(2)` would return. ext4 and btrfs accept a
+/// generation of 0 as a wildcard; XFS reports the generation of an inode.
 #[expect(clippy::host_endian_bytes, reason = "the kernel takes numbers as they lie")]
 fn handle(fs_type: &str, root: &File, ino: u64) -> Option<(i32, Vec<u8>)> {
     match fs_type {
@@ -102,18 +102,18 @@ mod tests {
         if !is_root() {
             return;
         }
-        if !KINDS.contains(&kind.as_str()) {
+        if !SUPPORTED.contains(&kind.as_str()) {
             skip(format_args!("files on {kind} cannot be found by inode number"));
             return;
         }
         let file = tempfile::NamedTempFile::new_in(&directory).unwrap();
         file.as_file().set_len(5).unwrap();
         let found = file.as_file().metadata().unwrap();
-        let dev = homes::number(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        let dev = homes::encode(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
         let key = Key { dev, ino: found.ino() };
-        let mut numbers = ByNumber::default();
-        // A subvolume of a btrfs has a number of its own.
-        let is_top = mounts::all().iter().any(|it| homes::number(it.device.0, it.device.1) == dev);
+        let mut numbers = FilesByNumber::default();
+        // A btrfs subvolume has its own device number.
+        let is_top = mounts::all().iter().any(|it| homes::encode(it.device.0, it.device.1) == dev);
         if is_top {
             assert_eq!(
                 (numbers.path(key), numbers.bytes(key)),

@@ -1,22 +1,22 @@
-//! Look-ups that are counted inside the kernel, and told only where something depends on their
-//! order.
+//! Look-ups that the kernel counts, reporting individually only those whose order matters.
 //!
-//! What costs is to tell of a look-up, not to make it, and most look-ups find pages that were
-//! there: of them only the number matters. So a small program at the kernel's tracepoint counts
-//! them, by thread and file; [`program`] says when it may. Pages that come are told by a program as
-//! well, all else by tracefs; records of both carry times of the same clock and are put in one
-//! order.
+//! Reporting a look-up is expensive, compared to the look-up itself, and most look-ups find pages
+//! that were resident before: for these only their number matters. A BPF program at the tracepoint
+//! counts them by thread and file; [`program`] defines the condition. A second program reports
+//! added pages; tracefs reports all other events. Both sources use the same clock, and the reader
+//! merges their records by time.
 //!
-//! Invariants: counts are the same as if every look-up had been told; what could not be told is
-//! counted as lost; programs, maps and memory go with this process, however it ends.
+//! Invariants: counts are the same as if every look-up had been reported; unreported events are
+//! counted as lost; the kernel removes programs, maps and memory when this process ends for
+//! whatever reason.
 
 mod program;
 
 use super::event::{Event, Key};
-use super::fast::Map as Known;
+use super::fast::Map as FastMap;
 use super::lookup::{FileId, ProcessId};
 use crate::bpf::{Ring, Types, map_types};
-use crate::syscall::bpf::{self, MMAPABLE, Map, MapKind, MapSpec, NO_PREALLOC, Shared};
+use crate::syscall::bpf::{self, MMAPABLE, Map, MapKind, MapSpec, NO_PREALLOC, SharedMemory};
 use crate::tracefs::now_ns;
 use program::{COUNTS_BYTES, FILES_MAX, Layout, Maps, PAIRS_MAX, STATE_BYTES};
 use std::collections::HashMap;
@@ -24,121 +24,127 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::atomic::Ordering;
 
-/// Requests of a process to a file after which they are worth a counter.
+/// Number of requests of a process to a file after which the pair gets a counter.
 const REQUESTS_MIN: u64 = 8;
-/// What the kernel has to say against a program.
+/// Size of the verifier's log.
 const LOG_BYTES: usize = 1 << 20;
 
-/// What a thread did since it was told of last, counted in the kernel.
+/// Look-ups of a thread that the kernel counted since the thread's previous record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Skipped {
-    /// Look-ups; if 0, the rest means nothing.
+pub(crate) struct UnreportedLookups {
+    /// Number of look-ups; if 0, the other fields are undefined.
     pub(crate) count: u32,
-    /// The last one of them.
+    /// The last of these look-ups.
     pub(crate) key: Key,
     pub(crate) first: u64,
     pub(crate) last: u64,
-    /// Requests in a row that began where the one before had ended, and pages of the last one.
+    /// Number of consecutive requests that each started at the end of the previous one, and pages
+    /// of the last one.
     pub(crate) in_order: u32,
     pub(crate) pages: u64,
 }
 
-/// Requests that were counted in the kernel.
+/// Requests that the kernel counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Counted {
+pub(crate) struct KernelCounts {
     pub(crate) requests: u64,
-    /// Their pages, all of them hits.
+    /// Pages of the requests, all of them hits.
     pub(crate) pages: u64,
-    /// Those of requests that began where the one before had ended.
+    /// Pages of requests that started at the end of the previous one.
     pub(crate) in_order: u64,
 }
 
-/// A file that has a counter.
+/// A file with counters.
 #[derive(Clone, Copy, Debug)]
-struct File {
+struct CountedFile {
     id: FileId,
     key: Key,
-    /// Since when the kernel marks pages that come.
+    /// Time from which on the kernel records page additions.
     since_ns: u64,
     pairs: u32,
 }
 
-/// A thread and a file that have a counter.
+/// A thread and a file with a counter.
 #[derive(Clone, Copy, Debug)]
-struct Pair {
+struct CountedPair {
     file: FileId,
     process: ProcessId,
-    /// The number of the file here.
+    /// Slot of the file.
     slot: u32,
-    /// What has been taken.
-    taken: Counted,
+    /// Counts that were already taken.
+    taken: KernelCounts,
 }
 
-/// Programs, their maps, and what is known of them.
+/// The BPF programs, their maps, and the allocation of counters.
 #[derive(Debug)]
 pub(crate) struct KernelProbe {
     ring: Ring,
     _threads: Map,
     pairs: Map,
     files: Map,
-    states: Shared,
-    counts: Shared,
+    states: SharedMemory,
+    counts: SharedMemory,
     _maps: [Map; 2],
     programs: [OwnedFd; 2],
     _links: [OwnedFd; 2],
-    /// By number; number 0 of the pairs is nobody's.
-    file_slots: Vec<Option<File>>,
-    pair_slots: Vec<Option<Pair>>,
+    /// Files and pairs by slot; slot 0 of the pairs counts lost records.
+    file_slots: Vec<Option<CountedFile>>,
+    pair_slots: Vec<Option<CountedPair>>,
     by_file: HashMap<Key, u32>,
-    by_thread: Known<u32, HashMap<Key, u32>>,
+    by_thread: FastMap<u32, HashMap<Key, u32>>,
     free_files: Vec<u32>,
     free_pairs: Vec<u32>,
-    /// Each look-up is told, since more than their number is wanted.
-    tells_all: bool,
+    /// True if each look-up is reported, because the caller needs every request.
+    reports_all: bool,
     requests: u64,
-    /// A file has got a number since somebody asked.
-    has_begun: bool,
+    /// True if a file received a slot since the last query.
+    has_new_files: bool,
 }
 
-fn word(bytes: &[u8], place: i16) -> u64 {
-    let place = usize::try_from(place).expect("places are not negative");
-    u64::from_le_bytes(bytes[place..place + 8].try_into().expect("eight bytes"))
+fn word64(bytes: &[u8], offset: i16) -> u64 {
+    let offset = usize::try_from(offset).expect("places are not negative");
+    u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
 }
 
-fn half(bytes: &[u8], place: i16) -> u32 {
-    let place = usize::try_from(place).expect("places are not negative");
-    u32::from_le_bytes(bytes[place..place + 4].try_into().expect("four bytes"))
+fn word32(bytes: &[u8], offset: i16) -> u32 {
+    let offset = usize::try_from(offset).expect("places are not negative");
+    u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
 }
 
-/// Takes a record apart that one of the programs has made: thread, what it did before, what
-/// happened. Nothing if it is a record of tracefs.
+/// Decodes a record of one of the programs: thread, counted look-ups, event. Returns `None` for a
+/// record of tracefs.
 #[must_use]
-pub(crate) fn decode(record: &[u8]) -> Option<(u32, Skipped, Event)> {
+pub(crate) fn decode(record: &[u8]) -> Option<(u32, UnreportedLookups, Event)> {
     let bytes = usize::try_from(program::RECORD_BYTES).expect("small");
     let id = u64::from(program::RECORD_ID);
-    if record.len() != bytes || word(record, 0) & 0xffff != id {
+    if record.len() != bytes || word64(record, 0) & 0xffff != id {
         return None;
     }
-    let key = Key { dev: half(record, program::DEV), ino: word(record, program::INO) };
-    let (first, last) = (word(record, program::FIRST), word(record, program::LAST));
-    let event = if word(record, 0) >> 16 & 0xffff == u64::from(program::CAME) {
+    let key = Key { dev: word32(record, program::DEV), ino: word64(record, program::INO) };
+    let (first, last) = (word64(record, program::FIRST), word64(record, program::LAST));
+    let event = if word64(record, 0) >> 16 & 0xffff == u64::from(program::PAGE_ADDED) {
         Event::Add { key, first, order: u32::try_from(last).unwrap_or(0) }
     } else {
-        Event::Lookup { key, first, last, held: Some(word(record, program::HELD)) }
+        Event::Lookup {
+            key,
+            first,
+            last,
+            last_in_file: Some(word64(record, program::LAST_IN_FILE)),
+        }
     };
-    let dev = half(record, program::BEFORE_DEV);
-    let skipped = Skipped {
-        count: half(record, program::SKIPPED),
-        key: Key { dev, ino: word(record, program::BEFORE_INO) },
-        first: word(record, program::BEFORE_FIRST),
-        last: word(record, program::BEFORE_LAST),
-        in_order: half(record, program::BEFORE_IN_ORDER),
-        pages: word(record, program::BEFORE_PAGES),
+    let dev = word32(record, program::PREVIOUS_DEV);
+    let skipped = UnreportedLookups {
+        count: word32(record, program::SKIPPED),
+        key: Key { dev, ino: word64(record, program::PREVIOUS_INO) },
+        first: word64(record, program::PREVIOUS_FIRST),
+        last: word64(record, program::PREVIOUS_LAST),
+        in_order: word32(record, program::PREVIOUS_IN_ORDER),
+        pages: word64(record, program::PREVIOUS_PAGES),
     };
-    Some((half(record, 4), skipped, event))
+    Some((word32(record, 4), skipped, event))
 }
 
-/// The key of a file in both maps; `thread` is 0 in that of files alone.
+/// Returns the key of a file in the maps; `thread` is 0 in the map of files.
 fn map_key(key: Key, thread: u32) -> [u8; 16] {
     let mut bytes = [0; 16];
     bytes[..8].copy_from_slice(&key.ino.to_le_bytes());
@@ -147,21 +153,21 @@ fn map_key(key: Key, thread: u32) -> [u8; 16] {
     bytes
 }
 
-fn place(slot: u32, bytes: u32) -> usize {
+fn word_index(slot: u32, bytes: u32) -> usize {
     usize::try_from(slot * (bytes / 8)).expect("a small array")
 }
 
-fn array(value_bytes: u32) -> io::Result<(Map, Shared)> {
+fn array(value_bytes: u32) -> io::Result<(Map, SharedMemory)> {
     let spec =
         MapSpec { kind: MapKind::Array, key_bytes: 4, value_bytes, entries: 1, flags: MMAPABLE };
-    let map = Map::make(spec, None)?;
-    let memory = map.share(0, usize::try_from(value_bytes).expect("small"), true)?;
+    let map = Map::create(spec, None)?;
+    let memory = map.map_memory(0, usize::try_from(value_bytes).expect("small"), true)?;
     Ok((map, memory))
 }
 
 fn hash(value_bytes: u32, entries: u32) -> io::Result<Map> {
     let flags = NO_PREALLOC;
-    Map::make(MapSpec { kind: MapKind::Hash, key_bytes: 16, value_bytes, entries, flags }, None)
+    Map::create(MapSpec { kind: MapKind::Hash, key_bytes: 16, value_bytes, entries, flags }, None)
 }
 
 fn threads() -> io::Result<Map> {
@@ -170,10 +176,10 @@ fn threads() -> io::Result<Map> {
     let value_bytes = program::THREAD_WORDS * 8;
     let (kind, flags) = (MapKind::Threads, NO_PREALLOC);
     let spec = MapSpec { kind, key_bytes: 4, value_bytes, entries: 0, flags };
-    Map::make(spec, Some((&types, key, value)))
+    Map::create(spec, Some((&types, key, value)))
 }
 
-/// Loads a program; if the kernel refuses, the last of what it says against it is the reason.
+/// Loads a program; if the kernel refuses, the error contains the last line of the verifier's log.
 fn load(code: &[u64], tracepoint: u32) -> Result<OwnedFd, String> {
     let error = match bpf::load_program(code, tracepoint, &mut []) {
         Ok(program) => return Ok(program),
@@ -184,8 +190,8 @@ fn load(code: &[u64], tracepoint: u32) -> Result<OwnedFd, String> {
     }
     let mut log = vec![0; LOG_BYTES];
     drop(bpf::load_program(code, tracepoint, &mut log));
-    let said = String::from_utf8_lossy(&log);
-    let mut lines = said.trim_end_matches(['\0', '\n']).lines().rev();
+    let log_text = String::from_utf8_lossy(&log);
+    let mut lines = log_text.trim_end_matches(['\0', '\n']).lines().rev();
     let last = lines.find(|line| !line.starts_with("processed ")).unwrap_or_default();
     Err(format!("the kernel refuses the program: {error}: {last}"))
 }
@@ -200,15 +206,16 @@ fn refused(error: &io::Error) -> String {
 }
 
 impl KernelProbe {
-    /// Begins: from now on records come into the ring of about `ring_bytes`. `dev` and `ino` are
-    /// the only files of interest, if not all are; with `tells_all` each look-up is told.
+    /// Loads and attaches the programs, which write their records to a ring of about `ring_bytes`.
+    /// `dev` and `ino` restrict them to one device or file; with `reports_all` they report each
+    /// look-up.
     ///
     /// # Errors
-    /// Why it cannot be done here, as a part of a sentence.
+    /// A part of a sentence that states the reason.
     pub(crate) fn start(
         ring_bytes: u64,
         (dev, ino): (Option<u32>, Option<u64>),
-        tells_all: bool,
+        reports_all: bool,
     ) -> Result<KernelProbe, String> {
         if cfg!(not(all(target_endian = "little", target_pointer_width = "64"))) {
             return Err("only little-endian processors of 64 bits are known".to_owned());
@@ -223,19 +230,19 @@ impl KernelProbe {
         let (state_map, states) = array(FILES_MAX * STATE_BYTES).map_err(refused)?;
         let (count_map, counts) = array(PAIRS_MAX * COUNTS_BYTES).map_err(refused)?;
         let maps = Maps {
-            threads: threads.number(),
-            pairs: pairs.number(),
-            files: files.number(),
-            states: state_map.number(),
-            counts: count_map.number(),
-            ring: ring.number(),
+            threads: threads.fd(),
+            pairs: pairs.fd(),
+            files: files.fd(),
+            states: state_map.fd(),
+            counts: count_map.fd(),
+            ring: ring.fd(),
         };
-        let only = program::FileFilter { dev, ino };
-        // Pages that come are to be marked before the first look-up is counted.
-        let came = load(&program::came(&layout, &maps, only), layout.came)?;
-        let looked_up = load(&program::looked_up(&layout, &maps, only), layout.looked_up)?;
+        let filter = program::FileFilter { dev, ino };
+        // Recording of page additions must start before the first look-up is counted.
+        let page_added = load(&program::page_added(&layout, &maps, filter), layout.page_added)?;
+        let looked_up = load(&program::looked_up(&layout, &maps, filter), layout.looked_up)?;
         let links =
-            [bpf::attach(&came).map_err(refused)?, bpf::attach(&looked_up).map_err(refused)?];
+            [bpf::attach(&page_added).map_err(refused)?, bpf::attach(&looked_up).map_err(refused)?];
         Ok(KernelProbe {
             ring,
             _threads: threads,
@@ -244,24 +251,24 @@ impl KernelProbe {
             states,
             counts,
             _maps: [state_map, count_map],
-            programs: [came, looked_up],
+            programs: [page_added, looked_up],
             _links: links,
             file_slots: Vec::new(),
             pair_slots: vec![None],
             by_file: HashMap::new(),
-            by_thread: Known::default(),
+            by_thread: FastMap::default(),
             free_files: Vec::new(),
             free_pairs: Vec::new(),
-            tells_all,
+            reports_all,
             requests: 0,
-            has_begun: false,
+            has_new_files: false,
         })
     }
 
-    /// Hands out the records that are there, with their times.
+    /// Passes on the available records, with their times.
     pub(crate) fn records(&mut self, put: &mut dyn FnMut(u64, &[u8])) {
         let mut bytes: Vec<u8> = Vec::new();
-        self.ring.empty(|words| {
+        self.ring.drain(|words| {
             bytes.clear();
             bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
             let time = usize::try_from(program::TIME / 8).expect("small");
@@ -269,19 +276,20 @@ impl KernelProbe {
         });
     }
 
-    /// What could not be told.
+    /// Returns the number of events that the programs could not report.
     pub(crate) fn lost(&self) -> u64 {
         let runs = self.programs.iter().map(|program| bpf::missed_runs(program).unwrap_or(0));
         self.counts.read(0, Ordering::Relaxed) + runs.sum::<u64>()
     }
 
-    /// Requests that were counted in the kernel.
+    /// Returns the number of requests that the kernel counted.
     pub(crate) fn requests(&self) -> u64 {
         self.requests
     }
 
-    /// A look-up of a thread was told; its process has made `requests` to this file.
-    pub(crate) fn met(
+    /// Considers a reported look-up for a counter; its process has made `requests` requests to this
+    /// file.
+    pub(crate) fn consider_counter(
         &mut self,
         thread: u32,
         key: Key,
@@ -289,11 +297,12 @@ impl KernelProbe {
         requests: u64,
     ) {
         let known = self.by_thread.get(&thread).is_some_and(|pairs| pairs.contains_key(&key));
-        if known || self.tells_all || requests < REQUESTS_MIN {
+        if known || self.reports_all || requests < REQUESTS_MIN {
             return;
         }
         let Some(slot) = self.slot_of(key, file) else { return };
-        let Some(pair) = free(&mut self.free_pairs, &mut self.pair_slots, PAIRS_MAX) else {
+        let Some(pair) = allocate_slot(&mut self.free_pairs, &mut self.pair_slots, PAIRS_MAX)
+        else {
             return;
         };
         let taken = self.counted(pair);
@@ -305,36 +314,38 @@ impl KernelProbe {
             self.release(slot);
             return;
         }
-        self.pair_slots[index(pair)] = Some(Pair { file, process, slot, taken });
+        self.pair_slots[index(pair)] = Some(CountedPair { file, process, slot, taken });
         self.by_thread.entry(thread).or_default().insert(key, pair);
         if let Some(of) = &mut self.file_slots[index(slot)] {
             of.pairs += 1;
         }
     }
 
-    /// The number of a file, which it gets if it has none.
+    /// Returns the slot of a file; allocates one if it has none.
     fn slot_of(&mut self, key: Key, file: FileId) -> Option<u32> {
         if let Some(&slot) = self.by_file.get(&key) {
             return Some(slot);
         }
-        let slot = free(&mut self.free_files, &mut self.file_slots, FILES_MAX)?;
-        // Nothing is counted until all that came before now has been told of.
-        let at = place(slot, STATE_BYTES);
-        let came = self.states.read(at, Ordering::Acquire);
-        self.states.write(at + 1, came.wrapping_add(1), Ordering::Release);
+        let slot = allocate_slot(&mut self.free_files, &mut self.file_slots, FILES_MAX)?;
+        // Different values of the two words disable counting until all earlier page additions are
+        // processed.
+        let at = word_index(slot, STATE_BYTES);
+        let last_added = self.states.read(at, Ordering::Acquire);
+        self.states.write(at + 1, last_added.wrapping_add(1), Ordering::Release);
         let mut value = [0; 8];
         value[..4].copy_from_slice(&slot.to_le_bytes());
         if self.files.put(&map_key(key, 0), &value).is_err() {
             self.free_files.push(slot);
             return None;
         }
-        self.file_slots[index(slot)] = Some(File { id: file, key, since_ns: now_ns(), pairs: 0 });
+        self.file_slots[index(slot)] =
+            Some(CountedFile { id: file, key, since_ns: now_ns(), pairs: 0 });
         self.by_file.insert(key, slot);
-        self.has_begun = true;
+        self.has_new_files = true;
         Some(slot)
     }
 
-    /// Gives the number of a file back if nobody uses it.
+    /// Frees the slot of a file that no pair uses.
     fn release(&mut self, slot: u32) {
         let Some(file) = self.file_slots[index(slot)].filter(|file| file.pairs == 0) else {
             return;
@@ -346,76 +357,79 @@ impl KernelProbe {
         }
     }
 
-    /// Everything that was told before `until_ns` has been counted. Files of which no page is fresh
-    /// any more may be counted in the kernel.
+    /// Enables counting in the kernel for files without fresh pages. All events before `until_ns`
+    /// have been processed.
     pub(crate) fn settle(&mut self, until_ns: u64, none_fresh: impl Fn(FileId) -> bool) {
         for (slot, file) in (0_u32..).zip(&self.file_slots) {
             let Some(file) = file else { continue };
-            let at = place(slot, STATE_BYTES);
-            let came = self.states.read(at, Ordering::Acquire);
+            let at = word_index(slot, STATE_BYTES);
+            let last_added = self.states.read(at, Ordering::Acquire);
             let settled = self.states.read(at + 1, Ordering::Relaxed);
-            if came != settled && came.max(file.since_ns) < until_ns && none_fresh(file.id) {
-                self.states.write(at + 1, came, Ordering::Release);
+            if last_added != settled
+                && last_added.max(file.since_ns) < until_ns
+                && none_fresh(file.id)
+            {
+                self.states.write(at + 1, last_added, Ordering::Release);
             }
         }
     }
 
-    /// Whether there are files that are counted since this was asked last.
-    pub(crate) fn has_begun(&mut self) -> bool {
-        std::mem::take(&mut self.has_begun)
+    /// Returns true if a file received a slot since the last call.
+    pub(crate) fn has_new_files(&mut self) -> bool {
+        std::mem::take(&mut self.has_new_files)
     }
 
-    fn counted(&self, pair: u32) -> Counted {
-        let at = place(pair, COUNTS_BYTES);
+    fn counted(&self, pair: u32) -> KernelCounts {
+        let at = word_index(pair, COUNTS_BYTES);
         let [requests, pages, in_order] =
             [at, at + 1, at + 2].map(|at| self.counts.read(at, Ordering::Relaxed));
-        Counted { requests, pages, in_order }
+        KernelCounts { requests, pages, in_order }
     }
 
-    fn take_of(&mut self, number: u32, each: &mut impl FnMut(FileId, ProcessId, Counted)) {
+    fn take_pair(&mut self, number: u32, each: &mut impl FnMut(FileId, ProcessId, KernelCounts)) {
         let now = self.counted(number);
         let Some(pair) = &mut self.pair_slots[index(number)] else { return };
-        let counted = Counted {
+        let counted = KernelCounts {
             requests: now.requests - pair.taken.requests,
             pages: now.pages - pair.taken.pages,
             in_order: now.in_order - pair.taken.in_order,
         };
-        if counted != Counted::default() {
+        if counted != KernelCounts::default() {
             pair.taken = now;
             self.requests += counted.requests;
             each(pair.file, pair.process, counted);
         }
     }
 
-    /// Tells what was counted since, by file and process.
-    pub(crate) fn take(&mut self, mut each: impl FnMut(FileId, ProcessId, Counted)) {
+    /// Passes on the counts since the last call, by file and process.
+    pub(crate) fn take(&mut self, mut each: impl FnMut(FileId, ProcessId, KernelCounts)) {
         let pairs = u32::try_from(self.pair_slots.len()).expect("a small array");
         for number in 1..pairs {
-            self.take_of(number, &mut each);
+            self.take_pair(number, &mut each);
         }
     }
 
-    /// The same for one thread and file.
-    pub(crate) fn take_one(
+    /// Does the same for one thread and file.
+    pub(crate) fn take_thread(
         &mut self,
         thread: u32,
         key: Key,
-        mut each: impl FnMut(FileId, ProcessId, Counted),
+        mut each: impl FnMut(FileId, ProcessId, KernelCounts),
     ) {
         let pair = self.by_thread.get(&thread).and_then(|pairs| pairs.get(&key));
         if let Some(&pair) = pair {
-            self.take_of(pair, &mut each);
+            self.take_pair(pair, &mut each);
         }
     }
 
-    /// A file was removed, and its number is that of `next` from here on: its counts are taken for
-    /// the last time. Not one of those of `next` is among them, since pages that come are told of
-    /// before anything is counted.
+    /// Handles the removal of a file whose number belongs to `next` from now on: takes its counts
+    /// for the last time. These include none of `next`, since the kernel reports a file's added
+    /// pages before it counts its look-ups.
     pub(crate) fn removed(
         &mut self,
         slot: u32,
         next: FileId,
-        mut each: impl FnMut(FileId, ProcessId, Counted),
+        mut each: impl FnMut(FileId, ProcessId, KernelCounts),
     ) {
         if let Some(file) = &mut self.file_slots[index(slot)] {
             file.id = next;
@@ -423,23 +437,27 @@ impl KernelProbe {
         let pairs = u32::try_from(self.pair_slots.len()).expect("a small array");
         for number in 1..pairs {
             if self.pair_slots[index(number)].is_some_and(|pair| pair.slot == slot) {
-                self.take_of(number, &mut each);
+                self.take_pair(number, &mut each);
             }
         }
         let of_it = self.pair_slots.iter_mut().flatten().filter(|pair| pair.slot == slot);
         of_it.for_each(|pair| pair.file = next);
     }
 
-    /// The number that a file has here, if it is counted.
+    /// Returns the slot of a file, if it has one.
     pub(crate) fn slot(&self, key: Key) -> Option<u32> {
         self.by_file.get(&key).copied()
     }
 
-    /// A thread has ended: its counts are taken for the last time.
-    pub(crate) fn ended(&mut self, thread: u32, mut each: impl FnMut(FileId, ProcessId, Counted)) {
+    /// Handles the end of a thread: takes its counts for the last time.
+    pub(crate) fn ended(
+        &mut self,
+        thread: u32,
+        mut each: impl FnMut(FileId, ProcessId, KernelCounts),
+    ) {
         for (key, number) in self.by_thread.remove(&thread).unwrap_or_default() {
-            self.take_of(number, &mut each);
-            // Were it refused, the number would only not be used again.
+            self.take_pair(number, &mut each);
+            // If the removal fails, the slot stays unused.
             if self.pairs.remove(&map_key(key, thread)).is_err() {
                 continue;
             }
@@ -458,8 +476,8 @@ fn index(number: u32) -> usize {
     usize::try_from(number).expect("numbers are places")
 }
 
-/// A number that nobody has.
-fn free<T>(free: &mut Vec<u32>, all: &mut Vec<Option<T>>, max: u32) -> Option<u32> {
+/// Allocates an unused slot.
+fn allocate_slot<T>(free: &mut Vec<u32>, all: &mut Vec<Option<T>>, max: u32) -> Option<u32> {
     if let Some(number) = free.pop() {
         return Some(number);
     }

@@ -1,5 +1,5 @@
-//! Caches above each other: the files of a file system on a loop device are in the page cache, and
-//! the image behind may be once more.
+//! Double caching: the page cache holds files of a file system on a loop device, and possibly the
+//! image file as well.
 
 use super::accounting::{Accounting, BLOCK_DEVICES};
 use super::homes;
@@ -8,14 +8,15 @@ use larder_report::watch::StackedCache;
 use std::collections::BTreeMap;
 use std::path::Path;
 
-/// What came into the cache while we watched and stayed there, on loop devices, and what of their
-/// images is resident. Images without a resident page are left out.
-pub(super) fn all(ledger: &Accounting) -> Vec<StackedCache> {
+/// Returns, for loop devices, the pages added during the watch and still cached, and the resident
+/// pages of the image. Images without a resident page are left out.
+pub(super) fn all(accounting: &Accounting) -> Vec<StackedCache> {
     let mut upper: BTreeMap<u32, u64> = BTreeMap::new();
-    for (file, _, counts) in ledger.counts() {
-        let dev = ledger.key(*file).dev;
+    for (file, _, counts) in accounting.counts() {
+        let dev = accounting.key(*file).dev;
         let pages = upper.entry(dev).or_default();
-        // Pages are dropped in the name of who drops them, so only the sum is above 0.
+        // Removals count for the thread that removes a page, so single differences may be negative;
+        // only the sum is meaningful.
         *pages = pages
             .wrapping_add(counts.added_pages)
             .wrapping_sub(counts.evicted_pages + counts.dropped_pages);
@@ -27,12 +28,12 @@ pub(super) fn all(ledger: &Accounting) -> Vec<StackedCache> {
 }
 
 fn layer(dev: u32, pages: u64) -> Option<StackedCache> {
-    let (major, minor) = homes::parts(dev);
+    let (major, minor) = homes::decode(dev);
     let image = proc::read(format!("/sys/dev/block/{major}:{minor}/loop/backing_file"))?;
     let lower = image.trim_end().to_owned();
     let resident = residency::of_path(Path::new(&lower)).ok()?;
     let mounted =
-        mounts::all().into_iter().find(|it| homes::number(it.device.0, it.device.1) == dev);
+        mounts::all().into_iter().find(|it| homes::encode(it.device.0, it.device.1) == dev);
     let page_bytes = residency::page_bytes();
     (resident.resident > 0).then(|| StackedCache {
         upper: mounted

@@ -1,116 +1,117 @@
-//! Hit, read-ahead hit or miss: the rule, as a state machine over events.
+//! Classification of look-ups as hit, read-ahead hit or miss: a state machine over events.
 //!
-//! The kernel tells of a look-up only which pages were asked for (`mm_filemap_get_pages`, emitted
-//! when they are there), and of a page that came into the cache only that it came. A page is a miss
-//! if the thread that looks it up has brought it in for this very request, a read-ahead hit if
-//! somebody brought it in before and nobody has looked it up since, and else a hit. So pages that
-//! came are kept as fresh until they are looked up, written or dropped.
+//! For a look-up the kernel reports only the requested pages (`mm_filemap_get_pages`, emitted when
+//! they are resident), and for an addition to the page cache only the added pages. A page is a miss
+//! if the thread that looks it up added it for this request, a read-ahead hit if another operation
+//! added it before and no look-up has used it since, and otherwise a hit. Added pages are therefore
+//! kept as fresh until a process looks them up or writes them, or the kernel drops them.
 //!
-//! A long request is told piece by piece: each time the range begins later and ends at the same
-//! page. Only what is new counts; a page of the rest that came meanwhile was counted as a hit
-//! before, and is moved to the misses.
+//! The kernel reports a long request in pieces: each further range starts later and ends at the
+//! same page. Only the first piece counts; a page of the rest that was added meanwhile was counted
+//! as a hit before, and moves to the misses.
 //!
-//! Of some requests the kernel does not tell the first piece: when it finds pages that are there
-//! and behind them one that is still being read, it copies the first ones without a word and tells
-//! of the rest. The missing piece is known if read-ahead was asked for the whole of it, and if the
-//! thread reads in order, each time as much, and read-ahead had brought all pages in between.
+//! The kernel does not report the first piece of some requests: if it finds resident pages followed
+//! by one that is still being read, it copies the resident ones without an event and reports only
+//! the rest. The module infers the missing piece if the read-ahead request covered all of it, or if
+//! the thread reads sequentially with constant request size and read-ahead had added all pages in
+//! between.
 //!
-//! Requests through `io_uring` are begun by one thread and may be looked up by a worker of the same
-//! process, many at a time. There the range that read-ahead was asked for (`page_cache_sync_ra`)
-//! says which pages were wanted and which came along.
+//! One thread starts requests through `io_uring`, and a worker of the same process may look the
+//! pages up, with many requests in flight. In that case the range of the read-ahead request
+//! (`page_cache_sync_ra`) tells the requested pages from the additional ones.
 //!
-//! Invariants: counts are pages, never calls; every page of a request counts once, as one of the
-//! three, except that a page that leaves the cache and comes back within the request is missed
-//! twice; this module does not access the machine.
+//! Invariants: counts are pages, never calls; every page of a request counts once, in one of the
+//! three classes, except that a page that leaves the cache and returns within the request counts as
+//! two misses; this module does not access the machine.
 
 use super::fast::Map;
 use super::spans::Spans;
 
-/// A file, as a small number.
+/// ID of a file in a watcher.
 pub type FileId = u32;
-/// A process, as a small number.
+/// ID of a process in a watcher.
 pub type ProcessId = u32;
 
-/// Spans of fresh pages that are kept at most; beyond it those that came by read-ahead are
-/// forgotten, and count as hits when they are looked up.
+/// Maximum number of ranges of fresh pages; beyond it ranges from read-ahead are dropped, and their
+/// pages count as hits when they are looked up.
 const FRESH_MAX: usize = 1 << 20;
-/// Requests in order before a gap is taken for a piece that was not told.
+/// Number of consecutive sequential requests after which a gap counts as an unreported piece.
 const IN_ORDER_MIN: u32 = 2;
 
-/// The thread that does something.
+/// The thread that performs an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadIdentity {
-    /// Its number.
+    /// Thread ID.
     pub(crate) thread: u32,
-    /// Its process.
+    /// Process of the thread.
     pub(crate) process: ProcessId,
-    /// It works for other threads of its process (`iou-wrk`).
+    /// True for a worker that serves other threads of its process (`iou-wrk`).
     pub(crate) is_worker: bool,
 }
 
-/// What a look-up came to, in pages.
+/// Result of a look-up, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
-    /// The first page, which may be an earlier one than was told.
+    /// First page, possibly earlier than the reported one.
     pub(crate) first: u64,
-    /// Whether this is a new request and not the rest of one.
+    /// True for a new request, false for the rest of one.
     pub(crate) is_new: bool,
-    /// Were there, and had been looked up or written before.
+    /// Resident pages that an earlier look-up or write had used.
     pub(crate) hits: u64,
-    /// Were there, since read-ahead had brought them, for the first time.
+    /// Resident pages from read-ahead, looked up for the first time.
     pub(crate) ahead: u64,
-    /// Were not there when the request began.
+    /// Pages that were not resident at the start of the request.
     pub(crate) misses: u64,
-    /// Counted as hits before and are misses: to be taken from the hits.
+    /// Pages counted as hits before that are misses; the caller subtracts them from the hits.
     pub(crate) corrected: u64,
-    /// The request began where the thread's one before had ended.
+    /// True if the request started at the end of the thread's previous one.
     pub(crate) in_order: bool,
 }
 
-/// How a fresh page came.
+/// Cause of the addition of a fresh page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum FillReason {
-    /// Somebody asked for it.
+    /// A process requested the page.
     Demand,
-    /// It came along.
-    Ahead,
-    /// The kernel does not tell: the next look-up of the thread decides.
+    /// Read-ahead added the page.
+    ReadAhead,
+    /// Not reported: the thread's next look-up decides.
     Unknown,
 }
 
-/// A fresh page.
+/// State of a fresh page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fresh {
-    who: ThreadIdentity,
-    /// Look-ups that the thread had made when it came.
+    identity: ThreadIdentity,
+    /// Number of look-ups that the thread had made before the addition.
     epoch: u32,
-    why: FillReason,
+    reason: FillReason,
 }
 
-/// What a thread reads ahead at the moment.
+/// Read-ahead that a thread currently performs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-enum Ahead {
+enum ActiveReadahead {
     #[default]
-    Nothing,
-    /// These pages are wanted now.
-    For { file: FileId, first: u64, end: u64 },
-    /// None are.
-    Beyond,
+    Inactive,
+    /// Synchronous: a process requested these pages.
+    Sync { file: FileId, first: u64, end: u64 },
+    /// Asynchronous: no process has requested the pages yet.
+    Async,
 }
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Thread {
     epoch: u32,
-    /// Requests in a row that began where the one before had ended.
+    /// Number of consecutive requests that each started at the end of the previous one.
     in_order: u32,
-    /// Pages that the last request asked for.
+    /// Number of pages that the last request asked for.
     pages: u64,
-    /// The request that it looked up last: file, where it has come to, last page.
+    /// Last request: file, first page of its last piece, last page.
     request: Option<(FileId, u64, u64)>,
-    ahead: Ahead,
+    ahead: ActiveReadahead,
 }
 
-/// All threads and all fresh pages.
+/// State of all threads and all fresh pages.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     threads: Map<u32, Thread>,
@@ -120,85 +121,102 @@ pub(crate) struct Lookups {
 }
 
 impl Lookups {
-    /// Read-ahead begins because `count` pages from `first` on are wanted and not there.
-    pub(crate) fn wanted(&mut self, who: ThreadIdentity, file: FileId, first: u64, count: u64) {
+    /// Processes the start of read-ahead for `count` requested pages from `first` on that are not
+    /// resident.
+    pub(crate) fn sync_readahead(
+        &mut self,
+        identity: ThreadIdentity,
+        file: FileId,
+        first: u64,
+        count: u64,
+    ) {
         let end = first.saturating_add(count);
-        self.threads.entry(who.thread).or_default().ahead = Ahead::For { file, first, end };
+        self.threads.entry(identity.thread).or_default().ahead =
+            ActiveReadahead::Sync { file, first, end };
     }
 
-    /// Read-ahead begins for pages that nobody wants yet.
-    pub(crate) fn ahead(&mut self, who: ThreadIdentity) {
-        self.threads.entry(who.thread).or_default().ahead = Ahead::Beyond;
+    /// Processes the start of read-ahead for pages that no process has requested yet.
+    pub(crate) fn async_readahead(&mut self, identity: ThreadIdentity) {
+        self.threads.entry(identity.thread).or_default().ahead = ActiveReadahead::Async;
     }
 
-    /// Pages came into the cache.
-    pub(crate) fn added(&mut self, who: ThreadIdentity, file: FileId, first: u64, pages: u64) {
-        let thread = *self.threads.entry(who.thread).or_default();
+    /// Processes the addition of pages to the cache.
+    pub(crate) fn added(&mut self, identity: ThreadIdentity, file: FileId, first: u64, pages: u64) {
+        let thread = *self.threads.entry(identity.thread).or_default();
         let end = first.saturating_add(pages);
         let spans = self.fresh.entry(file).or_default();
         let before = spans.len();
-        let mut put = |first, end, why| {
-            spans.put(first, end, Fresh { who, epoch: thread.epoch, why });
+        let mut set = |first, end, reason| {
+            spans.set(first, end, Fresh { identity, epoch: thread.epoch, reason });
         };
         match thread.ahead {
-            Ahead::For { file: of, first: from, end: to } if of == file => {
+            ActiveReadahead::Sync { file: of, first: from, end: to } if of == file => {
                 let (from, to) = (from.clamp(first, end), to.clamp(first, end));
-                put(first, from, FillReason::Ahead);
-                put(from, to, FillReason::Demand);
-                put(to, end, FillReason::Ahead);
+                set(first, from, FillReason::ReadAhead);
+                set(from, to, FillReason::Demand);
+                set(to, end, FillReason::ReadAhead);
             }
-            Ahead::Beyond => put(first, end, FillReason::Ahead),
-            Ahead::For { .. } | Ahead::Nothing => put(first, end, FillReason::Unknown),
+            ActiveReadahead::Async => set(first, end, FillReason::ReadAhead),
+            ActiveReadahead::Sync { .. } | ActiveReadahead::Inactive => {
+                set(first, end, FillReason::Unknown)
+            }
         }
         self.spans = (self.spans + spans.len()).saturating_sub(before);
         if self.spans > FRESH_MAX {
-            self.forget();
+            self.drop_readahead_ranges();
         }
     }
 
-    /// A thread has looked up all pages from `first` to `last`, of which the file has those up to
-    /// `held`: they count. Requests are told from one another by what they asked for.
+    /// Classifies a look-up of the pages from `first` to `last` by a thread. The file contains only
+    /// the pages up to `last_in_file`, and only these count; the requested range identifies the
+    /// request.
     pub(crate) fn looked_up(
         &mut self,
-        who: ThreadIdentity,
+        identity: ThreadIdentity,
         file: FileId,
         first: u64,
-        (last, held): (u64, u64),
+        (last, last_in_file): (u64, u64),
     ) -> Found {
-        let thread = self.threads.entry(who.thread).or_default();
+        let thread = self.threads.entry(identity.thread).or_default();
         let epoch = thread.epoch;
-        let rest =
-            thread.request.is_some_and(|(of, come, end)| of == file && end == last && first > come);
-        let (end, asked) = (last.min(held).saturating_add(1), last.saturating_add(1));
+        let rest = thread.request.is_some_and(|(of, previous_first, end)| {
+            of == file && end == last && first > previous_first
+        });
+        let (end, requested_end) =
+            (last.min(last_in_file).saturating_add(1), last.saturating_add(1));
         let before = *thread;
         thread.epoch = epoch.wrapping_add(1);
         thread.request = Some((file, first, last));
-        thread.ahead = Ahead::Nothing;
-        let first = if rest { first } else { beginning(&self.fresh, before, file, first, asked) };
+        thread.ahead = ActiveReadahead::Inactive;
+        let first = if rest {
+            first
+        } else {
+            infer_first_page(&self.fresh, before, file, first, requested_end)
+        };
         let mut found = Found { first, is_new: !rest, ..Found::default() };
         if !rest {
-            let pages = asked - first;
-            let goes_on = before.request.is_some_and(|(of, _, last)| {
+            let pages = requested_end - first;
+            let is_sequential = before.request.is_some_and(|(of, _, last)| {
                 of == file && (first == last || first == last.saturating_add(1))
             });
-            let in_order = if goes_on { before.in_order.saturating_add(1) } else { 0 };
-            found.in_order = goes_on;
+            let in_order = if is_sequential { before.in_order.saturating_add(1) } else { 0 };
+            found.in_order = is_sequential;
             (thread.in_order, thread.pages) = (in_order, pages);
         }
         if let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) {
             let before = spans.len();
-            spans.retain(first, end, |pages, fresh| match class(who, epoch, fresh) {
-                Class::Miss => {
+            spans.retain(first, end, |pages, fresh| match classify(identity, epoch, fresh) {
+                LookupClass::Miss => {
                     found.misses += pages;
                     false
                 }
-                // The rest of a request was counted when it began.
-                Class::Ahead if rest => false,
-                Class::Ahead => {
+                // The first piece of the request counted these pages.
+                LookupClass::ReadAhead if rest => false,
+                LookupClass::ReadAhead => {
                     found.ahead += pages;
                     false
                 }
-                Class::Others => true,
+                LookupClass::OtherProcess => true,
             });
             self.spans = (self.spans + spans.len()).saturating_sub(before);
         }
@@ -210,14 +228,14 @@ impl Lookups {
         found
     }
 
-    /// The file in which a thread looked pages up last.
+    /// Returns the file of a thread's last look-up.
     #[must_use]
     pub(crate) fn last_file(&self, thread: u32) -> Option<FileId> {
         self.threads.get(&thread)?.request.map(|(file, ..)| file)
     }
 
-    /// A thread has made look-ups that were not told, none of which met a fresh page; the last one
-    /// was of pages from `first` to `last`, a request of `pages` after `in_order` others.
+    /// Processes unreported look-ups of a thread, none of which met a fresh page; `request` is the
+    /// last one, with `pages` pages after `in_order` sequential requests.
     #[cfg(feature = "bpf")]
     pub(crate) fn skipped(
         &mut self,
@@ -231,28 +249,30 @@ impl Lookups {
         (thread.request, thread.in_order, thread.pages) = (Some(request), in_order, pages);
     }
 
-    /// Whether no page of a file is fresh.
+    /// Returns true if a file has no fresh pages.
     #[cfg(feature = "bpf")]
     #[must_use]
     pub(crate) fn none_fresh(&self, file: FileId) -> bool {
         self.fresh.get(&file).is_none_or(Spans::is_empty)
     }
 
-    /// A page was touched through a mapping; whether read-ahead had brought it.
+    /// Processes an access to a page through a mapping; returns true if read-ahead had added the
+    /// page.
     pub(crate) fn touched(&mut self, file: FileId, page: u64) -> bool {
         let mut ahead = false;
-        self.take(file, page, page.saturating_add(1), |_, fresh| {
-            ahead |= fresh.why == FillReason::Ahead;
+        self.take_fresh(file, page, page.saturating_add(1), |_, fresh| {
+            ahead |= fresh.reason == FillReason::ReadAhead;
         });
         ahead
     }
 
-    /// Pages were written: whoever reads them later finds them.
+    /// Processes a write to pages: later reads of them are hits.
     pub(crate) fn written(&mut self, file: FileId, first: u64, pages: u64) {
-        self.take(file, first, first.saturating_add(pages), |_, _| ());
+        self.take_fresh(file, first, first.saturating_add(pages), |_, _| ());
     }
 
-    /// Pages left the cache. Tells those that read-ahead had brought for nothing, with whose.
+    /// Processes the removal of pages from the cache. Reports unused read-ahead pages, with the
+    /// process that caused the read-ahead.
     pub(crate) fn dropped(
         &mut self,
         file: FileId,
@@ -260,31 +280,32 @@ impl Lookups {
         pages: u64,
         mut unused: impl FnMut(ProcessId, u64),
     ) {
-        self.take(file, first, first.saturating_add(pages), |pages, fresh| {
-            if fresh.why == FillReason::Ahead {
-                unused(fresh.who.process, pages);
+        self.take_fresh(file, first, first.saturating_add(pages), |pages, fresh| {
+            if fresh.reason == FillReason::ReadAhead {
+                unused(fresh.identity.process, pages);
             }
         });
     }
 
-    /// A file is gone.
+    /// Processes the removal of a file.
     pub(crate) fn removed(&mut self, file: FileId) {
         let spans = self.fresh.remove(&file).map_or(0, |spans| spans.len());
         self.spans = self.spans.saturating_sub(spans);
     }
 
-    /// A thread is gone.
+    /// Processes the end of a thread.
     pub(crate) fn thread_ended(&mut self, thread: u32) {
         self.threads.remove(&thread);
     }
 
-    /// Pages whose read-ahead was forgotten for want of room; they count as hits.
+    /// Returns the number of pages whose read-ahead state was dropped for lack of space; they count
+    /// as hits.
     #[must_use]
     pub(crate) fn forgotten(&self) -> u64 {
         self.forgotten
     }
 
-    fn take(&mut self, file: FileId, first: u64, end: u64, mut each: impl FnMut(u64, Fresh)) {
+    fn take_fresh(&mut self, file: FileId, first: u64, end: u64, mut each: impl FnMut(u64, Fresh)) {
         let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) else {
             return;
         };
@@ -296,11 +317,11 @@ impl Lookups {
         self.spans = (self.spans + spans.len()).saturating_sub(before);
     }
 
-    /// Makes room: pages that came along, and those whose thread has gone on without them.
-    fn forget(&mut self) {
+    /// Frees space: drops all ranges except those of requested pages.
+    fn drop_readahead_ranges(&mut self) {
         for spans in self.fresh.values_mut() {
             spans.retain(0, u64::MAX, |pages, fresh| {
-                let keep = fresh.why == FillReason::Demand;
+                let keep = fresh.reason == FillReason::Demand;
                 self.forgotten += if keep { 0 } else { pages };
                 keep
             });
@@ -308,15 +329,15 @@ impl Lookups {
         self.fresh.retain(|_, spans| !spans.is_empty());
         self.spans = self.fresh.values().map(Spans::len).sum();
         if self.spans > FRESH_MAX / 2 {
-            // Requests that never ended: their threads are gone.
+            // The threads of these requests ended without a look-up.
             self.fresh.clear();
             self.spans = 0;
         }
     }
 }
 
-/// The first page of a request that was told from `first` on.
-fn beginning(
+/// Returns the first page of a request whose first reported page is `first`.
+fn infer_first_page(
     fresh: &Map<FileId, Spans<Fresh>>,
     before: Thread,
     file: FileId,
@@ -324,7 +345,7 @@ fn beginning(
     end: u64,
 ) -> u64 {
     match (before.ahead, before.request) {
-        (Ahead::For { file: of, first: from, end: to }, _)
+        (ActiveReadahead::Sync { file: of, first: from, end: to }, _)
             if of == file && to == end && from < first =>
         {
             from
@@ -333,10 +354,10 @@ fn beginning(
             if of == file && before.in_order >= IN_ORDER_MIN && first > last =>
         {
             let from = last.saturating_add(1);
-            // With it, the request is as long as the one before.
+            // With the missing piece, the request is as long as the previous one.
             let brought = end - from == before.pages
                 && fresh.get(&file).is_some_and(|spans| {
-                    spans.count(from, first, |fresh| fresh.why != FillReason::Demand)
+                    spans.count(from, first, |fresh| fresh.reason != FillReason::Demand)
                         == first - from
                 });
             if brought { from } else { first }
@@ -345,28 +366,30 @@ fn beginning(
     }
 }
 
-enum Class {
+enum LookupClass {
     Miss,
-    Ahead,
-    /// Somebody else's miss, who waits for it and will look it up.
-    Others,
+    ReadAhead,
+    /// A page that another process requested; it is that process's miss.
+    OtherProcess,
 }
 
-fn class(who: ThreadIdentity, epoch: u32, fresh: Fresh) -> Class {
-    let same_process = fresh.who.process == who.process;
-    let own = fresh.who.thread == who.thread || (who.is_worker && same_process);
-    // Of others only the number of look-ups is unknown; a page just come is theirs.
-    if own
-        && (fresh.epoch == epoch || fresh.who.thread != who.thread)
-        && fresh.why != FillReason::Ahead
+fn classify(identity: ThreadIdentity, epoch: u32, fresh: Fresh) -> LookupClass {
+    let same_process = fresh.identity.process == identity.process;
+    let same_requester =
+        fresh.identity.thread == identity.thread || (identity.is_worker && same_process);
+    // Epochs of different threads are not comparable; a worker treats a page that its process added
+    // as its own.
+    if same_requester
+        && (fresh.epoch == epoch || fresh.identity.thread != identity.thread)
+        && fresh.reason != FillReason::ReadAhead
     {
-        return Class::Miss;
+        return LookupClass::Miss;
     }
-    match fresh.why {
-        FillReason::Demand if same_process => Class::Miss,
-        FillReason::Demand => Class::Others,
-        FillReason::Ahead if own && fresh.epoch == epoch => Class::Miss,
-        FillReason::Ahead | FillReason::Unknown => Class::Ahead,
+    match fresh.reason {
+        FillReason::Demand if same_process => LookupClass::Miss,
+        FillReason::Demand => LookupClass::OtherProcess,
+        FillReason::ReadAhead if same_requester && fresh.epoch == epoch => LookupClass::Miss,
+        FillReason::ReadAhead | FillReason::Unknown => LookupClass::ReadAhead,
     }
 }
 

@@ -1,15 +1,15 @@
-//! The memory of a control group, as if it were that of a machine.
+//! Memory of a cgroup, in the form of a machine's memory.
 //!
-//! Who lives in a group with a limit has that much memory and no more: its cache is squeezed and
-//! its pages go while the machine has plenty. Both versions of the controller are known; what one
-//! of them does not tell is `None` or left as the machine has it. Sizes are bytes.
+//! A cgroup with a memory limit is squeezed, and loses cache pages, while the machine has memory
+//! available. The module supports both versions of the controller; a value that one of them lacks
+//! is `None` or that of the machine. Sizes are bytes.
 
-use super::readings::value;
+use super::readings::counter_value;
 use crate::{mounts, proc};
 use larder_report::watch::Memory;
 use std::path::{Path, PathBuf};
 
-/// How the two versions call the same; the first is the older one.
+/// Names of the same values in the two versions; the first is cgroup v1.
 const VERSIONS: [Version; 2] = [
     Version {
         fs_type: "cgroup",
@@ -48,16 +48,16 @@ struct Version {
     refaults: &'static str,
 }
 
-/// A group whose memory is counted.
+/// A cgroup with memory accounting.
 #[derive(Clone, Debug)]
 pub(super) struct Group {
     directory: PathBuf,
-    /// Where its version is mounted: no group above has a limit of interest.
+    /// Mount point of the hierarchy; groups above it have no limit to consider.
     root: PathBuf,
     version: &'static Version,
 }
 
-/// Counters of a group at a moment.
+/// Counters of a cgroup at one time.
 #[derive(Clone, Debug)]
 pub(super) struct GroupMemory {
     limit: u64,
@@ -67,46 +67,50 @@ pub(super) struct GroupMemory {
 }
 
 impl Group {
-    /// The group with this path below the root of the groups; nothing if its memory is not counted.
+    /// Returns the group with this path below the root of the hierarchy, or `None` if it has no
+    /// memory accounting.
     pub(super) fn find(group: &str) -> Option<Group> {
-        let below = group.trim_start_matches('/');
+        let relative = group.trim_start_matches('/');
         mounts::all().into_iter().find_map(|mount| {
             let version = VERSIONS.iter().find(|version| version.fs_type == mount.fs_type)?;
-            let directory = mount.point.join(below);
+            let directory = mount.point.join(relative);
             let counted = directory.join(version.used).exists();
             counted.then_some(Group { directory, root: mount.point, version })
         })
     }
 
-    /// As it is now; nothing if it is gone.
+    /// Reads the current counters; returns `None` if the group no longer exists.
     pub(super) fn now(&self) -> Option<GroupMemory> {
         let stat = proc::read(self.directory.join("memory.stat"))?;
         let used = number(&self.directory.join(self.version.used))?;
-        let hierarchy = value(&stat, "hierarchical_memory_limit");
+        let hierarchy = counter_value(&stat, "hierarchical_memory_limit");
         let limit = if hierarchy > 0 { hierarchy } else { self.limit_above() };
         Some(GroupMemory { limit, used, stat, version: self.version })
     }
 
-    /// The least limit of this group and those above.
+    /// Returns the lowest limit of this group and its ancestors.
     fn limit_above(&self) -> u64 {
-        let own = self.directory.ancestors().take_while(|directory| *directory != self.root);
-        own.filter_map(|directory| number(&directory.join("memory.max"))).min().unwrap_or(u64::MAX)
+        let ancestors = self.directory.ancestors().take_while(|directory| *directory != self.root);
+        ancestors
+            .filter_map(|directory| number(&directory.join("memory.max")))
+            .min()
+            .unwrap_or(u64::MAX)
     }
 }
 
-/// The number that a file holds; none if it is the word "max".
+/// Returns the number in a file, or `None` if it contains the word "max".
 fn number(path: &Path) -> Option<u64> {
     proc::read(path)?.trim().parse().ok()
 }
 
 impl GroupMemory {
     fn bytes(&self, name: fn(&Version) -> &'static str) -> u64 {
-        value(&self.stat, name(self.version))
+        counter_value(&self.stat, name(self.version))
     }
 
-    /// The memory of the machine, with what the group has of it, and what happened to that since
+    /// Returns the machine's memory, restricted to the group, with the group's changes since
     /// `before`.
-    pub(super) fn within(&self, machine: Memory, before: &GroupMemory) -> Memory {
+    pub(super) fn restrict(&self, machine: Memory, before: &GroupMemory) -> Memory {
         let files = self.bytes(|it| it.active) + self.bytes(|it| it.inactive);
         let free = self.limit.saturating_sub(self.used);
         let refaults = self.bytes(|it| it.refaults);
@@ -114,7 +118,7 @@ impl GroupMemory {
             resident_bytes: self.bytes(|it| it.cache).saturating_sub(self.bytes(|it| it.shared)),
             dirty_bytes: self.bytes(|it| it.dirty),
             write_back_bytes: self.bytes(|it| it.write_back),
-            // Pages of files can all be taken back; nothing is kept free for a group.
+            // All file pages are reclaimable; the kernel reserves no free memory for a group.
             available_bytes: free.saturating_add(files).min(machine.available_bytes),
             total_bytes: self.limit.min(machine.total_bytes),
             refault_pages: refaults.saturating_sub(before.bytes(|it| it.refaults)),
@@ -150,14 +154,14 @@ mod tests {
                    inactive_file 25\nworkingset_refault_file 9\n";
         for (version, stat) in [(0, old), (1, new)] {
             let before = memory(version, 100, 90, "");
-            let found = memory(version, 100, 95, stat).within(machine, &before);
+            let found = memory(version, 100, 95, stat).restrict(machine, &before);
             assert_eq!((found.total_bytes, found.available_bytes), (100, 50));
             assert_eq!(
                 (found.resident_bytes, found.dirty_bytes, found.write_back_bytes),
                 (50, 5, 2)
             );
             assert_eq!((found.refault_pages, found.dirty_threshold_bytes), (9, 50));
-            let free = memory(version, u64::MAX, 95, stat).within(machine, &before);
+            let free = memory(version, u64::MAX, 95, stat).restrict(machine, &before);
             assert_eq!((free.total_bytes, free.available_bytes), (1000, 900), "it has no limit");
         }
     }

@@ -1,10 +1,11 @@
-//! What cannot be seen on a machine, in one sentence each: what is missing and how to get it.
+//! Information that is unavailable on a machine: one sentence each on the limitation and its
+//! remedy.
 
-use super::event::Part;
+use super::event::EventPurpose;
 use super::scope::Scope;
 use crate::tracefs::TraceError;
 
-/// Why there are no events at all. Who wants nothing but requests is left with nothing.
+/// Returns the reason for the lack of all events. With `references_only` nothing else is available.
 pub(super) fn all(error: &TraceError, references_only: bool) -> String {
     let error = error.to_string();
     let reason = error.trim_start_matches("trace: ");
@@ -14,42 +15,48 @@ pub(super) fn all(error: &TraceError, references_only: bool) -> String {
     format!("hits, misses, files and processes ({reason}); disks and memory are shown")
 }
 
-/// What is lost with a part of the events.
-pub(super) fn part(part: Part, kernel: &str) -> Option<String> {
-    Some(match part {
-        Part::Lookups => format!(
+/// Returns the information that is lost without a kind of event.
+pub(super) fn purpose(purpose: EventPurpose, kernel: &str) -> Option<String> {
+    Some(match purpose {
+        EventPurpose::Lookups => format!(
             "hit ratios: the kernel tells of look-ups from Linux 6.12 on, and this is {kernel}; \
              pages that came into the cache are shown, which are the misses"
         ),
-        Part::Mappings => format!(
+        EventPurpose::Mappings => format!(
             "reads through mappings: the kernel tells of them from Linux 6.12 on, and this is \
              {kernel}"
         ),
-        Part::Pages => "pages that come and go: this kernel has no events of its page cache \
+        EventPurpose::Pages => {
+            "pages that come and go: this kernel has no events of its page cache \
                         (CONFIG_EVENT_TRACING)"
-            .to_owned(),
-        Part::Dirty => "pages that become dirty: the event came as writeback_dirty_folio with \
+                .to_owned()
+        }
+        EventPurpose::Dirty => {
+            "pages that become dirty: the event came as writeback_dirty_folio with \
                         Linux 5.16"
-            .to_owned(),
-        Part::Physical => "which file a disk works for: this kernel has no events of its block \
+                .to_owned()
+        }
+        EventPurpose::Physical => {
+            "which file a disk works for: this kernel has no events of its block \
                            layer (CONFIG_BLOCK)"
-            .to_owned(),
-        Part::LazyWrite => "the lazy writer: this kernel has no events of it".to_owned(),
-        // Without them counts are the same, or so nearly the same that it helps nobody to know.
-        Part::AccessTimes
-        | Part::ReadAhead
-        | Part::Writes
-        | Part::Throttle
-        | Part::Reclaim
-        | Part::Removals
-        | Part::Tasks
-        | Part::Groups => {
+                .to_owned()
+        }
+        EventPurpose::Writeback => "the lazy writer: this kernel has no events of it".to_owned(),
+        // The counts are the same without these events, or almost the same.
+        EventPurpose::AccessTimes
+        | EventPurpose::ReadAhead
+        | EventPurpose::Writes
+        | EventPurpose::Throttle
+        | EventPurpose::Reclaim
+        | EventPurpose::Removals
+        | EventPurpose::Tasks
+        | EventPurpose::Cgroups => {
             return None;
         }
     })
 }
 
-/// What a file system does not tell.
+/// Returns the information that a file system does not report.
 pub(super) fn scope(scope: &Scope) -> Option<String> {
     let mount = &scope.path.as_ref()?.mount;
     if mount.is_memory() {
@@ -96,9 +103,9 @@ mod tests {
         let sentence = all(&TraceError::NotAllowed, true);
         assert!(sentence.starts_with("tracefs is for root"), "{sentence}");
         assert!(!sentence.contains("shown"), "nothing is: {sentence}");
-        let sentence = part(Part::Lookups, "6.1.0").unwrap();
+        let sentence = purpose(EventPurpose::Lookups, "6.1.0").unwrap();
         assert!(sentence.contains("6.12") && sentence.contains("6.1.0"), "{sentence}");
-        assert_eq!(part(Part::Tasks, "6.1.0"), None);
+        assert_eq!(purpose(EventPurpose::Tasks, "6.1.0"), None);
         let memory = Path::new("/dev/shm");
         if crate::mounts::Mount::of(memory).is_ok_and(|mount| mount.is_memory()) {
             let scope_of = Scope::find(&WatchScope::Path(memory.into())).unwrap();

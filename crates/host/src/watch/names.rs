@@ -1,13 +1,13 @@
-//! Names of files: from device and inode to a path.
+//! Names of files: translation of device and inode number into a path.
 //!
-//! Asked in this order: what was found before; the file itself by its number ([`ByNumber`]); the
-//! descriptors and mappings of the process that uses it; at the end the directories of the file system.
-//! Invariant: a path that is told is one that the kernel itself names, and never a guess.
+//! The sources, in order: earlier results; the file itself by its number ([`FilesByNumber`]); the
+//! descriptors and mappings of the process that uses it; finally the directories of the file
+//! system. Invariant: a reported path is one that the kernel itself names, never a guess.
 
 use super::accounting::BLOCK_DEVICES;
 use super::event::Key;
 use super::fast::Map;
-use super::file_numbers::ByNumber;
+use super::file_numbers::FilesByNumber;
 use super::homes;
 use super::lookup::FileId;
 use crate::tracefs::now_ns;
@@ -16,32 +16,32 @@ use std::collections::HashSet;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
-/// How often a file is looked for; processes that have it open come and go.
+/// Maximum number of attempts per file; processes that have it open start and end.
 const TRIES_MAX: u8 = 3;
-/// Descriptors of a process that are looked at for one file.
+/// Maximum number of descriptors of a process to inspect for one file.
 const DESCRIPTORS_MAX: usize = 4096;
-/// Entries of directories that are looked at in one walk: a second or two.
+/// Maximum number of directory entries to read in one walk, which takes a second or two.
 const ENTRIES_MAX: usize = 300_000;
 
-/// What is known of names.
+/// Known file names.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
-    /// Paths, and when they were found.
+    /// Paths, with the time at which they were found.
     known: Map<FileId, (PathBuf, u64)>,
     tries: Map<FileId, u8>,
     walked: HashSet<FileId>,
-    numbers: ByNumber,
+    numbers: FilesByNumber,
 }
 
 impl Names {
-    /// The path of a file, if it is known.
+    /// Returns the path of a file, if it is known.
     #[must_use]
     pub(crate) fn get(&self, file: FileId) -> Option<&Path> {
         self.known.get(&file).map(|(path, _)| path.as_path())
     }
 
-    /// Looks for the path of a file that a process uses, unless it is known or was looked for in
-    /// vain often enough.
+    /// Searches for the path of a file that a process uses, unless it is known or the attempts are
+    /// exhausted.
     pub(crate) fn find(&mut self, file: FileId, key: Key, pid: u32) {
         if self.known.contains_key(&file) {
             return;
@@ -57,7 +57,8 @@ impl Names {
         }
     }
 
-    /// A file was removed at a time: what was found for it later is the path of who has its number.
+    /// Processes the removal of a file: a path found after that time belongs to the new file with
+    /// its number.
     pub(crate) fn file_ended(&mut self, file: FileId, when_ns: u64) {
         self.tries.remove(&file);
         if self.known.get(&file).is_some_and(|(_, found_ns)| *found_ns >= when_ns) {
@@ -65,12 +66,13 @@ impl Names {
         }
     }
 
-    /// Looks for files below a directory by their inodes, without leaving its file system; what is
-    /// found goes from `wanted`. For file systems that open no file by its number.
+    /// Searches for files by inode number below a directory, on its file system only, and removes
+    /// the ones found from `wanted`. This serves file systems that cannot open a file by number.
     pub(crate) fn walk(&mut self, root: &Path, wanted: &mut Map<u64, FileId>) {
         let Ok(dev) = std::fs::metadata(root).map(|found| found.dev()) else { return };
-        // Not even looked at: a file system whose server does not answer would hold us for ever.
-        let other = mounts::below(root);
+        // Not even stat(2) is safe: a network file system without an answering server would block
+        // it forever.
+        let nested_mounts = mounts::mount_points_below(root);
         let (mut directories, mut seen) = (vec![root.to_path_buf()], 0);
         while let Some(directory) = directories.pop() {
             let Ok(entries) = std::fs::read_dir(&directory) else { continue };
@@ -82,10 +84,10 @@ impl Names {
                 let Ok(kind) = entry.file_type() else { continue };
                 if kind.is_dir() {
                     let path = entry.path();
-                    let is_ours = |path: &Path| {
+                    let is_same_file_system = |path: &Path| {
                         std::fs::symlink_metadata(path).is_ok_and(|found| found.dev() == dev)
                     };
-                    if !other.contains(&path) && is_ours(&path) {
+                    if !nested_mounts.contains(&path) && is_same_file_system(&path) {
                         directories.push(path);
                     }
                 } else if let Some(file) = wanted.remove(&entry.ino()) {
@@ -95,12 +97,13 @@ impl Names {
         }
     }
 
-    /// Whether no name is known and none was looked for by a walk; the next time it was.
-    pub(crate) fn lacks(&mut self, file: FileId) -> bool {
+    /// Returns true if a file's name is unknown and no walk has searched for it; the call marks it
+    /// as searched.
+    pub(crate) fn needs_walk(&mut self, file: FileId) -> bool {
         !self.known.contains_key(&file) && self.walked.insert(file)
     }
 
-    /// File systems may have come and gone.
+    /// Drops the cached mounts, so that later mounts are found.
     pub(crate) fn forget_homes(&mut self) {
         self.numbers.forget();
     }
@@ -121,13 +124,13 @@ pub(super) fn without_deleted(path: PathBuf) -> PathBuf {
 }
 
 fn block_device(ino: u64) -> Option<PathBuf> {
-    let (major, minor) = homes::parts(u32::try_from(ino).ok()?);
+    let (major, minor) = homes::decode(u32::try_from(ino).ok()?);
     let text = proc::read(format!("/sys/dev/block/{major}:{minor}/uevent"))?;
     let name = text.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
     Some(Path::new("/dev").join(name))
 }
 
-/// A file that a process has open or mapped.
+/// Returns the path of a file that a process has open or mapped.
 fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
     let directory = PathBuf::from(format!("/proc/{pid}"));
     let same = |path: &Path| {
@@ -155,15 +158,15 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), vec![1; 8192]).unwrap();
         let found = file.as_file().metadata().unwrap();
-        let dev = homes::number(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        let dev = homes::encode(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
         let key = Key { dev, ino: found.ino() };
-        let own = std::process::id();
-        assert_eq!(of_process(key, own).as_deref(), Some(file.path()));
+        let own_pid = std::process::id();
+        assert_eq!(of_process(key, own_pid).as_deref(), Some(file.path()));
         let mut names = Names::default();
-        names.find(3, key, own);
+        names.find(3, key, own_pid);
         assert_eq!(names.get(3), Some(file.path()));
-        let nobody = Key { dev, ino: u64::MAX };
-        names.find(4, nobody, own);
+        let no_file = Key { dev, ino: u64::MAX };
+        names.find(4, no_file, own_pid);
         assert_eq!(names.get(4), None);
     }
 
@@ -174,7 +177,7 @@ mod tests {
         let path = directory.path().join("a/b/file");
         std::fs::write(&path, "x").unwrap();
         let mut names = Names::default();
-        assert!(names.lacks(5) && !names.lacks(5), "a walk is enough");
+        assert!(names.needs_walk(5) && !names.needs_walk(5), "a walk is enough");
         let mut wanted: Map<u64, FileId> = Map::default();
         wanted.insert(std::fs::metadata(&path).unwrap().ino(), 5);
         wanted.insert(u64::MAX, 6);

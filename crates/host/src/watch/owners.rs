@@ -1,9 +1,8 @@
-//! Who made the dirty pages of a file dirty, so that what is written later is written in their
-//! name.
+//! Processes that dirtied the pages of a file, for the attribution of later writeback.
 //!
-//! The kernel tells which file it writes out and not which pages, so where several processes have
-//! dirty pages in one file, each is charged by its share of them. Invariant: what is charged is
-//! what was written, to the page.
+//! The kernel reports the file that it writes back, not the pages, so if several processes have
+//! dirty pages in a file, each is charged in proportion to its pages. Invariant: the sum of the
+//! charges equals the bytes written.
 
 use super::lookup::ProcessId;
 
@@ -11,12 +10,12 @@ use super::lookup::ProcessId;
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Owners {
     dirty: Vec<(ProcessId, u64)>,
-    /// Who made a page dirty last, for pages that are written again.
+    /// The process that last dirtied a page, charged for further writeback.
     last: Option<ProcessId>,
 }
 
 impl Owners {
-    /// A process made pages dirty.
+    /// Adds pages that a process dirtied.
     pub(crate) fn add(&mut self, process: ProcessId, pages: u64) {
         self.last = Some(process);
         match self.dirty.iter_mut().find(|(known, _)| *known == process) {
@@ -25,8 +24,8 @@ impl Owners {
         }
     }
 
-    /// Bytes are written, of pages of `page_bytes`: tells who is charged with how many. Nobody if
-    /// the pages were dirty before we watched.
+    /// Distributes written bytes, in pages of `page_bytes`, and passes each process with its charge
+    /// to `each`. It charges no process if the pages were dirty before the watch started.
     pub(crate) fn charge(
         &mut self,
         bytes: u64,
@@ -43,7 +42,7 @@ impl Owners {
         let pages = bytes.div_ceil(page_bytes.max(1));
         let (mut bytes_left, mut sum_left) = (bytes, sum);
         for (process, owned) in &mut self.dirty {
-            // The last one gets what is left, so that nothing is lost by rounding.
+            // The last process is charged the remainder, so that rounding loses nothing.
             let part = |whole: u64| {
                 let share = u128::from(whole) * u128::from(*owned) / u128::from(sum_left.max(1));
                 u64::try_from(share).unwrap_or(whole)
@@ -52,10 +51,10 @@ impl Owners {
             if charged > 0 {
                 each(*process, charged);
             }
-            let gone = u128::from(pages) * u128::from(*owned) / u128::from(sum);
+            let written = u128::from(pages) * u128::from(*owned) / u128::from(sum);
             bytes_left -= charged;
             sum_left -= *owned;
-            *owned -= (*owned).min(u64::try_from(gone).unwrap_or(u64::MAX));
+            *owned -= (*owned).min(u64::try_from(written).unwrap_or(u64::MAX));
         }
         if pages >= sum {
             self.dirty.clear();

@@ -1,4 +1,4 @@
-//! What disks have done and how memory is: procfs, read twice and subtracted.
+//! Counters of disks and memory: two readings of procfs and their difference.
 
 use super::homes;
 use super::memory_group::{Group, GroupMemory};
@@ -7,21 +7,21 @@ use crate::proc;
 use crate::tracefs;
 use larder_report::watch::{Disk, Memory};
 
-/// Counters at a moment.
+/// Counters at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Readings {
     time_ns: u64,
     disks: Vec<(u32, Disk)>,
     vmstat: String,
-    /// Microseconds in which somebody waited.
+    /// Microseconds in which at least one task was stalled.
     memory_stall_us: Option<u64>,
     io_stall_us: Option<u64>,
-    /// Of the group that is watched.
+    /// Counters of the watched cgroup.
     group: Option<GroupMemory>,
 }
 
 impl Readings {
-    /// Reads them; memory also of a group, if one is watched.
+    /// Reads the counters, including those of a cgroup if one is watched.
     #[must_use]
     pub(crate) fn now(group: Option<&Group>) -> Readings {
         Readings {
@@ -29,41 +29,44 @@ impl Readings {
             time_ns: tracefs::now_ns(),
             disks: disk_counters::with_partitions().into_iter().map(disk).collect(),
             vmstat: proc::read("/proc/vmstat").unwrap_or_default(),
-            memory_stall_us: proc::read("/proc/pressure/memory").and_then(|text| stall(&text)),
-            io_stall_us: proc::read("/proc/pressure/io").and_then(|text| stall(&text)),
+            memory_stall_us: proc::read("/proc/pressure/memory")
+                .and_then(|text| parse_stall(&text)),
+            io_stall_us: proc::read("/proc/pressure/io").and_then(|text| parse_stall(&text)),
         }
     }
 
-    /// Disks that did something since `before`, with their numbers.
+    /// Returns the disks that were active since `before`, with their device numbers.
     #[must_use]
     pub(crate) fn disks_since(&self, before: &Readings) -> Vec<(u32, Disk)> {
         let pairs = self.disks.iter().filter_map(|(dev, now)| {
-            let then = before.disks.iter().find(|(known, _)| known == dev);
-            let then = then.map(|(_, disk)| disk.clone()).unwrap_or_default();
-            let since = subtract(now, &then);
-            // A slow one may be at a request that is not done yet.
+            let earlier = before.disks.iter().find(|(known, _)| known == dev);
+            let earlier = earlier.map(|(_, disk)| disk.clone()).unwrap_or_default();
+            let since = subtract(now, &earlier);
+            // A slow disk may be busy with a request that is not complete yet.
             (since.reads + since.writes + since.busy_ms > 0).then_some((*dev, since))
         });
         pairs.collect()
     }
 
-    /// Memory now, and what happened to it since `before`.
+    /// Returns the current memory, with the changes since `before`.
     #[must_use]
     pub(crate) fn memory_since(&self, before: &Readings) -> Memory {
         let info = proc::read("/proc/meminfo").unwrap_or_default();
         let kib = |name| proc::field(&info, name).unwrap_or(0) * 1024;
         let page_bytes = crate::residency::page_bytes();
-        let pages = |name| value(&self.vmstat, name) * page_bytes;
-        let since = |name| value(&self.vmstat, name).saturating_sub(value(&before.vmstat, name));
+        let pages = |name| counter_value(&self.vmstat, name) * page_bytes;
+        let since = |name| {
+            counter_value(&self.vmstat, name).saturating_sub(counter_value(&before.vmstat, name))
+        };
         let us = self.time_ns.saturating_sub(before.time_ns) / 1000;
-        let share = |now: Option<u64>, then: Option<u64>| {
-            let stalled = now?.saturating_sub(then?);
+        let share = |now: Option<u64>, earlier: Option<u64>| {
+            let stalled = now?.saturating_sub(earlier?);
             #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
             let share = stalled as f64 / us.max(1) as f64;
             Some(share.min(1.0))
         };
         let machine = Memory {
-            // Memory of tmpfs is counted there as well, and is no cache.
+            // These values include tmpfs, which is not a cache.
             resident_bytes: (kib("Cached") + kib("Buffers")).saturating_sub(kib("Shmem")),
             dirty_bytes: kib("Dirty"),
             write_back_bytes: kib("Writeback"),
@@ -77,13 +80,13 @@ impl Readings {
             reclaimed_pages: since("pgsteal_file"),
         };
         match (&self.group, &before.group) {
-            (Some(now), Some(then)) => now.within(machine, then),
+            (Some(now), Some(earlier)) => now.restrict(machine, earlier),
             _ => machine,
         }
     }
 }
 
-/// A disk or a partition as the result has it, with its number.
+/// Converts counters of a disk or partition to the form of the report, with its device number.
 fn disk(counted: DiskCounters) -> (u32, Disk) {
     let DiskCounters { name, device, reads, read_merges, read_ms, .. } = counted;
     let disk = Disk {
@@ -100,36 +103,36 @@ fn disk(counted: DiskCounters) -> (u32, Disk) {
         queue_ms: counted.queue_ms,
         splits: 0,
     };
-    (homes::number(device.0, device.1), disk)
+    (homes::encode(device.0, device.1), disk)
 }
 
-fn subtract(now: &Disk, then: &Disk) -> Disk {
-    // A device that was removed and added again begins anew.
-    let minus = |now: u64, then: u64| now.checked_sub(then).unwrap_or(now);
+fn subtract(now: &Disk, earlier: &Disk) -> Disk {
+    // A device that was removed and added again restarts its counters.
+    let minus = |now: u64, earlier: u64| now.checked_sub(earlier).unwrap_or(now);
     Disk {
         name: now.name.clone(),
-        reads: minus(now.reads, then.reads),
-        read_merges: minus(now.read_merges, then.read_merges),
-        read_sectors: minus(now.read_sectors, then.read_sectors),
-        read_ms: minus(now.read_ms, then.read_ms),
-        writes: minus(now.writes, then.writes),
-        write_merges: minus(now.write_merges, then.write_merges),
-        write_sectors: minus(now.write_sectors, then.write_sectors),
-        write_ms: minus(now.write_ms, then.write_ms),
-        busy_ms: minus(now.busy_ms, then.busy_ms),
-        queue_ms: minus(now.queue_ms, then.queue_ms),
+        reads: minus(now.reads, earlier.reads),
+        read_merges: minus(now.read_merges, earlier.read_merges),
+        read_sectors: minus(now.read_sectors, earlier.read_sectors),
+        read_ms: minus(now.read_ms, earlier.read_ms),
+        writes: minus(now.writes, earlier.writes),
+        write_merges: minus(now.write_merges, earlier.write_merges),
+        write_sectors: minus(now.write_sectors, earlier.write_sectors),
+        write_ms: minus(now.write_ms, earlier.write_ms),
+        busy_ms: minus(now.busy_ms, earlier.busy_ms),
+        queue_ms: minus(now.queue_ms, earlier.queue_ms),
         splits: 0,
     }
 }
 
-/// `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`.
-fn stall(text: &str) -> Option<u64> {
+/// Parses `some avg10=0.00 avg60=0.00 avg300=0.00 total=12345`.
+fn parse_stall(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
 }
 
-/// A line of /proc/vmstat, or of a group's memory.stat: a name and a number.
-pub(super) fn value(vmstat: &str, name: &str) -> u64 {
+/// Returns a value of /proc/vmstat or of a cgroup's memory.stat: lines of a name and a number.
+pub(super) fn counter_value(vmstat: &str, name: &str) -> u64 {
     let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
     line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
@@ -141,11 +144,11 @@ mod tests {
     #[test]
     fn counters_are_taken_from_their_places_and_subtracted() {
         let line = " 254 1 vda1 100 2 16 4 5 6 32 8 0 10 12 0 0 0 0 7 3";
-        let (dev, before) = disk(disk_counters::of_line(line).unwrap());
-        assert_eq!((dev, before.name.as_str()), (homes::number(254, 1), "vda1"));
+        let (dev, before) = disk(disk_counters::parse_line(line).unwrap());
+        assert_eq!((dev, before.name.as_str()), (homes::encode(254, 1), "vda1"));
         assert_eq!((before.read_ms, before.write_sectors), (4, 32));
         assert_eq!((before.busy_ms, before.queue_ms), (10, 12));
-        assert_eq!(disk_counters::of_line("254 1 vda1 3"), None);
+        assert_eq!(disk_counters::parse_line("254 1 vda1 3"), None);
         let now = Disk { reads: 103, ..before.clone() };
         let readings = |disk| Readings { disks: vec![(dev, disk)], ..Readings::default() };
         let since = readings(now.clone()).disks_since(&readings(before.clone()));
@@ -160,10 +163,10 @@ mod tests {
     #[test]
     fn pressure_and_vmstat_are_read_by_their_names() {
         let text = "some avg10=0.10 avg60=0.00 avg300=0.00 total=1500\nfull avg10=0 total=7\n";
-        assert_eq!(stall(text), Some(1500));
-        assert_eq!(stall("full total=7"), None);
+        assert_eq!(parse_stall(text), Some(1500));
+        assert_eq!(parse_stall("full total=7"), None);
         let vmstat = "nr_dirty_threshold 17\nnr_dirty 5\n";
-        assert_eq!((value(vmstat, "nr_dirty"), value(vmstat, "no")), (5, 0));
+        assert_eq!((counter_value(vmstat, "nr_dirty"), counter_value(vmstat, "no")), (5, 0));
         let (before, now) = (Readings::now(None), Readings::now(None));
         let memory = now.memory_since(&before);
         assert!(memory.total_bytes > memory.available_bytes && memory.resident_bytes > 0);

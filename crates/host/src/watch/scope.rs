@@ -1,5 +1,5 @@
-//! What is watched: everything, a file or a directory, a process with those that it makes, or a
-//! control group.
+//! Scope of a watch: the machine, a file or a directory, a process with its descendants, or a
+//! cgroup.
 
 use super::event::Key;
 use super::homes;
@@ -10,49 +10,49 @@ use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
-/// How far up the makers of a process are followed.
-const MAKERS_MAX: usize = 64;
-/// The process that makes the threads of the kernel.
+/// Maximum number of ancestors of a process to follow.
+const ANCESTORS_MAX: usize = 64;
+/// The parent of all kernel threads.
 const KTHREADD: u32 = 2;
 
-/// What is to be watched.
+/// Scope requested by the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WatchScope {
-    /// All of it.
+    /// The whole machine.
     #[default]
     Machine,
-    /// A file, or everything below a directory.
+    /// A file, or all files below a directory.
     Path(PathBuf),
-    /// A process, its threads, and the processes that it has made and makes.
+    /// A process, its threads, and all its descendants.
     Process(u32),
-    /// The processes of a control group, by its path below the root of the groups, or by its
+    /// The processes of a cgroup, given by its path below the root of the hierarchy, or by its
     /// directory.
     Group(String),
 }
 
-/// The same, found on this machine.
+/// A scope resolved on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(super) wanted: WatchScope,
-    /// For a path: where it lies.
-    pub(super) path: Option<Place>,
+    /// Location of the path, for a path scope.
+    pub(super) path: Option<ScopePath>,
 }
 
-/// Where a path lies.
+/// Location of a path.
 #[derive(Clone, Debug)]
-pub(crate) struct Place {
+pub(crate) struct ScopePath {
     pub(super) path: PathBuf,
-    /// The device, as events of the page cache name it.
+    /// Device number, as in page cache events.
     pub(super) dev: u32,
-    /// The inode of a file; none of a directory.
+    /// Inode number of a file; `None` for a directory.
     pub(super) ino: Option<u64>,
-    /// It is the whole file system.
+    /// True if the path is the root of its file system.
     pub(super) is_root: bool,
     pub(super) mount: Mount,
 }
 
-impl Place {
-    /// The directory itself, or the one that the file is in.
+impl ScopePath {
+    /// Returns the directory itself, or the parent directory of a file.
     pub(crate) fn directory(&self) -> PathBuf {
         match (self.ino, self.path.parent()) {
             (Some(_), Some(parent)) => parent.to_path_buf(),
@@ -62,26 +62,26 @@ impl Place {
 }
 
 impl Scope {
-    /// Finds it.
+    /// Resolves a requested scope.
     ///
     /// # Errors
-    /// There is no such path, process or group.
+    /// The path, process or group does not exist.
     pub(crate) fn find(wanted: &WatchScope) -> io::Result<Scope> {
         let path = match wanted {
-            WatchScope::Path(path) => Some(place(path)?),
+            WatchScope::Path(path) => Some(resolve_path(path)?),
             WatchScope::Process(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such process"));
             }
             WatchScope::Machine | WatchScope::Process(_) | WatchScope::Group(_) => None,
         };
         let wanted = match wanted {
-            WatchScope::Group(group) => WatchScope::Group(group_of(group)?),
+            WatchScope::Group(group) => WatchScope::Group(resolve_group(group)?),
             WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => wanted.clone(),
         };
         Ok(Scope { wanted, path })
     }
 
-    /// In a few words.
+    /// Describes the scope in a few words.
     #[must_use]
     pub(crate) fn describe(&self) -> String {
         match &self.wanted {
@@ -92,83 +92,84 @@ impl Scope {
         }
     }
 
-    /// Whether it is one file.
+    /// Returns true if the scope is one file.
     pub(super) fn is_file(&self) -> bool {
-        self.path.as_ref().is_some_and(|place| place.ino.is_some())
+        self.path.as_ref().is_some_and(|location| location.ino.is_some())
     }
 
-    /// Whether rows are chosen by process.
+    /// Returns true if the scope selects rows by process.
     pub(super) fn by_process(&self) -> bool {
         matches!(self.wanted, WatchScope::Process(_) | WatchScope::Group(_))
     }
 
-    /// The filter of the kernel for an event that calls device and inode so; empty where all pass.
-    /// `hot` events are filtered down to a file, others to its file system, since disks are asked
-    /// for the files of others too.
+    /// Returns the kernel filter for an event with these names of device and inode fields; empty if
+    /// all events pass. The filter of `hot` events selects the file, that of others its file
+    /// system, since the attribution of disk I/O needs the other files too.
     pub(super) fn filter(&self, fields: (&str, &str), hot: bool) -> String {
         match (&self.path, fields) {
             (None, _) | (_, ("", _)) => String::new(),
-            (Some(Place { dev, ino: Some(ino), .. }), (device, inode)) if hot => {
+            (Some(ScopePath { dev, ino: Some(ino), .. }), (device, inode)) if hot => {
                 format!("{device} == {dev} && {inode} == {ino}")
             }
-            (Some(Place { dev, .. }), (device, _)) => format!("{device} == {dev}"),
+            (Some(ScopePath { dev, .. }), (device, _)) => format!("{device} == {dev}"),
         }
     }
 
-    /// The filter of the kernel for processes that go into the group that is watched; nothing if
-    /// none is, or if its name cannot be said in a filter.
-    pub(super) fn joins(&self) -> Option<String> {
+    /// Returns the kernel filter for processes that move into the watched cgroup, or `None` if no
+    /// group is watched or the filter syntax cannot express its name.
+    pub(super) fn join_filter(&self) -> Option<String> {
         let WatchScope::Group(group) = &self.wanted else { return None };
         let group = group.trim_matches('/');
         let is_plain = !group.is_empty() && !group.contains(['"', '*', '?', '[', '\\']);
         is_plain.then(|| format!("dst_path == \"/{group}\" || dst_path ~ \"/{group}/*\""))
     }
 
-    /// Device and inode of the only files of interest, for look-ups.
+    /// Returns the device and inode number that restrict look-ups, if any.
     #[cfg(feature = "bpf")]
     pub(super) fn files(&self) -> (Option<u32>, Option<u64>) {
-        self.path.as_ref().map_or((None, None), |place| (Some(place.dev), place.ino))
+        self.path.as_ref().map_or((None, None), |location| (Some(location.dev), location.ino))
     }
 
-    /// Whether a file belongs to it, as far as files decide.
+    /// Returns true if a file is in the scope, as far as the file decides.
     pub(super) fn has_file(&self, key: Key, path: Option<&Path>) -> bool {
-        let Some(place) = &self.path else { return true };
-        match place.ino {
-            Some(ino) => key == Key { dev: place.dev, ino },
-            None if place.is_root => key.dev == place.dev,
-            None => key.dev == place.dev && path.is_some_and(|path| path.starts_with(&place.path)),
+        let Some(location) = &self.path else { return true };
+        match location.ino {
+            Some(ino) => key == Key { dev: location.dev, ino },
+            None if location.is_root => key.dev == location.dev,
+            None => {
+                key.dev == location.dev && path.is_some_and(|path| path.starts_with(&location.path))
+            }
         }
     }
 }
 
-fn place(path: &Path) -> io::Result<Place> {
+fn resolve_path(path: &Path) -> io::Result<ScopePath> {
     let path = path.canonicalize()?;
     let (found, mount) = (std::fs::metadata(&path)?, Mount::of(&path)?);
-    let dev = homes::number(mount.device.0, mount.device.1);
+    let dev = homes::encode(mount.device.0, mount.device.1);
     let ino = (!found.is_dir()).then(|| found.ino());
     let is_root = path == mount.point;
-    Ok(Place { path, dev, ino, is_root, mount })
+    Ok(ScopePath { path, dev, ino, is_root, mount })
 }
 
-/// The path below the root of the groups of one that may be named by its directory.
-fn group_of(named: &str) -> io::Result<String> {
+/// Returns the path of a group below the root of the hierarchy; `given` may be its directory.
+fn resolve_group(given: &str) -> io::Result<String> {
     let is_of_groups = |mount: &Mount| matches!(mount.fs_type.as_str(), "cgroup" | "cgroup2");
     let roots: Vec<_> = mounts::all().into_iter().filter(is_of_groups).collect();
-    let below = |mount: &Mount| Path::new(named).strip_prefix(&mount.point).ok()?.to_str();
-    // Roots may lie in one another; the shortest rest belongs to the innermost.
-    let group = roots.iter().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(named);
+    let below = |mount: &Mount| Path::new(given).strip_prefix(&mount.point).ok()?.to_str();
+    // Hierarchies may be mounted inside each other; the shortest rest belongs to the innermost.
+    let group = roots.iter().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(given);
     let group = Path::new("/").join(group.trim_matches('/')).to_string_lossy().into_owned();
-    let is_there = |mount: &Mount| mount.point.join(group.trim_start_matches('/')).is_dir();
-    if roots.iter().any(is_there) || processes::pids().into_iter().any(|pid| in_group(&group, pid))
-    {
+    let exists = |mount: &Mount| mount.point.join(group.trim_start_matches('/')).is_dir();
+    if roots.iter().any(exists) || processes::pids().into_iter().any(|pid| in_group(&group, pid)) {
         return Ok(group);
     }
-    let why = "there is no such control group; it is named by its path below the root of the \
+    let message = "there is no such control group; it is named by its path below the root of the \
                groups, as in /proc/PID/cgroup, or by its directory";
-    Err(io::Error::new(io::ErrorKind::NotFound, why))
+    Err(io::Error::new(io::ErrorKind::NotFound, message))
 }
 
-/// What procfs says of a thread.
+/// Describes a thread, from procfs.
 pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
     let status = proc::read(format!("/proc/{thread}/status"))?;
     let pid = number(&status, "Tgid")?;
@@ -176,7 +177,7 @@ pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
     let name = text(&status, "Name").unwrap_or_default();
     let watched = match wanted {
         WatchScope::Machine | WatchScope::Path(_) => true,
-        WatchScope::Process(of) => made_by(*of, pid),
+        WatchScope::Process(of) => is_descendant(*of, pid),
         WatchScope::Group(group) => in_group(group, pid),
     };
     let kernel = pid == KTHREADD || number(&status, "PPid") == Some(KTHREADD);
@@ -192,9 +193,9 @@ fn number(status: &str, name: &str) -> Option<u32> {
     text(status, name)?.parse().ok()
 }
 
-fn made_by(maker: u32, mut pid: u32) -> bool {
-    for _ in 0..MAKERS_MAX {
-        if pid == maker {
+fn is_descendant(ancestor: u32, mut pid: u32) -> bool {
+    for _ in 0..ANCESTORS_MAX {
+        if pid == ancestor {
             return true;
         }
         let parent =
@@ -207,7 +208,7 @@ fn made_by(maker: u32, mut pid: u32) -> bool {
     false
 }
 
-/// Lines such as `4:memory:/system.slice/x.service` or `0::/system.slice/x.service`.
+/// Checks lines such as `4:memory:/system.slice/x.service` or `0::/system.slice/x.service`.
 fn in_group(group: &str, pid: u32) -> bool {
     let wanted = Path::new("/").join(group.trim_start_matches('/'));
     let all = proc::read(format!("/proc/{pid}/cgroup")).unwrap_or_default();
@@ -224,13 +225,13 @@ mod tests {
     fn filters_name_the_file_or_its_file_system() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let scope = Scope::find(&WatchScope::Path(file.path().to_path_buf())).unwrap();
-        let place = scope.path.clone().unwrap();
-        let (dev, ino) = (place.dev, place.ino.unwrap());
+        let location = scope.path.clone().unwrap();
+        let (dev, ino) = (location.dev, location.ino.unwrap());
         let hot = scope.filter(("s_dev", "i_ino"), true);
         assert_eq!(hot, format!("s_dev == {dev} && i_ino == {ino}"));
         assert_eq!(scope.filter(("s_dev", "i_ino"), false), format!("s_dev == {dev}"));
         assert_eq!(scope.filter(("", ""), true), "");
-        assert_eq!(scope.joins(), None);
+        assert_eq!(scope.join_filter(), None);
         assert!(scope.has_file(Key { dev, ino }, None));
         assert!(!scope.has_file(Key { dev, ino: ino + 1 }, Some(file.path())));
         let everything = Scope::find(&WatchScope::Machine).unwrap();
@@ -252,28 +253,29 @@ mod tests {
 
     #[test]
     fn processes_are_watched_with_those_that_they_have_made() {
-        let own = std::process::id();
+        let own_pid = std::process::id();
         let mut child = std::process::Command::new("sleep").arg("60").spawn().unwrap();
-        let found = task_info(&WatchScope::Process(own), child.id()).unwrap();
+        let found = task_info(&WatchScope::Process(own_pid), child.id()).unwrap();
         assert!(found.watched && found.pid == child.id());
-        assert!(!task_info(&WatchScope::Process(child.id()), own).unwrap().watched);
-        assert!(task_info(&WatchScope::Machine, own).unwrap().watched);
+        assert!(!task_info(&WatchScope::Process(child.id()), own_pid).unwrap().watched);
+        assert!(task_info(&WatchScope::Machine, own_pid).unwrap().watched);
         child.kill().unwrap();
         child.wait().unwrap();
         let line = proc::read("/proc/self/cgroup").unwrap();
         let group = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
-        assert!(task_info(&WatchScope::Group(group), own).unwrap().watched);
-        assert!(!task_info(&WatchScope::Group("/no/such/group".into()), own).unwrap().watched);
+        assert!(task_info(&WatchScope::Group(group), own_pid).unwrap().watched);
+        assert!(!task_info(&WatchScope::Group("/no/such/group".into()), own_pid).unwrap().watched);
     }
 
     #[test]
     fn groups_are_those_that_exist_by_path_or_by_directory() {
         let line = proc::read("/proc/self/cgroup").unwrap();
-        let own = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
-        let found = Scope::find(&WatchScope::Group(own.clone())).unwrap();
-        assert_eq!(found.wanted, WatchScope::Group(own));
-        let why = Scope::find(&WatchScope::Group("no/such/group".into())).unwrap_err().to_string();
-        assert!(why.starts_with("there is no such control group"), "{why}");
+        let own_group = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
+        let found = Scope::find(&WatchScope::Group(own_group.clone())).unwrap();
+        assert_eq!(found.wanted, WatchScope::Group(own_group));
+        let message =
+            Scope::find(&WatchScope::Group("no/such/group".into())).unwrap_err().to_string();
+        assert!(message.starts_with("there is no such control group"), "{message}");
         let mounts = mounts::all();
         let Some(root) = mounts.iter().find(|mount| mount.fs_type.starts_with("cgroup")) else {
             skip("control groups are not mounted");

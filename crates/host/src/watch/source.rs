@@ -1,12 +1,12 @@
-//! Where events come from: tracefs, and programs in the kernel that count look-ups.
+//! Sources of events: tracefs, and BPF programs that count look-ups in the kernel.
 //!
-//! Invariants: records are handed on in the order of their times, whichever way they came; what was
-//! lost on either way is counted; what is not there is said once, at the start.
+//! Invariants: records are passed on in the order of their times, from either source; losses in
+//! either source are counted; the list of missing information is complete after the start.
 
 use super::accounting::{Accounting, Reference};
 #[cfg(feature = "bpf")]
 use super::event::Event;
-use super::event::{Decoder, Part, WANTED};
+use super::event::{Decoder, EVENTS, EventPurpose};
 #[cfg(feature = "bpf")]
 use super::kernel_probe::{self, KernelProbe};
 use super::scope::Scope;
@@ -15,32 +15,34 @@ use super::{BUFFER_KIB, BUFFER_KIB_MAX, Bpf, Options, WatchError, missing};
 use crate::bpf::Types;
 use crate::machine;
 #[cfg(feature = "bpf")]
-use crate::tracefs::UNFINISHED;
+use crate::tracefs::COMPLETION_TIME;
 use crate::tracefs::{Instance, Reader, TraceError, Tracefs};
 
-/// Events that the programs in the kernel tell of instead.
-const INSIDE: [&str; 2] = ["filemap/mm_filemap_get_pages", "filemap/mm_filemap_add_to_page_cache"];
+/// Events that the BPF programs report in place of tracefs.
+const BPF_EVENTS: [&str; 2] =
+    ["filemap/mm_filemap_get_pages", "filemap/mm_filemap_add_to_page_cache"];
 
-/// Processors whose room for events the ring has.
+/// Maximum number of processors whose buffers add up to the ring's size.
 #[cfg(feature = "bpf")]
 const RING_PROCESSORS_MAX: u32 = 8;
 
-/// What all buffers have together where each look-up is told, by default; see [`buffer_kib`].
-const TOLD_KIB: u64 = 64 << 10;
+/// Default total size of the trace buffers if each look-up is an event; see [`buffer_kib`].
+const TOTAL_BUFFER_KIB: u64 = 64 << 10;
 
-/// What each processor's buffer holds. Where each look-up is told, few processors have more each:
-/// a look-up fills some 60 bytes, and a machine that is one of several on its host may stand still
-/// for half a second.
-fn buffer_kib(options: &Options, each_is_told: bool) -> u64 {
+/// Returns the size of each processor's trace buffer. If each look-up is an event, a machine with
+/// few processors gets larger buffers: a look-up fills about 60 bytes, and a virtual machine may
+/// stand still for half a second.
+fn buffer_kib(options: &Options, reports_each: bool) -> u64 {
     let processors = u64::from(machine::machine().cores.max(1));
-    options.buffer_kib.unwrap_or(if each_is_told {
-        (TOLD_KIB / processors).clamp(BUFFER_KIB, BUFFER_KIB_MAX)
+    options.buffer_kib.unwrap_or(if reports_each {
+        (TOTAL_BUFFER_KIB / processors).clamp(BUFFER_KIB, BUFFER_KIB_MAX)
     } else {
         BUFFER_KIB
     })
 }
 
-/// Events; the reader goes first, since an instance that is open cannot be removed.
+/// A source of events. The reader is dropped first, since the kernel does not remove an open
+/// instance.
 #[derive(Debug)]
 pub(super) struct Source {
     reader: Reader,
@@ -48,29 +50,33 @@ pub(super) struct Source {
     instance: Instance,
     _tracefs: Tracefs,
     #[cfg(feature = "bpf")]
-    inside: Option<KernelProbe>,
-    /// Why look-ups are not counted in the kernel, if they are not.
-    why_not: Option<String>,
+    probe: Option<KernelProbe>,
+    /// The reason why the kernel does not count look-ups, if so.
+    no_bpf_reason: Option<String>,
     events: u64,
 }
 
-/// Events that come with every look-up, which are filtered as narrowly as can be.
-fn is_hot(part: Part) -> bool {
-    matches!(part, Part::Lookups | Part::Mappings | Part::Writes)
+/// Returns true for events at the rate of look-ups, which need the narrowest possible filter.
+fn is_hot(purpose: EventPurpose) -> bool {
+    matches!(purpose, EventPurpose::Lookups | EventPurpose::Mappings | EventPurpose::Writes)
 }
 
-/// Parts that are needed to know what requests are.
-fn is_for_references(part: Part) -> bool {
+/// Returns true for kinds of information that requests depend on.
+fn is_for_references(purpose: EventPurpose) -> bool {
     !matches!(
-        part,
-        Part::LazyWrite | Part::Throttle | Part::Reclaim | Part::Physical | Part::AccessTimes
+        purpose,
+        EventPurpose::Writeback
+            | EventPurpose::Throttle
+            | EventPurpose::Reclaim
+            | EventPurpose::Physical
+            | EventPurpose::AccessTimes
     )
 }
 
-/// The filter for inodes that become dirty, and were not, nor the pages of their files. The numbers
-/// of these states differ from kernel to kernel; nothing where it does not tell them.
+/// Returns the filter for inodes that become dirty and were clean, with clean pages. The state bits
+/// differ between kernels; returns `None` if the kernel does not publish them.
 #[cfg(feature = "bpf")]
-fn inodes() -> Option<String> {
+fn inode_filter() -> Option<String> {
     let types = Types::read().ok()?;
     let state = |name| types.enumerator("inode_state_flags_t", name).ok();
     let sync = state("I_DIRTY_SYNC")?;
@@ -79,24 +85,20 @@ fn inodes() -> Option<String> {
 }
 
 #[cfg(not(feature = "bpf"))]
-fn inodes() -> Option<String> {
+fn inode_filter() -> Option<String> {
     None
 }
 
 #[cfg(feature = "bpf")]
-fn start_inside(
-    options: &Options,
-    scope: &Scope,
-    tracefs: &Tracefs,
-) -> Result<KernelProbe, String> {
+fn start_probe(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<KernelProbe, String> {
     if options.bpf == Bpf::Off {
         return Err("as was asked for".to_owned());
     }
-    if let Some(lacks) = INSIDE.iter().find(|event| !tracefs.has(event)) {
-        return Err(format!("this kernel has no event {lacks}"));
+    if let Some(unavailable) = BPF_EVENTS.iter().find(|event| !tracefs.has(event)) {
+        return Err(format!("this kernel has no event {unavailable}"));
     }
-    // One ring for all processors, with their room together, but not without end: most look-ups are
-    // only counted.
+    // One ring serves all processors. Its size is the sum of their buffers up to a limit, since the
+    // programs only count most look-ups.
     let processors = machine::machine().cores.clamp(1, RING_PROCESSORS_MAX);
     let each = buffer_kib(options, options.references_only);
     let ring = each.saturating_mul(1024).saturating_mul(processors.into());
@@ -104,10 +106,10 @@ fn start_inside(
 }
 
 impl Source {
-    /// Begins. What cannot be seen is added to `missing`.
+    /// Starts recording. Appends the unavailable kinds of information to `missing`.
     ///
     /// # Errors
-    /// There are no events, or the kernel was to count and cannot.
+    /// Events are not available, or BPF is required and not available.
     pub(super) fn start(
         options: &Options,
         scope: &Scope,
@@ -115,46 +117,48 @@ impl Source {
     ) -> Result<Source, WatchError> {
         let tracefs = Tracefs::open()?;
         #[cfg(feature = "bpf")]
-        let (inside, why_not) = match start_inside(options, scope, &tracefs) {
-            Ok(inside) => (Some(inside), None),
-            Err(why) => (None, Some(why)),
+        let (probe, no_bpf_reason) = match start_probe(options, scope, &tracefs) {
+            Ok(probe) => (Some(probe), None),
+            Err(reason) => (None, Some(reason)),
         };
         #[cfg(not(feature = "bpf"))]
-        let why_not = Some("this program was built without (feature bpf)".to_owned());
-        if let (Bpf::On, Some(why)) = (options.bpf, &why_not) {
-            return Err(WatchError::NoBpf(why.clone()));
+        let no_bpf_reason = Some("this program was built without (feature bpf)".to_owned());
+        if let (Bpf::On, Some(reason)) = (options.bpf, &no_bpf_reason) {
+            return Err(WatchError::NoBpf(reason.clone()));
         }
-        let instance = Instance::make(&tracefs, buffer_kib(options, why_not.is_some()))?;
+        let instance = Instance::make(&tracefs, buffer_kib(options, no_bpf_reason.is_some()))?;
         let mut decoder = Decoder::default();
         let kernel = machine::machine().kernel;
         let wanted =
-            WANTED.iter().filter(|it| !options.references_only || is_for_references(it.part));
-        let mut lacks: Vec<Part> = Vec::new();
-        let mut has: Vec<Part> = Vec::new();
+            EVENTS.iter().filter(|it| !options.references_only || is_for_references(it.purpose));
+        let mut unavailable: Vec<EventPurpose> = Vec::new();
+        let mut available: Vec<EventPurpose> = Vec::new();
         for event in wanted {
             if !tracefs.has(event.name) {
-                lacks.push(event.part);
+                unavailable.push(event.purpose);
                 continue;
             }
-            has.push(event.part);
-            if why_not.is_none() && INSIDE.contains(&event.name) {
+            available.push(event.purpose);
+            if no_bpf_reason.is_none() && BPF_EVENTS.contains(&event.name) {
                 continue;
             }
-            decoder.learn(event, &tracefs.format(event.name)?);
-            let filter = scope.filter(event.file_fields, is_hot(event.part));
-            let filter = match event.part {
-                Part::AccessTimes => inodes(),
-                Part::Groups => scope.joins(),
+            decoder.register(event, &tracefs.format(event.name)?);
+            let filter = scope.filter(event.file_fields, is_hot(event.purpose));
+            let filter = match event.purpose {
+                EventPurpose::AccessTimes => inode_filter(),
+                EventPurpose::Cgroups => scope.join_filter(),
                 _ => Some(filter),
             };
             if let Some(filter) = filter {
                 instance.enable(event.name, &filter)?;
             }
         }
-        lacks.retain(|part| !has.contains(part));
-        lacks.sort_unstable();
-        lacks.dedup();
-        missing.extend(lacks.into_iter().filter_map(|part| missing::part(part, &kernel)));
+        unavailable.retain(|purpose| !available.contains(purpose));
+        unavailable.sort_unstable();
+        unavailable.dedup();
+        missing.extend(
+            unavailable.into_iter().filter_map(|purpose| missing::purpose(purpose, &kernel)),
+        );
         let reader = Reader::open(&tracefs, &[&instance])?;
         instance.record(true)?;
         Ok(Source {
@@ -163,67 +167,100 @@ impl Source {
             instance,
             _tracefs: tracefs,
             #[cfg(feature = "bpf")]
-            inside,
-            why_not,
+            probe,
+            no_bpf_reason,
             events: 0,
         })
     }
 
-    /// How look-ups are learnt of.
+    /// Describes the source of look-ups.
     pub(super) fn means(&self) -> String {
-        match &self.why_not {
+        match &self.no_bpf_reason {
             None => "look-ups counted in the kernel (BPF)".to_owned(),
-            Some(why) => format!("look-ups through tracefs, not counted in the kernel: {why}"),
+            Some(reason) => {
+                format!("look-ups through tracefs, not counted in the kernel: {reason}")
+            }
         }
     }
 
-    /// Reads what is there into the ledger; tells each request with its time. With `all`,
-    /// everything, once recording has stopped.
+    /// Reads the available events into `accounting`; passes each request with its time to `each`.
+    /// With `all` it reads every event, for use after recording has stopped.
     ///
     /// # Errors
-    /// The kernel stopped to tell.
+    /// The event source fails.
     pub(super) fn read(
         &mut self,
         all: bool,
-        ledger: &mut Accounting,
+        accounting: &mut Accounting,
         each: &mut impl FnMut(u64, &Reference),
     ) -> Result<(), TraceError> {
-        ledger.next_round();
-        while self.round(all, ledger, each)? {}
+        accounting.start_round();
+        while self.read_pass(all, accounting, each)? {}
         #[cfg(feature = "bpf")]
-        if self.settle(ledger) {
-            // What is hot enough to be counted is told until then, so that is not left for long.
-            std::thread::sleep(2 * UNFINISHED);
-            while self.round(all, ledger, each)? {}
-            self.settle(ledger);
+        if self.settle(accounting) {
+            // Look-ups of new files with counters are still reported until the next settlement, so
+            // it follows soon.
+            std::thread::sleep(2 * COMPLETION_TIME);
+            while self.read_pass(all, accounting, each)? {}
+            self.settle(accounting);
         }
         Ok(())
     }
 
-    /// Has the kernel count where it may. Whether it may where it could not yet, as soon as what
-    /// has come until now is told.
+    /// Enables counting in the kernel where no page is fresh. Returns true if a file received
+    /// counters since the last call; its earlier page additions must be processed before counting
+    /// starts.
     #[cfg(feature = "bpf")]
-    fn settle(&mut self, ledger: &Accounting) -> bool {
-        let Some(inside) = &mut self.inside else { return false };
-        inside.settle(self.reader.until_ns(), |file| ledger.none_fresh(file));
-        inside.has_begun()
+    fn settle(&mut self, accounting: &Accounting) -> bool {
+        let Some(probe) = &mut self.probe else { return false };
+        probe.settle(self.reader.until_ns(), |file| accounting.none_fresh(file));
+        probe.has_new_files()
     }
 
     #[cfg(not(feature = "bpf"))]
-    fn round(
+    fn read_pass(
         &mut self,
         all: bool,
-        ledger: &mut Accounting,
+        accounting: &mut Accounting,
         each: &mut impl FnMut(u64, &Reference),
     ) -> Result<bool, TraceError> {
         let (decoder, events) = (&self.decoder, &mut self.events);
-        self.reader.round(all, |time, record| {
+        self.reader.read_available(all, |time, record| {
             *events += 1;
-            ledger.at_time(time);
+            accounting.set_time(time);
             let reference = match decoder.lookup(record) {
-                Some(lookup) => ledger.looked_up(&lookup),
+                Some(lookup) => accounting.looked_up(&lookup),
+                None => decoder
+                    .decode(record)
+                    .and_then(|(thread, event)| accounting.take(thread, event)),
+            };
+            if let Some(reference) = reference {
+                each(time, &reference);
+            }
+        })
+    }
+
+    #[cfg(feature = "bpf")]
+    fn read_pass(
+        &mut self,
+        all: bool,
+        accounting: &mut Accounting,
+        each: &mut impl FnMut(u64, &Reference),
+    ) -> Result<bool, TraceError> {
+        let (decoder, events) = (&self.decoder, &mut self.events);
+        let probe = std::cell::RefCell::new(self.probe.as_mut());
+        let others = |put: &mut dyn FnMut(u64, &[u8])| {
+            if let Some(probe) = probe.borrow_mut().as_mut() {
+                probe.records(put);
+            }
+        };
+        self.reader.read_with(all, others, |time, record| {
+            *events += 1;
+            accounting.set_time(time);
+            let reference = match decoder.lookup(record) {
+                Some(lookup) => accounting.looked_up(&lookup),
                 None => {
-                    decoder.decode(record).and_then(|(thread, event)| ledger.take(thread, event))
+                    process_record(decoder, probe.borrow_mut().as_deref_mut(), accounting, record)
                 }
             };
             if let Some(reference) = reference {
@@ -232,58 +269,31 @@ impl Source {
         })
     }
 
-    #[cfg(feature = "bpf")]
-    fn round(
-        &mut self,
-        all: bool,
-        ledger: &mut Accounting,
-        each: &mut impl FnMut(u64, &Reference),
-    ) -> Result<bool, TraceError> {
-        let (decoder, events) = (&self.decoder, &mut self.events);
-        let inside = std::cell::RefCell::new(self.inside.as_mut());
-        let others = |put: &mut dyn FnMut(u64, &[u8])| {
-            if let Some(inside) = inside.borrow_mut().as_mut() {
-                inside.records(put);
-            }
-        };
-        self.reader.round_with(all, others, |time, record| {
-            *events += 1;
-            ledger.at_time(time);
-            let reference = match decoder.lookup(record) {
-                Some(lookup) => ledger.looked_up(&lookup),
-                None => take_other(decoder, inside.borrow_mut().as_deref_mut(), ledger, record),
-            };
-            if let Some(reference) = reference {
-                each(time, &reference);
-            }
-        })
-    }
-
-    /// Takes what the kernel has counted.
-    pub(super) fn take_counted(&mut self, ledger: &mut Accounting) {
+    /// Adds the counts of the kernel.
+    pub(super) fn collect_counts(&mut self, accounting: &mut Accounting) {
         #[cfg(feature = "bpf")]
-        if let Some(inside) = &mut self.inside {
-            inside.take(|file, process, counted| {
-                ledger.counted(file, process, counted);
+        if let Some(probe) = &mut self.probe {
+            probe.take(|file, process, counted| {
+                accounting.counted(file, process, counted);
             });
         }
         #[cfg(not(feature = "bpf"))]
-        let _: (&mut Source, &mut Accounting) = (self, ledger);
+        let _: (&mut Source, &mut Accounting) = (self, accounting);
     }
 
-    /// Events that the kernel could not keep, as buffers say.
+    /// Returns the number of events that the kernel dropped, according to its buffers.
     pub(super) fn lost(&self) -> u64 {
         let lost = self.instance.losses().events();
         #[cfg(feature = "bpf")]
-        let lost = lost + self.inside.as_ref().map_or(0, KernelProbe::lost);
+        let lost = lost + self.probe.as_ref().map_or(0, KernelProbe::lost);
         lost
     }
 
-    /// Events that were told, and look-ups that were counted.
+    /// Returns the number of reported events and of look-ups counted in the kernel.
     pub(super) fn events(&self) -> u64 {
         let events = self.events;
         #[cfg(feature = "bpf")]
-        let events = events + self.inside.as_ref().map_or(0, KernelProbe::requests);
+        let events = events + self.probe.as_ref().map_or(0, KernelProbe::requests);
         events
     }
 
@@ -296,56 +306,56 @@ impl Source {
     }
 }
 
-/// Takes a record that is no look-up of tracefs.
+/// Processes a record that is not a look-up of tracefs.
 #[cfg(feature = "bpf")]
-fn take_other(
+fn process_record(
     decoder: &Decoder,
-    mut inside: Option<&mut KernelProbe>,
-    ledger: &mut Accounting,
+    mut probe: Option<&mut KernelProbe>,
+    accounting: &mut Accounting,
     record: &[u8],
 ) -> Option<Reference> {
-    if let Some(inside) = &mut inside
+    if let Some(probe) = &mut probe
         && let Some((thread, skipped, event)) = kernel_probe::decode(record)
     {
-        return take_inside(inside, ledger, thread, &skipped, event);
+        return process_probe_record(probe, accounting, thread, &skipped, event);
     }
     let (thread, event) = decoder.decode(record)?;
-    let Some(inside) = inside else { return ledger.take(thread, event) };
+    let Some(probe) = probe else { return accounting.take(thread, event) };
     if let Event::Exit { tid } = event {
-        inside.ended(tid, |file, process, counted| {
-            ledger.counted(file, process, counted);
+        probe.ended(tid, |file, process, counted| {
+            accounting.counted(file, process, counted);
         });
     }
-    let slot = ledger.frees(thread, event).and_then(|key| Some((key, inside.slot(key)?)));
-    let reference = ledger.take(thread, event);
+    let slot = accounting.frees(thread, event).and_then(|key| Some((key, probe.slot(key)?)));
+    let reference = accounting.take(thread, event);
     if let Some((key, slot)) = slot {
-        let next = ledger.file_of(key);
-        inside.removed(slot, next, |file, process, counted| {
-            ledger.counted(file, process, counted);
+        let next = accounting.file_of(key);
+        probe.removed(slot, next, |file, process, counted| {
+            accounting.counted(file, process, counted);
         });
     }
     reference
 }
 
-/// Takes a record of the programs.
+/// Processes a record of the BPF programs.
 #[cfg(feature = "bpf")]
-fn take_inside(
-    inside: &mut KernelProbe,
-    ledger: &mut Accounting,
+fn process_probe_record(
+    probe: &mut KernelProbe,
+    accounting: &mut Accounting,
     thread: u32,
-    skipped: &kernel_probe::Skipped,
+    skipped: &kernel_probe::UnreportedLookups,
     event: Event,
 ) -> Option<Reference> {
-    ledger.skipped(thread, skipped);
-    let Event::Lookup { key, .. } = event else { return ledger.take(thread, event) };
+    accounting.skipped(thread, skipped);
+    let Event::Lookup { key, .. } = event else { return accounting.take(thread, event) };
     if skipped.count > 0 {
-        // Hits may turn out to be misses, so they are to be known.
-        inside.take_one(thread, key, |file, process, counted| {
-            ledger.counted(file, process, counted);
+        // The look-up may turn counted hits into misses, so the hits must be added first.
+        probe.take_thread(thread, key, |file, process, counted| {
+            accounting.counted(file, process, counted);
         });
     }
-    let reference = ledger.take(thread, event)?;
-    let requests = ledger.requests(reference.file, reference.process);
-    inside.met(thread, key, (reference.file, reference.process), requests);
+    let reference = accounting.take(thread, event)?;
+    let requests = accounting.requests(reference.file, reference.process);
+    probe.consider_counter(thread, key, (reference.file, reference.process), requests);
     Some(reference)
 }

@@ -1,13 +1,13 @@
-//! Ranges of pages with something known of each: ordered, without overlap.
+//! Ranges of pages with a value each: ordered, without overlap.
 //!
-//! Invariant: no span is empty, and none overlaps another.
+//! Invariant: no range is empty, and no two overlap.
 
 use std::collections::BTreeMap;
 
-/// Spans of pages, each with a value.
+/// A map from ranges of pages to values.
 #[derive(Clone, Debug)]
 pub(crate) struct Spans<T> {
-    /// By first page: one beyond the last, and the value.
+    /// First page to end (exclusive) and value.
     spans: BTreeMap<u64, (u64, T)>,
 }
 
@@ -18,36 +18,36 @@ impl<T> Default for Spans<T> {
 }
 
 impl<T: Copy> Spans<T> {
-    /// How many spans there are.
+    /// Returns the number of ranges.
     #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Whether there are none.
+    /// Returns true if the map is empty.
     #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
 
-    /// Gives all pages from `first` up to before `end` a value, whatever they had.
-    pub(crate) fn put(&mut self, first: u64, end: u64, value: T) {
+    /// Sets the value of the pages from `first` up to, but not including, `end`.
+    pub(crate) fn set(&mut self, first: u64, end: u64, value: T) {
         if first < end {
             self.retain(first, end, |_, _| false);
             self.spans.insert(first, (end, value));
         }
     }
 
-    /// Asks of each piece between `first` and `end`, told its pages and its value, whether it
-    /// stays.
-    pub(crate) fn retain(&mut self, first: u64, end: u64, mut keeps: impl FnMut(u64, T) -> bool) {
-        // The span before may reach into the range.
+    /// Calls `keep` with the page count and the value of each piece between `first` and `end`, and
+    /// removes the pieces for which it returns false.
+    pub(crate) fn retain(&mut self, first: u64, end: u64, mut keep: impl FnMut(u64, T) -> bool) {
+        // The preceding range may extend into this one.
         let mut from = first;
         if let Some((&begin, &(to, value))) = self.spans.range(..first).next_back()
             && to > first
         {
             let stop = to.min(end);
-            if !keeps(stop - first, value) {
+            if !keep(stop - first, value) {
                 self.spans.insert(begin, (first, value));
                 if to > end {
                     self.spans.insert(end, (to, value));
@@ -58,7 +58,7 @@ impl<T: Copy> Spans<T> {
         while from < end {
             let Some((&begin, &(to, value))) = self.spans.range(from..end).next() else { return };
             let stop = to.min(end);
-            if !keeps(stop - begin, value) {
+            if !keep(stop - begin, value) {
                 self.spans.remove(&begin);
                 if to > end {
                     self.spans.insert(end, (to, value));
@@ -68,15 +68,16 @@ impl<T: Copy> Spans<T> {
         }
     }
 
-    /// Pages between `first` and `end` whose value is wanted.
+    /// Returns the number of pages between `first` and `end` whose value satisfies `matches`.
     #[must_use]
-    pub(crate) fn count(&self, first: u64, end: u64, wants: impl Fn(T) -> bool) -> u64 {
+    pub(crate) fn count(&self, first: u64, end: u64, matches: impl Fn(T) -> bool) -> u64 {
         let head = self.at(first).map_or(first, |(begin, ..)| begin);
-        let pieces = self.spans.range(head..end.max(head)).filter(|(_, (_, value))| wants(*value));
+        let pieces =
+            self.spans.range(head..end.max(head)).filter(|(_, (_, value))| matches(*value));
         pieces.map(|(&begin, &(to, _))| to.min(end).saturating_sub(begin.max(first))).sum()
     }
 
-    /// The span that holds a page: its first page, one beyond its last, its value.
+    /// Returns the range that contains a page: its first page, its end (exclusive), its value.
     #[must_use]
     pub(crate) fn at(&self, page: u64) -> Option<(u64, u64, T)> {
         let (&first, &(end, value)) = self.spans.range(..=page).next_back()?;
@@ -88,7 +89,7 @@ impl<T: Copy> Spans<T> {
 mod tests {
     use super::*;
 
-    /// A page for each, which cannot be wrong.
+    /// Returns the value of each page, for the comparison with the model.
     fn pages(spans: &Spans<u8>) -> Vec<Option<u8>> {
         (0..64).map(|page| spans.at(page).map(|(_, _, value)| value)).collect()
     }
@@ -107,24 +108,27 @@ mod tests {
             for _ in 0..60 {
                 let (first, length) = (next(60), next(5));
                 let end = (first + length).min(64);
-                let place = |page: u64| usize::try_from(page).unwrap();
+                let index = |page: u64| usize::try_from(page).unwrap();
                 if next(2) == 0 {
                     let value = u8::try_from(next(3)).unwrap();
-                    spans.put(first, end, value);
-                    model[place(first)..place(end)].fill(Some(value));
+                    spans.set(first, end, value);
+                    model[index(first)..index(end)].fill(Some(value));
                 } else {
-                    let goes = u8::try_from(next(3)).unwrap();
-                    let mut told = 0;
+                    let removed_value = u8::try_from(next(3)).unwrap();
+                    let mut visited = 0;
                     spans.retain(first, end, |pages, value| {
-                        told += pages;
-                        value != goes
+                        visited += pages;
+                        value != removed_value
                     });
-                    let range = &mut model[place(first)..place(end)];
-                    assert_eq!(told, range.iter().flatten().count() as u64);
-                    range.iter_mut().filter(|it| **it == Some(goes)).for_each(|it| *it = None);
+                    let range = &mut model[index(first)..index(end)];
+                    assert_eq!(visited, range.iter().flatten().count() as u64);
+                    range
+                        .iter_mut()
+                        .filter(|it| **it == Some(removed_value))
+                        .for_each(|it| *it = None);
                 }
                 assert_eq!(pages(&spans), model);
-                let ones = model[place(first)..place(end)].iter().filter(|it| **it == Some(1));
+                let ones = model[index(first)..index(end)].iter().filter(|it| **it == Some(1));
                 assert_eq!(spans.count(first, end, |value| value == 1), ones.count() as u64);
             }
         }

@@ -1,9 +1,9 @@
-//! Threads and the processes they belong to, by name.
+//! Threads and their processes, by name.
 //!
-//! Who is there when watching begins is looked up when first met; who comes later is told by the
-//! events of its making, so that the name of a process is known that lived for a moment only.
-//! Invariant: a process keeps its number for as long as we watch, even when the kernel gives its
-//! own number to another.
+//! A thread that exists when the watch starts is looked up when it first appears in an event; a
+//! later one is known from the events of its creation, so a short-lived process has a name as well.
+//! Invariant: a process keeps its ID in the watcher for the whole watch, even if the kernel reuses
+//! its PID.
 
 use super::fast::Map;
 use super::lookup::{ProcessId, ThreadIdentity};
@@ -11,45 +11,45 @@ use super::lookup::{ProcessId, ThreadIdentity};
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
-    /// Its number; 0 for all workers of the kernel together.
+    /// Process ID; 0 for all kernel workers together.
     pub pid: u32,
-    /// Its name.
+    /// Command name.
     pub name: String,
-    /// Whether it, or who made it, is one of those that are watched.
+    /// True if the process or one of its ancestors is watched.
     pub watched: bool,
 }
 
-/// What the machine says of a thread.
+/// Description of a thread by procfs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TaskInfo {
-    /// Its process.
+    /// Process ID.
     pub(crate) pid: u32,
     /// Name of the thread.
     pub(crate) name: String,
     /// Name of the process.
     pub(crate) process: String,
-    /// Whether it is a thread of the kernel.
+    /// True for a kernel thread.
     pub(crate) kernel: bool,
-    /// Whether it is one of those that are watched.
+    /// True if the thread is watched.
     pub(crate) watched: bool,
 }
 
-/// Looks a thread up; nothing if it is gone.
-pub(crate) type Ask = Box<dyn FnMut(u32) -> Option<TaskInfo> + Send>;
+/// Describes a thread; returns `None` if it has ended.
+pub(crate) type DescribeTask = Box<dyn FnMut(u32) -> Option<TaskInfo> + Send>;
 
 #[derive(Clone, Copy, Debug)]
 struct Task {
-    who: ThreadIdentity,
+    identity: ThreadIdentity,
     kernel: bool,
     reclaims: bool,
 }
 
-/// All of them.
+/// All known threads and processes.
 pub(crate) struct Tasks {
     threads: Map<u32, Task>,
     processes: Vec<Process>,
     by_pid: Map<u32, ProcessId>,
-    ask: Ask,
+    describe_task: DescribeTask,
 }
 
 impl std::fmt::Debug for Tasks {
@@ -59,30 +59,30 @@ impl std::fmt::Debug for Tasks {
 }
 
 impl Tasks {
-    /// None yet.
+    /// Creates an empty collection.
     #[must_use]
-    pub(crate) fn new(ask: Ask) -> Tasks {
+    pub(crate) fn new(describe_task: DescribeTask) -> Tasks {
         let (threads, processes, by_pid) = (Map::default(), Vec::new(), Map::default());
-        Tasks { threads, processes, by_pid, ask }
+        Tasks { threads, processes, by_pid, describe_task }
     }
 
-    /// A process by our number.
+    /// Returns a process by its ID in this watcher.
     #[must_use]
     pub(crate) fn process(&self, id: ProcessId) -> &Process {
         &self.processes[usize::try_from(id).expect("numbers are places")]
     }
 
-    /// Who a thread is.
+    /// Returns the identity of a thread.
     pub(crate) fn thread_identity(&mut self, thread: u32) -> ThreadIdentity {
-        self.task(thread).who
+        self.task(thread).identity
     }
 
-    /// Whether a thread writes out what others made dirty: it is one of the kernel.
+    /// Returns true if a thread writes back pages that others dirtied: it is a kernel thread.
     pub(crate) fn is_flusher(&mut self, thread: u32) -> bool {
         self.task(thread).kernel
     }
 
-    /// Returns whether a thread is a kernel thread that reclaims memory: kswapd if memory is short,
+    /// Returns true if a thread is a kernel thread that reclaims memory: kswapd if memory is short,
     /// kdamond (DAMON) if pages are idle.
     pub(crate) fn reclaims(&mut self, thread: u32) -> bool {
         self.task(thread).reclaims
@@ -92,25 +92,25 @@ impl Tasks {
         if let Some(task) = self.threads.get(&thread) {
             return *task;
         }
-        let told = (self.ask)(thread).unwrap_or_else(|| TaskInfo {
+        let info = (self.describe_task)(thread).unwrap_or_else(|| TaskInfo {
             pid: thread,
             name: "(gone)".to_owned(),
             process: "(gone)".to_owned(),
             kernel: false,
             watched: false,
         });
-        self.add_task(thread, told)
+        self.add_task(thread, info)
     }
 
-    fn add_task(&mut self, thread: u32, told: TaskInfo) -> Task {
-        let flusher = told.name.starts_with("kworker/");
+    fn add_task(&mut self, thread: u32, info: TaskInfo) -> Task {
+        let flusher = info.name.starts_with("kworker/");
         let (pid, name) =
-            if flusher { (0, "kworker".to_owned()) } else { (told.pid, told.process) };
-        let process = self.process_of(pid, &name, told.watched);
-        let is_worker = told.name.starts_with("iou-wrk");
-        let reclaims = ["kswapd", "kdamond"].iter().any(|name| told.name.starts_with(name));
-        let who = ThreadIdentity { thread, process, is_worker };
-        let task = Task { who, kernel: told.kernel, reclaims };
+            if flusher { (0, "kworker".to_owned()) } else { (info.pid, info.process) };
+        let process = self.process_of(pid, &name, info.watched);
+        let is_worker = info.name.starts_with("iou-wrk");
+        let reclaims = ["kswapd", "kdamond"].iter().any(|name| info.name.starts_with(name));
+        let identity = ThreadIdentity { thread, process, is_worker };
+        let task = Task { identity, kernel: info.kernel, reclaims };
         self.threads.insert(thread, task);
         task
     }
@@ -125,69 +125,72 @@ impl Tasks {
         id
     }
 
-    /// `maker` has made a thread, of its own process or of a new one.
-    pub(crate) fn made(&mut self, maker: u32, thread: u32, same_process: bool) {
-        let parent = self.task(maker);
+    /// Processes the creation of a thread by `creator`, in its own process or in a new one.
+    pub(crate) fn created(&mut self, creator: u32, thread: u32, same_process: bool) {
+        let parent = self.task(creator);
         if parent.kernel {
-            // What it is for is in the name that it gets; it is looked up when it does something.
+            // The new kernel thread receives its name later; it is looked up at its first event.
             self.threads.remove(&thread);
             self.by_pid.remove(&thread);
             return;
         }
-        let who = if same_process {
-            ThreadIdentity { thread, ..parent.who }
+        let identity = if same_process {
+            ThreadIdentity { thread, ..parent.identity }
         } else {
-            let Process { name, watched, .. } = self.process(parent.who.process).clone();
-            // The number may be that of one that is gone.
+            let Process { name, watched, .. } = self.process(parent.identity.process).clone();
+            // An ended process may have had this PID.
             self.by_pid.remove(&thread);
             let process = self.process_of(thread, &name, watched);
             ThreadIdentity { thread, process, is_worker: false }
         };
-        self.threads.insert(thread, Task { who, kernel: false, reclaims: false });
+        self.threads.insert(thread, Task { identity, kernel: false, reclaims: false });
     }
 
-    /// A process went into the control group that is watched.
-    pub(crate) fn joined(&mut self, thread: u32) {
-        self.regroup(thread, true);
+    /// Processes the move of a process into the watched cgroup.
+    pub(crate) fn joined_cgroup(&mut self, thread: u32) {
+        self.set_watched(thread, true);
     }
 
-    /// A process was made in another control group than that of its maker.
-    pub(crate) fn grouped(&mut self, thread: u32) {
-        if let Some(told) = (self.ask)(thread) {
-            self.regroup(thread, told.watched);
+    /// Processes the creation of a process in another cgroup than that of its creator.
+    pub(crate) fn created_in_cgroup(&mut self, thread: u32) {
+        if let Some(info) = (self.describe_task)(thread) {
+            self.set_watched(thread, info.watched);
         }
     }
 
-    /// From now on a process is watched, or not. What it did before stays what another one did.
-    fn regroup(&mut self, thread: u32, is_watched: bool) {
-        // Who is not known is looked up when met.
-        let Some(before) = self.threads.get(&thread).map(|task| task.who.process) else { return };
+    /// Changes whether a process is watched. It becomes a new process; its earlier counts stay with
+    /// the old one.
+    fn set_watched(&mut self, thread: u32, is_watched: bool) {
+        // An unknown thread is looked up at its first event.
+        let Some(before) = self.threads.get(&thread).map(|task| task.identity.process) else {
+            return;
+        };
         let Process { pid, name, watched } = self.process(before).clone();
         if watched == is_watched {
             return;
         }
         self.by_pid.remove(&pid);
         let now = self.process_of(pid, &name, is_watched);
-        for task in self.threads.values_mut().filter(|task| task.who.process == before) {
-            task.who.process = now;
+        for task in self.threads.values_mut().filter(|task| task.identity.process == before) {
+            task.identity.process = now;
         }
     }
 
-    /// A thread has another name; that of the first thread is the name of the process.
+    /// Processes a new name of a thread; the name of the first thread is that of the process.
     pub(crate) fn renamed(&mut self, thread: u32, name: &str) {
         let Some(task) = self.threads.get_mut(&thread) else { return };
-        task.who.is_worker |= name.starts_with("iou-wrk");
-        let place = usize::try_from(task.who.process).expect("numbers are places");
-        let process = &mut self.processes[place];
+        task.identity.is_worker |= name.starts_with("iou-wrk");
+        let index = usize::try_from(task.identity.process).expect("numbers are places");
+        let process = &mut self.processes[index];
         if process.pid == thread {
             name.clone_into(&mut process.name);
         }
     }
 
-    /// A thread has ended.
+    /// Processes the end of a thread.
     pub(crate) fn ended(&mut self, thread: u32) {
         if let Some(task) = self.threads.remove(&thread)
-            && self.process(task.who.process).pid == thread
+            && self.process(task.identity.process).pid == thread
         {
             self.by_pid.remove(&thread);
         }
@@ -200,7 +203,7 @@ mod tests {
 
     fn tasks() -> Tasks {
         Tasks::new(Box::new(|thread| {
-            let told = |pid, name: &str, process: &str| TaskInfo {
+            let info = |pid, name: &str, process: &str| TaskInfo {
                 pid,
                 name: name.into(),
                 process: process.into(),
@@ -208,12 +211,12 @@ mod tests {
                 watched: pid == 100,
             };
             match thread {
-                100 => Some(told(100, "db", "db")),
-                101 => Some(told(100, "io", "db")),
-                102 => Some(told(100, "iou-wrk-100", "db")),
-                7 | 8 => Some(told(thread, "kworker/u8:1-flush-7:0", "kworker/u8:1-flush-7:0")),
-                9 => Some(told(9, "kswapd0", "kswapd0")),
-                10 => Some(told(10, "kdamond.0", "kdamond.0")),
+                100 => Some(info(100, "db", "db")),
+                101 => Some(info(100, "io", "db")),
+                102 => Some(info(100, "iou-wrk-100", "db")),
+                7 | 8 => Some(info(thread, "kworker/u8:1-flush-7:0", "kworker/u8:1-flush-7:0")),
+                9 => Some(info(9, "kswapd0", "kswapd0")),
+                10 => Some(info(10, "kdamond.0", "kdamond.0")),
                 _ => None,
             }
         }))
@@ -230,52 +233,52 @@ mod tests {
         assert_eq!(tasks.thread_identity(7).process, tasks.thread_identity(8).process);
         assert!(tasks.is_flusher(7) && !tasks.is_flusher(100));
         assert!(tasks.reclaims(9) && tasks.reclaims(10) && !tasks.reclaims(7));
-        let gone = tasks.thread_identity(5).process;
-        assert_eq!(tasks.process(gone).name, "(gone)");
+        let ended_process = tasks.thread_identity(5).process;
+        assert_eq!(tasks.process(ended_process).name, "(gone)");
     }
 
     #[test]
     fn who_goes_into_a_group_is_another_from_then_on() {
         let mut tasks = tasks();
-        tasks.made(7, 200, false);
+        tasks.created(7, 200, false);
         let before = tasks.thread_identity(200).process;
-        tasks.made(200, 201, true);
-        tasks.joined(300);
-        tasks.joined(200);
+        tasks.created(200, 201, true);
+        tasks.joined_cgroup(300);
+        tasks.joined_cgroup(200);
         let after = tasks.thread_identity(200).process;
         assert_ne!(before, after);
         assert_eq!(tasks.thread_identity(201).process, after, "all of its threads");
         assert!(tasks.process(after).watched && !tasks.process(before).watched);
-        tasks.made(200, 202, false);
-        let made = tasks.thread_identity(202).process;
-        assert!(tasks.process(made).watched, "and what it makes then");
-        tasks.joined(200);
+        tasks.created(200, 202, false);
+        let created = tasks.thread_identity(202).process;
+        assert!(tasks.process(created).watched, "and what it makes then");
+        tasks.joined_cgroup(200);
         assert_eq!(tasks.thread_identity(200).process, after, "nothing has changed");
-        // The maker is outside, and what it made in the group was asked for.
-        tasks.made(9, 100, false);
-        tasks.grouped(100);
-        let grouped = tasks.thread_identity(100).process;
-        assert!(tasks.process(grouped).watched);
+        // The creator is outside the group; the new process in the group is looked up.
+        tasks.created(9, 100, false);
+        tasks.created_in_cgroup(100);
+        let created_in_cgroup = tasks.thread_identity(100).process;
+        assert!(tasks.process(created_in_cgroup).watched);
     }
 
     #[test]
     fn a_process_that_lives_for_a_moment_has_a_name() {
         let mut tasks = tasks();
-        tasks.made(100, 200, false);
+        tasks.created(100, 200, false);
         tasks.renamed(200, "cp");
-        tasks.made(200, 201, true);
+        tasks.created(200, 201, true);
         tasks.renamed(201, "a thread");
         let id = tasks.thread_identity(201).process;
         let expected = Process { pid: 200, name: "cp".into(), watched: true };
         assert_eq!(tasks.process(id), &expected, "whoever made it is watched");
         tasks.ended(201);
         tasks.ended(200);
-        // The number comes again.
-        tasks.made(100, 200, false);
+        // The kernel reuses the PID.
+        tasks.created(100, 200, false);
         let other = tasks.thread_identity(200).process;
         assert_ne!(other, id);
         assert_eq!(tasks.process(id).name, "cp", "what was counted keeps its name");
-        tasks.made(9, 8, true);
+        tasks.created(9, 8, true);
         assert!(tasks.is_flusher(8), "a thread of the kernel is looked up");
     }
 }

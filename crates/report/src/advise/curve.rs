@@ -1,7 +1,7 @@
-//! A hit-ratio curve: points of size and hit ratio, each with its error bar.
+//! A hit-ratio curve: points of size and hit ratio, each with its confidence interval.
 //!
-//! Invariants: sizes rise and are above zero. Between points the curve is a straight line over the
-//! size; it begins at no memory and no hits, and stays where it is behind its last point.
+//! Invariants: sizes rise and are above zero. Between points the curve is linear in the size; it
+//! starts at size 0 with hit ratio 0, and is constant after its last point.
 
 use super::as_f64;
 use serde::{Deserialize, Serialize};
@@ -9,25 +9,25 @@ use serde::{Deserialize, Serialize};
 /// The hit ratio at one size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Point {
-    /// Size of the cache, bytes.
+    /// Cache size in bytes.
     pub bytes: u64,
-    /// The hit ratio, 0 to 1.
+    /// Hit ratio, 0 to 1.
     pub hit_ratio: f64,
-    /// Lower end of the 95 % bar; the hit ratio itself if it was counted.
+    /// Lower bound of the 95 % confidence interval; equal to the hit ratio if it is exact.
     pub low: f64,
-    /// Upper end.
+    /// Upper bound.
     pub high: f64,
 }
 
 impl Point {
-    /// A point that was counted and not estimated.
+    /// Creates a point with an exact hit ratio.
     #[must_use]
     pub fn exact(bytes: u64, hit_ratio: f64) -> Self {
         Point { bytes, hit_ratio, low: hit_ratio, high: hit_ratio }
     }
 }
 
-/// Hit ratio over size.
+/// Hit ratio by size.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(from = "Vec<Point>", into = "Vec<Point>")]
 pub struct Curve {
@@ -47,33 +47,34 @@ impl From<Curve> for Vec<Point> {
 }
 
 impl Curve {
-    /// The curve through these points, in any order. Of points of the same size the last stays;
-    /// points of no size, and those that are no numbers, are left out.
+    /// Creates the curve through these points, in any order. Of points with the same size it keeps
+    /// the last; it omits points with size 0 or a hit ratio that is not finite.
     #[must_use]
     pub fn new(points: impl IntoIterator<Item = Point>) -> Self {
         let mut points: Vec<Point> =
             points.into_iter().filter(|p| p.bytes > 0 && p.hit_ratio.is_finite()).collect();
         points.sort_by_key(|point| point.bytes);
-        // The sort is stable; the later one of two is kept.
+        // The sort is stable, so the last point of a size is kept.
         points.reverse();
         points.dedup_by_key(|point| point.bytes);
         points.reverse();
         Curve { points }
     }
 
-    /// Its points, by rising size.
+    /// Returns the points, by rising size.
     #[must_use]
     pub fn points(&self) -> &[Point] {
         &self.points
     }
 
-    /// The largest size of a point; 0 without points.
+    /// Returns the largest size of a point; 0 without points.
     #[must_use]
     pub fn last_bytes(&self) -> u64 {
         self.points.last().map_or(0, |point| point.bytes)
     }
 
-    /// The same curve where it never falls: what a cache does that may leave memory unused.
+    /// Returns the monotone envelope of the curve: a cache may leave memory unused, so more memory
+    /// never hits less.
     #[must_use]
     pub fn rising(&self) -> Curve {
         let mut best: Option<Point> = None;
@@ -85,15 +86,15 @@ impl Curve {
         Curve { points: points.collect() }
     }
 
-    /// The curve at a size; nothing if it has no points.
+    /// Returns the interpolated curve at a size, or `None` if it has no points.
     #[must_use]
     pub fn at(&self, bytes: u64) -> Option<Point> {
         let last = *self.points.last()?;
-        let behind = self.points.partition_point(|point| point.bytes < bytes);
-        let Some(after) = self.points.get(behind) else { return Some(Point { bytes, ..last }) };
-        let before = behind.checked_sub(1).map_or(Point::exact(0, 0.0), |at| self.points[at]);
-        let part = as_f64(bytes - before.bytes) / as_f64(after.bytes - before.bytes);
-        let between = |from: f64, to: f64| from + (to - from) * part;
+        let index = self.points.partition_point(|point| point.bytes < bytes);
+        let Some(after) = self.points.get(index) else { return Some(Point { bytes, ..last }) };
+        let before = index.checked_sub(1).map_or(Point::exact(0, 0.0), |at| self.points[at]);
+        let fraction = as_f64(bytes - before.bytes) / as_f64(after.bytes - before.bytes);
+        let between = |from: f64, to: f64| from + (to - from) * fraction;
         Some(Point {
             bytes,
             hit_ratio: between(before.hit_ratio, after.hit_ratio),
@@ -102,16 +103,16 @@ impl Curve {
         })
     }
 
-    /// The smallest size with this hit ratio or more; nothing if no size has it.
+    /// Returns the smallest size with this hit ratio or more, or `None` if no size reaches it.
     #[must_use]
     pub fn reaching(&self, hit_ratio: f64) -> Option<u64> {
         let at = self.points.iter().position(|point| point.hit_ratio >= hit_ratio)?;
         let after = self.points[at];
         let before = at.checked_sub(1).map_or(Point::exact(0, 0.0), |before| self.points[before]);
         let rise = after.hit_ratio - before.hit_ratio;
-        let part = if rise > 0.0 { (hit_ratio - before.hit_ratio) / rise } else { 1.0 };
-        let more = as_f64(after.bytes - before.bytes) * part.clamp(0.0, 1.0);
-        // What a rounding error puts behind a whole byte is that byte.
+        let fraction = if rise > 0.0 { (hit_ratio - before.hit_ratio) / rise } else { 1.0 };
+        let more = as_f64(after.bytes - before.bytes) * fraction.clamp(0.0, 1.0);
+        // Compensates rounding errors just above a whole byte.
         let whole = super::as_u64((more - 1e-6).ceil());
         Some((before.bytes + whole).clamp(1, after.bytes))
     }
@@ -127,29 +128,29 @@ mod tests {
 
     #[test]
     fn it_is_a_straight_line_between_its_points() {
-        let made = curve(&[(200, 0.6), (100, 0.2), (0, 0.9), (50, f64::NAN)]);
-        assert_eq!(made.points().len(), 2);
-        let ratio = |bytes| made.at(bytes).unwrap().hit_ratio;
+        let sample_curve = curve(&[(200, 0.6), (100, 0.2), (0, 0.9), (50, f64::NAN)]);
+        assert_eq!(sample_curve.points().len(), 2);
+        let ratio = |bytes| sample_curve.at(bytes).unwrap().hit_ratio;
         assert!((ratio(0) - 0.0).abs() < 1e-12 && (ratio(50) - 0.1).abs() < 1e-12);
         assert!((ratio(150) - 0.4).abs() < 1e-12 && (ratio(900) - 0.6).abs() < 1e-12);
-        assert_eq!(made.reaching(0.4), Some(150));
-        assert_eq!(made.reaching(0.1), Some(50));
-        assert_eq!(made.reaching(0.6), Some(200));
-        assert_eq!(made.reaching(0.61), None);
-        assert_eq!(made.reaching(0.0), Some(1));
+        assert_eq!(sample_curve.reaching(0.4), Some(150));
+        assert_eq!(sample_curve.reaching(0.1), Some(50));
+        assert_eq!(sample_curve.reaching(0.6), Some(200));
+        assert_eq!(sample_curve.reaching(0.61), None);
+        assert_eq!(sample_curve.reaching(0.0), Some(1));
     }
 
     #[test]
     fn a_curve_that_falls_is_raised_to_what_less_memory_does() {
-        let made = curve(&[(1, 0.3), (2, 0.2), (3, 0.5)]).rising();
-        let ratios: Vec<f64> = made.points().iter().map(|point| point.hit_ratio).collect();
+        let sample_curve = curve(&[(1, 0.3), (2, 0.2), (3, 0.5)]).rising();
+        let ratios: Vec<f64> = sample_curve.points().iter().map(|point| point.hit_ratio).collect();
         assert_eq!(ratios, [0.3, 0.3, 0.5]);
     }
 
     #[test]
     fn of_two_points_of_a_size_the_last_stays() {
-        let made = curve(&[(1, 0.3), (1, 0.4)]);
-        assert_eq!(made.points(), [Point::exact(1, 0.4)]);
+        let sample_curve = curve(&[(1, 0.3), (1, 0.4)]);
+        assert_eq!(sample_curve.points(), [Point::exact(1, 0.4)]);
     }
 
     #[test]

@@ -1,58 +1,58 @@
-//! Memory among volumes: what each one has with what it gets. Who gets what is decided by
-//! `larder_core::share`, which the running cache uses as well.
+//! Report of memory divided among volumes: size and hit ratio of each. `larder_core::share`
+//! computes the division, also for the running cache.
 
 use super::curve::Curve;
 use serde::Serialize;
 
-/// A volume that wants memory.
+/// A volume that requests memory.
 #[derive(Clone, Debug, PartialEq)]
 pub struct MemoryRequest {
-    /// What it is called.
+    /// Volume name.
     pub name: String,
-    /// Its references; what a hit ratio is a share of.
+    /// Number of references, to which the hit ratio applies.
     pub references: u64,
-    /// Its curve, as if it had a cache of its own.
+    /// The volume's curve with a cache of its own.
     pub curve: Curve,
 }
 
-/// What a volume gets.
+/// The memory assigned to a volume.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Share {
-    /// The volume.
+    /// Volume name.
     pub volume: String,
-    /// Its references.
+    /// Number of references.
     pub references: u64,
-    /// All of its pages, bytes.
+    /// Footprint: all pages of the volume, bytes.
     pub footprint_bytes: u64,
-    /// Its memory, bytes.
+    /// Assigned memory in bytes.
     pub bytes: u64,
-    /// Its hit ratio with that.
+    /// Hit ratio with that memory.
     pub hit_ratio: f64,
-    /// Lower end of the bar.
+    /// Lower bound of the hit ratio's confidence interval.
     pub low: f64,
-    /// Upper end of the bar.
+    /// Upper bound of the hit ratio's confidence interval.
     pub high: f64,
 }
 
-/// What the claimants have with the memory that was `given` to each, in whole units of
-/// `unit_bytes` (the bytes of a page). The hit ratios are those of the curves themselves.
+/// Returns the shares for the memory `given` to each request, rounded down to units of `unit_bytes`
+/// (the page size). The hit ratios come from the unmodified curves.
 #[must_use]
-pub fn shares(claimants: &[MemoryRequest], given: &[u64], unit_bytes: u64) -> Vec<Share> {
-    let whole = |bytes: u64| bytes / unit_bytes.max(1) * unit_bytes.max(1);
-    let share = |(claimant, &bytes): (&MemoryRequest, &u64)| {
-        let bytes = whole(bytes);
-        let point = claimant.curve.at(bytes);
+pub fn shares(requests: &[MemoryRequest], given: &[u64], unit_bytes: u64) -> Vec<Share> {
+    let round_down = |bytes: u64| bytes / unit_bytes.max(1) * unit_bytes.max(1);
+    let share = |(request, &bytes): (&MemoryRequest, &u64)| {
+        let bytes = round_down(bytes);
+        let point = request.curve.at(bytes);
         Share {
-            volume: claimant.name.clone(),
-            references: claimant.references,
-            footprint_bytes: claimant.curve.last_bytes(),
+            volume: request.name.clone(),
+            references: request.references,
+            footprint_bytes: request.curve.last_bytes(),
             bytes,
             hit_ratio: point.map_or(0.0, |point| point.hit_ratio),
             low: point.map_or(0.0, |point| point.low),
             high: point.map_or(0.0, |point| point.high),
         }
     };
-    claimants.iter().zip(given).map(share).collect()
+    requests.iter().zip(given).map(share).collect()
 }
 
 #[cfg(test)]
@@ -64,8 +64,8 @@ mod tests {
     fn shares_are_whole_pages_with_the_hits_of_the_curve() {
         let curve = Curve::new([Point::exact(8192, 0.5)]);
         let one = MemoryRequest { name: "one".to_owned(), references: 10, curve };
-        let made = shares(&[one], &[5000], 4096);
-        assert_eq!((made[0].bytes, made[0].footprint_bytes), (4096, 8192));
-        assert!((made[0].hit_ratio - 0.25).abs() < 1e-12);
+        let assigned = shares(&[one], &[5000], 4096);
+        assert_eq!((assigned[0].bytes, assigned[0].footprint_bytes), (4096, 8192));
+        assert!((assigned[0].hit_ratio - 0.25).abs() < 1e-12);
     }
 }

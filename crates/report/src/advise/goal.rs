@@ -1,65 +1,65 @@
-//! The size to recommend: the smallest that reaches the target, and never more than the budget.
+//! The recommended size: the smallest that reaches the target, and never more than the budget.
 //!
-//! The target is a share of the *reachable* hits, so that 95 % means the same for a workload that
-//! reads everything once and for one that reads it a thousand times.
+//! The target is a share of the *reachable* hits, so 95 % means the same for a workload that reads
+//! all data once and for one that reads it a thousand times.
 
 use super::curve::{Curve, Point};
 use crate::format;
 use serde::{Deserialize, Serialize};
 
-/// What is wanted.
+/// Target and budget of a recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
 pub struct Goal {
-    /// Share of the reachable hits, above 0 and up to 1.
+    /// Target share of the reachable hits, above 0 and up to 1.
     pub target: f64,
-    /// The most memory, bytes.
+    /// Maximum size in bytes.
     pub budget_bytes: Option<u64>,
 }
 
 impl Goal {
-    /// The target unless another is asked for: where the flat region begins.
+    /// The default target: the start of the flat region.
     pub const TARGET: f64 = 1.0 - super::regions::FLAT;
 
-    /// The hit ratio that is wanted where `ceiling` can be reached.
+    /// Returns the target hit ratio if the reachable one is `ceiling`.
     #[must_use]
     pub fn hit_ratio(&self, ceiling: f64) -> f64 {
         self.target * ceiling
     }
 }
 
-/// How a choice came about.
+/// The limit that determined a chosen size.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Attainment {
     /// The target is reached.
     Reached,
-    /// The budget ends before the target.
+    /// The budget is too small for the target.
     Budget,
-    /// The curve ends below the target, because it is an estimate: the largest size is meant.
+    /// The estimated curve ends below the target: the choice is the largest size.
     End,
 }
 
-/// A size.
+/// A chosen size.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Choice {
-    /// The curve there.
+    /// Size and hit ratio.
     pub point: Point,
-    /// Whether the target is reached.
+    /// Attainment of the target.
     pub reach: Attainment,
-    /// The smallest size that reaches the target, whatever the budget; bytes.
+    /// The smallest size that reaches the target without a budget, in bytes.
     pub target_bytes: Option<u64>,
 }
 
-/// What a curve was taken from, in the words of [`why`].
+/// Descriptions of a curve's origin, for [`reason`].
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// What reaches all reachable hits.
+    /// The cache that attains all reachable hits.
     pub everything: &'a str,
-    /// What the largest size of the curve is.
+    /// The largest size of the curve.
     pub largest: &'a str,
 }
 
-/// Why a size was chosen: a sentence. `ceiling` are the reachable hits.
+/// Returns a sentence with the reason for a chosen size. `ceiling` is the reachable hit ratio.
 #[must_use]
 pub fn reason(
     goal: &Goal,
@@ -90,7 +90,7 @@ pub fn reason(
     }
 }
 
-/// The size to recommend; nothing if nothing can be reached or nothing fits.
+/// Returns the recommended size, or `None` if no hits are reachable or no size fits.
 #[must_use]
 pub fn choose(curve: &Curve, ceiling: f64, goal: &Goal) -> Option<Choice> {
     let curve = curve.rising();

@@ -1,43 +1,43 @@
-//! Which page size costs the store least, at the same memory.
+//! The page size that costs the store least, with the same memory.
 //!
-//! Hit ratios of references cannot be compared across page sizes, since a request has fewer
-//! references with larger pages. Two measures can: the *byte hit ratio* (of the bytes that clients
-//! asked for, those that lay in resident pages) and the *bytes from the store* (a read that misses
-//! fetches its whole page; a write that misses fetches nothing, since written sectors are valid by
-//! themselves). A larger page brings neighbours along and takes fewer operations and less memory
-//! for tables; if the neighbours are not wanted, it wastes memory and transfers.
+//! Hit ratios of references are not comparable across page sizes, since a request has fewer
+//! references with larger pages. Two measures are: the *byte hit ratio* (the share of requested
+//! bytes in resident pages) and the *bytes from the store* (a read miss fetches the whole page; a
+//! write miss fetches nothing, since written sectors are valid by themselves). A larger page
+//! fetches neighbouring data, with fewer operations and less memory for tables; if clients do not
+//! read the neighbouring data, it wastes memory and bandwidth.
 //!
-//! The rule, ours: the largest page that loses no more than [`HITS_LOST`] of byte hits against the
-//! best of all, and fetches no more than [`BYTES_MORE`] times the least.
+//! Larder's rule: the largest page whose byte hit ratio is at most [`HITS_LOST`] below the best,
+//! and that fetches at most [`BYTES_MORE`] times the fewest bytes.
 
 use serde::Serialize;
 
-/// How many byte hits a larger page may lose, as a share.
+/// Permitted loss of byte hit ratio for a larger page.
 pub const HITS_LOST: f64 = 0.01;
-/// How many times the fewest bytes it may fetch.
+/// Permitted factor over the fewest fetched bytes.
 pub const BYTES_MORE: f64 = 1.1;
 
 /// A cache with one page size.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct PageSize {
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page_bytes: u32,
-    /// Share of the bytes asked for that hit.
+    /// Share of the requested bytes that hit.
     pub byte_hit_ratio: f64,
-    /// Lower end of its bar.
+    /// Lower bound of its confidence interval.
     pub low: f64,
-    /// Upper end of its bar.
+    /// Upper bound of its confidence interval.
     pub high: f64,
-    /// Bytes that the store has to deliver over the whole trace.
+    /// Bytes fetched from the store over the whole trace.
     pub store_bytes: u64,
-    /// Pages that reads missed: the store has no more reads than this, and fewer where the missing
-    /// pages of a request lie side by side.
+    /// Read misses in pages: an upper bound for the reads from the store, which are fewer if
+    /// missing pages of a request are adjacent.
     pub read_misses: u64,
-    /// All pages of the trace, bytes.
+    /// Footprint: all pages of the trace, bytes.
     pub footprint_bytes: u64,
 }
 
-/// The page size to recommend, by its place; nothing if there are none.
+/// Returns the index of the recommended page size, or `None` if there are none.
 #[must_use]
 pub fn choose(sizes: &[PageSize]) -> Option<usize> {
     let best = sizes.iter().map(|size| size.byte_hit_ratio).fold(0.0, f64::max);
@@ -46,11 +46,11 @@ pub fn choose(sizes: &[PageSize]) -> Option<usize> {
         size.1.byte_hit_ratio >= best - HITS_LOST
             && super::as_f64(size.1.store_bytes) <= super::as_f64(least) * BYTES_MORE
     };
-    let numbered: Vec<(usize, &PageSize)> = sizes.iter().enumerate().collect();
-    let largest = numbered.iter().filter(fits).max_by_key(|(_, size)| size.page_bytes);
-    // No page may be good at both; then the one that moves the fewest bytes.
-    let chosen = largest.or_else(|| numbered.iter().min_by_key(|(_, size)| size.store_bytes));
-    chosen.map(|(place, _)| *place)
+    let indexed: Vec<(usize, &PageSize)> = sizes.iter().enumerate().collect();
+    let largest = indexed.iter().filter(fits).max_by_key(|(_, size)| size.page_bytes);
+    // If no page size satisfies both limits, the one with the fewest bytes is best.
+    let chosen = largest.or_else(|| indexed.iter().min_by_key(|(_, size)| size.store_bytes));
+    chosen.map(|(index, _)| *index)
 }
 
 #[cfg(test)]

@@ -1,16 +1,16 @@
 //! The three regions of a hit-ratio curve: too small and unstable, useful, wasted.
 //!
-//! That a curve has three regions is the classical picture of how to size a file cache; where one
-//! ends was left to the eye. The rule here is ours. It measures by what doubling the memory brings,
-//! since sizes are chosen and curves are read in factors, and in shares of the reachable hits, so
-//! that a workload with few of them is judged by the same rule:
+//! The classical method to size a file cache divides the curve into three regions by eye. The rule
+//! here is Larder's own. It measures the gain from doubling the memory, since sizes are chosen by
+//! factors and curves have logarithmic axes, and expresses it as a share of the reachable hits, so
+//! that it applies equally to workloads with few of them:
 //!
 //! * region 1 ends at the size from which on no doubling gains more than [`STEEP`] of them: below
-//!   it, a little more or less memory decides whether the cache works at all;
-//! * region 3 begins at the smallest size that lacks no more than [`FLAT`] of them: whatever is
-//!   added, it cannot gain more than that;
-//! * region 2 lies between. If region 1 reaches up to region 3, there is none: either the data fits
-//!   or it does not, as with a loop.
+//!   it, a little more or less memory decides if the cache works at all;
+//! * region 3 starts at the smallest size that lacks at most [`FLAT`] of them: no additional memory
+//!   can gain more than that;
+//! * region 2 lies between. If region 1 extends to region 3, region 2 is empty: the data fits or it
+//!   does not, as with a loop.
 
 use super::curve::Curve;
 use super::{as_f64, as_u64};
@@ -21,23 +21,23 @@ use serde::{Deserialize, Serialize};
 pub const STEEP: f64 = 0.10;
 /// Region 3: at most this share of the reachable hits is missing.
 pub const FLAT: f64 = 0.05;
-/// Sizes that are looked at in each octave.
+/// Evaluated sizes per octave.
 const STEPS: f64 = 16.0;
 
-/// One of the three.
+/// A region of a hit-ratio curve.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Region {
-    /// 1: too small and unstable.
+    /// Region 1: too small and unstable.
     Steep,
-    /// 2: the useful one.
+    /// Region 2: useful.
     Useful,
-    /// 3: memory wasted.
+    /// Region 3: wasted memory.
     Flat,
 }
 
 impl Region {
-    /// Its number and meaning.
+    /// Returns number and name.
     #[must_use]
     pub fn title(self) -> &'static str {
         match self {
@@ -48,27 +48,28 @@ impl Region {
     }
 }
 
-/// Where the regions of a curve meet.
+/// Boundaries of a curve's regions.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Regions {
-    /// The smallest size of region 2, or of region 3 if there is no region 2; bytes.
+    /// The smallest size of region 2, or of region 3 if region 2 is empty; bytes.
     pub steep_end_bytes: u64,
-    /// Whether sizes of region 1 were looked at; if not, region 2 begins no later than said.
+    /// True if the curve includes sizes in region 1; if not, `steep_end_bytes` is an upper bound.
     pub steep_seen: bool,
     /// The smallest size of region 3, bytes.
     pub flat_begin_bytes: u64,
-    /// The hit ratio that everything reaches, 0 to 1.
+    /// The reachable hit ratio, 0 to 1.
     pub ceiling: f64,
-    /// The hit ratio where region 1 ends.
+    /// The hit ratio at the end of region 1.
     pub steep_end_hit_ratio: f64,
-    /// The most that a doubling gains from there on, hit ratio.
+    /// The largest gain from doubling after region 1, as a difference of hit ratios.
     pub gain_of_doubling: f64,
-    /// The hit ratio where region 3 begins.
+    /// The hit ratio at the start of region 3.
     pub flat_begin_hit_ratio: f64,
 }
 
 impl Regions {
-    /// The regions of a curve whose ceiling is `ceiling`; nothing if no size hits.
+    /// Returns the regions of a curve with the reachable hit ratio `ceiling`, or `None` if no size
+    /// hits.
     #[must_use]
     pub fn of(curve: &Curve, ceiling: f64) -> Option<Regions> {
         let curve = curve.rising();
@@ -76,48 +77,48 @@ impl Regions {
         if ceiling <= 0.0 || highest <= 0.0 {
             return None;
         }
-        // The last point of an estimate may lie a little below the ceiling.
+        // The last point of an estimated curve may lie slightly below the ceiling.
         let flat_begin_bytes = curve.reaching((ceiling * (1.0 - FLAT)).min(highest))?;
         let ratio = |bytes: u64| curve.at(bytes).map_or(0.0, |point| point.hit_ratio);
         let gain = |bytes: u64| ratio(bytes.saturating_mul(2)) - ratio(bytes);
         let first = curve.points()[0].bytes.min(flat_begin_bytes);
-        // Where each step begins, from region 3 down to the first point; what lies below is a line
-        // that nobody measured.
+        // Start of each step, from region 3 down to the first point; below the first point the
+        // curve is not measured.
         let step =
             |number: u32| as_u64(as_f64(flat_begin_bytes) * (-f64::from(number) / STEPS).exp2());
         let steps = (0_u32..).map(step).take_while(|&bytes| bytes >= first && bytes > 1);
-        let (mut steep_end_bytes, mut most) = (flat_begin_bytes, 0.0_f64);
-        let mut ended = false;
+        let (mut steep_end_bytes, mut most_gain) = (flat_begin_bytes, 0.0_f64);
+        let mut steep_found = false;
         for bytes in steps.skip(1) {
             if gain(bytes) > STEEP * ceiling {
-                ended = true;
+                steep_found = true;
                 break;
             }
             steep_end_bytes = bytes;
-            most = most.max(gain(bytes));
+            most_gain = most_gain.max(gain(bytes));
         }
-        if !ended {
+        if !steep_found {
             steep_end_bytes = first;
         }
         Some(Regions {
             steep_end_bytes,
-            steep_seen: ended,
+            steep_seen: steep_found,
             flat_begin_bytes,
             ceiling,
             steep_end_hit_ratio: ratio(steep_end_bytes),
-            gain_of_doubling: most,
+            gain_of_doubling: most_gain,
             flat_begin_hit_ratio: ratio(flat_begin_bytes),
         })
     }
 
-    /// Whether region 1 reaches up to region 3.
+    /// Returns true if region 1 extends to region 3.
     #[must_use]
     pub fn is_cliff(&self) -> bool {
         self.steep_end_bytes >= self.flat_begin_bytes
     }
 
-    /// The region of a size. A border is known to a step of the rule, so the size at which region
-    /// 3 begins and a step beyond it still belong to region 2: no memory is wasted there.
+    /// Returns the region of a size. A boundary is accurate to one step, so a size within one step
+    /// after the start of region 3 still belongs to region 2: it wastes no memory.
     #[must_use]
     pub fn region(&self, bytes: u64) -> Region {
         let step = (1.0 / STEPS).exp2();
@@ -130,7 +131,7 @@ impl Regions {
         }
     }
 
-    /// Why the borders are where they are, a sentence for each region.
+    /// Returns a sentence for each region with the reason for its boundaries.
     #[must_use]
     pub fn reasons(&self) -> [String; 3] {
         let points = |share: f64| format!("{:.1} points", share * 100.0);
@@ -185,7 +186,7 @@ mod tests {
 
     #[test]
     fn a_bend_has_three_regions() {
-        // Hits come with 1 - exp(-size / 64 MiB).
+        // The hit ratio is 1 - exp(-size / 64 MiB).
         let scale = as_f64(64 * MIB);
         let curve = sampled(2048 * MIB, |bytes| 1.0 - (-bytes / scale).exp());
         let found = Regions::of(&curve, 1.0).unwrap();

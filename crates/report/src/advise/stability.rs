@@ -1,50 +1,50 @@
-//! Whether the parts of a trace need the same size.
+//! Required cache sizes of the parts of a trace.
 //!
-//! Each window is asked which size reaches the target of what can be reached in that window, by a
-//! cache that has run since the beginning of the trace.
+//! For each window the analysis determines the size that reaches the target share of the window's
+//! reachable hits, with a cache that has run since the start of the trace.
 
 use crate::format;
 use serde::Serialize;
 
-/// Windows whose needs differ by no more than this factor are called steady.
+/// Maximum factor between the windows' sizes of a steady workload.
 const STEADY: f64 = 2.0;
-/// And beyond this, unsteady.
+/// Factor beyond which a workload is unsteady.
 const UNSTEADY: f64 = 8.0;
 
 /// One part of the trace.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Window {
-    /// When it begins, nanoseconds from the beginning of the trace.
+    /// Start, in nanoseconds from the start of the trace.
     pub begin_ns: u64,
-    /// References in it.
+    /// Number of references.
     pub references: u64,
-    /// The smallest size that reaches the target in it, bytes; nothing if nothing hits in it.
+    /// The smallest size that reaches the target in the window, bytes; `None` if no reference hits.
     pub needed_bytes: Option<u64>,
-    /// The most that can hit in it: all but first references, 0 to 1.
+    /// The reachable hit ratio of the window: all except first references, 0 to 1.
     pub ceiling: f64,
-    /// What hits with the recommended size.
+    /// The hit ratio with the recommended size.
     pub hit_ratio: f64,
 }
 
-/// How far the needs are apart.
+/// Spread of the windows' required sizes.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Stability {
-    /// The least of them, bytes.
+    /// The smallest required size, bytes.
     pub least_bytes: u64,
-    /// The middle one.
+    /// The median required size.
     pub median_bytes: u64,
-    /// The most.
+    /// The largest required size.
     pub most_bytes: u64,
-    /// Windows that need no more than what is recommended.
+    /// Number of windows for which the recommended size is sufficient.
     pub covered: usize,
-    /// Windows that need anything.
+    /// Number of windows with a required size.
     pub windows: usize,
-    /// The judgement, a sentence.
+    /// The assessment, a sentence.
     pub judgement: String,
 }
 
 impl Stability {
-    /// Judges windows; nothing if none of them needs anything.
+    /// Assesses the windows; returns `None` if no window has a required size.
     #[must_use]
     pub fn of(windows: &[Window], recommended_bytes: u64) -> Option<Stability> {
         let mut needs: Vec<u64> = windows.iter().filter_map(|window| window.needed_bytes).collect();
@@ -53,7 +53,7 @@ impl Stability {
         let median_bytes = needs[(needs.len() - 1) / 2];
         let covered = needs.iter().filter(|&&bytes| bytes <= recommended_bytes).count();
         let factor = super::as_f64(most_bytes) / super::as_f64(least_bytes.max(1));
-        let word = if factor <= STEADY {
+        let level = if factor <= STEADY {
             "steady: the parts of the trace need about the same"
         } else if factor <= UNSTEADY {
             "changing: the parts of the trace differ, and the size for the whole is a compromise"
@@ -62,7 +62,7 @@ impl Stability {
              or one of the busy time says more"
         };
         let judgement = format!(
-            "Its need is {word} ({} to {}, a factor of {}). The recommended size is enough for {} \
+            "Its need is {level} ({} to {}, a factor of {}). The recommended size is enough for {} \
              of {} parts.",
             format::bytes(least_bytes),
             format::bytes(most_bytes),

@@ -1,11 +1,11 @@
-//! The SVG form of a chart. Sizes are pixels.
+//! SVG rendering of a chart. Sizes are pixels.
 
 use super::{Chart, ChartError, Frame};
 use plotters::coord::Shift;
 use plotters::coord::ranged1d::{DefaultFormatting, KeyPointHint};
 use plotters::prelude::*;
 
-/// Colours that people with any colour vision tell apart (Okabe and Ito), darkest first.
+/// Colours that remain distinct with any colour vision (Okabe and Ito), darkest first.
 const COLOURS: [RGBColor; 7] = [
     RGBColor(0, 114, 178),
     RGBColor(213, 94, 0),
@@ -17,9 +17,10 @@ const COLOURS: [RGBColor; 7] = [
 ];
 const GRID: RGBColor = RGBColor(225, 225, 225);
 const TEXT: RGBColor = RGBColor(60, 60, 60);
-/// Where a series has few points they are marked, since the line between them is not measured.
+/// Maximum number of points of a series that are marked individually, because the lines between
+/// sparse points are not measured.
 const MARKED_POINTS_MAX: usize = 40;
-/// Pixels that one letter of a label takes, and the height of the writing below the x axis.
+/// Estimated width of a letter in a label, and height of the text below the x axis, in pixels.
 const LETTER_WIDTH: usize = 8;
 const FOOT: u32 = 52;
 
@@ -28,17 +29,17 @@ type Plane<'a, 'b> = ChartContext<'a, SVGBackend<'b>, Cartesian2d<Frame, Frame>>
 type Failure<'a> = DrawingAreaErrorKind<<SVGBackend<'a> as DrawingBackend>::ErrorType>;
 
 impl Chart {
-    /// The chart as an SVG document of `width` by `height` pixels, at least 160 by 120.
+    /// Renders the chart as an SVG document of `width` by `height` pixels, at least 160 by 120.
     ///
     /// # Errors
-    /// No series has a point that can be drawn.
+    /// No series has a drawable point.
     pub fn to_svg(&self, width: u32, height: u32) -> Result<String, ChartError> {
-        let placed = self.placed()?;
+        let positions = self.positions()?;
         let mut text = String::new();
         {
             let size = (width.max(160), height.max(120));
             let area = SVGBackend::with_string(&mut text, size).into_drawing_area();
-            self.draw(&area, &placed).map_err(|failure| ChartError::Draw {
+            self.draw(&area, &positions).map_err(|failure| ChartError::Draw {
                 title: self.title.clone(),
                 reason: failure.to_string(),
             })?;
@@ -46,8 +47,8 @@ impl Chart {
         Ok(text)
     }
 
-    fn draw<'a>(&self, area: &Area<'a>, placed: &[Vec<(f64, f64)>]) -> Result<(), Failure<'a>> {
-        let (x, y) = self.frames(placed);
+    fn draw<'a>(&self, area: &Area<'a>, positions: &[Vec<(f64, f64)>]) -> Result<(), Failure<'a>> {
+        let (x, y) = self.frames(positions);
         let widest = y.marks.iter().map(|mark| self.y.label(*mark).len()).max().unwrap_or(1);
         let margin = u32::try_from(widest * LETTER_WIDTH).unwrap_or(0) + 28;
         let foot = FOOT;
@@ -66,16 +67,16 @@ impl Chart {
             .axis_style(TEXT)
             .label_style(("sans-serif", 15, &TEXT))
             .axis_desc_style(("sans-serif", 16, &TEXT))
-            .x_label_formatter(&|place| self.x.label(*place))
-            .y_label_formatter(&|place| self.y.label(*place))
+            .x_label_formatter(&|position| self.x.label(*position))
+            .y_label_formatter(&|position| self.y.label(*position))
             .x_desc(self.x.heading())
             .y_desc(self.y.heading())
             .draw()?;
-        self.draw_lines(&mut plane, placed)?;
+        self.draw_lines(&mut plane, positions)?;
         if self.series.len() > 1 {
             plane
                 .configure_series_labels()
-                .position(self.legend_position(placed))
+                .position(self.legend_position(positions))
                 .background_style(WHITE.mix(0.85))
                 .border_style(GRID)
                 .label_font(("sans-serif", 15, &TEXT))
@@ -87,9 +88,9 @@ impl Chart {
     fn draw_lines<'b>(
         &self,
         plane: &mut Plane<'_, 'b>,
-        placed: &[Vec<(f64, f64)>],
+        positions: &[Vec<(f64, f64)>],
     ) -> Result<(), Failure<'b>> {
-        for (number, (series, points)) in self.series.iter().zip(placed).enumerate() {
+        for (number, (series, points)) in self.series.iter().zip(positions).enumerate() {
             let style = COLOURS[number % COLOURS.len()].stroke_width(2);
             let marks = if points.len() <= MARKED_POINTS_MAX { 3 } else { 0 };
             plane
@@ -100,23 +101,24 @@ impl Chart {
         Ok(())
     }
 
-    /// The corner of the plane where the fewest points are.
-    fn legend_position(&self, placed: &[Vec<(f64, f64)>]) -> SeriesLabelPosition {
-        let (x, y) = self.frames(placed);
-        let part = |value: f64, frame: &Frame| (value - frame.low) / (frame.high - frame.low);
+    /// Returns the corner of the plane with the fewest points.
+    fn legend_position(&self, positions: &[Vec<(f64, f64)>]) -> SeriesLabelPosition {
+        let (x, y) = self.frames(positions);
+        let fraction = |value: f64, frame: &Frame| (value - frame.low) / (frame.high - frame.low);
         let corners = [
             (SeriesLabelPosition::UpperRight, 1.0, 1.0),
             (SeriesLabelPosition::LowerRight, 1.0, 0.0),
             (SeriesLabelPosition::UpperLeft, 0.0, 1.0),
             (SeriesLabelPosition::LowerLeft, 0.0, 0.0),
         ];
-        let crowd = |(_, right, top): &(SeriesLabelPosition, f64, f64)| {
-            let near = |(across, up): &&(f64, f64)| {
-                (part(*across, &x) - right).abs() < 0.4 && (part(*up, &y) - top).abs() < 0.4
+        let points_near = |(_, right, top): &(SeriesLabelPosition, f64, f64)| {
+            let is_near = |(horizontal, vertical): &&(f64, f64)| {
+                (fraction(*horizontal, &x) - right).abs() < 0.4
+                    && (fraction(*vertical, &y) - top).abs() < 0.4
             };
-            placed.iter().flatten().filter(near).count()
+            positions.iter().flatten().filter(is_near).count()
         };
-        corners.into_iter().min_by_key(crowd).expect("four corners").0
+        corners.into_iter().min_by_key(points_near).expect("four corners").0
     }
 }
 
@@ -124,10 +126,10 @@ impl Ranged for Frame {
     type FormatOption = DefaultFormatting;
     type ValueType = f64;
 
-    fn map(&self, place: &f64, (first, last): (i32, i32)) -> i32 {
-        let part = ((place - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
+    fn map(&self, position: &f64, (first, last): (i32, i32)) -> i32 {
+        let fraction = ((position - self.low) / (self.high - self.low)).clamp(0.0, 1.0);
         #[expect(clippy::cast_possible_truncation, reason = "a pixel")]
-        let pixels = (part * f64::from(last - first)).round() as i32;
+        let pixels = (fraction * f64::from(last - first)).round() as i32;
         first + pixels
     }
 

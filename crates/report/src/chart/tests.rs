@@ -1,4 +1,4 @@
-//! Charts: marks on round values, every series and unit in the drawing, and text that lines up.
+//! Charts: marks on round values, every series and unit in the drawing, and aligned text.
 
 use super::*;
 

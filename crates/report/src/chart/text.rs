@@ -1,5 +1,5 @@
-//! The text form of a chart. A single line is drawn in Braille (two by four dots to a character);
-//! several lines get a letter each, since a terminal may have no colours. Sizes are characters.
+//! Text rendering of a chart. A single line is drawn in Braille (two by four dots per character);
+//! several lines get one letter each, since a terminal may lack colours. Sizes are characters.
 
 use super::{Chart, ChartError, Frame};
 
@@ -7,26 +7,26 @@ use super::{Chart, ChartError, Frame};
 const LETTERS: [char; 8] = ['*', 'o', '+', 'x', '#', '@', '%', '='];
 /// First of the 256 Braille patterns.
 const BRAILLE: u32 = 0x2800;
-/// The bits of the dots of a pattern, by row and column.
+/// Bits of the dots of a pattern, by row and column.
 const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
 impl Chart {
-    /// The chart as lines of text with a plane of `width` by `height` characters, at least 16 by 4;
-    /// the axes and the title come on top of that.
+    /// Renders the chart as lines of text with a plane of `width` by `height` characters, at least
+    /// 16 by 4, plus axes and title.
     ///
     /// # Errors
-    /// No series has a point that can be drawn.
+    /// No series has a drawable point.
     pub fn to_text(&self, width: usize, height: usize) -> Result<String, ChartError> {
-        let placed = self.placed()?;
-        let (x, y) = self.frames(&placed);
+        let positions = self.positions()?;
+        let (x, y) = self.frames(&positions);
         let (width, height) = (width.max(16), height.max(4));
-        let plane = if placed.len() == 1 {
-            braille(&placed[0], (&x, &y), width, height)
+        let plane = if positions.len() == 1 {
+            braille(&positions[0], (&x, &y), width, height)
         } else {
-            letters(&placed, (&x, &y), width, height)
+            letters(&positions, (&x, &y), width, height)
         };
         let mut text = format!("{}\n", self.title);
-        if placed.len() > 1 {
+        if positions.len() > 1 {
             for (number, series) in self.series.iter().enumerate() {
                 text.push(' ');
                 text.push(LETTERS[number % LETTERS.len()]);
@@ -42,13 +42,13 @@ impl Chart {
         Ok(text)
     }
 
-    /// The rows of the plane behind the marks of the vertical axis.
+    /// Appends the rows of the plane, each after its mark on the vertical axis.
     fn push_rows(&self, text: &mut String, plane: &[String], y: &Frame) {
         let margin = self.margin(y);
         let mut labels = vec![String::new(); plane.len()];
         for mark in &y.marks {
             let row = plane.len() - 1 - cell(*mark, y, plane.len());
-            // Two marks may share a row of a low chart; the upper one stays.
+            // In a low chart two marks may share a row; the upper one is kept.
             if labels[row].is_empty() {
                 labels[row] = self.y.label(*mark);
             }
@@ -61,7 +61,7 @@ impl Chart {
         }
     }
 
-    /// The horizontal axis with the marks that have room, and its heading.
+    /// Appends the horizontal axis, with the marks whose labels fit, and its heading.
     fn push_foot(&self, text: &mut String, x: &Frame, y: &Frame, width: usize) {
         let margin = self.margin(y);
         let mut rule = vec!['-'; width];
@@ -69,7 +69,7 @@ impl Chart {
         for mark in &x.marks {
             let column = cell(*mark, x, width);
             let label = self.x.label(*mark);
-            // Centred below its mark, but inside the plane.
+            // The label is centred below its mark, but stays inside the plane.
             let begin =
                 column.saturating_sub(label.len() / 2).min(width.saturating_sub(label.len()));
             if labels.is_empty() || begin > labels.len() {
@@ -94,16 +94,16 @@ impl Chart {
     }
 }
 
-/// The cell of `count` in which a place of the axis lies.
-fn cell(place: f64, frame: &Frame, count: usize) -> usize {
-    let part = ((place - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0);
+/// Returns the cell, of `count`, that contains a position on the axis.
+fn cell(position: f64, frame: &Frame, count: usize) -> usize {
+    let fraction = ((position - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
         reason = "a chart has few cells"
     )]
-    let cell = (part * (count - 1) as f64).round() as usize;
+    let cell = (fraction * (count - 1) as f64).round() as usize;
     cell
 }
 
@@ -114,20 +114,22 @@ fn trace(
     (columns, rows): (usize, usize),
     mut dot: impl FnMut(usize, usize),
 ) {
-    let at = |(across, up): (f64, f64)| (cell(across, x, columns), cell(up, y, rows));
+    let cell_of = |(horizontal, vertical): (f64, f64)| {
+        (cell(horizontal, x, columns), cell(vertical, y, rows))
+    };
     if let [only] = points {
-        let (column, row) = at(*only);
+        let (column, row) = cell_of(*only);
         dot(column, row);
     }
     for pair in points.windows(2) {
-        let (from, to) = (at(pair[0]), at(pair[1]));
+        let (from, to) = (cell_of(pair[0]), cell_of(pair[1]));
         let steps = from.0.abs_diff(to.0).max(from.1.abs_diff(to.1)).max(1);
         for step in 0..=steps {
             #[expect(clippy::cast_precision_loss, reason = "a chart has few cells")]
-            let part = step as f64 / steps as f64;
-            let along = |from: f64, to: f64| from + (to - from) * part;
-            let point = (along(pair[0].0, pair[1].0), along(pair[0].1, pair[1].1));
-            let (column, row) = at(point);
+            let fraction = step as f64 / steps as f64;
+            let interpolate = |from: f64, to: f64| from + (to - from) * fraction;
+            let point = (interpolate(pair[0].0, pair[1].0), interpolate(pair[0].1, pair[1].1));
+            let (column, row) = cell_of(point);
             dot(column, row);
         }
     }
@@ -152,14 +154,14 @@ fn braille(
 }
 
 fn letters(
-    placed: &[Vec<(f64, f64)>],
+    positions: &[Vec<(f64, f64)>],
     frames: (&Frame, &Frame),
     width: usize,
     height: usize,
 ) -> Vec<String> {
     let mut plane = vec![vec![' '; width]; height];
-    // The first series is drawn last: where lines meet, its letter shows.
-    for (number, points) in placed.iter().enumerate().rev() {
+    // The first series is drawn last, so its letter is visible where lines cross.
+    for (number, points) in positions.iter().enumerate().rev() {
         trace(points, frames, (width, height), |column, row| {
             plane[height - 1 - row][column] = LETTERS[number % LETTERS.len()];
         });

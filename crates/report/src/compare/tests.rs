@@ -1,4 +1,4 @@
-//! Verdicts on samples whose truth is known, from named seeds, with noise such as benchmarks have.
+//! Verdicts on samples with known truth, from fixed seeds, with noise as in benchmarks.
 
 use super::*;
 use crate::run::trial::{Doubt, DoubtReason, Started, Trial};
@@ -16,7 +16,7 @@ fn run(series: &[(&str, &str, Option<Direction>, &[f64])]) -> Run {
     run
 }
 
-fn of(a: &[f64], b: &[f64]) -> Compared {
+fn compared(a: &[f64], b: &[f64]) -> Compared {
     let higher = Some(Direction::Higher);
     let (a, b) = (run(&[("rate", "1/s", higher, a)]), run(&[("rate", "1/s", higher, b)]));
     compare(&a, &b, THRESHOLD).unwrap().series.remove(0)
@@ -24,16 +24,16 @@ fn of(a: &[f64], b: &[f64]) -> Compared {
 
 const STEADY: [f64; 6] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2];
 
-fn times(factor: f64) -> [f64; 6] {
+fn scaled(factor: f64) -> [f64; 6] {
     STEADY.map(|value| value * factor)
 }
 
 #[test]
 fn a_machine_that_was_slower_during_one_of_them_cannot_tell() {
-    let of = |values: &[f64]| run(&[("rate", "ops/s", None, values)]);
-    let fast = of(&[10.0, 10.1, 9.9, 10.0, 10.1, 9.9]);
-    let mut slow = of(&[8.0, 8.1, 7.9, 8.0, 8.1, 7.9]);
-    let at = |run: &mut Run, speed: f64| {
+    let compared = |values: &[f64]| run(&[("rate", "ops/s", None, values)]);
+    let fast = compared(&[10.0, 10.1, 9.9, 10.0, 10.1, 9.9]);
+    let mut slow = compared(&[8.0, 8.1, 7.9, 8.0, 8.1, 7.9]);
+    let with_speed = |run: &mut Run, speed: f64| {
         run.trials = vec![Trial { speed: Some(speed), ..Trial::default() }; 6];
     };
     let verdict = |a: &Run, b: &Run| {
@@ -42,34 +42,34 @@ fn a_machine_that_was_slower_during_one_of_them_cannot_tell() {
     };
     assert_eq!(verdict(&fast, &slow).0, Verdict::Worse, "nobody measured how fast it was");
     let mut fast = fast;
-    at(&mut fast, 100.0);
-    at(&mut slow, 80.0);
+    with_speed(&mut fast, 100.0);
+    with_speed(&mut slow, 80.0);
     let why = "the machine was 20.0 % slower during the second".to_owned();
     assert_eq!(verdict(&fast, &slow), (Verdict::CannotTell, why));
     let why = "the machine was 20.0 % slower during the first".to_owned();
     assert_eq!(verdict(&slow, &fast), (Verdict::CannotTell, why));
-    at(&mut slow, 95.0);
+    with_speed(&mut slow, 95.0);
     assert_eq!(verdict(&fast, &slow).0, Verdict::Worse, "as fast");
-    at(&mut slow, 80.0);
+    with_speed(&mut slow, 80.0);
     slow.machine.cores += 1;
     assert_eq!(verdict(&fast, &slow).0, Verdict::Worse, "another machine");
 }
 
 #[test]
 fn better_and_worse_follow_what_is_better() {
-    assert_eq!(of(&STEADY, &times(1.1)).verdict, Verdict::Better);
-    assert_eq!(of(&STEADY, &times(0.9)).verdict, Verdict::Worse);
+    assert_eq!(compared(&STEADY, &scaled(1.1)).verdict, Verdict::Better);
+    assert_eq!(compared(&STEADY, &scaled(0.9)).verdict, Verdict::Worse);
     let time = |values: &[f64]| run(&[("time", "ms", Some(Direction::Lower), values)]);
-    let found = compare(&time(&STEADY), &time(&times(1.1)), THRESHOLD).unwrap();
+    let found = compare(&time(&STEADY), &time(&scaled(1.1)), THRESHOLD).unwrap();
     assert!(found.is_worse() && found.series[0].verdict == Verdict::Worse);
-    // Where nobody said it, the unit does.
+    // Without a stated direction the unit decides.
     let plain = |unit| move |values: &[f64]| run(&[("x", unit, None, values)]);
-    let judged = |make: &dyn Fn(&[f64]) -> Run| {
-        compare(&make(&STEADY), &make(&times(1.1)), THRESHOLD).unwrap().series.remove(0)
+    let verdict_of = |make: &dyn Fn(&[f64]) -> Run| {
+        compare(&make(&STEADY), &make(&scaled(1.1)), THRESHOLD).unwrap().series.remove(0)
     };
-    assert_eq!(judged(&plain("requests/s")).verdict, Verdict::Better);
-    assert_eq!(judged(&plain("ns")).verdict, Verdict::Worse);
-    let files = judged(&plain("files"));
+    assert_eq!(verdict_of(&plain("requests/s")).verdict, Verdict::Better);
+    assert_eq!(verdict_of(&plain("ns")).verdict, Verdict::Worse);
+    let files = verdict_of(&plain("files"));
     assert_eq!(
         (files.verdict, files.why.as_str()),
         (Verdict::CannotTell, "nobody said which values are better")
@@ -78,20 +78,20 @@ fn better_and_worse_follow_what_is_better() {
 
 #[test]
 fn what_is_too_small_too_noisy_or_too_little_is_not_told() {
-    let small = of(&STEADY, &times(1.01));
+    let small = compared(&STEADY, &scaled(1.01));
     assert_eq!(
         (small.verdict, small.why.as_str()),
         (Verdict::CannotTell, "the interval does not leave +-2.0 %")
     );
-    let same = of(&[100.0; 6], &[100.5; 6]);
+    let same = compared(&[100.0; 6], &[100.5; 6]);
     assert_eq!(
         (same.verdict, same.why.as_str()),
         (Verdict::CannotTell, "no more than 2.0 % apart")
     );
-    let few = of(&STEADY[..3], &times(2.0)[..3]);
+    let few = compared(&STEADY[..3], &scaled(2.0)[..3]);
     assert_eq!(few.why, "too few values: four of each are needed for 95 %");
-    assert_eq!(of(&STEADY[..4], &times(2.0)[..4]).verdict, Verdict::Better);
-    let none = of(&STEADY, &[0.0; 6]);
+    assert_eq!(compared(&STEADY[..4], &scaled(2.0)[..4]).verdict, Verdict::Better);
+    let none = compared(&STEADY, &[0.0; 6]);
     assert_eq!(
         (none.ratio, none.why.as_str()),
         (None, "there is no ratio to a value of 0 or less")
@@ -100,7 +100,7 @@ fn what_is_too_small_too_noisy_or_too_little_is_not_told() {
 
 #[test]
 fn stolen_time_makes_a_comparison_void() {
-    let mut b = run(&[("rate", "1/s", Some(Direction::Higher), &times(2.0))]);
+    let mut b = run(&[("rate", "1/s", Some(Direction::Higher), &scaled(2.0))]);
     let a = run(&[("rate", "1/s", Some(Direction::Higher), &STEADY)]);
     b.trials = [0.02, 0.1].map(|steal| Trial { steal: Some(steal), ..Trial::default() }).into();
     let found = compare(&a, &b, THRESHOLD).unwrap();
@@ -113,7 +113,7 @@ fn stolen_time_makes_a_comparison_void() {
 fn what_else_is_different_and_doubtful_is_said() {
     let higher = Some(Direction::Higher);
     let mut a = run(&[("old", "1/s", higher, &STEADY), ("rate", "1/s", higher, &STEADY)]);
-    let mut b = run(&[("rate", "1/s", higher, &times(1.2)), ("new", "1/s", higher, &STEADY)]);
+    let mut b = run(&[("rate", "1/s", higher, &scaled(1.2)), ("new", "1/s", higher, &STEADY)]);
     a.main = Some("rate".to_owned());
     for (run, start, kernel) in [(&mut a, Start::Cold, "6.1"), (&mut b, Start::Warm, "6.18")] {
         let started = Started { start, ..Started::default() };
@@ -158,11 +158,11 @@ fn other_workloads_and_nothing_in_common_are_refused() {
     assert_eq!(compare(&a, &other, THRESHOLD), Err(CompareError::NoSeries));
 }
 
-/// Values such as benchmarks give: noise in proportion, slow waves that neighbours share, now and
-/// then a trial that something disturbed, and a run that as a whole is a little off.
+/// Generator of values as in benchmarks: proportional noise, slow waves shared by adjacent values,
+/// occasional disturbed trials, and an offset of the whole run.
 struct Noise {
     random: Xoshiro256PlusPlus,
-    /// Standard deviations of the noise of a value, of the wave, and of the whole run.
+    /// Standard deviations of a value's noise, of the wave, and of the run's offset.
     parts: (f64, f64, f64),
 }
 
@@ -171,21 +171,21 @@ impl Noise {
         crate::advise::as_f64(self.random.next_u64() >> 11) / crate::advise::as_f64(1 << 53)
     }
 
-    /// Twelve uniform numbers: near enough to normal.
+    /// The sum of twelve uniform numbers approximates a normal distribution.
     fn normal(&mut self) -> f64 {
         (0..12).map(|_| self.unit()).sum::<f64>() - 6.0
     }
 
     fn run(&mut self, count: usize, factor: f64) -> Vec<f64> {
-        let (own, wave, whole) = self.parts;
+        let (value_noise, wave, whole) = self.parts;
         let off = self.normal() * whole;
-        let mut at = self.normal() * wave;
+        let mut wave_value = self.normal() * wave;
         let mut values = Vec::new();
         for _ in 0..count {
-            // Neighbours share four fifths of the wave.
-            at = 0.8 * at + 0.6 * wave * self.normal();
+            // Adjacent values share four fifths of the wave.
+            wave_value = 0.8 * wave_value + 0.6 * wave * self.normal();
             let disturbed = if self.unit() < 0.05 { 0.3 * self.unit() } else { 0.0 };
-            let off = off + at + own * self.normal() - disturbed;
+            let off = off + wave_value + value_noise * self.normal() - disturbed;
             values.push(1000.0 * factor * off.exp());
         }
         values
@@ -194,7 +194,7 @@ impl Noise {
 
 #[test]
 fn the_same_is_not_told_apart_and_ten_percent_is_found() {
-    // A quiet machine, a usual one, and a noisy one; the last with as many trials as it takes.
+    // A quiet machine, a typical one, and a noisy one with correspondingly more trials.
     let machines =
         [((0.005, 0.002, 0.003), 6), ((0.02, 0.005, 0.005), 10), ((0.04, 0.01, 0.01), 20)];
     for (number, (parts, count)) in machines.into_iter().enumerate() {
@@ -205,8 +205,8 @@ fn the_same_is_not_told_apart_and_ten_percent_is_found() {
         for _ in 0..rounds {
             let base = noise.run(count, 1.0);
             let (same, slower) = (noise.run(count, 1.0), noise.run(count, 0.9));
-            silent += u32::from(of(&base, &same).verdict == Verdict::CannotTell);
-            let verdict = of(&base, &slower).verdict;
+            silent += u32::from(compared(&base, &same).verdict == Verdict::CannotTell);
+            let verdict = compared(&base, &slower).verdict;
             found += u32::from(verdict == Verdict::Worse);
             wrong += u32::from(verdict == Verdict::Better);
         }

@@ -1,18 +1,18 @@
-//! A comparison for people.
+//! Text rendering of a comparison.
 
 use super::{Compared, Comparison, Verdict};
 use crate::escape;
 use crate::format;
 use crate::table::{Cell, Column, Table};
 
-/// How much more or less, as in `+9.8 %`.
-fn change(ratio: f64) -> String {
+/// Formats the relative change, such as `+9.8 %`.
+fn format_change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     format!("{percent:+.1} %")
 }
 
 impl Comparison {
-    /// The series as a table.
+    /// Returns the series as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new(
@@ -28,13 +28,13 @@ impl Comparison {
                 Column::words("verdict", "verdict"),
             ],
         );
-        for one in &self.series {
-            table.push(cells(one));
+        for compared in &self.series {
+            table.push(cells(compared));
         }
         table
     }
 
-    /// All of it.
+    /// Renders the whole comparison.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!(
@@ -51,10 +51,11 @@ impl Comparison {
              difference.",
             format::percent(self.threshold)
         );
-        for (title, only) in [("Only in A", &self.only_a), ("Only in B", &self.only_b)] {
-            if !only.is_empty() {
-                let only: Vec<_> = only.iter().map(|series| escape::text(series)).collect();
-                put_line!(text, "\n{title}: {}", only.join("; "));
+        for (title, series_names) in [("Only in A", &self.only_a), ("Only in B", &self.only_b)] {
+            if !series_names.is_empty() {
+                let series_names: Vec<_> =
+                    series_names.iter().map(|series| escape::text(series)).collect();
+                put_line!(text, "\n{title}: {}", series_names.join("; "));
             }
         }
         if !self.differences.is_empty() {
@@ -76,23 +77,23 @@ impl Comparison {
     }
 }
 
-fn cells(one: &Compared) -> Vec<Cell> {
+fn cells(compared: &Compared) -> Vec<Cell> {
     let ratio = |ratio: Option<f64>| match ratio {
-        Some(ratio) => Cell::shown(ratio, change(ratio)),
+        Some(ratio) => Cell::shown(ratio, format_change(ratio)),
         None => Cell::missing(),
     };
-    let verdict = match one.verdict {
-        Verdict::CannotTell => format!("{}: {}", one.verdict.words(), one.why),
+    let verdict = match compared.verdict {
+        Verdict::CannotTell => format!("{}: {}", compared.verdict.words(), compared.why),
         verdict => verdict.words().to_owned(),
     };
     vec![
-        Cell::word(&one.series),
-        Cell::word(&one.unit),
-        Cell::number(one.median_a),
-        Cell::number(one.median_b),
-        ratio(one.ratio),
-        ratio(one.ratio_low),
-        ratio(one.ratio_high),
+        Cell::word(&compared.series),
+        Cell::word(&compared.unit),
+        Cell::number(compared.median_a),
+        Cell::number(compared.median_b),
+        ratio(compared.ratio),
+        ratio(compared.ratio_low),
+        ratio(compared.ratio_high),
         Cell::word(verdict),
     ]
 }

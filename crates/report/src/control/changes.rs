@@ -1,47 +1,47 @@
-//! Requests that change something, and what comes back.
+//! Requests that change the server, and their responses.
 
 use super::Head;
 use crate::table::{Cell, Column, Table};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// The body of `POST /v1/set`: all of it is applied, or nothing.
+/// The body of `POST /v1/set`; the server applies all of it or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct SetRequest {
-    /// Values by name, written as on the command line. A name is that of a flag of `larder serve`
-    /// or of a tunable, for all volumes, or for one with its name and a point before. A setting of
-    /// one volume takes precedence over the same setting of all volumes.
+    /// Values by name, in the syntax of the command line. A name is that of an option of `larder
+    /// serve` or of a tunable, for all volumes; a prefix `VOLUME.` restricts it to one volume. A
+    /// setting of one volume takes precedence over the same setting of all volumes.
     pub set: BTreeMap<String, String>,
 }
 
-/// What a setting was and is.
+/// Change of one setting.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Change {
-    /// The volume; empty for the server.
+    /// Volume name; empty for the server.
     pub volume: String,
-    /// The setting.
+    /// Setting name.
     pub name: String,
-    /// Before.
+    /// Previous value.
     pub from: String,
-    /// Now, or soon.
+    /// New value.
     pub to: String,
-    /// Whether it goes on in the background; the gauges tell how far it is.
+    /// True if the change continues in the background; gauges report its progress.
     pub pending: bool,
 }
 
-/// The answer to a request that changes something.
+/// The response to a request that changes settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Changed {
     /// Schema and version.
     #[serde(flatten)]
     pub head: Head,
-    /// What was changed; what was so already is left out.
+    /// Changed settings; settings that already had the value are left out.
     pub changed: Vec<Change>,
 }
 
 impl Changed {
-    /// As a table.
+    /// Renders the changes as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let columns = [
@@ -65,30 +65,30 @@ impl Changed {
     }
 }
 
-/// The body of a request about one volume or all.
+/// The body of a request for one volume or all.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct VolumeRequest {
-    /// The volume; all of them if left out.
+    /// Volume name; all volumes if omitted.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub volume: Option<String>,
 }
 
-/// Bytes of a volume.
+/// A byte range of a volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ByteRange {
     /// First byte.
     pub offset: u64,
-    /// How many.
+    /// Number of bytes.
     pub length: u64,
 }
 
-/// The body of a request about ranges of a volume.
+/// The body of a request for ranges of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RangeRequest {
-    /// The volume.
+    /// Volume name.
     pub volume: String,
     /// The ranges.
     pub ranges: Vec<ByteRange>,
@@ -98,9 +98,9 @@ pub struct RangeRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AddRequest {
-    /// The volume as on the command line: `[NAME=]PATH`. The path is the server's.
+    /// The volume in the syntax of the command line: `[NAME=]PATH`. The server opens the path.
     pub volume: String,
-    /// Settings of it, by the names of the flags of `larder serve`.
+    /// Settings of the volume, named after the options of `larder serve`.
     #[serde(default)]
     pub set: BTreeMap<String, String>,
 }
@@ -109,9 +109,10 @@ pub struct AddRequest {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct RemoveRequest {
-    /// The volume.
+    /// Volume name.
     pub volume: String,
-    /// Whether clients that use it are let go of; otherwise it stays as long as there are such.
+    /// True if the server disconnects clients of the volume; otherwise the volume remains until
+    /// they disconnect.
     #[serde(default)]
     pub disconnect: bool,
     /// True if the volume is removed without writing its dirty data, which is lost.
@@ -119,26 +120,26 @@ pub struct RemoveRequest {
     pub give_up: bool,
 }
 
-/// A line of an answer that comes bit by bit: one JSON object each.
+/// A line of a streaming response: one JSON object each.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "event", rename_all = "kebab-case")]
 pub enum Progress {
-    /// How far a volume is.
+    /// Progress of one volume.
     Volume {
-        /// The volume.
+        /// Volume name.
         volume: String,
-        /// Bytes that are done.
+        /// Bytes completed.
         done_bytes: u64,
-        /// All of them.
+        /// Total bytes.
         total_bytes: u64,
-        /// Why the last try failed, if it did and goes on.
+        /// The error of the last attempt, if it failed and the server retries.
         error: Option<String>,
     },
-    /// The last line: it has come to its end.
+    /// The last line: the operation has ended.
     Done {
-        /// Bytes that were done, of all volumes together.
+        /// Bytes completed, over all volumes.
         done_bytes: u64,
-        /// What went wrong, one sentence each; empty if nothing did.
+        /// Failures, one sentence each; empty on success.
         failures: Vec<String>,
     },
 }

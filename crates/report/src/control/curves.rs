@@ -1,10 +1,10 @@
-//! The curves of the volumes that are served, and what follows from them: regions, the size that a
-//! volume needs, who could give memory to whom.
+//! Hit-ratio curves of the served volumes, and conclusions from them: regions, required sizes, and
+//! memory to move between volumes.
 //!
-//! Words and rules are those of `larder size` (`crate::advise`). Invariant: whoever knows the
-//! workload fills in what was measured, and [`Curves::advise`] everything else, so that an answer
-//! and its text say the same. *Reachable* is here what the largest size of a curve hits, which is
-//! as far as pages are remembered.
+//! Terms and rules are those of `larder size` (`crate::advise`). Invariant: the component that
+//! observes the workload fills in the measured fields and [`Curves::advise`] all others, so the
+//! JSON response and its text agree. *Reachable* means the hit ratio at the largest size of the
+//! curve, which is limited by the number of remembered pages.
 
 use super::Head;
 use super::findings::Finding;
@@ -17,14 +17,14 @@ use crate::sizing::PolicyRatio;
 use crate::table::{Cell, Column, Table};
 use serde::{Deserialize, Serialize};
 
-/// Characters of the chart's plane.
-const CHART: (usize, usize) = (60, 10);
-/// Rows of the table of the curve, at most.
-const ROWS: usize = 10;
-/// With fewer references a curve says nothing.
+/// Width and height of the chart's plane, in characters.
+const CHART_SIZE: (usize, usize) = (60, 10);
+/// Maximum number of rows in the table of the curve.
+const ROWS_MAX: usize = 10;
+/// Minimum number of references for a meaningful curve.
 pub const REFERENCES_MIN: u64 = 1_000;
-/// Memory that is missing is spoken of if it is more than one part in so many of what there is.
-const PARTS: u64 = 16;
+/// Denominator of the share of the current memory below which missing memory is ignored.
+const IGNORED_FRACTION: u64 = 16;
 
 /// The answer to `GET /v1/curve`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -32,54 +32,54 @@ pub struct Curves {
     /// Schema and version.
     #[serde(flatten)]
     pub head: Head,
-    /// How volumes share the memory, as `--share` has it.
+    /// Division of memory among volumes, as in `--share`.
     pub share: String,
-    /// One for each volume.
+    /// One entry per volume.
     pub volumes: Vec<VolumeCurve>,
 }
 
-/// What is known of the workload of a volume.
+/// Observed workload of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VolumeCurve {
-    /// Its name.
+    /// Volume name.
     pub name: String,
-    /// Memory that holds its blocks now, bytes.
+    /// Memory that holds its blocks, bytes.
     pub bytes: u64,
-    /// Memory that it can have without taking any from others, bytes.
+    /// Memory that it can have without taking any from other volumes, bytes.
     pub room_bytes: u64,
-    /// Memory that it may have, bytes; null if there is no ceiling.
+    /// Maximum memory, bytes; null without a limit.
     pub max_bytes: Option<u64>,
-    /// The part of its pages that are sampled, 0 to 1; 0 if nothing is known of it.
+    /// Share of its pages in the sample, 0 to 1; 0 without a sample.
     pub sample_rate: f64,
-    /// References that the curve stands on, older ones weighing less.
+    /// References that the curve is based on, with lower weight for older ones.
     pub references: u64,
-    /// References since it is served: by these volumes are weighed against each other.
+    /// References since the server added the volume; the weight of the volume among others.
     pub references_ever: u64,
-    /// The share of them that really hit.
+    /// Observed hit ratio of these references.
     pub hit_ratio: f64,
-    /// The policy in force.
+    /// Current policy.
     pub policy: String,
-    /// Whether the cache chooses it.
+    /// True if the cache chooses the policy.
     pub auto: bool,
-    /// The hit ratio of LRU by size.
+    /// Hit ratio of LRU by size.
     pub points: Curve,
-    /// What each policy would hit with the memory that there is, from miniatures.
+    /// Estimated hit ratio of each policy with the current memory, from scaled-down simulations.
     pub policies: Vec<PolicyRatio>,
-    /// The regions of the curve; null if nothing hits.
+    /// Regions of the curve; null if nothing hits.
     pub regions: Option<Regions>,
-    /// Why they end where they do.
+    /// Reasons for the boundaries of the regions.
     pub regions_why: Vec<String>,
-    /// The region of the memory that it has.
+    /// Region of the current memory.
     pub region: Option<Region>,
-    /// The size that it needs; null if nothing hits.
+    /// Required size; null if nothing hits.
     pub needed: Option<Choice>,
-    /// What it suffers from.
+    /// Problems of the volume.
     pub findings: Vec<Finding>,
-    /// What to do, a sentence each.
+    /// Recommendations, one sentence each.
     pub advice: Vec<String>,
 }
 
-/// The size that is meant by what a volume needs.
+/// Returns the required size of a volume with this curve.
 #[must_use]
 pub fn needed_memory(points: &Curve) -> Option<Choice> {
     let ceiling = points.rising().points().last()?.hit_ratio;
@@ -87,17 +87,17 @@ pub fn needed_memory(points: &Curve) -> Option<Choice> {
 }
 
 impl VolumeCurve {
-    /// The most that any size of the curve hits.
+    /// Returns the highest hit ratio of the curve.
     fn ceiling(&self) -> f64 {
         self.points.rising().points().last().map_or(0.0, |point| point.hit_ratio)
     }
 
-    fn hits_at(&self, bytes: u64) -> f64 {
+    fn hit_ratio_at(&self, bytes: u64) -> f64 {
         self.points.rising().at(bytes).map_or(0.0, |point| point.hit_ratio)
     }
 
-    /// Memory that it has, or can have when it wants it.
-    fn has(&self) -> u64 {
+    /// Returns the memory that the volume has, or can have on demand.
+    fn available_memory(&self) -> u64 {
         self.bytes.max(self.room_bytes)
     }
 
@@ -105,21 +105,25 @@ impl VolumeCurve {
         self.references >= REFERENCES_MIN && self.points.last_bytes() > 0
     }
 
-    /// What more memory brings, if it needs any.
-    fn wants(&self) -> Option<u64> {
+    /// Returns the additional memory that the volume needs, if any.
+    fn missing_memory(&self) -> Option<u64> {
         let needed = self.needed.as_ref()?.point.bytes;
-        let more = needed.saturating_sub(self.has());
-        (more > self.has() / PARTS).then_some(more)
+        let more = needed.saturating_sub(self.available_memory());
+        (more > self.available_memory() / IGNORED_FRACTION).then_some(more)
     }
 
-    /// Memory that it can do without.
+    /// Returns the memory that the volume does not need.
     fn spare(&self) -> u64 {
         let flat = self.regions.as_ref().map_or(0, |regions| regions.flat_begin_bytes);
-        if self.region == Some(Region::Flat) { self.has().saturating_sub(flat) } else { 0 }
+        if self.region == Some(Region::Flat) {
+            self.available_memory().saturating_sub(flat)
+        } else {
+            0
+        }
     }
 
-    /// Regions, and the size that it needs.
-    fn judge(&mut self) {
+    /// Computes the regions and the required size.
+    fn analyze(&mut self) {
         if !self.is_known() {
             return;
         }
@@ -127,7 +131,7 @@ impl VolumeCurve {
         self.regions = Regions::of(&self.points, ceiling);
         if let Some(regions) = &self.regions {
             self.regions_why = regions.reasons().to_vec();
-            self.region = Some(regions.region(self.has()));
+            self.region = Some(regions.region(self.available_memory()));
         }
         self.needed = needed_memory(&self.points);
     }
@@ -145,73 +149,75 @@ impl VolumeCurve {
             )];
         };
         let mut advice = Vec::new();
-        let has = format::bytes(self.has());
-        if let Some(more) = self.wants() {
-            let (now, then) = (self.hits_at(self.has()), needed.point.hit_ratio);
+        let memory = format::bytes(self.available_memory());
+        if let Some(more) = self.missing_memory() {
+            let (now, after) = (self.hit_ratio_at(self.available_memory()), needed.point.hit_ratio);
             advice.push(format!(
-                "{name} needs {} more to reach {} hits; with {has}, in {}, it has {} (LRU).",
+                "{name} needs {} more to reach {} hits; with {memory}, in {}, it has {} (LRU).",
                 format::bytes(more),
-                format::percent(then),
+                format::percent(after),
                 region.title(),
                 format::percent(now),
             ));
         } else if self.spare() > 0 {
-            advice.push(self.who_gains(others, share_is_auto));
+            advice.push(self.spare_memory_advice(others, share_is_auto));
         } else {
-            advice.push(format!("{name} has what it needs: {has} lie in {}.", region.title()));
+            advice.push(format!("{name} has what it needs: {memory} lie in {}.", region.title()));
         }
         let goal = Goal { target: Goal::TARGET, budget_bytes: None };
         let largest = format!("{}, the largest size known of", format::bytes(needed.point.bytes));
         let everything = format!("{}, the most known of,", format::bytes(self.points.last_bytes()));
         let source = Source { everything: &everything, largest: &largest };
         let ceiling = self.ceiling();
-        let why = goal::reason(&goal, ceiling, needed.reach, needed.target_bytes, source);
+        let reason = goal::reason(&goal, ceiling, needed.reach, needed.target_bytes, source);
         let size = format::bytes(needed.point.bytes);
         match needed.reach {
-            Attainment::End => advice.push(why),
-            Attainment::Reached | Attainment::Budget => advice.push(format!("{size}: {why}")),
+            Attainment::End => advice.push(reason),
+            Attainment::Reached | Attainment::Budget => advice.push(format!("{size}: {reason}")),
         }
         advice
     }
 
-    /// What the memory that it can do without would bring to another volume.
-    fn who_gains(&self, others: &[VolumeCurve], share_is_auto: bool) -> String {
+    /// Describes the benefit of the spare memory for another volume.
+    fn spare_memory_advice(&self, others: &[VolumeCurve], share_is_auto: bool) -> String {
         let spare = self.spare();
-        let gains = |other: &VolumeCurve| {
-            let (now, then) = (other.hits_at(other.bytes), other.hits_at(other.bytes + spare));
-            (then - now) * crate::advise::as_f64(other.references_ever)
+        let weighted_gain = |other: &VolumeCurve| {
+            let (now, after) =
+                (other.hit_ratio_at(other.bytes), other.hit_ratio_at(other.bytes + spare));
+            (after - now) * crate::advise::as_f64(other.references_ever)
         };
-        let wanting = others.iter().filter(|other| other.name != self.name && other.is_known());
-        let wanting = wanting.filter(|other| other.wants().is_some());
-        let best = wanting.max_by(|one, other| gains(one).total_cmp(&gains(other)));
-        let what = format!(
+        let candidates = others.iter().filter(|other| other.name != self.name && other.is_known());
+        let candidates = candidates.filter(|other| other.missing_memory().is_some());
+        let best =
+            candidates.max_by(|one, other| weighted_gain(one).total_cmp(&weighted_gain(other)));
+        let start = format!(
             "{} is in {}: {} of {} could go",
             self.name,
             Region::Flat.title(),
             format::bytes(spare),
-            format::bytes(self.has())
+            format::bytes(self.available_memory())
         );
-        let Some(best) = best.filter(|best| gains(best) > 0.0) else {
-            return format!("{what}; no other volume would gain from it.");
+        let Some(best) = best.filter(|best| weighted_gain(best) > 0.0) else {
+            return format!("{start}; no other volume would gain from it.");
         };
-        let given = spare.min(best.wants().unwrap_or(spare));
-        let (now, then) = (best.hits_at(best.bytes), best.hits_at(best.bytes + given));
+        let given = spare.min(best.missing_memory().unwrap_or(spare));
+        let (now, after) = (best.hit_ratio_at(best.bytes), best.hit_ratio_at(best.bytes + given));
         let is_at_max = best.max_bytes.is_some_and(|max| max < best.bytes + given);
-        let how = match (is_at_max, share_is_auto) {
+        let action = match (is_at_max, share_is_auto) {
             (true, _) => format!("its --max is in the way: larder ctl set {}.max=all", best.name),
             (false, true) => "it is moved by itself".to_owned(),
             (false, false) => "larder ctl set share=auto moves it".to_owned(),
         };
         format!(
-            "{what}, {} of it to {}, which would hit {} instead of {}; {how}.",
+            "{start}, {} of it to {}, which would hit {} instead of {}; {action}.",
             format::bytes(given),
             best.name,
-            format::percent(then),
+            format::percent(after),
             format::percent(now)
         )
     }
 
-    /// The curve for people.
+    /// Renders the curve as text.
     fn to_text(&self) -> String {
         let chosen = if self.auto { " (auto)" } else { "" };
         let mut parts = vec![format!(
@@ -252,27 +258,27 @@ impl VolumeCurve {
         let rate = 1.0 / self.sample_rate.max(1e-9);
         let title = format!("Hit-ratio curve (one page in {rate:.0} is sampled)");
         let mut chart = Chart::new(title, size, hits);
-        let place = |point: &Point| (crate::advise::as_f64(point.bytes), point.hit_ratio);
-        chart.line("lru", self.points.points().iter().map(place));
-        chart.to_text(CHART.0, CHART.1).ok()
+        let coordinates = |point: &Point| (crate::advise::as_f64(point.bytes), point.hit_ratio);
+        chart.line("lru", self.points.points().iter().map(coordinates));
+        chart.to_text(CHART_SIZE.0, CHART_SIZE.1).ok()
     }
 
-    /// Some points, with the one nearest to the memory that it has.
+    /// Returns a selection of the curve's points as a table.
     fn rows(&self) -> Table {
         let mut table = Table::new("", columns().into_iter().skip(1));
         let points = self.points.points();
-        let every = points.len().div_ceil(ROWS).max(1);
+        let every = points.len().div_ceil(ROWS_MAX).max(1);
         let last = points.len().saturating_sub(1);
-        for (place, _) in points.iter().enumerate() {
-            if (last - place).is_multiple_of(every) {
-                table.push(self.cells(place).into_iter().skip(1));
+        for (index, _) in points.iter().enumerate() {
+            if (last - index).is_multiple_of(every) {
+                table.push(self.cells(index).into_iter().skip(1));
             }
         }
         table
     }
 
-    fn cells(&self, place: usize) -> [Cell; 5] {
-        let point = self.points.points()[place];
+    fn cells(&self, index: usize) -> [Cell; 5] {
+        let point = self.points.points()[index];
         [
             Cell::word(&self.name),
             Cell::bytes(point.bytes),
@@ -318,9 +324,9 @@ fn lines(sentences: &[String]) -> String {
 }
 
 impl Curves {
-    /// Fills in what follows from the curves.
+    /// Computes the fields that follow from the curves.
     pub fn advise(&mut self) {
-        self.volumes.iter_mut().for_each(VolumeCurve::judge);
+        self.volumes.iter_mut().for_each(VolumeCurve::analyze);
         let share_is_auto = self.share == "auto";
         let advice: Vec<_> =
             self.volumes.iter().map(|of| of.advice(&self.volumes, share_is_auto)).collect();
@@ -329,19 +335,19 @@ impl Curves {
         }
     }
 
-    /// For people.
+    /// Renders all curves as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         self.volumes.iter().map(VolumeCurve::to_text).collect::<Vec<_>>().join("\n")
     }
 
-    /// All points of all volumes.
+    /// Returns all points of all volumes as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let mut table = Table::new("", columns());
         for volume in &self.volumes {
-            for place in 0..volume.points.points().len() {
-                table.push(volume.cells(place));
+            for index in 0..volume.points.points().len() {
+                table.push(volume.cells(index));
             }
         }
         table

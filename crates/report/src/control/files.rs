@@ -1,4 +1,4 @@
-//! What is cached of the files of a mounted directory.
+//! Cache contents by file of a mounted directory.
 
 use super::Head;
 use crate::table::{Cell, Column, Table};
@@ -11,60 +11,60 @@ pub struct Files {
     /// Schema and version.
     #[serde(flatten)]
     pub head: Head,
-    /// How many files have something in the cache or had it lately.
+    /// Number of files that have data in the cache or had it recently.
     pub total: u64,
-    /// Those with most in the cache, the first one most; not all if there are very many.
+    /// Files with the most cached data, in descending order; truncated if there are very many.
     pub files: Vec<FileStats>,
 }
 
-/// What is cached of a file, and what became of the requests to it.
+/// Cached data of a file, and the results of requests to it.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileStats {
-    /// Where it is in the directory.
+    /// Path relative to the directory.
     pub path: String,
-    /// Its size, as programs see it.
+    /// Size as programs see it.
     pub size_bytes: u64,
-    /// Bytes of it that are in the cache.
+    /// Bytes in the cache.
     pub resident_bytes: u64,
-    /// Of these, bytes that the directory does not have yet.
+    /// Cached bytes that are not written to the directory yet.
     pub dirty_bytes: u64,
-    /// How often it is open.
+    /// Number of open handles.
     pub opens: u64,
-    /// Requests by the worst class of their pages, named as the counters of these classes are.
+    /// Requests by the worst class of their pages, named like the counters of these classes.
     pub requests: BTreeMap<String, u64>,
 }
 
 impl FileStats {
-    fn of(&self, names: &[&str]) -> u64 {
+    fn sum_of(&self, names: &[&str]) -> u64 {
         names.iter().filter_map(|name| self.requests.get(*name)).sum()
     }
 
-    /// Reads whose pages were all in the cache.
+    /// Returns the number of reads whose pages were all in the cache.
     #[must_use]
     pub fn hits(&self) -> u64 {
-        self.of(&["read_hit_pages", "read_ahead_hit_pages"])
+        self.sum_of(&["read_hit_pages", "read_ahead_hit_pages"])
     }
 
-    /// All reads.
+    /// Returns the number of reads.
     #[must_use]
     pub fn reads(&self) -> u64 {
-        self.sum("read_")
+        self.sum_prefix("read_")
     }
 
-    /// All writes.
+    /// Returns the number of writes.
     #[must_use]
     pub fn writes(&self) -> u64 {
-        self.sum("write_")
+        self.sum_prefix("write_")
     }
 
-    fn sum(&self, begin: &str) -> u64 {
-        let own = self.requests.iter().filter(|(name, _)| name.starts_with(begin));
-        own.map(|(_, count)| count).sum()
+    fn sum_prefix(&self, prefix: &str) -> u64 {
+        let matching = self.requests.iter().filter(|(name, _)| name.starts_with(prefix));
+        matching.map(|(_, count)| count).sum()
     }
 }
 
 impl Files {
-    /// As a table.
+    /// Renders the files as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let columns = [

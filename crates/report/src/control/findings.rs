@@ -1,79 +1,79 @@
-//! What a volume suffers from: what was seen, and what is done about it or could be, in words.
+//! Problems of a volume: the observation, and the automatic or recommended action, as text.
 
 use crate::format;
 use serde::{Deserialize, Serialize};
 
-/// What was seen of a volume. Shares are of its references, 0 to 1.
+/// An observed problem of a volume. Shares are of its references, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum VolumeFinding<'a> {
-    /// Pages are missed that were there a moment ago: twice the memory would hit far more.
+    /// Misses on recently evicted pages: twice the memory would hit far more.
     Thrashing {
-        /// Hits now.
+        /// Current hit ratio.
         hit_ratio: f64,
-        /// Hits with twice the memory.
+        /// Hit ratio with twice the memory.
         with_twice: f64,
-        /// Memory that is missing to reach what can be reached, bytes; 0 if it is not known.
+        /// Additional memory to attain the reachable hits, bytes; 0 if unknown.
         more_bytes: u64,
-        /// Hits with that.
+        /// Hit ratio with the additional memory.
         with_more: f64,
     },
-    /// Half of the memory would do.
+    /// Half of the memory would be sufficient.
     TooLarge {
-        /// Memory that could go, bytes.
+        /// Memory that the volume does not need, bytes.
         spare_bytes: u64,
     },
-    /// Another policy hits more.
+    /// Another policy has a higher hit ratio.
     BetterPolicy {
-        /// Which.
+        /// Name of that policy.
         policy: &'a str,
-        /// So much.
+        /// Gain in hit ratio.
         gain: f64,
     },
-    /// Most references are out of reach of any memory.
+    /// No amount of memory would hit most references.
     Scanned {
-        /// Their share.
+        /// Share of these references.
         share: f64,
     },
-    /// Much of what is read ahead is not touched.
+    /// A large part of the read-ahead pages is unused.
     AheadWasted {
-        /// The share of the pages.
+        /// Share of the read-ahead pages.
         share: f64,
     },
-    /// Much is written because its room is wanted.
+    /// A large part of the writeback happens to free memory.
     Stolen {
-        /// The share of what is written back.
+        /// Share of the writeback.
         share: f64,
         /// The tunable `dirty-threshold` of the volume, per mille of the memory.
         dirty_threshold: u64,
     },
-    /// The store writes more than clients do.
+    /// The store writes more bytes than clients do.
     WriteAmplification {
-        /// Bytes for each byte.
+        /// Bytes written to the store per byte from clients.
         factor: f64,
     },
 }
 
-/// What the cache does by itself.
+/// Adjustments that the cache makes automatically.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct AutomaticAction {
-    /// It changes the policy of the volume.
+    /// True if the cache changes the policy of the volume.
     pub policy: bool,
-    /// It moves memory between volumes.
+    /// True if the cache moves memory between volumes.
     pub share: bool,
 }
 
-/// A finding as it is told.
+/// A finding as text.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Finding {
-    /// Its name, one of [`FINDINGS`].
+    /// Name, one of [`FINDINGS`].
     pub finding: String,
-    /// What was seen.
+    /// Observation.
     pub seen: String,
-    /// What the cache does about it, or what to try.
+    /// Automatic or recommended action.
     pub answer: String,
 }
 
-/// The names of all findings.
+/// Names of all findings.
 pub const FINDINGS: [&str; 7] = [
     "thrashing",
     "too-large",
@@ -129,25 +129,25 @@ impl VolumeFinding<'_> {
         }
     }
 
-    fn answer(self, volume: &str, by_itself: AutomaticAction) -> String {
+    fn answer(self, volume: &str, automatic: AutomaticAction) -> String {
         match self {
             VolumeFinding::Thrashing { more_bytes: 0, .. } => "give it more memory".to_owned(),
             VolumeFinding::Thrashing { more_bytes, with_more, .. } => {
-                let moved = if by_itself.share {
+                let share_note = if automatic.share {
                     "; what other volumes do not gain from is moved to it"
                 } else {
                     ""
                 };
                 let (more, reached) = (format::bytes(more_bytes), format::percent(with_more));
-                format!("it needs {more} more to reach {reached}{moved}")
+                format!("it needs {more} more to reach {reached}{share_note}")
             }
-            VolumeFinding::TooLarge { .. } if by_itself.share => {
+            VolumeFinding::TooLarge { .. } if automatic.share => {
                 "they are moved to other volumes that gain from them".to_owned()
             }
             VolumeFinding::TooLarge { .. } => {
                 "`larder ctl curve` shows which volumes would gain from them".to_owned()
             }
-            VolumeFinding::BetterPolicy { .. } if by_itself.policy => {
+            VolumeFinding::BetterPolicy { .. } if automatic.policy => {
                 "the policy is changed if that lasts".to_owned()
             }
             VolumeFinding::BetterPolicy { policy, .. } => {
@@ -156,7 +156,7 @@ impl VolumeFinding<'_> {
                      {volume}.policy=auto` lets the cache choose"
                 )
             }
-            VolumeFinding::Scanned { .. } if by_itself.share => {
+            VolumeFinding::Scanned { .. } if automatic.share => {
                 "its memory goes to volumes that gain more".to_owned()
             }
             VolumeFinding::Scanned { .. } => {
@@ -168,7 +168,7 @@ impl VolumeFinding<'_> {
                 "windows were made smaller and begin later; `larder ctl set {volume}.hint=random` \
                  ends read-ahead"
             ),
-            // Less than the least value is no setting.
+            // A threshold below the minimum is not a valid setting.
             VolumeFinding::Stolen { dirty_threshold: 0..=1, .. } => "more memory helps".to_owned(),
             VolumeFinding::Stolen { dirty_threshold, .. } => format!(
                 "`larder ctl set {volume}.dirty-threshold={}` starts write-back earlier, in the \
@@ -185,17 +185,17 @@ impl VolumeFinding<'_> {
 }
 
 impl Finding {
-    /// The words for what was seen of `volume`.
+    /// Describes a finding of `volume`.
     #[must_use]
-    pub fn of(volume: &str, symptom: VolumeFinding<'_>, by_itself: AutomaticAction) -> Finding {
+    pub fn of(volume: &str, finding: VolumeFinding<'_>, automatic: AutomaticAction) -> Finding {
         Finding {
-            finding: symptom.name().to_owned(),
-            seen: symptom.seen(),
-            answer: symptom.answer(volume, by_itself),
+            finding: finding.name().to_owned(),
+            seen: finding.seen(),
+            answer: finding.answer(volume, automatic),
         }
     }
 
-    /// As a line: what was seen, and what is done about it.
+    /// Formats the finding as a line: observation and action.
     #[must_use]
     pub fn line(&self, volume: &str) -> String {
         format!("{volume}: {}; {}", self.seen, self.answer)
@@ -208,7 +208,7 @@ mod tests {
 
     #[test]
     fn each_symptom_has_its_name_and_an_answer_that_fits_what_is_done_already() {
-        let symptoms = [
+        let findings = [
             VolumeFinding::Thrashing {
                 hit_ratio: 0.1,
                 with_twice: 0.5,
@@ -222,34 +222,34 @@ mod tests {
             VolumeFinding::Stolen { share: 0.3, dirty_threshold: 375 },
             VolumeFinding::WriteAmplification { factor: 2.0 },
         ];
-        for (name, symptom) in FINDINGS.iter().zip(symptoms) {
-            for by_itself in
+        for (name, finding) in FINDINGS.iter().zip(findings) {
+            for automatic in
                 [AutomaticAction::default(), AutomaticAction { policy: true, share: true }]
             {
-                let found = Finding::of("data", symptom, by_itself);
+                let found = Finding::of("data", finding, automatic);
                 assert_eq!(found.finding, *name);
                 assert!(found.line("data").is_ascii() && !found.answer.is_empty());
             }
         }
-        let of = |symptom, policy, share| {
-            Finding::of("data", symptom, AutomaticAction { policy, share }).line("data")
+        let of = |finding, policy, share| {
+            Finding::of("data", finding, AutomaticAction { policy, share }).line("data")
         };
         assert_eq!(
-            of(symptoms[0], false, false),
+            of(findings[0], false, false),
             "data: it thrashes: pages are missed that were there a moment ago; with twice the \
              memory 50.0 % would hit, with this 10.0 %; it needs 8 MiB more to reach 60.0 %"
         );
         let known = "data: 2q would hit 3.4 of 100 references more; `larder ctl set \
                      data.policy=2q` changes to it, and `larder ctl set data.policy=auto` lets \
                      the cache choose";
-        assert_eq!(of(symptoms[2], false, false), known);
+        assert_eq!(of(findings[2], false, false), known);
         let known = "data: 30.0 % of what is written back is written because its room is wanted; \
                      `larder ctl set data.dirty-threshold=187` starts write-back earlier, in the \
                      order of the store; more memory helps as well";
-        assert_eq!(of(symptoms[5], false, false), known);
-        let least = VolumeFinding::Stolen { share: 0.3, dirty_threshold: 1 };
-        assert!(of(least, false, false).ends_with("wanted; more memory helps"));
-        assert!(of(symptoms[2], true, false).ends_with("changed if that lasts"));
-        assert!(of(symptoms[3], false, true).ends_with("volumes that gain more"));
+        assert_eq!(of(findings[5], false, false), known);
+        let lowest = VolumeFinding::Stolen { share: 0.3, dirty_threshold: 1 };
+        assert!(of(lowest, false, false).ends_with("wanted; more memory helps"));
+        assert!(of(findings[2], true, false).ends_with("changed if that lasts"));
+        assert!(of(findings[3], false, true).ends_with("volumes that gain more"));
     }
 }

@@ -1,4 +1,4 @@
-//! What is kept in the cache and what is not: dropped pages and pinned ranges.
+//! Retention of cached data: dropped pages and pinned ranges.
 
 use super::Head;
 use super::changes::ByteRange;
@@ -11,23 +11,23 @@ pub struct Dropped {
     /// Schema and version.
     #[serde(flatten)]
     pub head: Head,
-    /// One for each volume that was asked for.
+    /// One entry per requested volume.
     pub dropped: Vec<VolumeDropped>,
 }
 
-/// What of a volume was dropped.
+/// Result of a drop for one volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeDropped {
-    /// The volume.
+    /// Volume name.
     pub volume: String,
-    /// Bytes that were clean and are not cached any more.
+    /// Clean bytes that were removed from the cache.
     pub dropped_bytes: u64,
-    /// Bytes that are cached still: what is dirty, in use, or came meanwhile.
+    /// Bytes that remain cached: dirty, in use, or added meanwhile.
     pub resident_bytes: u64,
 }
 
 impl Dropped {
-    /// As a table.
+    /// Renders the result as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let columns = [
@@ -44,22 +44,22 @@ impl Dropped {
     }
 }
 
-/// The answer to `POST /v1/pin` and `POST /v1/unpin`: what is pinned now.
+/// The response to `POST /v1/pin` and `POST /v1/unpin`: the pinned ranges.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Pinned {
     /// Schema and version.
     #[serde(flatten)]
     pub head: Head,
-    /// The volume.
+    /// Volume name.
     pub volume: String,
     /// Bytes in all ranges.
     pub pinned_bytes: u64,
-    /// The ranges, whole pages, in order.
+    /// The ranges in whole pages, in order.
     pub ranges: Vec<ByteRange>,
 }
 
 impl Pinned {
-    /// As a table.
+    /// Renders the ranges as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let columns = [

@@ -1,8 +1,8 @@
-//! Counters, gauges and latencies of a server at one moment, what happened between two moments, and
-//! the tables of it.
+//! Counters, gauges and latencies of a server at one time, their differences between two times, and
+//! tables of them.
 //!
-//! Hit ratios are weighted: references that hit over all references, both summed over the whole
-//! time and all volumes asked for, never a mean of ratios.
+//! Hit ratios are weighted: hits over references, both summed over the whole interval and all
+//! selected volumes, never a mean of ratios.
 
 use super::Head;
 use super::findings::Finding;
@@ -12,9 +12,9 @@ use crate::table::{Cell, Column, Table};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
-/// No line of the summary is longer, so that it fits on every terminal.
+/// Maximum length of a line of the summary, so that it fits on every terminal.
 pub const WATCH_COLUMNS_MAX: usize = 80;
-/// Longer names of volumes are cut in the summary.
+/// Maximum length of a volume name in the summary; longer names are truncated.
 const NAME_MAX: usize = 12;
 
 /// The answer to `GET /v1/stats`.
@@ -23,19 +23,21 @@ pub struct Stats {
     /// Schema and version.
     #[serde(flatten)]
     pub head: Head,
-    /// Since the server began, in nanoseconds.
+    /// Time since the server started, in nanoseconds.
     pub uptime_ns: u64,
-    /// Whether it writes everything out in order to end.
+    /// True if the server is writing back dirty data in order to stop.
     pub stopping: bool,
-    /// What is so of the pool that all volumes share, by name.
+    /// Gauges of the pool that all volumes share.
     pub pool: Pool,
-    /// What is given back while the system is short of memory; null where that was not asked for.
+    /// State of the return of memory to the system under memory pressure; null if it is not
+    /// enabled.
     #[serde(default)]
     pub give_back: Option<GiveBack>,
-    /// A sentence for each part of the server that an error has ended, until the next start.
+    /// A sentence for each component of the server that has stopped after an error, until the next
+    /// start.
     #[serde(default)]
     pub failed_parts: Vec<String>,
-    /// One for each volume.
+    /// One entry per volume.
     pub volumes: Vec<VolumeStats>,
     /// Sessions of the NBD server, and the pools from which they lease memory for requests; null
     /// for a mounted directory.
@@ -63,7 +65,7 @@ pub struct BudgetPool {
     pub size_bytes: u64,
     /// Bytes that sessions have leased now, in addition to their own shares.
     pub leased_bytes: u64,
-    /// Maximum of the leased bytes since the server began.
+    /// Maximum of the leased bytes since the server started.
     pub peak_bytes: u64,
     /// Number of refused leases since the server started. Repeated attempts of a session count once
     /// until it gets a lease or holds nothing.
@@ -90,38 +92,38 @@ impl Budget {
     }
 }
 
-/// Giving memory back to the system.
+/// Return of memory to the system under memory pressure.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct GiveBack {
-    /// What was asked for, and is used while nobody is short of memory.
+    /// Configured memory, in use without memory pressure.
     pub full_bytes: u64,
-    /// What is kept now.
+    /// Memory currently kept.
     pub kept_bytes: u64,
-    /// What is kept in any case.
+    /// Minimum memory to keep.
     pub floor_bytes: u64,
-    /// How often memory was short since the server began; each was a step.
+    /// Number of memory pressure events since the server started; each caused one step.
     pub pressures: u64,
-    /// How long ago it was so last, in nanoseconds; null if never.
+    /// Time since the last such event, in nanoseconds; null if there was none.
     pub last_pressure_age_ns: Option<u64>,
-    /// What is watched; empty if nothing is.
+    /// Watched source of pressure events; empty if there is none.
     pub watched: Vec<String>,
-    /// Why nothing is watched, if so.
+    /// The error that prevents watching, if any.
     pub error: Option<String>,
 }
 
 /// Gauges of the pool, by name.
 pub type Pool = BTreeMap<String, u64>;
 
-/// The numbers of one volume.
+/// Counters, gauges and latencies of one volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct VolumeStats {
-    /// Its name.
+    /// Volume name.
     pub name: String,
-    /// Pages that reads touched; a page that one request touches counts once.
+    /// Pages touched by reads; each page counts once per request.
     pub read_pages: u64,
-    /// Those of them that were answered without the store.
+    /// Those pages served without the store.
     pub read_hits: u64,
-    /// The second over the first; null where nothing was read.
+    /// Hit ratio: `read_hits` over `read_pages`; null without reads.
     pub read_hit_ratio: Option<f64>,
     /// Counters by name.
     pub counters: BTreeMap<String, u64>,
@@ -129,7 +131,7 @@ pub struct VolumeStats {
     pub gauges: BTreeMap<String, u64>,
     /// Latencies by name.
     pub latencies: BTreeMap<String, LatencyStats>,
-    /// What it suffers from.
+    /// Problems of the volume.
     #[serde(default)]
     pub findings: Vec<Finding>,
 }
@@ -137,15 +139,15 @@ pub struct VolumeStats {
 /// A latency in nanoseconds.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LatencyStats {
-    /// How many were measured.
+    /// Number of measurements.
     pub count: u64,
-    /// The sum of all.
+    /// Sum of the measurements.
     pub sum: u64,
-    /// Median, off by a sixteenth at most; null where nothing was measured.
+    /// Median, with an error of at most a sixteenth; null without measurements.
     pub p50: Option<u64>,
-    /// What 99 of 100 do not exceed.
+    /// 99th percentile.
     pub p99: Option<u64>,
-    /// The longest; exact.
+    /// Exact maximum.
     pub max: u64,
 }
 
@@ -158,7 +160,7 @@ impl VolumeStats {
         self.gauges.get(name).copied().unwrap_or(0)
     }
 
-    /// The mean of a latency; none where nothing was measured.
+    /// Returns the mean of a latency, or `None` without measurements.
     fn mean(&self, latency: &str) -> Option<u64> {
         let latency = self.latencies.get(latency)?;
         latency.sum.checked_div(latency.count)
@@ -170,10 +172,11 @@ impl VolumeStats {
         self.read_hit_ratio = (self.read_pages > 0).then(|| ratio(self.read_hits, self.read_pages));
     }
 
-    /// What happened since `earlier`. Gauges, medians and maxima stay as they are now.
+    /// Returns the differences since `earlier`. Gauges, medians and maxima keep their current
+    /// values.
     fn since(&self, earlier: &VolumeStats) -> VolumeStats {
         let mut difference = self.clone();
-        // A volume that went and came again under its name begins anew.
+        // The counters of a volume restart if it was removed and added again under its name.
         for (name, count) in &mut difference.counters {
             *count = count.saturating_sub(earlier.counter(name));
         }
@@ -207,7 +210,7 @@ impl VolumeStats {
     }
 }
 
-/// Amounts, or amounts per second of an interval.
+/// Totals, or rates per second of an interval.
 #[derive(Clone, Copy)]
 struct Scale(Option<f64>);
 
@@ -237,7 +240,7 @@ impl Scale {
         if self.0.is_some() { format!("{title}/s") } else { title.to_owned() }
     }
 
-    /// The key of a column; the unit is per second in an interval.
+    /// Returns the key of a column; in an interval the unit is per second.
     fn key(self, key: &str) -> String {
         if self.0.is_some() { format!("{key}_per_s") } else { key.to_owned() }
     }
@@ -248,7 +251,7 @@ impl Scale {
 }
 
 impl Stats {
-    /// What happened since `earlier`, and how many seconds that was.
+    /// Returns the differences since `earlier`, and the seconds between the two.
     #[must_use]
     pub fn since(&self, earlier: &Stats) -> (Stats, f64) {
         let mut difference = self.clone();
@@ -262,7 +265,7 @@ impl Stats {
         (difference, seconds)
     }
 
-    /// One line on the server and its pool.
+    /// Returns one line on the server and its pool.
     #[must_use]
     pub fn heading(&self) -> String {
         let pool = |name: &str| self.pool.get(name).copied().unwrap_or(0);
@@ -279,11 +282,13 @@ impl Stats {
             0 => String::new(),
             left => format!("; warming, {} to read back", format::bytes(left)),
         };
-        let is_short = |given: &&GiveBack| given.kept_bytes < given.full_bytes;
-        let short = self.give_back.as_ref().filter(is_short).map_or_else(String::new, |given| {
-            let (kept, full) = (format::bytes(given.kept_bytes), format::bytes(given.full_bytes));
-            format!("; keeping {kept} of {full}, since the system is short of memory")
-        });
+        let is_short = |it: &&GiveBack| it.kept_bytes < it.full_bytes;
+        let short =
+            self.give_back.as_ref().filter(is_short).map_or_else(String::new, |give_back| {
+                let (kept, full) =
+                    (format::bytes(give_back.kept_bytes), format::bytes(give_back.full_bytes));
+                format!("; keeping {kept} of {full}, since the system is short of memory")
+            });
         let refusals =
             |budget: &Budget| budget.payloads.refusals.saturating_add(budget.frames.refusals);
         let refused = match self.budget.as_ref().map_or(0, refusals) {
@@ -298,7 +303,7 @@ impl Stats {
         )
     }
 
-    /// The volumes, and where there are several, all of them together.
+    /// Returns the volumes, and the total if there are several.
     fn rows(&self) -> Vec<VolumeStats> {
         let mut rows = self.volumes.clone();
         if rows.len() > 1 {
@@ -311,7 +316,7 @@ impl Stats {
         rows
     }
 
-    /// What clients asked for, and what the cache has: amounts, or rates over so many seconds.
+    /// Returns the client requests and cache contents: totals, or rates over `seconds`.
     #[must_use]
     pub fn requests(&self, seconds: Option<f64>) -> Table {
         let scale = Scale(seconds);
@@ -328,7 +333,7 @@ impl Stats {
         let mut table = Table::new("", columns);
         for volume in self.rows() {
             table.push([
-                name(&volume),
+                name_cell(&volume),
                 scale.count(volume.counter("read_requests")),
                 scale.bytes(volume.counter("read_bytes")),
                 volume.read_hit_ratio.map_or_else(Cell::missing, Cell::percent),
@@ -341,8 +346,7 @@ impl Stats {
         table
     }
 
-    /// Parts of the server that an error has ended, and what volumes suffer from with what is done
-    /// about it, a line each.
+    /// Returns a line for each failed component of the server and each finding of a volume.
     #[must_use]
     pub fn findings(&self) -> String {
         let lines = |volume: &VolumeStats| -> String {
@@ -354,7 +358,7 @@ impl Stats {
         failed.chain(self.volumes.iter().map(lines)).collect()
     }
 
-    /// What the stores were asked for: amounts, or rates over so many seconds.
+    /// Returns the requests to the stores: totals, or rates over `seconds`.
     #[must_use]
     pub fn stores(&self, seconds: Option<f64>) -> Table {
         let scale = Scale(seconds);
@@ -372,7 +376,7 @@ impl Stats {
         for volume in self.rows() {
             let mean = |latency| volume.mean(latency).map_or_else(Cell::missing, Cell::duration);
             table.push([
-                name(&volume),
+                name_cell(&volume),
                 scale.count(volume.counter("store_reads")),
                 scale.bytes(volume.counter("store_read_bytes")),
                 mean("store_read_service_ns"),
@@ -385,7 +389,7 @@ impl Stats {
         table
     }
 
-    /// Every number: one row for each volume, counter, gauge and latency.
+    /// Returns all values: one row per counter, gauge and latency of each volume.
     #[must_use]
     pub fn everything(&self) -> Table {
         let columns = [
@@ -424,7 +428,7 @@ impl Stats {
     }
 }
 
-/// A number as its name says: names end in their unit.
+/// Formats a value in the unit that its name ends in.
 fn with_unit(name: &str, value: u64) -> Cell {
     if name.ends_with("_bytes") {
         Cell::bytes(value)
@@ -435,7 +439,7 @@ fn with_unit(name: &str, value: u64) -> Cell {
     }
 }
 
-fn name(volume: &VolumeStats) -> Cell {
+fn name_cell(volume: &VolumeStats) -> Cell {
     if volume.name.chars().count() <= NAME_MAX {
         return Cell::word(&volume.name);
     }

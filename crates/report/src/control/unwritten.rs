@@ -1,4 +1,4 @@
-//! What a crash now would lose, and what cannot be written.
+//! Data that a crash would lose now, and data that cannot be written.
 
 use super::Head;
 use super::changes::ByteRange;
@@ -12,52 +12,52 @@ pub struct AtRisk {
     /// Schema and version.
     #[serde(flatten)]
     pub head: Head,
-    /// One for each volume.
+    /// One entry per volume.
     pub volumes: Vec<VolumeAtRisk>,
 }
 
-/// What of a volume its store does not have.
+/// Unwritten data of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct VolumeAtRisk {
-    /// Its name.
+    /// Volume name.
     pub name: String,
-    /// Whether flushes are kept or ignored.
+    /// Treatment of flushes: `keep` or `ignore`.
     pub flush: String,
-    /// Bytes that are only in memory: what a kill now would lose.
+    /// Bytes that only memory holds, which a kill would lose now.
     pub lost_by_kill_bytes: u64,
-    /// Of these, bytes that are being written just now.
+    /// Those bytes that are being written now.
     pub writing_bytes: u64,
-    /// More is never only in memory.
+    /// Upper limit of these bytes.
     pub lost_by_kill_bytes_max: u64,
-    /// For how long the oldest of them has been so, in nanoseconds; null if there are none.
+    /// Age of the oldest of them, in nanoseconds; null if there are none.
     pub oldest_age_ns: Option<u64>,
-    /// The lazy writer begins to write what is older than this, however busy clients are.
+    /// Age at which the cache starts writeback, regardless of the load from clients.
     pub age_max_ns: u64,
     /// Bytes whose last write failed.
     pub failing_bytes: u64,
-    /// Ranges that hold them, in whole pages; not all if there are very many.
+    /// Ranges of these bytes, in whole pages; truncated if there are very many.
     pub failing: Vec<FailingRange>,
-    /// Files of a mounted directory that these ranges belong to; empty for other volumes.
+    /// Files of a mounted directory that contain these ranges; empty for other volumes.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<FileAtRisk>,
-    /// The last error of a write or flush while writes are failing.
+    /// The last error of a write or flush while writes fail.
     pub error: Option<String>,
-    /// Why the store cannot be flushed any more, if so.
+    /// The error after which the store cannot be flushed any more, if any.
     pub flush_failed: Option<String>,
-    /// Path of the image if it does not lead to the opened file any more, so that what is written
-    /// is lost when the server ends.
+    /// Path of the image if the path no longer refers to the open file, so that all writes are lost
+    /// when the server stops.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub lost_path: Option<String>,
 }
 
-/// A file of a mounted directory of which something could not be written.
+/// A file of a mounted directory with data that could not be written.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileAtRisk {
-    /// Where it is in the directory, or was if it is deleted.
+    /// Path relative to the directory; the former path of a deleted file.
     pub path: String,
     /// Bytes of pages whose last write failed.
     pub failing_bytes: u64,
-    /// Why the last write of it failed.
+    /// The error of the file's last write.
     pub error: Option<String>,
 }
 
@@ -65,7 +65,7 @@ pub struct FileAtRisk {
 pub type FailingRange = ByteRange;
 
 impl AtRisk {
-    /// As a table.
+    /// Renders the volumes as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let columns = [
@@ -92,7 +92,7 @@ impl AtRisk {
         table
     }
 
-    /// Returns what is wrong, one sentence and one line each; empty if nothing is.
+    /// Returns the problems, one sentence and one line each; empty if there are none.
     #[must_use]
     pub fn warnings(&self) -> Vec<String> {
         let mut warnings = Vec::new();
@@ -112,18 +112,18 @@ impl AtRisk {
                 ));
             }
             if volume.failing_bytes > 0 {
-                let why = volume.error.as_deref().unwrap_or("write, which is tried again");
+                let reason = volume.error.as_deref().unwrap_or("write, which is tried again");
                 let bytes = format::bytes(volume.failing_bytes);
-                warnings.push(format!("{name}: {bytes} cannot be written: failed to {why}"));
+                warnings.push(format!("{name}: {bytes} cannot be written: failed to {reason}"));
                 for file in &volume.files {
                     let (path, bytes) = (&file.path, format::bytes(file.failing_bytes));
-                    let why = file.error.as_deref().unwrap_or("it is tried again");
+                    let reason = file.error.as_deref().unwrap_or("it is tried again");
                     warnings.push(format!(
-                        "{name}: failing: {bytes} of {}: {why}",
+                        "{name}: failing: {bytes} of {}: {reason}",
                         crate::escape::text(path)
                     ));
                 }
-                // Of a directory they say nothing that the files do not.
+                // For a directory the files provide the same information.
                 for range in volume.failing.iter().filter(|_| volume.files.is_empty()) {
                     let (from, to) = (range.offset, range.offset + range.length);
                     warnings.push(format!("{name}: failing: bytes {from} to {to}"));
@@ -136,7 +136,7 @@ impl AtRisk {
                 ));
             }
         }
-        // Errors hold names of files.
+        // Error messages may contain file names.
         warnings.iter().map(|line| crate::escape::line(line).into_owned()).collect()
     }
 }

@@ -14,48 +14,48 @@ pub struct Volumes {
     /// Schema and version.
     #[serde(flatten)]
     pub head: Head,
-    /// How volumes share the memory, as `--share` has it.
+    /// Division of memory among volumes, as in `--share`.
     #[serde(default)]
     pub share: String,
-    /// One for each volume.
+    /// One entry per volume.
     pub volumes: Vec<Volume>,
 }
 
 /// A volume and its settings.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Volume {
-    /// Its name, which is also that of the export.
+    /// Name of the volume and of its export.
     pub name: String,
-    /// Where its store is.
+    /// Path of its store.
     pub path: String,
-    /// Its address for NBD clients.
+    /// Address for NBD clients.
     pub uri: String,
-    /// Its length; null for a mounted directory, which has none.
+    /// Length; null for a mounted directory, which has none.
     pub length_bytes: Option<u64>,
-    /// Memory that holds its blocks now.
+    /// Memory that holds its blocks.
     pub resident_bytes: u64,
-    /// What a warm restart has still to read back.
+    /// Bytes that a warm restart has not read back yet.
     #[serde(default)]
     pub warming_bytes: u64,
-    /// Memory that it is to have, where the cache divides the memory; null where it does not.
+    /// Target size, if the cache divides the memory; otherwise null.
     #[serde(default)]
     pub target_bytes: Option<u64>,
-    /// The policy that is in force, which is not a setting where the cache chooses it.
+    /// Current policy; not a setting if the cache chooses it.
     #[serde(default)]
     pub policy: PolicyInForce,
-    /// Whether it is frozen: nothing enters the cache or leaves it for what is asked of it.
+    /// True if the volume is frozen: its requests neither add data to the cache nor evict any.
     #[serde(default)]
     pub frozen: bool,
-    /// Bytes that are pinned.
+    /// Pinned bytes.
     #[serde(default)]
     pub pinned_bytes: u64,
-    /// The ranges that are pinned, in order.
+    /// Pinned ranges, in order.
     #[serde(default)]
     pub pinned: Vec<ByteRange>,
-    /// What it suffers from.
+    /// Problems of the volume.
     #[serde(default)]
     pub findings: Vec<Finding>,
-    /// Settings by the names of the flags of `larder serve`, as they would be written there.
+    /// Settings, named and written like the options of `larder serve`.
     pub settings: BTreeMap<String, String>,
     /// Tunables by name, each in its own unit.
     pub tunables: BTreeMap<String, u64>,
@@ -64,36 +64,36 @@ pub struct Volume {
 /// The policy of a volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct PolicyInForce {
-    /// Its name.
+    /// Policy name.
     pub name: String,
-    /// Whether the cache may change it by itself.
+    /// True if the cache may change the policy.
     pub auto: bool,
-    /// When and why the cache has changed it, the oldest first; the latest 16.
+    /// Changes by the cache with their reasons, oldest first; the latest 16.
     pub switches: Vec<Switch>,
 }
 
-/// A change of policy that the cache decided on.
+/// A change of policy by the cache.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Switch {
-    /// How long ago, in nanoseconds.
+    /// Time since the change, in nanoseconds.
     pub age_ns: u64,
-    /// The policy before.
+    /// The previous policy.
     pub from: String,
-    /// The policy since then.
+    /// The new policy.
     pub to: String,
-    /// What the new one missed less in miniature, as a share of the references.
+    /// Reduction of misses in the scaled-down simulation, as a share of the references.
     pub gain: f64,
 }
 
 impl Volumes {
-    /// What is out of the ordinary, a line each: what the cache has changed by itself, what is
-    /// frozen or pinned, what volumes suffer from.
+    /// Returns a line for each exceptional condition: automatic changes, frozen volumes, pinned
+    /// ranges, problems.
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         self.volumes.iter().flat_map(Volume::notes).collect()
     }
 
-    /// As a table.
+    /// Renders the volumes as a table.
     #[must_use]
     pub fn table(&self) -> Table {
         let columns = [
@@ -128,7 +128,7 @@ impl Volumes {
         table
     }
 
-    /// Where they are.
+    /// Returns the locations of the volumes as a table.
     #[must_use]
     pub fn places(&self) -> Table {
         let columns = [
@@ -173,7 +173,7 @@ impl Volume {
     }
 }
 
-/// The policy in force, and whether it was chosen.
+/// Returns the current policy, marked if the cache chose it.
 fn policy(volume: &Volume) -> Cell {
     let PolicyInForce { name, auto, .. } = &volume.policy;
     if *auto { Cell::word(format!("{name} (auto)")) } else { Cell::word(name) }

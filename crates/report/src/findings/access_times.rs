@@ -1,14 +1,14 @@
-//! Times of access that are written because files are read.
+//! Access time updates caused by reads.
 
 use super::observation::share;
 use super::{Confidence, Observation, Rule};
 use crate::format;
 
-/// Inodes per second: with relatime a file is written once a day, so this is thousands of files or
-/// a mount with strictatime.
-const PER_S: f64 = 1.0;
-/// Of all that became dirty.
-const OF_DIRTY: f64 = 0.05;
+/// Inodes per second: with relatime the kernel updates a file once a day, so the threshold
+/// corresponds to many thousands of files or a mount with strictatime.
+const UPDATES_PER_S_MIN: f64 = 1.0;
+/// Share of all inodes and pages that became dirty.
+const DIRTY_SHARE_MIN: f64 = 0.05;
 
 pub(super) const RULE: Rule = Rule {
     name: "access-times",
@@ -28,8 +28,8 @@ fn seen(observation: &Observation) -> Option<String> {
     let times = observation.access_times.as_ref()?;
     let dirtied = observation.writes.map_or(0, |writes| writes.dirtied_pages);
     let per_s = crate::advise::as_f64(times.updates) / observation.seconds;
-    let part = share(times.updates, times.updates.saturating_add(dirtied));
-    (per_s >= PER_S && part >= OF_DIRTY).then(|| {
+    let fraction = share(times.updates, times.updates.saturating_add(dirtied));
+    (per_s >= UPDATES_PER_S_MIN && fraction >= DIRTY_SHARE_MIN).then(|| {
         let mounts = if times.mounts.is_empty() {
             String::new()
         } else {
@@ -38,7 +38,7 @@ fn seen(observation: &Observation) -> Option<String> {
         format!(
             "reading made {} inodes a second dirty{mounts}, {} of all that became dirty",
             format::number(per_s),
-            format::percent(part)
+            format::percent(fraction)
         )
     })
 }

@@ -1,18 +1,18 @@
-//! Limits on what may be dirty that do not fit the disk.
+//! Dirty limits that do not match the disk.
 
 use super::observation::bytes;
 use super::{Confidence, Observation, Rule, throttled};
 use crate::format;
 
-/// What is dirty should be on the disk within this: the kernel's default age of dirty data
+/// Time within which dirty data should reach the disk: the kernel's default expiry
 /// (`vm.dirty_expire_centisecs` 3000).
 const EXPIRE_S: f64 = 30.0;
-/// A limit below what the disk writes in this stops writers between two rounds of the lazy writer
-/// (`vm.dirty_writeback_centisecs` 500).
-const ROUND_S: f64 = 5.0;
+/// Period of the kernel's flusher threads (`vm.dirty_writeback_centisecs` 500): a limit below the
+/// disk's writes in this time stops writers between two periods.
+const FLUSH_PERIOD_S: f64 = 5.0;
 
-/// A disk that worked for less than half of the time was not asked for what it can.
-const BUSY: f64 = 0.5;
+/// Minimum utilisation of a disk for a valid measurement of its speed.
+const BUSY_MIN: f64 = 0.5;
 
 pub(super) const TOO_HIGH: Rule = Rule {
     name: "dirty-limit-high",
@@ -39,29 +39,29 @@ pub(super) const TOO_LOW: Rule = Rule {
 };
 
 fn too_high(observation: &Observation) -> Option<String> {
-    let speed = observation.write_speed_busy(BUSY)?;
+    let speed = observation.write_speed_busy(BUSY_MIN)?;
     let dirty = observation.values(|moment| moment.dirty_bytes);
     let most = dirty.into_iter().max_by(f64::total_cmp)?;
-    let takes = most / speed;
-    (takes > EXPIRE_S).then(|| {
+    let write_seconds = most / speed;
+    (write_seconds > EXPIRE_S).then(|| {
         format!(
             "up to {} were dirty, for which this disk needs {} s at the {}/s it wrote at best",
             bytes(most),
-            format::number(takes),
+            format::number(write_seconds),
             bytes(speed)
         )
     })
 }
 
 fn too_low(observation: &Observation) -> Option<String> {
-    let (process, part) = throttled::worst(observation)?;
+    let (process, fraction) = throttled::worst(observation)?;
     let speed = observation.write_speed()?;
     let limits = observation.values(|moment| moment.dirty_limit_bytes);
     let limit = limits.into_iter().min_by(f64::total_cmp)?;
-    (limit < ROUND_S * speed).then(|| {
+    (limit < FLUSH_PERIOD_S * speed).then(|| {
         format!(
             "{process} waited for {} of the time at a limit of {}, which this disk writes in {} s",
-            format::percent(part),
+            format::percent(fraction),
             bytes(limit),
             format::number(limit / speed)
         )

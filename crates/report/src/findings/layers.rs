@@ -1,12 +1,12 @@
-//! Caches above each other that hold the same.
+//! Two caches that hold the same data.
 
 use super::observation::bytes;
 use super::{Confidence, Observation, Rule};
 
-/// Both hold at least this share of the memory; less is not worth a change.
-const OF_MEMORY: f64 = 0.05;
-/// The same where the memory is not known.
-const BYTES: f64 = 64.0 * 1024.0 * 1024.0;
+/// Minimum share of memory that both caches hold; less is not worth a change.
+const MEMORY_SHARE_MIN: f64 = 0.05;
+/// Minimum size where the memory size is unknown.
+const BYTES_MIN: f64 = 64.0 * 1024.0 * 1024.0;
 
 pub(super) const RULE: Rule = Rule {
     name: "layered-caches",
@@ -21,9 +21,9 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn seen(observation: &Observation) -> Option<String> {
-    let least = observation.memory_bytes.map_or(BYTES, |memory| memory * OF_MEMORY);
-    let twice = |layer: &&super::Layer| layer.upper_bytes.min(layer.lower_bytes) >= least;
-    let layers = observation.layers.iter().filter(twice);
+    let minimum = observation.memory_bytes.map_or(BYTES_MIN, |memory| memory * MEMORY_SHARE_MIN);
+    let is_duplicated = |layer: &&super::Layer| layer.upper_bytes.min(layer.lower_bytes) >= minimum;
+    let layers = observation.layers.iter().filter(is_duplicated);
     let layer = layers.max_by(|a, b| a.lower_bytes.total_cmp(&b.lower_bytes))?;
     Some(format!(
         "{} holds {}, and {} below it has {} resident as well",

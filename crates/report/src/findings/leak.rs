@@ -1,16 +1,17 @@
-//! A process whose memory grows and grows, and squeezes the cache.
+//! A process whose memory grows steadily and displaces the cache.
 
 use super::observation::{bytes, mean};
 use super::{Confidence, Observation, Rule};
 
-/// It grew by this share of what the cache held at the beginning: less does not squeeze it.
-const GREW: f64 = 0.25;
-/// Steps that may go down: a program that works gives back about as often as it takes.
-const DOWN: f64 = 0.1;
-/// The cache lost this share.
-const LOST: f64 = 0.25;
-/// Moments needed to tell a course from a step.
-const MOMENTS: usize = 8;
+/// Minimum growth as a share of the initial cache size; less does not displace the cache.
+const GROWTH_MIN: f64 = 0.25;
+/// Maximum share of decreasing steps: a normal program frees memory about as often as it allocates
+/// it.
+const DECREASES_MAX: f64 = 0.1;
+/// Minimum loss of the cache, as a share.
+const LOSS_MIN: f64 = 0.25;
+/// Minimum number of snapshots that distinguish a trend from a step.
+const MOMENTS_MIN: usize = 8;
 
 pub(super) const RULE: Rule = Rule {
     name: "leak",
@@ -28,7 +29,7 @@ pub(super) const RULE: Rule = Rule {
     seen,
 };
 
-/// The means of the first and of the last quarter.
+/// Returns the means of the first and of the last quarter.
 fn quarters(values: &[f64]) -> Option<(f64, f64)> {
     let quarter = values.len() / 4;
     Some((mean(values.get(..quarter)?)?, mean(values.get(values.len() - quarter..)?)?))
@@ -36,24 +37,24 @@ fn quarters(values: &[f64]) -> Option<(f64, f64)> {
 
 fn seen(observation: &Observation) -> Option<String> {
     let cache = observation.values(|moment| moment.cache_bytes);
-    if cache.len() < MOMENTS {
+    if cache.len() < MOMENTS_MIN {
         return None;
     }
     let (before, after) = quarters(&cache)?;
-    if after > (1.0 - LOST) * before {
+    if after > (1.0 - LOSS_MIN) * before {
         return None;
     }
     let leaks = observation.processes.iter().filter_map(|process| {
-        let own = &process.private_bytes;
-        if own.len() < MOMENTS {
+        let private = &process.private_bytes;
+        if private.len() < MOMENTS_MIN {
             return None;
         }
-        let steps = crate::advise::as_f64(own.len() as u64 - 1);
-        let down = own.windows(2).filter(|pair| pair[1] < pair[0]).count();
-        let (first, last) = (*own.first()?, *own.last()?);
-        let grows =
-            crate::advise::as_f64(down as u64) <= DOWN * steps && last - first >= GREW * before;
-        grows.then_some((process, first, last))
+        let steps = crate::advise::as_f64(private.len() as u64 - 1);
+        let decreases = private.windows(2).filter(|pair| pair[1] < pair[0]).count();
+        let (first, last) = (*private.first()?, *private.last()?);
+        let is_leak = crate::advise::as_f64(decreases as u64) <= DECREASES_MAX * steps
+            && last - first >= GROWTH_MIN * before;
+        is_leak.then_some((process, first, last))
     });
     let (process, first, last) = leaks.max_by(|a, b| (a.2 - a.1).total_cmp(&(b.2 - b.1)))?;
     Some(format!(

@@ -1,165 +1,165 @@
-//! What was seen of a machine, whoever looked.
+//! Observation of a machine, from any source.
 //!
-//! Invariants: `None` means that nobody looked, 0 that there was nothing. Pages have one size.
-//! Moments come in their order.
+//! Invariants: `None` means that no source measured a value, 0 that it is zero. Pages have one
+//! size. Snapshots are in order of time.
 
 use serde::Serialize;
 
-/// The machine at a moment. Rates are those since the moment before.
+/// State of the machine at one time. Rates are those since the previous snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct MachineSnapshot {
-    /// Seconds since the beginning.
+    /// Seconds since the start.
     pub at_s: f64,
-    /// What the file cache holds.
+    /// Size of the page cache.
     pub cache_bytes: Option<f64>,
-    /// What of it is dirty, or on its way to the disk.
+    /// Dirty pages and pages under writeback.
     pub dirty_bytes: Option<f64>,
-    /// More may not be dirty: writers wait then.
+    /// Dirty limit, at which the kernel throttles writers.
     pub dirty_limit_bytes: Option<f64>,
-    /// What programs can still have.
+    /// Memory that programs can still allocate.
     pub available_bytes: Option<f64>,
-    /// Pages read from disk since a program or the cache had lost them, per second.
+    /// Pages read from disk that a program or the cache had lost before, per second.
     pub paging_per_s: Option<f64>,
-    /// Bytes that the disk that wrote most has written, per second.
+    /// Bytes written per second by the disk with the most writes.
     pub written_per_s: Option<f64>,
-    /// Share of the time in which that disk was at work, 0 to 1.
+    /// Utilisation of that disk, 0 to 1.
     pub busy_ratio: Option<f64>,
 }
 
-/// What was done to a file, or to a volume.
+/// Accesses to a file or volume.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct FileUse {
-    /// Its name.
+    /// Name.
     pub file: String,
-    /// Pages that were read, each counted once for each request.
+    /// Pages read; each page counts once per request.
     pub read_pages: u64,
-    /// Of these, not resident.
+    /// Those pages that were not resident.
     pub miss_pages: u64,
-    /// Of these, resident because read-ahead had brought them, and touched for the first time.
+    /// Those pages that read-ahead had made resident, on their first use.
     pub ahead_hit_pages: u64,
-    /// Of those read, the ones that went on where the read before ended.
+    /// Pages of reads that started at the end of the previous one.
     pub sequential_pages: Option<u64>,
 }
 
-/// What a process did.
+/// Activity of a process.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct ProcessUse {
-    /// Its name and number.
+    /// Name and process ID.
     pub process: String,
-    /// Seconds that it was made to wait since too much was dirty.
+    /// Seconds for which the kernel throttled the process because of dirty pages.
     pub throttled_s: Option<f64>,
-    /// Its own memory at each moment, bytes; empty if nobody looked.
+    /// Private memory in each snapshot, bytes; empty if not measured.
     pub private_bytes: Vec<f64>,
 }
 
-/// Read-ahead as a whole.
+/// Read-ahead of the whole machine.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct ReadAhead {
-    /// Pages that it brought.
+    /// Pages read ahead.
     pub brought_pages: u64,
-    /// Of these, gone before anybody touched them.
+    /// Those pages that left the cache unused.
     pub unused_pages: u64,
 }
 
-/// Writes into the cache, and what the lazy writer made of them.
+/// Writes into the cache, and their writeback.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 pub struct Writes {
     /// Pages that became dirty.
     pub dirtied_pages: u64,
-    /// Bursts of the lazy writer.
+    /// Bursts of background writeback.
     pub bursts: u64,
-    /// Pages that were written in them.
+    /// Pages written in bursts.
     pub burst_pages: u64,
 }
 
-/// The same data in two caches, one above the other.
+/// Data cached in two stacked caches.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Layer {
-    /// The cache near the program: a volume that larder serves, the files on a loop device.
+    /// The cache closer to the program: a volume that larder serves, or the files on a loop device.
     pub upper: String,
-    /// What it holds.
+    /// Bytes in the upper cache.
     pub upper_bytes: f64,
-    /// The file or device below it, which another cache holds too.
+    /// The underlying file or device, which a second cache holds.
     pub lower: String,
-    /// How much of that is resident.
+    /// Its resident bytes.
     pub lower_bytes: f64,
 }
 
-/// Times of access that are written.
+/// Access time updates.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct AccessTimes {
-    /// Mounts on which reading changes the time of access.
+    /// Mounts on which reads update access times.
     pub mounts: Vec<String>,
-    /// Inodes that became dirty by nothing but reading.
+    /// Inodes that only reads made dirty.
     pub updates: u64,
 }
 
-/// What was seen.
+/// Observation of a machine.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 pub struct Observation {
-    /// Who saw it: `perfmon`, `watch`, `trace`.
+    /// Source: `perfmon`, `watch`, `trace`.
     pub source: String,
-    /// How long.
+    /// Duration in seconds.
     pub seconds: f64,
-    /// Bytes of a page.
+    /// Page size in bytes.
     pub page_bytes: u64,
-    /// Memory of the machine.
+    /// Memory size of the machine.
     pub memory_bytes: Option<f64>,
-    /// Moments, evenly spread.
+    /// Snapshots at regular intervals.
     pub moments: Vec<MachineSnapshot>,
-    /// Files, those of which something is known.
+    /// Files with known accesses.
     pub files: Vec<FileUse>,
     /// Processes.
     pub processes: Vec<ProcessUse>,
     /// Read-ahead.
     pub read_ahead: Option<ReadAhead>,
-    /// Pages of files that were evicted to make room.
+    /// File pages that the kernel evicted to free memory.
     pub evicted_pages: Option<u64>,
-    /// Pages that came back after they had been evicted.
+    /// Evicted pages that were read again.
     pub refault_pages: Option<u64>,
     /// Writes.
     pub writes: Option<Writes>,
-    /// Caches above each other; empty if there are none or nobody looked.
+    /// Stacked caches; empty if there are none or no source checked.
     pub layers: Vec<Layer>,
-    /// Times of access.
+    /// Access time updates.
     pub access_times: Option<AccessTimes>,
 }
 
 impl Observation {
-    /// Pages that were read of all files.
+    /// Returns the number of pages read, over all files.
     pub(super) fn read_pages(&self) -> u64 {
         self.files.iter().map(|file| file.read_pages).sum()
     }
 
-    /// Pages that were missed of all files.
+    /// Returns the number of missed pages, over all files.
     pub(super) fn miss_pages(&self) -> u64 {
         self.files.iter().map(|file| file.miss_pages).sum()
     }
 
-    /// What one field was at all moments that have it.
+    /// Returns the values of one field in the snapshots that have it.
     pub(super) fn values(&self, field: fn(&MachineSnapshot) -> Option<f64>) -> Vec<f64> {
         self.moments.iter().filter_map(field).collect()
     }
 
-    /// The fastest that was written in any part of the time, bytes per second; nothing if nothing
-    /// was. The disk writes at least so fast.
+    /// Returns the highest write rate of any interval in bytes per second, or `None` without
+    /// writes: a lower bound for the disk's speed.
     pub(super) fn write_speed(&self) -> Option<f64> {
         fastest(self.values(|moment| moment.written_per_s))
     }
 
-    /// The same of those parts, of at least [`PART_S`], in which the disk was at work for at least
-    /// this share of the time: hardly more can be asked of it.
+    /// Returns the highest write rate of any part of at least [`PART_S`] in which the disk's
+    /// utilisation was at least `share`, so that the disk was near its limit.
     pub(super) fn write_speed_busy(&self, share: f64) -> Option<f64> {
-        let places = 0..self.moments.len();
-        let parts = places.filter_map(|first| self.part(first)).filter(|part| part.1 >= share);
+        let indices = 0..self.moments.len();
+        let parts = indices.filter_map(|first| self.part(first)).filter(|part| part.1 >= share);
         fastest(parts.map(|part| part.0).collect())
     }
 
-    /// What was written per second, and how busy the disk was, from a moment on until the part of
-    /// the time is long enough. Nothing if it never is.
+    /// Returns write rate and utilisation from a snapshot on, over a part of at least [`PART_S`];
+    /// `None` if the rest is shorter.
     fn part(&self, first: usize) -> Option<(f64, f64)> {
         let (mut seconds, mut written, mut busy) = (0.0, 0.0, 0.0);
-        let before = first.checked_sub(1).map_or(0.0, |place| self.moments[place].at_s);
+        let before = first.checked_sub(1).map_or(0.0, |index| self.moments[index].at_s);
         let mut from = before;
         for moment in &self.moments[first..] {
             let length = moment.at_s - from;
@@ -175,26 +175,26 @@ impl Observation {
     }
 }
 
-/// Seconds of a part of the time that tells how fast a disk is: a slow one has only a few large
-/// requests in each, and they are told when they are done.
+/// Minimum seconds of a part for a measurement of disk speed: a slow disk completes only a few
+/// large requests per second, and they count on completion.
 const PART_S: f64 = 1.99;
 
 fn fastest(speeds: Vec<f64>) -> Option<f64> {
     speeds.into_iter().max_by(f64::total_cmp).filter(|speed| *speed > 0.0)
 }
 
-/// The part of a whole; 0 of nothing.
+/// Returns `part` as a share of `whole`; 0 if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { crate::advise::as_f64(part) / crate::advise::as_f64(whole) }
 }
 
-/// The mean; none of nothing.
+/// Returns the mean, or `None` without values.
 pub(super) fn mean(values: &[f64]) -> Option<f64> {
     let count = crate::advise::as_f64(values.len() as u64);
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
 }
 
-/// Bytes for people.
+/// Formats bytes.
 pub(super) fn bytes(value: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let whole = value.round() as u64;

@@ -4,15 +4,15 @@ use super::observation::share;
 use super::{Confidence, Observation, Rule};
 use crate::format;
 
-/// More than half of all misses: what is done about this file decides the whole.
-const SHARE: f64 = 0.5;
-/// Files below which one of them has most of everything anyway.
-const FILES: usize = 3;
-/// Misses below which it does not matter: 4 MiB of pages, read in a second by any disk.
-const MISSES: u64 = 1024;
-/// Hits above which the cache does all that can be asked of it: the Probe that fits had 99.9 %,
-/// and the useful region of a curve ends where more memory gains little.
-const MISS_RATIO: f64 = 0.05;
+/// Share of all misses above which this file determines the total.
+const SHARE_MIN: f64 = 0.5;
+/// Minimum number of files; with fewer, one of them has most misses in any case.
+const FILES_MIN: usize = 3;
+/// Minimum number of misses: 4 MiB of pages, which any disk reads in a second.
+const MISSES_MIN: u64 = 1024;
+/// Minimum miss ratio: a fitting Probe had 99.9 % hits, and the useful region of a curve ends where
+/// more memory gains little.
+const MISS_RATIO_MIN: f64 = 0.05;
 
 pub(super) const RULE: Rule = Rule {
     name: "one-file-misses",
@@ -30,13 +30,13 @@ fn seen(observation: &Observation) -> Option<String> {
     let (reads, misses) = (observation.read_pages(), observation.miss_pages());
     let worst = observation.files.iter().max_by_key(|file| file.miss_pages)?;
     let read = observation.files.iter().filter(|file| file.read_pages > 0).count();
-    let part = share(worst.miss_pages, misses);
-    let matters = misses >= MISSES && share(misses, reads) >= MISS_RATIO;
-    (matters && read >= FILES && part > SHARE).then(|| {
+    let fraction = share(worst.miss_pages, misses);
+    let matters = misses >= MISSES_MIN && share(misses, reads) >= MISS_RATIO_MIN;
+    (matters && read >= FILES_MIN && fraction > SHARE_MIN).then(|| {
         format!(
             "{} has {} of {} missed pages, and {} of the pages that were read",
             worst.file,
-            format::percent(part),
+            format::percent(fraction),
             format::count(misses),
             format::percent(share(worst.read_pages, reads))
         )

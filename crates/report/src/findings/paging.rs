@@ -4,16 +4,16 @@ use super::observation::bytes;
 use super::{Confidence, MachineSnapshot, Observation, Rule};
 use crate::format;
 
-/// 4 MB of a machine with 64 MB: the bound that was told to administrators in 1998.
-const AVAILABLE: f64 = 4.0 * 1024.0 * 1024.0;
-/// The same as a share of memory, where that is known.
-const OF_MEMORY: f64 = 1.0 / 16.0;
-/// Pages per second: the Probe whose file overran the cache paged so in 1998.
-const PAGES: f64 = 45.0;
-/// So much of the time: once is no state.
-const TIME: f64 = 0.25;
-/// And at least so many moments.
-const MOMENTS: usize = 2;
+/// 4 MB on a machine with 64 MB: the limit in the administration guidelines of 1998.
+const AVAILABLE_MAX: f64 = 4.0 * 1024.0 * 1024.0;
+/// The limit as a share of memory, where the size is known.
+const MEMORY_SHARE_MAX: f64 = 1.0 / 16.0;
+/// Pages per second: the paging rate of a Probe whose file exceeded the cache, in 1998.
+const PAGES_PER_S_MIN: f64 = 45.0;
+/// Minimum share of the snapshots: a single one does not show a persistent state.
+const TIME_SHARE_MIN: f64 = 0.25;
+/// Minimum number of snapshots.
+const MOMENTS_MIN: usize = 2;
 
 pub(super) const RULE: Rule = Rule {
     name: "paging",
@@ -29,15 +29,15 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn seen(observation: &Observation) -> Option<String> {
-    let floor = observation.memory_bytes.map_or(AVAILABLE, |memory| memory * OF_MEMORY);
+    let floor = observation.memory_bytes.map_or(AVAILABLE_MAX, |memory| memory * MEMORY_SHARE_MAX);
     let short = |moment: &&MachineSnapshot| {
         moment.available_bytes.is_some_and(|bytes| bytes <= floor)
-            && moment.paging_per_s.is_some_and(|pages| pages >= PAGES)
+            && moment.paging_per_s.is_some_and(|pages| pages >= PAGES_PER_S_MIN)
     };
     let moments: Vec<&MachineSnapshot> = observation.moments.iter().filter(short).collect();
     let all = observation.moments.len() as u64;
-    let part = super::observation::share(moments.len() as u64, all);
-    if moments.len() < MOMENTS || part < TIME {
+    let fraction = super::observation::share(moments.len() as u64, all);
+    if moments.len() < MOMENTS_MIN || fraction < TIME_SHARE_MIN {
         return None;
     }
     let most = moments.iter().filter_map(|moment| moment.paging_per_s).max_by(f64::total_cmp)?;
@@ -46,7 +46,7 @@ fn seen(observation: &Observation) -> Option<String> {
     Some(format!(
         "in {} of the time no more than {} was available, at least {}, and up to {} pages/s were \
          paged",
-        format::percent(part),
+        format::percent(fraction),
         bytes(floor),
         bytes(least),
         format::number(most)

@@ -1,9 +1,9 @@
-//! A log of Perfmon as an observation.
+//! Conversion of a Perfmon log to an observation.
 
 use super::{MachineSnapshot, Observation, ProcessUse, Writes};
 use crate::perfmon::Summary;
 
-/// Bytes of a page of the machines that Perfmon runs on.
+/// Page size of the machines that Perfmon runs on.
 const PAGE_BYTES: u64 = 4096;
 
 impl From<&Summary> for Observation {
@@ -27,7 +27,7 @@ impl From<&Summary> for Observation {
                 ..MachineSnapshot::default()
             })
             .collect();
-        // One sample counts as a second.
+        // A single sample counts as one second.
         let interval = log.interval_s.unwrap_or(1.0);
         let seconds = times.last().copied().unwrap_or_default() + interval;
         let processes = log.processes.iter().map(|process| ProcessUse {

@@ -4,16 +4,16 @@ use super::observation::share;
 use super::{Confidence, Observation, Rule};
 use crate::format;
 
-/// More than half of what was brought went unused: the same bound as for volumes that larder
-/// serves (`curve/report.rs` of the core).
-const UNUSED: f64 = 0.5;
-/// Pages below which it does not matter: 4 MiB.
-const PAGES: u64 = 1024;
-/// Of pages read in order at most one in ten should be waited for: with windows of 128 KiB, the
-/// default of Linux (`read_ahead_kb` 128), it is one in 32.
-const MISSED: f64 = 0.1;
-/// A file counts as read in order from here on.
-const SEQUENTIAL: f64 = 0.9;
+/// Share of the read-ahead pages that go unused: the same limit as for volumes that larder serves
+/// (`curve/report.rs` of the core).
+const UNUSED_MAX: f64 = 0.5;
+/// Minimum number of pages: 4 MiB.
+const PAGES_MIN: u64 = 1024;
+/// Maximum share of sequentially read pages that the reader waits for: with windows of 128 KiB, the
+/// default of Linux (`read_ahead_kb` 128), it is 1/32.
+const MISSED_MAX: f64 = 0.1;
+/// Minimum share of sequential pages of a file that counts as sequential.
+const SEQUENTIAL_MIN: f64 = 0.9;
 
 pub(super) const WASTED: Rule = Rule {
     name: "read-ahead-wasted",
@@ -46,30 +46,30 @@ pub(super) const TOO_SMALL: Rule = Rule {
 
 fn wasted(observation: &Observation) -> Option<String> {
     let ahead = observation.read_ahead?;
-    let part = share(ahead.unused_pages, ahead.brought_pages);
-    (ahead.brought_pages >= PAGES && part > UNUSED).then(|| {
+    let fraction = share(ahead.unused_pages, ahead.brought_pages);
+    (ahead.brought_pages >= PAGES_MIN && fraction > UNUSED_MAX).then(|| {
         format!(
             "{} of {} pages that were read ahead went unused",
-            format::percent(part),
+            format::percent(fraction),
             format::count(ahead.brought_pages)
         )
     })
 }
 
 fn too_small(observation: &Observation) -> Option<String> {
-    let in_order = observation.files.iter().filter(|file| {
-        file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL)
+    let sequential = observation.files.iter().filter(|file| {
+        file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL_MIN)
     });
     let (mut read, mut missed) = (0, 0);
-    for file in in_order {
+    for file in sequential {
         read += file.read_pages;
         missed += file.miss_pages;
     }
-    let part = share(missed, read);
-    (read >= PAGES && part > MISSED).then(|| {
+    let fraction = share(missed, read);
+    (read >= PAGES_MIN && fraction > MISSED_MAX).then(|| {
         format!(
             "{} of {} pages that were read in order were missed",
-            format::percent(part),
+            format::percent(fraction),
             format::count(read)
         )
     })

@@ -1,16 +1,15 @@
-//! A scan that flushes the cache.
+//! A scan that displaces the cache contents.
 
 use super::observation::{bytes, mean, share};
 use super::{Confidence, Observation, Rule};
 use crate::format;
 
-/// A file that is read in order but for a tenth: seeks at borders of extents and threads.
-const SEQUENTIAL: f64 = 0.9;
-/// Brought so much of the cache that others must have gone.
-const OF_CACHE: f64 = 0.25;
-/// Pages came back after they had been evicted: 5 % of those evicted, what a working set that still
-/// fits does not show.
-const CAME_BACK: f64 = 0.05;
+/// Minimum share of sequential pages: the rest are seeks at extent boundaries and between threads.
+const SEQUENTIAL_MIN: f64 = 0.9;
+/// Minimum size of the scan as a share of the cache, at which it displaces other data.
+const CACHE_SHARE_MIN: f64 = 0.25;
+/// Minimum share of evicted pages that are read again; a working set that fits stays below it.
+const REFAULT_SHARE_MIN: f64 = 0.05;
 
 pub(super) const RULE: Rule = Rule {
     name: "scan",
@@ -30,15 +29,15 @@ pub(super) const RULE: Rule = Rule {
 
 fn seen(observation: &Observation) -> Option<String> {
     let cache = mean(&observation.values(|moment| moment.cache_bytes))?;
-    let (evicted, back) = (observation.evicted_pages?, observation.refault_pages?);
-    if evicted == 0 || share(back, evicted) < CAME_BACK {
+    let (evicted, refaulted) = (observation.evicted_pages?, observation.refault_pages?);
+    if evicted == 0 || share(refaulted, evicted) < REFAULT_SHARE_MIN {
         return None;
     }
     let brought = |pages: u64| crate::advise::as_f64(pages.saturating_mul(observation.page_bytes));
     let scans = observation.files.iter().filter(|file| {
-        let in_order =
-            file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL);
-        in_order && brought(file.miss_pages + file.ahead_hit_pages) >= OF_CACHE * cache
+        let is_sequential =
+            file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL_MIN);
+        is_sequential && brought(file.miss_pages + file.ahead_hit_pages) >= CACHE_SHARE_MIN * cache
     });
     let scan = scans.max_by_key(|file| file.miss_pages + file.ahead_hit_pages)?;
     Some(format!(
@@ -46,7 +45,7 @@ fn seen(observation: &Observation) -> Option<String> {
         scan.file,
         bytes(brought(scan.miss_pages + scan.ahead_hit_pages)),
         bytes(cache),
-        format::count(back),
+        format::count(refaulted),
         format::count(evicted)
     ))
 }

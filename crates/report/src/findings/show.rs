@@ -1,10 +1,10 @@
-//! Findings for people, and the table of all rules for docs/findings.md.
+//! Text rendering of findings, and the table of all rules for docs/findings.md.
 
 use super::{Finding, RULES};
 use crate::escape;
 use crate::table::{Cell, Column, Table};
 
-/// Findings for a terminal, one after the other; empty if there are none.
+/// Renders findings for a terminal; empty if there are none.
 #[must_use]
 pub fn to_text(findings: &[Finding]) -> String {
     let mut text = String::new();
@@ -24,7 +24,7 @@ pub fn to_text(findings: &[Finding]) -> String {
     text
 }
 
-/// All rules: when they fire, where that comes from, how sure they are.
+/// Returns all rules with their conditions, sources and confidence.
 #[must_use]
 pub fn rules_table() -> Table {
     let columns = [

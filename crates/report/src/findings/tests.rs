@@ -1,12 +1,12 @@
-//! Each rule fires on what was made to show it, and on nothing that is healthy.
+//! Each rule fires on an observation designed for it, and on no healthy one.
 
 use super::*;
 use proptest::prelude::*;
 
 const MIB: f64 = 1024.0 * 1024.0;
 
-/// Ten moments, ten seconds apart, of a machine with 1 GiB that is at peace.
-fn calm() -> Observation {
+/// Ten snapshots, ten seconds apart, of an idle machine with 1 GiB.
+fn idle_machine() -> Observation {
     let moment = |at: u32| MachineSnapshot {
         at_s: f64::from(at) * 10.0,
         cache_bytes: Some(400.0 * MIB),
@@ -45,11 +45,12 @@ fn process(name: &str, throttled_s: f64, private: impl Fn(f64) -> f64) -> Proces
     }
 }
 
-/// Five machines that nothing is wrong with.
+/// Five healthy machines.
 fn healthy() -> [(&'static str, Observation); 5] {
-    let idle = calm();
-    // Hits nearly always, as the Probe that fits (1998); what is missed is spread.
-    let mut database = calm();
+    let idle = idle_machine();
+    // Almost all accesses hit, as with the fitting Probe (1998); the misses are spread over the
+    // files.
+    let mut database = idle_machine();
     database.files = vec![
         file("data", 1_000_000, 4_000, 500, 100_000),
         file("index", 800_000, 3_000, 0, 1_000),
@@ -58,8 +59,9 @@ fn healthy() -> [(&'static str, Observation); 5] {
     database.evicted_pages = Some(5_000);
     database.refault_pages = Some(50);
     database.read_ahead = Some(ReadAhead { brought_pages: 900, unused_pages: 60 });
-    // A backup reads a large file once, in order, with good read-ahead, and hurts nobody.
-    let mut backup = calm();
+    // A backup reads a large file once, sequentially, with effective read-ahead, and displaces
+    // nothing important.
+    let mut backup = idle_machine();
     backup.files = vec![
         file("backup", 200_000, 6_200, 193_800, 199_000),
         file("mail", 50_000, 900, 0, 500),
@@ -69,8 +71,8 @@ fn healthy() -> [(&'static str, Observation); 5] {
     backup.evicted_pages = Some(190_000);
     backup.refault_pages = Some(400);
     backup.read_ahead = Some(ReadAhead { brought_pages: 194_000, unused_pages: 200 });
-    // A build writes much, and the disk takes it; a compiler grows and gives back.
-    let mut build = calm();
+    // A build writes much, and the disk keeps up; a compiler grows and shrinks.
+    let mut build = idle_machine();
     for (at, moment) in (0..).zip(&mut build.moments) {
         moment.dirty_bytes = Some(f64::from(at) * 9.0 * MIB);
         moment.written_per_s = Some(80.0 * MIB);
@@ -79,8 +81,8 @@ fn healthy() -> [(&'static str, Observation); 5] {
     build.writes = Some(Writes { dirtied_pages: 300_000, bursts: 400, burst_pages: 290_000 });
     build.processes = vec![process("cc", 0.2, |at| if at % 2.0 < 1.0 { 300.0 } else { 20.0 })];
     build.access_times = Some(AccessTimes { mounts: vec!["/".to_owned()], updates: 90 });
-    // Little memory is free, but nobody pages; a program takes what it needs at its start.
-    let mut full = calm();
+    // Little memory is free, but no program pages; one program allocates its memory at its start.
+    let mut full = idle_machine();
     for moment in &mut full.moments {
         moment.available_bytes = Some(30.0 * MIB);
     }
@@ -94,8 +96,8 @@ fn healthy() -> [(&'static str, Observation); 5] {
     [("idle", idle), ("database", database), ("backup", backup), ("build", build), ("full", full)]
 }
 
-/// For each rule what was made to show it.
-fn sick() -> Vec<(&'static str, Observation)> {
+/// An observation for each rule that makes it fire.
+fn faulty() -> Vec<(&'static str, Observation)> {
     let [_, (_, database), (_, backup), (_, build), (_, full)] = healthy();
     let mut all = Vec::new();
     let mut one_file = database.clone();
@@ -162,15 +164,15 @@ fn nothing_is_found_where_nothing_is_wrong() {
 
 #[test]
 fn each_rule_fires_on_what_shows_it_and_says_with_which_numbers() {
-    let sick = sick();
-    let mut shown: Vec<&str> = sick.iter().map(|(rule, _)| *rule).collect();
+    let faulty = faulty();
+    let mut shown: Vec<&str> = faulty.iter().map(|(rule, _)| *rule).collect();
     shown.sort_unstable();
     let mut known = RULES.map(|rule| rule.name);
     known.sort_unstable();
     assert_eq!(shown, known, "one record for each rule");
-    for (rule, observation) in sick {
+    for (rule, observation) in faulty {
         let found = find(&observation);
-        // A limit that is too low shows in writers that wait.
+        // A dirty limit that is too low also throttles writers.
         let expected: &[&str] = match rule {
             "dirty-limit-low" => &["throttled-writers", "dirty-limit-low"],
             _ => &[rule],
@@ -184,7 +186,7 @@ fn each_rule_fires_on_what_shows_it_and_says_with_which_numbers() {
     }
 }
 
-/// A journal writes a little, and nobody has asked the disk for more yet.
+/// A journal writes a little, and the disk is not at its limit.
 #[test]
 fn what_is_dirty_is_not_set_against_a_disk_that_hardly_works() {
     let [.., (_, mut build), _] = healthy();
@@ -198,10 +200,11 @@ fn what_is_dirty_is_not_set_against_a_disk_that_hardly_works() {
     assert_eq!(rules(&build), ["dirty-limit-high"], "so slow is it");
 }
 
-/// Of a slow disk a request is told now and then, as if all of it had been done at that moment.
+/// A slow disk reports a completed request now and then, as if it had done all the work at that
+/// time.
 #[test]
 fn how_fast_a_disk_is_is_not_told_by_a_moment() {
-    let mut seen = calm();
+    let mut seen = idle_machine();
     for (at, moment) in (1..).zip(&mut seen.moments) {
         moment.at_s = f64::from(at) * 0.2;
         moment.dirty_bytes = Some(90.0 * MIB);
@@ -263,8 +266,8 @@ fn a_log_of_perfmon_shows_paging_and_a_leak() {
     assert!(log.to_html().contains("probe grew from"));
 }
 
-/// Any value, also such as no machine has.
-fn wild() -> impl Strategy<Value = f64> {
+/// Any value, including impossible ones.
+fn any_value() -> impl Strategy<Value = f64> {
     prop_oneof![
         Just(0.0),
         Just(-1.0),
@@ -276,12 +279,21 @@ fn wild() -> impl Strategy<Value = f64> {
     ]
 }
 
-fn maybe() -> impl Strategy<Value = Option<f64>> {
-    proptest::option::of(wild())
+fn optional_value() -> impl Strategy<Value = Option<f64>> {
+    proptest::option::of(any_value())
 }
 
 fn moment() -> impl Strategy<Value = MachineSnapshot> {
-    let all = (wild(), maybe(), maybe(), maybe(), maybe(), maybe(), maybe(), maybe());
+    let all = (
+        any_value(),
+        optional_value(),
+        optional_value(),
+        optional_value(),
+        optional_value(),
+        optional_value(),
+        optional_value(),
+        optional_value(),
+    );
     all.prop_map(|parts| MachineSnapshot {
         at_s: parts.0,
         cache_bytes: parts.1,
@@ -304,19 +316,22 @@ fn files() -> impl Strategy<Value = Vec<FileUse>> {
 }
 
 fn anything(moments: std::ops::Range<usize>) -> impl Strategy<Value = Observation> {
-    let process =
-        (maybe(), proptest::collection::vec(wild(), 0..12)).prop_map(|(throttled_s, own)| {
-            ProcessUse { process: "p".to_owned(), throttled_s, private_bytes: own }
-        });
+    let process = (optional_value(), proptest::collection::vec(any_value(), 0..12)).prop_map(
+        |(throttled_s, own)| ProcessUse {
+            process: "p".to_owned(),
+            throttled_s,
+            private_bytes: own,
+        },
+    );
     let counts = (any::<u32>(), any::<u32>(), any::<u32>());
     (
-        wild(),
-        maybe(),
+        any_value(),
+        optional_value(),
         proptest::collection::vec(moment(), moments),
         files(),
         proptest::collection::vec(process, 0..4),
         counts,
-        proptest::collection::vec((wild(), wild()), 0..3),
+        proptest::collection::vec((any_value(), any_value()), 0..3),
     )
         .prop_map(|(seconds, memory_bytes, moments, files, processes, counts, layers)| {
             Observation {

@@ -1,11 +1,11 @@
-//! Writers that are made to wait.
+//! Writers that the kernel throttles.
 
 use super::{Confidence, Observation, Rule};
 use crate::format;
 
-/// A hundredth of the time of one process: users notice, and no healthy run shows it. The kernel
-/// makes a writer wait for at most 200 ms at a time (`MAX_PAUSE`, mm/page-writeback.c).
-const SHARE: f64 = 0.01;
+/// Minimum share of the time of one process: users notice it, and no healthy run reaches it. The
+/// kernel pauses a writer for at most 200 ms at a time (`MAX_PAUSE`, mm/page-writeback.c).
+const SHARE_MIN: f64 = 0.01;
 
 pub(super) const RULE: Rule = Rule {
     name: "throttled-writers",
@@ -26,10 +26,10 @@ pub(super) fn worst(observation: &Observation) -> Option<(&str, f64)> {
     let waited = observation.processes.iter().filter_map(|process| {
         Some((process.process.as_str(), process.throttled_s? / observation.seconds))
     });
-    waited.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, part)| *part >= SHARE)
+    waited.max_by(|a, b| a.1.total_cmp(&b.1)).filter(|(_, fraction)| *fraction >= SHARE_MIN)
 }
 
 fn seen(observation: &Observation) -> Option<String> {
-    let (process, part) = worst(observation)?;
-    Some(format!("{process} was made to wait for {} of the time", format::percent(part)))
+    let (process, fraction) = worst(observation)?;
+    Some(format!("{process} was made to wait for {} of the time", format::percent(fraction)))
 }

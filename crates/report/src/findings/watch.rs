@@ -1,8 +1,8 @@
-//! What `larder watch` saw as an observation.
+//! Conversion of a `larder watch` result to an observation.
 //!
-//! Files and processes are those of the rows that were kept, so what many small ones did together
-//! does not show. What only the whole machine has, as dirty memory, is set against what was written
-//! only where the whole machine was watched.
+//! Files and processes are those of the retained rows, so the total of many small ones is not
+//! visible. Values of the whole machine, such as dirty memory, are compared with written bytes only
+//! if the scope was the whole machine.
 
 use super::{
     AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes,
@@ -13,15 +13,16 @@ use std::collections::BTreeMap;
 
 /// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
-/// Sectors of the counters of disks, whatever those of the disk are.
+/// Sector size of the disk counters, whatever the disk's sector size.
 const SECTOR_BYTES: u64 = 512;
 
-/// The disk that speaks for all, all the time. Processes only ask for writes; disks tell what they
-/// have done. Of disks above each other all have written the same, and the busiest is the slow one.
+/// Returns the disk that represents all writes. Disk counters, unlike those of processes, count
+/// completed writes. All of several stacked disks have written the same, and the busiest is the
+/// bottleneck.
 fn writer(disks: &[Disk]) -> Option<&Disk> {
-    let most = disks.iter().map(|disk| disk.write_sectors).max().unwrap_or(0);
-    let much = disks.iter().filter(|disk| disk.write_sectors >= most / 2);
-    much.max_by_key(|disk| (disk.busy_ms, disk.write_sectors))
+    let most_sectors = disks.iter().map(|disk| disk.write_sectors).max().unwrap_or(0);
+    let candidates = disks.iter().filter(|disk| disk.write_sectors >= most_sectors / 2);
+    candidates.max_by_key(|disk| (disk.busy_ms, disk.write_sectors))
 }
 
 fn moment(interval: &Interval, writer: Option<&str>, whole: bool) -> MachineSnapshot {
@@ -35,7 +36,7 @@ fn moment(interval: &Interval, writer: Option<&str>, whole: bool) -> MachineSnap
     MachineSnapshot {
         at_s: as_f64(interval.begin_ns + interval.duration_ns) / SECOND,
         cache_bytes: bytes(memory.resident_bytes),
-        // What is on its way is not on the disk yet.
+        // Pages under writeback are not on the disk yet.
         dirty_bytes: bytes(memory.dirty_bytes + memory.write_back_bytes),
         dirty_limit_bytes: bytes(memory.dirty_threshold_bytes),
         available_bytes: bytes(memory.available_bytes),
@@ -71,8 +72,8 @@ fn processes(watch: &Watch) -> Vec<ProcessUse> {
     for row in &watch.total.rows {
         all.entry((&row.process, row.pid)).or_default().0 += row.counts.throttled_ms;
     }
-    for of in watch.intervals.iter().flat_map(|interval| &interval.processes) {
-        let ProcessMemory { process, pid, private_bytes } = of;
+    for process_memory in watch.intervals.iter().flat_map(|interval| &interval.processes) {
+        let ProcessMemory { process, pid, private_bytes } = process_memory;
         all.entry((process, *pid)).or_default().1.push(as_f64(*private_bytes));
     }
     let uses = all.into_iter().map(|((process, pid), (ms, private_bytes))| ProcessUse {
@@ -134,7 +135,7 @@ mod tests {
 
     const SECOND: u64 = 1_000_000_000;
 
-    /// Four intervals of 5 s with these rows in the total.
+    /// Creates a result with four intervals of 5 s, and these rows in the total.
     fn watch(rows: Vec<Row>) -> Watch {
         let mut sum = Counts::default();
         for row in &rows {
@@ -195,18 +196,18 @@ mod tests {
     #[test]
     fn disks_tell_what_was_written_and_how_busy_they_were() {
         let mut seen = watch(Vec::new());
-        let of = &mut seen.intervals[1];
-        of.sum.disk_lazy_write_bytes = 1 << 30;
-        (of.memory.dirty_bytes, of.memory.write_back_bytes) = (3 << 20, 5 << 20);
+        let interval = &mut seen.intervals[1];
+        interval.sum.disk_lazy_write_bytes = 1 << 30;
+        (interval.memory.dirty_bytes, interval.memory.write_back_bytes) = (3 << 20, 5 << 20);
         let disk = |name: &str, write_sectors, busy_ms| Disk {
             name: name.to_owned(),
             write_sectors,
             busy_ms,
             ..Disk::default()
         };
-        of.disks = vec![disk("a", 10, 4900), disk("b", 10_000, 4000), disk("c", 10_010, 10)];
+        interval.disks = vec![disk("a", 10, 4900), disk("b", 10_000, 4000), disk("c", 10_010, 10)];
         seen.total.disks.clone_from(&seen.intervals[1].disks);
-        // Another one wrote more for a moment.
+        // In this interval another disk wrote more.
         seen.intervals[2].disks = vec![disk("a", 1_000_000, 1000)];
         assert_eq!(Observation::from(&seen).moments[2].written_per_s, Some(0.0));
         let moment = Observation::from(&seen).moments[1];

@@ -1,13 +1,13 @@
-//! Charts for the page of HTML: SVG whose colours are the page's, so that it follows light and dark
-//! and prints well. Sizes are pixels of the drawing, which scales with the page.
+//! Charts for HTML reports: SVG with the colours of the page's style sheet, for light, dark and
+//! print styles. Sizes are pixels of the drawing, which scales with the page.
 
 use crate::chart::{Axis, Frame};
 use crate::escape::html as escape;
 
-/// Room around the plane: left, right, top, bottom.
+/// Margins around the plane: left, right, top, bottom.
 const MARGIN: [f64; 4] = [96.0, 36.0, 14.0, 46.0];
 
-/// A plane with two axes that is drawn on.
+/// A plane with two axes to draw on.
 #[derive(Debug)]
 pub(crate) struct Plot {
     size: (f64, f64),
@@ -17,39 +17,40 @@ pub(crate) struct Plot {
 }
 
 impl Plot {
-    /// A plane over these values.
+    /// Creates a plane for these values.
     pub(crate) fn new(size: (f64, f64), x: Axis, y: Axis, xs: &[f64], ys: &[f64]) -> Self {
-        let placed = |axis: &Axis, values: &[f64]| {
-            let places: Vec<f64> = values.iter().filter_map(|value| axis.place(*value)).collect();
-            axis.frame(if places.is_empty() { &[0.0] } else { &places })
+        let positions = |axis: &Axis, values: &[f64]| {
+            let known_positions: Vec<f64> =
+                values.iter().filter_map(|value| axis.position(*value)).collect();
+            axis.frame(if known_positions.is_empty() { &[0.0] } else { &known_positions })
         };
-        let frames = (placed(&x, xs), placed(&y, ys));
+        let frames = (positions(&x, xs), positions(&y, ys));
         Plot { size, axes: (x, y), frames, svg: String::new() }
     }
 
-    fn part(frame: &Frame, place: f64) -> f64 {
-        ((place - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0)
+    fn fraction(frame: &Frame, position: f64) -> f64 {
+        ((position - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0)
     }
 
-    /// Where a value of the horizontal axis is drawn.
+    /// Returns the pixel position of a value on the horizontal axis.
     pub(crate) fn x(&self, value: f64) -> f64 {
-        let place = self.axes.0.place(value).unwrap_or(self.frames.0.low);
-        MARGIN[0] + Self::part(&self.frames.0, place) * (self.size.0 - MARGIN[0] - MARGIN[1])
+        let position = self.axes.0.position(value).unwrap_or(self.frames.0.low);
+        MARGIN[0] + Self::fraction(&self.frames.0, position) * (self.size.0 - MARGIN[0] - MARGIN[1])
     }
 
-    /// Where a value of the vertical axis is drawn.
+    /// Returns the pixel position of a value on the vertical axis.
     pub(crate) fn y(&self, value: f64) -> f64 {
-        let place = self.axes.1.place(value).unwrap_or(self.frames.1.low);
-        let part = Self::part(&self.frames.1, place);
-        MARGIN[2] + (1.0 - part) * (self.size.1 - MARGIN[2] - MARGIN[3])
+        let position = self.axes.1.position(value).unwrap_or(self.frames.1.low);
+        let fraction = Self::fraction(&self.frames.1, position);
+        MARGIN[2] + (1.0 - fraction) * (self.size.1 - MARGIN[2] - MARGIN[3])
     }
 
-    /// The ends of the plane: left, right, top, bottom.
+    /// Returns the bounds of the plane: left, right, top, bottom.
     pub(crate) fn ends(&self) -> [f64; 4] {
         [MARGIN[0], self.size.0 - MARGIN[1], MARGIN[2], self.size.1 - MARGIN[3]]
     }
 
-    /// A rectangle between two places across and two up, in pixels.
+    /// Draws a rectangle between two horizontal and two vertical positions, in pixels.
     pub(crate) fn rectangle(&mut self, class: &str, x: (f64, f64), y: (f64, f64), title: &str) {
         let (left, width) = (x.0.min(x.1), (x.1 - x.0).abs());
         let (top, height) = (y.0.min(y.1), (y.1 - y.0).abs());
@@ -57,17 +58,17 @@ impl Plot {
             self.svg,
             "<rect class=\"{class}\" x=\"{left:.1}\" y=\"{top:.1}\" width=\"{width:.1}\" \
              height=\"{height:.1}\">{}</rect>\n",
-            titled(title)
+            title_element(title)
         );
     }
 
-    /// A line through values.
+    /// Draws a line through values.
     pub(crate) fn line(&mut self, class: &str, points: &[(f64, f64)]) {
         let points = self.path(points.iter().copied());
         put_line!(self.svg, "<polyline class=\"{class}\" points=\"{points}\"/>");
     }
 
-    /// The area between two lines that run from left to right.
+    /// Fills the area between two lines that run from left to right.
     pub(crate) fn band(&mut self, class: &str, low: &[(f64, f64)], high: &[(f64, f64)]) {
         let points = self.path(high.iter().copied().chain(low.iter().rev().copied()));
         put_line!(self.svg, "<polygon class=\"{class}\" points=\"{points}\"/>");
@@ -78,16 +79,16 @@ impl Plot {
         points.map(at).collect::<Vec<_>>().join(" ")
     }
 
-    /// A dot at a place in pixels, with what it says when pointed at.
+    /// Draws a dot at a position in pixels, with a tooltip.
     pub(crate) fn dot(&mut self, class: &str, (x, y): (f64, f64), title: &str) {
         put_line!(
             self.svg,
             "<circle class=\"{class}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"4.5\">{}</circle>",
-            titled(title)
+            title_element(title)
         );
     }
 
-    /// A straight line in pixels.
+    /// Draws a straight line in pixels.
     pub(crate) fn stroke(&mut self, class: &str, from: (f64, f64), to: (f64, f64)) {
         put_line!(
             self.svg,
@@ -99,7 +100,7 @@ impl Plot {
         );
     }
 
-    /// Words at a place in pixels; `anchor` is start, middle or end.
+    /// Draws text at a position in pixels; `anchor` is start, middle or end.
     pub(crate) fn words(&mut self, class: &str, (x, y): (f64, f64), anchor: &str, text: &str) {
         put_line!(
             self.svg,
@@ -108,15 +109,15 @@ impl Plot {
         );
     }
 
-    /// The marks of the horizontal axis, its lines and heading.
+    /// Draws the grid lines, marks and heading of the horizontal axis.
     pub(crate) fn draw_x(&mut self) {
         let [left, right, top, bottom] = self.ends();
         let mut free = 0.0;
         for mark in self.frames.0.marks.clone() {
-            let x = left + Self::part(&self.frames.0, mark) * (right - left);
+            let x = left + Self::fraction(&self.frames.0, mark) * (right - left);
             self.stroke("grid", (x, top), (x, bottom));
             let label = self.axes.0.label(mark);
-            let half = small(label.len()) * 3.6;
+            let half = count_f64(label.len()) * 3.6;
             if x - half > free {
                 self.words("mark", (x, bottom + 18.0), "middle", &label);
                 free = x + half + 8.0;
@@ -126,11 +127,11 @@ impl Plot {
         self.words("axis", (f64::midpoint(left, right), self.size.1 - 6.0), "middle", &heading);
     }
 
-    /// The marks of the vertical axis and its lines; its heading is the caption's business.
+    /// Draws the grid lines, marks and heading of the vertical axis.
     pub(crate) fn draw_y(&mut self) {
         let [left, right, top, bottom] = self.ends();
         for mark in self.frames.1.marks.clone() {
-            let y = bottom - Self::part(&self.frames.1, mark) * (bottom - top);
+            let y = bottom - Self::fraction(&self.frames.1, mark) * (bottom - top);
             self.stroke("grid", (left, y), (right, y));
             let label = self.axes.1.label(mark);
             self.words("mark", (left - 8.0, y + 4.0), "end", &label);
@@ -145,7 +146,7 @@ impl Plot {
         );
     }
 
-    /// The drawing, described for those who cannot see it.
+    /// Returns the drawing, with a description for screen readers.
     pub(crate) fn finish(self, description: &str) -> String {
         format!(
             "<svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
@@ -157,11 +158,11 @@ impl Plot {
     }
 }
 
-fn titled(title: &str) -> String {
+fn title_element(title: &str) -> String {
     if title.is_empty() { String::new() } else { format!("<title>{}</title>", escape(title)) }
 }
 
-/// A small number to calculate with.
-pub(crate) fn small(count: usize) -> f64 {
+/// Converts a small number.
+pub(crate) fn count_f64(count: usize) -> f64 {
     crate::advise::as_f64(count as u64)
 }

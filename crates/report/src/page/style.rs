@@ -1,4 +1,4 @@
-//! How the page looks. Colours are those that people with any colour vision tell apart.
+//! Style sheet of the HTML reports. The colours are distinct with any colour vision.
 
 /// The style sheet.
 pub(super) const CSS: &str = "

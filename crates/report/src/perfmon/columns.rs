@@ -1,10 +1,10 @@
-//! What a column of a log is: `\\HOST\Object(Instance)\Counter`.
+//! Column headings of a log: `\\HOST\Object(Instance)\Counter`.
 
 use super::Names;
 use super::counters::{Counter, Object};
 use super::text::fold;
 
-/// A path as it is written.
+/// The parts of a counter path.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Path<'a> {
     pub(super) host: &'a str,
@@ -14,7 +14,7 @@ pub(super) struct Path<'a> {
 }
 
 impl<'a> Path<'a> {
-    /// Cuts a heading; none if it is no path.
+    /// Splits a heading; returns `None` if it is not a counter path.
     pub(super) fn parse(heading: &'a str) -> Option<Path<'a>> {
         let heading = heading.trim();
         let (host, rest) = match heading.strip_prefix("\\\\") {
@@ -22,26 +22,26 @@ impl<'a> Path<'a> {
             None => ("", heading.strip_prefix('\\')?),
         };
         let (middle, counter) = rest.rsplit_once('\\')?;
-        // Instances may hold parentheses themselves.
+        // Instance names may contain parentheses.
         let (object, instance) = match middle.split_once('(') {
             Some((object, instance)) => (object, instance.strip_suffix(')')?),
             None => (middle, ""),
         };
-        let whole = !object.is_empty() && !counter.is_empty();
-        whole.then_some(Path { host, object, instance, counter })
+        let is_complete = !object.is_empty() && !counter.is_empty();
+        is_complete.then_some(Path { host, object, instance, counter })
     }
 
-    /// Which object it is, if it is one of ours.
+    /// Returns the known object, if any.
     pub(super) fn object(&self, names: Option<&Names>) -> Option<Object> {
         let name = fold(self.object);
-        let listed = names.and_then(|names| {
+        let from_list = names.and_then(|names| {
             names.numbers(&name).iter().find_map(|number| Object::from_number(*number))
         });
-        listed.or_else(|| Object::named(&name))
+        from_list.or_else(|| Object::from_name(&name))
     }
 
-    /// Which counter of an object it is, if it is one of ours, and its language if that is told by
-    /// our own names.
+    /// Returns the known counter of an object, if any, with its language if the name is a built-in
+    /// one.
     pub(super) fn counter(
         &self,
         object: Object,
@@ -49,11 +49,11 @@ impl<'a> Path<'a> {
     ) -> Option<(Counter, Option<&'static str>)> {
         let name = fold(self.counter);
         let kind = object.kind();
-        let listed = names.and_then(|names| {
+        let from_list = names.and_then(|names| {
             let numbers = names.numbers(&name).iter();
             numbers.clone().find_map(|number| Counter::from_number(kind, *number))
         });
-        listed.map(|counter| (counter, None)).or_else(|| Counter::named(kind, &name))
+        from_list.map(|counter| (counter, None)).or_else(|| Counter::from_name(kind, &name))
     }
 }
 
@@ -70,8 +70,8 @@ mod tests {
         assert_eq!(path.instance, "Intel(R) PRO");
         let path = Path::parse(r"\Cache\Pin Reads/sec").expect("a path");
         assert_eq!((path.host, path.instance), ("", ""));
-        for wrong in ["", "Cache", r"\\SRV\Cache", r"\\SRV", r"\\S\A(b\c", r"\\S\\c"] {
-            assert_eq!(Path::parse(wrong), None, "{wrong}");
+        for invalid in ["", "Cache", r"\\SRV\Cache", r"\\SRV", r"\\S\A(b\c", r"\\S\\c"] {
+            assert_eq!(Path::parse(invalid), None, "{invalid}");
         }
     }
 
@@ -83,7 +83,7 @@ mod tests {
         assert_eq!(path.object(None), None);
         assert_eq!(path.object(Some(&names)), Some(Object::Cache));
         assert_eq!(path.counter(Object::Cache, Some(&names)), Some((Counter::PinReads, None)));
-        // The number is one of another object.
+        // This number belongs to another object.
         assert_eq!(path.counter(Object::Memory, Some(&names)), None);
     }
 }

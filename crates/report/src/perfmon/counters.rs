@@ -1,15 +1,15 @@
-//! The counters that are known, by their English names, by those of other languages, and by the
-//! numbers under which Windows keeps the names of every language.
+//! Known counters, by their English names, by names in other languages, and by the numbers under
+//! which Windows stores the names of every language.
 //!
-//! Names are written folded (see [`super::text::fold`]): without accents and capitals. Numbers and
-//! German names are those of the list `Perflib\CurrentLanguage\Counter` of a German Windows;
-//! French and Spanish ones are those that users and Microsoft's own pages give for the objects
-//! disk and memory. Of the object cache no such source was found for French and Spanish, so there
-//! the list of that machine has to be given ([`super::Names`]).
+//! Names are folded (see [`super::text::fold`]): without accents and in lower case. Numbers and
+//! German names are those of the list `Perflib\CurrentLanguage\Counter` of a German Windows; French
+//! and Spanish names are those that users and Microsoft's own pages give for the objects disk and
+//! memory. For the object Cache no such source exists in French and Spanish, so the user provides
+//! the list of that machine ([`super::Names`]).
 //!
 //! Invariant: within an object no two counters have the same name in a language.
 
-/// An object of Perfmon.
+/// A Perfmon object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Object {
     Cache,
@@ -83,7 +83,7 @@ pub(super) enum Counter {
     IoWriteBytes,
 }
 
-/// Whose counter.
+/// Category of a counter's object.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Cache,
@@ -92,7 +92,7 @@ pub(super) enum Kind {
     Process,
 }
 
-/// Counter, of what, number, English name, names in [`LANGUAGES`]; empty where none is known.
+/// Counter, category, number, English name, names in [`LANGUAGES`]; an unknown name is empty.
 type CounterRow = (Counter, Kind, u32, &'static str, [&'static str; 3]);
 
 use Counter as C;
@@ -284,15 +284,15 @@ impl Object {
         OBJECTS.iter().find(|row| row.0 == self).expect("each object has a row").2
     }
 
-    /// The object with this number in the lists of Windows.
+    /// Returns the object with this number in the lists of Windows.
     pub(super) fn from_number(number: u32) -> Option<Object> {
         OBJECTS.iter().find(|row| row.1 == number).map(|row| row.0)
     }
 
-    /// The objects that a folded name may mean.
-    pub(super) fn named(name: &str) -> Option<Object> {
-        let is = |row: &&ObjectRow| row.2.eq_ignore_ascii_case(name) || row.3.contains(&name);
-        OBJECTS.iter().find(is).map(|row| row.0)
+    /// Returns the object with this folded name.
+    pub(super) fn from_name(name: &str) -> Option<Object> {
+        let matches = |row: &&ObjectRow| row.2.eq_ignore_ascii_case(name) || row.3.contains(&name);
+        OBJECTS.iter().find(matches).map(|row| row.0)
     }
 }
 
@@ -301,29 +301,29 @@ impl Counter {
         COUNTERS.iter().find(|row| row.0 == self).expect("each counter has a row").3
     }
 
-    /// The counter with this number in the lists of Windows, of an object of this kind.
+    /// Returns the counter of this category with this number in the lists of Windows.
     pub(super) fn from_number(kind: Kind, number: u32) -> Option<Counter> {
         COUNTERS.iter().find(|row| row.1 == kind && row.2 == number).map(|row| row.0)
     }
 
-    /// The counter that a folded name means, and its language if that is not English.
-    pub(super) fn named(kind: Kind, name: &str) -> Option<(Counter, Option<&'static str>)> {
+    /// Returns the counter with this folded name, and its language unless that is English.
+    pub(super) fn from_name(kind: Kind, name: &str) -> Option<(Counter, Option<&'static str>)> {
         let mut rows = COUNTERS.iter().filter(|row| row.1 == kind);
         rows.find_map(|row| {
             if row.3.eq_ignore_ascii_case(name) {
                 return Some((row.0, None));
             }
-            let place = row.4.iter().position(|known| !known.is_empty() && *known == name)?;
-            Some((row.0, Some(LANGUAGES[place])))
+            let index = row.4.iter().position(|known| !known.is_empty() && *known == name)?;
+            Some((row.0, Some(LANGUAGES[index])))
         })
     }
 
-    /// All counters of a kind.
+    /// Returns all counters of a category.
     pub(super) fn of(kind: Kind) -> impl Iterator<Item = Counter> {
         COUNTERS.iter().filter(move |row| row.1 == kind).map(|row| row.0)
     }
 
-    /// Whether it is a percentage.
+    /// Returns true if the counter is a percentage.
     pub(super) fn is_percentage(self) -> bool {
         matches!(self, C::CopyReadHits | C::DataMapHits | C::PinReadHits | C::MdlReadHits)
     }
@@ -339,21 +339,21 @@ mod tests {
         for kind in [Kind::Cache, Kind::Memory, Kind::Disk, Kind::Process] {
             let mut seen: Vec<(usize, &str)> = Vec::new();
             for row in COUNTERS.iter().filter(|row| row.1 == kind) {
-                assert_eq!(Counter::named(kind, &fold(row.3)), Some((row.0, None)));
+                assert_eq!(Counter::from_name(kind, &fold(row.3)), Some((row.0, None)));
                 assert_eq!(Counter::from_number(kind, row.2), Some(row.0));
-                for (place, name) in row.4.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
+                for (index, name) in row.4.iter().enumerate().filter(|(_, name)| !name.is_empty()) {
                     assert_eq!(fold(name), *name);
-                    assert!(!seen.contains(&(place, name)), "{name} twice");
-                    assert_eq!(Counter::named(kind, name).map(|found| found.0), Some(row.0));
-                    seen.push((place, name));
+                    assert!(!seen.contains(&(index, name)), "{name} twice");
+                    assert_eq!(Counter::from_name(kind, name).map(|found| found.0), Some(row.0));
+                    seen.push((index, name));
                 }
             }
         }
         for row in &OBJECTS {
-            assert_eq!(Object::named(&fold(row.2)), Some(row.0));
+            assert_eq!(Object::from_name(&fold(row.2)), Some(row.0));
             assert_eq!(Object::from_number(row.1), Some(row.0));
-            assert!(row.3.iter().all(|name| Object::named(name) == Some(row.0)));
+            assert!(row.3.iter().all(|name| Object::from_name(name) == Some(row.0)));
         }
-        assert_eq!(Counter::named(Kind::Cache, ""), None);
+        assert_eq!(Counter::from_name(Kind::Cache, ""), None);
     }
 }

@@ -1,4 +1,4 @@
-//! Fields of one line of a log: separated, some of them in quotes.
+//! Fields of one line of a log: separated, some of them quoted.
 //!
 //! Invariants: a field ends with its line, so an unclosed quote affects one line; no line has more
 //! than [`FIELDS_MAX`] fields.
@@ -33,7 +33,7 @@ pub(super) fn split(line: &str, separator: u8) -> Result<Vec<Cow<'_, str>>, Stri
         if fields.len() == FIELDS_MAX {
             return Err(format!("it has more than {FIELDS_MAX} fields"));
         }
-        let (field, behind) = if text.starts_with('"') {
+        let (field, rest_after) = if text.starts_with('"') {
             quoted(text, separator).ok_or("a quote is not closed")?
         } else {
             let end = text.bytes().position(|byte| byte == separator);
@@ -41,13 +41,13 @@ pub(super) fn split(line: &str, separator: u8) -> Result<Vec<Cow<'_, str>>, Stri
             (field, end.map(|end| &text[end + 1..]))
         };
         fields.push(field);
-        rest = behind;
+        rest = rest_after;
     }
     Ok(fields)
 }
 
-/// Returns the field that begins with a quote, and the text after its separator; none if the quote
-/// is not closed.
+/// Returns the field that starts with a quote, and the text after its separator; `None` if the
+/// quote is not closed.
 fn quoted(text: &str, separator: u8) -> Option<(Cow<'_, str>, Option<&str>)> {
     let mut field = Cow::Borrowed("");
     let mut from = 1;

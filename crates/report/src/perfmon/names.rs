@@ -1,36 +1,35 @@
-//! The names of the counters of another language, as Windows lists them: a number, then a name, by
-//! turns. The registry holds that list for the language of each machine.
+//! Counter names in another language, from the list of Windows: alternating numbers and names. The
+//! registry contains the list for the language of each machine.
 
-use super::text::{fold, of_line, unmarked};
+use super::text::{decode_line, fold, to_utf8};
 use std::collections::HashMap;
 use std::io::{self, BufRead, Read};
 
 /// Maximum bytes of a list: that of a large machine has some 500 KB.
 const BYTES_MAX: u64 = 16 << 20;
 
-/// Names of counters by their numbers, of one machine.
+/// Counter names of one machine with their numbers.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Names {
-    /// Several counters may have the same name.
+    /// Numbers by folded name; several counters may share a name.
     numbers: HashMap<String, Vec<u32>>,
 }
 
 impl Names {
-    /// Reads a list as this prints it on that machine:
-    /// `(Get-ItemProperty KEY).Counter`, where `KEY` is
-    /// `'HKLM:\SOFTWARE\Microsoft\Windows NT\CurrentVersion\Perflib\CurrentLanguage'`.
-    /// None if it is no such list.
+    /// Reads a list in the format that this command prints on that machine: `(Get-ItemProperty
+    /// KEY).Counter`, where `KEY` is `'HKLM:\SOFTWARE\Microsoft\Windows
+    /// NT\CurrentVersion\Perflib\CurrentLanguage'`. Returns `None` if the input is not such a list.
     ///
     /// # Errors
     /// If the list cannot be read.
     pub fn read(list: impl BufRead) -> io::Result<Option<Names>> {
         let mut bytes = Vec::new();
-        unmarked(list)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
-        Ok(if bytes.len() as u64 > BYTES_MAX { None } else { Names::parse(&of_line(&bytes)) })
+        to_utf8(list)?.take(BYTES_MAX + 1).read_to_end(&mut bytes)?;
+        Ok(if bytes.len() as u64 > BYTES_MAX { None } else { Names::parse(&decode_line(&bytes)) })
     }
 
     fn parse(text: &str) -> Option<Names> {
-        // In the registry itself the parts end with zeros.
+        // In the registry itself, zeros terminate the entries.
         let parts = text.split(['\n', '\0']).map(str::trim).filter(|part| !part.is_empty());
         let mut names = Names::default();
         let mut number: Option<u32> = None;
@@ -43,7 +42,7 @@ impl Names {
         (number.is_none() && !names.numbers.is_empty()).then_some(names)
     }
 
-    /// The numbers of a folded name.
+    /// Returns the numbers of a folded name.
     pub(super) fn numbers(&self, name: &str) -> &[u32] {
         self.numbers.get(name).map_or(&[], Vec::as_slice)
     }

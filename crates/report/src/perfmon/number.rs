@@ -1,27 +1,27 @@
-//! Numbers as countries write them: a point or a comma before the decimals, separators between
-//! thousands, blanks for what is missing.
+//! Numbers in national formats: a point or a comma as decimal separator, thousands separators,
+//! blanks for missing values.
 //!
-//! Invariant: nothing is guessed. What may be read in two ways that differ is an error, unless the
-//! caller has said which one is meant, or another number of the log shows it.
+//! Invariant: nothing is guessed. A number with two different readings is an error, unless the
+//! caller specifies the separator or another number of the log reveals it.
 
-/// What stands before the decimals.
+/// A decimal separator.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Decimal {
-    /// `1.5`, as Perfmon writes it everywhere.
+    /// `1.5`, which Perfmon writes in every country.
     Point,
-    /// `1,5`, as spreadsheets of many countries write it.
+    /// `1,5`, which spreadsheets write in many countries.
     Comma,
 }
 
-/// What one number tells about how all are written.
+/// Information from one number about the decimal separator of a log.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Shows {
-    /// It can only be read so.
-    Only(Decimal),
-    /// A comma with three digits behind it: decimals or thousands.
-    Either,
-    /// Nothing.
-    Nothing,
+enum Evidence {
+    /// The number is valid with this separator only.
+    Requires(Decimal),
+    /// The number has a comma before three digits: decimals or thousands.
+    Ambiguous,
+    /// The number is valid with either separator.
+    Neutral,
 }
 
 /// Parser for the numbers of one log, which all use the same decimal separator.
@@ -29,43 +29,44 @@ enum Shows {
 pub(super) struct Numbers {
     /// The decimal separator, once it is known.
     decimal: Option<Decimal>,
-    /// The line that shows it; none if the caller sets it.
-    shown_in: Option<u64>,
+    /// The line that reveals it; `None` if the caller specifies it.
+    evidence_line: Option<u64>,
     /// Positions of numbers with one comma, read as thousands before the separator was known.
-    either: Vec<(usize, usize)>,
-    first_either: Option<(u64, String)>,
+    ambiguous: Vec<(usize, usize)>,
+    first_ambiguous: Option<(u64, String)>,
 }
 
 impl Numbers {
     /// Creates a parser; `decimal` is the separator, if the caller knows it.
     pub(super) fn new(decimal: Option<Decimal>) -> Self {
-        Numbers { decimal, shown_in: None, either: Vec::new(), first_either: None }
+        Numbers { decimal, evidence_line: None, ambiguous: Vec::new(), first_ambiguous: None }
     }
 
-    /// Parses a field at this position of a table; none if it is blank.
+    /// Parses the field at this position of a table; returns `None` if it is blank.
     ///
     /// # Errors
-    /// A sentence: it is no number, or uses another decimal separator than an earlier one.
+    /// A sentence: the field is not a number, or uses another decimal separator than an earlier
+    /// one.
     pub(super) fn take(
         &mut self,
         field: &str,
-        place: (usize, usize),
+        position: (usize, usize),
         line: u64,
     ) -> Result<Option<f64>, String> {
-        if self.decimal.is_none() || self.shown_in.is_some() {
-            match (shows(field.trim()), self.decimal) {
-                (Shows::Only(decimal), Some(known)) if decimal != known => {
-                    let first = self.shown_in.unwrap_or(0);
+        if self.decimal.is_none() || self.evidence_line.is_some() {
+            match (evidence(field.trim()), self.decimal) {
+                (Evidence::Requires(decimal), Some(known)) if decimal != known => {
+                    let first = self.evidence_line.unwrap_or(0);
                     return Err(format!(
                         "{field:?} uses another decimal separator than line {first}"
                     ));
                 }
-                (Shows::Only(decimal), None) => {
-                    (self.decimal, self.shown_in) = (Some(decimal), Some(line));
+                (Evidence::Requires(decimal), None) => {
+                    (self.decimal, self.evidence_line) = (Some(decimal), Some(line));
                 }
-                (Shows::Either, None) => {
-                    self.either.push(place);
-                    self.first_either.get_or_insert_with(|| (line, field.to_owned()));
+                (Evidence::Ambiguous, None) => {
+                    self.ambiguous.push(position);
+                    self.first_ambiguous.get_or_insert_with(|| (line, field.to_owned()));
                 }
                 _ => {}
             }
@@ -80,8 +81,8 @@ impl Numbers {
     /// # Errors
     /// A line with an ambiguous number, in a log that does not show the decimal separator.
     pub(super) fn finish(self) -> Result<Vec<(usize, usize)>, (u64, String)> {
-        match (self.decimal, self.first_either) {
-            (Some(Decimal::Comma), _) => Ok(self.either),
+        match (self.decimal, self.first_ambiguous) {
+            (Some(Decimal::Comma), _) => Ok(self.ambiguous),
             (None, Some((line, field))) => Err((
                 line,
                 format!("{field:?} may have decimals or thousands, and nothing else shows which"),
@@ -91,30 +92,35 @@ impl Numbers {
     }
 }
 
-/// Looks at one field.
-fn shows(field: &str) -> Shows {
+/// Determines the decimal separator from one field.
+fn evidence(field: &str) -> Evidence {
     let (comma, point) = (field.rfind(','), field.rfind('.'));
     match (comma, point) {
-        (None, None) => Shows::Nothing,
-        (Some(comma), Some(point)) if comma > point => Shows::Only(Decimal::Comma),
-        // Several points can only stand between thousands.
-        (None, Some(_)) if field.matches('.').count() > 1 => Shows::Only(Decimal::Comma),
-        (_, Some(_)) => Shows::Only(Decimal::Point),
-        (Some(_), None) if field.matches(',').count() > 1 => Shows::Only(Decimal::Point),
+        (None, None) => Evidence::Neutral,
+        (Some(comma), Some(point)) if comma > point => Evidence::Requires(Decimal::Comma),
+        // Several points can only separate thousands.
+        (None, Some(_)) if field.matches('.').count() > 1 => Evidence::Requires(Decimal::Comma),
+        (_, Some(_)) => Evidence::Requires(Decimal::Point),
+        (Some(_), None) if field.matches(',').count() > 1 => Evidence::Requires(Decimal::Point),
         (Some(comma), None) => {
             let before = field[..comma].trim_start_matches(['-', ' ']);
-            let behind = &field[comma + 1..];
-            let group = behind.len() == 3 && behind.bytes().all(|byte| byte.is_ascii_digit());
-            let leads = (1..=3).contains(&before.len()) && before != "0";
-            if group && leads { Shows::Either } else { Shows::Only(Decimal::Comma) }
+            let after_comma = &field[comma + 1..];
+            let is_group =
+                after_comma.len() == 3 && after_comma.bytes().all(|byte| byte.is_ascii_digit());
+            let is_group_start = (1..=3).contains(&before.len()) && before != "0";
+            if is_group && is_group_start {
+                Evidence::Ambiguous
+            } else {
+                Evidence::Requires(Decimal::Comma)
+            }
         }
     }
 }
 
-/// The number that a field is; `Ok(None)` if it is blank or says that there is none.
+/// Parses a number; returns `Ok(None)` if the field is blank or marks a missing value.
 fn parse(field: &str, decimal: Decimal) -> Result<Option<f64>, ()> {
     let field = field.trim();
-    // Windows writes numbers that are none as 1.#IND, -1.#QNAN, 1.#INF.
+    // Windows writes invalid numbers as 1.#IND, -1.#QNAN, 1.#INF.
     if field.is_empty() || field.contains('#') {
         return Ok(None);
     }
@@ -173,14 +179,17 @@ mod tests {
             let taken: Result<Vec<_>, _> =
                 taken.map(|(row, field)| numbers.take(field, (0, row), row as u64 + 2)).collect();
             let mut values: Vec<f64> = taken?.into_iter().flatten().collect();
-            for (_, row) in numbers.finish().map_err(|(line, why)| format!("{line}: {why}"))? {
+            for (_, row) in
+                numbers.finish().map_err(|(line, reason)| format!("{line}: {reason}"))?
+            {
                 values[row] /= 1000.0;
             }
             Ok(values)
         };
         assert_eq!(read(&["1,234", "7", "0,5", "-2,345"]), Ok(vec![1.234, 7.0, 0.5, -2.345]));
         assert_eq!(read(&["1,234", "7", "0.5", "2,345"]), Ok(vec![1234.0, 7.0, 0.5, 2345.0]));
-        let refused = |fields: &[&str], why: &str| assert!(read(fields).unwrap_err().contains(why));
+        let refused =
+            |fields: &[&str], reason: &str| assert!(read(fields).unwrap_err().contains(reason));
         refused(&["7", "1,234"], "3: \"1,234\" may have decimals or thousands");
         refused(&["1.5", "1,234", "1,5"], "another decimal separator than line 2");
     }
@@ -189,20 +198,20 @@ mod tests {
     fn what_may_be_read_in_two_ways_says_so() {
         use Decimal::{Comma, Point};
         let known = [
-            ("12", Shows::Nothing),
-            ("12.5", Shows::Only(Point)),
-            ("12,5", Shows::Only(Comma)),
-            ("0,123", Shows::Only(Comma)),
-            ("1234,567", Shows::Only(Comma)),
-            ("1,234", Shows::Either),
-            ("-1,234", Shows::Either),
-            ("1,234,567", Shows::Only(Point)),
-            ("1.234.567", Shows::Only(Comma)),
-            ("1.234,5", Shows::Only(Comma)),
-            ("1,234.5", Shows::Only(Point)),
+            ("12", Evidence::Neutral),
+            ("12.5", Evidence::Requires(Point)),
+            ("12,5", Evidence::Requires(Comma)),
+            ("0,123", Evidence::Requires(Comma)),
+            ("1234,567", Evidence::Requires(Comma)),
+            ("1,234", Evidence::Ambiguous),
+            ("-1,234", Evidence::Ambiguous),
+            ("1,234,567", Evidence::Requires(Point)),
+            ("1.234.567", Evidence::Requires(Comma)),
+            ("1.234,5", Evidence::Requires(Comma)),
+            ("1,234.5", Evidence::Requires(Point)),
         ];
         for (field, shown) in known {
-            assert_eq!(shows(field), shown, "{field}");
+            assert_eq!(evidence(field), shown, "{field}");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! A log for people, for spreadsheets, for programs, and as a page.
+//! Renderings of a log: as text, CSV, JSON and HTML.
 
 use super::Summary;
 use crate::chart::{Axis, Chart, Labels};
@@ -8,12 +8,12 @@ use crate::format;
 use crate::page::{self, card, html_table};
 use crate::table::{Cell, Column, Table};
 
-/// Two ratios that differ by more than this are shown to differ: five points.
-const MISLEADS: f64 = 0.05;
-/// Width and height of a chart on the page.
+/// Minimum difference between two ratios for a warning: five percentage points.
+const MISLEADING_MIN: f64 = 0.05;
+/// Width and height of a chart in HTML.
 const CHART: (u32, u32) = (760, 260);
 
-/// A number of a column that may be missing.
+/// Returns a cell for a number that may be missing.
 fn number(value: Option<f64>) -> Cell {
     value.map_or_else(Cell::missing, Cell::number)
 }
@@ -26,7 +26,7 @@ fn bytes(value: Option<f64>) -> Cell {
     value.map_or_else(Cell::missing, |value| Cell::shown(value, format::bytes(rounded(value))))
 }
 
-/// Seconds, shown in the unit that fits.
+/// Returns a cell for seconds, in a suitable unit.
 fn seconds(value: Option<f64>) -> Cell {
     value.map_or_else(Cell::missing, |value| {
         Cell::shown(value, format::duration(rounded(value * 1e9)))
@@ -40,16 +40,16 @@ fn rounded(value: f64) -> u64 {
 }
 
 impl Summary {
-    /// The JSON object.
+    /// Returns the JSON object.
     ///
     /// # Panics
-    /// A number is infinite or none, which the reading of the log excludes.
+    /// If a number is infinite or not a number, which the parser prevents.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         serde_json::to_value(self).expect("plain numbers and words")
     }
 
-    /// For a terminal.
+    /// Renders the summary for a terminal.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut text = format!("{}\n", self.heading());
@@ -71,7 +71,7 @@ impl Summary {
         text
     }
 
-    /// Every value, one line each: table, what, value name, value.
+    /// Renders each value as a CSV line: table, words of the row, value name, value.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut all = Table::new(
@@ -89,13 +89,13 @@ impl Summary {
             for row in rows {
                 let words: Vec<&str> =
                     row.as_object().into_iter().flatten().filter_map(|(_, v)| v.as_str()).collect();
-                let what = words.join(" ");
+                let row_words = words.join(" ");
                 for (name, value) in row.as_object().into_iter().flatten() {
                     if let Some(value) = value.as_f64() {
                         let title = json["title"].as_str().unwrap_or_default();
                         all.push([
                             Cell::word(title),
-                            Cell::word(&what),
+                            Cell::word(&row_words),
                             Cell::word(name),
                             Cell::number(value),
                         ]);
@@ -106,7 +106,7 @@ impl Summary {
         all.to_csv()
     }
 
-    /// One page that needs nothing else.
+    /// Renders the summary as a self-contained HTML page.
     #[must_use]
     pub fn to_html(&self) -> String {
         let title = if self.host.is_empty() { "Log of Perfmon" } else { &self.host };
@@ -118,13 +118,13 @@ impl Summary {
         );
         for interface in &self.interfaces {
             if let Some(ratio) = interface.hit_ratio {
-                let shown = interface.averaged_hit_ratio.map_or_else(String::new, |averaged| {
-                    format!("averages say {}", format::percent(averaged))
+                let note = interface.averaged_hit_ratio.map_or_else(String::new, |unweighted| {
+                    format!("averages say {}", format::percent(unweighted))
                 });
                 body.push_str(&card(
                     &format!("Hits, {}", interface.interface),
                     &format::percent(ratio),
-                    &shown,
+                    &note,
                 ));
             }
         }
@@ -136,8 +136,8 @@ impl Summary {
             let found = escape(&findings::to_text(&self.findings));
             put!(body, "<section>\n<h2>Findings</h2>\n<pre>{found}</pre>\n</section>\n");
         }
-        for (unit, what) in [("ratio", "Hits"), ("per second", "Pages"), ("bytes", "Memory")] {
-            body.push_str(&self.chart_section(unit, what));
+        for (unit, title) in [("ratio", "Hits"), ("per second", "Pages"), ("bytes", "Memory")] {
+            body.push_str(&self.chart_section(unit, title));
         }
         for table in self.tables() {
             put!(
@@ -172,37 +172,38 @@ impl Summary {
         format!("{host}{samples}; names of counters: {}", self.language)
     }
 
-    fn chart_section(&self, unit: &str, what: &str) -> String {
+    fn chart_section(&self, unit: &str, title: &str) -> String {
         let labels = match unit {
             "ratio" => Labels::Percent,
             "bytes" => Labels::Bytes,
             _ => Labels::Number,
         };
-        let upright = Axis::new(what, if unit == "per second" { "1/s" } else { "" }).labels(labels);
-        let upright = if unit == "ratio" { upright.range(0.0, 1.0) } else { upright };
-        let mut chart = Chart::new("", Axis::new("time", "s"), upright);
+        let y_axis = Axis::new(title, if unit == "per second" { "1/s" } else { "" }).labels(labels);
+        let y_axis = if unit == "ratio" { y_axis.range(0.0, 1.0) } else { y_axis };
+        let mut chart = Chart::new("", Axis::new("time", "s"), y_axis);
         for line in self.lines.iter().filter(|line| line.unit == unit) {
             chart.line(line.name, line.points.iter().copied());
         }
-        // A log without such counters has no chart of them.
+        // A log without these counters has no chart of them.
         let Ok(svg) = chart.to_svg(CHART.0, CHART.1) else { return String::new() };
-        format!("<section>\n<h2>{what} over time</h2>\n<figure>\n{svg}</figure>\n</section>\n")
+        format!("<section>\n<h2>{title} over time</h2>\n<figure>\n{svg}</figure>\n</section>\n")
     }
 
-    /// What the tables do not say.
+    /// Returns notes on the tables.
     fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         for interface in &self.interfaces {
-            let (Some(ratio), Some(averaged)) = (interface.hit_ratio, interface.averaged_hit_ratio)
+            let (Some(ratio), Some(unweighted)) =
+                (interface.hit_ratio, interface.averaged_hit_ratio)
             else {
                 continue;
             };
-            if (ratio - averaged).abs() > MISLEADS {
+            if (ratio - unweighted).abs() > MISLEADING_MIN {
                 sentences.push(format!(
                     "The average of the samples misleads for {}: it says {}, but of all calls {} \
                      hit. Intervals with few calls count there as much as those with many.",
                     interface.interface,
-                    format::percent(averaged),
+                    format::percent(unweighted),
                     format::percent(ratio)
                 ));
             }

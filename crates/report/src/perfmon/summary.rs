@@ -1,179 +1,179 @@
-//! What a log comes to.
+//! Summary of a log.
 
 use super::counters::{Counter, Kind, Object};
 use super::log::Log;
-use super::weighting::{Intervals, averaged, range};
+use super::weighting::{Intervals, range, unweighted_mean};
 use super::{SCHEMA, VERSION, time};
 use crate::findings::{self, Finding, Observation};
 use serde::Serialize;
 
-/// Points of a line over time, at most.
-const POINTS: usize = 240;
-/// Processes that are told about, those with the most I/O first.
-const PROCESSES: usize = 12;
+/// Maximum number of points in a line over time.
+const POINTS_MAX: usize = 240;
+/// Maximum number of reported processes; those with the most I/O come first.
+const PROCESSES_MAX: usize = 12;
 
-/// One of the interfaces of the cache.
+/// Reads through one of the cache interfaces.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Interface {
-    /// `copy`, `data map`, `pin`, `mdl`.
+    /// Name: `copy`, `data map`, `pin`, `mdl`.
     pub interface: &'static str,
-    /// Calls per second; none if the log has no such counter.
+    /// Calls per second; `None` if the log lacks the counter.
     pub calls_per_s: Option<f64>,
-    /// Hits of all calls; none without calls or without the counter of calls.
+    /// Hit ratio of all calls; `None` without calls or their counter.
     pub hit_ratio: Option<f64>,
-    /// What a monitor shows: the plain average of the samples.
+    /// Unweighted mean of the samples, as monitors show it.
     pub averaged_hit_ratio: Option<f64>,
-    /// Calls per second that had to wait for a disk.
+    /// Calls per second that waited for a disk.
     pub misses_per_s: Option<f64>,
 }
 
 /// Writes in bursts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Bursts {
-    /// `lazy write`, or `data flush`: the same with flushes and the mapped page writer.
+    /// `lazy write`, or `data flush`, which also includes flushes and the mapped page writer.
     pub what: &'static str,
     /// Bursts per second.
     pub bursts_per_s: f64,
     /// Pages per second.
     pub pages_per_s: f64,
-    /// Pages of a burst: all pages through all bursts.
+    /// Mean pages per burst: total pages over total bursts.
     pub pages_per_burst: Option<f64>,
-    /// Most pages per second in one sample.
+    /// Maximum pages per second of one sample.
     pub pages_per_s_max: f64,
 }
 
-/// One disk.
+/// Activity of one disk.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Disk {
     /// `LogicalDisk` or `PhysicalDisk`.
     pub object: &'static str,
-    /// Its name there.
+    /// Instance name.
     pub disk: String,
     /// Reads per second.
     pub reads_per_s: Option<f64>,
     /// Writes per second.
     pub writes_per_s: Option<f64>,
-    /// Seconds of a read, over all reads; the plain average where the log has no reads per second.
+    /// Seconds per read, over all reads; the unweighted mean if the log lacks reads per second.
     pub seconds_per_read: Option<f64>,
-    /// The plain average of the samples, as a monitor shows it.
+    /// Unweighted mean of the samples, as monitors show it.
     pub averaged_seconds_per_read: Option<f64>,
-    /// As for reads.
+    /// Seconds per write, as for reads.
     pub seconds_per_write: Option<f64>,
-    /// As for reads.
+    /// Unweighted mean of the samples.
     pub averaged_seconds_per_write: Option<f64>,
-    /// Bytes of a read, over all reads.
+    /// Bytes per read, over all reads.
     pub bytes_per_read: Option<f64>,
-    /// Bytes of a write, over all writes.
+    /// Bytes per write, over all writes.
     pub bytes_per_write: Option<f64>,
-    /// Time with a read under way, as a share; more than 1 with several at once.
+    /// Share of the time with a read in flight; above 1 with several at once.
     pub read_time: Option<f64>,
-    /// The same for writes.
+    /// Share of the time with a write in flight.
     pub write_time: Option<f64>,
-    /// Requests waiting or under way.
+    /// Requests queued or in flight.
     pub queue: Option<f64>,
-    /// Requests that were split, per second.
+    /// Split requests per second.
     pub splits_per_s: Option<f64>,
 }
 
-/// Memory.
+/// Memory use.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Memory {
-    /// Least memory that was available, bytes.
+    /// Minimum available memory, bytes.
     pub available_min_bytes: Option<f64>,
-    /// Its mean.
+    /// Mean available memory, bytes.
     pub available_mean_bytes: Option<f64>,
     /// Pages read from and written to disk because of page faults, per second.
     pub pages_per_s: Option<f64>,
-    /// The most in one sample.
+    /// Maximum of one sample.
     pub pages_per_s_max: Option<f64>,
-    /// The cache at the beginning, bytes.
+    /// Cache size at the start, bytes.
     pub cache_first_bytes: Option<f64>,
-    /// At its smallest.
+    /// Minimum cache size.
     pub cache_min_bytes: Option<f64>,
-    /// At its largest.
+    /// Maximum cache size.
     pub cache_max_bytes: Option<f64>,
-    /// At the end.
+    /// Cache size at the end.
     pub cache_last_bytes: Option<f64>,
 }
 
-/// One process.
+/// Activity of one process.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Process {
-    /// Its name.
+    /// Process name.
     pub process: String,
-    /// Bytes per second that it read, from the cache or from a disk.
+    /// Bytes read per second, from the cache or from a disk.
     pub read_bytes_per_s: Option<f64>,
-    /// Bytes per second that it wrote.
+    /// Bytes written per second.
     pub write_bytes_per_s: Option<f64>,
-    /// Its own memory when it was first seen, bytes.
+    /// Private memory in its first sample, bytes.
     pub private_first_bytes: Option<f64>,
-    /// When it was last seen.
+    /// Private memory in its last sample.
     pub private_last_bytes: Option<f64>,
-    /// At the points of lines over time; empty if it was not there all the time.
+    /// Private memory at the points of lines over time; empty if it did not run all the time.
     pub private_bytes: Vec<f64>,
 }
 
 /// A value over time.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Line {
-    /// What it is.
+    /// Name.
     pub name: &'static str,
-    /// `ratio`, `per second`, `bytes`.
+    /// Unit: `ratio`, `per second`, `bytes`.
     pub unit: &'static str,
-    /// Seconds since the beginning, and the value; many samples are joined.
+    /// Seconds since the start, and the value; each point may combine several samples.
     pub points: Vec<(f64, f64)>,
 }
 
-/// Everything that was found in a log.
+/// Summary of a log.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Summary {
     /// Always [`SCHEMA`].
     pub schema: &'static str,
     /// [`VERSION`].
     pub version: u32,
-    /// The machine; empty if the log does not say.
+    /// Machine name; empty if the log lacks it.
     pub host: String,
-    /// The language of the names of counters.
+    /// Language of the counter names.
     pub language: String,
-    /// First sample, on the clock of the log.
+    /// Time of the first sample, on the clock of the log.
     pub begin: String,
-    /// Last sample.
+    /// Time of the last sample.
     pub end: String,
-    /// Samples.
+    /// Number of samples.
     pub samples: u64,
-    /// The middle interval, seconds; none if there is one sample only.
+    /// Median interval in seconds; `None` with a single sample.
     pub interval_s: Option<f64>,
-    /// The interfaces of the cache of which there is something in the log.
+    /// Cache interfaces with data in the log.
     pub interfaces: Vec<Interface>,
-    /// Reads of the copy interface that took the fast way, per second.
+    /// Fast reads of the copy interface, per second.
     pub fast_reads_per_s: Option<f64>,
     /// Read-ahead operations per second.
     pub read_aheads_per_s: Option<f64>,
-    /// Pins of data that was mapped, per second.
+    /// Pins of mapped data, per second.
     pub data_map_pins_per_s: Option<f64>,
     /// Lazy writes, and all writes of the cache.
     pub bursts: Vec<Bursts>,
     /// Disks.
     pub disks: Vec<Disk>,
-    /// Memory, if the log has something of it.
+    /// Memory, if the log has data on it.
     pub memory: Option<Memory>,
     /// Processes, those with the most I/O first.
     pub processes: Vec<Process>,
     /// Values over time.
     pub lines: Vec<Line>,
-    /// What is wrong, as far as a log can show it.
+    /// Problems that the log shows.
     pub findings: Vec<Finding>,
-    /// Counters that were not found of objects that are in the log.
+    /// Missing counters of objects that are in the log.
     pub missing: Vec<&'static str>,
-    /// Objects of which nothing is in the log.
+    /// Objects without data in the log.
     pub absent: Vec<&'static str>,
-    /// Headings of these objects that mean none of the counters that are told about.
+    /// Headings of unknown counters of these objects.
     pub unknown: Vec<String>,
-    /// What the user should know about the reading.
+    /// Notes for the user on the interpretation of the log.
     pub notes: Vec<String>,
 }
 
-/// Interface, calls, hits.
+/// Name, counter of calls, counter of hits.
 const INTERFACES: [(&str, Counter, Counter); 4] = [
     ("copy", Counter::CopyReads, Counter::CopyReadHits),
     ("data map", Counter::DataMaps, Counter::DataMapHits),
@@ -181,21 +181,22 @@ const INTERFACES: [(&str, Counter, Counter); 4] = [
     ("mdl", Counter::MdlReads, Counter::MdlReadHits),
 ];
 
-/// A log and its intervals, while it is added up.
-struct Adding<'a> {
+/// A log and its intervals, as the input of a summary.
+struct SummaryInput<'a> {
     log: &'a Log,
     intervals: Intervals,
 }
 
 impl Summary {
     pub(super) fn of(log: &Log) -> Summary {
-        let adding = Adding { log, intervals: Intervals::of(&log.times) };
+        let input = SummaryInput { log, intervals: Intervals::of(&log.times) };
         let rate = |counter| {
-            adding.log.values(Object::Cache, counter).and_then(|v| adding.intervals.mean(v))
+            input.log.values(Object::Cache, counter).and_then(|v| input.intervals.mean(v))
         };
-        let at = |time: Option<&f64>| time.map_or_else(String::new, |time| time::show(*time));
+        let at =
+            |time: Option<&f64>| time.map_or_else(String::new, |time| time::format_time(*time));
         let mut notes = log.notes.clone();
-        let gaps = adding.intervals.gaps;
+        let gaps = input.intervals.gaps;
         if gaps > 0 {
             notes.push(format!(
                 "the log has {gaps} gaps; nothing is known of what happened in them"
@@ -212,16 +213,16 @@ impl Summary {
             begin: at(log.times.first()),
             end: at(log.times.last()),
             samples: log.times.len() as u64,
-            interval_s: (log.times.len() > 1).then_some(adding.intervals.middle),
-            interfaces: adding.interfaces(),
+            interval_s: (log.times.len() > 1).then_some(input.intervals.median),
+            interfaces: input.interfaces(),
             fast_reads_per_s: rate(Counter::FastReads),
             read_aheads_per_s: rate(Counter::ReadAheads),
             data_map_pins_per_s: rate(Counter::DataMapPins),
-            bursts: adding.bursts(),
-            disks: adding.disks(),
-            memory: adding.memory(),
-            processes: adding.processes(),
-            lines: adding.lines(),
+            bursts: input.bursts(),
+            disks: input.disks(),
+            memory: input.memory(),
+            processes: input.processes(),
+            lines: input.lines(),
             findings: Vec::new(),
             missing: missing(log),
             absent: KINDS
@@ -237,31 +238,31 @@ impl Summary {
     }
 }
 
-/// What the objects of a kind are called.
+/// Names of the categories in messages.
 const KINDS: [(Kind, &str); 3] =
     [(Kind::Cache, "the cache"), (Kind::Memory, "memory"), (Kind::Disk, "disks")];
 
-/// Whether a log has anything of a kind, known or not.
+/// Returns true if a log has counters of a category, known or unknown.
 fn has_kind(log: &Log, kind: Kind) -> bool {
     log.columns.iter().any(|column| column.object.kind() == kind)
         || log.unknown.iter().any(|(of, _)| *of == kind)
 }
 
-/// What is looked for and not there. Memory that is available comes in three units, of which one is
-/// enough; a log of logical disks needs no physical ones, and processes are extra.
+/// Returns the expected counters that the log lacks. One of the three units of available memory is
+/// sufficient; a log of logical disks needs no physical disks, and processes are optional.
 fn missing(log: &Log) -> Vec<&'static str> {
     let has = |counter| log.columns.iter().any(|column| column.counter == counter);
     let units = [Counter::AvailableBytes, Counter::AvailableKBytes, Counter::AvailableMBytes];
-    let enough = |counter| units.contains(&counter) && units.into_iter().any(has);
+    let is_available = |counter| units.contains(&counter) && units.into_iter().any(has);
     let kinds = KINDS.into_iter().map(|(kind, _)| kind).filter(|kind| has_kind(log, *kind));
     kinds
         .flat_map(Counter::of)
-        .filter(|counter| !has(*counter) && !enough(*counter))
+        .filter(|counter| !has(*counter) && !is_available(*counter))
         .map(Counter::english)
         .collect()
 }
 
-impl Adding<'_> {
+impl SummaryInput<'_> {
     fn cache(&self, counter: Counter) -> Option<&[Option<f64>]> {
         self.log.values(Object::Cache, counter)
     }
@@ -282,7 +283,7 @@ impl Adding<'_> {
                 interface,
                 calls_per_s,
                 hit_ratio,
-                averaged_hit_ratio: hits.and_then(averaged).map(percent),
+                averaged_hit_ratio: hits.and_then(unweighted_mean).map(percent),
                 misses_per_s: calls_per_s.zip(hit_ratio).map(|(calls, hits)| calls * (1.0 - hits)),
             })
         };
@@ -296,7 +297,7 @@ impl Adding<'_> {
                 what,
                 bursts_per_s: self.intervals.mean(flushes)?,
                 pages_per_s: self.intervals.mean(pages)?,
-                pages_per_burst: self.intervals.each(pages, flushes),
+                pages_per_burst: self.intervals.ratio_of_sums(pages, flushes),
                 pages_per_s_max: range(pages)?.1,
             })
         };
@@ -313,7 +314,7 @@ impl Adding<'_> {
         let mut disks = Vec::new();
         for object in [Object::LogicalDisk, Object::PhysicalDisk] {
             let mut instances = self.log.instances(object);
-            // What is added up comes last.
+            // Totals come last.
             instances.sort_by_key(|instance| *instance == "_Total");
             disks.extend(instances.into_iter().map(|instance| self.disk(object, instance)));
         }
@@ -323,7 +324,7 @@ impl Adding<'_> {
     fn disk(&self, object: Object, instance: &str) -> Disk {
         let values = |counter| self.log.instance(object, instance, counter);
         let mean = |counter| values(counter).and_then(|v| self.intervals.mean(v));
-        let plain = |counter| values(counter).and_then(averaged);
+        let plain = |counter| values(counter).and_then(unweighted_mean);
         let per_call = |counter, calls| match values(calls) {
             Some(calls) => values(counter).and_then(|v| self.intervals.per_call(v, calls)),
             None => plain(counter),
@@ -347,7 +348,7 @@ impl Adding<'_> {
         }
     }
 
-    /// Memory that is available, in bytes, whatever unit the log has.
+    /// Returns the available memory in bytes, from any of its units.
     fn available(&self) -> Option<Vec<Option<f64>>> {
         let units = [
             (Counter::AvailableBytes, 1.0),
@@ -360,7 +361,7 @@ impl Adding<'_> {
         })
     }
 
-    /// What the cache holds; the working set of the whole system where that alone is there.
+    /// Returns the cache size; the system working set if the log has only that.
     fn resident(&self) -> Option<&[Option<f64>]> {
         let memory = |counter| self.log.values(Object::Memory, counter);
         memory(Counter::CacheResident).or_else(|| memory(Counter::CacheBytes))
@@ -387,8 +388,8 @@ impl Adding<'_> {
     }
 
     fn processes(&self) -> Vec<Process> {
-        let ours = |instance: &&str| !["_Total", "Idle"].contains(instance);
-        let instances = self.log.instances(Object::Process).into_iter().filter(ours);
+        let is_program = |instance: &&str| !["_Total", "Idle"].contains(instance);
+        let instances = self.log.instances(Object::Process).into_iter().filter(is_program);
         let mut processes: Vec<Process> = instances
             .map(|instance| {
                 let values = |counter| self.log.instance(Object::Process, instance, counter);
@@ -402,7 +403,7 @@ impl Adding<'_> {
                     write_bytes_per_s: mean(Counter::IoWriteBytes),
                     private_first_bytes: first,
                     private_last_bytes: seen.last().or(first),
-                    private_bytes: self.course(private),
+                    private_bytes: self.levels(private),
                 }
             })
             .collect();
@@ -415,7 +416,7 @@ impl Adding<'_> {
             let (a, b) = (weight(a), weight(b));
             b.0.total_cmp(&a.0).then(b.1.total_cmp(&a.1))
         });
-        processes.truncate(PROCESSES);
+        processes.truncate(PROCESSES_MAX);
         processes
     }
 
@@ -451,18 +452,18 @@ impl Adding<'_> {
         lines
     }
 
-    /// A level at the points of lines over time; empty unless it is known at all of them.
-    fn course(&self, values: &[Option<f64>]) -> Vec<f64> {
-        let means = values.chunks(self.each()).map(averaged);
+    /// Returns a value at the points of lines over time; empty unless every point has one.
+    fn levels(&self, values: &[Option<f64>]) -> Vec<f64> {
+        let means = values.chunks(self.samples_per_point()).map(unweighted_mean);
         means.collect::<Option<Vec<f64>>>().unwrap_or_default()
     }
 
-    /// Samples that become one point of a line over time.
-    fn each(&self) -> usize {
-        self.log.times.len().div_ceil(POINTS).max(1)
+    /// Returns the number of samples per point of a line over time.
+    fn samples_per_point(&self) -> usize {
+        self.log.times.len().div_ceil(POINTS_MAX).max(1)
     }
 
-    /// The intervals of some of the samples.
+    /// Returns the intervals of a range of samples.
     fn part(&self, from: usize, to: usize) -> Intervals {
         Intervals { seconds: self.intervals.seconds[from..to].to_vec(), ..self.intervals }
     }
@@ -474,12 +475,12 @@ impl Adding<'_> {
         value: impl Fn(usize, usize) -> Option<f64>,
     ) -> Line {
         let count = self.log.times.len();
-        let each = self.each();
+        let samples_per_point = self.samples_per_point();
         let begin = self.log.times.first().copied().unwrap_or_default();
         let points = (0..count)
-            .step_by(each)
+            .step_by(samples_per_point)
             .filter_map(|from| {
-                let to = (from + each).min(count);
+                let to = (from + samples_per_point).min(count);
                 Some((self.log.times[to - 1] - begin, value(from, to)?))
             })
             .collect();

@@ -1,24 +1,24 @@
-//! Logs made here, from published figures and of every kind that is met.
+//! Synthetic logs: with published figures, and in each supported form.
 
 use super::*;
 use std::io::Read as _;
 
-/// A line of a log, every field in quotes.
+/// Formats a line of a log, with every field quoted.
 fn line(fields: &[String]) -> String {
     let quoted: Vec<String> = fields.iter().map(|field| format!("\"{field}\"")).collect();
     quoted.join(",") + "\r\n"
 }
 
-/// A log with a sample every five seconds from 10:00:00 on.
+/// Formats a log with a sample every five seconds from 10:00:00 on.
 fn log(columns: &[(&str, Vec<String>)]) -> String {
     let mut head = vec!["(PDH-CSV 4.0) (Pacific Standard Time)(480)".to_owned()];
     head.extend(columns.iter().map(|(name, _)| format!("\\\\SRV\\{name}")));
     let mut text = line(&head);
     let count = columns.iter().map(|(_, values)| values.len()).max().unwrap_or(0);
-    for place in 0..count {
-        let at = place * 5;
+    for index in 0..count {
+        let at = index * 5;
         let mut fields = vec![format!("04/15/2000 10:{:02}:{:02}.166", at / 60 % 60, at % 60)];
-        fields.extend(columns.iter().map(|(_, values)| values[place].clone()));
+        fields.extend(columns.iter().map(|(_, values)| values[index].clone()));
         text.push_str(&line(&fields));
     }
     text
@@ -37,17 +37,17 @@ fn near(found: Option<f64>, wanted: f64) {
     assert!((found - wanted).abs() < 5e-4, "{found} is not {wanted}");
 }
 
-/// Twelve samples that average to what a monitor showed and weigh to what is true: busy intervals
-/// hit nearly always, and quiet ones seldom.
+/// Returns twelve samples whose mean is the value that a monitor showed and whose weighted mean is
+/// the true one: busy intervals almost always hit, and quiet ones rarely do.
 fn published() -> String {
     // Pin reads: eleven busy samples with 99.43 % and one quiet one with 10.27 %: 92.0 on average.
     let busy = [99.43; 11];
     let mut pin_hits = busy.to_vec();
     pin_hits.push(92.0 * 12.0 - 99.43 * 11.0);
     let mut pins = vec![300.0; 11];
-    // So many calls in the quiet one that 98.7 % of all hit.
+    // The quiet sample has as many calls as yield 98.7 % hits in total.
     pins.push(300.0 * 11.0 * (99.43 - 98.7) / (98.7 - pin_hits[11]));
-    // MDL reads: four busy samples with 80 %, eight quiet ones that average to 37 % with them.
+    // MDL reads: four busy samples with 80 %, and eight quiet ones; the mean of all is 37 %.
     let mut mdl_hits = vec![80.0; 4];
     mdl_hits.extend([(37.0 * 12.0 - 320.0) / 8.0; 8]);
     let mut mdl = vec![90.0; 4];
@@ -57,7 +57,7 @@ fn published() -> String {
         ("Cache\\Pin Read Hits %", column(&pin_hits)),
         ("Cache\\MDL Reads/sec", column(&mdl)),
         ("Cache\\MDL Read Hits %", column(&mdl_hits)),
-        // Run 1 of the probe: 186 reads a second, 99.9 %, 1.9 flushes with 7.6 pages.
+        // Run 1 of the probe: 186 reads per second, 99.9 %, 1.9 flushes with 7.6 pages.
         ("Cache\\Copy Reads/sec", column(&[186.0; 12])),
         ("Cache\\Copy Read Hits %", column(&[99.9; 12])),
         ("Cache\\Lazy Write Flushes/sec", column(&[1.9; 12])),
@@ -65,7 +65,7 @@ fn published() -> String {
     ])
 }
 
-/// The log that docs/perfmon.md shows is the one that is tested here.
+/// Checks that docs/perfmon.md shows the tested log.
 #[test]
 fn documents_show_the_log_that_is_tested() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/perfmon/published.csv");
@@ -236,7 +236,7 @@ fn a_quote_without_end_costs_one_line() {
 
 #[test]
 fn a_log_of_many_counters_takes_no_longer_for_each() {
-    // A quadratic algorithm would take minutes.
+    // An algorithm with quadratic time would take minutes.
     let names: Vec<String> = (0..20_000)
         .map(|process| format!("Process(p#{process})\\IO Read Bytes/sec"))
         .chain((0..20_000).map(|disk| format!("LogicalDisk(d{disk})\\Disk Reads/sec")))

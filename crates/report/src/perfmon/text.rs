@@ -1,22 +1,22 @@
-//! Bytes of a log into text: UTF-8, UTF-16 (what a PowerShell redirection writes) or Windows-1252
-//! (what Perfmon itself writes in western countries).
+//! Decoding of log files: UTF-8, UTF-16 (from a PowerShell redirection) or Windows-1252 (from
+//! Perfmon itself in western countries).
 //!
 //! Invariants: any bytes become text; a line that is not UTF-8, in a log without a UTF-16 byte
-//! order mark, is read as Windows-1252, in which every byte is a character. A log is read in
-//! bounded memory.
+//! order mark, is read as Windows-1252, in which every byte is a character. Decoding uses bounded
+//! memory.
 
 use std::io::{self, BufRead, Read};
 
-/// The characters of Windows-1252 from 0x80 to 0x9f (Microsoft's table cp1252 of the Unicode
-/// consortium); five places are not used.
+/// Characters of Windows-1252 from 0x80 to 0x9f (Microsoft's table cp1252 of the Unicode
+/// Consortium); five code points are unused.
 const FROM_80: [u16; 32] = [
     0x20ac, 0xfffd, 0x201a, 0x0192, 0x201e, 0x2026, 0x2020, 0x2021, 0x02c6, 0x2030, 0x0160, 0x2039,
     0x0152, 0xfffd, 0x017d, 0xfffd, 0xfffd, 0x2018, 0x2019, 0x201c, 0x201d, 0x2022, 0x2013, 0x2014,
     0x02dc, 0x2122, 0x0161, 0x203a, 0x0153, 0xfffd, 0x017e, 0x0178,
 ];
 
-/// A log as UTF-8, converted from UTF-16 if it has a byte order mark, which is removed.
-pub(super) fn unmarked<'a>(mut from: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
+/// Returns the log as UTF-8, without its byte order mark; a log with a UTF-16 mark is converted.
+pub(super) fn to_utf8<'a>(mut from: impl BufRead + 'a) -> io::Result<Box<dyn BufRead + 'a>> {
     let mut head = Vec::new();
     from.by_ref().take(3).read_to_end(&mut head)?;
     let (unit, mark): (fn([u8; 2]) -> u16, usize) = match head[..] {
@@ -33,21 +33,21 @@ pub(super) fn unmarked<'a>(mut from: impl BufRead + 'a) -> io::Result<Box<dyn Bu
 struct Utf8<R> {
     from: R,
     unit: fn([u8; 2]) -> u16,
-    /// The first half of a surrogate pair whose second half is still to come.
+    /// High surrogate whose low surrogate is not read yet.
     high: Option<u16>,
-    /// Converted bytes; those from `taken` on were not read yet.
+    /// Converted bytes; the caller has read those before `taken`.
     ready: Vec<u8>,
     taken: usize,
 }
 
-/// Bytes of UTF-16 that are converted at once.
+/// Bytes of UTF-16 per conversion.
 const PIECE_BYTES: u64 = 8192;
 
 impl<R: Read> Utf8<R> {
     fn refill(&mut self) -> io::Result<()> {
         let mut piece = Vec::new();
         self.from.by_ref().take(PIECE_BYTES).read_to_end(&mut piece)?;
-        // A single byte at the end of the file is half a unit.
+        // A single byte at the end of the file is half a code unit.
         let (pairs, _odd) = piece.as_chunks::<2>();
         let mut units: Vec<u16> = self.high.take().into_iter().collect();
         units.extend(pairs.iter().map(|pair| (self.unit)(*pair)));
@@ -71,8 +71,8 @@ impl<R: Read> Read for Utf8<R> {
     }
 }
 
-/// Returns the text of one line of an [`unmarked`] log.
-pub(super) fn of_line(line: &[u8]) -> String {
+/// Returns the text of one line of a log from [`to_utf8`].
+pub(super) fn decode_line(line: &[u8]) -> String {
     match std::str::from_utf8(line) {
         Ok(text) => text.to_owned(),
         Err(_not_utf8) => line.iter().map(|&byte| windows_1252(byte)).collect(),
@@ -87,7 +87,7 @@ fn windows_1252(byte: u8) -> char {
     }
 }
 
-/// A name as it is compared: without accents and capitals, with one kind of blank and apostrophe.
+/// Normalises a name for comparisons: no accents, lower case, one kind of blank and apostrophe.
 pub(super) fn fold(name: &str) -> String {
     let mut folded = String::with_capacity(name.len());
     for character in name.chars().flat_map(char::to_lowercase) {
@@ -131,15 +131,15 @@ mod tests {
         for bytes in [text.as_bytes(), &marked, &little, &big, ansi] {
             assert_eq!(decoded(bytes), text);
         }
-        // An odd end, and the apostrophe and a place without a character of Windows-1252.
+        // An odd length, and an apostrophe and an unused code point of Windows-1252.
         assert_eq!(decoded(b"\xff\xfea\0b"), "a");
         assert_eq!(decoded(b"d\x92inactivit\xe9\x81"), "d\u{2019}inactivit\u{e9}\u{fffd}");
     }
 
     fn decoded(bytes: &[u8]) -> String {
         let mut line = Vec::new();
-        unmarked(bytes).unwrap().read_to_end(&mut line).unwrap();
-        of_line(&line)
+        to_utf8(bytes).unwrap().read_to_end(&mut line).unwrap();
+        decode_line(&line)
     }
 
     #[test]

@@ -1,9 +1,9 @@
-//! Times of a log: `MM/DD/YYYY HH:MM:SS.mmm` is what Perfmon writes; what spreadsheets make of it
-//! differs in order, separators, digits of the year and halves of the day.
+//! Times of a log: Perfmon writes `MM/DD/YYYY HH:MM:SS.mmm`; spreadsheets change order, separators,
+//! the digits of the year, and the clock to 12 hours.
 //!
-//! Times are seconds since 1970-01-01 of the clock of the log, without zones.
+//! Times are seconds since 1970-01-01 on the clock of the log, without time zones.
 
-/// In which order a date is written.
+/// Order of the fields of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
     /// Year, month, day.
@@ -14,7 +14,7 @@ pub(super) enum Order {
     Day,
 }
 
-/// A time as it is written, before it is known in which order.
+/// A time whose field order is not determined yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct Stamp {
     parts: [u32; 3],
@@ -25,11 +25,11 @@ pub(super) struct Stamp {
     seconds: f64,
 }
 
-/// Two digits from here on mean 19xx: Perfmon is of 1993.
-const CENTURY: u32 = 70;
+/// First two-digit year that means 19xx: Perfmon dates from 1993.
+const FIRST_YEAR_19XX: u32 = 70;
 
 impl Stamp {
-    /// Reads one; none if it is not a time.
+    /// Parses a time; returns `None` if the text is not one.
     pub(super) fn parse(text: &str) -> Option<Stamp> {
         let text = text.trim();
         let (date, clock) = text.split_once([' ', 'T'])?;
@@ -61,7 +61,7 @@ impl Stamp {
         self.two_digits
     }
 
-    /// Seconds since 1970; none if there is no such day.
+    /// Returns the seconds since 1970, or `None` if the date does not exist.
     fn at(&self, order: Order) -> Option<f64> {
         let [a, b, c] = self.parts;
         let (year, month, day) = match order {
@@ -71,7 +71,7 @@ impl Stamp {
         };
         let year = match year {
             year if !self.two_digits => year,
-            year if year >= CENTURY => 1900 + year,
+            year if year >= FIRST_YEAR_19XX => 1900 + year,
             year => 2000 + year,
         };
         let leap = year % 4 == 0 && (year % 100 != 0 || year % 400 == 0);
@@ -87,10 +87,10 @@ impl Stamp {
     }
 }
 
-/// `14:05:09.166`, `2:05:09 PM`, `14:05`.
+/// Parses times such as `14:05:09.166`, `2:05:09 PM`, `14:05`.
 fn seconds_of_day(clock: &str) -> Option<f64> {
     let upper = clock.to_ascii_uppercase();
-    let (digits, half) = match upper.strip_suffix("AM").or_else(|| upper.strip_suffix("PM")) {
+    let (digits, meridiem) = match upper.strip_suffix("AM").or_else(|| upper.strip_suffix("PM")) {
         Some(digits) => (digits.trim_end(), upper.chars().rev().nth(1)),
         None => (upper.as_str(), None),
     };
@@ -107,7 +107,7 @@ fn seconds_of_day(clock: &str) -> Option<f64> {
         }
         None => 0.0,
     };
-    let hours = match half {
+    let hours = match meridiem {
         Some(_) if hours == 0 || hours > 12 => return None,
         Some('A') => hours % 12,
         Some(_) => hours % 12 + 12,
@@ -117,18 +117,19 @@ fn seconds_of_day(clock: &str) -> Option<f64> {
     valid.then(|| f64::from(hours * 60 + minutes) * 60.0 + seconds)
 }
 
-/// Days since 1970-01-01 of a valid date, by counting leap days of years that begin in March.
+/// Returns the days from 1970-01-01 to a valid date; years start in March, so that the leap day is
+/// the last one.
 fn days_since_1970(year: u32, month: u32, day: u32) -> i32 {
-    let early = month <= 2;
-    let year = year - u32::from(early);
-    let of_year = (153 * (if early { month + 9 } else { month - 3 }) + 2) / 5 + day - 1;
+    let is_before_march = month <= 2;
+    let year = year - u32::from(is_before_march);
+    let of_year = (153 * (if is_before_march { month + 9 } else { month - 3 }) + 2) / 5 + day - 1;
     let days = year * 365 + year / 4 - year / 100 + year / 400 + of_year;
     // 719,468 days lie between March of the year 0 and 1970.
     i32::try_from(days).expect("years have four digits") - 719_468
 }
 
-/// `2000-04-15 10:00:05` for seconds since 1970.
-pub(super) fn show(seconds: f64) -> String {
+/// Formats seconds since 1970 as `2000-04-15 10:00:05`.
+pub(super) fn format_time(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "four digits of years")]
     let whole = seconds.floor() as i64;
     let (days, second) = (whole.div_euclid(86_400), whole.rem_euclid(86_400));
@@ -138,23 +139,23 @@ pub(super) fn show(seconds: f64) -> String {
     let year_of_era =
         (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096).div_euclid(365);
     let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * march + 2) / 5 + 1;
-    let month = if march < 10 { march + 3 } else { march - 9 };
+    let month_from_march = (5 * of_year + 2) / 153;
+    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
+    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
     let year = year_of_era + era * 400 + i64::from(month <= 2);
     let (hours, minutes) = (second / 3_600, second / 60 % 60);
     format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{:02}", second % 60)
 }
 
-/// The times of all lines, and what had to be guessed about them.
+/// The times of all lines, and notes on ambiguities.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Times {
-    /// Seconds since 1970, one for each stamp.
+    /// Seconds since 1970, one per stamp.
     pub(super) seconds: Vec<f64>,
     pub(super) notes: Vec<String>,
 }
 
-/// Puts stamps on one clock. What fails is the number of the stamp, from 0, and the reason.
+/// Converts stamps to one clock. An error contains the index of the stamp and the reason.
 pub(super) fn resolve(stamps: &[Stamp]) -> Result<Times, (usize, &'static str)> {
     let year_first = stamps.iter().any(|stamp| stamp.year_first);
     let mut candidates = if year_first {
@@ -169,28 +170,28 @@ pub(super) fn resolve(stamps: &[Stamp]) -> Result<Times, (usize, &'static str)> 
     let Some(&first) = candidates.first() else {
         let order = if year_first { Order::Year } else { Order::Month };
         let other = if year_first { Order::Year } else { Order::Day };
-        // The first that no order explains; else dates of both orders are mixed.
+        // Finds the first stamp that is valid in no order; without one, the log mixes both orders.
         let none = |s: &Stamp| s.at(order).is_none() && s.at(other).is_none();
-        let place = stamps.iter().position(none).unwrap_or_default();
-        return Err((place, "there is no such date, or the order of day and month changes"));
+        let index = stamps.iter().position(none).unwrap_or_default();
+        return Err((index, "there is no such date, or the order of day and month changes"));
     };
-    let backwards = |order: Order| {
+    let backward_steps = |order: Order| {
         let times = all(order).unwrap_or_default();
         times.windows(2).filter(|pair| pair[1] < pair[0]).count()
     };
     let chosen = match candidates.get(1) {
-        Some(&second) if backwards(second) < backwards(first) => second,
+        Some(&second) if backward_steps(second) < backward_steps(first) => second,
         _ => first,
     };
     let mut notes = Vec::new();
-    if candidates.len() == 2 && backwards(Order::Day) == backwards(Order::Month) {
+    if candidates.len() == 2 && backward_steps(Order::Day) == backward_steps(Order::Month) {
         let order = if chosen == Order::Month { "month first" } else { "day first" };
         notes
             .push(format!("the dates do not show whether day or month comes first; taken {order}"));
     }
     if stamps.iter().any(Stamp::has_two_digits) {
         notes.push(format!(
-            "years have two digits; from {CENTURY} on they are taken as 19xx, else as 20xx"
+            "years have two digits; from {FIRST_YEAR_19XX} on they are taken as 19xx, else as 20xx"
         ));
     }
     let seconds = all(chosen).unwrap_or_default();
@@ -220,7 +221,7 @@ mod tests {
         for text in same {
             let found = times(&[text]).expect("a date").seconds[0];
             assert!((found - 955_807_509.5).abs() < 1e-6, "{text}: {found}");
-            assert_eq!(show(found), "2000-04-15 14:05:09");
+            assert_eq!(format_time(found), "2000-04-15 14:05:09");
         }
         for wrong in
             ["", "yesterday", "04/15/2000", "04/15/200 1:00:00", "4.15.2000 24:00", "a/b/c d"]
@@ -233,7 +234,8 @@ mod tests {
 
     #[test]
     fn two_digits_of_a_year_mean_the_years_of_perfmon() {
-        let shown = |text| times(&[text]).map(|found| (show(found.seconds[0]), found.notes.len()));
+        let shown =
+            |text| times(&[text]).map(|found| (format_time(found.seconds[0]), found.notes.len()));
         assert_eq!(shown("06/30/99 10:00:00"), Ok(("1999-06-30 10:00:00".to_owned(), 1)));
         assert_eq!(shown("06/30/26 10:00:00"), Ok(("2026-06-30 10:00:00".to_owned(), 1)));
     }
@@ -241,12 +243,12 @@ mod tests {
     #[test]
     fn the_order_is_told_by_other_lines_and_by_time_that_goes_forward() {
         let day_first = times(&["03/04/2000 23:59:59", "13/04/2000 00:00:00"]).expect("dates");
-        assert_eq!(show(day_first.seconds[0]), "2000-04-03 23:59:59");
-        // As month first, the second of March would come after the first of April.
+        assert_eq!(format_time(day_first.seconds[0]), "2000-04-03 23:59:59");
+        // As month first, 2 March would follow 1 April.
         let forward = times(&["31/03/2000 23:59:59", "01/04/2000 00:00:00"]).expect("dates");
-        assert_eq!(show(forward.seconds[1]), "2000-04-01 00:00:00");
+        assert_eq!(format_time(forward.seconds[1]), "2000-04-01 00:00:00");
         let forward = times(&["02/03/2000 23:59:59", "03/03/2000 00:00:00"]).expect("dates");
-        assert_eq!(show(forward.seconds[1]), "2000-03-03 00:00:00");
+        assert_eq!(format_time(forward.seconds[1]), "2000-03-03 00:00:00");
         assert_eq!(forward.notes.len(), 1, "{:?}", forward.notes);
         assert_eq!(times(&["13/04/2000 1:00:00", "04/13/2000 1:00:00"]).expect_err("mixed").0, 0);
         assert_eq!(times(&["01/01/2000 1:00:00", "30/30/2000 1:00:00"]).expect_err("no date").0, 1);
@@ -260,7 +262,7 @@ mod tests {
                 let leap = u32::from(month == 2 && year % 4 == 0);
                 for of_month in 1..=days + leap {
                     assert_eq!(days_since_1970(year, month, of_month), day);
-                    let shown = show(f64::from(day) * 86_400.0);
+                    let shown = format_time(f64::from(day) * 86_400.0);
                     assert_eq!(shown, format!("{year}-{month:02}-{of_month:02} 00:00:00"));
                     day += 1;
                 }

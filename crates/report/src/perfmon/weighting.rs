@@ -1,42 +1,42 @@
-//! Sums over the samples of a log. A rate or an average that is written each interval stands for
-//! what happened in that interval; so each is weighted by its interval, and a ratio or an average
-//! per call by the calls as well: sum of (rate x ratio) through sum of rates. The plain average of
-//! the samples, which monitors show, is kept beside it.
+//! Weighted means of the samples of a log. A rate or mean in a log describes the interval before
+//! the sample, so it is weighted by that interval, and a ratio or mean per call also by the number
+//! of calls: sum of (rate x ratio) over sum of rates. The unweighted mean, which monitors show, is
+//! kept as well.
 //!
 //! Invariant: intervals are positive.
 
-/// An interval this many times the middle one is a gap in the log: nobody knows what happened in
-/// it, and the sample behind it counts as an interval of middle length.
+/// An interval longer than this multiple of the median is a gap in the log, for which nothing is
+/// known; the sample after the gap counts with the median interval.
 const GAP: f64 = 3.0;
 
-/// The intervals that samples stand for, in seconds.
+/// The interval of each sample, in seconds.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct Intervals {
     pub(super) seconds: Vec<f64>,
-    /// The middle one; 1 if there is one sample only.
-    pub(super) middle: f64,
+    /// Median interval; 1 if there is only one sample.
+    pub(super) median: f64,
     pub(super) gaps: u64,
 }
 
 impl Intervals {
-    /// Of rising times.
+    /// Computes the intervals of rising times.
     pub(super) fn of(times: &[f64]) -> Intervals {
         let mut lengths: Vec<f64> = times.windows(2).map(|pair| pair[1] - pair[0]).collect();
         lengths.sort_by(f64::total_cmp);
-        let middle = lengths.get(lengths.len() / 2).copied().unwrap_or(1.0);
+        let median = lengths.get(lengths.len() / 2).copied().unwrap_or(1.0);
         let mut gaps = 0;
         let mut seconds: Vec<f64> = Vec::with_capacity(times.len());
-        seconds.extend(times.first().map(|_| middle));
+        seconds.extend(times.first().map(|_| median));
         for pair in times.windows(2) {
             let length = pair[1] - pair[0];
-            let gap = length > GAP * middle;
+            let gap = length > GAP * median;
             gaps += u64::from(gap);
-            seconds.push(if gap { middle } else { length });
+            seconds.push(if gap { median } else { length });
         }
-        Intervals { seconds, middle, gaps }
+        Intervals { seconds, median, gaps }
     }
 
-    /// The mean of a rate or a level over time; none without samples.
+    /// Returns the mean over time, or `None` without samples.
     pub(super) fn mean(&self, values: &[Option<f64>]) -> Option<f64> {
         let (mut sum, mut weight) = (0.0, 0.0);
         for (value, seconds) in values.iter().zip(&self.seconds) {
@@ -48,7 +48,7 @@ impl Intervals {
         (weight > 0.0).then(|| sum / weight)
     }
 
-    /// A value per call over all calls; none if there was no call that has one.
+    /// Returns the mean per call, or `None` without a call that has a value.
     pub(super) fn per_call(&self, values: &[Option<f64>], rates: &[Option<f64>]) -> Option<f64> {
         let (mut sum, mut calls) = (0.0, 0.0);
         for ((value, rate), seconds) in values.iter().zip(rates).zip(&self.seconds) {
@@ -60,21 +60,25 @@ impl Intervals {
         (calls > 0.0).then(|| sum / calls)
     }
 
-    /// One rate for each of another, over all samples that have both.
-    pub(super) fn each(&self, what: &[Option<f64>], per: &[Option<f64>]) -> Option<f64> {
-        let (mut above, mut below) = (0.0, 0.0);
-        for ((what, per), seconds) in what.iter().zip(per).zip(&self.seconds) {
-            if let (Some(what), Some(per)) = (what, per) {
-                above += what * seconds;
-                below += per * seconds;
+    /// Returns the ratio of the sums of two rates, over all samples that have both.
+    pub(super) fn ratio_of_sums(
+        &self,
+        values: &[Option<f64>],
+        divisors: &[Option<f64>],
+    ) -> Option<f64> {
+        let (mut numerator, mut denominator) = (0.0, 0.0);
+        for ((value, divisor), seconds) in values.iter().zip(divisors).zip(&self.seconds) {
+            if let (Some(value), Some(divisor)) = (value, divisor) {
+                numerator += value * seconds;
+                denominator += divisor * seconds;
             }
         }
-        (below > 0.0).then(|| above / below)
+        (denominator > 0.0).then(|| numerator / denominator)
     }
 }
 
-/// The plain average of the samples, as monitors show it.
-pub(super) fn averaged(values: &[Option<f64>]) -> Option<f64> {
+/// Returns the unweighted mean of the samples, as monitors show it.
+pub(super) fn unweighted_mean(values: &[Option<f64>]) -> Option<f64> {
     let (mut sum, mut count) = (0.0, 0.0);
     for value in values.iter().flatten() {
         sum += value;
@@ -83,7 +87,7 @@ pub(super) fn averaged(values: &[Option<f64>]) -> Option<f64> {
     (count > 0.0).then(|| sum / count)
 }
 
-/// The smallest and the largest value.
+/// Returns the smallest and the largest value.
 pub(super) fn range(values: &[Option<f64>]) -> Option<(f64, f64)> {
     let mut values = values.iter().flatten().copied();
     let first = values.next()?;
@@ -106,9 +110,9 @@ mod tests {
         let rates = [Some(100.0), Some(0.0), None, Some(50.0)];
         let hits = [Some(90.0), Some(0.0), Some(50.0), Some(80.0)];
         near(intervals.per_call(&hits, &rates), (90.0 * 1000.0 + 80.0 * 1000.0) / 2000.0);
-        near(averaged(&hits), 55.0);
+        near(unweighted_mean(&hits), 55.0);
         near(intervals.mean(&rates), 2000.0 / 40.0);
-        near(intervals.each(&hits, &rates), (900.0 + 1600.0) / 2000.0);
+        near(intervals.ratio_of_sums(&hits, &rates), (900.0 + 1600.0) / 2000.0);
         assert_eq!(range(&rates), Some((0.0, 100.0)));
     }
 
@@ -127,7 +131,7 @@ mod tests {
             let none = vec![None; times.len()];
             assert_eq!(intervals.mean(&none), None);
             assert_eq!(intervals.per_call(&none, &none), None);
-            assert_eq!(averaged(&none), None);
+            assert_eq!(unweighted_mean(&none), None);
             assert_eq!(range(&none), None);
         }
     }

@@ -1,4 +1,4 @@
-//! The page of a run: one figure first, then charts, then every number.
+//! HTML report of a run: one prominent figure, then charts, then all numbers.
 
 mod charts;
 
@@ -12,7 +12,7 @@ use crate::stats::{CONFIDENCE, Summary, sign_interval};
 use crate::table::{Cell, Column, Table};
 
 impl Run {
-    /// The page.
+    /// Renders the report.
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut body = self.heading();
@@ -32,7 +32,7 @@ impl Run {
     fn heading(&self) -> String {
         let kind = match self.workload.as_str() {
             "" => "larder".to_owned(),
-            // The only workload that is a command of its own.
+            // `try` is the only workload with its own command.
             "try" => "larder try".to_owned(),
             workload => format!("larder bench {workload}"),
         };
@@ -66,9 +66,9 @@ impl Run {
             text.push_str(&card("Trials", &trials, &note));
             text.push_str("</div>\n");
         }
-        for said in [self.verdict.clone(), self.starts_in_words()] {
-            if !said.is_empty() {
-                put_line!(text, "<p>{}</p>", escape(&said));
+        for sentence in [self.verdict.clone(), self.starts_in_words()] {
+            if !sentence.is_empty() {
+                put_line!(text, "<p>{}</p>", escape(&sentence));
             }
         }
         text
@@ -103,7 +103,7 @@ impl Run {
         text
     }
 
-    /// Series that stand alone, those of one unit together, in the order of the run.
+    /// Returns the series without a group by unit, in the order of the run.
     fn by_unit(&self) -> Vec<Vec<&Sample>> {
         let mut units: Vec<Vec<&Sample>> = Vec::new();
         let alone = |sample: &&Sample| sample.group.is_none() && !sample.values.is_empty();
@@ -119,8 +119,8 @@ impl Run {
     fn groups_section(&self) -> String {
         let mut text = String::new();
         let stress = stress_point(&self.steps()).map(|point| point.at.clients);
-        if let Some(said) = self.stress_in_words() {
-            put_line!(text, "<p>{}</p>", escape(&said));
+        if let Some(sentence) = self.stress_in_words() {
+            put_line!(text, "<p>{}</p>", escape(&sentence));
         }
         for (name, samples) in self.groups() {
             let chart = match samples[0].at.len() {
@@ -128,14 +128,14 @@ impl Run {
                 2 => charts::surface(name, &samples),
                 _ => continue,
             };
-            let what = if samples[0].at.len() == 1 {
+            let note = if samples[0].at.len() == 1 {
                 "Medians, with the 95 % interval as a band; the mark is the highest point."
             } else {
                 "Medians; the darker, the higher. Cells that were not measured are empty."
             };
             put!(
                 text,
-                "<section>\n<h2>{}</h2>\n<figure>\n{chart}<figcaption>{what} In {}.</figcaption>\n\
+                "<section>\n<h2>{}</h2>\n<figure>\n{chart}<figcaption>{note} In {}.</figcaption>\n\
                  </figure>\n</section>\n",
                 escape(name),
                 escape(&samples[0].unit)
@@ -144,7 +144,7 @@ impl Run {
         text
     }
 
-    /// Series that belong together, by the name of their group.
+    /// Returns the series with a group, by group.
     fn groups(&self) -> Vec<(&str, Vec<&Sample>)> {
         let mut groups: Vec<(&str, Vec<&Sample>)> = Vec::new();
         for sample in self.samples.iter().filter(|sample| !sample.values.is_empty()) {
@@ -157,7 +157,7 @@ impl Run {
         groups
     }
 
-    /// Which part is the best and which the worst.
+    /// Renders the best and the worst part.
     fn part_cards(&self) -> String {
         let main = self.parts.first().and_then(|part| part.run.main_sample());
         let (Some(main), Some(ends)) = (main, self.ends()) else { return String::new() };
@@ -169,7 +169,7 @@ impl Run {
         format!("<div class=\"cards\">\n{}{count}</div>\n", cards.collect::<String>())
     }
 
-    /// The table of parts, and a chart for each of its columns.
+    /// Renders the table of parts, and a chart for each of its columns.
     fn parts_section(&self) -> String {
         if self.parts.is_empty() {
             return String::new();

@@ -1,19 +1,19 @@
-//! Several runs as one: parts of one measurement that were played one after the other.
+//! Combination of several runs: parts of one measurement that ran one after another.
 //!
-//! Invariant: no value, doubt or change of a setting of any part is lost; trial `i` of the whole is
+//! Invariant: no value, doubt or setting change of any part is lost; trial `i` of the whole is
 //! trial `i` of every part.
 
 use super::Run;
 use super::trial::Trial;
 
 impl Run {
-    /// Takes in what another part showed. What the whole is called, its settings and its main
-    /// series stay those of the first part.
+    /// Adds the results of another part. Description, settings and main series of the whole remain
+    /// those of the first part.
     pub fn join(&mut self, part: Run) {
         self.samples.extend(part.samples);
         self.set_aside += part.set_aside;
-        for (place, trial) in part.trials.into_iter().enumerate() {
-            match self.trials.get_mut(place) {
+        for (index, trial) in part.trials.into_iter().enumerate() {
+            match self.trials.get_mut(index) {
                 Some(sum) => add(sum, trial, |one, other| one + other),
                 None => self.trials.push(trial),
             }
@@ -31,7 +31,8 @@ impl Run {
     }
 }
 
-/// Counts add up, times as they are told to; of the stolen time and of the speed the worst is kept.
+/// Adds a trial: counts are summed and times combined by `times`; of stolen time and speed the
+/// worse value is kept.
 pub(super) fn add(sum: &mut Trial, more: Trial, times: fn(u64, u64) -> u64) {
     sum.duration_ns = times(sum.duration_ns, more.duration_ns);
     sum.started.files += more.started.files;
@@ -101,7 +102,7 @@ mod tests {
         assert_eq!((first.steal, first.speed), (Some(0.3), Some(0.7)));
         assert_eq!(whole.set_aside, 5);
         assert_eq!(first.latencies.len(), 2);
-        // The third trial is that of the second part alone.
+        // Only the second part has a third trial.
         assert_eq!(whole.trials[2].duration_ns, 10);
         assert_eq!(whole.doubts.len(), 1, "the same is said once");
         assert_eq!(whole.environment_changes.len(), 2);

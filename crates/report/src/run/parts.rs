@@ -1,8 +1,8 @@
-//! Runs that are parts of another: the cells of a matrix, or the machines that worked together.
+//! Runs that are parts of another: the cells of a matrix, or the machines of a joint run.
 //!
-//! Invariants: each part is whole by itself, with its trials, settings and doubts; a run that was
-//! gathered from parts has no trials of its own, and its samples are those of the parts, named
-//! `SERIES: PART`. What is the same in all parts is said once, in the run.
+//! Invariants: each part is complete, with its trials, settings and doubts; a run gathered from
+//! parts has no trials of its own, and its samples are those of the parts, named `SERIES: PART`.
+//! Properties that all parts share are stored once, in the run.
 
 use super::join::add;
 use super::trial::{Doubt, DoubtReason, Trial};
@@ -16,20 +16,20 @@ use std::collections::{BTreeMap, BTreeSet};
 /// A run that is part of another.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Part {
-    /// What it is called in tables and charts, unique in its run, as `ext4, bfq`.
+    /// Name in tables and charts, unique in its run, such as `ext4, bfq`.
     pub name: String,
-    /// What it was measured under, by name, as `{"fs": "ext4", "scheduler": "bfq"}`.
+    /// Conditions of the measurement by name, such as `{"fs": "ext4", "scheduler": "bfq"}`.
     pub labels: BTreeMap<String, String>,
-    /// What was measured.
+    /// The run.
     pub run: Run,
 }
 
-/// Bytes of what PostMark calls a megabyte.
+/// Bytes of PostMark's megabyte.
 const MEGABYTE: f64 = 1_048_576.0;
 
-/// A column of the comparisons of file systems that were made with PostMark from 1998 to 2010:
-/// series, title there, and what a value is divided by.
-const OF_POSTMARK: [(&str, &str, f64); 8] = [
+/// Columns of the file system comparisons made with PostMark from 1998 to 2010: series, their title
+/// there, and the divisor of the values.
+const POSTMARK_COLUMNS: [(&str, &str, f64); 8] = [
     ("all phases", "time s", 1.0),
     ("transactions", "IOPS", 1.0),
     ("creation alone", "creation/s", 1.0),
@@ -41,11 +41,11 @@ const OF_POSTMARK: [(&str, &str, f64); 8] = [
 ];
 
 impl Run {
-    /// Makes a run of its parts. `what` says in one line what was measured; machine, software and
-    /// settings are those of the parts.
+    /// Gathers a run from its parts. `what` describes the measurement in one line; machine,
+    /// software and settings are those of the parts.
     ///
     /// # Panics
-    /// Without parts.
+    /// If there are no parts.
     #[must_use]
     pub fn gathered(what: impl Into<String>, parts: Vec<Part>) -> Run {
         let first = &parts.first().expect("something was measured").run;
@@ -53,16 +53,16 @@ impl Run {
         run.workload.clone_from(&first.workload);
         run.software.clone_from(&first.software);
         let others = || parts[1..].iter().map(|part| &part.run);
-        run.settings = in_all(&first.settings, others().map(|run| &run.settings));
-        run.environment = in_all(&first.environment, others().map(|run| &run.environment));
+        run.settings = common_entries(&first.settings, others().map(|run| &run.settings));
+        run.environment = common_entries(&first.environment, others().map(|run| &run.environment));
         for sample in &first.samples {
-            let of_parts = parts.iter().filter_map(|part| {
+            let part_samples = parts.iter().filter_map(|part| {
                 let sample = part.run.sample(&sample.series)?.clone();
                 let series = format!("{}: {}", sample.series, part.name);
                 let group = Some(sample.group.clone().unwrap_or(sample.series.clone()));
                 Some(Sample { series, group, ..sample })
             });
-            run.samples.extend(of_parts);
+            run.samples.extend(part_samples);
         }
         run.main = run.samples.first().map(|sample| sample.series.clone());
         run.doubts = doubts(&parts);
@@ -70,11 +70,11 @@ impl Run {
         run
     }
 
-    /// Makes a run of what several ranks did together, in the same trials: rates and counts are
-    /// added, of times the longest counts, see [`together`].
+    /// Gathers a run from several ranks of the same trials: rates and counts are added, and of
+    /// times the longest counts, see [`together`].
     ///
     /// # Panics
-    /// Without parts.
+    /// If there are no parts.
     #[must_use]
     pub fn together(parts: Vec<Part>) -> Run {
         let count = parts.len();
@@ -94,29 +94,29 @@ impl Run {
             Sample { values: values.collect(), ..sample.clone() }
         };
         let samples = first.samples.iter().map(sum).collect();
-        let of_ranks = |trial: usize| {
+        let rank_trial = |trial: usize| {
             let mut all = runs.iter().map(|run| run.trials[trial].clone());
             let first = all.next().expect("there are parts");
             all.fold(first, add_parallel)
         };
-        let trials = (0..trials).map(of_ranks).collect();
+        let trials = (0..trials).map(rank_trial).collect();
         (run.samples, run.trials) = (samples, trials);
         run
     }
 
-    /// Whether all that it has is what its parts have.
+    /// Returns true if the run has only the results of its parts.
     #[must_use]
     pub fn is_gathered(&self) -> bool {
         !self.parts.is_empty() && self.trials.is_empty()
     }
 
-    /// All trials, those of the parts as well.
+    /// Returns all trials, including those of the parts.
     pub fn all_trials(&self) -> impl Iterator<Item = &Trial> {
         self.trials.iter().chain(self.parts.iter().flat_map(|part| &part.run.trials))
     }
 
-    /// A row for each part: the median of each series that can be better or worse, and how far the
-    /// trials are apart.
+    /// Returns a table with a row for each part: the median of each series with a better direction,
+    /// and the spread of the trials.
     #[must_use]
     pub fn parts_table(&self) -> Table {
         let columns = self.part_columns();
@@ -132,7 +132,8 @@ impl Run {
         table
     }
 
-    /// The series that can be better or worse, with their titles; PostMark's as they were called.
+    /// Returns the series with a better direction and their titles; PostMark series have their
+    /// historical titles.
     pub(super) fn part_columns(&self) -> Vec<PartColumn> {
         let Some(first) = self.parts.first() else { return Vec::new() };
         let column = |(series, title, divisor): (&str, &str, f64)| {
@@ -140,16 +141,17 @@ impl Run {
             PartColumn { series, title, divisor }
         };
         let mut columns: Vec<PartColumn> = Vec::new();
-        let is_postmark = OF_POSTMARK.iter().all(|(series, ..)| first.run.sample(series).is_some());
+        let is_postmark =
+            POSTMARK_COLUMNS.iter().all(|(series, ..)| first.run.sample(series).is_some());
         if is_postmark {
-            columns.extend(OF_POSTMARK.map(column));
+            columns.extend(POSTMARK_COLUMNS.map(column));
         }
         let mut known: BTreeSet<&str> = columns.iter().map(|it| it.series.as_str()).collect();
         if is_postmark {
             known.extend(first.run.samples.iter().map(|sample| sample.series.as_str()));
         }
         let mut columns = columns.clone();
-        // What not all of them count as well, behind the rest.
+        // Series that only some parts have count as well; they come last.
         for sample in self.parts.iter().flat_map(|part| &part.run.samples) {
             if sample.better.is_some() && known.insert(&sample.series) {
                 let title = format!("{} [{}]", sample.series, sample.unit);
@@ -159,7 +161,7 @@ impl Run {
         columns
     }
 
-    /// The parts with the best and the worst median of their main series: names, and medians.
+    /// Returns the parts with the best and the worst median of the main series, with the medians.
     pub(super) fn ends(&self) -> Option<[(&str, f64); 2]> {
         let main = self.parts.first()?.run.main_sample()?;
         let values = self.parts.iter().filter_map(|part| {
@@ -175,8 +177,8 @@ impl Run {
     }
 }
 
-/// One value out of those of all ranks in a trial: rates and counts are added, and of times (`s`,
-/// `ms`, `us`, `ns`) the longest counts, since the work is done when the last one has done it.
+/// Combines the values of all ranks in a trial: rates and counts are added, and of times (`s`,
+/// `ms`, `us`, `ns`) the longest counts, since the work is complete when the last rank finishes.
 #[must_use]
 pub fn together(unit: &str, values: &[f64]) -> f64 {
     if ["s", "ms", "us", "ns"].contains(&unit) {
@@ -186,10 +188,11 @@ pub fn together(unit: &str, values: &[f64]) -> f64 {
     }
 }
 
-/// A trial of one rank beside the same of another: it is over when the last one is.
+/// Combines a trial of one rank with the same trial of another: it ends when the last rank
+/// finishes.
 fn add_parallel(mut sum: Trial, more: Trial) -> Trial {
     add(&mut sum, more, u64::max);
-    // Ranks on one machine see the same disks, so there is no sum of those.
+    // Ranks on one machine count the same disks, so a sum would be wrong.
     (sum.disk_bytes, sum.own_bytes) = (None, None);
     sum
 }
@@ -197,30 +200,30 @@ fn add_parallel(mut sum: Trial, more: Trial) -> Trial {
 /// A column of the table of parts.
 #[derive(Clone, Debug, PartialEq)]
 pub(super) struct PartColumn {
-    /// The series.
+    /// Series name.
     pub(super) series: String,
-    /// What stands above it.
+    /// Title.
     title: String,
-    /// What values are divided by.
+    /// Divisor of the values.
     divisor: f64,
 }
 
-/// The median, with half the way from the smallest to the largest value as a share of it.
+/// Returns the median, and half the range of the values as a share of it.
 fn spread(values: &[f64], divisor: f64) -> Cell {
     let Some(summary) = Summary::of(values) else { return Cell::missing() };
     let median = summary.median / divisor;
-    let half = (summary.max - summary.min) / 2.0 / summary.median.abs();
+    let half_range = (summary.max - summary.min) / 2.0 / summary.median.abs();
     let shown = format::number(median);
-    if values.len() < 2 || !half.is_finite() {
+    if values.len() < 2 || !half_range.is_finite() {
         return Cell::shown(median, shown);
     }
-    // A whole share is fine enough for a spread, and keeps columns narrow.
-    let share = (half * 100.0).round();
-    Cell::shown(median, format!("{shown} +-{share} %"))
+    // Whole percentages are precise enough for a spread, and keep columns narrow.
+    let percentage = (half_range * 100.0).round();
+    Cell::shown(median, format!("{shown} +-{percentage} %"))
 }
 
-/// What has the same value everywhere.
-fn in_all<'a, V: Clone + PartialEq + 'a>(
+/// Returns the entries that have the same value in all maps.
+fn common_entries<'a, V: Clone + PartialEq + 'a>(
     first: &BTreeMap<String, V>,
     others: impl Iterator<Item = &'a BTreeMap<String, V>>,
 ) -> BTreeMap<String, V> {
@@ -231,7 +234,7 @@ fn in_all<'a, V: Clone + PartialEq + 'a>(
     same
 }
 
-/// Doubts of all parts, each once, with the parts that have it.
+/// Returns the distinct doubts of all parts, each with the parts that have it.
 fn doubts(parts: &[Part]) -> Vec<Doubt> {
     let mut known: BTreeMap<(DoubtReason, &str), BTreeSet<usize>> = BTreeMap::new();
     for (number, part) in parts.iter().enumerate() {

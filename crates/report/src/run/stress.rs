@@ -1,88 +1,88 @@
-//! The stress point of a server: the step from which on more clients gain nothing.
+//! Stress point of a server: the step from which on additional clients do not increase throughput.
 //!
-//! The rule. A step *gains* if its throughput is more than 5 % above that of the last step that
-//! gained; the first one gains. The stress point is the first step that does not gain and whose
-//! throughput is either more than 5 % below that of the last one that gained (it turned down), or
-//! comes with answer times of twice its or more (all that is gained is waiting). Values are the
-//! medians of the trials.
+//! The rule: a step *gains* if its throughput is more than 5 % above that of the last step that
+//! gained; the first step gains. The stress point is the first step that does not gain and whose
+//! throughput is more than 5 % below that of the last gaining step (it turned down), or whose
+//! response time is at least twice that of the last gaining step (clients only wait). Values are
+//! the medians of the trials.
 
 use super::{Run, Sample};
 use crate::format;
 use crate::stats::median;
 
-/// The group of throughputs by step.
+/// Group name of throughputs by step.
 pub const THROUGHPUT: &str = "throughput";
-/// The group of mean answer times by step, nanoseconds.
+/// Group name of mean response times by step, in nanoseconds.
 pub const ANSWER: &str = "answer time";
-/// What tells steps apart.
+/// Coordinate of the steps in these groups.
 pub const CLIENTS: &str = "clients";
 
-/// Below this share of more throughput nothing is gained, and below this share of less it is not
-/// yet lost.
-const GAIN: f64 = 0.05;
-/// Answer times that have grown so much are only waiting.
-const WAITING: f64 = 2.0;
+/// Minimum relative change of throughput that counts as a gain or a loss.
+const GAIN_MIN: f64 = 0.05;
+/// Factor of the response time at which clients only wait.
+const WAITING_FACTOR: f64 = 2.0;
 
 /// A step of a server load.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Step {
-    /// Clients that worked at the same time.
+    /// Number of concurrent clients.
     pub clients: f64,
     /// Throughput, in the unit of the run.
     pub throughput: f64,
-    /// Mean answer time, nanoseconds.
+    /// Mean response time in nanoseconds.
     pub answer_ns: f64,
 }
 
-/// Why a step is the stress point.
+/// Reason why a step is the stress point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Stress {
     /// Throughput turned down.
     TurnsDown,
-    /// Answer times doubled without a gain.
+    /// Response times doubled without a gain.
     Waits,
 }
 
-/// Where a server has enough.
+/// The stress point of a server.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct StressPoint {
     /// The step.
     pub at: Step,
     /// The last step that gained.
     pub gained: Step,
-    /// Why.
-    pub why: Stress,
+    /// The reason.
+    pub reason: Stress,
 }
 
-/// The stress point of steps in the order of their clients, if there is one.
+/// Returns the stress point of steps in the order of their client counts, if any.
 #[must_use]
 pub fn stress_point(steps: &[Step]) -> Option<StressPoint> {
     let (first, more) = steps.split_first()?;
     let mut gained = *first;
     for &at in more {
-        if at.throughput > gained.throughput * (1.0 + GAIN) {
+        if at.throughput > gained.throughput * (1.0 + GAIN_MIN) {
             gained = at;
             continue;
         }
-        let why = if at.throughput < gained.throughput * (1.0 - GAIN) {
+        let reason = if at.throughput < gained.throughput * (1.0 - GAIN_MIN) {
             Stress::TurnsDown
-        } else if at.answer_ns >= gained.answer_ns * WAITING {
+        } else if at.answer_ns >= gained.answer_ns * WAITING_FACTOR {
             Stress::Waits
         } else {
             continue;
         };
-        return Some(StressPoint { at, gained, why });
+        return Some(StressPoint { at, gained, reason });
     }
     None
 }
 
 impl Run {
-    /// The steps of a server load, in the order of their clients; empty in other runs.
+    /// Returns the steps of a server load, in the order of their client counts; empty in other
+    /// runs.
     #[must_use]
     pub fn steps(&self) -> Vec<Step> {
         let group = |name: &str| {
             let of_group = self.samples.iter().filter(|it| it.group.as_deref() == Some(name));
-            let mut found: Vec<(f64, f64)> = of_group.filter_map(placed).collect();
+            let mut found: Vec<(f64, f64)> = of_group.filter_map(clients_and_median).collect();
             found.sort_by(|a, b| a.0.total_cmp(&b.0));
             found
         };
@@ -94,24 +94,24 @@ impl Run {
         throughput.iter().filter_map(step).collect()
     }
 
-    /// What is said of the stress point; nothing in runs without steps.
+    /// Describes the stress point; returns `None` for runs without steps.
     #[must_use]
     pub fn stress_in_words(&self) -> Option<String> {
         let steps = self.steps();
         let last = steps.last().filter(|_| steps.len() > 1)?;
-        let Some(StressPoint { at, gained, why }) = stress_point(&steps) else {
+        let Some(StressPoint { at, gained, reason }) = stress_point(&steps) else {
             return Some(format!(
                 "No stress point up to {} clients: throughput neither turned down nor did answer \
                  times double without a gain of more than {}.",
                 last.clients,
-                format::percent(GAIN)
+                format::percent(GAIN_MIN)
             ));
         };
         let percent = format::percent((at.throughput / gained.throughput - 1.0).abs());
-        // Whole numbers, which are written as such.
+        // Client counts are whole numbers, which format without a fraction.
         let (at_clients, gained_clients) = (at.clients, gained.clients);
         let times = format::times(at.answer_ns / gained.answer_ns);
-        Some(match why {
+        Some(match reason {
             Stress::TurnsDown => format!(
                 "Stress point at {at_clients} clients: throughput turns down, {percent} below that \
                  with {gained_clients}, and answers take {times} as long."
@@ -127,8 +127,8 @@ impl Run {
     }
 }
 
-/// How many clients a sample is about, and its median.
-fn placed(sample: &Sample) -> Option<(f64, f64)> {
+/// Returns the client count of a sample, and its median.
+fn clients_and_median(sample: &Sample) -> Option<(f64, f64)> {
     let clients = sample.at.get(CLIENTS).filter(|_| sample.at.len() == 1)?;
     Some((*clients, median(&sample.values)?))
 }
@@ -148,8 +148,8 @@ mod tests {
         let found =
             steps(&[(1.0, 10.0, 5.0), (2.0, 19.0, 5.0), (4.0, 18.5, 9.0), (8.0, 17.0, 20.0)]);
         let point = stress_point(&found).unwrap();
-        // 18.5 is within 5 % of 19, and 9 is not twice 5; 17 is below.
-        assert_eq!((point.at, point.gained, point.why), (found[3], found[1], Stress::TurnsDown));
+        // 18.5 is within 5 % of 19, and 9 is less than twice 5; 17 is below.
+        assert_eq!((point.at, point.gained, point.reason), (found[3], found[1], Stress::TurnsDown));
     }
 
     #[test]
@@ -161,7 +161,7 @@ mod tests {
             (14.0, 104.9, 20.0),
         ]);
         let point = stress_point(&found).unwrap();
-        assert_eq!((point.at, point.gained, point.why), (found[3], found[0], Stress::Waits));
+        assert_eq!((point.at, point.gained, point.reason), (found[3], found[0], Stress::Waits));
     }
 
     #[test]
@@ -170,11 +170,11 @@ mod tests {
         assert_eq!(stress_point(&steps(&[(1.0, 1.0, 1.0)])), None);
         let found = steps(&[(1.0, 10.0, 5.0), (2.0, 11.0, 50.0), (4.0, 13.0, 500.0)]);
         assert_eq!(stress_point(&found), None);
-        // No gain, and no more waiting either.
+        // Neither a gain nor longer response times.
         assert_eq!(stress_point(&steps(&[(1.0, 10.0, 5.0), (2.0, 10.0, 5.0)])), None);
     }
 
-    /// A run with a throughput and an answer time for each step; the last step comes first.
+    /// Creates a run with throughput and response time for each step, in reverse order.
     fn run(of: &[(f64, f64, f64)]) -> Run {
         let mut run = Run::new("load", "2026-11-21T03:22:11Z", Machine::default());
         for &(clients, throughput, answer) in of.iter().rev() {
@@ -193,15 +193,15 @@ mod tests {
     fn a_run_says_its_stress_point_in_the_medians() {
         let loaded = run(&[(1.0, 10.0, 5.0), (2.0, 20.0, 5.0), (4.0, 15.0, 12.0)]);
         assert_eq!(loaded.steps().len(), 3);
-        let said = loaded.stress_in_words().unwrap();
+        let sentence = loaded.stress_in_words().unwrap();
         assert_eq!(
-            said,
+            sentence,
             "Stress point at 4 clients: throughput turns down, 25.0 % below that with 2, and \
              answers take 2.40x as long."
         );
-        assert!(loaded.to_text().contains(&said), "{}", loaded.to_text());
+        assert!(loaded.to_text().contains(&sentence), "{}", loaded.to_text());
         let page = loaded.to_html();
-        assert!(page.contains(&said) && page.contains("stress point"), "{page}");
+        assert!(page.contains(&sentence) && page.contains("stress point"), "{page}");
         let waiting = run(&[(1.0, 10.0, 5.0), (2.0, 10.1, 10.0)]).stress_in_words().unwrap();
         assert!(waiting.starts_with("Stress point at 2 clients: answers take 2.00x"), "{waiting}");
         let calm = run(&[(1.0, 10.0, 5.0), (2.0, 20.0, 5.0)]);

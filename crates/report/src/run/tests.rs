@@ -1,4 +1,4 @@
-//! The file format: what is written is read back, what is not known is refused with a sentence.
+//! File format: written runs are read back, and unknown data is rejected with a clear message.
 
 use super::trial::{DoubtReason, Latency, Phase, Start, Started};
 use super::*;
@@ -166,7 +166,7 @@ fn foreign_bytes_are_a_share_of_what_the_disks_moved() {
         ..Trial::default()
     };
     assert_eq!(moved(10, 8).foreign(), Some(0.2));
-    // What was made dirty and is not yet written makes ours the larger.
+    // Bytes dirtied but not written back yet make this process's count the larger one.
     assert_eq!(moved(8, 10).foreign(), Some(0.0));
     assert_eq!(moved(0, 0).foreign(), Some(0.0));
     assert_eq!(Trial::default().foreign(), None);

@@ -1,4 +1,4 @@
-//! A run for people at a terminal, and as CSV.
+//! Text rendering of a run, and CSV.
 
 use super::trial::{Latency, Start};
 use super::{Machine, Run, Sample};
@@ -7,12 +7,12 @@ use crate::format;
 use crate::stats::{CONFIDENCE, Summary, sign_interval};
 use crate::table::{Cell, Column, Table};
 
-/// What a table of parts means.
+/// Explanation below a table of parts.
 pub(super) const SPREAD: &str =
     "Medians; +- is half the way from the smallest to the largest trial.";
 
 impl Machine {
-    /// The machine in one line.
+    /// Describes the machine in one line.
     #[must_use]
     pub fn in_words(&self) -> String {
         let parts = [
@@ -28,7 +28,7 @@ impl Machine {
 }
 
 impl Run {
-    /// Each series with its median, the 95 % interval, and its range.
+    /// Returns each series with its median, 95 % confidence interval and range.
     #[must_use]
     pub fn series_table(&self) -> Table {
         let mut table = Table::new(
@@ -50,7 +50,7 @@ impl Run {
         table
     }
 
-    /// Answer times of all trials together, by what was asked.
+    /// Returns the response times of all trials combined, by request type.
     #[must_use]
     pub fn latencies(&self) -> Vec<Latency> {
         let mut sums: Vec<Latency> = Vec::new();
@@ -63,7 +63,7 @@ impl Run {
         sums
     }
 
-    /// The same as a table.
+    /// Returns the response times as a table.
     #[must_use]
     pub fn latency_table(&self) -> Table {
         let parts = [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p999_ns", 0.999)];
@@ -90,7 +90,7 @@ impl Run {
         table
     }
 
-    /// How the trials started, in one sentence; empty in runs without trials.
+    /// Describes the start states of the trials in one sentence; empty in runs without trials.
     #[must_use]
     pub fn starts_in_words(&self) -> String {
         let started = self.started_in_words();
@@ -136,7 +136,7 @@ impl Run {
         }
     }
 
-    /// All of it.
+    /// Renders the run as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let (what, started_at) = (escape::line(&self.what), escape::line(&self.started_at));
@@ -179,7 +179,7 @@ impl Run {
         text
     }
 
-    /// Every value of every series: one line each, with the trial that it belongs to.
+    /// Renders every value of every series as a CSV line, with its trial.
     #[must_use]
     pub fn to_csv(&self) -> String {
         let mut table = Table::new(

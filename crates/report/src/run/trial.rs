@@ -1,29 +1,29 @@
-//! What is kept of each trial: how it started, how long its phases took, what else the machine did
-//! meanwhile, and the answer times.
+//! Data of one trial: start state, durations of its phases, concurrent activity of the machine, and
+//! response times.
 //!
 //! Times are nanoseconds, sizes are bytes, shares are from 0 to 1.
 
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
-/// How a trial was meant to start.
+/// Requested start state of a trial.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum Start {
-    /// Nothing of its files is in memory.
+    /// None of the files' data is in memory.
     Cold,
-    /// All of its files is in memory.
+    /// All of the files' data is in memory.
     Warm,
-    /// As it happened to be.
+    /// The state is left as it is.
     #[default]
     AsIs,
 }
 
 impl Start {
-    /// All of them.
+    /// All start states.
     pub const ALL: [Start; 3] = [Start::Cold, Start::Warm, Start::AsIs];
 
-    /// Its name on the command line and in records.
+    /// Returns the name on the command line and in records.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -33,29 +33,29 @@ impl Start {
         }
     }
 
-    /// The one with this name.
+    /// Returns the start state with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Start> {
         Start::ALL.into_iter().find(|start| start.name() == name)
     }
 }
 
-/// How a trial started, as read back right before it.
+/// Actual start state of a trial, measured directly before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Started {
-    /// How it was meant to start. With `cold` and `warm` the share of resident pages was 0 or 1,
-    /// or there would be no trial.
+    /// Requested start state. With `cold` and `warm` the share of resident pages was 0 or 1, or the
+    /// trial would not have run.
     pub start: Start,
-    /// Files of the workload that were there.
+    /// Number of existing files of the workload.
     pub files: u64,
-    /// Pages that these have; none where it cannot be known.
+    /// Number of their pages; `None` if unknown.
     pub pages: Option<u64>,
-    /// Those of them that were resident.
+    /// Number of resident pages.
     pub resident: Option<u64>,
 }
 
 impl Started {
-    /// The share of pages that was resident; nothing where there were none, or it is not known.
+    /// Returns the share of resident pages, or `None` if there are no pages or it is unknown.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
         let (pages, resident) = (self.pages?, self.resident?);
@@ -63,47 +63,47 @@ impl Started {
     }
 }
 
-/// A part of a trial with a name.
+/// A named part of a trial.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Phase {
-    /// Its name.
+    /// Phase name.
     pub name: String,
-    /// From the moment when all threads may begin to the one when the last is done, nanoseconds.
+    /// Time from the release of all threads to the end of the last one, nanoseconds.
     pub duration_ns: u64,
 }
 
-/// One repetition.
+/// One repetition of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Trial {
-    /// Counted from 1.
+    /// Number, counting from 1.
     pub number: u64,
-    /// How long it took, all phases and what is between them, nanoseconds.
+    /// Duration of all phases and the time between them, nanoseconds.
     pub duration_ns: u64,
-    /// How it started.
+    /// Actual start state.
     pub started: Started,
-    /// Its phases in their order.
+    /// Phases in order.
     pub phases: Vec<Phase>,
-    /// The share of processor time that the hypervisor gave to others; none where the kernel does
-    /// not tell.
+    /// Share of processor time that the hypervisor gave to other guests; `None` if the kernel does
+    /// not report it.
     pub steal: Option<f64>,
-    /// Bytes that the disks of the workload moved; none where there are none.
+    /// Bytes transferred by the disks of the workload; `None` without disks.
     pub disk_bytes: Option<u64>,
-    /// Those that this process asked its disks to move.
+    /// Bytes that this process requested from the disks.
     pub own_bytes: Option<u64>,
-    /// Answer times by what was asked.
+    /// Response times by request type.
     pub latencies: Vec<Latency>,
-    /// How fast the machine was: small reads per second that memory answers, before or after the
-    /// trial, whichever was slower; none where nobody measured it.
+    /// Speed of the machine: small reads per second from memory, the lower value of before and
+    /// after the trial; `None` if not measured.
     #[serde(default)]
     pub speed: Option<f64>,
 }
 
-/// Bytes on the disks below which their shares mean nothing.
+/// Foreign bytes below which the share counts as 0.
 const FOREIGN_MIN_BYTES: u64 = 1 << 20;
 
 impl Trial {
-    /// The share of what the disks moved that this process did not ask for. Nothing where there
-    /// are no disks, or where all of it is less than 1 MiB.
+    /// Returns the share of the disks' transfers that this process did not request. Returns `None`
+    /// without disks, and 0 if the foreign bytes are less than 1 MiB.
     #[must_use]
     pub fn foreign(&self) -> Option<f64> {
         let (disk, own) = (self.disk_bytes?, self.own_bytes?);
@@ -114,34 +114,34 @@ impl Trial {
     }
 }
 
-/// Answer times as a histogram.
+/// A histogram of response times.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Latency {
-    /// What was answered.
+    /// Request type.
     pub what: String,
-    /// The sum of all times, nanoseconds.
+    /// Sum of all times, nanoseconds.
     pub sum_ns: u64,
-    /// The longest, nanoseconds; exact.
+    /// Exact maximum, nanoseconds.
     pub max_ns: u64,
-    /// Middle of a bucket in nanoseconds, and how many times fell into it; in order, without empty
-    /// ones. A middle is within 1/16 of every time of its bucket.
+    /// Midpoint of a bucket in nanoseconds, and number of times in it; in order, without empty
+    /// buckets. A midpoint is within 1/16 of every time of its bucket.
     pub buckets: Vec<(u64, u64)>,
 }
 
 impl Latency {
-    /// How many times there are.
+    /// Returns the number of times.
     #[must_use]
     pub fn count(&self) -> u64 {
         self.buckets.iter().map(|(_, count)| count).sum()
     }
 
-    /// The mean, nanoseconds.
+    /// Returns the mean, nanoseconds.
     #[must_use]
     pub fn mean_ns(&self) -> Option<u64> {
         self.sum_ns.checked_div(self.count())
     }
 
-    /// The time that the share `part` (0 to 1) of all times does not exceed, nanoseconds.
+    /// Returns the quantile `part` (0 to 1) of the times, nanoseconds.
     #[must_use]
     pub fn quantile_ns(&self, part: f64) -> Option<u64> {
         let count = self.count();
@@ -158,49 +158,49 @@ impl Latency {
         found.map(|(middle, _)| (*middle).min(self.max_ns))
     }
 
-    /// Adds the times of another histogram of the same kind.
+    /// Adds the times of another histogram of the same type.
     pub fn add(&mut self, other: &Latency) {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
         self.max_ns = self.max_ns.max(other.max_ns);
         for (middle, count) in &other.buckets {
             match self.buckets.binary_search_by_key(middle, |(middle, _)| *middle) {
-                Ok(place) => self.buckets[place].1 += count,
-                Err(place) => self.buckets.insert(place, (*middle, *count)),
+                Ok(index) => self.buckets[index].1 += count,
+                Err(index) => self.buckets.insert(index, (*middle, *count)),
             }
         }
     }
 }
 
-/// Why a result may be wrong.
+/// Reason to doubt a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub enum DoubtReason {
-    /// The hypervisor gave processor time to others.
+    /// The hypervisor gave processor time to other guests.
     Steal,
-    /// The machine was slower during some trials than during others.
+    /// The speed of the machine differed between trials.
     Speed,
-    /// The disks did work for others.
+    /// The disks served other processes.
     ForeignIo,
-    /// The interval of the main series is wider than was asked for.
+    /// The confidence interval of the main series is wider than requested.
     Interval,
-    /// The page cache can have answered.
+    /// The page cache may have served the requests.
     FitsMemory,
     /// Settings of the machine changed during the run.
     SettingsChanged,
     /// The clock is too coarse for a phase.
     Clock,
-    /// It was stopped before it was done.
+    /// The run was stopped early.
     Stopped,
-    /// What is below the page cache may hold data that nobody can look at.
+    /// A cache below the page cache may hold data, and cannot be inspected.
     Below,
-    /// Something that the workload itself found.
+    /// A problem that the workload itself detected.
     Workload,
 }
 
 /// A doubt, in a sentence that can follow "doubtful because".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Doubt {
-    /// Of which kind.
+    /// Reason.
     pub why: DoubtReason,
     /// The sentence.
     pub text: String,
@@ -209,16 +209,16 @@ pub struct Doubt {
 /// A setting of the machine that changed during the run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct SettingChange {
-    /// Its name.
+    /// Setting name.
     pub name: String,
-    /// What it was; none if it was not there.
+    /// Previous value; `None` if the setting did not exist.
     pub before: Option<String>,
-    /// What it became.
+    /// New value; `None` if the setting no longer exists.
     pub after: Option<String>,
 }
 
 impl SettingChange {
-    /// What differs between two sets of settings, by name.
+    /// Returns the differences between two sets of settings, by name.
     #[must_use]
     pub fn between(
         before: &BTreeMap<String, String>,

@@ -1,4 +1,4 @@
-//! The page of `larder size`; what pages have in common is in [`crate::page`].
+//! HTML report of `larder size`; [`crate::page`] has the common parts of reports.
 
 mod charts;
 
@@ -11,7 +11,7 @@ use crate::page::{self, card, html_table};
 use crate::table::Table;
 
 impl Sizing {
-    /// The page.
+    /// Renders the report.
     #[must_use]
     pub fn to_html(&self) -> String {
         let mut body = self.heading(&escape(&self.workload.trace));
@@ -44,9 +44,9 @@ impl Sizing {
             return text;
         };
         text.push_str("<div class=\"cards\">\n");
-        text.push_str(&card("Size", &format::bytes(advice.bytes), &self.lies(advice)));
-        let others = format!("the best of {}, or as good", effect.policies.len());
-        text.push_str(&card("Policy", &advice.policy, &others));
+        text.push_str(&card("Size", &format::bytes(advice.bytes), &self.region_text(advice)));
+        let note = format!("the best of {}, or as good", effect.policies.len());
+        text.push_str(&card("Policy", &advice.policy, &note));
         text.push_str(&card("Page", &format::bytes(advice.page_bytes.into()), "of the cache"));
         let reachable = format!("of {} that can be reached", format::percent(work.ceiling));
         text.push_str(&card("Hits", &format::percent(effect.point.hit_ratio), &reachable));
@@ -61,7 +61,7 @@ impl Sizing {
     }
 
     fn curve_section(&self) -> String {
-        let how = if self.exact {
+        let method = if self.exact {
             "Every point was counted over the whole trace."
         } else {
             "Points were estimated from samples of the pages; the band is the 95 % error bar. \
@@ -69,16 +69,17 @@ impl Sizing {
         };
         let mut text = format!(
             "<section>\n<h2>Hit ratio by size</h2>\n<figure>\n{}<figcaption>The best policy at \
-             each size. {how} The dashed line is what a cache for everything reaches; the vertical \
-             line is the recommended size, with half and twice of it. Where the curve is steep, a \
-             little memory decides much; where it is flat, more memory is wasted.</figcaption>\n\
+             each size. {method} The dashed line is what a cache for everything reaches; the \
+             vertical line is the recommended size, with half and twice of it. Where the curve is \
+             steep, a little memory decides much; where it is flat, more memory is \
+             wasted.</figcaption>\n\
              </figure>\n",
             self.curve_chart()
         );
         if !self.regions_why.is_empty() {
             text.push_str("<ul class=\"regions\">\n");
-            for why in &self.regions_why {
-                put_line!(text, "<li>{}</li>", escape(why));
+            for reason in &self.regions_why {
+                put_line!(text, "<li>{}</li>", escape(reason));
             }
             text.push_str("</ul>\n");
         }
@@ -133,8 +134,8 @@ impl Sizing {
     fn tables_section(&self) -> String {
         let mut text = String::new();
         if let Some(table) = self.page_sizes_table_of() {
-            let chosen = page_size::choose(&self.page_sizes).map_or_else(String::new, |place| {
-                format!("Chosen: {}. ", format::bytes(self.page_sizes[place].page_bytes.into()))
+            let chosen = page_size::choose(&self.page_sizes).map_or_else(String::new, |index| {
+                format!("Chosen: {}. ", format::bytes(self.page_sizes[index].page_bytes.into()))
             });
             put!(
                 text,

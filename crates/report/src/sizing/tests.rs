@@ -1,4 +1,4 @@
-//! The three forms of one made-up result: they say the same, and the page is well-formed.
+//! Three renderings of one artificial result: they agree, and the HTML is well-formed.
 
 use super::*;
 use crate::advise::regions::Regions;
@@ -106,7 +106,7 @@ fn sizing(trace: &str) -> Sizing {
     }
 }
 
-/// Walks the tags of a page; panics where one is not closed in its turn.
+/// Checks the tags of a page; panics if one is not closed in order.
 fn assert_well_formed(page: &str) {
     let body = page.strip_prefix("<!DOCTYPE html>\n").unwrap();
     let mut open: Vec<&str> = Vec::new();
@@ -162,7 +162,7 @@ fn the_page_fetches_nothing_and_holds_the_json() {
     let begin = page.find("id=\"data\">").unwrap() + "id=\"data\">".len();
     let end = begin + page[begin..].find("</script>").unwrap();
     let held = page[begin..end].replace("\\u003c", "<");
-    // Compared as text: reading a number back may change its last digit.
+    // The comparison uses text: parsing a number may change its last digit.
     assert_eq!(held, made.to_json().to_string());
     let json: serde_json::Value = serde_json::from_str(&page[begin..end]).unwrap();
     assert_eq!(json["volumes"][0]["volume"], "a<b>&\"c\"");

@@ -1,4 +1,4 @@
-//! The text form, for a terminal.
+//! Text rendering for a terminal.
 
 use super::{Effect, Recommendation, Region, Sizing};
 use crate::advise::goal::{self, Source};
@@ -7,15 +7,15 @@ use crate::chart::{Axis, Chart, Labels, Scale};
 use crate::format;
 use crate::table::{Cell, Column, Table};
 
-/// Characters of the chart's plane.
-const CHART: (usize, usize) = (64, 12);
-/// Rows of the table of the curve, at most.
-const CURVE_ROWS: usize = 16;
-/// A cache that can reach no more hits than this is hardly worth its memory.
-pub(super) const HARDLY: f64 = 0.05;
+/// Width and height of the chart's plane, in characters.
+const CHART_SIZE: (usize, usize) = (64, 12);
+/// Maximum number of rows in the table of the curve.
+const CURVE_ROWS_MAX: usize = 16;
+/// Reachable hit ratio below which a cache is hardly worth its memory.
+pub(super) const CEILING_MIN: f64 = 0.05;
 
 impl Sizing {
-    /// What was found out, for people.
+    /// Renders the results as text.
     #[must_use]
     pub fn to_text(&self) -> String {
         let mut parts = vec![self.head()];
@@ -59,11 +59,11 @@ impl Sizing {
         let hits = Axis::new("hit ratio of the best policy", "")
             .labels(Labels::Percent)
             .range(0.0, self.workload.ceiling.max(0.01));
-        let how = if self.exact { "counted" } else { "sampled" };
-        let mut chart = Chart::new(format!("Hit-ratio curve ({how})"), size, hits);
+        let method = if self.exact { "counted" } else { "sampled" };
+        let mut chart = Chart::new(format!("Hit-ratio curve ({method})"), size, hits);
         let points = self.curve.iter().map(|best| as_pair(best.point.bytes, best.point.hit_ratio));
         chart.line("best", points);
-        chart.to_text(CHART.0, CHART.1).ok()
+        chart.to_text(CHART_SIZE.0, CHART_SIZE.1).ok()
     }
 
     fn curve_table(&self) -> Option<String> {
@@ -75,11 +75,11 @@ impl Sizing {
             Column::numbers("high", "to"),
         ];
         let mut table = Table::new("", columns);
-        // The sizes that the search looked at lie close together; one of a few is enough here.
-        let every = self.curve.len().div_ceil(CURVE_ROWS).max(1);
+        // The evaluated sizes are close together; the table shows a subset.
+        let step = self.curve.len().div_ceil(CURVE_ROWS_MAX).max(1);
         let last = self.curve.len().checked_sub(1)?;
-        for (place, best) in self.curve.iter().enumerate() {
-            if (last - place) % every == 0 {
+        for (index, best) in self.curve.iter().enumerate() {
+            if (last - index) % step == 0 {
                 table.push([
                     Cell::bytes(best.point.bytes),
                     Cell::word(&best.policy),
@@ -104,7 +104,7 @@ impl Sizing {
             format::bytes(advice.page_bytes.into()),
             self.reason(advice)
         );
-        if self.workload.ceiling < HARDLY {
+        if self.workload.ceiling < CEILING_MIN {
             put_line!(
                 text,
                 "  Hardly worth it: {} of all references are the first of their page and miss in \
@@ -112,16 +112,16 @@ impl Sizing {
                 format::percent(1.0 - self.workload.ceiling)
             );
         }
-        let lies = self.lies(advice);
-        if !lies.is_empty() {
-            put_line!(text, "  It lies {lies}.");
+        let region_text = self.region_text(advice);
+        if !region_text.is_empty() {
+            put_line!(text, "  It lies {region_text}.");
         }
         put_line!(text, "  {SERVE_TITLE}\n\n    {}", serve(advice));
         text
     }
 
-    /// Where on the curve this size lies; empty if that is not known.
-    pub(super) fn lies(&self, advice: &Recommendation) -> String {
+    /// Describes the position of this size on the curve; empty if unknown.
+    pub(super) fn region_text(&self, advice: &Recommendation) -> String {
         match (advice.region, &self.regions) {
             (Some(Region::Useful), Some(regions)) if regions.is_cliff() => {
                 "where region 3, flat, begins".to_owned()
@@ -131,7 +131,7 @@ impl Sizing {
         }
     }
 
-    /// Why this size.
+    /// Returns the reason for this size.
     pub(super) fn reason(&self, advice: &Recommendation) -> String {
         let source =
             Source { everything: "a cache for everything", largest: "All pages of the trace" };
@@ -168,7 +168,7 @@ impl Sizing {
         let mut table = Table::new("", Self::effects_columns());
         self.effects.iter().for_each(|effect| table.push(Self::effect_cells(effect)));
         let counted = self.effects.iter().all(|effect| effect.counted);
-        let how = if counted {
+        let method = if counted {
             "Counted over the whole trace".to_owned()
         } else {
             "Estimated from samples, with 95 % bars".to_owned()
@@ -183,7 +183,7 @@ impl Sizing {
             .map(|one| format!("{} {}", one.policy, format::percent(one.hit_ratio)))
             .collect();
         Some(format!(
-            "{}{how}: {policy}, pages of {page}.\nAll policies at the recommended size: {}.\n",
+            "{}{method}: {policy}, pages of {page}.\nAll policies at the recommended size: {}.\n",
             table.to_text(),
             best.join(", ")
         ))
@@ -301,7 +301,7 @@ impl Sizing {
         Some(table)
     }
 
-    /// The rule by which the page size is chosen.
+    /// Describes the rule that selects the page size.
     pub(super) fn page_size_rule() -> String {
         format!(
             "Rule: the largest page that loses at most {:.0} point of byte hits against the best \
@@ -321,11 +321,11 @@ impl Sizing {
     }
 }
 
-/// Introduces [`serve`].
+/// Introduction of the command of [`serve`].
 pub(super) const SERVE_TITLE: &str =
     "To serve a volume so (--memory includes the tables of the cache):";
 
-/// Returns the command that serves a volume with it.
+/// Returns the command that serves a volume with the recommended configuration.
 pub(super) fn serve(advice: &Recommendation) -> String {
     format!(
         "larder serve VOLUME --memory {}MiB --policy {} --page-size {}KiB",

@@ -1,44 +1,45 @@
-//! How many times one sample is of another: the shift of Hodges and Lehmann between logarithms,
-//! with the interval that belongs to the test of Mann, Whitney and Wilcoxon.
+//! Ratio between two samples: the Hodges-Lehmann shift of their logarithms, with the confidence
+//! interval of the Mann-Whitney-Wilcoxon test.
 //!
-//! No distribution is assumed, so the long tails and single outliers of benchmarks do not harm. The
-//! estimate is the median of all ratios of a value of one to a value of the other; the interval is
-//! made of the ratios at the places that the exact distribution of the rank sum gives (J. L.
-//! Hodges, E. L. Lehmann, "Estimates of location based on rank tests", Ann. Math. Statist. 34,
-//! 1963). Ratios have no unit.
+//! The method assumes no distribution, so long tails and single outliers of benchmarks do little
+//! harm. The estimate is the median of all ratios of a value of one sample to a value of the other;
+//! the bounds of the interval are the ratios at the ranks that the exact distribution of the rank
+//! sum determines (J. L. Hodges, E. L. Lehmann, "Estimates of location based on rank tests", Ann.
+//! Math. Statist. 34, 1963). Ratios have no unit.
 //!
 //! The ratios are never stored: `m` and `n` values have `m * n` of them. A ratio of a given rank is
 //! selected from the two sorted samples (D. B. Johnson, T. Mizoguchi, "Selecting the Kth element in
 //! X + Y", SIAM J. Comput. 7, 1978), here by bisection over floating-point numbers, which takes
-//! linear memory, at most 64 passes, and returns exactly the value that sorting would.
+//! linear memory and at most 64 passes, and returns exactly the value that sorting would.
 
 use super::{CONFIDENCE, as_f64, sorted};
 
-/// Beyond this many values in both samples together the normal approximation is used: it is good to
-/// the third digit long before that.
+/// Maximum number of values in both samples for the exact distribution; the normal approximation
+/// for more values is accurate to three digits.
 const EXACT_MAX: usize = 100;
 
 /// A ratio between two samples.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Shift {
-    /// How many times the second is of the first; 1 means no difference.
+    /// The second sample over the first; 1 means no difference.
     pub ratio: f64,
-    /// Lower end of the interval.
+    /// Lower bound of the interval.
     pub low: f64,
-    /// Upper end.
+    /// Upper bound of the interval.
     pub high: f64,
-    /// The chance that the method covers the true ratio, 0 to 1; below [`CONFIDENCE`] where there
-    /// are too few values for more (three each: 90 %).
+    /// Probability that the method covers the true ratio, 0 to 1; below [`CONFIDENCE`] if there are
+    /// too few values (three each: 90 %).
     pub confidence: f64,
 }
 
 impl Shift {
-    /// How many times `second` is of `first`. Nothing if one is empty, or a value is not above 0 or
-    /// not finite.
+    /// Estimates the ratio of `second` to `first`. Returns `None` if one is empty, or a value is
+    /// not positive or not finite.
     #[must_use]
     pub fn between(first: &[f64], second: &[f64]) -> Option<Shift> {
-        let fit = |values: &[f64]| values.iter().all(|value| value.is_finite() && *value > 0.0);
-        if first.is_empty() || second.is_empty() || !fit(first) || !fit(second) {
+        let is_positive =
+            |values: &[f64]| values.iter().all(|value| value.is_finite() && *value > 0.0);
+        if first.is_empty() || second.is_empty() || !is_positive(first) || !is_positive(second) {
             return None;
         }
         let logs = |values: &[f64]| sorted(&values.iter().map(|it| it.ln()).collect::<Vec<_>>());
@@ -69,7 +70,7 @@ impl Ratios {
         let mut low = order(self.second[0] - self.first[self.first.len() - 1]);
         let mut high = order(self.second[self.second.len() - 1] - self.first[0]);
         while low < high {
-            // Rounded down, also for negative numbers.
+            // Rounds down, also for negative numbers.
             let middle = (low & high) + ((low ^ high) >> 1);
             if self.count_up_to(of_order(middle)) > rank {
                 high = middle;
@@ -101,51 +102,53 @@ fn order(value: f64) -> i64 {
 }
 
 /// Returns the number at this position of the order.
-fn of_order(place: i64) -> f64 {
-    f64::from_bits((place ^ ((place >> 63) & i64::MAX)).cast_unsigned())
+fn of_order(rank: i64) -> f64 {
+    f64::from_bits((rank ^ ((rank >> 63) & i64::MAX)).cast_unsigned())
 }
 
-/// How many of the ordered ratios are cut off at each end, and the confidence of what is left.
+/// Returns the number of ordered ratios to cut off at each end, and the confidence of the remaining
+/// interval.
 fn cut(first: usize, second: usize) -> (usize, f64) {
     let tail = (1.0 - CONFIDENCE) / 2.0;
     let pairs = first * second;
     if first + second > EXACT_MAX {
-        let spread = (as_f64(pairs) * as_f64(first + second + 1) / 12.0).sqrt();
+        let deviation = (as_f64(pairs) * as_f64(first + second + 1) / 12.0).sqrt();
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a place")]
-        let place = (as_f64(pairs) / 2.0 - 1.96 * spread).floor().max(0.0) as usize;
-        return (place, CONFIDENCE);
+        let rank = (as_f64(pairs) / 2.0 - 1.96 * deviation).floor().max(0.0) as usize;
+        return (rank, CONFIDENCE);
     }
-    // The interval from place k on both sides misses if the statistic is k or less on one of them.
+    // The interval between rank k on both sides misses the true ratio if the statistic is at most k
+    // on one side.
     let chances = rank_chances(first, second);
     let mut below = chances[0];
-    let mut place = 0;
-    while place + 1 < pairs / 2 && below + chances[place + 1] <= tail {
-        place += 1;
-        below += chances[place];
+    let mut rank = 0;
+    while rank + 1 < pairs / 2 && below + chances[rank + 1] <= tail {
+        rank += 1;
+        below += chances[rank];
     }
-    (place, (1.0 - 2.0 * below).max(0.0))
+    (rank, (1.0 - 2.0 * below).max(0.0))
 }
 
-/// The chance of each value of the Mann-Whitney statistic, from 0 to `first * second`, if both
-/// samples come from the same distribution.
+/// Returns the probability of each value of the Mann-Whitney statistic, from 0 to `first * second`,
+/// if both samples come from the same distribution.
 fn rank_chances(first: usize, second: usize) -> Vec<f64> {
-    // How many of the ways to choose `taken` of the first `ranks` ranks have each sum above the
-    // least: one rank after the other.
+    // `subsets[taken][sum]` is the number of subsets of `taken` ranks with this sum above the
+    // minimum; the loop adds one rank at a time.
     let top = first * second;
-    let mut ways = vec![vec![0.0; top + 1]; first + 1];
-    ways[0][0] = 1.0;
+    let mut subsets = vec![vec![0.0; top + 1]; first + 1];
+    subsets[0][0] = 1.0;
     for rank in 1..=first + second {
         for taken in (1..=first.min(rank)).rev() {
-            // Taken as the `taken`-th of them, rank r adds r - taken to the statistic.
+            // As the `taken`-th rank of a subset, rank r adds r - taken to the statistic.
             let adds = rank - taken;
             for sum in (adds..=top).rev() {
-                let more = ways[taken - 1][sum - adds];
-                ways[taken][sum] += more;
+                let more = subsets[taken - 1][sum - adds];
+                subsets[taken][sum] += more;
             }
         }
     }
-    let all: f64 = ways[first].iter().sum();
-    ways[first].iter().map(|ways| ways / all).collect()
+    let all: f64 = subsets[first].iter().sum();
+    subsets[first].iter().map(|subsets| subsets / all).collect()
 }
 
 #[cfg(test)]
@@ -154,15 +157,15 @@ mod tests {
 
     #[test]
     fn the_distribution_of_ranks_is_that_of_the_tables() {
-        // All 20 ways of three and three: 1 1 2 3 3 3 3 2 1 1.
+        // All 20 subsets of three and three: 1 1 2 3 3 3 3 2 1 1.
         let counts: Vec<f64> = rank_chances(3, 3).iter().map(|chance| chance * 20.0).collect();
         let expected = [1.0, 1.0, 2.0, 3.0, 3.0, 3.0, 3.0, 2.0, 1.0, 1.0];
         assert!(counts.iter().zip(expected).all(|(a, b)| (a - b).abs() < 1e-9), "{counts:?}");
         // Two-sided 5 % limits of the tables of Mann and Whitney: 2 for 5 and 5, 23 for 10 and 10,
         // 127 for 20 and 20.
         for (count, limit) in [(5, 2), (10, 23), (20, 127)] {
-            let (place, confidence) = cut(count, count);
-            assert_eq!(place, limit, "{count} and {count}");
+            let (rank, confidence) = cut(count, count);
+            assert_eq!(rank, limit, "{count} and {count}");
             assert!((CONFIDENCE..0.98).contains(&confidence), "{confidence}");
         }
         assert_eq!(cut(3, 3).0, 0);
@@ -190,7 +193,7 @@ mod tests {
         assert!((back.ratio * shift.ratio - 1.0).abs() < 1e-9, "the other way round it is 1/ratio");
     }
 
-    /// The estimator by its definition, from all ratios; quadratic in memory.
+    /// Computes the estimator by its definition, from all ratios; quadratic in memory.
     fn by_definition(first: &[f64], second: &[f64]) -> Shift {
         let logs = |of: &[f64]| of.iter().map(|value| value.ln()).collect::<Vec<f64>>();
         let (first, second) = (logs(first), logs(second));
@@ -213,7 +216,7 @@ mod tests {
         let mut random = Xoshiro256PlusPlus::seed_from_u64(3);
         let mut below = |end: u64| u32::try_from(random.next_u64() % end).unwrap();
         for round in 0..larder_testing::budget(50, 400) {
-            // Few different values in every second round: many ratios are equal.
+            // Every second round has few distinct values, so that many ratios are equal.
             let kinds = if round % 2 == 0 { 4 } else { 1 << 20 };
             let mut sample = || -> Vec<f64> {
                 let count = 1 + below(60);

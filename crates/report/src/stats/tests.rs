@@ -1,4 +1,4 @@
-//! Statistics against values worked out by hand or taken from tables.
+//! Statistics compared with manually computed values and published tables.
 
 use super::*;
 
@@ -73,7 +73,7 @@ fn bootstrap_is_repeatable_and_holds_the_median() {
 
 #[test]
 fn paired_ratio_ignores_what_moves_both() {
-    // Both get ten times slower in the middle; the ratio does not notice.
+    // Both are ten times slower in the middle; the ratio does not change.
     let theirs = [1.0, 10.0, 10.0, 1.0, 2.0, 1.0];
     let ours: Vec<f64> = theirs.iter().map(|value| value * 1.5).collect();
     let ratio = PairedRatio::of(&ours, &theirs).unwrap();
@@ -84,7 +84,7 @@ fn paired_ratio_ignores_what_moves_both() {
 
 #[test]
 fn weighted_ratio_is_not_the_mean_of_ratios() {
-    // The classic trap: a busy interval that hits and idle ones that miss.
+    // The classical error: a busy interval that hits and idle ones that miss.
     near(weighted_ratio(&[(1_000.0, 0.99), (10.0, 0.5), (0.0, f64::NAN)]).unwrap(), 995.0 / 1010.0);
     assert_eq!(weighted_ratio(&[(0.0, 1.0)]), None);
     assert_eq!(weighted_ratio(&[]), None);

@@ -1,4 +1,4 @@
-//! Verdicts on runs whose values and counts are given.
+//! Verdicts on runs with given values and counts.
 
 use super::*;
 use crate::run::trial::{Started, Trial};
@@ -6,7 +6,7 @@ use crate::run::{Machine, Sample};
 
 const STEADY: [f64; 6] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2];
 
-/// A part whose main series is so many times [`STEADY`], with what larder counted.
+/// Creates a part whose main series is [`STEADY`] times a factor, with counts of larder.
 fn part(side: &str, start: Start, times: f64, counts: &[(&str, f64)]) -> Part {
     let mut run = Run::new("work", "2026-11-21T03:22:11Z", Machine::default());
     run.workload = "probe".to_owned();
@@ -32,7 +32,8 @@ fn counted(read: f64, hit: f64, ahead: f64, written: f64, writes: f64) -> [(&'st
     ]
 }
 
-/// The verdict where warm natively is ten times cold, and larder so many times of each.
+/// Returns the verdict if a native warm start is ten times as fast as a cold one, with the given
+/// factors of larder.
 fn of(cold: f64, warm: f64, counts: &[(&str, f64)]) -> String {
     let parts = [
         part(NATIVE, Start::Cold, 1.0, &[]),
@@ -73,7 +74,7 @@ fn what_is_not_better_says_why_from_what_was_counted() {
     assert!(text.contains("which outweighs 90.0 % hits"), "{text}");
     let text = of(0.7, 0.5, &counted(1000.0, 900.0, 900.0, 0.0, 0.0));
     assert!(text.contains("waiting for the disk (14.0 % of the speed of a warm start)"), "{text}");
-    // A disk that is nearly as fast as memory.
+    // A disk that is almost as fast as memory.
     let parts = [
         part(NATIVE, Start::Cold, 9.0, &[]),
         part(NATIVE, Start::Warm, 10.0, &[]),
@@ -83,7 +84,7 @@ fn what_is_not_better_says_why_from_what_was_counted() {
     let text = verdict(&parts).unwrap();
     assert!(text.contains("nearly as fast as memory here (90.0 % of it)"), "{text}");
     assert!(!text.contains("better"), "{text}");
-    // Work that goes past the kernel's cache has nothing from there.
+    // Work that bypasses the page cache has no hits there.
     let mut parts = parts;
     for part in &mut parts {
         part.run.settings.insert("hint".to_owned(), "no-buffering".into());

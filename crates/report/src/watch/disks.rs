@@ -1,48 +1,48 @@
-//! What a disk did, in the figures that administrators know from Perfmon.
+//! Disk activity, in the measures of Perfmon.
 
 use crate::table::{Cell, Column, Table};
 use serde::{Deserialize, Serialize};
 
-/// Bytes of a sector in /proc/diskstats, whatever the disk has.
+/// Bytes of a sector in /proc/diskstats, whatever the disk's sector size.
 const SECTOR_BYTES: u64 = 512;
 
-/// A disk during an interval.
+/// Activity of a disk during an interval.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Disk {
-    /// Its name, as `sda`.
+    /// Name, such as `sda`.
     pub name: String,
-    /// Reads done.
+    /// Completed reads.
     pub reads: u64,
-    /// Requests that were joined to others before they were reads.
+    /// Read requests that the kernel merged with others.
     pub read_merges: u64,
     /// Sectors of 512 bytes read.
     pub read_sectors: u64,
-    /// Sum of the times that reads took, milliseconds.
+    /// Sum of the read latencies, milliseconds.
     pub read_ms: u64,
-    /// Writes done.
+    /// Completed writes.
     pub writes: u64,
-    /// Requests that were joined to others before they were writes.
+    /// Write requests that the kernel merged with others.
     pub write_merges: u64,
     /// Sectors of 512 bytes written.
     pub write_sectors: u64,
-    /// Sum of the times that writes took, milliseconds.
+    /// Sum of the write latencies, milliseconds.
     pub write_ms: u64,
-    /// Time in which it had something to do, milliseconds.
+    /// Time with at least one request in flight, milliseconds.
     pub busy_ms: u64,
-    /// Sum over all requests of the time they were there, milliseconds.
+    /// Sum over all requests of the time in flight, milliseconds.
     pub queue_ms: u64,
-    /// Requests that were cut in two since they were too long.
+    /// Requests that the kernel split because of their length.
     pub splits: u64,
 }
 
 impl Disk {
-    /// Bytes read.
+    /// Returns the bytes read.
     #[must_use]
     pub fn read_bytes(&self) -> u64 {
         self.read_sectors * SECTOR_BYTES
     }
 
-    /// Bytes written.
+    /// Returns the bytes written.
     #[must_use]
     pub fn write_bytes(&self) -> u64 {
         self.write_sectors * SECTOR_BYTES
@@ -53,12 +53,12 @@ fn ratio(part: u64, whole: u64) -> f64 {
     super::share(part, whole).unwrap_or(f64::NAN)
 }
 
-/// A mean number of requests; what is next to none has no digits worth reading.
+/// Formats a mean number of requests; the digits of a negligible one are meaningless.
 fn queue(mean: f64) -> Cell {
     if mean > 0.0 && mean < 0.01 { Cell::shown(mean, "< 0.01") } else { Cell::number(mean) }
 }
 
-/// Disks as a table; `seconds` is the length of the interval.
+/// Returns the disks as a table; `duration_ns` is the length of the interval.
 pub(super) fn table(disks: &[Disk], duration_ns: u64) -> Table {
     let columns = [
         Column::words("disk", "disk"),

@@ -1,13 +1,13 @@
-//! Files by processes, in the order in which people want to see them. Who reads much, who writes
-//! much and whose pages leave are three questions: of each, the first are kept and shown.
+//! Selection and order of rows. Reads, writes and evictions are three separate criteria; the first
+//! rows of each are kept and shown.
 
 use super::{Counts, Row};
 use std::cmp::Reverse;
 
-/// A page that a disk has to move is worth many that memory answers.
+/// Weight of a page of disk I/O, relative to a page from memory.
 const DISK_PAGE: u64 = 16;
 
-/// What may be asked of rows.
+/// A criterion for the order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum WatchColumn {
     Reads,
@@ -18,38 +18,43 @@ pub(super) enum WatchColumn {
 impl WatchColumn {
     const ALL: [WatchColumn; 3] = [WatchColumn::Reads, WatchColumn::Writes, WatchColumn::Leaving];
 
-    /// How much a row has to do with it: pages, and disks kept busy; 0 if nothing.
-    pub(super) fn weight(self, it: &Counts, page_bytes: u64) -> u64 {
+    /// Returns the weight of a row: pages, and disk I/O; 0 if it is not affected.
+    pub(super) fn weight(self, counts: &Counts, page_bytes: u64) -> u64 {
         let of_disk = |bytes: u64| DISK_PAGE * bytes.div_ceil(page_bytes.max(1));
         match self {
-            WatchColumn::Reads => it.read_pages + it.map_touches + of_disk(it.disk_read_bytes),
+            WatchColumn::Reads => {
+                counts.read_pages + counts.map_touches + of_disk(counts.disk_read_bytes)
+            }
             WatchColumn::Writes => {
-                let pages = it.write_pages.max(it.write_requests).max(it.dirtied_pages);
-                let moved = of_disk(it.disk_write_bytes + it.disk_lazy_write_bytes);
-                pages + it.lazy_flushes + it.throttles + moved
+                let pages = counts.write_pages.max(counts.write_requests).max(counts.dirtied_pages);
+                let moved = of_disk(counts.disk_write_bytes + counts.disk_lazy_write_bytes);
+                pages + counts.lazy_flushes + counts.throttles + moved
             }
             WatchColumn::Leaving => {
-                it.evicted_pages + it.dropped_pages + it.refault_pages + it.read_ahead_unused_pages
+                counts.evicted_pages
+                    + counts.dropped_pages
+                    + counts.refault_pages
+                    + counts.read_ahead_unused_pages
             }
         }
     }
 
-    /// The places of the rows that have to do with it, those with most to do first.
+    /// Returns the indices of the affected rows, in descending order of weight.
     pub(super) fn order(self, rows: &[Row], page_bytes: u64) -> Vec<usize> {
-        let weight = |place: usize| self.weight(&rows[place].counts, page_bytes);
-        let mut places: Vec<usize> = (0..rows.len()).filter(|&place| weight(place) > 0).collect();
-        places.sort_by_cached_key(|&place| Reverse(weight(place)));
-        places
+        let weight = |index: usize| self.weight(&rows[index].counts, page_bytes);
+        let mut indices: Vec<usize> = (0..rows.len()).filter(|&index| weight(index) > 0).collect();
+        indices.sort_by_cached_key(|&index| Reverse(weight(index)));
+        indices
     }
 }
 
-/// How much a row matters altogether.
+/// Returns the total weight of a row.
 fn weight(counts: &Counts, page_bytes: u64) -> u64 {
-    WatchColumn::ALL.iter().map(|matter| matter.weight(counts, page_bytes)).sum()
+    WatchColumn::ALL.iter().map(|criterion| criterion.weight(counts, page_bytes)).sum()
 }
 
-/// The rows in the order of their weight, at most `max` of them; and how many there were. If there
-/// are too many, those are kept that come first in some matter.
+/// Returns the rows in descending order of weight, at most `max` of them, and their original
+/// number. If there are too many, it keeps those that rank first in one of the criteria.
 #[must_use]
 pub fn rows(mut all: Vec<Row>, page_bytes: u64, max: usize) -> (Vec<Row>, u64) {
     all.retain(|row| !row.counts.is_zero());
@@ -64,20 +69,20 @@ pub fn rows(mut all: Vec<Row>, page_bytes: u64, max: usize) -> (Vec<Row>, u64) {
     (all, count)
 }
 
-/// Keeps `max` rows, in the order that they are in.
+/// Keeps `max` rows, in their current order.
 fn keep_first(all: &mut Vec<Row>, page_bytes: u64, max: usize) {
-    // The best rank that each has in any matter; those without one come last, by their weight.
+    // The best rank of each row in any criterion; rows without a rank come last, by their weight.
     let mut ranks = vec![usize::MAX; all.len()];
-    for matter in WatchColumn::ALL {
-        for (rank, place) in matter.order(all, page_bytes).into_iter().enumerate() {
-            ranks[place] = ranks[place].min(rank);
+    for criterion in WatchColumn::ALL {
+        for (rank, index) in criterion.order(all, page_bytes).into_iter().enumerate() {
+            ranks[index] = ranks[index].min(rank);
         }
     }
-    let mut places: Vec<usize> = (0..all.len()).collect();
-    places.sort_by_key(|&place| ranks[place]);
+    let mut indices: Vec<usize> = (0..all.len()).collect();
+    indices.sort_by_key(|&index| ranks[index]);
     let mut kept = vec![false; all.len()];
-    for place in places.into_iter().take(max) {
-        kept[place] = true;
+    for index in indices.into_iter().take(max) {
+        kept[index] = true;
     }
     let mut kept = kept.into_iter();
     all.retain(|_| kept.next() == Some(true));

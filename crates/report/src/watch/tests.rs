@@ -1,4 +1,4 @@
-//! Sums, order, and the forms.
+//! Sums, order, and renderings.
 
 use super::*;
 
@@ -19,7 +19,7 @@ fn row(file: &str, counts: Counts) -> Row {
 
 #[test]
 fn a_ratio_of_sums_is_weighted_by_what_was_asked() {
-    // Half of few and nearly all of many: the average of both would be 74 %.
+    // Half of few pages and almost all of many: the mean of the ratios would be 74 %.
     let mut sum = read(10, 5, 0);
     sum += read(990, 900, 80);
     assert_eq!(sum.hit_ratio(), Some(0.985));
@@ -31,7 +31,7 @@ fn differences_never_go_below_nothing() {
     let mut later = read(10, 5, 0);
     later += read(4, 4, 0);
     assert_eq!((later - read(10, 5, 0)).hit_pages, 4);
-    // A page told as a hit became a miss afterwards.
+    // A page that was reported as a hit became a miss later.
     assert_eq!((read(10, 4, 0) - read(10, 5, 0)).hit_pages, 0);
     assert!((later - later).is_zero());
 }

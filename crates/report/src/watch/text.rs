@@ -1,15 +1,15 @@
-//! The text form.
+//! Text rendering.
 
 use super::rows::WatchColumn;
 use super::{Counts, Interval, Row, Unattributed, Watch, disks};
 use crate::format;
 use crate::table::{Cell, Column, Table};
 
-/// Characters of a path that are shown; the end says more than the beginning.
+/// Maximum number of characters of a path; its end is more informative than its start.
 const PATH_MAX: usize = 44;
 
-/// The end of a path that is too long.
-fn short(path: &str) -> String {
+/// Shortens a path to its end.
+fn shorten(path: &str) -> String {
     let length = path.chars().count();
     if length <= PATH_MAX {
         return path.to_owned();
@@ -25,7 +25,7 @@ fn ratio(counts: &Counts) -> Cell {
 fn thread_cells(row: &Row) -> [Cell; 2] {
     let process =
         if row.pid == 0 { row.process.clone() } else { format!("{} {}", row.process, row.pid) };
-    [Cell::word(short(&row.file)), Cell::word(process)]
+    [Cell::word(shorten(&row.file)), Cell::word(process)]
 }
 
 fn table<const N: usize>(title: &str, columns: [(&str, &str); N]) -> Table {
@@ -34,7 +34,7 @@ fn table<const N: usize>(title: &str, columns: [(&str, &str); N]) -> Table {
     Table::new(title, names.into_iter().chain(numbers))
 }
 
-/// Rows of an interval, as many as are wanted of each matter.
+/// Rows of an interval, with the maximum number to show for each criterion.
 struct IntervalRows<'a> {
     rows: &'a [Row],
     page_bytes: u64,
@@ -42,22 +42,23 @@ struct IntervalRows<'a> {
 }
 
 impl IntervalRows<'_> {
-    /// Puts in the rows that have most to do with a matter; how many others have to do with it.
+    /// Adds the first rows of a criterion to the table; returns the number of the other affected
+    /// rows.
     fn put<const N: usize>(
         &self,
         table: &mut Table,
-        matter: WatchColumn,
+        criterion: WatchColumn,
         cells: impl Fn(&Counts) -> [Cell; N],
     ) -> usize {
-        let order = matter.order(self.rows, self.page_bytes);
-        for row in order.iter().take(self.rows_max).map(|&place| &self.rows[place]) {
+        let order = criterion.order(self.rows, self.page_bytes);
+        for row in order.iter().take(self.rows_max).map(|&index| &self.rows[index]) {
             table.push(thread_cells(row).into_iter().chain(cells(&row.counts)));
         }
         order.len().saturating_sub(self.rows_max)
     }
 }
 
-fn reads(wanted: &IntervalRows<'_>) -> (Table, usize) {
+fn reads(selection: &IntervalRows<'_>) -> (Table, usize) {
     let columns = [
         ("read_pages", "pages read"),
         ("hit_pages", "hits"),
@@ -70,13 +71,13 @@ fn reads(wanted: &IntervalRows<'_>) -> (Table, usize) {
         ("disk_read_bytes", "from disk"),
     ];
     let mut table = table("reads, in pages", columns);
-    let more = wanted.put(&mut table, WatchColumn::Reads, |it| {
+    let more = selection.put(&mut table, WatchColumn::Reads, |it| {
         [
             Cell::count(it.read_pages),
             Cell::count(it.hit_pages),
             Cell::count(it.read_ahead_hit_pages),
             Cell::count(it.miss_pages),
-            Cell::bytes(it.miss_pages * wanted.page_bytes),
+            Cell::bytes(it.miss_pages * selection.page_bytes),
             ratio(it),
             Cell::count(it.map_touches),
             Cell::count(it.map_misses),
@@ -86,7 +87,7 @@ fn reads(wanted: &IntervalRows<'_>) -> (Table, usize) {
     (table, more)
 }
 
-fn writes(wanted: &IntervalRows<'_>) -> (Table, usize) {
+fn writes(selection: &IntervalRows<'_>) -> (Table, usize) {
     let columns = [
         ("write_bytes", "written"),
         ("write_new_pages", "new pages"),
@@ -99,7 +100,7 @@ fn writes(wanted: &IntervalRows<'_>) -> (Table, usize) {
         ("throttled_ms", "throttled"),
     ];
     let mut table = table("writes", columns);
-    let more = wanted.put(&mut table, WatchColumn::Writes, |it| {
+    let more = selection.put(&mut table, WatchColumn::Writes, |it| {
         [
             if it.write_requests > 0 { Cell::bytes(it.write_bytes) } else { Cell::missing() },
             Cell::count(it.write_new_pages),
@@ -119,7 +120,7 @@ fn writes(wanted: &IntervalRows<'_>) -> (Table, usize) {
     (table, more)
 }
 
-fn leaving(wanted: &IntervalRows<'_>) -> (Table, usize) {
+fn evictions(selection: &IntervalRows<'_>) -> (Table, usize) {
     let columns = [
         ("evicted_pages", "evicted"),
         ("dropped_pages", "dropped"),
@@ -127,7 +128,7 @@ fn leaving(wanted: &IntervalRows<'_>) -> (Table, usize) {
         ("read_ahead_unused_pages", "read ahead unused"),
     ];
     let mut table = table("pages that left, and by whom", columns);
-    let more = wanted.put(&mut table, WatchColumn::Leaving, |it| {
+    let more = selection.put(&mut table, WatchColumn::Leaving, |it| {
         [
             Cell::count(it.evicted_pages),
             Cell::count(it.dropped_pages),
@@ -139,7 +140,7 @@ fn leaving(wanted: &IntervalRows<'_>) -> (Table, usize) {
 }
 
 impl Interval {
-    /// A line for an interval that has just ended.
+    /// Formats one line for an interval that has just ended.
     #[must_use]
     pub fn to_line(&self, page_bytes: u64) -> String {
         let sum = &self.sum;
@@ -164,13 +165,15 @@ impl Interval {
         line
     }
 
-    /// All tables of it that have rows, of files by processes at most `rows_max` in each.
+    /// Renders all tables with rows, each with at most `rows_max` rows by file and process.
     #[must_use]
     pub fn to_text(&self, page_bytes: u64, rows_max: usize) -> String {
         let mut text = String::new();
-        let wanted = IntervalRows { rows: &self.rows, page_bytes, rows_max };
+        let selection = IntervalRows { rows: &self.rows, page_bytes, rows_max };
         let disks = disks::table(&self.disks, self.duration_ns);
-        for (table, more) in [reads(&wanted), writes(&wanted), leaving(&wanted), (disks, 0)] {
+        for (table, more) in
+            [reads(&selection), writes(&selection), evictions(&selection), (disks, 0)]
+        {
             if table.is_empty() && more == 0 {
                 continue;
             }
@@ -240,7 +243,7 @@ impl Interval {
 }
 
 impl Watch {
-    /// The total as text, with at most `rows_max` files by processes in each table.
+    /// Renders the total, with at most `rows_max` rows by file and process in each table.
     #[must_use]
     pub fn to_text(&self, rows_max: usize) -> String {
         let mut text = String::new();

@@ -1,19 +1,19 @@
-//! Files: which one a number is, and where it ends.
+//! Files: identity of inode numbers, and file sizes.
 //!
-//! The kernel names a file by device and inode, and file systems give the number of a removed file
-//! to the next one. So a number is another file once its file system says that it has freed it.
-//! Invariant: counts never change their file.
+//! The kernel identifies a file by device and inode number, and file systems reuse the number of a
+//! removed file. A number therefore denotes a new file after its file system reports that it freed
+//! the number. Invariant: counts never move to another file.
 
 #[cfg(feature = "bpf")]
 use super::super::event::Event;
-use super::super::event::{FileSystemId, Key, Place};
+use super::super::event::{FileSystemId, InodeRef, Key};
 use super::super::lookup::FileId;
 use super::super::owners::Owners;
 use super::super::spans::Spans;
 use super::{Accounting, BLOCK_DEVICES};
 
-/// Removed files that are kept apart from whoever gets their number; beyond it they stand under
-/// one name.
+/// Maximum number of removed files that are kept separate from later files with the same number;
+/// beyond it they share one entry.
 pub(crate) const REMOVED_MAX: usize = 1 << 15;
 
 /// A file.
@@ -21,61 +21,61 @@ pub(crate) const REMOVED_MAX: usize = 1 << 15;
 pub(super) struct File {
     pub(super) key: Key,
     pub(super) owners: Owners,
-    /// Large folios: pages that become dirty and go together.
+    /// Large folios: ranges of pages that become dirty and leave the cache together.
     pub(super) folios: Spans<u8>,
-    /// Pages that reclaim took.
+    /// Pages that reclaim evicted.
     pub(super) evicted: Spans<()>,
-    /// The file system tells of single writes.
-    pub(super) tells_writes: bool,
-    /// Its number was another file's before.
-    is_second: bool,
+    /// True if the file system reports each write.
+    pub(super) reports_writes: bool,
+    /// True if another file had the inode number before.
+    reuses_number: bool,
     is_removed: bool,
-    /// Pages that it has at least.
+    /// Known lower bound of the size in pages.
     pages: u64,
-    /// In which round its end was asked for.
-    asked: u32,
+    /// Round in which the size was last queried.
+    queried_round: u32,
 }
 
 impl File {
-    /// It has so many pages.
-    pub(super) fn reaches(&mut self, pages: u64) {
+    /// Raises the known size to `pages`.
+    pub(super) fn raise_size(&mut self, pages: u64) {
         self.pages = self.pages.max(pages);
     }
 
-    /// It may have become shorter.
-    pub(super) fn may_end_before(&mut self) {
-        (self.pages, self.asked) = (0, 0);
+    /// Resets the known size after a possible truncation.
+    pub(super) fn reset_size(&mut self) {
+        (self.pages, self.queried_round) = (0, 0);
     }
 }
 
 impl Accounting {
-    /// How the kernel names a file.
+    /// Returns the kernel's identification of a file.
     #[must_use]
     pub(crate) fn key(&self, file: FileId) -> Key {
         self.file(file).key
     }
 
-    /// Whether a file is no more.
+    /// Returns true if a file was removed.
     #[must_use]
     pub(crate) fn is_removed(&self, file: FileId) -> bool {
         self.file(file).is_removed
     }
 
-    /// Whether a file has the number of one that was removed.
+    /// Returns true if a file has the inode number of a removed file.
     #[must_use]
-    pub(crate) fn is_second(&self, file: FileId) -> bool {
-        self.file(file).is_second
+    pub(crate) fn reuses_number(&self, file: FileId) -> bool {
+        self.file(file).reuses_number
     }
 
-    /// Whether more files were removed than can be kept apart.
+    /// Returns true if more files were removed than are kept separate.
     #[must_use]
-    pub(crate) fn mixes_removed(&self) -> bool {
+    pub(crate) fn removed_overflow(&self) -> bool {
         self.removed >= REMOVED_MAX
     }
 
-    /// Files that were removed since this was asked last, with when.
+    /// Returns the files that were removed since the last call, with their times.
     pub(crate) fn take_ended(&mut self) -> Vec<(FileId, u64)> {
-        std::mem::take(&mut self.gone)
+        std::mem::take(&mut self.removed_files)
     }
 
     pub(super) fn file(&self, id: FileId) -> &File {
@@ -86,7 +86,7 @@ impl Accounting {
         &mut self.files[usize::try_from(id).expect("numbers are places")]
     }
 
-    /// The number here of the file that has a name of the kernel's now.
+    /// Returns the ID of the file that currently has this key.
     pub(crate) fn file_of(&mut self, key: Key) -> FileId {
         let key = self.canonical(key);
         let known = self.by_key.get(&key).copied();
@@ -94,96 +94,98 @@ impl Accounting {
             return id;
         }
         let id = FileId::try_from(self.files.len()).expect("fewer files than 2^32");
-        self.files.push(File { key, is_second: known.is_some(), ..File::default() });
+        self.files.push(File { key, reuses_number: known.is_some(), ..File::default() });
         self.by_key.insert(key, id);
         id
     }
 
-    /// Block devices are files of a file system of their own, which has a number that nobody
-    /// knows; their inodes are the numbers of the devices.
+    /// Maps keys of block devices to [`BLOCK_DEVICES`]: they are files of an internal file system
+    /// with an unknown device number, and their inode numbers are the device numbers.
     fn canonical(&mut self, key: Key) -> Key {
-        // Only a file system without a device has a major number of 0.
+        // Only file systems without a block device have a major number of 0.
         if key.dev >> 20 != 0 {
             return key;
         }
-        let ask = &mut self.holds_blocks;
-        let holds = *self.block_homes.entry(key.dev).or_insert_with(|| ask(key));
-        if holds { Key { dev: BLOCK_DEVICES, ..key } } else { key }
+        let query = &mut self.is_block_file_system;
+        let is_block_device_file =
+            *self.block_file_systems.entry(key.dev).or_insert_with(|| query(key));
+        if is_block_device_file { Key { dev: BLOCK_DEVICES, ..key } } else { key }
     }
 
-    /// The file at a place; of several devices that it may be on, the one where it is known.
-    pub(super) fn file_at(&mut self, place: Place) -> FileId {
-        let devices = match place.home {
-            FileSystemId::Device(dev) => return self.file_of(Key { dev, ino: place.ino }),
-            home => {
-                if !self.known_homes.contains_key(&home) {
-                    let devices = (self.homes)(&home);
-                    self.known_homes.insert(home, devices);
+    /// Returns the file of an inode reference; if several devices are possible, the one where the
+    /// file is known.
+    pub(super) fn file_at(&mut self, inode: InodeRef) -> FileId {
+        let devices = match inode.file_system {
+            FileSystemId::Device(dev) => return self.file_of(Key { dev, ino: inode.ino }),
+            file_system => {
+                if !self.known_devices.contains_key(&file_system) {
+                    let devices = (self.file_system_devices)(&file_system);
+                    self.known_devices.insert(file_system, devices);
                 }
-                &self.known_homes[&home]
+                &self.known_devices[&file_system]
             }
         };
-        let keys = devices.iter().map(|&dev| Key { dev, ino: place.ino });
-        // The file of a block device itself, where file systems keep what is no file's.
-        if devices.iter().any(|&dev| u64::from(dev) == place.ino) {
-            return self.file_of(Key { dev: BLOCK_DEVICES, ino: place.ino });
+        let keys = devices.iter().map(|&dev| Key { dev, ino: inode.ino });
+        // The inode of the block device itself, in which file systems keep metadata.
+        if devices.iter().any(|&dev| u64::from(dev) == inode.ino) {
+            return self.file_of(Key { dev: BLOCK_DEVICES, ino: inode.ino });
         }
         let known = keys.clone().find(|key| self.by_key.contains_key(key));
         let key = known.or_else(|| keys.clone().next());
-        self.file_of(key.unwrap_or(Key { dev: 0, ino: place.ino }))
+        self.file_of(key.unwrap_or(Key { dev: 0, ino: inode.ino }))
     }
 
-    /// The file whose number an event of a thread frees.
+    /// Returns the file whose inode number an event of a thread frees.
     #[cfg(feature = "bpf")]
     pub(crate) fn frees(&self, thread: u32, event: Event) -> Option<Key> {
         match event {
             Event::Removed { key } => Some(key),
-            Event::Unlinked => self.doing.get(&thread)?.inactive,
+            Event::Unlinked => self.thread_states.get(&thread)?.inactive,
             _ => None,
         }
     }
 
-    /// The file system has freed the number of a file: whoever has it next is another one.
+    /// Handles a freed inode number: the next file with this number is a new one.
     pub(super) fn removed(&mut self, key: Key) {
         let key = self.canonical(key);
         let known = self.by_key.get(&key).copied();
         let Some(id) = known.filter(|&id| !self.file(id).is_removed) else { return };
-        if self.mixes_removed() {
+        if self.removed_overflow() {
             return;
         }
         self.removed += 1;
-        self.same = None;
+        self.last_lookup = None;
         self.lookups.removed(id);
         let of = self.file_mut(id);
         of.is_removed = true;
         let forgotten = of.folios.len() + of.evicted.len();
         (of.folios, of.evicted) = (Spans::default(), Spans::default());
-        self.remembered = self.remembered.saturating_sub(forgotten);
-        self.gone.push((id, self.now_ns));
+        self.range_count = self.range_count.saturating_sub(forgotten);
+        self.removed_files.push((id, self.now_ns));
     }
 
-    /// What was asked of ends may be asked once more.
-    pub(crate) fn next_round(&mut self) {
+    /// Starts a new round, which permits one more query of each file's size.
+    pub(crate) fn start_round(&mut self) {
         self.round = self.round.wrapping_add(1).max(1);
     }
 
-    /// The last page of a request from `first` to `last` that the file has, where the kernel does
-    /// not say: readers ask for as much as they have room for. The file system is asked once a
-    /// round; where it does not know, the request is taken as it came.
-    pub(super) fn held(&mut self, file: FileId, first: u64, last: u64) -> u64 {
+    /// Returns the last page of a request from `first` to `last` that the file contains, for
+    /// kernels that do not report it: readers request as much as their buffers hold. Queries the
+    /// size once per round; if the size is unknown, returns `last`.
+    pub(super) fn last_in_file(&mut self, file: FileId, first: u64, last: u64) -> u64 {
         let round = self.round;
         let of = self.file_mut(file);
         if last < of.pages {
             return last;
         }
-        if of.asked != round {
-            of.asked = round;
+        if of.queried_round != round {
+            of.queried_round = round;
             let key = of.key;
-            let bytes = (self.ends)(key).unwrap_or(0);
+            let bytes = (self.file_size)(key).unwrap_or(0);
             let pages = bytes.div_ceil(self.page_bytes);
-            self.file_mut(file).reaches(pages);
+            self.file_mut(file).raise_size(pages);
         }
-        // If it does not even have the first page, it has been cut off since.
+        // If the file lacks even the first page, it was truncated after the request.
         let pages = self.file(file).pages;
         if pages > first { last.min(pages - 1) } else { last }
     }

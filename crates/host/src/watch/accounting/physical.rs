@@ -1,8 +1,9 @@
-//! Requests to disks, in the name of whoever caused them.
+//! Attribution of disk requests to the processes that caused them.
 //!
-//! A request is made by the thread that reads pages in or writes them out, so the file is the one
-//! that this thread is at. What a worker of the kernel writes is charged to those that made the
-//! pages dirty. Requests of devices that lie below others are the same ones again and not counted.
+//! The thread that reads or writes back pages submits the request, so the request belongs to the
+//! file that this thread is working on. Writeback by a kernel worker is charged to the processes
+//! that dirtied the pages. Requests to lower devices repeat those to the upper device and are not
+//! counted.
 
 use super::super::lookup::FileId;
 use super::{Accounting, BLOCK_DEVICES};
@@ -21,17 +22,19 @@ impl Accounting {
     pub(super) fn reads(&mut self, thread: u32, file: FileId, pages: u64) {
         let bytes = pages.saturating_mul(self.page_bytes);
         let is_metadata = self.is_metadata(file);
-        let doing = self.doing(thread);
-        doing.then_reads = match (doing.then_reads, doing.reads) {
+        let state = self.thread_state(thread);
+        state.reads_next = match (state.reads_next, state.reads) {
             _ if !is_metadata => None,
-            (Some((then, left)), _) => Some((then, left.saturating_add(bytes))),
-            (None, Some(then)) if then != file => Some((then, bytes)),
+            (Some((next_file, bytes_left)), _) => {
+                Some((next_file, bytes_left.saturating_add(bytes)))
+            }
+            (None, Some(next_file)) if next_file != file => Some((next_file, bytes)),
             (None, _) => None,
         };
-        doing.reads = Some(file);
+        state.reads = Some(file);
     }
 
-    /// Returns whether a file is a block device, or the metadata of a btrfs.
+    /// Returns true if a file is a block device, or the metadata of a btrfs.
     fn is_metadata(&self, file: FileId) -> bool {
         let key = self.key(file);
         key.dev == BLOCK_DEVICES || (key.dev >> 20 == 0 && key.ino == BTREE_INODE)
@@ -42,13 +45,13 @@ impl Accounting {
         if bytes == 0 || self.is_lower(dev) {
             return;
         }
-        let doing = self.doing(thread);
-        let file = if write { doing.writes_out } else { doing.reads };
-        if !write && let Some((then, left)) = &mut doing.then_reads {
-            *left = left.saturating_sub(bytes);
-            if *left == 0 {
-                doing.reads = Some(*then);
-                doing.then_reads = None;
+        let state = self.thread_state(thread);
+        let file = if write { state.writes_out } else { state.reads };
+        if !write && let Some((next_file, bytes_left)) = &mut state.reads_next {
+            *bytes_left = bytes_left.saturating_sub(bytes);
+            if *bytes_left == 0 {
+                state.reads = Some(*next_file);
+                state.reads_next = None;
             }
         }
         if meta {
@@ -59,16 +62,16 @@ impl Accounting {
         match (file, write) {
             (Some(file), true) => self.charge(thread, file, bytes),
             (Some(file), false) => {
-                let who = self.tasks.thread_identity(thread);
-                self.at(file, who.process).disk_read_bytes += bytes;
+                let identity = self.tasks.thread_identity(thread);
+                self.counts_mut(file, identity.process).disk_read_bytes += bytes;
             }
             (None, true) => self.unattributed.write_bytes += bytes,
             (None, false) => self.unattributed.read_bytes += bytes,
         }
     }
 
-    /// Whether the data of a file may be on a device: one of a file system with a device of its
-    /// own is nowhere else.
+    /// Returns true if a device may hold the data of a file: a file system with its own device
+    /// stores data only there.
     fn may_be_on(&self, file: FileId, dev: u32) -> bool {
         let key = self.key(file);
         match key.dev {
@@ -85,20 +88,22 @@ impl Accounting {
         let owners = &mut self.file_mut(file).owners;
         owners.charge(bytes, page_bytes, |process, bytes| charged.push((process, bytes)));
         if !flusher {
-            self.at(file, process).disk_write_bytes += bytes;
+            self.counts_mut(file, process).disk_write_bytes += bytes;
             return;
         }
         if charged.is_empty() {
-            // Dirty before we watched: the file is known, and the writer is not.
+            // The pages became dirty before the watch started: the file is known, and the writer is
+            // not.
             charged.push((process, bytes));
         }
         for (process, bytes) in charged {
-            self.at(file, process).disk_lazy_write_bytes += bytes;
+            self.counts_mut(file, process).disk_lazy_write_bytes += bytes;
         }
     }
 
-    /// Whether a device holds others, which its requests were made for.
+    /// Returns true if a device is a lower device, whose requests the kernel derives from an upper
+    /// one.
     fn is_lower(&mut self, dev: u32) -> bool {
-        *self.lower.entry(dev).or_insert_with(|| super::super::homes::holds_others(dev))
+        *self.lower_devices.entry(dev).or_insert_with(|| super::super::homes::is_lower_device(dev))
     }
 }

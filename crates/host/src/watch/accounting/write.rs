@@ -1,10 +1,10 @@
-//! Writes, from the call to the lazy writer.
+//! Writes, from the call to the background writeback.
 //!
-//! ext4 and XFS tell of each write, ext4 once more for each folio that it goes on in; of other file
-//! systems only pages that become dirty are seen, so that a page that was dirty already and is
-//! written again is not.
+//! ext4 and XFS report each write, and ext4 reports it again for each further folio; on other file
+//! systems the kernel reports only pages that become dirty, so a write to a dirty page is not
+//! visible.
 
-use super::super::event::{Key, Place, Reason};
+use super::super::event::{InodeRef, Key, Reason};
 use super::super::lookup::FileId;
 use super::{Accounting, Reference};
 
@@ -19,54 +19,62 @@ impl Accounting {
         if bytes == 0 {
             return None;
         }
-        let (who, file) = (self.tasks.thread_identity(thread), self.file_of(key));
+        let (identity, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let last = offset.saturating_add(bytes);
         let page_bytes = self.page_bytes;
-        let doing = self.doing(thread);
-        let (come, end) = std::mem::replace(&mut doing.left, (offset, last));
-        let same = doing.writes.is_some_and(|(of, ..)| of == file) && !whole;
-        // Folios begin at a page, so the rest of a request does.
-        if same && last == end && offset > come && offset.is_multiple_of(page_bytes) {
+        let state = self.thread_state(thread);
+        let (previous_offset, end) = std::mem::replace(&mut state.write_progress, (offset, last));
+        let same = state.writes.is_some_and(|(of, ..)| of == file) && !whole;
+        // Folios start at page boundaries, so the rest of a request does.
+        if same && last == end && offset > previous_offset && offset.is_multiple_of(page_bytes) {
             return None;
         }
         let first = offset / self.page_bytes;
         let end = last.div_ceil(page_bytes);
-        self.file_mut(file).tells_writes = true;
-        self.was_no_reading(thread, file);
-        self.doing(thread).writes = Some((file, first, end));
-        let counts = self.at_again(who, file);
+        self.file_mut(file).reports_writes = true;
+        self.undo_access_time(thread, file);
+        self.thread_state(thread).writes = Some((file, first, end));
+        let counts = self.counts_mut_cached(identity, file);
         counts.write_requests += 1;
         counts.write_bytes += bytes;
         counts.write_pages += end - first;
         let (misses, ahead) = (0, 0);
-        Some(Reference { file, process: who.process, offset, bytes, write: true, misses, ahead })
+        Some(Reference {
+            file,
+            process: identity.process,
+            offset,
+            bytes,
+            write: true,
+            misses,
+            ahead,
+        })
     }
 
-    pub(super) fn dirtied(&mut self, thread: u32, place: Place, page: u64) -> Option<Reference> {
-        let file = self.file_at(place);
-        self.was_no_reading(thread, file);
-        let who = self.tasks.thread_identity(thread);
+    pub(super) fn dirtied(&mut self, thread: u32, inode: InodeRef, page: u64) -> Option<Reference> {
+        let file = self.file_at(inode);
+        self.undo_access_time(thread, file);
+        let identity = self.tasks.thread_identity(thread);
         let of = self.file(file);
-        let tells = of.tells_writes;
+        let reports_writes = of.reports_writes;
         let (first, end) =
             of.folios.at(page).map_or((page, page.saturating_add(1)), |(first, end, _)| {
-                // A span may be several folios side by side; the kernel names the first page.
+                // A range may span several adjacent folios; the kernel reports the first page.
                 (first.max(page), end)
             });
         let pages = end - first;
         self.lookups.written(file, first, pages);
-        let written = match self.doing(thread).writes {
+        let written = match self.thread_state(thread).writes {
             Some((of, from, to)) if of == file => end.min(to).saturating_sub(first.max(from)),
             _ => 0,
         };
-        let counts = self.at_again(who, file);
+        let counts = self.counts_mut_cached(identity, file);
         counts.dirtied_pages += pages;
         counts.write_dirtied_pages += written;
-        self.file_mut(file).owners.add(who.process, pages);
-        // Where writes are told one by one, this is not another one.
-        (!tells).then(|| Reference {
+        self.file_mut(file).owners.add(identity.process, pages);
+        // Where the file system reports each write, this event belongs to a reported one.
+        (!reports_writes).then(|| Reference {
             file,
-            process: who.process,
+            process: identity.process,
             offset: first.saturating_mul(self.page_bytes),
             bytes: pages.saturating_mul(self.page_bytes),
             write: true,
@@ -75,37 +83,37 @@ impl Accounting {
         })
     }
 
-    /// An inode became dirty. If its file is the one that the thread reads, that is the time of
-    /// access, or a write begins with it, which is told next.
-    pub(super) fn inode_dirtied(&mut self, thread: u32, place: Place) {
-        let file = self.file_at(place);
+    /// Processes an inode that became dirty. If the thread was reading this file, the cause is an
+    /// access time update, or a write whose own event follows.
+    pub(super) fn inode_dirtied(&mut self, thread: u32, inode: InodeRef) {
+        let file = self.file_at(inode);
         if self.lookups.last_file(thread) == Some(file) {
-            let who = self.tasks.thread_identity(thread);
-            self.at_again(who, file).access_time_updates += 1;
-            self.doing(thread).touched = Some(file);
+            let identity = self.tasks.thread_identity(thread);
+            self.counts_mut_cached(identity, file).access_time_updates += 1;
+            self.thread_state(thread).touched = Some(file);
         }
     }
 
-    fn was_no_reading(&mut self, thread: u32, file: FileId) {
-        if self.doing(thread).touched.take() == Some(file) {
-            let who = self.tasks.thread_identity(thread);
-            let counts = self.at_again(who, file);
+    fn undo_access_time(&mut self, thread: u32, file: FileId) {
+        if self.thread_state(thread).touched.take() == Some(file) {
+            let identity = self.tasks.thread_identity(thread);
+            let counts = self.counts_mut_cached(identity, file);
             counts.access_time_updates = counts.access_time_updates.saturating_sub(1);
         }
     }
 
-    /// The lazy writer has been at a file. Who made its pages dirty is charged when they go to the
-    /// disk; here it counts for the file, by who wrote it out.
-    pub(super) fn wrote(&mut self, thread: u32, place: Place, wrote: u64) {
-        let file = self.file_at(place);
+    /// Processes the end of a background writeback of a file. The writers are charged when the
+    /// pages reach the disk; this counts for the file and the thread that wrote back.
+    pub(super) fn wrote(&mut self, thread: u32, inode: InodeRef, wrote: u64) {
+        let file = self.file_at(inode);
         let process = self.tasks.thread_identity(thread).process;
-        let doing = self.doing(thread);
-        doing.writes_out = None;
-        let reason = doing.reason;
+        let state = self.thread_state(thread);
+        state.writes_out = None;
+        let reason = state.reason;
         if wrote == 0 {
             return;
         }
-        let counts = self.at(file, process);
+        let counts = self.counts_mut(file, process);
         counts.lazy_flushes += 1;
         let pages = match reason {
             Reason::Background => &mut counts.lazy_background_pages,
@@ -118,13 +126,13 @@ impl Accounting {
     }
 
     pub(super) fn throttled(&mut self, thread: u32, ms: u64) {
-        // It is told before every wait, and of no wait as well.
+        // The kernel reports the event before every wait, and for waits of zero length as well.
         if ms == 0 {
             return;
         }
-        let who = self.tasks.thread_identity(thread);
-        let Some((file, ..)) = self.doing(thread).pair else { return };
-        let counts = self.at_again(who, file);
+        let identity = self.tasks.thread_identity(thread);
+        let Some((file, ..)) = self.thread_state(thread).pair else { return };
+        let counts = self.counts_mut_cached(identity, file);
         counts.throttles += 1;
         counts.throttled_ms += ms;
     }

@@ -1,36 +1,38 @@
-//! The two programs: what the kernel does at a look-up, and when a page comes.
+//! The two BPF programs: one runs at a look-up, the other when the kernel adds a folio to the page
+//! cache.
 //!
-//! A look-up of pages of which none can be fresh is counted where it happens, by thread and file;
-//! every other one is told, with what the thread did since it was last told of. So the rule of
-//! [`super::super::lookup`] sees the same as if each had been told. Whether pages of a file can be
-//! fresh is decided by two numbers for each file: when a page of it came last, which the second
-//! program writes, and up to which of these times all pages that came have been looked up, written
-//! or dropped, which [`super::KernelProbe`] writes. They are equal where none is fresh.
+//! If none of the pages of a look-up can be fresh, the program counts it by thread and file;
+//! otherwise it reports it, together with the thread's look-ups since its previous record. So the
+//! rule of [`super::super::lookup`] sees the same as if each look-up had been reported. Two numbers
+//! per file decide if it may have fresh pages: the time of the last page addition, which the second
+//! program writes, and the time up to which all added pages have been looked up, written or
+//! dropped, which [`super::KernelProbe`] writes. They are equal if no page is fresh.
 //!
-//! Invariants: a thread's own values are written by that thread alone, so no program waits for
-//! another; what cannot be told is counted as lost.
+//! Invariants: only a thread itself writes its values, so no program waits for another; events that
+//! cannot be reported are counted as lost.
 
 use crate::bpf::{Access, Alu, Code, JumpCondition, Label, Reg, Types, TypesError, helper};
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
-/// Look-ups of a thread in a file that are counted in the kernel.
+/// Maximum number of pairs of thread and file with a counter.
 pub(super) const PAIRS_MAX: u32 = 1 << 14;
-/// Files of which they are.
+/// Maximum number of files with a counter.
 pub(super) const FILES_MAX: u32 = 1 << 14;
-/// Bytes of a pair's counts: requests, pages and pages in order, and room, so that two processors
-/// do not write into one line of their caches. Those of number 0 are what was lost.
+/// Bytes of a pair's counts: requests, pages and pages in order, padded so that two processors do
+/// not write to the same cache line. Slot 0 counts lost records.
 pub(super) const COUNTS_BYTES: u32 = 1 << COUNTS_SHIFT;
 const COUNTS_SHIFT: i32 = 6;
-/// Bytes of a file's state: when a page came last, and up to when none is fresh.
+/// Bytes of a file's state: time of the last page addition, and time up to which no page is fresh.
 pub(super) const STATE_BYTES: u32 = 1 << STATE_SHIFT;
 const STATE_SHIFT: i32 = 4;
 
-/// What a record begins with instead of the number of an event; those are far smaller.
+/// Value at the start of a record, in place of the event number; real event numbers are far
+/// smaller.
 pub(super) const RECORD_ID: u16 = 0xfffe;
-/// Records of look-ups, and of pages that came.
-pub(super) const LOOK_UP: u16 = 0;
-pub(super) const CAME: u16 = 1;
-/// Bytes of a record. Its fields are at the places below.
+/// Record kinds: a look-up, and a page addition.
+pub(super) const LOOKUP: u16 = 0;
+pub(super) const PAGE_ADDED: u16 = 1;
+/// Size of a record. The constants that follow are field offsets.
 pub(super) const RECORD_BYTES: i32 = 96;
 const KIND: i16 = 2;
 const THREAD: i16 = 4;
@@ -40,40 +42,40 @@ pub(super) const DEV: i16 = 24;
 pub(super) const SKIPPED: i16 = 28;
 pub(super) const FIRST: i16 = 32;
 pub(super) const LAST: i16 = 40;
-pub(super) const BEFORE_INO: i16 = 48;
-pub(super) const BEFORE_DEV: i16 = 56;
-pub(super) const BEFORE_IN_ORDER: i16 = 60;
-pub(super) const BEFORE_FIRST: i16 = 64;
-pub(super) const BEFORE_LAST: i16 = 72;
-pub(super) const BEFORE_PAGES: i16 = 80;
-pub(super) const HELD: i16 = 88;
+pub(super) const PREVIOUS_INO: i16 = 48;
+pub(super) const PREVIOUS_DEV: i16 = 56;
+pub(super) const PREVIOUS_IN_ORDER: i16 = 60;
+pub(super) const PREVIOUS_FIRST: i16 = 64;
+pub(super) const PREVIOUS_LAST: i16 = 72;
+pub(super) const PREVIOUS_PAGES: i16 = 80;
+pub(super) const LAST_IN_FILE: i16 = 88;
 
-/// Words of what is kept of a thread: its last look-up, and where it is counted.
+/// Words of a thread's state: its last look-up, and the slots of its counters.
 pub(super) const THREAD_WORDS: u32 = 7;
-const OF_INO: i16 = 0;
-const OF_DEV: i16 = 8;
-const OF_SKIPPED: i16 = 12;
-const OF_FIRST: i16 = 16;
-const OF_LAST: i16 = 24;
-const OF_IN_ORDER: i16 = 32;
-const OF_PAIR: i16 = 36;
-const OF_PAGES: i16 = 40;
-const OF_FILE: i16 = 48;
+const STATE_INO: i16 = 0;
+const STATE_DEV: i16 = 8;
+const STATE_SKIPPED: i16 = 12;
+const STATE_FIRST: i16 = 16;
+const STATE_LAST: i16 = 24;
+const STATE_IN_ORDER: i16 = 32;
+const STATE_PAIR: i16 = 36;
+const STATE_PAGES: i16 = 40;
+const STATE_FILE: i16 = 48;
 
-/// Places on the stack.
+/// Stack offsets.
 const TID: i16 = -4;
-const SAME: i16 = -8;
-const COUNTS: i16 = -16;
+const SAME_FILE: i16 = -8;
+const COUNTED_HERE: i16 = -16;
 const KEY: i16 = -32;
 const NOW: i16 = -40;
-const HELD_LAST: i16 = -48;
+const STACK_LAST_IN_FILE: i16 = -48;
 
-/// "Nobody has to be woken": the ring is looked at every few milliseconds anyway.
+/// `BPF_RB_NO_WAKEUP`: the reader polls the ring every few milliseconds.
 const NO_WAKEUP: i32 = 1;
-/// A thread that is new gets a value.
+/// `BPF_LOCAL_STORAGE_GET_F_CREATE`: creates the value of a new thread.
 const CREATE: i32 = 1;
 
-/// Where the kernel keeps what is wanted.
+/// Offsets and numbers of the kernel's types.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Layout {
     host: i16,
@@ -86,18 +88,18 @@ pub(super) struct Layout {
     index: i16,
     flags: i16,
     order: i16,
-    /// The flag of a folio of more than one page.
+    /// Flag of a folio with more than one page.
     large: i32,
-    /// The types of the two tracepoints.
+    /// BTF type numbers of the two tracepoints.
     pub(super) looked_up: u32,
-    pub(super) came: u32,
+    pub(super) page_added: u32,
 }
 
 impl Layout {
-    /// As the kernel says.
+    /// Reads the layout from the kernel's types.
     ///
     /// # Errors
-    /// It lacks something.
+    /// The kernel lacks a type or member.
     pub(super) fn find(types: &Types) -> Result<Layout, TypesError> {
         let head = types.enumerator("pageflags", "PG_head")?;
         let large = 1_i32.checked_shl(head).filter(|flag| *flag > 0);
@@ -112,9 +114,9 @@ impl Layout {
             index: types.offset("folio", "index")?,
             flags: types.offset("folio", "flags")?,
             order: types.offset("folio", "_flags_1")?,
-            large: large.ok_or_else(|| TypesError::Lacks("a low PG_head".to_owned()))?,
+            large: large.ok_or_else(|| TypesError::NotFound("a low PG_head".to_owned()))?,
             looked_up: types.typedef("btf_trace_mm_filemap_get_pages")?,
-            came: types.typedef("btf_trace_mm_filemap_add_to_page_cache")?,
+            page_added: types.typedef("btf_trace_mm_filemap_add_to_page_cache")?,
         })
     }
 }
@@ -130,56 +132,56 @@ pub(super) struct Maps {
     pub(super) ring: i32,
 }
 
-/// The only files that are of interest, if not all are.
+/// Restriction of the programs to certain files.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct FileFilter {
-    /// Those on a device.
+    /// Only files on this device.
     pub(super) dev: Option<u32>,
-    /// Of look-ups, those of one file.
+    /// For look-ups, only the file with this inode number.
     pub(super) ino: Option<u64>,
 }
 
-/// Loads inode and device into `R8` and `R9`, from the mapping in `R7`; those that are not wanted
-/// go to `out`.
-fn file(code: &mut Code, layout: &Layout, only: FileFilter, out: Label) {
+/// Loads inode and device number into `R8` and `R9`, from the mapping in `R7`; jumps to `out` for
+/// files outside the filter.
+fn load_file(code: &mut Code, layout: &Layout, filter: FileFilter, out: Label) {
     code.load(Access::U64, R7, R7, layout.host);
     code.load(Access::U64, R8, R7, layout.ino);
     code.load(Access::U64, R1, R7, layout.sb);
     code.load(Access::U32, R9, R1, layout.dev);
-    if let Some(dev) = only.dev {
+    if let Some(dev) = filter.dev {
         code.set_wide(R1, u64::from(dev));
-        code.jump_if(R9, JumpCondition::Not, R1, out);
+        code.jump_if(R9, JumpCondition::NotEqual, R1, out);
     }
-    if let Some(ino) = only.ino {
+    if let Some(ino) = filter.ino {
         code.set_wide(R1, ino);
-        code.jump_if(R8, JumpCondition::Not, R1, out);
+        code.jump_if(R8, JumpCondition::NotEqual, R1, out);
     }
 }
 
-/// The value of the running thread into `R7`, or 0; its number onto the stack.
-fn thread(code: &mut Code, layout: &Layout, maps: &Maps, flags: i32) {
-    code.call(helper::THREAD);
+/// Loads the value of the running thread, or 0, into `R7`, and stores its ID on the stack.
+fn load_thread(code: &mut Code, layout: &Layout, maps: &Maps, flags: i32) {
+    code.call(helper::GET_CURRENT_TASK_BTF);
     code.load(Access::U32, R1, R0, layout.pid);
     code.store(Access::U32, R10, TID, R1);
-    code.alu(Alu::Set, R2, R0);
+    code.alu(Alu::Mov, R2, R0);
     code.set_map(R1, maps.threads);
-    code.alu_value(Alu::Set, R3, 0);
-    code.alu_value(Alu::Set, R4, flags);
-    code.call(helper::OF_THREAD);
-    code.alu(Alu::Set, R7, R0);
+    code.alu_value(Alu::Mov, R3, 0);
+    code.alu_value(Alu::Mov, R4, flags);
+    code.call(helper::TASK_STORAGE_GET);
+    code.alu(Alu::Mov, R7, R0);
 }
 
-/// `R0 =` what a map of ours has for the file in `R8` and `R9` and a number on the stack.
-fn search(code: &mut Code, map: i32) {
+/// `R0 =` the value in a map for the file in `R8` and `R9` and the thread ID on the stack.
+fn search_map(code: &mut Code, map: i32) {
     code.store(Access::U64, R10, KEY, R8);
     code.store(Access::U32, R10, KEY + 8, R9);
     code.set_map(R1, map);
-    code.alu(Alu::Set, R2, R10);
+    code.alu(Alu::Mov, R2, R10);
     code.alu_value(Alu::Add, R2, KEY.into());
-    code.call(helper::LOOK_UP);
+    code.call(helper::MAP_LOOKUP_ELEM);
 }
 
-/// `to =` the address of an element of an array by its number in `number`.
+/// `to =` the address of the array element with the index in `number`.
 fn element(code: &mut Code, to: Reg, array: i32, number: Reg, max: u32, shift: i32) {
     let mask = i32::try_from(max - 1).expect("small");
     code.alu_value(Alu::And, number, mask);
@@ -188,17 +190,17 @@ fn element(code: &mut Code, to: Reg, array: i32, number: Reg, max: u32, shift: i
     code.alu(Alu::Add, to, number);
 }
 
-fn now(code: &mut Code) {
-    code.call(helper::KTIME);
+fn store_time(code: &mut Code) {
+    code.call(helper::KTIME_GET_NS);
     code.store(Access::U64, R10, NOW, R0);
 }
 
-/// `R0 =` room for a record with its head; what has none goes to `lost`.
+/// `R0 =` space for a record with its header filled in; jumps to `lost` if the ring is full.
 fn reserve(code: &mut Code, maps: &Maps, kind: u16, lost: Label) {
     code.set_map(R1, maps.ring);
-    code.alu_value(Alu::Set, R2, RECORD_BYTES);
-    code.alu_value(Alu::Set, R3, 0);
-    code.call(helper::RESERVE);
+    code.alu_value(Alu::Mov, R2, RECORD_BYTES);
+    code.alu_value(Alu::Mov, R3, 0);
+    code.call(helper::RINGBUF_RESERVE);
     code.jump_if_value(R0, JumpCondition::Equal, 0, lost);
     code.store_value(Access::U16, R0, 0, i32::from(RECORD_ID.cast_signed()));
     code.store_value(Access::U16, R0, KIND, kind.into());
@@ -210,159 +212,160 @@ fn reserve(code: &mut Code, maps: &Maps, kind: u16, lost: Label) {
     code.store(Access::U32, R0, DEV, R9);
 }
 
-/// What the thread in `R7` did since it was told of last, into the record.
-fn since(code: &mut Code) {
+/// Copies the look-ups of the thread in `R7` since its previous record into the record.
+fn copy_unreported(code: &mut Code) {
     for (access, from, to) in [
-        (Access::U32, OF_SKIPPED, SKIPPED),
-        (Access::U64, OF_INO, BEFORE_INO),
-        (Access::U32, OF_DEV, BEFORE_DEV),
-        (Access::U32, OF_IN_ORDER, BEFORE_IN_ORDER),
-        (Access::U64, OF_FIRST, BEFORE_FIRST),
-        (Access::U64, OF_LAST, BEFORE_LAST),
-        (Access::U64, OF_PAGES, BEFORE_PAGES),
+        (Access::U32, STATE_SKIPPED, SKIPPED),
+        (Access::U64, STATE_INO, PREVIOUS_INO),
+        (Access::U32, STATE_DEV, PREVIOUS_DEV),
+        (Access::U32, STATE_IN_ORDER, PREVIOUS_IN_ORDER),
+        (Access::U64, STATE_FIRST, PREVIOUS_FIRST),
+        (Access::U64, STATE_LAST, PREVIOUS_LAST),
+        (Access::U64, STATE_PAGES, PREVIOUS_PAGES),
     ] {
         code.load(access, R1, R7, from);
         code.store(access, R0, to, R1);
     }
-    code.store_value(Access::U32, R7, OF_SKIPPED, 0);
+    code.store_value(Access::U32, R7, STATE_SKIPPED, 0);
 }
 
 fn submit(code: &mut Code) {
-    code.alu(Alu::Set, R1, R0);
-    code.alu_value(Alu::Set, R2, NO_WAKEUP);
-    code.call(helper::SUBMIT);
+    code.alu(Alu::Mov, R1, R0);
+    code.alu_value(Alu::Mov, R2, NO_WAKEUP);
+    code.call(helper::RINGBUF_SUBMIT);
 }
 
-/// The end of both programs.
-fn end(code: &mut Code, maps: &Maps, lost: Label, out: Label) {
-    code.alu_value(Alu::Set, R0, 0);
+/// Ends both programs.
+fn emit_end(code: &mut Code, maps: &Maps, lost: Label, out: Label) {
+    code.alu_value(Alu::Mov, R0, 0);
     code.exit();
     code.set(lost);
     code.set_array(R1, maps.counts);
-    code.alu_value(Alu::Set, R2, 1);
+    code.alu_value(Alu::Mov, R2, 1);
     code.add_atomically(R1, 0, R2);
     code.set(out);
-    code.alu_value(Alu::Set, R0, 0);
+    code.alu_value(Alu::Mov, R0, 0);
     code.exit();
 }
 
-/// The last page of a request that the file has, whose inode is in `R7`, onto the stack. Readers
-/// ask for as much as they have room for.
+/// Stores the last page of the request that the file contains on the stack; `R7` holds the inode.
+/// Readers request as much as their buffers hold.
 fn last_page(code: &mut Code, layout: &Layout) {
     let inside = code.label();
     let shift = i32::try_from(crate::residency::page_bytes().trailing_zeros()).expect("small");
     code.load(Access::U64, R1, R6, 16);
     code.load(Access::U64, R2, R7, layout.size);
-    // Of what has no size it becomes more than any page.
+    // A size of 0 yields a number above any page.
     code.alu_value(Alu::Add, R2, -1);
     code.alu_value(Alu::ShiftRight, R2, shift);
     code.jump_if(R2, JumpCondition::Above, R1, inside);
-    code.alu(Alu::Set, R1, R2);
+    code.alu(Alu::Mov, R1, R2);
     code.set(inside);
-    code.store(Access::U64, R10, HELD_LAST, R1);
+    code.store(Access::U64, R10, STACK_LAST_IN_FILE, R1);
 }
 
-/// `(struct address_space *mapping, pgoff_t first, pgoff_t last)`
-pub(super) fn looked_up(layout: &Layout, maps: &Maps, only: FileFilter) -> Vec<u64> {
+/// Returns the program for look-ups: `(struct address_space *mapping, pgoff_t first, pgoff_t
+/// last)`.
+pub(super) fn looked_up(layout: &Layout, maps: &Maps, filter: FileFilter) -> Vec<u64> {
     let mut code = Code::default();
-    let [lost, out, other, searched, found, counted, tell, update] =
+    let [lost, out, other, searched, found, counted, report, update] =
         std::array::from_fn(|_| code.label());
-    code.alu(Alu::Set, R6, R1);
+    code.alu(Alu::Mov, R6, R1);
     code.load(Access::U64, R7, R6, 0);
-    file(&mut code, layout, only, out);
+    load_file(&mut code, layout, filter, out);
     last_page(&mut code, layout);
     code.load(Access::U64, R1, R6, 8);
-    code.load(Access::U64, R2, R10, HELD_LAST);
+    code.load(Access::U64, R2, R10, STACK_LAST_IN_FILE);
     code.jump_if(R1, JumpCondition::Above, R2, out);
-    thread(&mut code, layout, maps, CREATE);
+    load_thread(&mut code, layout, maps, CREATE);
     code.jump_if_value(R7, JumpCondition::Equal, 0, lost);
-    // Most threads look up in the same file again.
-    code.load(Access::U64, R1, R7, OF_INO);
-    code.jump_if(R1, JumpCondition::Not, R8, other);
-    code.load(Access::U32, R1, R7, OF_DEV);
-    code.jump_if(R1, JumpCondition::Not, R9, other);
-    code.store_value(Access::U32, R10, SAME, 1);
-    code.load(Access::U32, R1, R7, OF_PAIR);
-    code.jump_if_value(R1, JumpCondition::Not, 0, counted);
+    // Most threads repeat look-ups in the same file.
+    code.load(Access::U64, R1, R7, STATE_INO);
+    code.jump_if(R1, JumpCondition::NotEqual, R8, other);
+    code.load(Access::U32, R1, R7, STATE_DEV);
+    code.jump_if(R1, JumpCondition::NotEqual, R9, other);
+    code.store_value(Access::U32, R10, SAME_FILE, 1);
+    code.load(Access::U32, R1, R7, STATE_PAIR);
+    code.jump_if_value(R1, JumpCondition::NotEqual, 0, counted);
     code.jump(searched);
     code.set(other);
-    code.store_value(Access::U32, R10, SAME, 0);
+    code.store_value(Access::U32, R10, SAME_FILE, 0);
     code.set(searched);
     code.load(Access::U32, R1, R10, TID);
     code.store(Access::U32, R10, KEY + 12, R1);
-    search(&mut code, maps.pairs);
-    code.jump_if_value(R0, JumpCondition::Not, 0, found);
-    code.store_value(Access::U32, R7, OF_PAIR, 0);
-    code.jump(tell);
+    search_map(&mut code, maps.pairs);
+    code.jump_if_value(R0, JumpCondition::NotEqual, 0, found);
+    code.store_value(Access::U32, R7, STATE_PAIR, 0);
+    code.jump(report);
     code.set(found);
     code.load(Access::U32, R1, R0, 0);
-    code.store(Access::U32, R7, OF_PAIR, R1);
+    code.store(Access::U32, R7, STATE_PAIR, R1);
     code.load(Access::U32, R1, R0, 4);
-    code.store(Access::U32, R7, OF_FILE, R1);
+    code.store(Access::U32, R7, STATE_FILE, R1);
     code.set(counted);
-    code.load(Access::U32, R2, R7, OF_FILE);
+    code.load(Access::U32, R2, R7, STATE_FILE);
     element(&mut code, R1, maps.states, R2, FILES_MAX, STATE_SHIFT);
     code.load(Access::U64, R2, R1, 0);
     code.load(Access::U64, R3, R1, 8);
-    code.jump_if(R2, JumpCondition::Not, R3, tell);
-    code.store_value(Access::U32, R10, COUNTS, 1);
+    code.jump_if(R2, JumpCondition::NotEqual, R3, report);
+    code.store_value(Access::U32, R10, COUNTED_HERE, 1);
     code.jump(update);
-    code.set(tell);
-    code.store_value(Access::U32, R10, COUNTS, 0);
-    now(&mut code);
-    reserve(&mut code, maps, LOOK_UP, lost);
+    code.set(report);
+    code.store_value(Access::U32, R10, COUNTED_HERE, 0);
+    store_time(&mut code);
+    reserve(&mut code, maps, LOOKUP, lost);
     code.load(Access::U64, R1, R6, 8);
     code.store(Access::U64, R0, FIRST, R1);
     code.load(Access::U64, R1, R6, 16);
     code.store(Access::U64, R0, LAST, R1);
-    code.load(Access::U64, R1, R10, HELD_LAST);
-    code.store(Access::U64, R0, HELD, R1);
-    since(&mut code);
+    code.load(Access::U64, R1, R10, STACK_LAST_IN_FILE);
+    code.store(Access::U64, R0, LAST_IN_FILE, R1);
+    copy_unreported(&mut code);
     submit(&mut code);
     code.set(update);
-    remember(&mut code, maps, out);
-    end(&mut code, maps, lost, out);
+    update_thread(&mut code, maps, out);
+    emit_end(&mut code, maps, lost, out);
     code.finish()
 }
 
-/// Keeps the look-up as the thread's last one, and counts it if that is to be done here. The same
-/// rule as [`super::super::lookup::Lookups::looked_up`] has for where no page is fresh.
-fn remember(code: &mut Code, maps: &Maps, out: Label) {
+/// Stores the look-up as the thread's last one, and counts it unless it was reported. The rule is
+/// that of [`super::super::lookup::Lookups::looked_up`] for files without fresh pages.
+fn update_thread(code: &mut Code, maps: &Maps, out: Label) {
     let [another, new, on, set, rest, skipped] = std::array::from_fn(|_| code.label());
     code.load(Access::U64, R1, R6, 8);
     code.load(Access::U64, R2, R6, 16);
-    code.load(Access::U32, R3, R10, SAME);
+    code.load(Access::U32, R3, R10, SAME_FILE);
     code.jump_if_value(R3, JumpCondition::Equal, 0, new);
-    code.load(Access::U64, R4, R7, OF_LAST);
-    code.load(Access::U64, R5, R7, OF_FIRST);
-    code.jump_if(R4, JumpCondition::Not, R2, another);
+    code.load(Access::U64, R4, R7, STATE_LAST);
+    code.load(Access::U64, R5, R7, STATE_FIRST);
+    code.jump_if(R4, JumpCondition::NotEqual, R2, another);
     code.jump_if(R1, JumpCondition::Above, R5, rest);
     code.set(another);
     code.jump_if(R1, JumpCondition::Equal, R4, on);
     code.alu_value(Alu::Add, R4, 1);
     code.jump_if(R1, JumpCondition::Equal, R4, on);
     code.set(new);
-    code.alu_value(Alu::Set, R3, 0);
+    code.alu_value(Alu::Mov, R3, 0);
     code.jump(set);
     code.set(on);
-    code.load(Access::U32, R3, R7, OF_IN_ORDER);
+    code.load(Access::U32, R3, R7, STATE_IN_ORDER);
     code.alu_value(Alu::Add, R3, 1);
     code.set(set);
-    code.store(Access::U32, R7, OF_IN_ORDER, R3);
-    code.store(Access::U64, R7, OF_INO, R8);
-    code.store(Access::U32, R7, OF_DEV, R9);
-    code.store(Access::U64, R7, OF_FIRST, R1);
-    code.store(Access::U64, R7, OF_LAST, R2);
+    code.store(Access::U32, R7, STATE_IN_ORDER, R3);
+    code.store(Access::U64, R7, STATE_INO, R8);
+    code.store(Access::U32, R7, STATE_DEV, R9);
+    code.store(Access::U64, R7, STATE_FIRST, R1);
+    code.store(Access::U64, R7, STATE_LAST, R2);
     code.alu(Alu::Sub, R2, R1);
     code.alu_value(Alu::Add, R2, 1);
-    code.store(Access::U64, R7, OF_PAGES, R2);
-    code.load(Access::U32, R3, R10, COUNTS);
+    code.store(Access::U64, R7, STATE_PAGES, R2);
+    code.load(Access::U32, R3, R10, COUNTED_HERE);
     code.jump_if_value(R3, JumpCondition::Equal, 0, out);
-    // Of those that were asked for, the file has these.
-    code.load(Access::U64, R2, R10, HELD_LAST);
+    // Counts only the requested pages that the file contains.
+    code.load(Access::U64, R2, R10, STACK_LAST_IN_FILE);
     code.alu(Alu::Sub, R2, R1);
     code.alu_value(Alu::Add, R2, 1);
-    code.load(Access::U32, R1, R7, OF_PAIR);
+    code.load(Access::U32, R1, R7, STATE_PAIR);
     element(code, R3, maps.counts, R1, PAIRS_MAX, COUNTS_SHIFT);
     code.load(Access::U64, R1, R3, 0);
     code.alu_value(Alu::Add, R1, 1);
@@ -370,43 +373,43 @@ fn remember(code: &mut Code, maps: &Maps, out: Label) {
     code.load(Access::U64, R1, R3, 8);
     code.alu(Alu::Add, R1, R2);
     code.store(Access::U64, R3, 8, R1);
-    code.load(Access::U32, R1, R7, OF_IN_ORDER);
+    code.load(Access::U32, R1, R7, STATE_IN_ORDER);
     code.jump_if_value(R1, JumpCondition::Equal, 0, skipped);
     code.load(Access::U64, R1, R3, 16);
     code.alu(Alu::Add, R1, R2);
     code.store(Access::U64, R3, 16, R1);
     code.jump(skipped);
     code.set(rest);
-    code.store(Access::U64, R7, OF_FIRST, R1);
-    code.load(Access::U32, R3, R10, COUNTS);
+    code.store(Access::U64, R7, STATE_FIRST, R1);
+    code.load(Access::U32, R3, R10, COUNTED_HERE);
     code.jump_if_value(R3, JumpCondition::Equal, 0, out);
     code.set(skipped);
-    code.load(Access::U32, R1, R7, OF_SKIPPED);
+    code.load(Access::U32, R1, R7, STATE_SKIPPED);
     code.alu_value(Alu::Add, R1, 1);
-    code.store(Access::U32, R7, OF_SKIPPED, R1);
+    code.store(Access::U32, R7, STATE_SKIPPED, R1);
 }
 
-/// `(struct folio *folio)`
-pub(super) fn came(layout: &Layout, maps: &Maps, only: FileFilter) -> Vec<u64> {
+/// Returns the program for page additions: `(struct folio *folio)`.
+pub(super) fn page_added(layout: &Layout, maps: &Maps, filter: FileFilter) -> Vec<u64> {
     let mut code = Code::default();
     let [lost, out, unknown, single, nothing, done] = std::array::from_fn(|_| code.label());
     code.load(Access::U64, R6, R1, 0);
     code.load(Access::U64, R7, R6, layout.mapping);
-    file(&mut code, layout, FileFilter { ino: None, ..only }, out);
-    now(&mut code);
+    load_file(&mut code, layout, FileFilter { ino: None, ..filter }, out);
+    store_time(&mut code);
     code.store_value(Access::U32, R10, KEY + 12, 0);
-    search(&mut code, maps.files);
+    search_map(&mut code, maps.files);
     code.jump_if_value(R0, JumpCondition::Equal, 0, unknown);
     code.load(Access::U32, R2, R0, 0);
     element(&mut code, R1, maps.states, R2, FILES_MAX, STATE_SHIFT);
     code.load(Access::U64, R2, R10, NOW);
     code.store(Access::U64, R1, 0, R2);
     code.set(unknown);
-    thread(&mut code, layout, maps, 0);
-    reserve(&mut code, maps, CAME, lost);
+    load_thread(&mut code, layout, maps, 0);
+    reserve(&mut code, maps, PAGE_ADDED, lost);
     code.load(Access::U64, R1, R6, layout.index);
     code.store(Access::U64, R0, FIRST, R1);
-    code.alu_value(Alu::Set, R2, 0);
+    code.alu_value(Alu::Mov, R2, 0);
     code.load(Access::U64, R1, R6, layout.flags);
     code.alu_value(Alu::And, R1, layout.large);
     code.jump_if_value(R1, JumpCondition::Equal, 0, single);
@@ -414,12 +417,12 @@ pub(super) fn came(layout: &Layout, maps: &Maps, only: FileFilter) -> Vec<u64> {
     code.set(single);
     code.store(Access::U64, R0, LAST, R2);
     code.jump_if_value(R7, JumpCondition::Equal, 0, nothing);
-    since(&mut code);
+    copy_unreported(&mut code);
     code.jump(done);
     code.set(nothing);
     code.store_value(Access::U32, R0, SKIPPED, 0);
     code.set(done);
     submit(&mut code);
-    end(&mut code, maps, lost, out);
+    emit_end(&mut code, maps, lost, out);
     code.finish()
 }

@@ -1,26 +1,26 @@
-//! The programs on the kernel that runs, if it lets us.
+//! The BPF programs on the running kernel, if it permits them.
 
 use super::*;
 use larder_testing::skip;
-use std::fs::File as Opened;
+use std::fs::File as StdFile;
 use std::os::unix::fs::{FileExt, MetadataExt};
 
-/// Nothing where this machine cannot: then why was printed.
-fn started(file: &Opened, tells_all: bool) -> Option<(KernelProbe, Key)> {
+/// Starts the programs; returns `None` and reports a skip if this machine does not support them.
+fn start_probe(file: &StdFile, reports_all: bool) -> Option<(KernelProbe, Key)> {
     let found = file.metadata().unwrap();
     let dev = rustix::fs::major(found.dev()) << 20 | rustix::fs::minor(found.dev());
-    match KernelProbe::start(1 << 20, (Some(dev), Some(found.ino())), tells_all) {
-        Ok(inside) => Some((inside, Key { dev, ino: found.ino() })),
-        Err(why) => {
-            assert!(!why.contains("refuses the program"), "{why}");
-            skip(why);
+    match KernelProbe::start(1 << 20, (Some(dev), Some(found.ino())), reports_all) {
+        Ok(probe) => Some((probe, Key { dev, ino: found.ino() })),
+        Err(reason) => {
+            assert!(!reason.contains("refuses the program"), "{reason}");
+            skip(reason);
             None
         }
     }
 }
 
-/// A file whose pages are looked up, which those of memory file systems are not.
-fn file(pages: usize) -> Option<Opened> {
+/// Creates a file whose reads cause look-ups, unlike files on tmpfs.
+fn file(pages: usize) -> Option<StdFile> {
     let path = std::env::current_dir().unwrap();
     if crate::mounts::Mount::of(&path).is_ok_and(|mount| mount.is_memory()) {
         skip(format_args!("{} is on a file system in memory", path.display()));
@@ -31,10 +31,11 @@ fn file(pages: usize) -> Option<Opened> {
     Some(file)
 }
 
-/// Pages that come to other files of the file system are told as well.
-fn told(inside: &mut KernelProbe, of: Key) -> Vec<(u32, Skipped, Event)> {
+/// Returns the records of one file; the programs also report page additions of other files on the
+/// device.
+fn records_of(probe: &mut KernelProbe, of: Key) -> Vec<(u32, UnreportedLookups, Event)> {
     let mut all = Vec::new();
-    inside.records(&mut |_, record| all.push(decode(record).unwrap()));
+    probe.records(&mut |_, record| all.push(decode(record).unwrap()));
     all.retain(|(_, _, event)| match event {
         Event::Add { key, .. } | Event::Lookup { key, .. } => *key == of,
         _ => panic!("{event:?}"),
@@ -42,7 +43,7 @@ fn told(inside: &mut KernelProbe, of: Key) -> Vec<(u32, Skipped, Event)> {
     all
 }
 
-fn page(file: &Opened, number: u64) {
+fn page(file: &StdFile, number: u64) {
     file.read_exact_at(&mut [0; 4096], number * 4096).unwrap();
 }
 
@@ -53,19 +54,20 @@ fn own_thread() -> u32 {
 #[test]
 fn requests_end_where_the_file_ends() {
     let Some(file) = file(5) else { return };
-    let Some((mut inside, key)) = started(&file, true) else { return };
-    let mut room = vec![0; 32 * 4096];
-    // As large as its room, from its third page on, inside, and of a file that is no whole page.
+    let Some((mut probe, key)) = start_probe(&file, true) else { return };
+    let mut buffer = vec![0; 32 * 4096];
+    // Requests that fill the buffer, start at the third page, end inside the file, and reach the
+    // end of a file with a partial last page.
     for (offset, bytes) in [(0, 5), (2, 3)] {
-        assert_eq!(file.read_at(&mut room, offset * 4096).unwrap(), bytes * 4096);
+        assert_eq!(file.read_at(&mut buffer, offset * 4096).unwrap(), bytes * 4096);
     }
-    file.read_exact_at(&mut room[..8192], 4096).unwrap();
+    file.read_exact_at(&mut buffer[..8192], 4096).unwrap();
     file.set_len(4 * 4096 + 1).unwrap();
-    file.read_at(&mut room, 3 * 4096).unwrap();
+    file.read_at(&mut buffer, 3 * 4096).unwrap();
     file.set_len(4 * 4096).unwrap();
-    file.read_at(&mut room, 3 * 4096).unwrap();
-    let look_ups = told(&mut inside, key).into_iter().filter_map(|(.., event)| match event {
-        Event::Lookup { first, held, .. } => Some((first, held.unwrap())),
+    file.read_at(&mut buffer, 3 * 4096).unwrap();
+    let look_ups = records_of(&mut probe, key).into_iter().filter_map(|(.., event)| match event {
+        Event::Lookup { first, last_in_file, .. } => Some((first, last_in_file.unwrap())),
         _ => None,
     });
     let look_ups: Vec<_> = look_ups.collect();
@@ -75,84 +77,84 @@ fn requests_end_where_the_file_ends() {
 #[test]
 fn look_ups_are_told_until_they_may_be_counted_and_again_when_a_page_comes() {
     let Some(file) = file(20) else { return };
-    let Some((mut inside, key)) = started(&file, false) else { return };
+    let Some((mut probe, key)) = start_probe(&file, false) else { return };
     page(&file, 3);
     let thread = own_thread();
-    let look_up = |page| Event::Lookup { key, first: page, last: page, held: Some(page) };
-    assert_eq!(told(&mut inside, key), [(thread, Skipped::default(), look_up(3))]);
-    inside.met(thread, key, (7, 8), REQUESTS_MIN - 1);
-    assert!(inside.by_thread.is_empty(), "not worth it yet");
-    inside.met(thread, key, (7, 8), REQUESTS_MIN);
-    assert_eq!([inside.has_begun(), inside.has_begun()], [true, false]);
+    let look_up = |page| Event::Lookup { key, first: page, last: page, last_in_file: Some(page) };
+    assert_eq!(records_of(&mut probe, key), [(thread, UnreportedLookups::default(), look_up(3))]);
+    probe.consider_counter(thread, key, (7, 8), REQUESTS_MIN - 1);
+    assert!(probe.by_thread.is_empty(), "not worth it yet");
+    probe.consider_counter(thread, key, (7, 8), REQUESTS_MIN);
+    assert_eq!([probe.has_new_files(), probe.has_new_files()], [true, false]);
     page(&file, 4);
-    assert_eq!(told(&mut inside, key).len(), 1, "a page may be fresh");
-    inside.settle(now_ns(), |_| false);
+    assert_eq!(records_of(&mut probe, key).len(), 1, "a page may be fresh");
+    probe.settle(now_ns(), |_| false);
     page(&file, 5);
-    assert_eq!(told(&mut inside, key).len(), 1, "a page is fresh");
-    inside.settle(now_ns(), |_| true);
+    assert_eq!(records_of(&mut probe, key).len(), 1, "a page is fresh");
+    probe.settle(now_ns(), |_| true);
     for number in 6..16 {
         page(&file, number);
     }
-    assert_eq!(told(&mut inside, key), []);
+    assert_eq!(records_of(&mut probe, key), []);
     let mut counted = Vec::new();
-    inside.take(|file, process, of| counted.push((file, process, of)));
-    assert_eq!(counted, [(7, 8, Counted { requests: 10, pages: 10, in_order: 10 })]);
-    // A page comes, and the first look-up after it says what was not told.
+    probe.take(|file, process, of| counted.push((file, process, of)));
+    assert_eq!(counted, [(7, 8, KernelCounts { requests: 10, pages: 10, in_order: 10 })]);
+    // After a page addition, the next record reports the look-ups that were only counted.
     file.write_all_at(&[1; 4096], 20 * 4096).unwrap();
     page(&file, 20);
-    let all = told(&mut inside, key);
-    let (_, skipped, came) = all[0];
-    assert_eq!(came, Event::Add { key, first: 20, order: 0 });
+    let all = records_of(&mut probe, key);
+    let (_, skipped, page_added) = all[0];
+    assert_eq!(page_added, Event::Add { key, first: 20, order: 0 });
     let (first, last) = (15, 15);
-    assert_eq!(skipped, Skipped { count: 10, key, first, last, in_order: 12, pages: 1 });
+    assert_eq!(skipped, UnreportedLookups { count: 10, key, first, last, in_order: 12, pages: 1 });
     assert_eq!((all[1].1.count, all[1].2), (0, look_up(20)));
-    inside.ended(thread, |_, _, _| panic!("all was taken"));
-    assert!(inside.by_file.is_empty() && inside.by_thread.is_empty());
-    assert_eq!((inside.free_pairs.len(), inside.free_files.len()), (1, 1));
-    assert_eq!(inside.lost(), 0);
+    probe.ended(thread, |_, _, _| panic!("all was taken"));
+    assert!(probe.by_file.is_empty() && probe.by_thread.is_empty());
+    assert_eq!((probe.free_pairs.len(), probe.free_files.len()), (1, 1));
+    assert_eq!(probe.lost(), 0);
 }
 
 #[test]
 fn where_more_than_numbers_is_wanted_each_is_told() {
     let Some(file) = file(4) else { return };
-    let Some((mut inside, key)) = started(&file, true) else { return };
-    inside.met(own_thread(), key, (7, 8), u64::MAX);
+    let Some((mut probe, key)) = start_probe(&file, true) else { return };
+    probe.consider_counter(own_thread(), key, (7, 8), u64::MAX);
     for _ in 0..100 {
         page(&file, 1);
     }
-    assert_eq!(told(&mut inside, key).len(), 100);
+    assert_eq!(records_of(&mut probe, key).len(), 100);
 }
 
 #[test]
 fn what_finds_no_room_is_counted_as_lost() {
     let Some(file) = file(4) else { return };
-    let Some((mut inside, key)) = started(&file, true) else { return };
-    let room = (1 << 20) / (u64::try_from(program::RECORD_BYTES).unwrap() + 8);
-    for _ in 0..room + 100 {
+    let Some((mut probe, key)) = start_probe(&file, true) else { return };
+    let capacity = (1 << 20) / (u64::try_from(program::RECORD_BYTES).unwrap() + 8);
+    for _ in 0..capacity + 100 {
         page(&file, 1);
     }
-    let kept = u64::try_from(told(&mut inside, key).len()).unwrap();
-    assert!(kept + inside.lost() >= room + 100, "{kept} and {}", inside.lost());
-    assert!(kept <= room && inside.lost() >= 99, "{kept} and {}", inside.lost());
+    let kept = u64::try_from(records_of(&mut probe, key).len()).unwrap();
+    assert!(kept + probe.lost() >= capacity + 100, "{kept} and {}", probe.lost());
+    assert!(kept <= capacity && probe.lost() >= 99, "{kept} and {}", probe.lost());
     page(&file, 2);
-    assert_eq!(told(&mut inside, key).len(), 1, "there is room again");
+    assert_eq!(records_of(&mut probe, key).len(), 1, "there is room again");
 }
 
 #[test]
 fn what_is_counted_after_a_removal_is_the_next_files() {
     let Some(file) = file(4) else { return };
-    let Some((mut inside, key)) = started(&file, false) else { return };
+    let Some((mut probe, key)) = start_probe(&file, false) else { return };
     page(&file, 1);
-    inside.met(own_thread(), key, (7, 8), REQUESTS_MIN);
-    inside.settle(now_ns(), |_| true);
+    probe.consider_counter(own_thread(), key, (7, 8), REQUESTS_MIN);
+    probe.settle(now_ns(), |_| true);
     (0..5).for_each(|_| page(&file, 1));
-    let slot = inside.slot(key).unwrap();
+    let slot = probe.slot(key).unwrap();
     let mut counted = Vec::new();
-    inside.removed(slot, 9, |file, process, of| counted.push((file, process, of.pages)));
+    probe.removed(slot, 9, |file, process, of| counted.push((file, process, of.pages)));
     page(&file, 2);
-    inside.take(|file, process, of| counted.push((file, process, of.pages)));
+    probe.take(|file, process, of| counted.push((file, process, of.pages)));
     assert_eq!(counted, [(7, 8, 5), (9, 8, 1)]);
-    inside.settle(now_ns(), |file| {
+    probe.settle(now_ns(), |file| {
         assert_eq!(file, 9);
         true
     });

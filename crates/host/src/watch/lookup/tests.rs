@@ -1,4 +1,4 @@
-//! The rule by cases, and against a model that knows every page.
+//! Single cases of the rule, and a comparison with a model that tracks every page.
 
 use super::*;
 
@@ -10,9 +10,15 @@ fn found(hits: u64, ahead: u64, misses: u64) -> Found {
     Found { is_new: true, hits, ahead, misses, ..Found::default() }
 }
 
-/// A look-up without its place, and without where the one before was.
-fn look(lookups: &mut Lookups, who: ThreadIdentity, file: FileId, first: u64, last: u64) -> Found {
-    Found { first: 0, in_order: false, ..lookups.looked_up(who, file, first, (last, last)) }
+/// Performs a look-up and clears the fields `first` and `in_order` of the result.
+fn look(
+    lookups: &mut Lookups,
+    identity: ThreadIdentity,
+    file: FileId,
+    first: u64,
+    last: u64,
+) -> Found {
+    Found { first: 0, in_order: false, ..lookups.looked_up(identity, file, first, (last, last)) }
 }
 
 #[test]
@@ -27,12 +33,12 @@ fn a_page_that_came_for_this_request_is_a_miss_and_then_a_hit() {
 #[test]
 fn what_read_ahead_brought_is_a_read_ahead_hit_once() {
     let mut lookups = Lookups::default();
-    lookups.wanted(A, 0, 0, 1);
+    lookups.sync_readahead(A, 0, 0, 1);
     lookups.added(A, 0, 0, 4);
     lookups.added(A, 0, 4, 4);
     assert_eq!(look(&mut lookups, A, 0, 0, 0), found(0, 0, 1));
     assert_eq!(look(&mut lookups, B, 0, 1, 3), found(0, 3, 0), "whoever comes first");
-    lookups.ahead(A);
+    lookups.async_readahead(A);
     lookups.added(A, 0, 8, 8);
     assert_eq!(look(&mut lookups, A, 0, 1, 5), found(3, 2, 0));
     let mut unused = Vec::new();
@@ -56,10 +62,10 @@ fn the_rest_of_a_request_counts_no_page_twice() {
     let mut lookups = Lookups::default();
     let mut sum = found(0, 0, 0);
     for first in (0..256).step_by(31) {
-        // All pages from 100 on are missing, and come when the request has come to them.
+        // Pages from 100 on are not resident; the kernel adds them when the request reaches them.
         if first + 31 > 100 {
             let from = first.max(100);
-            lookups.wanted(A, 0, from, 256 - from);
+            lookups.sync_readahead(A, 0, from, 256 - from);
             lookups.added(A, 0, from, (first + 31).min(256) - from);
         }
         let one = look(&mut lookups, A, 0, first, 255);
@@ -69,9 +75,9 @@ fn the_rest_of_a_request_counts_no_page_twice() {
         sum.misses += one.misses;
     }
     assert_eq!((sum.hits, sum.ahead, sum.misses), (100, 0, 156));
-    // The same request again begins at the same page.
+    // A repetition of the request starts at the same page.
     assert_eq!(look(&mut lookups, A, 0, 0, 255), found(256, 0, 0));
-    // Large folios make long steps.
+    // Large folios cause long steps.
     let rest = look(&mut lookups, A, 0, 200, 255);
     assert_eq!((rest.is_new, rest.hits, rest.misses), (false, 0, 0));
 }
@@ -79,12 +85,12 @@ fn the_rest_of_a_request_counts_no_page_twice() {
 #[test]
 fn a_piece_that_was_not_told_is_found_by_what_read_ahead_was_asked_for() {
     let mut lookups = Lookups::default();
-    lookups.wanted(A, 0, 100, 16);
+    lookups.sync_readahead(A, 0, 100, 16);
     lookups.added(A, 0, 100, 16);
-    // The first folio was there at once, so the kernel tells of the second one on.
+    // The first folio was resident, so the kernel reports the request from the second one on.
     let rest = lookups.looked_up(A, 0, 104, (115, 115));
     assert_eq!((rest.first, rest.is_new, rest.misses), (100, true, 16));
-    lookups.wanted(A, 0, 200, 4);
+    lookups.sync_readahead(A, 0, 200, 4);
     lookups.added(A, 0, 200, 4);
     assert_eq!(lookups.looked_up(A, 0, 202, (300, 300)).first, 202, "asked for something else");
 }
@@ -92,19 +98,19 @@ fn a_piece_that_was_not_told_is_found_by_what_read_ahead_was_asked_for() {
 #[test]
 fn a_piece_that_was_not_told_is_found_in_a_run_and_nowhere_else() {
     let mut lookups = Lookups::default();
-    lookups.ahead(B);
+    lookups.async_readahead(B);
     lookups.added(B, 0, 0, 500);
     for first in [0, 16, 32] {
         assert_eq!(look(&mut lookups, A, 0, first, first + 15), found(0, 16, 0));
     }
     let rest = lookups.looked_up(A, 0, 60, (63, 63));
     assert_eq!((rest.first, rest.ahead), (48, 16));
-    // Every second page is no run.
+    // Reads of every second page are not sequential.
     for page in (100..200).step_by(2) {
         let one = lookups.looked_up(A, 0, page, (page, page));
         assert_eq!((one.first, one.ahead), (page, 1));
     }
-    // In a run, but what lies between was not read ahead.
+    // Sequential requests, but the pages in between do not come from read-ahead.
     for first in [600, 601, 602] {
         look(&mut lookups, A, 0, first, first);
     }
@@ -114,7 +120,7 @@ fn a_piece_that_was_not_told_is_found_in_a_run_and_nowhere_else() {
 #[test]
 fn who_waits_for_anothers_page_does_not_take_his_miss() {
     let mut lookups = Lookups::default();
-    lookups.wanted(A, 0, 5, 1);
+    lookups.sync_readahead(A, 0, 5, 1);
     lookups.added(A, 0, 5, 1);
     assert_eq!(look(&mut lookups, B, 0, 5, 5), found(1, 0, 0));
     assert_eq!(look(&mut lookups, A, 0, 5, 5), found(0, 0, 1));
@@ -125,7 +131,7 @@ fn who_waits_for_anothers_page_does_not_take_his_miss() {
 fn many_requests_of_a_ring_at_a_time_are_misses_each() {
     let mut lookups = Lookups::default();
     for page in [3, 9, 1, 7] {
-        lookups.wanted(A, 0, page, 1);
+        lookups.sync_readahead(A, 0, page, 1);
         lookups.added(A, 0, page, 2);
     }
     for page in [9, 3, 7] {
@@ -147,7 +153,7 @@ fn a_written_page_is_nobodys_read_ahead() {
 #[test]
 fn a_page_that_was_mapped_is_no_longer_fresh() {
     let mut lookups = Lookups::default();
-    lookups.wanted(A, 0, 0, 1);
+    lookups.sync_readahead(A, 0, 0, 1);
     lookups.added(A, 0, 0, 4);
     assert!(!lookups.touched(0, 0) && lookups.touched(0, 1) && !lookups.touched(0, 1));
     lookups.thread_ended(A.thread);
@@ -157,7 +163,7 @@ fn a_page_that_was_mapped_is_no_longer_fresh() {
 #[test]
 fn memory_is_bounded_and_what_is_forgotten_is_counted() {
     let mut lookups = Lookups::default();
-    lookups.ahead(A);
+    lookups.async_readahead(A);
     for page in 0..FRESH_MAX as u64 + 10 {
         lookups.added(A, 0, 2 * page, 1);
         assert!(lookups.spans <= FRESH_MAX);
@@ -166,8 +172,8 @@ fn memory_is_bounded_and_what_is_forgotten_is_counted() {
     assert_eq!(look(&mut lookups, A, 0, 0, 0), found(1, 0, 0));
 }
 
-/// Threads read a file of some pages, with and without read-ahead, through a cache that drops
-/// pages: each look-up must say of each page what the model says.
+/// Threads read a file with and without read-ahead, through a cache that drops pages: each look-up
+/// must classify each page as the model does.
 #[test]
 fn random_reads_agree_with_a_model_that_knows_every_page() {
     let mut random = 0x2545_f491_4f6c_dd1d_u64;
@@ -178,62 +184,65 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
         random % below
     };
     for round in 0..40 {
-        let tells = round % 2 == 0;
+        let reports_readahead = round % 2 == 0;
         let mut lookups = Lookups::default();
         let mut resident = [false; 200];
         let mut fresh = [false; 200];
         for _ in 0..300 {
-            let who = if next(2) == 0 { A } else { B };
+            let identity = if next(2) == 0 { A } else { B };
             if next(5) == 0 {
                 let page = next(200);
-                let place = usize::try_from(page).unwrap();
-                if resident[place] {
+                let index = usize::try_from(page).unwrap();
+                if resident[index] {
                     lookups.dropped(0, page, 1, |_, _| ());
-                    (resident[place], fresh[place]) = (false, false);
+                    (resident[index], fresh[index]) = (false, false);
                 }
                 continue;
             }
             let first = next(190);
             let last = first + next(8);
             let mut expected = found(0, 0, 0);
-            if lookups.threads.get(&who.thread).is_some_and(|thread| {
-                let rest = thread.request.is_some_and(|(_, come, end)| end == last && first > come);
+            if lookups.threads.get(&identity.thread).is_some_and(|thread| {
+                let rest = thread
+                    .request
+                    .is_some_and(|(_, previous_first, end)| end == last && first > previous_first);
                 rest || thread.in_order >= IN_ORDER_MIN
             }) {
-                // It cannot be told from the rest of a request.
-                lookups.thread_ended(who.thread);
+                // The look-up is indistinguishable from the rest of a request.
+                lookups.thread_ended(identity.thread);
                 continue;
             }
             for page in first..=last {
-                let place = usize::try_from(page).unwrap();
-                match (resident[place], fresh[place]) {
+                let index = usize::try_from(page).unwrap();
+                match (resident[index], fresh[index]) {
                     (false, _) => expected.misses += 1,
                     (true, true) => expected.ahead += 1,
                     (true, false) => expected.hits += 1,
                 }
             }
-            if tells && expected.misses > 0 {
-                lookups.wanted(who, 0, first, last - first + 1);
+            if reports_readahead && expected.misses > 0 {
+                lookups.sync_readahead(identity, 0, first, last - first + 1);
             }
-            // What is missing comes, and sometimes more.
+            // The kernel adds the missing pages, and sometimes more.
             let more = if expected.misses > 0 { next(4) } else { 0 };
             for page in first..=last + more {
-                let place = usize::try_from(page).unwrap();
-                if !resident[place] {
-                    resident[place] = true;
-                    lookups.added(who, 0, page, 1);
-                    fresh[place] = page > last;
+                let index = usize::try_from(page).unwrap();
+                if !resident[index] {
+                    resident[index] = true;
+                    lookups.added(identity, 0, page, 1);
+                    fresh[index] = page > last;
                 }
             }
             for page in first..=last {
                 fresh[usize::try_from(page).unwrap()] = false;
             }
-            assert_eq!(look(&mut lookups, who, 0, first, last), expected, "{first}..={last}");
+            assert_eq!(look(&mut lookups, identity, 0, first, last), expected, "{first}..={last}");
         }
     }
 }
 
-/// What the program in the kernel keeps of a thread, and does: `watch/inside/program.rs` in Rust.
+/// Model of the kernel program's state and behaviour for a thread: `watch/kernel_probe/program.rs`
+/// in Rust.
 #[cfg(feature = "bpf")]
 #[derive(Clone, Copy, Debug, Default)]
 struct Kernel {
@@ -245,7 +254,7 @@ struct Kernel {
 
 #[cfg(feature = "bpf")]
 impl Kernel {
-    /// A look-up; if it is counted here, its pages.
+    /// Performs a look-up; if the kernel counts it, returns its pages.
     fn looked_up(
         &mut self,
         file: FileId,
@@ -255,22 +264,22 @@ impl Kernel {
     ) -> Option<u64> {
         let same = self.request.filter(|(of, ..)| *of == file);
         self.skipped += u32::from(counts);
-        if let Some((_, come, end)) = same
+        if let Some((_, previous_first, end)) = same
             && end == last
-            && first > come
+            && first > previous_first
         {
             self.request = Some((file, first, last));
             return counts.then_some(0);
         }
-        let goes_on = same.is_some_and(|(_, _, end)| first == end || first == end + 1);
-        self.in_order = if goes_on { self.in_order + 1 } else { 0 };
+        let is_sequential = same.is_some_and(|(_, _, end)| first == end || first == end + 1);
+        self.in_order = if is_sequential { self.in_order + 1 } else { 0 };
         self.pages = last - first + 1;
         self.request = Some((file, first, last));
         counts.then_some(last.min(held) + 1 - first)
     }
 }
 
-/// Hits, read-ahead hits, misses and pages in order.
+/// Adds hits, read-ahead hits, misses and pages in order to the sums.
 #[cfg(feature = "bpf")]
 fn add(sums: &mut [u64; 4], one: &Found, pages: u64) {
     let in_order = if one.in_order { pages } else { 0 };
@@ -280,7 +289,7 @@ fn add(sums: &mut [u64; 4], one: &Found, pages: u64) {
     }
 }
 
-/// What the kernel has counted becomes known, before anything that depends on it.
+/// Reports the look-ups that the kernel counted, before anything that depends on them.
 #[cfg(feature = "bpf")]
 fn catch_up(lookups: &mut Lookups, thread: u32, of: &mut Kernel) {
     let count = std::mem::take(&mut of.skipped);
@@ -290,8 +299,8 @@ fn catch_up(lookups: &mut Lookups, thread: u32, of: &mut Kernel) {
     }
 }
 
-/// Two look at the same: one is told of everything, the other only of what is not counted in the
-/// kernel, with what was.
+/// Two instances see the same operations: one receives every look-up, the other only those that the
+/// kernel does not count, together with the counted ones.
 #[cfg(feature = "bpf")]
 #[test]
 fn what_is_only_counted_gives_the_same_numbers() {
@@ -306,17 +315,17 @@ fn what_is_only_counted_gives_the_same_numbers() {
     for _ in 0..300 {
         let (mut all, mut some) = (Lookups::default(), Lookups::default());
         let mut kernel = [Kernel::default(); 2];
-        let (mut told, mut found, mut at) = ([0; 4], [0; 4], [0; 2]);
+        let (mut expected, mut found, mut at) = ([0; 4], [0; 4], [0; 2]);
         for _ in 0..200 {
             let number = usize::try_from(next(2)).unwrap();
-            let (who, file) = ([A, B][number], u32::try_from(next(2)).unwrap());
+            let (identity, file) = ([A, B][number], u32::try_from(next(2)).unwrap());
             let of = &mut kernel[number];
             match next(8) {
                 0 => {
                     let (first, pages) = (next(30), 1 + next(4));
-                    catch_up(&mut some, who.thread, of);
+                    catch_up(&mut some, identity.thread, of);
                     for it in [&mut all, &mut some] {
-                        it.added(who, file, first, pages);
+                        it.added(identity, file, first, pages);
                     }
                 }
                 1 => {
@@ -330,31 +339,33 @@ fn what_is_only_counted_gives_the_same_numbers() {
                     some.written(file, 0, 40);
                 }
                 _ => {
-                    // In order, the rest of a request, or anywhere.
+                    // Sequential, the rest of a request, or random.
                     let (first, last) = match (next(3), of.request) {
                         (0, _) => (at[number], at[number] + next(3)),
-                        (1, Some((_, come, last))) if come < last => (come + 1, last),
+                        (1, Some((_, previous_first, last))) if previous_first < last => {
+                            (previous_first + 1, last)
+                        }
                         _ => (next(20), 20 + next(10)),
                     };
                     (at[number], counted) = (last + 1, counted + 1);
-                    // The file may end in it.
+                    // The file may end within the range.
                     let range = (last, last.min(first + next(12)));
                     let pages = range.1 - first + 1;
-                    add(&mut told, &all.looked_up(who, file, first, range), pages);
+                    add(&mut expected, &all.looked_up(identity, file, first, range), pages);
                     if some.none_fresh(file) {
                         let hits = of.looked_up(file, first, range, true).expect("counted");
                         let in_order = hits > 0 && of.in_order > 0;
                         add(&mut found, &Found { hits, in_order, ..Found::default() }, hits);
                     } else {
                         counted -= 1;
-                        catch_up(&mut some, who.thread, of);
+                        catch_up(&mut some, identity.thread, of);
                         of.looked_up(file, first, range, false);
-                        add(&mut found, &some.looked_up(who, file, first, range), pages);
+                        add(&mut found, &some.looked_up(identity, file, first, range), pages);
                     }
                 }
             }
         }
-        assert_eq!(told, found);
+        assert_eq!(expected, found);
     }
     assert!(counted > 5000, "{counted}");
 }

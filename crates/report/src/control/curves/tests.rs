@@ -1,11 +1,11 @@
-//! Advice from curves that were made up.
+//! Advice from artificial curves.
 
 use super::*;
 use crate::advise::curve::Point;
 
 const MIB: u64 = 1 << 20;
 
-/// A volume that hits linearly up to `most` at `knee` MiB, and no more beyond.
+/// Creates a volume whose hit ratio rises linearly to `most` at `knee` MiB and is constant beyond.
 fn volume(name: &str, mib: u64, knee: u64, most: f64) -> VolumeCurve {
     let sizes = (0..=40).map(|step| {
         let bytes = MIB << (step / 4);
@@ -41,9 +41,9 @@ fn what_is_missing_is_said_in_bytes() {
     let data = &curves.volumes[0];
     assert_eq!(data.region, Some(Region::Steep));
     // 95 % of 0.8 are reached at 95 % of 64 MiB.
-    let known = "data needs 44.8 MiB more to reach 76.0 % hits; with 16 MiB, in region 1, steep, \
-                 it has 20.0 % (LRU).";
-    assert_eq!(data.advice[0], known);
+    let text = "data needs 44.8 MiB more to reach 76.0 % hits; with 16 MiB, in region 1, steep, \
+                it has 20.0 % (LRU).";
+    assert_eq!(data.advice[0], text);
     assert!(data.advice[1].contains("95.0 % of the reachable hits"), "{:?}", data.advice);
     assert!(data.advice[1].starts_with("60.8 MiB: The smallest size with"), "{:?}", data.advice);
 }
@@ -55,27 +55,30 @@ fn what_is_spare_goes_to_who_gains_most() {
     let other = VolumeCurve { references_ever: 1_000, ..volume("other", 16, 32, 0.8) };
     let all = vec![rich.clone(), other, poor];
     let coldest = advised("coldest", all.clone());
-    let said = &coldest.volumes[0].advice[0];
-    assert!(said.starts_with("rich is in region 3, flat: 56"), "{said}");
-    assert!(said.contains(" of it to poor, which would hit 76.0 % instead of 40.0 %"), "{said}");
-    assert!(said.ends_with("larder ctl set share=auto moves it."), "{said}");
+    let advice = &coldest.volumes[0].advice[0];
+    assert!(advice.starts_with("rich is in region 3, flat: 56"), "{advice}");
+    assert!(
+        advice.contains(" of it to poor, which would hit 76.0 % instead of 40.0 %"),
+        "{advice}"
+    );
+    assert!(advice.ends_with("larder ctl set share=auto moves it."), "{advice}");
     let auto = advised("auto", all);
     assert!(auto.volumes[0].advice[0].ends_with("it is moved by itself."));
     let limited = VolumeCurve { max_bytes: Some(16 * MIB), ..volume("poor", 16, 32, 0.8) };
     let curves = advised("auto", vec![rich.clone(), limited]);
-    let said = &curves.volumes[0].advice[0];
-    assert!(said.ends_with("its --max is in the way: larder ctl set poor.max=all."), "{said}");
+    let advice = &curves.volumes[0].advice[0];
+    assert!(advice.ends_with("its --max is in the way: larder ctl set poor.max=all."), "{advice}");
     let alone = advised("auto", vec![rich]);
-    let said = &alone.volumes[0].advice[0];
-    assert!(said.ends_with("could go; no other volume would gain from it."), "{said}");
+    let advice = &alone.volumes[0].advice[0];
+    assert!(advice.ends_with("could go; no other volume would gain from it."), "{advice}");
 }
 
 #[test]
 fn room_that_is_free_is_not_missing() {
     let cold = VolumeCurve { room_bytes: 62 * MIB, ..volume("cold", 2, 64, 0.8) };
     let curves = advised("coldest", vec![cold]);
-    let said = &curves.volumes[0].advice[0];
-    assert!(said.starts_with("cold has what it needs: 62 MiB lie in region 2"), "{said}");
+    let advice = &curves.volumes[0].advice[0];
+    assert!(advice.starts_with("cold has what it needs: 62 MiB lie in region 2"), "{advice}");
 }
 
 #[test]

@@ -1,4 +1,4 @@
-//! The page: whole, escaped, with a chart of each kind, and the record inside.
+//! The HTML report is complete and escaped, with a chart of each kind, and contains the record.
 
 use super::super::trial::{Doubt, DoubtReason, Latency, Start, Started, Trial};
 use super::super::{Direction, Machine, Run, Sample};

@@ -1,4 +1,4 @@
-//! Parts gathered into one run: names, tables, pages.
+//! Parts gathered into one run: names, tables, HTML.
 
 use super::*;
 use crate::run::Machine;
@@ -80,7 +80,7 @@ fn ranks_together_are_one_run_with_sums_and_the_longest_times() {
 #[test]
 fn postmark_is_shown_as_it_was() {
     let mut one = part("ext4, none", &[1.0], &[]);
-    one.run.samples = OF_POSTMARK
+    one.run.samples = POSTMARK_COLUMNS
         .map(|(series, ..)| Sample {
             values: vec![2.0 * MEGABYTE],
             ..Sample::new(series, "u", Some(Direction::Higher))

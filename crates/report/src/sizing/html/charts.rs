@@ -1,14 +1,14 @@
-//! The charts of the page.
+//! Charts of the HTML report of `larder size`.
 
 use super::super::text::as_pair;
 use super::super::{Effect, Sizing};
 use crate::advise::{as_f64, as_u64};
 use crate::chart::{Axis, Labels, Scale};
 use crate::format;
-use crate::page::plot::{Plot, small};
+use crate::page::plot::{Plot, count_f64};
 
 const WIDTH: f64 = 880.0;
-/// Shades of the heat map.
+/// Number of shades of the heat map.
 const SHADES: f64 = 7.0;
 
 fn sizes_axis(title: &str) -> Axis {
@@ -20,7 +20,7 @@ fn hits_axis() -> Axis {
 }
 
 impl Sizing {
-    /// Hit ratio over size, with regions and error band.
+    /// Draws the hit ratio by size, with regions and confidence band.
     pub(super) fn curve_chart(&self) -> String {
         let points: Vec<(f64, f64)> =
             self.curve.iter().map(|b| as_pair(b.point.bytes, b.point.hit_ratio)).collect();
@@ -28,9 +28,9 @@ impl Sizing {
         let high: Vec<_> =
             self.curve.iter().map(|b| as_pair(b.point.bytes, b.point.high)).collect();
         let (xs, _): (Vec<f64>, Vec<f64>) = points.iter().copied().unzip();
-        // Half and twice are drawn as well, wherever the curve ends.
-        let beside = self.effects.iter().map(|effect| as_f64(effect.point.bytes));
-        let xs: Vec<f64> = xs.into_iter().chain(beside).collect();
+        // The axis includes half and twice the recommended size, even beyond the end of the curve.
+        let effect_sizes = self.effects.iter().map(|effect| as_f64(effect.point.bytes));
+        let xs: Vec<f64> = xs.into_iter().chain(effect_sizes).collect();
         let ys: Vec<f64> =
             high.iter().map(|(_, y)| *y).chain([0.0, self.workload.ceiling]).collect();
         let x_axis = sizes_axis("size of the cache").scale(Scale::Log2);
@@ -60,7 +60,7 @@ impl Sizing {
             let at = (plot.x(as_f64(effect.point.bytes)), plot.y(min));
             plot.dot("bound", at, &format!("MIN, the bound: {}", format::percent(min)));
         }
-        // Where the curve begins high, the room is below it.
+        // If the curve starts high, the free space is below it.
         let high = points.first().is_some_and(|point| point.1 > self.workload.ceiling / 3.0);
         let legend = (left + 12.0, if high { bottom - 110.0 } else { ceiling + 24.0 });
         legend_line(&mut plot, "best", legend, "best policy at each size");
@@ -91,24 +91,29 @@ impl Sizing {
         }
     }
 
-    /// All policies at the three sizes.
+    /// Draws all policies at the three sizes.
     pub(super) fn policies_chart(&self) -> String {
         let Some(recommended) = self.recommended() else { return String::new() };
         let rows = recommended.policies.len();
         let all = self.effects.iter().flat_map(|effect| &effect.policies);
-        let (mut least, mut most) = (f64::INFINITY, 0.0_f64);
+        let (mut minimum, mut maximum) = (f64::INFINITY, 0.0_f64);
         for one in all {
-            least = least.min(one.low);
-            most = most.max(one.high);
+            minimum = minimum.min(one.low);
+            maximum = maximum.max(one.high);
         }
-        let height = 62.0 + 24.0 * small(rows);
+        let height = 62.0 + 24.0 * count_f64(rows);
         let nothing = Axis::new("", "").range(0.0, 1.0);
-        let mut plot =
-            Plot::new((WIDTH, height), hits_axis(), nothing, &[least.min(most), most], &[0.0]);
+        let mut plot = Plot::new(
+            (WIDTH, height),
+            hits_axis(),
+            nothing,
+            &[minimum.min(maximum), maximum],
+            &[0.0],
+        );
         plot.draw_x();
         let [left, _, top, _] = plot.ends();
         for (row, policy) in recommended.policies.iter().enumerate() {
-            let y = top + 14.0 + 24.0 * small(row);
+            let y = top + 14.0 + 24.0 * count_f64(row);
             plot.words("label", (left - 10.0, y + 4.0), "end", &policy.policy);
             let found: Vec<_> = self
                 .effects
@@ -118,11 +123,11 @@ impl Sizing {
                     Some((effect, one))
                 })
                 .collect();
-            let places: Vec<f64> = found.iter().map(|(_, one)| plot.x(one.hit_ratio)).collect();
-            let from = places.iter().copied().fold(f64::INFINITY, f64::min);
-            let to = places.iter().copied().fold(0.0, f64::max);
+            let positions: Vec<f64> = found.iter().map(|(_, one)| plot.x(one.hit_ratio)).collect();
+            let from = positions.iter().copied().fold(f64::INFINITY, f64::min);
+            let to = positions.iter().copied().fold(0.0, f64::max);
             plot.stroke("range", (from, y), (to, y));
-            for ((effect, one), x) in found.iter().zip(&places) {
+            for ((effect, one), x) in found.iter().zip(&positions) {
                 plot.stroke("error", (plot.x(one.low), y), (plot.x(one.high), y));
                 let class = match effect.what.as_str() {
                     "half" => "half",
@@ -141,7 +146,7 @@ impl Sizing {
         plot.finish("Hit ratios of all policies at half, once and twice the recommended size")
     }
 
-    /// The horizontal axis of everything over time, and its end.
+    /// Returns the horizontal axis of the charts over time, and its end.
     fn time_axis(&self) -> (Axis, f64) {
         match self.workload.duration_ns {
             Some(duration) if duration >= 600_000_000_000 => {
@@ -155,13 +160,13 @@ impl Sizing {
         }
     }
 
-    /// A bar for each slice of the time.
+    /// Draws a bar for each time slice.
     fn bars(
         &self,
         y: Axis,
         values: &[f64],
         line: Option<f64>,
-        said: impl Fn(f64) -> String,
+        label: impl Fn(f64) -> String,
     ) -> String {
         let (x_axis, end) = self.time_axis();
         let title = y.title.clone();
@@ -170,12 +175,12 @@ impl Sizing {
         plot.draw_y();
         plot.draw_x();
         let [left, right, _, bottom] = plot.ends();
-        let step = end / small(values.len().max(1));
+        let step = end / count_f64(values.len().max(1));
         for (number, value) in values.iter().enumerate().filter(|(_, value)| **value > 0.0) {
-            let from = plot.x(step * small(number)) + 0.5;
-            let to = (plot.x(step * small(number + 1)) - 0.5).max(from + 0.5);
+            let from = plot.x(step * count_f64(number)) + 0.5;
+            let to = (plot.x(step * count_f64(number + 1)) - 0.5).max(from + 0.5);
             let class = if line.is_some_and(|line| *value > line) { "over" } else { "bar" };
-            plot.rectangle(class, (from, to), (plot.y(*value), bottom), &said(*value));
+            plot.rectangle(class, (from, to), (plot.y(*value), bottom), &label(*value));
         }
         if let Some(line) = line {
             let y = plot.y(line);
@@ -185,7 +190,7 @@ impl Sizing {
         plot.finish(&title)
     }
 
-    /// Different data in each slice.
+    /// Draws the distinct data of each slice.
     pub(super) fn working_set_chart(&self) -> String {
         let page = f64::from(self.workload.page_bytes);
         let values: Vec<f64> = self.slices.iter().map(|slice| as_f64(slice.pages) * page).collect();
@@ -193,19 +198,19 @@ impl Sizing {
         self.bars(sizes_axis("working set"), &values, line, |value| format::bytes(as_u64(value)))
     }
 
-    /// References in each slice.
+    /// Draws the references of each slice.
     pub(super) fn load_chart(&self) -> String {
         let values: Vec<f64> = self.slices.iter().map(|slice| as_f64(slice.references)).collect();
-        let said = |value: f64| format!("{} references", format::count(as_u64(value)));
-        self.bars(Axis::new("references", "pages"), &values, None, said)
+        let label = |value: f64| format!("{} references", format::count(as_u64(value)));
+        self.bars(Axis::new("references", "pages"), &values, None, label)
     }
 
-    /// What each window needs.
+    /// Draws the required size of each window.
     pub(super) fn windows_chart(&self) -> String {
         let needs: Vec<f64> =
             self.windows.iter().map(|window| as_f64(window.needed_bytes.unwrap_or(0))).collect();
         let line = self.recommendation.as_ref().map(|advice| as_f64(advice.bytes));
-        let count = small(self.windows.len());
+        let count = count_f64(self.windows.len());
         let ys: Vec<f64> = needs.iter().copied().chain([0.0]).chain(line).collect();
         let x_axis = Axis::new("part of the trace", "").range(0.0, count);
         let mut plot = Plot::new((WIDTH, 240.0), x_axis, sizes_axis("needs"), &[0.0, count], &ys);
@@ -218,7 +223,7 @@ impl Sizing {
             "part of the trace",
         );
         for (number, need) in needs.iter().enumerate() {
-            let (from, to) = (plot.x(small(number)) + 6.0, plot.x(small(number + 1)) - 6.0);
+            let (from, to) = (plot.x(count_f64(number)) + 6.0, plot.x(count_f64(number + 1)) - 6.0);
             let class = if line.is_some_and(|line| *need > line) { "over" } else { "bar" };
             let title = format::bytes(as_u64(*need));
             plot.rectangle(class, (from, to), (plot.y(*need), bottom), &title);
@@ -233,24 +238,24 @@ impl Sizing {
         plot.finish("What each part of the trace needs")
     }
 
-    /// Addresses over time; neighbours of the same shade are one rectangle.
+    /// Draws addresses over time; adjacent cells of the same shade form one rectangle.
     pub(super) fn heat_chart(&self) -> String {
         let (x_axis, end) = self.time_axis();
         let rows = self.heat.rows.len().max(1);
         let columns = self.heat.rows.first().map_or(1, Vec::len).max(1);
-        let y_axis = Axis::new("address", "").range(0.0, small(rows));
-        let height = (small(rows) * 8.0).max(200.0) + 60.0;
-        let ys = [0.0, small(rows)];
+        let y_axis = Axis::new("address", "").range(0.0, count_f64(rows));
+        let height = (count_f64(rows) * 8.0).max(200.0) + 60.0;
+        let ys = [0.0, count_f64(rows)];
         let mut plot = Plot::new((WIDTH, height), x_axis.range(0.0, end), y_axis, &[0.0, end], &ys);
         let [left, right, top, bottom] = plot.ends();
-        let most = self.heat.rows.iter().flatten().copied().max().unwrap_or(0);
+        let maximum = self.heat.rows.iter().flatten().copied().max().unwrap_or(0);
         let shade = |count: u64| {
-            let part = (as_f64(count) + 1.0).ln() / (as_f64(most) + 1.0).ln();
+            let part = (as_f64(count) + 1.0).ln() / (as_f64(maximum) + 1.0).ln();
             as_u64((part * SHADES).ceil().min(SHADES))
         };
-        let x = |column: usize| left + (right - left) * small(column) / small(columns);
+        let x = |column: usize| left + (right - left) * count_f64(column) / count_f64(columns);
         for (row, counts) in self.heat.rows.iter().enumerate() {
-            let up = (plot.y(small(row)), plot.y(small(row + 1)));
+            let up = (plot.y(count_f64(row)), plot.y(count_f64(row + 1)));
             let mut from = 0;
             while from < counts.len() {
                 let level = if counts[from] == 0 { 0 } else { shade(counts[from]) };
@@ -264,7 +269,7 @@ impl Sizing {
         }
         let mut first = 0;
         for volume in &self.heat.volumes {
-            let (low, high) = (plot.y(small(first)), plot.y(small(first + volume.rows)));
+            let (low, high) = (plot.y(count_f64(first)), plot.y(count_f64(first + volume.rows)));
             plot.stroke("edge", (left, low), (right, low));
             if self.heat.volumes.len() > 1 {
                 let middle = f64::midpoint(low, high) + 4.0;
