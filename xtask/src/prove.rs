@@ -60,13 +60,13 @@ mod prelude {
     pub(super) use serde_json::{Value, json};
 
     pub(super) use super::{Claims, Env, require};
-    pub(super) use crate::stats::to_f64;
     pub(super) use crate::fio;
     pub(super) use crate::image::{self, MIB};
     pub(super) use crate::out::outln;
     pub(super) use crate::record::{self, number};
     pub(super) use crate::run::{self, capture, cmd, json_of, missing_program, stdout_of};
     pub(super) use crate::server::{Peer, Server};
+    pub(super) use crate::stats::to_f64;
 }
 
 /// The condition under which a proof may run in parallel with others.

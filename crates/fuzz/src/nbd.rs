@@ -3,8 +3,8 @@
 use larder_io::front::nbd::handshake::{
     BlockSizes, ExportInfo, Handshake, HandshakeLimits, Progress,
 };
-use larder_io::front::nbd::wire::{FLAG_SEND_FLUSH, FLAG_SEND_FUA, REQUEST_BYTES, Request};
 use larder_io::nbd_client::{Client, NbdAddress, NbdUri, list_exports};
+use larder_io::nbd_wire::{FLAG_SEND_FLUSH, FLAG_SEND_FUA, REQUEST_BYTES, Request};
 use std::io::{Read, Write};
 use std::net::Shutdown;
 use std::os::unix::net::UnixListener;

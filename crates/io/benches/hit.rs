@@ -142,7 +142,7 @@ impl Setup {
 
 /// Reads the whole volume once, and keeps the frames of its blocks pinned.
 fn fill(engine: &Engine, volume: &Arc<ArenaVolume>) -> Vec<Pin> {
-    let mut session = BlockingSession::open(engine, volume).expect("the volume is open");
+    let mut session = engine.blocking_session(volume).expect("the volume is open");
     let mut pins = Vec::new();
     for offset in (0..volume.geometry().length).step_by(LARGE_BYTES) {
         let request = Request::new(RequestOp::Read, offset..offset + LARGE_BYTES as u64);

@@ -83,7 +83,7 @@ fn run(mib: u64, hits: u64, curve: bool) {
     let store = Timed::new(MemoryStore::new(geometry), engine.clock());
     let volume = engine.add_volume(options, Box::new(store)).expect("a thread for the volume");
     let cache = engine.cache();
-    let mut filler = BlockingSession::open(&engine, &volume).expect("the volume is open");
+    let mut filler = engine.blocking_session(&volume).expect("the volume is open");
     let whole = Request::new(RequestOp::Populate, 0..mib << 20);
     filler.submit(whole, &[], |_, _| {}).expect("a store in memory works");
     let limit = SessionLimit::Own(u64::MAX);

@@ -4,8 +4,7 @@
 //! A session wakes its thread with a condition variable. It needs no file descriptor, and waiting
 //! cannot fail.
 
-use crate::engine::{ArenaCache, ArenaSession, ArenaVolume, Engine};
-use crate::frames::ArenaFrames;
+use crate::frames::{ArenaCache, ArenaFrames, ArenaSession, ArenaVolume};
 use larder_core::clock::{Clock, Nanos};
 use larder_core::completion::Notify;
 use larder_core::mapping::{Access, Mapping};
@@ -64,16 +63,8 @@ impl fmt::Debug for BlockingSession {
 }
 
 impl BlockingSession {
-    /// Opens a session on a volume of an engine.
-    ///
-    /// # Errors
-    /// If the volume is closed or removed.
-    pub fn open(engine: &Engine, volume: &Arc<ArenaVolume>) -> Result<Self, SettingError> {
-        Self::open_on(Arc::clone(engine.cache()), engine.clock(), volume)
-    }
-
     /// Opens a session on a volume of a cache.
-    pub(crate) fn open_on(
+    pub(crate) fn open(
         cache: Arc<ArenaCache>,
         clock: Arc<dyn Clock>,
         volume: &Arc<ArenaVolume>,

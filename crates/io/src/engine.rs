@@ -7,10 +7,12 @@ mod maintenance;
 mod memory_return;
 mod stop;
 
+pub use crate::frames::{ArenaCache, ArenaSession, ArenaVolume};
 pub use live::{RemoveError, policy_bytes};
 pub use memory_return::{GiveBackOptions, GiveBackState, GivingBack};
 pub use stop::StopProgress;
 
+use crate::blocking::BlockingSession;
 use crate::clock::MonotonicClock;
 use crate::frames::ArenaFrames;
 use crate::store::EngineStore;
@@ -20,21 +22,13 @@ use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, TRACKER_BYTES, shards_
 use larder_core::clock::{Clock, Nanos};
 use larder_core::completion::Notify;
 use larder_core::input::InputSink;
-use larder_core::request::Session;
 use larder_core::settings::SettingError;
 use larder_core::units::BLOCK_BYTES;
-use larder_core::volume::{Volume, VolumeOptions};
+use larder_core::volume::VolumeOptions;
 use larder_mem::{Arena, ArenaError, ArenaOptions};
 use maintenance::MaintenanceThread;
 use std::io;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
-
-/// The cache of a process.
-pub type ArenaCache = Cache<ArenaFrames>;
-/// A volume of that cache.
-pub type ArenaVolume = Volume<ArenaFrames>;
-/// A session of the request engine on that cache; `C` is the front end's data of a request.
-pub type ArenaSession<C> = Session<ArenaFrames, Vec<u8>, C>;
 
 /// Minimum memory: room for a few of the largest requests.
 pub const MEMORY_BYTES_MIN: u64 = 8 << 20;
@@ -181,6 +175,17 @@ impl Engine {
     #[must_use]
     pub fn cache(&self) -> &Arc<ArenaCache> {
         &self.cache
+    }
+
+    /// Opens a session on a volume for a thread that waits for each reply.
+    ///
+    /// # Errors
+    /// If the volume is closed or removed.
+    pub fn blocking_session(
+        &self,
+        volume: &Arc<ArenaVolume>,
+    ) -> Result<BlockingSession, SettingError> {
+        BlockingSession::open(Arc::clone(&self.cache), self.clock(), volume)
     }
 
     /// Returns the clock for all times that are passed to the cache.

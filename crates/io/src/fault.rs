@@ -6,7 +6,7 @@
 //! wrong write is worse than none. Debug builds have points at which a test makes a thread panic
 //! ([`point`]).
 
-use crate::engine::{ArenaCache, ArenaVolume};
+use crate::frames::{ArenaCache, ArenaVolume};
 use larder_core::units::BLOCK_BYTES_U64;
 use std::any::Any;
 use std::convert::Infallible;

@@ -1,7 +1,17 @@
-//! Implementation of core's frames by the arena of `mem`.
+//! Implementation of core's frames by the arena of `mem`, and the cache with these frames.
 
+use larder_core::cache::Cache;
 use larder_core::frames::{FrameId, Frames};
+use larder_core::request::Session;
+use larder_core::volume::Volume;
 use larder_mem::{Arena, Pin, WritePin};
+
+/// The cache of a process.
+pub type ArenaCache = Cache<ArenaFrames>;
+/// A volume of that cache.
+pub type ArenaVolume = Volume<ArenaFrames>;
+/// A session of the request engine on that cache; `C` is the front end's data of a request.
+pub type ArenaSession<C> = Session<ArenaFrames, Vec<u8>, C>;
 
 /// An arena as the frames of a cache.
 #[derive(Debug)]

@@ -20,6 +20,7 @@ pub mod front;
 mod log_limit;
 mod mount_table;
 pub mod nbd_client;
+pub mod nbd_wire;
 pub mod owned_file;
 pub mod pressure;
 pub mod reclaim;

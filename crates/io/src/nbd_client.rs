@@ -16,13 +16,13 @@ mod stream;
 mod tests;
 mod uri;
 
-pub use crate::front::nbd::handshake::BlockSizes;
-pub use crate::front::nbd::wire::Errno;
+pub use crate::nbd_wire::BlockSizes;
+pub use crate::nbd_wire::Errno;
 pub use error::{ClientError, RequestError};
 pub use pipeline::{Completion, Extent, Request};
 pub use uri::{NbdAddress, NbdUri, UriError, UriTls};
 
-use crate::front::nbd::wire;
+use crate::nbd_wire as wire;
 use crate::tls::{Channel, TlsClient};
 use deadline::Deadline;
 use handshake::OptionNegotiation;

@@ -153,7 +153,7 @@ fn flush_stores(
     let mut failures = Vec::new();
     for ServedVolume { volume, .. } in volumes {
         // Another client may have removed the volume since the request.
-        let mut session = match BlockingSession::open(service.engine(), volume) {
+        let mut session = match service.engine().blocking_session(volume) {
             Ok(session) => session,
             Err(error) => {
                 failures.push(format!("flush {}: {error}", volume.name()));
@@ -252,7 +252,7 @@ pub(super) fn warm(
     ranges: &[ByteRange],
     progress: &ProgressSender,
 ) -> JobResult {
-    let mut session = match BlockingSession::open(service.engine(), volume) {
+    let mut session = match service.engine().blocking_session(volume) {
         Ok(session) => session,
         Err(error) => {
             let failures = vec![format!("warm {}: {error}", volume.name())];

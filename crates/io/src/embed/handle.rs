@@ -23,7 +23,7 @@ pub struct Handle {
 
 impl Handle {
     pub(super) fn new(volume: CachedVolume) -> Result<Self, EmbedError> {
-        let session = BlockingSession::open(&volume.engine, &volume.volume)?;
+        let session = volume.engine.blocking_session(&volume.volume)?;
         Ok(Handle { volume, session })
     }
 

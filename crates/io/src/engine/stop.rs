@@ -73,7 +73,7 @@ impl Engine {
         let volumes: Vec<_> = self.drivers().iter().map(|one| Arc::clone(&one.volume)).collect();
         let start = |volume| {
             // A volume that is closed has been written out.
-            let mut session = BlockingSession::open(self, volume).ok()?;
+            let mut session = self.blocking_session(volume).ok()?;
             session.start_flush(Request::uncounted(RequestOp::FlushAlways, 0..0));
             Some(session)
         };
@@ -103,7 +103,7 @@ impl Engine {
         total_bytes: u64,
         progress: &mut dyn FnMut(&StopProgress) -> ControlFlow<()>,
     ) -> Result<(), String> {
-        let session = BlockingSession::open(self, volume);
+        let session = self.blocking_session(volume);
         let mut session =
             session.map_err(|error| format!("failed to write everything: {error}"))?;
         let mut error = None;

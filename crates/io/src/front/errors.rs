@@ -1,6 +1,6 @@
 //! Translation of store errors for clients: one table for each protocol.
 
-use super::nbd::wire;
+use crate::nbd_wire as wire;
 use larder_core::store::{StoreError, StoreErrorKind};
 use rustix::io::Errno;
 

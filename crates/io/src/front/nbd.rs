@@ -7,18 +7,21 @@
 //! receive buffer of fixed size, a maximum number of connections, and a time limit of the
 //! handshake.
 
+mod connection;
 mod exports;
 pub mod handshake;
 mod input;
+mod limits;
 mod options;
 mod output;
 mod server;
 mod session;
+mod shared;
 mod socket;
 mod transport;
-pub mod wire;
 
 pub use crate::front::listen::{ListenAddress, ListenError};
 pub use exports::{Export, NameTaken};
+pub use limits::ServerLimits;
 pub use options::{ServerOptions, TlsOptions};
-pub use server::{Server, ServerLimits};
+pub use server::Server;

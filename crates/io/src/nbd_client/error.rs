@@ -3,7 +3,7 @@
 //! NBD's proto.md, "Error values" and "Option reply types". An error of a request leaves the
 //! connection usable; an error of the connection or of the protocol does not.
 
-use crate::front::nbd::wire::{self, BadMagic, Errno};
+use crate::nbd_wire::{self as wire, BadMagic, Errno};
 use crate::tls::TlsError;
 use std::io;
 

@@ -6,10 +6,10 @@
 use super::error::ClientError;
 use super::stream::Stream;
 use super::{ConnectOptions, ExportDetails, ListedExport};
-use crate::front::nbd::handshake::BlockSizes;
-use crate::front::nbd::wire::{
-    self, BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, OPTION_REPLY_HEADER_BYTES,
-    OptionHeader, OptionReplyHeader, ServerGreeting,
+use crate::nbd_wire::BlockSizes;
+use crate::nbd_wire::{
+    self as wire, BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES,
+    OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader, ServerGreeting,
 };
 use crate::tls::Channel;
 use std::io::{BufReader, Read, Write};

@@ -8,7 +8,7 @@
 use super::Client;
 use super::deadline::Deadline;
 use super::error::{ClientError, RequestError};
-use crate::front::nbd::wire;
+use crate::nbd_wire as wire;
 use std::io::IoSlice;
 use std::time::{Duration, Instant};
 

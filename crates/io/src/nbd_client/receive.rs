@@ -8,7 +8,7 @@ use super::Client;
 use super::deadline::Deadline;
 use super::error::{ClientError, RequestError};
 use super::pipeline::{Extent, Slot};
-use crate::front::nbd::wire::{self, CHUNK_BYTES, Chunk, SIMPLE_REPLY_BYTES};
+use crate::nbd_wire::{self as wire, CHUNK_BYTES, Chunk, SIMPLE_REPLY_BYTES};
 use std::io::{BufRead, Read};
 
 /// Maximum payload of an error chunk: a string, its header, an offset, and a margin.

@@ -5,7 +5,7 @@
 //! `tls-certificates`, a directory, and `tls-hostname` of libnbd(3). It refuses user names and
 //! every other parameter. The client refuses TLS without the certificate of an authority.
 
-use crate::front::nbd::wire::DEFAULT_PORT;
+use crate::nbd_wire::DEFAULT_PORT;
 use std::ffi::OsString;
 use std::fmt;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};

@@ -4,8 +4,8 @@ use super::rig::{MIB, Server, images, larder};
 use larder_io::front::nbd::handshake::{
     BlockSizes, ExportInfo, Handshake, HandshakeLimits, Progress,
 };
-use larder_io::front::nbd::wire;
 use larder_io::nbd_client::{Client, Request};
+use larder_io::nbd_wire as wire;
 use rustix::process::Signal;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

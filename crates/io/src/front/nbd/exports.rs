@@ -5,9 +5,9 @@
 //! later ones, and are disconnected when none of their requests is in flight.
 
 use super::handshake::{BlockSizes, ExportInfo};
-use super::server::ServerLimits;
-use super::wire;
+use super::limits::ServerLimits;
 use crate::engine::ArenaVolume;
+use crate::nbd_wire as wire;
 use crate::store::AllocationMap;
 use larder_core::mode::WriteMode;
 use std::fmt;

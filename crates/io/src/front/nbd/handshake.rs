@@ -21,9 +21,10 @@ mod replies;
 #[cfg(test)]
 mod tests;
 
-pub use export::{BlockSizes, ExportFault, ExportInfo};
+pub use crate::nbd_wire::BlockSizes;
+pub use export::{ExportFault, ExportInfo};
 
-use super::wire::{self, BadMagic, OPTION_HEADER_BYTES, OptionHeader};
+use crate::nbd_wire::{self as wire, BadMagic, OPTION_HEADER_BYTES, OptionHeader};
 use crate::tls::TlsMode;
 use options::Refusal;
 use replies::Replies;

@@ -1,6 +1,6 @@
 //! Options of a server.
 
-use super::server::ServerLimits;
+use super::limits::ServerLimits;
 use crate::front::observe::Observer;
 use crate::tls::{TlsMode, TlsServer};
 use std::fmt;

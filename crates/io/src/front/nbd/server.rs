@@ -1,10 +1,12 @@
 //! The NBD server: accepts connections, and limits their number.
 
+use super::connection::Connection;
 use super::exports::{Export, Exports, NameTaken};
-use super::options::{ServerOptions, TlsOptions};
-use super::session::{Connection, serve_connection};
+use super::limits::ServerLimits;
+use super::options::ServerOptions;
+use super::session::serve_connection;
+use super::shared::Shared;
 use super::socket::Socket;
-use super::wire;
 use crate::engine::Engine;
 use crate::fault::{self, Thread, confine, report_failed_part};
 use crate::front::listen::{ListenAddress, ListenError, Listener};
@@ -23,87 +25,11 @@ use rustix::net::SocketFlags;
 use std::fmt;
 use std::io;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Interval of attempts to accept a connection while descriptors or memory are short.
 const SHORTAGE_RETRY: Duration = Duration::from_millis(10);
-
-/// Limits on clients.
-#[derive(Clone, Copy, Debug)]
-pub struct ServerLimits {
-    /// Maximum number of connections; the server closes further ones at once.
-    pub connections_max: usize,
-    /// Maximum length of one request in bytes; longer ones fail.
-    pub request_bytes_max: u32,
-    /// Maximum number of concurrent handshakes; a further client ends the oldest of them.
-    pub handshakes_max: usize,
-    /// Maximum duration of a handshake.
-    pub handshake_time_max: Duration,
-    /// Time after which the server disconnects a client that receives none of its queued replies;
-    /// `None` for no limit.
-    pub send_time_max: Option<Duration>,
-}
-
-impl Default for ServerLimits {
-    /// 64 connections (each has a receive buffer of 24 KiB, or of 96 KiB in part from leased
-    /// memory), 32 MiB a request as the protocol's default, 24 handshakes of at most ten seconds, a
-    /// minute without progress.
-    fn default() -> Self {
-        ServerLimits {
-            connections_max: 64,
-            request_bytes_max: wire::DEFAULT_BLOCK_BYTES_MAX,
-            handshakes_max: 24,
-            handshake_time_max: Duration::from_secs(10),
-            send_time_max: Some(Duration::from_mins(1)),
-        }
-    }
-}
-
-/// State that all connections share.
-pub(super) struct Shared {
-    pub(super) engine: Arc<Engine>,
-    pub(super) exports: Exports,
-    pub(super) limits: ServerLimits,
-    pub(super) observer: Option<Arc<dyn Observer>>,
-    pub(super) tls: TlsOptions,
-    /// Connections that spin for their next request instead of sleeping.
-    pub(super) spinners: Spinners,
-    pub(super) closing: AtomicBool,
-    /// Memory budget of the requests of all connections.
-    pub(super) budget: Arc<Budget>,
-    connections: Mutex<Vec<Arc<Connection>>>,
-    /// Wakes the thread that accepts connections and releases those that have ended.
-    pub(super) acceptor: Waker,
-    /// Number of connections that have negotiated an export.
-    serving: AtomicUsize,
-}
-
-/// One of the `connections_max` slots; freed when it is dropped.
-pub(super) struct ConnectionSlot<'a>(&'a AtomicUsize);
-
-impl Drop for ConnectionSlot<'_> {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::AcqRel);
-    }
-}
-
-impl Shared {
-    /// Takes a slot for a client that has negotiated an export; none if all slots are taken.
-    pub(super) fn take_slot(&self) -> Option<ConnectionSlot<'_>> {
-        let limit = self.limits.connections_max;
-        let increment = |serving: usize| (serving < limit).then_some(serving + 1);
-        self.serving.fetch_update(Ordering::AcqRel, Ordering::Acquire, increment).ok()?;
-        Some(ConnectionSlot(&self.serving))
-    }
-}
-
-impl Shared {
-    /// Returns the connections. The list changes in one step, so a panic leaves it consistent.
-    fn connections(&self) -> MutexGuard<'_, Vec<Arc<Connection>>> {
-        self.connections.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
 
 /// A running server.
 pub struct Server {

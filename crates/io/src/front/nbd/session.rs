@@ -5,6 +5,7 @@
 //! at a time, the thread polls briefly before it sleeps, since waking a sleeping thread costs more
 //! than the reply; for a client with many requests in flight it does not.
 
+mod client_request;
 mod disconnect;
 mod drain;
 mod greet;
@@ -12,18 +13,20 @@ mod replies;
 mod requests;
 mod writes;
 
+use super::connection::Connection;
 use super::exports::Export;
 use super::handshake::Negotiated;
 use super::input::{Input, LEASE_BYTES, Received};
 use super::output::Output;
-use super::server::Shared;
+use super::shared::Shared;
 use super::socket::Socket;
 use super::transport::Transport;
 use crate::engine::{ArenaCache, ArenaSession};
-use crate::fault::{self, Thread, confine};
+use crate::fault::{self, confine};
 use crate::front::observe::RequestRecorder;
 use crate::front::spin::SpinHistory;
 use crate::waker::Waker;
+use client_request::ClientRequest;
 use disconnect::HangupDetector;
 use drain::SendTimer;
 use greet::run_handshake;
@@ -31,12 +34,10 @@ use larder_core::clock::{Clock, Nanos};
 use larder_core::completion::Notify;
 use larder_core::request::{RequestOp, SMALL_WRITE_PIECE_BYTES, Session, SessionLimit};
 use replies::UninterruptedRead;
-use requests::ClientRequest;
 use rustix::event::PollFlags;
 use rustix::fd::AsFd;
 use std::fmt;
 use std::io;
-use std::net::IpAddr;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Mutex, OnceLock};
@@ -51,62 +52,6 @@ const REPLY_HEAP_BYTES_MAX: usize = 16 << 10;
 const REQUESTS_MAX: usize = 512;
 /// Idle time after which a connection releases its receive buffers.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
-
-/// Handle of the server to a connection.
-pub(super) struct Connection {
-    socket: Arc<Socket>,
-    waker: Waker,
-    done: Arc<AtomicBool>,
-    /// The export, once it is negotiated.
-    export: Arc<OnceLock<Export>>,
-    /// Address of a TCP client.
-    peer: Option<IpAddr>,
-    /// True if the server ends the connection, even with requests in flight.
-    close_requested: Arc<AtomicBool>,
-    thread: Mutex<Option<Thread>>,
-}
-
-impl Connection {
-    pub(super) fn is_done(&self) -> bool {
-        self.done.load(Ordering::Acquire)
-    }
-
-    /// Returns true while the client has not negotiated an export.
-    pub(super) fn is_in_handshake(&self) -> bool {
-        self.export.get().is_none() && !self.is_done()
-    }
-
-    /// Returns true if the client has sent anything.
-    pub(super) fn has_received(&self) -> bool {
-        self.socket.has_received()
-    }
-
-    /// Returns the address of a TCP client.
-    pub(super) fn peer(&self) -> Option<IpAddr> {
-        self.peer
-    }
-
-    pub(super) fn serves(&self, export: &Export) -> bool {
-        self.export.get().is_some_and(|current| current.is_same(export))
-    }
-
-    /// Wakes the connection's thread, to check whether its export was removed.
-    pub(super) fn wake(&self) {
-        self.waker.notify();
-    }
-
-    pub(super) fn close(&self) {
-        self.close_requested.store(true, Ordering::Release);
-        self.socket.shut_down();
-        self.waker.notify();
-    }
-
-    pub(super) fn join(&self) {
-        if let Some(thread) = self.thread.lock().expect("no holder panics").take() {
-            thread.join();
-        }
-    }
-}
 
 /// Starts the thread of a connection.
 pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Result<Arc<Connection>> {

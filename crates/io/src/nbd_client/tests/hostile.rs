@@ -1,8 +1,8 @@
 //! The client against servers that send one byte at a time, and against endless replies.
 
 use super::scripted::{greet, receive_option, receive_request, shake_hands};
-use crate::front::nbd::wire::{self, OptionReplyHeader};
 use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdAddress, NbdUri};
+use crate::nbd_wire::{self as wire, OptionReplyHeader};
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::JoinHandle;

@@ -2,8 +2,8 @@
 //! the client of Larder's handshake.
 
 use super::scripted::{data_chunk, greet, receive_option, serve};
-use crate::front::nbd::wire::{self, OptionReplyHeader};
 use crate::nbd_client::{Client, NbdAddress, NbdUri};
+use crate::nbd_wire::{self as wire, OptionReplyHeader};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixListener;
 use std::process::Command;

@@ -1,9 +1,9 @@
 //! The client against Debian's nbdkit, an independent implementation of the protocol.
 
-use crate::front::nbd::wire::{self, Errno};
 use crate::nbd_client::{
     Client, ClientError, ConnectOptions, NbdAddress, NbdUri, Request, ZeroFlags, list_exports,
 };
+use crate::nbd_wire::{self as wire, Errno};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::net::TcpListener;

@@ -3,12 +3,12 @@
 use crate::front::nbd::handshake::{
     BlockSizes, ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress,
 };
-use crate::front::nbd::wire::{self, Errno};
 use crate::nbd_client::pipeline::COVERED_KEPT;
 use crate::nbd_client::receive::{EXTENTS_KEPT_MAX, PARTS_MAX};
 use crate::nbd_client::{
     Client, ClientError, Extent, ListedExport, NbdAddress, NbdUri, Request, list_exports,
 };
+use crate::nbd_wire::{self as wire, Errno};
 use std::io::{Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::thread::JoinHandle;

@@ -6,8 +6,8 @@
 //! kept as long as the export has not changed since its query. Invariant: a range that is reported
 //! as a hole was one at some time after the call began; all unknown ranges are reported as data.
 
-use crate::front::nbd::wire::{STATE_HOLE, STATE_ZERO};
 use crate::nbd_client::Extent;
+use crate::nbd_wire::{STATE_HOLE, STATE_ZERO};
 use crate::store::{AllocationMap, MapExtent};
 use crate::waker::Waker;
 use larder_core::completion::Notify;

@@ -3,8 +3,8 @@
 use super::journal::Change;
 use super::{Job, NbdStore};
 use crate::frames::ArenaFrames;
-use crate::front::nbd::wire::{self, Errno};
 use crate::nbd_client::{Completion, Request, RequestError};
+use crate::nbd_wire::{self as wire, Errno};
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
 use larder_core::store::{Buffer, Segment, StoreError, StoreErrorKind};

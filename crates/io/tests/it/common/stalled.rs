@@ -24,7 +24,7 @@ impl Stalled {
     /// Resumes the store. Its thread notices that at the next request, which this function submits.
     pub(crate) fn resume(self, engine: &Engine, volume: &Arc<ArenaVolume>) {
         self.0.store(false, Ordering::Release);
-        let mut session = BlockingSession::open(engine, volume).expect("the volume is open");
+        let mut session = engine.blocking_session(volume).expect("the volume is open");
         session.start_flush(Request::new(RequestOp::Flush, 0..0));
     }
 }

@@ -12,7 +12,7 @@ pub(crate) struct User(BlockingSession);
 
 impl User {
     pub(crate) fn new(engine: &Engine, volume: &Arc<ArenaVolume>) -> Self {
-        User(BlockingSession::open(engine, volume).expect("the volume is open"))
+        User(engine.blocking_session(volume).expect("the volume is open"))
     }
 
     pub(crate) fn read(&mut self, offset: u64, len: u32) -> Result<Vec<u8>, StoreError> {

@@ -6,8 +6,8 @@ use crate::common::rig;
 use larder_io::front::nbd::handshake::{
     BlockSizes, ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress,
 };
-use larder_io::front::nbd::wire::{self, Errno};
 use larder_io::nbd_client::{Client, ClientError, NbdUri};
+use larder_io::nbd_wire::{self as wire, Errno};
 use larder_io::store::NbdOptions;
 use std::io::{self, Read, Write};
 use std::net::Shutdown;

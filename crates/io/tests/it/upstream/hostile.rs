@@ -3,8 +3,8 @@
 
 use super::failed_flush::negotiate;
 use super::{Downstream, MIB};
-use larder_io::front::nbd::wire::{self, Errno};
 use larder_io::nbd_client::{NbdUri, Request};
+use larder_io::nbd_wire::{self as wire, Errno};
 use larder_io::store::NbdOptions;
 use std::io::{self, Read, Write};
 use std::os::unix::net::{UnixListener, UnixStream};

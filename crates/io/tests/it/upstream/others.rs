@@ -2,8 +2,8 @@
 
 use super::{Downstream, MIB, connect};
 use crate::common::{Random, TIMEOUT, rig, spawn::starting};
-use larder_io::front::nbd::wire::Errno;
 use larder_io::nbd_client::{Client, NbdUri, ZeroFlags};
+use larder_io::nbd_wire::Errno;
 use larder_io::store::NbdOptions;
 use larder_testing::has_tool;
 use std::process::{Child, Command, Stdio};

@@ -1,8 +1,8 @@
 //! The exports of the volumes of a trace.
 
 use anyhow::{Context, Result, bail, ensure};
-use larder_io::front::nbd::wire;
 use larder_io::nbd_client::{Client, ConnectOptions, ExportDetails, NbdUri};
+use larder_io::nbd_wire as wire;
 use larder_lab::trace::{NameOf, Op, Source};
 use std::collections::HashMap;
 use std::time::Duration;

@@ -3,8 +3,8 @@
 use super::super::input::Input;
 use super::feed::{RecordFilter, RequestSource};
 use super::targets::{Targets, volume};
-use larder_io::front::nbd::wire;
 use larder_io::nbd_client::{BlockSizes, ExportDetails};
+use larder_io::nbd_wire as wire;
 use larder_lab::random::Random;
 use larder_lab::trace::{NameOf, Op, Record, Source, TraceError};
 

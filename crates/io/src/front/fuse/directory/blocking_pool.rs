@@ -464,7 +464,7 @@ impl BlockingWorker {
         if slot.is_none() {
             let cached = self.directory.sections[section].cached().ok_or(Errno::INVAL)?;
             let (cache, clock) = (Arc::clone(&self.cache), Arc::clone(&self.clock));
-            let session = BlockingSession::open_on(cache, clock, cached.volume);
+            let session = BlockingSession::open(cache, clock, cached.volume);
             *slot = Some(session.map_err(|_closed| Errno::SHUTDOWN)?);
         }
         Ok(slot.as_mut().expect("opened before"))

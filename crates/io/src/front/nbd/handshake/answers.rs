@@ -5,7 +5,7 @@
 use super::options::{InfoQuery, MetaQuery, Refusal};
 use super::replies::Replies;
 use super::{Answer, ClientTransport, Handshake, HandshakeError, Negotiated, Progress, State};
-use crate::front::nbd::wire;
+use crate::nbd_wire as wire;
 
 const UNKNOWN_EXPORT: Refusal =
     Refusal { reply: wire::REP_ERR_UNKNOWN, text: "there is no such export" };

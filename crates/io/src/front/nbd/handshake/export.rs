@@ -3,7 +3,7 @@
 //! NBD's proto.md, "Transmission flags", "Block size constraints" and "Export names": strings are
 //! at most 4096 bytes of UTF-8 without NUL; block sizes other than the maximum are powers of two.
 
-use crate::front::nbd::wire;
+use crate::nbd_wire::{self as wire, BlockSizes};
 
 /// Flags that the handshake decides or that Larder does not offer.
 const FLAGS_IGNORED: u16 = wire::FLAG_HAS_FLAGS
@@ -11,25 +11,6 @@ const FLAGS_IGNORED: u16 = wire::FLAG_HAS_FLAGS
     | wire::FLAG_SEND_DF
     | wire::FLAG_SEND_RESIZE
     | !(wire::FLAG_SEND_FAST_ZERO | (wire::FLAG_SEND_FAST_ZERO - 1));
-
-/// Block sizes of an export, in bytes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct BlockSizes {
-    /// Smallest length and alignment of a request: a power of two, at most 64 KiB.
-    pub min: u32,
-    /// Length and alignment that the server serves best: a power of two, at least 512 and `min`.
-    pub preferred: u32,
-    /// Longest read or write: a multiple of `min`, at least `preferred`.
-    pub max: u32,
-}
-
-impl Default for BlockSizes {
-    /// Any byte, best in 4 KiB, at most 32 MiB: a client assumes this if it does not request the
-    /// sizes.
-    fn default() -> Self {
-        Self { min: 1, preferred: 4096, max: wire::DEFAULT_BLOCK_BYTES_MAX }
-    }
-}
 
 /// One export, as the handshake offers it.
 #[derive(Clone, Debug, PartialEq, Eq)]

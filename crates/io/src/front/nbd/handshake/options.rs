@@ -4,7 +4,7 @@
 //! `LIST_META_CONTEXT` and `SET_META_CONTEXT` (name, queries), and "Metadata querying". The parsers
 //! check every length inside the data against the remaining data, and copy nothing.
 
-use crate::front::nbd::wire;
+use crate::nbd_wire as wire;
 
 /// Refusal of an option's data: an error reply and its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

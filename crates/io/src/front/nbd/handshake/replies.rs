@@ -6,8 +6,8 @@
 use super::HandshakeError;
 use super::export::ExportInfo;
 use super::options::Refusal;
-use crate::front::nbd::wire::{
-    self, BlockSizeReply, ExportInfoReply, ExportReply, OptionReplyHeader, ServerGreeting,
+use crate::nbd_wire::{
+    self as wire, BlockSizeReply, ExportInfoReply, ExportReply, OptionReplyHeader, ServerGreeting,
 };
 use zerocopy::IntoBytes;
 

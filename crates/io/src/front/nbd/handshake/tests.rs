@@ -5,7 +5,7 @@ mod refusals;
 mod starttls;
 
 use super::*;
-use crate::front::nbd::wire::*;
+use crate::nbd_wire::*;
 
 pub(super) fn exports() -> Vec<ExportInfo> {
     let disk = ExportInfo {

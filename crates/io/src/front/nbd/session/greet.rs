@@ -4,7 +4,7 @@ use crate::front::nbd::exports::Export;
 use crate::front::nbd::handshake::{ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress};
 use crate::front::nbd::input::{Input, Received};
 use crate::front::nbd::output::Output;
-use crate::front::nbd::server::{ConnectionSlot, Shared};
+use crate::front::nbd::shared::{ConnectionSlot, Shared};
 use crate::front::nbd::transport::Transport;
 use crate::waker::Waker;
 use larder_core::clock::Nanos;

@@ -1,10 +1,10 @@
 //! Replies to the requests of a client, in the form that the client has negotiated.
 
 use super::Transmission;
-use super::requests::ClientRequest;
+use super::client_request::ClientRequest;
 use crate::frames::ArenaFrames;
 use crate::front::errors::nbd_error_of;
-use crate::front::nbd::wire::{self, Errno};
+use crate::nbd_wire::{self as wire, Errno};
 use larder_core::clock::Nanos;
 use larder_core::counters::Classes;
 use larder_core::request::{Event, ReadRequest, Reply};

@@ -1,10 +1,11 @@
 //! Requests of a client: parsing, checks and submission.
 
 use super::Transmission;
+use super::client_request::ClientRequest;
 use super::replies::{Failure, UninterruptedRead};
 use super::writes::Payload;
 use crate::fault;
-use crate::front::nbd::wire::{self, Errno, REQUEST_BYTES};
+use crate::nbd_wire::{self as wire, Errno, REQUEST_BYTES};
 use larder_core::clock::Nanos;
 use larder_core::counters::Interface;
 use larder_core::mode::WriteMode;
@@ -24,14 +25,6 @@ struct Lookahead {
     requests: usize,
     /// Offset of the end of these requests in the receive buffer.
     end: usize,
-}
-
-/// A client's request with its arrival time.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct ClientRequest {
-    pub(super) request: wire::Request,
-    pub(super) op: RequestOp,
-    pub(super) arrived_at: Nanos,
 }
 
 impl Transmission<'_> {

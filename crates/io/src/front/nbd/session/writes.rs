@@ -1,9 +1,9 @@
 //! Writes: payloads are copied piece by piece from the receive buffer into the cache.
 
 use super::Transmission;
+use super::client_request::ClientRequest;
 use super::replies::Failure;
-use super::requests::ClientRequest;
-use crate::front::nbd::wire;
+use crate::nbd_wire as wire;
 use larder_core::clock::Nanos;
 use larder_core::request::{
     Request, RequestId, RequestOp, SMALL_WRITE_PIECE_BYTES, Submitted, WRITE_PIECE_BYTES,

@@ -2,7 +2,7 @@
 
 use super::{exports, kind_of, name_and, queries, reply_to_option, run, run_in_pieces, session};
 use crate::front::nbd::handshake::{Handshake, HandshakeError, HandshakeLimits, Progress};
-use crate::front::nbd::wire::*;
+use crate::nbd_wire::*;
 
 #[test]
 fn what_is_not_supported_is_skipped_and_named() {

@@ -2,7 +2,7 @@
 
 use super::{exports, kind_of, name_and, run_with_tls, session};
 use crate::front::nbd::handshake::{Handshake, HandshakeError, HandshakeLimits, Progress};
-use crate::front::nbd::wire::*;
+use crate::nbd_wire::*;
 use crate::tls::TlsMode;
 
 /// Returns the types of all replies.

@@ -7,6 +7,25 @@
 
 mod errno;
 mod negotiation;
+/// Block sizes of an export, in bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct BlockSizes {
+    /// Smallest length and alignment of a request: a power of two, at most 64 KiB.
+    pub min: u32,
+    /// Length and alignment that the server serves best: a power of two, at least 512 and `min`.
+    pub preferred: u32,
+    /// Longest read or write: a multiple of `min`, at least `preferred`.
+    pub max: u32,
+}
+
+impl Default for BlockSizes {
+    /// Any byte, best in 4 KiB, at most 32 MiB: a client assumes this if it does not request the
+    /// sizes.
+    fn default() -> Self {
+        Self { min: 1, preferred: 4096, max: DEFAULT_BLOCK_BYTES_MAX }
+    }
+}
+
 #[cfg(test)]
 mod tests;
 mod values;
