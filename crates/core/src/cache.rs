@@ -74,9 +74,9 @@ pub struct Cache<F: Frames> {
     /// Held by whoever changes settings: one at a time.
     settings: Mutex<()>,
     /// Held by whoever tends.
-    tending: Mutex<()>,
+    maintenance: Mutex<()>,
     /// Who tends, to be woken.
-    keeper: Mutex<Option<Box<dyn Notify>>>,
+    maintenance_waker: Mutex<Option<Box<dyn Notify>>>,
     /// The log of all inputs, if there is one. Its lock comes before all others.
     log: Option<Arc<InputLog>>,
 }
@@ -108,8 +108,8 @@ pub const TRACKER_BYTES: usize = 768 << 10;
 #[must_use]
 pub fn shards_for(frames: u32, threads: usize) -> usize {
     // A shard below 16 MiB would hold too few regions to be even with the others.
-    let most = (frames as usize / 4096).max(1);
-    threads.next_power_of_two().min(16).min(1 << most.ilog2())
+    let usable_ever = (frames as usize / 4096).max(1);
+    threads.next_power_of_two().min(16).min(1 << usable_ever.ilog2())
 }
 
 impl<F: Frames> Cache<F> {
@@ -138,8 +138,8 @@ impl<F: Frames> Cache<F> {
             sharing: Sharing::new(),
             given_back: AtomicU64::new(0),
             settings: Mutex::new(()),
-            tending: Mutex::new(()),
-            keeper: Mutex::new(None),
+            maintenance: Mutex::new(()),
+            maintenance_waker: Mutex::new(None),
             log: None,
             frames,
         }
@@ -182,7 +182,7 @@ impl<F: Frames> Cache<F> {
     /// A recorder for whoever drives the store of `volume`.
     #[must_use]
     pub fn recorder(&self, volume: &Volume<F>) -> Arc<Recorder> {
-        volume.enroll()
+        volume.add_recorder()
     }
 
     /// The value of a gauge for a volume, in the unit of the catalogue.
@@ -198,7 +198,7 @@ impl<F: Frames> Cache<F> {
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
             Gauge::Pinned => volume.pinned.blocks(),
             Gauge::Target => volume.target_frames().map_or(0, u64::from),
-            Gauge::Held => volume.ordered.with(|groups| groups.held_blocks()),
+            Gauge::Held => volume.write_order.with(|groups| groups.held_blocks()),
             Gauge::Warming => lock(&volume.queue).warm.blocks(),
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
             Gauge::Memory
@@ -218,7 +218,7 @@ impl<F: Frames> Cache<F> {
             Gauge::MemoryTarget => u64::from(self.pool.target()),
             Gauge::Free => self.pool.free() as u64,
             Gauge::Metadata => {
-                let tables = u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;
+                let tables = u64::from(self.pool.usable_ever()) * METADATA_BYTES_PER_FRAME as u64;
                 return Some(tables + TRACKER_BYTES as u64);
             }
             Gauge::GivenBack => return Some(self.given_back.load(Ordering::Relaxed)),
@@ -256,29 +256,33 @@ impl<F: Frames> Cache<F> {
     /// Owns a frame fresh from the pool. Only a reader that has lost its way can be in the way.
     fn write_pin_fresh(&self, frame: FrameId) -> F::WritePin {
         loop {
-            if let Some(own) = self.frames.try_write_pin(frame) {
-                return own;
+            if let Some(write_pin) = self.frames.try_write_pin(frame) {
+                return write_pin;
             }
             spin();
         }
     }
 
     /// Gives owned frames back to the pool.
-    fn free_write_pinned(&self, volume: &Volume<F>, owned: impl IntoIterator<Item = F::WritePin>) {
-        let frames = owned.into_iter().map(|own| {
-            let frame = self.frames.write_pinned(&own);
-            self.frames.release_write_pin(own);
+    fn free_write_pinned(
+        &self,
+        volume: &Volume<F>,
+        write_pins: impl IntoIterator<Item = F::WritePin>,
+    ) {
+        let frames = write_pins.into_iter().map(|write_pin| {
+            let frame = self.frames.write_pinned(&write_pin);
+            self.frames.release_write_pin(write_pin);
             frame
         });
         self.pool.give_back(volume, frames.collect::<Vec<_>>());
     }
 
     /// Notes that a lane waits for room, and sees to it that somebody makes some.
-    fn stall(&self, lane: &VolumeHandle<F>) {
-        lock(&lane.volume.queue).stall(&lane.mailbox);
+    fn stall(&self, handle: &VolumeHandle<F>) {
+        lock(&handle.volume.queue).stall(&handle.completions);
         self.stalled.fetch_add(1, Ordering::AcqRel);
-        lane.recorder.add(crate::counters::Counter::Stalls, 1);
-        lane.volume.notify.notify();
+        handle.recorder.add(crate::counters::Counter::Stalls, 1);
+        handle.volume.notify.notify();
     }
 
     /// Notes that a frame cannot be evicted because it is pinned.
@@ -312,8 +316,8 @@ impl<F: Frames> Cache<F> {
         }
         for volume in self.volumes() {
             let stalled = std::mem::take(&mut lock(&volume.queue).stalled);
-            for mailbox in stalled {
-                mailbox.deliver(&self.frames, crate::completion::Completion::Unstalled);
+            for completions in stalled {
+                completions.deliver(&self.frames, crate::completion::Completion::Unstalled);
             }
         }
     }
@@ -334,7 +338,7 @@ impl<F: Frames> Cache<F> {
                 writing += counts.2;
             }
             assert_eq!(dirty, volume.dirty.load(Ordering::Acquire), "dirty blocks");
-            volume.ordered.with(|groups| groups.check(|block| self.is_unclean(volume, block)));
+            volume.write_order.with(|groups| groups.check(|block| self.is_unclean(volume, block)));
             assert_eq!(writing, volume.writing.load(Ordering::Acquire), "writing blocks");
             let usage = u64::from(volume.quota.usage.load(Ordering::Acquire));
             assert!(resident <= usage, "{resident} resident, {usage} charged");

@@ -81,7 +81,7 @@ pub(crate) enum Completion<F: Frames> {
 pub(crate) struct CompletionQueue<F: Frames> {
     inbox: Mutex<Vec<Completion<F>>>,
     /// Whether the inbox has something, so that an empty one is not locked.
-    full: AtomicBool,
+    has_entries: AtomicBool,
     closed: AtomicBool,
     notify: Box<dyn Notify>,
     /// The write errors of the volume that this lane has been told of.
@@ -98,7 +98,7 @@ impl<F: Frames> CompletionQueue<F> {
     pub(crate) fn new(notify: Box<dyn Notify>, errors_seen: u64) -> Self {
         CompletionQueue {
             inbox: Mutex::new(Vec::new()),
-            full: AtomicBool::new(false),
+            has_entries: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             notify,
             errors_seen: AtomicU64::new(errors_seen),
@@ -110,24 +110,24 @@ impl<F: Frames> CompletionQueue<F> {
         let mut inbox = lock(&self.inbox);
         if self.closed.load(Ordering::Acquire) {
             drop(inbox);
-            release(frames, completion);
+            release_pins(frames, completion);
             return;
         }
         inbox.push(completion);
-        self.full.store(true, Ordering::Release);
+        self.has_entries.store(true, Ordering::Release);
         drop(inbox);
         self.notify.notify();
     }
 
     /// Moves everything that arrived to `to`.
     pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
-        if self.full.swap(false, Ordering::AcqRel) {
+        if self.has_entries.swap(false, Ordering::AcqRel) {
             to.append(&mut lock(&self.inbox));
         }
     }
 
-    pub(crate) fn has_mail(&self) -> bool {
-        self.full.load(Ordering::Acquire)
+    pub(crate) fn has_completions(&self) -> bool {
+        self.has_entries.load(Ordering::Acquire)
     }
 
     /// Refuses further deliveries and gives back what lies there.
@@ -135,12 +135,12 @@ impl<F: Frames> CompletionQueue<F> {
         let mut inbox = lock(&self.inbox);
         self.closed.store(true, Ordering::Release);
         for completion in inbox.drain(..) {
-            release(frames, completion);
+            release_pins(frames, completion);
         }
     }
 }
 
-fn release<F: Frames>(frames: &F, completion: Completion<F>) {
+fn release_pins<F: Frames>(frames: &F, completion: Completion<F>) {
     if let Completion::Filled { pins, .. } | Completion::Continue { pins, .. } = completion {
         for pin in pins {
             frames.unpin(pin);
@@ -157,14 +157,14 @@ fn release<F: Frames>(frames: &F, completion: Completion<F>) {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Ring {
-    entries: [AtomicU64; RING],
+    entries: [AtomicU64; RING_ENTRIES],
     head: AtomicU32,
     tail: AtomicU32,
 }
 
-const RING: usize = 64;
+const RING_ENTRIES: usize = 64;
 /// Number of completions for which an inbox keeps memory.
-const INBOX_KEPT: usize = 64;
+const INBOX_CAPACITY_KEPT: usize = 64;
 
 impl Ring {
     pub(crate) fn new() -> Self {
@@ -179,11 +179,11 @@ impl Ring {
     #[inline]
     pub(crate) fn push(&self, volume: u16, slot: Slot) -> bool {
         let head = self.head.load(Ordering::Relaxed);
-        if head.wrapping_sub(self.tail.load(Ordering::Acquire)) as usize == RING {
+        if head.wrapping_sub(self.tail.load(Ordering::Acquire)) as usize == RING_ENTRIES {
             return false;
         }
         let entry = (u64::from(volume) << 32) | u64::from(slot);
-        self.entries[head as usize % RING].store(entry, Ordering::Relaxed);
+        self.entries[head as usize % RING_ENTRIES].store(entry, Ordering::Relaxed);
         self.head.store(head.wrapping_add(1), Ordering::Release);
         true
     }
@@ -211,18 +211,18 @@ impl Ring {
 
     #[inline]
     fn entry(&self, index: u32) -> (u16, Slot) {
-        let entry = self.entries[index as usize % RING].load(Ordering::Relaxed);
+        let entry = self.entries[index as usize % RING_ENTRIES].load(Ordering::Relaxed);
         let volume = u16::try_from(entry >> 32).expect("packed from a u16");
         (volume, u32::try_from(entry & 0xffff_ffff).expect("32 bits"))
     }
 }
 
 /// The handle of one thread on one volume. Only the request engine opens it; close it with
-/// [`crate::cache::Cache::close_lane`].
+/// [`crate::cache::Cache::close_handle`].
 #[derive(Debug)]
 pub(crate) struct VolumeHandle<F: Frames> {
     pub(crate) volume: Arc<Volume<F>>,
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) rings: Box<[Arc<Ring>]>,
     pub(crate) recorder: Arc<Recorder>,
     /// The streams that its client reads in.
@@ -240,18 +240,18 @@ impl<F: Frames> VolumeHandle<F> {
 
     /// Moves what is done to `to`.
     pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
-        self.mailbox.collect(to);
+        self.completions.collect(to);
     }
 
     /// Whether [`VolumeHandle::collect`] would find something.
     #[must_use]
-    pub(crate) fn has_mail(&self) -> bool {
-        self.mailbox.has_mail()
+    pub(crate) fn has_completions(&self) -> bool {
+        self.completions.has_completions()
     }
 
     /// Releases the memory of many completions.
     pub(crate) fn shrink(&self) {
-        lock(&self.mailbox.inbox).shrink_to(INBOX_KEPT);
+        lock(&self.completions.inbox).shrink_to(INBOX_CAPACITY_KEPT);
     }
 }
 
@@ -263,27 +263,27 @@ mod tests {
     #[test]
     fn a_mailbox_has_mail_from_delivery_to_collection() {
         let frames = PlainFrames::new(1);
-        let mailbox = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
-        assert!(!mailbox.has_mail(), "nothing was delivered");
-        mailbox.deliver(&frames, Completion::Unstalled);
-        assert!(mailbox.has_mail());
-        let mut mail = Vec::new();
-        mailbox.collect(&mut mail);
-        assert_eq!(mail.len(), 1);
-        assert!(!mailbox.has_mail(), "it was collected");
+        let queue = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
+        assert!(!queue.has_completions(), "nothing was delivered");
+        queue.deliver(&frames, Completion::Unstalled);
+        assert!(queue.has_completions());
+        let mut completions = Vec::new();
+        queue.collect(&mut completions);
+        assert_eq!(completions.len(), 1);
+        assert!(!queue.has_completions(), "it was collected");
     }
 
     #[test]
     fn a_closed_mailbox_releases_pins_instead_of_keeping_them() {
         let frames = PlainFrames::new(2);
-        let mailbox = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
+        let queue = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
         for frame in [0, 1] {
             let pins = vec![frames.try_pin(frame).unwrap()];
             let filled = Completion::Filled { token: 1, part: 0, pins };
-            mailbox.deliver(&frames, filled);
+            queue.deliver(&frames, filled);
             if frame == 0 {
                 assert!(frames.try_write_pin(0).is_none(), "the mailbox holds the pin");
-                mailbox.close(&frames);
+                queue.close(&frames);
             }
         }
         for frame in [0, 1] {

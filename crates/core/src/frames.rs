@@ -60,13 +60,13 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     /// Gives a shared hold back.
     fn unpin(&self, pin: Self::Pin);
     /// Gives the exclusive hold back.
-    fn release_write_pin(&self, own: Self::WritePin);
+    fn release_write_pin(&self, write_pin: Self::WritePin);
     /// Turns the exclusive hold into a shared one, with nobody in between.
-    fn downgrade(&self, own: Self::WritePin) -> Self::Pin;
+    fn downgrade(&self, write_pin: Self::WritePin) -> Self::Pin;
     /// The frame that is pinned.
     fn pinned(&self, pin: &Self::Pin) -> FrameId;
     /// The frame that is owned.
-    fn write_pinned(&self, own: &Self::WritePin) -> FrameId;
+    fn write_pinned(&self, write_pin: &Self::WritePin) -> FrameId;
 
     /// Makes the memory of frames ready that are about to be used, for the first time or after
     /// [`Frames::release`].
@@ -87,18 +87,18 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     /// it.
     fn write_with(
         &self,
-        own: &mut Self::WritePin,
+        write_pin: &mut Self::WritePin,
         offset: usize,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     );
     /// Copies `from` into the frame from `offset` on.
     #[inline]
-    fn write(&self, own: &mut Self::WritePin, offset: usize, from: &[u8]) {
-        self.write_with(own, offset, from.len(), |to| to.copy_from_slice(from));
+    fn write(&self, write_pin: &mut Self::WritePin, offset: usize, from: &[u8]) {
+        self.write_with(write_pin, offset, from.len(), |to| to.copy_from_slice(from));
     }
     /// Makes `len` bytes of the frame zero from `offset` on.
-    fn zero(&self, own: &mut Self::WritePin, offset: usize, len: usize);
+    fn zero(&self, write_pin: &mut Self::WritePin, offset: usize, len: usize);
     /// Copies `len` bytes at `offset` from one frame to the same place in another.
     fn copy(&self, from: &Self::Pin, to: &mut Self::WritePin, offset: usize, len: usize);
 }

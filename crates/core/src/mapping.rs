@@ -25,9 +25,9 @@ pub enum Access {
 
 /// A block of a mapping.
 #[derive(Debug)]
-pub(crate) struct Mapped<F: Frames> {
+pub(crate) struct MappedBlock<F: Frames> {
     /// The frame; gone once it is in the cache.
-    pub(crate) own: Option<F::WritePin>,
+    pub(crate) write_pin: Option<F::WritePin>,
     /// Sectors to become dirty.
     pub(crate) mark: u8,
 }
@@ -39,20 +39,20 @@ pub struct Mapping<F: Frames> {
     pub(crate) access: Access,
     /// Holds what was there, so that the pages stay, and becomes the write at the end.
     pub(crate) read: ReadRequest<F>,
-    pub(crate) task: WriteRequest,
-    pub(crate) blocks: Vec<Mapped<F>>,
-    pub(crate) state: State,
+    pub(crate) write: WriteRequest,
+    pub(crate) blocks: Vec<MappedBlock<F>>,
+    pub(crate) state: MappingState,
 }
 
 /// How far a mapping is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
+pub(crate) enum MappingState {
     /// Nothing has been asked for.
     New,
     /// The range is this mapping's; what it holds is being read.
     Reading,
     /// It is the caller's.
-    Mapped,
+    MappedBlock,
     /// It is being put into the cache.
     Unpinning,
     /// Over.
@@ -66,21 +66,21 @@ impl<F: Frames> Mapping<F> {
         Mapping {
             access,
             read: ReadRequest::new(token, offset, len).through(Interface::Pin),
-            task: WriteRequest::new(token, offset, len, false),
+            write: WriteRequest::new(token, offset, len, false),
             blocks: Vec::new(),
-            state: State::New,
+            state: MappingState::New,
         }
     }
 
     /// Makes its changes part of a group, at any time before it is unpinned: see
     /// [`crate::cache::Cache::order`].
     pub fn set_group(&mut self, group: GroupId) {
-        self.task.group = Some(group);
+        self.write.group = Some(group);
     }
 
     /// Sets the token of its completions.
     pub(crate) fn set_token(&mut self, token: u64) {
-        (self.read.token, self.task.token) = (token, token);
+        (self.read.token, self.write.token) = (token, token);
     }
 
     /// How many bytes are marked, in whole sectors.
@@ -92,14 +92,14 @@ impl<F: Frames> Mapping<F> {
     /// Bytes of the volume that it covers.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
-        self.task.offset..self.task.offset + u64::from(self.task.len)
+        self.write.offset..self.write.offset + u64::from(self.write.len)
     }
 
     /// Returns whether the mapping holds frames of the cache: from [`crate::request::Session::map`]
     /// until all of it is in the cache or it is abandoned.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !matches!(self.state, State::New | State::Ended)
+        !matches!(self.state, MappingState::New | MappingState::Ended)
     }
 
     pub(crate) fn block_range(&self) -> Range<u64> {
@@ -108,13 +108,13 @@ impl<F: Frames> Mapping<F> {
 
     /// The pieces of a mapping that is mapped: each block's frame, and the range of bytes in it.
     pub fn pieces(&mut self) -> impl Iterator<Item = (&mut F::WritePin, Range<usize>)> {
-        assert_eq!(self.state, State::Mapped, "the mapping is not mapped");
-        let start = usize::try_from(self.task.offset % BLOCK_BYTES_U64).expect("below a block");
-        let end = start + self.task.len as usize;
+        assert_eq!(self.state, MappingState::MappedBlock, "the mapping is not mapped");
+        let start = usize::try_from(self.write.offset % BLOCK_BYTES_U64).expect("below a block");
+        let end = start + self.write.len as usize;
         self.blocks.iter_mut().enumerate().map(move |(i, block)| {
             let first = i * BLOCK_BYTES;
             let range = start.max(first) - first..end.min(first + BLOCK_BYTES) - first;
-            (block.own.as_mut().expect("the mapping is mapped"), range)
+            (block.write_pin.as_mut().expect("the mapping is mapped"), range)
         })
     }
 
@@ -125,13 +125,13 @@ impl<F: Frames> Mapping<F> {
     pub fn write(&mut self, frames: &F, offset: u64, bytes: &[u8]) {
         self.mark_dirty(offset..offset + bytes.len() as u64);
         let mut at = self.block_range().start * BLOCK_BYTES_U64;
-        for (own, _) in self.pieces() {
+        for (write_pin, _) in self.pieces() {
             let from = offset.max(at);
             let to = (offset + bytes.len() as u64).min(at + BLOCK_BYTES_U64);
             if from < to {
                 let [first, last] = [from, to].map(|n| usize::try_from(n - offset).expect("short"));
                 let within = usize::try_from(from - at).expect("below a block");
-                frames.write(own, within, &bytes[first..last]);
+                frames.write(write_pin, within, &bytes[first..last]);
             }
             at += BLOCK_BYTES_U64;
         }
@@ -143,7 +143,7 @@ impl<F: Frames> Mapping<F> {
     /// If they are not inside the mapping; or if it was mapped to be overwritten and they are not
     /// whole sectors, where the mapping itself does not end.
     pub fn mark_dirty(&mut self, bytes: Range<u64>) {
-        assert_eq!(self.state, State::Mapped, "the mapping is not mapped");
+        assert_eq!(self.state, MappingState::MappedBlock, "the mapping is not mapped");
         let whole = self.bytes();
         assert!(whole.start <= bytes.start && bytes.end <= whole.end, "{bytes:?} of {whole:?}");
         let is_border = |at: u64| at.is_multiple_of(SECTOR_BYTES as u64) || at == whole.end;

@@ -57,49 +57,49 @@ struct Ranges {
     /// The next block to be looked at whether it is there; none when all have been.
     next: Option<u64>,
     /// Whether it begins anew after the look at hand.
-    anew: bool,
+    is_restarted: bool,
     /// Whether some could not be read in this time.
-    missed: bool,
+    has_unread: bool,
     /// Not before then.
-    retry_at: Nanos,
+    next_scan_at: Nanos,
 }
 
 /// The pinned ranges of one volume, and how far reading them in has come.
 #[derive(Debug, Default)]
-pub(crate) struct Pinned {
+pub(crate) struct PinnedRanges {
     ranges: Mutex<Ranges>,
     /// Blocks in all of them.
     blocks: AtomicU64,
 }
 
 /// The ranges with `blocks` added to them, or taken out.
-fn changed(ranges: &BTreeMap<u64, u64>, blocks: &Range<u64>, add: bool) -> BTreeMap<u64, u64> {
-    let (mut result, mut whole) = (BTreeMap::new(), blocks.clone());
+fn with_change(ranges: &BTreeMap<u64, u64>, blocks: &Range<u64>, add: bool) -> BTreeMap<u64, u64> {
+    let (mut result, mut merged) = (BTreeMap::new(), blocks.clone());
     for (&start, &end) in ranges {
         let is_apart = end < blocks.start || blocks.end < start;
         if is_apart {
             result.insert(start, end);
         } else if add {
-            whole = whole.start.min(start)..whole.end.max(end);
+            merged = merged.start.min(start)..merged.end.max(end);
         } else {
             let parts = [start..end.min(blocks.start), start.max(blocks.end)..end];
             result.extend(parts.into_iter().filter(|p| !p.is_empty()).map(|p| (p.start, p.end)));
         }
     }
     if add {
-        result.insert(whole.start, whole.end);
+        result.insert(merged.start, merged.end);
     }
     result
 }
 
-impl Pinned {
+impl PinnedRanges {
     /// Blocks that are pinned.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Acquire)
     }
 
     /// Whether a part of `page` is pinned.
-    pub(crate) fn meets(&self, page: &Range<u64>) -> bool {
+    pub(crate) fn overlaps(&self, page: &Range<u64>) -> bool {
         self.blocks() > 0 && {
             let ranges = lock(&self.ranges);
             let before_end = ranges.list.range(..page.end).next_back();
@@ -112,20 +112,20 @@ impl Pinned {
         lock(&self.ranges).list.iter().map(|(&start, &end)| start..end).collect()
     }
 
-    /// Adds a range, or takes it out, if `may` agrees with so many ranges and blocks then.
+    /// Adds a range, or takes it out, if `check` agrees with so many ranges and blocks then.
     pub(crate) fn change<E>(
         &self,
         blocks: &Range<u64>,
         add: bool,
-        may: impl FnOnce(usize, u64) -> Result<(), E>,
+        check: impl FnOnce(usize, u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut ranges = lock(&self.ranges);
-        let after = changed(&ranges.list, blocks, add);
+        let after = with_change(&ranges.list, blocks, add);
         let count = after.iter().map(|(start, end)| end - start).sum();
-        may(after.len(), count)?;
+        check(after.len(), count)?;
         ranges.list = after;
         if add {
-            (ranges.next, ranges.retry_at, ranges.anew) = (Some(0), 0, true);
+            (ranges.next, ranges.next_scan_at, ranges.is_restarted) = (Some(0), 0, true);
         }
         self.blocks.store(count, Ordering::Release);
         Ok(())
@@ -134,39 +134,39 @@ impl Pinned {
     /// The first pinned block from where the last look came to; or when to look again, if ever.
     pub(crate) fn next(&self, now: Nanos, pause: Nanos) -> Result<u64, Option<Nanos>> {
         let mut ranges = lock(&self.ranges);
-        if now < ranges.retry_at {
-            return Err(Some(ranges.retry_at));
+        if now < ranges.next_scan_at {
+            return Err(Some(ranges.next_scan_at));
         }
         let Some(from) = ranges.next else { return Err(None) };
-        ranges.anew = false;
+        ranges.is_restarted = false;
         let first = ranges.list.iter().find(|&(_, &end)| end > from);
         if let Some((&start, _)) = first {
             return Ok(start.max(from));
         }
         ranges.next = None;
-        if std::mem::take(&mut ranges.missed) {
-            (ranges.next, ranges.retry_at) = (Some(0), now + pause);
-            return Err(Some(ranges.retry_at));
+        if std::mem::take(&mut ranges.has_unread) {
+            (ranges.next, ranges.next_scan_at) = (Some(0), now + pause);
+            return Err(Some(ranges.next_scan_at));
         }
         Err(None)
     }
 
-    /// The look has come to `block`; `missed`: something before it could not be read now.
-    pub(crate) fn note_lookup(&self, block: u64, missed: bool) {
+    /// The look has come to `block`; `has_unread`: something before it could not be read now.
+    pub(crate) fn note_lookup(&self, block: u64, has_unread: bool) {
         let mut ranges = lock(&self.ranges);
-        ranges.missed |= missed;
-        if !ranges.anew {
+        ranges.has_unread |= has_unread;
+        if !ranges.is_restarted {
             ranges.next = Some(block);
         }
     }
 
     /// Something that is pinned is gone, or could not be read: it is looked for again.
-    pub(crate) fn lost(&self, now: Nanos, pause: Nanos) {
+    pub(crate) fn rescan_after(&self, now: Nanos, pause: Nanos) {
         let mut ranges = lock(&self.ranges);
         if ranges.next.is_none() {
-            (ranges.next, ranges.retry_at) = (Some(0), now + pause);
+            (ranges.next, ranges.next_scan_at) = (Some(0), now + pause);
         } else {
-            ranges.missed = true;
+            ranges.has_unread = true;
         }
     }
 }
@@ -187,7 +187,7 @@ mod tests {
             let start = below(60);
             let blocks = start..start + 1 + below(12);
             let add = below(2) == 0;
-            ranges = changed(&ranges, &blocks, add);
+            ranges = with_change(&ranges, &blocks, add);
             for block in blocks {
                 if add {
                     model.insert(block)
@@ -204,19 +204,19 @@ mod tests {
 
     #[test]
     fn a_lost_block_is_looked_up_again_exactly_after_the_pause() {
-        let pinned = Pinned::default();
+        let pinned = PinnedRanges::default();
         pinned.change(&(3..5), true, |_, _| Ok::<_, ()>(())).unwrap();
         assert_eq!(pinned.next(10, 100), Ok(3));
         pinned.note_lookup(5, false);
         assert_eq!(pinned.next(10, 100), Err(None), "all were looked up");
-        pinned.lost(10, 100);
+        pinned.rescan_after(10, 100);
         assert_eq!(pinned.next(109, 100), Err(Some(110)));
         assert_eq!(pinned.next(110, 100), Ok(3));
     }
 
     #[test]
     fn an_unreadable_block_is_looked_up_again_after_all_others() {
-        let pinned = Pinned::default();
+        let pinned = PinnedRanges::default();
         pinned.change(&(3..6), true, |_, _| Ok::<_, ()>(())).unwrap();
         assert_eq!(pinned.next(10, 100), Ok(3));
         pinned.note_lookup(4, true);

@@ -11,7 +11,7 @@ use crate::volume::{AllVolumes, Volume};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
-struct Free {
+struct FreeFrames {
     frames: Vec<FrameId>,
     /// Frames that are no longer findable but are still pinned by a reader, and whose they are.
     limbo: VecDeque<(FrameId, u16)>,
@@ -25,7 +25,7 @@ struct Free {
 /// Free frames and the volumes that share them.
 #[derive(Debug)]
 pub(crate) struct Pool<F: Frames> {
-    free: Mutex<Free>,
+    free: Mutex<FreeFrames>,
     usable: AtomicU32,
     target: AtomicU32,
     pub(crate) all: Arc<AllVolumes>,
@@ -33,7 +33,7 @@ pub(crate) struct Pool<F: Frames> {
 }
 
 /// How many frames in limbo are looked at each time frames are taken.
-const LIMBO_LOOKS: usize = 8;
+const LIMBO_SCAN: usize = 8;
 
 fn count(frames: usize) -> u32 {
     u32::try_from(frames).expect("at most the arena")
@@ -46,7 +46,7 @@ impl<F: Frames> Pool<F> {
         let frames = (0..usable).rev().collect();
         let limbo = VecDeque::new();
         Pool {
-            free: Mutex::new(Free {
+            free: Mutex::new(FreeFrames {
                 frames,
                 limbo,
                 parked: Vec::new(),
@@ -81,7 +81,7 @@ impl<F: Frames> Pool<F> {
     }
 
     /// The most frames that were ever in service: the tables have grown to that.
-    pub(crate) fn most(&self) -> u32 {
+    pub(crate) fn usable_ever(&self) -> u32 {
         lock(&self.free).fresh
     }
 
@@ -91,8 +91,8 @@ impl<F: Frames> Pool<F> {
     }
 
     /// Gives up growing: what there is, is enough.
-    pub(crate) fn refuse(&self, why: String) {
-        lock(&self.free).refused = Some(why);
+    pub(crate) fn refuse(&self, reason: String) {
+        lock(&self.free).refused = Some(reason);
         self.target.store(self.usable(), Ordering::Release);
     }
 
@@ -113,7 +113,7 @@ impl<F: Frames> Pool<F> {
     }
 
     /// Parks frames again that could not come into service.
-    pub(crate) fn park_again(&self, frames: impl IntoIterator<Item = FrameId>) {
+    pub(crate) fn unadmit(&self, frames: impl IntoIterator<Item = FrameId>) {
         lock(&self.free).parked.extend(frames);
     }
 
@@ -128,10 +128,11 @@ impl<F: Frames> Pool<F> {
     /// Takes up to `wanted` free frames that are to leave service, except those that volumes have a
     /// right to.
     pub(crate) fn take_free(&self, frames: &F, wanted: usize) -> Vec<FrameId> {
-        let promised = self.promised(None);
+        let unused_floors = self.unused_floors(None);
         let mut free = lock(&self.free);
-        self.reclaim(&mut free, frames, LIMBO_LOOKS);
-        let left = free.frames.len().saturating_sub(wanted).max(promised.min(free.frames.len()));
+        self.reclaim(&mut free, frames, LIMBO_SCAN);
+        let left =
+            free.frames.len().saturating_sub(wanted).max(unused_floors.min(free.frames.len()));
         free.frames.split_off(left)
     }
 
@@ -143,15 +144,15 @@ impl<F: Frames> Pool<F> {
     }
 
     /// Frames that volumes have a right to, have not taken, and that are not free.
-    pub(crate) fn owed(&self) -> usize {
-        self.promised(None).saturating_sub(self.free())
+    pub(crate) fn floor_deficit(&self) -> usize {
+        self.unused_floors(None).saturating_sub(self.free())
     }
 
     /// Frames that volumes, but for one, have a right to and have not taken yet.
-    fn promised(&self, except: Option<u16>) -> usize {
+    fn unused_floors(&self, except: Option<u16>) -> usize {
         let volumes = lock(&self.volumes);
         let others = volumes.iter().flatten().filter(|other| Some(other.id) != except);
-        others.map(|other| missing(other)).sum()
+        others.map(|other| unused_floor(other)).sum()
     }
 
     /// Takes frames for `volume` until `spare` has `wanted`, as far as its ceiling and the floors
@@ -163,12 +164,13 @@ impl<F: Frames> Pool<F> {
         wanted: usize,
         spare: &mut Vec<FrameId>,
     ) -> bool {
-        let promised = self.promised(Some(volume.id));
+        let unused_floors = self.unused_floors(Some(volume.id));
         let mut free = lock(&self.free);
-        self.reclaim(&mut free, frames, LIMBO_LOOKS);
+        self.reclaim(&mut free, frames, LIMBO_SCAN);
         let usage = &volume.quota.usage;
         while spare.len() < wanted {
-            if usage.load(Ordering::Relaxed) >= volume.quota.max() || free.frames.len() <= promised
+            if usage.load(Ordering::Relaxed) >= volume.quota.max()
+                || free.frames.len() <= unused_floors
             {
                 return false;
             }
@@ -186,13 +188,13 @@ impl<F: Frames> Pool<F> {
         free.limbo.len()
     }
 
-    /// Frees those of the next `looks` frames in limbo that no reader pins any more.
-    fn reclaim(&self, free: &mut Free, frames: &F, looks: usize) {
-        for _ in 0..looks.min(free.limbo.len()) {
+    /// Frees those of the next `frames_max` frames in limbo that no reader pins any more.
+    fn reclaim(&self, free: &mut FreeFrames, frames: &F, frames_max: usize) {
+        for _ in 0..frames_max.min(free.limbo.len()) {
             let Some((frame, volume)) = free.limbo.pop_front() else { return };
             match frames.try_write_pin(frame) {
-                Some(own) => {
-                    frames.release_write_pin(own);
+                Some(write_pin) => {
+                    frames.release_write_pin(write_pin);
                     if let Some(Some(volume)) = lock(&self.volumes).get(usize::from(volume)) {
                         volume.quota.uncharge(1);
                     }
@@ -238,6 +240,6 @@ impl<F: Frames> Pool<F> {
 }
 
 /// Frames that a volume has a right to and has not taken.
-fn missing<F: Frames>(volume: &Volume<F>) -> usize {
+fn unused_floor<F: Frames>(volume: &Volume<F>) -> usize {
     volume.quota.floor().saturating_sub(volume.quota.usage.load(Ordering::Relaxed)) as usize
 }

@@ -16,13 +16,13 @@ use crate::writeback::Batch;
 use exclusive::ExclusiveRanges;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use warm_restart::ToWarm;
+use warm_restart::WarmRestartList;
 
 pub(crate) use exclusive::ExclusiveRange;
 
 /// Why a write goes to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum WriteCause {
     /// The lazy writer.
     Lazy,
     /// A client waits: flush, FUA, write-through.
@@ -34,7 +34,7 @@ pub(crate) enum Cause {
 /// Who waits for blocks of a page.
 #[derive(Debug)]
 pub(crate) struct FillWaiter<F: Frames> {
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
     /// The blocks of a read and the part of its assembly that they start at; none for a write that
     /// only wants the page to be there.
@@ -44,7 +44,7 @@ pub(crate) struct FillWaiter<F: Frames> {
 /// Who waits for a flush.
 #[derive(Debug)]
 pub(crate) struct FlushWaiter<F: Frames> {
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
     /// What became dirty at this epoch or before must be written.
     pub(crate) epoch: u64,
@@ -53,7 +53,7 @@ pub(crate) struct FlushWaiter<F: Frames> {
 /// Who waits for a flush of a range.
 #[derive(Debug)]
 pub(crate) struct RangeFlush<F: Frames> {
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
     pub(crate) blocks: Range<u64>,
     /// What became dirty there at this epoch or before must be written.
@@ -66,7 +66,7 @@ pub(crate) struct RangeFlush<F: Frames> {
 
 /// A read that is part of a joined one.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Joined {
+pub(crate) struct JoinedRead {
     pub(crate) tag: u64,
     pub(crate) len: u64,
     pub(crate) segments: usize,
@@ -79,7 +79,7 @@ pub(crate) enum Context<F: Frames> {
     /// Blocks of a page that is being filled.
     Fill { page: u64, paging: Paging },
     /// Several fills in one read.
-    Joined(Vec<Joined>),
+    JoinedRead(Vec<JoinedRead>),
     /// Blocks that go to one reader only, and what was resident of them: block, frame, sectors.
     Bypass { waiter: FillWaiter<F>, overlays: Vec<(u64, F::Pin, u8)> },
     /// Dirty pages, all of one region, named by number and slot.
@@ -103,7 +103,7 @@ impl<F: Frames> Context<F> {
                 let (first, last) = (pages.first()?.0, pages.last()?.0);
                 Some(paging.blocks_of(first).start..paging.blocks_of(last).end)
             }
-            Context::Joined(_)
+            Context::JoinedRead(_)
             | Context::Bypass { .. }
             | Context::Flush(_)
             | Context::FlushRange(_)
@@ -127,18 +127,18 @@ pub(crate) struct Queue<F: Frames> {
     ahead_tags: Vec<u64>,
     pub(crate) ahead_frames: usize,
     /// What is to be read ahead when there is room for it.
-    pub(crate) wishes: PendingWindows,
+    pub(crate) pending_windows: PendingWindows,
     /// Blocks to be read back after a restart.
-    pub(crate) warm: ToWarm,
+    pub(crate) warm: WarmRestartList,
     /// Blocks that a reader in order has passed; what is touched after this time stays.
-    pub(crate) behind: Vec<(Range<u64>, Nanos)>,
+    pub(crate) drop_behind: Vec<(Range<u64>, Nanos)>,
     pub(crate) background: VecDeque<StoreOp<F>>,
     /// Reads given to the store in a row while writes waited.
     pub(crate) reads_in_row: u32,
     contexts: Vec<Option<Context<F>>>,
     free_tags: Vec<u64>,
     /// Reads that failed together with others, to be tried alone.
-    alone: Vec<u64>,
+    separate_reads: Vec<u64>,
     /// In the store: reads, writes, all.
     pub(crate) reads_in_flight: usize,
     pub(crate) writes_in_flight: usize,
@@ -165,14 +165,14 @@ impl<F: Frames> Queue<F> {
             ahead: VecDeque::new(),
             ahead_tags: Vec::new(),
             ahead_frames: 0,
-            wishes: PendingWindows::default(),
-            warm: ToWarm::default(),
-            behind: Vec::new(),
+            pending_windows: PendingWindows::default(),
+            warm: WarmRestartList::default(),
+            drop_behind: Vec::new(),
             background: VecDeque::new(),
             reads_in_row: 0,
             contexts: Vec::new(),
             free_tags: Vec::new(),
-            alone: Vec::new(),
+            separate_reads: Vec::new(),
             reads_in_flight: 0,
             writes_in_flight: 0,
             in_flight: 0,
@@ -232,7 +232,7 @@ impl<F: Frames> Queue<F> {
     pub(crate) fn take_context(&mut self, tag: u64) -> Context<F> {
         let index = usize::try_from(tag).expect("an index");
         self.free_tags.push(tag);
-        self.alone.retain(|&other| other != tag);
+        self.separate_reads.retain(|&other| other != tag);
         let context = self.contexts[index].take().expect("an operation is done once");
         if let Some(blocks) = context.blocks() {
             self.exclusives.end_operation(&blocks);
@@ -243,13 +243,13 @@ impl<F: Frames> Queue<F> {
     /// Whether a read may be joined with its neighbours.
     pub(crate) fn may_join(&self, op: &StoreOp<F>) -> bool {
         let context = &self.contexts[usize::try_from(op.tag).expect("an index")];
-        matches!(context, Some(Context::Fill { .. })) && !self.alone.contains(&op.tag)
+        matches!(context, Some(Context::Fill { .. })) && !self.separate_reads.contains(&op.tag)
     }
 
     /// Queues the parts of a joined read again, each for itself.
-    pub(crate) fn read_alone(&mut self, ops: Vec<StoreOp<F>>) {
+    pub(crate) fn requeue_separately(&mut self, ops: Vec<StoreOp<F>>) {
         for op in ops.into_iter().rev() {
-            self.alone.push(op.tag);
+            self.separate_reads.push(op.tag);
             self.reads.push_front(op);
         }
     }
@@ -304,7 +304,7 @@ impl<F: Frames> Queue<F> {
     }
 
     /// Whether a client waits for a read.
-    pub(crate) fn clients_wait(&self) -> bool {
+    pub(crate) fn has_waiting_reads(&self) -> bool {
         !self.reads.is_empty() || self.reads_in_flight > self.ahead_tags.len()
     }
 
@@ -370,8 +370,8 @@ impl<F: Frames> Queue<F> {
     /// Counts the fills and write-backs, queued or in flight, of pages that overlap `blocks`. It
     /// visits all operations, so it runs once for each range, when the range is added.
     fn count_outstanding(&self, blocks: &Range<u64>) -> usize {
-        let own = self.contexts.iter().flatten().filter_map(Context::blocks);
-        own.filter(|own| overlap(own, blocks)).count()
+        let ranges = self.contexts.iter().flatten().filter_map(Context::blocks);
+        ranges.filter(|range| overlap(range, blocks)).count()
     }
 
     /// Asserts the invariants of exclusive ranges; for tests.
@@ -388,15 +388,16 @@ impl<F: Frames> Queue<F> {
     /// flight.
     pub(crate) fn has_writes_in(&self, blocks: &Range<u64>, epoch: u64) -> bool {
         self.contexts.iter().flatten().any(|context| match context {
-            Context::WriteBack { epoch: of, .. } => {
-                *of <= epoch && context.blocks().is_some_and(|own| overlap(&own, blocks))
+            Context::WriteBack { epoch: write_epoch, .. } => {
+                *write_epoch <= epoch
+                    && context.blocks().is_some_and(|range| overlap(&range, blocks))
             }
             _ => false,
         })
     }
 
     /// Pages with a write to the store queued or in flight.
-    pub(crate) fn pages_in_rounds(&self) -> Vec<u64> {
+    pub(crate) fn pages_under_writeback(&self) -> Vec<u64> {
         let pages = self.contexts.iter().flatten().filter_map(|context| match context {
             Context::WriteBack { pages, .. } => Some(pages),
             _ => None,
@@ -414,9 +415,9 @@ impl<F: Frames> Queue<F> {
     }
 
     /// Notes that a lane waits for room.
-    pub(crate) fn stall(&mut self, mailbox: &Arc<CompletionQueue<F>>) {
-        if !self.stalled.iter().any(|other| Arc::ptr_eq(other, mailbox)) {
-            self.stalled.push(Arc::clone(mailbox));
+    pub(crate) fn stall(&mut self, completions: &Arc<CompletionQueue<F>>) {
+        if !self.stalled.iter().any(|other| Arc::ptr_eq(other, completions)) {
+            self.stalled.push(Arc::clone(completions));
         }
     }
 
@@ -475,10 +476,10 @@ mod tests {
         queue.operation(StoreOpKind::Read, bytes, Vec::new(), context, 0)
     }
 
-    fn exclude(queue: &mut Queue<PlainFrames>, blocks: Range<u64>, epoch: u64) {
-        let mailbox = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
+    fn discard_or_zero(queue: &mut Queue<PlainFrames>, blocks: Range<u64>, epoch: u64) {
+        let completions = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
         let kind = StoreOpKind::Discard;
-        queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, mailbox, token: 0 });
+        queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, completions, token: 0 });
         queue.check();
     }
 
@@ -503,7 +504,7 @@ mod tests {
         let mut queue = Queue::<PlainFrames>::new();
         let writes = [write_back(&mut queue, 0..8), write_back(&mut queue, 8..16)];
         for block in 0..64 {
-            exclude(&mut queue, block..block + 1, 1);
+            discard_or_zero(&mut queue, block..block + 1, 1);
         }
         for _ in 0..3 {
             assert_eq!(submit_ready(&mut queue), [], "64 ranges wait for two writes");
@@ -522,8 +523,8 @@ mod tests {
         let mut queue = Queue::<PlainFrames>::new();
         let [first, again, other] = [2, 2, 5].map(|page| fill(&mut queue, page));
         let write = write_back(&mut queue, 3..5);
-        exclude(&mut queue, 11..13, 1);
-        exclude(&mut queue, 24..64, 1);
+        discard_or_zero(&mut queue, 11..13, 1);
+        discard_or_zero(&mut queue, 24..64, 1);
         assert_eq!(submit_ready(&mut queue), [24], "nothing is under way there");
         for op in [&write, &other, &first] {
             end(&mut queue, op);
@@ -538,15 +539,15 @@ mod tests {
         let mut queue = Queue::<PlainFrames>::new();
         let parts = [fill(&mut queue, 0), fill(&mut queue, 1)];
         let joined =
-            |op: &Operation| Joined { tag: op.tag, len: op.len, segments: 0, queued_at: 0 };
-        let context = Context::Joined(parts.iter().map(joined).collect());
+            |op: &Operation| JoinedRead { tag: op.tag, len: op.len, segments: 0, queued_at: 0 };
+        let context = Context::JoinedRead(parts.iter().map(joined).collect());
         let op = queue.operation(StoreOpKind::Read, 0..32768, Vec::new(), context, 0);
-        exclude(&mut queue, 2..6, 1);
+        discard_or_zero(&mut queue, 2..6, 1);
         end(&mut queue, &op);
         let [first, second] = parts;
         queue.take_context(first.tag);
         // The other one is read again, alone.
-        queue.read_alone(vec![second]);
+        queue.requeue_separately(vec![second]);
         assert_eq!(submit_ready(&mut queue), []);
         let second = queue.reads.pop_front().expect("queued again");
         end(&mut queue, &second);
@@ -560,7 +561,7 @@ mod tests {
             let op = fill(&mut queue, page);
             queue.push_read(op, true);
         }
-        exclude(&mut queue, 5..6, 1);
+        discard_or_zero(&mut queue, 5..6, 1);
         assert_eq!(queue.reads.iter().map(|op| op.offset).collect::<Vec<_>>(), [16384]);
         assert_eq!(queue.ahead.len(), 2);
     }
@@ -568,9 +569,9 @@ mod tests {
     #[test]
     fn a_flush_waits_for_ranges_of_its_epoch_and_before() {
         let mut queue = Queue::<PlainFrames>::new();
-        exclude(&mut queue, 0..1, 3);
-        exclude(&mut queue, 1..2, 3);
-        exclude(&mut queue, 2..3, 5);
+        discard_or_zero(&mut queue, 0..1, 3);
+        discard_or_zero(&mut queue, 1..2, 3);
+        discard_or_zero(&mut queue, 2..3, 5);
         assert!(!queue.has_changes_up_to(2) && queue.has_changes_up_to(3));
         queue.remove_exclusive(0);
         assert!(queue.has_changes_up_to(3));
@@ -583,7 +584,7 @@ mod tests {
     #[cfg(debug_assertions)]
     fn a_fill_in_an_exclusive_range_is_an_error() {
         let mut queue = Queue::<PlainFrames>::new();
-        exclude(&mut queue, 5..6, 1);
+        discard_or_zero(&mut queue, 5..6, 1);
         fill(&mut queue, 1);
     }
 }

@@ -46,7 +46,7 @@ pub(crate) struct Limits {
 
 /// A request as the detector sees it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) struct Seen {
+pub(crate) struct ObservedRequest {
     /// Its pages.
     pub(crate) pages: std::ops::Range<u64>,
     /// Whether one of them had to be asked of the store.

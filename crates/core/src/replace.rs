@@ -9,7 +9,7 @@ mod find;
 
 use crate::curve::index::Hash;
 use crate::policy::{self, Policy, PolicyKind, Slot, hand_over};
-use find::{AHEAD, ByNumber, ByPage, Find};
+use find::{BATCH, NumberIndex, PageIndex, SlotIndex};
 
 /// One page touched by one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -85,13 +85,13 @@ impl Counts {
 
     /// Counts a reference that hit or missed.
     pub fn count(&mut self, reference: &Reference, hit: bool) {
-        let tally = match (reference.write, hit) {
+        let totals = match (reference.write, hit) {
             (false, true) => &mut self.read_hits,
             (false, false) => &mut self.read_misses,
             (true, true) => &mut self.write_hits,
             (true, false) => &mut self.write_misses,
         };
-        tally.add(reference);
+        totals.add(reference);
     }
 }
 
@@ -120,26 +120,26 @@ pub enum FindBy {
 #[must_use]
 pub fn cache(kind: PolicyKind, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
     match kind {
-        PolicyKind::Random => found_by(policy::Random::default(), capacity, find_by),
-        PolicyKind::Fifo => found_by(policy::Fifo::default(), capacity, find_by),
-        PolicyKind::Lru => found_by(policy::Lru::default(), capacity, find_by),
-        PolicyKind::Clock => found_by(policy::Clock::default(), capacity, find_by),
-        PolicyKind::TwoQ => found_by(policy::TwoQ::default(), capacity, find_by),
-        PolicyKind::Slru => found_by(policy::Slru::default(), capacity, find_by),
-        PolicyKind::Arc => found_by(policy::Arc::default(), capacity, find_by),
-        PolicyKind::Lirs => found_by(policy::Lirs::default(), capacity, find_by),
-        PolicyKind::S3Fifo => found_by(policy::S3Fifo::default(), capacity, find_by),
-        PolicyKind::Sieve => found_by(policy::Sieve::default(), capacity, find_by),
-        PolicyKind::WTinyLfu => found_by(policy::WTinyLfu::default(), capacity, find_by),
-        PolicyKind::Clock2QPlus => found_by(policy::Clock2QPlus::default(), capacity, find_by),
-        PolicyKind::Linux => found_by(policy::Linux::default(), capacity, find_by),
+        PolicyKind::Random => build_cache(policy::Random::default(), capacity, find_by),
+        PolicyKind::Fifo => build_cache(policy::Fifo::default(), capacity, find_by),
+        PolicyKind::Lru => build_cache(policy::Lru::default(), capacity, find_by),
+        PolicyKind::Clock => build_cache(policy::Clock::default(), capacity, find_by),
+        PolicyKind::TwoQ => build_cache(policy::TwoQ::default(), capacity, find_by),
+        PolicyKind::Slru => build_cache(policy::Slru::default(), capacity, find_by),
+        PolicyKind::Arc => build_cache(policy::Arc::default(), capacity, find_by),
+        PolicyKind::Lirs => build_cache(policy::Lirs::default(), capacity, find_by),
+        PolicyKind::S3Fifo => build_cache(policy::S3Fifo::default(), capacity, find_by),
+        PolicyKind::Sieve => build_cache(policy::Sieve::default(), capacity, find_by),
+        PolicyKind::WTinyLfu => build_cache(policy::WTinyLfu::default(), capacity, find_by),
+        PolicyKind::Clock2QPlus => build_cache(policy::Clock2QPlus::default(), capacity, find_by),
+        PolicyKind::Linux => build_cache(policy::Linux::default(), capacity, find_by),
     }
 }
 
-fn found_by<P: Policy + 'static>(policy: P, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
+fn build_cache<P: Policy + 'static>(policy: P, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
     match find_by {
-        FindBy::Page => Box::new(Cache::new(policy, capacity, ByPage::for_capacity(capacity))),
-        FindBy::Number => Box::new(Cache::new(policy, capacity, ByNumber::default())),
+        FindBy::Page => Box::new(Cache::new(policy, capacity, PageIndex::for_capacity(capacity))),
+        FindBy::Number => Box::new(Cache::new(policy, capacity, NumberIndex::default())),
     }
 }
 
@@ -155,7 +155,7 @@ struct Cache<P, F> {
     counts: Counts,
 }
 
-impl<P: Policy, F: Find> Cache<P, F> {
+impl<P: Policy, F: SlotIndex> Cache<P, F> {
     fn new(mut policy: P, capacity: u32, find: F) -> Self {
         assert!(capacity > 0, "a cache of at least one page");
         assert!(policy.is_empty(), "a policy that is new");
@@ -177,14 +177,14 @@ impl<P: Policy, F: Find> Cache<P, F> {
             return (true, slot);
         }
         self.policy.on_miss(page);
-        let slot = self.room(page);
+        let slot = self.slot_for_new(page);
         self.find.enter(name, slot);
         self.policy.on_insert(slot, page);
         (false, slot)
     }
 
     /// The slot for a page that enters.
-    fn room(&mut self, page: u64) -> Slot {
+    fn slot_for_new(&mut self, page: u64) -> Slot {
         let used = u32::try_from(self.pages.len()).expect("at most the capacity");
         if used < self.capacity {
             self.pages.push(page);
@@ -199,11 +199,11 @@ impl<P: Policy, F: Find> Cache<P, F> {
     }
 }
 
-impl<P: Policy, F: Find> Replace for Cache<P, F> {
+impl<P: Policy, F: SlotIndex> Replace for Cache<P, F> {
     fn run(&mut self, references: &[Reference], numbers: &[u32]) {
-        let mut names = [F::Name::default(); AHEAD];
-        for (at, ahead) in (0..).step_by(AHEAD).zip(references.chunks(AHEAD)) {
-            self.find.look_ahead(ahead, numbers.get(at..).unwrap_or_default(), &mut names);
+        let mut names = [F::Name::default(); BATCH];
+        for (at, ahead) in (0..).step_by(BATCH).zip(references.chunks(BATCH)) {
+            self.find.prefetch(ahead, numbers.get(at..).unwrap_or_default(), &mut names);
             for (reference, &name) in ahead.iter().zip(&names) {
                 self.reference(reference, name);
             }
@@ -225,7 +225,7 @@ impl<P: Policy, F: Find> Replace for Cache<P, F> {
 /// A cache under a policy that can be changed, told of one page at a time.
 #[derive(Debug)]
 pub struct Changeable {
-    cache: Cache<Box<dyn Policy>, ByPage>,
+    cache: Cache<Box<dyn Policy>, PageIndex>,
     /// When the page in each slot was referenced last, in references.
     touched: Vec<u64>,
     now: u64,
@@ -235,7 +235,7 @@ impl Changeable {
     /// A cache of `capacity` pages under `kind`; at least one page.
     #[must_use]
     pub fn new(kind: PolicyKind, capacity: u32) -> Self {
-        let cache = Cache::new(kind.build(), capacity, ByPage::for_capacity(capacity));
+        let cache = Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity));
         Changeable { cache, touched: Vec::new(), now: 0 }
     }
 
@@ -283,11 +283,11 @@ impl Changeable {
 
 /// A small cache under one policy, told of one page at a time.
 #[derive(Debug)]
-pub(crate) struct Small(Cache<Box<dyn Policy>, ByPage>);
+pub(crate) struct Small(Cache<Box<dyn Policy>, PageIndex>);
 
 impl Small {
     pub(crate) fn new(kind: PolicyKind, capacity: u32) -> Self {
-        Small(Cache::new(kind.build(), capacity, ByPage::for_capacity(capacity)))
+        Small(Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity)))
     }
 
     /// References a page; whether it was there.

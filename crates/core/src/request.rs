@@ -38,7 +38,7 @@ pub const SMALL_WRITE_PIECE_BYTES: u32 = 16 << 10;
 /// The permission to open a lane. Only this module can create it, so only the request engine can
 /// call the operations of the cache.
 #[derive(Debug)]
-pub(crate) struct LanePermit(());
+pub(crate) struct HandlePermit(());
 
 /// Returns the first piece of a write. It has at most `bytes_max` bytes, which must be a multiple
 /// of the block size. All pieces except the last end at a block boundary.
@@ -84,7 +84,7 @@ pub struct ReadRequest<F: Frames> {
     pub len: u32,
     pub(crate) interface: Interface,
     /// Whether the call has been counted.
-    pub(crate) told: bool,
+    pub(crate) is_call_counted: bool,
     pub(crate) parts: Vec<Option<F::Pin>>,
     /// Parts that have been asked of the store and have not come.
     pub(crate) missing: u32,
@@ -103,19 +103,19 @@ pub struct ReadRequest<F: Frames> {
     /// Whether a page of it missed, and whether one missed or was read ahead: what the detector of
     /// streams wants to know.
     pub(crate) missed: bool,
-    pub(crate) noticed: bool,
+    pub(crate) is_detector_input: bool,
 }
 
 impl<F: Frames> ReadRequest<F> {
     /// A read of `len` bytes (at least 1) at `offset`.
     #[must_use]
     pub fn new(token: u64, offset: u64, len: u32) -> Self {
-        let mut assembly = ReadRequest {
+        let mut read = ReadRequest {
             token,
             offset,
             len,
             interface: Interface::Copy,
-            told: false,
+            is_call_counted: false,
             parts: Vec::new(),
             missing: 0,
             cursor: 0,
@@ -126,10 +126,10 @@ impl<F: Frames> ReadRequest<F> {
             hint: None,
             part: None,
             missed: false,
-            noticed: false,
+            is_detector_input: false,
         };
-        assembly.reset(token, offset, len);
-        assembly
+        read.reset(token, offset, len);
+        read
     }
 
     /// Says what it is for, which decides where it is counted; copying is what it is for else.
@@ -148,11 +148,11 @@ impl<F: Frames> ReadRequest<F> {
         self.parts.resize_with(usize::try_from(blocks).expect("a u32 of bytes"), || None);
         (self.token, self.offset, self.len) = (token, offset, len);
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
-        self.told = false;
+        self.is_call_counted = false;
         self.classes = Classes::default();
         self.purpose = Purpose::default();
         (self.hint, self.part) = (None, None);
-        (self.missed, self.noticed) = (false, false);
+        (self.missed, self.is_detector_input) = (false, false);
     }
 
     /// The hint that counts for it on `volume`.
@@ -181,7 +181,7 @@ impl<F: Frames> ReadRequest<F> {
     ///
     /// # Panics
     /// If the completion is not one of a read.
-    pub(crate) fn absorb(&mut self, frames: &F, completion: Completion<F>) -> Status {
+    pub(crate) fn apply_completion(&mut self, frames: &F, completion: Completion<F>) -> Status {
         match completion {
             Completion::Filled { part, pins, .. } => {
                 for (i, pin) in pins.into_iter().enumerate() {

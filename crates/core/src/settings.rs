@@ -75,12 +75,12 @@ pub enum SettingError {
         volume: String,
     },
     /// Somebody uses the volume.
-    #[error("remove {volume}: {lanes} connections use it")]
+    #[error("remove {volume}: {handles} connections use it")]
     InUse {
         /// The volume.
         volume: String,
         /// Lanes that are open.
-        lanes: u32,
+        handles: u32,
     },
     /// The volume has something to write, or its store something to do.
     #[error("remove {volume}: it is not at rest, {} are not written", kib(*unclean))]
@@ -133,7 +133,7 @@ const RESERVE_MAX: u32 = 4096;
 
 /// What one volume is promised and allowed.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Share<'a> {
+pub(crate) struct FrameBounds<'a> {
     pub(crate) name: &'a str,
     pub(crate) min: u32,
     pub(crate) max: u32,
@@ -141,12 +141,12 @@ pub(crate) struct Share<'a> {
 }
 
 /// Whether `frames` can keep what all of `shares` are promised, and hold a page of each.
-pub(crate) fn check_shares<'a>(
-    shares: impl IntoIterator<Item = Share<'a>>,
+pub(crate) fn check_bounds<'a>(
+    shares: impl IntoIterator<Item = FrameBounds<'a>>,
     frames: u32,
 ) -> Result<(), SettingError> {
     let (mut floors, mut page) = (0u64, 0u64);
-    for Share { name, min, max, page_blocks } in shares {
+    for FrameBounds { name, min, max, page_blocks } in shares {
         let volume = || name.to_owned();
         if !page_blocks.is_power_of_two() || page_blocks > PAGE_BLOCKS_MAX {
             return Err(SettingError::PageSize { volume: volume(), blocks: page_blocks });
@@ -171,16 +171,18 @@ pub(crate) fn check_shares<'a>(
 /// promised to it, if `frames` are shared; none if they would take too much of it from the others.
 /// So a volume whose store takes nothing, and that fills the memory with data that cannot be
 /// written, does not stop the others.
-pub(crate) fn reserves(shares: &[Share<'_>], frames: u32) -> Vec<u32> {
+pub(crate) fn reserves(shares: &[FrameBounds<'_>], frames: u32) -> Vec<u32> {
     let part = frames / RESERVED / u32::try_from(shares.len().max(1)).expect("few volumes");
-    let wanted = |share: &Share<'_>| part.min(RESERVE_MAX).max(share.page_blocks).min(share.max);
+    let wanted =
+        |share: &FrameBounds<'_>| part.min(RESERVE_MAX).max(share.page_blocks).min(share.max);
     let wanted: Vec<u32> = shares.iter().map(wanted).collect();
-    let extra = |(share, reserve): (&Share<'_>, &u32)| u64::from(reserve.saturating_sub(share.min));
+    let extra =
+        |(share, reserve): (&FrameBounds<'_>, &u32)| u64::from(reserve.saturating_sub(share.min));
     let extra: u64 = shares.iter().zip(&wanted).map(extra).sum();
     let reserved = shares.iter().zip(&wanted);
     let reserved =
-        reserved.map(|(share, &reserve)| Share { min: share.min.max(reserve), ..*share });
-    let fits = extra <= u64::from(frames / RESERVED_MAX) && check_shares(reserved, frames).is_ok();
+        reserved.map(|(share, &reserve)| FrameBounds { min: share.min.max(reserve), ..*share });
+    let fits = extra <= u64::from(frames / RESERVED_MAX) && check_bounds(reserved, frames).is_ok();
     if shares.len() > 1 && fits { wanted } else { vec![0; shares.len()] }
 }
 
@@ -188,8 +190,8 @@ pub(crate) fn reserves(shares: &[Share<'_>], frames: u32) -> Vec<u32> {
 mod tests {
     use super::*;
 
-    fn share(min: u32, max: u32, page_blocks: u32) -> Share<'static> {
-        Share { name: "v", min, max, page_blocks }
+    fn share(min: u32, max: u32, page_blocks: u32) -> FrameBounds<'static> {
+        FrameBounds { name: "v", min, max, page_blocks }
     }
 
     #[test]
@@ -206,16 +208,16 @@ mod tests {
 
     #[test]
     fn floors_leave_room_for_a_page() {
-        assert_eq!(check_shares([share(10, 20, 1), share(10, 20, 1)], 20), Ok(()));
-        let refused = check_shares([share(10, 20, 1), share(0, 20, 1)], 10).unwrap_err();
+        assert_eq!(check_bounds([share(10, 20, 1), share(10, 20, 1)], 20), Ok(()));
+        let refused = check_bounds([share(10, 20, 1), share(0, 20, 1)], 10).unwrap_err();
         assert_eq!(refused, SettingError::Promised { promised: 11, frames: 10 });
-        assert_eq!(check_shares([share(10, 99, 1), share(0, 99, 16)], 26), Ok(()));
-        assert!(check_shares([share(10, 99, 1), share(0, 99, 16)], 25).is_err());
+        assert_eq!(check_bounds([share(10, 99, 1), share(0, 99, 16)], 26), Ok(()));
+        assert!(check_bounds([share(10, 99, 1), share(0, 99, 16)], 25).is_err());
     }
 
     #[test]
     fn what_is_refused_is_said_in_one_sentence() {
-        let refused = |one| check_shares([one], 1000).unwrap_err().to_string();
+        let refused = |one| check_bounds([one], 1000).unwrap_err().to_string();
         assert_eq!(
             refused(share(512, 256, 1)),
             "set the bounds of v: its min of 2 MiB is above its max of 1 MiB"

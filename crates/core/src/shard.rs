@@ -30,7 +30,7 @@ pub(crate) struct Page {
     dirty_older: Slot,
     dirty_newer: Slot,
     /// Counts the rounds of writing it back; at most one runs at a time.
-    pub(crate) round: u32,
+    pub(crate) writeback_seq: u32,
     /// Blocks resident, dirty, being written; blocks dirty since a write of them failed.
     pub(crate) resident: u16,
     pub(crate) dirty: u16,
@@ -38,7 +38,7 @@ pub(crate) struct Page {
     pub(crate) failing: u16,
     /// Operations of the round at hand that are not done, and whether one of them failed.
     pub(crate) ops: u16,
-    pub(crate) round_failed: bool,
+    pub(crate) writeback_failed: bool,
     pub(crate) filling: bool,
 }
 
@@ -50,25 +50,25 @@ impl Page {
             dirty_epoch: 0,
             dirty_older: NO_SLOT,
             dirty_newer: NO_SLOT,
-            round: 0,
+            writeback_seq: 0,
             resident: 0,
             dirty: 0,
             writing: 0,
             failing: 0,
             ops: 0,
-            round_failed: false,
+            writeback_failed: false,
             filling: false,
         }
     }
 
     /// Whether it is being written back.
-    pub(crate) fn in_round(&self) -> bool {
+    pub(crate) fn is_under_writeback(&self) -> bool {
         self.ops > 0
     }
 
     /// Whether a write of it can be started.
-    pub(crate) fn can_start_round(&self) -> bool {
-        self.dirty > 0 && !self.in_round()
+    pub(crate) fn can_start_writeback(&self) -> bool {
+        self.dirty > 0 && !self.is_under_writeback()
     }
 
     /// Whether it may be evicted, as far as the page itself can tell.
@@ -121,10 +121,10 @@ pub(crate) struct Fill<F: Frames> {
 /// Who waits for a page to be written.
 #[derive(Debug)]
 pub(crate) struct SyncWaiter<F: Frames> {
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
     /// The round that carries the waiter's bytes.
-    pub(crate) round: u32,
+    pub(crate) writeback_seq: u32,
     pub(crate) fua: bool,
 }
 
@@ -146,18 +146,21 @@ pub(crate) struct Instance<F: Frames> {
     pub(crate) fills: BTreeMap<u64, Fill<F>>,
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
     /// Pages that a reader in order has passed: they go first.
-    pub(crate) behind: VecDeque<(u64, Nanos)>,
+    pub(crate) drop_behind: VecDeque<(u64, Nanos)>,
     /// Where the next search among all pages, warm or cold, begins.
     pub(crate) hand: Slot,
     /// Pages that are being written.
-    pub(crate) rounds: u32,
+    pub(crate) pages_under_writeback: u32,
     /// What the volume's tracker was not told of yet, if it has one.
-    notes: Option<PendingSamples>,
+    samples: Option<PendingSamples>,
 }
 
 impl<F: Frames> Instance<F> {
     pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
-        let notes = volume.followed.as_ref().map(|followed| PendingSamples::new(followed.gate()));
+        let samples = volume
+            .locked_tracker
+            .as_ref()
+            .map(|locked_tracker| PendingSamples::new(locked_tracker.gate()));
         Instance {
             index,
             paging: volume.paging(),
@@ -170,10 +173,10 @@ impl<F: Frames> Instance<F> {
             dirty_untried: NO_SLOT,
             fills: BTreeMap::new(),
             syncs: BTreeMap::new(),
-            behind: VecDeque::new(),
+            drop_behind: VecDeque::new(),
             hand: 0,
-            rounds: 0,
-            notes,
+            pages_under_writeback: 0,
+            samples,
         }
     }
 
@@ -231,7 +234,7 @@ impl<F: Frames> Instance<F> {
     /// Whether an administrator has pinned a part of the page. Then no policy knows it, so that
     /// none has to pass it over again and again.
     pub(crate) fn is_pinned(&self, page: u64) -> bool {
-        self.volume.pinned.meets(&self.paging.blocks_of(page))
+        self.volume.pinned.overlaps(&self.paging.blocks_of(page))
     }
 
     /// Whether the page is to stay when it is clean.
@@ -263,17 +266,17 @@ impl<F: Frames> Instance<F> {
     }
 
     fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
-        let sampled = self.notes.as_ref().is_some_and(|notes| notes.gate.admits(page));
+        let sampled = self.samples.as_ref().is_some_and(|samples| samples.gate.admits(page));
         *self.touched.get_mut(slot) = Touched::new(now, sampled);
         self.policy.on_insert(slot, page);
-        if let Some(notes) = &mut self.notes {
-            notes.references += 1;
-            notes.misses += 1;
+        if let Some(samples) = &mut self.samples {
+            samples.references += 1;
+            samples.misses += 1;
             if sampled {
-                notes.noted.push(SampledReference { page, missed: true });
+                samples.noted.push(SampledReference { page, missed: true });
             }
         }
-        self.hand_on_if_full();
+        self.flush_samples_if_full();
     }
 
     /// When a page was referenced last, as far as the policy has been told; 0 if it does not know
@@ -321,8 +324,8 @@ impl<F: Frames> Instance<F> {
     #[inline(never)]
     fn note_sampled_hit(&mut self, slot: Slot) {
         let page = self.pages.get(slot).number;
-        let notes = self.notes.as_mut().expect("sampled for a tracker");
-        notes.noted.push(SampledReference { page, missed: false });
+        let samples = self.samples.as_mut().expect("sampled for a tracker");
+        samples.noted.push(SampledReference { page, missed: false });
     }
 
     /// Counts a reference to a resident page and tells the policy of it.
@@ -333,22 +336,23 @@ impl<F: Frames> Instance<F> {
 
     /// Counts references to resident pages.
     fn count_hits(&mut self, hits: u64) {
-        if let Some(notes) = &mut self.notes {
-            notes.references += hits;
+        if let Some(samples) = &mut self.samples {
+            samples.references += hits;
         }
-        self.hand_on_if_full();
+        self.flush_samples_if_full();
     }
 
-    fn hand_on_if_full(&mut self) {
-        if self.notes.as_ref().is_some_and(PendingSamples::is_full) {
-            self.hand_on();
+    fn flush_samples_if_full(&mut self) {
+        if self.samples.as_ref().is_some_and(PendingSamples::is_full) {
+            self.flush_samples();
         }
     }
 
     /// Hands what was noted to the volume's tracker.
-    pub(crate) fn hand_on(&mut self) {
-        if let (Some(notes), Some(followed)) = (&mut self.notes, &self.volume.followed)
-            && followed.take_in(notes)
+    pub(crate) fn flush_samples(&mut self) {
+        if let (Some(samples), Some(locked_tracker)) =
+            (&mut self.samples, &self.volume.locked_tracker)
+            && locked_tracker.take_in(samples)
         {
             self.volume.notify.notify();
         }
@@ -376,7 +380,7 @@ impl<F: Frames> Instance<F> {
 
     /// Returns whether a page has blocks that the store does not have yet.
     pub(crate) fn has_unclean(&self) -> bool {
-        self.dirty_oldest != NO_SLOT || self.rounds > 0
+        self.dirty_oldest != NO_SLOT || self.pages_under_writeback > 0
     }
 
     pub(crate) fn dirty_oldest(&self) -> Option<Slot> {
@@ -473,7 +477,7 @@ impl<F: Frames> Instance<F> {
     pub(crate) fn check(&self, table: &Table) -> (u64, u64, u64) {
         self.policy.check();
         let (mut resident, mut dirty, mut writing, mut dirty_pages) = (0, 0, 0, 0);
-        let (mut admitted, mut rounds) = (0, 0);
+        let (mut admitted, mut pages_under_writeback) = (0, 0);
         for slot in self.pages.slots() {
             let page = self.pages.get(slot);
             let mut counts = (0u16, 0u16, 0u16);
@@ -487,7 +491,10 @@ impl<F: Frames> Instance<F> {
             }
             assert_eq!(counts, (page.resident, page.dirty, page.writing), "{page:?}");
             assert!(page.resident > 0 || page.filling, "{page:?} holds nothing");
-            assert!(page.writing == 0 || page.in_round(), "{page:?} is written by nobody");
+            assert!(
+                page.writing == 0 || page.is_under_writeback(),
+                "{page:?} is written by nobody"
+            );
             assert_eq!(page.filling, self.fills.contains_key(&page.number), "{page:?}");
             resident += u64::from(page.resident);
             dirty += u64::from(page.dirty);
@@ -496,11 +503,11 @@ impl<F: Frames> Instance<F> {
             admitted += usize::from(self.is_admitted(slot));
             let is_evictable = self.is_admitted(slot) && self.is_pinned(page.number);
             assert!(!is_evictable, "{page:?} is pinned, and the policy knows it");
-            rounds += u32::from(page.in_round());
+            pages_under_writeback += u32::from(page.is_under_writeback());
             let is_known = self.stays(slot) || !page.is_quiet();
             assert!(is_known, "{page:?} is clean and can never be evicted");
         }
-        assert_eq!(rounds, self.rounds, "pages being written");
+        assert_eq!(pages_under_writeback, self.pages_under_writeback, "pages being written");
         assert_eq!(admitted, self.policy.len(), "pages that the policy knows");
         let is_dirty = |&slot: &Slot| assert!(self.pages.get(slot).dirty > 0);
         let listed = self.dirty_pages().inspect(is_dirty).count();

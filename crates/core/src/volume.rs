@@ -17,17 +17,17 @@ use crate::hint::Hint;
 use crate::input::{Input, InputLog, LogGuard, Setting};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::page::{Key, Paging};
-use crate::pinned::Pinned;
+use crate::pinned::PinnedRanges;
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
 use crate::readahead::{Feedback, Limits};
-use crate::settings::Share;
+use crate::settings::FrameBounds;
 use crate::store::{Geometry, StoreError};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Arc, CachePadded, Mutex, lock};
 use crate::tunables::{LiveTunables, Tunable, Tunables};
 use crate::units::BLOCK_BYTES_U64;
-use crate::write_order::Ordered;
+use crate::write_order::LockedWriteOrder;
 use crate::writeback::Writer;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -89,8 +89,8 @@ impl VolumeOptions {
     }
 
     /// What it asks to be promised and allowed.
-    pub(crate) fn share(&self) -> Share<'_> {
-        Share {
+    pub(crate) fn frame_bounds(&self) -> FrameBounds<'_> {
+        FrameBounds {
             name: &self.name,
             min: self.min_frames,
             max: self.max_frames,
@@ -103,7 +103,7 @@ impl VolumeOptions {
 const WINDOWS: u64 = 32;
 
 /// Blocks that are mapped for change, and the mailbox of the lane that has them.
-pub(crate) type MapHold<F> = (Range<u64>, Arc<CompletionQueue<F>>);
+pub(crate) type MappedRange<F> = (Range<u64>, Arc<CompletionQueue<F>>);
 
 /// A number that no volume has. The next one would be the key of an empty frame.
 pub(crate) const NO_VOLUME: u16 = u16::MAX - 1;
@@ -117,13 +117,13 @@ pub struct Volume<F: Frames> {
     pub(crate) blocks: u64,
     page_blocks: AtomicU32,
     /// What that is to become; 0 if it is to stay.
-    wanted_page_blocks: AtomicU32,
+    requested_page_blocks: AtomicU32,
     write_mode: AtomicU8,
     flush_mode: AtomicU8,
     hint: AtomicU8,
     stopping: AtomicBool,
     /// Lanes that are open, or [`CLOSED`].
-    lanes: AtomicU32,
+    handles: AtomicU32,
     removed: AtomicBool,
     /// The internal error that has ended the volume, if any.
     broken: OnceLock<StoreError>,
@@ -147,7 +147,7 @@ pub struct Volume<F: Frames> {
     /// Blocks whose last write failed.
     pub(crate) failing: AtomicU64,
     /// What follows its references, if anything does.
-    pub(crate) followed: Option<LockedTracker>,
+    pub(crate) locked_tracker: Option<LockedTracker>,
     policy_auto: AtomicBool,
     /// Most references lately were out of reach of any memory.
     pub(crate) scanned: AtomicBool,
@@ -163,21 +163,21 @@ pub struct Volume<F: Frames> {
     /// Ranges that are being discarded or zeroed; so that the common case need not lock.
     pub(crate) exclusives: AtomicU64,
     /// Whether there are windows to read ahead; so that the common case need not lock.
-    pub(crate) has_wishes: AtomicBool,
+    pub(crate) has_pending_windows: AtomicBool,
     /// The same for blocks to be read back after a restart, and for pages behind readers.
     pub(crate) has_warm: AtomicBool,
-    pub(crate) has_behind: AtomicBool,
+    pub(crate) has_drop_behind: AtomicBool,
     pub(crate) feedback: Feedback,
     pub(crate) queue: CachePadded<Mutex<Queue<F>>>,
     pub(crate) writer: CachePadded<Mutex<Writer>>,
-    pub(crate) ordered: Ordered,
-    pub(crate) pinned: Pinned,
+    pub(crate) write_order: LockedWriteOrder,
+    pub(crate) pinned: PinnedRanges,
     /// Blocks that are mapped for change, by whom.
-    pub(crate) maps: Mutex<Vec<MapHold<F>>>,
+    pub(crate) maps: Mutex<Vec<MappedRange<F>>>,
     pub(crate) notify: Box<dyn Notify>,
     pub(crate) recorders: Mutex<Vec<Arc<Recorder>>>,
     /// The recorder of whoever tends the cache.
-    pub(crate) tended: Arc<Recorder>,
+    pub(crate) maintenance_recorder: Arc<Recorder>,
     pub(crate) retired: Mutex<Totals>,
     /// The log of the cache's inputs, if there is one.
     pub(crate) log: Option<Arc<InputLog>>,
@@ -210,19 +210,19 @@ impl<F: Frames> Volume<F> {
         let VolumeOptions { name, geometry, page_blocks, tunables, .. } = options;
         assert!(geometry.length > 0 && geometry.length <= LENGTH_MAX, "length of the store");
         let quota = Quota::new(options.min_frames, options.max_frames, shards);
-        let tended = Arc::new(Recorder::default());
+        let maintenance_recorder = Arc::new(Recorder::default());
         Volume {
             id,
             name,
             geometry,
             blocks: geometry.length.div_ceil(BLOCK_BYTES_U64),
             page_blocks: AtomicU32::new(page_blocks),
-            wanted_page_blocks: AtomicU32::new(0),
+            requested_page_blocks: AtomicU32::new(0),
             write_mode: AtomicU8::new(index_in(WriteMode::ALL, &options.write_mode)),
             flush_mode: AtomicU8::new(index_in(FlushMode::ALL, &options.flush_mode)),
             hint: AtomicU8::new(index_in(Hint::ALL, &options.hint)),
             stopping: AtomicBool::new(false),
-            lanes: AtomicU32::new(0),
+            handles: AtomicU32::new(0),
             removed: AtomicBool::new(false),
             broken: OnceLock::new(),
             lookup_key: AtomicU64::new(Key::first_of(if log.is_some() { NO_VOLUME } else { id })),
@@ -238,7 +238,7 @@ impl<F: Frames> Volume<F> {
             dirty: CachePadded::default(),
             writing: CachePadded::default(),
             failing: AtomicU64::new(0),
-            followed: tracker.map(LockedTracker::new),
+            locked_tracker: tracker.map(LockedTracker::new),
             policy_auto: AtomicBool::new(options.policy_auto),
             scanned: AtomicBool::new(false),
             switches: Switches::default(),
@@ -248,18 +248,18 @@ impl<F: Frames> Volume<F> {
             last_error: Mutex::new(None),
             last_request: CachePadded::default(),
             exclusives: AtomicU64::new(0),
-            has_wishes: AtomicBool::new(false),
+            has_pending_windows: AtomicBool::new(false),
             has_warm: AtomicBool::new(false),
-            has_behind: AtomicBool::new(false),
+            has_drop_behind: AtomicBool::new(false),
             feedback: Feedback::default(),
             queue: CachePadded::new(Mutex::new(Queue::new())),
             writer: CachePadded::default(),
-            ordered: Ordered::default(),
-            pinned: Pinned::default(),
+            write_order: LockedWriteOrder::default(),
+            pinned: PinnedRanges::default(),
             maps: Mutex::new(Vec::new()),
             notify,
-            recorders: Mutex::new(vec![Arc::clone(&tended)]),
-            tended,
+            recorders: Mutex::new(vec![Arc::clone(&maintenance_recorder)]),
+            maintenance_recorder,
             retired: Mutex::new(Totals::default()),
             log,
         }
@@ -440,15 +440,15 @@ impl<F: Frames> Volume<F> {
     /// may have half of its reserve.
     #[must_use]
     pub fn dirty_limit_blocks(&self) -> u64 {
-        let own = self.own_dirty_limit_blocks();
+        let volume_limit = self.own_dirty_limit_blocks();
         let others = self.unclean_blocks_of_others();
         if others == 0 {
-            return own;
+            return volume_limit;
         }
         let frames = self.all.frames.load(Ordering::Relaxed);
         let left = (frames - frames / 10).saturating_sub(others);
         let least = u64::from(self.page_blocks().max(self.quota.floor() / 2));
-        own.min(left.max(least))
+        volume_limit.min(left.max(least))
     }
 
     /// Returns the maximum number of unclean blocks while other volumes have none.
@@ -528,16 +528,19 @@ impl<F: Frames> Volume<F> {
         self.errors.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The error that `mailbox` has not been told of, which it is now.
-    pub(crate) fn untold_error(&self, mailbox: &CompletionQueue<F>) -> Option<StoreError> {
+    /// The error that `completions` has not been told of, which it is now.
+    pub(crate) fn take_unreported_error(
+        &self,
+        completions: &CompletionQueue<F>,
+    ) -> Option<StoreError> {
         let errors = self.errors.load(Ordering::Acquire);
-        let seen = mailbox.errors_seen.swap(errors, Ordering::AcqRel);
+        let seen = completions.errors_seen.swap(errors, Ordering::AcqRel);
         (seen < errors).then(|| lock(&self.last_error).clone()).flatten()
     }
 
     /// Notes that a client asked for something. Written at most once a millisecond, so that lanes
     /// do not fight for the cache line.
-    pub(crate) fn touch(&self, now: Nanos) {
+    pub(crate) fn note_request(&self, now: Nanos) {
         if now > self.last_request.load(Ordering::Relaxed) + crate::clock::MILLISECOND {
             self.last_request.store(now, Ordering::Relaxed);
         }
@@ -564,14 +567,14 @@ impl<F: Frames> Volume<F> {
     }
 
     /// Takes a recorder in, so that its numbers count.
-    pub(crate) fn enroll(&self) -> Arc<Recorder> {
+    pub(crate) fn add_recorder(&self) -> Arc<Recorder> {
         let recorder = Arc::new(Recorder::default());
         lock(&self.recorders).push(Arc::clone(&recorder));
         recorder
     }
 
     /// Keeps the numbers of a recorder whose thread is gone.
-    pub(crate) fn retire(&self, recorder: &Arc<Recorder>) {
+    pub(crate) fn remove_recorder(&self, recorder: &Arc<Recorder>) {
         let mut recorders = lock(&self.recorders);
         recorders.retain(|other| !Arc::ptr_eq(other, recorder));
         recorder.add_to(&mut lock(&self.retired));

@@ -65,7 +65,7 @@ enum Phase {
     /// Being written.
     Writing,
     /// Being written, and changed since.
-    Both,
+    WritingAndDirty,
 }
 
 #[derive(Debug)]
@@ -84,9 +84,9 @@ struct StageState {
     /// The flush of the store that makes what has been written stable.
     flush: u64,
     waits: BTreeSet<Stage>,
-    beside: BTreeSet<Stage>,
+    coupled: BTreeSet<Stage>,
     /// Whether somebody wants it to be stable.
-    wanted: bool,
+    is_urgent: bool,
 }
 
 /// The groups of one volume that have something on its way.
@@ -106,12 +106,12 @@ pub(crate) struct WriteOrder {
 ///
 /// The lock is a leaf: taken with a shard and the volume's queue held, or without.
 #[derive(Debug, Default)]
-pub(crate) struct Ordered {
+pub(crate) struct LockedWriteOrder {
     groups: Mutex<WriteOrder>,
     load: AtomicUsize,
 }
 
-impl Ordered {
+impl LockedWriteOrder {
     /// Whether nothing of any group is on its way, so that every page may be written at any time.
     pub(crate) fn is_empty(&self) -> bool {
         self.load.load(Ordering::Acquire) == 0
@@ -133,8 +133,8 @@ impl Ordered {
     }
 
     /// Whether no block of any group is still to be written; if one is, it is wanted.
-    pub(crate) fn is_written(&self) -> bool {
-        self.is_empty() || self.with(WriteOrder::want_everything)
+    pub(crate) fn is_written_or_expedite(&self) -> bool {
+        self.is_empty() || self.with(WriteOrder::expedite_all)
     }
 
     /// Whether a page must not be written now.
@@ -143,10 +143,10 @@ impl Ordered {
     }
 
     /// The same for a page that somebody wants to be written: what it waits for is wanted then.
-    pub(crate) fn holds_back(&self, page: &Range<u64>) -> bool {
+    pub(crate) fn expedite_if_held(&self, page: &Range<u64>) -> bool {
         let held = self.is_held(page);
         if held {
-            self.with(|groups| groups.want(page));
+            self.with(|groups| groups.expedite(page));
         }
         held
     }
@@ -178,8 +178,8 @@ impl WriteOrder {
             }
             let state = &self.stages[&stage];
             left.extend(&state.waits);
-            for beside in &state.beside {
-                left.extend(&self.stages[beside].waits);
+            for coupled in &state.coupled {
+                left.extend(&self.stages[coupled].waits);
             }
         }
         found
@@ -202,7 +202,7 @@ impl WriteOrder {
         let needed = self.needs(firsts.iter().copied());
         let waiting: Vec<_> = self.stages.iter().filter(of(after)).map(|(&s, _)| s).collect();
         let would_need_itself = |stage: &Stage| {
-            needed.contains(stage) || self.stages[stage].beside.iter().any(|b| needed.contains(b))
+            needed.contains(stage) || self.stages[stage].coupled.iter().any(|b| needed.contains(b))
         };
         if waiting.iter().any(would_need_itself) {
             return Err(OrderError::Cycle);
@@ -240,24 +240,24 @@ impl WriteOrder {
         let needed = self.needs(waits.iter().copied());
         let before: Vec<_> = here.intersection(&needed).copied().collect();
         if !before.is_empty() {
-            self.want_all(before);
+            self.expedite_stages(before);
             return false;
         }
         let is_full = self.blocks.len() + PAGE_BLOCKS_MAX as usize > BLOCKS_MAX
             || (open.is_none() && self.stages.len() >= STAGES_MAX);
         if is_full {
-            self.want_all(self.stages.keys().copied().collect::<Vec<_>>());
+            self.expedite_stages(self.stages.keys().copied().collect::<Vec<_>>());
             return false;
         }
         let stage = open.unwrap_or_else(|| self.open(group, waits));
         for &other in here.iter().filter(|&&other| other != stage) {
-            self.stage(other).beside.insert(stage);
-            self.stage(stage).beside.insert(other);
+            self.stage(other).coupled.insert(stage);
+            self.stage(stage).coupled.insert(other);
         }
         for block in blocks {
             match self.blocks.get_mut(&(block, stage)) {
-                Some(phase @ Phase::Writing) => *phase = Phase::Both,
-                Some(Phase::Dirty | Phase::Both) => {}
+                Some(phase @ Phase::Writing) => *phase = Phase::WritingAndDirty,
+                Some(Phase::Dirty | Phase::WritingAndDirty) => {}
                 None => {
                     self.blocks.insert((block, stage), Phase::Dirty);
                     self.by_stage.insert((stage, block));
@@ -271,8 +271,8 @@ impl WriteOrder {
     fn open(&mut self, group: u64, waits: BTreeSet<Stage>) -> Stage {
         self.last_stage += 1;
         let stage = self.last_stage;
-        let (left, flush, beside, wanted) = (0, 0, BTreeSet::new(), false);
-        self.stages.insert(stage, StageState { group, left, flush, waits, beside, wanted });
+        let (left, flush, coupled, is_urgent) = (0, 0, BTreeSet::new(), false);
+        self.stages.insert(stage, StageState { group, left, flush, waits, coupled, is_urgent });
         let entry =
             self.active.entry(group).or_insert(OrderedGroup { open: None, waits: BTreeSet::new() });
         entry.open = Some(stage);
@@ -296,19 +296,19 @@ impl WriteOrder {
     }
 
     /// Somebody wants a page to be written that is held back.
-    pub(crate) fn want(&mut self, page: &Range<u64>) {
-        self.want_all(self.stages_in(page));
+    pub(crate) fn expedite(&mut self, page: &Range<u64>) {
+        self.expedite_stages(self.stages_in(page));
     }
 
-    fn want_all(&mut self, stages: impl IntoIterator<Item = Stage>) {
+    fn expedite_stages(&mut self, stages: impl IntoIterator<Item = Stage>) {
         for stage in self.needs(stages) {
-            self.stage(stage).wanted = true;
+            self.stage(stage).is_urgent = true;
         }
     }
 
     /// Wants all there is; whether there is none that is still to be written.
-    fn want_everything(&mut self) -> bool {
-        self.want_all(self.stages.keys().copied().collect::<Vec<_>>());
+    fn expedite_all(&mut self) -> bool {
+        self.expedite_stages(self.stages.keys().copied().collect::<Vec<_>>());
         self.blocks.is_empty()
     }
 
@@ -324,7 +324,7 @@ impl WriteOrder {
 
     /// At most `count` blocks that are wanted and may be written, by the pages that they lie in.
     pub(crate) fn due(&self, count: usize, page_of: impl Fn(u64) -> Range<u64>) -> Vec<u64> {
-        let free = |&(_, state): &(&Stage, &StageState)| state.wanted && state.waits.is_empty();
+        let free = |&(_, state): &(&Stage, &StageState)| state.is_urgent && state.waits.is_empty();
         let mut due = Vec::new();
         for (&stage, _) in self.stages.iter().filter(free) {
             let range = (stage, 0)..(stage + 1, 0);
@@ -340,7 +340,7 @@ impl WriteOrder {
     }
 
     /// The blocks of a page that are dirty are being written from now on.
-    pub(crate) fn started(&mut self, page: &Range<u64>) {
+    pub(crate) fn start_write(&mut self, page: &Range<u64>) {
         for (_, phase) in self.blocks.range_mut((page.start, 0)..(page.end, 0)) {
             debug_assert_eq!(*phase, Phase::Dirty, "a page has one round at a time");
             *phase = Phase::Writing;
@@ -348,23 +348,23 @@ impl WriteOrder {
     }
 
     /// The blocks of a page have been written, or not.
-    pub(crate) fn ended(&mut self, page: &Range<u64>, written: bool) {
+    pub(crate) fn end_write(&mut self, page: &Range<u64>, written: bool) {
         for (block, stage, phase) in self.tags(page).collect::<Vec<_>>() {
             match phase {
                 Phase::Dirty => {}
                 Phase::Writing if written => self.untag(block, stage),
-                Phase::Writing | Phase::Both => {
+                Phase::Writing | Phase::WritingAndDirty => {
                     self.blocks.insert((block, stage), Phase::Dirty);
                 }
             }
-            if written && phase == Phase::Both {
+            if written && phase == Phase::WritingAndDirty {
                 self.note_written(stage);
             }
         }
     }
 
     /// The store has discarded or zeroed blocks: what was to be written there is no more.
-    pub(crate) fn dropped(&mut self, blocks: &Range<u64>) {
+    pub(crate) fn discard_blocks(&mut self, blocks: &Range<u64>) {
         for (block, stage, _) in self.tags(blocks).collect::<Vec<_>>() {
             self.untag(block, stage);
         }
@@ -385,22 +385,22 @@ impl WriteOrder {
 
     /// Whether the store should be flushed for the sake of groups.
     pub(crate) fn is_flush_due(&self) -> bool {
-        let is_written =
+        let is_written_or_expedite =
             |&(_, state): &(&Stage, &StageState)| state.left == 0 && state.flush > self.flushes;
         let is_waited_for = |stage: &Stage| {
-            self.stages.values().any(|other| other.wanted && other.waits.contains(stage))
+            self.stages.values().any(|other| other.is_urgent && other.waits.contains(stage))
         };
-        let mut written = self.stages.iter().filter(is_written);
+        let mut written = self.stages.iter().filter(is_written_or_expedite);
         written.any(|(stage, _)| self.stages.len() > STAGES_FLUSH || is_waited_for(stage))
     }
 
     /// A flush of the store has been queued.
-    pub(crate) fn flush_begun(&mut self) {
+    pub(crate) fn begin_flush(&mut self) {
         self.flushes += 1;
     }
 
     /// The flush that was queued last has made nothing stable: the next one is to.
-    pub(crate) fn flush_missed(&mut self) {
+    pub(crate) fn fail_flush(&mut self) {
         let next = self.flushes + 1;
         for state in self.stages.values_mut().filter(|state| state.left == 0) {
             state.flush = next;
@@ -408,15 +408,16 @@ impl WriteOrder {
     }
 
     /// The flush that was queued last went well.
-    pub(crate) fn flush_done(&mut self) {
+    pub(crate) fn complete_flush(&mut self) {
         let is_stable =
             |&(_, state): &(&Stage, &StageState)| state.left == 0 && state.flush <= self.flushes;
         let stable: Vec<_> = self.stages.iter().filter(is_stable).map(|(&s, _)| s).collect();
         for stage in stable {
-            let StageState { group, beside, .. } = self.stages.remove(&stage).expect("found above");
-            for other in beside {
+            let StageState { group, coupled, .. } =
+                self.stages.remove(&stage).expect("found above");
+            for other in coupled {
                 if let Some(other) = self.stages.get_mut(&other) {
-                    other.beside.remove(&stage);
+                    other.coupled.remove(&stage);
                 }
             }
             for other in self.stages.values_mut() {
@@ -441,7 +442,7 @@ impl WriteOrder {
     /// Asserts the invariants; `is_unclean` says whether a block is dirty or being written.
     pub(crate) fn check(&self, is_unclean: impl Fn(u64) -> bool) {
         for (&stage, state) in &self.stages {
-            let of_beside = state.beside.iter().flat_map(|beside| &self.stages[beside].waits);
+            let of_beside = state.coupled.iter().flat_map(|coupled| &self.stages[coupled].waits);
             let needed = self.needs(state.waits.iter().chain(of_beside).copied());
             assert!(!needed.contains(&stage), "stage {stage} needs itself");
             let tagged = self.by_stage.range((stage, 0)..(stage + 1, 0)).count();

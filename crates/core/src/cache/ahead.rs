@@ -18,7 +18,7 @@ use crate::frames::Frames;
 use crate::hint::Hint;
 use crate::page::Key;
 use crate::queue::Queue;
-use crate::readahead::Seen;
+use crate::readahead::ObservedRequest;
 use crate::request::ReadRequest;
 use crate::store::{StoreError, StoreOp};
 use crate::sync::atomic::Ordering;
@@ -29,42 +29,44 @@ use crate::volume::Volume;
 use std::ops::Range;
 
 /// Pages behind readers that each shard remembers; the ones that were passed first go first.
-const BEHIND_MAX: usize = 4096;
+const DROP_BEHIND_MAX: usize = 4096;
 
 impl<F: Frames> Cache<F> {
     /// Tells the detector of a read that did not only hit, and asks for what it says.
-    pub(super) fn notice(lane: &mut VolumeHandle<F>, assembly: &ReadRequest<F>, now: Nanos) {
-        let VolumeHandle { volume, detector, .. } = lane;
-        let hint = assembly.hint_in(volume);
+    pub(super) fn detect_stream(handle: &mut VolumeHandle<F>, read: &ReadRequest<F>, now: Nanos) {
+        let VolumeHandle { volume, detector, .. } = handle;
+        let hint = read.hint_in(volume);
         if matches!(hint, Hint::Random | Hint::NoBuffering) {
             return;
         }
         let paging = volume.paging();
         let Some(mut limits) = volume.ahead_limits(paging) else { return };
-        if let Some(part) = &assembly.part {
+        if let Some(part) = &read.part {
             let pages = |byte: u64| paging.page_of(byte / BLOCK_BYTES_U64);
             (limits.first, limits.pages) = (pages(part.start), pages(part.end - 1) + 1);
         }
-        let last = assembly.first_block() + assembly.parts.len() as u64 - 1;
-        let seen = Seen {
-            pages: paging.page_of(assembly.first_block())..paging.page_of(last) + 1,
+        let last = read.first_block() + read.parts.len() as u64 - 1;
+        let observed = ObservedRequest {
+            pages: paging.page_of(read.first_block())..paging.page_of(last) + 1,
             // What has been asked for and not begun is not lost.
-            missed: assembly.missed && !volume.has_wishes.load(Ordering::Relaxed),
+            missed: read.missed && !volume.has_pending_windows.load(Ordering::Relaxed),
             wasted: volume.feedback.wasted_so_far(),
             sequential: hint == Hint::Sequential,
         };
-        detector.expect_pages(paging.page_blocks);
-        let advice = detector.note_request(&seen, &limits);
+        detector.set_page_blocks(paging.page_blocks);
+        let advice = detector.note_request(&observed, &limits);
         if advice.abandoned > 0 {
             volume.feedback.unused(advice.abandoned);
         }
         // Of a stream that the cache found by itself, only what nobody asks for again meanwhile.
-        let behind = match hint {
-            Hint::Sequential => detector.passed_pages(seen.pages).map(|pages| (pages, Nanos::MAX)),
+        let passed = match hint {
+            Hint::Sequential => {
+                detector.passed_pages(observed.pages).map(|pages| (pages, Nanos::MAX))
+            }
             _ if volume.bypasses_scans() => advice.passed.map(|pages| (pages, now)),
             _ => None,
         };
-        if advice.window.is_none() && behind.is_none() {
+        if advice.window.is_none() && passed.is_none() {
             return;
         }
         let mut queue = lock(&volume.queue);
@@ -73,14 +75,14 @@ impl<F: Frames> Cache<F> {
             return;
         }
         if let Some(window) = advice.window {
-            let forgotten = queue.wishes.push(window);
-            lane.recorder.add(Counter::ReadAheadDropped, forgotten);
-            volume.has_wishes.store(true, Ordering::Relaxed);
+            let forgotten = queue.pending_windows.push(window);
+            handle.recorder.add(Counter::ReadAheadDropped, forgotten);
+            volume.has_pending_windows.store(true, Ordering::Relaxed);
         }
-        if let Some((behind, at)) = behind {
-            let blocks = paging.blocks_of(behind.start).start..paging.blocks_of(behind.end - 1).end;
-            queue.behind.push((blocks, at));
-            volume.has_behind.store(true, Ordering::Release);
+        if let Some((passed, at)) = passed {
+            let blocks = paging.blocks_of(passed.start).start..paging.blocks_of(passed.end - 1).end;
+            queue.drop_behind.push((blocks, at));
+            volume.has_drop_behind.store(true, Ordering::Release);
         }
         drop(queue);
         volume.notify.notify();
@@ -145,11 +147,11 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Tells the shards which pages a reader in order has passed.
-    pub(super) fn drop_behind(&self, volume: &Volume<F>) {
-        if !volume.has_behind.swap(false, Ordering::AcqRel) {
+    pub(super) fn apply_drop_behind(&self, volume: &Volume<F>) {
+        if !volume.has_drop_behind.swap(false, Ordering::AcqRel) {
             return;
         }
-        let ranges = std::mem::take(&mut lock(&volume.queue).behind);
+        let ranges = std::mem::take(&mut lock(&volume.queue).drop_behind);
         for (mut blocks, at) in ranges {
             while blocks.start < blocks.end {
                 let mut shard = self.shard(self.table.shard(Key::new(volume.id, blocks.start)));
@@ -158,10 +160,10 @@ impl<F: Frames> Cache<F> {
                 let whole = instance.paging.blocks_of(page);
                 // Of a page that has become larger than it was then, the rest is not passed.
                 if whole.start >= blocks.start && whole.end <= blocks.end {
-                    if instance.behind.len() >= BEHIND_MAX {
-                        instance.behind.pop_front();
+                    if instance.drop_behind.len() >= DROP_BEHIND_MAX {
+                        instance.drop_behind.pop_front();
                     }
-                    instance.behind.push_back((page, at));
+                    instance.drop_behind.push_back((page, at));
                 }
                 blocks.start = whole.end;
             }
@@ -170,7 +172,7 @@ impl<F: Frames> Cache<F> {
 
     /// Begins to read what was asked for, as far as the store and the memory have room for it.
     pub(super) fn read_ahead(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        if !volume.has_wishes.load(Ordering::Relaxed) {
+        if !volume.has_pending_windows.load(Ordering::Relaxed) {
             return;
         }
         let depth = usize::try_from(volume.tunables.get(Tunable::ReadAheadDepth)).expect("few");
@@ -181,9 +183,9 @@ impl<F: Frames> Cache<F> {
         };
         for _ in begun..depth {
             let mut queue = lock(&volume.queue);
-            let most = Self::ahead_pages_max(volume, &queue);
-            let Some(pages) = queue.wishes.take(most) else {
-                volume.has_wishes.store(false, Ordering::Relaxed);
+            let pages_max = Self::ahead_pages_max(volume, &queue);
+            let Some(pages) = queue.pending_windows.take(pages_max) else {
+                volume.has_pending_windows.store(false, Ordering::Relaxed);
                 return;
             };
             drop(queue);
@@ -192,16 +194,16 @@ impl<F: Frames> Cache<F> {
             let paging = volume.paging();
             let first = paging.blocks_of(pages.start).start;
             let blocks = first..paging.blocks_of(pages.end - 1).end;
-            let given_up = most == 0
+            let is_given_up = pages_max == 0
                 || volume.is_stopping()
                 || volume.is_frozen()
                 || !self.ahead(volume, (recorder, now), blocks, true);
-            if given_up {
+            if is_given_up {
                 let mut queue = lock(&volume.queue);
-                let dropped = wanted + queue.wishes.clear();
-                volume.has_wishes.store(false, Ordering::Relaxed);
+                let discard_blocks = wanted + queue.pending_windows.clear();
+                volume.has_pending_windows.store(false, Ordering::Relaxed);
                 drop(queue);
-                recorder.add(Counter::ReadAheadDropped, dropped);
+                recorder.add(Counter::ReadAheadDropped, discard_blocks);
                 return;
             }
         }
@@ -249,11 +251,11 @@ impl<F: Frames> Cache<F> {
         let blocks = around(blocks.start).start..around(blocks.end - 1).end;
         let wanted = self.count_absent(volume.id, &blocks);
         let mut spare = Vec::new();
-        let nobody_waits = self.stalled.load(Ordering::Relaxed) == 0;
+        let no_session_waits = self.stalled.load(Ordering::Relaxed) == 0;
         let room = wanted == 0
-            || nobody_waits
+            || no_session_waits
                 && if may_evict {
-                    self.reserve_as(volume, wanted, &mut spare, (recorder, now), false)
+                    self.reserve_with(volume, wanted, &mut spare, (recorder, now), false)
                 } else {
                     self.pool.take(&self.frames, volume, wanted, &mut spare)
                 };

@@ -17,7 +17,7 @@ use std::ops::Range;
 
 /// How many pages of a shard's dirty list are looked at under its lock. Pages whose write failed
 /// are at its old end, so this finds them unless there are more.
-const LOOK_MAX: usize = 16_384;
+const PAGES_SCAN_MAX: usize = 16_384;
 
 /// What of a volume its store does not have yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -46,9 +46,9 @@ impl<F: Frames> Cache<F> {
     /// What of `volume` its store does not have yet, with at most `ranges_max` failing ranges.
     #[must_use]
     pub fn at_risk(&self, volume: &Volume<F>, ranges_max: usize) -> AtRisk {
-        let (mut in_rounds, flush_failed) = {
+        let (mut under_writeback, flush_failed) = {
             let queue = lock(&volume.queue);
-            (queue.pages_in_rounds(), queue.flush_failed.clone())
+            (queue.pages_under_writeback(), queue.flush_failed.clone())
         };
         let mut oldest: Option<Nanos> = None;
         let mut failing = Vec::new();
@@ -58,8 +58,8 @@ impl<F: Frames> Cache<F> {
             // No data of a broken volume can be written.
             failing_left = u64::MAX;
         }
-        let look_max = if is_broken { usize::MAX } else { LOOK_MAX };
-        let mut look = |page: &Page, paging: Paging| {
+        let pages_max = if is_broken { usize::MAX } else { PAGES_SCAN_MAX };
+        let mut inspect = |page: &Page, paging: Paging| {
             oldest = Some(oldest.map_or(page.dirty_at, |oldest| oldest.min(page.dirty_at)));
             if page.failing > 0 || is_broken {
                 failing.push(paging.blocks_of(page.number));
@@ -73,16 +73,16 @@ impl<F: Frames> Cache<F> {
             let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) else {
                 continue;
             };
-            for slot in instance.dirty_pages().take(look_max) {
+            for slot in instance.dirty_pages().take(pages_max) {
                 // The first is the oldest.
-                if look(instance.pages.get(slot), instance.paging) == 0 {
+                if inspect(instance.pages.get(slot), instance.paging) == 0 {
                     break;
                 }
             }
         }
         // What began to be written meanwhile may have left a list before that was looked at.
-        in_rounds.extend(lock(&volume.queue).pages_in_rounds());
-        for page in in_rounds {
+        under_writeback.extend(lock(&volume.queue).pages_under_writeback());
+        for page in under_writeback {
             // Should the page size have changed since, the page is not found, or is another one.
             let first =
                 Key::new(volume.id, volume.paging().blocks_of(page).start.min(volume.blocks - 1));
@@ -94,7 +94,7 @@ impl<F: Frames> Cache<F> {
                 && let page = instance.pages.get(slot)
                 && page.writing + page.dirty > 0
             {
-                look(page, instance.paging);
+                inspect(page, instance.paging);
             }
         }
         let blocks = volume.unclean_blocks();
@@ -122,8 +122,8 @@ fn joined<F: Frames>(
     for blocks in pages {
         let end = (blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
         let bytes = blocks.start * BLOCK_BYTES_U64..end;
-        let joins = ranges.last().is_some_and(|last| last.end >= bytes.start);
-        if let Some(last) = ranges.last_mut().filter(|_| joins) {
+        let is_adjacent = ranges.last().is_some_and(|last| last.end >= bytes.start);
+        if let Some(last) = ranges.last_mut().filter(|_| is_adjacent) {
             last.end = last.end.max(bytes.end);
         } else if ranges.len() < ranges_max {
             ranges.push(bytes);

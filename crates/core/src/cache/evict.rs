@@ -15,13 +15,13 @@ use std::cmp::Reverse;
 use std::ops::Range;
 
 /// How many dirty pages one search for a victim tells the lazy writer of.
-const STEALS_MAX: usize = 16;
+const STEAL_REQUESTS_MAX: usize = 16;
 /// For so long nothing more is read ahead in the place of a page that was.
-const AWAITED: Nanos = SECOND;
+const READAHEAD_GRACE: Nanos = SECOND;
 /// How many pages that a reader has passed are looked at for one that may go.
-const BEHIND_LOOKS: usize = 16;
+const DROP_BEHIND_SCAN: usize = 16;
 /// Number of other pages that are tried if the coldest ones are all dirty or pinned.
-const OTHER_LOOKS: u32 = 4096;
+const FALLBACK_SCAN: u32 = 4096;
 
 /// A part of the cache that may give up a page.
 struct Candidate<F: Frames> {
@@ -35,7 +35,7 @@ struct Candidate<F: Frames> {
 }
 
 /// Frames of a page that is gone, and whose they were.
-pub(super) type Evicted<F> = (Arc<Volume<F>>, Vec<<F as Frames>::WritePin>);
+pub(super) type EvictedFrames<F> = (Arc<Volume<F>>, Vec<<F as Frames>::WritePin>);
 
 impl<F: Frames> Cache<F> {
     /// Takes frames for `volume` until `spare` has `wanted`, evicting as needed; whether it has.
@@ -48,11 +48,11 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
-        self.reserve_as(volume, wanted, spare, (recorder, now), true)
+        self.reserve_with(volume, wanted, spare, (recorder, now), true)
     }
 
     /// The same, where `steal` says whether dirty pages that are in the way are to be written.
-    pub(super) fn reserve_as(
+    pub(super) fn reserve_with(
         &self,
         volume: &Volume<F>,
         wanted: usize,
@@ -100,14 +100,14 @@ impl<F: Frames> Cache<F> {
 
     fn evict_for(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos, steal: bool) -> bool {
         let evicted = self.evict_first(self.candidates(Some(volume)), Some(recorder), now, steal);
-        let Some((victim, owned)) = evicted else { return false };
-        self.free_write_pinned(&victim, owned);
+        let Some((victim, write_pins)) = evicted else { return false };
+        self.free_write_pinned(&victim, write_pins);
         true
     }
 
     /// Evicts the coldest page of a volume above its floor, for the benefit of nobody in
     /// particular: whose it was, and its frames, which are still charged to that volume.
-    pub(super) fn evict_any(&self, now: Nanos) -> Option<Evicted<F>> {
+    pub(super) fn evict_any(&self, now: Nanos) -> Option<EvictedFrames<F>> {
         self.evict_first(self.candidates(None), None, now, true)
     }
 
@@ -117,7 +117,7 @@ impl<F: Frames> Cache<F> {
         recorder: Option<&Recorder>,
         now: Nanos,
         steal: bool,
-    ) -> Option<Evicted<F>> {
+    ) -> Option<EvictedFrames<F>> {
         let order = |one: &Candidate<F>| {
             let Candidate { coldest, pages, shard, ref volume } = *one;
             (volume.is_frozen(), coldest, volume.id, Reverse(pages), shard)
@@ -125,13 +125,13 @@ impl<F: Frames> Cache<F> {
         candidates.sort_unstable_by_key(order);
         let find = |any: bool| {
             candidates.iter().find_map(|Candidate { shard, volume, .. }| {
-                let recorder = recorder.unwrap_or(&volume.tended);
-                let owned = if any {
+                let recorder = recorder.unwrap_or(&volume.maintenance_recorder);
+                let write_pins = if any {
                     self.evict_any_from(volume, *shard, recorder, now)
                 } else {
                     self.evict_from(volume, *shard, recorder, now, steal)
                 };
-                (!owned.is_empty()).then(|| (Arc::clone(volume), owned))
+                (!write_pins.is_empty()).then(|| (Arc::clone(volume), write_pins))
             })
         };
         // Read-ahead is not worth a page that its policy would keep.
@@ -148,15 +148,15 @@ impl<F: Frames> Cache<F> {
             let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.floor();
             volume.is_some_and(|volume| other.id == volume.id) || (!at_ceiling && above_floor)
         };
-        let givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
-        Self::givers(volume.map(|volume| volume.id), givers)
+        let select_givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
+        Self::select_givers(volume.map(|volume| volume.id), select_givers)
             .into_iter()
-            .flat_map(Self::parts)
+            .flat_map(Self::shard_candidates)
             .collect()
     }
 
     /// The parts of a volume that have something to give.
-    fn parts(volume: &Arc<Volume<F>>) -> impl Iterator<Item = Candidate<F>> {
+    fn shard_candidates(volume: &Arc<Volume<F>>) -> impl Iterator<Item = Candidate<F>> {
         let quota = &volume.quota;
         let by_age = volume.policy().evicts_by_age();
         let age_of = |shard: usize| quota.coldest[shard].load(Ordering::Relaxed);
@@ -186,18 +186,18 @@ impl<F: Frames> Cache<F> {
         shard.drain(now);
         // Whoever chose it held no lock: it may be gone, and its number another's.
         let Some(instance) = shard.instance_of(victim) else { return Vec::new() };
-        let (owned, steals) = self.evict_page(instance, recorder, now, !steal);
+        let (write_pins, steals) = self.evict_page(instance, recorder, now, !steal);
         drop(shard);
         if steal && !steals.is_empty() {
             let mut queue = lock(&victim.queue);
             // Each victim that is looked for meets the same ones until they are written.
-            if queue.steals.len() < STEALS_MAX {
+            if queue.steals.len() < STEAL_REQUESTS_MAX {
                 queue.steals.extend(steals);
                 drop(queue);
                 victim.notify.notify();
             }
         }
-        owned
+        write_pins
     }
 
     /// Evicts any page of a shard that may go, where its policy had none to give.
@@ -208,19 +208,19 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> Vec<F::WritePin> {
-        let mut owned = Vec::new();
+        let mut write_pins = Vec::new();
         let mut shard = self.shard(index);
         shard.drain(now);
-        let Some(instance) = shard.instance_of(victim) else { return owned };
-        if let Some((slot, pinned)) = self.own_any_page(instance, &mut owned) {
+        let Some(instance) = shard.instance_of(victim) else { return write_pins };
+        if let Some((slot, pinned)) = self.write_pin_any_page(instance, &mut write_pins) {
             for &frame in &pinned {
                 self.table.retract(frame);
                 self.pool.retire(victim.id, frame);
             }
             recorder.add(Counter::EvictedBlocks, pinned.len() as u64);
-            self.remove_owned(instance, slot, &owned, recorder, false);
+            self.remove_evicted(instance, slot, &write_pins, recorder, false);
         }
-        owned
+        write_pins
     }
 
     /// Evicts one page: its frames, owned and unfindable, and the first blocks of the dirty pages
@@ -233,34 +233,35 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         ahead: bool,
     ) -> (Vec<F::WritePin>, Vec<u64>) {
-        let mut owned = Vec::new();
+        let mut write_pins = Vec::new();
         let mut steals = Vec::new();
-        if let Some(slot) = self.own_behind(instance, &mut owned) {
+        if let Some(slot) = self.write_pin_drop_behind(instance, &mut write_pins) {
             recorder.add(Counter::DroppedBehind, 1);
-            self.remove_owned(instance, slot, &owned, recorder, false);
-            return (owned, steals);
+            self.remove_evicted(instance, slot, &write_pins, recorder, false);
+            return (write_pins, steals);
         }
         let Instance { volume, paging, pages, policy, .. } = instance;
         let chosen = policy.victim(&mut |slot| {
             let page = pages.get(slot);
             if page.is_quiet() {
                 let blocks = paging.blocks_of(page.number);
-                return self.own_page(volume.id, blocks, &mut owned);
+                return self.write_pin_page(volume.id, blocks, &mut write_pins);
             }
             // A page that could not be written is tried again when its time has come.
-            if page.can_start_round() && page.failing == 0 && steals.len() < STEALS_MAX {
+            if page.can_start_writeback() && page.failing == 0 && steals.len() < STEAL_REQUESTS_MAX
+            {
                 steals.push(paging.blocks_of(page.number).start);
             }
             false
         });
         if let Some(slot) = chosen {
-            if ahead && self.is_awaited(instance, slot, &owned, now) {
-                owned.drain(..).for_each(|own| self.frames.release_write_pin(own));
-                return (owned, steals);
+            if ahead && self.was_just_read_ahead(instance, slot, &write_pins, now) {
+                write_pins.drain(..).for_each(|write_pin| self.frames.release_write_pin(write_pin));
+                return (write_pins, steals);
             }
-            self.remove_owned(instance, slot, &owned, recorder, true);
+            self.remove_evicted(instance, slot, &write_pins, recorder, true);
         }
-        (owned, steals)
+        (write_pins, steals)
     }
 
     /// Owns the frames of any page that may be evicted. Returns the page, and its frames that could
@@ -269,16 +270,16 @@ impl<F: Frames> Cache<F> {
     /// The pages that the policy prefers cannot be evicted. They are pinned, perhaps by the client
     /// that needs room, which would wait for itself; or they are dirty, and no client needs to wait
     /// for the store while there are clean pages. The next search begins where this one ends.
-    fn own_any_page(
+    fn write_pin_any_page(
         &self,
         instance: &mut Instance<F>,
-        owned: &mut Vec<F::WritePin>,
+        write_pins: &mut Vec<F::WritePin>,
     ) -> Option<(Slot, Vec<FrameId>)> {
-        let tries = instance.pages.end().min(OTHER_LOOKS);
+        let tries = instance.pages.end().min(FALLBACK_SCAN);
         for _ in 0..tries {
             let Some(slot) = Self::next_quiet(instance) else { continue };
             let blocks = instance.paging.blocks_of(instance.pages.get(slot).number);
-            if self.own_page(instance.volume.id, blocks, owned) {
+            if self.write_pin_page(instance.volume.id, blocks, write_pins) {
                 return Some((slot, Vec::new()));
             }
         }
@@ -287,8 +288,8 @@ impl<F: Frames> Cache<F> {
         }
         for _ in 0..tries {
             let Some(slot) = Self::next_quiet(instance) else { continue };
-            let pinned = self.own_unpinned(instance, slot, owned);
-            if !owned.is_empty() {
+            let pinned = self.write_pin_unpinned(instance, slot, write_pins);
+            if !write_pins.is_empty() {
                 return Some((slot, pinned));
             }
         }
@@ -306,18 +307,18 @@ impl<F: Frames> Cache<F> {
 
     /// Owns the unpinned frames of a page, and returns the pinned ones. A client that does not
     /// receive its replies pins single blocks, which must not keep whole pages from being evicted.
-    fn own_unpinned(
+    fn write_pin_unpinned(
         &self,
         instance: &Instance<F>,
         slot: Slot,
-        owned: &mut Vec<F::WritePin>,
+        write_pins: &mut Vec<F::WritePin>,
     ) -> Vec<FrameId> {
         let mut pinned = Vec::new();
         for block in instance.paging.blocks_of(instance.pages.get(slot).number) {
             let key = Key::new(instance.volume.id, block);
             let Some(frame) = self.table.find(key) else { continue };
             match self.frames.try_write_pin(frame) {
-                Some(own) => owned.push(own),
+                Some(write_pin) => write_pins.push(write_pin),
                 None => pinned.push(frame),
             }
         }
@@ -325,31 +326,32 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Whether an owned page was read ahead so lately that its reader may well be on the way.
-    fn is_awaited(
+    fn was_just_read_ahead(
         &self,
         instance: &Instance<F>,
         slot: Slot,
-        owned: &[F::WritePin],
+        write_pins: &[F::WritePin],
         now: Nanos,
     ) -> bool {
-        let untouched =
-            owned.iter().any(|own| self.table.state(self.frames.write_pinned(own)).ahead);
-        untouched && now < instance.touched_at(slot) + AWAITED
+        let untouched = write_pins
+            .iter()
+            .any(|write_pin| self.table.state(self.frames.write_pinned(write_pin)).ahead);
+        untouched && now < instance.touched_at(slot) + READAHEAD_GRACE
     }
 
     /// Removes a page, all of whose frames in the table are owned. Keeps a ghost of it if `ghost`
     /// is set.
-    fn remove_owned(
+    fn remove_evicted(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
-        owned: &[F::WritePin],
+        write_pins: &[F::WritePin],
         recorder: &Recorder,
         ghost: bool,
     ) {
         let mut untouched = false;
-        for own in owned {
-            let frame = self.frames.write_pinned(own);
+        for write_pin in write_pins {
+            let frame = self.frames.write_pinned(write_pin);
             untouched |= self.table.state(frame).ahead;
             self.table.retract(frame);
         }
@@ -362,19 +364,23 @@ impl<F: Frames> Cache<F> {
         let coldest = if instance.pages.len() == 0 { Nanos::MAX } else { touched };
         instance.volume.quota.coldest[instance.index].store(coldest, Ordering::Relaxed);
         recorder.add(Counter::EvictedPages, 1);
-        recorder.add(Counter::EvictedBlocks, owned.len() as u64);
+        recorder.add(Counter::EvictedBlocks, write_pins.len() as u64);
     }
 
     /// Owns the frames of a page that a reader in order has passed, if one of them may go.
-    fn own_behind(&self, instance: &mut Instance<F>, owned: &mut Vec<F::WritePin>) -> Option<Slot> {
-        for _ in 0..BEHIND_LOOKS {
-            let (page, passed_at) = instance.behind.pop_front()?;
+    fn write_pin_drop_behind(
+        &self,
+        instance: &mut Instance<F>,
+        write_pins: &mut Vec<F::WritePin>,
+    ) -> Option<Slot> {
+        for _ in 0..DROP_BEHIND_SCAN {
+            let (page, passed_at) = instance.drop_behind.pop_front()?;
             let Some(slot) = instance.find(&self.table, page) else { continue };
             let blocks = instance.paging.blocks_of(page);
-            let may_go = instance.pages.get(slot).is_quiet()
+            let is_evictable = instance.pages.get(slot).is_quiet()
                 && !instance.is_pinned(page)
                 && instance.touched_at(slot) <= passed_at;
-            if may_go && self.own_page(instance.volume.id, blocks, owned) {
+            if is_evictable && self.write_pin_page(instance.volume.id, blocks, write_pins) {
                 return Some(slot);
             }
         }
@@ -382,18 +388,23 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Owns all frames of a page, or none of them.
-    fn own_page(&self, volume: u16, blocks: Range<u64>, owned: &mut Vec<F::WritePin>) -> bool {
-        debug_assert!(owned.is_empty(), "frames of an earlier candidate");
+    fn write_pin_page(
+        &self,
+        volume: u16,
+        blocks: Range<u64>,
+        write_pins: &mut Vec<F::WritePin>,
+    ) -> bool {
+        debug_assert!(write_pins.is_empty(), "frames of an earlier candidate");
         for block in blocks {
             let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };
-            let Some(own) = self.frames.try_write_pin(frame) else {
+            let Some(write_pin) = self.frames.try_write_pin(frame) else {
                 self.note_pinned();
-                for own in owned.drain(..) {
-                    self.frames.release_write_pin(own);
+                for write_pin in write_pins.drain(..) {
+                    self.frames.release_write_pin(write_pin);
                 }
                 return false;
             };
-            owned.push(own);
+            write_pins.push(write_pin);
         }
         true
     }

@@ -58,27 +58,27 @@ impl<F: Frames> Cache<F> {
     ///
     /// # Panics
     /// If `kind` is neither, or the range is empty or not inside the volume.
-    pub(crate) fn exclude(
+    pub(crate) fn discard_or_zero(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
         kind: StoreOpKind,
         blocks: Range<u64>,
         token: u64,
     ) -> Status {
-        let volume = &lane.volume;
-        volume.touch(now);
+        let volume = &handle.volume;
+        volume.note_request(now);
         assert!(matches!(kind, StoreOpKind::Discard | StoreOpKind::Zero { .. }), "{kind:?}");
         assert!(blocks.start < blocks.end && blocks.end <= volume.blocks, "{blocks:?}");
         let mut queue = lock(&volume.queue);
         if queue.is_exclusive(&blocks) {
             drop(queue);
-            self.stall(lane);
+            self.stall(handle);
             return Status::Stalled;
         }
         let epoch = volume.epoch.load(Ordering::Acquire);
-        let mailbox = Arc::clone(&lane.mailbox);
-        queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, mailbox, token });
+        let completions = Arc::clone(&handle.completions);
+        queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, completions, token });
         volume.exclusives.fetch_add(1, Ordering::AcqRel);
         drop(queue);
         volume.notify.notify();
@@ -115,22 +115,22 @@ impl<F: Frames> Cache<F> {
             self.drop_range(volume, &blocks);
         }
         let mut queue = lock(&volume.queue);
-        let ExclusiveRange { kind, mailbox, token, .. } = queue.remove_exclusive(start);
+        let ExclusiveRange { kind, completions, token, .. } = queue.remove_exclusive(start);
         volume.exclusives.fetch_sub(1, Ordering::AcqRel);
         // A front end may use the range for other data from now on.
         let pages = volume.paging().pages_of(&blocks);
-        recorder.add(Counter::ReadAheadDropped, queue.wishes.forget(&pages));
+        recorder.add(Counter::ReadAheadDropped, queue.pending_windows.forget(&pages));
         drop(queue);
         self.settle_range(volume, recorder, now, &blocks);
-        if volume.pinned.meets(&blocks) {
-            volume.pinned.lost(now, 0);
+        if volume.pinned.overlaps(&blocks) {
+            volume.pinned.rescan_after(now, 0);
         }
         // A discard is advice; a store that cannot take it has not failed.
         let ignored = |error: &StoreError| {
             kind == StoreOpKind::Discard && error.kind == StoreErrorKind::Unsupported
         };
         let result = error.filter(|error| !ignored(error)).map_or(Ok(()), Err);
-        mailbox.deliver(&self.frames, Completion::Finished { token, result });
+        completions.deliver(&self.frames, Completion::Finished { token, result });
     }
 
     /// Slots of the pages of an instance that have blocks in `blocks`.
@@ -162,9 +162,9 @@ impl<F: Frames> Cache<F> {
 
     fn drop_blocks(&self, instance: &mut Instance<F>, slot: Slot, blocks: &Range<u64>) {
         let volume = Arc::clone(&instance.volume);
-        let own = instance.paging.blocks_of(instance.pages.get(slot).number);
+        let page_blocks = instance.paging.blocks_of(instance.pages.get(slot).number);
         let (mut gone, mut clean) = (0, 0);
-        for block in own.start.max(blocks.start)..own.end.min(blocks.end) {
+        for block in page_blocks.start.max(blocks.start)..page_blocks.end.min(blocks.end) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
             let state = self.table.state(frame);
             assert_eq!(state.writing, 0, "a block of an exclusive range is being written");
@@ -173,7 +173,7 @@ impl<F: Frames> Cache<F> {
             self.table.retract(frame);
             self.pool.retire(volume.id, frame);
         }
-        volume.ordered.with_any(|groups| groups.dropped(blocks));
+        volume.write_order.with_any(|groups| groups.discard_blocks(blocks));
         let page = instance.pages.get_mut(slot);
         page.resident -= gone;
         page.dirty -= clean;
@@ -186,7 +186,7 @@ impl<F: Frames> Cache<F> {
         if clean > 0 && page.dirty == 0 {
             instance.unlink_dirty(slot);
             // What they wrote has been overwritten in the store, but not by a stable write.
-            self.tell_synced(instance, slot, None, false);
+            self.complete_syncs(instance, slot, None, false);
         }
         if instance.pages.get(slot).resident == 0 {
             instance.remove(slot, false);

@@ -30,30 +30,30 @@ use crate::writeback::{Batch, Writer};
 const GATHER_MAX: usize = 16_384;
 
 impl<F: Frames> Cache<F> {
-    /// Flushes the volume of `lane`: what was acknowledged before is on stable storage when the
+    /// Flushes the volume of `handle`: what was acknowledged before is on stable storage when the
     /// completion with `token` says so.
-    pub(crate) fn flush(&self, lane: &mut VolumeHandle<F>, now: Nanos, token: u64) -> Status {
-        lane.volume.touch(now);
-        if lane.volume.flush_mode() == FlushMode::Ignore {
+    pub(crate) fn flush(&self, handle: &mut VolumeHandle<F>, now: Nanos, token: u64) -> Status {
+        handle.volume.note_request(now);
+        if handle.volume.flush_mode() == FlushMode::Ignore {
             return Status::Done;
         }
-        self.flush_always(lane, now, token)
+        self.flush_always(handle, now, token)
     }
 
     /// The same, also where the flush mode says to ignore flushes: for stopping.
     #[expect(clippy::unused_self, reason = "an operation of the cache, as the others")]
     pub(crate) fn flush_always(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
         token: u64,
     ) -> Status {
-        lane.volume.touch(now);
-        let volume = &lane.volume;
+        handle.volume.note_request(now);
+        let volume = &handle.volume;
         let mut queue = lock(&volume.queue);
         let epoch = volume.epoch.fetch_add(1, Ordering::AcqRel);
-        let mailbox = Arc::clone(&lane.mailbox);
-        queue.flushes.push_back(FlushWaiter { mailbox, token, epoch });
+        let completions = Arc::clone(&handle.completions);
+        queue.flushes.push_back(FlushWaiter { completions, token, epoch });
         drop(queue);
         volume.notify.notify();
         Status::Pending
@@ -62,14 +62,14 @@ impl<F: Frames> Cache<F> {
     /// Flushes for a write that asked to be stable and could not be made so by itself.
     pub(super) fn flush_for(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &mut WriteRequest,
+        write: &mut WriteRequest,
     ) -> Status {
-        task.needs_flush = false;
+        write.needs_flush = false;
         // Whether flushes are kept was found out when the write began.
-        let status = self.flush_always(lane, now, task.token);
-        task.waiting += 1;
+        let status = self.flush_always(handle, now, write.token);
+        write.waiting += 1;
         status
     }
 
@@ -103,13 +103,13 @@ impl<F: Frames> Cache<F> {
             queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), Context::Flush(waiters), now);
         queue.forced.push_back(op);
         queue.flush_in_flight = true;
-        volume.ordered.with_any(WriteOrder::flush_begun);
+        volume.write_order.with_any(WriteOrder::begin_flush);
     }
 
     /// Where clients' flushes are ignored, the store is flushed when all has been written and the
     /// volume is idle, and while it never is, every `age-max`: that bounds what a power failure
     /// loses. When to ask again, if no completion tells.
-    pub(super) fn flush_unasked(
+    pub(super) fn flush_in_ignore_mode(
         volume: &Volume<F>,
         writer: &mut Writer,
         now: Nanos,
@@ -137,7 +137,7 @@ impl<F: Frames> Cache<F> {
         let op = queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), context, now);
         queue.forced.push_back(op);
         queue.flush_in_flight = true;
-        volume.ordered.with_any(WriteOrder::flush_begun);
+        volume.write_order.with_any(WriteOrder::begin_flush);
     }
 
     /// Starts rounds of pages that became dirty at `epoch` or before, as many as the store may
@@ -164,7 +164,7 @@ impl<F: Frames> Cache<F> {
                 writer.forced = self.gather(volume, |page| page.dirty_epoch <= epoch, u64::MAX);
             }
             let Some(block) = writer.forced.next() else { return };
-            let cause = crate::queue::Cause::Forced;
+            let cause = crate::queue::WriteCause::Forced;
             self.write_back_around(volume, block, cause, recorder, now);
         }
     }
@@ -237,7 +237,7 @@ impl<F: Frames> Cache<F> {
             if left == 0 || !wanted(page) {
                 break;
             }
-            if volume.ordered.holds_back(&blocks) {
+            if volume.write_order.expedite_if_held(&blocks) {
                 continue;
             }
             left = left.saturating_sub(u64::from(page.dirty));
@@ -245,7 +245,7 @@ impl<F: Frames> Cache<F> {
                 volume.exclusives.load(Ordering::Acquire) > 0
                     && lock(&volume.queue).is_exclusive(&blocks)
             };
-            if page.can_start_round() && !is_exclusive() {
+            if page.can_start_writeback() && !is_exclusive() {
                 pages.push(blocks.start);
             }
         }
@@ -274,21 +274,21 @@ impl<F: Frames> Cache<F> {
     ) {
         let mut queue = lock(&volume.queue);
         queue.flush_in_flight = false;
-        let away = error.filter(|error| error.kind == StoreErrorKind::Away);
-        if let Some(error) = error.filter(|_| away.is_none()) {
+        let away_error = error.filter(|error| error.kind == StoreErrorKind::Away);
+        if let Some(error) = error.filter(|_| away_error.is_none()) {
             volume.note_error(error);
             queue.flush_failed.get_or_insert_with(|| error.clone());
         }
-        let failed = queue.flush_failed.clone().or(away.cloned());
-        let ordered =
-            if failed.is_none() { WriteOrder::flush_done } else { WriteOrder::flush_missed };
-        volume.ordered.with_any(ordered);
+        let failed = queue.flush_failed.clone().or(away_error.cloned());
+        let end_flush =
+            if failed.is_none() { WriteOrder::complete_flush } else { WriteOrder::fail_flush };
+        volume.write_order.with_any(end_flush);
         drop(queue);
         for waiter in waiters {
-            let untold = volume.untold_error(&waiter.mailbox);
-            let result = failed.clone().or(untold).map_or(Ok(()), Err);
+            let unreported = volume.take_unreported_error(&waiter.completions);
+            let result = failed.clone().or(unreported).map_or(Ok(()), Err);
             let token = waiter.token;
-            waiter.mailbox.deliver(&self.frames, Completion::Finished { token, result });
+            waiter.completions.deliver(&self.frames, Completion::Finished { token, result });
         }
     }
 
@@ -299,12 +299,12 @@ impl<F: Frames> Cache<F> {
             queue.flushes.drain(..).partition::<Vec<_>, _>(|flush| flush.epoch >= epoch);
         queue.flushes.extend(rest);
         drop(queue);
-        for FlushWaiter { mailbox, token, .. } in failed {
+        for FlushWaiter { completions, token, .. } in failed {
             // This is the report of the error to this lane.
             let errors = volume.errors.load(Ordering::Acquire);
-            mailbox.errors_seen.store(errors, Ordering::Release);
+            completions.errors_seen.store(errors, Ordering::Release);
             let result = Err(error.clone());
-            mailbox.deliver(&self.frames, Completion::Finished { token, result });
+            completions.deliver(&self.frames, Completion::Finished { token, result });
         }
     }
 }

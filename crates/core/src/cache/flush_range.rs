@@ -13,7 +13,7 @@ use crate::completion::{Completion, VolumeHandle};
 use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::mode::FlushMode;
-use crate::queue::{Cause, Context, RangeFlush};
+use crate::queue::{Context, RangeFlush, WriteCause};
 use crate::request::Status;
 use crate::store::{StoreError, StoreOpKind};
 use crate::sync::atomic::Ordering;
@@ -34,23 +34,23 @@ impl<F: Frames> Cache<F> {
     #[expect(clippy::unused_self, reason = "an operation of the cache, as the others")]
     pub(crate) fn flush_range(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
         blocks: Range<u64>,
         stable: bool,
         token: u64,
     ) -> Status {
-        let volume = &lane.volume;
-        volume.touch(now);
+        let volume = &handle.volume;
+        volume.note_request(now);
         assert!(blocks.start < blocks.end && blocks.end <= volume.blocks, "{blocks:?}");
         if stable && volume.flush_mode() == FlushMode::Ignore {
             return Status::Done;
         }
         let mut queue = lock(&volume.queue);
         let epoch = volume.epoch.fetch_add(1, Ordering::AcqRel);
-        let mailbox = Arc::clone(&lane.mailbox);
+        let completions = Arc::clone(&handle.completions);
         let batch = Batch::default();
-        queue.ranges.push(RangeFlush { mailbox, token, blocks, epoch, stable, batch });
+        queue.ranges.push(RangeFlush { completions, token, blocks, epoch, stable, batch });
         drop(queue);
         volume.notify.notify();
         Status::Pending
@@ -102,7 +102,7 @@ impl<F: Frames> Cache<F> {
         let mut gathered = false;
         loop {
             let queue = lock(&volume.queue);
-            let started = queue.writes_started();
+            let start_write = queue.writes_started();
             let is_writing = queue.has_writes_in(blocks, epoch);
             drop(queue);
             if batch.is_empty() {
@@ -118,11 +118,11 @@ impl<F: Frames> Cache<F> {
                     return !lock(&volume.queue).has_writes_in(blocks, epoch);
                 }
             }
-            if started >= depth {
+            if start_write >= depth {
                 return false;
             }
             let Some(block) = batch.next() else { return false };
-            self.write_back_around(volume, block, Cause::Forced, recorder, now);
+            self.write_back_around(volume, block, WriteCause::Forced, recorder, now);
         }
     }
 
@@ -134,11 +134,11 @@ impl<F: Frames> Cache<F> {
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
             let instance = shard.instance(volume.id);
-            let own = |number| instance.paging.blocks_of(number);
             let wanted = |page: &crate::shard::Page| {
-                let own = own(page.number);
-                let meets = own.start < blocks.end && blocks.start < own.end;
-                (meets && page.dirty > 0 && page.dirty_epoch <= epoch).then_some(own.start)
+                let page_blocks = instance.paging.blocks_of(page.number);
+                let overlaps = page_blocks.start < blocks.end && blocks.start < page_blocks.end;
+                (overlaps && page.dirty > 0 && page.dirty_epoch <= epoch)
+                    .then_some(page_blocks.start)
             };
             if dirty < blocks.end - blocks.start {
                 let list = instance.dirty_pages();
@@ -153,9 +153,9 @@ impl<F: Frames> Cache<F> {
 
     /// A range is written and, if that was asked for, flushed, or not.
     pub(super) fn range_flushed(&self, range: RangeFlush<F>, error: Option<StoreError>) {
-        let RangeFlush { mailbox, token, .. } = range;
+        let RangeFlush { completions, token, .. } = range;
         let result = error.map_or(Ok(()), Err);
-        mailbox.deliver(&self.frames, Completion::Finished { token, result });
+        completions.deliver(&self.frames, Completion::Finished { token, result });
     }
 
     /// A write of `blocks` and of `epoch` failed: the flushes of ranges that cover it fail now.
@@ -167,8 +167,8 @@ impl<F: Frames> Cache<F> {
         error: &StoreError,
     ) {
         let is_covered = |range: &mut RangeFlush<F>| {
-            let meets = range.blocks.start < blocks.end && blocks.start < range.blocks.end;
-            meets && range.epoch >= epoch
+            let overlaps = range.blocks.start < blocks.end && blocks.start < range.blocks.end;
+            overlaps && range.epoch >= epoch
         };
         let failed: Vec<_> = lock(&volume.queue).ranges.extract_if(.., is_covered).collect();
         for range in failed {

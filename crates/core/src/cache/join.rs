@@ -9,7 +9,7 @@ use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
-use crate::queue::{Context, Joined, Queue};
+use crate::queue::{Context, JoinedRead, Queue};
 use crate::store::{StoreError, StoreOp, StoreOpKind};
 use crate::sync::lock;
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SEGMENT_BYTES};
@@ -48,27 +48,27 @@ pub(super) fn join<F: Frames>(queue: &mut Queue<F>, first: StoreOp<F>) -> StoreO
     let mut segments = Vec::new();
     for op in ops {
         let queued_at = op.queued_at;
-        parts.push(Joined { tag: op.tag, len: op.len, segments: op.segments.len(), queued_at });
+        parts.push(JoinedRead { tag: op.tag, len: op.len, segments: op.segments.len(), queued_at });
         segments.extend(op.segments);
     }
-    let context = Context::Joined(parts);
+    let context = Context::JoinedRead(parts);
     queue.operation(StoreOpKind::Read, start..end, segments, context, queued_at)
 }
 
 impl<F: Frames> Cache<F> {
     /// Takes a joined read apart that is done.
-    pub(super) fn part(
+    pub(super) fn split_joined_read(
         &self,
         volume: &Volume<F>,
         recorder: &Recorder,
         now: Nanos,
-        (op, parts): (StoreOp<F>, Vec<Joined>),
+        (op, parts): (StoreOp<F>, Vec<JoinedRead>),
         error: Option<&StoreError>,
     ) {
         let mut offset = op.offset;
         let mut segments = op.segments.into_iter();
         let mut again = Vec::new();
-        for Joined { tag, len, segments: count, queued_at } in parts {
+        for JoinedRead { tag, len, segments: count, queued_at } in parts {
             let segments = segments.by_ref().take(count).collect();
             let op = StoreOp { tag, kind: StoreOpKind::Read, offset, len, segments, queued_at };
             offset += len;
@@ -84,7 +84,7 @@ impl<F: Frames> Cache<F> {
         if let Some(error) = error {
             again = self.give_up_ahead(volume, recorder, now, again, error);
         }
-        lock(&volume.queue).read_alone(again);
+        lock(&volume.queue).requeue_separately(again);
     }
 }
 

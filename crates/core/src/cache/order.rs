@@ -12,7 +12,7 @@ use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::page::Paging;
-use crate::queue::Cause;
+use crate::queue::WriteCause;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::volume::Volume;
@@ -26,7 +26,7 @@ impl<F: Frames> Cache<F> {
     /// [`crate::request::Request`]. The group does not have to be closed.
     #[must_use]
     pub fn group(&self, volume: &Volume<F>) -> GroupId {
-        GroupId { volume: volume.id, number: volume.ordered.with(WriteOrder::add) }
+        GroupId { volume: volume.id, number: volume.write_order.with(WriteOrder::add) }
     }
 
     /// From now on nothing of `after`, written before this call or later, is given to the store
@@ -47,25 +47,25 @@ impl<F: Frames> Cache<F> {
         if before.volume != volume.id || after.volume != volume.id {
             return Err(OrderError::OtherVolume);
         }
-        volume.ordered.with(|groups| groups.order(before.number, after.number))
+        volume.write_order.with(|groups| groups.order(before.number, after.number))
     }
 
     /// Takes `blocks` of the page of block `first`, which are changed next, into a group, under the
     /// lock of their shard; false if that cannot be now.
     pub(super) fn join_group(
-        lane: &VolumeHandle<F>,
+        handle: &VolumeHandle<F>,
         paging: Paging,
         group: Option<GroupId>,
         first: u64,
         blocks: impl Iterator<Item = u64>,
     ) -> bool {
         let Some(group) = group else { return true };
-        let volume = &*lane.volume;
+        let volume = &*handle.volume;
         assert_eq!(group.volume, volume.id, "a write in a group of another volume");
         let page = paging.around(first);
-        let joined = volume.ordered.with(|groups| groups.join(group.number, &page, blocks));
+        let joined = volume.write_order.with(|groups| groups.join(group.number, &page, blocks));
         if !joined {
-            lane.recorder.add(Counter::OrderStalls, 1);
+            handle.recorder.add(Counter::OrderStalls, 1);
         }
         joined
     }
@@ -79,11 +79,12 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> Option<Nanos> {
-        if volume.ordered.is_empty() {
+        if volume.write_order.is_empty() {
             return None;
         }
         let paging = volume.paging();
-        let due = volume.ordered.with(|groups| groups.due(DUE_MAX, |block| paging.around(block)));
+        let due =
+            volume.write_order.with(|groups| groups.due(DUE_MAX, |block| paging.around(block)));
         if !due.is_empty() && now < writer.retry_at {
             return Some(writer.retry_at);
         }
@@ -92,11 +93,11 @@ impl<F: Frames> Cache<F> {
             if lock(&volume.queue).writes_started() >= depth {
                 break;
             }
-            self.write_back_around(volume, block, Cause::Forced, recorder, now);
+            self.write_back_around(volume, block, WriteCause::Forced, recorder, now);
         }
         let mut queue = lock(&volume.queue);
         let may_flush = !queue.flush_in_flight && queue.flush_failed.is_none();
-        if may_flush && volume.ordered.with(|groups| groups.is_flush_due()) {
+        if may_flush && volume.write_order.with(|groups| groups.is_flush_due()) {
             recorder.add(Counter::OrderFlushes, 1);
             writer.unflushed_since = None;
             Self::flush_store(volume, &mut queue, now);
@@ -109,6 +110,6 @@ impl<F: Frames> Cache<F> {
     #[must_use]
     pub fn is_held_for_ever(&self, volume: &Volume<F>) -> bool {
         let flush_failed = lock(&volume.queue).flush_failed.is_some();
-        flush_failed && volume.ordered.with(|groups| groups.has_waiting())
+        flush_failed && volume.write_order.with(|groups| groups.has_waiting())
     }
 }

@@ -56,7 +56,7 @@ impl<F: Frames> Cache<F> {
                 most_bytes: most * BLOCK_BYTES_U64,
             })
         })?;
-        self.tell_pinned(volume, &blocks, now);
+        self.update_pinned_pages(volume, &blocks, now);
         volume.notify.notify();
         Ok(())
     }
@@ -74,7 +74,7 @@ impl<F: Frames> Cache<F> {
         let _logged = self.log_pin(volume, &bytes, false, now);
         let blocks = Self::pages_around(volume, &bytes)?;
         volume.pinned.change(&blocks, false, |_, _| Ok(()))?;
-        self.tell_pinned(volume, &blocks, now);
+        self.update_pinned_pages(volume, &blocks, now);
         self.unstall();
         Ok(())
     }
@@ -111,7 +111,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Tells the policies which resident pages of `blocks` are theirs now.
-    fn tell_pinned(&self, volume: &Volume<F>, blocks: &Range<u64>, now: Nanos) {
+    fn update_pinned_pages(&self, volume: &Volume<F>, blocks: &Range<u64>, now: Nanos) {
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
             shard.drain(now);

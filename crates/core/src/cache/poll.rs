@@ -8,7 +8,7 @@ use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::mode::FlushMode;
-use crate::queue::{Cause, Queue};
+use crate::queue::{Queue, WriteCause};
 use crate::store::{Buffer, StoreOp, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
@@ -56,16 +56,17 @@ impl<F: Frames> Cache<F> {
             None
         };
         // What groups wait for goes on: a change of the page size may wait for it.
-        let ordered = self.advance_groups(volume, &mut writer, recorder, now);
+        let groups_next = self.advance_groups(volume, &mut writer, recorder, now);
         let pinned =
             if may_begin && is_served { self.fill_pinned(volume, recorder, now) } else { None };
         let ignores = volume.flush_mode() == FlushMode::Ignore;
-        let flush = if ignores { Self::flush_unasked(volume, &mut writer, now) } else { None };
-        let next = lazy.into_iter().chain(ordered).chain(pinned).chain(flush).min();
+        let flush =
+            if ignores { Self::flush_in_ignore_mode(volume, &mut writer, now) } else { None };
+        let next = lazy.into_iter().chain(groups_next).chain(pinned).chain(flush).min();
         drop(writer);
         let mut again = false;
         if may_begin && is_served {
-            self.drop_behind(volume);
+            self.apply_drop_behind(volume);
             self.read_ahead(volume, recorder, now);
             again = self.read_warm(volume, recorder, now);
         }
@@ -90,7 +91,7 @@ impl<F: Frames> Cache<F> {
             if lock(&volume.queue).writes_started() >= depth {
                 return;
             }
-            self.write_back_around(volume, block, Cause::Steal, recorder, now);
+            self.write_back_around(volume, block, WriteCause::Steal, recorder, now);
         }
     }
 
@@ -124,11 +125,11 @@ impl<F: Frames> Cache<F> {
             if now < writer.paused_until {
                 return Some(writer.paused_until);
             }
-            let (background, clients_wait) = {
+            let (background, has_waiting_reads) = {
                 let queue = lock(&volume.queue);
-                (queue.background.len() + queue.writes_in_flight, queue.clients_wait())
+                (queue.background.len() + queue.writes_in_flight, queue.has_waiting_reads())
             };
-            if clients_wait && writer.trigger == Some(Trigger::Idle) {
+            if has_waiting_reads && writer.trigger == Some(Trigger::Idle) {
                 // After the pause it is decided anew: by then a page may be too old to wait.
                 writer.lazy = Batch::default();
                 writer.paused_until = now + volume.tunables.nanos(Tunable::CollisionDelay);
@@ -136,12 +137,12 @@ impl<F: Frames> Cache<F> {
                 return Some(writer.paused_until);
             }
             let depth =
-                if clients_wait { 1 } else { volume.tunables.get(Tunable::BackgroundDepth) };
+                if has_waiting_reads { 1 } else { volume.tunables.get(Tunable::BackgroundDepth) };
             if background as u64 >= depth {
                 return None;
             }
             if let Some(block) = writer.lazy.next() {
-                self.write_back_around(volume, block, Cause::Lazy, recorder, now);
+                self.write_back_around(volume, block, WriteCause::Lazy, recorder, now);
             }
         }
     }
@@ -225,7 +226,7 @@ impl<F: Frames> Cache<F> {
         drop(queue);
         for segment in ops.into_iter().flat_map(|op| op.segments) {
             match segment.buffer {
-                Buffer::Owned(own) => self.frames.release_write_pin(own),
+                Buffer::Owned(write_pin) => self.frames.release_write_pin(write_pin),
                 Buffer::Pinned(pin) => self.frames.unpin(pin),
             }
         }

@@ -1,12 +1,12 @@
 //! Reads: hits without a lock, misses handed to the store.
 
 use super::Cache;
-use super::fill::Missing;
+use super::fill::FetchOutcome;
 use crate::clock::Nanos;
 use crate::completion::VolumeHandle;
 use crate::counters::{Class, Counter};
 use crate::frames::Frames;
-use crate::page::{Key, Place, Table};
+use crate::page::{BlockLookup, Key, Table};
 use crate::policy::Slot;
 use crate::request::{Prefetch, Purpose, ReadRequest, Status};
 use crate::sync::atomic::Ordering;
@@ -15,7 +15,7 @@ use crate::volume::Volume;
 use std::ops::Range;
 
 /// How many reads ahead the table is looked at.
-const LOOK_AHEAD: usize = 4;
+const PREFETCH_DISTANCE: usize = 4;
 
 /// Maximum number of blocks of a read that are prefetched. A larger read takes its time for
 /// copying, not for finding its blocks.
@@ -35,13 +35,13 @@ pub struct HitRead<'a> {
 /// The block that `len` bytes at `offset` lie in, and where in it; `None` if not in a single one.
 #[inline]
 fn single_block<F: Frames>(
-    lane: &VolumeHandle<F>,
+    handle: &VolumeHandle<F>,
     offset: u64,
     len: usize,
 ) -> Option<(Key, usize)> {
     let within = usize::try_from(offset % BLOCK_BYTES_U64).expect("below a block");
     let fits = len > 0 && within + len <= BLOCK_BYTES;
-    let first = lane.volume.lookup_key.load(Ordering::Relaxed);
+    let first = handle.volume.lookup_key.load(Ordering::Relaxed);
     fits.then(|| (Key::after(first, offset / BLOCK_BYTES_U64), within))
 }
 
@@ -58,56 +58,56 @@ impl<F: Frames> Cache<F> {
     ///
     /// [`Status::Done`]: every part is pinned; use [`ReadRequest::pieces`] or [`ReadRequest::copy_to`],
     /// then [`ReadRequest::release`]. [`Status::Pending`]: give the completions with the assembly's
-    /// token to [`ReadRequest::absorb`]; should that say [`Status::Stalled`], call this again.
+    /// token to [`ReadRequest::apply_completion`]; should that say [`Status::Stalled`], call this again.
     ///
     /// # Panics
     /// If the range is not inside the volume.
     pub(crate) fn read(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        assembly: &mut ReadRequest<F>,
+        read: &mut ReadRequest<F>,
     ) -> Status {
-        let end = assembly.offset + u64::from(assembly.len);
-        assert!(end <= lane.volume.geometry().length, "a read past the end of the volume");
-        lane.volume.touch(now);
-        if let Some(error) = lane.volume.broken()
-            && !assembly.is_pending()
+        let end = read.offset + u64::from(read.len);
+        assert!(end <= handle.volume.geometry().length, "a read past the end of the volume");
+        handle.volume.note_request(now);
+        if let Some(error) = handle.volume.broken()
+            && !read.is_pending()
         {
-            assembly.release(&self.frames);
+            read.release(&self.frames);
             return Status::Failed(error.clone());
         }
-        let status = self.read_pages(lane, now, assembly);
-        if std::mem::take(&mut assembly.noticed) {
-            Self::notice(lane, assembly, now);
+        let status = self.read_pages(handle, now, read);
+        if std::mem::take(&mut read.is_detector_input) {
+            Self::detect_stream(handle, read, now);
         }
         status
     }
 
     fn read_pages(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        assembly: &mut ReadRequest<F>,
+        read: &mut ReadRequest<F>,
     ) -> Status {
-        while (assembly.cursor as usize) < assembly.parts.len() {
-            if !self.read_page(lane, now, assembly) {
-                if assembly.missing == 0 {
+        while (read.cursor as usize) < read.parts.len() {
+            if !self.read_page(handle, now, read) {
+                if read.missing == 0 {
                     // Holding nothing while waiting: readers that hold what others want would
                     // wait for each other for ever.
-                    assembly.release(&self.frames);
-                    assembly.cursor = 0;
+                    read.release(&self.frames);
+                    read.cursor = 0;
                 }
-                self.stall(lane);
+                self.stall(handle);
                 break;
             }
         }
-        if !assembly.told {
-            assembly.told = true;
-            let is_whole = assembly.cursor as usize == assembly.parts.len();
-            assembly.interface.count(&lane.recorder, is_whole && assembly.missing == 0);
+        if !read.is_call_counted {
+            read.is_call_counted = true;
+            let is_whole = read.cursor as usize == read.parts.len();
+            read.interface.count(&handle.recorder, is_whole && read.missing == 0);
         }
-        assembly.status(&self.frames)
+        read.status(&self.frames)
     }
 
     /// Reads `to.len()` bytes at `offset` if all of them are resident; whether they were. Nothing
@@ -115,11 +115,11 @@ impl<F: Frames> Cache<F> {
     /// [`Cache::read`], which reads on from there. For several reads at once see
     /// [`Cache::read_hits`].
     #[inline]
-    pub(crate) fn read_hit(&self, lane: &VolumeHandle<F>, offset: u64, to: &mut [u8]) -> bool {
-        let Some((key, within)) = single_block(lane, offset, to.len()) else { return false };
-        let place = self.table.place(key);
-        self.table.approach(&self.frames, &place, within);
-        self.copy_hit(lane, &place, within, to)
+    pub(crate) fn read_hit(&self, handle: &VolumeHandle<F>, offset: u64, to: &mut [u8]) -> bool {
+        let Some((key, within)) = single_block(handle, offset, to.len()) else { return false };
+        let lookup = self.table.lookup(key);
+        self.table.prefetch_block(&self.frames, &lookup, within);
+        self.copy_hit(handle, &lookup, within, to)
     }
 
     /// Performs [`Cache::read_hit`] for each of `reads`, in order, and sets whether it was a hit.
@@ -128,23 +128,27 @@ impl<F: Frames> Cache<F> {
     /// Faster than one by one: a hit makes two trips to memory, to the table and to the bytes, and
     /// with several at hand those of the later ones are made while the earlier ones are copied.
     #[inline]
-    pub(crate) fn read_hits(&self, lane: &VolumeHandle<F>, reads: &mut [HitRead<'_>]) -> usize {
-        let look = |reads: &[HitRead<'_>], i: usize| {
+    pub(crate) fn read_hits(&self, handle: &VolumeHandle<F>, reads: &mut [HitRead<'_>]) -> usize {
+        let start_prefetch = |reads: &[HitRead<'_>], i: usize| {
             let read = reads.get(i)?;
-            let (key, within) = single_block(lane, read.offset, read.to.len())?;
-            let place = self.table.place(key);
-            Table::look_ahead::<F>(&place);
-            Some((place, within))
+            let (key, within) = single_block(handle, read.offset, read.to.len())?;
+            let lookup = self.table.lookup(key);
+            Table::prefetch_bucket::<F>(&lookup);
+            Some((lookup, within))
         };
-        let mut coming: [_; LOOK_AHEAD] = std::array::from_fn(|i| look(reads, i));
+        let mut prefetched: [_; PREFETCH_DISTANCE] =
+            std::array::from_fn(|i| start_prefetch(reads, i));
         let mut hits = 0;
         for i in 0..reads.len() {
-            let found = std::mem::replace(&mut coming[i % LOOK_AHEAD], look(reads, i + LOOK_AHEAD));
-            if let Some((place, within)) = &coming[(i + 1) % LOOK_AHEAD] {
-                self.table.approach(&self.frames, place, *within);
+            let found = std::mem::replace(
+                &mut prefetched[i % PREFETCH_DISTANCE],
+                start_prefetch(reads, i + PREFETCH_DISTANCE),
+            );
+            if let Some((lookup, within)) = &prefetched[(i + 1) % PREFETCH_DISTANCE] {
+                self.table.prefetch_block(&self.frames, lookup, *within);
             }
             let read = &mut reads[i];
-            let hit = |(place, within)| self.copy_hit(lane, &place, within, read.to);
+            let hit = |(lookup, within)| self.copy_hit(handle, &lookup, within, read.to);
             read.hit = found.is_some_and(hit);
             hits += usize::from(read.hit);
         }
@@ -157,10 +161,10 @@ impl<F: Frames> Cache<F> {
         let first = bytes.start / BLOCK_BYTES_U64;
         let end = bytes.end.div_ceil(BLOCK_BYTES_U64).min(first + PREFETCH_BLOCKS_MAX);
         for block in first..end {
-            let place = self.table.place(Key::new(volume.id, block));
+            let lookup = self.table.lookup(Key::new(volume.id, block));
             match step {
-                Prefetch::Table => Table::look_ahead::<F>(&place),
-                Prefetch::Frames => self.table.prefetch_pin(&self.frames, &place),
+                Prefetch::Table => Table::prefetch_bucket::<F>(&lookup),
+                Prefetch::Frames => self.table.prefetch_pin(&self.frames, &lookup),
             }
         }
     }
@@ -168,18 +172,20 @@ impl<F: Frames> Cache<F> {
     #[inline]
     fn copy_hit(
         &self,
-        lane: &VolumeHandle<F>,
-        place: &Place<'_>,
+        handle: &VolumeHandle<F>,
+        lookup: &BlockLookup<'_>,
         within: usize,
         to: &mut [u8],
     ) -> bool {
-        let Some((pin, state, slot)) = self.table.pin_at(&self.frames, place) else { return false };
+        let Some((pin, state, slot)) = self.table.pin_at(&self.frames, lookup) else {
+            return false;
+        };
         let hit = !state.ahead && state.covers(sectors_touched(within, to.len()));
         if hit {
             self.frames.read(&pin, within, to);
             self.frames.unpin(pin);
-            self.note_hit_in(lane, place.shard, slot, 0);
-            lane.recorder.add(Counter::FastReads, 1);
+            self.note_hit_in(handle, lookup.shard, slot, 0);
+            handle.recorder.add(Counter::FastReads, 1);
         } else {
             self.frames.unpin(pin);
         }
@@ -223,55 +229,55 @@ impl<F: Frames> Cache<F> {
     /// size has changed meanwhile, nothing has happened yet.
     fn read_page(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        assembly: &mut ReadRequest<F>,
+        read: &mut ReadRequest<F>,
     ) -> bool {
-        let volume = &*lane.volume;
-        let first = assembly.first_block() + u64::from(assembly.cursor);
-        let last = assembly.first_block() + assembly.parts.len() as u64;
+        let volume = &*handle.volume;
+        let first = read.first_block() + u64::from(read.cursor);
+        let last = read.first_block() + read.parts.len() as u64;
         let blocks = first..last.min(volume.paging().around(first).end);
         let count = u32::try_from(blocks.end - blocks.start).expect("at most a page");
-        let (found, slot, ahead) = self.pin_resident(volume, assembly, &blocks);
-        let fresh = assembly.cursor >= assembly.counted;
+        let (found, slot, ahead) = self.pin_resident(volume, read, &blocks);
+        let fresh = read.cursor >= read.counted;
         let first_touch = ahead && self.touch_ahead(volume, first);
-        assembly.noticed |= first_touch;
+        read.is_detector_input |= first_touch;
         if found == count {
             if first_touch && fresh {
                 // The policy has been told of it when it came.
-                assembly.count(&lane.recorder, Class::ReadAheadHit);
+                read.count(&handle.recorder, Class::ReadAheadHit);
             } else if fresh {
-                self.note_hit(lane, Key::new(volume.id, first), slot, now);
-                assembly.count(&lane.recorder, Class::ReadHit);
+                self.note_hit(handle, Key::new(volume.id, first), slot, now);
+                read.count(&handle.recorder, Class::ReadHit);
             }
-            assembly.advance(count);
+            read.advance(count);
             return true;
         }
         // Whoever waits gets all blocks of the page at once; what was found may go meanwhile.
-        let part = assembly.cursor as usize;
-        for pin in assembly.parts[part..part + count as usize].iter_mut().filter_map(Option::take) {
+        let part = read.cursor as usize;
+        for pin in read.parts[part..part + count as usize].iter_mut().filter_map(Option::take) {
             self.frames.unpin(pin);
         }
-        let class = match self.miss(lane, now, assembly, &blocks) {
-            Missing::NoRoom => return false,
-            Missing::Recut => return true,
-            Missing::Present if self.touch_ahead(&lane.volume, first) => Class::ReadAheadHit,
-            Missing::Present => Class::ReadHit,
-            Missing::Coming => Class::ReadAheadWait,
-            Missing::Filling if found > 0 => Class::ReadPartialHit,
-            Missing::Filling => Class::ReadMiss,
-            Missing::Bypassed(reason) => {
-                let is_counted = fresh && assembly.purpose == Purpose::Client;
-                lane.recorder.add(reason.counter(), u64::from(is_counted));
+        let class = match self.miss(handle, now, read, &blocks) {
+            FetchOutcome::NoRoom => return false,
+            FetchOutcome::PageSizeChanged => return true,
+            FetchOutcome::Present if self.touch_ahead(&handle.volume, first) => Class::ReadAheadHit,
+            FetchOutcome::Present => Class::ReadHit,
+            FetchOutcome::ReadAheadPending => Class::ReadAheadWait,
+            FetchOutcome::Filling if found > 0 => Class::ReadPartialHit,
+            FetchOutcome::Filling => Class::ReadMiss,
+            FetchOutcome::Bypassed(reason) => {
+                let is_counted = fresh && read.purpose == Purpose::Client;
+                handle.recorder.add(reason.counter(), u64::from(is_counted));
                 Class::ReadBypass
             }
         };
-        assembly.missed |= matches!(class, Class::ReadMiss | Class::ReadPartialHit);
-        assembly.noticed |= !matches!(class, Class::ReadHit | Class::ReadBypass);
+        read.missed |= matches!(class, Class::ReadMiss | Class::ReadPartialHit);
+        read.is_detector_input |= !matches!(class, Class::ReadHit | Class::ReadBypass);
         if fresh {
-            assembly.count(&lane.recorder, class);
+            read.count(&handle.recorder, class);
         }
-        assembly.advance(count);
+        read.advance(count);
         true
     }
 
@@ -280,23 +286,23 @@ impl<F: Frames> Cache<F> {
     fn pin_resident(
         &self,
         volume: &Volume<F>,
-        assembly: &mut ReadRequest<F>,
+        read: &mut ReadRequest<F>,
         blocks: &Range<u64>,
     ) -> (u32, Slot, bool) {
-        let bytes = assembly.offset..assembly.offset + u64::from(assembly.len);
+        let bytes = read.offset..read.offset + u64::from(read.len);
         let (mut found, mut ahead) = (0, false);
         let mut slot = crate::policy::NO_SLOT;
         for block in blocks.clone() {
             let key = Key::new(volume.id, block);
-            let Some((pin, state, its)) = self.table.pin(&self.frames, key) else { continue };
+            let Some((pin, state, page_slot)) = self.table.pin(&self.frames, key) else { continue };
             if !state.covers(touched_sectors(block, &bytes)) {
                 self.frames.unpin(pin);
                 continue;
             }
             ahead |= state.ahead;
-            slot = its;
-            let part = usize::try_from(block - assembly.first_block()).expect("an index");
-            assembly.parts[part] = Some(pin);
+            slot = page_slot;
+            let part = usize::try_from(block - read.first_block()).expect("an index");
+            read.parts[part] = Some(pin);
             found += 1;
         }
         (found, slot, ahead)
@@ -304,21 +310,21 @@ impl<F: Frames> Cache<F> {
 
     /// Notes a hit for the policy. Only when the lane's ring is full is a lock taken.
     #[inline]
-    pub(super) fn note_hit(&self, lane: &VolumeHandle<F>, key: Key, slot: Slot, now: Nanos) {
-        self.note_hit_in(lane, self.table.shard(key), slot, now);
+    pub(super) fn note_hit(&self, handle: &VolumeHandle<F>, key: Key, slot: Slot, now: Nanos) {
+        self.note_hit_in(handle, self.table.shard(key), slot, now);
     }
 
     #[inline]
-    fn note_hit_in(&self, lane: &VolumeHandle<F>, index: usize, slot: Slot, now: Nanos) {
-        if lane.rings[index].push(lane.volume.id, slot) {
+    fn note_hit_in(&self, handle: &VolumeHandle<F>, index: usize, slot: Slot, now: Nanos) {
+        if handle.rings[index].push(handle.volume.id, slot) {
             return;
         }
         if self.rebuilding[index].load(Ordering::Relaxed) {
             // One hit that the policy does not hear of is better than one that waits.
             return;
         }
-        self.shard(index).drain_ring(&lane.rings[index], now);
-        let pushed = lane.rings[index].push(lane.volume.id, slot);
+        self.shard(index).drain_ring(&handle.rings[index], now);
+        let pushed = handle.rings[index].push(handle.volume.id, slot);
         debug_assert!(pushed, "a drained ring has room");
     }
 }

@@ -13,7 +13,7 @@ use crate::counters::Counter;
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::input::Setting;
-use crate::settings::{SettingError, Share};
+use crate::settings::{FrameBounds, SettingError};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::volume::Volume;
@@ -30,18 +30,18 @@ impl<F: Frames> Cache<F> {
     pub fn set_page_blocks(&self, volume: &Volume<F>, blocks: u32) -> Result<(), SettingError> {
         let _logged = volume.log_setting(|| Setting::PageBlocks(blocks));
         let _one_at_a_time = lock(&self.settings);
-        let share = Share { page_blocks: blocks, ..volume.share() };
+        let share = FrameBounds { page_blocks: blocks, ..volume.frame_bounds() };
         self.check_with(volume, share, self.pool.target())?;
-        volume.want_page_blocks(blocks);
+        volume.request_page_blocks(blocks);
         self.set_reserves();
         volume.notify.notify();
-        self.wake_keeper();
+        self.wake_maintenance();
         Ok(())
     }
 
     /// Goes on with a change of the page size; whether none is left to be done.
     pub(super) fn regroup(&self, volume: &Volume<F>, now: Nanos) -> bool {
-        while let Some(wanted) = volume.wanted_page_blocks() {
+        while let Some(wanted) = volume.requested_page_blocks() {
             let mut is_done = true;
             for index in 0..self.shards.len() {
                 is_done &= self.regroup_shard(volume, index, wanted, now);
@@ -49,12 +49,12 @@ impl<F: Frames> Cache<F> {
             if !is_done {
                 return false;
             }
-            let ended = volume.note_page_blocks(wanted);
+            let end_write = volume.note_page_blocks(wanted);
             // After that: windows of pages of the old size are not added any more.
-            let forgotten = lock(&volume.queue).wishes.clear();
-            volume.tended.add(Counter::ReadAheadDropped, forgotten);
-            self.follow_anew(volume);
-            if ended {
+            let forgotten = lock(&volume.queue).pending_windows.clear();
+            volume.maintenance_recorder.add(Counter::ReadAheadDropped, forgotten);
+            self.restart_tracker(volume);
+            if end_write {
                 self.unstall();
             }
         }
@@ -62,20 +62,20 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Begins the curve of a volume anew: its pages are others now.
-    fn follow_anew(&self, volume: &Volume<F>) {
-        let Some(followed) = &volume.followed else { return };
+    fn restart_tracker(&self, volume: &Volume<F>) {
+        let Some(locked_tracker) = &volume.locked_tracker else { return };
         let frames = volume.quota.max().min(self.pool.size());
         let pages = u64::from(frames / volume.page_blocks());
         let mut left = lock(&self.tracker_bytes);
-        *left += followed.tracker().bytes();
+        *left += locked_tracker.tracker().bytes();
         let tracker = Tracker::new(*left, pages, volume.policy(), volume.id.into())
             .expect("at least as many bytes as the one before it had");
         *left -= tracker.bytes();
         drop(left);
         let gate = tracker.gate();
-        followed.begin_anew(tracker);
+        locked_tracker.begin_anew(tracker);
         for index in 0..self.shards.len() {
-            self.shard(index).instance(volume.id).follow(gate);
+            self.shard(index).instance(volume.id).set_sampler(gate);
         }
     }
 
@@ -88,7 +88,7 @@ impl<F: Frames> Cache<F> {
             return true;
         }
         // Pages of another size put other blocks together than the order of groups knows of.
-        if !instance.is_settled() || !volume.ordered.is_written() {
+        if !instance.is_settled() || !volume.write_order.is_written_or_expedite() {
             return false;
         }
         self.rebuilding[index].store(true, Ordering::Relaxed);

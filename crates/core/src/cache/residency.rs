@@ -19,9 +19,9 @@ pub struct PageCensus {
 }
 
 impl<F: Frames> Cache<F> {
-    /// Shows `see` each page of `volume` that has something in the cache, in no order. What comes
+    /// Shows `visit` each page of `volume` that has something in the cache, in no order. What comes
     /// and goes meanwhile may be seen or not.
-    pub fn census(&self, volume: &Volume<F>, mut see: impl FnMut(PageCensus)) {
+    pub fn census(&self, volume: &Volume<F>, mut visit: impl FnMut(PageCensus)) {
         for index in 0..self.shards.len() {
             let mut first = 0;
             loop {
@@ -34,7 +34,7 @@ impl<F: Frames> Cache<F> {
                 for slot in instance.pages.slots_in(first..first + SLOTS_AT_ONCE) {
                     let page = instance.pages.get(slot);
                     if page.resident > 0 {
-                        see(PageCensus {
+                        visit(PageCensus {
                             block: instance.paging.blocks_of(page.number).start,
                             resident: page.resident.into(),
                             unclean: u64::from(page.dirty) + u64::from(page.writing),

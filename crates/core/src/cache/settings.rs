@@ -9,7 +9,7 @@ use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::input::Setting;
 use crate::policy::PolicyKind;
-use crate::settings::{SettingError, Share, check_shares, reserves};
+use crate::settings::{FrameBounds, SettingError, check_bounds, reserves};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::volume::Volume;
@@ -29,14 +29,14 @@ impl<F: Frames> Cache<F> {
     ) -> Result<(), SettingError> {
         let _logged = volume.log_setting(|| Setting::Bounds { min_frames, max_frames });
         let _one_at_a_time = lock(&self.settings);
-        let share = Share { min: min_frames, max: max_frames, ..volume.share() };
+        let share = FrameBounds { min: min_frames, max: max_frames, ..volume.frame_bounds() };
         self.check_with(volume, share, self.pool.target())?;
         volume.quota.set_bounds(min_frames, max_frames);
-        self.tell_capacities();
+        self.update_capacities();
         // Its dirty limit and its threshold are other ones now.
         volume.notify.notify();
         self.unstall();
-        self.wake_keeper();
+        self.wake_maintenance();
         Ok(())
     }
 
@@ -44,12 +44,12 @@ impl<F: Frames> Cache<F> {
     pub(super) fn check_with(
         &self,
         volume: &Volume<F>,
-        share: Share<'_>,
+        share: FrameBounds<'_>,
         frames: u32,
     ) -> Result<(), SettingError> {
         let volumes = self.volumes();
         let others = volumes.iter().filter(|other| other.id != volume.id);
-        check_shares(others.map(|other| other.share()).chain([share]), frames)
+        check_bounds(others.map(|other| other.frame_bounds()).chain([share]), frames)
     }
 
     /// Replaces the policy, one shard after the other. The new one learns of the pages from the
@@ -94,7 +94,7 @@ impl<F: Frames> Cache<F> {
     /// their page sizes or of the memory.
     pub(super) fn set_reserves(&self) {
         let volumes = self.volumes();
-        let shares: Vec<_> = volumes.iter().map(|volume| volume.share()).collect();
+        let shares: Vec<_> = volumes.iter().map(|volume| volume.frame_bounds()).collect();
         for (volume, reserve) in volumes.iter().zip(reserves(&shares, self.pool.size())) {
             volume.quota.set_reserve(reserve);
         }
@@ -103,7 +103,7 @@ impl<F: Frames> Cache<F> {
     /// Sets the reserves, and tells the policies how many pages to expect: the frames in equal
     /// parts for all volumes, within what each is allowed, over all shards. A volume may get more
     /// while others are idle.
-    pub(super) fn tell_capacities(&self) {
+    pub(super) fn update_capacities(&self) {
         self.pool.all.frames.store(self.pool.size().into(), Ordering::Relaxed);
         self.set_reserves();
         let volumes = self.volumes();

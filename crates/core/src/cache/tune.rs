@@ -14,7 +14,7 @@ use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{PolicySwitch, Volume, VolumeOptions};
 
 /// The pool counts as full if no more than one frame in so many is free.
-const FULL: usize = 64;
+const FREE_DIVISOR: usize = 64;
 
 impl<F: Frames> Cache<F> {
     /// A tracker for a volume that is about to be added: of what is left for trackers it gets three
@@ -30,9 +30,9 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Takes back what the tracker of a volume had, which is removed and not added again.
-    pub(super) fn tracker_is_gone(&self, volume: &Volume<F>) {
-        if let Some(followed) = &volume.followed {
-            let bytes = followed.tracker().bytes();
+    pub(super) fn release_tracker_bytes(&self, volume: &Volume<F>) {
+        if let Some(locked_tracker) = &volume.locked_tracker {
+            let bytes = locked_tracker.tracker().bytes();
             *lock(&self.tracker_bytes) += bytes;
         }
     }
@@ -40,20 +40,22 @@ impl<F: Frames> Cache<F> {
     /// Draws conclusions, if a window of references has ended, and divides the pool if it is time.
     /// Called by whoever drives a store, without a lock.
     pub(super) fn tune(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        if let Some(followed) = volume.followed.as_ref().filter(|followed| followed.take_ended()) {
-            followed.traffic().turn(&volume.totals());
-            let mut tracker = followed.tracker();
+        if let Some(locked_tracker) =
+            volume.locked_tracker.as_ref().filter(|locked_tracker| locked_tracker.take_ended())
+        {
+            locked_tracker.traffic().turn(&volume.totals());
+            let mut tracker = locked_tracker.tracker();
             tracker.note_policy(volume.policy());
             if let Some(pages) = self.pages_when_full(volume) {
                 tracker.note_pages(pages);
             }
-            let wish = tracker.decide().filter(|_| volume.policy_auto());
+            let better_policy = tracker.decide().filter(|_| volume.policy_auto());
             let scanned =
                 report::scanned_share(tracker.curve_end(volume.page_bytes()).as_ref()).is_some();
             volume.scanned.store(scanned, Ordering::Relaxed);
             drop(tracker);
             let from = volume.policy();
-            if let Some((to, gain)) = wish
+            if let Some((to, gain)) = better_policy
                 && self.switch_policy(volume, to, now)
             {
                 volume.switches.note(PolicySwitch { at: now, from, to, gain });
@@ -66,7 +68,7 @@ impl<F: Frames> Cache<F> {
     /// Pages that the volume has, if it cannot simply take more.
     fn pages_when_full(&self, volume: &Volume<F>) -> Option<u64> {
         let usage = volume.quota.usage.load(Ordering::Relaxed);
-        let full = self.pool.free() <= self.pool.size() as usize / FULL;
+        let full = self.pool.free() <= self.pool.size() as usize / FREE_DIVISOR;
         let full = full || usage >= volume.quota.max();
         full.then(|| u64::from(usage / volume.page_blocks()))
     }
@@ -76,20 +78,20 @@ impl<F: Frames> Cache<F> {
     pub fn curve(&self, volume: &Volume<F>, now: Nanos) -> Option<CurveReport> {
         let query = || Input::Query { volume: volume.id, query: Query::Curve, now };
         let _logged = self.log_input(query);
-        let followed = volume.followed.as_ref()?;
+        let locked_tracker = volume.locked_tracker.as_ref()?;
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
             shard.drain(now);
             if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
-                instance.hand_on();
+                instance.flush_samples();
             }
         }
         let bytes = u64::from(volume.quota.usage.load(Ordering::Relaxed)) * BLOCK_BYTES_U64;
-        let tracker = followed.tracker();
+        let tracker = locked_tracker.tracker();
         let points = tracker.curve(volume.page_bytes());
         let (references, hit_ratio) = tracker.recent();
         let totals = volume.totals();
-        let traffic = followed.traffic().now(&totals, volume.feedback.unused_share());
+        let traffic = locked_tracker.traffic().now(&totals, volume.feedback.unused_share());
         let mut findings = report::findings(&points, bytes, traffic);
         let better = tracker.better_policy();
         findings.extend(better.map(|(policy, gain)| Finding::BetterPolicy { policy, gain }));

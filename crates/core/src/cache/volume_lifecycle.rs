@@ -11,8 +11,8 @@ use crate::completion::{CompletionQueue, Notify, Ring, VolumeHandle};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::readahead::Detector;
-use crate::request::LanePermit;
-use crate::settings::{SettingError, check_shares};
+use crate::request::HandlePermit;
+use crate::settings::{SettingError, check_bounds};
 use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
@@ -47,8 +47,9 @@ impl<F: Frames> Cache<F> {
         }
         let _one_at_a_time = lock(&self.settings);
         let others = self.volumes();
-        let shares = others.iter().map(|volume| volume.share()).chain([options.share()]);
-        check_shares(shares, self.pool.target())?;
+        let shares =
+            others.iter().map(|volume| volume.frame_bounds()).chain([options.frame_bounds()]);
+        check_bounds(shares, self.pool.target())?;
         let policy = options.policy;
         let volume = {
             let mut volumes = lock(&self.pool.volumes);
@@ -78,8 +79,8 @@ impl<F: Frames> Cache<F> {
             let instance = Instance::new(index, Arc::clone(&volume), policy.build());
             shard.instances[place] = Some(instance);
         }
-        self.tell_capacities();
-        self.wake_keeper();
+        self.update_capacities();
+        self.wake_maintenance();
         Ok(volume)
     }
 
@@ -94,13 +95,13 @@ impl<F: Frames> Cache<F> {
     ///
     /// # Errors
     /// If the volume is closed or removed.
-    pub(crate) fn open_lane(
+    pub(crate) fn open_handle(
         &self,
-        _: LanePermit,
+        _: HandlePermit,
         volume: &Arc<Volume<F>>,
         notify: Box<dyn Notify>,
     ) -> Result<VolumeHandle<F>, SettingError> {
-        volume.enter()?;
+        volume.add_handle()?;
         // What failed before and was made good since is no news for a client that was not there.
         let unresolved = volume.failing.load(Ordering::Acquire) > 0;
         let seen = if unresolved { 0 } else { volume.errors.load(Ordering::Acquire) };
@@ -110,23 +111,23 @@ impl<F: Frames> Cache<F> {
         }
         Ok(VolumeHandle {
             volume: Arc::clone(volume),
-            mailbox: Arc::new(CompletionQueue::new(notify, seen)),
+            completions: Arc::new(CompletionQueue::new(notify, seen)),
             rings,
-            recorder: volume.enroll(),
+            recorder: volume.add_recorder(),
             detector: Detector::default(),
             spare: Vec::new(),
         })
     }
 
     /// Closes a lane. What it waited for goes on without it.
-    pub(crate) fn close_lane(&self, lane: VolumeHandle<F>) {
-        for (index, ring) in lane.rings.iter().enumerate() {
+    pub(crate) fn close_handle(&self, handle: VolumeHandle<F>) {
+        for (index, ring) in handle.rings.iter().enumerate() {
             self.shard(index).rings.retain(|other| !Arc::ptr_eq(other, ring));
         }
-        lane.mailbox.close(&self.frames);
-        lane.volume.retire(&lane.recorder);
-        self.pool.give_back(&lane.volume, lane.spare);
-        lane.volume.leave();
+        handle.completions.close(&self.frames);
+        handle.volume.remove_recorder(&handle.recorder);
+        self.pool.give_back(&handle.volume, handle.spare);
+        handle.volume.remove_handle();
     }
 
     /// Closes a volume that nobody uses: no lane can be opened any more, and its store has nothing
@@ -164,9 +165,9 @@ impl<F: Frames> Cache<F> {
             }
         }
         volume.note_removed();
-        self.tracker_is_gone(volume);
-        self.tell_capacities();
+        self.release_tracker_bytes(volume);
+        self.update_capacities();
         self.unstall();
-        self.wake_keeper();
+        self.wake_maintenance();
     }
 }

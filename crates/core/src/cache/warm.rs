@@ -30,18 +30,18 @@ use std::ops::Range;
 /// Pages are ordered by the heat of their regions, in so many parts, and by place inside a part:
 /// then they can be read back hottest first and all the same in large reads. In the order of their
 /// own heat, pages that are asked for at random among their neighbours would be read one by one.
-const PARTS: usize = 8;
+const HEAT_CLASSES: usize = 8;
 /// Blocks of a region: those of the largest read.
 const REGION_BLOCKS: u64 = PAGE_BLOCKS_MAX as u64;
 /// Pages that are looked at under one hold of a shard's lock.
 const SLOTS_AT_ONCE: u32 = 4096;
 /// Blocks of a read while clients are there.
-const SMALL_BLOCKS: u64 = 16;
+const BUSY_READ_BLOCKS: u64 = 16;
 /// So much of a list is looked at in one go, when it is resident already.
-const TAKES_EACH: usize = 64;
+const TAKES_PER_POLL: usize = 64;
 /// The neighbours that come with a page that a client misses lie with it in so many blocks: few
 /// enough that a disk takes hardly longer for them than for the page alone.
-const ALONG_BLOCKS: u64 = 64;
+const NEIGHBOUR_BLOCKS: u64 = 64;
 
 /// Blocks around a missed page that are to be warm, and frames for them.
 #[derive(Debug, Default)]
@@ -107,7 +107,7 @@ impl<F: Frames> Cache<F> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let region_pages = usize::try_from(REGION_BLOCKS / u64::from(paging.page_blocks));
         let region_pages = region_pages.expect("at most 256");
-        let part_pages = found.len().div_ceil(PARTS).max(region_pages);
+        let part_pages = found.len().div_ceil(HEAT_CLASSES).max(region_pages);
         for part in found.chunks_mut(part_pages) {
             part.sort_unstable_by_key(|page| page.1);
             let begin = ranges.len();
@@ -144,55 +144,61 @@ impl<F: Frames> Cache<F> {
 
     /// Looks for blocks around `block`, which a client misses, that are to be warm, and takes
     /// frames for them if so many are free.
-    pub(super) fn room_along(&self, volume: &Volume<F>, block: u64, along: &mut WarmRange) {
-        if !volume.has_warm.load(Ordering::Acquire) || !along.frames.is_empty() {
+    pub(super) fn reserve_warm_range(
+        &self,
+        volume: &Volume<F>,
+        block: u64,
+        warm_range: &mut WarmRange,
+    ) {
+        if !volume.has_warm.load(Ordering::Acquire) || !warm_range.frames.is_empty() {
             return;
         }
         let Some(listed) = lock(&volume.queue).warm.around(block) else { return };
-        let window = block / ALONG_BLOCKS * ALONG_BLOCKS;
-        along.blocks = listed.start.max(window)..listed.end.min(window + ALONG_BLOCKS);
-        let wanted = self.count_absent(volume.id, &along.blocks);
-        if !self.pool.take(&self.frames, volume, wanted, &mut along.frames) {
-            self.pool.give_back(volume, along.frames.drain(..));
+        let window = block / NEIGHBOUR_BLOCKS * NEIGHBOUR_BLOCKS;
+        warm_range.blocks = listed.start.max(window)..listed.end.min(window + NEIGHBOUR_BLOCKS);
+        let wanted = self.count_absent(volume.id, &warm_range.blocks);
+        if !self.pool.take(&self.frames, volume, wanted, &mut warm_range.frames) {
+            self.pool.give_back(volume, warm_range.frames.drain(..));
         }
     }
 
     /// Begins to fill a page that a client waits for, and those next to it that may come along.
-    pub(super) fn fill_along(
+    pub(super) fn fill_with_neighbours(
         &self,
         instance: &mut Instance<F>,
         queue: &mut Queue<F>,
         page: u64,
-        (spare, along): (&mut Vec<FrameId>, &mut WarmRange),
+        (spare, warm_range): (&mut Vec<FrameId>, &mut WarmRange),
         waiter: FillWaiter<F>,
         now: Nanos,
     ) {
-        let pages = self.pages_along(instance, queue, page, along);
-        let spare_along = &mut along.frames;
+        let pages = self.neighbours_to_fill(instance, queue, page, warm_range);
+        let spare_along = &mut warm_range.frames;
         // In order of place: then they are joined to one read.
         for before in pages.start..page {
-            self.start_fill(instance, queue, before, spare_along, FillCause::Along, now);
+            self.start_fill(instance, queue, before, spare_along, FillCause::WarmNeighbour, now);
         }
         self.start_fill(instance, queue, page, spare, FillCause::Client(waiter), now);
         for after in page + 1..pages.end {
-            self.start_fill(instance, queue, after, spare_along, FillCause::Along, now);
+            self.start_fill(instance, queue, after, spare_along, FillCause::WarmNeighbour, now);
         }
     }
 
     /// The pages around `page` that can be read with it: those next to it, as far as nothing of
     /// them is here or coming and there are frames for them.
-    fn pages_along(
+    fn neighbours_to_fill(
         &self,
         instance: &Instance<F>,
         queue: &Queue<F>,
         page: u64,
-        along: &WarmRange,
+        warm_range: &WarmRange,
     ) -> Range<u64> {
         let paging = instance.paging;
-        let mut left = along.frames.len();
-        let mut comes = |page: u64| {
+        let mut left = warm_range.frames.len();
+        let mut can_fill = |page: u64| {
             let blocks = paging.blocks_of(page);
-            let is_inside = blocks.start >= along.blocks.start && blocks.end <= along.blocks.end;
+            let is_inside =
+                blocks.start >= warm_range.blocks.start && blocks.end <= warm_range.blocks.end;
             let wanted = range_len(&blocks);
             let can = is_inside
                 && wanted <= left
@@ -202,9 +208,9 @@ impl<F: Frames> Cache<F> {
             left -= if can { wanted } else { 0 };
             can
         };
-        let before = (0..page).rev().take_while(|&page| comes(page)).count();
-        let end = paging.page_of(along.blocks.end.max(1) - 1) + 1;
-        let after = (page + 1..end.max(page + 1)).take_while(|&page| comes(page)).count();
+        let before = (0..page).rev().take_while(|&page| can_fill(page)).count();
+        let end = paging.page_of(warm_range.blocks.end.max(1) - 1) + 1;
+        let after = (page + 1..end.max(page + 1)).take_while(|&page| can_fill(page)).count();
         page - before as u64..page + 1 + after as u64
     }
 
@@ -212,14 +218,14 @@ impl<F: Frames> Cache<F> {
     /// once.
     pub(super) fn read_warm(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) -> bool {
         if !volume.has_warm.load(Ordering::Acquire)
-            || volume.has_wishes.load(Ordering::Relaxed)
+            || volume.has_pending_windows.load(Ordering::Relaxed)
             || volume.is_frozen()
         {
             return false;
         }
-        let (begun, depth, blocks) = {
+        let (start_write, depth, blocks) = {
             let queue = lock(&volume.queue);
-            if !queue.ahead.is_empty() || queue.clients_wait() {
+            if !queue.ahead.is_empty() || queue.has_waiting_reads() {
                 return false;
             }
             let last = volume.last_request();
@@ -227,13 +233,13 @@ impl<F: Frames> Cache<F> {
             let (depth, blocks) = if is_idle {
                 (volume.tunables.get(Tunable::ReadAheadDepth), u64::from(PAGE_BLOCKS_MAX))
             } else {
-                (1, SMALL_BLOCKS)
+                (1, BUSY_READ_BLOCKS)
             };
             (queue.ahead_in_flight() as u64, depth, blocks)
         };
-        let mut begun = begun;
-        for _ in 0..TAKES_EACH {
-            if begun >= depth {
+        let mut start_write = start_write;
+        for _ in 0..TAKES_PER_POLL {
+            if start_write >= depth {
                 return false;
             }
             let mut queue = lock(&volume.queue);
@@ -246,15 +252,16 @@ impl<F: Frames> Cache<F> {
                 return false;
             };
             drop(queue);
-            let goes_on = !volume.is_stopping() && self.ahead(volume, (recorder, now), next, false);
+            let is_continued =
+                !volume.is_stopping() && self.ahead(volume, (recorder, now), next, false);
             let mut queue = lock(&volume.queue);
-            if !goes_on {
+            if !is_continued {
                 queue.warm.clear();
                 volume.has_warm.store(false, Ordering::Release);
                 return false;
             }
             // What is resident already costs nothing.
-            begun += u64::from(queue.ahead.len() > queued);
+            start_write += u64::from(queue.ahead.len() > queued);
         }
         true
     }

@@ -11,7 +11,7 @@ use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
-use crate::queue::{Cause, Context, Queue};
+use crate::queue::{Context, Queue, WriteCause};
 use crate::request::WriteRequest;
 use crate::shard::{Instance, SyncWaiter};
 use crate::store::{Buffer, Segment, StoreError, StoreOpKind};
@@ -33,15 +33,15 @@ struct Run<F: Frames> {
 }
 
 /// Collects the runs of one or more rounds, all in one region.
-pub(super) struct Rounds<F: Frames> {
+pub(super) struct WritebackOps<F: Frames> {
     runs: Vec<Run<F>>,
-    cause: Cause,
+    cause: WriteCause,
     fua: bool,
 }
 
-impl<F: Frames> Rounds<F> {
-    pub(super) fn new(cause: Cause, fua: bool) -> Self {
-        Rounds { runs: Vec::new(), cause, fua }
+impl<F: Frames> WritebackOps<F> {
+    pub(super) fn new(cause: WriteCause, fua: bool) -> Self {
+        WritebackOps { runs: Vec::new(), cause, fua }
     }
 
     /// Adds bytes of a page; calls are in volume order.
@@ -74,9 +74,9 @@ impl<F: Frames> Rounds<F> {
         now: Nanos,
     ) {
         let (writes, blocks) = match self.cause {
-            Cause::Lazy => (Counter::LazyWrites, Counter::LazyWriteBlocks),
-            Cause::Forced => (Counter::ForcedWrites, Counter::ForcedWriteBlocks),
-            Cause::Steal => (Counter::StealWrites, Counter::StealWriteBlocks),
+            WriteCause::Lazy => (Counter::LazyWrites, Counter::LazyWriteBlocks),
+            WriteCause::Forced => (Counter::ForcedWrites, Counter::ForcedWriteBlocks),
+            WriteCause::Steal => (Counter::StealWrites, Counter::StealWriteBlocks),
         };
         for run in self.runs {
             recorder.add(writes, 1);
@@ -89,8 +89,8 @@ impl<F: Frames> Rounds<F> {
             let kind = StoreOpKind::Write { fua: self.fua };
             let op = queue.operation(kind, run.bytes, run.segments, context, now);
             match self.cause {
-                Cause::Lazy => queue.background.push_back(op),
-                Cause::Forced | Cause::Steal => queue.forced.push_back(op),
+                WriteCause::Lazy => queue.background.push_back(op),
+                WriteCause::Forced | WriteCause::Steal => queue.forced.push_back(op),
             }
         }
     }
@@ -98,19 +98,19 @@ impl<F: Frames> Rounds<F> {
 
 impl<F: Frames> Cache<F> {
     /// Starts a round of a page that has dirty blocks and no round running.
-    pub(super) fn start_round(
+    pub(super) fn start_page_writeback(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
-        rounds: &mut Rounds<F>,
+        writeback: &mut WritebackOps<F>,
     ) {
         instance.unlink_dirty(slot);
         let volume = Arc::clone(&instance.volume);
         let page = instance.pages.get_mut(slot);
-        assert!(page.can_start_round(), "{page:?} cannot be written now");
+        assert!(page.can_start_writeback(), "{page:?} cannot be written now");
         let (number, epoch) = (page.number, page.dirty_epoch);
         let blocks = instance.paging.blocks_of(number);
-        volume.ordered.with_any(|groups| groups.started(&blocks));
+        volume.write_order.with_any(|groups| groups.start_write(&blocks));
         let mut count = 0;
         for block in instance.paging.blocks_of(number) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
@@ -123,7 +123,7 @@ impl<F: Frames> Cache<F> {
             let mask = state.dirty;
             self.table.set_state(frame, FrameState { dirty: 0, writing: mask, ..state });
             self.add_sectors(&volume, block, mask, pin, |bytes, segment| {
-                rounds.add(bytes, segment, (number, slot), epoch);
+                writeback.add(bytes, segment, (number, slot), epoch);
             });
             count += 1;
         }
@@ -131,11 +131,11 @@ impl<F: Frames> Cache<F> {
         assert_eq!(count, page.dirty, "dirty blocks of {page:?}");
         page.writing = count;
         page.dirty = 0;
-        page.round = page.round.wrapping_add(1);
-        instance.rounds += 1;
+        page.writeback_seq = page.writeback_seq.wrapping_add(1);
+        instance.pages_under_writeback += 1;
         // Writers that wait for this round may need it stable.
         let waiters = instance.syncs.get(&slot);
-        rounds.fua |= waiters.is_some_and(|all| all.iter().any(|waiter| waiter.fua));
+        writeback.fua |= waiters.is_some_and(|all| all.iter().any(|waiter| waiter.fua));
         volume.writing.fetch_add(u64::from(count), Ordering::AcqRel);
         volume.dirty.fetch_sub(u64::from(count), Ordering::AcqRel);
     }
@@ -178,7 +178,7 @@ impl<F: Frames> Cache<F> {
         &self,
         volume: &Volume<F>,
         block: u64,
-        cause: Cause,
+        cause: WriteCause,
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
@@ -189,15 +189,15 @@ impl<F: Frames> Cache<F> {
         let region_pages = u64::from(PAGE_BLOCKS_MAX / paging.page_blocks);
         let region = page / region_pages * region_pages..(page / region_pages + 1) * region_pages;
         let mut queue = lock(&volume.queue);
-        if volume.ordered.holds_back(&paging.blocks_of(page)) {
+        if volume.write_order.expedite_if_held(&paging.blocks_of(page)) {
             return false;
         }
         let startable = |instance: &Instance<F>, queue: &Queue<F>, page: u64| {
             instance.find(&self.table, page).filter(|&slot| {
                 let blocks = paging.blocks_of(page);
-                instance.pages.get(slot).can_start_round()
+                instance.pages.get(slot).can_start_writeback()
                     && !queue.is_exclusive(&blocks)
-                    && !volume.ordered.is_held(&blocks)
+                    && !volume.write_order.is_held(&blocks)
             })
         };
         if startable(instance, &queue, page).is_none() {
@@ -207,27 +207,27 @@ impl<F: Frames> Cache<F> {
         while first > region.start && startable(instance, &queue, first - 1).is_some() {
             first -= 1;
         }
-        let mut rounds = Rounds::new(cause, false);
+        let mut writeback = WritebackOps::new(cause, false);
         for page in first..region.end {
             let Some(slot) = startable(instance, &queue, page) else { break };
-            self.start_round(instance, slot, &mut rounds);
+            self.start_page_writeback(instance, slot, &mut writeback);
         }
-        rounds.finish(instance, &mut queue, recorder, now);
+        writeback.finish(instance, &mut queue, recorder, now);
         true
     }
 
     /// Hands a write that is in the cache to the store; the task waits for every page of it.
     pub(super) fn sync(
         &self,
-        lane: &VolumeHandle<F>,
+        handle: &VolumeHandle<F>,
         now: Nanos,
-        task: &mut WriteRequest,
+        write: &mut WriteRequest,
         fua: bool,
     ) {
-        let volume = &*lane.volume;
-        let end = task.offset + u64::from(task.len);
+        let volume = &*handle.volume;
+        let end = write.offset + u64::from(write.len);
         let last = (end - 1) / BLOCK_BYTES_U64;
-        let mut block = task.offset / BLOCK_BYTES_U64;
+        let mut block = write.offset / BLOCK_BYTES_U64;
         while block <= last {
             // A region, as no page spans two of them, nor two shards.
             let first = block;
@@ -238,11 +238,11 @@ impl<F: Frames> Cache<F> {
             let paging = instance.paging;
             let pages = paging.page_of(first)..=paging.page_of(last.min(block - 1));
             let mut queue = lock(&volume.queue);
-            let mut rounds = Rounds::new(Cause::Forced, fua);
+            let mut writeback = WritebackOps::new(WriteCause::Forced, fua);
             for page in pages {
-                self.sync_page(instance, &queue, page, &mut rounds, (lane, task, fua));
+                self.sync_page(instance, &queue, page, &mut writeback, (handle, write, fua));
             }
-            rounds.finish(instance, &mut queue, &lane.recorder, now);
+            writeback.finish(instance, &mut queue, &handle.recorder, now);
         }
         volume.notify.notify();
     }
@@ -252,36 +252,43 @@ impl<F: Frames> Cache<F> {
         instance: &mut Instance<F>,
         queue: &Queue<F>,
         page: u64,
-        rounds: &mut Rounds<F>,
-        (lane, task, fua): (&VolumeHandle<F>, &mut WriteRequest, bool),
+        writeback: &mut WritebackOps<F>,
+        (handle, write, fua): (&VolumeHandle<F>, &mut WriteRequest, bool),
     ) {
         let blocks = instance.paging.blocks_of(page);
         let Some(slot) = instance.find(&self.table, page) else {
             // Written and evicted already.
-            task.needs_flush |= fua;
+            write.needs_flush |= fua;
             return;
         };
         let page = instance.pages.get(slot);
         if page.dirty == 0 && page.writing == 0 {
-            task.needs_flush |= fua;
+            write.needs_flush |= fua;
             return;
         }
         // What an earlier round has taken may not be stable, whatever the next round does.
-        task.needs_flush |= fua && !self.is_all_dirty(&instance.volume, &blocks, task);
-        let blocked = queue.is_exclusive(&blocks) || instance.volume.ordered.holds_back(&blocks);
-        let round = if page.dirty == 0 { page.round } else { page.round.wrapping_add(1) };
-        if page.can_start_round() && !blocked {
-            self.start_round(instance, slot, rounds);
+        write.needs_flush |= fua && !self.is_all_dirty(&instance.volume, &blocks, write);
+        let blocked =
+            queue.is_exclusive(&blocks) || instance.volume.write_order.expedite_if_held(&blocks);
+        let writeback_seq =
+            if page.dirty == 0 { page.writeback_seq } else { page.writeback_seq.wrapping_add(1) };
+        if page.can_start_writeback() && !blocked {
+            self.start_page_writeback(instance, slot, writeback);
         }
-        let (mailbox, token) = (Arc::clone(&lane.mailbox), task.token);
-        instance.syncs.entry(slot).or_default().push(SyncWaiter { mailbox, token, round, fua });
-        task.waiting += 1;
+        let (completions, token) = (Arc::clone(&handle.completions), write.token);
+        instance.syncs.entry(slot).or_default().push(SyncWaiter {
+            completions,
+            token,
+            writeback_seq,
+            fua,
+        });
+        write.waiting += 1;
     }
 
     /// Whether every sector of a write that lies in `blocks` is dirty, so that the next round
     /// carries it.
-    fn is_all_dirty(&self, volume: &Volume<F>, blocks: &Range<u64>, task: &WriteRequest) -> bool {
-        let bytes = task.offset..task.offset + u64::from(task.len);
+    fn is_all_dirty(&self, volume: &Volume<F>, blocks: &Range<u64>, write: &WriteRequest) -> bool {
+        let bytes = write.offset..write.offset + u64::from(write.len);
         let touched = blocks_touched(&bytes);
         (blocks.start.max(touched.start)..blocks.end.min(touched.end)).all(|block| {
             let touched = super::read::touched_sectors(block, &bytes);
@@ -291,7 +298,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Ends the round, of `epoch`, of a page whose last operation is done.
-    pub(super) fn end_round(
+    pub(super) fn end_page_writeback(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
@@ -315,7 +322,7 @@ impl<F: Frames> Cache<F> {
             state.writing = 0;
             self.table.set_state(frame, state);
         }
-        instance.rounds -= 1;
+        instance.pages_under_writeback -= 1;
         let page = instance.pages.get_mut(slot);
         let was_clean = page.dirty == 0;
         let written = std::mem::take(&mut page.writing);
@@ -334,15 +341,15 @@ impl<F: Frames> Cache<F> {
             instance.link_dirty_again(slot, epoch);
         }
         let blocks = instance.paging.blocks_of(number);
-        volume.ordered.with_any(|groups| groups.ended(&blocks, error.is_none()));
+        volume.write_order.with_any(|groups| groups.end_write(&blocks, error.is_none()));
         // A page that was held back was not written with FUA, whoever waited for it.
-        let stable = volume.ordered.is_empty();
-        self.tell_synced(instance, slot, error, stable);
+        let stable = volume.write_order.is_empty();
+        self.complete_syncs(instance, slot, error, stable);
         self.continue_page(instance, slot, recorder, now);
     }
 
     /// Tells those who waited for the round that has ended.
-    pub(super) fn tell_synced(
+    pub(super) fn complete_syncs(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
@@ -351,11 +358,12 @@ impl<F: Frames> Cache<F> {
     ) {
         let Some(waiters) = instance.syncs.remove(&slot) else { return };
         let page = instance.pages.get(slot);
-        let (round, dirty) = (page.round, page.dirty > 0);
+        let (writeback_seq, dirty) = (page.writeback_seq, page.dirty > 0);
         let mut left = Vec::new();
         for waiter in waiters {
             // Without dirty blocks there is nothing that a later round could bring.
-            let reached = !dirty || round.wrapping_sub(waiter.round).cast_signed() >= 0;
+            let reached =
+                !dirty || writeback_seq.wrapping_sub(waiter.writeback_seq).cast_signed() >= 0;
             if !reached {
                 left.push(waiter);
                 continue;
@@ -363,7 +371,7 @@ impl<F: Frames> Cache<F> {
             let result = error.map_or(Ok(()), |error| Err(error.clone()));
             let token = waiter.token;
             let synced = Completion::Synced { token, pages: 1, stable, result };
-            waiter.mailbox.deliver(&self.frames, synced);
+            waiter.completions.deliver(&self.frames, synced);
         }
         if !left.is_empty() {
             instance.syncs.insert(slot, left);
@@ -381,15 +389,15 @@ impl<F: Frames> Cache<F> {
     ) {
         let volume = Arc::clone(&instance.volume);
         let page = instance.pages.get(slot);
-        if page.can_start_round() {
+        if page.can_start_writeback() {
             let Some(waiters) = instance.syncs.get(&slot) else { return };
             let fua = waiters.iter().any(|waiter| waiter.fua);
             let mut queue = lock(&volume.queue);
             let blocks = instance.paging.blocks_of(page.number);
-            if !queue.is_exclusive(&blocks) && !volume.ordered.holds_back(&blocks) {
-                let mut rounds = Rounds::new(Cause::Forced, fua);
-                self.start_round(instance, slot, &mut rounds);
-                rounds.finish(instance, &mut queue, recorder, now);
+            if !queue.is_exclusive(&blocks) && !volume.write_order.expedite_if_held(&blocks) {
+                let mut writeback = WritebackOps::new(WriteCause::Forced, fua);
+                self.start_page_writeback(instance, slot, &mut writeback);
+                writeback.finish(instance, &mut queue, recorder, now);
             }
             return;
         }
@@ -407,8 +415,8 @@ impl<F: Frames> Cache<F> {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
             self.table.retract(frame);
             match self.frames.try_write_pin(frame) {
-                Some(own) => {
-                    self.frames.release_write_pin(own);
+                Some(write_pin) => {
+                    self.frames.release_write_pin(write_pin);
                     free.push(frame);
                 }
                 None => self.pool.retire(volume.id, frame),

@@ -53,23 +53,23 @@ impl Frames for NoFrames {
         assert!(before > 0, "frame {} was unpinned more often than pinned", pin.0);
     }
 
-    fn release_write_pin(&self, own: EmptyPin) {
-        let before = self.latch(own.0).swap(0, Ordering::Release);
-        assert_eq!(before, -1, "frame {} was disowned without being owned", own.0);
+    fn release_write_pin(&self, write_pin: EmptyPin) {
+        let before = self.latch(write_pin.0).swap(0, Ordering::Release);
+        assert_eq!(before, -1, "frame {} was disowned without being owned", write_pin.0);
     }
 
-    fn downgrade(&self, own: EmptyPin) -> EmptyPin {
-        let before = self.latch(own.0).swap(1, Ordering::Release);
-        assert_eq!(before, -1, "frame {} was downgraded without being owned", own.0);
-        own
+    fn downgrade(&self, write_pin: EmptyPin) -> EmptyPin {
+        let before = self.latch(write_pin.0).swap(1, Ordering::Release);
+        assert_eq!(before, -1, "frame {} was downgraded without being owned", write_pin.0);
+        write_pin
     }
 
     fn pinned(&self, pin: &EmptyPin) -> FrameId {
         pin.0
     }
 
-    fn write_pinned(&self, own: &EmptyPin) -> FrameId {
-        own.0
+    fn write_pinned(&self, write_pin: &EmptyPin) -> FrameId {
+        write_pin.0
     }
 
     fn read(&self, _pin: &EmptyPin, _offset: usize, to: &mut [u8]) {

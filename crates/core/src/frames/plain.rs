@@ -66,25 +66,25 @@ impl Frames for PlainFrames {
         self.latches.unpin(pin);
     }
 
-    fn release_write_pin(&self, own: EmptyPin) {
-        self.latches.release_write_pin(own);
+    fn release_write_pin(&self, write_pin: EmptyPin) {
+        self.latches.release_write_pin(write_pin);
     }
 
-    fn downgrade(&self, own: EmptyPin) -> EmptyPin {
-        self.latches.downgrade(own)
+    fn downgrade(&self, write_pin: EmptyPin) -> EmptyPin {
+        self.latches.downgrade(write_pin)
     }
 
     fn pinned(&self, pin: &EmptyPin) -> FrameId {
         self.latches.pinned(pin)
     }
 
-    fn write_pinned(&self, own: &EmptyPin) -> FrameId {
-        self.latches.write_pinned(own)
+    fn write_pinned(&self, write_pin: &EmptyPin) -> FrameId {
+        self.latches.write_pinned(write_pin)
     }
 
     fn release(&self, frames: &mut [EmptyPin]) {
-        for own in frames {
-            self.bytes(self.write_pinned(own)).fill(UNWRITTEN);
+        for write_pin in frames {
+            self.bytes(self.write_pinned(write_pin)).fill(UNWRITTEN);
         }
     }
 
@@ -94,16 +94,16 @@ impl Frames for PlainFrames {
 
     fn write_with(
         &self,
-        own: &mut EmptyPin,
+        write_pin: &mut EmptyPin,
         offset: usize,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) {
-        fill(&mut self.bytes(self.write_pinned(own))[offset..offset + len]);
+        fill(&mut self.bytes(self.write_pinned(write_pin))[offset..offset + len]);
     }
 
-    fn zero(&self, own: &mut EmptyPin, offset: usize, len: usize) {
-        self.bytes(self.write_pinned(own))[offset..offset + len].fill(0);
+    fn zero(&self, write_pin: &mut EmptyPin, offset: usize, len: usize) {
+        self.bytes(self.write_pinned(write_pin))[offset..offset + len].fill(0);
     }
 
     fn copy(&self, from: &EmptyPin, to: &mut EmptyPin, offset: usize, len: usize) {

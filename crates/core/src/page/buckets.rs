@@ -43,22 +43,22 @@ impl Buckets {
         }
     }
 
-    /// The bucket of `place`, any number.
+    /// The bucket of `hash_index`, any number.
     #[inline]
-    pub(super) fn get(&self, shard: usize, place: usize) -> &AtomicU32 {
+    pub(super) fn get(&self, shard: usize, hash_index: usize) -> &AtomicU32 {
         if self.counts[shard].load(Ordering::Acquire) == self.first_each {
-            return &self.first[shard * self.first_each + (place & (self.first_each - 1))];
+            return &self.first[shard * self.first_each + (hash_index & (self.first_each - 1))];
         }
-        self.get_grown(shard, place)
+        self.get_grown(shard, hash_index)
     }
 
     /// Out of the way of the caches that have their first size.
     #[cold]
     #[inline(never)]
-    fn get_grown(&self, shard: usize, place: usize) -> &AtomicU32 {
+    fn get_grown(&self, shard: usize, hash_index: usize) -> &AtomicU32 {
         let count = self.counts[shard].load(Ordering::Acquire);
         let mask = count.next_power_of_two() - 1;
-        let index = place & mask;
+        let index = hash_index & mask;
         self.at(shard, if index < count { index } else { index & (mask >> 1) })
     }
 
@@ -101,15 +101,15 @@ mod tests {
     #[test]
     fn each_new_bucket_takes_places_of_its_parent_only() {
         let buckets = Buckets::new(16, 100, 2);
-        let address = |place| std::ptr::from_ref(buckets.get(1, place)) as usize;
+        let address = |hash_index| std::ptr::from_ref(buckets.get(1, hash_index)) as usize;
         for count in 16..128 {
             let before: Vec<_> = (0..1024).map(address).collect();
             let (parent, new) = buckets.grow(1, 100_000).unwrap();
             let [parent, new] = [parent, new].map(|bucket| std::ptr::from_ref(bucket) as usize);
             let mut moved = 0;
-            for (place, was) in before.into_iter().enumerate() {
-                let is = address(place);
-                assert!(is == was || (was == parent && is == new), "{count}: place {place}");
+            for (hash_index, was) in before.into_iter().enumerate() {
+                let is = address(hash_index);
+                assert!(is == was || (was == parent && is == new), "{count}: place {hash_index}");
                 moved += usize::from(is != was);
             }
             assert!(moved > 0, "bucket {count} takes nothing");

@@ -71,7 +71,7 @@ impl Descriptor {
 
 /// Where a block is looked for. If the table grows meanwhile, what has moved is not found there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct BlockLookup<'a> {
     pub(crate) key: Key,
     /// The shard that the block's region belongs to.
     pub(crate) shard: usize,
@@ -122,12 +122,12 @@ impl Table {
     pub(crate) fn grow_buckets(&self, shard: usize, frames: usize, most: usize) {
         for _ in 0..most {
             let Some((parent, new)) = self.buckets.grow(shard, frames) else { return };
-            self.divide(shard, parent, new);
+            self.split_bucket(shard, parent, new);
         }
     }
 
     /// Moves what belongs to the bucket `new` there, out of the one that had it so far.
-    fn divide(&self, shard: usize, parent: &AtomicU32, new: &AtomicU32) {
+    fn split_bucket(&self, shard: usize, parent: &AtomicU32, new: &AtomicU32) {
         let mut link = parent;
         loop {
             let frame = link.load(Ordering::Relaxed);
@@ -136,7 +136,7 @@ impl Table {
             }
             let descriptor = self.descriptor(frame);
             let key = Key(descriptor.key.load(Ordering::Relaxed));
-            if std::ptr::eq(self.buckets.get(shard, Self::number(key)), new) {
+            if std::ptr::eq(self.buckets.get(shard, Self::bucket_index(key)), new) {
                 link.store(descriptor.next.load(Ordering::Relaxed), Ordering::Release);
                 descriptor.next.store(new.load(Ordering::Relaxed), Ordering::Release);
                 new.store(frame, Ordering::Release);
@@ -158,26 +158,30 @@ impl Table {
     }
 
     /// Neighbouring blocks lie in neighbouring buckets: a large request walks along them.
-    fn number(key: Key) -> usize {
-        Self::number_of_hash(mix(key.0 >> REGION_SHIFT), key)
+    fn bucket_index(key: Key) -> usize {
+        Self::bucket_index_of_hash(mix(key.0 >> REGION_SHIFT), key)
     }
 
     #[inline]
-    fn number_of_hash(hash: u64, key: Key) -> usize {
+    fn bucket_index_of_hash(hash: u64, key: Key) -> usize {
         (hash.wrapping_add(key.0 & ((1 << REGION_SHIFT) - 1)) & 0xffff_ffff) as usize
     }
 
     /// Where `key` is looked for.
     #[inline]
-    pub(crate) fn place(&self, key: Key) -> Place<'_> {
+    pub(crate) fn lookup(&self, key: Key) -> BlockLookup<'_> {
         let hash = mix(key.0 >> REGION_SHIFT);
         let shard = self.shard_of_hash(hash);
-        Place { key, shard, bucket: self.buckets.get(shard, Self::number_of_hash(hash, key)) }
+        BlockLookup {
+            key,
+            shard,
+            bucket: self.buckets.get(shard, Self::bucket_index_of_hash(hash, key)),
+        }
     }
 
     #[inline]
     fn bucket(&self, key: Key) -> &AtomicU32 {
-        self.place(key).bucket
+        self.lookup(key).bucket
     }
 
     #[inline]
@@ -194,31 +198,36 @@ impl Table {
         Some(&self.chunks.get(later / CHUNK)?.get()?[later % CHUNK])
     }
 
-    /// Has the bucket come near: the first of two steps, before [`Table::approach`].
+    /// Has the bucket come near: the first of two steps, before [`Table::prefetch_block`].
     #[inline]
-    pub(crate) fn look_ahead<F: Frames>(place: &Place<'_>) {
-        F::fetch(place.bucket);
+    pub(crate) fn prefetch_bucket<F: Frames>(lookup: &BlockLookup<'_>) {
+        F::fetch(lookup.bucket);
     }
 
     /// Has what lies behind the bucket come near: the descriptor, the latch, and the bytes from
     /// `within` on of the frame that is most likely that of the block, the first of its chain.
     #[inline]
-    pub(crate) fn approach<F: Frames>(&self, frames: &F, place: &Place<'_>, within: usize) {
-        let guess = place.bucket.load(Ordering::Relaxed);
-        if guess != NO_FRAME {
-            F::fetch(self.descriptor(guess));
-            frames.prefetch(guess, within);
+    pub(crate) fn prefetch_block<F: Frames>(
+        &self,
+        frames: &F,
+        lookup: &BlockLookup<'_>,
+        within: usize,
+    ) {
+        let likely_frame = lookup.bucket.load(Ordering::Relaxed);
+        if likely_frame != NO_FRAME {
+            F::fetch(self.descriptor(likely_frame));
+            frames.prefetch(likely_frame, within);
         }
     }
 
     /// Prefetches what a pin of the block needs behind the bucket: the descriptor and the latch of
     /// the frame that is most likely that of the block.
     #[inline]
-    pub(crate) fn prefetch_pin<F: Frames>(&self, frames: &F, place: &Place<'_>) {
-        let guess = place.bucket.load(Ordering::Relaxed);
-        if guess != NO_FRAME {
-            F::fetch(self.descriptor(guess));
-            frames.prefetch_latch(guess);
+    pub(crate) fn prefetch_pin<F: Frames>(&self, frames: &F, lookup: &BlockLookup<'_>) {
+        let likely_frame = lookup.bucket.load(Ordering::Relaxed);
+        if likely_frame != NO_FRAME {
+            F::fetch(self.descriptor(likely_frame));
+            frames.prefetch_latch(likely_frame);
         }
     }
 
@@ -229,7 +238,7 @@ impl Table {
         frames: &F,
         key: Key,
     ) -> Option<(F::Pin, FrameState, Slot)> {
-        self.pin_at(frames, &self.place(key))
+        self.pin_at(frames, &self.lookup(key))
     }
 
     /// The same where the place is known.
@@ -237,11 +246,11 @@ impl Table {
     pub(crate) fn pin_at<F: Frames>(
         &self,
         frames: &F,
-        place: &Place<'_>,
+        lookup: &BlockLookup<'_>,
     ) -> Option<(F::Pin, FrameState, Slot)> {
-        let (frame, descriptor) = self.walk_from(place, WALK_MAX)?;
+        let (frame, descriptor) = self.walk_from(lookup, WALK_MAX)?;
         let pin = frames.try_pin(frame)?;
-        if descriptor.key.load(Ordering::Acquire) == place.key.0 {
+        if descriptor.key.load(Ordering::Acquire) == lookup.key.0 {
             let state = FrameState::unpack(descriptor.state.load(Ordering::Acquire));
             return Some((pin, state, descriptor.slot.load(Ordering::Relaxed)));
         }
@@ -257,29 +266,29 @@ impl Table {
         key: Key,
     ) -> Option<(F::WritePin, FrameState)> {
         let frame = self.walk(key, WALK_MAX)?;
-        let own = frames.try_write_pin(frame)?;
+        let write_pin = frames.try_write_pin(frame)?;
         if self.holds(frame, key) {
             let state = self.state(frame);
-            return Some((own, state));
+            return Some((write_pin, state));
         }
-        frames.release_write_pin(own);
+        frames.release_write_pin(write_pin);
         None
     }
 
     #[inline]
     fn walk(&self, key: Key, steps: usize) -> Option<FrameId> {
-        self.walk_from(&self.place(key), steps).map(|(frame, _)| frame)
+        self.walk_from(&self.lookup(key), steps).map(|(frame, _)| frame)
     }
 
     #[inline]
-    fn walk_from(&self, place: &Place<'_>, steps: usize) -> Option<(FrameId, &Descriptor)> {
-        let mut frame = place.bucket.load(Ordering::Acquire);
+    fn walk_from(&self, lookup: &BlockLookup<'_>, steps: usize) -> Option<(FrameId, &Descriptor)> {
+        let mut frame = lookup.bucket.load(Ordering::Acquire);
         for _ in 0..steps {
             if frame == NO_FRAME {
                 return None;
             }
             let descriptor = self.descriptor(frame);
-            if descriptor.key.load(Ordering::Acquire) == place.key.0 {
+            if descriptor.key.load(Ordering::Acquire) == lookup.key.0 {
                 return Some((frame, descriptor));
             }
             frame = descriptor.next.load(Ordering::Acquire);
@@ -390,16 +399,16 @@ pub mod schedules {
             for step in 0..4 {
                 let frame = step % 2;
                 self.table.retract(frame);
-                let own = loop {
+                let write_pin = loop {
                     match self.frames.try_write_pin(frame) {
-                        Some(own) => break own,
+                        Some(write_pin) => break write_pin,
                         None => spin(),
                     }
                 };
                 let block = u64::from(step + 2) % 3;
                 self.write(frame, block);
                 self.table.publish(frame, Key::new(0, block), 0, FrameState::default());
-                self.frames.release_write_pin(own);
+                self.frames.release_write_pin(write_pin);
             }
         }
 
@@ -410,10 +419,10 @@ pub mod schedules {
                 assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
                 self.frames.unpin(pin);
             }
-            if let Some((own, _)) = self.table.try_write_pin(&self.frames, key) {
-                let frame = self.frames.write_pinned(&own) as usize;
+            if let Some((write_pin, _)) = self.table.try_write_pin(&self.frames, key) {
+                let frame = self.frames.write_pinned(&write_pin) as usize;
                 assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
-                self.frames.release_write_pin(own);
+                self.frames.release_write_pin(write_pin);
             }
         }
     }

@@ -23,7 +23,7 @@ pub(crate) struct ExclusiveRange<F: Frames> {
     pub(crate) blocks: Range<u64>,
     pub(crate) kind: StoreOpKind,
     pub(crate) epoch: u64,
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
 }
 
@@ -116,8 +116,8 @@ mod tests {
     use crate::frames::PlainFrames;
 
     fn range(blocks: Range<u64>) -> ExclusiveRange<PlainFrames> {
-        let mailbox = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
-        ExclusiveRange { blocks, kind: StoreOpKind::Discard, epoch: 1, mailbox, token: 0 }
+        let completions = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
+        ExclusiveRange { blocks, kind: StoreOpKind::Discard, epoch: 1, completions, token: 0 }
     }
 
     #[test]

@@ -6,7 +6,7 @@
 //! interleave as long as the lane follows as many.
 
 use super::stream::{Stream, Window};
-use super::{Limits, Seen};
+use super::{Limits, ObservedRequest};
 use std::ops::Range;
 
 /// Requests that went on with no stream and are remembered.
@@ -38,7 +38,7 @@ pub(crate) struct Advice {
 }
 
 /// The pages of one request of a stream that are not of the next one too.
-fn without(before: &Range<u64>, next: &Range<u64>) -> Range<u64> {
+fn pages_before_next(before: &Range<u64>, next: &Range<u64>) -> Range<u64> {
     if next.start > before.start {
         before.start..before.end.min(next.start)
     } else {
@@ -48,7 +48,7 @@ fn without(before: &Range<u64>, next: &Range<u64>) -> Range<u64> {
 
 impl Detector {
     /// Forgets everything if pages are of another size than they were.
-    pub(crate) fn expect_pages(&mut self, blocks: u32) {
+    pub(crate) fn set_page_blocks(&mut self, blocks: u32) {
         if self.page_blocks != blocks {
             *self = Detector { page_blocks: blocks, ..Detector::default() };
         }
@@ -62,28 +62,29 @@ impl Detector {
     }
 
     /// Takes in a request.
-    pub(crate) fn note_request(&mut self, seen: &Seen, limits: &Limits) -> Advice {
+    pub(crate) fn note_request(&mut self, observed: &ObservedRequest, limits: &Limits) -> Advice {
         self.tick += 1;
-        let pages = &seen.pages;
-        let found = self.streams.iter().position(|stream| stream.goes_on(pages, limits.steps));
+        let pages = &observed.pages;
+        let found = self.streams.iter().position(|stream| stream.continues(pages, limits.steps));
         if let Some(index) = found {
             let stream = &mut self.streams[index];
             stream.used_at = self.tick;
             let before = stream.last_request();
-            let window = stream.advance(seen, limits);
-            let passed = stream.is_trusted(limits).then(|| without(&before, pages));
+            let window = stream.advance(observed, limits);
+            let passed = stream.is_trusted(limits).then(|| pages_before_next(&before, pages));
             let passed = passed.filter(|passed| passed.start < passed.end);
             return Advice { window, abandoned: 0, passed };
         }
-        if let Some(mut stream) = self.find(pages) {
+        if let Some(mut stream) = self.find_stream(pages) {
             // Its first requests were missed; what they would have asked for is asked for now.
-            let window = stream.advance(&Seen { missed: false, ..seen.clone() }, limits);
-            return Advice { window, abandoned: self.follow(stream, limits), passed: None };
+            let window =
+                stream.advance(&ObservedRequest { missed: false, ..observed.clone() }, limits);
+            return Advice { window, abandoned: self.add_stream(stream, limits), passed: None };
         }
-        if seen.sequential {
+        if observed.sequential {
             let mut stream = Stream::new(pages, false, 0, 0);
-            let window = stream.advance(seen, limits);
-            return Advice { window, abandoned: self.follow(stream, limits), passed: None };
+            let window = stream.advance(observed, limits);
+            return Advice { window, abandoned: self.add_stream(stream, limits), passed: None };
         }
         self.recent[self.next_recent] = Some((pages.start, pages.end));
         self.next_recent = (self.next_recent + 1) % RECENT;
@@ -91,7 +92,7 @@ impl Detector {
     }
 
     /// The stream that `pages` make up together with recent requests.
-    fn find(&mut self, pages: &Range<u64>) -> Option<Stream> {
+    fn find_stream(&mut self, pages: &Range<u64>) -> Option<Stream> {
         let Range { start, end } = *pages;
         let index = |of: &dyn Fn(u64, u64) -> bool| {
             self.recent.iter().position(|one| one.is_some_and(|(from, to)| of(from, to)))
@@ -123,7 +124,7 @@ impl Detector {
 
     /// Follows a new stream, instead of the one unused for longest if there are too many; how many
     /// pages were read ahead of that one for nothing.
-    fn follow(&mut self, mut stream: Stream, limits: &Limits) -> u64 {
+    fn add_stream(&mut self, mut stream: Stream, limits: &Limits) -> u64 {
         stream.used_at = self.tick;
         let mut abandoned = 0;
         while self.streams.len() >= limits.streams {

@@ -3,7 +3,7 @@
 //! A stream that runs backward is kept as its mirror image, so that there is one direction here.
 //! Numbers are pages, or their mirror images.
 
-use super::{Limits, Seen};
+use super::{Limits, ObservedRequest};
 use std::ops::Range;
 
 /// Pages are below this: volumes end at 2^60 bytes.
@@ -38,7 +38,7 @@ impl Window {
             self.len -= run.end - run.start;
             self.start = run.end;
         }
-        Some(view(self.backward, &run))
+        Some(mirrored(self.backward, &run))
     }
 
     /// Pages of it.
@@ -49,12 +49,12 @@ impl Window {
     /// Returns the pages from the first to the last one of the window, with those between its runs.
     pub(crate) fn span(&self) -> Range<u64> {
         let last = self.start + self.stride * self.count.saturating_sub(1);
-        view(self.backward, &(self.start..last + self.len))
+        mirrored(self.backward, &(self.start..last + self.len))
     }
 }
 
 /// The mirror image of `pages`, and back, if `backward`.
-fn view(backward: bool, pages: &Range<u64>) -> Range<u64> {
+fn mirrored(backward: bool, pages: &Range<u64>) -> Range<u64> {
     if backward { EDGE - pages.end..EDGE - pages.start } else { pages.clone() }
 }
 
@@ -70,27 +70,38 @@ pub(super) struct Stream {
     /// Requests that agreed with those before.
     steps: u32,
     /// Up to here everything has been asked for; for strides, where the next run begins.
-    asked: u64,
+    requested_end: u64,
     /// The start of the window asked for last: a reader that comes here wants the next one.
-    mark: u64,
+    trigger: u64,
     /// Pages of the window asked for last; 0 if there was none.
     window: u64,
-    wasted: u64,
+    wasted_before: u64,
     pub(super) used_at: u64,
 }
 
 impl Stream {
     /// A stream that begins with `request`, to which so many steps have led.
     pub(super) fn new(request: &Range<u64>, backward: bool, stride: u64, steps: u32) -> Self {
-        let Range { start, end } = view(backward, request);
-        let (asked, mark, window) = (end, end, 0);
-        let (wasted, used_at) = (0, 0);
-        Stream { backward, stride, start, end, steps, asked, mark, window, wasted, used_at }
+        let Range { start, end } = mirrored(backward, request);
+        let (requested_end, trigger, window) = (end, end, 0);
+        let (wasted_before, used_at) = (0, 0);
+        Stream {
+            backward,
+            stride,
+            start,
+            end,
+            steps,
+            requested_end,
+            trigger,
+            window,
+            wasted_before,
+            used_at,
+        }
     }
 
     /// The pages of the request that came last.
     pub(super) fn last_request(&self) -> Range<u64> {
-        view(self.backward, &(self.start..self.end))
+        mirrored(self.backward, &(self.start..self.end))
     }
 
     /// Whether enough requests agreed for reading ahead of them.
@@ -101,67 +112,76 @@ impl Stream {
     /// Pages asked for that its reader has not come to.
     pub(super) fn ahead(&self) -> u64 {
         if self.stride == 0 {
-            return self.asked.saturating_sub(self.end);
+            return self.requested_end.saturating_sub(self.end);
         }
-        let runs = self.asked.saturating_sub(self.start + self.stride).div_ceil(self.stride);
+        let runs =
+            self.requested_end.saturating_sub(self.start + self.stride).div_ceil(self.stride);
         if self.window == 0 { 0 } else { runs * (self.end - self.start) }
     }
 
     /// Whether `request` goes on with it.
-    pub(super) fn goes_on(&self, request: &Range<u64>, trusted: u32) -> bool {
-        let request = view(self.backward, request);
+    pub(super) fn continues(&self, request: &Range<u64>, trusted: u32) -> bool {
+        let request = mirrored(self.backward, request);
         if self.stride > 0 {
             let expected = self.start + self.stride;
-            let end = if self.window > 0 { self.asked.max(expected + 1) } else { expected + 1 };
-            let on_course = request.start >= expected
+            let end =
+                if self.window > 0 { self.requested_end.max(expected + 1) } else { expected + 1 };
+            let is_expected = request.start >= expected
                 && (request.start - expected).is_multiple_of(self.stride)
                 && request.start < end;
-            return on_course && request.end - request.start <= self.stride;
+            return is_expected && request.end - request.start <= self.stride;
         }
         let follows = request.start == self.end || request.start + 1 == self.end;
         if self.steps < trusted {
             return follows && request.end > self.end;
         }
         // Behind by as much as it reads at a time: a request that was overtaken by others.
-        let behind = self.window.max(self.end - self.start);
-        request.start + behind >= self.end && request.start <= self.asked.max(self.end) + GAP_MAX
+        let lag = self.window.max(self.end - self.start);
+        request.start + lag >= self.end
+            && request.start <= self.requested_end.max(self.end) + GAP_MAX
     }
 
     /// Takes a request in that goes on with it; the next window, if it is time to ask for it.
-    pub(super) fn advance(&mut self, seen: &Seen, limits: &Limits) -> Option<Window> {
-        let request = view(self.backward, &seen.pages);
-        let lost = seen.missed && request.start < self.asked && self.window > 0;
+    pub(super) fn advance(
+        &mut self,
+        observed: &ObservedRequest,
+        limits: &Limits,
+    ) -> Option<Window> {
+        let request = mirrored(self.backward, &observed.pages);
+        let is_lost = observed.missed && request.start < self.requested_end && self.window > 0;
         if request.end > self.end {
             (self.start, self.end) = (request.start, request.end);
             self.steps = self.steps.saturating_add(1);
         }
-        if seen.sequential {
+        if observed.sequential {
             self.steps = self.steps.max(limits.steps);
         }
         if self.steps < limits.steps {
-            self.wasted = seen.wasted;
+            self.wasted_before = observed.wasted;
             return None;
         }
-        if lost {
+        if is_lost {
             // What was to be there is not: evicted untouched, or there was no room for it.
-            self.asked = self.next_start();
-            if seen.wasted > self.wasted {
+            self.requested_end = self.next_start();
+            if observed.wasted > self.wasted_before {
                 self.window = (self.window / 2).max(1);
-                self.wasted = seen.wasted;
+                self.wasted_before = observed.wasted;
                 return self.next_window(self.window.clamp(limits.min, limits.max), limits);
             }
         }
-        let overtaken = self.asked < self.next_start();
-        let due =
-            self.window == 0 || overtaken || lost || self.start.max(self.end - 1) >= self.mark;
-        if !due {
+        let is_overtaken = self.requested_end < self.next_start();
+        let is_due = self.window == 0
+            || is_overtaken
+            || is_lost
+            || self.start.max(self.end - 1) >= self.trigger;
+        if !is_due {
             return None;
         }
-        self.wasted = seen.wasted;
+        self.wasted_before = observed.wasted;
         let window = match self.window {
-            _ if seen.sequential => limits.max,
+            _ if observed.sequential => limits.max,
             0 => 2 * (self.end - self.start),
-            _ if lost => self.window,
+            _ if is_lost => self.window,
             before => 2 * before,
         };
         self.next_window(window.clamp(limits.min, limits.max), limits)
@@ -174,7 +194,7 @@ impl Stream {
 
     /// Asks for `pages` more, behind what has been asked for.
     fn next_window(&mut self, pages: u64, limits: &Limits) -> Option<Window> {
-        let from = self.asked.max(self.next_start());
+        let from = self.requested_end.max(self.next_start());
         let edge = if self.backward { EDGE - limits.first } else { limits.pages };
         let window = if self.stride == 0 {
             let len = pages.min(edge.saturating_sub(from));
@@ -188,8 +208,9 @@ impl Stream {
             Window { start: from, len, stride: self.stride, count, backward: false }
         };
         self.window = pages;
-        self.mark = from;
-        self.asked = from + if self.stride == 0 { window.len } else { window.count * self.stride };
+        self.trigger = from;
+        self.requested_end =
+            from + if self.stride == 0 { window.len } else { window.count * self.stride };
         (window.count > 0).then_some(Window { backward: self.backward, ..window })
     }
 }

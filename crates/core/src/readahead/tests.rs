@@ -60,8 +60,13 @@ impl Model {
         if missing == 0 && !touched {
             return;
         }
-        let seen = Seen { pages: pages.clone(), missed: missing > 0, wasted: 0, sequential: false };
-        let advice = self.detector.note_request(&seen, limits);
+        let observed = ObservedRequest {
+            pages: pages.clone(),
+            missed: missing > 0,
+            wasted: 0,
+            sequential: false,
+        };
+        let advice = self.detector.note_request(&observed, limits);
         let Some(mut window) = advice.window else { return };
         assert!(window.pages() > 0, "an empty window");
         assert!(window.pages() <= limits.max.max(pages.end - pages.start), "{window:?}");
@@ -210,8 +215,9 @@ fn nothing_is_read_beyond_either_end() {
 fn pages_that_were_lost_shrink_the_window_and_are_asked_for_again() {
     let mut detector = Detector::default();
     let mut note = |start: u64, missed, wasted| {
-        let seen = Seen { pages: start..start + 1, missed, wasted, sequential: false };
-        detector.note_request(&seen, &LIMITS).window.map(|window| window.pages())
+        let observed =
+            ObservedRequest { pages: start..start + 1, missed, wasted, sequential: false };
+        detector.note_request(&observed, &LIMITS).window.map(|window| window.pages())
     };
     let mut last = 0;
     for page in 0..200 {
@@ -249,8 +255,8 @@ fn waste_over_all_streams_makes_windows_smaller_and_proof_stricter() {
 #[test]
 fn a_hint_opens_the_largest_window_at_once() {
     let mut detector = Detector::default();
-    let seen = Seen { pages: 40..41, missed: true, wasted: 0, sequential: true };
-    let mut window = detector.note_request(&seen, &LIMITS).window.unwrap();
+    let observed = ObservedRequest { pages: 40..41, missed: true, wasted: 0, sequential: true };
+    let mut window = detector.note_request(&observed, &LIMITS).window.unwrap();
     assert_eq!(window.take(1000), Some(41..41 + LIMITS.max));
     assert_eq!(window.take(1000), None);
 }
@@ -258,34 +264,40 @@ fn a_hint_opens_the_largest_window_at_once() {
 #[test]
 fn windows_that_overlap_a_range_are_forgotten() {
     let mut detector = Detector::default();
-    let mut wishes = PendingWindows::default();
+    let mut pending_windows = PendingWindows::default();
     for start in [0, 1000, 2000] {
-        let seen = Seen { pages: start..start + 1, missed: true, wasted: 0, sequential: true };
-        let window = detector.note_request(&seen, &LIMITS).window.unwrap();
+        let observed =
+            ObservedRequest { pages: start..start + 1, missed: true, wasted: 0, sequential: true };
+        let window = detector.note_request(&observed, &LIMITS).window.unwrap();
         assert_eq!(window.span(), start + 1..start + 1 + LIMITS.max);
-        wishes.push(window);
+        pending_windows.push(window);
     }
-    assert_eq!(wishes.forget(&(0..1)), 0, "before the first window");
-    assert_eq!(wishes.forget(&(1000..1002)), LIMITS.max);
-    assert_eq!(wishes.take(1), Some(1..2));
-    assert_eq!(wishes.forget(&(0..1500)), LIMITS.max - 1);
-    assert_eq!(wishes.take(1), Some(2001..2002));
+    assert_eq!(pending_windows.forget(&(0..1)), 0, "before the first window");
+    assert_eq!(pending_windows.forget(&(1000..1002)), LIMITS.max);
+    assert_eq!(pending_windows.take(1), Some(1..2));
+    assert_eq!(pending_windows.forget(&(0..1500)), LIMITS.max - 1);
+    assert_eq!(pending_windows.take(1), Some(2001..2002));
 }
 
 #[test]
 fn wishes_are_bounded_and_come_in_order() {
     let mut detector = Detector::default();
-    let mut wishes = PendingWindows::default();
+    let mut pending_windows = PendingWindows::default();
     let mut forgotten = 0;
     for i in 0..100 {
-        let seen = Seen { pages: i * 100..i * 100 + 1, missed: true, wasted: 0, sequential: true };
-        let window = detector.note_request(&seen, &LIMITS).window.unwrap();
-        forgotten += wishes.push(window);
+        let observed = ObservedRequest {
+            pages: i * 100..i * 100 + 1,
+            missed: true,
+            wasted: 0,
+            sequential: true,
+        };
+        let window = detector.note_request(&observed, &LIMITS).window.unwrap();
+        forgotten += pending_windows.push(window);
     }
     assert_eq!(forgotten, 36 * LIMITS.max);
-    assert_eq!(wishes.take(10), Some(3601..3611));
-    assert_eq!(wishes.take(100), Some(3611..3665));
-    assert_eq!(wishes.take(100), Some(3701..3765));
-    assert_eq!(wishes.clear(), 62 * LIMITS.max);
-    assert_eq!(wishes.take(1), None);
+    assert_eq!(pending_windows.take(10), Some(3601..3611));
+    assert_eq!(pending_windows.take(100), Some(3611..3665));
+    assert_eq!(pending_windows.take(100), Some(3701..3765));
+    assert_eq!(pending_windows.clear(), 62 * LIMITS.max);
+    assert_eq!(pending_windows.take(1), None);
 }

@@ -9,18 +9,18 @@ use crate::curve::index::{Hash, Index};
 use crate::policy::{NO_SLOT, Slot};
 
 /// How many references a chunk has.
-pub(super) const AHEAD: usize = 32;
+pub(super) const BATCH: usize = 32;
 
 /// Slots that a table has room for at first, if the cache may have so many.
 const SLOTS_MIN: u32 = 1024;
 
 /// Finds slots. `Name` is what a page is looked up by.
-pub(super) trait Find: Send + std::fmt::Debug {
+pub(super) trait SlotIndex: Send + std::fmt::Debug {
     /// What a page is looked up by.
     type Name: Copy + Default;
 
-    /// The names of up to [`AHEAD`] references, and a touch of where they will be looked for.
-    fn look_ahead(&mut self, references: &[Reference], numbers: &[u32], names: &mut [Self::Name]);
+    /// The names of up to [`BATCH`] references, and a touch of where they will be looked for.
+    fn prefetch(&mut self, references: &[Reference], numbers: &[u32], names: &mut [Self::Name]);
     /// The slot of a page; `pages` holds the page of each slot.
     fn slot(&self, name: Self::Name, page: u64, pages: &[u64]) -> Option<Slot>;
     /// A page enters. If the slot had another page, that left before.
@@ -33,21 +33,21 @@ pub(super) trait Find: Send + std::fmt::Debug {
 
 /// By page.
 #[derive(Debug)]
-pub(super) struct ByPage {
+pub(super) struct PageIndex {
     index: Index,
 }
 
-impl ByPage {
+impl PageIndex {
     pub(super) fn for_capacity(capacity: u32) -> Self {
-        ByPage { index: Index::for_numbers(capacity.min(SLOTS_MIN) as usize) }
+        PageIndex { index: Index::for_numbers(capacity.min(SLOTS_MIN) as usize) }
     }
 }
 
-impl Find for ByPage {
+impl SlotIndex for PageIndex {
     type Name = Hash;
 
     #[inline]
-    fn look_ahead(&mut self, references: &[Reference], _numbers: &[u32], names: &mut [Hash]) {
+    fn prefetch(&mut self, references: &[Reference], _numbers: &[u32], names: &mut [Hash]) {
         let mut touched = 0;
         for (reference, name) in references.iter().zip(names) {
             *name = Hash::of(reference.page);
@@ -81,18 +81,18 @@ impl Find for ByPage {
 
 /// By number.
 #[derive(Debug, Default)]
-pub(super) struct ByNumber {
+pub(super) struct NumberIndex {
     /// The slot of each number.
     slots: Vec<Slot>,
     /// The number in each slot.
     numbers: Vec<u32>,
 }
 
-impl Find for ByNumber {
+impl SlotIndex for NumberIndex {
     type Name = u32;
 
     #[inline]
-    fn look_ahead(&mut self, references: &[Reference], numbers: &[u32], names: &mut [u32]) {
+    fn prefetch(&mut self, references: &[Reference], numbers: &[u32], names: &mut [u32]) {
         let numbers = &numbers[..references.len()];
         let end = numbers.iter().max().map_or(0, |&number| number as usize + 1);
         if end > self.slots.len() {

@@ -184,7 +184,7 @@ impl SessionLimit {
 
 /// The memory that a session may hold, with what it has leased.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct SessionMemory {
     limit: SessionLimit,
     pinned_lease: Lease,
     parked_lease: Lease,
@@ -196,14 +196,14 @@ pub(super) struct Share {
     own_bytes: u64,
 }
 
-impl Share {
+impl SessionMemory {
     /// Returns the share of a session on a volume whose sessions have leased the bytes of frames in
     /// `leased_for_volume`.
     pub(super) fn new(limit: SessionLimit, leased_for_volume: Arc<AtomicU64>) -> Self {
         if let SessionLimit::Shared(budget) = &limit {
             budget.sessions.fetch_add(1, Ordering::Relaxed);
         }
-        Share {
+        SessionMemory {
             limit,
             pinned_lease: Lease::default(),
             parked_lease: Lease::default(),
@@ -307,7 +307,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for SessionMemory {
     fn drop(&mut self) {
         self.settle(0, 0);
         self.lease_buffer(0);
@@ -324,14 +324,17 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     /// Returns a function that opens shares of `budget`, all for sessions on one volume.
-    fn shares(budget: &Arc<Budget>) -> impl Fn() -> Share {
+    fn shares(budget: &Arc<Budget>) -> impl Fn() -> SessionMemory {
         let (budget, volume) = (Arc::clone(budget), Arc::default());
-        move || Share::new(SessionLimit::Shared(Arc::clone(&budget)), Arc::clone(&volume))
+        move || SessionMemory::new(SessionLimit::Shared(Arc::clone(&budget)), Arc::clone(&volume))
     }
 
     /// Adds to the bytes that each session holds what it is granted, in turns, until no session is
     /// granted more.
-    fn exhaust(sessions: &mut [(Share, u64)], grant: impl Fn(&mut Share, u64) -> u64) {
+    fn exhaust(
+        sessions: &mut [(SessionMemory, u64)],
+        grant: impl Fn(&mut SessionMemory, u64) -> u64,
+    ) {
         loop {
             let mut any = false;
             for (share, held) in &mut *sessions {

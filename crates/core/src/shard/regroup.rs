@@ -16,7 +16,7 @@ impl<F: Frames> Instance<F> {
     /// Whether nobody refers to a page of it: none is being filled or written, and nobody waits
     /// for one to be.
     pub(crate) fn is_settled(&self) -> bool {
-        self.fills.is_empty() && self.syncs.is_empty() && self.rounds == 0
+        self.fills.is_empty() && self.syncs.is_empty() && self.pages_under_writeback == 0
     }
 
     /// Groups the blocks into pages of `page_blocks`, of which the policy, a new one, expects
@@ -31,7 +31,7 @@ impl<F: Frames> Instance<F> {
         self.dirty_untried = super::NO_SLOT;
         self.paging = Paging { page_blocks, ..before };
         // Which pages a reader has passed was said of other pages.
-        self.behind.clear();
+        self.drop_behind.clear();
         let mut slots = BTreeMap::new();
         let (mut failed, mut failing) = (0, 0);
         for slot in old.slots() {
@@ -74,7 +74,7 @@ impl<F: Frames> Instance<F> {
         self.volume.failing.fetch_add(failing, Ordering::AcqRel);
         self.volume.failing.fetch_sub(failed, Ordering::AcqRel);
         // Nothing is noted until there is a tracker of such pages.
-        self.notes = self.notes.take().map(|_| PendingSamples::new(Sampler::new(0, 0)));
+        self.samples = self.samples.take().map(|_| PendingSamples::new(Sampler::new(0, 0)));
         // What the old policy knows is of other pages. The new one learns of these from the coldest
         // on.
         self.policy = self.volume.policy().build();
@@ -87,7 +87,7 @@ impl<F: Frames> Instance<F> {
     }
 
     /// Notes for a tracker with this gate from now on, that knows nothing of what was noted before.
-    pub(crate) fn follow(&mut self, gate: Sampler) {
+    pub(crate) fn set_sampler(&mut self, gate: Sampler) {
         for slot in self.pages.slots() {
             let sampled = gate.admits(self.pages.get(slot).number);
             if let Some(touched) = self.touched.find_mut(slot)
@@ -96,7 +96,7 @@ impl<F: Frames> Instance<F> {
                 *touched = Touched::new(touched.at() - 1, sampled);
             }
         }
-        self.notes = Some(PendingSamples::new(gate));
+        self.samples = Some(PendingSamples::new(gate));
     }
 
     fn slot_for(&mut self, slots: &mut BTreeMap<u64, Slot>, block: u64) -> Slot {

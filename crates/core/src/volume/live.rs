@@ -7,7 +7,7 @@ use crate::input::Setting;
 use crate::mode::{FlushMode, WriteMode};
 use crate::page::{Key, Paging};
 use crate::policy::PolicyKind;
-use crate::settings::{SettingError, Share};
+use crate::settings::{FrameBounds, SettingError};
 use crate::store::StoreError;
 use crate::sync::atomic::Ordering;
 use crate::tunables::Tunables;
@@ -79,10 +79,10 @@ impl<F: Frames> Volume<F> {
     }
 
     /// What it is promised and allowed.
-    pub(crate) fn share(&self) -> Share<'_> {
+    pub(crate) fn frame_bounds(&self) -> FrameBounds<'_> {
         let (min, max) = self.bounds();
-        let page_blocks = self.wanted_page_blocks().unwrap_or_else(|| self.page_blocks());
-        Share { name: &self.name, min, max, page_blocks }
+        let page_blocks = self.requested_page_blocks().unwrap_or_else(|| self.page_blocks());
+        FrameBounds { name: &self.name, min, max, page_blocks }
     }
 
     /// Frames that ratios of memory refer to.
@@ -106,61 +106,61 @@ impl<F: Frames> Volume<F> {
     }
 
     /// What the page size is to become.
-    pub(crate) fn wanted_page_blocks(&self) -> Option<u32> {
-        let wanted = self.wanted_page_blocks.load(Ordering::Acquire);
+    pub(crate) fn requested_page_blocks(&self) -> Option<u32> {
+        let wanted = self.requested_page_blocks.load(Ordering::Acquire);
         (wanted != 0).then_some(wanted)
     }
 
     /// Whether the page size is about to change.
     #[must_use]
     pub fn is_regrouping(&self) -> bool {
-        self.wanted_page_blocks().is_some()
+        self.requested_page_blocks().is_some()
     }
 
     /// Asks for another page size.
-    pub(crate) fn want_page_blocks(&self, blocks: u32) {
+    pub(crate) fn request_page_blocks(&self, blocks: u32) {
         if self.is_regrouping() || blocks != self.page_blocks() {
-            self.wanted_page_blocks.store(blocks, Ordering::Release);
+            self.requested_page_blocks.store(blocks, Ordering::Release);
         }
     }
 
     /// All shards have this page size; whether no other is asked for.
     pub(crate) fn note_page_blocks(&self, blocks: u32) -> bool {
         self.page_blocks.store(blocks, Ordering::Release);
-        let wanted = &self.wanted_page_blocks;
+        let wanted = &self.requested_page_blocks;
         wanted.compare_exchange(blocks, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
     }
 
     /// Counts a lane.
-    pub(crate) fn enter(&self) -> Result<(), SettingError> {
-        let one_more = |lanes: u32| (lanes != CLOSED).then(|| lanes + 1);
-        let entered = self.lanes.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+    pub(crate) fn add_handle(&self) -> Result<(), SettingError> {
+        let one_more = |handles: u32| (handles != CLOSED).then(|| handles + 1);
+        let entered = self.handles.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
         entered.map(drop).map_err(|_closed| SettingError::Removed { volume: self.name.clone() })
     }
 
     /// Counts a lane no more.
-    pub(crate) fn leave(&self) {
-        let before = self.lanes.fetch_sub(1, Ordering::AcqRel);
+    pub(crate) fn remove_handle(&self) {
+        let before = self.handles.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before > 0 && before != CLOSED, "a lane was closed that was not open");
     }
 
     /// Lets no lane in any more, if none is open.
     pub(crate) fn close(&self) -> Result<(), SettingError> {
-        let closed = self.lanes.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire);
+        let closed = self.handles.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire);
         let volume = || self.name.clone();
-        closed.map(drop).map_err(|lanes| match lanes {
+        closed.map(drop).map_err(|handles| match handles {
             CLOSED => SettingError::Removed { volume: volume() },
-            lanes => SettingError::InUse { volume: volume(), lanes },
+            handles => SettingError::InUse { volume: volume(), handles },
         })
     }
 
     /// Takes [`Volume::close`] back.
     pub(crate) fn reopen(&self) {
-        self.lanes.store(0, Ordering::Release);
+        self.handles.store(0, Ordering::Release);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.lanes.load(Ordering::Acquire) == CLOSED
+        self.handles.load(Ordering::Acquire) == CLOSED
     }
 
     /// Nothing is cached of it any more, and it asks for nothing.

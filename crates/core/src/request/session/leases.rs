@@ -24,10 +24,10 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         change: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let log = cache.pause_inputs();
-        let before = self.share.leases();
+        let before = self.memory.leases();
         let result = change(self);
         if let Some(mut log) = log
-            && self.share.leases() != before
+            && self.memory.leases() != before
         {
             log.add(Input::Lease { session: self.number, lease });
         }
@@ -40,7 +40,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let wanted = len + 2 * BLOCK_BYTES_U64;
         let sizes = [u64::from(cache.frame_count()), self.volume.capacity()];
         let sizes = sizes.map(|frames| frames * BLOCK_BYTES_U64);
-        len.min(self.share.may_pin(sizes, self.pinned_bytes, wanted))
+        len.min(self.memory.may_pin(sizes, self.pinned_bytes, wanted))
     }
 
     /// Returns the bytes of payloads that wait and of requests in flight. The memory of requests
@@ -54,7 +54,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// to `piece_bytes` wait if the cache has no room for it.
     pub fn may_park(&mut self, cache: &Cache<F>, piece_bytes: u32) -> bool {
         self.change_leases(cache, LeaseChange::Payload(piece_bytes), |session| {
-            session.share.may_park(session.outside_bytes(), piece_bytes.into())
+            session.memory.may_park(session.outside_bytes(), piece_bytes.into())
         })
     }
 
@@ -62,7 +62,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// 0 gives them back.
     pub fn lease_buffer(&mut self, cache: &Cache<F>, bytes: u64) -> bool {
         self.change_leases(cache, LeaseChange::Buffer(bytes), |session| {
-            session.share.lease_buffer(bytes)
+            session.memory.lease_buffer(bytes)
         })
     }
 
@@ -72,7 +72,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     pub(super) fn return_lease(&mut self) {
-        self.share.settle(self.pinned_bytes, self.outside_bytes());
+        self.memory.settle(self.pinned_bytes, self.outside_bytes());
     }
 
     /// Returns whether a read of `len` bytes may pin all of them now.

@@ -17,26 +17,26 @@ const TRIES: usize = 8;
 /// Reads `count` blocks with one request; how it ends when it has been tried again and again.
 fn read_stubbornly(
     rig: &mut TestBench,
-    lane: &mut VolumeHandle<Plain>,
+    handle: &mut VolumeHandle<Plain>,
     [first, count]: [u64; 2],
 ) -> Status {
     let len = u32::try_from(count * BLOCK).unwrap();
-    let mut assembly = ReadRequest::new(rig.token(), first * BLOCK, len);
+    let mut read = ReadRequest::new(rig.token(), first * BLOCK, len);
     let mut status = Status::Stalled;
     for _ in 0..TRIES {
         if status == Status::Stalled {
-            status = rig.cache.read(lane, rig.now, &mut assembly);
+            status = rig.cache.read(handle, rig.now, &mut read);
         }
         rig.run();
-        let mut mail = Vec::new();
-        lane.collect(&mut mail);
-        for completion in mail {
+        let mut completions = Vec::new();
+        handle.collect(&mut completions);
+        for completion in completions {
             if !matches!(completion, Completion::Unstalled) {
-                status = assembly.absorb(rig.cache.frames(), completion);
+                status = read.apply_completion(rig.cache.frames(), completion);
             }
         }
     }
-    assembly.release(rig.cache.frames());
+    read.release(rig.cache.frames());
     status
 }
 
@@ -47,12 +47,12 @@ fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
     for policy in PolicyKind::ALL {
         let volume = VolumeOptions { policy, hint: Hint::Random, ..options(4096) };
         let mut rig = TestBench::new(1024, [volume]);
-        let mut lane = rig.lane(0);
+        let mut handle = rig.handle(0);
         for block in (100..228).chain(1024..1920) {
             rig.now += 1000;
-            rig.read(&mut lane, block).unwrap();
+            rig.read(&mut handle, block).unwrap();
         }
-        let status = read_stubbornly(&mut rig, &mut lane, [100, 256]);
+        let status = read_stubbornly(&mut rig, &mut handle, [100, 256]);
         assert_eq!(status, Status::Done, "{policy:?}");
         rig.cache.check(rig.now);
     }
@@ -64,14 +64,14 @@ fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
 fn frames_that_nobody_holds_any_more_are_found_however_many_they_are() {
     let volume = VolumeOptions { page_blocks: 256, hint: Hint::NoBuffering, ..options(4096) };
     let mut rig = TestBench::new(512, [volume]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     for part in 0..8 {
-        let status = read_stubbornly(&mut rig, &mut lane, [part * 64, 64]);
+        let status = read_stubbornly(&mut rig, &mut handle, [part * 64, 64]);
         assert_eq!(status, Status::Done);
     }
     rig.disks[0].volume.set_hint(Hint::Random);
     let mut read = ReadRequest::new(rig.token(), 1024 * BLOCK, 256 * 4096);
-    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    assert_eq!(rig.cache.read(&mut handle, rig.now, &mut read), Status::Pending);
     rig.run();
     read.abandon(rig.cache.frames());
 }
@@ -86,18 +86,18 @@ fn a_page_with_a_pinned_block_gives_room_all_the_same() {
         let page_blocks = u32::try_from(PAGE).unwrap();
         let volume = VolumeOptions { page_blocks, policy, ..options(4096) };
         let mut rig = TestBench::new(256, [volume]);
-        let (mut lane, mut other) = (rig.lane(0), rig.lane(0));
+        let (mut handle, mut other) = (rig.handle(0), rig.handle(0));
         let mut held = Vec::new();
         for page in 0..256 / PAGE {
             rig.now += 1000;
-            rig.write(&mut lane, page * PAGE, tag(page));
-            rig.flush(&mut lane).unwrap().unwrap();
-            rig.read(&mut lane, page * PAGE + 1).unwrap();
+            rig.write(&mut handle, page * PAGE, tag(page));
+            rig.flush(&mut handle).unwrap().unwrap();
+            rig.read(&mut handle, page * PAGE + 1).unwrap();
             // Of every other page all blocks are pinned: these pages give nothing.
             let blocks = if page % 2 == 0 { PAGE } else { 1 };
             let len = u32::try_from(blocks * BLOCK).unwrap();
             let mut read = ReadRequest::new(rig.token(), page * PAGE * BLOCK, len);
-            assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Done);
+            assert_eq!(rig.cache.read(&mut handle, rig.now, &mut read), Status::Done);
             held.push(read);
         }
         for page in 100..104 {
@@ -126,17 +126,17 @@ fn a_burst_of_writes_takes_the_place_of_what_is_clean_wherever_the_policy_keeps_
     for policy in PolicyKind::ALL {
         let volume = VolumeOptions { policy, hint: Hint::Random, ..options(8192) };
         let mut rig = TestBench::new(FRAMES, [volume]);
-        let mut lane = rig.lane(0);
+        let mut handle = rig.handle(0);
         for _ in 0..4 {
             for block in 0..u64::from(FRAMES) {
                 rig.now += 1000;
-                rig.read(&mut lane, block).unwrap();
+                rig.read(&mut handle, block).unwrap();
             }
         }
         rig.disks[0].stall.store(true, Ordering::Relaxed);
         for block in 4096..4096 + u64::from(FRAMES / 2) {
             rig.now += 1000;
-            let status = rig.try_write(&mut lane, [block, 1], 1, false);
+            let status = rig.try_write(&mut handle, [block, 1], 1, false);
             assert!(matches!(status, Status::Done | Status::DoneAt(_)), "{policy:?}: {status:?}");
         }
         rig.disks[0].stall.store(false, Ordering::Relaxed);
@@ -150,7 +150,7 @@ fn a_burst_of_writes_takes_the_place_of_what_is_clean_wherever_the_policy_keeps_
 #[test]
 fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
     let mut rig = TestBench::new(64, [options(4096)]);
-    let (mut holder, mut waiter) = (rig.lane(0), rig.lane(0));
+    let (mut holder, mut waiter) = (rig.handle(0), rig.handle(0));
     let mut reads: Vec<_> = [0, 32].map(|first| hold(&mut rig, &mut holder, first)).into();
     let mut wanted = ReadRequest::new(rig.token(), 1024 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Stalled);
@@ -170,7 +170,7 @@ fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
 #[test]
 fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
     let mut rig = TestBench::new(64, [options(4096)]);
-    let (mut waiter, limit) = (rig.lane(0), SessionLimit::Own(u64::MAX));
+    let (mut waiter, limit) = (rig.handle(0), SessionLimit::Own(u64::MAX));
     let volume = &rig.disks[0].volume;
     let mut session: Session<_, Vec<u8>, ()> =
         Session::open(&rig.cache, volume, Box::new(Silent), limit).unwrap();
@@ -193,21 +193,21 @@ fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
 }
 
 /// Returns how often a lane was told to try again.
-fn woken(lane: &mut VolumeHandle<Plain>) -> usize {
-    let mut mail = Vec::new();
-    lane.collect(&mut mail);
-    mail.iter().filter(|it| matches!(it, Completion::Unstalled)).count()
+fn woken(handle: &mut VolumeHandle<Plain>) -> usize {
+    let mut completions = Vec::new();
+    handle.collect(&mut completions);
+    completions.iter().filter(|it| matches!(it, Completion::Unstalled)).count()
 }
 
 /// Reads 32 blocks and keeps them pinned.
-fn hold(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, first: u64) -> ReadRequest<Plain> {
+fn hold(rig: &mut TestBench, handle: &mut VolumeHandle<Plain>, first: u64) -> ReadRequest<Plain> {
     let mut read = ReadRequest::new(rig.token(), first * BLOCK, 32 * 4096);
-    assert_eq!(rig.cache.read(lane, rig.now, &mut read), Status::Pending);
+    assert_eq!(rig.cache.read(handle, rig.now, &mut read), Status::Pending);
     rig.run();
-    let mut mail = Vec::new();
-    lane.collect(&mut mail);
-    for completion in mail {
-        read.absorb(rig.cache.frames(), completion);
+    let mut completions = Vec::new();
+    handle.collect(&mut completions);
+    for completion in completions {
+        read.apply_completion(rig.cache.frames(), completion);
     }
     assert!(!read.is_pending());
     read
