@@ -108,8 +108,8 @@ pub const TRACKER_BYTES: usize = 768 << 10;
 #[must_use]
 pub fn shards_for(frames: u32, threads: usize) -> usize {
     // A shard below 16 MiB would hold too few regions to be even with the others.
-    let usable_ever = (frames as usize / 4096).max(1);
-    threads.next_power_of_two().min(16).min(1 << usable_ever.ilog2())
+    let shards_max = (frames as usize / 4096).max(1);
+    threads.next_power_of_two().min(16).min(1 << shards_max.ilog2())
 }
 
 impl<F: Frames> Cache<F> {

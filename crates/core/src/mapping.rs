@@ -52,7 +52,7 @@ pub(crate) enum MappingState {
     /// The range is this mapping's; what it holds is being read.
     Reading,
     /// It is the caller's.
-    MappedBlock,
+    Mapped,
     /// It is being put into the cache.
     Unpinning,
     /// Over.
@@ -108,7 +108,7 @@ impl<F: Frames> Mapping<F> {
 
     /// The pieces of a mapping that is mapped: each block's frame, and the range of bytes in it.
     pub fn pieces(&mut self) -> impl Iterator<Item = (&mut F::WritePin, Range<usize>)> {
-        assert_eq!(self.state, MappingState::MappedBlock, "the mapping is not mapped");
+        assert_eq!(self.state, MappingState::Mapped, "the mapping is not mapped");
         let start = usize::try_from(self.write.offset % BLOCK_BYTES_U64).expect("below a block");
         let end = start + self.write.len as usize;
         self.blocks.iter_mut().enumerate().map(move |(i, block)| {
@@ -143,7 +143,7 @@ impl<F: Frames> Mapping<F> {
     /// If they are not inside the mapping; or if it was mapped to be overwritten and they are not
     /// whole sectors, where the mapping itself does not end.
     pub fn mark_dirty(&mut self, bytes: Range<u64>) {
-        assert_eq!(self.state, MappingState::MappedBlock, "the mapping is not mapped");
+        assert_eq!(self.state, MappingState::Mapped, "the mapping is not mapped");
         let whole = self.bytes();
         assert!(whole.start <= bytes.start && bytes.end <= whole.end, "{bytes:?} of {whole:?}");
         let is_border = |at: u64| at.is_multiple_of(SECTOR_BYTES as u64) || at == whole.end;

@@ -113,7 +113,7 @@ impl<F: Frames> Pool<F> {
     }
 
     /// Parks frames again that could not come into service.
-    pub(crate) fn unadmit(&self, frames: impl IntoIterator<Item = FrameId>) {
+    pub(crate) fn park_uncommitted(&self, frames: impl IntoIterator<Item = FrameId>) {
         lock(&self.free).parked.extend(frames);
     }
 

@@ -140,13 +140,13 @@ pub(crate) struct FrameBounds<'a> {
     pub(crate) page_blocks: u32,
 }
 
-/// Whether `frames` can keep what all of `shares` are promised, and hold a page of each.
+/// Whether `frames` can keep what all of `all_bounds` are promised, and hold a page of each.
 pub(crate) fn check_bounds<'a>(
-    shares: impl IntoIterator<Item = FrameBounds<'a>>,
+    all_bounds: impl IntoIterator<Item = FrameBounds<'a>>,
     frames: u32,
 ) -> Result<(), SettingError> {
     let (mut floors, mut page) = (0u64, 0u64);
-    for FrameBounds { name, min, max, page_blocks } in shares {
+    for FrameBounds { name, min, max, page_blocks } in all_bounds {
         let volume = || name.to_owned();
         if !page_blocks.is_power_of_two() || page_blocks > PAGE_BLOCKS_MAX {
             return Err(SettingError::PageSize { volume: volume(), blocks: page_blocks });
@@ -167,67 +167,67 @@ pub(crate) fn check_bounds<'a>(
     Ok(())
 }
 
-/// Returns the frames that others cannot take from each of `shares`, beyond what the user has
+/// Returns the frames that others cannot take from each of `all_bounds`, beyond what the user has
 /// promised to it, if `frames` are shared; none if they would take too much of it from the others.
 /// So a volume whose store takes nothing, and that fills the memory with data that cannot be
 /// written, does not stop the others.
-pub(crate) fn reserves(shares: &[FrameBounds<'_>], frames: u32) -> Vec<u32> {
-    let part = frames / RESERVED / u32::try_from(shares.len().max(1)).expect("few volumes");
+pub(crate) fn reserves(all_bounds: &[FrameBounds<'_>], frames: u32) -> Vec<u32> {
+    let part = frames / RESERVED / u32::try_from(all_bounds.len().max(1)).expect("few volumes");
     let wanted =
-        |share: &FrameBounds<'_>| part.min(RESERVE_MAX).max(share.page_blocks).min(share.max);
-    let wanted: Vec<u32> = shares.iter().map(wanted).collect();
+        |bounds: &FrameBounds<'_>| part.min(RESERVE_MAX).max(bounds.page_blocks).min(bounds.max);
+    let wanted: Vec<u32> = all_bounds.iter().map(wanted).collect();
     let extra =
-        |(share, reserve): (&FrameBounds<'_>, &u32)| u64::from(reserve.saturating_sub(share.min));
-    let extra: u64 = shares.iter().zip(&wanted).map(extra).sum();
-    let reserved = shares.iter().zip(&wanted);
+        |(bounds, reserve): (&FrameBounds<'_>, &u32)| u64::from(reserve.saturating_sub(bounds.min));
+    let extra: u64 = all_bounds.iter().zip(&wanted).map(extra).sum();
+    let reserved = all_bounds.iter().zip(&wanted);
     let reserved =
-        reserved.map(|(share, &reserve)| FrameBounds { min: share.min.max(reserve), ..*share });
+        reserved.map(|(bounds, &reserve)| FrameBounds { min: bounds.min.max(reserve), ..*bounds });
     let fits = extra <= u64::from(frames / RESERVED_MAX) && check_bounds(reserved, frames).is_ok();
-    if shares.len() > 1 && fits { wanted } else { vec![0; shares.len()] }
+    if all_bounds.len() > 1 && fits { wanted } else { vec![0; all_bounds.len()] }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn share(min: u32, max: u32, page_blocks: u32) -> FrameBounds<'static> {
+    fn bounds(min: u32, max: u32, page_blocks: u32) -> FrameBounds<'static> {
         FrameBounds { name: "v", min, max, page_blocks }
     }
 
     #[test]
     fn each_of_several_volumes_has_a_page_or_a_part_reserved() {
-        let two = [share(0, u32::MAX, 1), share(0, u32::MAX, 16)];
+        let two = [bounds(0, u32::MAX, 1), bounds(0, u32::MAX, 16)];
         assert_eq!(reserves(&two, 1 << 16), [512, 512]);
         assert_eq!(reserves(&two, 1 << 30), [RESERVE_MAX, RESERVE_MAX]);
         assert_eq!(reserves(&two, 136), [1, 16]);
         assert_eq!(reserves(&two, 135), [0, 0]);
         // What the user has promised leaves no room for more.
-        assert_eq!(reserves(&[share(50, 99, 1), share(0, 99, 16)], 66), [0, 0]);
+        assert_eq!(reserves(&[bounds(50, 99, 1), bounds(0, 99, 16)], 66), [0, 0]);
         assert_eq!(reserves(&two[..1], 1 << 16), [0]);
     }
 
     #[test]
     fn floors_leave_room_for_a_page() {
-        assert_eq!(check_bounds([share(10, 20, 1), share(10, 20, 1)], 20), Ok(()));
-        let refused = check_bounds([share(10, 20, 1), share(0, 20, 1)], 10).unwrap_err();
+        assert_eq!(check_bounds([bounds(10, 20, 1), bounds(10, 20, 1)], 20), Ok(()));
+        let refused = check_bounds([bounds(10, 20, 1), bounds(0, 20, 1)], 10).unwrap_err();
         assert_eq!(refused, SettingError::Promised { promised: 11, frames: 10 });
-        assert_eq!(check_bounds([share(10, 99, 1), share(0, 99, 16)], 26), Ok(()));
-        assert!(check_bounds([share(10, 99, 1), share(0, 99, 16)], 25).is_err());
+        assert_eq!(check_bounds([bounds(10, 99, 1), bounds(0, 99, 16)], 26), Ok(()));
+        assert!(check_bounds([bounds(10, 99, 1), bounds(0, 99, 16)], 25).is_err());
     }
 
     #[test]
     fn what_is_refused_is_said_in_one_sentence() {
         let refused = |one| check_bounds([one], 1000).unwrap_err().to_string();
         assert_eq!(
-            refused(share(512, 256, 1)),
+            refused(bounds(512, 256, 1)),
             "set the bounds of v: its min of 2 MiB is above its max of 1 MiB"
         );
         assert_eq!(
-            refused(share(0, 3, 16)),
+            refused(bounds(0, 3, 16)),
             "set the bounds of v: its max of 12 KiB is below its page of 64 KiB"
         );
         assert_eq!(
-            refused(share(0, 3, 3)),
+            refused(bounds(0, 3, 3)),
             "set the page size of v to 3 blocks: it must be a power of two, at most 256"
         );
     }

@@ -72,7 +72,7 @@ impl Page {
     }
 
     /// Whether it may be evicted, as far as the page itself can tell.
-    pub(crate) fn is_quiet(&self) -> bool {
+    pub(crate) fn is_clean_and_idle(&self) -> bool {
         self.dirty == 0 && self.writing == 0 && !self.filling
     }
 }
@@ -84,13 +84,13 @@ impl Page {
 /// cache. The upper bit says that the page belongs to the sample of the volume's tracker, so one
 /// test of the sign finds what most hits are: a known page that does not.
 #[derive(Clone, Copy, Debug, Default)]
-struct Touched(u64);
+struct LastReference(u64);
 
-impl Touched {
+impl LastReference {
     const SAMPLED: u64 = 1 << 63;
 
     fn new(now: Nanos, sampled: bool) -> Self {
-        Touched((now + 1) | if sampled { Self::SAMPLED } else { 0 })
+        LastReference((now + 1) | if sampled { Self::SAMPLED } else { 0 })
     }
 
     /// When, and one more; 0 if the policy does not know the page.
@@ -112,7 +112,7 @@ pub(crate) struct Fill<F: Frames> {
     pub(crate) ops_left: u32,
     pub(crate) error: Option<StoreError>,
     /// Frames of operations that failed, for a second try at exactly what was asked for.
-    pub(crate) salvage: Vec<F::WritePin>,
+    pub(crate) failed_frames: Vec<F::WritePin>,
     pub(crate) waiters: Vec<FillWaiter<F>>,
     /// Whether it was begun by read-ahead, and nobody has come to wait for it since.
     pub(crate) ahead: bool,
@@ -136,7 +136,7 @@ pub(crate) struct Instance<F: Frames> {
     pub(crate) volume: Arc<Volume<F>>,
     pub(crate) paging: Paging,
     pub(crate) pages: Slab<Page>,
-    touched: Chunked<Touched>,
+    last_reference: Chunked<LastReference>,
     pub(crate) policy: Box<dyn Policy>,
     dirty_oldest: Slot,
     dirty_newest: Slot,
@@ -166,7 +166,7 @@ impl<F: Frames> Instance<F> {
             paging: volume.paging(),
             volume,
             pages: Slab::new(),
-            touched: Chunked::default(),
+            last_reference: Chunked::default(),
             policy,
             dirty_oldest: NO_SLOT,
             dirty_newest: NO_SLOT,
@@ -201,7 +201,7 @@ impl<F: Frames> Instance<F> {
         now: Nanos,
     ) -> Slot {
         if let Some(slot) = self.find(table, page) {
-            if admit && !self.stays(slot) {
+            if admit && !self.is_retained(slot) {
                 // Counted as the miss that it is; the policy is told of a reference all the same.
                 self.admit(slot, page, now);
                 self.hit(slot, now);
@@ -228,7 +228,7 @@ impl<F: Frames> Instance<F> {
 
     /// Whether the policy knows the page.
     pub(crate) fn is_admitted(&self, slot: Slot) -> bool {
-        self.touched.find(slot).is_some_and(|touched| touched.at() > 0)
+        self.last_reference.find(slot).is_some_and(|last_reference| last_reference.at() > 0)
     }
 
     /// Whether an administrator has pinned a part of the page. Then no policy knows it, so that
@@ -238,7 +238,7 @@ impl<F: Frames> Instance<F> {
     }
 
     /// Whether the page is to stay when it is clean.
-    pub(crate) fn stays(&self, slot: Slot) -> bool {
+    pub(crate) fn is_retained(&self, slot: Slot) -> bool {
         self.is_admitted(slot) || self.is_pinned(self.pages.get(slot).number)
     }
 
@@ -247,7 +247,7 @@ impl<F: Frames> Instance<F> {
         let page = self.pages.get(slot).number;
         match (self.is_pinned(page), self.is_admitted(slot)) {
             (true, true) => {
-                self.touched.get_mut(slot).0 = 0;
+                self.last_reference.get_mut(slot).0 = 0;
                 self.policy.on_remove(slot, page, false);
             }
             (false, false) => self.admit(slot, page, now),
@@ -267,7 +267,7 @@ impl<F: Frames> Instance<F> {
 
     fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
         let sampled = self.samples.as_ref().is_some_and(|samples| samples.gate.admits(page));
-        *self.touched.get_mut(slot) = Touched::new(now, sampled);
+        *self.last_reference.get_mut(slot) = LastReference::new(now, sampled);
         self.policy.on_insert(slot, page);
         if let Some(samples) = &mut self.samples {
             samples.references += 1;
@@ -281,8 +281,10 @@ impl<F: Frames> Instance<F> {
 
     /// When a page was referenced last, as far as the policy has been told; 0 if it does not know
     /// the page.
-    pub(crate) fn touched_at(&self, slot: Slot) -> Nanos {
-        self.touched.find(slot).map_or(0, |touched| touched.at().saturating_sub(1))
+    pub(crate) fn last_reference_at(&self, slot: Slot) -> Nanos {
+        self.last_reference
+            .find(slot)
+            .map_or(0, |last_reference| last_reference.at().saturating_sub(1))
     }
 
     /// Puts an empty policy in the place of the one that is there. It learns of all pages that the
@@ -296,8 +298,8 @@ impl<F: Frames> Instance<F> {
     /// What the policy knows: when each page was referenced last, its slot and its number.
     fn admitted(&self) -> Vec<(Nanos, Slot, u64)> {
         let known = self.pages.slots().filter_map(|slot| {
-            let touched = self.touched.find(slot)?.at();
-            (touched > 0).then(|| (touched, slot, self.pages.get(slot).number))
+            let last_reference = self.last_reference.find(slot)?.at();
+            (last_reference > 0).then(|| (last_reference, slot, self.pages.get(slot).number))
         });
         known.collect()
     }
@@ -306,15 +308,15 @@ impl<F: Frames> Instance<F> {
     /// calls this counts the reference; see [`Instance::reference`].
     #[inline]
     pub(crate) fn hit(&mut self, slot: Slot, now: Nanos) {
-        if let Some(touched) = self.touched.find_mut(slot) {
-            if touched.is_plain() {
+        if let Some(last_reference) = self.last_reference.find_mut(slot) {
+            if last_reference.is_plain() {
                 // Storing what is there already would take the line from other processors.
-                if touched.0 <= now {
-                    touched.0 = now + 1;
+                if last_reference.0 <= now {
+                    last_reference.0 = now + 1;
                 }
                 self.policy.on_hit(slot);
-            } else if touched.at() > 0 {
-                touched.0 = touched.0.max((now + 1) | Touched::SAMPLED);
+            } else if last_reference.at() > 0 {
+                last_reference.0 = last_reference.0.max((now + 1) | LastReference::SAMPLED);
                 self.policy.on_hit(slot);
                 self.note_sampled_hit(slot);
             }
@@ -361,8 +363,8 @@ impl<F: Frames> Instance<F> {
     /// Has what [`Instance::hit`] needs come near.
     #[inline]
     fn expect_hit(&self, slot: Slot) {
-        if let Some(touched) = self.touched.find(slot) {
-            F::fetch_to_change(touched);
+        if let Some(last_reference) = self.last_reference.find(slot) {
+            F::fetch_to_change(last_reference);
         }
     }
 
@@ -370,12 +372,12 @@ impl<F: Frames> Instance<F> {
     pub(crate) fn remove(&mut self, slot: Slot, evicted: bool) -> Nanos {
         let page = self.pages.remove(slot);
         self.note_pages();
-        assert!(page.resident == 0 && page.is_quiet(), "{page:?} was removed");
-        let touched = std::mem::take(self.touched.get_mut(slot));
-        if touched.at() > 0 {
+        assert!(page.resident == 0 && page.is_clean_and_idle(), "{page:?} was removed");
+        let last_reference = std::mem::take(self.last_reference.get_mut(slot));
+        if last_reference.at() > 0 {
             self.policy.on_remove(slot, page.number, evicted);
         }
-        touched.at().saturating_sub(1)
+        last_reference.at().saturating_sub(1)
     }
 
     /// Returns whether a page has blocks that the store does not have yet.
@@ -504,7 +506,7 @@ impl<F: Frames> Instance<F> {
             let is_evictable = self.is_admitted(slot) && self.is_pinned(page.number);
             assert!(!is_evictable, "{page:?} is pinned, and the policy knows it");
             pages_under_writeback += u32::from(page.is_under_writeback());
-            let is_known = self.stays(slot) || !page.is_quiet();
+            let is_known = self.is_retained(slot) || !page.is_clean_and_idle();
             assert!(is_known, "{page:?} is clean and can never be evicted");
         }
         assert_eq!(pages_under_writeback, self.pages_under_writeback, "pages being written");

@@ -150,7 +150,7 @@ pub struct Volume<F: Frames> {
     pub(crate) locked_tracker: Option<LockedTracker>,
     policy_auto: AtomicBool,
     /// Most references lately were out of reach of any memory.
-    pub(crate) scanned: AtomicBool,
+    pub(crate) is_scan_dominated: AtomicBool,
     pub(crate) switches: Switches,
     /// Frames that it should have, where the cache divides the pool; the maximum where it does not.
     pub(crate) target: AtomicU32,
@@ -240,7 +240,7 @@ impl<F: Frames> Volume<F> {
             failing: AtomicU64::new(0),
             locked_tracker: tracker.map(LockedTracker::new),
             policy_auto: AtomicBool::new(options.policy_auto),
-            scanned: AtomicBool::new(false),
+            is_scan_dominated: AtomicBool::new(false),
             switches: Switches::default(),
             target: AtomicU32::new(u32::MAX),
             epoch: AtomicU64::new(1),
@@ -339,7 +339,7 @@ impl<F: Frames> Volume<F> {
     /// choose how it replaces, and most references are to pages that nobody asks for again.
     #[inline]
     pub(crate) fn bypasses_scans(&self) -> bool {
-        self.scanned.load(Ordering::Relaxed) && self.policy_auto()
+        self.is_scan_dominated.load(Ordering::Relaxed) && self.policy_auto()
     }
 
     /// When and why the cache has changed the policy by itself, the oldest first; the latest ones

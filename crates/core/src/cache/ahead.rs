@@ -200,10 +200,10 @@ impl<F: Frames> Cache<F> {
                 || !self.ahead(volume, (recorder, now), blocks, true);
             if is_given_up {
                 let mut queue = lock(&volume.queue);
-                let discard_blocks = wanted + queue.pending_windows.clear();
+                let dropped = wanted + queue.pending_windows.clear();
                 volume.has_pending_windows.store(false, Ordering::Relaxed);
                 drop(queue);
-                recorder.add(Counter::ReadAheadDropped, discard_blocks);
+                recorder.add(Counter::ReadAheadDropped, dropped);
                 return;
             }
         }

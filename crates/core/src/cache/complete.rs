@@ -91,9 +91,9 @@ impl<F: Frames> Cache<F> {
             Buffer::Pinned(_) => unreachable!("a read owns its frames"),
         });
         if let Some(error) = error {
-            let salvage: Vec<_> = write_pins.collect();
+            let failed_frames: Vec<_> = write_pins.collect();
             let fill = instance.fills.get_mut(&page).expect("looked up above");
-            fill.salvage.extend(salvage);
+            fill.failed_frames.extend(failed_frames);
             fill.error.get_or_insert(error);
         } else {
             for (block, write_pin) in (first..).zip(write_pins) {
@@ -118,7 +118,7 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) {
-        let Fill { slot, error, mut salvage, waiters, .. } = fill;
+        let Fill { slot, error, mut failed_frames, waiters, .. } = fill;
         instance.pages.get_mut(slot).filling = false;
         let volume = Arc::clone(&instance.volume);
         let whole = instance.paging.blocks_of(page);
@@ -151,7 +151,9 @@ impl<F: Frames> Cache<F> {
             let error = error.as_ref().expect("a fill without error leaves nothing out");
             let parts = u32::try_from(blocks.end - blocks.start).expect("a page");
             let mut spare = Vec::new();
-            for write_pin in salvage.drain(salvage.len().saturating_sub(parts as usize)..) {
+            for write_pin in
+                failed_frames.drain(failed_frames.len().saturating_sub(parts as usize)..)
+            {
                 spare.push(self.frames.write_pinned(&write_pin));
                 self.frames.release_write_pin(write_pin);
             }
@@ -167,7 +169,7 @@ impl<F: Frames> Cache<F> {
             let mut queue = lock(&volume.queue);
             self.start_bypass(&volume, &mut queue, &blocks, &mut spare, waiter, now);
         }
-        self.free_write_pinned(&volume, salvage);
+        self.free_write_pinned(&volume, failed_frames);
         if instance.pages.get(slot).resident == 0 {
             instance.remove(slot, false);
         } else {

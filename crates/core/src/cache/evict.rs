@@ -148,8 +148,8 @@ impl<F: Frames> Cache<F> {
             let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.floor();
             volume.is_some_and(|volume| other.id == volume.id) || (!at_ceiling && above_floor)
         };
-        let select_givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
-        Self::select_givers(volume.map(|volume| volume.id), select_givers)
+        let givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
+        Self::select_givers(volume.map(|volume| volume.id), givers)
             .into_iter()
             .flat_map(Self::shard_candidates)
             .collect()
@@ -243,7 +243,7 @@ impl<F: Frames> Cache<F> {
         let Instance { volume, paging, pages, policy, .. } = instance;
         let chosen = policy.victim(&mut |slot| {
             let page = pages.get(slot);
-            if page.is_quiet() {
+            if page.is_clean_and_idle() {
                 let blocks = paging.blocks_of(page.number);
                 return self.write_pin_page(volume.id, blocks, &mut write_pins);
             }
@@ -277,7 +277,7 @@ impl<F: Frames> Cache<F> {
     ) -> Option<(Slot, Vec<FrameId>)> {
         let tries = instance.pages.end().min(FALLBACK_SCAN);
         for _ in 0..tries {
-            let Some(slot) = Self::next_quiet(instance) else { continue };
+            let Some(slot) = Self::next_evictable(instance) else { continue };
             let blocks = instance.paging.blocks_of(instance.pages.get(slot).number);
             if self.write_pin_page(instance.volume.id, blocks, write_pins) {
                 return Some((slot, Vec::new()));
@@ -287,7 +287,7 @@ impl<F: Frames> Cache<F> {
             return None;
         }
         for _ in 0..tries {
-            let Some(slot) = Self::next_quiet(instance) else { continue };
+            let Some(slot) = Self::next_evictable(instance) else { continue };
             let pinned = self.write_pin_unpinned(instance, slot, write_pins);
             if !write_pins.is_empty() {
                 return Some((slot, pinned));
@@ -298,11 +298,11 @@ impl<F: Frames> Cache<F> {
 
     /// Advances the hand to the next slot. Returns it if its page is clean, has no operation in
     /// flight and is known to the policy.
-    fn next_quiet(instance: &mut Instance<F>) -> Option<Slot> {
+    fn next_evictable(instance: &mut Instance<F>) -> Option<Slot> {
         let slot = if instance.hand < instance.pages.end() { instance.hand } else { 0 };
         instance.hand = slot + 1;
-        let is_quiet = instance.pages.find(slot)?.is_quiet();
-        (is_quiet && instance.is_admitted(slot)).then_some(slot)
+        let is_clean_and_idle = instance.pages.find(slot)?.is_clean_and_idle();
+        (is_clean_and_idle && instance.is_admitted(slot)).then_some(slot)
     }
 
     /// Owns the unpinned frames of a page, and returns the pinned ones. A client that does not
@@ -336,7 +336,7 @@ impl<F: Frames> Cache<F> {
         let untouched = write_pins
             .iter()
             .any(|write_pin| self.table.state(self.frames.write_pinned(write_pin)).ahead);
-        untouched && now < instance.touched_at(slot) + READAHEAD_GRACE
+        untouched && now < instance.last_reference_at(slot) + READAHEAD_GRACE
     }
 
     /// Removes a page, all of whose frames in the table are owned. Keeps a ghost of it if `ghost`
@@ -377,9 +377,9 @@ impl<F: Frames> Cache<F> {
             let (page, passed_at) = instance.drop_behind.pop_front()?;
             let Some(slot) = instance.find(&self.table, page) else { continue };
             let blocks = instance.paging.blocks_of(page);
-            let is_evictable = instance.pages.get(slot).is_quiet()
+            let is_evictable = instance.pages.get(slot).is_clean_and_idle()
                 && !instance.is_pinned(page)
-                && instance.touched_at(slot) <= passed_at;
+                && instance.last_reference_at(slot) <= passed_at;
             if is_evictable && self.write_pin_page(instance.volume.id, blocks, write_pins) {
                 return Some(slot);
             }

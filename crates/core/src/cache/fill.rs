@@ -261,7 +261,7 @@ impl<F: Frames> Cache<F> {
             FillCause::Client(waiter) => vec![waiter],
             FillCause::Pinned | FillCause::Ahead | FillCause::WarmNeighbour => Vec::new(),
         };
-        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters, ahead };
+        let fill = Fill { slot, ops_left, error: None, failed_frames: Vec::new(), waiters, ahead };
         let before = instance.fills.insert(page, fill);
         assert!(before.is_none() && ops_left > 0, "a fill of a page that is being filled or whole");
     }

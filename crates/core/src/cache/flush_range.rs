@@ -102,7 +102,7 @@ impl<F: Frames> Cache<F> {
         let mut gathered = false;
         loop {
             let queue = lock(&volume.queue);
-            let start_write = queue.writes_started();
+            let started = queue.writes_started();
             let is_writing = queue.has_writes_in(blocks, epoch);
             drop(queue);
             if batch.is_empty() {
@@ -118,7 +118,7 @@ impl<F: Frames> Cache<F> {
                     return !lock(&volume.queue).has_writes_in(blocks, epoch);
                 }
             }
-            if start_write >= depth {
+            if started >= depth {
                 return false;
             }
             let Some(block) = batch.next() else { return false };

@@ -27,22 +27,22 @@ impl<F: Frames> Cache<F> {
     /// or being filled stays, page by page. Ghosts stay, too.
     pub fn drop_clean(&self, volume: &Volume<F>, now: Nanos) -> u64 {
         let _logged = self.log_input(|| Input::DropClean { volume: volume.id, now });
-        let mut discard_blocks = 0;
+        let mut dropped = 0;
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
-            let Some(instance) = shard.instance_of(volume) else { return discard_blocks };
-            let is_clean = |&slot: &Slot| instance.pages.get(slot).is_quiet();
+            let Some(instance) = shard.instance_of(volume) else { return dropped };
+            let is_clean = |&slot: &Slot| instance.pages.get(slot).is_clean_and_idle();
             let clean: Vec<_> = instance.pages.slots().filter(is_clean).collect();
             self.rebuilding[index].store(true, Ordering::Relaxed);
             shard.drain(now);
             let instance = shard.instance(volume.id);
             for slot in clean {
-                discard_blocks += u64::from(instance.pages.get(slot).resident);
+                dropped += u64::from(instance.pages.get(slot).resident);
                 self.drop_page(instance, slot);
             }
             self.rebuilding[index].store(false, Ordering::Relaxed);
         }
         self.unstall();
-        discard_blocks
+        dropped
     }
 }

@@ -95,7 +95,7 @@ impl<F: Frames> Cache<F> {
             self.grow_tables(),
         ];
         drop(one_at_a_time);
-        let made_progress = steps.iter().flatten().any(|&made_progress| made_progress);
+        let made_progress = steps.iter().flatten().any(|&progress| progress);
         let has_work = steps.iter().any(Option::is_some);
         has_work.then_some(if made_progress { now } else { now + RETRY_DELAY })
     }
@@ -113,7 +113,7 @@ impl<F: Frames> Cache<F> {
         match committed {
             Ok(()) => self.pool.admit(&ids),
             Err(reason) => {
-                self.pool.unadmit(ids);
+                self.pool.park_uncommitted(ids);
                 self.pool.refuse(reason);
             }
         }

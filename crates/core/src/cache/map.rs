@@ -98,7 +98,7 @@ impl<F: Frames> Cache<F> {
             mapping.blocks.push(MappedBlock { write_pin: Some(write_pin), mark: 0 });
         }
         self.return_spare(handle);
-        mapping.state = MappingState::MappedBlock;
+        mapping.state = MappingState::Mapped;
         Status::Done
     }
 
@@ -200,7 +200,7 @@ impl<F: Frames> Cache<F> {
         mapping: &mut Mapping<F>,
     ) -> Status {
         let volume = Arc::clone(&handle.volume);
-        if mapping.state == MappingState::MappedBlock {
+        if mapping.state == MappingState::Mapped {
             mapping.read.release(&self.frames);
             mapping.state = MappingState::Unpinning;
         }

@@ -30,8 +30,8 @@ impl<F: Frames> Cache<F> {
     pub fn set_page_blocks(&self, volume: &Volume<F>, blocks: u32) -> Result<(), SettingError> {
         let _logged = volume.log_setting(|| Setting::PageBlocks(blocks));
         let _one_at_a_time = lock(&self.settings);
-        let share = FrameBounds { page_blocks: blocks, ..volume.frame_bounds() };
-        self.check_with(volume, share, self.pool.target())?;
+        let bounds = FrameBounds { page_blocks: blocks, ..volume.frame_bounds() };
+        self.check_with(volume, bounds, self.pool.target())?;
         volume.request_page_blocks(blocks);
         self.set_reserves();
         volume.notify.notify();
@@ -49,12 +49,12 @@ impl<F: Frames> Cache<F> {
             if !is_done {
                 return false;
             }
-            let end_write = volume.note_page_blocks(wanted);
+            let ended = volume.note_page_blocks(wanted);
             // After that: windows of pages of the old size are not added any more.
             let forgotten = lock(&volume.queue).pending_windows.clear();
             volume.maintenance_recorder.add(Counter::ReadAheadDropped, forgotten);
             self.restart_tracker(volume);
-            if end_write {
+            if ended {
                 self.unstall();
             }
         }
@@ -88,7 +88,7 @@ impl<F: Frames> Cache<F> {
             return true;
         }
         // Pages of another size put other blocks together than the order of groups knows of.
-        if !instance.is_settled() || !volume.write_order.is_written_or_expedite() {
+        if !instance.is_idle() || !volume.write_order.is_written_or_expedite() {
             return false;
         }
         self.rebuilding[index].store(true, Ordering::Relaxed);
@@ -97,7 +97,7 @@ impl<F: Frames> Cache<F> {
         let pages = self.expected_pages(self.expected_frames(volume, volumes), wanted);
         instance.regroup(&self.table, wanted, pages);
         instance.note_all_pinned(now);
-        for slot in instance.strays() {
+        for slot in instance.unadmitted_pages() {
             self.drop_page(instance, slot);
         }
         self.rebuilding[index].store(false, Ordering::Relaxed);

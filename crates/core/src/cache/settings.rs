@@ -29,8 +29,8 @@ impl<F: Frames> Cache<F> {
     ) -> Result<(), SettingError> {
         let _logged = volume.log_setting(|| Setting::Bounds { min_frames, max_frames });
         let _one_at_a_time = lock(&self.settings);
-        let share = FrameBounds { min: min_frames, max: max_frames, ..volume.frame_bounds() };
-        self.check_with(volume, share, self.pool.target())?;
+        let bounds = FrameBounds { min: min_frames, max: max_frames, ..volume.frame_bounds() };
+        self.check_with(volume, bounds, self.pool.target())?;
         volume.quota.set_bounds(min_frames, max_frames);
         self.update_capacities();
         // Its dirty limit and its threshold are other ones now.
@@ -40,16 +40,16 @@ impl<F: Frames> Cache<F> {
         Ok(())
     }
 
-    /// Whether `frames` are enough, should the share of `volume` become `share`.
+    /// Whether `frames` are enough, should the share of `volume` become `bounds`.
     pub(super) fn check_with(
         &self,
         volume: &Volume<F>,
-        share: FrameBounds<'_>,
+        bounds: FrameBounds<'_>,
         frames: u32,
     ) -> Result<(), SettingError> {
         let volumes = self.volumes();
         let others = volumes.iter().filter(|other| other.id != volume.id);
-        check_bounds(others.map(|other| other.frame_bounds()).chain([share]), frames)
+        check_bounds(others.map(|other| other.frame_bounds()).chain([bounds]), frames)
     }
 
     /// Replaces the policy, one shard after the other. The new one learns of the pages from the
@@ -94,8 +94,8 @@ impl<F: Frames> Cache<F> {
     /// their page sizes or of the memory.
     pub(super) fn set_reserves(&self) {
         let volumes = self.volumes();
-        let shares: Vec<_> = volumes.iter().map(|volume| volume.frame_bounds()).collect();
-        for (volume, reserve) in volumes.iter().zip(reserves(&shares, self.pool.size())) {
+        let all_bounds: Vec<_> = volumes.iter().map(|volume| volume.frame_bounds()).collect();
+        for (volume, reserve) in volumes.iter().zip(reserves(&all_bounds, self.pool.size())) {
             volume.quota.set_reserve(reserve);
         }
     }

@@ -50,9 +50,9 @@ impl<F: Frames> Cache<F> {
                 tracker.note_pages(pages);
             }
             let better_policy = tracker.decide().filter(|_| volume.policy_auto());
-            let scanned =
+            let is_scan_dominated =
                 report::scanned_share(tracker.curve_end(volume.page_bytes()).as_ref()).is_some();
-            volume.scanned.store(scanned, Ordering::Relaxed);
+            volume.is_scan_dominated.store(is_scan_dominated, Ordering::Relaxed);
             drop(tracker);
             let from = volume.policy();
             if let Some((to, gain)) = better_policy

@@ -47,9 +47,9 @@ impl<F: Frames> Cache<F> {
         }
         let _one_at_a_time = lock(&self.settings);
         let others = self.volumes();
-        let shares =
+        let all_bounds =
             others.iter().map(|volume| volume.frame_bounds()).chain([options.frame_bounds()]);
-        check_bounds(shares, self.pool.target())?;
+        check_bounds(all_bounds, self.pool.target())?;
         let policy = options.policy;
         let volume = {
             let mut volumes = lock(&self.pool.volumes);

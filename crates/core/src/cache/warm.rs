@@ -75,7 +75,7 @@ impl<F: Frames> Cache<F> {
                     let page = instance.pages.get(slot);
                     if page.resident > 0 {
                         let block = instance.paging.blocks_of(page.number).start;
-                        found.push((instance.touched_at(slot), block));
+                        found.push((instance.last_reference_at(slot), block));
                     }
                 }
                 drop(shard);
@@ -223,7 +223,7 @@ impl<F: Frames> Cache<F> {
         {
             return false;
         }
-        let (start_write, depth, blocks) = {
+        let (started, depth, blocks) = {
             let queue = lock(&volume.queue);
             if !queue.ahead.is_empty() || queue.has_waiting_reads() {
                 return false;
@@ -237,9 +237,9 @@ impl<F: Frames> Cache<F> {
             };
             (queue.ahead_in_flight() as u64, depth, blocks)
         };
-        let mut start_write = start_write;
+        let mut started = started;
         for _ in 0..TAKES_PER_POLL {
-            if start_write >= depth {
+            if started >= depth {
                 return false;
             }
             let mut queue = lock(&volume.queue);
@@ -261,7 +261,7 @@ impl<F: Frames> Cache<F> {
                 return false;
             }
             // What is resident already costs nothing.
-            start_write += u64::from(queue.ahead.len() > queued);
+            started += u64::from(queue.ahead.len() > queued);
         }
         true
     }

@@ -470,7 +470,7 @@ impl<F: Frames> Cache<F> {
         }
         Self::note_dirty(volume, u64::from(new_dirty));
         match (bypass, new_dirty) {
-            (Some(reason), _) if !instance.stays(slot) => PlaceOutcome::Transient(reason),
+            (Some(reason), _) if !instance.is_retained(slot) => PlaceOutcome::Transient(reason),
             (_, 0) => PlaceOutcome::Absorbed,
             (_, _) => PlaceOutcome::New,
         }

@@ -401,7 +401,7 @@ impl<F: Frames> Cache<F> {
             }
             return;
         }
-        if page.is_quiet() && !instance.stays(slot) {
+        if page.is_clean_and_idle() && !instance.is_retained(slot) {
             self.drop_page(instance, slot);
         }
     }

@@ -330,9 +330,9 @@ fn a_stop_drains_while_new_writes_go_through() {
 }
 
 /// A payload of one block, during whose copy a stop begins.
-struct StopsMeanwhile(Arc<Volume<Plain>>);
+struct StoppingPayload(Arc<Volume<Plain>>);
 
-impl Payload for StopsMeanwhile {
+impl Payload for StoppingPayload {
     fn len(&self) -> usize {
         BLOCK_BYTES
     }
@@ -353,7 +353,7 @@ fn a_write_that_a_stop_overtakes_goes_through() {
         }
         let volume = Arc::clone(&rig.disks[0].volume);
         let mut write = WriteRequest::new(rig.token(), 3 * BLOCK, 4096, false);
-        let payload = StopsMeanwhile(Arc::clone(&volume));
+        let payload = StoppingPayload(Arc::clone(&volume));
         let status = rig.cache.write(&volume, &mut handle, rig.now, &mut write, &payload);
         assert_eq!(status, Status::Pending, "it could be acknowledged after all has been written");
         assert_eq!(

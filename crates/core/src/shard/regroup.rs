@@ -4,7 +4,7 @@
 //! new page takes over from the one that says most: it was used when the last of them was, and is
 //! dirty since the first of them is, so that nothing waits longer to be written than before.
 
-use super::{Instance, Page, Touched};
+use super::{Instance, LastReference, Page};
 use crate::curve::sampler::{PendingSamples, Sampler};
 use crate::frames::Frames;
 use crate::page::{Key, Paging, Slab, Table};
@@ -15,18 +15,18 @@ use std::collections::BTreeMap;
 impl<F: Frames> Instance<F> {
     /// Whether nobody refers to a page of it: none is being filled or written, and nobody waits
     /// for one to be.
-    pub(crate) fn is_settled(&self) -> bool {
+    pub(crate) fn is_idle(&self) -> bool {
         self.fills.is_empty() && self.syncs.is_empty() && self.pages_under_writeback == 0
     }
 
     /// Groups the blocks into pages of `page_blocks`, of which the policy, a new one, expects
     /// `pages`. The instance must be settled, and its rings drained.
     pub(crate) fn regroup(&mut self, table: &Table, page_blocks: u32, pages: usize) {
-        assert!(self.is_settled(), "pages that somebody refers to are regrouped");
+        assert!(self.is_idle(), "pages that somebody refers to are regrouped");
         let before = self.paging;
         let dirty: Vec<_> = self.dirty_pages().collect();
         let old = std::mem::replace(&mut self.pages, Slab::new());
-        let old_touched = std::mem::take(&mut self.touched);
+        let old_references = std::mem::take(&mut self.last_reference);
         (self.dirty_oldest, self.dirty_newest) = (super::NO_SLOT, super::NO_SLOT);
         self.dirty_untried = super::NO_SLOT;
         self.paging = Paging { page_blocks, ..before };
@@ -37,7 +37,7 @@ impl<F: Frames> Instance<F> {
         for slot in old.slots() {
             let page = old.get(slot);
             failed += u64::from(page.failing);
-            let touched = old_touched.find(slot).copied().unwrap_or_default().at();
+            let last_reference = old_references.find(slot).copied().unwrap_or_default().at();
             for block in before.blocks_of(page.number) {
                 let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
                 let state = table.state(frame);
@@ -53,8 +53,8 @@ impl<F: Frames> Instance<F> {
                 page.resident += 1;
                 page.dirty += u16::from(state.dirty != 0);
                 page.failing += u16::from(is_failing);
-                let latest = self.touched.get_mut(slot);
-                latest.0 = latest.0.max(touched);
+                let new_reference = self.last_reference.get_mut(slot);
+                new_reference.0 = new_reference.0.max(last_reference);
             }
         }
         // Old pages from the old end on, so that the new list is in order, too.
@@ -90,10 +90,10 @@ impl<F: Frames> Instance<F> {
     pub(crate) fn set_sampler(&mut self, gate: Sampler) {
         for slot in self.pages.slots() {
             let sampled = gate.admits(self.pages.get(slot).number);
-            if let Some(touched) = self.touched.find_mut(slot)
-                && touched.at() > 0
+            if let Some(last_reference) = self.last_reference.find_mut(slot)
+                && last_reference.at() > 0
             {
-                *touched = Touched::new(touched.at() - 1, sampled);
+                *last_reference = LastReference::new(last_reference.at() - 1, sampled);
             }
         }
         self.samples = Some(PendingSamples::new(gate));
@@ -105,8 +105,9 @@ impl<F: Frames> Instance<F> {
     }
 
     /// Clean pages that the policy does not know: parts of one that was only there to be written.
-    pub(crate) fn strays(&self) -> Vec<Slot> {
-        let is_stray = |&slot: &Slot| self.pages.get(slot).is_quiet() && !self.stays(slot);
+    pub(crate) fn unadmitted_pages(&self) -> Vec<Slot> {
+        let is_stray =
+            |&slot: &Slot| self.pages.get(slot).is_clean_and_idle() && !self.is_retained(slot);
         self.pages.slots().filter(is_stray).collect()
     }
 }

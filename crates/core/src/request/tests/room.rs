@@ -15,7 +15,7 @@ use std::sync::atomic::Ordering;
 const TRIES: usize = 8;
 
 /// Reads `count` blocks with one request; how it ends when it has been tried again and again.
-fn read_stubbornly(
+fn read_with_retries(
     rig: &mut TestBench,
     handle: &mut VolumeHandle<Plain>,
     [first, count]: [u64; 2],
@@ -52,7 +52,7 @@ fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
             rig.now += 1000;
             rig.read(&mut handle, block).unwrap();
         }
-        let status = read_stubbornly(&mut rig, &mut handle, [100, 256]);
+        let status = read_with_retries(&mut rig, &mut handle, [100, 256]);
         assert_eq!(status, Status::Done, "{policy:?}");
         rig.cache.check(rig.now);
     }
@@ -66,7 +66,7 @@ fn frames_that_nobody_holds_any_more_are_found_however_many_they_are() {
     let mut rig = TestBench::new(512, [volume]);
     let mut handle = rig.handle(0);
     for part in 0..8 {
-        let status = read_stubbornly(&mut rig, &mut handle, [part * 64, 64]);
+        let status = read_with_retries(&mut rig, &mut handle, [part * 64, 64]);
         assert_eq!(status, Status::Done);
     }
     rig.disks[0].volume.set_hint(Hint::Random);
@@ -102,7 +102,7 @@ fn a_page_with_a_pinned_block_gives_room_all_the_same() {
         }
         for page in 100..104 {
             rig.now += 1000;
-            let status = read_stubbornly(&mut rig, &mut other, [page * PAGE, PAGE]);
+            let status = read_with_retries(&mut rig, &mut other, [page * PAGE, PAGE]);
             assert_eq!(status, Status::Done, "{policy:?}");
         }
         for (page, mut read) in (0..).zip(held) {
@@ -151,15 +151,15 @@ fn a_burst_of_writes_takes_the_place_of_what_is_clean_wherever_the_policy_keeps_
 fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
     let mut rig = TestBench::new(64, [options(4096)]);
     let (mut holder, mut waiter) = (rig.handle(0), rig.handle(0));
-    let mut reads: Vec<_> = [0, 32].map(|first| hold(&mut rig, &mut holder, first)).into();
+    let mut reads: Vec<_> = [0, 32].map(|first| read_and_pin(&mut rig, &mut holder, first)).into();
     let mut wanted = ReadRequest::new(rig.token(), 1024 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Stalled);
-    assert_eq!(woken(&mut waiter), 0);
+    assert_eq!(count_wakes(&mut waiter), 0);
     rig.cache.release(&mut reads.pop().unwrap());
-    assert_eq!(woken(&mut waiter), 1);
+    assert_eq!(count_wakes(&mut waiter), 1);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Pending);
     rig.cache.release(&mut reads.pop().unwrap());
-    assert_eq!(woken(&mut waiter), 0, "it is not stalled any more");
+    assert_eq!(count_wakes(&mut waiter), 0, "it is not stalled any more");
     rig.run();
     waiter.collect(&mut Vec::new());
     rig.cache.check(rig.now);
@@ -183,9 +183,9 @@ fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
     session.advance(&rig.cache, rig.now);
     let mut wanted = ReadRequest::new(rig.token(), 1024 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Stalled);
-    assert_eq!(woken(&mut waiter), 0);
+    assert_eq!(count_wakes(&mut waiter), 0);
     session.close(&rig.cache);
-    assert_eq!(woken(&mut waiter), 1);
+    assert_eq!(count_wakes(&mut waiter), 1);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Pending);
     rig.run();
     wanted.abandon(rig.cache.frames());
@@ -193,14 +193,18 @@ fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
 }
 
 /// Returns how often a lane was told to try again.
-fn woken(handle: &mut VolumeHandle<Plain>) -> usize {
+fn count_wakes(handle: &mut VolumeHandle<Plain>) -> usize {
     let mut completions = Vec::new();
     handle.collect(&mut completions);
     completions.iter().filter(|it| matches!(it, Completion::Unstalled)).count()
 }
 
 /// Reads 32 blocks and keeps them pinned.
-fn hold(rig: &mut TestBench, handle: &mut VolumeHandle<Plain>, first: u64) -> ReadRequest<Plain> {
+fn read_and_pin(
+    rig: &mut TestBench,
+    handle: &mut VolumeHandle<Plain>,
+    first: u64,
+) -> ReadRequest<Plain> {
     let mut read = ReadRequest::new(rig.token(), first * BLOCK, 32 * 4096);
     assert_eq!(rig.cache.read(handle, rig.now, &mut read), Status::Pending);
     rig.run();
