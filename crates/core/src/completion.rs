@@ -1,7 +1,7 @@
-//! Lanes: how one thread talks to a volume.
+//! Handles of threads on volumes, and the completions that they receive.
 //!
-//! A lane belongs to one connection or one user of the cache in process. It has a recorder that
-//! nobody else writes, a ring of hits per shard, and an inbox for what is done later.
+//! A [`VolumeHandle`] belongs to one session. It has a recorder that only its thread writes, a ring
+//! of hits per shard, and a queue for the completions of operations that were pending.
 
 use crate::counters::Recorder;
 use crate::frames::{FrameId, Frames};
@@ -12,13 +12,14 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::volume::Volume;
 
-/// Tells somebody that there is something to do. Called with locks held: it must only wake.
+/// Wakes a thread that waits for work. The cache calls it with locks held, so an implementation
+/// must not do more than wake.
 pub trait Notify: Send + Sync {
-    /// Wakes.
+    /// Wakes the thread.
     fn notify(&self);
 }
 
-/// Wakes nobody: for callers that ask by themselves, as tests and simulations do.
+/// A [`Notify`] that wakes no thread, for callers that poll, as tests and simulations do.
 #[derive(Debug)]
 pub struct Silent;
 
@@ -26,65 +27,66 @@ impl Notify for Silent {
     fn notify(&self) {}
 }
 
-/// Something that was asked for earlier and is done now, or can be asked for again.
+/// The completion of a pending operation, or a reason to retry a stalled one.
 #[derive(Debug)]
 pub(crate) enum Completion<F: Frames> {
-    /// Blocks that a read waited for, from part `part` of its assembly on.
+    /// The store has filled blocks that a read waits for, from part `part` of the read on.
     Filled {
-        /// The request.
+        /// Token of the request.
         token: u64,
         /// Index of the first part.
         part: u32,
         /// The blocks, in order.
         pins: Vec<F::Pin>,
     },
-    /// Blocks that a read or a partial write waited for could not be read.
+    /// The store could not read blocks that a read or a partial write waits for.
     Failed {
-        /// The request.
+        /// Token of the request.
         token: u64,
-        /// How many parts.
+        /// Number of parts.
         parts: u32,
-        /// Why.
+        /// The error of the store.
         error: StoreError,
     },
-    /// The page that a write needed from the store is there: continue the write.
+    /// The store has filled the page that a partial write waits for: the caller continues the
+    /// write.
     Continue {
-        /// The request.
+        /// Token of the request.
         token: u64,
-        /// Pins of the page, which keep it from being evicted until the write is continued. Only
-        /// the first write that waited for the page gets them.
+        /// Pins of the page, which protect it from eviction until the caller continues the write.
+        /// Only the first write that waits for the page gets them.
         pins: Vec<F::Pin>,
     },
-    /// Pages of a write that waited for the store have been written, or not.
+    /// The writeback of pages that a write waits for has ended.
     Synced {
-        /// The request.
+        /// Token of the request.
         token: u64,
-        /// How many pages.
+        /// Number of pages.
         pages: u32,
-        /// Whether they are on stable storage without a flush.
+        /// True if the pages are on stable storage without a flush.
         stable: bool,
-        /// How it went.
+        /// Result of the writeback.
         result: Result<(), StoreError>,
     },
-    /// A flush, discard or zeroing is done.
+    /// A flush, discard or zeroing has ended.
     Finished {
-        /// The request.
+        /// Token of the request.
         token: u64,
-        /// How it went.
+        /// Result of the operation.
         result: Result<(), StoreError>,
     },
-    /// There may be room now: try again what was stalled.
+    /// Frames or other resources may be free again: the caller retries its stalled operations.
     Unstalled,
 }
 
-/// Where the completions of a lane arrive.
+/// The completions that one handle has not collected.
 pub(crate) struct CompletionQueue<F: Frames> {
     inbox: Mutex<Vec<Completion<F>>>,
-    /// Whether the inbox has something, so that an empty one is not locked.
+    /// True if the inbox has entries. A caller does not lock an empty inbox.
     has_entries: AtomicBool,
     closed: AtomicBool,
     notify: Box<dyn Notify>,
-    /// The write errors of the volume that this lane has been told of.
+    /// Number of write errors of the volume that this handle has reported to its client.
     pub(crate) errors_seen: AtomicU64,
 }
 
@@ -105,7 +107,7 @@ impl<F: Frames> CompletionQueue<F> {
         }
     }
 
-    /// Delivers; if the lane is closed its pins are given back.
+    /// Delivers a completion. If the handle is closed, its pins are released instead.
     pub(crate) fn deliver(&self, frames: &F, completion: Completion<F>) {
         let mut inbox = lock(&self.inbox);
         if self.closed.load(Ordering::Acquire) {
@@ -119,7 +121,7 @@ impl<F: Frames> CompletionQueue<F> {
         self.notify.notify();
     }
 
-    /// Moves everything that arrived to `to`.
+    /// Moves all completions to `to`.
     pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
         if self.has_entries.swap(false, Ordering::AcqRel) {
             to.append(&mut lock(&self.inbox));
@@ -130,7 +132,7 @@ impl<F: Frames> CompletionQueue<F> {
         self.has_entries.load(Ordering::Acquire)
     }
 
-    /// Refuses further deliveries and gives back what lies there.
+    /// Refuses further deliveries, and releases the pins of the completions that are queued.
     pub(crate) fn close(&self, frames: &F) {
         let mut inbox = lock(&self.inbox);
         self.closed.store(true, Ordering::Release);
@@ -148,12 +150,12 @@ fn release_pins<F: Frames>(frames: &F, completion: Completion<F>) {
     }
 }
 
-/// Hits of one lane on one shard, waiting to be told to the policies.
+/// Hits of one handle on one shard that the policies have not received.
 ///
-/// The lane's thread writes; whoever holds the shard's lock reads. So the order of one lane is
-/// kept, and the order between lanes is off by at most a ring.
+/// The thread of the handle writes, and the holder of the shard's lock reads. So the hits of one
+/// handle stay in order, and the order between handles is off by at most one ring.
 ///
-/// On cache lines of its own: lanes are used by different threads.
+/// Aligned to a cache line: different threads write different rings.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Ring {
@@ -163,7 +165,7 @@ pub(crate) struct Ring {
 }
 
 const RING_ENTRIES: usize = 64;
-/// Number of completions for which an inbox keeps memory.
+/// Number of completions for which an empty inbox keeps memory.
 const INBOX_CAPACITY_KEPT: usize = 64;
 
 impl Ring {
@@ -175,7 +177,7 @@ impl Ring {
         }
     }
 
-    /// Notes a hit; false if the ring is full. Only the lane's own thread may.
+    /// Records a hit. Returns false if the ring is full. Only the thread of the handle may call it.
     #[inline]
     pub(crate) fn push(&self, volume: u16, slot: Slot) -> bool {
         let head = self.head.load(Ordering::Relaxed);
@@ -188,14 +190,15 @@ impl Ring {
         true
     }
 
-    /// All hits noted so far, which stay noted, under the shard's lock.
+    /// Returns all recorded hits without removing them. The caller holds the shard's lock.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (u16, Slot)> + '_ {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Relaxed);
         (0..head.wrapping_sub(tail)).map(move |i| self.entry(tail.wrapping_add(i)))
     }
 
-    /// Takes all hits noted so far, under the shard's lock; how many.
+    /// Removes all recorded hits and passes them to `hit`. Returns their number. The caller holds
+    /// the shard's lock.
     pub(crate) fn drain(&self, mut hit: impl FnMut(u16, Slot)) -> u64 {
         let head = self.head.load(Ordering::Acquire);
         let mut tail = self.tail.load(Ordering::Relaxed);
@@ -225,31 +228,31 @@ pub(crate) struct VolumeHandle<F: Frames> {
     pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) rings: Box<[Arc<Ring>]>,
     pub(crate) recorder: Arc<Recorder>,
-    /// The streams that its client reads in.
+    /// The sequential and strided streams of its client.
     pub(crate) detector: Detector,
-    /// Frames taken from the pool for the request at hand.
+    /// Frames taken from the pool for the current request.
     pub(crate) spare: Vec<FrameId>,
 }
 
 impl<F: Frames> VolumeHandle<F> {
-    /// The lane's own counters.
+    /// Returns the counters of the handle.
     #[must_use]
     pub(crate) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Moves what is done to `to`.
+    /// Moves all completions to `to`.
     pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
         self.completions.collect(to);
     }
 
-    /// Whether [`VolumeHandle::collect`] would find something.
+    /// Returns true if [`VolumeHandle::collect`] would move a completion.
     #[must_use]
     pub(crate) fn has_completions(&self) -> bool {
         self.completions.has_completions()
     }
 
-    /// Releases the memory of many completions.
+    /// Releases the memory that many completions have taken.
     pub(crate) fn shrink(&self) {
         lock(&self.completions.inbox).shrink_to(INBOX_CAPACITY_KEPT);
     }

@@ -1,4 +1,4 @@
-//! Pages: the table that finds a block's frame, the states of frames, and the pages themselves.
+//! Pages: the table that maps blocks to frames, the state of frames, and containers of pages.
 
 mod buckets;
 mod chunked;

@@ -1,8 +1,8 @@
-//! Pinned ranges: what an administrator wants in the cache whatever else goes on.
+//! Pinned ranges: parts of a volume that an administrator keeps in the cache.
 //!
-//! They are kept as ranges of the volume's blocks, so that they outlive every change of policy and
-//! page size, and apply to pages that are not there yet. A page that meets one is in the cache but
-//! in no policy: it is never chosen as a victim, and costs nothing when one is chosen.
+//! They are kept as ranges of blocks, so they survive every change of policy and page size, and
+//! they apply to pages that are not resident yet. The policy does not know a page that overlaps a
+//! pinned range, so it never selects that page as a victim and need not skip it.
 
 use crate::clock::Nanos;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -10,20 +10,20 @@ use crate::sync::{Mutex, lock};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Why a range is not pinned.
+/// The reason why a range is not pinned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
-    /// It is empty or not inside the volume.
+    /// The range is empty or not inside the volume.
     #[error("pin bytes {bytes:?} of {volume}: it has {length}")]
     Range {
         /// The volume.
         volume: String,
-        /// What was asked for.
+        /// The requested range.
         bytes: Range<u64>,
-        /// Its length.
+        /// Length of the volume.
         length: u64,
     },
-    /// There would be too little left for everything else.
+    /// Too little memory would remain for unpinned pages.
     #[error(
         "pin {} KiB of {volume}: {} KiB would be pinned, {} KiB may be, half of the memory that it \
          can have and of what all volumes have",
@@ -32,14 +32,14 @@ pub enum PinError {
     TooMuch {
         /// The volume.
         volume: String,
-        /// What was asked for.
+        /// Size of the requested range.
         asked_bytes: u64,
-        /// What would be pinned, of this volume or of all of them.
+        /// The amount that would be pinned, of this volume or of all volumes.
         wanted_bytes: u64,
-        /// What may be.
+        /// The maximum amount.
         most_bytes: u64,
     },
-    /// So many ranges that do not touch each other are pinned already.
+    /// The volume already has the maximum number of separate ranges.
     #[error("pin one more range of {volume}: it has {RANGES_MAX}")]
     TooMany {
         /// The volume.
@@ -47,32 +47,32 @@ pub enum PinError {
     },
 }
 
-/// Ranges of a volume that can be pinned at a time.
+/// Maximum number of pinned ranges of a volume.
 pub(crate) const RANGES_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 struct Ranges {
-    /// Blocks, start to end; they neither meet nor touch.
+    /// First block and end of each range; ranges neither overlap nor touch.
     list: BTreeMap<u64, u64>,
-    /// The next block to be looked at whether it is there; none when all have been.
+    /// The next block to check for residency; `None` after the last one.
     next: Option<u64>,
-    /// Whether it begins anew after the look at hand.
+    /// True if the scan restarts after the current lookup.
     is_restarted: bool,
-    /// Whether some could not be read in this time.
+    /// True if the scan has found blocks that cannot be read now.
     has_unread: bool,
-    /// Not before then.
+    /// Earliest time of the next scan.
     next_scan_at: Nanos,
 }
 
-/// The pinned ranges of one volume, and how far reading them in has come.
+/// The pinned ranges of one volume, and the position of the scan that reads them in.
 #[derive(Debug, Default)]
 pub(crate) struct PinnedRanges {
     ranges: Mutex<Ranges>,
-    /// Blocks in all of them.
+    /// Number of pinned blocks.
     blocks: AtomicU64,
 }
 
-/// The ranges with `blocks` added to them, or taken out.
+/// Returns the ranges with `blocks` added or removed.
 fn with_change(ranges: &BTreeMap<u64, u64>, blocks: &Range<u64>, add: bool) -> BTreeMap<u64, u64> {
     let (mut result, mut merged) = (BTreeMap::new(), blocks.clone());
     for (&start, &end) in ranges {
@@ -93,12 +93,12 @@ fn with_change(ranges: &BTreeMap<u64, u64>, blocks: &Range<u64>, add: bool) -> B
 }
 
 impl PinnedRanges {
-    /// Blocks that are pinned.
+    /// Returns the number of pinned blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Acquire)
     }
 
-    /// Whether a part of `page` is pinned.
+    /// Returns true if a part of `page` is pinned.
     pub(crate) fn overlaps(&self, page: &Range<u64>) -> bool {
         self.blocks() > 0 && {
             let ranges = lock(&self.ranges);
@@ -107,12 +107,12 @@ impl PinnedRanges {
         }
     }
 
-    /// The ranges, in order.
+    /// Returns the ranges in order.
     pub(crate) fn list(&self) -> Vec<Range<u64>> {
         lock(&self.ranges).list.iter().map(|(&start, &end)| start..end).collect()
     }
 
-    /// Adds a range, or takes it out, if `check` agrees with so many ranges and blocks then.
+    /// Adds or removes a range if `check` accepts the resulting number of ranges and blocks.
     pub(crate) fn change<E>(
         &self,
         blocks: &Range<u64>,
@@ -131,7 +131,8 @@ impl PinnedRanges {
         Ok(())
     }
 
-    /// The first pinned block from where the last look came to; or when to look again, if ever.
+    /// Returns the next pinned block of the scan; or as an error the time of the next scan, if
+    /// there is one.
     pub(crate) fn next(&self, now: Nanos, pause: Nanos) -> Result<u64, Option<Nanos>> {
         let mut ranges = lock(&self.ranges);
         if now < ranges.next_scan_at {
@@ -151,7 +152,8 @@ impl PinnedRanges {
         Err(None)
     }
 
-    /// The look has come to `block`; `has_unread`: something before it could not be read now.
+    /// Records that the scan has passed all blocks before `block`; `has_unread` is true if one of
+    /// them cannot be read now.
     pub(crate) fn note_lookup(&self, block: u64, has_unread: bool) {
         let mut ranges = lock(&self.ranges);
         ranges.has_unread |= has_unread;
@@ -160,7 +162,7 @@ impl PinnedRanges {
         }
     }
 
-    /// Something that is pinned is gone, or could not be read: it is looked for again.
+    /// Restarts the scan after `pause`: a pinned block was dropped or could not be read.
     pub(crate) fn rescan_after(&self, now: Nanos, pause: Nanos) {
         let mut ranges = lock(&self.ranges);
         if ranges.next.is_none() {

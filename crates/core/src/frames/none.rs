@@ -1,21 +1,21 @@
-//! Frames without bytes: latches only, so that the cache behaves as it would and holds nothing.
+//! Frames without bytes: latches only. The cache behaves as with memory, and stores no data.
 
 use super::{FrameId, Frames};
 use crate::sync::atomic::{AtomicI32, Ordering};
 
-/// Frames that hold no data. Reads of them yield zeros.
+/// Frames that hold no data. Reads return zeros.
 #[derive(Debug)]
 pub struct NoFrames {
-    /// Count of pins, or -1 while owned.
+    /// Number of pins, or -1 if write-pinned.
     latches: Box<[AtomicI32]>,
 }
 
-/// A hold on a frame that has no bytes.
+/// A pin or write pin of a frame without bytes.
 #[derive(Debug)]
 pub struct EmptyPin(FrameId);
 
 impl NoFrames {
-    /// `count` frames without memory behind them.
+    /// Returns `count` frames without memory.
     #[must_use]
     pub fn new(count: u32) -> Self {
         NoFrames { latches: (0..count).map(|_| AtomicI32::new(0)).collect() }

@@ -1,4 +1,4 @@
-//! Frames behind ordinary locks: slow, obvious, and without `unsafe`; the double for tests.
+//! Frames behind mutexes, without `unsafe`; for tests.
 
 use super::none::EmptyPin;
 use super::{FrameId, Frames, NO_FRAME, NoFrames};
@@ -6,7 +6,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::units::BLOCK_BYTES;
 use std::sync::Mutex;
 
-/// What frames hold that nobody has written: no test writes it.
+/// Initial byte of frames. Tests do not write it.
 const UNWRITTEN: u8 = 0xEE;
 
 /// Frames with bytes, for tests of the cache.
@@ -19,8 +19,8 @@ pub struct PlainFrames {
 }
 
 impl PlainFrames {
-    /// `count` frames, filled with a pattern that no test writes, so that a read of memory that
-    /// was never filled shows.
+    /// Returns `count` frames with a byte that no test writes, so that a test detects a read of
+    /// memory that was never filled.
     #[must_use]
     pub fn new(count: u32) -> Self {
         let frame = || Mutex::new(vec![UNWRITTEN; BLOCK_BYTES].into_boxed_slice());
