@@ -1,9 +1,10 @@
-//! Replacement only: which references hit in a cache of a given size under a given policy.
+//! Simulation of replacement only: the hits of references in a cache of a given size under a given
+//! policy.
 //!
-//! The policies are those of the engine, called without a dispatch per reference: a cache is
-//! compiled for its policy and is handed whole batches. A miss in a full cache makes one victim
-//! leave, then the page enters, whole; a cache that is not full lets it enter at once. Nothing is
-//! ever held back from eviction, since nothing is dirty, pinned or being filled at this level.
+//! The policies are those of the engine, called without dynamic dispatch: a cache is compiled for
+//! its policy and runs batches of references. A miss in a full cache evicts one victim before the
+//! page enters; a page always enters completely. No page is protected from eviction, since no page
+//! is dirty, pinned or being filled here.
 
 mod find;
 
@@ -14,24 +15,24 @@ use find::{BATCH, NumberIndex, PageIndex, SlotIndex};
 /// One page touched by one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Volume and page in one number.
+    /// Volume and page number in one number.
     pub page: u64,
-    /// Bytes of the page that the request touches; 2^32 - 1 stands for that and more.
+    /// Bytes of the page that the request touches; 2^32 - 1 stands for that or more.
     pub bytes: u32,
-    /// Whether they are written.
+    /// True if the bytes are written.
     pub write: bool,
-    /// Whether the request leaves a part of the page untouched.
+    /// True if the request touches only a part of the page.
     pub partial: bool,
-    /// Whether it is the first of its request.
+    /// True for the first reference of a request.
     pub first: bool,
 }
 
-/// References and bytes of one kind.
+/// Totals of one kind of references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReferenceTotals {
-    /// Pages touched, each by one request.
+    /// Number of pages touched, counted for each request.
     pub references: u64,
-    /// Bytes of those pages that were asked for.
+    /// Bytes that requests touched in those pages.
     pub bytes: u64,
 }
 
@@ -49,7 +50,7 @@ impl ReferenceTotals {
     }
 }
 
-/// What a cache did.
+/// Counts of hits, misses and evictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads of resident pages.
@@ -60,30 +61,30 @@ pub struct Counts {
     pub write_hits: ReferenceTotals,
     /// Writes to pages that were not resident.
     pub write_misses: ReferenceTotals,
-    /// Pages that left to make room.
+    /// Pages evicted to make room.
     pub evictions: u64,
 }
 
 impl Counts {
-    /// All hits.
+    /// Returns all hits.
     #[must_use]
     pub fn hits(&self) -> ReferenceTotals {
         self.read_hits.plus(self.write_hits)
     }
 
-    /// All misses.
+    /// Returns all misses.
     #[must_use]
     pub fn misses(&self) -> ReferenceTotals {
         self.read_misses.plus(self.write_misses)
     }
 
-    /// Everything.
+    /// Returns all references.
     #[must_use]
     pub fn all(&self) -> ReferenceTotals {
         self.hits().plus(self.misses())
     }
 
-    /// Counts a reference that hit or missed.
+    /// Counts a reference.
     pub fn count(&mut self, reference: &Reference, hit: bool) {
         let totals = match (reference.write, hit) {
             (false, true) => &mut self.read_hits,
@@ -95,28 +96,28 @@ impl Counts {
     }
 }
 
-/// A cache that is told of references.
+/// A simulated cache.
 pub trait Replace: Send + std::fmt::Debug {
-    /// The next references of the trace, with the numbers of their pages if the cache finds pages
-    /// by number.
+    /// Runs the next references of the trace; `numbers` are the numbers of their pages if the cache
+    /// looks pages up by number.
     fn run(&mut self, references: &[Reference], numbers: &[u32]);
-    /// What it did so far.
+    /// Returns the counts so far.
     fn counts(&self) -> Counts;
     /// Asserts every invariant; for tests.
     fn check(&self);
 }
 
-/// How a cache finds the slot of a page.
+/// The key by which a cache looks up the slot of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindBy {
-    /// By the page, in a table of its own: 16 to 32 bytes for each resident page.
+    /// The page, in an index of each cache: 16 to 32 bytes for each resident page.
     Page,
-    /// By the page's number, which is found once for all caches: 4 bytes for each page of the
-    /// trace up to the last one that this cache was told of.
+    /// The number of the page, which one index assigns for all caches: 4 bytes for each page of the
+    /// trace up to the highest number that the cache has seen.
     Number,
 }
 
-/// A cache of `capacity` pages under `kind`; at least one page.
+/// Returns a cache of `capacity` pages (at least one) under `kind`.
 #[must_use]
 pub fn cache(kind: PolicyKind, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
     match kind {
@@ -149,8 +150,8 @@ struct Cache<P, F> {
     policy: P,
     find: F,
     capacity: u32,
-    /// The page in each slot. Slots are taken in order until the cache is full; then each new page
-    /// takes the slot of its victim.
+    /// The page of each slot. Slots are assigned in order until the cache is full; then each new
+    /// page takes the slot of its victim.
     pages: Vec<u64>,
     counts: Counts,
 }
@@ -169,7 +170,7 @@ impl<P: Policy, F: SlotIndex> Cache<P, F> {
         self.counts.count(reference, hit);
     }
 
-    /// References a page; whether it was there, and the slot that it has now.
+    /// References a page. Returns true if it was resident, and its slot after the reference.
     #[inline]
     fn touch(&mut self, page: u64, name: F::Name) -> (bool, Slot) {
         if let Some(slot) = self.find.slot(name, page, &self.pages) {
@@ -183,7 +184,7 @@ impl<P: Policy, F: SlotIndex> Cache<P, F> {
         (false, slot)
     }
 
-    /// The slot for a page that enters.
+    /// Returns the slot for a page that enters.
     fn slot_for_new(&mut self, page: u64) -> Slot {
         let used = u32::try_from(self.pages.len()).expect("at most the capacity");
         if used < self.capacity {
@@ -222,24 +223,24 @@ impl<P: Policy, F: SlotIndex> Replace for Cache<P, F> {
     }
 }
 
-/// A cache under a policy that can be changed, told of one page at a time.
+/// A cache whose policy can be switched; it runs one reference at a time.
 #[derive(Debug)]
 pub struct Changeable {
     cache: Cache<Box<dyn Policy>, PageIndex>,
-    /// When the page in each slot was referenced last, in references.
+    /// The number of the last reference to the page of each slot.
     touched: Vec<u64>,
     now: u64,
 }
 
 impl Changeable {
-    /// A cache of `capacity` pages under `kind`; at least one page.
+    /// Returns a cache of `capacity` pages (at least one) under `kind`.
     #[must_use]
     pub fn new(kind: PolicyKind, capacity: u32) -> Self {
         let cache = Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity));
         Changeable { cache, touched: Vec::new(), now: 0 }
     }
 
-    /// References a page; whether it was there.
+    /// References a page. Returns true if it was resident.
     pub fn touch(&mut self, page: u64) -> bool {
         let (hit, slot) = self.cache.touch(page, Hash::of(page));
         let slot = slot as usize;
@@ -251,7 +252,7 @@ impl Changeable {
         hit
     }
 
-    /// Goes on under another policy, as the engine does.
+    /// Switches to another policy, as the engine does.
     pub fn set_policy(&mut self, kind: PolicyKind) {
         let Cache { policy, pages, capacity, .. } = &mut self.cache;
         let mut next = kind.build();
@@ -262,13 +263,13 @@ impl Changeable {
         *policy = next;
     }
 
-    /// Pages in it.
+    /// Returns the number of resident pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.cache.pages.len()
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if no page is resident.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cache.pages.is_empty()
@@ -281,7 +282,7 @@ impl Changeable {
     }
 }
 
-/// A small cache under one policy, told of one page at a time.
+/// A small cache under one policy; it runs one reference at a time.
 #[derive(Debug)]
 pub(crate) struct Small(Cache<Box<dyn Policy>, PageIndex>);
 
@@ -290,7 +291,7 @@ impl Small {
         Small(Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity)))
     }
 
-    /// References a page; whether it was there.
+    /// References a page. Returns true if it was resident.
     #[inline]
     pub(crate) fn touch(&mut self, page: u64, hash: Hash) -> bool {
         self.0.touch(page, hash).0

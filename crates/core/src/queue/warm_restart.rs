@@ -1,32 +1,32 @@
-//! What is to be read back after a restart: in order, hottest first, and by place, so that what
-//! lies beside a page that a client misses can come along with it.
+//! Blocks to read for a warm restart: in order, hottest first, and by position, so that a miss of a
+//! client can include the listed neighbours of its page.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Ranges of blocks that are still to be read.
+/// Ranges of blocks to read.
 #[derive(Debug, Default)]
 pub(crate) struct WarmRestartList {
     order: VecDeque<Range<u64>>,
-    /// All ranges in order of place until the last one is taken: what was read already is resident
-    /// and costs nobody anything.
+    /// All ranges sorted by position, kept until the last one is taken: a range that was read
+    /// already is resident, so it costs nothing.
     by_position: Vec<Range<u64>>,
     blocks: u64,
 }
 
 impl WarmRestartList {
-    /// Appends ranges that are not empty.
+    /// Appends ranges, which must not be empty.
     pub(crate) fn extend(&mut self, ranges: impl Iterator<Item = Range<u64>>) {
         for range in ranges {
             self.blocks += range.end - range.start;
             self.by_position.push(range.clone());
             self.order.push_back(range);
         }
-        // Of those from the same place the longest comes last, and is found.
+        // Of ranges with the same start, a look-up finds the last one, which is the longest.
         self.by_position.sort_unstable_by_key(|range| (range.start, range.end));
     }
 
-    /// Takes the next blocks in order, `most` at most.
+    /// Takes the next blocks in order, at most `most`.
     pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
         let Some(range) = self.order.front_mut() else {
             self.by_position.clear();
@@ -41,19 +41,19 @@ impl WarmRestartList {
         Some(next)
     }
 
-    /// The range that `block` lies in, if there is one.
+    /// Returns the range that contains `block`, if there is one.
     pub(crate) fn around(&self, block: u64) -> Option<Range<u64>> {
         let behind = self.by_position.partition_point(|range| range.start <= block);
         let found = &self.by_position[behind.checked_sub(1)?];
         found.contains(&block).then(|| found.clone())
     }
 
-    /// How many blocks are still to be read.
+    /// Returns the number of blocks still to read.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Forgets all.
+    /// Removes all ranges.
     pub(crate) fn clear(&mut self) {
         *self = WarmRestartList::default();
     }

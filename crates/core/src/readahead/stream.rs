@@ -1,18 +1,18 @@
-//! One stream: where a reader is, what has been read ahead of it, and how far the next window goes.
+//! One stream: the position of its reader, the pages requested ahead of it, and its next window.
 //!
-//! A stream that runs backward is kept as its mirror image, so that there is one direction here.
-//! Numbers are pages, or their mirror images.
+//! A backward stream is stored mirrored, so that this code has one direction. Numbers are pages, or
+//! mirrored pages.
 
 use super::{Limits, ObservedRequest};
 use std::ops::Range;
 
-/// Pages are below this: volumes end at 2^60 bytes.
+/// Upper bound of page numbers: volumes end at 2^60 bytes.
 const EDGE: u64 = 1 << 52;
-/// A stream that is trusted may leave out so many pages: requests under way at a time do not come
-/// quite in order, and some of what lies in between is resident and never seen here.
+/// Maximum number of pages that a trusted stream may skip: concurrent requests arrive slightly out
+/// of order, and requests for resident pages in between are not observed.
 const GAP_MAX: u64 = 16;
 
-/// Pages to read: `count` runs of `len` pages each, in the order in which they will be needed.
+/// Pages to read: `count` runs of `len` pages each, in the order in which the reader needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     start: u64,
@@ -23,15 +23,15 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The run that is needed first, which the window is without afterwards; at most `most` pages
-    /// of it (at least one), whose rest stays.
+    /// Takes at most `most` pages (at least one) of the first run out of the window; the rest of
+    /// the run stays.
     pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
         if self.count == 0 {
             return None;
         }
         let run = self.start..self.start + self.len.min(most.max(1));
         if run.end == self.start + self.len || self.stride > 0 {
-            // What a run of a stride has too much is not worth another read.
+            // The rest of a run of a strided window is not worth another read.
             self.start += self.stride;
             self.count -= 1;
         } else {
@@ -41,7 +41,7 @@ impl Window {
         Some(mirrored(self.backward, &run))
     }
 
-    /// Pages of it.
+    /// Returns the number of pages.
     pub(crate) fn pages(&self) -> u64 {
         self.len * self.count
     }
@@ -53,34 +53,34 @@ impl Window {
     }
 }
 
-/// The mirror image of `pages`, and back, if `backward`.
+/// Mirrors `pages` if `backward`. Applied twice, it returns the original.
 fn mirrored(backward: bool, pages: &Range<u64>) -> Range<u64> {
     if backward { EDGE - pages.end..EDGE - pages.start } else { pages.clone() }
 }
 
-/// A reader that asks for page after page, or for some pages at equal distances.
+/// A reader of consecutive requests, or of requests at equal distances.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     backward: bool,
-    /// From the start of one request to that of the next; 0 where they follow one another.
+    /// Distance from the start of one request to that of the next; 0 if they are adjacent.
     stride: u64,
-    /// The request that came last.
+    /// The last request.
     start: u64,
     end: u64,
-    /// Requests that agreed with those before.
+    /// Number of requests that matched the stream.
     steps: u32,
-    /// Up to here everything has been asked for; for strides, where the next run begins.
+    /// End of the requested pages; for strides, the start of the next run.
     requested_end: u64,
-    /// The start of the window asked for last: a reader that comes here wants the next one.
+    /// Start of the last requested window: a reader that reaches it triggers the next window.
     trigger: u64,
-    /// Pages of the window asked for last; 0 if there was none.
+    /// Size of the last requested window in pages; 0 without one.
     window: u64,
     wasted_before: u64,
     pub(super) used_at: u64,
 }
 
 impl Stream {
-    /// A stream that begins with `request`, to which so many steps have led.
+    /// Returns a stream whose last request is `request`, after `steps` matching requests.
     pub(super) fn new(request: &Range<u64>, backward: bool, stride: u64, steps: u32) -> Self {
         let Range { start, end } = mirrored(backward, request);
         let (requested_end, trigger, window) = (end, end, 0);
@@ -99,17 +99,17 @@ impl Stream {
         }
     }
 
-    /// The pages of the request that came last.
+    /// Returns the pages of the last request.
     pub(super) fn last_request(&self) -> Range<u64> {
         mirrored(self.backward, &(self.start..self.end))
     }
 
-    /// Whether enough requests agreed for reading ahead of them.
+    /// Returns true if enough requests have matched to read ahead.
     pub(super) fn is_trusted(&self, limits: &Limits) -> bool {
         self.steps >= limits.steps
     }
 
-    /// Pages asked for that its reader has not come to.
+    /// Returns the number of requested pages that the reader has not reached.
     pub(super) fn ahead(&self) -> u64 {
         if self.stride == 0 {
             return self.requested_end.saturating_sub(self.end);
@@ -119,7 +119,7 @@ impl Stream {
         if self.window == 0 { 0 } else { runs * (self.end - self.start) }
     }
 
-    /// Whether `request` goes on with it.
+    /// Returns true if `request` continues the stream.
     pub(super) fn continues(&self, request: &Range<u64>, trusted: u32) -> bool {
         let request = mirrored(self.backward, request);
         if self.stride > 0 {
@@ -135,13 +135,14 @@ impl Stream {
         if self.steps < trusted {
             return follows && request.end > self.end;
         }
-        // Behind by as much as it reads at a time: a request that was overtaken by others.
+        // A late request may lag by as much as the stream reads at a time: other requests have
+        // overtaken it.
         let lag = self.window.max(self.end - self.start);
         request.start + lag >= self.end
             && request.start <= self.requested_end.max(self.end) + GAP_MAX
     }
 
-    /// Takes a request in that goes on with it; the next window, if it is time to ask for it.
+    /// Records a request that continues the stream. Returns the next window if it is due.
     pub(super) fn advance(
         &mut self,
         observed: &ObservedRequest,
@@ -161,7 +162,8 @@ impl Stream {
             return None;
         }
         if is_lost {
-            // What was to be there is not: evicted untouched, or there was no room for it.
+            // Pages that were requested are not resident: they were evicted untouched, or there
+            // were no frames for them.
             self.requested_end = self.next_start();
             if observed.wasted > self.wasted_before {
                 self.window = (self.window / 2).max(1);
@@ -187,12 +189,12 @@ impl Stream {
         self.next_window(window.clamp(limits.min, limits.max), limits)
     }
 
-    /// Where the reader is expected next.
+    /// Returns the page that the reader is expected to read next.
     fn next_start(&self) -> u64 {
         if self.stride == 0 { self.end } else { self.start + self.stride }
     }
 
-    /// Asks for `pages` more, behind what has been asked for.
+    /// Requests `pages` more pages after those already requested.
     fn next_window(&mut self, pages: u64, limits: &Limits) -> Option<Window> {
         let from = self.requested_end.max(self.next_start());
         let edge = if self.backward { EDGE - limits.first } else { limits.pages };
@@ -201,7 +203,7 @@ impl Stream {
             Window { start: from, len, stride: 0, count: u64::from(len > 0), backward: false }
         } else {
             let len = self.end - self.start;
-            // As many runs as lie inside the volume as a whole.
+            // The number of runs that lie completely inside the volume.
             let inside = edge.saturating_sub(from + len).div_ceil(self.stride)
                 + u64::from(edge >= from + len && (edge - from - len).is_multiple_of(self.stride));
             let count = (pages / len).max(1).min(inside);

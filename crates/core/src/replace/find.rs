@@ -1,37 +1,37 @@
-//! How a cache finds the slot of a page: by the page itself, or by a number that was found once for
+//! Look-ups of the slot of a page: by the page itself, or by a number that one index assigns for
 //! all caches.
 //!
-//! Both first look a chunk of references ahead: those loads do not wait for each other, and the
-//! look-ups after them find their part of the table in the processor's cache.
+//! Both prefetch a batch of references first. These loads are independent of each other, and the
+//! look-ups after them find the table entries in the processor's cache.
 
 use super::Reference;
 use crate::curve::index::{Hash, Index};
 use crate::policy::{NO_SLOT, Slot};
 
-/// How many references a chunk has.
+/// Number of references of a batch.
 pub(super) const BATCH: usize = 32;
 
-/// Slots that a table has room for at first, if the cache may have so many.
+/// Initial number of slots of an index, unless the capacity is smaller.
 const SLOTS_MIN: u32 = 1024;
 
-/// Finds slots. `Name` is what a page is looked up by.
+/// Maps pages to slots.
 pub(super) trait SlotIndex: Send + std::fmt::Debug {
-    /// What a page is looked up by.
+    /// The key of a look-up.
     type Name: Copy + Default;
 
-    /// The names of up to [`BATCH`] references, and a touch of where they will be looked for.
+    /// Writes the keys of up to [`BATCH`] references to `names`, and prefetches their entries.
     fn prefetch(&mut self, references: &[Reference], numbers: &[u32], names: &mut [Self::Name]);
-    /// The slot of a page; `pages` holds the page of each slot.
+    /// Returns the slot of a page; `pages` has the page of each slot.
     fn slot(&self, name: Self::Name, page: u64, pages: &[u64]) -> Option<Slot>;
-    /// A page enters. If the slot had another page, that left before.
+    /// Adds a page. A previous page of the slot has been removed.
     fn enter(&mut self, name: Self::Name, slot: Slot);
-    /// The page in a slot leaves.
+    /// Removes the page of a slot.
     fn leave(&mut self, slot: Slot, page: u64);
-    /// Asserts that every slot is found, given the page of each.
+    /// Asserts that each slot is found by its page.
     fn check(&self, pages: &[u64]);
 }
 
-/// By page.
+/// Index by page.
 #[derive(Debug)]
 pub(super) struct PageIndex {
     index: Index,
@@ -53,7 +53,7 @@ impl SlotIndex for PageIndex {
             *name = Hash::of(reference.page);
             touched ^= self.index.touch(*name);
         }
-        // Without a use the loads would be left out.
+        // Without a use of the value the compiler would remove the loads.
         std::hint::black_box(touched);
     }
 
@@ -79,12 +79,12 @@ impl SlotIndex for PageIndex {
     }
 }
 
-/// By number.
+/// Index by page number.
 #[derive(Debug, Default)]
 pub(super) struct NumberIndex {
-    /// The slot of each number.
+    /// The slot of each page number.
     slots: Vec<Slot>,
-    /// The number in each slot.
+    /// The page number of each slot.
     numbers: Vec<u32>,
 }
 

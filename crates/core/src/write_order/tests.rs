@@ -1,4 +1,4 @@
-//! Groups against a plain list of everything that was ever written and ordered.
+//! Tests of the write order against a plain list of all changes and orders.
 
 use super::*;
 
@@ -13,7 +13,7 @@ fn page(number: u64) -> Range<u64> {
     number * 2..number * 2 + 2
 }
 
-/// Writes a page and flushes, if it may be written.
+/// Writes a page if it may be written. Returns true if it was.
 fn write_out(groups: &mut WriteOrder, number: u64) -> bool {
     if groups.is_held(&page(number)) {
         return false;
@@ -145,11 +145,11 @@ struct Change {
     stable: bool,
 }
 
-/// Everything that ever happened.
+/// All changes and orders so far.
 #[derive(Debug, Default)]
 struct History {
     changes: Vec<Change>,
-    /// Changes that must be stable before anything of a group is written.
+    /// Changes that must be stable before any change of a group is written.
     orders: Vec<(Vec<usize>, u64)>,
 }
 
@@ -173,14 +173,14 @@ impl History {
     }
 }
 
-/// Groups and their history side by side.
+/// A write order and its history.
 struct Trial {
     groups: WriteOrder,
     history: History,
     names: Vec<u64>,
     pages: u64,
     writing: BTreeSet<u64>,
-    /// What the flush under way makes stable.
+    /// Changes that the current flush makes stable.
     flushing: Option<Vec<usize>>,
     orders: usize,
     refused: usize,
@@ -273,7 +273,7 @@ impl Trial {
         self.groups.check(|block| changes.iter().any(|c| c.page == block / 2 && !c.written));
     }
 
-    /// Does what groups ask for until nothing is left, which must come.
+    /// Expedites everything and writes what is due, until nothing is left.
     fn finish(&mut self) {
         while !self.writing.is_empty() {
             self.end(true);
