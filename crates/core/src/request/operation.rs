@@ -1,4 +1,4 @@
-//! Operations: the calls of the cache that a request consists of.
+//! Operations: the calls on the cache that make up a request.
 
 use super::payload::{Payload, Zeros};
 use super::{ReadRequest, Status, WriteRequest};
@@ -24,12 +24,12 @@ pub(super) struct Operation<F: Frames, P> {
 #[derive(Debug)]
 pub(super) enum Work<F: Frames, P> {
     Read(Box<ReadRequest<F>>),
-    /// A write, and its bytes as long as they are not in the cache.
+    /// A write, with its bytes until they are in the cache.
     Write(WriteRequest, Option<P>),
     /// A write of zeros.
     WriteZeros(WriteRequest),
     Flush {
-        /// Also where the volume ignores flushes.
+        /// True to flush even if the volume ignores flushes.
         always: bool,
     },
     FlushRange {
@@ -46,7 +46,7 @@ pub(super) enum Work<F: Frames, P> {
 }
 
 impl<F: Frames, P: Payload> Work<F, P> {
-    /// Makes the call, at first or again. `token` is the operation's index.
+    /// Makes the call, the first time or again. `token` is the operation's index.
     pub(super) fn submit(
         &mut self,
         cache: &Cache<F>,
@@ -77,7 +77,8 @@ impl<F: Frames, P: Payload> Work<F, P> {
         }
     }
 
-    /// Makes the call again, now that the page is there that it waited for, with the pins of it.
+    /// Makes the call again after the page for which it waited was filled. Releases the pins of
+    /// that page.
     fn resume(
         &mut self,
         cache: &Cache<F>,
@@ -106,7 +107,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
     ) -> Status {
         match self {
             Work::Read(read) => match read.apply_completion(cache.frames(), completion) {
-                // What had to come first has come: the rest can be read now.
+                // The parts for which it waited are pinned: the rest can be read now.
                 Status::Stalled => cache.read(handle, now, read),
                 status => status,
             },
@@ -145,7 +146,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
         }
     }
 
-    /// Returns the bytes of the payload that waits.
+    /// Returns the bytes of the parked payload.
     pub(super) fn parked_bytes(&self) -> usize {
         match self {
             Work::Write(_, Some(payload)) => payload.len(),
@@ -153,7 +154,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
         }
     }
 
-    /// Drops a payload that is in the cache; returns its bytes.
+    /// Drops the payload if it is in the cache. Returns its bytes.
     pub(super) fn unpark(&mut self) -> usize {
         match self {
             Work::Write(write, payload) if write.is_placed() => {

@@ -1,10 +1,10 @@
 //! The request engine: the requests that one thread has in flight on one volume.
 //!
 //! A session splits requests into operations of the cache, keeps them until they complete, retries
-//! those that found no room, delays replies of writers that are ahead of the store, and replies to
-//! each request exactly once. It makes no system call, and has no clock and no reference to the
-//! cache: each method takes both. A request that completes at once takes no entry and allocates
-//! nothing.
+//! stalled ones, delays replies to writers that are faster than the store, and replies to each
+//! request exactly once. It makes no system call, and has neither a clock nor a reference to the
+//! cache: each method takes both. A request that completes at submission needs no entry and
+//! allocates nothing.
 
 mod leases;
 
@@ -32,15 +32,15 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
-/// Maximum number of blocks of one operation that zeroes or discards, 1 GiB: each ends soon.
+/// Maximum number of blocks of one discard or zero operation, 1 GiB, so that each ends soon.
 const EXCLUSIVE_BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES_U64;
 /// Maximum number of read buffers that a session keeps for reuse.
 const SPARE_MAX: usize = 8;
-/// Number of requests in flight for which a session without any keeps memory.
+/// Number of entries for which an idle session keeps memory.
 const ENTRIES_KEPT: usize = 32;
-/// Interval at which operations that found no room are retried. The cache reports room that the
-/// store, a setting or a release makes; but what another session releases while the search for room
-/// ends, or has taken and gives back unused, is not reported.
+/// Interval at which stalled operations are retried. The cache wakes the session if the store, a
+/// setting or a release frees resources. It does not if another session frees frames during the
+/// last step of the search for frames, or returns frames that it has reserved and not used.
 const RETRY: Nanos = 5 * MILLISECOND;
 
 /// A request in flight.
@@ -54,7 +54,7 @@ struct Entry<F: Frames, C> {
     in_flight: u32,
     /// True while the front end may add operations.
     is_open: bool,
-    /// Bytes that no operation covers yet: of a read, or whole blocks to zero or discard.
+    /// Bytes for which no operation has started: of a read, or whole blocks to zero or discard.
     left: Range<u64>,
     /// The last bytes of a read.
     data: Option<Box<ReadRequest<F>>>,
@@ -74,18 +74,18 @@ enum ReadyEvent<F: Frames> {
 
 /// The requests that one thread has in flight on one volume; see the module.
 ///
-/// `P` is the form of a payload that waits, and `C` the front end's data of a request.
+/// `P` is the type of parked payloads, and `C` the front end's data of a request.
 #[derive(Debug)]
 pub struct Session<F: Frames, P, C> {
     volume: Arc<Volume<F>>,
     handle: VolumeHandle<F>,
     requests: Slab<Entry<F, C>>,
     operations: Slab<Operation<F, P>>,
-    /// Operations that found no room, in their order.
+    /// Stalled operations, in order.
     stalled: VecDeque<usize>,
     /// Time of the next retry of stalled operations.
     retry_at: Nanos,
-    /// Requests that are complete and wait for their time, the earliest first.
+    /// Requests that are complete and wait for the time of their reply, the earliest first.
     delayed: BinaryHeap<Reverse<(Nanos, usize)>>,
     /// Large reads whose next piece waits for the release of pins.
     waiting_for_pins: VecDeque<usize>,
@@ -95,12 +95,13 @@ pub struct Session<F: Frames, P, C> {
     /// that reads in flight will pin.
     pinned_bytes: u64,
     memory: SessionMemory,
-    /// Bytes of payloads that wait.
+    /// Bytes of parked payloads.
     parked_bytes: usize,
     #[expect(clippy::vec_box, reason = "they are handed out boxed")]
     spare: Vec<Box<ReadRequest<F>>>,
     completions: Vec<Completion<F>>,
-    /// Number of the session in the log of inputs, and of the reads that it has handed out.
+    /// Number of the session in the log of inputs, and number of reads that it has returned to the
+    /// front end.
     number: u32,
     reads: u64,
 }
@@ -142,14 +143,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         })
     }
 
-    /// Cancels what is in flight and closes the session. Returns the data of the requests that get
-    /// no reply.
+    /// Cancels all requests in flight and closes the session. Returns the front end's data of the
+    /// requests that get no reply.
     pub fn close(self, cache: &Cache<F>) -> Vec<C> {
         self.close_and_release(cache, std::iter::empty())
     }
 
-    /// Closes the session in the same way, and releases pins that the front end has moved out of
-    /// reads.
+    /// As [`Session::close`], and releases pins that the front end has moved out of reads.
     pub fn close_and_release(self, cache: &Cache<F>, pins: impl Iterator<Item = F::Pin>) -> Vec<C> {
         let Session { volume, handle, requests, operations, ready, number, .. } = self;
         let _logged = cache.log_input(|| Input::Close { session: number });
@@ -226,13 +226,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.operations.len()
     }
 
-    /// Returns whether an operation waits for room.
+    /// Returns true if an operation is stalled.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         !self.stalled.is_empty()
     }
 
-    /// Returns the bytes of payloads that wait.
+    /// Returns the bytes of parked payloads.
     #[must_use]
     pub fn parked_bytes(&self) -> usize {
         self.parked_bytes
@@ -244,7 +244,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.pinned_bytes
     }
 
-    /// Returns whether [`Session::advance`] would find completions.
+    /// Returns true if [`Session::advance`] would process completions.
     #[must_use]
     pub fn has_completions(&self) -> bool {
         self.handle.has_completions()
@@ -264,8 +264,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.delayed.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Copies the bytes at `offset` to `to` if all of them lie in one cached block. Returns whether
-    /// they did. This is the fastest way to read. If they do not, nothing is counted: read them
+    /// Copies the bytes at `offset` to `to` if all of them lie in one cached block. Returns true if
+    /// they did. This is the fastest way to read. If they did not, nothing is counted: read them
     /// with [`Session::submit`]. If inputs are logged, it always returns false.
     #[inline]
     pub fn read_hit(&mut self, cache: &Cache<F>, offset: u64, to: &mut [u8]) -> bool {
@@ -289,10 +289,10 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     /// Prefetches the memory with which the cache finds the first blocks of a request that will be
-    /// submitted soon. A front end that has several requests at hand performs both steps for the
-    /// later ones while it submits the earlier ones. Nothing is counted, and a range that is not
-    /// inside the volume is ignored. The bytes of the frames are not prefetched: the front end
-    /// sends them after the last request of the batch.
+    /// submitted soon. A front end with several requests performs both steps for the later ones
+    /// while it submits the earlier ones. Nothing is counted, and a range that is not inside the
+    /// volume is ignored. The bytes of the frames are not prefetched: the front end sends them
+    /// after the last request of the batch.
     #[inline]
     pub fn prefetch(&self, cache: &Cache<F>, offset: u64, len: u64, step: Prefetch) {
         let length = self.volume.geometry().length;
@@ -380,7 +380,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         Submitted::Queued(RequestId(id))
     }
 
-    /// Maps `len` bytes at `offset` for change; the reply has the mapping.
+    /// Maps `len` bytes at `offset` for change; the reply contains the mapping.
     pub fn map(
         &mut self,
         cache: &Cache<F>,
@@ -477,8 +477,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.continue_request(cache, now, id);
     }
 
-    /// Processes completions, retries what found no room, and ends requests whose time has come.
-    /// Returns whether anything has changed.
+    /// Processes completions, retries stalled operations, and ends requests whose reply is due.
+    /// Returns true if anything has changed.
     pub fn advance(&mut self, cache: &Cache<F>, now: Nanos) -> bool {
         let mut log = cache.pause_inputs();
         if let Some(log) = &mut log {
@@ -530,13 +530,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         })
     }
 
-    /// Returns the front end's own data of a request whose end has not been polled.
+    /// Returns the front end's data of a request whose end has not been polled.
     #[must_use]
     pub fn context(&self, RequestId(id): RequestId) -> &C {
         &self.requests[id].context
     }
 
-    /// Gives back the blocks of a read, and continues large reads that waited for that.
+    /// Releases the blocks of a read, and continues large reads that wait for that.
     pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Box<ReadRequest<F>>) {
         let number = read.token;
         let _logged =
@@ -547,16 +547,16 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.uncount_pinned(cache, now, bytes);
     }
 
-    /// Takes back the buffer of a read whose pins the front end has moved out. The front end gives
-    /// them back with [`Session::release_pins`].
+    /// Takes back the buffer of a read whose pins the front end has moved out. The front end
+    /// releases the pins with [`Session::release_pins`].
     pub fn recycle(&mut self, read: Box<ReadRequest<F>>) {
         drop(self.volume.log_input(|| Input::Recycle { session: self.number, read: read.token }));
         debug_assert!(read.parts.iter().all(Option::is_none), "a read was given back with pins");
         self.reuse(read);
     }
 
-    /// Gives back pins that the front end has moved out of reads, the oldest ones first, and
-    /// continues large reads that waited for that.
+    /// Releases the oldest pins that the front end has moved out of reads, and continues large
+    /// reads that wait for that.
     pub fn release_pins(
         &mut self,
         cache: &Cache<F>,
@@ -574,8 +574,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.uncount_pinned(cache, now, (count * BLOCK_BYTES) as u64);
     }
 
-    /// Stops counting `bytes` of frames that reads pinned: they are released, or another holder
-    /// will release them. Continues large reads that waited for the release.
+    /// Stops counting `bytes` of pinned frames: they are released, or another holder will release
+    /// them. Continues large reads that wait for the release.
     fn uncount_pinned(&mut self, cache: &Cache<F>, now: Nanos, bytes: u64) {
         self.pinned_bytes -= bytes;
         self.return_lease();
@@ -588,13 +588,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.uncount_pinned(cache, now, pinned_bytes(read));
     }
 
-    /// Returns whether an operation of a request has failed.
+    /// Returns true if an operation of a request has failed.
     #[must_use]
     pub fn has_failed(&self, RequestId(id): RequestId) -> bool {
         self.requests[id].error.is_some()
     }
 
-    /// Continues large reads that waited for the release of pins.
+    /// Continues large reads that wait for the release of pins.
     fn continue_waiting_reads(&mut self, cache: &Cache<F>, now: Nanos) {
         // Each is tried once: its next piece may have to wait again.
         for _ in 0..self.waiting_for_pins.len() {
@@ -606,7 +606,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
     }
 
-    /// Retries the operations that found no room, in their order.
+    /// Retries the stalled operations in order.
     pub fn retry(&mut self, cache: &Cache<F>, now: Nanos) {
         let _logged = cache.log_input(|| Input::Retry { session: self.number, now });
         self.retry_stalled(cache, now);
@@ -620,7 +620,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
     }
 
-    /// Gives a read that is handed out its number in the log of inputs.
+    /// Gives a read that is returned to the front end its number in the log of inputs.
     fn number_read(&mut self, read: &mut ReadRequest<F>) {
         if self.volume.log.is_some() {
             self.reads += 1;
@@ -628,8 +628,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
     }
 
-    /// Releases the memory of many requests once none is in flight: the budget does not count it
-    /// any more.
+    /// Releases the memory of many requests once none is in flight, since the budget no longer
+    /// counts it.
     fn shrink(&mut self) {
         if self.requests.is_empty() && self.requests.capacity() > ENTRIES_KEPT {
             self.requests = Slab::with_capacity(ENTRIES_KEPT);
@@ -751,7 +751,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     fn write_zeros(&mut self, cache: &Cache<F>, now: Nanos, id: usize, bytes: &Range<u64>) {
         let mut at = bytes.start;
         while at < bytes.end {
-            // Each ends at a border of blocks, so that no sector is written in two steps.
+            // Each write ends at a block boundary, so that no sector is written in two steps.
             let len = (bytes.end - at).min(BLOCK_BYTES_U64 - at % BLOCK_BYTES_U64);
             let zeros = Zeros(usize::try_from(len).expect("a block"));
             let is_counted = self.requests[id].request.is_counted;
@@ -770,7 +770,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.record_status(cache, now, key, status);
     }
 
-    /// Gives an operation its place.
+    /// Adds an operation to those in flight.
     fn start(&mut self, id: usize, work: Work<F, P>) -> usize {
         if let Work::Read(read) = &work {
             self.pinned_bytes += pinned_bytes(read);
@@ -794,7 +794,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
     }
 
-    /// Records what an operation has come to. Returns its request if the operation is complete.
+    /// Records the status of an operation. Returns its request if the operation is complete.
     fn record_status(
         &mut self,
         cache: &Cache<F>,
@@ -862,8 +862,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         Some(id)
     }
 
-    /// Continues a request that has no operation in flight: its next part, what follows, or its
-    /// end.
+    /// Continues a request without operations in flight: starts its next part or the step after it,
+    /// or ends it.
     fn continue_request(&mut self, cache: &Cache<F>, now: Nanos, id: usize) {
         loop {
             let entry = &mut self.requests[id];
@@ -926,7 +926,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 }
 
-/// Returns the operation that a completion belongs to; none if it says that there may be room.
+/// Returns the operation of a completion; `None` for [`Completion::Unstalled`].
 fn token<F: Frames>(completion: &Completion<F>) -> Option<usize> {
     let token = match completion {
         Completion::Unstalled => return None,

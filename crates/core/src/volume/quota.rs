@@ -19,7 +19,7 @@ pub(crate) struct Quota {
     max: AtomicU32,
     /// Frames that other volumes cannot take although the user has not guaranteed them.
     reserve: AtomicU32,
-    /// Frames that hold the volume's data, or that are in limbo.
+    /// Frames that hold the volume's data, or that have not been freed yet.
     pub(crate) usage: CachePadded<AtomicU32>,
     /// By shard, the time of the last reference to the page that was evicted last: the age of the
     /// cold end. The maximum if no page can be evicted.
