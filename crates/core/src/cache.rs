@@ -1,9 +1,9 @@
-//! The cache: volumes, shards, table and pool put together.
+//! The cache: volumes, shards, page table and frame pool.
 //!
-//! The calls come from two sides. *Lanes* read and write; a hit takes no lock. Whoever drives a
-//! volume's store calls [`Cache::poll`] for operations to give to it and [`Cache::complete`] with
-//! those that are done. Lock order: a volume's writer, then a shard (never two), then a volume's
-//! queue, the pool, or a mailbox.
+//! Its callers have two roles. Sessions read and write; a hit takes no lock. The driver of a
+//! volume's store calls [`Cache::poll`] for operations to submit to the store, and
+//! [`Cache::complete`] with completed ones. Lock order: a volume's writer, then a shard (never
+//! two), then a volume's queue, the pool, or a completion queue.
 
 mod ahead;
 mod at_risk;
@@ -60,24 +60,24 @@ pub struct Cache<F: Frames> {
     table: Table,
     shards: Box<[Mutex<Shard<F>>]>,
     pool: Pool<F>,
-    /// Lanes that wait for room, over all volumes.
+    /// Number of stalled operations of all volumes.
     stalled: AtomicUsize,
-    /// True if a search for room has met pinned frames since a release last woke lanes.
+    /// True if a search for frames has found pinned ones since a release last woke handles.
     has_met_pins: AtomicBool,
-    /// Shards whose pages or policy are being rebuilt, which takes its time.
+    /// Shards whose pages or policy are being rebuilt, which takes long.
     rebuilding: Box<[AtomicBool]>,
-    /// Bytes that trackers of volumes may still take.
+    /// Bytes that trackers of volumes may still allocate.
     tracker_bytes: Mutex<usize>,
     sharing: Sharing,
-    /// Bytes that the system was given back, as whoever gives them says.
+    /// Bytes that the cache has returned to the system, as its caller reports them.
     given_back: AtomicU64,
-    /// Held by whoever changes settings: one at a time.
+    /// Serializes changes of settings.
     settings: Mutex<()>,
-    /// Held by whoever tends.
+    /// Serializes maintenance.
     maintenance: Mutex<()>,
-    /// Who tends, to be woken.
+    /// Wakes the thread that runs maintenance.
     maintenance_waker: Mutex<Option<Box<dyn Notify>>>,
-    /// The log of all inputs, if there is one. Its lock comes before all others.
+    /// The log of all inputs, if there is one. Its lock is the first of the lock order.
     log: Option<Arc<InputLog>>,
 }
 
@@ -87,44 +87,44 @@ impl<F: Frames> std::fmt::Debug for Cache<F> {
     }
 }
 
-/// Bytes of tables for each frame when pages are as small as a block: what the memory bound must
-/// leave room for beside the frame itself. The policy's share comes on top.
+/// Bytes of tables for each frame with pages of one block: the memory limit must cover them in
+/// addition to the frame. The memory of the policy is extra.
 pub const METADATA_BYTES_PER_FRAME: usize = Table::BYTES_PER_FRAME
     + size_of::<Option<Page>>()
     // The list of free frames and the list of free slots.
     + 2 * size_of::<FrameId>()
-    // The latch of the frame, and ten bytes for the chunks' slack and the dirty batches.
+    // The latch of the frame, and ten bytes for unused parts of chunks and for dirty batches.
     + 14
     + TRACKER_BYTES_PER_FRAME;
 
-/// Bytes for each frame that trackers of volumes may take, beside [`TRACKER_BYTES`].
+/// Bytes for each frame that trackers of volumes may allocate, in addition to [`TRACKER_BYTES`].
 const TRACKER_BYTES_PER_FRAME: usize = 16;
 
-/// Bytes that trackers of volumes may take in a cache of any size: what the memory bound must leave
-/// room for once.
+/// Bytes that trackers of volumes may allocate in a cache of any size: the memory limit must cover
+/// them once.
 pub const TRACKER_BYTES: usize = 768 << 10;
 
-/// Shards for a cache of `frames` frames used by `threads` threads.
+/// Returns the number of shards for a cache of `frames` frames used by `threads` threads.
 #[must_use]
 pub fn shards_for(frames: u32, threads: usize) -> usize {
-    // A shard below 16 MiB would hold too few regions to be even with the others.
+    // A shard below 16 MiB would have too few regions for an even distribution.
     let shards_max = (frames as usize / 4096).max(1);
     threads.next_power_of_two().min(16).min(1 << shards_max.ilog2())
 }
 
 impl<F: Frames> Cache<F> {
-    /// A cache over all of `frames`, in `shards` parts (a power of two).
+    /// Returns a cache over all of `frames`, in `shards` parts (a power of two).
     #[must_use]
     pub fn new(frames: F, shards: usize) -> Self {
         let usable = frames.count();
         Cache::with_memory(frames, usable, shards)
     }
 
-    /// A cache over the first `usable` of `frames`, that can grow to all of them, in `shards` parts
-    /// (a power of two).
+    /// Returns a cache over the first `usable` of `frames`, which can grow to all of them, in
+    /// `shards` parts (a power of two).
     ///
     /// # Panics
-    /// If there are not so many frames.
+    /// If there are fewer frames than `usable`.
     #[must_use]
     pub fn with_memory(frames: F, usable: u32, shards: usize) -> Self {
         Cache {
@@ -145,7 +145,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Logs all inputs from now on: the cache is new.
+    /// Logs all inputs of a new cache.
     ///
     /// # Panics
     /// If the cache has a volume.
@@ -161,31 +161,33 @@ impl<F: Frames> Cache<F> {
         self
     }
 
-    /// Logs an input if inputs are logged. No other input is processed until the guard is dropped.
+    /// Logs an input if inputs are logged. The cache processes no other input until the caller
+    /// drops the guard.
     #[inline]
     pub(crate) fn log_input(&self, input: impl FnOnce() -> Input) -> Option<LogGuard<'_>> {
         self.log.as_ref().map(|log| log.add(input()))
     }
 
-    /// Processes no input until the guard is dropped, if inputs are logged.
+    /// Locks the log of inputs, if there is one. The cache processes no input until the caller
+    /// drops the guard.
     #[inline]
     pub(crate) fn pause_inputs(&self) -> Option<LogGuard<'_>> {
         self.log.as_ref().map(|log| log.pause())
     }
 
-    /// The frames.
+    /// Returns the frames.
     #[must_use]
     pub fn frames(&self) -> &F {
         &self.frames
     }
 
-    /// A recorder for whoever drives the store of `volume`.
+    /// Returns a recorder for the driver of the store of `volume`.
     #[must_use]
     pub fn recorder(&self, volume: &Volume<F>) -> Arc<Recorder> {
         volume.add_recorder()
     }
 
-    /// The value of a gauge for a volume, in the unit of the catalogue.
+    /// Returns the value of a gauge for a volume, in the unit of the catalogue.
     #[must_use]
     pub fn gauge(&self, volume: &Volume<F>, gauge: Gauge) -> u64 {
         if let Some(value) = self.pool_gauge(gauge) {
@@ -210,7 +212,8 @@ impl<F: Frames> Cache<F> {
         blocks * BLOCK_BYTES_U64
     }
 
-    /// The value of a gauge of the pool, in the unit of the catalogue; none if it is of volumes.
+    /// Returns the value of a gauge of the pool, in the unit of the catalogue; `None` for a gauge
+    /// of volumes.
     #[must_use]
     pub fn pool_gauge(&self, gauge: Gauge) -> Option<u64> {
         let frames = match gauge {
@@ -227,12 +230,13 @@ impl<F: Frames> Cache<F> {
         Some(frames * BLOCK_BYTES_U64)
     }
 
-    /// Notes how much memory the system was given back, in bytes, for [`Gauge::GivenBack`].
+    /// Records the number of bytes that were returned to the system, for [`Gauge::GivenBack`].
     pub fn note_given_back(&self, bytes: u64) {
         self.given_back.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many frames all volumes share: those in service, but for those that are to leave it.
+    /// Returns the number of frames that all volumes share: those in service, except those about to
+    /// leave it.
     #[must_use]
     pub fn frame_count(&self) -> u32 {
         self.pool.size()
@@ -242,8 +246,8 @@ impl<F: Frames> Cache<F> {
         lock(&self.shards[index])
     }
 
-    /// Pins a frame that is findable, under its shard's lock. Only a writer of a few kilobytes can
-    /// be in the way.
+    /// Pins a published frame under its shard's lock. Only a writer of a few kilobytes can delay
+    /// this.
     fn pin_published(&self, frame: FrameId) -> F::Pin {
         loop {
             if let Some(pin) = self.frames.try_pin(frame) {
@@ -253,7 +257,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Owns a frame fresh from the pool. Only a reader that has lost its way can be in the way.
+    /// Write-pins a frame fresh from the pool. Only a reader that follows an outdated chain can
+    /// delay this.
     fn write_pin_fresh(&self, frame: FrameId) -> F::WritePin {
         loop {
             if let Some(write_pin) = self.frames.try_write_pin(frame) {
@@ -263,7 +268,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Gives owned frames back to the pool.
+    /// Returns write-pinned frames to the pool.
     fn free_write_pinned(
         &self,
         volume: &Volume<F>,
@@ -277,7 +282,8 @@ impl<F: Frames> Cache<F> {
         self.pool.give_back(volume, frames.collect::<Vec<_>>());
     }
 
-    /// Notes that a lane waits for room, and sees to it that somebody makes some.
+    /// Records that an operation of a handle is stalled, and wakes the driver of the store, which
+    /// can free frames.
     fn stall(&self, handle: &VolumeHandle<F>) {
         lock(&handle.volume.queue).stall(&handle.completions);
         self.stalled.fetch_add(1, Ordering::AcqRel);
@@ -285,22 +291,22 @@ impl<F: Frames> Cache<F> {
         handle.volume.notify.notify();
     }
 
-    /// Notes that a frame cannot be evicted because it is pinned.
+    /// Records that a frame cannot be evicted because it is pinned.
     fn note_pinned(&self) {
         if !self.has_met_pins.load(Ordering::Relaxed) {
             self.has_met_pins.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Gives the pins of a read back, and wakes lanes that may wait for just these frames. Every
-    /// read that was handed out ends with this.
+    /// Releases the pins of a read, and wakes handles that may wait for these frames. Every read
+    /// that was returned to a caller ends with this call.
     pub fn release(&self, read: &mut crate::request::ReadRequest<F>) {
         read.release(&self.frames);
         self.pins_released();
     }
 
-    /// Wakes the lanes that wait for room if pinned frames kept one from finding some: pins were
-    /// released.
+    /// Wakes the stalled handles after a release of pins, if pinned frames made a search for frames
+    /// fail.
     pub(crate) fn pins_released(&self) {
         if self.stalled.load(Ordering::Acquire) > 0
             && self.has_met_pins.swap(false, Ordering::AcqRel)
@@ -309,7 +315,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Wakes all lanes that wait for room.
+    /// Wakes all stalled handles.
     fn unstall(&self) {
         if self.stalled.swap(0, Ordering::AcqRel) == 0 {
             return;
@@ -322,7 +328,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Asserts every invariant that holds while no call is under way; for tests.
+    /// Asserts every invariant that holds while no call is in progress; for tests.
     pub fn check(&self, now: Nanos) {
         let volumes = self.volumes();
         let (free, limbo) = self.pool.settle(&self.frames);

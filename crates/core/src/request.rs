@@ -293,7 +293,7 @@ pub(crate) struct WriteRequest {
     pub(crate) done: u32,
     /// True if the current page had to be filled first.
     pub(crate) filled: bool,
-    /// Number of pages whose writeback it waits for.
+    /// Number of page writebacks and flushes for which it waits.
     pub(crate) waiting: u32,
     /// True once the write was submitted to the store, if its mode requires that.
     pub(crate) synced: bool,

@@ -1,4 +1,4 @@
-//! What the store has done.
+//! Completions of store operations.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -19,7 +19,8 @@ use crate::volume::Volume;
 use std::ops::Range;
 
 impl<F: Frames> Cache<F> {
-    /// Takes in an operation that the store of `volume` has done. `recorder` belongs to the caller.
+    /// Processes an operation that the store of `volume` has completed. `recorder` belongs to the
+    /// caller.
     pub fn complete(
         &self,
         volume: &Volume<F>,
@@ -74,7 +75,7 @@ impl<F: Frames> Cache<F> {
         self.filled_in(shard.instance(volume.id), recorder, now, (op, page), error);
     }
 
-    /// The same under the shard's lock.
+    /// As [`Cache::filled`]. The caller holds the shard's lock.
     pub(super) fn filled_in(
         &self,
         instance: &mut Instance<F>,
@@ -125,7 +126,7 @@ impl<F: Frames> Cache<F> {
         if error.is_some() && volume.pinned.overlaps(&whole) {
             volume.pinned.rescan_after(now, volume.tunables.nanos(Tunable::RetryDelayMax));
         }
-        // Without pins, clients that need room could evict the page before the write is continued,
+        // Without pins, clients that need frames could evict the page before the write continues,
         // again and again.
         let waits = error.is_none() && waiters.iter().any(|waiter| waiter.read.is_none());
         let mut page_pins = waits.then(|| self.pins_of(instance, &whole)).flatten();
@@ -164,7 +165,8 @@ impl<F: Frames> Cache<F> {
                 waiter.completions.deliver(&self.frames, failed);
                 continue;
             }
-            // Somewhere in the page the store has a bad spot; it may not be where the reader reads.
+            // The store cannot read a part of the page, which may not be the part that this reader
+            // needs.
             recorder.add(BypassReason::FillFailed.counter(), 1);
             let mut queue = lock(&volume.queue);
             self.start_bypass(&volume, &mut queue, &blocks, &mut spare, waiter, now);
@@ -177,7 +179,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Hands a reader the frames of a read that went past the cache.
+    /// Gives a reader the frames of a read that bypassed the cache.
     fn bypassed(
         &self,
         volume: &Volume<F>,
@@ -197,7 +199,7 @@ impl<F: Frames> Cache<F> {
             })
             .collect();
         for (block, pin, valid) in overlays {
-            // After an error there may be no frame to merge it into.
+            // After an error there may be no frame for the merge.
             if error.is_none() {
                 let write_pin = &mut write_pins[usize::try_from(block - first).expect("an index")];
                 self.overlay(valid, &pin, write_pin);
@@ -214,7 +216,7 @@ impl<F: Frames> Cache<F> {
         let pins: Vec<_> =
             write_pins.into_iter().map(|write_pin| self.frames.downgrade(write_pin)).collect();
         for pin in &pins {
-            // Free as soon as the reader lets go.
+            // The frame is free once the reader unpins it.
             self.pool.retire(volume.id, self.frames.pinned(pin));
         }
         waiter.completions.deliver(&self.frames, Completion::Filled { token, part, pins });
@@ -248,7 +250,8 @@ impl<F: Frames> Cache<F> {
             page.writeback_failed |= error.is_some();
             if page.ops == 0 {
                 let failed = std::mem::take(&mut page.writeback_failed);
-                // The error of an earlier operation of the same round, where this one went well.
+                // The error of an earlier operation of the same writeback, if this operation
+                // succeeded.
                 let earlier =
                     (failed && error.is_none()).then(|| lock(&volume.last_error).clone()).flatten();
                 let error = error.or(earlier.as_ref());
@@ -257,7 +260,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// After a write, once its pages are dealt with: speed, back-off, and flushes that now fail.
+    /// Updates the volume after a write whose pages have been processed: speed of the store,
+    /// back-off, and flushes that fail now.
     fn after_write(
         &self,
         volume: &Volume<F>,
@@ -280,7 +284,7 @@ impl<F: Frames> Cache<F> {
             writer.retry_at = now + writer.retry_delay;
         }
         drop(writer);
-        // A flush may wait for changes that are held back by what failed, whatever came first.
+        // A flush may wait for changes that the failed write holds back, whatever its epoch.
         let held = volume.write_order.with(|groups| groups.held_blocks());
         if held == 0 {
             self.fail_flushes(volume, epoch, &error);
@@ -293,7 +297,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Takes in a completion of a write.
+    /// Processes a completion of a write.
     ///
     /// # Panics
     /// If the completion is not one of a write.

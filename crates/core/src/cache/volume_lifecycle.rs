@@ -1,9 +1,9 @@
-//! Volumes come and go while others are served.
+//! Addition and removal of volumes while others serve.
 //!
-//! A volume goes in two steps. It is *closed* when nobody uses it and it is at rest; from then on
-//! nothing can be asked of it, so that whoever drives its store may stop. Then it is *removed*: its
-//! pages are forgotten shard by shard. Its number is used again only when no frame is charged to it
-//! any more, since frames that slow readers still hold remember whose they are.
+//! A removal has two steps. First the volume is *closed*, if no session uses it and it is at rest:
+//! it accepts no requests from then on, so the driver of its store may stop. Then it is *removed*:
+//! its pages are dropped shard by shard. Its number is reused only when no frame is charged to it,
+//! since frames that slow readers still pin record the volume that they are charged to.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -30,11 +30,11 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Adds a volume. `notify` wakes whoever drives its store.
+    /// Adds a volume. `notify` wakes the driver of its store.
     ///
     /// # Errors
-    /// If the page size is none, the length of the store is 0 or more than [`LENGTH_MAX`], the
-    /// floors of all volumes do not fit, or there are too many.
+    /// If the page size is invalid, the length of the store is 0 or more than [`LENGTH_MAX`], the
+    /// floors of all volumes do not fit, or there are too many volumes.
     pub fn try_add_volume(
         &self,
         options: VolumeOptions,
@@ -84,14 +84,14 @@ impl<F: Frames> Cache<F> {
         Ok(volume)
     }
 
-    /// The volumes that are there.
+    /// Returns all volumes.
     #[must_use]
     pub fn volumes(&self) -> Vec<Arc<Volume<F>>> {
         let volumes = lock(&self.pool.volumes);
         volumes.iter().flatten().filter(|volume| !volume.is_removed()).cloned().collect()
     }
 
-    /// Opens a lane to a volume. `notify` wakes its thread when completions have come.
+    /// Opens a handle on a volume. `notify` wakes its thread when completions have arrived.
     ///
     /// # Errors
     /// If the volume is closed or removed.
@@ -102,7 +102,7 @@ impl<F: Frames> Cache<F> {
         notify: Box<dyn Notify>,
     ) -> Result<VolumeHandle<F>, SettingError> {
         volume.add_handle()?;
-        // What failed before and was made good since is no news for a client that was not there.
+        // Earlier errors whose data was written since are not reported to a new client.
         let unresolved = volume.failing.load(Ordering::Acquire) > 0;
         let seen = if unresolved { 0 } else { volume.errors.load(Ordering::Acquire) };
         let rings: Box<[_]> = (0..self.shards.len()).map(|_| Arc::new(Ring::new())).collect();
@@ -119,7 +119,7 @@ impl<F: Frames> Cache<F> {
         })
     }
 
-    /// Closes a lane. What it waited for goes on without it.
+    /// Closes a handle. Operations for which it waited continue without it.
     pub(crate) fn close_handle(&self, handle: VolumeHandle<F>) {
         for (index, ring) in handle.rings.iter().enumerate() {
             self.shard(index).rings.retain(|other| !Arc::ptr_eq(other, ring));
@@ -130,11 +130,12 @@ impl<F: Frames> Cache<F> {
         handle.volume.remove_handle();
     }
 
-    /// Closes a volume that nobody uses: no lane can be opened any more, and its store has nothing
-    /// to do from now on. To be followed by [`Cache::remove_volume`].
+    /// Closes a volume: no handle can be opened any more, and its store gets no more operations.
+    /// The caller removes it with [`Cache::remove_volume`].
     ///
     /// # Errors
-    /// If it is closed already, lanes are open, or it is not at rest. It serves on then.
+    /// If it is closed already, handles are open, or it is not at rest. The volume continues to
+    /// serve then.
     pub fn close_volume(&self, volume: &Volume<F>) -> Result<(), SettingError> {
         let _logged = self.log_input(|| Input::CloseVolume { volume: volume.id });
         let _one_at_a_time = lock(&self.settings);
@@ -147,10 +148,10 @@ impl<F: Frames> Cache<F> {
         Err(SettingError::NotAtRest { volume: volume.name().to_owned(), unclean })
     }
 
-    /// Forgets a closed volume and all that is cached of it. Nobody may drive its store any more.
+    /// Removes a closed volume and drops all its pages. The driver of its store must have stopped.
     ///
     /// # Panics
-    /// If it is not closed.
+    /// If the volume is not closed.
     pub fn remove_volume(&self, volume: &Volume<F>, now: Nanos) {
         let _logged = self.log_input(|| Input::RemoveVolume { volume: volume.id, now });
         let _one_at_a_time = lock(&self.settings);

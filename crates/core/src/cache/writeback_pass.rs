@@ -1,8 +1,8 @@
-//! Rounds: writing dirty pages to the store.
+//! Writeback of dirty pages to the store.
 //!
-//! A round writes all dirty blocks of a page; one at a time runs per page. Its frames are pinned,
-//! so what goes to the store is what they held when it was started. Dirty neighbours inside a 1 MiB
-//! region join one operation.
+//! A writeback writes all dirty blocks of a page; a page has at most one in progress. Its frames
+//! are pinned, so the store gets their contents at its start. Dirty neighbours inside a 1 MiB
+//! region are joined into one operation.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -23,7 +23,7 @@ use crate::units::{
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// Bytes of the volume and the frames that hold them.
+/// A contiguous range of bytes and the frames that hold them.
 struct Run<F: Frames> {
     bytes: Range<u64>,
     segments: Vec<Segment<F>>,
@@ -32,7 +32,7 @@ struct Run<F: Frames> {
     blocks: u64,
 }
 
-/// Collects the runs of one or more rounds, all in one region.
+/// The write operations of one or more page writebacks, all in one region.
 pub(super) struct WritebackOps<F: Frames> {
     runs: Vec<Run<F>>,
     cause: WriteCause,
@@ -44,12 +44,12 @@ impl<F: Frames> WritebackOps<F> {
         WritebackOps { runs: Vec::new(), cause, fua }
     }
 
-    /// Adds bytes of a page; calls are in volume order.
+    /// Adds bytes of a page; the caller adds them in order of the volume.
     fn add(&mut self, bytes: Range<u64>, segment: Segment<F>, page: (u64, Slot), epoch: u64) {
         match self.runs.last_mut() {
             Some(run) if run.bytes.end == bytes.start => {
-                // The bytes are of another block: a clean sector separates two parts of the same
-                // block.
+                // The bytes are of another block, since a clean sector separates two ranges of the
+                // same block.
                 run.blocks += 1;
                 run.bytes.end = bytes.end;
                 run.segments.push(segment);
@@ -65,7 +65,7 @@ impl<F: Frames> WritebackOps<F> {
         }
     }
 
-    /// Queues the operations, under the lock of the shard.
+    /// Queues the operations. The caller holds the lock of the shard.
     pub(super) fn finish(
         self,
         instance: &mut Instance<F>,
@@ -97,7 +97,7 @@ impl<F: Frames> WritebackOps<F> {
 }
 
 impl<F: Frames> Cache<F> {
-    /// Starts a round of a page that has dirty blocks and no round running.
+    /// Starts the writeback of a page that has dirty blocks and is not under writeback.
     pub(super) fn start_page_writeback(
         &self,
         instance: &mut Instance<F>,
@@ -118,7 +118,7 @@ impl<F: Frames> Cache<F> {
                 continue;
             }
             let pin = self.pin_published(frame);
-            // From here on nobody writes into the frame; before, somebody may have.
+            // The pin blocks writers from here on. A writer may have changed the frame before.
             let state = self.table.state(frame);
             let mask = state.dirty;
             self.table.set_state(frame, FrameState { dirty: 0, writing: mask, ..state });
@@ -133,14 +133,14 @@ impl<F: Frames> Cache<F> {
         page.dirty = 0;
         page.writeback_seq = page.writeback_seq.wrapping_add(1);
         instance.pages_under_writeback += 1;
-        // Writers that wait for this round may need it stable.
+        // Writers that wait for this writeback may need it stable.
         let waiters = instance.syncs.get(&slot);
         writeback.fua |= waiters.is_some_and(|all| all.iter().any(|waiter| waiter.fua));
         volume.writing.fetch_add(u64::from(count), Ordering::AcqRel);
         volume.dirty.fetch_sub(u64::from(count), Ordering::AcqRel);
     }
 
-    /// Cuts the dirty sectors of a block into runs of bytes, with a pin for each.
+    /// Splits the dirty sectors of a block into ranges of bytes, with a pin for each.
     fn add_sectors(
         &self,
         volume: &Volume<F>,
@@ -172,8 +172,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Starts rounds of the page of `block` and of its dirty neighbours that lie next to it in its
-    /// region. False if the page is not there, not dirty, or cannot be written now.
+    /// Starts the writeback of the page of `block` and of the adjacent dirty pages in its region.
+    /// Returns false if the page is not resident, not dirty, or cannot be written now.
     pub(super) fn write_back_around(
         &self,
         volume: &Volume<F>,
@@ -216,7 +216,8 @@ impl<F: Frames> Cache<F> {
         true
     }
 
-    /// Hands a write that is in the cache to the store; the task waits for every page of it.
+    /// Submits a write whose bytes are in the cache to the store; `write` waits for each of its
+    /// pages.
     pub(super) fn sync(
         &self,
         handle: &VolumeHandle<F>,
@@ -229,7 +230,7 @@ impl<F: Frames> Cache<F> {
         let last = (end - 1) / BLOCK_BYTES_U64;
         let mut block = write.offset / BLOCK_BYTES_U64;
         while block <= last {
-            // A region, as no page spans two of them, nor two shards.
+            // Pages of one region: they are all in one shard.
             let first = block;
             let region = first / u64::from(PAGE_BLOCKS_MAX);
             block = (region + 1) * u64::from(PAGE_BLOCKS_MAX);
@@ -257,7 +258,7 @@ impl<F: Frames> Cache<F> {
     ) {
         let blocks = instance.paging.blocks_of(page);
         let Some(slot) = instance.find(&self.table, page) else {
-            // Written and evicted already.
+            // The page was written and evicted already.
             write.needs_flush |= fua;
             return;
         };
@@ -266,7 +267,8 @@ impl<F: Frames> Cache<F> {
             write.needs_flush |= fua;
             return;
         }
-        // What an earlier round has taken may not be stable, whatever the next round does.
+        // The data that an earlier writeback has taken may not be stable, whatever the next one
+        // does.
         write.needs_flush |= fua && !self.is_all_dirty(&instance.volume, &blocks, write);
         let blocked =
             queue.is_exclusive(&blocks) || instance.volume.write_order.expedite_if_held(&blocks);
@@ -285,8 +287,8 @@ impl<F: Frames> Cache<F> {
         write.waiting += 1;
     }
 
-    /// Whether every sector of a write that lies in `blocks` is dirty, so that the next round
-    /// carries it.
+    /// Returns true if every sector of the write in `blocks` is dirty, so that the next writeback
+    /// contains all of its data.
     fn is_all_dirty(&self, volume: &Volume<F>, blocks: &Range<u64>, write: &WriteRequest) -> bool {
         let bytes = write.offset..write.offset + u64::from(write.len);
         let touched = blocks_touched(&bytes);
@@ -297,7 +299,7 @@ impl<F: Frames> Cache<F> {
         })
     }
 
-    /// Ends the round, of `epoch`, of a page whose last operation is done.
+    /// Ends the writeback, of `epoch`, of a page whose last operation has completed.
     pub(super) fn end_page_writeback(
         &self,
         instance: &mut Instance<F>,
@@ -342,13 +344,13 @@ impl<F: Frames> Cache<F> {
         }
         let blocks = instance.paging.blocks_of(number);
         volume.write_order.with_any(|groups| groups.end_write(&blocks, error.is_none()));
-        // A page that was held back was not written with FUA, whoever waited for it.
+        // A page that was held back was not written with FUA, whatever its waiters need.
         let stable = volume.write_order.is_empty();
         self.complete_syncs(instance, slot, error, stable);
         self.continue_page(instance, slot, recorder, now);
     }
 
-    /// Tells those who waited for the round that has ended.
+    /// Completes the writes that waited for the writeback that has ended.
     pub(super) fn complete_syncs(
         &self,
         instance: &mut Instance<F>,
@@ -361,7 +363,7 @@ impl<F: Frames> Cache<F> {
         let (writeback_seq, dirty) = (page.writeback_seq, page.dirty > 0);
         let mut left = Vec::new();
         for waiter in waiters {
-            // Without dirty blocks there is nothing that a later round could bring.
+            // Without dirty blocks a later writeback would not add any data.
             let reached =
                 !dirty || writeback_seq.wrapping_sub(waiter.writeback_seq).cast_signed() >= 0;
             if !reached {
@@ -378,8 +380,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// What follows when a page has come to rest: the next round, if somebody waits for one; or its
-    /// end, if it was not to stay.
+    /// Continues with a page whose operations have ended: starts the next writeback if a write
+    /// waits for it, or drops the page if it must not stay.
     pub(super) fn continue_page(
         &self,
         instance: &mut Instance<F>,
@@ -406,7 +408,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Drops a page that holds nothing newer than the store.
+    /// Drops a page without data that the store does not have.
     pub(super) fn drop_page(&self, instance: &mut Instance<F>, slot: Slot) {
         let volume = Arc::clone(&instance.volume);
         let number = instance.pages.get(slot).number;
