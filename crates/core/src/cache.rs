@@ -60,7 +60,7 @@ pub struct Cache<F: Frames> {
     table: Table,
     shards: Box<[Mutex<Shard<F>>]>,
     pool: Pool<F>,
-    /// Number of stalled operations of all volumes.
+    /// Number of stalls since handles were last woken; 0 if no handle waits.
     stalled: AtomicUsize,
     /// True if a search for frames has found pinned ones since a release last woke handles.
     has_met_pins: AtomicBool,

@@ -1,13 +1,13 @@
-//! Read-ahead on the cache's side: requests told to the lane's detector, and windows turned into
-//! fills by whoever drives the store.
+//! Read-ahead in the cache: requests are passed to the handle's detector, and the driver of the
+//! store turns windows into fills.
 //!
-//! A fill that nobody waits for has its operations in a queue of their own. Its blocks are marked
-//! when they are published; the first touch takes the mark away. A client that needs a page which
-//! is still coming makes it a fill like any other. What fails on the way is told to nobody: who
-//! asks for the page will see for himself.
+//! Read-ahead operations have their own queue. Their blocks get a flag when they are published; the
+//! first touch clears it. A client that needs a page that is being read ahead turns it into an
+//! ordinary fill. A failed read-ahead is not reported: a client that needs the page reads it again.
 //!
-//! Room is taken as for a miss, but for three things: nobody may be waiting for room, dirty pages
-//! are not asked to be written for it, and where there is none the window is given up.
+//! Read-ahead takes frames like a miss, with three exceptions: it takes none while an operation is
+//! stalled, it does not request the writeback of dirty pages, and without frames the window is
+//! dropped.
 
 use super::Cache;
 use super::fill::FillCause;
@@ -28,11 +28,12 @@ use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// Pages behind readers that each shard remembers; the ones that were passed first go first.
+/// Maximum number of pages behind readers that each shard remembers; the pages that were passed
+/// first are evicted first.
 const DROP_BEHIND_MAX: usize = 4096;
 
 impl<F: Frames> Cache<F> {
-    /// Tells the detector of a read that did not only hit, and asks for what it says.
+    /// Passes a read that was not only hits to the detector, and queues the resulting window.
     pub(super) fn detect_stream(handle: &mut VolumeHandle<F>, read: &ReadRequest<F>, now: Nanos) {
         let VolumeHandle { volume, detector, .. } = handle;
         let hint = read.hint_in(volume);
@@ -48,7 +49,7 @@ impl<F: Frames> Cache<F> {
         let last = read.first_block() + read.parts.len() as u64 - 1;
         let observed = ObservedRequest {
             pages: paging.page_of(read.first_block())..paging.page_of(last) + 1,
-            // What has been asked for and not begun is not lost.
+            // A window that is pending was not evicted.
             missed: read.missed && !volume.has_pending_windows.load(Ordering::Relaxed),
             wasted: volume.feedback.wasted_so_far(),
             sequential: hint == Hint::Sequential,
@@ -58,7 +59,7 @@ impl<F: Frames> Cache<F> {
         if advice.abandoned > 0 {
             volume.feedback.unused(advice.abandoned);
         }
-        // Of a stream that the cache found by itself, only what nobody asks for again meanwhile.
+        // For a detected stream, pages that are referenced again in the meantime stay.
         let passed = match hint {
             Hint::Sequential => {
                 detector.passed_pages(observed.pages).map(|pages| (pages, Nanos::MAX))
@@ -71,7 +72,8 @@ impl<F: Frames> Cache<F> {
         }
         let mut queue = lock(&volume.queue);
         if volume.paging() != paging {
-            // These pages are no more; whoever changed that has looked into the queue already.
+            // These pages no longer exist; the thread that changed the page size has already
+            // examined the queue.
             return;
         }
         if let Some(window) = advice.window {
@@ -88,14 +90,14 @@ impl<F: Frames> Cache<F> {
         volume.notify.notify();
     }
 
-    /// Takes the marks of read-ahead from the page that `block` lies in; whether it had one, so
-    /// that this is its first touch.
+    /// Clears the read-ahead flags of the page of `block`. Returns true if one was set, so that
+    /// this is the first touch.
     #[cold]
     pub(super) fn touch_ahead(&self, volume: &Volume<F>, block: u64) -> bool {
         let mut marked = false;
         for block in volume.paging().around(block) {
-            // Without a lock: should another page have come to this frame meanwhile, its first
-            // touch is taken for an ordinary hit, and nothing else.
+            // Without a lock: if the frame has got another page in the meantime, the only effect is
+            // that the first touch of that page counts as an ordinary hit.
             marked |= self.table.unmark_key(Key::new(volume.id, block));
         }
         if marked {
@@ -104,8 +106,8 @@ impl<F: Frames> Cache<F> {
         marked
     }
 
-    /// A client asks for a page, these blocks, that is being read ahead: from now on it is a fill
-    /// like any other.
+    /// Turns the read-ahead of a page, whose blocks are `whole`, into an ordinary fill: a client
+    /// needs the page.
     pub(super) fn overtake_ahead(
         &self,
         volume: &Volume<F>,
@@ -118,7 +120,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Gives up those of `ops`, parts of a joined read that failed, that nobody waits for; the
+    /// Drops those of `ops`, parts of a failed joined read, for which no client waits. Returns the
     /// others.
     pub(super) fn give_up_ahead(
         &self,
@@ -146,7 +148,7 @@ impl<F: Frames> Cache<F> {
         others
     }
 
-    /// Tells the shards which pages a reader in order has passed.
+    /// Passes the pages that sequential readers have passed to the shards.
     pub(super) fn apply_drop_behind(&self, volume: &Volume<F>) {
         if !volume.has_drop_behind.swap(false, Ordering::AcqRel) {
             return;
@@ -158,7 +160,7 @@ impl<F: Frames> Cache<F> {
                 let instance = shard.instance(volume.id);
                 let page = instance.paging.page_of(blocks.start);
                 let whole = instance.paging.blocks_of(page);
-                // Of a page that has become larger than it was then, the rest is not passed.
+                // If the page size has grown since, a page that was passed only in part stays.
                 if whole.start >= blocks.start && whole.end <= blocks.end {
                     if instance.drop_behind.len() >= DROP_BEHIND_MAX {
                         instance.drop_behind.pop_front();
@@ -170,13 +172,13 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Begins to read what was asked for, as far as the store and the memory have room for it.
+    /// Starts to read pending windows, as far as the store and the memory allow.
     pub(super) fn read_ahead(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
         if !volume.has_pending_windows.load(Ordering::Relaxed) {
             return;
         }
         let depth = usize::try_from(volume.tunables.get(Tunable::ReadAheadDepth)).expect("few");
-        // Operations that wait for the store hold frames: no more than it takes at once.
+        // Queued operations hold frames, so there are no more of them than the store takes at once.
         let begun = {
             let queue = lock(&volume.queue);
             if queue.ahead.is_empty() { queue.ahead_in_flight() } else { depth }
@@ -190,7 +192,7 @@ impl<F: Frames> Cache<F> {
             };
             drop(queue);
             let wanted = pages.end - pages.start;
-            // Windows of pages of another size were forgotten when they became so.
+            // A change of the page size drops all pending windows.
             let paging = volume.paging();
             let first = paging.blocks_of(pages.start).start;
             let blocks = first..paging.blocks_of(pages.end - 1).end;
@@ -209,16 +211,16 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Pages that may be read ahead with one operation now: within the volume's share of memory
-    /// for what is on its way.
+    /// Returns the maximum number of pages that one operation may read ahead now, within the
+    /// volume's share of memory for read-ahead in progress.
     pub(super) fn ahead_pages_max(volume: &Volume<F>, queue: &Queue<F>) -> u64 {
         let share = volume.tunables.share(Tunable::ReadAheadShare, volume.capacity());
         let left = share.saturating_sub(queue.ahead_frames as u64);
         left.min(u64::from(PAGE_BLOCKS_MAX)) / u64::from(volume.page_blocks())
     }
 
-    /// Begins to read the pages that `blocks` touch, for which others may be evicted or not; false
-    /// if there is no room for all of them.
+    /// Starts to read the pages of `blocks`; `may_evict` is true if other pages may be evicted for
+    /// them. Returns false if there are not enough frames.
     pub(super) fn ahead(
         &self,
         volume: &Volume<F>,
@@ -229,7 +231,7 @@ impl<F: Frames> Cache<F> {
         let blocks = blocks.start..blocks.end.min(volume.blocks);
         let mut from = blocks.start;
         while from < blocks.end {
-            // The blocks of one region, which one lock guards.
+            // The blocks of one region, which are in one shard.
             let region = u64::from(PAGE_BLOCKS_MAX);
             let to = (from / region * region + region).min(blocks.end);
             if !self.ahead_in_region(volume, (recorder, now), from..to, may_evict) {
@@ -262,7 +264,7 @@ impl<F: Frames> Cache<F> {
         let mut shard = self.shard(self.table.shard(Key::new(volume.id, blocks.start)));
         let instance = shard.instance(volume.id);
         let mut queue = lock(&volume.queue);
-        // Looked at under this lock: who closes a volume looks into the queue afterwards.
+        // Checked under this lock: a thread that closes a volume inspects the queue afterwards.
         let rests = volume.is_closed() || volume.is_regrouping() || volume.is_frozen();
         let paging = instance.paging;
         let pages = paging.pages_of(&blocks);

@@ -1,8 +1,8 @@
-//! Discarding and zeroing: ranges that change in the store and not through the cache.
+//! Discard and zero operations: ranges that change in the store and not through the cache.
 //!
-//! Such a range first waits until nothing of it is being filled or written back, and keeps new
-//! fills and writes out. What is resident stays, dirty as it is, until the store has done it: if
-//! the store fails, nothing has been lost.
+//! Such a range waits until no block of it is being filled or written back, and blocks new fills
+//! and writes. Resident blocks stay, even dirty ones, until the store has completed the operation:
+//! if the store fails, no data is lost.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -21,10 +21,11 @@ use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// A range of bytes cut at the borders of blocks.
+/// A range of bytes split at block boundaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockCut {
-    /// Bytes before the first whole block; to be written as zeros, or ignored by a discard.
+    /// Bytes before the first whole block; a zero operation writes them as zeros, a discard ignores
+    /// them.
     pub head: Range<u64>,
     /// Whole blocks.
     pub blocks: Range<u64>,
@@ -32,7 +33,7 @@ pub struct BlockCut {
     pub tail: Range<u64>,
 }
 
-/// Cuts `bytes` of a volume of `length` bytes. A last block that is short counts as whole.
+/// Splits `bytes` of a volume of `length` bytes. A short last block counts as a whole one.
 #[must_use]
 pub fn cut(bytes: Range<u64>, length: u64) -> BlockCut {
     let first = bytes.start.div_ceil(BLOCK_BYTES_U64);
@@ -54,10 +55,10 @@ pub fn cut(bytes: Range<u64>, length: u64) -> BlockCut {
 }
 
 impl<F: Frames> Cache<F> {
-    /// Discards or zeroes whole blocks, as `kind` says; the completion carries `token`.
+    /// Discards or zeroes whole blocks, depending on `kind`; the completion carries `token`.
     ///
     /// # Panics
-    /// If `kind` is neither, or the range is empty or not inside the volume.
+    /// If `kind` is another operation, or the range is empty or not inside the volume.
     pub(crate) fn discard_or_zero(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -85,7 +86,7 @@ impl<F: Frames> Cache<F> {
         Status::Pending
     }
 
-    /// Gives the store the ranges in which nothing is under way any more.
+    /// Queues the operations of the ranges that are ready.
     pub(super) fn submit_exclusives(volume: &Volume<F>, now: Nanos) {
         if volume.exclusives.load(Ordering::Acquire) == 0 {
             return;
@@ -101,7 +102,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Ends the range that starts at `start`: the store has discarded or zeroed it, or failed to.
+    /// Ends the range that starts at `start`; the store has discarded or zeroed it, or failed to.
     pub(super) fn exclusive_done(
         &self,
         volume: &Volume<F>,
@@ -117,7 +118,7 @@ impl<F: Frames> Cache<F> {
         let mut queue = lock(&volume.queue);
         let ExclusiveRange { kind, completions, token, .. } = queue.remove_exclusive(start);
         volume.exclusives.fetch_sub(1, Ordering::AcqRel);
-        // A front end may use the range for other data from now on.
+        // From now on a front end may use the range for other data.
         let pages = volume.paging().pages_of(&blocks);
         recorder.add(Counter::ReadAheadDropped, queue.pending_windows.forget(&pages));
         drop(queue);
@@ -125,7 +126,7 @@ impl<F: Frames> Cache<F> {
         if volume.pinned.overlaps(&blocks) {
             volume.pinned.rescan_after(now, 0);
         }
-        // A discard is advice; a store that cannot take it has not failed.
+        // A discard is advisory, so a store without discards has not failed.
         let ignored = |error: &StoreError| {
             kind == StoreOpKind::Discard && error.kind == StoreErrorKind::Unsupported
         };
@@ -133,12 +134,12 @@ impl<F: Frames> Cache<F> {
         completions.deliver(&self.frames, Completion::Finished { token, result });
     }
 
-    /// Slots of the pages of an instance that have blocks in `blocks`.
+    /// Returns the slots of the pages of an instance that have blocks in `blocks`.
     pub(super) fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
         let (volume, paging) = (&instance.volume, instance.paging);
         let pages = paging.pages_of(blocks);
         if pages.end - pages.start <= u64::from(instance.pages.len()) {
-            // Pages of other shards are found here too; they are in another slab.
+            // Look-ups also find pages of other shards, whose slots belong to another slab.
             let here = |&page: &u64| {
                 let key = Key::new(volume.id, paging.blocks_of(page).start);
                 self.table.shard(key) == instance.index
@@ -149,7 +150,7 @@ impl<F: Frames> Cache<F> {
         instance.pages.slots().filter(inside).collect()
     }
 
-    /// Forgets the resident blocks of a range that the store has discarded or zeroed.
+    /// Drops the resident blocks of a range that the store has discarded or zeroed.
     fn drop_range(&self, volume: &Volume<F>, blocks: &Range<u64>) {
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
@@ -185,7 +186,8 @@ impl<F: Frames> Cache<F> {
         }
         if clean > 0 && page.dirty == 0 {
             instance.unlink_dirty(slot);
-            // What they wrote has been overwritten in the store, but not by a stable write.
+            // The store has overwritten the data for which these writers wait, but the result may
+            // not be stable.
             self.complete_syncs(instance, slot, None, false);
         }
         if instance.pages.get(slot).resident == 0 {
@@ -193,7 +195,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Goes on with pages of a range that writers wait for.
+    /// Continues with pages of a range for which writers wait.
     fn settle_range(
         &self,
         volume: &Volume<F>,

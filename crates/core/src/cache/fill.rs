@@ -1,8 +1,9 @@
-//! Fills: reading what is missing from the store.
+//! Fills: reads of missing blocks from the store.
 //!
-//! A fill reads all blocks of a page that are not wholly valid into frames that nobody can find,
-//! and publishes them when they have come. Sectors that were written meanwhile are newer and win.
-//! Where there is no room for the whole page, exactly the blocks asked for are read past the cache.
+//! A fill reads all blocks of a page that are not completely valid into frames outside of the
+//! table, and publishes them when the read completes. Sectors that were written in the meantime are
+//! newer and are kept. Without frames for the whole page, only the requested blocks are read,
+//! bypassing the cache.
 
 use super::Cache;
 use super::warm::WarmRange;
@@ -26,37 +27,38 @@ pub(super) fn range_len(blocks: &Range<u64>) -> usize {
     usize::try_from(blocks.end - blocks.start).expect("at most a page")
 }
 
-/// What became of blocks that were not found.
+/// Outcome of a request for blocks that a look-up did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FetchOutcome {
-    /// They are there now, pinned into the assembly.
+    /// The blocks are resident now; a read has pinned them.
     Present,
-    /// They are coming, with the whole page.
+    /// The page is being filled.
     Filling,
-    /// The same, and read-ahead had begun it.
+    /// Read-ahead has already started to fill the page.
     ReadAheadPending,
-    /// They are coming, for this reader only.
+    /// The blocks are being read for this reader only.
     Bypassed(BypassReason),
-    /// Neither can be: no frames, the range is being discarded, or the page size is changing.
+    /// The request must stall: there are no frames, the range is being discarded, or the page size
+    /// is changing.
     NoRoom,
-    /// The page size has changed: they are of several pages now.
+    /// The page size has changed: the blocks are in several pages now.
     PageSizeChanged,
 }
 
-/// Why a page is filled.
+/// The reason for a fill.
 pub(super) enum FillCause<F: Frames> {
-    /// A client waits for it.
+    /// A client waits for the page.
     Client(FillWaiter<F>),
-    /// It is pinned; nobody waits for it yet.
+    /// The page is pinned; no client waits for it yet.
     Pinned,
-    /// Read-ahead, or a warm restart: nobody waits for it yet.
+    /// Read-ahead or a warm restart; no client waits for the page yet.
     Ahead,
-    /// The same, beside a page that a client waits for.
+    /// A warm restart, next to a page that a client waits for.
     WarmNeighbour,
 }
 
 impl<F: Frames> Cache<F> {
-    /// Gets `blocks` (of one page) for a read.
+    /// Requests `blocks` (of one page) for a read.
     pub(super) fn miss(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -74,7 +76,8 @@ impl<F: Frames> Cache<F> {
         let outcome = self.fetch(handle, now, waiter, blocks, bypass_reason);
         match outcome {
             FetchOutcome::Present => {
-                // Found under the lock; pinned now, unless it was evicted again: then once more.
+                // The blocks were found under the lock. They are pinned now, unless the page was
+                // evicted again: then the request is repeated.
                 return self.pin_present(handle, now, read, blocks);
             }
             FetchOutcome::Filling | FetchOutcome::ReadAheadPending | FetchOutcome::Bypassed(_) => {
@@ -110,7 +113,7 @@ impl<F: Frames> Cache<F> {
         FetchOutcome::Present
     }
 
-    /// Pins of all `blocks` if each is wholly valid, under the shard's lock.
+    /// Returns pins of all `blocks` if each is completely valid. The caller holds the shard's lock.
     pub(super) fn pins_of(
         &self,
         instance: &Instance<F>,
@@ -126,8 +129,8 @@ impl<F: Frames> Cache<F> {
         Some(frames?.into_iter().map(|frame| self.pin_published(frame)).collect())
     }
 
-    /// Sees to it that `blocks` (of one page) come, and the waiter is told. With a reason for that,
-    /// a reader gets them past the cache.
+    /// Ensures that `blocks` (of one page) will be resident and that the waiter gets a completion.
+    /// With a bypass reason, a reader gets the blocks without caching them.
     pub(super) fn fetch(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -137,7 +140,7 @@ impl<F: Frames> Cache<F> {
         bypass_reason: Option<BypassReason>,
     ) -> FetchOutcome {
         let volume = Arc::clone(&handle.volume);
-        // What a frozen volume reads leaves no trace.
+        // A read of a frozen volume does not change the contents of the cache.
         let frozen = volume.is_frozen() && waiter.read.is_some();
         let bypass_reason = bypass_reason.or(frozen.then_some(BypassReason::Frozen));
         let mut wanted = range_len(blocks);
@@ -180,7 +183,7 @@ impl<F: Frames> Cache<F> {
             } else {
                 let absent = self.count_absent(volume.id, &whole);
                 if room && bypass_reason.is_none() && absent > handle.spare.len() {
-                    // More went while no lock was held.
+                    // More blocks were evicted while no lock was held.
                     wanted = absent;
                     continue;
                 }
@@ -219,14 +222,14 @@ impl<F: Frames> Cache<F> {
         outcome
     }
 
-    /// Gives back what a request did not use.
+    /// Returns unused frames of a request to the pool.
     pub(super) fn return_spare(&self, handle: &mut VolumeHandle<F>) {
         if !handle.spare.is_empty() {
             self.pool.give_back(&handle.volume, handle.spare.drain(..));
         }
     }
 
-    /// How many of `blocks` are not wholly valid.
+    /// Returns the number of `blocks` that are not completely valid.
     pub(super) fn count_absent(&self, volume: u16, blocks: &Range<u64>) -> usize {
         let is_absent = |&block: &u64| {
             let frame = self.table.find(Key::new(volume, block));
@@ -235,7 +238,7 @@ impl<F: Frames> Cache<F> {
         blocks.clone().filter(is_absent).count()
     }
 
-    /// Begins to fill a page.
+    /// Starts to fill a page.
     pub(super) fn start_fill(
         &self,
         instance: &mut Instance<F>,
@@ -266,7 +269,7 @@ impl<F: Frames> Cache<F> {
         assert!(before.is_none() && ops_left > 0, "a fill of a page that is being filled or whole");
     }
 
-    /// Runs of blocks that are not wholly valid.
+    /// Returns the runs of blocks that are not completely valid.
     fn absent_runs(&self, volume: u16, blocks: Range<u64>) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for block in blocks {
@@ -281,7 +284,7 @@ impl<F: Frames> Cache<F> {
         runs
     }
 
-    /// A read of `blocks` into frames of `spare`.
+    /// Returns an operation that reads `blocks` into frames of `spare`.
     fn read_op(
         &self,
         volume: &Volume<F>,
@@ -318,8 +321,8 @@ impl<F: Frames> Cache<F> {
         blocks.clone().zip(write_pins).map(segment).collect()
     }
 
-    /// Reads `blocks` for one reader. What is resident of them now is held until they come, and
-    /// laid over: the store may not have it yet.
+    /// Reads `blocks` for one reader. Blocks that are resident now are pinned and copied over the
+    /// result, since the store may not have their data yet.
     pub(super) fn start_bypass(
         &self,
         volume: &Volume<F>,
@@ -340,8 +343,8 @@ impl<F: Frames> Cache<F> {
         queue.push_read(op, false);
     }
 
-    /// Publishes a block that has come from the store, marked if it was read ahead. Sectors that
-    /// are resident already are newer.
+    /// Publishes a block that was read from the store, with the read-ahead flag if `ahead`. Sectors
+    /// that are already resident are newer and are kept.
     pub(super) fn publish_filled(
         &self,
         instance: &mut Instance<F>,
@@ -356,7 +359,8 @@ impl<F: Frames> Cache<F> {
             let before = self.table.state(old);
             self.overlay(before.valid, &pin, &mut write_pin);
             state = FrameState { valid: 0xff, ..before };
-            // Unfindable first: else a write that takes no lock could go into it meanwhile.
+            // Removed from the table first: otherwise a write without the lock could change it in
+            // the meantime.
             self.table.retract(old);
             self.frames.unpin(pin);
             self.pool.retire(instance.volume.id, old);

@@ -114,7 +114,7 @@ impl<F: Frames> Cache<F> {
                 gathered = true;
                 *batch = self.gather_range(volume, blocks, epoch);
                 if batch.is_empty() {
-                    // A write-through of a client may have taken a page in between.
+                    // A forced write of a client may have taken a page in between.
                     return !lock(&volume.queue).has_writes_in(blocks, epoch);
                 }
             }

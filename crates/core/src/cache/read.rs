@@ -1,4 +1,4 @@
-//! Reads: hits without a lock, misses handed to the store.
+//! Reads: hits without a lock, misses submitted to the store.
 
 use super::Cache;
 use super::fill::FetchOutcome;
@@ -14,25 +14,26 @@ use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, sectors_touche
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// How many reads ahead the table is looked at.
+/// Number of reads between the prefetch of a bucket and its use.
 const PREFETCH_DISTANCE: usize = 4;
 
-/// Maximum number of blocks of a read that are prefetched. A larger read takes its time for
-/// copying, not for finding its blocks.
+/// Maximum number of blocks of a read that are prefetched. A larger read spends its time on
+/// copying, not on look-ups.
 const PREFETCH_BLOCKS_MAX: u64 = 4;
 
 /// One read of several; see [`crate::request::Session::read_hits`].
 #[derive(Debug)]
 pub struct HitRead<'a> {
-    /// First byte of the volume.
+    /// First byte in the volume.
     pub offset: u64,
-    /// Where the bytes go: 1 to 4,096, all of one block.
+    /// Destination of the bytes: 1 to 4,096, all of one block.
     pub to: &'a mut [u8],
-    /// Set: whether they were resident and have been copied.
+    /// Result: true if the bytes were resident and have been copied.
     pub hit: bool,
 }
 
-/// The block that `len` bytes at `offset` lie in, and where in it; `None` if not in a single one.
+/// Returns the key of the block that contains the `len` bytes at `offset`, and their offset in it;
+/// `None` if they are not in a single block.
 #[inline]
 fn single_block<F: Frames>(
     handle: &VolumeHandle<F>,
@@ -45,7 +46,7 @@ fn single_block<F: Frames>(
     fits.then(|| (Key::after(first, offset / BLOCK_BYTES_U64), within))
 }
 
-/// The sectors of `block` that the bytes `offset..offset + len` of the volume touch.
+/// Returns the mask of the sectors of `block` that `bytes` of the volume touch.
 pub(super) fn touched_sectors(block: u64, bytes: &Range<u64>) -> u8 {
     let start = bytes.start.max(block * BLOCK_BYTES_U64) - block * BLOCK_BYTES_U64;
     let end = bytes.end.min((block + 1) * BLOCK_BYTES_U64) - block * BLOCK_BYTES_U64;
@@ -54,11 +55,12 @@ pub(super) fn touched_sectors(block: u64, bytes: &Range<u64>) -> u8 {
 }
 
 impl<F: Frames> Cache<F> {
-    /// Goes on with a read: pins what is resident, asks the store for what is not.
+    /// Continues a read: pins resident blocks, and requests the others from the store.
     ///
-    /// [`Status::Done`]: every part is pinned; use [`ReadRequest::pieces`] or [`ReadRequest::copy_to`],
-    /// then [`ReadRequest::release`]. [`Status::Pending`]: give the completions with the assembly's
-    /// token to [`ReadRequest::apply_completion`]; should that say [`Status::Stalled`], call this again.
+    /// [`Status::Done`]: every part is pinned; use [`ReadRequest::pieces`] or
+    /// [`ReadRequest::copy_to`], then [`ReadRequest::release`]. [`Status::Pending`]: pass the
+    /// completions with the token of the read to [`ReadRequest::apply_completion`]; if that returns
+    /// [`Status::Stalled`], call this again.
     ///
     /// # Panics
     /// If the range is not inside the volume.
@@ -93,8 +95,8 @@ impl<F: Frames> Cache<F> {
         while (read.cursor as usize) < read.parts.len() {
             if !self.read_page(handle, now, read) {
                 if read.missing == 0 {
-                    // Holding nothing while waiting: readers that hold what others want would
-                    // wait for each other for ever.
+                    // A stalled read holds no pins: readers that pin pages of each other's victims
+                    // would deadlock.
                     read.release(&self.frames);
                     read.cursor = 0;
                 }
@@ -110,9 +112,9 @@ impl<F: Frames> Cache<F> {
         read.status(&self.frames)
     }
 
-    /// Reads `to.len()` bytes at `offset` if all of them are resident; whether they were. Nothing
-    /// is counted or asked for if not; and the first touch of what was read ahead is left to
-    /// [`Cache::read`], which reads on from there. For several reads at once see
+    /// Reads `to.len()` bytes at `offset` if all of them are resident. Returns true if they were.
+    /// Otherwise nothing is counted or requested. A first touch of read-ahead pages is left to
+    /// [`Cache::read`], which triggers the next window. For several reads at once see
     /// [`Cache::read_hits`].
     #[inline]
     pub(crate) fn read_hit(&self, handle: &VolumeHandle<F>, offset: u64, to: &mut [u8]) -> bool {
@@ -122,11 +124,11 @@ impl<F: Frames> Cache<F> {
         self.copy_hit(handle, &lookup, within, to)
     }
 
-    /// Performs [`Cache::read_hit`] for each of `reads`, in order, and sets whether it was a hit.
-    /// Returns the number of hits.
+    /// Performs [`Cache::read_hit`] for each of `reads`, in order, and sets its `hit`. Returns the
+    /// number of hits.
     ///
-    /// Faster than one by one: a hit makes two trips to memory, to the table and to the bytes, and
-    /// with several at hand those of the later ones are made while the earlier ones are copied.
+    /// Faster than separate calls: a hit needs two memory accesses, to the table and to the bytes,
+    /// and those of later reads overlap with the copies of earlier ones.
     #[inline]
     pub(crate) fn read_hits(&self, handle: &VolumeHandle<F>, reads: &mut [HitRead<'_>]) -> usize {
         let start_prefetch = |reads: &[HitRead<'_>], i: usize| {
@@ -200,7 +202,7 @@ impl<F: Frames> Cache<F> {
         let region_blocks = u64::from(PAGE_BLOCKS_MAX);
         let (mut next, mut is_run_unclean) = (blocks.start, None);
         while next < blocks.end {
-            // A search without the lock may miss a block that a client is writing. A region lies in
+            // A search without the lock could miss a block that a client is writing. A region is in
             // one shard.
             let mut shard = self.shard(self.table.shard(Key::new(volume.id, next)));
             let has_unclean = shard.instance_of(volume).is_some_and(|it| it.has_unclean());
@@ -216,8 +218,8 @@ impl<F: Frames> Cache<F> {
         (next - blocks.start, is_run_unclean.unwrap_or(false))
     }
 
-    /// Returns whether the cache has data of a block that the store does not have yet. Without the
-    /// lock of the block's shard, clients must be idle.
+    /// Returns true if the cache has data of a block that the store does not have yet. The caller
+    /// holds the lock of the block's shard, or no client is active.
     pub(super) fn is_unclean(&self, volume: &Volume<F>, block: u64) -> bool {
         self.table.find(Key::new(volume.id, block)).is_some_and(|frame| {
             let state = self.table.state(frame);
@@ -225,8 +227,8 @@ impl<F: Frames> Cache<F> {
         })
     }
 
-    /// Reads the blocks of the next page of the assembly; false if there is no room. If the page
-    /// size has changed meanwhile, nothing has happened yet.
+    /// Reads the blocks of the next page of the read. Returns false if the read must stall. If the
+    /// page size has changed, it returns true without progress.
     fn read_page(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -244,7 +246,7 @@ impl<F: Frames> Cache<F> {
         read.is_detector_input |= first_touch;
         if found == count {
             if first_touch && fresh {
-                // The policy has been told of it when it came.
+                // The policy received the reference when the page was filled.
                 read.count(&handle.recorder, Class::ReadAheadHit);
             } else if fresh {
                 self.note_hit(handle, Key::new(volume.id, first), slot, now);
@@ -253,7 +255,8 @@ impl<F: Frames> Cache<F> {
             read.advance(count);
             return true;
         }
-        // Whoever waits gets all blocks of the page at once; what was found may go meanwhile.
+        // A waiter gets all blocks of the page at once; the resident ones may be evicted in the
+        // meantime.
         let part = read.cursor as usize;
         for pin in read.parts[part..part + count as usize].iter_mut().filter_map(Option::take) {
             self.frames.unpin(pin);
@@ -281,8 +284,8 @@ impl<F: Frames> Cache<F> {
         true
     }
 
-    /// Pins the blocks that are resident; how many, the slot of their page, and whether one of them
-    /// is marked as read ahead.
+    /// Pins the resident blocks. Returns their number, the slot of their page, and true if one of
+    /// them has the read-ahead flag.
     fn pin_resident(
         &self,
         volume: &Volume<F>,
@@ -308,7 +311,7 @@ impl<F: Frames> Cache<F> {
         (found, slot, ahead)
     }
 
-    /// Notes a hit for the policy. Only when the lane's ring is full is a lock taken.
+    /// Records a hit for the policy. It takes a lock only if the handle's ring is full.
     #[inline]
     pub(super) fn note_hit(&self, handle: &VolumeHandle<F>, key: Key, slot: Slot, now: Nanos) {
         self.note_hit_in(handle, self.table.shard(key), slot, now);
@@ -320,7 +323,7 @@ impl<F: Frames> Cache<F> {
             return;
         }
         if self.rebuilding[index].load(Ordering::Relaxed) {
-            // One hit that the policy does not hear of is better than one that waits.
+            // The policy misses one hit, so that the hit does not wait.
             return;
         }
         self.shard(index).drain_ring(&handle.rings[index], now);

@@ -1,5 +1,4 @@
-//! What follows from the references of a volume: its curve as a report, and its policy where the
-//! cache may change that.
+//! Use of the references of a volume: the report of its curve, and automatic changes of its policy.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -13,12 +12,14 @@ use crate::sync::lock;
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{PolicySwitch, Volume, VolumeOptions};
 
-/// The pool counts as full if no more than one frame in so many is free.
+/// Divisor of the pool size that gives the number of free frames up to which the pool counts as
+/// full.
 const FREE_DIVISOR: usize = 64;
 
 impl<F: Frames> Cache<F> {
-    /// A tracker for a volume that is about to be added: of what is left for trackers it gets three
-    /// quarters, so that there is something left for the next one. None if that is too little.
+    /// Returns a tracker for a volume that is about to be added. It gets three quarters of the
+    /// remaining tracker memory, so that some is left for the next volume. Returns `None` if that
+    /// is too little.
     pub(super) fn tracker_for(&self, id: u16, options: &VolumeOptions) -> Option<Tracker> {
         let frames = u64::from(options.max_frames.min(self.pool.size()));
         let pages = frames / u64::from(options.page_blocks);
@@ -29,7 +30,7 @@ impl<F: Frames> Cache<F> {
         Some(tracker)
     }
 
-    /// Takes back what the tracker of a volume had, which is removed and not added again.
+    /// Returns the tracker memory of a removed volume.
     pub(super) fn release_tracker_bytes(&self, volume: &Volume<F>) {
         if let Some(locked_tracker) = &volume.locked_tracker {
             let bytes = locked_tracker.tracker().bytes();
@@ -37,8 +38,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Draws conclusions, if a window of references has ended, and divides the pool if it is time.
-    /// Called by whoever drives a store, without a lock.
+    /// Updates the policy if a window of references has ended, and divides the pool if that is due.
+    /// The driver of a store calls it without a lock.
     pub(super) fn tune(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
         if let Some(locked_tracker) =
             volume.locked_tracker.as_ref().filter(|locked_tracker| locked_tracker.take_ended())
@@ -65,7 +66,7 @@ impl<F: Frames> Cache<F> {
         self.share(now);
     }
 
-    /// Pages that the volume has, if it cannot simply take more.
+    /// Returns the number of pages of the volume, if it cannot grow.
     fn pages_when_full(&self, volume: &Volume<F>) -> Option<u64> {
         let usage = volume.quota.usage.load(Ordering::Relaxed);
         let full = self.pool.free() <= self.pool.size() as usize / FREE_DIVISOR;
@@ -73,7 +74,7 @@ impl<F: Frames> Cache<F> {
         full.then(|| u64::from(usage / volume.page_blocks()))
     }
 
-    /// What is known of the workload of a volume; none if nothing follows it.
+    /// Returns the curve of a volume and the findings from it; `None` without a tracker.
     #[must_use]
     pub fn curve(&self, volume: &Volume<F>, now: Nanos) -> Option<CurveReport> {
         let query = || Input::Query { volume: volume.id, query: Query::Curve, now };

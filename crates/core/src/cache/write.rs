@@ -1,8 +1,8 @@
-//! Writes: into the cache, and on to the store where the mode or the client asks for it.
+//! Writes: into the cache, and from there to the store if the mode or the client requires it.
 //!
-//! Bytes always go into the cache first, whatever the mode, so that there is one order of writes to
-//! a block: the order in which they reached its frame. A block has at most one write to the store
-//! under way, always of what its frame held when that write was started.
+//! Bytes go into the cache first in every mode, so the order of writes to a block is always that in
+//! which they reached its frame. A block has at most one write to the store in progress, with the
+//! contents of its frame at the start of that write.
 
 use super::Cache;
 use super::fill::FetchOutcome;
@@ -26,8 +26,8 @@ use crate::units::{
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// How often a frame that is pinned is tried again before a copy takes its place: a reader that
-/// copies out is gone within this, a socket or a store is not.
+/// Number of attempts to write-pin a pinned frame before its block is copied to a new one. Readers
+/// that copy release their pin within this many attempts; sockets and stores hold it longer.
 const WRITE_PIN_TRIES: usize = 64;
 
 /// A part of a write that lies in one block.
@@ -40,7 +40,7 @@ struct Piece<'a, P: ?Sized> {
     /// First byte in the payload.
     at: usize,
     len: usize,
-    /// Sectors that become dirty, and those that must be valid before.
+    /// Sectors that become dirty, and those that must be valid before the write.
     dirties: u8,
     needs: u8,
 }
@@ -84,7 +84,7 @@ impl<'a, F: Frames, P: ?Sized> PagePart<'a, F, P> {
     }
 }
 
-/// Returns the sectors of a piece that become dirty, and those that must be valid before.
+/// Returns the sectors of a piece that become dirty, and those that must be valid before the write.
 fn sectors_of_piece<F: Frames>(
     volume: &Volume<F>,
     block: u64,
@@ -104,28 +104,29 @@ fn sectors_of_piece<F: Frames>(
     }
 }
 
-/// What became of the part of a write that lies in one page.
+/// Outcome of placing one page's part of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PlaceOutcome {
-    /// It is in the cache; all its blocks were dirty before.
+    /// The part is in the cache; all its blocks were dirty before.
     Absorbed,
-    /// It is in the cache.
+    /// The part is in the cache.
     New,
-    /// It is in the cache, in a page that is not to stay.
+    /// The part is in the cache, in a page that is dropped after its writeback.
     Transient(BypassReason),
-    /// A block of it must be read first; the completion will say.
+    /// A block must be filled first; a completion follows.
     Filling,
-    /// No room, the range is being discarded, or the page size is changing.
+    /// The write must stall: there are no frames, the range is being discarded, or the page size is
+    /// changing.
     NoRoom,
-    /// The page size has changed: the parts are of several pages now.
+    /// The page size has changed: the part is in several pages now.
     PageSizeChanged,
 }
 
 impl<F: Frames> Cache<F> {
     /// Continues a write of the bytes in `payload`.
     ///
-    /// [`Status::Pending`]: after [`crate::completion::Completion::Continue`] call this again; give other
-    /// completions with the task's token to [`Cache::write_completed`].
+    /// [`Status::Pending`]: after [`crate::completion::Completion::Continue`] call this again; pass
+    /// other completions with the token of the write to [`Cache::write_completed`].
     ///
     /// # Panics
     /// If the range is not inside the volume.
@@ -179,7 +180,8 @@ impl<F: Frames> Cache<F> {
         self.finish_write(volume, handle, now, write, (mode, before))
     }
 
-    /// Goes on with a write of which all bytes are in the cache; `before` of them were so already.
+    /// Continues a write whose bytes are all in the cache; `before` of them were already at the
+    /// start of the call.
     pub(super) fn finish_write(
         &self,
         volume: &Volume<F>,
@@ -189,8 +191,8 @@ impl<F: Frames> Cache<F> {
         (mode, before): (WriteMode, u32),
     ) -> Status {
         let fua = write.is_stable();
-        // Looked at again after the last block was placed: what was placed before a stop began is
-        // written by the stop, what was placed after it goes through.
+        // The mode is read again after the last block was placed: a stop writes the data that was
+        // placed before it began; data that was placed after it is written through.
         let mode = volume.effective(mode);
         if (mode != WriteMode::Back || fua) && !write.synced {
             write.synced = true;
@@ -205,8 +207,8 @@ impl<F: Frames> Cache<F> {
         Self::acknowledge(volume, now, u64::from(write.len - before))
     }
 
-    /// Ends or stalls a write at the dirty limit. It waits for the lazy writer; but if the store
-    /// has failed to write nearly everything that is dirty, no room can be expected, and it fails.
+    /// Ends or stalls a write at the dirty limit. It waits for the lazy writer. If the store has
+    /// failed to write nearly all dirty blocks, no space can be expected, so the write fails.
     pub(super) fn at_limit(&self, handle: &VolumeHandle<F>) -> Status {
         if let Some(error) = handle.volume.failure_at_limit() {
             return Status::Failed(error);
@@ -215,9 +217,8 @@ impl<F: Frames> Cache<F> {
         Status::Stalled
     }
 
-    /// Ends or stalls a write for which there is no room. It fails if the store of its volume
-    /// fails, and nearly all of the memory holds blocks that could not be written, of whatever
-    /// volumes.
+    /// Ends or stalls a write without frames. It fails if the store of its volume fails, and nearly
+    /// all of the memory holds blocks of any volumes that could not be written.
     pub(super) fn without_room(&self, handle: &VolumeHandle<F>) -> Status {
         if let Some(error) = handle.volume.failure() {
             let volumes = self.volumes();
@@ -232,7 +233,8 @@ impl<F: Frames> Cache<F> {
         Status::Stalled
     }
 
-    /// When to acknowledge a write of so many bytes.
+    /// Returns the status of a complete write of `bytes`: the time of its acknowledgement depends
+    /// on the unclean blocks.
     fn acknowledge(volume: &Volume<F>, now: Nanos, bytes: u64) -> Status {
         let (unclean, limit) = (volume.unclean_blocks(), volume.dirty_limit_blocks());
         let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
@@ -245,7 +247,8 @@ impl<F: Frames> Cache<F> {
             return Status::Done;
         }
         let blocks = bytes.div_ceil(BLOCK_BYTES_U64);
-        // The engine thread holds the writer while it looks for work; then this write is let off.
+        // The driver thread holds this lock while it searches for work; then this write is not
+        // delayed.
         let Ok(mut writer) = volume.writer.try_lock() else { return Status::Done };
         match writer.pace.acknowledge_at(now, blocks, unclean, setpoint, limit) {
             Some(at) => Status::DoneAt(at),
@@ -265,7 +268,7 @@ impl<F: Frames> Cache<F> {
         PagePart { volume, payload, base: write.offset, bytes: start..end }
     }
 
-    /// Puts a part of a write into the cache.
+    /// Places a part of a write in the cache.
     fn place<P: Payload + ?Sized>(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -283,7 +286,7 @@ impl<F: Frames> Cache<F> {
         }
         let key = Key::new(volume.id, blocks.start);
         let is_absent = |&block: &u64| self.table.find(Key::new(volume.id, block)).is_none();
-        // No more than it needs: making room could evict the very page that was filled for it.
+        // Not more than needed: an eviction could hit the page that was filled for this write.
         let mut wanted = blocks.clone().filter(is_absent).count();
         let bypass = Self::bypass_reason_of(volume, mode);
         if wanted > 0 && bypass.is_none() {
@@ -319,7 +322,7 @@ impl<F: Frames> Cache<F> {
                         .for_each(|write_pin| self.frames.release_write_pin(write_pin));
                     break PlaceOutcome::NoRoom;
                 }
-                // Hits noted before came before this reference.
+                // Hits that were recorded before precede this reference.
                 shard.drain(now);
                 let instance = shard.instance(volume.id);
                 break self.place_locked(instance, now, (part, write_pins), mode, handle);
@@ -333,8 +336,8 @@ impl<F: Frames> Cache<F> {
         placed
     }
 
-    /// Owns the frames of blocks. A block that is absent, or whose frame is pinned, gets `None`: it
-    /// needs a new frame.
+    /// Write-pins the frames of blocks. A block that is absent, or whose frame is pinned, gets
+    /// `None`: it needs a new frame.
     fn write_pin_resident(
         &self,
         volume: &Volume<F>,
@@ -365,7 +368,7 @@ impl<F: Frames> Cache<F> {
                 .is_some_and(|frame| self.table.state(frame).covers(piece.needs))
     }
 
-    /// Reads the page of a block that is written to in part.
+    /// Fills the page of a block that the write covers only in part.
     fn fill_first<P: Payload + ?Sized>(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -384,8 +387,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Writes a part of `write` into frames that are dirty already, and records the reference.
-    /// Returns false if one of its blocks is not dirty, or the write is of a group.
+    /// Writes a part of `write` into frames that are already dirty, and records the reference.
+    /// Returns false if one of its blocks is not dirty, or the write belongs to a group.
     fn absorb_for<P: Payload + ?Sized>(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -401,8 +404,9 @@ impl<F: Frames> Cache<F> {
         true
     }
 
-    /// Writes into frames that are dirty already, without a lock; the slot of their page, or none
-    /// if one of them is not so: then all pieces are placed again, which does no harm.
+    /// Writes into frames that are already dirty, without a lock. Returns the slot of their page;
+    /// `None` if one of them is not dirty: then the caller places all pieces again, which does no
+    /// harm.
     fn absorb<P: Payload + ?Sized>(&self, part: &PagePart<'_, F, P>) -> Option<Slot> {
         let mut slot = None;
         for piece in part.pieces() {
@@ -452,8 +456,8 @@ impl<F: Frames> Cache<F> {
         Self::note_placed(volume, instance, slot, (new_dirty, bypass), now)
     }
 
-    /// Counts blocks of a page that have become dirty, by a write that does not stay if there is a
-    /// reason for that.
+    /// Counts blocks of a page that have become dirty. With a bypass reason, the page is dropped
+    /// after its writeback.
     pub(super) fn note_placed(
         volume: &Volume<F>,
         instance: &mut Instance<F>,
@@ -476,18 +480,19 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Why a write of what is not resident does not stay.
+    /// Returns the reason why a write of blocks that are not resident bypasses the cache, if it
+    /// does.
     pub(super) fn bypass_reason_of(volume: &Volume<F>, mode: WriteMode) -> Option<BypassReason> {
         match mode {
-            // Else the hint made it one that writes around.
+            // The hint of the request caused write-around mode.
             WriteMode::Around if volume.write_mode() != mode => Some(BypassReason::NoBuffering),
             WriteMode::Around => Some(BypassReason::WriteAround),
             _ => volume.is_frozen().then_some(BypassReason::Frozen),
         }
     }
 
-    /// Counts new dirty blocks, and wakes the lazy writer when its plans change: at the first one,
-    /// and at the threshold.
+    /// Counts new dirty blocks. Wakes the driver when the plan of the lazy writer changes: at the
+    /// first dirty block, and at the threshold.
     fn note_dirty(volume: &Volume<F>, blocks: u64) {
         if blocks == 0 {
             return;
@@ -500,7 +505,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Puts a piece into a frame of its own.
+    /// Writes a piece of an absent block into a new frame.
     fn write_absent<P: Payload + ?Sized>(
         &self,
         volume: &Volume<F>,
@@ -520,14 +525,15 @@ impl<F: Frames> Cache<F> {
         self.table.publish(frame, Key::new(volume.id, piece.block), slot, state);
     }
 
-    /// Writes a piece into its frame; whether the block was dirty before.
+    /// Writes a piece into the frame of its block. Returns true if the block was dirty before.
     fn write_in_place<P: Payload + ?Sized>(
         &self,
         mut write_pin: F::WritePin,
         piece: &Piece<'_, P>,
     ) -> bool {
         let frame = self.frames.write_pinned(&write_pin);
-        // It may be of a round whose other operations are not done; its own one is.
+        // The page may be under writeback by another operation; the one of this block has
+        // completed.
         let state = self.table.state(frame);
         piece.write_to(&self.frames, &mut write_pin);
         self.table.set_state(frame, state.with_dirty(piece.dirties));
@@ -535,8 +541,8 @@ impl<F: Frames> Cache<F> {
         state.dirty != 0
     }
 
-    /// Writes a piece into a copy that takes the place of a frame that somebody holds; whether the
-    /// block was dirty before.
+    /// Writes a piece into a copy that replaces a pinned frame. Returns true if the block was dirty
+    /// before.
     fn replace<P: Payload + ?Sized>(
         &self,
         volume: &Volume<F>,
@@ -553,7 +559,8 @@ impl<F: Frames> Cache<F> {
         self.frames.copy(&pin, &mut write_pin, 0, BLOCK_BYTES);
         piece.write_to(&self.frames, &mut write_pin);
         self.frames.release_write_pin(write_pin);
-        // Unfindable first: else a write that takes no lock could go into it meanwhile.
+        // Removed from the table first: otherwise a write without the lock could change it in the
+        // meantime.
         self.table.retract(frame);
         self.frames.unpin(pin);
         let key = Key::new(volume.id, piece.block);
@@ -623,7 +630,7 @@ mod tests {
         write(0);
         write(2);
         assert!(absorbs(), "block 0 is dirty");
-        // Blocks 0 and 2 are of one page and not adjacent: one round with two operations.
+        // Blocks 0 and 2 are of one page and not adjacent: one writeback with two operations.
         let shard = cache.table.shard(Key::new(volume.id, 0));
         let mut ops = Vec::new();
         assert!(cache.write_back_around(
