@@ -1,5 +1,5 @@
-//! Making room: frames are taken from the pool, and where it is empty, from the coldest page that
-//! may go.
+//! Eviction: frames are taken from the pool, and if it is empty, from the coldest page that can be
+//! evicted.
 
 use super::Cache;
 use crate::clock::{Nanos, SECOND};
@@ -14,32 +14,33 @@ use crate::volume::Volume;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// How many dirty pages one search for a victim tells the lazy writer of.
+/// Maximum number of dirty pages whose writeback the searches for a victim request from the lazy
+/// writer.
 const STEAL_REQUESTS_MAX: usize = 16;
-/// For so long nothing more is read ahead in the place of a page that was.
+/// Time after a read-ahead during which no other read-ahead may evict the page.
 const READAHEAD_GRACE: Nanos = SECOND;
-/// How many pages that a reader has passed are looked at for one that may go.
+/// Number of pages behind readers that one search examines.
 const DROP_BEHIND_SCAN: usize = 16;
-/// Number of other pages that are tried if the coldest ones are all dirty or pinned.
+/// Number of other pages that one search examines if the coldest ones are all dirty or pinned.
 const FALLBACK_SCAN: u32 = 4096;
 
-/// A part of the cache that may give up a page.
+/// A volume's part of a shard that may give up a page.
 struct Candidate<F: Frames> {
-    /// How cold it is.
+    /// Time of the last reference to the page evicted last: the age of the cold end.
     coldest: Nanos,
-    /// Its pages, where they decide: among the shards of a volume whose policy does not evict by
-    /// age the one that has most gives, so that all have their part of the memory.
+    /// Number of pages; used among the shards of a volume whose policy does not evict by age: the
+    /// one with the most pages gives one up, so that all have equal parts of the memory.
     pages: u32,
     shard: usize,
     volume: Arc<Volume<F>>,
 }
 
-/// Frames of a page that is gone, and whose they were.
+/// Frames of an evicted page, and the volume that is charged for them.
 pub(super) type EvictedFrames<F> = (Arc<Volume<F>>, Vec<<F as Frames>::WritePin>);
 
 impl<F: Frames> Cache<F> {
-    /// Takes frames for `volume` until `spare` has `wanted`, evicting as needed; whether it has.
-    /// Called without a lock.
+    /// Takes frames for `volume` until `spare` has `wanted`, and evicts pages as needed. Returns
+    /// true if `spare` has enough. The caller holds no lock.
     pub(super) fn reserve(
         &self,
         volume: &Volume<F>,
@@ -51,7 +52,7 @@ impl<F: Frames> Cache<F> {
         self.reserve_with(volume, wanted, spare, (recorder, now), true)
     }
 
-    /// The same, where `steal` says whether dirty pages that are in the way are to be written.
+    /// As [`Cache::reserve`]; `steal` is true if the writeback of dirty pages may be requested.
     pub(super) fn reserve_with(
         &self,
         volume: &Volume<F>,
@@ -60,7 +61,7 @@ impl<F: Frames> Cache<F> {
         (recorder, now): (&Recorder, Nanos),
         steal: bool,
     ) -> bool {
-        // Each eviction frees at least one frame; a few more go to others who take them first.
+        // Each eviction frees at least one frame; other threads may take some of them first.
         for _ in 0..=wanted * 2 + 16 {
             if self.pool.take(&self.frames, volume, wanted, spare) {
                 return true;
@@ -69,16 +70,16 @@ impl<F: Frames> Cache<F> {
                 break;
             }
         }
-        // Otherwise reads that fail and release their pins could put more into limbo than the next
-        // attempts take out of it, for ever.
+        // Otherwise reads that fail and release their pins could put more frames into limbo than
+        // later attempts reclaim, without end.
         if self.pool.reclaim_all(&self.frames) > 0 {
             self.note_pinned();
         }
         self.pool.take(&self.frames, volume, wanted, spare)
     }
 
-    /// Tells the policy of a page, that of `block`, that is not resident and is about to come:
-    /// before a victim for it is chosen, and after the hits before it.
+    /// Passes a miss of the page of `block` to the policy, unless the page is resident: before the
+    /// choice of a victim, and after the hits that were recorded before.
     pub(super) fn note_miss(&self, volume: &Volume<F>, block: u64, now: Nanos) {
         let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
         let page = shard.instance(volume.id).paging.page_of(block);
@@ -88,7 +89,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Evicts the coldest page that may go for the benefit of `volume`; false if there is none.
+    /// Evicts the coldest evictable page for the benefit of `volume`. Returns false if there is
+    /// none.
     pub(super) fn evict_coldest(
         &self,
         volume: &Volume<F>,
@@ -105,8 +107,8 @@ impl<F: Frames> Cache<F> {
         true
     }
 
-    /// Evicts the coldest page of a volume above its floor, for the benefit of nobody in
-    /// particular: whose it was, and its frames, which are still charged to that volume.
+    /// Evicts the coldest page of a volume above its floor, for no volume in particular. Returns
+    /// its volume, which is still charged for its frames, and the frames.
     pub(super) fn evict_any(&self, now: Nanos) -> Option<EvictedFrames<F>> {
         self.evict_first(self.candidates(None), None, now, true)
     }
@@ -134,11 +136,11 @@ impl<F: Frames> Cache<F> {
                 (!write_pins.is_empty()).then(|| (Arc::clone(volume), write_pins))
             })
         };
-        // Read-ahead is not worth a page that its policy would keep.
+        // Read-ahead does not justify the eviction of a page that its policy would keep.
         find(false).or_else(|| steal.then(|| find(true)).flatten())
     }
 
-    /// The parts of the cache that may give up a page, for `volume` if it is for one.
+    /// Returns the parts of the cache that may give up a page, for `volume` if it is given.
     fn candidates(&self, volume: Option<&Volume<F>>) -> Vec<Candidate<F>> {
         let volumes = lock(&self.pool.volumes);
         let at_ceiling =
@@ -155,7 +157,7 @@ impl<F: Frames> Cache<F> {
             .collect()
     }
 
-    /// The parts of a volume that have something to give.
+    /// Returns the parts of a volume that have an evictable page.
     fn shard_candidates(volume: &Arc<Volume<F>>) -> impl Iterator<Item = Candidate<F>> {
         let quota = &volume.quota;
         let by_age = volume.policy().evicts_by_age();
@@ -184,13 +186,14 @@ impl<F: Frames> Cache<F> {
     ) -> Vec<F::WritePin> {
         let mut shard = self.shard(index);
         shard.drain(now);
-        // Whoever chose it held no lock: it may be gone, and its number another's.
+        // The candidate was selected without the lock: the volume may be gone, and its number
+        // reused.
         let Some(instance) = shard.instance_of(victim) else { return Vec::new() };
         let (write_pins, steals) = self.evict_page(instance, recorder, now, !steal);
         drop(shard);
         if steal && !steals.is_empty() {
             let mut queue = lock(&victim.queue);
-            // Each victim that is looked for meets the same ones until they are written.
+            // Searches find the same dirty pages again until they are written.
             if queue.steals.len() < STEAL_REQUESTS_MAX {
                 queue.steals.extend(steals);
                 drop(queue);
@@ -200,7 +203,7 @@ impl<F: Frames> Cache<F> {
         write_pins
     }
 
-    /// Evicts any page of a shard that may go, where its policy had none to give.
+    /// Evicts any evictable page of a shard whose policy has not found one.
     fn evict_any_from(
         &self,
         victim: &Volume<F>,
@@ -223,9 +226,9 @@ impl<F: Frames> Cache<F> {
         write_pins
     }
 
-    /// Evicts one page: its frames, owned and unfindable, and the first blocks of the dirty pages
-    /// that were in the way. For read-ahead the coldest page must not be one that was just read
-    /// ahead itself.
+    /// Evicts one page. Returns its frames, write-pinned and out of the table, and the first blocks
+    /// of dirty pages that the policy preferred. For read-ahead, the coldest page must not have
+    /// been read ahead recently itself.
     fn evict_page(
         &self,
         instance: &mut Instance<F>,
@@ -247,7 +250,7 @@ impl<F: Frames> Cache<F> {
                 let blocks = paging.blocks_of(page.number);
                 return self.write_pin_page(volume.id, blocks, &mut write_pins);
             }
-            // A page that could not be written is tried again when its time has come.
+            // A page whose write has failed is written again after the back-off.
             if page.can_start_writeback() && page.failing == 0 && steals.len() < STEAL_REQUESTS_MAX
             {
                 steals.push(paging.blocks_of(page.number).start);
@@ -264,12 +267,12 @@ impl<F: Frames> Cache<F> {
         (write_pins, steals)
     }
 
-    /// Owns the frames of any page that may be evicted. Returns the page, and its frames that could
-    /// not be owned because they are pinned. Pages without such frames are tried first.
+    /// Write-pins the frames of any evictable page. Returns the page, and its frames that are
+    /// pinned. Pages without pinned frames are tried first.
     ///
     /// The pages that the policy prefers cannot be evicted. They are pinned, perhaps by the client
-    /// that needs room, which would wait for itself; or they are dirty, and no client needs to wait
-    /// for the store while there are clean pages. The next search begins where this one ends.
+    /// that needs frames, which would wait for itself; or they are dirty, and no client needs to
+    /// wait for the store while there are clean pages. The next search starts where this one ends.
     fn write_pin_any_page(
         &self,
         instance: &mut Instance<F>,
@@ -297,7 +300,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Advances the hand to the next slot. Returns it if its page is clean, has no operation in
-    /// flight and is known to the policy.
+    /// progress and is known to the policy.
     fn next_evictable(instance: &mut Instance<F>) -> Option<Slot> {
         let slot = if instance.hand < instance.pages.end() { instance.hand } else { 0 };
         instance.hand = slot + 1;
@@ -305,8 +308,9 @@ impl<F: Frames> Cache<F> {
         (is_clean_and_idle && instance.is_admitted(slot)).then_some(slot)
     }
 
-    /// Owns the unpinned frames of a page, and returns the pinned ones. A client that does not
-    /// receive its replies pins single blocks, which must not keep whole pages from being evicted.
+    /// Write-pins the unpinned frames of a page, and returns the pinned ones. A client that does
+    /// not receive its replies pins single blocks, which must not protect whole pages from
+    /// eviction.
     fn write_pin_unpinned(
         &self,
         instance: &Instance<F>,
@@ -325,7 +329,8 @@ impl<F: Frames> Cache<F> {
         pinned
     }
 
-    /// Whether an owned page was read ahead so lately that its reader may well be on the way.
+    /// Returns true if a write-pinned page was read ahead recently, so that its reader may need it
+    /// soon.
     fn was_just_read_ahead(
         &self,
         instance: &Instance<F>,
@@ -339,8 +344,8 @@ impl<F: Frames> Cache<F> {
         untouched && now < instance.last_reference_at(slot) + READAHEAD_GRACE
     }
 
-    /// Removes a page, all of whose frames in the table are owned. Keeps a ghost of it if `ghost`
-    /// is set.
+    /// Removes a page whose frames in the table are all write-pinned. Keeps a ghost of it if
+    /// `ghost` is true.
     fn remove_evicted(
         &self,
         instance: &mut Instance<F>,
@@ -367,7 +372,8 @@ impl<F: Frames> Cache<F> {
         recorder.add(Counter::EvictedBlocks, write_pins.len() as u64);
     }
 
-    /// Owns the frames of a page that a reader in order has passed, if one of them may go.
+    /// Write-pins the frames of a page that a sequential reader has passed, if one of them is
+    /// evictable.
     fn write_pin_drop_behind(
         &self,
         instance: &mut Instance<F>,
@@ -387,7 +393,7 @@ impl<F: Frames> Cache<F> {
         None
     }
 
-    /// Owns all frames of a page, or none of them.
+    /// Write-pins all frames of a page, or none of them.
     fn write_pin_page(
         &self,
         volume: u16,

@@ -1,10 +1,10 @@
-//! Mapping: a caller with a lane gets at the bytes of pages in place.
+//! Mapping: access of a caller to the bytes of pages in place.
 //!
-//! To look at them, an [`crate::request::ReadRequest`] holds pins; here is the other half, mapping for
-//! change. What is promised about it stands in [`crate::mapping`]. Invariants: the blocks that are
-//! mapped for change are listed in the volume, no two mappings of a volume meet, and all of them
-//! together hold at most a quarter of its memory, so that they cannot take the room of everybody
-//! else. A mapping that waits for room holds none.
+//! For reading, a [`crate::request::ReadRequest`] holds pins. This module implements mapping for
+//! change, whose guarantees [`crate::mapping`] describes. Invariants: the volume lists the blocks
+//! that are mapped for change; no two mappings of a volume overlap; and all of them together hold
+//! at most a quarter of its memory, so that they do not take the frames of other requests. A
+//! mapping that waits for frames holds none.
 
 use super::Cache;
 use super::fill::FetchOutcome;
@@ -26,17 +26,18 @@ use crate::volume::Volume;
 use std::ops::Range;
 
 impl<F: Frames> Cache<F> {
-    /// Maps a range for change. [`Status::Done`]: it is the caller's, see [`Mapping::pieces`].
-    /// [`Status::Pending`]: give completions with its token to [`Cache::map_completed`].
-    /// [`Status::Stalled`]: there is no room, or another mapping holds a part of the range.
+    /// Maps a range for change. [`Status::Done`]: the caller may change it, see
+    /// [`Mapping::pieces`]. [`Status::Pending`]: pass completions with its token to
+    /// [`Cache::map_completed`]. [`Status::Stalled`]: there are not enough frames, or a mapping of
+    /// another handle overlaps the range.
     ///
-    /// Fails where the volume is read-only, where the store cannot read the range, and with
-    /// [`StoreErrorKind::Busy`] where this lane has mapped a part of the range already, or mappings
-    /// would get larger than they may: 1 MiB each, and a quarter of the volume's memory together.
+    /// Fails if the volume is read-only or the store cannot read the range; and with
+    /// [`StoreErrorKind::Busy`] if this handle has already mapped a part of the range, or mappings
+    /// would exceed their limits: 1 MiB each, and a quarter of the volume's memory together.
     ///
     /// # Panics
-    /// If the range is not inside the volume; or if it is to be overwritten and is not of whole
-    /// sectors.
+    /// If the range is not inside the volume; or if the mapping is an overwrite and the range is
+    /// not of whole sectors.
     pub(crate) fn map(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -53,7 +54,7 @@ impl<F: Frames> Cache<F> {
             match Self::claim_range(handle, mapping) {
                 Ok(true) => {
                     mapping.state = MappingState::Reading;
-                    // A change of the modes overlaps the mappings that come after it.
+                    // A change of the modes applies to later mappings only.
                     mapping.write.modes = Some(volume.modes());
                 }
                 Ok(false) => {
@@ -79,7 +80,7 @@ impl<F: Frames> Cache<F> {
         let recorder = Arc::clone(&handle.recorder);
         if !self.reserve(&volume, count, &mut handle.spare, &recorder, now) {
             self.return_spare(handle);
-            // What it holds may be just the room that it waits for.
+            // Its pins may hold the very frames for which it waits.
             mapping.read.release(&self.frames);
             mapping.read.cursor = 0;
             self.stall(handle);
@@ -102,7 +103,7 @@ impl<F: Frames> Cache<F> {
         Status::Done
     }
 
-    /// Takes in a completion of a mapping that [`Cache::map`] left pending.
+    /// Processes a completion of a mapping for which [`Cache::map`] has returned pending.
     pub(crate) fn map_completed(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -126,7 +127,7 @@ impl<F: Frames> Cache<F> {
         status
     }
 
-    /// Makes the range the mapping's; false if another one has a part of it now.
+    /// Claims the range for the mapping. Returns false if another mapping has a part of it.
     fn claim_range(handle: &VolumeHandle<F>, mapping: &Mapping<F>) -> Result<bool, StoreError> {
         let volume = &*handle.volume;
         let (bytes, blocks) = (mapping.bytes(), mapping.block_range());
@@ -186,13 +187,12 @@ impl<F: Frames> Cache<F> {
         mapping.state = MappingState::Ended;
     }
 
-    /// Ends a mapping: what was marked dirty is in the cache when this is done, page by page, and
-    /// is a write from then on. As with [`Cache::write`], call it again after
-    /// [`Completion::Continue`] and when it was stalled, and give other completions to
-    /// [`Cache::unpin_completed`].
+    /// Ends a mapping: puts the bytes that were marked dirty into the cache page by page; from then
+    /// on they are a write. As with [`Cache::write`], call it again after [`Completion::Continue`]
+    /// and after a stall, and pass other completions to [`Cache::unpin_completed`].
     ///
-    /// If it fails before all of it is in the cache ([`Mapping::is_held`]), it can be tried again
-    /// or given up with [`Cache::unmap`].
+    /// If it fails before all bytes are in the cache ([`Mapping::is_held`]), the caller may retry
+    /// it or abandon the mapping with [`Cache::unmap`].
     pub(crate) fn unpin(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -229,7 +229,7 @@ impl<F: Frames> Cache<F> {
         self.finish_write(&volume, handle, now, &mut mapping.write, (mode, before))
     }
 
-    /// Takes in a completion of a mapping that [`Cache::unpin`] left pending.
+    /// Processes a completion of a mapping for which [`Cache::unpin`] has returned pending.
     pub(crate) fn unpin_completed(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -240,7 +240,8 @@ impl<F: Frames> Cache<F> {
         self.write_completed(handle, now, &mut mapping.write, completion)
     }
 
-    /// Puts what is marked of one page into the cache; none if the page is another one now.
+    /// Puts the marked blocks of one page into the cache. Returns `None` if the page size has
+    /// changed.
     fn unpin_page(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -252,7 +253,7 @@ impl<F: Frames> Cache<F> {
         let first = mapping.block_range().start;
         let marked: Vec<_> = (first..)
             .zip(&mapping.blocks)
-            // A page that has grown since may have blocks that are in the cache already.
+            // If the page has grown since, some of its blocks may already be in the cache.
             .filter(|(_, mapped)| mapped.mark != 0 && mapped.write_pin.is_some())
             .filter(|(block, _)| page.contains(block))
             .map(|(block, mapped)| (block, dirtied_sectors(&handle.volume, block, mapped.mark)))
@@ -321,14 +322,14 @@ impl<F: Frames> Cache<F> {
             if !Self::join_group(handle, paging, mapping.write.group, first, blocks) {
                 return PlaceOutcome::NoRoom;
             }
-            // Hits noted before came before this reference.
+            // Hits that were recorded before precede this reference.
             shard.drain(now);
             let instance = shard.instance(volume.id);
             return self.publish_mapped(instance, now, mapping, marked, mode);
         }
     }
 
-    /// Publishes marked frames of one page, in the place of those that are there.
+    /// Publishes the marked frames of one page, and replaces resident ones.
     fn publish_mapped(
         &self,
         instance: &mut Instance<F>,
@@ -352,7 +353,8 @@ impl<F: Frames> Cache<F> {
                 let pin = self.pin_published(old);
                 let before = self.table.state(old);
                 self.overlay(before.valid & !mark, &pin, &mut write_pin);
-                // Unfindable first: else a write that takes no lock could go into it meanwhile.
+                // Removed from the table first: otherwise a write without the lock could change it
+                // in the meantime.
                 self.table.retract(old);
                 self.frames.unpin(pin);
                 self.pool.retire(volume.id, old);
@@ -370,19 +372,19 @@ impl<F: Frames> Cache<F> {
     }
 }
 
-/// What a marked block makes dirty.
+/// The sectors of a marked block that become dirty.
 #[derive(Clone, Copy, Debug)]
 struct DirtiedSectors {
-    /// Sectors whose content is the mapping's.
+    /// Sectors with the contents of the mapping.
     mark: u8,
-    /// Sectors that become dirty: more, where the store writes whole blocks.
+    /// Sectors that become dirty: all of them if the store writes whole blocks.
     dirties: u8,
-    /// Whether the others must be there before.
+    /// True if the other sectors must be valid before.
     needs_other_sectors: bool,
 }
 
 fn dirtied_sectors<F: Frames>(volume: &Volume<F>, block: u64, mark: u8) -> DirtiedSectors {
-    // What lies behind the end of the volume is nobody's and is as good as written.
+    // Bytes past the end of the volume count as written: no request can access them.
     let sectors = volume.bytes_of(block).div_ceil(u32::try_from(SECTOR_BYTES).expect("512"));
     let mark = mark | 0xff_u8.checked_shl(sectors).unwrap_or(0);
     let whole_granule = volume.geometry().granule as usize == BLOCK_BYTES;

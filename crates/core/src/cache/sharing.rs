@@ -1,10 +1,10 @@
-//! Dividing the pool among volumes by marginal gain: `--share auto`.
+//! Division of the pool among volumes by marginal gain: `--share auto`.
 //!
-//! Every few seconds the curves of all volumes, weighted by their references a second, say which
-//! division would hit most ([`crate::share`]). Each volume's *target* moves a part of the way
-//! there, if that is worth it, and evictions take from whoever is above the target. Floors and
-//! ceilings of the user hold all the same; free frames go to whoever asks. So nothing is thrown
-//! away to change a division: it changes as pages come.
+//! Every few seconds the curves of all volumes, weighted by their references per second, give the
+//! division with the most hits ([`crate::share`]). Each volume's *target* moves a part of the way
+//! there, if the gain is large enough, and evictions take frames from volumes above their target.
+//! Floors and ceilings of the user still apply, and free frames go to any volume that needs them.
+//! So a new division drops no pages; it takes effect as pages are replaced.
 
 use super::Cache;
 use crate::clock::{Nanos, SECOND};
@@ -19,39 +19,39 @@ use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{Volume, index_in};
 use std::collections::BTreeMap;
 
-/// How volumes share the pool within their floors and ceilings.
+/// Division of the pool among volumes within their floors and ceilings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ShareMode {
-    /// Whoever asks gets the room of the page that was not used for longest.
+    /// Evictions take the page that was not referenced for the longest time, of any volume.
     #[default]
     Coldest,
-    /// Each has a part of its own, and parts move to where they hit most.
+    /// Each volume has its own part, and parts change to maximize hits.
     Auto,
 }
 
 named!(ShareMode: Coldest = "coldest", Auto = "auto");
 
-/// Time between two looks at the division.
+/// Interval between two computations of the division.
 const DIVISION_INTERVAL: Nanos = 2 * SECOND;
-/// The part of the way to the best division that is gone at a time.
+/// Share of the distance to the best division by which targets move at a time.
 const STEP_SHARE: f64 = 0.25;
-/// A division must gain this share of all references to be worth it.
+/// Minimum gain of a new division, as a share of all references.
 const GAIN_MIN: f64 = 0.001;
-/// What the rate of references of earlier intervals counts.
+/// Weight of earlier intervals in the smoothed rate of references.
 const OLD_RATE_WEIGHT: f64 = 0.75;
 
-/// References of a volume.
+/// Reference rate of a volume.
 #[derive(Clone, Copy, Debug, Default)]
 struct ReferenceRate {
-    /// Up to the last look.
+    /// Number of references up to the last computation.
     references: f64,
-    /// A second, smoothed.
+    /// References per second, smoothed.
     rate: f64,
 }
 
-/// What the division of the pool remembers.
+/// State of the division of the pool.
 #[derive(Debug)]
 pub(super) struct Sharing {
     mode: AtomicU8,
@@ -74,16 +74,16 @@ fn usage<F: Frames>(volume: &Volume<F>) -> u64 {
 }
 
 impl<F: Frames> Cache<F> {
-    /// How volumes share the pool.
+    /// Returns the division mode of the pool.
     #[must_use]
     pub fn share_mode(&self) -> ShareMode {
         ShareMode::from_index(self.sharing.mode.load(Ordering::Relaxed))
     }
 
-    /// Sets how volumes share the pool, from now on.
+    /// Sets the division mode of the pool.
     pub fn set_share_mode(&self, mode: ShareMode) {
         let _logged = self.log_input(|| Input::Share { mode });
-        // A division that was begun under the mode before must not outlive it.
+        // A division that was computed in the previous mode must not take effect after the change.
         let _one_at_a_time = lock(&self.settings);
         self.sharing.mode.store(index_in(ShareMode::ALL, &mode), Ordering::Relaxed);
         self.sharing.due.store(0, Ordering::Relaxed);
@@ -95,8 +95,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Those of the volumes that may give a page who should: where there are targets, whoever is
-    /// above them, or would be with a page more for `volume`.
+    /// Selects the volumes that should give up a page, of those that may: with targets, those above
+    /// their target, or above it with one more page for `volume`.
     pub(super) fn select_givers(
         volume: Option<u16>,
         all: Vec<&Arc<Volume<F>>>,
@@ -109,7 +109,7 @@ impl<F: Frames> Cache<F> {
         if over.is_empty() { all } else { over }
     }
 
-    /// Looks at the division, if it is time.
+    /// Computes the division if it is due.
     pub(super) fn share(&self, now: Nanos) {
         if self.share_mode() == ShareMode::Coldest || now < self.sharing.due.load(Ordering::Relaxed)
         {
@@ -140,7 +140,7 @@ impl<F: Frames> Cache<F> {
         self.update_capacities();
     }
 
-    /// What a volume gains from frames: hits a second.
+    /// Returns the gain of a volume from frames, in hits per second.
     fn claim(
         &self,
         volume: &Volume<F>,
@@ -171,7 +171,7 @@ impl<F: Frames> Cache<F> {
         Claim { points: curve.iter().map(point).collect(), floor, ceiling }
     }
 
-    /// The targets as they are; equal parts for those that have none.
+    /// Returns the present targets; volumes without one get equal parts.
     fn current_targets(&self, volumes: &[Arc<Volume<F>>]) -> Vec<u64> {
         let equal = u64::from(self.pool.size()) / (volumes.len().max(1) as u64);
         let target = |volume: &Arc<Volume<F>>| volume.target_frames().map_or(equal, u64::from);
@@ -179,8 +179,9 @@ impl<F: Frames> Cache<F> {
     }
 }
 
-/// The next targets: a part of the way from the present ones to the best division, if that gains
-/// enough of `references` a second. They add up to `total` but for what ceilings leave over.
+/// Returns the next targets: a part of the way from the present ones to the best division, if its
+/// gain is large enough relative to `references` per second. Their sum is `total`, unless the
+/// ceilings are lower.
 fn targets(claims: &[Claim], current_targets: &[u64], total: u64, references: f64) -> Vec<u64> {
     let best = share::divide(claims, total);
     let gained = |given: &[u64]| -> f64 {
@@ -205,7 +206,7 @@ fn targets(claims: &[Claim], current_targets: &[u64], total: u64, references: f6
     next
 }
 
-/// Spreads what is left of `total` evenly, or takes what is too much, within floors and ceilings.
+/// Distributes the rest of `total` evenly, or subtracts the excess, within floors and ceilings.
 fn balance(targets: &mut [u64], claims: &[Claim], total: u64) {
     loop {
         let sum: u64 = targets.iter().sum();

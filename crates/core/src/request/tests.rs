@@ -1,5 +1,5 @@
-//! The failure rules of docs/ARCHITECTURE.md, one test each, and the promises about room, order and
-//! pace that are easiest to see from outside.
+//! Tests of the failure rules of docs/ARCHITECTURE.md, one each, and of guarantees on frames, order
+//! and throttling that are observable from outside.
 
 mod ahead;
 mod failing;
@@ -85,13 +85,13 @@ fn what_is_at_risk_is_told_exactly() {
     let three = at_risk(&rig, 8);
     assert_eq!((three.blocks, three.oldest), (3, Some(begin + SECOND)));
     assert_eq!((three.failing_blocks, three.error), (0, None));
-    // While the store is asked, its pages are at risk as before.
+    // While the store writes the pages, they are still at risk.
     rig.disks[0].stall.store(true, Ordering::Release);
     assert_eq!(rig.flush(&mut handle), None);
     let writing = at_risk(&rig, 8);
     assert_eq!((writing.blocks, writing.writing_blocks), (3, 3));
     assert_eq!(writing.oldest, Some(begin + SECOND));
-    // One of them fails: its whole page is named, and joined with its neighbour's.
+    // One of them fails: the result contains its whole page, joined with that of its neighbour.
     rig.disks[0].stall.store(false, Ordering::Release);
     rig.run();
     assert_eq!(TestBench::finished(&handle), Some(Ok(())));
@@ -184,10 +184,10 @@ fn a_flush_that_finds_the_store_away_fails_those_who_wait_and_no_later_one() {
         assert_eq!(kind(rig.flush(&mut one)), Some(StoreErrorKind::Away));
     }
     rig.disks[0].plan.set(Vec::new());
-    // The other one had no part in it: all that was written is where it was.
+    // The other client is not affected: all written data is in the store.
     assert_eq!(kind(rig.flush(&mut two)), None);
     assert_eq!(kind(rig.flush(&mut one)), None);
-    // A write that finds the store away is another matter: everybody is told.
+    // A write that fails because the store is unreachable is reported to every client.
     rig.write(&mut one, 1, 2);
     rig.disks[0].plan.set(vec![Fault::Away]);
     assert_eq!(kind(rig.flush(&mut one)), Some(StoreErrorKind::Away));
@@ -284,7 +284,7 @@ fn frames_that_are_held_for_long_do_not_hide_others_that_are_free_again() {
         assert_eq!(rig.cache.read(&mut handle, rig.now, slow), Status::Done);
         rig.write(&mut handle, block, 2);
     }
-    // The first and the last one stay; the others are free to be used again.
+    // The first and the last one stay pinned; the other frames are free again.
     slow[1..19].iter_mut().for_each(|slow| slow.release(rig.cache.frames()));
     for block in 20..38 {
         rig.write(&mut handle, block, 3);
@@ -329,7 +329,7 @@ fn a_stop_drains_while_new_writes_go_through() {
     assert_eq!(rig.stored(0, 0), 1);
 }
 
-/// A payload of one block, during whose copy a stop begins.
+/// A payload of one block; a stop begins during its copy.
 struct StoppingPayload(Arc<Volume<Plain>>);
 
 impl Payload for StoppingPayload {
@@ -472,7 +472,7 @@ fn near_the_dirty_limit_writes_are_acknowledged_later() {
     let values = [("dirty-threshold", 100), ("dirty-limit", 200)];
     let mut rig = TestBench::new(100, [tuned(600, &values)]);
     let mut handle = rig.handle(0);
-    // The speed of the store is learnt first: a block in 10 ms.
+    // First the speed of the store is measured: a block in 10 ms.
     for block in 0..100 {
         rig.now += 10 * MILLISECOND;
         rig.write(&mut handle, block, 1);
@@ -496,7 +496,7 @@ fn near_the_dirty_limit_writes_are_acknowledged_later() {
 fn a_fua_write_is_stable_though_the_lazy_writer_took_a_part_of_it() {
     let mut rig = TestBench::new(32, [VolumeOptions { page_blocks: 2, ..options(16) }]);
     let [mut one, mut other] = [rig.handle(0), rig.handle(0)];
-    // Block 1 is in the cache at once; block 2, written in part, has to be read first.
+    // Block 1 enters the cache immediately; block 2, written in part, must be filled first.
     let data = vec![5; 5000];
     let mut write = WriteRequest::new(rig.token(), BLOCK, 5000, true);
     let volume = Arc::clone(&one.volume);
@@ -505,7 +505,7 @@ fn a_fua_write_is_stable_though_the_lazy_writer_took_a_part_of_it() {
     let disk = &mut rig.disks[0];
     rig.cache.poll(&disk.volume, &disk.recorder, rig.now, 1, &mut reads);
     assert_eq!(reads[0].kind, StoreOpKind::Read);
-    // While that takes its time, the lazy writer writes block 1, and block 0 becomes dirty.
+    // During the fill the lazy writer writes block 1, and block 0 becomes dirty.
     rig.run_until(rig.now + 10 * SECOND);
     assert_eq!(rig.writes(), [(1, 1)]);
     rig.write(&mut other, 0, 6);
@@ -532,7 +532,7 @@ fn ignored_flushes_lose_nothing_older_than_the_bound_in_age_max() {
     let mut rig = TestBench::new(512, [ignoring]);
     let mut handle = rig.handle(0);
     let mut written: Vec<(Nanos, u64, u8)> = Vec::new();
-    // A client that never rests: only their age brings pages to the store.
+    // The client is never idle: only their age causes the writeback of pages.
     for byte in 1..=250 {
         let block = u64::from(byte) * 7 % BLOCKS;
         let status = rig.try_write(&mut handle, [block, 1], byte, true);
@@ -573,7 +573,8 @@ fn where_flushes_are_ignored_a_busy_store_is_flushed_once_an_age_and_an_idle_one
     let mut rig = TestBench::new(64, [ignoring]);
     let mut handle = rig.handle(0);
     let flushes = |rig: &TestBench| rig.ops.iter().filter(|op| op.1 == StoreOpKind::Flush).count();
-    // The lazy writer comes to an end of what it took again and again, and never of all.
+    // The lazy writer finishes its batches again and again, but there are always further dirty
+    // blocks.
     for block in 0..1000 {
         rig.write(&mut handle, block, 1);
         rig.run_until(rig.now + 10 * MILLISECOND);
@@ -614,8 +615,8 @@ fn runs_of_unclean_blocks_end_where_the_state_changes() {
     assert_eq!(rig.cache.unclean_run(&volume, 0..1024), (1024, false));
 }
 
-/// A page whose block is being discarded waits; then the first writer that may start its round does
-/// so for all.
+/// A page with a block that is being discarded waits; then the first writer that may start its
+/// writeback starts it for all writers.
 #[test]
 fn a_round_is_stable_for_the_writers_that_wait_for_it_whoever_starts_it() {
     let mut rig = TestBench::new(32, [VolumeOptions { page_blocks: 4, ..options(16) }]);
@@ -628,7 +629,7 @@ fn a_round_is_stable_for_the_writers_that_wait_for_it_whoever_starts_it() {
     let data = vec![5; 4096];
     let status = rig.cache.write(&volume, &mut one, rig.now, &mut forced, &data);
     assert_eq!(status, Status::Pending, "the round waits for the discard");
-    // The discard ends, and another writer comes before its page is looked at again.
+    // The discard ends, and another writer arrives before the cache continues with the page.
     lock(&volume.queue).remove_exclusive(0);
     volume.exclusives.fetch_sub(1, Ordering::AcqRel);
     volume.set_write_mode(WriteMode::Through).unwrap();

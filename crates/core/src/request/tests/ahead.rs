@@ -1,5 +1,5 @@
-//! Read-ahead and hints, seen from outside: what the store is asked, what clients wait for, and
-//! what the counters say.
+//! Tests of read-ahead and hints by the operations of the store, the waits of clients, and the
+//! counters.
 
 use super::rig::{Plain, TestBench, options, tuned};
 use crate::completion::VolumeHandle;
@@ -21,7 +21,7 @@ fn store_reads(rig: &TestBench) -> Vec<(u64, u64)> {
     reads.map(|&(_, _, block, count)| (block, count)).collect()
 }
 
-/// Reads that are told to be for good have ended.
+/// Performs reads that must succeed.
 fn read_all(
     rig: &mut TestBench,
     handle: &mut VolumeHandle<Plain>,
@@ -58,7 +58,7 @@ fn a_reader_in_order_hits_what_was_read_ahead_in_large_reads() {
     assert!(reads.len() < 20, "{reads:?}");
     assert!(reads.iter().all(|(start, count)| start + count <= 2048), "beyond the end: {reads:?}");
     assert_eq!(count(&rig, Counter::ReadAheads), reads.len() as u64 - 3);
-    // All of it is there, and nothing of it is new any more.
+    // All blocks are resident and have been touched.
     read_all(&mut rig, &mut handle, 0..2048);
     assert_eq!(count(&rig, Counter::ReadHit), 2048);
     rig.cache.close_handle(handle);
@@ -69,13 +69,13 @@ fn a_reader_in_order_hits_what_was_read_ahead_in_large_reads() {
 fn a_client_that_comes_early_waits_for_what_is_coming_and_goes_first() {
     let mut rig = TestBench::new(4096, [options(2048)]);
     let mut handle = rig.handle(0);
-    // Blocks 3 to 6 are there; the first touch of them asks for 7 to 14.
+    // Blocks 3 to 6 are resident; the first touch of them requests 7 to 14.
     read_all(&mut rig, &mut handle, 0..3);
     let mut fourth = ReadRequest::new(90, 3 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut handle, rig.now, &mut fourth), Status::Done);
     fourth.release(rig.cache.frames());
     assert!(poll(&mut rig, 0).is_empty(), "begun, and not in the store");
-    // In the middle of them: it overtakes what is before it there.
+    // A block in the middle of them: its read overtakes the blocks before it.
     let mut early = ReadRequest::new(91, 10 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut handle, rig.now, &mut early), Status::Pending);
     assert_eq!(early.classes().worst(), Some(Class::ReadAheadWait));
@@ -91,7 +91,7 @@ fn a_client_that_comes_early_waits_for_what_is_coming_and_goes_first() {
     }
     early.release(rig.cache.frames());
     assert_eq!(count(&rig, Counter::ReadAheadWait), 1);
-    // It has been touched: the next touch is nothing new.
+    // The block has been touched: the next touch is an ordinary hit.
     read_all(&mut rig, &mut handle, [10, 9]);
     assert_eq!((count(&rig, Counter::ReadHit), count(&rig, Counter::ReadAheadHit)), (1, 2));
     rig.cache.close_handle(handle);
@@ -107,7 +107,7 @@ fn what_fails_on_the_way_is_told_to_nobody_and_not_kept() {
     let failed = count(&rig, Counter::StoreReadErrors);
     assert!(failed > 0, "the window reached the bad spot");
     assert_eq!(rig.gauge(Gauge::Resident) / BLOCK, count(&rig, Counter::FilledBlocks));
-    // Who asks for it himself is told; his neighbours get what they ask for.
+    // A client that reads the bad block gets the error; reads of its neighbours succeed.
     assert!(rig.read(&mut handle, 8).is_err());
     read_all(&mut rig, &mut handle, 9..200);
     rig.disks[0].plan.set(Vec::new());
@@ -123,13 +123,13 @@ fn a_client_that_waits_for_a_part_of_a_failed_window_gets_its_page() {
     read_all(&mut rig, &mut handle, 0..3);
     rig.cache.close_handle(handle);
     let mut handle = rig.handle(0);
-    // A stream elsewhere, whose window has a bad spot further on.
+    // A stream at another position, whose window contains a bad block.
     rig.disks[0].plan.set(vec![Fault::Reads(1005 * BLOCK..1006 * BLOCK)]);
     read_all(&mut rig, &mut handle, [1000, 1001]);
     let mut third = ReadRequest::new(90, 1002 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut handle, rig.now, &mut third), Status::Pending);
     let ops = poll(&mut rig, 8);
-    // It is in the store's hands, with the bad spot in it, when somebody asks for a page of it.
+    // The store has the read, with the bad block in it, when a client requests a page of it.
     submit(&mut rig, ops);
     let mut fourth = ReadRequest::new(91, 1003 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut handle, rig.now, &mut fourth), Status::Pending);
@@ -153,7 +153,7 @@ fn a_client_that_waits_for_a_part_of_a_failed_window_gets_its_page() {
 fn what_is_evicted_untouched_is_wasted_and_makes_windows_smaller() {
     let mut rig = TestBench::new(256, [tuned(200_000, &[("read-ahead-share", 500)])]);
     let mut handle = rig.handle(0);
-    // Short streams all over: each leaves most of its window behind.
+    // Short streams at many positions: each leaves most of its window unused.
     for start in (0..400).map(|i| i * 400) {
         read_all(&mut rig, &mut handle, start..start + 4);
     }
@@ -189,7 +189,7 @@ fn a_discard_goes_past_what_is_read_ahead_there() {
         }
     }
     third.release(rig.cache.frames());
-    // What is being discarded is not read ahead.
+    // A range that is being discarded is not read ahead.
     let status = rig.cache.discard_or_zero(&mut handle, rig.now, StoreOpKind::Discard, 40..48, 92);
     assert_eq!(status, Status::Pending);
     let before = count(&rig, Counter::FilledBlocks);
@@ -207,7 +207,7 @@ fn nothing_is_written_back_to_make_room_for_what_nobody_asked_for() {
     for block in 1000..1050 {
         rig.write(&mut handle, block, 7);
     }
-    // Readers hold the other pages: only dirty ones are left to go.
+    // Readers pin the other pages, so only dirty pages could be evicted.
     let mut held = Vec::new();
     let random = (2000..2010).map(|block| (Hint::Random, block));
     for (hint, block) in random.chain((0..4).map(|block| (Hint::Sequential, block))) {
@@ -275,7 +275,7 @@ fn hints_say_what_is_read_ahead_and_kept() {
     }
     assert_eq!(count(&rig, Counter::BypassNoBuffering), 20);
     assert_eq!(count(&rig, Counter::ReadBypass), 20);
-    // What is there is used all the same: the store may not have it yet.
+    // Resident blocks are used in any case: the store may not have their data yet.
     read_all(&mut rig, &mut handle, 0..10);
     assert_eq!(count(&rig, Counter::ReadHit), 10);
     rig.write(&mut handle, 6000, 3);
@@ -286,7 +286,7 @@ fn hints_say_what_is_read_ahead_and_kept() {
     assert_eq!(count(&rig, Counter::WriteBypass), 1);
     assert!(rig.gauge(Gauge::Resident) <= resident + BLOCK, "nothing entered for good");
 
-    // What a request says goes before what the volume says.
+    // The hint of a request overrides that of the volume.
     let mut kept = ReadRequest::new(77, 7000 * BLOCK, 4096);
     kept.hint = Some(Hint::Normal);
     assert_eq!(rig.cache.read(&mut handle, rig.now, &mut kept), Status::Pending);
@@ -327,7 +327,7 @@ fn what_a_reader_in_order_has_passed_goes_before_anything_else() {
     assert_eq!(left(Hint::Sequential), hot, "the scan has only pushed itself out");
 }
 
-/// Hits of a hot set, in per mille, while a scan of ten times the memory goes on beside it.
+/// Returns the hits of a hot set, in per mille, during a scan of ten times the memory.
 fn hot_hits(policy: PolicyKind, read_ahead: bool, scan: bool) -> u64 {
     let mut options = tuned(200_000, if read_ahead { &[] } else { &[("read-ahead-max", 0)] });
     options.policy = policy;
@@ -366,7 +366,7 @@ fn a_long_scan_leaves_the_hot_set_alone_with_and_without_read_ahead() {
         let scanned = hot_hits(default, read_ahead, true);
         assert!(scanned + 20 >= quiet, "{scanned} of {quiet} per mille, ahead: {read_ahead}");
     }
-    // The check can fail: a policy that a scan flushes loses more.
+    // The check can fail: under a policy without scan resistance more hits are lost.
     assert!(hot_hits(PolicyKind::Fifo, true, true) + 20 < quiet, "fifo");
 }
 
@@ -406,7 +406,7 @@ fn nothing_is_read_ahead_of_a_range_after_it_was_discarded() {
     assert_eq!(status, Status::Pending);
     let ops = poll(&mut rig, 8);
     assert_eq!(ops.iter().map(|op| op.kind).collect::<Vec<_>>(), [StoreOpKind::Discard]);
-    // While the store discards, the stream asks for a window.
+    // During the discard the stream requests a window.
     let mut third = ReadRequest::new(90, 2 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut handle, rig.now, &mut third), Status::Pending);
     assert!(rig.disks[0].volume.has_pending_windows.load(Ordering::Relaxed), "a window waits");

@@ -1,4 +1,5 @@
-//! Stores that fail writes while the dirty limit is reached: full, broken in part, or only slow.
+//! Tests of stores that fail writes while the dirty limit is reached: full, partly broken, or only
+//! slow.
 
 use super::rig::{Plain, TestBench, tuned};
 use crate::clock::{MILLISECOND, SECOND};
@@ -41,8 +42,8 @@ fn is_done(status: &Status) -> bool {
     matches!(status, Status::Done | Status::DoneAt(_))
 }
 
-/// Writes every other block, so that no two are joined to one write of the store, until a write is
-/// not done within a minute. Returns the number of writes that were done, and the last status.
+/// Writes every other block, so that no two are joined into one write of the store, until a write
+/// does not complete within a minute. Returns the number of completed writes, and the last status.
 fn fill(rig: &mut TestBench, handle: &mut VolumeHandle<Plain>) -> (u64, Status) {
     let written = (0..).map(|count| (count, write_within(rig, handle, 2 * count, 60)));
     written.into_iter().find(|(_, status)| !is_done(status)).unwrap()
@@ -65,7 +66,7 @@ fn writes_to_a_full_store_fail_though_most_of_the_data_was_never_tried_before() 
     assert_eq!(count, BLOCKS_MAX);
     assert!(handle.volume.is_refusing_writes());
     assert!(is_full(&status), "{status:?}");
-    // Each further one fails at once; one of what is dirty already needs no room.
+    // Each further write fails immediately, except that a write of a dirty block needs no frame.
     for block in 500..600 {
         let status = rig.try_write(&mut handle, [block, 1], 1, false);
         assert!(is_full(&status), "{status:?}");
@@ -93,7 +94,7 @@ fn writes_to_a_full_store_fail_though_most_of_the_data_was_never_tried_before() 
 fn a_range_that_cannot_be_written_does_not_keep_the_rest_from_being_written() {
     let mut rig = TestBench::new(FRAMES, [tuned(4096, &[])]);
     let mut handle = rig.handle(0);
-    // More than one burst of the lazy writer, and more than goes beyond the limit.
+    // More than one burst of the lazy writer, and more than the blocks allowed beyond the limit.
     rig.disks[0].plan.set(vec![Fault::Writes(0..200 * BLOCK)]);
     for block in (0..200).step_by(2) {
         rig.write(&mut handle, block, 1);
@@ -119,7 +120,7 @@ fn all_that_failed_is_tried_again_in_turn_while_a_part_of_it_still_fails() {
     rig.disks[0].plan.set(vec![Fault::NoSpace]);
     let (_, status) = fill(&mut rig, &mut handle);
     assert!(is_full(&status), "{status:?}");
-    // Only the first half can be written now, whatever was tried last.
+    // Only a part can be written at a time, whatever was tried last.
     for fault in [Fault::Writes(180 * BLOCK..360 * BLOCK), Fault::Writes(0..20 * BLOCK)] {
         rig.disks[0].plan.set(vec![fault]);
         rig.run_until(rig.now + 60 * SECOND);
@@ -137,7 +138,7 @@ fn at_the_dirty_limit_of_a_slow_store_writes_wait_though_others_have_failed() {
     }
     rig.run_until(rig.now + 10 * SECOND);
     assert_eq!(rig.gauge(Gauge::Failing), 10);
-    // The store takes everything else, and has done none of it after a minute.
+    // The store accepts the other writes, but completes none of them within a minute.
     rig.disks[0].stall.store(true, Ordering::Release);
     for block in (100..).step_by(2).take(160) {
         assert!(is_done(&rig.try_write(&mut handle, [block, 1], 1, false)), "block {block}");
@@ -177,7 +178,7 @@ fn full_stores_leave_room_to_the_other_volumes_also_when_the_memory_shrinks() {
         for block in 0..50 {
             let status = write_within(&mut rig, &mut healthy, 4095 - block, 1);
             assert!(is_done(&status), "block {block}: {status:?}");
-            // The lazy writer takes what is older than five seconds.
+            // The lazy writer writes pages older than five seconds.
             rig.run_until(rig.now + 6 * SECOND);
             assert_eq!(rig.read(&mut healthy, block), Ok(0), "block {block}");
             rig.cache.drop_clean(&healthy.volume, rig.now);

@@ -1,4 +1,4 @@
-//! A frozen volume keeps what it has, and what is dropped is gone.
+//! Tests of frozen volumes and of dropped pages.
 
 use super::rig::{TestBench, tuned};
 use crate::clock::SECOND;
@@ -6,7 +6,7 @@ use crate::counters::{Counter, Gauge};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 
-/// A volume of which nothing is read ahead: what is resident is what was asked for.
+/// Returns options without read-ahead: only requested blocks become resident.
 fn options(blocks: u64) -> VolumeOptions {
     tuned(blocks, &[("read-ahead-max", 0)])
 }
@@ -22,10 +22,10 @@ fn a_frozen_volume_keeps_what_it_has_and_takes_nothing_in() {
     for block in 16..64 {
         assert_eq!(rig.read(&mut handle, block), Ok(0));
     }
-    // What was read past the cache is given back.
+    // The frames of reads that bypassed the cache are released.
     rig.cache.check(rig.now);
     assert_eq!(rig.gauge(Gauge::Resident), 8 * BLOCK, "nothing has entered or left");
-    // A write of what is resident stays, any other goes when the store has it.
+    // A written block stays if it was resident; otherwise it is dropped when the store has it.
     rig.write(&mut handle, 3, 7);
     rig.write(&mut handle, 40, 8);
     assert_eq!((rig.read(&mut handle, 3), rig.read(&mut handle, 40)), (Ok(7), Ok(8)));

@@ -1,4 +1,4 @@
-//! Limits on pinned ranges and concurrent writes, and batches of hits.
+//! Tests of limits on pinned ranges and concurrent writes, and of batches of hits.
 
 use super::rig::{TestBench, options, tuned};
 use crate::cache::HitRead;

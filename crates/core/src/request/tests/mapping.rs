@@ -1,4 +1,4 @@
-//! Mappings for change: what others see of them, what they hold, and what is refused.
+//! Tests of mappings for change: their visibility, the frames that they hold, and refusals.
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
@@ -16,7 +16,7 @@ fn new_mapping(rig: &mut TestBench, blocks: [u64; 2], access: Access) -> Mapping
     Mapping::new(rig.token(), blocks[0] * BLOCK, len, access)
 }
 
-/// Maps, until that is done or nothing moves any more.
+/// Maps a range, until it is mapped or there is no progress.
 fn map(
     rig: &mut TestBench,
     handle: &mut VolumeHandle<Plain>,
@@ -197,7 +197,7 @@ fn a_mapping_writes_through_where_the_volume_does() {
 #[test]
 fn pages_that_grow_while_an_unpin_waits_do_not_get_a_block_twice() {
     let mut volume = options(16);
-    // A block that is written in part needs the rest of it from the store.
+    // The store must fill the rest of a block that is written in part.
     volume.geometry.granule = 4096;
     let mut rig = TestBench::new(32, [volume]);
     let mut handle = rig.handle(0);

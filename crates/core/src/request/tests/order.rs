@@ -1,4 +1,5 @@
-//! Ordered groups where the store fails, and who pushes what is held back.
+//! Tests of write-order groups with failing stores, and of the triggers that write blocks held
+//! back.
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
@@ -48,7 +49,7 @@ fn the_lazy_writer_writes_the_first_group_flushes_and_writes_the_second() {
         let mut rig = TestBench::new(64, [VolumeOptions { flush_mode, ..options(64) }]);
         let mut handle = rig.handle(0);
         let [a, b] = groups(&rig);
-        // The second group's page lies before the first one's and is dirty for longer.
+        // The page of the second group precedes that of the first one and became dirty earlier.
         assert_eq!(write(&mut rig, &mut handle, b, 3, 2), Status::Done);
         assert_eq!(write(&mut rig, &mut handle, a, 40, 1), Status::Done);
         order(&rig, [a, b]).unwrap();

@@ -1,4 +1,5 @@
-//! Pinned ranges: read in, never evicted, bounded, and none the worse for what happens to them.
+//! Tests of pinned ranges: they are read in, never evicted, limited, and restored after failures
+//! and discards.
 
 use super::rig::{TestBench, options, tuned};
 use crate::clock::SECOND;
@@ -23,7 +24,7 @@ fn unpin(rig: &TestBench, blocks: Range<u64>) {
     rig.cache.unpin_range(&rig.disks[0].volume, bytes, rig.now).unwrap();
 }
 
-/// Which of `blocks` are resident.
+/// Returns the resident ones of `blocks`.
 fn resident(rig: &TestBench, blocks: Range<u64>) -> Vec<u64> {
     let handle = rig.handle(0);
     let found = blocks.filter(|block| rig.cache.read_hit(&handle, block * BLOCK, &mut [0; 8]));

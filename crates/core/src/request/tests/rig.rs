@@ -1,4 +1,4 @@
-//! A cache over one or two volumes, and a client that does one thing after the other.
+//! A cache over one or more volumes, and a client that performs one operation after the other.
 
 use crate::cache::Cache;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
@@ -28,13 +28,13 @@ pub(super) struct Disk {
     pub(super) recorder: Arc<Recorder>,
 }
 
-/// A cache over one or two volumes whose stores fail, stall and remember.
+/// A cache over volumes whose stores can fail, stall and lose unflushed data in a crash.
 pub(super) struct TestBench {
     pub(super) cache: Cache<Plain>,
     pub(super) disks: Vec<Disk>,
     pub(super) now: Nanos,
     tokens: u64,
-    /// What the stores were asked to do: volume, kind, first block, blocks.
+    /// Operations that the stores have received: volume, kind, first block, blocks.
     pub(super) ops: Vec<(usize, StoreOpKind, u64, u64)>,
 }
 
@@ -78,7 +78,8 @@ impl TestBench {
         self.tokens
     }
 
-    /// Gives to the stores, and takes from them, until nothing moves.
+    /// Submits operations to the stores and processes their completions, until there is no
+    /// progress.
     pub(super) fn run(&mut self) {
         loop {
             let mut moved = false;
@@ -108,7 +109,7 @@ impl TestBench {
         }
     }
 
-    /// Writes `byte` all over `blocks`; where that stands when nothing moves any more.
+    /// Writes `byte` to all bytes of `blocks`. Returns the status when there is no more progress.
     pub(super) fn try_write(
         &mut self,
         handle: &mut VolumeHandle<Plain>,
@@ -124,7 +125,7 @@ impl TestBench {
         self.finish_write(handle, &mut write, &data, status)
     }
 
-    /// Goes on with a write until it is done or nothing moves any more.
+    /// Continues a write until it is complete or there is no more progress.
     pub(super) fn finish_write(
         &mut self,
         handle: &mut VolumeHandle<Plain>,
@@ -167,7 +168,7 @@ impl TestBench {
         assert!(matches!(status, Status::Done | Status::DoneAt(_)), "{status:?}");
     }
 
-    /// Begins reads, then lets the stores work; the first byte of each, or its error.
+    /// Starts reads, then runs the stores. Returns the first byte of each, or its error.
     pub(super) fn reads(
         &mut self,
         handle: &mut VolumeHandle<Plain>,
@@ -219,7 +220,7 @@ impl TestBench {
         self.reads(handle, &[[block, 1]]).remove(0)
     }
 
-    /// Flushes; none if it does not come to an end.
+    /// Flushes the volume. Returns `None` if the flush does not complete.
     pub(super) fn flush(
         &mut self,
         handle: &mut VolumeHandle<Plain>,

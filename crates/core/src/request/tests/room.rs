@@ -1,4 +1,4 @@
-//! Room that a request needs while it holds pages itself.
+//! Tests of requests that need frames while they pin pages themselves.
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
@@ -11,10 +11,10 @@ use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 use std::sync::atomic::Ordering;
 
-/// How often a read is tried again.
+/// Number of attempts of a read.
 const TRIES: usize = 8;
 
-/// Reads `count` blocks with one request; how it ends when it has been tried again and again.
+/// Reads `count` blocks with one request, and retries it. Returns the last status.
 fn read_with_retries(
     rig: &mut TestBench,
     handle: &mut VolumeHandle<Plain>,
@@ -40,8 +40,8 @@ fn read_with_retries(
     status
 }
 
-/// What such a read finds resident it pins. Were nothing but these pages looked at for a victim, it
-/// would wait for itself for ever.
+/// Such a read pins the resident blocks that it finds. If only these pages were examined for a
+/// victim, it would wait for itself without end.
 #[test]
 fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
     for policy in PolicyKind::ALL {
@@ -58,8 +58,8 @@ fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
     }
 }
 
-/// Evicted frames are free when no reader pins them any more. Two reads that need room and find
-/// only some of these frames would keep each other waiting for ever.
+/// Evicted frames are free when no reader pins them any more. Two reads that each found only some
+/// of these frames would wait for each other without end.
 #[test]
 fn frames_that_nobody_holds_any_more_are_found_however_many_they_are() {
     let volume = VolumeOptions { page_blocks: 256, hint: Hint::NoBuffering, ..options(4096) };
@@ -76,8 +76,8 @@ fn frames_that_nobody_holds_any_more_are_found_however_many_they_are() {
     read.abandon(rig.cache.frames());
 }
 
-/// One pinned block of each page, as replies have that a client does not receive, must not keep the
-/// other blocks of the pages from others.
+/// A client that does not receive its replies pins one block of each page. That must not keep the
+/// other blocks of the pages from other clients.
 #[test]
 fn a_page_with_a_pinned_block_gives_room_all_the_same() {
     const PAGE: u64 = 16;
@@ -93,7 +93,7 @@ fn a_page_with_a_pinned_block_gives_room_all_the_same() {
             rig.write(&mut handle, page * PAGE, tag(page));
             rig.flush(&mut handle).unwrap().unwrap();
             rig.read(&mut handle, page * PAGE + 1).unwrap();
-            // Of every other page all blocks are pinned: these pages give nothing.
+            // All blocks of every other page are pinned: these pages give up no frame.
             let blocks = if page % 2 == 0 { PAGE } else { 1 };
             let len = u32::try_from(blocks * BLOCK).unwrap();
             let mut read = ReadRequest::new(rig.token(), page * PAGE * BLOCK, len);
@@ -118,8 +118,8 @@ fn a_page_with_a_pinned_block_gives_room_all_the_same() {
     }
 }
 
-/// Whatever the policy thinks of what is there: half of the memory may become dirty at once, and a
-/// writer need not wait for the store as long as there is something clean.
+/// Half of the memory may become dirty in a burst, wherever the policy keeps the clean pages: a
+/// writer need not wait for the store as long as there is a clean page.
 #[test]
 fn a_burst_of_writes_takes_the_place_of_what_is_clean_wherever_the_policy_keeps_it() {
     const FRAMES: u32 = 1024;
@@ -166,7 +166,7 @@ fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
 }
 
 /// A session holds pins in reads whose events were not polled, and the front end may have moved
-/// others out of reads: closing releases both.
+/// others out of reads: closing the session releases both.
 #[test]
 fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
     let mut rig = TestBench::new(64, [options(4096)]);
@@ -192,7 +192,7 @@ fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
     rig.cache.check(rig.now);
 }
 
-/// Returns how often a lane was told to try again.
+/// Returns the number of wake-ups that a handle has received.
 fn count_wakes(handle: &mut VolumeHandle<Plain>) -> usize {
     let mut completions = Vec::new();
     handle.collect(&mut completions);
@@ -217,13 +217,13 @@ fn read_and_pin(
     read
 }
 
-/// While fills take up the memory, a write for which there is no room tries to evict each page that
-/// comes. A write that has waited for such a page must be able to continue first.
+/// While fills take up the memory, a stalled write tries to evict each page that is filled. A write
+/// that has waited for such a page must continue first.
 #[test]
 fn a_page_that_a_write_waited_for_is_not_evicted_before_the_write_is_continued() {
     let small = VolumeOptions { page_blocks: 4, hint: Hint::Random, ..options(64) };
     let large = VolumeOptions { page_blocks: 8, hint: Hint::Random, ..options(64) };
-    // Two small pages, and less than a large one.
+    // Frames for two small pages, but not for a large one in addition.
     let mut rig = TestBench::new(8 + 3, [small, large]);
     let open = |rig: &TestBench, disk: usize| -> Session<Plain, Vec<u8>, u64> {
         let volume = &rig.disks[disk].volume;

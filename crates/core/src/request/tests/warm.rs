@@ -1,4 +1,4 @@
-//! Warm restart: what was resident, by heat, and how it comes back.
+//! Tests of the warm restart: the list of resident blocks by heat, and its read-back.
 
 use super::rig::{Plain, TestBench, options};
 use crate::completion::{Silent, VolumeHandle};
@@ -38,7 +38,7 @@ fn residents_are_the_hottest_first_and_in_order_within_a_part() {
     let mut rig = random_rig(4096, 4096);
     let mut handle = rig.handle(0);
     read_all(&mut rig, &mut handle, (0..2048).rev());
-    // The last references are the hottest eighth, and a stray one among what is cold.
+    // The last references are to the hottest eighth, and to a single page among the cold ones.
     read_all(&mut rig, &mut handle, (1024..1280).chain([2000]));
     let all = residents(&rig, 10_000);
     assert_eq!(all[0], 1024..1280);
@@ -56,8 +56,7 @@ fn residents_are_the_hottest_first_and_in_order_within_a_part() {
 fn neighbours_are_read_back_together_however_their_own_heat_is_mixed() {
     let mut rig = random_rig(4096, 1 << 20);
     let mut handle = rig.handle(0);
-    // Extents all over the volume, their blocks asked for in an order of no order: 7 and 2048 have
-    // no common divisor.
+    // Extents at many positions, with their blocks in a permuted order: 7 and 2048 are coprime.
     let block = |i: u64| i * 7 % 2048 / 64 * 1024 + i * 7 % 64;
     read_all(&mut rig, &mut handle, (0..2048).map(block));
     let all = residents(&rig, 10_000);
@@ -76,7 +75,7 @@ fn what_was_resident_comes_back_in_large_reads_and_is_hit() {
 
     let mut rig = random_rig(4096, 100_000);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
-    // As from a list of a longer volume.
+    // As from the list of a longer volume.
     rig.cache.warm(&volume, list.into_iter().chain([200_000..200_010, 99_999..200_000]));
     assert!(rig.cache.is_warming(&volume));
     assert_eq!(rig.gauge(Gauge::Warming), 2001 * BLOCK);
@@ -112,7 +111,8 @@ fn nothing_is_evicted_for_what_is_read_back() {
     rig.cache.check(rig.now);
 }
 
-/// What the store is given now: first block and blocks of each operation.
+/// Polls for operations of the store. Returns them, with the first block and the number of blocks
+/// of each.
 fn poll(rig: &TestBench) -> (Vec<StoreOp<Plain>>, Vec<(u64, u64)>) {
     let mut ops = Vec::new();
     rig.cache.poll(&rig.disks[0].volume, &rig.disks[0].recorder, rig.now, 32, &mut ops);
@@ -126,14 +126,14 @@ fn submit(rig: &mut TestBench, ops: Vec<StoreOp<Plain>>) {
     }
 }
 
-/// Begins a read of a block that is not resident.
+/// Starts a read of a block that is not resident.
 fn begin_read(rig: &TestBench, handle: &mut VolumeHandle<Plain>, block: u64) -> ReadRequest<Plain> {
     let mut read = ReadRequest::new(7, block * BLOCK, 4096);
     assert_eq!(rig.cache.read(handle, rig.now, &mut read), Status::Pending);
     read
 }
 
-/// Closes the lane of an answered read, abandons the read, and checks the cache.
+/// Closes the handle of a completed read, abandons the read, and checks the cache.
 fn abandon_read(mut rig: TestBench, handle: VolumeHandle<Plain>, mut read: ReadRequest<Plain>) {
     rig.cache.close_handle(handle);
     read.abandon(rig.cache.frames());
@@ -152,7 +152,7 @@ fn nothing_is_begun_while_a_client_waits() {
     assert_eq!(order, [(90_000, 1)]);
     assert_eq!(poll(&rig).1, [], "it waits still");
     submit(&mut rig, ops);
-    // A stop gives up what has not been begun.
+    // A stop drops the blocks whose reads have not started.
     volume.begin_stop();
     rig.run();
     assert!(!rig.cache.is_warming(&volume));
@@ -165,7 +165,7 @@ fn what_lies_beside_a_missed_page_comes_with_it() {
     let mut rig = random_rig(4096, 100_000);
     let mut handle = rig.handle(0);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
-    // Two runs with a gap at 150, and a page in the second one that is here already.
+    // Two runs with a gap at 150, and a page in the second one that is already resident.
     read_all(&mut rig, &mut handle, [180]);
     rig.cache.warm(&volume, [1000..1010, 130..150, 151..300]);
     let read = begin_read(&rig, &mut handle, 160);
@@ -179,7 +179,7 @@ fn what_lies_beside_a_missed_page_comes_with_it() {
     let mut other = rig.handle(0);
     read_all(&mut rig, &mut other, 151..180);
     rig.cache.close_handle(other);
-    // The client that waits has not been answered yet: its page is not marked.
+    // The first client has not collected its completion yet, but its page has no read-ahead flag.
     assert_eq!((count(&rig, Counter::ReadMiss), count(&rig, Counter::ReadAheadHit)), (2, 28));
     abandon_read(rig, handle, read);
 }
@@ -235,7 +235,7 @@ fn between_two_hits_of_clients_nothing_large_is_begun() {
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);
     read_all(&mut rig, &mut handle, [90_000]);
     rig.now += 1_000_000_000;
-    // A hit: nobody waits for the store, and the next client may come at any moment.
+    // A hit: no client waits for the store, but the next request may arrive at any time.
     read_all(&mut rig, &mut handle, [90_000]);
     rig.cache.warm(&volume, std::iter::once(0..2000));
     let mut ops = Vec::new();
@@ -245,7 +245,7 @@ fn between_two_hits_of_clients_nothing_large_is_begun() {
     for op in ops.drain(..) {
         rig.disks[0].store.submit(rig.now, rig.cache.frames(), op);
     }
-    // Once nobody has come for a while.
+    // After some time without requests.
     rig.now += 1_000_000_000;
     rig.run();
     assert!(!rig.cache.is_warming(&volume));
@@ -255,7 +255,7 @@ fn between_two_hits_of_clients_nothing_large_is_begun() {
     rig.cache.check(rig.now);
 }
 
-/// No client has asked for these pages, so they are neither hits nor misses.
+/// No client has requested these pages, so they count neither as hits nor as misses.
 #[test]
 fn pages_that_are_populated_are_no_references_of_clients() {
     let mut rig = random_rig(64, 64);
