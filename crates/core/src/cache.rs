@@ -63,7 +63,7 @@ pub struct Cache<F: Frames> {
     /// Number of stalls since handles were last woken; 0 if no handle waits.
     stalled: AtomicUsize,
     /// True if a search for frames has found pinned ones since a release last woke handles.
-    has_met_pins: AtomicBool,
+    has_found_pins: AtomicBool,
     /// Shards whose pages or policy are being rebuilt, which takes long.
     rebuilding: Box<[AtomicBool]>,
     /// Bytes that trackers of volumes may still allocate.
@@ -132,7 +132,7 @@ impl<F: Frames> Cache<F> {
             shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
             pool: Pool::new(usable),
             stalled: AtomicUsize::new(0),
-            has_met_pins: AtomicBool::new(false),
+            has_found_pins: AtomicBool::new(false),
             rebuilding: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             tracker_bytes: Mutex::new(TRACKER_BYTES + usable as usize * TRACKER_BYTES_PER_FRAME),
             sharing: Sharing::new(),
@@ -293,8 +293,8 @@ impl<F: Frames> Cache<F> {
 
     /// Records that a frame cannot be evicted because it is pinned.
     fn note_pinned(&self) {
-        if !self.has_met_pins.load(Ordering::Relaxed) {
-            self.has_met_pins.store(true, Ordering::Relaxed);
+        if !self.has_found_pins.load(Ordering::Relaxed) {
+            self.has_found_pins.store(true, Ordering::Relaxed);
         }
     }
 
@@ -309,7 +309,7 @@ impl<F: Frames> Cache<F> {
     /// fail.
     pub(crate) fn pins_released(&self) {
         if self.stalled.load(Ordering::Acquire) > 0
-            && self.has_met_pins.swap(false, Ordering::AcqRel)
+            && self.has_found_pins.swap(false, Ordering::AcqRel)
         {
             self.unstall();
         }

@@ -147,9 +147,9 @@ impl<F: Frames> Mapping<F> {
         assert_eq!(self.state, MappingState::Mapped, "the mapping is not mapped");
         let whole = self.bytes();
         assert!(whole.start <= bytes.start && bytes.end <= whole.end, "{bytes:?} of {whole:?}");
-        let is_border = |at: u64| at.is_multiple_of(SECTOR_BYTES as u64) || at == whole.end;
-        let borders = is_border(bytes.start) && is_border(bytes.end);
-        assert!(self.access == Access::Change || borders, "{bytes:?} are not whole sectors");
+        let is_boundary = |at: u64| at.is_multiple_of(SECTOR_BYTES as u64) || at == whole.end;
+        let is_aligned = is_boundary(bytes.start) && is_boundary(bytes.end);
+        assert!(self.access == Access::Change || is_aligned, "{bytes:?} are not whole sectors");
         let first = self.block_range().start;
         for (i, block) in self.blocks.iter_mut().enumerate() {
             let at = (first + i as u64) * BLOCK_BYTES_U64;

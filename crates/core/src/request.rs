@@ -66,7 +66,7 @@ pub(crate) enum Status {
 /// The purpose of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A client asked for the bytes.
+    /// A client has requested the bytes.
     #[default]
     Client,
     /// The pages must be resident; they do not count as references.

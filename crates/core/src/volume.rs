@@ -448,9 +448,9 @@ impl<F: Frames> Volume<F> {
             return volume_limit;
         }
         let frames = self.all.frames.load(Ordering::Relaxed);
-        let left = (frames - frames / 10).saturating_sub(others);
+        let frames_left = (frames - frames / 10).saturating_sub(others);
         let least = u64::from(self.page_blocks().max(self.quota.floor() / 2));
-        volume_limit.min(left.max(least))
+        volume_limit.min(frames_left.max(least))
     }
 
     /// Returns the maximum number of unclean blocks while other volumes have none.
@@ -555,8 +555,8 @@ impl<F: Frames> Volume<F> {
 
     /// Returns the bytes of `block`: a whole block, except for the last one.
     pub(crate) fn bytes_of(&self, block: u64) -> u32 {
-        let left = self.geometry.length - block * BLOCK_BYTES_U64;
-        u32::try_from(left.min(BLOCK_BYTES_U64)).expect("at most a block")
+        let bytes_left = self.geometry.length - block * BLOCK_BYTES_U64;
+        u32::try_from(bytes_left.min(BLOCK_BYTES_U64)).expect("at most a block")
     }
 
     /// Returns all counters since the volume was added.

@@ -81,7 +81,7 @@ struct OrderedGroup {
 struct StageState {
     group: u64,
     /// Number of blocks that have not been written.
-    left: usize,
+    unwritten: usize,
     /// Number of the store flush that makes the written blocks stable.
     flush: u64,
     waits: BTreeSet<Stage>,
@@ -174,15 +174,15 @@ impl WriteOrder {
     /// written.
     fn needs(&self, from: impl IntoIterator<Item = Stage>) -> BTreeSet<Stage> {
         let mut found = BTreeSet::new();
-        let mut left: Vec<_> = from.into_iter().collect();
-        while let Some(stage) = left.pop() {
+        let mut pending: Vec<_> = from.into_iter().collect();
+        while let Some(stage) = pending.pop() {
             if !found.insert(stage) {
                 continue;
             }
             let state = &self.stages[&stage];
-            left.extend(&state.waits);
+            pending.extend(&state.waits);
             for coupled in &state.coupled {
-                left.extend(&self.stages[coupled].waits);
+                pending.extend(&self.stages[coupled].waits);
             }
         }
         found
@@ -232,7 +232,7 @@ impl WriteOrder {
         page: &Range<u64>,
         blocks: impl Iterator<Item = u64>,
     ) -> bool {
-        let here = self.stages_in(page);
+        let stages_of_page = self.stages_in(page);
         let (open, waits) = match self.active.get(&group) {
             Some(OrderedGroup { open: Some(stage), .. }) => {
                 (Some(*stage), self.stages[stage].waits.clone())
@@ -241,7 +241,7 @@ impl WriteOrder {
             None => (None, BTreeSet::new()),
         };
         let needed = self.needs(waits.iter().copied());
-        let before: Vec<_> = here.intersection(&needed).copied().collect();
+        let before: Vec<_> = stages_of_page.intersection(&needed).copied().collect();
         if !before.is_empty() {
             self.expedite_stages(before);
             return false;
@@ -253,7 +253,7 @@ impl WriteOrder {
             return false;
         }
         let stage = open.unwrap_or_else(|| self.open(group, waits));
-        for &other in here.iter().filter(|&&other| other != stage) {
+        for &other in stages_of_page.iter().filter(|&&other| other != stage) {
             self.stage(other).coupled.insert(stage);
             self.stage(stage).coupled.insert(other);
         }
@@ -264,7 +264,7 @@ impl WriteOrder {
                 None => {
                     self.blocks.insert((block, stage), Phase::Dirty);
                     self.by_stage.insert((stage, block));
-                    self.stage(stage).left += 1;
+                    self.stage(stage).unwritten += 1;
                 }
             }
         }
@@ -274,8 +274,9 @@ impl WriteOrder {
     fn open(&mut self, group: u64, waits: BTreeSet<Stage>) -> Stage {
         self.last_stage += 1;
         let stage = self.last_stage;
-        let (left, flush, coupled, is_urgent) = (0, 0, BTreeSet::new(), false);
-        self.stages.insert(stage, StageState { group, left, flush, waits, coupled, is_urgent });
+        let (unwritten, flush, coupled, is_urgent) = (0, 0, BTreeSet::new(), false);
+        self.stages
+            .insert(stage, StageState { group, unwritten, flush, waits, coupled, is_urgent });
         let entry =
             self.active.entry(group).or_insert(OrderedGroup { open: None, waits: BTreeSet::new() });
         entry.open = Some(stage);
@@ -317,7 +318,7 @@ impl WriteOrder {
 
     /// Returns true if a block is held back.
     pub(crate) fn has_waiting(&self) -> bool {
-        self.stages.values().any(|state| state.left > 0 && !state.waits.is_empty())
+        self.stages.values().any(|state| state.unwritten > 0 && !state.waits.is_empty())
     }
 
     /// Returns the number of blocks that are held back.
@@ -377,7 +378,7 @@ impl WriteOrder {
     fn untag(&mut self, block: u64, stage: Stage) {
         self.blocks.remove(&(block, stage));
         self.by_stage.remove(&(stage, block));
-        self.stage(stage).left -= 1;
+        self.stage(stage).unwritten -= 1;
         self.note_written(stage);
     }
 
@@ -389,8 +390,9 @@ impl WriteOrder {
 
     /// Returns true if the store should be flushed so that groups advance.
     pub(crate) fn is_flush_due(&self) -> bool {
-        let is_written_or_expedite =
-            |&(_, state): &(&Stage, &StageState)| state.left == 0 && state.flush > self.flushes;
+        let is_written_or_expedite = |&(_, state): &(&Stage, &StageState)| {
+            state.unwritten == 0 && state.flush > self.flushes
+        };
         let is_waited_for = |stage: &Stage| {
             self.stages.values().any(|other| other.is_urgent && other.waits.contains(stage))
         };
@@ -406,15 +408,16 @@ impl WriteOrder {
     /// Records that the last queued flush has made nothing stable: the next one must.
     pub(crate) fn fail_flush(&mut self) {
         let next = self.flushes + 1;
-        for state in self.stages.values_mut().filter(|state| state.left == 0) {
+        for state in self.stages.values_mut().filter(|state| state.unwritten == 0) {
             state.flush = next;
         }
     }
 
     /// Records that the last queued flush has succeeded.
     pub(crate) fn complete_flush(&mut self) {
-        let is_stable =
-            |&(_, state): &(&Stage, &StageState)| state.left == 0 && state.flush <= self.flushes;
+        let is_stable = |&(_, state): &(&Stage, &StageState)| {
+            state.unwritten == 0 && state.flush <= self.flushes
+        };
         let stable: Vec<_> = self.stages.iter().filter(is_stable).map(|(&s, _)| s).collect();
         for stage in stable {
             let StageState { group, coupled, .. } =
@@ -451,8 +454,8 @@ impl WriteOrder {
             let needed = self.needs(state.waits.iter().chain(of_beside).copied());
             assert!(!needed.contains(&stage), "stage {stage} needs itself");
             let tagged = self.by_stage.range((stage, 0)..(stage + 1, 0)).count();
-            assert_eq!(tagged, state.left, "blocks of stage {stage}");
-            assert!(state.left > 0 || state.flush > 0, "stage {stage} never had a block");
+            assert_eq!(tagged, state.unwritten, "blocks of stage {stage}");
+            assert!(state.unwritten > 0 || state.flush > 0, "stage {stage} never had a block");
             for wait in &state.waits {
                 let open = self.active.get(&self.stages[wait].group).and_then(|group| group.open);
                 assert_ne!(open, Some(*wait), "stage {stage} waits for one that is open");

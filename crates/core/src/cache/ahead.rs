@@ -179,11 +179,11 @@ impl<F: Frames> Cache<F> {
         }
         let depth = usize::try_from(volume.tunables.get(Tunable::ReadAheadDepth)).expect("few");
         // Queued operations hold frames, so there are no more of them than the store takes at once.
-        let begun = {
+        let in_progress = {
             let queue = lock(&volume.queue);
             if queue.ahead.is_empty() { queue.ahead_in_flight() } else { depth }
         };
-        for _ in begun..depth {
+        for _ in in_progress..depth {
             let mut queue = lock(&volume.queue);
             let pages_max = Self::ahead_pages_max(volume, &queue);
             let Some(pages) = queue.pending_windows.take(pages_max) else {
@@ -254,7 +254,7 @@ impl<F: Frames> Cache<F> {
         let wanted = self.count_absent(volume.id, &blocks);
         let mut spare = Vec::new();
         let no_session_waits = self.stalled.load(Ordering::Relaxed) == 0;
-        let room = wanted == 0
+        let has_frames = wanted == 0
             || no_session_waits
                 && if may_evict {
                     self.reserve_with(volume, wanted, &mut spare, (recorder, now), false)
@@ -265,10 +265,10 @@ impl<F: Frames> Cache<F> {
         let instance = shard.instance(volume.id);
         let mut queue = lock(&volume.queue);
         // Checked under this lock: a thread that closes a volume inspects the queue afterwards.
-        let rests = volume.is_closed() || volume.is_regrouping() || volume.is_frozen();
+        let is_paused = volume.is_closed() || volume.is_regrouping() || volume.is_frozen();
         let paging = instance.paging;
         let pages = paging.pages_of(&blocks);
-        for page in if rests { 0..0 } else { pages } {
+        for page in if is_paused { 0..0 } else { pages } {
             let whole = paging.blocks_of(page);
             let absent = self.count_absent(volume.id, &whole);
             let under_way = instance.fills.contains_key(&page) || queue.is_exclusive(&whole);
@@ -281,6 +281,6 @@ impl<F: Frames> Cache<F> {
         drop(queue);
         drop(shard);
         self.pool.give_back(volume, spare);
-        room
+        has_frames
     }
 }

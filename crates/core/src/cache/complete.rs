@@ -158,8 +158,8 @@ impl<F: Frames> Cache<F> {
                 spare.push(self.frames.write_pinned(&write_pin));
                 self.frames.release_write_pin(write_pin);
             }
-            let room = self.pool.take(&self.frames, &volume, parts as usize, &mut spare);
-            if blocks == whole || !room {
+            let has_frames = self.pool.take(&self.frames, &volume, parts as usize, &mut spare);
+            if blocks == whole || !has_frames {
                 self.pool.give_back(&volume, spare);
                 let failed = Completion::Failed { token, parts, error: error.clone() };
                 waiter.completions.deliver(&self.frames, failed);

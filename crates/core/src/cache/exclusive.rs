@@ -140,11 +140,14 @@ impl<F: Frames> Cache<F> {
         let pages = paging.pages_of(blocks);
         if pages.end - pages.start <= u64::from(instance.pages.len()) {
             // Look-ups also find pages of other shards, whose slots belong to another slab.
-            let here = |&page: &u64| {
+            let is_in_shard = |&page: &u64| {
                 let key = Key::new(volume.id, paging.blocks_of(page).start);
                 self.table.shard(key) == instance.index
             };
-            return pages.filter(here).filter_map(|p| instance.find(&self.table, p)).collect();
+            return pages
+                .filter(is_in_shard)
+                .filter_map(|p| instance.find(&self.table, p))
+                .collect();
         }
         let inside = |&slot: &Slot| pages.contains(&instance.pages.get(slot).number);
         instance.pages.slots().filter(inside).collect()
@@ -164,19 +167,19 @@ impl<F: Frames> Cache<F> {
     fn drop_blocks(&self, instance: &mut Instance<F>, slot: Slot, blocks: &Range<u64>) {
         let volume = Arc::clone(&instance.volume);
         let page_blocks = instance.paging.blocks_of(instance.pages.get(slot).number);
-        let (mut gone, mut clean) = (0, 0);
+        let (mut removed, mut clean) = (0, 0);
         for block in page_blocks.start.max(blocks.start)..page_blocks.end.min(blocks.end) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
             let state = self.table.state(frame);
             assert_eq!(state.writing, 0, "a block of an exclusive range is being written");
             clean += u16::from(state.dirty != 0);
-            gone += 1;
+            removed += 1;
             self.table.retract(frame);
             self.pool.retire(volume.id, frame);
         }
         volume.write_order.with_any(|groups| groups.discard_blocks(blocks));
         let page = instance.pages.get_mut(slot);
-        page.resident -= gone;
+        page.resident -= removed;
         page.dirty -= clean;
         volume.dirty.fetch_sub(u64::from(clean), Ordering::AcqRel);
         volume.all.unclean.fetch_sub(u64::from(clean), Ordering::AcqRel);

@@ -151,8 +151,8 @@ impl<F: Frames> Cache<F> {
         let mut warm_range = WarmRange::default();
         let outcome = loop {
             let (spare, recorder) = (&mut handle.spare, &*handle.recorder);
-            let room = self.reserve(&volume, wanted, spare, recorder, now);
-            if room && bypass_reason.is_none() {
+            let has_frames = self.reserve(&volume, wanted, spare, recorder, now);
+            if has_frames && bypass_reason.is_none() {
                 self.reserve_warm_range(&volume, blocks.start, &mut warm_range);
             }
             let index = self.table.shard(Key::new(volume.id, blocks.start));
@@ -182,7 +182,7 @@ impl<F: Frames> Cache<F> {
                 FetchOutcome::PageSizeChanged
             } else {
                 let absent = self.count_absent(volume.id, &whole);
-                if room && bypass_reason.is_none() && absent > handle.spare.len() {
+                if has_frames && bypass_reason.is_none() && absent > handle.spare.len() {
                     // More blocks were evicted while no lock was held.
                     wanted = absent;
                     continue;

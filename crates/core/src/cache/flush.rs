@@ -169,18 +169,18 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Collects the first blocks of pages from the old end of the dirty lists while `wanted`
+    /// Collects the first blocks of pages from the old end of the dirty lists while `is_selected`
     /// accepts them, for about `blocks` blocks. Skips pages that are being written, discarded or
     /// zeroed.
     pub(super) fn gather(
         &self,
         volume: &Volume<F>,
-        wanted: impl Fn(&Page) -> bool,
+        is_selected: impl Fn(&Page) -> bool,
         blocks: u64,
     ) -> Batch {
         self.gather_by_shard(volume, blocks, |instance, each, pages| {
             let list = instance.dirty_pages().take(GATHER_MAX);
-            Self::gather_from(instance, list, &wanted, each, pages);
+            Self::gather_from(instance, list, &is_selected, each, pages);
         })
     }
 
@@ -190,18 +190,18 @@ impl<F: Frames> Cache<F> {
     pub(super) fn gather_lazily(
         &self,
         volume: &Volume<F>,
-        wanted: impl Fn(&Page) -> bool,
+        is_selected: impl Fn(&Page) -> bool,
         blocks: u64,
         retries: bool,
     ) -> Batch {
         self.gather_by_shard(volume, blocks, |instance, each, pages| {
             let untried = instance.dirty_untried().take(GATHER_MAX);
-            Self::gather_from(instance, untried, &wanted, each, pages);
+            Self::gather_from(instance, untried, &is_selected, each, pages);
             if retries {
                 // The list is sorted by age, and this iterates from young to old.
-                let is_young = |slot: &Slot| !wanted(instance.pages.get(*slot));
+                let is_young = |slot: &Slot| !is_selected(instance.pages.get(*slot));
                 let failed = instance.dirty_failed().take(GATHER_MAX).skip_while(is_young);
-                Self::gather_from(instance, failed, &wanted, each, pages);
+                Self::gather_from(instance, failed, &is_selected, each, pages);
             }
         })
     }
@@ -222,12 +222,12 @@ impl<F: Frames> Cache<F> {
         Batch::sorted(pages)
     }
 
-    /// Adds the first blocks of pages of `list` to `pages`, while `wanted` accepts them, for about
+    /// Adds the first blocks of pages of `list` to `pages`, while `is_selected` accepts them, for about
     /// `left` blocks.
     fn gather_from(
         instance: &Instance<F>,
         list: impl Iterator<Item = Slot>,
-        wanted: impl Fn(&Page) -> bool,
+        is_selected: impl Fn(&Page) -> bool,
         mut left: u64,
         pages: &mut Vec<u64>,
     ) {
@@ -235,7 +235,7 @@ impl<F: Frames> Cache<F> {
         for slot in list {
             let page = instance.pages.get(slot);
             let blocks = instance.paging.blocks_of(page.number);
-            if left == 0 || !wanted(page) {
+            if left == 0 || !is_selected(page) {
                 break;
             }
             if volume.write_order.expedite_if_held(&blocks) {

@@ -134,7 +134,7 @@ impl<F: Frames> Cache<F> {
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
             let instance = shard.instance(volume.id);
-            let wanted = |page: &crate::shard::Page| {
+            let is_selected = |page: &crate::shard::Page| {
                 let page_blocks = instance.paging.blocks_of(page.number);
                 let overlaps = page_blocks.start < blocks.end && blocks.start < page_blocks.end;
                 (overlaps && page.dirty > 0 && page.dirty_epoch <= epoch)
@@ -142,10 +142,12 @@ impl<F: Frames> Cache<F> {
             };
             if dirty < blocks.end - blocks.start {
                 let list = instance.dirty_pages();
-                pages.extend(list.filter_map(|slot| wanted(instance.pages.get(slot))));
+                pages.extend(list.filter_map(|slot| is_selected(instance.pages.get(slot))));
             } else {
                 let slots = self.slots_in(instance, blocks);
-                pages.extend(slots.into_iter().filter_map(|slot| wanted(instance.pages.get(slot))));
+                pages.extend(
+                    slots.into_iter().filter_map(|slot| is_selected(instance.pages.get(slot))),
+                );
             }
         }
         Batch::sorted(pages)

@@ -133,9 +133,9 @@ impl<F: Frames> Cache<F> {
         let (bytes, blocks) = (mapping.bytes(), mapping.block_range());
         let length = volume.geometry().length;
         assert!(bytes.end <= length, "a mapping past the end of the volume");
-        let is_border = |at: u64| at.is_multiple_of(SECTOR_BYTES as u64) || at == length;
-        let borders = is_border(bytes.start) && is_border(bytes.end);
-        assert!(mapping.access == Access::Change || borders, "{bytes:?} are not whole sectors");
+        let is_boundary = |at: u64| at.is_multiple_of(SECTOR_BYTES as u64) || at == length;
+        let is_aligned = is_boundary(bytes.start) && is_boundary(bytes.end);
+        assert!(mapping.access == Access::Change || is_aligned, "{bytes:?} are not whole sectors");
         let name = volume.name();
         if volume.write_mode() == WriteMode::ReadOnly {
             let message = format!("map a part of {name} for change: it is read-only");

@@ -152,7 +152,7 @@ impl<F: Frames> Cache<F> {
             };
             let whole = volume.paging().around(block);
             let absent = self.count_absent(volume.id, &whole);
-            let room = self.reserve(volume, absent, &mut spare, recorder, now);
+            let has_frames = self.reserve(volume, absent, &mut spare, recorder, now);
             let mut shard = self.shard(self.table.shard(Key::new(volume.id, whole.start)));
             let instance = shard.instance(volume.id);
             let whole = instance.paging.around(block);
@@ -161,8 +161,10 @@ impl<F: Frames> Cache<F> {
             let absent = self.count_absent(volume.id, &whole);
             let is_coming = instance.fills.contains_key(&page);
             // Checked under this lock: a thread that closes a volume inspects the queue afterwards.
-            let can_come =
-                room && absent <= spare.len() && !queue.is_exclusive(&whole) && !volume.is_closed();
+            let can_come = has_frames
+                && absent <= spare.len()
+                && !queue.is_exclusive(&whole)
+                && !volume.is_closed();
             if absent > 0 && !is_coming && can_come {
                 let cause = FillCause::Pinned;
                 self.start_fill(instance, &mut queue, page, &mut spare, cause, now);

@@ -111,8 +111,8 @@ impl<F: Frames> Cache<F> {
                     Decision::Rest => return None,
                     Decision::Wait(until) => return Some(until),
                     Decision::Run { trigger, dirty_before, blocks, retries } => {
-                        let wanted = |page: &crate::shard::Page| page.dirty_at <= dirty_before;
-                        writer.lazy = self.gather_lazily(volume, wanted, blocks, retries);
+                        let is_selected = |page: &crate::shard::Page| page.dirty_at <= dirty_before;
+                        writer.lazy = self.gather_lazily(volume, is_selected, blocks, retries);
                         if writer.lazy.is_empty() {
                             // All dirty pages are under writeback, so a completion triggers the
                             // next run; or they wait for the next attempt.

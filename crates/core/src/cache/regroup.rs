@@ -41,15 +41,15 @@ impl<F: Frames> Cache<F> {
 
     /// Continues a change of the page size. Returns true if none is pending.
     pub(super) fn regroup(&self, volume: &Volume<F>, now: Nanos) -> bool {
-        while let Some(wanted) = volume.requested_page_blocks() {
+        while let Some(page_blocks_requested) = volume.requested_page_blocks() {
             let mut is_done = true;
             for index in 0..self.shards.len() {
-                is_done &= self.regroup_shard(volume, index, wanted, now);
+                is_done &= self.regroup_shard(volume, index, page_blocks_requested, now);
             }
             if !is_done {
                 return false;
             }
-            let ended = volume.note_page_blocks(wanted);
+            let ended = volume.note_page_blocks(page_blocks_requested);
             // After the new page size is set, no windows of pages of the old size are added.
             let forgotten = lock(&volume.queue).pending_windows.clear();
             volume.maintenance_recorder.add(Counter::ReadAheadDropped, forgotten);
@@ -66,12 +66,12 @@ impl<F: Frames> Cache<F> {
         let Some(locked_tracker) = &volume.locked_tracker else { return };
         let frames = volume.quota.max().min(self.pool.size());
         let pages = u64::from(frames / volume.page_blocks());
-        let mut left = lock(&self.tracker_bytes);
-        *left += locked_tracker.tracker().bytes();
-        let tracker = Tracker::new(*left, pages, volume.policy(), volume.id.into())
+        let mut bytes_left = lock(&self.tracker_bytes);
+        *bytes_left += locked_tracker.tracker().bytes();
+        let tracker = Tracker::new(*bytes_left, pages, volume.policy(), volume.id.into())
             .expect("at least as many bytes as the one before it had");
-        *left -= tracker.bytes();
-        drop(left);
+        *bytes_left -= tracker.bytes();
+        drop(bytes_left);
         let gate = tracker.gate();
         locked_tracker.begin_anew(tracker);
         for index in 0..self.shards.len() {
@@ -80,11 +80,17 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Regroups the pages of one shard. Returns false if one of them is in use.
-    fn regroup_shard(&self, volume: &Volume<F>, index: usize, wanted: u32, now: Nanos) -> bool {
+    fn regroup_shard(
+        &self,
+        volume: &Volume<F>,
+        index: usize,
+        page_blocks_requested: u32,
+        now: Nanos,
+    ) -> bool {
         let volumes = self.volumes().len();
         let mut shard = self.shard(index);
         let instance = shard.instance(volume.id);
-        if instance.paging.page_blocks == wanted {
+        if instance.paging.page_blocks == page_blocks_requested {
             return true;
         }
         // The write order knows which blocks share a page, and a new page size would combine other
@@ -95,8 +101,9 @@ impl<F: Frames> Cache<F> {
         self.rebuilding[index].store(true, Ordering::Relaxed);
         shard.drain(now);
         let instance = shard.instance(volume.id);
-        let pages = self.expected_pages(self.expected_frames(volume, volumes), wanted);
-        instance.regroup(&self.table, wanted, pages);
+        let pages =
+            self.expected_pages(self.expected_frames(volume, volumes), page_blocks_requested);
+        instance.regroup(&self.table, page_blocks_requested, pages);
         instance.note_all_pinned(now);
         for slot in instance.unadmitted_pages() {
             self.drop_page(instance, slot);

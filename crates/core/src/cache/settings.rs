@@ -65,11 +65,11 @@ impl<F: Frames> Cache<F> {
     /// if it may.
     pub(super) fn switch_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) -> bool {
         let _one_at_a_time = lock(&self.settings);
-        let may = volume.policy_auto();
-        if may {
+        let may_choose = volume.policy_auto();
+        if may_choose {
             self.replace_policy(volume, kind, now);
         }
-        may
+        may_choose
     }
 
     /// Replaces the policy. The caller holds the lock `settings`.

@@ -101,12 +101,12 @@ impl<F: Frames> Cache<F> {
         volume: Option<u16>,
         all: Vec<&Arc<Volume<F>>>,
     ) -> Vec<&Arc<Volume<F>>> {
-        let is_over = |other: &&&Arc<Volume<F>>| {
+        let is_above_target = |other: &&&Arc<Volume<F>>| {
             let target = other.target.load(Ordering::Relaxed);
             usage(other) + u64::from(Some(other.id) == volume) > u64::from(target)
         };
-        let over: Vec<_> = all.iter().filter(is_over).copied().collect();
-        if over.is_empty() { all } else { over }
+        let above_target: Vec<_> = all.iter().filter(is_above_target).copied().collect();
+        if above_target.is_empty() { all } else { above_target }
     }
 
     /// Computes the division if it is due.

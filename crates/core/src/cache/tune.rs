@@ -23,10 +23,10 @@ impl<F: Frames> Cache<F> {
     pub(super) fn tracker_for(&self, id: u16, options: &VolumeOptions) -> Option<Tracker> {
         let frames = u64::from(options.max_frames.min(self.pool.size()));
         let pages = frames / u64::from(options.page_blocks);
-        let mut left = lock(&self.tracker_bytes);
-        let bytes = if options.curve { *left / 4 * 3 } else { 0 };
+        let mut bytes_left = lock(&self.tracker_bytes);
+        let bytes = if options.curve { *bytes_left / 4 * 3 } else { 0 };
         let tracker = Tracker::new(bytes, pages, options.policy, id.into())?;
-        *left -= tracker.bytes();
+        *bytes_left -= tracker.bytes();
         Some(tracker)
     }
 

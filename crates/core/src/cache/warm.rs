@@ -54,12 +54,12 @@ pub(super) struct WarmRange {
 
 impl<F: Frames> Cache<F> {
     /// Returns the blocks of the resident pages of `volume`, the hottest class first, in order of
-    /// position inside a class; of at most `most` pages, the hottest ones. Pages of the same MiB
+    /// position inside a class; of at most `pages_max` pages, the hottest ones. Pages of the same MiB
     /// stay together, with their average heat. The call needs 16 bytes for each page that it
-    /// collects, up to a quarter more than `most`.
+    /// collects, up to a quarter more than `pages_max`.
     #[must_use]
-    pub fn residents(&self, volume: &Volume<F>, now: Nanos, most: usize) -> Vec<Range<u64>> {
-        let query = || Input::Query { volume: volume.id, query: Query::Residents(most), now };
+    pub fn residents(&self, volume: &Volume<F>, now: Nanos, pages_max: usize) -> Vec<Range<u64>> {
+        let query = || Input::Query { volume: volume.id, query: Query::Residents(pages_max), now };
         let _logged = self.log_input(query);
         let mut found: Vec<(Nanos, u64)> = Vec::new();
         let hottest_first = |page: &(Nanos, u64)| (Nanos::MAX - page.0, page.1);
@@ -82,15 +82,15 @@ impl<F: Frames> Cache<F> {
                 }
                 drop(shard);
                 first += SLOTS_AT_ONCE;
-                if found.len() > most.saturating_add(most / 4) {
-                    found.select_nth_unstable_by_key(most, hottest_first);
-                    found.truncate(most);
+                if found.len() > pages_max.saturating_add(pages_max / 4) {
+                    found.select_nth_unstable_by_key(pages_max, hottest_first);
+                    found.truncate(pages_max);
                 }
             }
         }
-        if found.len() > most {
-            found.select_nth_unstable_by_key(most, hottest_first);
-            found.truncate(most);
+        if found.len() > pages_max {
+            found.select_nth_unstable_by_key(pages_max, hottest_first);
+            found.truncate(pages_max);
         }
         // From here on each page has the heat of its region.
         found.sort_unstable_by_key(|page| page.1);
@@ -196,18 +196,18 @@ impl<F: Frames> Cache<F> {
         warm_range: &WarmRange,
     ) -> Range<u64> {
         let paging = instance.paging;
-        let mut left = warm_range.frames.len();
+        let mut frames_left = warm_range.frames.len();
         let mut can_fill = |page: u64| {
             let blocks = paging.blocks_of(page);
             let is_inside =
                 blocks.start >= warm_range.blocks.start && blocks.end <= warm_range.blocks.end;
             let wanted = range_len(&blocks);
             let can = is_inside
-                && wanted <= left
+                && wanted <= frames_left
                 && self.count_absent(instance.volume.id, &blocks) == wanted
                 && !instance.fills.contains_key(&page)
                 && !queue.is_exclusive(&blocks);
-            left -= if can { wanted } else { 0 };
+            frames_left -= if can { wanted } else { 0 };
             can
         };
         let before = (0..page).rev().take_while(|&page| can_fill(page)).count();
@@ -246,10 +246,10 @@ impl<F: Frames> Cache<F> {
             }
             let mut queue = lock(&volume.queue);
             let page_blocks = u64::from(volume.page_blocks());
-            let most = Self::ahead_pages_max(volume, &queue) * page_blocks;
-            let most = most.min(blocks).max(page_blocks);
+            let pages_max = Self::ahead_pages_max(volume, &queue) * page_blocks;
+            let pages_max = pages_max.min(blocks).max(page_blocks);
             let queued = queue.ahead.len();
-            let Some(next) = queue.warm.take(most) else {
+            let Some(next) = queue.warm.take(pages_max) else {
                 volume.has_warm.store(false, Ordering::Release);
                 return false;
             };

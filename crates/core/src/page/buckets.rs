@@ -32,8 +32,8 @@ impl Buckets {
     /// Returns buckets for `frames` frames in each shard, which can grow to `frames_max`.
     pub(super) fn new(frames: usize, frames_max: usize, shards: usize) -> Self {
         let first_each = frames.next_power_of_two().max(16);
-        let most = frames_max.next_power_of_two().max(first_each);
-        let doublings = (most / first_each).ilog2() as usize;
+        let buckets_max = frames_max.next_power_of_two().max(first_each);
+        let doublings = (buckets_max / first_each).ilog2() as usize;
         Buckets {
             first: empty(first_each * shards),
             first_each,

@@ -26,13 +26,13 @@ impl WarmRestartList {
         self.by_position.sort_unstable_by_key(|range| (range.start, range.end));
     }
 
-    /// Takes the next blocks in order, at most `most`.
-    pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
+    /// Takes the next blocks in order, at most `blocks_max`.
+    pub(crate) fn take(&mut self, blocks_max: u64) -> Option<Range<u64>> {
         let Some(range) = self.order.front_mut() else {
             self.by_position.clear();
             return None;
         };
-        let next = range.start..range.end.min(range.start + most);
+        let next = range.start..range.end.min(range.start + blocks_max);
         range.start = next.end;
         if range.start == range.end {
             self.order.pop_front();

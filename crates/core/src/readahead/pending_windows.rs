@@ -25,10 +25,10 @@ impl PendingWindows {
         forgotten.map_or(0, |window| window.pages())
     }
 
-    /// Takes the next pages to read: adjacent ones, at most `most`.
-    pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
+    /// Takes the next pages to read: adjacent ones, at most `pages_max`.
+    pub(crate) fn take(&mut self, pages_max: u64) -> Option<Range<u64>> {
         while let Some(window) = self.windows.front_mut() {
-            if let Some(run) = window.take(most) {
+            if let Some(run) = window.take(pages_max) {
                 return Some(run);
             }
             self.windows.pop_front();

@@ -23,13 +23,13 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Takes at most `most` pages (at least one) of the first run out of the window; the rest of
+    /// Takes at most `pages_max` pages (at least one) of the first run out of the window; the rest of
     /// the run stays.
-    pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
+    pub(crate) fn take(&mut self, pages_max: u64) -> Option<Range<u64>> {
         if self.count == 0 {
             return None;
         }
-        let run = self.start..self.start + self.len.min(most.max(1));
+        let run = self.start..self.start + self.len.min(pages_max.max(1));
         if run.end == self.start + self.len || self.stride > 0 {
             // The rest of a run of a strided window is not worth another read.
             self.start += self.stride;

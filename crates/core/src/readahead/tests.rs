@@ -195,8 +195,8 @@ fn the_window_doubles_up_to_the_largest_and_is_asked_for_before_it_is_needed() {
 
 #[test]
 fn nothing_is_read_beyond_either_end() {
-    let ways = [(1, 0), (3, 0), (7, 0), (1, 7), (2, 9), (3, 50)];
-    for ((len, stride), first) in ways.into_iter().flat_map(|way| [(way, 0), (way, 101)]) {
+    let cases = [(1, 0), (3, 0), (7, 0), (1, 7), (2, 9), (3, 50)];
+    for ((len, stride), first) in cases.into_iter().flat_map(|case| [(case, 0), (case, 101)]) {
         let limits = Limits { pages: 1000, first, ..LIMITS };
         let (mut model, mut reader) =
             (Model::default(), Reader { at: first, len, stride, backward: false });

@@ -55,7 +55,7 @@ struct Entry<F: Frames, C> {
     /// True while the front end may add operations.
     is_open: bool,
     /// Bytes for which no operation has started: of a read, or whole blocks to zero or discard.
-    left: Range<u64>,
+    unstarted: Range<u64>,
     /// The last bytes of a read.
     data: Option<Box<ReadRequest<F>>>,
     mapping: Option<Box<Mapping<F>>>,
@@ -709,7 +709,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             classes: Classes::default(),
             in_flight: 0,
             is_open,
-            left: 0..0,
+            unstarted: 0..0,
             data: None,
             mapping: None,
             due: 0,
@@ -722,10 +722,10 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let Request { op, offset, len, .. } = self.requests[id].request;
         let range = offset..offset + len;
         match op {
-            RequestOp::Read | RequestOp::Populate => self.requests[id].left = range,
+            RequestOp::Read | RequestOp::Populate => self.requests[id].unstarted = range,
             RequestOp::Zero { .. } | RequestOp::Discard if len > 0 => {
                 let BlockCut { head, blocks, tail } = cut(range, self.volume.geometry().length);
-                self.requests[id].left = blocks;
+                self.requests[id].unstarted = blocks;
                 let zeroes = matches!(op, RequestOp::Zero { .. });
                 for ragged in [head, tail].into_iter().filter(|_| zeroes) {
                     self.write_zeros(cache, now, id, &ragged);
@@ -838,7 +838,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         match work {
             Work::Read(mut read) => {
                 let wants_data = entry.request.op == RequestOp::Read && !has_failed;
-                match (wants_data, entry.left.is_empty()) {
+                match (wants_data, entry.unstarted.is_empty()) {
                     (true, true) => entry.data = Some(read),
                     (true, false) => self.ready.push_back(ReadyEvent::Piece(id, read)),
                     (false, _) => {
@@ -873,7 +873,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             if entry.error.is_some() {
                 break;
             }
-            if !entry.left.is_empty() {
+            if !entry.unstarted.is_empty() {
                 if !self.start_next(cache, now, id) {
                     return;
                 }
@@ -898,7 +898,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Starts the next part of a request. Returns false if it has to wait for the release of pins.
     fn start_next(&mut self, cache: &Cache<F>, now: Nanos, id: usize) -> bool {
-        let Range { start, end } = self.requests[id].left;
+        let Range { start, end } = self.requests[id].unstarted;
         let op = self.requests[id].request.op;
         let work = match op {
             RequestOp::Read | RequestOp::Populate => {
@@ -907,13 +907,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                     self.waiting_for_pins.push_back(id);
                     return false;
                 }
-                self.requests[id].left.start = start + len;
+                self.requests[id].unstarted.start = start + len;
                 let request = self.requests[id].request.clone();
                 Work::Read(self.read_of(&request, start..start + len))
             }
             op => {
                 let next = end.min(start + EXCLUSIVE_BLOCKS_MAX);
-                self.requests[id].left.start = next;
+                self.requests[id].unstarted.start = next;
                 let kind = match op {
                     RequestOp::Zero { keep_allocated } => StoreOpKind::Zero { keep_allocated },
                     _ => StoreOpKind::Discard,

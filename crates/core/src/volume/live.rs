@@ -108,8 +108,8 @@ impl<F: Frames> Volume<F> {
 
     /// Returns the requested page size, if a change is pending.
     pub(crate) fn requested_page_blocks(&self) -> Option<u32> {
-        let wanted = self.requested_page_blocks.load(Ordering::Acquire);
-        (wanted != 0).then_some(wanted)
+        let page_blocks_requested = self.requested_page_blocks.load(Ordering::Acquire);
+        (page_blocks_requested != 0).then_some(page_blocks_requested)
     }
 
     /// Returns true if a change of the page size is pending.
@@ -128,8 +128,10 @@ impl<F: Frames> Volume<F> {
     /// Records that all shards have this page size. Returns true if no other size was requested.
     pub(crate) fn note_page_blocks(&self, blocks: u32) -> bool {
         self.page_blocks.store(blocks, Ordering::Release);
-        let wanted = &self.requested_page_blocks;
-        wanted.compare_exchange(blocks, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let page_blocks_requested = &self.requested_page_blocks;
+        page_blocks_requested
+            .compare_exchange(blocks, 0, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
     /// Counts a handle.

@@ -305,7 +305,7 @@ fn hints_say_what_is_read_ahead_and_kept() {
 #[test]
 fn what_a_reader_in_order_has_passed_goes_before_anything_else() {
     let hot = 100;
-    let left = |hint| {
+    let hits_left = |hint| {
         let lru = VolumeOptions { policy: PolicyKind::Lru, ..options(100_000) };
         let mut rig = TestBench::new(1024, [lru]);
         let mut handle = rig.handle(0);
@@ -318,13 +318,13 @@ fn what_a_reader_in_order_has_passed_goes_before_anything_else() {
         rig.disks[0].volume.set_hint(Hint::Random);
         read_all(&mut rig, &mut handle, (0..hot).map(|i| 90_000 + 2 * i));
         assert_eq!(count(&rig, Counter::DroppedBehind) > 0, hint == Hint::Sequential);
-        let left = hits(&rig) - before;
+        let hits_left = hits(&rig) - before;
         rig.cache.close_handle(handle);
         rig.cache.check(rig.now);
-        left
+        hits_left
     };
-    assert_eq!(left(Hint::Normal), 0, "least recently used is not scan resistant");
-    assert_eq!(left(Hint::Sequential), hot, "the scan has only pushed itself out");
+    assert_eq!(hits_left(Hint::Normal), 0, "least recently used is not scan resistant");
+    assert_eq!(hits_left(Hint::Sequential), hot, "the scan has only pushed itself out");
 }
 
 /// Returns the hits of a hot set, in per mille, during a scan of ten times the memory.

@@ -144,10 +144,10 @@ fn one_mapping_at_a_time_has_a_block_and_all_together_a_quarter_of_the_memory() 
     busy(map(&mut rig, &mut one, &mut again));
     let mut other = new_mapping(&mut rig, [7, 9], Access::Change);
     assert_eq!(map(&mut rig, &mut two, &mut other), Status::Stalled, "it waits");
-    let mut beside = new_mapping(&mut rig, [8, 9], Access::Change);
-    busy(map(&mut rig, &mut one, &mut beside));
-    let mut beside = new_mapping(&mut rig, [8, 9], Access::Change);
-    assert_eq!(map(&mut rig, &mut two, &mut beside), Status::Stalled, "a quarter is 16 blocks");
+    let mut adjacent = new_mapping(&mut rig, [8, 9], Access::Change);
+    busy(map(&mut rig, &mut one, &mut adjacent));
+    let mut adjacent = new_mapping(&mut rig, [8, 9], Access::Change);
+    assert_eq!(map(&mut rig, &mut two, &mut adjacent), Status::Stalled, "a quarter is 16 blocks");
     rig.cache.unmap(&rig.disks[0].volume, &mut first);
     let mut completions = Vec::new();
     two.collect(&mut completions);

@@ -82,7 +82,7 @@ impl TestBench {
     /// progress.
     pub(super) fn run(&mut self) {
         loop {
-            let mut moved = false;
+            let mut has_progress = false;
             for (index, disk) in self.disks.iter_mut().enumerate() {
                 let (mut ops, mut done) = (Vec::new(), Vec::new());
                 self.cache.poll(&disk.volume, &disk.recorder, self.now, 16, &mut ops);
@@ -92,11 +92,11 @@ impl TestBench {
                 }
                 disk.store.reap(self.now, self.cache.frames(), &mut done);
                 for done in done {
-                    moved = true;
+                    has_progress = true;
                     self.cache.complete(&disk.volume, &disk.recorder, self.now, done);
                 }
             }
-            if !moved {
+            if !has_progress {
                 return;
             }
         }
