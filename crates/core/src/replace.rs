@@ -148,7 +148,7 @@ fn build_cache<P: Policy + 'static>(policy: P, capacity: u32, find_by: FindBy) -
 #[derive(Debug)]
 struct Cache<P, F> {
     policy: P,
-    find: F,
+    slot_index: F,
     capacity: u32,
     /// The page of each slot. Slots are assigned in order until the cache is full; then each new
     /// page takes the slot of its victim.
@@ -157,29 +157,29 @@ struct Cache<P, F> {
 }
 
 impl<P: Policy, F: SlotIndex> Cache<P, F> {
-    fn new(mut policy: P, capacity: u32, find: F) -> Self {
+    fn new(mut policy: P, capacity: u32, slot_index: F) -> Self {
         assert!(capacity > 0, "a cache of at least one page");
         assert!(policy.is_empty(), "a policy that is new");
         policy.on_capacity(capacity as usize);
-        Cache { policy, find, capacity, pages: Vec::new(), counts: Counts::default() }
+        Cache { policy, slot_index, capacity, pages: Vec::new(), counts: Counts::default() }
     }
 
     #[inline]
-    fn reference(&mut self, reference: &Reference, name: F::Name) {
-        let (hit, _) = self.touch(reference.page, name);
+    fn reference(&mut self, reference: &Reference, key: F::Key) {
+        let (hit, _) = self.touch(reference.page, key);
         self.counts.count(reference, hit);
     }
 
     /// References a page. Returns true if it was resident, and its slot after the reference.
     #[inline]
-    fn touch(&mut self, page: u64, name: F::Name) -> (bool, Slot) {
-        if let Some(slot) = self.find.slot(name, page, &self.pages) {
+    fn touch(&mut self, page: u64, key: F::Key) -> (bool, Slot) {
+        if let Some(slot) = self.slot_index.slot(key, page, &self.pages) {
             self.policy.on_hit(slot);
             return (true, slot);
         }
         self.policy.on_miss(page);
         let slot = self.slot_for_new(page);
-        self.find.enter(name, slot);
+        self.slot_index.insert(key, slot);
         self.policy.on_insert(slot, page);
         (false, slot)
     }
@@ -194,7 +194,7 @@ impl<P: Policy, F: SlotIndex> Cache<P, F> {
         let victim = self.policy.victim(&mut |_| true).expect("a full cache has a victim");
         let old = std::mem::replace(&mut self.pages[victim as usize], page);
         self.policy.on_remove(victim, old, true);
-        self.find.leave(victim, old);
+        self.slot_index.remove(victim, old);
         self.counts.evictions += 1;
         victim
     }
@@ -202,11 +202,11 @@ impl<P: Policy, F: SlotIndex> Cache<P, F> {
 
 impl<P: Policy, F: SlotIndex> Replace for Cache<P, F> {
     fn run(&mut self, references: &[Reference], numbers: &[u32]) {
-        let mut names = [F::Name::default(); BATCH];
+        let mut keys = [F::Key::default(); BATCH];
         for (at, ahead) in (0..).step_by(BATCH).zip(references.chunks(BATCH)) {
-            self.find.prefetch(ahead, numbers.get(at..).unwrap_or_default(), &mut names);
-            for (reference, &name) in ahead.iter().zip(&names) {
-                self.reference(reference, name);
+            self.slot_index.prefetch(ahead, numbers.get(at..).unwrap_or_default(), &mut keys);
+            for (reference, &key) in ahead.iter().zip(&keys) {
+                self.reference(reference, key);
             }
         }
     }
@@ -219,7 +219,7 @@ impl<P: Policy, F: SlotIndex> Replace for Cache<P, F> {
         self.policy.check();
         assert_eq!(self.policy.len(), self.pages.len());
         assert!(self.pages.len() <= self.capacity as usize);
-        self.find.check(&self.pages);
+        self.slot_index.check(&self.pages);
     }
 }
 
@@ -228,7 +228,7 @@ impl<P: Policy, F: SlotIndex> Replace for Cache<P, F> {
 pub struct Changeable {
     cache: Cache<Box<dyn Policy>, PageIndex>,
     /// The number of the last reference to the page of each slot.
-    touched: Vec<u64>,
+    last_references: Vec<u64>,
     now: u64,
 }
 
@@ -237,18 +237,18 @@ impl Changeable {
     #[must_use]
     pub fn new(kind: PolicyKind, capacity: u32) -> Self {
         let cache = Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity));
-        Changeable { cache, touched: Vec::new(), now: 0 }
+        Changeable { cache, last_references: Vec::new(), now: 0 }
     }
 
     /// References a page. Returns true if it was resident.
     pub fn touch(&mut self, page: u64) -> bool {
         let (hit, slot) = self.cache.touch(page, Hash::of(page));
         let slot = slot as usize;
-        if slot == self.touched.len() {
-            self.touched.push(0);
+        if slot == self.last_references.len() {
+            self.last_references.push(0);
         }
         self.now += 1;
-        self.touched[slot] = self.now;
+        self.last_references[slot] = self.now;
         hit
     }
 
@@ -257,7 +257,7 @@ impl Changeable {
         let Cache { policy, pages, capacity, .. } = &mut self.cache;
         let mut next = kind.build();
         next.on_capacity(*capacity as usize);
-        let known = self.touched.iter().zip(0..).zip(pages.iter());
+        let known = self.last_references.iter().zip(0..).zip(pages.iter());
         let mut known: Vec<_> = known.map(|((&at, slot), &page)| (at, slot, page)).collect();
         hand_over(&**policy, &mut *next, &mut known);
         *policy = next;
@@ -278,7 +278,7 @@ impl Changeable {
     /// Asserts every invariant; for tests.
     pub fn check(&self) {
         Replace::check(&self.cache);
-        assert_eq!(self.touched.len(), self.len());
+        assert_eq!(self.last_references.len(), self.len());
     }
 }
 

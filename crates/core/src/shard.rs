@@ -80,8 +80,8 @@ impl Page {
 }
 
 /// Time of the last reference to a page that the policy has received, plus one; 0 for a page that
-/// the policy does not know. Unless it is pinned, such a page, as write-around mode creates them, is
-/// dropped when it is clean.
+/// the policy does not know. Unless it is pinned, such a page, as write-around mode creates them,
+/// is dropped when it is clean.
 ///
 /// Separate from [`Page`], since each hit updates it: eight pages share a cache line of the
 /// processor. The highest bit marks pages in the sample of the volume's tracker, so one test of the

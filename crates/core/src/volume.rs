@@ -100,7 +100,8 @@ impl VolumeOptions {
     }
 }
 
-/// Number of windows that fit into the share of memory for read-ahead: two for each of several streams.
+/// Number of windows that fit into the share of memory for read-ahead: two for each of several
+/// streams.
 const WINDOWS: u64 = 32;
 
 /// Blocks that are mapped for change, and the queue of the handle that has mapped them.

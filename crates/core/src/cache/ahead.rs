@@ -271,8 +271,8 @@ impl<F: Frames> Cache<F> {
         for page in if is_paused { 0..0 } else { pages } {
             let whole = paging.blocks_of(page);
             let absent = self.count_absent(volume.id, &whole);
-            let under_way = instance.fills.contains_key(&page) || queue.is_exclusive(&whole);
-            if absent == 0 || under_way || absent > spare.len() {
+            let is_in_progress = instance.fills.contains_key(&page) || queue.is_exclusive(&whole);
+            if absent == 0 || is_in_progress || absent > spare.len() {
                 continue;
             }
             let cause = FillCause::Ahead;

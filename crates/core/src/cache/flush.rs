@@ -222,8 +222,8 @@ impl<F: Frames> Cache<F> {
         Batch::sorted(pages)
     }
 
-    /// Adds the first blocks of pages of `list` to `pages`, while `is_selected` accepts them, for about
-    /// `left` blocks.
+    /// Adds the first blocks of pages of `list` to `pages`, while `is_selected` accepts them, for
+    /// about `left` blocks.
     fn gather_from(
         instance: &Instance<F>,
         list: impl Iterator<Item = Slot>,

@@ -28,12 +28,13 @@ use std::ops::Range;
 impl<F: Frames> Cache<F> {
     /// Maps a range for change. [`Status::Done`]: the caller may change it, see
     /// [`Mapping::pieces`]. [`Status::Pending`]: pass completions with its token to
-    /// [`Cache::map_completed`]. [`Status::Stalled`]: there are not enough frames, or a mapping of
-    /// another handle overlaps the range.
+    /// [`Cache::map_completed`]. [`Status::Stalled`]: there are not enough frames, a mapping of
+    /// another handle overlaps the range, or the mappings of all handles would exceed a quarter of
+    /// the volume's memory.
     ///
     /// Fails if the volume is read-only or the store cannot read the range; and with
-    /// [`StoreErrorKind::Busy`] if this handle has already mapped a part of the range, or mappings
-    /// would exceed their limits: 1 MiB each, and a quarter of the volume's memory together.
+    /// [`StoreErrorKind::Busy`] if this handle has already mapped a part of the range, the range
+    /// exceeds 1 MiB, or the mappings of this handle would exceed a quarter of the volume's memory.
     ///
     /// # Panics
     /// If the range is not inside the volume; or if the mapping is an overwrite and the range is

@@ -95,8 +95,8 @@ impl<F: Frames> Cache<F> {
         while (read.cursor as usize) < read.parts.len() {
             if !self.read_page(handle, now, read) {
                 if read.missing == 0 {
-                    // A stalled read holds no pins: readers that each pin frames which others need would
-                    // deadlock.
+                    // A stalled read holds no pins: readers that each pin frames which others need
+                    // would deadlock.
                     read.release(&self.frames);
                     read.cursor = 0;
                 }

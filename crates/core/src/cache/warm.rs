@@ -54,8 +54,8 @@ pub(super) struct WarmRange {
 
 impl<F: Frames> Cache<F> {
     /// Returns the blocks of the resident pages of `volume`, the hottest class first, in order of
-    /// position inside a class; of at most `pages_max` pages, the hottest ones. Pages of the same MiB
-    /// stay together, with their average heat. The call needs 16 bytes for each page that it
+    /// position inside a class; of at most `pages_max` pages, the hottest ones. Pages of the same
+    /// MiB stay together, with their average heat. The call needs 16 bytes for each page that it
     /// collects, up to a quarter more than `pages_max`.
     #[must_use]
     pub fn residents(&self, volume: &Volume<F>, now: Nanos, pages_max: usize) -> Vec<Range<u64>> {
@@ -109,11 +109,11 @@ impl<F: Frames> Cache<F> {
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let region_pages = usize::try_from(REGION_BLOCKS / u64::from(paging.page_blocks));
         let region_pages = region_pages.expect("at most 256");
-        let part_pages = found.len().div_ceil(HEAT_CLASSES).max(region_pages);
-        for part in found.chunks_mut(part_pages) {
-            part.sort_unstable_by_key(|page| page.1);
+        let class_pages = found.len().div_ceil(HEAT_CLASSES).max(region_pages);
+        for class in found.chunks_mut(class_pages) {
+            class.sort_unstable_by_key(|page| page.1);
             let begin = ranges.len();
-            for &(_, block) in &*part {
+            for &(_, block) in &*class {
                 let blocks = paging.around(block);
                 match ranges[begin..].last_mut() {
                     Some(last) if last.end == blocks.start => last.end = blocks.end,

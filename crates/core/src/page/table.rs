@@ -121,8 +121,8 @@ impl Table {
         self.buckets.is_enough(shard, frames)
     }
 
-    /// Adds up to `count_max` buckets to a shard that gets `frames` frames. The caller holds the shard's
-    /// lock.
+    /// Adds up to `count_max` buckets to a shard that gets `frames` frames. The caller holds the
+    /// shard's lock.
     pub(crate) fn grow_buckets(&self, shard: usize, frames: usize, count_max: usize) {
         for _ in 0..count_max {
             let Some((parent, new)) = self.buckets.grow(shard, frames) else { return };

@@ -23,8 +23,8 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// Takes at most `pages_max` pages (at least one) of the first run out of the window; the rest of
-    /// the run stays.
+    /// Takes at most `pages_max` pages (at least one) of the first run out of the window; the rest
+    /// of the run stays.
     pub(crate) fn take(&mut self, pages_max: u64) -> Option<Range<u64>> {
         if self.count == 0 {
             return None;

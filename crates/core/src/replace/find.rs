@@ -17,16 +17,16 @@ const SLOTS_MIN: u32 = 1024;
 /// Maps pages to slots.
 pub(super) trait SlotIndex: Send + std::fmt::Debug {
     /// The key of a look-up.
-    type Name: Copy + Default;
+    type Key: Copy + Default;
 
-    /// Writes the keys of up to [`BATCH`] references to `names`, and prefetches their entries.
-    fn prefetch(&mut self, references: &[Reference], numbers: &[u32], names: &mut [Self::Name]);
+    /// Writes the keys of up to [`BATCH`] references to `keys`, and prefetches their entries.
+    fn prefetch(&mut self, references: &[Reference], numbers: &[u32], keys: &mut [Self::Key]);
     /// Returns the slot of a page; `pages` has the page of each slot.
-    fn slot(&self, name: Self::Name, page: u64, pages: &[u64]) -> Option<Slot>;
+    fn slot(&self, key: Self::Key, page: u64, pages: &[u64]) -> Option<Slot>;
     /// Adds a page. A previous page of the slot has been removed.
-    fn enter(&mut self, name: Self::Name, slot: Slot);
+    fn insert(&mut self, key: Self::Key, slot: Slot);
     /// Removes the page of a slot.
-    fn leave(&mut self, slot: Slot, page: u64);
+    fn remove(&mut self, slot: Slot, page: u64);
     /// Asserts that each slot is found by its page.
     fn check(&self, pages: &[u64]);
 }
@@ -44,14 +44,14 @@ impl PageIndex {
 }
 
 impl SlotIndex for PageIndex {
-    type Name = Hash;
+    type Key = Hash;
 
     #[inline]
-    fn prefetch(&mut self, references: &[Reference], _numbers: &[u32], names: &mut [Hash]) {
+    fn prefetch(&mut self, references: &[Reference], _numbers: &[u32], keys: &mut [Hash]) {
         let mut touched = 0;
-        for (reference, name) in references.iter().zip(names) {
-            *name = Hash::of(reference.page);
-            touched ^= self.index.touch(*name);
+        for (reference, key) in references.iter().zip(keys) {
+            *key = Hash::of(reference.page);
+            touched ^= self.index.touch(*key);
         }
         // Without a use of the value the compiler would remove the loads.
         std::hint::black_box(touched);
@@ -63,12 +63,12 @@ impl SlotIndex for PageIndex {
     }
 
     #[inline]
-    fn enter(&mut self, hash: Hash, slot: Slot) {
+    fn insert(&mut self, hash: Hash, slot: Slot) {
         self.index.insert(hash, slot);
     }
 
     #[inline]
-    fn leave(&mut self, slot: Slot, page: u64) {
+    fn remove(&mut self, slot: Slot, page: u64) {
         self.index.remove(Hash::of(page), slot);
     }
 
@@ -89,18 +89,18 @@ pub(super) struct NumberIndex {
 }
 
 impl SlotIndex for NumberIndex {
-    type Name = u32;
+    type Key = u32;
 
     #[inline]
-    fn prefetch(&mut self, references: &[Reference], numbers: &[u32], names: &mut [u32]) {
+    fn prefetch(&mut self, references: &[Reference], numbers: &[u32], keys: &mut [u32]) {
         let numbers = &numbers[..references.len()];
         let end = numbers.iter().max().map_or(0, |&number| number as usize + 1);
         if end > self.slots.len() {
             self.slots.resize(end, NO_SLOT);
         }
         let mut touched = 0;
-        for (&number, name) in numbers.iter().zip(names) {
-            *name = number;
+        for (&number, key) in numbers.iter().zip(keys) {
+            *key = number;
             touched ^= self.slots[number as usize];
         }
         std::hint::black_box(touched);
@@ -113,7 +113,7 @@ impl SlotIndex for NumberIndex {
     }
 
     #[inline]
-    fn enter(&mut self, number: u32, slot: Slot) {
+    fn insert(&mut self, number: u32, slot: Slot) {
         self.slots[number as usize] = slot;
         match self.numbers.get_mut(slot as usize) {
             Some(old) => *old = number,
@@ -122,7 +122,7 @@ impl SlotIndex for NumberIndex {
     }
 
     #[inline]
-    fn leave(&mut self, slot: Slot, _page: u64) {
+    fn remove(&mut self, slot: Slot, _page: u64) {
         self.slots[self.numbers[slot as usize] as usize] = NO_SLOT;
     }
 
