@@ -153,7 +153,7 @@ impl<F: Frames> Volume<F> {
         let volume = || self.name.clone();
         closed.map(drop).map_err(|handles| match handles {
             CLOSED => SettingError::Removed { volume: volume() },
-            handles => SettingError::InUse { volume: volume(), handles },
+            handles => SettingError::InUse { volume: volume(), lanes: handles },
         })
     }
 
