@@ -45,6 +45,16 @@ pub(super) enum FetchOutcome {
     PageSizeChanged,
 }
 
+impl FetchOutcome {
+    /// Returns true if a completion follows.
+    fn is_pending(self) -> bool {
+        matches!(
+            self,
+            FetchOutcome::Filling | FetchOutcome::ReadAheadPending | FetchOutcome::Bypassed(_)
+        )
+    }
+}
+
 /// The reason for a fill.
 pub(super) enum FillCause<F: Frames> {
     /// A client waits for the page.
@@ -148,12 +158,12 @@ impl<F: Frames> Cache<F> {
             wanted = self.count_absent(volume.id, &volume.paging().around(blocks.start));
             self.note_miss(&volume, blocks.start, now);
         }
-        let mut warm_range = WarmRange::default();
+        let mut warm = WarmRange::default();
         let outcome = loop {
             let (spare, recorder) = (&mut handle.spare, &*handle.recorder);
             let has_frames = self.reserve(&volume, wanted, spare, recorder, now);
             if has_frames && bypass_reason.is_none() {
-                self.reserve_warm_range(&volume, blocks.start, &mut warm_range);
+                self.reserve_warm_range(&volume, blocks.start, &mut warm);
             }
             let index = self.table.shard(Key::new(volume.id, blocks.start));
             let mut shard = self.shard(index);
@@ -189,14 +199,7 @@ impl<F: Frames> Cache<F> {
                 }
                 if bypass_reason.is_none() && absent <= handle.spare.len() {
                     let spare = &mut handle.spare;
-                    self.fill_with_neighbours(
-                        instance,
-                        &mut queue,
-                        page,
-                        (spare, &mut warm_range),
-                        waiter,
-                        now,
-                    );
+                    self.fill_around(instance, &mut queue, page, (spare, &mut warm), waiter, now);
                     FetchOutcome::Filling
                 } else if waiter.read.is_some() && range_len(blocks) <= handle.spare.len() {
                     self.start_bypass(&volume, &mut queue, blocks, &mut handle.spare, waiter, now);
@@ -208,16 +211,13 @@ impl<F: Frames> Cache<F> {
             drop(queue);
             drop(shard);
             self.return_spare(handle);
-            if matches!(
-                outcome,
-                FetchOutcome::Filling | FetchOutcome::ReadAheadPending | FetchOutcome::Bypassed(_)
-            ) {
+            if outcome.is_pending() {
                 volume.notify.notify();
             }
             break outcome;
         };
-        if !warm_range.frames.is_empty() {
-            self.pool.give_back(&volume, warm_range.frames);
+        if !warm.frames.is_empty() {
+            self.pool.give_back(&volume, warm.frames);
         }
         outcome
     }

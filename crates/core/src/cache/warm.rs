@@ -165,7 +165,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Starts to fill a page that a client waits for, and its listed neighbours.
-    pub(super) fn fill_with_neighbours(
+    pub(super) fn fill_around(
         &self,
         instance: &mut Instance<F>,
         queue: &mut Queue<F>,
