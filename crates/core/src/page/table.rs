@@ -6,8 +6,8 @@
 //! chain. So it pins the frame first and then checks its key again, and it stops after [`WALK_MAX`]
 //! steps. A block that it misses this way is found under the lock.
 //!
-//! When the cache grows beyond its initial size, descriptors are added in chunks, and the buckets
-//! of a shard one at a time (see `buckets`). Neither number ever falls.
+//! A cache that grows beyond its initial size adds descriptors in chunks, and the buckets of a
+//! shard one at a time (see `buckets`). Neither number ever falls.
 //!
 //! All blocks of an aligned 1 MiB region belong to one shard, whatever the page size. So a page
 //! never spans shards, and a change of the page size never moves a block.
