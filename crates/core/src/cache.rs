@@ -1,9 +1,9 @@
-//! The cache: volumes, shards, table and pool put together.
+//! The cache: volumes, shards, page table and frame pool.
 //!
-//! The calls come from two sides. *Lanes* read and write; a hit takes no lock. Whoever drives a
-//! volume's store calls [`Cache::poll`] for operations to give to it and [`Cache::complete`] with
-//! those that are done. Lock order: a volume's writer, then a shard (never two), then a volume's
-//! queue, the pool, or a mailbox.
+//! Its callers have two roles. Sessions read and write; a hit takes no lock. The driver of a
+//! volume's store calls [`Cache::poll`] for operations to submit to the store, and
+//! [`Cache::complete`] with completed ones. Lock order: a volume's writer, then a shard (never
+//! two), then a volume's queue, the pool, or a completion queue.
 
 mod ahead;
 mod at_risk;
@@ -60,24 +60,24 @@ pub struct Cache<F: Frames> {
     table: Table,
     shards: Box<[Mutex<Shard<F>>]>,
     pool: Pool<F>,
-    /// Lanes that wait for room, over all volumes.
+    /// Number of stalls since handles were last woken; 0 if no handle waits.
     stalled: AtomicUsize,
-    /// True if a search for room has met pinned frames since a release last woke lanes.
-    has_met_pins: AtomicBool,
-    /// Shards whose pages or policy are being rebuilt, which takes its time.
+    /// True if a search for frames has found pinned ones since a release last woke handles.
+    has_found_pins: AtomicBool,
+    /// Shards whose pages or policy are being rebuilt, which takes long.
     rebuilding: Box<[AtomicBool]>,
-    /// Bytes that trackers of volumes may still take.
+    /// Bytes that trackers of volumes may still allocate.
     tracker_bytes: Mutex<usize>,
     sharing: Sharing,
-    /// Bytes that the system was given back, as whoever gives them says.
+    /// Bytes that the cache has returned to the system, as its caller reports them.
     given_back: AtomicU64,
-    /// Held by whoever changes settings: one at a time.
+    /// Serializes changes of settings.
     settings: Mutex<()>,
-    /// Held by whoever tends.
-    tending: Mutex<()>,
-    /// Who tends, to be woken.
-    keeper: Mutex<Option<Box<dyn Notify>>>,
-    /// The log of all inputs, if there is one. Its lock comes before all others.
+    /// Serializes maintenance.
+    maintenance: Mutex<()>,
+    /// Wakes the thread that runs maintenance.
+    maintenance_waker: Mutex<Option<Box<dyn Notify>>>,
+    /// The log of all inputs, if there is one. Its lock is the first of the lock order.
     log: Option<Arc<InputLog>>,
 }
 
@@ -87,44 +87,44 @@ impl<F: Frames> std::fmt::Debug for Cache<F> {
     }
 }
 
-/// Bytes of tables for each frame when pages are as small as a block: what the memory bound must
-/// leave room for beside the frame itself. The policy's share comes on top.
+/// Bytes of tables for each frame with pages of one block: the memory limit must cover them in
+/// addition to the frame. The memory of the policy is extra.
 pub const METADATA_BYTES_PER_FRAME: usize = Table::BYTES_PER_FRAME
     + size_of::<Option<Page>>()
     // The list of free frames and the list of free slots.
     + 2 * size_of::<FrameId>()
-    // The latch of the frame, and ten bytes for the chunks' slack and the dirty batches.
+    // The latch of the frame, and ten bytes for unused parts of chunks and for dirty batches.
     + 14
     + TRACKER_BYTES_PER_FRAME;
 
-/// Bytes for each frame that trackers of volumes may take, beside [`TRACKER_BYTES`].
+/// Bytes for each frame that trackers of volumes may allocate, in addition to [`TRACKER_BYTES`].
 const TRACKER_BYTES_PER_FRAME: usize = 16;
 
-/// Bytes that trackers of volumes may take in a cache of any size: what the memory bound must leave
-/// room for once.
+/// Bytes that trackers of volumes may allocate in a cache of any size: the memory limit must cover
+/// them once.
 pub const TRACKER_BYTES: usize = 768 << 10;
 
-/// Shards for a cache of `frames` frames used by `threads` threads.
+/// Returns the number of shards for a cache of `frames` frames used by `threads` threads.
 #[must_use]
 pub fn shards_for(frames: u32, threads: usize) -> usize {
-    // A shard below 16 MiB would hold too few regions to be even with the others.
-    let most = (frames as usize / 4096).max(1);
-    threads.next_power_of_two().min(16).min(1 << most.ilog2())
+    // A shard below 16 MiB would have too few regions for an even distribution.
+    let shards_max = (frames as usize / 4096).max(1);
+    threads.next_power_of_two().min(16).min(1 << shards_max.ilog2())
 }
 
 impl<F: Frames> Cache<F> {
-    /// A cache over all of `frames`, in `shards` parts (a power of two).
+    /// Returns a cache over all of `frames`, in `shards` parts (a power of two).
     #[must_use]
     pub fn new(frames: F, shards: usize) -> Self {
         let usable = frames.count();
         Cache::with_memory(frames, usable, shards)
     }
 
-    /// A cache over the first `usable` of `frames`, that can grow to all of them, in `shards` parts
-    /// (a power of two).
+    /// Returns a cache over the first `usable` of `frames`, which can grow to all of them, in
+    /// `shards` parts (a power of two).
     ///
     /// # Panics
-    /// If there are not so many frames.
+    /// If there are fewer frames than `usable`.
     #[must_use]
     pub fn with_memory(frames: F, usable: u32, shards: usize) -> Self {
         Cache {
@@ -132,20 +132,20 @@ impl<F: Frames> Cache<F> {
             shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
             pool: Pool::new(usable),
             stalled: AtomicUsize::new(0),
-            has_met_pins: AtomicBool::new(false),
+            has_found_pins: AtomicBool::new(false),
             rebuilding: (0..shards).map(|_| AtomicBool::new(false)).collect(),
             tracker_bytes: Mutex::new(TRACKER_BYTES + usable as usize * TRACKER_BYTES_PER_FRAME),
             sharing: Sharing::new(),
             given_back: AtomicU64::new(0),
             settings: Mutex::new(()),
-            tending: Mutex::new(()),
-            keeper: Mutex::new(None),
+            maintenance: Mutex::new(()),
+            maintenance_waker: Mutex::new(None),
             log: None,
             frames,
         }
     }
 
-    /// Logs all inputs from now on: the cache is new.
+    /// Logs all inputs of a new cache.
     ///
     /// # Panics
     /// If the cache has a volume.
@@ -161,31 +161,33 @@ impl<F: Frames> Cache<F> {
         self
     }
 
-    /// Logs an input if inputs are logged. No other input is processed until the guard is dropped.
+    /// Logs an input if inputs are logged. The cache processes no other input until the caller
+    /// drops the guard.
     #[inline]
     pub(crate) fn log_input(&self, input: impl FnOnce() -> Input) -> Option<LogGuard<'_>> {
         self.log.as_ref().map(|log| log.add(input()))
     }
 
-    /// Processes no input until the guard is dropped, if inputs are logged.
+    /// Locks the log of inputs, if there is one. The cache processes no input until the caller
+    /// drops the guard.
     #[inline]
     pub(crate) fn pause_inputs(&self) -> Option<LogGuard<'_>> {
         self.log.as_ref().map(|log| log.pause())
     }
 
-    /// The frames.
+    /// Returns the frames.
     #[must_use]
     pub fn frames(&self) -> &F {
         &self.frames
     }
 
-    /// A recorder for whoever drives the store of `volume`.
+    /// Returns a recorder for the driver of the store of `volume`.
     #[must_use]
     pub fn recorder(&self, volume: &Volume<F>) -> Arc<Recorder> {
-        volume.enroll()
+        volume.add_recorder()
     }
 
-    /// The value of a gauge for a volume, in the unit of the catalogue.
+    /// Returns the value of a gauge for a volume, in the unit of the catalogue.
     #[must_use]
     pub fn gauge(&self, volume: &Volume<F>, gauge: Gauge) -> u64 {
         if let Some(value) = self.pool_gauge(gauge) {
@@ -198,7 +200,7 @@ impl<F: Frames> Cache<F> {
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
             Gauge::Pinned => volume.pinned.blocks(),
             Gauge::Target => volume.target_frames().map_or(0, u64::from),
-            Gauge::Held => volume.ordered.with(|groups| groups.held_blocks()),
+            Gauge::Held => volume.write_order.with(|groups| groups.held_blocks()),
             Gauge::Warming => lock(&volume.queue).warm.blocks(),
             Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
             Gauge::Memory
@@ -210,7 +212,8 @@ impl<F: Frames> Cache<F> {
         blocks * BLOCK_BYTES_U64
     }
 
-    /// The value of a gauge of the pool, in the unit of the catalogue; none if it is of volumes.
+    /// Returns the value of a gauge of the pool, in the unit of the catalogue; `None` for a gauge
+    /// of volumes.
     #[must_use]
     pub fn pool_gauge(&self, gauge: Gauge) -> Option<u64> {
         let frames = match gauge {
@@ -218,7 +221,7 @@ impl<F: Frames> Cache<F> {
             Gauge::MemoryTarget => u64::from(self.pool.target()),
             Gauge::Free => self.pool.free() as u64,
             Gauge::Metadata => {
-                let tables = u64::from(self.pool.most()) * METADATA_BYTES_PER_FRAME as u64;
+                let tables = u64::from(self.pool.usable_ever()) * METADATA_BYTES_PER_FRAME as u64;
                 return Some(tables + TRACKER_BYTES as u64);
             }
             Gauge::GivenBack => return Some(self.given_back.load(Ordering::Relaxed)),
@@ -227,12 +230,13 @@ impl<F: Frames> Cache<F> {
         Some(frames * BLOCK_BYTES_U64)
     }
 
-    /// Notes how much memory the system was given back, in bytes, for [`Gauge::GivenBack`].
+    /// Records the number of bytes that were returned to the system, for [`Gauge::GivenBack`].
     pub fn note_given_back(&self, bytes: u64) {
         self.given_back.store(bytes, Ordering::Relaxed);
     }
 
-    /// How many frames all volumes share: those in service, but for those that are to leave it.
+    /// Returns the number of frames that all volumes share: those in service, except those about to
+    /// leave it.
     #[must_use]
     pub fn frame_count(&self) -> u32 {
         self.pool.size()
@@ -242,8 +246,8 @@ impl<F: Frames> Cache<F> {
         lock(&self.shards[index])
     }
 
-    /// Pins a frame that is findable, under its shard's lock. Only a writer of a few kilobytes can
-    /// be in the way.
+    /// Pins a published frame under its shard's lock. Only a writer of a few kilobytes can delay
+    /// this.
     fn pin_published(&self, frame: FrameId) -> F::Pin {
         loop {
             if let Some(pin) = self.frames.try_pin(frame) {
@@ -253,72 +257,78 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Owns a frame fresh from the pool. Only a reader that has lost its way can be in the way.
+    /// Write-pins a frame fresh from the pool. Only a reader that follows an outdated chain can
+    /// delay this.
     fn write_pin_fresh(&self, frame: FrameId) -> F::WritePin {
         loop {
-            if let Some(own) = self.frames.try_write_pin(frame) {
-                return own;
+            if let Some(write_pin) = self.frames.try_write_pin(frame) {
+                return write_pin;
             }
             spin();
         }
     }
 
-    /// Gives owned frames back to the pool.
-    fn free_write_pinned(&self, volume: &Volume<F>, owned: impl IntoIterator<Item = F::WritePin>) {
-        let frames = owned.into_iter().map(|own| {
-            let frame = self.frames.write_pinned(&own);
-            self.frames.release_write_pin(own);
+    /// Returns write-pinned frames to the pool.
+    fn free_write_pinned(
+        &self,
+        volume: &Volume<F>,
+        write_pins: impl IntoIterator<Item = F::WritePin>,
+    ) {
+        let frames = write_pins.into_iter().map(|write_pin| {
+            let frame = self.frames.write_pinned(&write_pin);
+            self.frames.release_write_pin(write_pin);
             frame
         });
         self.pool.give_back(volume, frames.collect::<Vec<_>>());
     }
 
-    /// Notes that a lane waits for room, and sees to it that somebody makes some.
-    fn stall(&self, lane: &VolumeHandle<F>) {
-        lock(&lane.volume.queue).stall(&lane.mailbox);
+    /// Records that an operation of a handle is stalled, and wakes the driver of the store, which
+    /// can free frames.
+    fn stall(&self, handle: &VolumeHandle<F>) {
+        lock(&handle.volume.queue).stall(&handle.completions);
         self.stalled.fetch_add(1, Ordering::AcqRel);
-        lane.recorder.add(crate::counters::Counter::Stalls, 1);
-        lane.volume.notify.notify();
+        handle.recorder.add(crate::counters::Counter::Stalls, 1);
+        handle.volume.notify.notify();
     }
 
-    /// Notes that a frame cannot be evicted because it is pinned.
+    /// Records that a frame cannot be evicted because it is pinned.
     fn note_pinned(&self) {
-        if !self.has_met_pins.load(Ordering::Relaxed) {
-            self.has_met_pins.store(true, Ordering::Relaxed);
+        if !self.has_found_pins.load(Ordering::Relaxed) {
+            self.has_found_pins.store(true, Ordering::Relaxed);
         }
     }
 
-    /// Gives the pins of a read back, and wakes lanes that may wait for just these frames. Every
-    /// read that was handed out ends with this.
+    /// Releases the pins of a read, and wakes handles that may wait for these frames. Every read
+    /// that was returned to a caller ends with this call.
     pub fn release(&self, read: &mut crate::request::ReadRequest<F>) {
         read.release(&self.frames);
         self.pins_released();
     }
 
-    /// Wakes the lanes that wait for room if pinned frames kept one from finding some: pins were
-    /// released.
+    /// Wakes the stalled handles after a release of pins, if pinned frames made a search for frames
+    /// fail.
     pub(crate) fn pins_released(&self) {
         if self.stalled.load(Ordering::Acquire) > 0
-            && self.has_met_pins.swap(false, Ordering::AcqRel)
+            && self.has_found_pins.swap(false, Ordering::AcqRel)
         {
             self.unstall();
         }
     }
 
-    /// Wakes all lanes that wait for room.
+    /// Wakes all stalled handles.
     fn unstall(&self) {
         if self.stalled.swap(0, Ordering::AcqRel) == 0 {
             return;
         }
         for volume in self.volumes() {
             let stalled = std::mem::take(&mut lock(&volume.queue).stalled);
-            for mailbox in stalled {
-                mailbox.deliver(&self.frames, crate::completion::Completion::Unstalled);
+            for completions in stalled {
+                completions.deliver(&self.frames, crate::completion::Completion::Unstalled);
             }
         }
     }
 
-    /// Asserts every invariant that holds while no call is under way; for tests.
+    /// Asserts every invariant that holds while no call is in progress; for tests.
     pub fn check(&self, now: Nanos) {
         let volumes = self.volumes();
         let (free, limbo) = self.pool.settle(&self.frames);
@@ -334,7 +344,7 @@ impl<F: Frames> Cache<F> {
                 writing += counts.2;
             }
             assert_eq!(dirty, volume.dirty.load(Ordering::Acquire), "dirty blocks");
-            volume.ordered.with(|groups| groups.check(|block| self.is_unclean(volume, block)));
+            volume.write_order.with(|groups| groups.check(|block| self.is_unclean(volume, block)));
             assert_eq!(writing, volume.writing.load(Ordering::Acquire), "writing blocks");
             let usage = u64::from(volume.quota.usage.load(Ordering::Acquire));
             assert!(resident <= usage, "{resident} resident, {usage} charged");

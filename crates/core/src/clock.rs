@@ -1,7 +1,7 @@
-//! Time comes in as an argument: nanoseconds since an origin that the clock chooses.
+//! Time as an argument: nanoseconds since an origin that the clock defines.
 //!
-//! The cache never asks for the time; whoever calls it says what time it is. That is what makes a
-//! run on a virtual clock the same run, byte for byte, every time.
+//! The cache never reads a clock; each caller passes the current time. So a run on a virtual clock
+//! is reproducible byte for byte.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -15,24 +15,24 @@ pub const SECOND: Nanos = 1_000_000_000;
 
 /// A source of time.
 pub trait Clock: Send + Sync {
-    /// Nanoseconds since the origin; never goes backwards.
+    /// Returns the nanoseconds since the origin. The value never decreases.
     fn now(&self) -> Nanos;
 }
 
-/// A clock that moves only when told to.
+/// A clock that only [`VirtualClock::advance_to`] moves.
 #[derive(Debug, Default)]
 pub struct VirtualClock {
     now: AtomicU64,
 }
 
 impl VirtualClock {
-    /// A clock that stands at `now`.
+    /// Returns a clock that shows `now`.
     #[must_use]
     pub fn at(now: Nanos) -> Self {
         VirtualClock { now: AtomicU64::new(now) }
     }
 
-    /// Moves the clock to `to`, or leaves it where it is if that lies in the past.
+    /// Moves the clock forward to `to`. A time in the past has no effect.
     pub fn advance_to(&self, to: Nanos) {
         self.now.fetch_max(to, Ordering::Relaxed);
     }

@@ -1,7 +1,7 @@
-//! Lanes: how one thread talks to a volume.
+//! Handles of threads on volumes, and the completions that they receive.
 //!
-//! A lane belongs to one connection or one user of the cache in process. It has a recorder that
-//! nobody else writes, a ring of hits per shard, and an inbox for what is done later.
+//! A [`VolumeHandle`] belongs to one session. It has a recorder that only its thread writes, a ring
+//! of hits per shard, and a queue for the completions of operations that were pending.
 
 use crate::counters::Recorder;
 use crate::frames::{FrameId, Frames};
@@ -12,13 +12,14 @@ use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::volume::Volume;
 
-/// Tells somebody that there is something to do. Called with locks held: it must only wake.
+/// Wakes a thread that waits for work. The cache calls it with locks held, so an implementation
+/// must not do more than wake.
 pub trait Notify: Send + Sync {
-    /// Wakes.
+    /// Wakes the thread.
     fn notify(&self);
 }
 
-/// Wakes nobody: for callers that ask by themselves, as tests and simulations do.
+/// A [`Notify`] that wakes no thread, for callers that poll, as tests and simulations do.
 #[derive(Debug)]
 pub struct Silent;
 
@@ -26,65 +27,66 @@ impl Notify for Silent {
     fn notify(&self) {}
 }
 
-/// Something that was asked for earlier and is done now, or can be asked for again.
+/// The completion of a pending operation, or a reason to retry a stalled one.
 #[derive(Debug)]
 pub(crate) enum Completion<F: Frames> {
-    /// Blocks that a read waited for, from part `part` of its assembly on.
+    /// The store has filled blocks that a read waits for, from part `part` of the read on.
     Filled {
-        /// The request.
+        /// Token of the request.
         token: u64,
         /// Index of the first part.
         part: u32,
         /// The blocks, in order.
         pins: Vec<F::Pin>,
     },
-    /// Blocks that a read or a partial write waited for could not be read.
+    /// The store could not read blocks that a read or a partial write waits for.
     Failed {
-        /// The request.
+        /// Token of the request.
         token: u64,
-        /// How many parts.
+        /// Number of parts.
         parts: u32,
-        /// Why.
+        /// The error of the store.
         error: StoreError,
     },
-    /// The page that a write needed from the store is there: continue the write.
+    /// The store has filled the page that a partial write waits for: the caller continues the
+    /// write.
     Continue {
-        /// The request.
+        /// Token of the request.
         token: u64,
-        /// Pins of the page, which keep it from being evicted until the write is continued. Only
-        /// the first write that waited for the page gets them.
+        /// Pins of the page, which protect it from eviction until the caller continues the write.
+        /// Only the first write that waits for the page gets them.
         pins: Vec<F::Pin>,
     },
-    /// Pages of a write that waited for the store have been written, or not.
+    /// The writeback of pages that a write waits for has ended.
     Synced {
-        /// The request.
+        /// Token of the request.
         token: u64,
-        /// How many pages.
+        /// Number of pages.
         pages: u32,
-        /// Whether they are on stable storage without a flush.
+        /// True if the pages are on stable storage without a flush.
         stable: bool,
-        /// How it went.
+        /// Result of the writeback.
         result: Result<(), StoreError>,
     },
-    /// A flush, discard or zeroing is done.
+    /// A flush, discard or zeroing has ended.
     Finished {
-        /// The request.
+        /// Token of the request.
         token: u64,
-        /// How it went.
+        /// Result of the operation.
         result: Result<(), StoreError>,
     },
-    /// There may be room now: try again what was stalled.
+    /// Frames or other resources may be free again: the caller retries its stalled operations.
     Unstalled,
 }
 
-/// Where the completions of a lane arrive.
+/// The completions that one handle has not collected.
 pub(crate) struct CompletionQueue<F: Frames> {
     inbox: Mutex<Vec<Completion<F>>>,
-    /// Whether the inbox has something, so that an empty one is not locked.
-    full: AtomicBool,
+    /// True if the inbox has entries. A caller does not lock an empty inbox.
+    has_entries: AtomicBool,
     closed: AtomicBool,
     notify: Box<dyn Notify>,
-    /// The write errors of the volume that this lane has been told of.
+    /// Number of write errors of the volume that this handle has reported to its client.
     pub(crate) errors_seen: AtomicU64,
 }
 
@@ -98,49 +100,49 @@ impl<F: Frames> CompletionQueue<F> {
     pub(crate) fn new(notify: Box<dyn Notify>, errors_seen: u64) -> Self {
         CompletionQueue {
             inbox: Mutex::new(Vec::new()),
-            full: AtomicBool::new(false),
+            has_entries: AtomicBool::new(false),
             closed: AtomicBool::new(false),
             notify,
             errors_seen: AtomicU64::new(errors_seen),
         }
     }
 
-    /// Delivers; if the lane is closed its pins are given back.
+    /// Delivers a completion. If the handle is closed, its pins are released instead.
     pub(crate) fn deliver(&self, frames: &F, completion: Completion<F>) {
         let mut inbox = lock(&self.inbox);
         if self.closed.load(Ordering::Acquire) {
             drop(inbox);
-            release(frames, completion);
+            release_pins(frames, completion);
             return;
         }
         inbox.push(completion);
-        self.full.store(true, Ordering::Release);
+        self.has_entries.store(true, Ordering::Release);
         drop(inbox);
         self.notify.notify();
     }
 
-    /// Moves everything that arrived to `to`.
+    /// Moves all completions to `to`.
     pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
-        if self.full.swap(false, Ordering::AcqRel) {
+        if self.has_entries.swap(false, Ordering::AcqRel) {
             to.append(&mut lock(&self.inbox));
         }
     }
 
-    pub(crate) fn has_mail(&self) -> bool {
-        self.full.load(Ordering::Acquire)
+    pub(crate) fn has_completions(&self) -> bool {
+        self.has_entries.load(Ordering::Acquire)
     }
 
-    /// Refuses further deliveries and gives back what lies there.
+    /// Refuses further deliveries, and releases the pins of the completions that are queued.
     pub(crate) fn close(&self, frames: &F) {
         let mut inbox = lock(&self.inbox);
         self.closed.store(true, Ordering::Release);
         for completion in inbox.drain(..) {
-            release(frames, completion);
+            release_pins(frames, completion);
         }
     }
 }
 
-fn release<F: Frames>(frames: &F, completion: Completion<F>) {
+fn release_pins<F: Frames>(frames: &F, completion: Completion<F>) {
     if let Completion::Filled { pins, .. } | Completion::Continue { pins, .. } = completion {
         for pin in pins {
             frames.unpin(pin);
@@ -148,23 +150,23 @@ fn release<F: Frames>(frames: &F, completion: Completion<F>) {
     }
 }
 
-/// Hits of one lane on one shard, waiting to be told to the policies.
+/// Hits of one handle on one shard that the policies have not received.
 ///
-/// The lane's thread writes; whoever holds the shard's lock reads. So the order of one lane is
-/// kept, and the order between lanes is off by at most a ring.
+/// The thread of the handle writes, and the holder of the shard's lock reads. So the hits of one
+/// handle stay in order, and the order between handles is off by at most one ring.
 ///
-/// On cache lines of its own: lanes are used by different threads.
+/// Aligned to a cache line: different threads write different rings.
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Ring {
-    entries: [AtomicU64; RING],
+    entries: [AtomicU64; RING_ENTRIES],
     head: AtomicU32,
     tail: AtomicU32,
 }
 
-const RING: usize = 64;
-/// Number of completions for which an inbox keeps memory.
-const INBOX_KEPT: usize = 64;
+const RING_ENTRIES: usize = 64;
+/// Number of completions for which an empty inbox keeps memory.
+const INBOX_CAPACITY_KEPT: usize = 64;
 
 impl Ring {
     pub(crate) fn new() -> Self {
@@ -175,27 +177,28 @@ impl Ring {
         }
     }
 
-    /// Notes a hit; false if the ring is full. Only the lane's own thread may.
+    /// Records a hit. Returns false if the ring is full. Only the thread of the handle may call it.
     #[inline]
     pub(crate) fn push(&self, volume: u16, slot: Slot) -> bool {
         let head = self.head.load(Ordering::Relaxed);
-        if head.wrapping_sub(self.tail.load(Ordering::Acquire)) as usize == RING {
+        if head.wrapping_sub(self.tail.load(Ordering::Acquire)) as usize == RING_ENTRIES {
             return false;
         }
         let entry = (u64::from(volume) << 32) | u64::from(slot);
-        self.entries[head as usize % RING].store(entry, Ordering::Relaxed);
+        self.entries[head as usize % RING_ENTRIES].store(entry, Ordering::Relaxed);
         self.head.store(head.wrapping_add(1), Ordering::Release);
         true
     }
 
-    /// All hits noted so far, which stay noted, under the shard's lock.
+    /// Returns all recorded hits without removing them. The caller holds the shard's lock.
     pub(crate) fn pending(&self) -> impl Iterator<Item = (u16, Slot)> + '_ {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Relaxed);
         (0..head.wrapping_sub(tail)).map(move |i| self.entry(tail.wrapping_add(i)))
     }
 
-    /// Takes all hits noted so far, under the shard's lock; how many.
+    /// Removes all recorded hits and passes them to `hit`. Returns their number. The caller holds
+    /// the shard's lock.
     pub(crate) fn drain(&self, mut hit: impl FnMut(u16, Slot)) -> u64 {
         let head = self.head.load(Ordering::Acquire);
         let mut tail = self.tail.load(Ordering::Relaxed);
@@ -211,47 +214,47 @@ impl Ring {
 
     #[inline]
     fn entry(&self, index: u32) -> (u16, Slot) {
-        let entry = self.entries[index as usize % RING].load(Ordering::Relaxed);
+        let entry = self.entries[index as usize % RING_ENTRIES].load(Ordering::Relaxed);
         let volume = u16::try_from(entry >> 32).expect("packed from a u16");
         (volume, u32::try_from(entry & 0xffff_ffff).expect("32 bits"))
     }
 }
 
 /// The handle of one thread on one volume. Only the request engine opens it; close it with
-/// [`crate::cache::Cache::close_lane`].
+/// [`crate::cache::Cache::close_handle`].
 #[derive(Debug)]
 pub(crate) struct VolumeHandle<F: Frames> {
     pub(crate) volume: Arc<Volume<F>>,
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) rings: Box<[Arc<Ring>]>,
     pub(crate) recorder: Arc<Recorder>,
-    /// The streams that its client reads in.
+    /// The sequential and strided streams of its client.
     pub(crate) detector: Detector,
-    /// Frames taken from the pool for the request at hand.
+    /// Frames taken from the pool for the current request.
     pub(crate) spare: Vec<FrameId>,
 }
 
 impl<F: Frames> VolumeHandle<F> {
-    /// The lane's own counters.
+    /// Returns the counters of the handle.
     #[must_use]
     pub(crate) fn recorder(&self) -> &Recorder {
         &self.recorder
     }
 
-    /// Moves what is done to `to`.
+    /// Moves all completions to `to`.
     pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
-        self.mailbox.collect(to);
+        self.completions.collect(to);
     }
 
-    /// Whether [`VolumeHandle::collect`] would find something.
+    /// Returns true if [`VolumeHandle::collect`] would move a completion.
     #[must_use]
-    pub(crate) fn has_mail(&self) -> bool {
-        self.mailbox.has_mail()
+    pub(crate) fn has_completions(&self) -> bool {
+        self.completions.has_completions()
     }
 
-    /// Releases the memory of many completions.
+    /// Releases the memory that many completions have taken.
     pub(crate) fn shrink(&self) {
-        lock(&self.mailbox.inbox).shrink_to(INBOX_KEPT);
+        lock(&self.completions.inbox).shrink_to(INBOX_CAPACITY_KEPT);
     }
 }
 
@@ -263,27 +266,27 @@ mod tests {
     #[test]
     fn a_mailbox_has_mail_from_delivery_to_collection() {
         let frames = PlainFrames::new(1);
-        let mailbox = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
-        assert!(!mailbox.has_mail(), "nothing was delivered");
-        mailbox.deliver(&frames, Completion::Unstalled);
-        assert!(mailbox.has_mail());
-        let mut mail = Vec::new();
-        mailbox.collect(&mut mail);
-        assert_eq!(mail.len(), 1);
-        assert!(!mailbox.has_mail(), "it was collected");
+        let queue = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
+        assert!(!queue.has_completions(), "nothing was delivered");
+        queue.deliver(&frames, Completion::Unstalled);
+        assert!(queue.has_completions());
+        let mut completions = Vec::new();
+        queue.collect(&mut completions);
+        assert_eq!(completions.len(), 1);
+        assert!(!queue.has_completions(), "it was collected");
     }
 
     #[test]
     fn a_closed_mailbox_releases_pins_instead_of_keeping_them() {
         let frames = PlainFrames::new(2);
-        let mailbox = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
+        let queue = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
         for frame in [0, 1] {
             let pins = vec![frames.try_pin(frame).unwrap()];
             let filled = Completion::Filled { token: 1, part: 0, pins };
-            mailbox.deliver(&frames, filled);
+            queue.deliver(&frames, filled);
             if frame == 0 {
                 assert!(frames.try_write_pin(0).is_none(), "the mailbox holds the pin");
-                mailbox.close(&frames);
+                queue.close(&frames);
             }
         }
         for frame in [0, 1] {

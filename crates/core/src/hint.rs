@@ -1,21 +1,21 @@
-//! Hints: what a client says about how it will ask.
+//! Hints: the access pattern that a client declares.
 
 use crate::mode::named;
 
-/// How a volume, or a range of it, will be read.
+/// Access pattern of a volume or of a part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum Hint {
-    /// Nothing is said: the cache finds streams by itself.
+    /// Not declared: the cache detects streams.
     #[default]
     Normal,
-    /// In order, and once: the largest window is read ahead at once, and what lies behind the
-    /// reader is the first to go.
+    /// Sequential, each byte once: read-ahead starts with the largest window, and pages behind the
+    /// reader are evicted first.
     Sequential,
-    /// Here and there: nothing is read ahead.
+    /// Random: no read-ahead.
     Random,
-    /// The caller has a cache of its own: reads of what is not resident go past this one, and
+    /// The client has its own cache: reads of blocks that are not resident bypass this cache, and
     /// writes do not enter it.
     NoBuffering,
 }

@@ -1,9 +1,9 @@
 //! Inputs of the cache and of its request engine, in the order in which they take effect.
 //!
 //! A cache that logs its inputs processes one at a time, under one lock. So the log has a total
-//! order, and a cache without memory that gets the same inputs has equal counters. Front ends do
-//! nothing for this: the calls log themselves. The lock makes serving slower; a cache without a log
-//! pays one comparison for each call.
+//! order, and a cache without memory that gets the same inputs has equal counters. Front ends have
+//! no part in this: each call logs itself. The lock makes serving slower; without a log each call
+//! costs one comparison.
 
 use crate::cache::ShareMode;
 use crate::clock::Nanos;
@@ -16,40 +16,40 @@ use crate::sync::{Mutex, MutexGuard, lock};
 use crate::volume::VolumeOptions;
 use std::ops::Range;
 
-/// A call that changes the state of a cache. Volumes have the number that the cache gave them, and
-/// sessions and reads are numbered as they are opened and handed out. Times are in nanoseconds of
-/// the clock that the cache is given, offsets and lengths in bytes.
+/// A call that changes the state of a cache. Volumes have the number that the cache assigned to
+/// them; sessions are numbered in the order of opening, and reads in the order in which the session
+/// returns them. Times are nanoseconds of the clock of the caller, offsets and lengths are bytes.
 #[derive(Clone, Debug, PartialEq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 #[expect(missing_docs, reason = "the fields are the parameters of the call")]
 pub enum Input {
-    /// The first input: the cache is made, with `frames` of `frames_max` frames in service.
+    /// The first input: creation of the cache, with `frames` of `frames_max` frames in service.
     Cache { frames: u32, frames_max: u32, shards: usize },
-    /// A volume is added.
+    /// Addition of a volume.
     AddVolume { options: VolumeOptions },
-    /// A volume is closed.
+    /// Closing of a volume.
     CloseVolume { volume: u16 },
-    /// A volume is removed.
+    /// Removal of a volume.
     RemoveVolume { volume: u16, now: Nanos },
-    /// A setting of a volume is changed.
+    /// Change of a setting of a volume.
     Set { volume: u16, setting: Setting },
-    /// The memory is changed.
+    /// Change of the memory size.
     Memory { frames: u32 },
-    /// The way in which volumes share the memory is changed.
+    /// Change of the mode in which volumes share the memory.
     Share { mode: ShareMode },
-    /// Clean pages are dropped.
+    /// Drop of the clean pages of a volume.
     DropClean { volume: u16, now: Nanos },
-    /// A range is pinned (`pin`) or unpinned.
+    /// Pinning (`pin`) or unpinning of a range.
     PinRange { volume: u16, bytes: Range<u64>, pin: bool, now: Nanos },
-    /// Blocks are to be read while there is free memory.
+    /// Blocks to read while there is free memory.
     Warm { volume: u16, blocks: Vec<Range<u64>> },
-    /// The hit-ratio curve or the list of resident blocks is queried, which passes the hits that
-    /// lanes have recorded to the policies.
+    /// Query of the hit-ratio curve or of the resident blocks. It passes the hits that handles have
+    /// recorded to the policies.
     Query { volume: u16, query: Query, now: Nanos },
-    /// The driver of a store polls for up to `depth` operations.
+    /// Poll by the driver of a store for up to `depth` operations.
     Poll { volume: u16, now: Nanos, depth: usize },
-    /// A store has completed an operation.
+    /// Completion of an operation by a store.
     Complete {
         volume: u16,
         now: Nanos,
@@ -58,43 +58,43 @@ pub enum Input {
         started_at: Nanos,
         finished_at: Nanos,
     },
-    /// The driver of a store ends.
+    /// End of the driver of a store.
     Abandon { volume: u16 },
-    /// A step of the work that changes of memory and bounds leave behind.
+    /// One step of the maintenance that follows changes of memory and bounds.
     Tend { now: Nanos },
-    /// A session is opened.
+    /// Opening of a session.
     Open { session: u32, volume: u16, limit: LoggedLimit },
-    /// A session is closed.
+    /// Closing of a session.
     Close { session: u32 },
-    /// A request with a payload of `payload` bytes is submitted.
+    /// Submission of a request with a payload of `payload` bytes.
     Submit { session: u32, now: Nanos, request: Request, payload: usize },
-    /// A request of several parts begins.
+    /// Begin of a request of several parts.
     Begin { session: u32, now: Nanos, request: Request },
     /// One part of a write.
     Push { session: u32, now: Nanos, id: usize, offset: u64, payload: usize },
     /// A flush of a range as one part of a request.
     PushFlush { session: u32, now: Nanos, id: usize, bytes: Range<u64> },
-    /// A request of several parts ends.
+    /// End of a request of several parts.
     Finish { session: u32, now: Nanos, id: usize },
-    /// Completions are processed.
+    /// Processing of completions.
     Advance { session: u32, now: Nanos },
-    /// Operations that found no room are retried.
+    /// Retry of stalled operations.
     Retry { session: u32, now: Nanos },
-    /// An event is polled.
+    /// Poll for an event.
     PollEvent { session: u32 },
-    /// The blocks of a read are given back.
+    /// Release of the blocks of a read.
     Release { session: u32, now: Nanos, read: u64 },
-    /// The buffer of a read is given back, and its pins have been moved out.
+    /// Return of the buffer of a read whose pins the front end has moved out.
     Recycle { session: u32, read: u64 },
-    /// The oldest of the pins that were moved out are released.
+    /// Release of the oldest of the pins that were moved out.
     ReleasePins { session: u32, now: Nanos, pins: usize },
-    /// The leases of a session change without a request.
+    /// Change of the leases of a session without a request.
     Lease { session: u32, lease: LeaseChange },
-    /// A call that cannot be replayed: the log is of no use from here on.
+    /// A call that cannot be replayed; the log is unusable from here on.
     Unsupported { call: String },
 }
 
-/// A setting of a volume that is changed.
+/// Change of a setting of a volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -118,7 +118,7 @@ pub enum Setting {
         max_frames: u32,
     },
     Frozen(bool),
-    /// The volume is being stopped; false if the stop is cancelled.
+    /// Start of a stop of the volume; false if the stop is cancelled.
     Stopping(bool),
 }
 
@@ -140,11 +140,11 @@ pub enum Query {
 pub enum LeaseChange {
     /// For a read of this many bytes.
     Read(u64),
-    /// For a piece of a payload of up to this many bytes, which may have to wait.
+    /// For a piece of a payload of up to this many bytes, which may have to be parked.
     Payload(u32),
     /// For a receive buffer of this many bytes.
     Buffer(u64),
-    /// Memory that the session does not need is given back.
+    /// Return of memory that the session does not need.
     Return,
 }
 
@@ -153,16 +153,16 @@ pub enum LeaseChange {
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum LoggedLimit {
-    /// This many bytes for the session alone.
+    /// This many bytes for each session.
     Own(u64),
     /// A share of a budget for this many sessions.
     Shared(u64),
 }
 
-/// The destination of a log. Called with the lock of the log held, in the middle of serving.
+/// The destination of a log. The cache calls it on the request path, with the lock of the log held.
 pub trait InputSink: Send {
-    /// Adds an input. An implementation that cannot write it keeps the error, and ignores the
-    /// inputs that follow.
+    /// Adds an input. An implementation that cannot write it keeps the error, and ignores all later
+    /// inputs.
     fn add(&mut self, input: Input);
 }
 
@@ -182,7 +182,7 @@ impl InputLog {
         InputLog(Mutex::new(LogState { to, sessions: 0 }))
     }
 
-    /// Adds an input. No other one is processed until the guard is dropped.
+    /// Adds an input. The cache processes no other input until the caller drops the guard.
     #[cold]
     pub(crate) fn add(&self, input: Input) -> LogGuard<'_> {
         let mut guard = self.pause();
@@ -190,7 +190,7 @@ impl InputLog {
         guard
     }
 
-    /// Processes no input until the guard is dropped.
+    /// Locks the log. The cache processes no input until the caller drops the guard.
     #[cold]
     pub(crate) fn pause(&self) -> LogGuard<'_> {
         LogGuard(lock(&self.0))

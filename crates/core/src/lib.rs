@@ -1,9 +1,9 @@
-//! The cache itself.
+//! The cache engine.
 //!
-//! No system calls, no threads of its own, no clock: core takes events (a request, an operation
-//! that a store has done, the time) and returns actions (operations for a store, completions for a
-//! front end). So the production cache and the simulator are the same code, and a crash can be
-//! replayed from a seed.
+//! The crate makes no system call, starts no thread and reads no clock: its inputs are client
+//! requests, store completions and the current time. Its outputs are store operations and
+//! completions for front ends. So the production cache and the simulator are the same code, and a
+//! run can be replayed from a seed up to a crash.
 
 #![forbid(unsafe_code)]
 

@@ -1,11 +1,11 @@
-//! Mappings for change: a caller's own frames of a range, to be changed in place and put into the
-//! cache at once.
+//! Mappings for change: copies of a range in frames of the caller, which the caller changes in
+//! place and then puts into the cache.
 //!
-//! What is changed is nobody else's until it is unpinned: readers see, and the store gets, what was
-//! there before. So nobody waits for a mapping, however long it is held, and neither a crash nor
-//! the lazy writer catches it half done. Unpinning puts the frames that were marked dirty in the
-//! place of those that were there: a frame that is held is replaced, not waited for. Sectors that
-//! were not marked keep what others wrote meanwhile.
+//! Changes are private until the caller unpins the mapping: until then readers and the store get
+//! the previous contents. So a mapping blocks no other client, however long it is held, and neither
+//! a crash nor the lazy writer sees a partial change. Unpinning replaces the frames of the blocks
+//! that were marked dirty. It does not wait for a pinned frame; it replaces that frame too. Sectors
+//! that were not marked keep the data that other clients have written in the meantime.
 
 use crate::counters::Interface;
 use crate::frames::Frames;
@@ -14,107 +14,108 @@ use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES, blocks_touched, s
 use crate::write_order::GroupId;
 use std::ops::Range;
 
-/// What a mapping begins with.
+/// The initial contents of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Access {
-    /// What the range holds; it is read first where it is not there.
+    /// The contents of the range; missing blocks are read from the store first.
     Change,
-    /// Zeros; nothing is read. What is marked must be whole sectors.
+    /// Zeros; nothing is read. Marked ranges must be whole sectors.
     Overwrite,
 }
 
 /// A block of a mapping.
 #[derive(Debug)]
-pub(crate) struct Mapped<F: Frames> {
-    /// The frame; gone once it is in the cache.
-    pub(crate) own: Option<F::WritePin>,
-    /// Sectors to become dirty.
+pub(crate) struct MappedBlock<F: Frames> {
+    /// The frame; `None` once it is in the cache.
+    pub(crate) write_pin: Option<F::WritePin>,
+    /// Mask of the sectors that become dirty.
     pub(crate) mark: u8,
 }
 
-/// A range mapped for change. Every mapping that came so far as to be mapped ends with
+/// A range mapped for change. Each mapping that reached the mapped state must end with
 /// [`crate::request::Session::unpin`] or [`crate::cache::Cache::unmap`].
 #[derive(Debug)]
 pub struct Mapping<F: Frames> {
     pub(crate) access: Access,
-    /// Holds what was there, so that the pages stay, and becomes the write at the end.
+    /// Pins of the previous contents, so that the pages stay resident.
     pub(crate) read: ReadRequest<F>,
-    pub(crate) task: WriteRequest,
-    pub(crate) blocks: Vec<Mapped<F>>,
-    pub(crate) state: State,
+    pub(crate) write: WriteRequest,
+    pub(crate) blocks: Vec<MappedBlock<F>>,
+    pub(crate) state: MappingState,
 }
 
-/// How far a mapping is.
+/// State of a mapping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum State {
-    /// Nothing has been asked for.
+pub(crate) enum MappingState {
+    /// Not started.
     New,
-    /// The range is this mapping's; what it holds is being read.
+    /// The mapping owns the range; its contents are being read.
     Reading,
-    /// It is the caller's.
+    /// The caller may change the bytes.
     Mapped,
-    /// It is being put into the cache.
+    /// Marked blocks are being put into the cache.
     Unpinning,
-    /// Over.
+    /// Ended.
     Ended,
 }
 
 impl<F: Frames> Mapping<F> {
-    /// A mapping of `len` bytes (at least 1) at `offset`; `token` comes back in completions.
+    /// Returns a mapping of `len` bytes (at least 1) at `offset`; completions carry `token`.
     #[must_use]
     pub fn new(token: u64, offset: u64, len: u32, access: Access) -> Self {
         Mapping {
             access,
             read: ReadRequest::new(token, offset, len).through(Interface::Pin),
-            task: WriteRequest::new(token, offset, len, false),
+            write: WriteRequest::new(token, offset, len, false),
             blocks: Vec::new(),
-            state: State::New,
+            state: MappingState::New,
         }
     }
 
-    /// Makes its changes part of a group, at any time before it is unpinned: see
+    /// Adds its changes to a write-order group. Call it before unpinning; see
     /// [`crate::cache::Cache::order`].
     pub fn set_group(&mut self, group: GroupId) {
-        self.task.group = Some(group);
+        self.write.group = Some(group);
     }
 
     /// Sets the token of its completions.
     pub(crate) fn set_token(&mut self, token: u64) {
-        (self.read.token, self.task.token) = (token, token);
+        (self.read.token, self.write.token) = (token, token);
     }
 
-    /// How many bytes are marked, in whole sectors.
+    /// Returns the number of marked bytes, in whole sectors.
     #[must_use]
     pub fn marked_bytes(&self) -> usize {
         self.blocks.iter().map(|block| block.mark.count_ones() as usize * SECTOR_BYTES).sum()
     }
 
-    /// Bytes of the volume that it covers.
+    /// Returns the range of the volume, in bytes.
     #[must_use]
     pub fn bytes(&self) -> Range<u64> {
-        self.task.offset..self.task.offset + u64::from(self.task.len)
+        self.write.offset..self.write.offset + u64::from(self.write.len)
     }
 
-    /// Returns whether the mapping holds frames of the cache: from [`crate::request::Session::map`]
+    /// Returns true if the mapping holds frames of the cache: from [`crate::request::Session::map`]
     /// until all of it is in the cache or it is abandoned.
     #[must_use]
     pub fn is_held(&self) -> bool {
-        !matches!(self.state, State::New | State::Ended)
+        !matches!(self.state, MappingState::New | MappingState::Ended)
     }
 
     pub(crate) fn block_range(&self) -> Range<u64> {
         blocks_touched(&self.bytes())
     }
 
-    /// The pieces of a mapping that is mapped: each block's frame, and the range of bytes in it.
+    /// Returns the pieces of a mapping in the mapped state: the frame of each block, and the byte
+    /// range in it.
     pub fn pieces(&mut self) -> impl Iterator<Item = (&mut F::WritePin, Range<usize>)> {
-        assert_eq!(self.state, State::Mapped, "the mapping is not mapped");
-        let start = usize::try_from(self.task.offset % BLOCK_BYTES_U64).expect("below a block");
-        let end = start + self.task.len as usize;
+        assert_eq!(self.state, MappingState::Mapped, "the mapping is not mapped");
+        let start = usize::try_from(self.write.offset % BLOCK_BYTES_U64).expect("below a block");
+        let end = start + self.write.len as usize;
         self.blocks.iter_mut().enumerate().map(move |(i, block)| {
             let first = i * BLOCK_BYTES;
             let range = start.max(first) - first..end.min(first + BLOCK_BYTES) - first;
-            (block.own.as_mut().expect("the mapping is mapped"), range)
+            (block.write_pin.as_mut().expect("the mapping is mapped"), range)
         })
     }
 
@@ -125,30 +126,30 @@ impl<F: Frames> Mapping<F> {
     pub fn write(&mut self, frames: &F, offset: u64, bytes: &[u8]) {
         self.mark_dirty(offset..offset + bytes.len() as u64);
         let mut at = self.block_range().start * BLOCK_BYTES_U64;
-        for (own, _) in self.pieces() {
+        for (write_pin, _) in self.pieces() {
             let from = offset.max(at);
             let to = (offset + bytes.len() as u64).min(at + BLOCK_BYTES_U64);
             if from < to {
                 let [first, last] = [from, to].map(|n| usize::try_from(n - offset).expect("short"));
                 let within = usize::try_from(from - at).expect("below a block");
-                frames.write(own, within, &bytes[first..last]);
+                frames.write(write_pin, within, &bytes[first..last]);
             }
             at += BLOCK_BYTES_U64;
         }
     }
 
-    /// Says that `bytes` of the volume have been changed. What is not marked is not put back.
+    /// Marks `bytes` of the volume as changed. Unpinning puts only marked bytes into the cache.
     ///
     /// # Panics
-    /// If they are not inside the mapping; or if it was mapped to be overwritten and they are not
-    /// whole sectors, where the mapping itself does not end.
+    /// If the bytes are not inside the mapping; or if the mapping is an overwrite and a boundary of
+    /// the bytes is neither a sector boundary nor the end of the mapping.
     pub fn mark_dirty(&mut self, bytes: Range<u64>) {
-        assert_eq!(self.state, State::Mapped, "the mapping is not mapped");
+        assert_eq!(self.state, MappingState::Mapped, "the mapping is not mapped");
         let whole = self.bytes();
         assert!(whole.start <= bytes.start && bytes.end <= whole.end, "{bytes:?} of {whole:?}");
-        let is_border = |at: u64| at.is_multiple_of(SECTOR_BYTES as u64) || at == whole.end;
-        let borders = is_border(bytes.start) && is_border(bytes.end);
-        assert!(self.access == Access::Change || borders, "{bytes:?} are not whole sectors");
+        let is_boundary = |at: u64| at.is_multiple_of(SECTOR_BYTES as u64) || at == whole.end;
+        let is_aligned = is_boundary(bytes.start) && is_boundary(bytes.end);
+        assert!(self.access == Access::Change || is_aligned, "{bytes:?} are not whole sectors");
         let first = self.block_range().start;
         for (i, block) in self.blocks.iter_mut().enumerate() {
             let at = (first + i as u64) * BLOCK_BYTES_U64;

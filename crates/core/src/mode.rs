@@ -1,49 +1,48 @@
-//! Write modes, flush modes, and the one place that says which applies now and why the cache is
-//! bypassed.
+//! Write modes, flush modes and bypass reasons, with the rules that select the mode in effect.
 
 use crate::counters::Counter;
 use crate::hint::Hint;
 
-/// What a write does before it is acknowledged.
+/// The place that holds the data of a write when the cache acknowledges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum WriteMode {
-    /// Lazy: it is in the cache; the store gets it later.
+    /// Write-back: the cache. The lazy writer writes the data to the store later.
     Back,
-    /// It is in the cache and in the store.
+    /// Write-through: the cache and the store.
     Through,
-    /// It is in the store; blocks that were resident are brought up to date, others do not enter.
+    /// Write-around: the store. Resident blocks are updated; other blocks are not cached.
     Around,
-    /// Writes are refused.
+    /// The cache refuses writes.
     ReadOnly,
 }
 
-/// What a flush does before it is acknowledged.
+/// The guarantee of a flush when the cache acknowledges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum FlushMode {
-    /// Everything written before it is on stable storage.
+    /// All data written before the flush is on stable storage.
     Keep,
-    /// Nothing: what the lazy-write caches of the 1990s did. Data reaches the store within
-    /// `age-max` and the time that writing takes; a crash before that loses it.
+    /// None, as in the lazy-write caches of the 1990s. Data reaches the store within `age-max` plus
+    /// the time of the write; a crash before that loses it.
     Ignore,
 }
 
 macro_rules! named {
     ($enum:ident: $($variant:ident = $name:literal),*) => {
         impl $enum {
-            /// All of them.
+            /// All values.
             pub const ALL: &'static [$enum] = &[$($enum::$variant),*];
 
-            /// Its name on the command line.
+            /// Returns the name on the command line.
             #[must_use]
             pub fn name(self) -> &'static str {
                 match self { $($enum::$variant => $name),* }
             }
 
-            /// The one of this name.
+            /// Returns the value with this name.
             #[must_use]
             pub fn from_name(name: &str) -> Option<$enum> {
                 $enum::ALL.iter().copied().find(|one| one.name() == name)
@@ -67,23 +66,23 @@ pub(crate) use named;
 named!(WriteMode: Back = "back", Through = "through", Around = "around", ReadOnly = "read-only");
 named!(FlushMode: Keep = "keep", Ignore = "ignore");
 
-/// Why a reference went past the cache, in the order in which the reasons are looked at.
+/// The reason why a reference bypassed the cache. The reasons are checked in this order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum BypassReason {
-    /// The client said that it needs no cache, and the block is not resident.
+    /// The client has its own cache (hint `no-buffering`), and the block is not resident.
     NoBuffering,
     /// The volume is in write-around mode, and the block is not resident.
     WriteAround,
     /// The volume is frozen, and the block is not resident.
     Frozen,
-    /// The page as a whole could not be read, so only what was asked for is.
+    /// The store could not read the whole page, so only the requested blocks were read.
     FillFailed,
-    /// There is no room for the whole page: everything else is dirty, pinned or being filled.
+    /// There are no frames for the whole page: all other pages are dirty, pinned or being filled.
     Pressure,
 }
 
 impl BypassReason {
-    /// Where it is counted.
+    /// Returns the counter of this reason.
     pub(crate) fn counter(self) -> Counter {
         match self {
             BypassReason::NoBuffering => Counter::BypassNoBuffering,
@@ -95,7 +94,8 @@ impl BypassReason {
     }
 }
 
-/// The mode of a write with this hint: a client that needs no cache writes around it.
+/// Returns the mode of a write with this hint: a write of a client with its own cache is a
+/// write-around.
 pub(crate) fn mode_with(mode: WriteMode, hint: Hint) -> WriteMode {
     match (mode, hint) {
         (WriteMode::Back | WriteMode::Through, Hint::NoBuffering) => WriteMode::Around,
@@ -103,8 +103,8 @@ pub(crate) fn mode_with(mode: WriteMode, hint: Hint) -> WriteMode {
     }
 }
 
-/// The mode that a write meets now: while a volume stops, lazy becomes write-through, so that
-/// stopping comes to an end.
+/// Returns the mode in effect. While a volume stops, write-back becomes write-through, so that the
+/// number of dirty blocks only falls and the stop ends.
 #[must_use]
 pub fn effective(mode: WriteMode, stopping: bool) -> WriteMode {
     match mode {

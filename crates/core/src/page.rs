@@ -1,4 +1,4 @@
-//! Pages: the table that finds a block's frame, the states of frames, and the pages themselves.
+//! Pages: the table that maps blocks to frames, the state of frames, and containers of pages.
 
 mod buckets;
 mod chunked;
@@ -13,7 +13,7 @@ pub(crate) use chunked::Chunked;
 pub(crate) use paging::Paging;
 pub(crate) use slab::Slab;
 pub(crate) use state::FrameState;
-pub(crate) use table::{Key, Place, Table};
+pub(crate) use table::{BlockLookup, Key, Table};
 
 /// Scatters a number over 64 bits (the finalizer of `MurmurHash3`, Appleby 2011).
 #[must_use]

@@ -1,8 +1,8 @@
-//! Pinned ranges: what an administrator wants in the cache whatever else goes on.
+//! Pinned ranges: parts of a volume that an administrator keeps in the cache.
 //!
-//! They are kept as ranges of the volume's blocks, so that they outlive every change of policy and
-//! page size, and apply to pages that are not there yet. A page that meets one is in the cache but
-//! in no policy: it is never chosen as a victim, and costs nothing when one is chosen.
+//! They are kept as ranges of blocks, so they survive every change of policy and page size, and
+//! they apply to pages that are not resident yet. The policy does not know a page that overlaps a
+//! pinned range, so it never selects that page as a victim and need not skip it.
 
 use crate::clock::Nanos;
 use crate::sync::atomic::{AtomicU64, Ordering};
@@ -10,20 +10,20 @@ use crate::sync::{Mutex, lock};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// Why a range is not pinned.
+/// The reason why a range is not pinned.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PinError {
-    /// It is empty or not inside the volume.
+    /// The range is empty or not inside the volume.
     #[error("pin bytes {bytes:?} of {volume}: it has {length}")]
     Range {
         /// The volume.
         volume: String,
-        /// What was asked for.
+        /// The requested range.
         bytes: Range<u64>,
-        /// Its length.
+        /// Length of the volume.
         length: u64,
     },
-    /// There would be too little left for everything else.
+    /// Too little memory would remain for unpinned pages.
     #[error(
         "pin {} KiB of {volume}: {} KiB would be pinned, {} KiB may be, half of the memory that it \
          can have and of what all volumes have",
@@ -32,14 +32,14 @@ pub enum PinError {
     TooMuch {
         /// The volume.
         volume: String,
-        /// What was asked for.
+        /// Size of the requested range.
         asked_bytes: u64,
-        /// What would be pinned, of this volume or of all of them.
+        /// The amount that would be pinned, of this volume or of all volumes.
         wanted_bytes: u64,
-        /// What may be.
+        /// The maximum amount.
         most_bytes: u64,
     },
-    /// So many ranges that do not touch each other are pinned already.
+    /// The volume already has the maximum number of separate ranges.
     #[error("pin one more range of {volume}: it has {RANGES_MAX}")]
     TooMany {
         /// The volume.
@@ -47,59 +47,59 @@ pub enum PinError {
     },
 }
 
-/// Ranges of a volume that can be pinned at a time.
+/// Maximum number of pinned ranges of a volume.
 pub(crate) const RANGES_MAX: usize = 1024;
 
 #[derive(Debug, Default)]
 struct Ranges {
-    /// Blocks, start to end; they neither meet nor touch.
+    /// First block and end of each range; ranges neither overlap nor touch.
     list: BTreeMap<u64, u64>,
-    /// The next block to be looked at whether it is there; none when all have been.
+    /// The next block to check for residency; `None` after the last one.
     next: Option<u64>,
-    /// Whether it begins anew after the look at hand.
-    anew: bool,
-    /// Whether some could not be read in this time.
-    missed: bool,
-    /// Not before then.
-    retry_at: Nanos,
+    /// True if the scan restarts after the current lookup.
+    is_restarted: bool,
+    /// True if the scan has found blocks that cannot be read now.
+    has_unread: bool,
+    /// Earliest time of the next scan.
+    next_scan_at: Nanos,
 }
 
-/// The pinned ranges of one volume, and how far reading them in has come.
+/// The pinned ranges of one volume, and the position of the scan that reads them in.
 #[derive(Debug, Default)]
-pub(crate) struct Pinned {
+pub(crate) struct PinnedRanges {
     ranges: Mutex<Ranges>,
-    /// Blocks in all of them.
+    /// Number of pinned blocks.
     blocks: AtomicU64,
 }
 
-/// The ranges with `blocks` added to them, or taken out.
-fn changed(ranges: &BTreeMap<u64, u64>, blocks: &Range<u64>, add: bool) -> BTreeMap<u64, u64> {
-    let (mut result, mut whole) = (BTreeMap::new(), blocks.clone());
+/// Returns the ranges with `blocks` added or removed.
+fn with_change(ranges: &BTreeMap<u64, u64>, blocks: &Range<u64>, add: bool) -> BTreeMap<u64, u64> {
+    let (mut result, mut merged) = (BTreeMap::new(), blocks.clone());
     for (&start, &end) in ranges {
         let is_apart = end < blocks.start || blocks.end < start;
         if is_apart {
             result.insert(start, end);
         } else if add {
-            whole = whole.start.min(start)..whole.end.max(end);
+            merged = merged.start.min(start)..merged.end.max(end);
         } else {
             let parts = [start..end.min(blocks.start), start.max(blocks.end)..end];
             result.extend(parts.into_iter().filter(|p| !p.is_empty()).map(|p| (p.start, p.end)));
         }
     }
     if add {
-        result.insert(whole.start, whole.end);
+        result.insert(merged.start, merged.end);
     }
     result
 }
 
-impl Pinned {
-    /// Blocks that are pinned.
+impl PinnedRanges {
+    /// Returns the number of pinned blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Acquire)
     }
 
-    /// Whether a part of `page` is pinned.
-    pub(crate) fn meets(&self, page: &Range<u64>) -> bool {
+    /// Returns true if a part of `page` is pinned.
+    pub(crate) fn overlaps(&self, page: &Range<u64>) -> bool {
         self.blocks() > 0 && {
             let ranges = lock(&self.ranges);
             let before_end = ranges.list.range(..page.end).next_back();
@@ -107,66 +107,68 @@ impl Pinned {
         }
     }
 
-    /// The ranges, in order.
+    /// Returns the ranges in order.
     pub(crate) fn list(&self) -> Vec<Range<u64>> {
         lock(&self.ranges).list.iter().map(|(&start, &end)| start..end).collect()
     }
 
-    /// Adds a range, or takes it out, if `may` agrees with so many ranges and blocks then.
+    /// Adds or removes a range if `check` accepts the resulting number of ranges and blocks.
     pub(crate) fn change<E>(
         &self,
         blocks: &Range<u64>,
         add: bool,
-        may: impl FnOnce(usize, u64) -> Result<(), E>,
+        check: impl FnOnce(usize, u64) -> Result<(), E>,
     ) -> Result<(), E> {
         let mut ranges = lock(&self.ranges);
-        let after = changed(&ranges.list, blocks, add);
+        let after = with_change(&ranges.list, blocks, add);
         let count = after.iter().map(|(start, end)| end - start).sum();
-        may(after.len(), count)?;
+        check(after.len(), count)?;
         ranges.list = after;
         if add {
-            (ranges.next, ranges.retry_at, ranges.anew) = (Some(0), 0, true);
+            (ranges.next, ranges.next_scan_at, ranges.is_restarted) = (Some(0), 0, true);
         }
         self.blocks.store(count, Ordering::Release);
         Ok(())
     }
 
-    /// The first pinned block from where the last look came to; or when to look again, if ever.
+    /// Returns the next pinned block of the scan; or as an error the time of the next scan, if
+    /// there is one.
     pub(crate) fn next(&self, now: Nanos, pause: Nanos) -> Result<u64, Option<Nanos>> {
         let mut ranges = lock(&self.ranges);
-        if now < ranges.retry_at {
-            return Err(Some(ranges.retry_at));
+        if now < ranges.next_scan_at {
+            return Err(Some(ranges.next_scan_at));
         }
         let Some(from) = ranges.next else { return Err(None) };
-        ranges.anew = false;
+        ranges.is_restarted = false;
         let first = ranges.list.iter().find(|&(_, &end)| end > from);
         if let Some((&start, _)) = first {
             return Ok(start.max(from));
         }
         ranges.next = None;
-        if std::mem::take(&mut ranges.missed) {
-            (ranges.next, ranges.retry_at) = (Some(0), now + pause);
-            return Err(Some(ranges.retry_at));
+        if std::mem::take(&mut ranges.has_unread) {
+            (ranges.next, ranges.next_scan_at) = (Some(0), now + pause);
+            return Err(Some(ranges.next_scan_at));
         }
         Err(None)
     }
 
-    /// The look has come to `block`; `missed`: something before it could not be read now.
-    pub(crate) fn note_lookup(&self, block: u64, missed: bool) {
+    /// Records that the scan has passed all blocks before `block`; `has_unread` is true if one of
+    /// them cannot be read now.
+    pub(crate) fn note_lookup(&self, block: u64, has_unread: bool) {
         let mut ranges = lock(&self.ranges);
-        ranges.missed |= missed;
-        if !ranges.anew {
+        ranges.has_unread |= has_unread;
+        if !ranges.is_restarted {
             ranges.next = Some(block);
         }
     }
 
-    /// Something that is pinned is gone, or could not be read: it is looked for again.
-    pub(crate) fn lost(&self, now: Nanos, pause: Nanos) {
+    /// Restarts the scan after `pause`: a pinned block was dropped or could not be read.
+    pub(crate) fn rescan_after(&self, now: Nanos, pause: Nanos) {
         let mut ranges = lock(&self.ranges);
         if ranges.next.is_none() {
-            (ranges.next, ranges.retry_at) = (Some(0), now + pause);
+            (ranges.next, ranges.next_scan_at) = (Some(0), now + pause);
         } else {
-            ranges.missed = true;
+            ranges.has_unread = true;
         }
     }
 }
@@ -187,7 +189,7 @@ mod tests {
             let start = below(60);
             let blocks = start..start + 1 + below(12);
             let add = below(2) == 0;
-            ranges = changed(&ranges, &blocks, add);
+            ranges = with_change(&ranges, &blocks, add);
             for block in blocks {
                 if add {
                     model.insert(block)
@@ -204,19 +206,19 @@ mod tests {
 
     #[test]
     fn a_lost_block_is_looked_up_again_exactly_after_the_pause() {
-        let pinned = Pinned::default();
+        let pinned = PinnedRanges::default();
         pinned.change(&(3..5), true, |_, _| Ok::<_, ()>(())).unwrap();
         assert_eq!(pinned.next(10, 100), Ok(3));
         pinned.note_lookup(5, false);
         assert_eq!(pinned.next(10, 100), Err(None), "all were looked up");
-        pinned.lost(10, 100);
+        pinned.rescan_after(10, 100);
         assert_eq!(pinned.next(109, 100), Err(Some(110)));
         assert_eq!(pinned.next(110, 100), Ok(3));
     }
 
     #[test]
     fn an_unreadable_block_is_looked_up_again_after_all_others() {
-        let pinned = Pinned::default();
+        let pinned = PinnedRanges::default();
         pinned.change(&(3..6), true, |_, _| Ok::<_, ()>(())).unwrap();
         assert_eq!(pinned.next(10, 100), Ok(3));
         pinned.note_lookup(4, true);

@@ -1,8 +1,9 @@
-//! The pool: which frames are free, how many there are, and how many each volume may have.
+//! The pool of frames: the free ones, the number in service, and the amount that each volume may
+//! take.
 //!
-//! The frames in service are those that hold data, are free, or are in limbo. The others are
-//! *parked*: they were in service and gave their memory back, or never were. Frames come into
-//! service and leave it one batch at a time, until they are as many as was asked for, the target.
+//! A frame in service holds data, is free, or is in limbo. All other frames are *parked*: they were
+//! in service and have released their memory, or were never in service. Frames enter and leave
+//! service in batches until their number equals the target.
 
 use crate::frames::{FrameId, Frames};
 use crate::sync::atomic::{AtomicU32, Ordering};
@@ -11,42 +12,44 @@ use crate::volume::{AllVolumes, Volume};
 use std::collections::VecDeque;
 
 #[derive(Debug)]
-struct Free {
+struct FreeFrames {
     frames: Vec<FrameId>,
-    /// Frames that are no longer findable but are still pinned by a reader, and whose they are.
+    /// Frames that are out of the table but still pinned by a reader, each with the volume that is
+    /// charged for it.
     limbo: VecDeque<(FrameId, u16)>,
     parked: Vec<FrameId>,
-    /// Frames from this one on were never in service.
+    /// The first frame that was never in service.
     fresh: FrameId,
-    /// Why frames could not come into service when they were wanted last.
+    /// The reason why frames could not enter service at the last attempt.
     refused: Option<String>,
 }
 
 /// Free frames and the volumes that share them.
 #[derive(Debug)]
 pub(crate) struct Pool<F: Frames> {
-    free: Mutex<Free>,
+    free: Mutex<FreeFrames>,
     usable: AtomicU32,
     target: AtomicU32,
     pub(crate) all: Arc<AllVolumes>,
     pub(crate) volumes: Mutex<Vec<Option<Arc<Volume<F>>>>>,
 }
 
-/// How many frames in limbo are looked at each time frames are taken.
-const LIMBO_LOOKS: usize = 8;
+/// Number of frames in limbo that each call of [`Pool::take`] examines.
+const LIMBO_SCAN: usize = 8;
 
 fn count(frames: usize) -> u32 {
     u32::try_from(frames).expect("at most the arena")
 }
 
 impl<F: Frames> Pool<F> {
-    /// A pool with the first `usable` frames in service.
+    /// Returns a pool with the first `usable` frames in service.
     pub(crate) fn new(usable: u32) -> Self {
-        // Popped from the end: ascending, so that memory is touched from the arena's start.
+        // Frames are popped from the end: ascending, so that memory is touched from the arena's
+        // start.
         let frames = (0..usable).rev().collect();
         let limbo = VecDeque::new();
         Pool {
-            free: Mutex::new(Free {
+            free: Mutex::new(FreeFrames {
                 frames,
                 limbo,
                 parked: Vec::new(),
@@ -60,12 +63,12 @@ impl<F: Frames> Pool<F> {
         }
     }
 
-    /// Frames in service.
+    /// Returns the number of frames in service.
     pub(crate) fn usable(&self) -> u32 {
         self.usable.load(Ordering::Acquire)
     }
 
-    /// Frames that are to be in service.
+    /// Returns the number of frames that should be in service.
     pub(crate) fn target(&self) -> u32 {
         self.target.load(Ordering::Acquire)
     }
@@ -75,28 +78,31 @@ impl<F: Frames> Pool<F> {
         self.target.store(frames, Ordering::Release);
     }
 
-    /// Frames that can be reckoned with: those in service, but for those that are about to leave.
+    /// Returns the number of frames that the cache can count on: those in service except those
+    /// about to leave it.
     pub(crate) fn size(&self) -> u32 {
         self.usable().min(self.target())
     }
 
-    /// The most frames that were ever in service: the tables have grown to that.
-    pub(crate) fn most(&self) -> u32 {
+    /// Returns the highest number of frames that were ever in service. The tables have grown to
+    /// that size.
+    pub(crate) fn usable_ever(&self) -> u32 {
         lock(&self.free).fresh
     }
 
-    /// Why the target could not be reached.
+    /// Returns the reason why the target could not be reached.
     pub(crate) fn refusal(&self) -> Option<String> {
         lock(&self.free).refused.clone()
     }
 
-    /// Gives up growing: what there is, is enough.
-    pub(crate) fn refuse(&self, why: String) {
-        lock(&self.free).refused = Some(why);
+    /// Stops growing: lowers the target to the present number of frames.
+    pub(crate) fn refuse(&self, reason: String) {
+        lock(&self.free).refused = Some(reason);
         self.target.store(self.usable(), Ordering::Release);
     }
 
-    /// Takes frames that are to come into service, parked ones first; the others are below `end`.
+    /// Takes frames that will enter service: parked ones first, then ones below `end` that were
+    /// never in service.
     pub(crate) fn unpark(&self, wanted: usize, end: FrameId) -> Vec<FrameId> {
         let mut free = lock(&self.free);
         let parked = free.parked.len().saturating_sub(wanted);
@@ -107,55 +113,56 @@ impl<F: Frames> Pool<F> {
         frames
     }
 
-    /// Whether every frame that ever was in service is so now, or is about to be.
+    /// Returns true if the list of parked frames is not empty.
     pub(crate) fn has_parked(&self) -> bool {
         !lock(&self.free).parked.is_empty()
     }
 
-    /// Parks frames again that could not come into service.
-    pub(crate) fn park_again(&self, frames: impl IntoIterator<Item = FrameId>) {
+    /// Parks frames whose memory could not be committed.
+    pub(crate) fn park_uncommitted(&self, frames: impl IntoIterator<Item = FrameId>) {
         lock(&self.free).parked.extend(frames);
     }
 
-    /// Brings frames into service.
+    /// Puts frames into service.
     pub(crate) fn admit(&self, frames: &[FrameId]) {
         let mut free = lock(&self.free);
-        // The lowest id on top, as in a new pool.
+        // The lowest id is on top, as in a new pool.
         free.frames.extend(frames.iter().rev());
         self.usable.fetch_add(count(frames.len()), Ordering::AcqRel);
     }
 
-    /// Takes up to `wanted` free frames that are to leave service, except those that volumes have a
-    /// right to.
+    /// Takes up to `wanted` free frames out of the free list to leave service. Frames for unused
+    /// floors stay.
     pub(crate) fn take_free(&self, frames: &F, wanted: usize) -> Vec<FrameId> {
-        let promised = self.promised(None);
+        let unused_floors = self.unused_floors(None);
         let mut free = lock(&self.free);
-        self.reclaim(&mut free, frames, LIMBO_LOOKS);
-        let left = free.frames.len().saturating_sub(wanted).max(promised.min(free.frames.len()));
+        self.reclaim(&mut free, frames, LIMBO_SCAN);
+        let left =
+            free.frames.len().saturating_sub(wanted).max(unused_floors.min(free.frames.len()));
         free.frames.split_off(left)
     }
 
-    /// Takes frames out of service that nobody holds, finds or is charged for.
+    /// Parks frames that are unpinned, out of the table and charged to no volume.
     pub(crate) fn park(&self, frames: &[FrameId]) {
         let mut free = lock(&self.free);
         free.parked.extend(frames);
         self.usable.fetch_sub(count(frames.len()), Ordering::AcqRel);
     }
 
-    /// Frames that volumes have a right to, have not taken, and that are not free.
-    pub(crate) fn owed(&self) -> usize {
-        self.promised(None).saturating_sub(self.free())
+    /// Returns the number of frames that floors need beyond the free ones.
+    pub(crate) fn floor_deficit(&self) -> usize {
+        self.unused_floors(None).saturating_sub(self.free())
     }
 
-    /// Frames that volumes, but for one, have a right to and have not taken yet.
-    fn promised(&self, except: Option<u16>) -> usize {
+    /// Returns the sum of the unused floors of all volumes but `except`.
+    fn unused_floors(&self, except: Option<u16>) -> usize {
         let volumes = lock(&self.volumes);
         let others = volumes.iter().flatten().filter(|other| Some(other.id) != except);
-        others.map(|other| missing(other)).sum()
+        others.map(|other| unused_floor(other)).sum()
     }
 
-    /// Takes frames for `volume` until `spare` has `wanted`, as far as its ceiling and the floors
-    /// of others allow; whether it has.
+    /// Takes frames for `volume` until `spare` has `wanted`, within its ceiling and without using
+    /// the floors of other volumes. Returns true if `spare` has enough.
     pub(crate) fn take(
         &self,
         frames: &F,
@@ -163,12 +170,13 @@ impl<F: Frames> Pool<F> {
         wanted: usize,
         spare: &mut Vec<FrameId>,
     ) -> bool {
-        let promised = self.promised(Some(volume.id));
+        let unused_floors = self.unused_floors(Some(volume.id));
         let mut free = lock(&self.free);
-        self.reclaim(&mut free, frames, LIMBO_LOOKS);
+        self.reclaim(&mut free, frames, LIMBO_SCAN);
         let usage = &volume.quota.usage;
         while spare.len() < wanted {
-            if usage.load(Ordering::Relaxed) >= volume.quota.max() || free.frames.len() <= promised
+            if usage.load(Ordering::Relaxed) >= volume.quota.max()
+                || free.frames.len() <= unused_floors
             {
                 return false;
             }
@@ -179,32 +187,34 @@ impl<F: Frames> Pool<F> {
         true
     }
 
-    /// Frees all frames in limbo that no reader pins any more. Returns the number of the others.
+    /// Frees all frames in limbo that are no longer pinned. Returns the number of frames that
+    /// remain in limbo.
     pub(crate) fn reclaim_all(&self, frames: &F) -> usize {
         let mut free = lock(&self.free);
         self.reclaim(&mut free, frames, usize::MAX);
         free.limbo.len()
     }
 
-    /// Frees those of the next `looks` frames in limbo that no reader pins any more.
-    fn reclaim(&self, free: &mut Free, frames: &F, looks: usize) {
-        for _ in 0..looks.min(free.limbo.len()) {
+    /// Frees those of the next `frames_max` frames in limbo that are no longer pinned.
+    fn reclaim(&self, free: &mut FreeFrames, frames: &F, frames_max: usize) {
+        for _ in 0..frames_max.min(free.limbo.len()) {
             let Some((frame, volume)) = free.limbo.pop_front() else { return };
             match frames.try_write_pin(frame) {
-                Some(own) => {
-                    frames.release_write_pin(own);
+                Some(write_pin) => {
+                    frames.release_write_pin(write_pin);
                     if let Some(Some(volume)) = lock(&self.volumes).get(usize::from(volume)) {
                         volume.quota.uncharge(1);
                     }
                     free.frames.push(frame);
                 }
-                // To the end: one that is held for long must not hide the others.
+                // A frame that is pinned for long goes to the end, so that it does not hide the
+                // others.
                 None => free.limbo.push_back((frame, volume)),
             }
         }
     }
 
-    /// Gives frames back that nobody holds or can find.
+    /// Frees frames that are unpinned and out of the table.
     pub(crate) fn give_back(&self, volume: &Volume<F>, frames: impl IntoIterator<Item = FrameId>) {
         let mut free = lock(&self.free);
         let before = free.frames.len();
@@ -212,32 +222,32 @@ impl<F: Frames> Pool<F> {
         volume.quota.uncharge(free.frames.len() - before);
     }
 
-    /// Gives a frame back that nobody can find but somebody may still hold.
+    /// Puts a frame into limbo: it is out of the table, but may still be pinned.
     pub(crate) fn retire(&self, volume: u16, frame: FrameId) {
         lock(&self.free).limbo.push_back((frame, volume));
     }
 
-    /// Frames that hold nothing.
+    /// Returns the number of free frames.
     pub(crate) fn free(&self) -> usize {
         lock(&self.free).frames.len()
     }
 
-    /// Reclaims what is no longer held, all of it; then free frames, and whose the frames are that
-    /// are still held.
+    /// Frees all frames in limbo that are no longer pinned. Returns the number of free frames, and
+    /// the volume of each frame that remains in limbo.
     pub(crate) fn settle(&self, frames: &F) -> (usize, Vec<u16>) {
         let mut free = lock(&self.free);
         self.reclaim(&mut free, frames, usize::MAX);
         (free.frames.len(), free.limbo.iter().map(|&(_, volume)| volume).collect())
     }
 
-    /// Asserts that every frame that was ever in service is so, or is parked; for tests.
+    /// Asserts that every frame that was ever in service is in service or parked; for tests.
     pub(crate) fn check(&self) {
         let free = lock(&self.free);
         assert_eq!(self.usable() + count(free.parked.len()), free.fresh, "in service and parked");
     }
 }
 
-/// Frames that a volume has a right to and has not taken.
-fn missing<F: Frames>(volume: &Volume<F>) -> usize {
+/// Returns the number of frames of its floor that a volume has not taken.
+fn unused_floor<F: Frames>(volume: &Volume<F>) -> usize {
     volume.quota.floor().saturating_sub(volume.quota.usage.load(Ordering::Relaxed)) as usize
 }

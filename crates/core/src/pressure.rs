@@ -1,56 +1,56 @@
-//! Giving memory back: how much the cache keeps while the system is short of memory.
+//! Memory size under system memory pressure.
 //!
-//! While there is pressure the target goes down in steps, never below the floor; once it has been
-//! calm for a while it goes up again, slowly. If pressure comes back before all has been taken
-//! again, somebody else needs that memory for longer, and the next calm must last twice as long.
-//! Pure: time and pressure come in, a number of frames goes out.
+//! Under pressure the target falls in steps, never below the floor; after a period without pressure
+//! it rises again slowly. If pressure returns before the target is back at its maximum, other
+//! programs need the memory for longer, so the next period must be twice as long. The computation
+//! is pure: its inputs are the time and the pressure, its output is a number of frames.
 
 use crate::clock::{Nanos, SECOND};
 
-/// How memory is given back.
+/// Parameters of the reaction to memory pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct GiveBack {
-    /// Frames that are kept in any case.
+    /// Minimum number of frames.
     pub floor: u32,
-    /// Frames that the cache has while nobody is short of memory.
+    /// Number of frames without memory pressure.
     pub full: u32,
-    /// What one step gives back, per mille of `full`: 1 to 1000.
+    /// Frames that one step releases, per mille of `full`: 1 to 1000.
     pub step: u32,
-    /// How long it must have been calm before memory is taken again.
+    /// Time without pressure before the target rises.
     pub calm: Nanos,
 }
 
-/// What a second of calm takes again, against what a step gives back.
+/// Divisor of the frames of one step that gives the frames regained per second without pressure.
 const TAKEN_PER_STEP: u32 = 4;
-/// A calm need not last longer than this many times the first one.
+/// Maximum of the factor by which the period without pressure grows.
 const CALM_TIMES_MAX: u64 = 64;
 
-/// Where giving back stands.
+/// State of the reaction to memory pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Given {
     target: u32,
-    /// When there was pressure last, and when something was taken again last.
+    /// Time of the last pressure, and time of the last rise of the target.
     pressed_at: Nanos,
     taken_at: Nanos,
-    /// How many times as long as the first calm the next one must be.
+    /// Factor of the next period without pressure, relative to `calm`.
     times: u64,
 }
 
 impl Given {
-    /// Nothing has been given back.
+    /// Returns the initial state, in which the cache has all its frames.
     #[must_use]
     pub fn none_returned(settings: &GiveBack, now: Nanos) -> Self {
         Given { target: settings.full, pressed_at: now, taken_at: now, times: 1 }
     }
 
-    /// Frames that the cache shall have.
+    /// Returns the number of frames that the cache should have.
     #[must_use]
     pub fn target(&self) -> u32 {
         self.target
     }
 
-    /// What follows at `now`, where `pressed` says whether the system has been short of memory
-    /// since the last call. To be called once a second or so; each call with pressure is a step.
+    /// Returns the next state. `pressed` is true if the system has been short of memory since the
+    /// last call. The caller calls it about once a second; each call with pressure is one step.
     #[must_use]
     pub fn next(self, settings: &GiveBack, now: Nanos, pressed: bool) -> Given {
         let GiveBack { floor, full, step, calm } = *settings;
@@ -82,7 +82,7 @@ mod tests {
 
     const SETTINGS: GiveBack = GiveBack { floor: 200, full: 1000, step: 100, calm: 10 * SECOND };
 
-    /// The targets second by second.
+    /// Returns the target after each second.
     fn run(given: &mut Given, now: &mut Nanos, pressed: &[bool]) -> Vec<u32> {
         let mut targets = Vec::new();
         for &pressed in pressed {

@@ -1,5 +1,6 @@
-//! What a volume wants of its store, in four classes: reads that clients wait for, writes that
-//! clients wait for, reads ahead, and background writes; and what to do when each is done.
+//! Operations of a volume for its store, in four classes: reads that clients wait for, writes that
+//! clients wait for, read-ahead, and background writes; and the context of each, for its
+//! completion.
 
 mod exclusive;
 mod warm_restart;
@@ -16,73 +17,73 @@ use crate::writeback::Batch;
 use exclusive::ExclusiveRanges;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
-use warm_restart::ToWarm;
+use warm_restart::WarmRestartList;
 
 pub(crate) use exclusive::ExclusiveRange;
 
-/// Why a write goes to the store.
+/// The reason for a write to the store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Cause {
+pub(crate) enum WriteCause {
     /// The lazy writer.
     Lazy,
-    /// A client waits: flush, FUA, write-through.
+    /// A client waits for it: flush, FUA, write-through.
     Forced,
-    /// The room of a dirty page is wanted.
+    /// The frames of a dirty page are needed.
     Steal,
 }
 
-/// Who waits for blocks of a page.
+/// A request that waits for blocks of a page.
 #[derive(Debug)]
 pub(crate) struct FillWaiter<F: Frames> {
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
-    /// The blocks of a read and the part of its assembly that they start at; none for a write that
-    /// only wants the page to be there.
+    /// The blocks of a read, and the part of the read at which they start; `None` for a write that
+    /// needs the page to be resident.
     pub(crate) read: Option<(Range<u64>, u32)>,
 }
 
-/// Who waits for a flush.
+/// A flush that waits.
 #[derive(Debug)]
 pub(crate) struct FlushWaiter<F: Frames> {
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
-    /// What became dirty at this epoch or before must be written.
+    /// Blocks that became dirty at this epoch or before must be written.
     pub(crate) epoch: u64,
 }
 
-/// Who waits for a flush of a range.
+/// A flush of a range that waits.
 #[derive(Debug)]
 pub(crate) struct RangeFlush<F: Frames> {
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
     pub(crate) blocks: Range<u64>,
-    /// What became dirty there at this epoch or before must be written.
+    /// Blocks of the range that became dirty at this epoch or before must be written.
     pub(crate) epoch: u64,
-    /// Whether the store must flush it too.
+    /// True if the store must be flushed too.
     pub(crate) stable: bool,
-    /// Pages that are to be written.
+    /// Pages to write.
     pub(crate) batch: Batch,
 }
 
-/// A read that is part of a joined one.
+/// A read that is part of a joined read.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Joined {
+pub(crate) struct JoinedRead {
     pub(crate) tag: u64,
     pub(crate) len: u64,
     pub(crate) segments: usize,
     pub(crate) queued_at: Nanos,
 }
 
-/// What to do when an operation is done.
+/// The purpose of an operation, which determines its completion.
 #[derive(Debug)]
 pub(crate) enum Context<F: Frames> {
     /// Blocks of a page that is being filled.
     Fill { page: u64, paging: Paging },
     /// Several fills in one read.
-    Joined(Vec<Joined>),
-    /// Blocks that go to one reader only, and what was resident of them: block, frame, sectors.
+    JoinedRead(Vec<JoinedRead>),
+    /// Blocks for one reader only, and the data that was resident: block, frame, sectors.
     Bypass { waiter: FillWaiter<F>, overlays: Vec<(u64, F::Pin, u8)> },
-    /// Dirty pages, all of one region, named by number and slot.
+    /// Dirty pages of one region, by number and slot.
     WriteBack { pages: Vec<(u64, Slot)>, paging: Paging, epoch: u64 },
     /// A flush of the store for these waiters.
     Flush(Vec<FlushWaiter<F>>),
@@ -93,17 +94,17 @@ pub(crate) enum Context<F: Frames> {
 }
 
 impl<F: Frames> Context<F> {
-    /// Returns the blocks of the pages that a fill or a write-back is of. No exclusive range that
-    /// overlaps them goes to the store before the operation has ended.
+    /// Returns the blocks of the pages of a fill or a write-back. No exclusive range that overlaps
+    /// them is submitted to the store before the operation has ended.
     fn blocks(&self) -> Option<Range<u64>> {
         match self {
             Context::Fill { page, paging } => Some(paging.blocks_of(*page)),
             Context::WriteBack { pages, paging, .. } => {
-                // The pages of one write are neighbours, in order.
+                // The pages of one write are adjacent and in order.
                 let (first, last) = (pages.first()?.0, pages.last()?.0);
                 Some(paging.blocks_of(first).start..paging.blocks_of(last).end)
             }
-            Context::Joined(_)
+            Context::JoinedRead(_)
             | Context::Bypass { .. }
             | Context::Flush(_)
             | Context::FlushRange(_)
@@ -121,37 +122,38 @@ fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
 pub(crate) struct Queue<F: Frames> {
     pub(crate) reads: VecDeque<StoreOp<F>>,
     pub(crate) forced: VecDeque<StoreOp<F>>,
-    /// Reads of pages that nobody has asked for.
+    /// Reads of pages that no client has requested.
     pub(crate) ahead: VecDeque<StoreOp<F>>,
-    /// Such reads in the store, and the frames that they and the queued ones hold.
+    /// Such reads in the store, and the number of frames that they and the queued ones hold.
     ahead_tags: Vec<u64>,
     pub(crate) ahead_frames: usize,
-    /// What is to be read ahead when there is room for it.
-    pub(crate) wishes: PendingWindows,
-    /// Blocks to be read back after a restart.
-    pub(crate) warm: ToWarm,
-    /// Blocks that a reader in order has passed; what is touched after this time stays.
-    pub(crate) behind: Vec<(Range<u64>, Nanos)>,
+    /// Windows to read ahead when there are free operations and frames.
+    pub(crate) pending_windows: PendingWindows,
+    /// Blocks to read for a warm restart.
+    pub(crate) warm: WarmRestartList,
+    /// Blocks that a sequential reader has passed; a page that is referenced after this time stays.
+    pub(crate) drop_behind: Vec<(Range<u64>, Nanos)>,
     pub(crate) background: VecDeque<StoreOp<F>>,
-    /// Reads given to the store in a row while writes waited.
+    /// Number of consecutive reads submitted to the store while writes waited.
     pub(crate) reads_in_row: u32,
     contexts: Vec<Option<Context<F>>>,
     free_tags: Vec<u64>,
-    /// Reads that failed together with others, to be tried alone.
-    alone: Vec<u64>,
-    /// In the store: reads, writes, all.
+    /// Reads that failed as parts of a joined read, to be retried separately.
+    separate_reads: Vec<u64>,
+    /// Operations in the store: reads, writes, all.
     pub(crate) reads_in_flight: usize,
     pub(crate) writes_in_flight: usize,
     pub(crate) in_flight: usize,
-    /// Writes and exclusive ranges that have not ended, by epoch.
+    /// Numbers of writes and exclusive ranges that have not ended, by epoch.
     changes_by_epoch: BTreeMap<u64, usize>,
     pub(crate) flushes: VecDeque<FlushWaiter<F>>,
     pub(crate) flush_in_flight: bool,
-    /// Flushes of ranges that are not written yet.
+    /// Flushes of ranges whose blocks are not written yet.
     pub(crate) ranges: Vec<RangeFlush<F>>,
-    /// A failed flush of the store: what it lost is not known, so every later flush fails too.
+    /// The error of a failed flush of the store. The lost data is unknown, so every later flush
+    /// fails too.
     pub(crate) flush_failed: Option<StoreError>,
-    /// First blocks of dirty pages whose room is wanted.
+    /// First blocks of dirty pages whose frames are needed.
     pub(crate) steals: Vec<u64>,
     pub(crate) exclusives: ExclusiveRanges<F>,
     pub(crate) stalled: Vec<Arc<CompletionQueue<F>>>,
@@ -165,14 +167,14 @@ impl<F: Frames> Queue<F> {
             ahead: VecDeque::new(),
             ahead_tags: Vec::new(),
             ahead_frames: 0,
-            wishes: PendingWindows::default(),
-            warm: ToWarm::default(),
-            behind: Vec::new(),
+            pending_windows: PendingWindows::default(),
+            warm: WarmRestartList::default(),
+            drop_behind: Vec::new(),
             background: VecDeque::new(),
             reads_in_row: 0,
             contexts: Vec::new(),
             free_tags: Vec::new(),
-            alone: Vec::new(),
+            separate_reads: Vec::new(),
             reads_in_flight: 0,
             writes_in_flight: 0,
             in_flight: 0,
@@ -187,7 +189,7 @@ impl<F: Frames> Queue<F> {
         }
     }
 
-    /// Makes an operation and remembers what to do when it is done.
+    /// Creates an operation and keeps its context.
     pub(crate) fn operation(
         &mut self,
         kind: StoreOpKind,
@@ -212,7 +214,7 @@ impl<F: Frames> Queue<F> {
         StoreOp { tag, kind, offset: range.start, len, segments, queued_at: now }
     }
 
-    /// The context of an operation that is done.
+    /// Returns the context of a completed operation.
     pub(crate) fn finish(&mut self, op: &StoreOp<F>) -> Context<F> {
         let context = self.take_context(op.tag);
         self.in_flight -= 1;
@@ -228,11 +230,11 @@ impl<F: Frames> Queue<F> {
         context
     }
 
-    /// The context of an operation, or of a part of one, that is done.
+    /// Returns the context of a completed operation, or of a completed part of one.
     pub(crate) fn take_context(&mut self, tag: u64) -> Context<F> {
         let index = usize::try_from(tag).expect("an index");
         self.free_tags.push(tag);
-        self.alone.retain(|&other| other != tag);
+        self.separate_reads.retain(|&other| other != tag);
         let context = self.contexts[index].take().expect("an operation is done once");
         if let Some(blocks) = context.blocks() {
             self.exclusives.end_operation(&blocks);
@@ -240,21 +242,21 @@ impl<F: Frames> Queue<F> {
         context
     }
 
-    /// Whether a read may be joined with its neighbours.
+    /// Returns true if a read may be joined with adjacent ones.
     pub(crate) fn may_join(&self, op: &StoreOp<F>) -> bool {
         let context = &self.contexts[usize::try_from(op.tag).expect("an index")];
-        matches!(context, Some(Context::Fill { .. })) && !self.alone.contains(&op.tag)
+        matches!(context, Some(Context::Fill { .. })) && !self.separate_reads.contains(&op.tag)
     }
 
-    /// Queues the parts of a joined read again, each for itself.
-    pub(crate) fn read_alone(&mut self, ops: Vec<StoreOp<F>>) {
+    /// Queues the parts of a joined read again as separate reads.
+    pub(crate) fn requeue_separately(&mut self, ops: Vec<StoreOp<F>>) {
         for op in ops.into_iter().rev() {
-            self.alone.push(op.tag);
+            self.separate_reads.push(op.tag);
             self.reads.push_front(op);
         }
     }
 
-    /// Queues a read of a page: for a client, or ahead of all.
+    /// Queues a read of a page, for a client or as read-ahead.
     pub(crate) fn push_read(&mut self, op: StoreOp<F>, ahead: bool) {
         if ahead {
             self.ahead_frames += op.segments.len();
@@ -264,8 +266,7 @@ impl<F: Frames> Queue<F> {
         }
     }
 
-    /// Moves reads ahead of pages that meet `blocks` to those that clients wait for, as far as they
-    /// are queued.
+    /// Moves queued read-ahead of pages that overlap `blocks` to the reads that clients wait for.
     pub(crate) fn promote(&mut self, blocks: &Range<u64>) {
         let Queue { ahead, ahead_frames, reads, contexts, .. } = self;
         let is_of_page = |op: &mut StoreOp<F>| {
@@ -285,40 +286,42 @@ impl<F: Frames> Queue<F> {
         }
     }
 
-    /// Takes the first read ahead, which is about to go to the store alone or with others.
+    /// Takes the first read-ahead operation, which the caller submits to the store alone or joined
+    /// with others.
     pub(crate) fn next_ahead(&mut self) -> Option<StoreOp<F>> {
         let op = self.ahead.pop_front()?;
         self.ahead_frames -= op.segments.len();
         Some(op)
     }
 
-    /// Counts an operation as one of read-ahead until it is done.
+    /// Counts an operation as read-ahead until it completes.
     pub(crate) fn note_ahead(&mut self, op: &StoreOp<F>) {
         self.ahead_tags.push(op.tag);
         self.ahead_frames += op.segments.len();
     }
 
-    /// Reads ahead that the store has.
+    /// Returns the number of read-ahead operations in the store.
     pub(crate) fn ahead_in_flight(&self) -> usize {
         self.ahead_tags.len()
     }
 
-    /// Whether a client waits for a read.
-    pub(crate) fn clients_wait(&self) -> bool {
+    /// Returns true if a client waits for a read.
+    pub(crate) fn has_waiting_reads(&self) -> bool {
         !self.reads.is_empty() || self.reads_in_flight > self.ahead_tags.len()
     }
 
-    /// Whether flushes, flushes of ranges, and readers that want room wait for writes to the store.
+    /// Returns three flags: flushes, flushes of ranges, and requests for frames of dirty pages wait
+    /// for writes to the store.
     pub(crate) fn waiting_for_writes(&self) -> (bool, bool, bool) {
         (!self.flushes.is_empty(), !self.ranges.is_empty(), !self.steals.is_empty())
     }
 
-    /// Writes that do not wait for the lazy writer, and those that the store has.
+    /// Returns the number of forced writes in the queue plus all writes in the store.
     pub(crate) fn writes_started(&self) -> usize {
         self.forced.len() + self.writes_in_flight
     }
 
-    /// Counts an operation as given to the store.
+    /// Counts an operation as submitted to the store.
     pub(crate) fn start(&mut self, op: &StoreOp<F>) {
         self.in_flight += 1;
         match op.kind {
@@ -342,19 +345,19 @@ impl<F: Frames> Queue<F> {
         self.changes_by_epoch.first_key_value().is_some_and(|(&first, _)| first <= epoch)
     }
 
-    /// Adds a range to be discarded or zeroed, which must overlap no other. It is ready for the
-    /// store when the fills and write-backs that are under way in it have ended.
+    /// Adds a range to discard or zero, which must not overlap another one. It is ready for the
+    /// store when the fills and write-backs in progress in it have ended.
     pub(crate) fn add_exclusive(&mut self, range: ExclusiveRange<F>) {
         let under_way = self.count_outstanding(&range.blocks);
         if under_way > 0 {
-            // A client waits for the end of what is read ahead there.
+            // A client waits for the end of the read-ahead in the range.
             self.promote(&range.blocks);
         }
         *self.changes_by_epoch.entry(range.epoch).or_default() += 1;
         self.exclusives.insert(range, under_way);
     }
 
-    /// Removes the range that starts at `start`, which the store has discarded or zeroed, or failed
+    /// Removes the range that starts at `start`; the store has discarded or zeroed it, or failed
     /// to.
     pub(crate) fn remove_exclusive(&mut self, start: u64) -> ExclusiveRange<F> {
         let range = self.exclusives.remove(start);
@@ -370,8 +373,8 @@ impl<F: Frames> Queue<F> {
     /// Counts the fills and write-backs, queued or in flight, of pages that overlap `blocks`. It
     /// visits all operations, so it runs once for each range, when the range is added.
     fn count_outstanding(&self, blocks: &Range<u64>) -> usize {
-        let own = self.contexts.iter().flatten().filter_map(Context::blocks);
-        own.filter(|own| overlap(own, blocks)).count()
+        let ranges = self.contexts.iter().flatten().filter_map(Context::blocks);
+        ranges.filter(|range| overlap(range, blocks)).count()
     }
 
     /// Asserts the invariants of exclusive ranges; for tests.
@@ -384,19 +387,20 @@ impl<F: Frames> Queue<F> {
         self.exclusives.check(|blocks| self.count_outstanding(blocks), &submitted);
     }
 
-    /// Whether a write back of `epoch` or before of a page that meets `blocks` is queued or in
-    /// flight.
+    /// Returns true if a write-back of `epoch` or before of a page that overlaps `blocks` is queued
+    /// or in flight.
     pub(crate) fn has_writes_in(&self, blocks: &Range<u64>, epoch: u64) -> bool {
         self.contexts.iter().flatten().any(|context| match context {
-            Context::WriteBack { epoch: of, .. } => {
-                *of <= epoch && context.blocks().is_some_and(|own| overlap(&own, blocks))
+            Context::WriteBack { epoch: write_epoch, .. } => {
+                *write_epoch <= epoch
+                    && context.blocks().is_some_and(|range| overlap(&range, blocks))
             }
             _ => false,
         })
     }
 
-    /// Pages with a write to the store queued or in flight.
-    pub(crate) fn pages_in_rounds(&self) -> Vec<u64> {
+    /// Returns the pages with a write to the store queued or in flight.
+    pub(crate) fn pages_under_writeback(&self) -> Vec<u64> {
         let pages = self.contexts.iter().flatten().filter_map(|context| match context {
             Context::WriteBack { pages, .. } => Some(pages),
             _ => None,
@@ -404,7 +408,8 @@ impl<F: Frames> Queue<F> {
         pages.flatten().map(|&(page, _)| page).collect()
     }
 
-    /// Takes out what bypasses hold, when nobody will finish them.
+    /// Takes the pins of bypasses that will not complete, because the driver of the store has
+    /// ended.
     pub(crate) fn take_overlays(&mut self) -> Vec<F::Pin> {
         let overlays = self.contexts.iter_mut().flatten().filter_map(|context| match context {
             Context::Bypass { overlays, .. } => Some(std::mem::take(overlays)),
@@ -413,14 +418,14 @@ impl<F: Frames> Queue<F> {
         overlays.flatten().map(|(_, pin, _)| pin).collect()
     }
 
-    /// Notes that a lane waits for room.
-    pub(crate) fn stall(&mut self, mailbox: &Arc<CompletionQueue<F>>) {
-        if !self.stalled.iter().any(|other| Arc::ptr_eq(other, mailbox)) {
-            self.stalled.push(Arc::clone(mailbox));
+    /// Adds a handle to those that a release of resources wakes.
+    pub(crate) fn stall(&mut self, completions: &Arc<CompletionQueue<F>>) {
+        if !self.stalled.iter().any(|other| Arc::ptr_eq(other, completions)) {
+            self.stalled.push(Arc::clone(completions));
         }
     }
 
-    /// Whether nothing is queued, in flight or waited for.
+    /// Returns true if no operation is queued or in flight, and no request waits.
     pub(crate) fn is_idle(&self) -> bool {
         self.in_flight == 0
             && self.reads.is_empty()
@@ -475,10 +480,10 @@ mod tests {
         queue.operation(StoreOpKind::Read, bytes, Vec::new(), context, 0)
     }
 
-    fn exclude(queue: &mut Queue<PlainFrames>, blocks: Range<u64>, epoch: u64) {
-        let mailbox = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
+    fn discard_or_zero(queue: &mut Queue<PlainFrames>, blocks: Range<u64>, epoch: u64) {
+        let completions = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
         let kind = StoreOpKind::Discard;
-        queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, mailbox, token: 0 });
+        queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, completions, token: 0 });
         queue.check();
     }
 
@@ -487,7 +492,7 @@ mod tests {
         queue.finish(op);
     }
 
-    /// Takes the ranges that are ready, and makes their operations as a poll does.
+    /// Takes the ranges that are ready, and creates their operations as a poll does.
     fn submit_ready(queue: &mut Queue<PlainFrames>) -> Vec<u64> {
         let ready = queue.exclusives.take_ready();
         for &start in &ready {
@@ -503,7 +508,7 @@ mod tests {
         let mut queue = Queue::<PlainFrames>::new();
         let writes = [write_back(&mut queue, 0..8), write_back(&mut queue, 8..16)];
         for block in 0..64 {
-            exclude(&mut queue, block..block + 1, 1);
+            discard_or_zero(&mut queue, block..block + 1, 1);
         }
         for _ in 0..3 {
             assert_eq!(submit_ready(&mut queue), [], "64 ranges wait for two writes");
@@ -522,8 +527,8 @@ mod tests {
         let mut queue = Queue::<PlainFrames>::new();
         let [first, again, other] = [2, 2, 5].map(|page| fill(&mut queue, page));
         let write = write_back(&mut queue, 3..5);
-        exclude(&mut queue, 11..13, 1);
-        exclude(&mut queue, 24..64, 1);
+        discard_or_zero(&mut queue, 11..13, 1);
+        discard_or_zero(&mut queue, 24..64, 1);
         assert_eq!(submit_ready(&mut queue), [24], "nothing is under way there");
         for op in [&write, &other, &first] {
             end(&mut queue, op);
@@ -538,15 +543,15 @@ mod tests {
         let mut queue = Queue::<PlainFrames>::new();
         let parts = [fill(&mut queue, 0), fill(&mut queue, 1)];
         let joined =
-            |op: &Operation| Joined { tag: op.tag, len: op.len, segments: 0, queued_at: 0 };
-        let context = Context::Joined(parts.iter().map(joined).collect());
+            |op: &Operation| JoinedRead { tag: op.tag, len: op.len, segments: 0, queued_at: 0 };
+        let context = Context::JoinedRead(parts.iter().map(joined).collect());
         let op = queue.operation(StoreOpKind::Read, 0..32768, Vec::new(), context, 0);
-        exclude(&mut queue, 2..6, 1);
+        discard_or_zero(&mut queue, 2..6, 1);
         end(&mut queue, &op);
         let [first, second] = parts;
         queue.take_context(first.tag);
-        // The other one is read again, alone.
-        queue.read_alone(vec![second]);
+        // The other one is retried as a separate read.
+        queue.requeue_separately(vec![second]);
         assert_eq!(submit_ready(&mut queue), []);
         let second = queue.reads.pop_front().expect("queued again");
         end(&mut queue, &second);
@@ -560,7 +565,7 @@ mod tests {
             let op = fill(&mut queue, page);
             queue.push_read(op, true);
         }
-        exclude(&mut queue, 5..6, 1);
+        discard_or_zero(&mut queue, 5..6, 1);
         assert_eq!(queue.reads.iter().map(|op| op.offset).collect::<Vec<_>>(), [16384]);
         assert_eq!(queue.ahead.len(), 2);
     }
@@ -568,9 +573,9 @@ mod tests {
     #[test]
     fn a_flush_waits_for_ranges_of_its_epoch_and_before() {
         let mut queue = Queue::<PlainFrames>::new();
-        exclude(&mut queue, 0..1, 3);
-        exclude(&mut queue, 1..2, 3);
-        exclude(&mut queue, 2..3, 5);
+        discard_or_zero(&mut queue, 0..1, 3);
+        discard_or_zero(&mut queue, 1..2, 3);
+        discard_or_zero(&mut queue, 2..3, 5);
         assert!(!queue.has_changes_up_to(2) && queue.has_changes_up_to(3));
         queue.remove_exclusive(0);
         assert!(queue.has_changes_up_to(3));
@@ -583,7 +588,7 @@ mod tests {
     #[cfg(debug_assertions)]
     fn a_fill_in_an_exclusive_range_is_an_error() {
         let mut queue = Queue::<PlainFrames>::new();
-        exclude(&mut queue, 5..6, 1);
+        discard_or_zero(&mut queue, 5..6, 1);
         fill(&mut queue, 1);
     }
 }

@@ -1,37 +1,38 @@
-//! Replacement only: which references hit in a cache of a given size under a given policy.
+//! Simulation of replacement only: the hits of references in a cache of a given size under a given
+//! policy.
 //!
-//! The policies are those of the engine, called without a dispatch per reference: a cache is
-//! compiled for its policy and is handed whole batches. A miss in a full cache makes one victim
-//! leave, then the page enters, whole; a cache that is not full lets it enter at once. Nothing is
-//! ever held back from eviction, since nothing is dirty, pinned or being filled at this level.
+//! The policies are those of the engine, called without dynamic dispatch: a cache is compiled for
+//! its policy and runs batches of references. A miss in a full cache evicts one victim before the
+//! page enters; a page always enters completely. No page is protected from eviction, since no page
+//! is dirty, pinned or being filled here.
 
 mod find;
 
 use crate::curve::index::Hash;
 use crate::policy::{self, Policy, PolicyKind, Slot, hand_over};
-use find::{AHEAD, ByNumber, ByPage, Find};
+use find::{BATCH, NumberIndex, PageIndex, SlotIndex};
 
 /// One page touched by one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Reference {
-    /// Volume and page in one number.
+    /// Volume and page number in one number.
     pub page: u64,
-    /// Bytes of the page that the request touches; 2^32 - 1 stands for that and more.
+    /// Bytes of the page that the request touches; 2^32 - 1 stands for that or more.
     pub bytes: u32,
-    /// Whether they are written.
+    /// True if the bytes are written.
     pub write: bool,
-    /// Whether the request leaves a part of the page untouched.
+    /// True if the request touches only a part of the page.
     pub partial: bool,
-    /// Whether it is the first of its request.
+    /// True for the first reference of a request.
     pub first: bool,
 }
 
-/// References and bytes of one kind.
+/// Totals of one kind of references.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ReferenceTotals {
-    /// Pages touched, each by one request.
+    /// Number of pages touched, counted for each request.
     pub references: u64,
-    /// Bytes of those pages that were asked for.
+    /// Bytes that requests touched in those pages.
     pub bytes: u64,
 }
 
@@ -49,7 +50,7 @@ impl ReferenceTotals {
     }
 }
 
-/// What a cache did.
+/// Counts of hits, misses and evictions.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Reads of resident pages.
@@ -60,86 +61,86 @@ pub struct Counts {
     pub write_hits: ReferenceTotals,
     /// Writes to pages that were not resident.
     pub write_misses: ReferenceTotals,
-    /// Pages that left to make room.
+    /// Pages evicted to make room.
     pub evictions: u64,
 }
 
 impl Counts {
-    /// All hits.
+    /// Returns all hits.
     #[must_use]
     pub fn hits(&self) -> ReferenceTotals {
         self.read_hits.plus(self.write_hits)
     }
 
-    /// All misses.
+    /// Returns all misses.
     #[must_use]
     pub fn misses(&self) -> ReferenceTotals {
         self.read_misses.plus(self.write_misses)
     }
 
-    /// Everything.
+    /// Returns all references.
     #[must_use]
     pub fn all(&self) -> ReferenceTotals {
         self.hits().plus(self.misses())
     }
 
-    /// Counts a reference that hit or missed.
+    /// Counts a reference.
     pub fn count(&mut self, reference: &Reference, hit: bool) {
-        let tally = match (reference.write, hit) {
+        let totals = match (reference.write, hit) {
             (false, true) => &mut self.read_hits,
             (false, false) => &mut self.read_misses,
             (true, true) => &mut self.write_hits,
             (true, false) => &mut self.write_misses,
         };
-        tally.add(reference);
+        totals.add(reference);
     }
 }
 
-/// A cache that is told of references.
+/// A simulated cache.
 pub trait Replace: Send + std::fmt::Debug {
-    /// The next references of the trace, with the numbers of their pages if the cache finds pages
-    /// by number.
+    /// Runs the next references of the trace; `numbers` are the numbers of their pages if the cache
+    /// looks pages up by number.
     fn run(&mut self, references: &[Reference], numbers: &[u32]);
-    /// What it did so far.
+    /// Returns the counts so far.
     fn counts(&self) -> Counts;
     /// Asserts every invariant; for tests.
     fn check(&self);
 }
 
-/// How a cache finds the slot of a page.
+/// The key by which a cache looks up the slot of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FindBy {
-    /// By the page, in a table of its own: 16 to 32 bytes for each resident page.
+    /// The page, in an index of each cache: 16 to 32 bytes for each resident page.
     Page,
-    /// By the page's number, which is found once for all caches: 4 bytes for each page of the
-    /// trace up to the last one that this cache was told of.
+    /// The number of the page, which one index assigns for all caches: 4 bytes for each page of the
+    /// trace up to the highest number that the cache has seen.
     Number,
 }
 
-/// A cache of `capacity` pages under `kind`; at least one page.
+/// Returns a cache of `capacity` pages (at least one) under `kind`.
 #[must_use]
 pub fn cache(kind: PolicyKind, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
     match kind {
-        PolicyKind::Random => found_by(policy::Random::default(), capacity, find_by),
-        PolicyKind::Fifo => found_by(policy::Fifo::default(), capacity, find_by),
-        PolicyKind::Lru => found_by(policy::Lru::default(), capacity, find_by),
-        PolicyKind::Clock => found_by(policy::Clock::default(), capacity, find_by),
-        PolicyKind::TwoQ => found_by(policy::TwoQ::default(), capacity, find_by),
-        PolicyKind::Slru => found_by(policy::Slru::default(), capacity, find_by),
-        PolicyKind::Arc => found_by(policy::Arc::default(), capacity, find_by),
-        PolicyKind::Lirs => found_by(policy::Lirs::default(), capacity, find_by),
-        PolicyKind::S3Fifo => found_by(policy::S3Fifo::default(), capacity, find_by),
-        PolicyKind::Sieve => found_by(policy::Sieve::default(), capacity, find_by),
-        PolicyKind::WTinyLfu => found_by(policy::WTinyLfu::default(), capacity, find_by),
-        PolicyKind::Clock2QPlus => found_by(policy::Clock2QPlus::default(), capacity, find_by),
-        PolicyKind::Linux => found_by(policy::Linux::default(), capacity, find_by),
+        PolicyKind::Random => build_cache(policy::Random::default(), capacity, find_by),
+        PolicyKind::Fifo => build_cache(policy::Fifo::default(), capacity, find_by),
+        PolicyKind::Lru => build_cache(policy::Lru::default(), capacity, find_by),
+        PolicyKind::Clock => build_cache(policy::Clock::default(), capacity, find_by),
+        PolicyKind::TwoQ => build_cache(policy::TwoQ::default(), capacity, find_by),
+        PolicyKind::Slru => build_cache(policy::Slru::default(), capacity, find_by),
+        PolicyKind::Arc => build_cache(policy::Arc::default(), capacity, find_by),
+        PolicyKind::Lirs => build_cache(policy::Lirs::default(), capacity, find_by),
+        PolicyKind::S3Fifo => build_cache(policy::S3Fifo::default(), capacity, find_by),
+        PolicyKind::Sieve => build_cache(policy::Sieve::default(), capacity, find_by),
+        PolicyKind::WTinyLfu => build_cache(policy::WTinyLfu::default(), capacity, find_by),
+        PolicyKind::Clock2QPlus => build_cache(policy::Clock2QPlus::default(), capacity, find_by),
+        PolicyKind::Linux => build_cache(policy::Linux::default(), capacity, find_by),
     }
 }
 
-fn found_by<P: Policy + 'static>(policy: P, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
+fn build_cache<P: Policy + 'static>(policy: P, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
     match find_by {
-        FindBy::Page => Box::new(Cache::new(policy, capacity, ByPage::for_capacity(capacity))),
-        FindBy::Number => Box::new(Cache::new(policy, capacity, ByNumber::default())),
+        FindBy::Page => Box::new(Cache::new(policy, capacity, PageIndex::for_capacity(capacity))),
+        FindBy::Number => Box::new(Cache::new(policy, capacity, NumberIndex::default())),
     }
 }
 
@@ -147,44 +148,44 @@ fn found_by<P: Policy + 'static>(policy: P, capacity: u32, find_by: FindBy) -> B
 #[derive(Debug)]
 struct Cache<P, F> {
     policy: P,
-    find: F,
+    slot_index: F,
     capacity: u32,
-    /// The page in each slot. Slots are taken in order until the cache is full; then each new page
-    /// takes the slot of its victim.
+    /// The page of each slot. Slots are assigned in order until the cache is full; then each new
+    /// page takes the slot of its victim.
     pages: Vec<u64>,
     counts: Counts,
 }
 
-impl<P: Policy, F: Find> Cache<P, F> {
-    fn new(mut policy: P, capacity: u32, find: F) -> Self {
+impl<P: Policy, F: SlotIndex> Cache<P, F> {
+    fn new(mut policy: P, capacity: u32, slot_index: F) -> Self {
         assert!(capacity > 0, "a cache of at least one page");
         assert!(policy.is_empty(), "a policy that is new");
         policy.on_capacity(capacity as usize);
-        Cache { policy, find, capacity, pages: Vec::new(), counts: Counts::default() }
+        Cache { policy, slot_index, capacity, pages: Vec::new(), counts: Counts::default() }
     }
 
     #[inline]
-    fn reference(&mut self, reference: &Reference, name: F::Name) {
-        let (hit, _) = self.touch(reference.page, name);
+    fn reference(&mut self, reference: &Reference, key: F::Key) {
+        let (hit, _) = self.touch(reference.page, key);
         self.counts.count(reference, hit);
     }
 
-    /// References a page; whether it was there, and the slot that it has now.
+    /// References a page. Returns true if it was resident, and its slot after the reference.
     #[inline]
-    fn touch(&mut self, page: u64, name: F::Name) -> (bool, Slot) {
-        if let Some(slot) = self.find.slot(name, page, &self.pages) {
+    fn touch(&mut self, page: u64, key: F::Key) -> (bool, Slot) {
+        if let Some(slot) = self.slot_index.slot(key, page, &self.pages) {
             self.policy.on_hit(slot);
             return (true, slot);
         }
         self.policy.on_miss(page);
-        let slot = self.room(page);
-        self.find.enter(name, slot);
+        let slot = self.slot_for_new(page);
+        self.slot_index.insert(key, slot);
         self.policy.on_insert(slot, page);
         (false, slot)
     }
 
-    /// The slot for a page that enters.
-    fn room(&mut self, page: u64) -> Slot {
+    /// Returns the slot for a page that enters.
+    fn slot_for_new(&mut self, page: u64) -> Slot {
         let used = u32::try_from(self.pages.len()).expect("at most the capacity");
         if used < self.capacity {
             self.pages.push(page);
@@ -193,19 +194,19 @@ impl<P: Policy, F: Find> Cache<P, F> {
         let victim = self.policy.victim(&mut |_| true).expect("a full cache has a victim");
         let old = std::mem::replace(&mut self.pages[victim as usize], page);
         self.policy.on_remove(victim, old, true);
-        self.find.leave(victim, old);
+        self.slot_index.remove(victim, old);
         self.counts.evictions += 1;
         victim
     }
 }
 
-impl<P: Policy, F: Find> Replace for Cache<P, F> {
+impl<P: Policy, F: SlotIndex> Replace for Cache<P, F> {
     fn run(&mut self, references: &[Reference], numbers: &[u32]) {
-        let mut names = [F::Name::default(); AHEAD];
-        for (at, ahead) in (0..).step_by(AHEAD).zip(references.chunks(AHEAD)) {
-            self.find.look_ahead(ahead, numbers.get(at..).unwrap_or_default(), &mut names);
-            for (reference, &name) in ahead.iter().zip(&names) {
-                self.reference(reference, name);
+        let mut keys = [F::Key::default(); BATCH];
+        for (at, ahead) in (0..).step_by(BATCH).zip(references.chunks(BATCH)) {
+            self.slot_index.prefetch(ahead, numbers.get(at..).unwrap_or_default(), &mut keys);
+            for (reference, &key) in ahead.iter().zip(&keys) {
+                self.reference(reference, key);
             }
         }
     }
@@ -218,57 +219,57 @@ impl<P: Policy, F: Find> Replace for Cache<P, F> {
         self.policy.check();
         assert_eq!(self.policy.len(), self.pages.len());
         assert!(self.pages.len() <= self.capacity as usize);
-        self.find.check(&self.pages);
+        self.slot_index.check(&self.pages);
     }
 }
 
-/// A cache under a policy that can be changed, told of one page at a time.
+/// A cache whose policy can be switched; it runs one reference at a time.
 #[derive(Debug)]
 pub struct Changeable {
-    cache: Cache<Box<dyn Policy>, ByPage>,
-    /// When the page in each slot was referenced last, in references.
-    touched: Vec<u64>,
+    cache: Cache<Box<dyn Policy>, PageIndex>,
+    /// The number of the last reference to the page of each slot.
+    last_references: Vec<u64>,
     now: u64,
 }
 
 impl Changeable {
-    /// A cache of `capacity` pages under `kind`; at least one page.
+    /// Returns a cache of `capacity` pages (at least one) under `kind`.
     #[must_use]
     pub fn new(kind: PolicyKind, capacity: u32) -> Self {
-        let cache = Cache::new(kind.build(), capacity, ByPage::for_capacity(capacity));
-        Changeable { cache, touched: Vec::new(), now: 0 }
+        let cache = Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity));
+        Changeable { cache, last_references: Vec::new(), now: 0 }
     }
 
-    /// References a page; whether it was there.
+    /// References a page. Returns true if it was resident.
     pub fn touch(&mut self, page: u64) -> bool {
         let (hit, slot) = self.cache.touch(page, Hash::of(page));
         let slot = slot as usize;
-        if slot == self.touched.len() {
-            self.touched.push(0);
+        if slot == self.last_references.len() {
+            self.last_references.push(0);
         }
         self.now += 1;
-        self.touched[slot] = self.now;
+        self.last_references[slot] = self.now;
         hit
     }
 
-    /// Goes on under another policy, as the engine does.
+    /// Switches to another policy, as the engine does.
     pub fn set_policy(&mut self, kind: PolicyKind) {
         let Cache { policy, pages, capacity, .. } = &mut self.cache;
         let mut next = kind.build();
         next.on_capacity(*capacity as usize);
-        let known = self.touched.iter().zip(0..).zip(pages.iter());
+        let known = self.last_references.iter().zip(0..).zip(pages.iter());
         let mut known: Vec<_> = known.map(|((&at, slot), &page)| (at, slot, page)).collect();
         hand_over(&**policy, &mut *next, &mut known);
         *policy = next;
     }
 
-    /// Pages in it.
+    /// Returns the number of resident pages.
     #[must_use]
     pub fn len(&self) -> usize {
         self.cache.pages.len()
     }
 
-    /// Whether nothing is in it.
+    /// Returns true if no page is resident.
     #[must_use]
     pub fn is_empty(&self) -> bool {
         self.cache.pages.is_empty()
@@ -277,20 +278,20 @@ impl Changeable {
     /// Asserts every invariant; for tests.
     pub fn check(&self) {
         Replace::check(&self.cache);
-        assert_eq!(self.touched.len(), self.len());
+        assert_eq!(self.last_references.len(), self.len());
     }
 }
 
-/// A small cache under one policy, told of one page at a time.
+/// A small cache under one policy; it runs one reference at a time.
 #[derive(Debug)]
-pub(crate) struct Small(Cache<Box<dyn Policy>, ByPage>);
+pub(crate) struct Small(Cache<Box<dyn Policy>, PageIndex>);
 
 impl Small {
     pub(crate) fn new(kind: PolicyKind, capacity: u32) -> Self {
-        Small(Cache::new(kind.build(), capacity, ByPage::for_capacity(capacity)))
+        Small(Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity)))
     }
 
-    /// References a page; whether it was there.
+    /// References a page. Returns true if it was resident.
     #[inline]
     pub(crate) fn touch(&mut self, page: u64, hash: Hash) -> bool {
         self.0.touch(page, hash).0

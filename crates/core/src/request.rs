@@ -1,5 +1,4 @@
-//! Requests under way: what a front end keeps until it can answer, and the pieces that it cuts
-//! them into.
+//! Requests in flight, and the pieces into which front ends split them.
 
 mod budget;
 mod message;
@@ -27,18 +26,18 @@ use crate::volume::Volume;
 use crate::write_order::GroupId;
 use std::ops::Range;
 
-/// Bytes of a piece of a read: what front ends pin for one request at a time, 1 MiB.
+/// Bytes of a piece of a read, which front ends pin at a time for one request: 1 MiB.
 pub const READ_PIECE_BYTES: u32 = 1 << 20;
-/// Bytes of a piece of a write: what front ends take in at a time, 64 KiB. All pieces but the last
-/// end at a border of blocks, so that only a write's own ends are ragged.
+/// Bytes of a piece of a write, which front ends receive at a time: 64 KiB. All pieces except the
+/// last end at a block boundary, so only the ends of the write itself are unaligned.
 pub const WRITE_PIECE_BYTES: u32 = 64 << 10;
-/// Bytes of a piece of a write in a session that has leased no memory for more: 16 KiB.
+/// Bytes of a piece of a write in a session without a lease for more: 16 KiB.
 pub const SMALL_WRITE_PIECE_BYTES: u32 = 16 << 10;
 
-/// The permission to open a lane. Only this module can create it, so only the request engine can
+/// The permission to open a handle. Only this module can create it, so only the request engine can
 /// call the operations of the cache.
 #[derive(Debug)]
-pub(crate) struct LanePermit(());
+pub(crate) struct HandlePermit(());
 
 /// Returns the first piece of a write. It has at most `bytes_max` bytes, which must be a multiple
 /// of the block size. All pieces except the last end at a block boundary.
@@ -48,16 +47,17 @@ pub fn next_write_piece(bytes: &Range<u64>, bytes_max: u32) -> Range<u64> {
     bytes.start..bytes.end.min(bytes.start + u64::from(bytes_max) - ragged)
 }
 
-/// How a call on the cache ended.
+/// Status of a request after a call on the cache.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Status {
-    /// Done; answer.
+    /// Complete.
     Done,
-    /// Done; answer at this time (nanoseconds), so that writers do not outrun the store.
+    /// Complete; reply at this time (nanoseconds), so that writers do not outrun the store.
     DoneAt(u64),
-    /// Completions with the request's token will come.
+    /// Completions with the request's token follow.
     Pending,
-    /// No room now: make the same call again after [`Completion::Unstalled`], or after a while.
+    /// Frames or other resources are missing: repeat the call after [`Completion::Unstalled`] or
+    /// after a delay.
     Stalled,
     /// Failed.
     Failed(StoreError),
@@ -66,56 +66,57 @@ pub(crate) enum Status {
 /// The purpose of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) enum Purpose {
-    /// A client asked for the bytes.
+    /// A client has requested the bytes.
     #[default]
     Client,
-    /// The pages shall be in the cache; they are not counted as references.
+    /// The pages must be resident; they do not count as references.
     Populate,
 }
 
-/// A read being assembled: the blocks that it covers, each pinned once it is there.
+/// A read: the blocks of its range, each pinned once it is resident.
 #[derive(Debug)]
 pub struct ReadRequest<F: Frames> {
-    /// Chosen by the caller; comes back in completions.
+    /// Chosen by the caller; completions carry it.
     pub token: u64,
-    /// First byte of the volume.
+    /// First byte in the volume.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
     pub(crate) interface: Interface,
-    /// Whether the call has been counted.
-    pub(crate) told: bool,
+    /// True once the call has been counted.
+    pub(crate) is_call_counted: bool,
     pub(crate) parts: Vec<Option<F::Pin>>,
-    /// Parts that have been asked of the store and have not come.
+    /// Number of parts that the store is reading.
     pub(crate) missing: u32,
-    /// Parts before this one have been found or asked for.
+    /// Parts before this one were found or requested from the store.
     pub(crate) cursor: u32,
-    /// Parts before this one have been counted: a read that begins again after a stall touches its
-    /// pages once all the same.
+    /// Parts before this one have been counted. A read that restarts after a stall references its
+    /// pages only once.
     pub(crate) counted: u32,
     pub(crate) classes: Classes,
     pub(crate) purpose: Purpose,
     pub(crate) error: Option<StoreError>,
-    /// What the client says about this read; none if the volume's hint counts.
+    /// The access pattern that the client has declared for this read; `None` if that of the volume
+    /// applies.
     pub(crate) hint: Option<Hint>,
-    /// Bytes of the volume beyond which nothing is read ahead for it, if it is a part that is read.
+    /// Bounds of read-ahead for this read in bytes of the volume, as the ends of a file.
     pub(crate) part: Option<Range<u64>>,
-    /// Whether a page of it missed, and whether one missed or was read ahead: what the detector of
-    /// streams wants to know.
+    /// True if a page of it missed; and true if a page missed or was read ahead, so that the stream
+    /// detector must observe the read.
     pub(crate) missed: bool,
-    pub(crate) noticed: bool,
+    pub(crate) is_detector_input: bool,
 }
 
 impl<F: Frames> ReadRequest<F> {
-    /// A read of `len` bytes (at least 1) at `offset`.
+    /// Returns a read of `len` bytes (at least 1) at `offset`.
     #[must_use]
     pub fn new(token: u64, offset: u64, len: u32) -> Self {
-        let mut assembly = ReadRequest {
+        let mut read = ReadRequest {
             token,
             offset,
             len,
             interface: Interface::Copy,
-            told: false,
+            is_call_counted: false,
             parts: Vec::new(),
             missing: 0,
             cursor: 0,
@@ -126,20 +127,20 @@ impl<F: Frames> ReadRequest<F> {
             hint: None,
             part: None,
             missed: false,
-            noticed: false,
+            is_detector_input: false,
         };
-        assembly.reset(token, offset, len);
-        assembly
+        read.reset(token, offset, len);
+        read
     }
 
-    /// Says what it is for, which decides where it is counted; copying is what it is for else.
+    /// Sets the interface for which the read is counted; the default is copying.
     #[must_use]
     pub fn through(mut self, interface: Interface) -> Self {
         self.interface = interface;
         self
     }
 
-    /// Makes an assembly that was released ready for another read, keeping its memory.
+    /// Prepares a released read for reuse; its memory is kept.
     pub fn reset(&mut self, token: u64, offset: u64, len: u32) {
         assert!(len > 0, "a read of nothing");
         assert!(self.parts.iter().all(Option::is_none), "an assembly was reused with pins in it");
@@ -148,26 +149,26 @@ impl<F: Frames> ReadRequest<F> {
         self.parts.resize_with(usize::try_from(blocks).expect("a u32 of bytes"), || None);
         (self.token, self.offset, self.len) = (token, offset, len);
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
-        self.told = false;
+        self.is_call_counted = false;
         self.classes = Classes::default();
         self.purpose = Purpose::default();
         (self.hint, self.part) = (None, None);
-        (self.missed, self.noticed) = (false, false);
+        (self.missed, self.is_detector_input) = (false, false);
     }
 
-    /// The hint that counts for it on `volume`.
+    /// Returns the access pattern that applies to it on `volume`.
     pub(crate) fn hint_in(&self, volume: &Volume<F>) -> Hint {
         self.hint.unwrap_or_else(|| volume.hint())
     }
 
-    /// Counts a page as a reference of this class, if a client asked for it.
+    /// Counts a page as a reference of this class, if a client has requested it.
     pub(crate) fn count(&mut self, recorder: &Recorder, class: Class) {
         if self.purpose == Purpose::Client {
             self.classes.count(recorder, class);
         }
     }
 
-    /// How its pages were classed, as far as they have been looked at.
+    /// Returns the classes of the pages processed so far.
     #[must_use]
     pub fn classes(&self) -> Classes {
         self.classes
@@ -177,11 +178,11 @@ impl<F: Frames> ReadRequest<F> {
         self.offset / BLOCK_BYTES_U64
     }
 
-    /// Takes in a completion of this read.
+    /// Processes a completion of this read.
     ///
     /// # Panics
     /// If the completion is not one of a read.
-    pub(crate) fn absorb(&mut self, frames: &F, completion: Completion<F>) -> Status {
+    pub(crate) fn apply_completion(&mut self, frames: &F, completion: Completion<F>) -> Status {
         match completion {
             Completion::Filled { part, pins, .. } => {
                 for (i, pin) in pins.into_iter().enumerate() {
@@ -200,13 +201,13 @@ impl<F: Frames> ReadRequest<F> {
         self.status(frames)
     }
 
-    /// The next `parts` have been found or asked for, and counted.
+    /// Records that the next `parts` have been found or requested, and counted.
     pub(crate) fn advance(&mut self, parts: u32) {
         self.cursor += parts;
         self.counted = self.counted.max(self.cursor);
     }
 
-    /// Where the read stands. A failed read waits for all its parts, and then gives its pins back.
+    /// Returns the status. A failed read waits for all its parts, and then releases its pins.
     pub(crate) fn status(&mut self, frames: &F) -> Status {
         if self.missing > 0 {
             return Status::Pending;
@@ -218,13 +219,13 @@ impl<F: Frames> ReadRequest<F> {
         if (self.cursor as usize) < self.parts.len() { Status::Stalled } else { Status::Done }
     }
 
-    /// Whether parts are still to come.
+    /// Returns true if the store is still reading parts.
     #[must_use]
     pub fn is_pending(&self) -> bool {
         self.missing > 0
     }
 
-    /// The pieces of a read that is done: each block's pin, and the range of bytes inside it.
+    /// Returns the pieces of a complete read: the pin of each block, and the byte range in it.
     pub fn pieces(&self) -> impl Iterator<Item = (&F::Pin, std::ops::Range<usize>)> {
         let start = usize::try_from(self.offset % BLOCK_BYTES_U64).expect("below a block");
         let end = start + self.len as usize;
@@ -235,7 +236,7 @@ impl<F: Frames> ReadRequest<F> {
         })
     }
 
-    /// Copies a read that is done.
+    /// Copies the bytes of a complete read.
     pub fn copy_to(&self, frames: &F, to: &mut [u8]) {
         assert_eq!(to.len(), self.len as usize, "a buffer of the read's length");
         let mut at = 0;
@@ -246,7 +247,7 @@ impl<F: Frames> ReadRequest<F> {
         }
     }
 
-    /// Moves the pieces of a read that is done out of the assembly; the caller unpins them.
+    /// Moves the pieces of a complete read out of it; the caller unpins them.
     pub fn take_pieces(&mut self) -> impl Iterator<Item = (F::Pin, std::ops::Range<usize>)> + '_ {
         let start = usize::try_from(self.offset % BLOCK_BYTES_U64).expect("below a block");
         let end = start + self.len as usize;
@@ -257,13 +258,13 @@ impl<F: Frames> ReadRequest<F> {
         })
     }
 
-    /// Gives up a read, done or not, whose lane is closed: what is still to come goes nowhere.
+    /// Cancels a read whose handle is closed. Completions that still arrive are discarded.
     pub fn abandon(&mut self, frames: &F) {
         self.missing = 0;
         self.release(frames);
     }
 
-    /// Gives the pins back. Every assembly ends with this.
+    /// Releases the pins. Every read ends with this call.
     pub fn release(&mut self, frames: &F) {
         assert_eq!(self.missing, 0, "a read was released before its parts came");
         for pin in self.parts.iter_mut().filter_map(Option::take) {
@@ -272,39 +273,40 @@ impl<F: Frames> ReadRequest<F> {
     }
 }
 
-/// A write under way. Its bytes stay with the caller until it is done.
+/// A write in progress. The caller keeps its bytes until they are in the cache.
 #[derive(Clone, Debug)]
 #[expect(clippy::struct_excessive_bools, reason = "independent facts, not states of one thing")]
 pub(crate) struct WriteRequest {
-    /// Chosen by the caller; comes back in completions.
+    /// Chosen by the caller; completions carry it.
     pub token: u64,
-    /// First byte of the volume.
+    /// First byte in the volume.
     pub offset: u64,
-    /// Bytes.
+    /// Length in bytes.
     pub len: u32,
-    /// Whether it must be on stable storage when done.
+    /// True if the data must be on stable storage when the write completes.
     pub fua: bool,
-    /// The group that its changes belong to, if any.
+    /// The write-order group of its changes, if any.
     pub(crate) group: Option<GroupId>,
-    /// The modes that it met first: a change of them meets the requests that come after it.
+    /// The modes at its start: a change of the modes applies to later requests only.
     pub(crate) modes: Option<(WriteMode, FlushMode)>,
-    /// Bytes that are in the cache.
+    /// Number of bytes that are in the cache.
     pub(crate) done: u32,
-    /// Whether the page at hand had to be read first.
+    /// True if the current page had to be filled first.
     pub(crate) filled: bool,
-    /// Pages that the store is writing.
+    /// Number of page writebacks and flushes for which it waits.
     pub(crate) waiting: u32,
-    /// Whether it has been handed to the store where its mode asks for that.
+    /// True once the write was submitted to the store, if its mode requires that.
     pub(crate) synced: bool,
     pub(crate) needs_flush: bool,
     pub(crate) classes: Classes,
     pub(crate) error: Option<StoreError>,
-    /// What the client says about this write; none if the volume's hint counts.
+    /// The access pattern that the client has declared for this write; `None` if that of the volume
+    /// applies.
     pub(crate) hint: Option<Hint>,
 }
 
 impl WriteRequest {
-    /// A write of `len` bytes (at least 1) at `offset`.
+    /// Returns a write of `len` bytes (at least 1) at `offset`.
     #[must_use]
     pub(crate) fn new(token: u64, offset: u64, len: u32, fua: bool) -> Self {
         assert!(len > 0, "a write of nothing");
@@ -326,18 +328,19 @@ impl WriteRequest {
         }
     }
 
-    /// Whether it must be on stable storage when done, and flushes are kept.
+    /// Returns true if the data must be on stable storage when the write completes, and flushes are
+    /// not ignored.
     pub(crate) fn is_stable(&self) -> bool {
         self.fua && self.modes.is_none_or(|(_, flush_mode)| flush_mode == FlushMode::Keep)
     }
 
-    /// How its pages were classed, as far as they are in the cache.
+    /// Returns the classes of the pages that are in the cache.
     #[must_use]
     pub(crate) fn classes(&self) -> Classes {
         self.classes
     }
 
-    /// Whether the caller may let go of the bytes: all of them are in the cache.
+    /// Returns true if all bytes are in the cache, so that the caller may release them.
     #[must_use]
     pub(crate) fn is_placed(&self) -> bool {
         self.done == self.len

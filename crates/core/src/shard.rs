@@ -1,7 +1,7 @@
-//! Shards: the parts of the cache that one lock guards each, and the pages in them.
+//! Shards: parts of the cache with one lock each, and the pages in them.
 //!
-//! All volumes share the shards; each has an instance in every shard, with pages, a policy, the
-//! list of dirty pages and what is being filled.
+//! All volumes share the shards. Each volume has an instance in every shard, with its pages, its
+//! policy, its list of dirty pages and its fills.
 
 mod regroup;
 
@@ -18,27 +18,29 @@ use crate::sync::atomic::Ordering;
 use crate::volume::Volume;
 use std::collections::{BTreeMap, VecDeque};
 
-/// A page with at least one block resident, or being filled.
+/// A page that has a resident block or is being filled.
 #[derive(Clone, Debug)]
 pub(crate) struct Page {
     /// Page number in the volume.
     pub(crate) number: u64,
-    /// When, and at which epoch of the volume, it became dirty.
+    /// Time, and epoch of the volume, at which the page became dirty.
     pub(crate) dirty_at: Nanos,
     pub(crate) dirty_epoch: u64,
     /// Neighbours in the list of dirty pages.
     dirty_older: Slot,
     dirty_newer: Slot,
-    /// Counts the rounds of writing it back; at most one runs at a time.
-    pub(crate) round: u32,
-    /// Blocks resident, dirty, being written; blocks dirty since a write of them failed.
+    /// Number of the last writeback of the page; at most one is in progress.
+    pub(crate) writeback_seq: u32,
+    /// Numbers of blocks that are resident, dirty, being written, and dirty since a write of them
+    /// failed.
     pub(crate) resident: u16,
     pub(crate) dirty: u16,
     pub(crate) writing: u16,
     pub(crate) failing: u16,
-    /// Operations of the round at hand that are not done, and whether one of them failed.
+    /// Operations of the current writeback that have not completed, and true if one of them has
+    /// failed.
     pub(crate) ops: u16,
-    pub(crate) round_failed: bool,
+    pub(crate) writeback_failed: bool,
     pub(crate) filling: bool,
 }
 
@@ -50,55 +52,56 @@ impl Page {
             dirty_epoch: 0,
             dirty_older: NO_SLOT,
             dirty_newer: NO_SLOT,
-            round: 0,
+            writeback_seq: 0,
             resident: 0,
             dirty: 0,
             writing: 0,
             failing: 0,
             ops: 0,
-            round_failed: false,
+            writeback_failed: false,
             filling: false,
         }
     }
 
-    /// Whether it is being written back.
-    pub(crate) fn in_round(&self) -> bool {
+    /// Returns true if the page is under writeback.
+    pub(crate) fn is_under_writeback(&self) -> bool {
         self.ops > 0
     }
 
-    /// Whether a write of it can be started.
-    pub(crate) fn can_start_round(&self) -> bool {
-        self.dirty > 0 && !self.in_round()
+    /// Returns true if a writeback of the page can start.
+    pub(crate) fn can_start_writeback(&self) -> bool {
+        self.dirty > 0 && !self.is_under_writeback()
     }
 
-    /// Whether it may be evicted, as far as the page itself can tell.
-    pub(crate) fn is_quiet(&self) -> bool {
+    /// Returns true if the state of the page allows its eviction.
+    pub(crate) fn is_clean_and_idle(&self) -> bool {
         self.dirty == 0 && self.writing == 0 && !self.filling
     }
 }
 
-/// When a page was referenced last, as far as the policy has been told, and one more: 0 is a page
-/// that the policy does not know. Such a page, of write-around mode, goes when it is clean.
+/// Time of the last reference to a page that the policy has received, plus one; 0 for a page that
+/// the policy does not know. Unless it is pinned, such a page, as write-around mode creates them,
+/// is dropped when it is clean.
 ///
-/// Apart from [`Page`], since each hit comes here: eight pages share a line of the processor's
-/// cache. The upper bit says that the page belongs to the sample of the volume's tracker, so one
-/// test of the sign finds what most hits are: a known page that does not.
+/// Separate from [`Page`], since each hit updates it: eight pages share a cache line of the
+/// processor. The highest bit marks pages in the sample of the volume's tracker, so one test of the
+/// sign selects the most common case: a known page outside of the sample.
 #[derive(Clone, Copy, Debug, Default)]
-struct Touched(u64);
+struct LastReference(u64);
 
-impl Touched {
+impl LastReference {
     const SAMPLED: u64 = 1 << 63;
 
     fn new(now: Nanos, sampled: bool) -> Self {
-        Touched((now + 1) | if sampled { Self::SAMPLED } else { 0 })
+        LastReference((now + 1) | if sampled { Self::SAMPLED } else { 0 })
     }
 
-    /// When, and one more; 0 if the policy does not know the page.
+    /// Returns the time plus one; 0 if the policy does not know the page.
     fn at(self) -> Nanos {
         self.0 & !Self::SAMPLED
     }
 
-    /// Whether the policy knows the page and no sample does.
+    /// Returns true if the policy knows the page and the sample does not contain it.
     #[inline]
     fn is_plain(self) -> bool {
         self.0.cast_signed() > 0
@@ -111,74 +114,76 @@ pub(crate) struct Fill<F: Frames> {
     pub(crate) slot: Slot,
     pub(crate) ops_left: u32,
     pub(crate) error: Option<StoreError>,
-    /// Frames of operations that failed, for a second try at exactly what was asked for.
-    pub(crate) salvage: Vec<F::WritePin>,
+    /// Frames of operations that failed, reused for reads of exactly the requested blocks.
+    pub(crate) failed_frames: Vec<F::WritePin>,
     pub(crate) waiters: Vec<FillWaiter<F>>,
-    /// Whether it was begun by read-ahead, and nobody has come to wait for it since.
+    /// True if read-ahead has started the fill and no client waits for it yet.
     pub(crate) ahead: bool,
 }
 
-/// Who waits for a page to be written.
+/// A write that waits for the writeback of a page.
 #[derive(Debug)]
 pub(crate) struct SyncWaiter<F: Frames> {
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
-    /// The round that carries the waiter's bytes.
-    pub(crate) round: u32,
+    /// The writeback that carries the bytes of the waiter.
+    pub(crate) writeback_seq: u32,
     pub(crate) fua: bool,
 }
 
 /// One volume's part of a shard.
 #[derive(Debug)]
 pub(crate) struct Instance<F: Frames> {
-    /// The shard.
+    /// Index of the shard.
     pub(crate) index: usize,
     pub(crate) volume: Arc<Volume<F>>,
     pub(crate) paging: Paging,
     pub(crate) pages: Slab<Page>,
-    touched: Chunked<Touched>,
+    last_reference: Chunked<LastReference>,
     pub(crate) policy: Box<dyn Policy>,
     dirty_oldest: Slot,
     dirty_newest: Slot,
-    /// The oldest dirty page that the store was not given since it became dirty. The write of each
-    /// page before it in the list has failed.
+    /// The oldest dirty page whose writeback has not been tried since it became dirty. For each
+    /// older page in the list a writeback has failed.
     dirty_untried: Slot,
     pub(crate) fills: BTreeMap<u64, Fill<F>>,
     pub(crate) syncs: BTreeMap<Slot, Vec<SyncWaiter<F>>>,
-    /// Pages that a reader in order has passed: they go first.
-    pub(crate) behind: VecDeque<(u64, Nanos)>,
-    /// Where the next search among all pages, warm or cold, begins.
+    /// Pages that a sequential reader has passed, and the time of that; they are evicted first.
+    pub(crate) drop_behind: VecDeque<(u64, Nanos)>,
+    /// Position of the search over all pages, whether warm or cold.
     pub(crate) hand: Slot,
-    /// Pages that are being written.
-    pub(crate) rounds: u32,
-    /// What the volume's tracker was not told of yet, if it has one.
-    notes: Option<PendingSamples>,
+    /// Number of pages under writeback.
+    pub(crate) pages_under_writeback: u32,
+    /// References that the volume's tracker, if there is one, has not received.
+    samples: Option<PendingSamples>,
 }
 
 impl<F: Frames> Instance<F> {
     pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
-        let notes =
-            volume.followed.as_ref().map(|followed| PendingSamples::new(followed.sampler()));
+        let samples = volume
+            .locked_tracker
+            .as_ref()
+            .map(|locked_tracker| PendingSamples::new(locked_tracker.sampler()));
         Instance {
             index,
             paging: volume.paging(),
             volume,
             pages: Slab::new(),
-            touched: Chunked::default(),
+            last_reference: Chunked::default(),
             policy,
             dirty_oldest: NO_SLOT,
             dirty_newest: NO_SLOT,
             dirty_untried: NO_SLOT,
             fills: BTreeMap::new(),
             syncs: BTreeMap::new(),
-            behind: VecDeque::new(),
+            drop_behind: VecDeque::new(),
             hand: 0,
-            rounds: 0,
-            notes,
+            pages_under_writeback: 0,
+            samples,
         }
     }
 
-    /// The slot of a page, if it is resident in part or being filled.
+    /// Returns the slot of a page, if the page has a resident block or is being filled.
     pub(crate) fn find(&self, table: &Table, page: u64) -> Option<Slot> {
         let resident = self
             .paging
@@ -190,7 +195,7 @@ impl<F: Frames> Instance<F> {
         }
     }
 
-    /// The slot of a page, which is made if there is none.
+    /// Returns the slot of a page, and adds the page if it is missing.
     pub(crate) fn find_or_insert(
         &mut self,
         table: &Table,
@@ -199,8 +204,8 @@ impl<F: Frames> Instance<F> {
         now: Nanos,
     ) -> Slot {
         if let Some(slot) = self.find(table, page) {
-            if admit && !self.stays(slot) {
-                // Counted as the miss that it is; the policy is told of a reference all the same.
+            if admit && !self.is_retained(slot) {
+                // Counted as a miss, but the policy also receives a reference.
                 self.admit(slot, page, now);
                 self.hit(slot, now);
             } else {
@@ -224,28 +229,29 @@ impl<F: Frames> Instance<F> {
         self.volume.quota.pages[self.index].store(self.pages.len(), Ordering::Relaxed);
     }
 
-    /// Whether the policy knows the page.
+    /// Returns true if the policy knows the page.
     pub(crate) fn is_admitted(&self, slot: Slot) -> bool {
-        self.touched.find(slot).is_some_and(|touched| touched.at() > 0)
+        self.last_reference.find(slot).is_some_and(|last_reference| last_reference.at() > 0)
     }
 
-    /// Whether an administrator has pinned a part of the page. Then no policy knows it, so that
-    /// none has to pass it over again and again.
+    /// Returns true if a part of the page is pinned. The policy does not know such pages, so that
+    /// its searches need not skip them.
     pub(crate) fn is_pinned(&self, page: u64) -> bool {
-        self.volume.pinned.meets(&self.paging.blocks_of(page))
+        self.volume.pinned.overlaps(&self.paging.blocks_of(page))
     }
 
-    /// Whether the page is to stay when it is clean.
-    pub(crate) fn stays(&self, slot: Slot) -> bool {
+    /// Returns true if the page stays resident when it is clean.
+    pub(crate) fn is_retained(&self, slot: Slot) -> bool {
         self.is_admitted(slot) || self.is_pinned(self.pages.get(slot).number)
     }
 
-    /// Makes what the policy knows of a page agree with whether it is pinned.
+    /// Adds a page to the policy or removes it, so that the policy knows exactly the pages that are
+    /// not pinned.
     pub(crate) fn note_pinned(&mut self, slot: Slot, now: Nanos) {
         let page = self.pages.get(slot).number;
         match (self.is_pinned(page), self.is_admitted(slot)) {
             (true, true) => {
-                self.touched.get_mut(slot).0 = 0;
+                self.last_reference.get_mut(slot).0 = 0;
                 self.policy.on_remove(slot, page, false);
             }
             (false, false) => self.admit(slot, page, now),
@@ -253,7 +259,7 @@ impl<F: Frames> Instance<F> {
         }
     }
 
-    /// The same for every page, after a change of the page size.
+    /// Calls [`Instance::note_pinned`] for all pinned pages, after a change of the page size.
     pub(crate) fn note_all_pinned(&mut self, now: Nanos) {
         if self.volume.pinned.blocks() > 0 {
             let pinned = |&slot: &Slot| self.is_pinned(self.pages.get(slot).number);
@@ -264,55 +270,57 @@ impl<F: Frames> Instance<F> {
     }
 
     fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
-        let sampled = self.notes.as_ref().is_some_and(|notes| notes.sampler.admits(page));
-        *self.touched.get_mut(slot) = Touched::new(now, sampled);
+        let sampled = self.samples.as_ref().is_some_and(|samples| samples.sampler.admits(page));
+        *self.last_reference.get_mut(slot) = LastReference::new(now, sampled);
         self.policy.on_insert(slot, page);
-        if let Some(notes) = &mut self.notes {
-            notes.references += 1;
-            notes.misses += 1;
+        if let Some(samples) = &mut self.samples {
+            samples.references += 1;
+            samples.misses += 1;
             if sampled {
-                notes.samples.push(SampledReference { page, missed: true });
+                samples.samples.push(SampledReference { page, missed: true });
             }
         }
-        self.hand_on_if_full();
+        self.flush_samples_if_full();
     }
 
-    /// When a page was referenced last, as far as the policy has been told; 0 if it does not know
-    /// the page.
-    pub(crate) fn touched_at(&self, slot: Slot) -> Nanos {
-        self.touched.find(slot).map_or(0, |touched| touched.at().saturating_sub(1))
+    /// Returns the time of the last reference to a page that the policy has received; 0 if the
+    /// policy does not know the page.
+    pub(crate) fn last_reference_at(&self, slot: Slot) -> Nanos {
+        self.last_reference
+            .find(slot)
+            .map_or(0, |last_reference| last_reference.at().saturating_sub(1))
     }
 
-    /// Puts an empty policy in the place of the one that is there. It learns of all pages that the
-    /// old one knew ([`hand_over`]), and expects `pages`.
+    /// Replaces the policy by an empty one. The new one receives all pages of the old one
+    /// ([`hand_over`]), and expects `pages`.
     pub(crate) fn rebuild_policy(&mut self, mut policy: Box<dyn Policy>, pages: usize) {
         policy.on_capacity(pages);
         hand_over(&*self.policy, &mut *policy, &mut self.admitted());
         self.policy = policy;
     }
 
-    /// What the policy knows: when each page was referenced last, its slot and its number.
+    /// Returns the pages that the policy knows: time of the last reference, slot and number.
     fn admitted(&self) -> Vec<(Nanos, Slot, u64)> {
         let known = self.pages.slots().filter_map(|slot| {
-            let touched = self.touched.find(slot)?.at();
-            (touched > 0).then(|| (touched, slot, self.pages.get(slot).number))
+            let last_reference = self.last_reference.find(slot)?.at();
+            (last_reference > 0).then(|| (last_reference, slot, self.pages.get(slot).number))
         });
         known.collect()
     }
 
-    /// Tells the policy of a reference, if it knows the page: it may have gone meanwhile. Whoever
-    /// calls this counts the reference; see [`Instance::reference`].
+    /// Passes a reference to the policy, if the policy knows the page: the page may have been
+    /// evicted. The caller counts the reference; see [`Instance::reference`].
     #[inline]
     pub(crate) fn hit(&mut self, slot: Slot, now: Nanos) {
-        if let Some(touched) = self.touched.find_mut(slot) {
-            if touched.is_plain() {
-                // Storing what is there already would take the line from other processors.
-                if touched.0 <= now {
-                    touched.0 = now + 1;
+        if let Some(last_reference) = self.last_reference.find_mut(slot) {
+            if last_reference.is_plain() {
+                // A store of the same value would take the cache line from other processors.
+                if last_reference.0 <= now {
+                    last_reference.0 = now + 1;
                 }
                 self.policy.on_hit(slot);
-            } else if touched.at() > 0 {
-                touched.0 = touched.0.max((now + 1) | Touched::SAMPLED);
+            } else if last_reference.at() > 0 {
+                last_reference.0 = last_reference.0.max((now + 1) | LastReference::SAMPLED);
                 self.policy.on_hit(slot);
                 self.note_sampled_hit(slot);
             }
@@ -322,11 +330,11 @@ impl<F: Frames> Instance<F> {
     #[inline(never)]
     fn note_sampled_hit(&mut self, slot: Slot) {
         let page = self.pages.get(slot).number;
-        let notes = self.notes.as_mut().expect("sampled for a tracker");
-        notes.samples.push(SampledReference { page, missed: false });
+        let samples = self.samples.as_mut().expect("sampled for a tracker");
+        samples.samples.push(SampledReference { page, missed: false });
     }
 
-    /// Counts a reference to a resident page and tells the policy of it.
+    /// Counts a reference to a resident page and passes it to the policy.
     pub(crate) fn reference(&mut self, slot: Slot, now: Nanos) {
         self.hit(slot, now);
         self.count_hits(1);
@@ -334,50 +342,51 @@ impl<F: Frames> Instance<F> {
 
     /// Counts references to resident pages.
     fn count_hits(&mut self, hits: u64) {
-        if let Some(notes) = &mut self.notes {
-            notes.references += hits;
+        if let Some(samples) = &mut self.samples {
+            samples.references += hits;
         }
-        self.hand_on_if_full();
+        self.flush_samples_if_full();
     }
 
-    fn hand_on_if_full(&mut self) {
-        if self.notes.as_ref().is_some_and(PendingSamples::is_full) {
-            self.hand_on();
+    fn flush_samples_if_full(&mut self) {
+        if self.samples.as_ref().is_some_and(PendingSamples::is_full) {
+            self.flush_samples();
         }
     }
 
-    /// Hands what was noted to the volume's tracker.
-    pub(crate) fn hand_on(&mut self) {
-        if let (Some(notes), Some(followed)) = (&mut self.notes, &self.volume.followed)
-            && followed.record_samples(notes)
+    /// Passes the collected samples to the volume's tracker.
+    pub(crate) fn flush_samples(&mut self) {
+        if let (Some(samples), Some(locked_tracker)) =
+            (&mut self.samples, &self.volume.locked_tracker)
+            && locked_tracker.record_samples(samples)
         {
             self.volume.notify.notify();
         }
     }
 
-    /// Has what [`Instance::hit`] needs come near.
+    /// Prefetches the data of [`Instance::hit`].
     #[inline]
     fn expect_hit(&self, slot: Slot) {
-        if let Some(touched) = self.touched.find(slot) {
-            F::fetch_to_change(touched);
+        if let Some(last_reference) = self.last_reference.find(slot) {
+            F::fetch_to_change(last_reference);
         }
     }
 
-    /// Removes a page of which nothing is resident; when it had been touched last.
+    /// Removes a page without resident blocks. Returns the time of its last reference.
     pub(crate) fn remove(&mut self, slot: Slot, evicted: bool) -> Nanos {
         let page = self.pages.remove(slot);
         self.note_pages();
-        assert!(page.resident == 0 && page.is_quiet(), "{page:?} was removed");
-        let touched = std::mem::take(self.touched.get_mut(slot));
-        if touched.at() > 0 {
+        assert!(page.resident == 0 && page.is_clean_and_idle(), "{page:?} was removed");
+        let last_reference = std::mem::take(self.last_reference.get_mut(slot));
+        if last_reference.at() > 0 {
             self.policy.on_remove(slot, page.number, evicted);
         }
-        touched.at().saturating_sub(1)
+        last_reference.at().saturating_sub(1)
     }
 
-    /// Returns whether a page has blocks that the store does not have yet.
+    /// Returns true if a page has blocks that the store does not have yet.
     pub(crate) fn has_unclean(&self) -> bool {
-        self.dirty_oldest != NO_SLOT || self.rounds > 0
+        self.dirty_oldest != NO_SLOT || self.pages_under_writeback > 0
     }
 
     pub(crate) fn dirty_oldest(&self) -> Option<Slot> {
@@ -389,18 +398,18 @@ impl<F: Frames> Instance<F> {
         (newer != NO_SLOT).then_some(newer)
     }
 
-    /// Returns all dirty pages, the oldest first.
+    /// Returns all dirty pages, oldest first.
     pub(crate) fn dirty_pages(&self) -> impl Iterator<Item = Slot> {
         std::iter::successors(self.dirty_oldest(), |&slot| self.dirty_newer(slot))
     }
 
-    /// Returns the dirty pages whose write has not failed, the oldest first.
+    /// Returns the dirty pages whose writeback has not failed, oldest first.
     pub(crate) fn dirty_untried(&self) -> impl Iterator<Item = Slot> {
         let oldest = (self.dirty_untried != NO_SLOT).then_some(self.dirty_untried);
         std::iter::successors(oldest, |&slot| self.dirty_newer(slot))
     }
 
-    /// Returns the pages whose write has failed, the one that failed first before the others.
+    /// Returns the pages whose writeback has failed, in the order of the failures.
     pub(crate) fn dirty_failed(&self) -> impl Iterator<Item = Slot> {
         let older = |slot: Slot| Some(slot).filter(|&slot| slot != NO_SLOT);
         let newest = match self.dirty_untried {
@@ -410,7 +419,7 @@ impl<F: Frames> Instance<F> {
         std::iter::successors(older(newest), move |&slot| older(self.pages.get(slot).dirty_older))
     }
 
-    /// Puts a page that has become dirty at the young end of the list.
+    /// Adds a page that has become dirty at the young end of the list.
     pub(crate) fn link_dirty(&mut self, slot: Slot, now: Nanos, epoch: u64) {
         let older = self.dirty_newest;
         let page = self.pages.get_mut(slot);
@@ -427,9 +436,9 @@ impl<F: Frames> Instance<F> {
         }
     }
 
-    /// Puts a page whose write, of `epoch`, failed back at the old end. It counts as old as the
-    /// page that it is put before, so that the list stays in order: the flush and the lazy writer
-    /// look no further than the first page that is too young for them.
+    /// Adds a page whose writeback, of `epoch`, has failed at the old end of the list. It gets at
+    /// most the age of the next page, so that the list stays sorted: a flush and the lazy writer
+    /// stop at the first page that is too young for them.
     pub(crate) fn link_dirty_again(&mut self, slot: Slot, epoch: u64) {
         let newer = self.dirty_oldest;
         let (at, before) = match newer {
@@ -448,7 +457,7 @@ impl<F: Frames> Instance<F> {
         self.dirty_oldest = slot;
     }
 
-    /// Takes a page out of the list of dirty pages.
+    /// Removes a page from the list of dirty pages.
     pub(crate) fn unlink_dirty(&mut self, slot: Slot) {
         let page = self.pages.get_mut(slot);
         let (older, newer) = (page.dirty_older, page.dirty_newer);
@@ -470,11 +479,12 @@ impl<F: Frames> Instance<F> {
         }
     }
 
-    /// Asserts that pages, frames, lists and counts agree; gives (resident, dirty, writing) blocks.
+    /// Asserts that pages, frames, lists and counts agree. Returns the numbers of resident, dirty
+    /// and writing blocks.
     pub(crate) fn check(&self, table: &Table) -> (u64, u64, u64) {
         self.policy.check();
         let (mut resident, mut dirty, mut writing, mut dirty_pages) = (0, 0, 0, 0);
-        let (mut admitted, mut rounds) = (0, 0);
+        let (mut admitted, mut pages_under_writeback) = (0, 0);
         for slot in self.pages.slots() {
             let page = self.pages.get(slot);
             let mut counts = (0u16, 0u16, 0u16);
@@ -488,7 +498,10 @@ impl<F: Frames> Instance<F> {
             }
             assert_eq!(counts, (page.resident, page.dirty, page.writing), "{page:?}");
             assert!(page.resident > 0 || page.filling, "{page:?} holds nothing");
-            assert!(page.writing == 0 || page.in_round(), "{page:?} is written by nobody");
+            assert!(
+                page.writing == 0 || page.is_under_writeback(),
+                "{page:?} is written by nobody"
+            );
             assert_eq!(page.filling, self.fills.contains_key(&page.number), "{page:?}");
             resident += u64::from(page.resident);
             dirty += u64::from(page.dirty);
@@ -497,11 +510,11 @@ impl<F: Frames> Instance<F> {
             admitted += usize::from(self.is_admitted(slot));
             let is_evictable = self.is_admitted(slot) && self.is_pinned(page.number);
             assert!(!is_evictable, "{page:?} is pinned, and the policy knows it");
-            rounds += u32::from(page.in_round());
-            let is_known = self.stays(slot) || !page.is_quiet();
+            pages_under_writeback += u32::from(page.is_under_writeback());
+            let is_known = self.is_retained(slot) || !page.is_clean_and_idle();
             assert!(is_known, "{page:?} is clean and can never be evicted");
         }
-        assert_eq!(rounds, self.rounds, "pages being written");
+        assert_eq!(pages_under_writeback, self.pages_under_writeback, "pages being written");
         assert_eq!(admitted, self.policy.len(), "pages that the policy knows");
         let is_dirty = |&slot: &Slot| assert!(self.pages.get(slot).dirty > 0);
         let listed = self.dirty_pages().inspect(is_dirty).count();
@@ -512,7 +525,7 @@ impl<F: Frames> Instance<F> {
     }
 }
 
-/// What one lock guards.
+/// The state that one lock guards.
 #[derive(Debug)]
 pub(crate) struct Shard<F: Frames> {
     pub(crate) rings: Vec<Arc<Ring>>,
@@ -528,13 +541,13 @@ impl<F: Frames> Shard<F> {
         self.instances[usize::from(volume)].as_mut().expect("a volume that is there")
     }
 
-    /// The part of a volume that may have been removed.
+    /// Returns the instance of a volume, or `None` if the volume was removed.
     pub(crate) fn instance_of(&mut self, volume: &Volume<F>) -> Option<&mut Instance<F>> {
         let instance = self.instances.get_mut(usize::from(volume.id))?.as_mut()?;
         std::ptr::eq(&raw const *instance.volume, volume).then_some(instance)
     }
 
-    /// Tells the policies of the hits in all rings.
+    /// Passes the hits in all rings to the policies.
     pub(crate) fn drain(&mut self, now: Nanos) {
         for at in 0..self.rings.len() {
             let ring = Arc::clone(&self.rings[at]);
@@ -542,11 +555,11 @@ impl<F: Frames> Shard<F> {
         }
     }
 
-    /// Tells the policies of the hits in one ring. Whoever hits often does no more: the rings of
-    /// other lanes are memory that their processors write all the time.
+    /// Passes the hits in one ring to the policies. A thread whose ring is full drains only that
+    /// ring: other processors keep writing the rings of other handles.
     pub(crate) fn drain_ring(&mut self, ring: &Ring, now: Nanos) {
         let instances = &mut self.instances;
-        // The pages lie all over memory: asked for together they come together.
+        // The pages are scattered over memory; prefetching all of them overlaps the accesses.
         for (volume, slot) in ring.pending() {
             if let Some(Some(instance)) = instances.get(usize::from(volume)) {
                 instance.expect_hit(slot);
@@ -559,7 +572,7 @@ impl<F: Frames> Shard<F> {
             }
             last = Some(volume);
         });
-        // A lane has one volume, so a ring has hits of one.
+        // A handle has one volume, so all hits of a ring are of that volume.
         if let Some(Some(instance)) = last.and_then(|volume| instances.get_mut(usize::from(volume)))
         {
             instance.count_hits(hits);

@@ -1,40 +1,40 @@
-//! Memory among volumes by marginal gain: each piece goes where it brings the most hits.
+//! Division of memory among volumes by marginal gain: each unit goes to the claim that gains the
+//! most hits from it.
 //!
 //! Stone, Turek, Wolf, "Optimal partitioning of cache memory", IEEE Transactions on Computers
-//! 41(9), 1992: where every curve bends downwards only, giving out memory step by step to whoever
-//! gains most is the best division. Curves with cliffs do not bend so; greedy would stop in front
-//! of a cliff. Each curve is therefore replaced by its concave hull, so that a cliff is one step
-//! that is taken as a whole or not (Beckmann, Sanchez, "Talus: a simple way to remove cliffs in
-//! cache performance", HPCA '15, makes a cache behave like its hull; ours does not). The last step
-//! may be taken in part.
+//! 41(9), 1992: if every curve is concave, the greedy division is optimal. For curves with cliffs
+//! it is not, since greedy stops in front of a cliff. Each curve is therefore replaced by its
+//! concave hull, so that a cliff is one step that is taken completely or not at all (Beckmann,
+//! Sanchez, "Talus: a simple way to remove cliffs in cache performance", HPCA '15, makes a cache
+//! behave like its hull; this cache does not). The last step may be taken in part.
 //!
-//! Amounts of memory may be in any unit, the same for all; gains too.
+//! Amounts of memory may have any unit, the same for all claims; so may gains.
 
 use crate::curve::estimate::as_f64;
 
-/// Somebody who wants memory.
+/// The claim of one volume to memory.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Claim {
-    /// Memory, and what it gains: hits, or hits a second. By rising memory; where the gain falls
-    /// it is taken as what less memory gains.
+    /// Amounts of memory in rising order, each with its gain: hits, or hits per second. A gain
+    /// below that of a smaller amount is raised to it.
     pub points: Vec<(u64, f64)>,
-    /// What it gets in any case.
+    /// Minimum amount.
     pub floor: u64,
-    /// What it never gets more than.
+    /// Maximum amount.
     pub ceiling: u64,
 }
 
-/// A stretch of a hull.
+/// A segment of a hull.
 #[derive(Clone, Copy, Debug)]
 struct Step {
     claim: usize,
     amount: u64,
-    /// Gain for each piece.
+    /// Gain per unit.
     slope: f64,
 }
 
-/// How much of `budget` each gets. Floors are met first, in order, as far as the budget goes; what
-/// nobody gains from is left.
+/// Returns the amount of each claim, out of `budget`. Floors are met first, in order, as far as the
+/// budget lasts. Memory from which no claim gains is not assigned.
 #[must_use]
 pub fn divide(claims: &[Claim], budget: u64) -> Vec<u64> {
     let mut left = budget;
@@ -54,7 +54,7 @@ pub fn divide(claims: &[Claim], budget: u64) -> Vec<u64> {
             Step { claim: number, amount, slope: (pair[1].1 - pair[0].1) / as_f64(amount) }
         }));
     }
-    // Steps of one hull fall by themselves, so they stay in their order.
+    // The slopes of one hull decrease, and the sort is stable, so its steps stay in order.
     steps.sort_by(|a, b| b.slope.total_cmp(&a.slope));
     for step in steps.iter().filter(|step| step.slope > 0.0) {
         let amount = step.amount.min(left);
@@ -64,7 +64,8 @@ pub fn divide(claims: &[Claim], budget: u64) -> Vec<u64> {
     given
 }
 
-/// What a claim gains from an amount: a straight line between its points, from nothing on.
+/// Returns the gain of a claim from an amount, interpolated linearly between its points and the
+/// origin.
 #[must_use]
 pub fn gain(points: &[(u64, f64)], amount: u64) -> f64 {
     let behind = points.partition_point(|&(at, _)| at < amount);
@@ -77,7 +78,7 @@ pub fn gain(points: &[(u64, f64)], amount: u64) -> f64 {
     before.1 + (after.1 - before.1) * part
 }
 
-/// The corners of the concave hull over the curve, from the floor on up to its highest point below
+/// Returns the corners of the concave hull of the curve, from the floor to its highest point below
 /// the ceiling.
 fn hull(points: &[(u64, f64)], floor: u64, ceiling: u64) -> Vec<(u64, f64)> {
     let slope = |from: (u64, f64), to: (u64, f64)| (to.1 - from.1) / as_f64(to.0 - from.0);
@@ -109,7 +110,7 @@ mod tests {
         Claim { points: points.to_vec(), floor: 0, ceiling: u64::MAX }
     }
 
-    /// The most that any division gains that meets floors and ceilings.
+    /// Returns the highest gain of any division that respects floors and ceilings.
     fn best(claims: &[Claim], units: u64) -> f64 {
         let Some((first, rest)) = claims.split_first() else { return 0.0 };
         let (low, high) = (first.floor, units.min(first.ceiling));

@@ -1,5 +1,5 @@
-//! The only door to locks and atomics, swapped for shuttle's under `--cfg larder_shuttle`, so that
-//! the whole cache can be run under a scheduler that tries interleavings.
+//! Locks and atomics of the whole crate. With `--cfg larder_shuttle` they are those of shuttle, so
+//! that a scheduler can explore interleavings of the cache.
 
 #[cfg(not(larder_shuttle))]
 use std::sync as primitive;
@@ -12,7 +12,7 @@ use std::cell::Cell;
 use std::ops::{Deref, DerefMut};
 use std::sync::TryLockError;
 
-/// A value on a cache line of its own: no false sharing with its neighbours.
+/// A value on its own cache line, to avoid false sharing.
 #[derive(Debug, Default)]
 #[repr(align(64))]
 pub(crate) struct CachePadded<T>(T);
@@ -32,7 +32,7 @@ impl<T> Deref for CachePadded<T> {
     }
 }
 
-/// Says that this thread is waiting for another to get on.
+/// Hints to the processor that this thread spins until another thread makes progress.
 pub(crate) fn spin() {
     #[cfg(not(larder_shuttle))]
     std::hint::spin_loop();
@@ -41,22 +41,22 @@ pub(crate) fn spin() {
 }
 
 thread_local! {
-    /// True if a panic of this thread has left state behind a lock of the cache half changed, or if
-    /// this thread has met such a lock.
+    /// True if a panic of this thread has left state behind a lock of the cache inconsistent, or if
+    /// this thread has found such a lock.
     static DAMAGE: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Returns whether this thread knows that a panic has left shared state of a cache half changed:
+/// Returns true if this thread knows that a panic has left shared state of a cache inconsistent:
 /// its own panic passed through a critical section, or it found a lock that another panic poisoned.
 #[must_use]
 pub fn damage_seen() -> bool {
     DAMAGE.get()
 }
 
-/// A guard of a part of the cache. Dropping it in a panic is recorded for [`damage_seen`].
+/// A lock guard of a part of the cache. Dropping it during a panic is recorded for [`damage_seen`].
 pub(crate) struct MutexGuard<'a, T> {
     guard: primitive::MutexGuard<'a, T>,
-    /// Dropped after the guard, which has poisoned the mutex by then if a panic began meanwhile.
+    /// Dropped after the guard, which has by then poisoned the mutex if a panic began in between.
     _unlocked: Unlocked<'a, T>,
 }
 
@@ -95,8 +95,8 @@ fn is_poisoned<T>(mutex: &Mutex<T>) -> bool {
     matches!(mutex.try_lock(), Err(TryLockError::Poisoned(_)))
 }
 
-/// Locks, where a poisoned lock means that a thread panicked in the middle of a change: the state
-/// is not to be trusted, and going on could write wrong data to a store.
+/// Locks the mutex. Panics if it is poisoned: a thread panicked during a change, so the state may
+/// be inconsistent, and continuing could write wrong data to a store.
 #[inline]
 pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     let Ok(guard) = mutex.lock() else { half_changed() };
@@ -109,8 +109,8 @@ fn half_changed() -> ! {
     panic!("a thread panicked while it changed this part of the cache");
 }
 
-/// Locks to read the state after a panic, even if it is half changed; none if another thread has it
-/// locked.
+/// Locks the mutex to read the state after a panic, even if the state is inconsistent. Returns
+/// `None` if another thread holds the lock.
 pub(crate) fn try_lock<T>(mutex: &Mutex<T>) -> Option<primitive::MutexGuard<'_, T>> {
     match mutex.try_lock() {
         Ok(guard) => Some(guard),

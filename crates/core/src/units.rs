@@ -1,8 +1,8 @@
-//! The units everything is counted in, and the few conversions between them.
+//! Units of all amounts, and conversions between them.
 //!
-//! A *block* is 4 KiB and is what a frame of memory holds. A *sector* is 512 bytes, the smallest
-//! part of a block whose presence is tracked. A *page* is the unit that a policy admits and evicts:
-//! 1 to 256 blocks, aligned to its own size.
+//! A *block* is 4 KiB, the size of a frame of memory. A *sector* is 512 bytes, the smallest part of
+//! a block whose validity is tracked. A *page* is the unit that a policy admits and evicts: 1 to
+//! 256 blocks, aligned to its own size.
 
 use std::ops::Range;
 
@@ -12,23 +12,23 @@ pub const BLOCK_BYTES: usize = 4096;
 pub const BLOCK_BYTES_U64: u64 = 4096;
 /// Bytes in a sector.
 pub const SECTOR_BYTES: usize = 512;
-/// Sectors in a block; one bit each in the masks of a frame.
+/// Sectors in a block; each has one bit in the masks of a frame.
 pub const SECTORS_PER_BLOCK: usize = BLOCK_BYTES / SECTOR_BYTES;
 /// The largest page, in blocks: 1 MiB. Also the largest joined write to a store.
 pub const PAGE_BLOCKS_MAX: u32 = 256;
 
-/// Bytes of a segment. A store of several files gives each file segments of its own, so that no
-/// operation crosses a multiple of this.
+/// Bytes of a segment. In a store of several files each file has its own segments, so no operation
+/// may cross a multiple of this.
 pub const SEGMENT_BYTES: u64 = 1 << 30;
 
-/// Returns the blocks that a range of bytes touches, as a whole or in part.
+/// Returns the blocks that a range of bytes touches, completely or in part.
 #[must_use]
 pub fn blocks_touched(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / BLOCK_BYTES_U64..bytes.end.div_ceil(BLOCK_BYTES_U64)
 }
 
-/// The mask of the sectors that the bytes `offset..offset + len` of a block touch, whole or in
-/// part.
+/// Returns the mask of the sectors that the bytes `offset..offset + len` of a block touch,
+/// completely or in part.
 #[must_use]
 pub fn sectors_touched(offset: usize, len: usize) -> u8 {
     debug_assert!(len > 0 && offset + len <= BLOCK_BYTES, "range inside one block");
@@ -37,7 +37,8 @@ pub fn sectors_touched(offset: usize, len: usize) -> u8 {
     (0xff_u8 << first) & (0xff_u8 >> (SECTORS_PER_BLOCK - 1 - last))
 }
 
-/// The mask of the sectors that the bytes `offset..offset + len` of a block cover wholly.
+/// Returns the mask of the sectors that the bytes `offset..offset + len` of a block cover
+/// completely.
 #[must_use]
 pub fn sectors_covered(offset: usize, len: usize) -> u8 {
     debug_assert!(offset + len <= BLOCK_BYTES, "range inside one block");

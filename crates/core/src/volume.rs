@@ -17,17 +17,17 @@ use crate::hint::Hint;
 use crate::input::{Input, InputLog, LogGuard, Setting};
 use crate::mode::{FlushMode, WriteMode, effective};
 use crate::page::{Key, Paging};
-use crate::pinned::Pinned;
+use crate::pinned::PinnedRanges;
 use crate::policy::PolicyKind;
 use crate::queue::Queue;
 use crate::readahead::{Feedback, Limits};
-use crate::settings::Share;
+use crate::settings::FrameBounds;
 use crate::store::{Geometry, StoreError};
 use crate::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64, Ordering};
 use crate::sync::{Arc, CachePadded, Mutex, lock};
 use crate::tunables::{LiveTunables, Tunable, Tunables};
 use crate::units::BLOCK_BYTES_U64;
-use crate::write_order::Ordered;
+use crate::write_order::LockedWriteOrder;
 use crate::writeback::Writer;
 use std::ops::Range;
 use std::sync::OnceLock;
@@ -36,40 +36,41 @@ use switches::Switches;
 /// Maximum length of a volume in bytes. Keys of pages have no room for more.
 pub const LENGTH_MAX: u64 = (1 << 60) - 1;
 
-/// What a volume is made with.
+/// Options of a new volume.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct VolumeOptions {
     /// Its name in messages and tables.
     pub name: String,
-    /// What its store is.
+    /// Properties of the store.
     pub geometry: Geometry,
     /// Blocks in a page: a power of two up to
     /// [`PAGE_BLOCKS_MAX`](crate::units::PAGE_BLOCKS_MAX).
     pub page_blocks: u32,
-    /// Replacement policy; the first one if the cache may change it.
+    /// Replacement policy; the initial one if the cache may change it.
     pub policy: PolicyKind,
-    /// Whether the cache may change the policy for one that hits more.
+    /// True if the cache may switch to a policy with more hits.
     pub policy_auto: bool,
-    /// Whether its hit-ratio curve is kept. Without it nothing chooses a policy or a share.
+    /// True if the cache tracks the hit-ratio curve. Without the curve, it selects neither policy
+    /// nor share automatically.
     pub curve: bool,
     /// Write mode.
     pub write_mode: WriteMode,
     /// Flush mode.
     pub flush_mode: FlushMode,
-    /// Frames that other volumes cannot take.
+    /// Minimum number of frames, which other volumes cannot take.
     pub min_frames: u32,
-    /// Frames that it never exceeds.
+    /// Maximum number of frames.
     pub max_frames: u32,
     /// Constants of the lazy writer, the dirty limit and read-ahead.
     pub tunables: Tunables,
-    /// How it will be read, where a request says nothing else.
+    /// Access pattern of requests without a hint.
     pub hint: Hint,
 }
 
 impl VolumeOptions {
-    /// The defaults for a store: 4 KiB pages, S3-FIFO, write-back, flushes kept, no floor and no
-    /// ceiling.
+    /// Returns the defaults for a store: 4 KiB pages, S3-FIFO, write-back, flush mode `keep`, no
+    /// floor and no ceiling.
     #[must_use]
     pub fn new(name: impl Into<String>, geometry: Geometry) -> Self {
         VolumeOptions {
@@ -88,9 +89,9 @@ impl VolumeOptions {
         }
     }
 
-    /// What it asks to be promised and allowed.
-    pub(crate) fn share(&self) -> Share<'_> {
-        Share {
+    /// Returns the requested bounds and the page size.
+    pub(crate) fn frame_bounds(&self) -> FrameBounds<'_> {
+        FrameBounds {
             name: &self.name,
             min: self.min_frames,
             max: self.max_frames,
@@ -99,13 +100,14 @@ impl VolumeOptions {
     }
 }
 
-/// Windows that fit into the share of memory for reads ahead: two for each of some streams.
+/// Number of windows that fit into the share of memory for read-ahead: two for each of several
+/// streams.
 const WINDOWS: u64 = 32;
 
-/// Blocks that are mapped for change, and the mailbox of the lane that has them.
-pub(crate) type MapHold<F> = (Range<u64>, Arc<CompletionQueue<F>>);
+/// Blocks that are mapped for change, and the queue of the handle that has mapped them.
+pub(crate) type MappedRange<F> = (Range<u64>, Arc<CompletionQueue<F>>);
 
-/// A number that no volume has. The next one would be the key of an empty frame.
+/// A number that no volume has. The next number would give the key of an empty frame.
 pub(crate) const NO_VOLUME: u16 = u16::MAX - 1;
 
 /// One volume.
@@ -113,29 +115,29 @@ pub struct Volume<F: Frames> {
     pub(crate) id: u16,
     name: String,
     geometry: Geometry,
-    /// Blocks, the last one possibly shorter than a block.
+    /// Number of blocks; the last one may be shorter than a block.
     pub(crate) blocks: u64,
     page_blocks: AtomicU32,
-    /// What that is to become; 0 if it is to stay.
-    wanted_page_blocks: AtomicU32,
+    /// Requested page size; 0 if no change is pending.
+    requested_page_blocks: AtomicU32,
     write_mode: AtomicU8,
     flush_mode: AtomicU8,
     hint: AtomicU8,
     stopping: AtomicBool,
-    /// Lanes that are open, or [`CLOSED`].
-    lanes: AtomicU32,
+    /// Number of open handles, or [`CLOSED`].
+    handles: AtomicU32,
     removed: AtomicBool,
     /// The internal error that has ended the volume, if any.
     broken: OnceLock<StoreError>,
-    /// Key of the first block in lookups of [`crate::request::Session::read_hit`]: that of `id`, or
-    /// that of [`NO_VOLUME`], so that nothing is found, if the volume is broken or inputs are
-    /// logged. So a hit needs no check of its own for that.
+    /// Key of the first block in look-ups of [`crate::request::Session::read_hit`]: that of `id`,
+    /// or that of [`NO_VOLUME`] if the volume is broken or inputs are logged, so that the look-up
+    /// finds no block. So a hit needs no extra check.
     pub(crate) lookup_key: AtomicU64,
     frozen: AtomicBool,
     policy: AtomicU8,
     pub(crate) tunables: LiveTunables,
     pub(crate) quota: Quota,
-    /// Frames that ratios of memory refer to: what it may have of what there is.
+    /// Number of frames to which ratios refer: the ceiling of the volume or the size of the pool.
     capacity: AtomicU64,
     pub(crate) all: Arc<AllVolumes>,
     /// Bytes of frames that sessions have leased for reads, in addition to their own shares.
@@ -146,38 +148,38 @@ pub struct Volume<F: Frames> {
     pub(crate) writing: CachePadded<AtomicU64>,
     /// Blocks whose last write failed.
     pub(crate) failing: AtomicU64,
-    /// What follows its references, if anything does.
-    pub(crate) followed: Option<LockedTracker>,
+    /// Tracker of its references, if there is one.
+    pub(crate) locked_tracker: Option<LockedTracker>,
     policy_auto: AtomicBool,
-    /// Most references lately were out of reach of any memory.
-    pub(crate) scanned: AtomicBool,
+    /// True if most recent references would miss in a cache of any size.
+    pub(crate) is_scan_dominated: AtomicBool,
     pub(crate) switches: Switches,
-    /// Frames that it should have, where the cache divides the pool; the maximum where it does not.
+    /// Target number of frames, if the cache divides the pool automatically; otherwise the maximum.
     pub(crate) target: AtomicU32,
-    /// Counts flushes: a page remembers at which it became dirty.
+    /// Number of flushes so far; each page records the value at which it became dirty.
     pub(crate) epoch: AtomicU64,
-    /// Counts failed writes.
+    /// Number of failed writes.
     pub(crate) errors: AtomicU64,
     pub(crate) last_error: Mutex<Option<StoreError>>,
     last_request: CachePadded<AtomicU64>,
-    /// Ranges that are being discarded or zeroed; so that the common case need not lock.
+    /// Number of ranges that are being discarded or zeroed; if it is 0, no lock is needed.
     pub(crate) exclusives: AtomicU64,
-    /// Whether there are windows to read ahead; so that the common case need not lock.
-    pub(crate) has_wishes: AtomicBool,
-    /// The same for blocks to be read back after a restart, and for pages behind readers.
+    /// True if windows are pending; otherwise no lock is needed.
+    pub(crate) has_pending_windows: AtomicBool,
+    /// The same for blocks of a warm restart, and for pages behind readers.
     pub(crate) has_warm: AtomicBool,
-    pub(crate) has_behind: AtomicBool,
+    pub(crate) has_drop_behind: AtomicBool,
     pub(crate) feedback: Feedback,
     pub(crate) queue: CachePadded<Mutex<Queue<F>>>,
     pub(crate) writer: CachePadded<Mutex<Writer>>,
-    pub(crate) ordered: Ordered,
-    pub(crate) pinned: Pinned,
-    /// Blocks that are mapped for change, by whom.
-    pub(crate) maps: Mutex<Vec<MapHold<F>>>,
+    pub(crate) write_order: LockedWriteOrder,
+    pub(crate) pinned: PinnedRanges,
+    /// Blocks that are mapped for change, with the queue of the handle of each range.
+    pub(crate) maps: Mutex<Vec<MappedRange<F>>>,
     pub(crate) notify: Box<dyn Notify>,
     pub(crate) recorders: Mutex<Vec<Arc<Recorder>>>,
-    /// The recorder of whoever tends the cache.
-    pub(crate) tended: Arc<Recorder>,
+    /// Recorder of the thread that runs maintenance.
+    pub(crate) maintenance_recorder: Arc<Recorder>,
     pub(crate) retired: Mutex<Totals>,
     /// The log of the cache's inputs, if there is one.
     pub(crate) log: Option<Arc<InputLog>>,
@@ -189,7 +191,7 @@ impl<F: Frames> std::fmt::Debug for Volume<F> {
     }
 }
 
-/// Instead of the number of lanes: none can be opened.
+/// Value of `handles` for a closed volume: no handle can be opened.
 const CLOSED: u32 = u32::MAX;
 
 pub(crate) fn index_in<T: PartialEq>(all: &[T], one: &T) -> u8 {
@@ -210,19 +212,19 @@ impl<F: Frames> Volume<F> {
         let VolumeOptions { name, geometry, page_blocks, tunables, .. } = options;
         assert!(geometry.length > 0 && geometry.length <= LENGTH_MAX, "length of the store");
         let quota = Quota::new(options.min_frames, options.max_frames, shards);
-        let tended = Arc::new(Recorder::default());
+        let maintenance_recorder = Arc::new(Recorder::default());
         Volume {
             id,
             name,
             geometry,
             blocks: geometry.length.div_ceil(BLOCK_BYTES_U64),
             page_blocks: AtomicU32::new(page_blocks),
-            wanted_page_blocks: AtomicU32::new(0),
+            requested_page_blocks: AtomicU32::new(0),
             write_mode: AtomicU8::new(index_in(WriteMode::ALL, &options.write_mode)),
             flush_mode: AtomicU8::new(index_in(FlushMode::ALL, &options.flush_mode)),
             hint: AtomicU8::new(index_in(Hint::ALL, &options.hint)),
             stopping: AtomicBool::new(false),
-            lanes: AtomicU32::new(0),
+            handles: AtomicU32::new(0),
             removed: AtomicBool::new(false),
             broken: OnceLock::new(),
             lookup_key: AtomicU64::new(Key::first_of(if log.is_some() { NO_VOLUME } else { id })),
@@ -238,9 +240,9 @@ impl<F: Frames> Volume<F> {
             dirty: CachePadded::default(),
             writing: CachePadded::default(),
             failing: AtomicU64::new(0),
-            followed: tracker.map(LockedTracker::new),
+            locked_tracker: tracker.map(LockedTracker::new),
             policy_auto: AtomicBool::new(options.policy_auto),
-            scanned: AtomicBool::new(false),
+            is_scan_dominated: AtomicBool::new(false),
             switches: Switches::default(),
             target: AtomicU32::new(u32::MAX),
             epoch: AtomicU64::new(1),
@@ -248,24 +250,25 @@ impl<F: Frames> Volume<F> {
             last_error: Mutex::new(None),
             last_request: CachePadded::default(),
             exclusives: AtomicU64::new(0),
-            has_wishes: AtomicBool::new(false),
+            has_pending_windows: AtomicBool::new(false),
             has_warm: AtomicBool::new(false),
-            has_behind: AtomicBool::new(false),
+            has_drop_behind: AtomicBool::new(false),
             feedback: Feedback::default(),
             queue: CachePadded::new(Mutex::new(Queue::new())),
             writer: CachePadded::default(),
-            ordered: Ordered::default(),
-            pinned: Pinned::default(),
+            write_order: LockedWriteOrder::default(),
+            pinned: PinnedRanges::default(),
             maps: Mutex::new(Vec::new()),
             notify,
-            recorders: Mutex::new(vec![Arc::clone(&tended)]),
-            tended,
+            recorders: Mutex::new(vec![Arc::clone(&maintenance_recorder)]),
+            maintenance_recorder,
             retired: Mutex::new(Totals::default()),
             log,
         }
     }
 
-    /// Logs an input if inputs are logged. No other input is processed until the guard is dropped.
+    /// Logs an input if inputs are logged. The cache processes no other input until the caller
+    /// drops the guard.
     #[inline]
     pub(crate) fn log_input(&self, input: impl FnOnce() -> Input) -> Option<LogGuard<'_>> {
         self.log.as_ref().map(|log| log.add(input()))
@@ -277,107 +280,107 @@ impl<F: Frames> Volume<F> {
         self.log.as_ref().map(|log| log.pause())
     }
 
-    /// Logs a change of a setting in the same way.
+    /// Logs a change of a setting, as [`Volume::log_input`].
     pub(crate) fn log_setting(&self, setting: impl FnOnce() -> Setting) -> Option<LogGuard<'_>> {
         self.log_input(|| Input::Set { volume: self.id, setting: setting() })
     }
 
-    /// Its name.
+    /// Returns the name.
     #[must_use]
     pub fn name(&self) -> &str {
         &self.name
     }
 
-    /// Returns its number in a log of inputs. A number is used again after its volume was removed.
+    /// Returns the number in a log of inputs. A number is reused after its volume was removed.
     #[must_use]
     pub fn number(&self) -> u16 {
         self.id
     }
 
-    /// What its store is.
+    /// Returns the properties of the store.
     #[must_use]
     pub fn geometry(&self) -> Geometry {
         self.geometry
     }
 
-    /// Bytes in a page.
+    /// Returns the bytes in a page.
     #[must_use]
     pub fn page_bytes(&self) -> u64 {
         u64::from(self.page_blocks()) * BLOCK_BYTES_U64
     }
 
-    /// The write mode that a write meets now.
+    /// Returns the write mode in effect.
     #[must_use]
     pub fn write_mode(&self) -> WriteMode {
         self.effective(self.modes().0)
     }
 
-    /// What a write of this mode does now: a volume that stops makes nothing dirty.
+    /// Returns the mode in effect for a write of `mode`: a volume that stops makes no block dirty.
     pub(crate) fn effective(&self, mode: WriteMode) -> WriteMode {
         effective(mode, self.stopping.load(Ordering::Acquire))
     }
 
-    /// The modes as they are set.
+    /// Returns the modes as set.
     pub(crate) fn modes(&self) -> (WriteMode, FlushMode) {
         let write_mode = WriteMode::from_index(self.write_mode.load(Ordering::Acquire));
         (write_mode, self.flush_mode())
     }
 
-    /// The flush mode.
+    /// Returns the flush mode.
     #[must_use]
     pub fn flush_mode(&self) -> FlushMode {
         FlushMode::from_index(self.flush_mode.load(Ordering::Acquire))
     }
 
-    /// Whether the cache may change the policy for one that hits more.
+    /// Returns true if the cache may switch to a policy with more hits.
     #[must_use]
     pub fn policy_auto(&self) -> bool {
         self.policy_auto.load(Ordering::Relaxed)
     }
 
-    /// Whether what streams bring in goes first once they have passed it: where the cache may
-    /// choose how it replaces, and most references are to pages that nobody asks for again.
+    /// Returns true if pages of a stream are evicted first once the stream has passed them: the
+    /// cache may choose the policy, and most references are to pages that are referenced only once.
     #[inline]
     pub(crate) fn bypasses_scans(&self) -> bool {
-        self.scanned.load(Ordering::Relaxed) && self.policy_auto()
+        self.is_scan_dominated.load(Ordering::Relaxed) && self.policy_auto()
     }
 
-    /// When and why the cache has changed the policy by itself, the oldest first; the latest ones
-    /// if there were many.
+    /// Returns the policy switches that the cache decided on, oldest first; only the latest ones if
+    /// there were many.
     #[must_use]
     pub fn policy_switches(&self) -> Vec<PolicySwitch> {
         self.switches.list()
     }
 
-    /// Sets whether the cache may change the policy for one that hits more.
+    /// Sets if the cache may switch to a policy with more hits.
     pub fn set_policy_auto(&self, auto: bool) {
         let _logged = self.log_setting(|| Setting::PolicyAuto(auto));
         self.policy_auto.store(auto, Ordering::Relaxed);
     }
 
-    /// Frames that it should have, where the cache divides the pool.
+    /// Returns the target number of frames, if the cache divides the pool automatically.
     #[must_use]
     pub fn target_frames(&self) -> Option<u32> {
         let target = self.target.load(Ordering::Relaxed);
         (target < u32::MAX).then_some(target)
     }
 
-    /// How it will be read, where a request says nothing else.
+    /// Returns the access pattern of requests without a hint.
     #[must_use]
     pub fn hint(&self) -> Hint {
         Hint::from_index(self.hint.load(Ordering::Relaxed))
     }
 
-    /// Changes what [`Volume::hint`] says; it counts from the next request on.
+    /// Sets the access pattern of requests without a hint, from the next request on.
     pub fn set_hint(&self, hint: Hint) {
         let _logged = self.log_setting(|| Setting::Hint(hint));
         self.hint.store(index_in(Hint::ALL, &hint), Ordering::Relaxed);
     }
 
-    /// What may be read ahead, in pages of this paging, as things stand; none where nothing may.
+    /// Returns the present limits of read-ahead in pages of this paging; none if read-ahead is off.
     pub(crate) fn ahead_limits(&self, paging: Paging) -> Option<Limits> {
-        // So small a part of the memory that the windows of many streams stay until they are used,
-        // also where a policy has a tenth of its pages on trial.
+        // The windows take such a small part of the memory that those of many streams stay resident
+        // until they are used, even under a policy with a probation part of a tenth.
         let share = self.tunables.share(Tunable::ReadAheadShare, self.capacity()) / WINDOWS;
         let share = (share / u64::from(paging.page_blocks)).max(1);
         let page_bytes = u64::from(paging.page_blocks) * BLOCK_BYTES_U64;
@@ -394,26 +397,26 @@ impl<F: Frames> Volume<F> {
         Some(self.feedback.apply(Limits { min, max, streams, steps, first: 0, pages }))
     }
 
-    /// Whether it is being stopped.
+    /// Returns true if the volume is being stopped.
     pub(crate) fn is_stopping(&self) -> bool {
         self.stopping.load(Ordering::Acquire)
     }
 
-    /// From now on writes go through, so that what is dirty only becomes less.
+    /// Makes writes write-through from now on, so that the number of dirty blocks only falls.
     pub fn begin_stop(&self) {
         let _logged = self.log_setting(|| Setting::Stopping(true));
         self.stopping.store(true, Ordering::Release);
         self.notify.notify();
     }
 
-    /// Takes [`Volume::begin_stop`] back.
+    /// Cancels [`Volume::begin_stop`].
     pub fn cancel_stop(&self) {
         let _logged = self.log_setting(|| Setting::Stopping(false));
         self.stopping.store(false, Ordering::Release);
     }
 
-    /// Returns the number of blocks that the store does not have yet, dirty or being written.
-    /// Blocks that change from one to the other in this moment may count twice.
+    /// Returns the number of blocks that the store does not have yet, dirty or being written. A
+    /// block that changes from one to the other during the call may be counted twice.
     #[must_use]
     pub fn unclean_blocks(&self) -> u64 {
         let dirty = self.dirty.load(Ordering::Acquire);
@@ -422,14 +425,14 @@ impl<F: Frames> Volume<F> {
         dirty.max(self.dirty.load(Ordering::Acquire)) + writing
     }
 
-    /// Returns whether the store has everything. Blocks whose write has failed count as failing
+    /// Returns true if the store has all data. Blocks whose write has failed count as failing
     /// before they are dirty again, and until a write of them succeeds.
     #[must_use]
     pub fn is_clean(&self) -> bool {
         self.unclean_blocks() == 0 && self.failing.load(Ordering::Acquire) == 0
     }
 
-    /// Bytes that the store does not have yet, written now or not, in whole blocks.
+    /// Returns the bytes that the store does not have yet, dirty or being written, in whole blocks.
     #[must_use]
     pub fn unclean_bytes(&self) -> u64 {
         self.unclean_blocks() * BLOCK_BYTES_U64
@@ -440,15 +443,15 @@ impl<F: Frames> Volume<F> {
     /// may have half of its reserve.
     #[must_use]
     pub fn dirty_limit_blocks(&self) -> u64 {
-        let own = self.own_dirty_limit_blocks();
+        let volume_limit = self.own_dirty_limit_blocks();
         let others = self.unclean_blocks_of_others();
         if others == 0 {
-            return own;
+            return volume_limit;
         }
         let frames = self.all.frames.load(Ordering::Relaxed);
-        let left = (frames - frames / 10).saturating_sub(others);
+        let frames_left = (frames - frames / 10).saturating_sub(others);
         let least = u64::from(self.page_blocks().max(self.quota.floor() / 2));
-        own.min(left.max(least))
+        volume_limit.min(frames_left.max(least))
     }
 
     /// Returns the maximum number of unclean blocks while other volumes have none.
@@ -460,22 +463,22 @@ impl<F: Frames> Volume<F> {
         self.all.unclean.load(Ordering::Acquire).saturating_sub(self.unclean_blocks())
     }
 
-    /// Returns whether writes have to wait: the unclean blocks reach the dirty limit.
+    /// Returns true if writes must wait: the unclean blocks reach the dirty limit.
     pub(crate) fn is_at_dirty_limit(&self) -> bool {
         let (unclean, limit) = (self.unclean_blocks(), self.dirty_limit_blocks());
         unclean >= limit && self.limited_blocks(unclean, limit) >= limit
     }
 
-    /// Returns how many of `unclean` blocks count against the dirty limit of `limit`. Blocks that
-    /// cannot be written do not, up to half of the limit and half of the memory beyond it: they may
-    /// belong to one file of many, and must not keep others from being written.
+    /// Returns the number of `unclean` blocks that count against the dirty limit of `limit`. Blocks
+    /// that cannot be written do not count, up to half of the limit and half of the memory beyond
+    /// it: they may belong to one file of many, and must not block writes of the others.
     pub(crate) fn limited_blocks(&self, unclean: u64, limit: u64) -> u64 {
         let beyond = self.blocks_beyond_limit(limit);
         unclean.saturating_sub(self.failing.load(Ordering::Acquire).min(beyond))
     }
 
-    /// Returns how many blocks that cannot be written do not count against the dirty limit of
-    /// `limit`.
+    /// Returns the number of blocks that cannot be written and do not count against the dirty limit
+    /// of `limit`.
     fn blocks_beyond_limit(&self, limit: u64) -> u64 {
         let beyond = self.own_blocks_beyond_limit(limit);
         let others = self.unclean_blocks_of_others();
@@ -487,7 +490,7 @@ impl<F: Frames> Volume<F> {
     }
 
     /// Returns the number of blocks, dirty or being written, at which every write that needs one
-    /// more waits or fails, whatever the store does.
+    /// more stalls or fails, whatever the store does.
     pub(crate) fn unclean_blocks_max(&self) -> u64 {
         let limit = self.own_dirty_limit_blocks();
         limit + self.own_blocks_beyond_limit(limit)
@@ -499,45 +502,49 @@ impl<F: Frames> Volume<F> {
         limit.min(self.capacity().saturating_sub(limit)) / 2
     }
 
-    /// Returns the error of the last write if hardly any other blocks are unwritten than those that
-    /// could not be written, up to an eighth of the dirty limit. Then no room can be expected
-    /// there. With more of them, the lazy writer has yet to try some, or the store to complete
-    /// them.
+    /// Returns the error of the last write if the unwritten blocks are almost only those whose
+    /// write has failed: others are at most an eighth of the dirty limit. Then no space can be
+    /// expected. With more others, the lazy writer has yet to try some of them, or the store to
+    /// complete them.
     pub(crate) fn failure_at_limit(&self) -> Option<StoreError> {
         let others = self.unclean_blocks().saturating_sub(self.failing.load(Ordering::Acquire));
         if others > self.dirty_limit_blocks() / 8 { None } else { self.failure() }
     }
 
-    /// True if writes of blocks that are not dirty fail now: the dirty limit is reached, and nearly
-    /// nothing of what is dirty could be written.
+    /// Returns true if writes of blocks that are not dirty fail now: the dirty limit is reached,
+    /// and the store has failed to write nearly all dirty blocks.
     #[must_use]
     pub fn is_refusing_writes(&self) -> bool {
         self.is_at_dirty_limit() && self.failure_at_limit().is_some()
     }
 
-    /// The last error of a write or flush, while writes are failing.
+    /// Returns the last error of a write or flush, while writes are failing.
     #[must_use]
     pub fn failure(&self) -> Option<StoreError> {
         let failing = self.failing.load(Ordering::Acquire) > 0;
         failing.then(|| lock(&self.last_error).clone()).flatten()
     }
 
-    /// Notes a failed write or flush, to be reported to the next flush of every lane.
+    /// Records a failed write or flush. The next flush of every handle reports it.
     pub(crate) fn note_error(&self, error: &StoreError) {
         *lock(&self.last_error) = Some(error.clone());
         self.errors.fetch_add(1, Ordering::AcqRel);
     }
 
-    /// The error that `mailbox` has not been told of, which it is now.
-    pub(crate) fn untold_error(&self, mailbox: &CompletionQueue<F>) -> Option<StoreError> {
+    /// Returns the error that the owner of `completions` has not reported yet, and marks it as
+    /// reported.
+    pub(crate) fn take_unreported_error(
+        &self,
+        completions: &CompletionQueue<F>,
+    ) -> Option<StoreError> {
         let errors = self.errors.load(Ordering::Acquire);
-        let seen = mailbox.errors_seen.swap(errors, Ordering::AcqRel);
+        let seen = completions.errors_seen.swap(errors, Ordering::AcqRel);
         (seen < errors).then(|| lock(&self.last_error).clone()).flatten()
     }
 
-    /// Notes that a client asked for something. Written at most once a millisecond, so that lanes
-    /// do not fight for the cache line.
-    pub(crate) fn touch(&self, now: Nanos) {
+    /// Records the time of a client request. It writes at most once a millisecond, to avoid
+    /// contention of handles for the cache line.
+    pub(crate) fn note_request(&self, now: Nanos) {
         if now > self.last_request.load(Ordering::Relaxed) + crate::clock::MILLISECOND {
             self.last_request.store(now, Ordering::Relaxed);
         }
@@ -547,13 +554,13 @@ impl<F: Frames> Volume<F> {
         self.last_request.load(Ordering::Relaxed)
     }
 
-    /// Bytes of `block` that the volume has: a whole block but for the last.
+    /// Returns the bytes of `block`: a whole block, except for the last one.
     pub(crate) fn bytes_of(&self, block: u64) -> u32 {
-        let left = self.geometry.length - block * BLOCK_BYTES_U64;
-        u32::try_from(left.min(BLOCK_BYTES_U64)).expect("at most a block")
+        let bytes_left = self.geometry.length - block * BLOCK_BYTES_U64;
+        u32::try_from(bytes_left.min(BLOCK_BYTES_U64)).expect("at most a block")
     }
 
-    /// All counters of the volume so far.
+    /// Returns all counters since the volume was added.
     #[must_use]
     pub fn totals(&self) -> Totals {
         let mut totals = lock(&self.retired).clone();
@@ -563,15 +570,15 @@ impl<F: Frames> Volume<F> {
         totals
     }
 
-    /// Takes a recorder in, so that its numbers count.
-    pub(crate) fn enroll(&self) -> Arc<Recorder> {
+    /// Adds a recorder whose counters are part of the totals.
+    pub(crate) fn add_recorder(&self) -> Arc<Recorder> {
         let recorder = Arc::new(Recorder::default());
         lock(&self.recorders).push(Arc::clone(&recorder));
         recorder
     }
 
-    /// Keeps the numbers of a recorder whose thread is gone.
-    pub(crate) fn retire(&self, recorder: &Arc<Recorder>) {
+    /// Adds the counters of a recorder to the totals, and removes it.
+    pub(crate) fn remove_recorder(&self, recorder: &Arc<Recorder>) {
         let mut recorders = lock(&self.recorders);
         recorders.retain(|other| !Arc::ptr_eq(other, recorder));
         recorder.add_to(&mut lock(&self.retired));

@@ -1,6 +1,6 @@
-//! The lazy writer: when it runs, what it writes, and how it paces those who write.
+//! The lazy writer: its triggers, the pages that it writes, and the throttling of writers.
 //!
-//! It is a function of the time and the state, called by whoever drives the volume's store.
+//! It depends only on the time and the state; the driver of the volume's store calls it.
 
 mod pace;
 mod trigger;
@@ -10,16 +10,16 @@ pub(crate) use trigger::{Decision, LazyState, Trigger, decide};
 
 use crate::clock::Nanos;
 
-/// Pages to be written, in disk order, each named by a block of it: which page that is may change
-/// until then.
+/// Pages to write in disk order. Each is named by a block of it, since the page size may change
+/// before the write.
 #[derive(Debug, Default)]
 pub(crate) struct Batch {
-    /// Blocks, descending: the next one is last.
+    /// Block numbers in descending order: the next one is last.
     blocks: Vec<u64>,
 }
 
 impl Batch {
-    /// Blocks in any order become a batch.
+    /// Returns a batch of `blocks`, which may be in any order.
     pub(crate) fn sorted(mut blocks: Vec<u64>) -> Self {
         blocks.sort_unstable_by(|a, b| b.cmp(a));
         blocks.dedup();
@@ -35,22 +35,22 @@ impl Batch {
     }
 }
 
-/// What the lazy writer of one volume remembers.
+/// State of the writeback of one volume.
 #[derive(Debug, Default)]
 pub(crate) struct Writer {
-    /// What it is writing, and why.
+    /// The pages of the current run of the lazy writer, and its trigger.
     pub(crate) lazy: Batch,
     pub(crate) trigger: Option<Trigger>,
-    /// What flushes wait for.
+    /// Pages that flushes wait for.
     pub(crate) forced: Batch,
-    /// Whether a series of bursts goes on until the target.
+    /// True while a series of bursts continues until the target.
     pub(crate) bulk: bool,
-    /// Backing off from clients until then.
+    /// Until then the lazy writer pauses in favour of client reads.
     pub(crate) paused_until: Nanos,
-    /// After failed writes: not before then, and how long the next wait is.
+    /// Earliest time of the next attempt after failed writes, and the delay after the next failure.
     pub(crate) retry_at: Nanos,
     pub(crate) retry_delay: Nanos,
     pub(crate) pace: Pace,
-    /// When the store first wrote something that was not flushed since.
+    /// Time of the first write to the store since its last flush.
     pub(crate) unflushed_since: Option<Nanos>,
 }

@@ -1,7 +1,8 @@
-//! What is at risk: what a crash now would lose of a volume, and which ranges cannot be written.
+//! Unwritten data: the blocks of a volume that a crash now would lose, and the ranges that cannot
+//! be written.
 //!
-//! Looks, and changes nothing. Locks one shard at a time, so what it tells was so within the call
-//! and not all at one moment.
+//! This code changes nothing. It locks one shard at a time, so its result is not a snapshot of one
+//! moment.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -15,40 +16,40 @@ use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// How many pages of a shard's dirty list are looked at under its lock. Pages whose write failed
-/// are at its old end, so this finds them unless there are more.
-const LOOK_MAX: usize = 16_384;
+/// Maximum number of pages of a shard's dirty list that are examined under its lock. Pages whose
+/// write has failed are at the old end, so this finds them unless there are more.
+const PAGES_SCAN_MAX: usize = 16_384;
 
-/// What of a volume its store does not have yet.
+/// Data of a volume that its store does not have yet.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct AtRisk {
-    /// Blocks newer than the store, being written or not.
+    /// Number of blocks newer than the store, dirty or being written.
     pub blocks: u64,
-    /// Those of them that are being written.
+    /// Number of those that are being written.
     pub writing_blocks: u64,
-    /// Those of them whose last write failed.
+    /// Number of those whose last write has failed.
     pub failing_blocks: u64,
-    /// At most so many blocks are at risk at any time, as long as the settings stay: those up to
-    /// the dirty limit, and what can go beyond it because it cannot be written. After the limit was
-    /// lowered, as many as are at risk now.
+    /// Maximum of `blocks` with the present settings: the dirty limit, and the blocks beyond it
+    /// that cannot be written. After the limit was lowered, at least `blocks`.
     pub blocks_max: u64,
-    /// When the page became dirty that is so for the longest time, on the clock of the calls.
+    /// Time at which the oldest dirty page became dirty, on the clock of the calls.
     pub oldest: Option<Nanos>,
-    /// Bytes of pages whose last write failed: sorted, joined, at most as many as asked for.
+    /// Bytes of pages whose last write has failed: sorted, joined, at most as many ranges as
+    /// requested.
     pub failing: Vec<Range<u64>>,
     /// The last error of a write or flush, while writes are failing.
     pub error: Option<StoreError>,
-    /// Why the store cannot be flushed any more, if so: what it lost is not known.
+    /// The reason why the store can no longer be flushed, if so; the lost data is unknown.
     pub flush_failed: Option<StoreError>,
 }
 
 impl<F: Frames> Cache<F> {
-    /// What of `volume` its store does not have yet, with at most `ranges_max` failing ranges.
+    /// Returns the unwritten data of `volume`, with at most `ranges_max` failing ranges.
     #[must_use]
     pub fn at_risk(&self, volume: &Volume<F>, ranges_max: usize) -> AtRisk {
-        let (mut in_rounds, flush_failed) = {
+        let (mut under_writeback, flush_failed) = {
             let queue = lock(&volume.queue);
-            (queue.pages_in_rounds(), queue.flush_failed.clone())
+            (queue.pages_under_writeback(), queue.flush_failed.clone())
         };
         let mut oldest: Option<Nanos> = None;
         let mut failing = Vec::new();
@@ -58,8 +59,8 @@ impl<F: Frames> Cache<F> {
             // No data of a broken volume can be written.
             failing_left = u64::MAX;
         }
-        let look_max = if is_broken { usize::MAX } else { LOOK_MAX };
-        let mut look = |page: &Page, paging: Paging| {
+        let pages_max = if is_broken { usize::MAX } else { PAGES_SCAN_MAX };
+        let mut inspect = |page: &Page, paging: Paging| {
             oldest = Some(oldest.map_or(page.dirty_at, |oldest| oldest.min(page.dirty_at)));
             if page.failing > 0 || is_broken {
                 failing.push(paging.blocks_of(page.number));
@@ -69,21 +70,22 @@ impl<F: Frames> Cache<F> {
         };
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
-            // A volume may have been taken away since the caller found it.
+            // The volume may have been removed since the caller found it.
             let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) else {
                 continue;
             };
-            for slot in instance.dirty_pages().take(look_max) {
-                // The first is the oldest.
-                if look(instance.pages.get(slot), instance.paging) == 0 {
+            for slot in instance.dirty_pages().take(pages_max) {
+                // The first page is the oldest.
+                if inspect(instance.pages.get(slot), instance.paging) == 0 {
                     break;
                 }
             }
         }
-        // What began to be written meanwhile may have left a list before that was looked at.
-        in_rounds.extend(lock(&volume.queue).pages_in_rounds());
-        for page in in_rounds {
-            // Should the page size have changed since, the page is not found, or is another one.
+        // A writeback that began in the meantime may have removed its page from a list before the
+        // list was examined.
+        under_writeback.extend(lock(&volume.queue).pages_under_writeback());
+        for page in under_writeback {
+            // If the page size has changed since, this finds no page, or another one.
             let first =
                 Key::new(volume.id, volume.paging().blocks_of(page).start.min(volume.blocks - 1));
             let mut shard = self.shard(self.table.shard(first));
@@ -94,7 +96,7 @@ impl<F: Frames> Cache<F> {
                 && let page = instance.pages.get(slot)
                 && page.writing + page.dirty > 0
             {
-                look(page, instance.paging);
+                inspect(page, instance.paging);
             }
         }
         let blocks = volume.unclean_blocks();
@@ -111,7 +113,7 @@ impl<F: Frames> Cache<F> {
     }
 }
 
-/// The bytes of these blocks, as few ranges as it takes.
+/// Returns the bytes of these blocks in as few ranges as possible.
 fn joined<F: Frames>(
     volume: &Volume<F>,
     mut pages: Vec<Range<u64>>,
@@ -122,8 +124,8 @@ fn joined<F: Frames>(
     for blocks in pages {
         let end = (blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
         let bytes = blocks.start * BLOCK_BYTES_U64..end;
-        let joins = ranges.last().is_some_and(|last| last.end >= bytes.start);
-        if let Some(last) = ranges.last_mut().filter(|_| joins) {
+        let is_adjacent = ranges.last().is_some_and(|last| last.end >= bytes.start);
+        if let Some(last) = ranges.last_mut().filter(|_| is_adjacent) {
             last.end = last.end.max(bytes.end);
         } else if ranges.len() < ranges_max {
             ranges.push(bytes);

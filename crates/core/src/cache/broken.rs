@@ -1,7 +1,7 @@
 //! Volumes that an internal error has ended, and the remaining state of a cache after a panic.
 //!
-//! A broken volume fails every request and keeps its unwritten data. Invariant: none of it is
-//! passed to the store, unless the user gives the data up.
+//! A broken volume fails every request and keeps its unwritten data. Invariant: no such data is
+//! written to the store, unless the user gives it up.
 
 use super::Cache;
 use crate::frames::Frames;
@@ -33,7 +33,7 @@ impl<F: Frames> Cache<F> {
         volume.notify.notify();
     }
 
-    /// Returns the unwritten ranges of each volume of a cache that a panic has left half changed.
+    /// Returns the unwritten ranges of each volume of a cache that a panic has left inconsistent.
     /// It waits for no lock; if it panics, the ranges are unknown.
     #[must_use]
     pub fn remains(&self) -> Vec<(Arc<Volume<F>>, Remains)> {

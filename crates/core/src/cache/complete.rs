@@ -1,4 +1,4 @@
-//! What the store has done.
+//! Completions of store operations.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -19,7 +19,8 @@ use crate::volume::Volume;
 use std::ops::Range;
 
 impl<F: Frames> Cache<F> {
-    /// Takes in an operation that the store of `volume` has done. `recorder` belongs to the caller.
+    /// Processes an operation that the store of `volume` has completed. `recorder` belongs to the
+    /// caller.
     pub fn complete(
         &self,
         volume: &Volume<F>,
@@ -41,8 +42,8 @@ impl<F: Frames> Cache<F> {
         let error = result.err();
         match context {
             Context::Fill { page, .. } => self.filled(volume, recorder, now, (op, page), error),
-            Context::Joined(parts) => {
-                self.part(volume, recorder, now, (op, parts), error.as_ref());
+            Context::JoinedRead(parts) => {
+                self.split_joined_read(volume, recorder, now, (op, parts), error.as_ref());
             }
             Context::Bypass { waiter, overlays } => {
                 self.bypassed(volume, op, waiter, overlays, error);
@@ -74,7 +75,7 @@ impl<F: Frames> Cache<F> {
         self.filled_in(shard.instance(volume.id), recorder, now, (op, page), error);
     }
 
-    /// The same under the shard's lock.
+    /// As [`Cache::filled`]. The caller holds the shard's lock.
     pub(super) fn filled_in(
         &self,
         instance: &mut Instance<F>,
@@ -86,18 +87,18 @@ impl<F: Frames> Cache<F> {
         let first = op.offset / BLOCK_BYTES_U64;
         let fill = instance.fills.get(&page).expect("a page that is being filled");
         let (slot, ahead) = (fill.slot, fill.ahead);
-        let owned = op.segments.into_iter().map(|segment| match segment.buffer {
-            Buffer::Owned(own) => own,
+        let write_pins = op.segments.into_iter().map(|segment| match segment.buffer {
+            Buffer::Owned(write_pin) => write_pin,
             Buffer::Pinned(_) => unreachable!("a read owns its frames"),
         });
         if let Some(error) = error {
-            let salvage: Vec<_> = owned.collect();
+            let failed_frames: Vec<_> = write_pins.collect();
             let fill = instance.fills.get_mut(&page).expect("looked up above");
-            fill.salvage.extend(salvage);
+            fill.failed_frames.extend(failed_frames);
             fill.error.get_or_insert(error);
         } else {
-            for (block, own) in (first..).zip(owned) {
-                self.publish_filled(instance, slot, (block, own), ahead);
+            for (block, write_pin) in (first..).zip(write_pins) {
+                self.publish_filled(instance, slot, (block, write_pin), ahead);
                 recorder.add(Counter::FilledBlocks, 1);
                 recorder.add(Counter::ReadAheadBlocks, u64::from(ahead));
             }
@@ -118,14 +119,14 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) {
-        let Fill { slot, error, mut salvage, waiters, .. } = fill;
+        let Fill { slot, error, mut failed_frames, waiters, .. } = fill;
         instance.pages.get_mut(slot).filling = false;
         let volume = Arc::clone(&instance.volume);
         let whole = instance.paging.blocks_of(page);
-        if error.is_some() && volume.pinned.meets(&whole) {
-            volume.pinned.lost(now, volume.tunables.nanos(Tunable::RetryDelayMax));
+        if error.is_some() && volume.pinned.overlaps(&whole) {
+            volume.pinned.rescan_after(now, volume.tunables.nanos(Tunable::RetryDelayMax));
         }
-        // Without pins, clients that need room could evict the page before the write is continued,
+        // Without pins, clients that need frames could evict the page before the write continues,
         // again and again.
         let waits = error.is_none() && waiters.iter().any(|waiter| waiter.read.is_none());
         let mut page_pins = waits.then(|| self.pins_of(instance, &whole)).flatten();
@@ -139,35 +140,38 @@ impl<F: Frames> Cache<F> {
                     }
                     Some(error) => Completion::Failed { token, parts: 0, error: error.clone() },
                 };
-                waiter.mailbox.deliver(&self.frames, completion);
+                waiter.completions.deliver(&self.frames, completion);
                 continue;
             };
             let token = waiter.token;
             if let Some(pins) = self.pins_of(instance, &blocks) {
                 let filled = Completion::Filled { token, part, pins };
-                waiter.mailbox.deliver(&self.frames, filled);
+                waiter.completions.deliver(&self.frames, filled);
                 continue;
             }
             let error = error.as_ref().expect("a fill without error leaves nothing out");
             let parts = u32::try_from(blocks.end - blocks.start).expect("a page");
             let mut spare = Vec::new();
-            for own in salvage.drain(salvage.len().saturating_sub(parts as usize)..) {
-                spare.push(self.frames.write_pinned(&own));
-                self.frames.release_write_pin(own);
+            for write_pin in
+                failed_frames.drain(failed_frames.len().saturating_sub(parts as usize)..)
+            {
+                spare.push(self.frames.write_pinned(&write_pin));
+                self.frames.release_write_pin(write_pin);
             }
-            let room = self.pool.take(&self.frames, &volume, parts as usize, &mut spare);
-            if blocks == whole || !room {
+            let has_frames = self.pool.take(&self.frames, &volume, parts as usize, &mut spare);
+            if blocks == whole || !has_frames {
                 self.pool.give_back(&volume, spare);
                 let failed = Completion::Failed { token, parts, error: error.clone() };
-                waiter.mailbox.deliver(&self.frames, failed);
+                waiter.completions.deliver(&self.frames, failed);
                 continue;
             }
-            // Somewhere in the page the store has a bad spot; it may not be where the reader reads.
+            // The store cannot read a part of the page, which may not be the part that this reader
+            // needs.
             recorder.add(BypassReason::FillFailed.counter(), 1);
             let mut queue = lock(&volume.queue);
             self.start_bypass(&volume, &mut queue, &blocks, &mut spare, waiter, now);
         }
-        self.free_write_pinned(&volume, salvage);
+        self.free_write_pinned(&volume, failed_frames);
         if instance.pages.get(slot).resident == 0 {
             instance.remove(slot, false);
         } else {
@@ -175,7 +179,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Hands a reader the frames of a read that went past the cache.
+    /// Gives a reader the frames of a read that bypassed the cache.
     fn bypassed(
         &self,
         volume: &Volume<F>,
@@ -186,35 +190,36 @@ impl<F: Frames> Cache<F> {
     ) {
         let (_, part) = waiter.read.expect("only reads bypass");
         let first = op.offset / BLOCK_BYTES_U64;
-        let mut owned: Vec<F::WritePin> = op
+        let mut write_pins: Vec<F::WritePin> = op
             .segments
             .into_iter()
             .map(|segment| match segment.buffer {
-                Buffer::Owned(own) => own,
+                Buffer::Owned(write_pin) => write_pin,
                 Buffer::Pinned(_) => unreachable!("a read owns its frames"),
             })
             .collect();
         for (block, pin, valid) in overlays {
-            // After an error there may be no frame to merge it into.
+            // After an error there may be no frame for the merge.
             if error.is_none() {
-                let own = &mut owned[usize::try_from(block - first).expect("an index")];
-                self.overlay(valid, &pin, own);
+                let write_pin = &mut write_pins[usize::try_from(block - first).expect("an index")];
+                self.overlay(valid, &pin, write_pin);
             }
             self.frames.unpin(pin);
         }
         let token = waiter.token;
         if let Some(error) = error {
             let parts = u32::try_from(op.len.div_ceil(BLOCK_BYTES_U64)).expect("a page");
-            self.free_write_pinned(volume, owned);
-            waiter.mailbox.deliver(&self.frames, Completion::Failed { token, parts, error });
+            self.free_write_pinned(volume, write_pins);
+            waiter.completions.deliver(&self.frames, Completion::Failed { token, parts, error });
             return;
         }
-        let pins: Vec<_> = owned.into_iter().map(|own| self.frames.downgrade(own)).collect();
+        let pins: Vec<_> =
+            write_pins.into_iter().map(|write_pin| self.frames.downgrade(write_pin)).collect();
         for pin in &pins {
-            // Free as soon as the reader lets go.
+            // The frame is free once the reader unpins it.
             self.pool.retire(volume.id, self.frames.pinned(pin));
         }
-        waiter.mailbox.deliver(&self.frames, Completion::Filled { token, part, pins });
+        waiter.completions.deliver(&self.frames, Completion::Filled { token, part, pins });
     }
 
     fn written(
@@ -242,19 +247,21 @@ impl<F: Frames> Cache<F> {
             let page = instance.pages.get_mut(slot);
             assert_eq!(page.number, number, "a page was replaced while it was written");
             page.ops -= 1;
-            page.round_failed |= error.is_some();
+            page.writeback_failed |= error.is_some();
             if page.ops == 0 {
-                let failed = std::mem::take(&mut page.round_failed);
-                // The error of an earlier operation of the same round, where this one went well.
+                let failed = std::mem::take(&mut page.writeback_failed);
+                // The error of an earlier operation of the same writeback, if this operation
+                // succeeded.
                 let earlier =
                     (failed && error.is_none()).then(|| lock(&volume.last_error).clone()).flatten();
                 let error = error.or(earlier.as_ref());
-                self.end_round(instance, slot, (error, epoch), recorder, now);
+                self.end_page_writeback(instance, slot, (error, epoch), recorder, now);
             }
         }
     }
 
-    /// After a write, once its pages are dealt with: speed, back-off, and flushes that now fail.
+    /// Updates the volume after a write whose pages have been processed: speed of the store,
+    /// back-off, and flushes that fail now.
     fn after_write(
         &self,
         volume: &Volume<F>,
@@ -277,8 +284,8 @@ impl<F: Frames> Cache<F> {
             writer.retry_at = now + writer.retry_delay;
         }
         drop(writer);
-        // A flush may wait for changes that are held back by what failed, whatever came first.
-        let held = volume.ordered.with(|groups| groups.held_blocks());
+        // A flush may wait for changes that the failed write holds back, whatever its epoch.
+        let held = volume.write_order.with(|groups| groups.held_blocks());
         if held == 0 {
             self.fail_flushes(volume, epoch, &error);
             self.fail_ranges(volume, &blocks, epoch, &error);
@@ -290,42 +297,42 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Takes in a completion of a write.
+    /// Processes a completion of a write.
     ///
     /// # Panics
     /// If the completion is not one of a write.
     pub(crate) fn write_completed(
         &self,
-        lane: &mut crate::completion::VolumeHandle<F>,
+        handle: &mut crate::completion::VolumeHandle<F>,
         now: Nanos,
-        task: &mut WriteRequest,
+        write: &mut WriteRequest,
         completion: Completion<F>,
     ) -> Status {
         match completion {
             Completion::Synced { pages, stable, result, .. } => {
-                task.waiting -= pages;
-                task.needs_flush |= task.is_stable() && !stable;
+                write.waiting -= pages;
+                write.needs_flush |= write.is_stable() && !stable;
                 if let Err(error) = result {
-                    task.error.get_or_insert(error);
+                    write.error.get_or_insert(error);
                 }
             }
             Completion::Finished { result, .. } => {
-                task.waiting -= 1;
+                write.waiting -= 1;
                 if let Err(error) = result {
-                    task.error.get_or_insert(error);
+                    write.error.get_or_insert(error);
                 }
             }
             Completion::Failed { error, .. } => return Status::Failed(error),
             other => panic!("{other:?} is not a completion of a write"),
         }
-        if task.waiting > 0 {
+        if write.waiting > 0 {
             return Status::Pending;
         }
-        if let Some(error) = task.error.take() {
+        if let Some(error) = write.error.take() {
             return Status::Failed(error);
         }
-        if task.needs_flush {
-            return self.flush_for(lane, now, task);
+        if write.needs_flush {
+            return self.flush_for(handle, now, write);
         }
         Status::Done
     }

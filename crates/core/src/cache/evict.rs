@@ -1,5 +1,5 @@
-//! Making room: frames are taken from the pool, and where it is empty, from the coldest page that
-//! may go.
+//! Eviction: frames are taken from the pool, and if it is empty, from the coldest page that can be
+//! evicted.
 
 use super::Cache;
 use crate::clock::{Nanos, SECOND};
@@ -14,32 +14,33 @@ use crate::volume::Volume;
 use std::cmp::Reverse;
 use std::ops::Range;
 
-/// How many dirty pages one search for a victim tells the lazy writer of.
-const STEALS_MAX: usize = 16;
-/// For so long nothing more is read ahead in the place of a page that was.
-const AWAITED: Nanos = SECOND;
-/// How many pages that a reader has passed are looked at for one that may go.
-const BEHIND_LOOKS: usize = 16;
-/// Number of other pages that are tried if the coldest ones are all dirty or pinned.
-const OTHER_LOOKS: u32 = 4096;
+/// Maximum number of dirty pages whose writeback the searches for a victim request from the lazy
+/// writer.
+const STEAL_REQUESTS_MAX: usize = 16;
+/// Time after a read-ahead during which no other read-ahead may evict the page.
+const READAHEAD_GRACE: Nanos = SECOND;
+/// Number of pages behind readers that one search examines.
+const DROP_BEHIND_SCAN: usize = 16;
+/// Number of other pages that one search examines if the coldest ones are all dirty or pinned.
+const FALLBACK_SCAN: u32 = 4096;
 
-/// A part of the cache that may give up a page.
+/// A volume's part of a shard that may give up a page.
 struct Candidate<F: Frames> {
-    /// How cold it is.
+    /// Time of the last reference to the page evicted last: the age of the cold end.
     coldest: Nanos,
-    /// Its pages, where they decide: among the shards of a volume whose policy does not evict by
-    /// age the one that has most gives, so that all have their part of the memory.
+    /// Number of pages; used among the shards of a volume whose policy does not evict by age: the
+    /// one with the most pages gives one up, so that all have equal parts of the memory.
     pages: u32,
     shard: usize,
     volume: Arc<Volume<F>>,
 }
 
-/// Frames of a page that is gone, and whose they were.
-pub(super) type Evicted<F> = (Arc<Volume<F>>, Vec<<F as Frames>::WritePin>);
+/// Frames of an evicted page, and the volume that is charged for them.
+pub(super) type EvictedFrames<F> = (Arc<Volume<F>>, Vec<<F as Frames>::WritePin>);
 
 impl<F: Frames> Cache<F> {
-    /// Takes frames for `volume` until `spare` has `wanted`, evicting as needed; whether it has.
-    /// Called without a lock.
+    /// Takes frames for `volume` until `spare` has `wanted`, and evicts pages as needed. Returns
+    /// true if `spare` has enough. The caller holds no lock.
     pub(super) fn reserve(
         &self,
         volume: &Volume<F>,
@@ -48,11 +49,11 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
-        self.reserve_as(volume, wanted, spare, (recorder, now), true)
+        self.reserve_with(volume, wanted, spare, (recorder, now), true)
     }
 
-    /// The same, where `steal` says whether dirty pages that are in the way are to be written.
-    pub(super) fn reserve_as(
+    /// As [`Cache::reserve`]; `steal` is true if the writeback of dirty pages may be requested.
+    pub(super) fn reserve_with(
         &self,
         volume: &Volume<F>,
         wanted: usize,
@@ -60,7 +61,7 @@ impl<F: Frames> Cache<F> {
         (recorder, now): (&Recorder, Nanos),
         steal: bool,
     ) -> bool {
-        // Each eviction frees at least one frame; a few more go to others who take them first.
+        // Each eviction frees at least one frame; other threads may take some of them first.
         for _ in 0..=wanted * 2 + 16 {
             if self.pool.take(&self.frames, volume, wanted, spare) {
                 return true;
@@ -69,16 +70,16 @@ impl<F: Frames> Cache<F> {
                 break;
             }
         }
-        // Otherwise reads that fail and release their pins could put more into limbo than the next
-        // attempts take out of it, for ever.
+        // Otherwise reads that fail and release their pins could put more frames into limbo than
+        // later attempts reclaim, without end.
         if self.pool.reclaim_all(&self.frames) > 0 {
             self.note_pinned();
         }
         self.pool.take(&self.frames, volume, wanted, spare)
     }
 
-    /// Tells the policy of a page, that of `block`, that is not resident and is about to come:
-    /// before a victim for it is chosen, and after the hits before it.
+    /// Passes a miss of the page of `block` to the policy, unless the page is resident: before the
+    /// choice of a victim, and after the hits that were recorded before.
     pub(super) fn note_miss(&self, volume: &Volume<F>, block: u64, now: Nanos) {
         let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
         let page = shard.instance(volume.id).paging.page_of(block);
@@ -88,7 +89,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Evicts the coldest page that may go for the benefit of `volume`; false if there is none.
+    /// Evicts the coldest evictable page for the benefit of `volume`. Returns false if there is
+    /// none.
     pub(super) fn evict_coldest(
         &self,
         volume: &Volume<F>,
@@ -100,14 +102,14 @@ impl<F: Frames> Cache<F> {
 
     fn evict_for(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos, steal: bool) -> bool {
         let evicted = self.evict_first(self.candidates(Some(volume)), Some(recorder), now, steal);
-        let Some((victim, owned)) = evicted else { return false };
-        self.free_write_pinned(&victim, owned);
+        let Some((victim, write_pins)) = evicted else { return false };
+        self.free_write_pinned(&victim, write_pins);
         true
     }
 
-    /// Evicts the coldest page of a volume above its floor, for the benefit of nobody in
-    /// particular: whose it was, and its frames, which are still charged to that volume.
-    pub(super) fn evict_any(&self, now: Nanos) -> Option<Evicted<F>> {
+    /// Evicts the coldest page of a volume above its floor, for no volume in particular. Returns
+    /// its volume, which is still charged for its frames, and the frames.
+    pub(super) fn evict_any(&self, now: Nanos) -> Option<EvictedFrames<F>> {
         self.evict_first(self.candidates(None), None, now, true)
     }
 
@@ -117,7 +119,7 @@ impl<F: Frames> Cache<F> {
         recorder: Option<&Recorder>,
         now: Nanos,
         steal: bool,
-    ) -> Option<Evicted<F>> {
+    ) -> Option<EvictedFrames<F>> {
         let order = |one: &Candidate<F>| {
             let Candidate { coldest, pages, shard, ref volume } = *one;
             (volume.is_frozen(), coldest, volume.id, Reverse(pages), shard)
@@ -125,20 +127,20 @@ impl<F: Frames> Cache<F> {
         candidates.sort_unstable_by_key(order);
         let find = |any: bool| {
             candidates.iter().find_map(|Candidate { shard, volume, .. }| {
-                let recorder = recorder.unwrap_or(&volume.tended);
-                let owned = if any {
+                let recorder = recorder.unwrap_or(&volume.maintenance_recorder);
+                let write_pins = if any {
                     self.evict_any_from(volume, *shard, recorder, now)
                 } else {
                     self.evict_from(volume, *shard, recorder, now, steal)
                 };
-                (!owned.is_empty()).then(|| (Arc::clone(volume), owned))
+                (!write_pins.is_empty()).then(|| (Arc::clone(volume), write_pins))
             })
         };
-        // Read-ahead is not worth a page that its policy would keep.
+        // Read-ahead does not justify the eviction of a page that its policy would keep.
         find(false).or_else(|| steal.then(|| find(true)).flatten())
     }
 
-    /// The parts of the cache that may give up a page, for `volume` if it is for one.
+    /// Returns the parts of the cache that may give up a page, for `volume` if it is given.
     fn candidates(&self, volume: Option<&Volume<F>>) -> Vec<Candidate<F>> {
         let volumes = lock(&self.pool.volumes);
         let at_ceiling =
@@ -149,14 +151,14 @@ impl<F: Frames> Cache<F> {
             volume.is_some_and(|volume| other.id == volume.id) || (!at_ceiling && above_floor)
         };
         let givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
-        Self::givers(volume.map(|volume| volume.id), givers)
+        Self::select_givers(volume.map(|volume| volume.id), givers)
             .into_iter()
-            .flat_map(Self::parts)
+            .flat_map(Self::shard_candidates)
             .collect()
     }
 
-    /// The parts of a volume that have something to give.
-    fn parts(volume: &Arc<Volume<F>>) -> impl Iterator<Item = Candidate<F>> {
+    /// Returns the parts of a volume that have an evictable page.
+    fn shard_candidates(volume: &Arc<Volume<F>>) -> impl Iterator<Item = Candidate<F>> {
         let quota = &volume.quota;
         let by_age = volume.policy().evicts_by_age();
         let age_of = |shard: usize| quota.coldest[shard].load(Ordering::Relaxed);
@@ -184,23 +186,24 @@ impl<F: Frames> Cache<F> {
     ) -> Vec<F::WritePin> {
         let mut shard = self.shard(index);
         shard.drain(now);
-        // Whoever chose it held no lock: it may be gone, and its number another's.
+        // The candidate was selected without the lock: the volume may be gone, and its number
+        // reused.
         let Some(instance) = shard.instance_of(victim) else { return Vec::new() };
-        let (owned, steals) = self.evict_page(instance, recorder, now, !steal);
+        let (write_pins, steals) = self.evict_page(instance, recorder, now, !steal);
         drop(shard);
         if steal && !steals.is_empty() {
             let mut queue = lock(&victim.queue);
-            // Each victim that is looked for meets the same ones until they are written.
-            if queue.steals.len() < STEALS_MAX {
+            // Searches find the same dirty pages again until they are written.
+            if queue.steals.len() < STEAL_REQUESTS_MAX {
                 queue.steals.extend(steals);
                 drop(queue);
                 victim.notify.notify();
             }
         }
-        owned
+        write_pins
     }
 
-    /// Evicts any page of a shard that may go, where its policy had none to give.
+    /// Evicts any evictable page of a shard whose policy has not found one.
     fn evict_any_from(
         &self,
         victim: &Volume<F>,
@@ -208,24 +211,24 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> Vec<F::WritePin> {
-        let mut owned = Vec::new();
+        let mut write_pins = Vec::new();
         let mut shard = self.shard(index);
         shard.drain(now);
-        let Some(instance) = shard.instance_of(victim) else { return owned };
-        if let Some((slot, pinned)) = self.own_any_page(instance, &mut owned) {
+        let Some(instance) = shard.instance_of(victim) else { return write_pins };
+        if let Some((slot, pinned)) = self.write_pin_any_page(instance, &mut write_pins) {
             for &frame in &pinned {
                 self.table.retract(frame);
                 self.pool.retire(victim.id, frame);
             }
             recorder.add(Counter::EvictedBlocks, pinned.len() as u64);
-            self.remove_owned(instance, slot, &owned, recorder, false);
+            self.remove_evicted(instance, slot, &write_pins, recorder, false);
         }
-        owned
+        write_pins
     }
 
-    /// Evicts one page: its frames, owned and unfindable, and the first blocks of the dirty pages
-    /// that were in the way. For read-ahead the coldest page must not be one that was just read
-    /// ahead itself.
+    /// Evicts one page. Returns its frames, write-pinned and out of the table, and the first blocks
+    /// of dirty pages that the policy preferred. For read-ahead, the coldest page must not have
+    /// been read ahead recently itself.
     fn evict_page(
         &self,
         instance: &mut Instance<F>,
@@ -233,52 +236,53 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         ahead: bool,
     ) -> (Vec<F::WritePin>, Vec<u64>) {
-        let mut owned = Vec::new();
+        let mut write_pins = Vec::new();
         let mut steals = Vec::new();
-        if let Some(slot) = self.own_behind(instance, &mut owned) {
+        if let Some(slot) = self.write_pin_drop_behind(instance, &mut write_pins) {
             recorder.add(Counter::DroppedBehind, 1);
-            self.remove_owned(instance, slot, &owned, recorder, false);
-            return (owned, steals);
+            self.remove_evicted(instance, slot, &write_pins, recorder, false);
+            return (write_pins, steals);
         }
         let Instance { volume, paging, pages, policy, .. } = instance;
         let chosen = policy.victim(&mut |slot| {
             let page = pages.get(slot);
-            if page.is_quiet() {
+            if page.is_clean_and_idle() {
                 let blocks = paging.blocks_of(page.number);
-                return self.own_page(volume.id, blocks, &mut owned);
+                return self.write_pin_page(volume.id, blocks, &mut write_pins);
             }
-            // A page that could not be written is tried again when its time has come.
-            if page.can_start_round() && page.failing == 0 && steals.len() < STEALS_MAX {
+            // A page whose write has failed is written again after the back-off.
+            if page.can_start_writeback() && page.failing == 0 && steals.len() < STEAL_REQUESTS_MAX
+            {
                 steals.push(paging.blocks_of(page.number).start);
             }
             false
         });
         if let Some(slot) = chosen {
-            if ahead && self.is_awaited(instance, slot, &owned, now) {
-                owned.drain(..).for_each(|own| self.frames.release_write_pin(own));
-                return (owned, steals);
+            if ahead && self.was_just_read_ahead(instance, slot, &write_pins, now) {
+                write_pins.drain(..).for_each(|write_pin| self.frames.release_write_pin(write_pin));
+                return (write_pins, steals);
             }
-            self.remove_owned(instance, slot, &owned, recorder, true);
+            self.remove_evicted(instance, slot, &write_pins, recorder, true);
         }
-        (owned, steals)
+        (write_pins, steals)
     }
 
-    /// Owns the frames of any page that may be evicted. Returns the page, and its frames that could
-    /// not be owned because they are pinned. Pages without such frames are tried first.
+    /// Write-pins the frames of any evictable page. Returns the page, and its frames that are
+    /// pinned. Pages without pinned frames are tried first.
     ///
     /// The pages that the policy prefers cannot be evicted. They are pinned, perhaps by the client
-    /// that needs room, which would wait for itself; or they are dirty, and no client needs to wait
-    /// for the store while there are clean pages. The next search begins where this one ends.
-    fn own_any_page(
+    /// that needs frames, which would wait for itself; or they are dirty, and no client needs to
+    /// wait for the store while there are clean pages. The next search starts where this one ends.
+    fn write_pin_any_page(
         &self,
         instance: &mut Instance<F>,
-        owned: &mut Vec<F::WritePin>,
+        write_pins: &mut Vec<F::WritePin>,
     ) -> Option<(Slot, Vec<FrameId>)> {
-        let tries = instance.pages.end().min(OTHER_LOOKS);
+        let tries = instance.pages.end().min(FALLBACK_SCAN);
         for _ in 0..tries {
-            let Some(slot) = Self::next_quiet(instance) else { continue };
+            let Some(slot) = Self::next_evictable(instance) else { continue };
             let blocks = instance.paging.blocks_of(instance.pages.get(slot).number);
-            if self.own_page(instance.volume.id, blocks, owned) {
+            if self.write_pin_page(instance.volume.id, blocks, write_pins) {
                 return Some((slot, Vec::new()));
             }
         }
@@ -286,9 +290,9 @@ impl<F: Frames> Cache<F> {
             return None;
         }
         for _ in 0..tries {
-            let Some(slot) = Self::next_quiet(instance) else { continue };
-            let pinned = self.own_unpinned(instance, slot, owned);
-            if !owned.is_empty() {
+            let Some(slot) = Self::next_evictable(instance) else { continue };
+            let pinned = self.write_pin_unpinned(instance, slot, write_pins);
+            if !write_pins.is_empty() {
                 return Some((slot, pinned));
             }
         }
@@ -296,60 +300,63 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Advances the hand to the next slot. Returns it if its page is clean, has no operation in
-    /// flight and is known to the policy.
-    fn next_quiet(instance: &mut Instance<F>) -> Option<Slot> {
+    /// progress and is known to the policy.
+    fn next_evictable(instance: &mut Instance<F>) -> Option<Slot> {
         let slot = if instance.hand < instance.pages.end() { instance.hand } else { 0 };
         instance.hand = slot + 1;
-        let is_quiet = instance.pages.find(slot)?.is_quiet();
-        (is_quiet && instance.is_admitted(slot)).then_some(slot)
+        let is_clean_and_idle = instance.pages.find(slot)?.is_clean_and_idle();
+        (is_clean_and_idle && instance.is_admitted(slot)).then_some(slot)
     }
 
-    /// Owns the unpinned frames of a page, and returns the pinned ones. A client that does not
-    /// receive its replies pins single blocks, which must not keep whole pages from being evicted.
-    fn own_unpinned(
+    /// Write-pins the unpinned frames of a page, and returns the pinned ones. A client that does
+    /// not receive its replies pins single blocks, which must not protect whole pages from
+    /// eviction.
+    fn write_pin_unpinned(
         &self,
         instance: &Instance<F>,
         slot: Slot,
-        owned: &mut Vec<F::WritePin>,
+        write_pins: &mut Vec<F::WritePin>,
     ) -> Vec<FrameId> {
         let mut pinned = Vec::new();
         for block in instance.paging.blocks_of(instance.pages.get(slot).number) {
             let key = Key::new(instance.volume.id, block);
             let Some(frame) = self.table.find(key) else { continue };
             match self.frames.try_write_pin(frame) {
-                Some(own) => owned.push(own),
+                Some(write_pin) => write_pins.push(write_pin),
                 None => pinned.push(frame),
             }
         }
         pinned
     }
 
-    /// Whether an owned page was read ahead so lately that its reader may well be on the way.
-    fn is_awaited(
+    /// Returns true if a write-pinned page was read ahead recently, so that its reader may need it
+    /// soon.
+    fn was_just_read_ahead(
         &self,
         instance: &Instance<F>,
         slot: Slot,
-        owned: &[F::WritePin],
+        write_pins: &[F::WritePin],
         now: Nanos,
     ) -> bool {
-        let untouched =
-            owned.iter().any(|own| self.table.state(self.frames.write_pinned(own)).ahead);
-        untouched && now < instance.touched_at(slot) + AWAITED
+        let untouched = write_pins
+            .iter()
+            .any(|write_pin| self.table.state(self.frames.write_pinned(write_pin)).ahead);
+        untouched && now < instance.last_reference_at(slot) + READAHEAD_GRACE
     }
 
-    /// Removes a page, all of whose frames in the table are owned. Keeps a ghost of it if `ghost`
-    /// is set.
-    fn remove_owned(
+    /// Removes a page whose frames in the table are all write-pinned. Keeps a ghost of it if
+    /// `ghost` is true.
+    fn remove_evicted(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
-        owned: &[F::WritePin],
+        write_pins: &[F::WritePin],
         recorder: &Recorder,
         ghost: bool,
     ) {
         let mut untouched = false;
-        for own in owned {
-            let frame = self.frames.write_pinned(own);
+        for write_pin in write_pins {
+            let frame = self.frames.write_pinned(write_pin);
             untouched |= self.table.state(frame).ahead;
             self.table.retract(frame);
         }
@@ -362,38 +369,48 @@ impl<F: Frames> Cache<F> {
         let coldest = if instance.pages.len() == 0 { Nanos::MAX } else { touched };
         instance.volume.quota.coldest[instance.index].store(coldest, Ordering::Relaxed);
         recorder.add(Counter::EvictedPages, 1);
-        recorder.add(Counter::EvictedBlocks, owned.len() as u64);
+        recorder.add(Counter::EvictedBlocks, write_pins.len() as u64);
     }
 
-    /// Owns the frames of a page that a reader in order has passed, if one of them may go.
-    fn own_behind(&self, instance: &mut Instance<F>, owned: &mut Vec<F::WritePin>) -> Option<Slot> {
-        for _ in 0..BEHIND_LOOKS {
-            let (page, passed_at) = instance.behind.pop_front()?;
+    /// Write-pins the frames of a page that a sequential reader has passed, if one of them is
+    /// evictable.
+    fn write_pin_drop_behind(
+        &self,
+        instance: &mut Instance<F>,
+        write_pins: &mut Vec<F::WritePin>,
+    ) -> Option<Slot> {
+        for _ in 0..DROP_BEHIND_SCAN {
+            let (page, passed_at) = instance.drop_behind.pop_front()?;
             let Some(slot) = instance.find(&self.table, page) else { continue };
             let blocks = instance.paging.blocks_of(page);
-            let may_go = instance.pages.get(slot).is_quiet()
+            let is_evictable = instance.pages.get(slot).is_clean_and_idle()
                 && !instance.is_pinned(page)
-                && instance.touched_at(slot) <= passed_at;
-            if may_go && self.own_page(instance.volume.id, blocks, owned) {
+                && instance.last_reference_at(slot) <= passed_at;
+            if is_evictable && self.write_pin_page(instance.volume.id, blocks, write_pins) {
                 return Some(slot);
             }
         }
         None
     }
 
-    /// Owns all frames of a page, or none of them.
-    fn own_page(&self, volume: u16, blocks: Range<u64>, owned: &mut Vec<F::WritePin>) -> bool {
-        debug_assert!(owned.is_empty(), "frames of an earlier candidate");
+    /// Write-pins all frames of a page, or none of them.
+    fn write_pin_page(
+        &self,
+        volume: u16,
+        blocks: Range<u64>,
+        write_pins: &mut Vec<F::WritePin>,
+    ) -> bool {
+        debug_assert!(write_pins.is_empty(), "frames of an earlier candidate");
         for block in blocks {
             let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };
-            let Some(own) = self.frames.try_write_pin(frame) else {
+            let Some(write_pin) = self.frames.try_write_pin(frame) else {
                 self.note_pinned();
-                for own in owned.drain(..) {
-                    self.frames.release_write_pin(own);
+                for write_pin in write_pins.drain(..) {
+                    self.frames.release_write_pin(write_pin);
                 }
                 return false;
             };
-            owned.push(own);
+            write_pins.push(write_pin);
         }
         true
     }

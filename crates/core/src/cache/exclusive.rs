@@ -1,8 +1,8 @@
-//! Discarding and zeroing: ranges that change in the store and not through the cache.
+//! Discard and zero operations: ranges that change in the store and not through the cache.
 //!
-//! Such a range first waits until nothing of it is being filled or written back, and keeps new
-//! fills and writes out. What is resident stays, dirty as it is, until the store has done it: if
-//! the store fails, nothing has been lost.
+//! Such a range waits until no block of it is being filled or written back, and blocks new fills
+//! and writes. Resident blocks stay, even dirty ones, until the store has completed the operation:
+//! if the store fails, no data is lost.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -21,10 +21,11 @@ use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// A range of bytes cut at the borders of blocks.
+/// A range of bytes split at block boundaries.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct BlockCut {
-    /// Bytes before the first whole block; to be written as zeros, or ignored by a discard.
+    /// Bytes before the first whole block; a zero operation writes them as zeros, a discard ignores
+    /// them.
     pub head: Range<u64>,
     /// Whole blocks.
     pub blocks: Range<u64>,
@@ -32,7 +33,7 @@ pub struct BlockCut {
     pub tail: Range<u64>,
 }
 
-/// Cuts `bytes` of a volume of `length` bytes. A last block that is short counts as whole.
+/// Splits `bytes` of a volume of `length` bytes. A short last block counts as a whole one.
 #[must_use]
 pub fn cut(bytes: Range<u64>, length: u64) -> BlockCut {
     let first = bytes.start.div_ceil(BLOCK_BYTES_U64);
@@ -54,38 +55,38 @@ pub fn cut(bytes: Range<u64>, length: u64) -> BlockCut {
 }
 
 impl<F: Frames> Cache<F> {
-    /// Discards or zeroes whole blocks, as `kind` says; the completion carries `token`.
+    /// Discards or zeroes whole blocks, depending on `kind`; the completion carries `token`.
     ///
     /// # Panics
-    /// If `kind` is neither, or the range is empty or not inside the volume.
-    pub(crate) fn exclude(
+    /// If `kind` is another operation, or the range is empty or not inside the volume.
+    pub(crate) fn discard_or_zero(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
         kind: StoreOpKind,
         blocks: Range<u64>,
         token: u64,
     ) -> Status {
-        let volume = &lane.volume;
-        volume.touch(now);
+        let volume = &handle.volume;
+        volume.note_request(now);
         assert!(matches!(kind, StoreOpKind::Discard | StoreOpKind::Zero { .. }), "{kind:?}");
         assert!(blocks.start < blocks.end && blocks.end <= volume.blocks, "{blocks:?}");
         let mut queue = lock(&volume.queue);
         if queue.is_exclusive(&blocks) {
             drop(queue);
-            self.stall(lane);
+            self.stall(handle);
             return Status::Stalled;
         }
         let epoch = volume.epoch.load(Ordering::Acquire);
-        let mailbox = Arc::clone(&lane.mailbox);
-        queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, mailbox, token });
+        let completions = Arc::clone(&handle.completions);
+        queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, completions, token });
         volume.exclusives.fetch_add(1, Ordering::AcqRel);
         drop(queue);
         volume.notify.notify();
         Status::Pending
     }
 
-    /// Gives the store the ranges in which nothing is under way any more.
+    /// Queues the operations of the ranges that are ready.
     pub(super) fn submit_exclusives(volume: &Volume<F>, now: Nanos) {
         if volume.exclusives.load(Ordering::Acquire) == 0 {
             return;
@@ -101,7 +102,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Ends the range that starts at `start`: the store has discarded or zeroed it, or failed to.
+    /// Ends the range that starts at `start`; the store has discarded or zeroed it, or failed to.
     pub(super) fn exclusive_done(
         &self,
         volume: &Volume<F>,
@@ -115,41 +116,44 @@ impl<F: Frames> Cache<F> {
             self.drop_range(volume, &blocks);
         }
         let mut queue = lock(&volume.queue);
-        let ExclusiveRange { kind, mailbox, token, .. } = queue.remove_exclusive(start);
+        let ExclusiveRange { kind, completions, token, .. } = queue.remove_exclusive(start);
         volume.exclusives.fetch_sub(1, Ordering::AcqRel);
-        // A front end may use the range for other data from now on.
+        // From now on a front end may use the range for other data.
         let pages = volume.paging().pages_of(&blocks);
-        recorder.add(Counter::ReadAheadDropped, queue.wishes.forget(&pages));
+        recorder.add(Counter::ReadAheadDropped, queue.pending_windows.forget(&pages));
         drop(queue);
         self.settle_range(volume, recorder, now, &blocks);
-        if volume.pinned.meets(&blocks) {
-            volume.pinned.lost(now, 0);
+        if volume.pinned.overlaps(&blocks) {
+            volume.pinned.rescan_after(now, 0);
         }
-        // A discard is advice; a store that cannot take it has not failed.
+        // A discard is advisory, so a store without discards has not failed.
         let ignored = |error: &StoreError| {
             kind == StoreOpKind::Discard && error.kind == StoreErrorKind::Unsupported
         };
         let result = error.filter(|error| !ignored(error)).map_or(Ok(()), Err);
-        mailbox.deliver(&self.frames, Completion::Finished { token, result });
+        completions.deliver(&self.frames, Completion::Finished { token, result });
     }
 
-    /// Slots of the pages of an instance that have blocks in `blocks`.
+    /// Returns the slots of the pages of an instance that have blocks in `blocks`.
     pub(super) fn slots_in(&self, instance: &Instance<F>, blocks: &Range<u64>) -> Vec<Slot> {
         let (volume, paging) = (&instance.volume, instance.paging);
         let pages = paging.pages_of(blocks);
         if pages.end - pages.start <= u64::from(instance.pages.len()) {
-            // Pages of other shards are found here too; they are in another slab.
-            let here = |&page: &u64| {
+            // Look-ups also find pages of other shards, whose slots belong to another slab.
+            let is_in_shard = |&page: &u64| {
                 let key = Key::new(volume.id, paging.blocks_of(page).start);
                 self.table.shard(key) == instance.index
             };
-            return pages.filter(here).filter_map(|p| instance.find(&self.table, p)).collect();
+            return pages
+                .filter(is_in_shard)
+                .filter_map(|p| instance.find(&self.table, p))
+                .collect();
         }
         let inside = |&slot: &Slot| pages.contains(&instance.pages.get(slot).number);
         instance.pages.slots().filter(inside).collect()
     }
 
-    /// Forgets the resident blocks of a range that the store has discarded or zeroed.
+    /// Drops the resident blocks of a range that the store has discarded or zeroed.
     fn drop_range(&self, volume: &Volume<F>, blocks: &Range<u64>) {
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
@@ -162,20 +166,20 @@ impl<F: Frames> Cache<F> {
 
     fn drop_blocks(&self, instance: &mut Instance<F>, slot: Slot, blocks: &Range<u64>) {
         let volume = Arc::clone(&instance.volume);
-        let own = instance.paging.blocks_of(instance.pages.get(slot).number);
-        let (mut gone, mut clean) = (0, 0);
-        for block in own.start.max(blocks.start)..own.end.min(blocks.end) {
+        let page_blocks = instance.paging.blocks_of(instance.pages.get(slot).number);
+        let (mut removed, mut clean) = (0, 0);
+        for block in page_blocks.start.max(blocks.start)..page_blocks.end.min(blocks.end) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
             let state = self.table.state(frame);
             assert_eq!(state.writing, 0, "a block of an exclusive range is being written");
             clean += u16::from(state.dirty != 0);
-            gone += 1;
+            removed += 1;
             self.table.retract(frame);
             self.pool.retire(volume.id, frame);
         }
-        volume.ordered.with_any(|groups| groups.dropped(blocks));
+        volume.write_order.with_any(|groups| groups.discard_blocks(blocks));
         let page = instance.pages.get_mut(slot);
-        page.resident -= gone;
+        page.resident -= removed;
         page.dirty -= clean;
         volume.dirty.fetch_sub(u64::from(clean), Ordering::AcqRel);
         volume.all.unclean.fetch_sub(u64::from(clean), Ordering::AcqRel);
@@ -185,15 +189,16 @@ impl<F: Frames> Cache<F> {
         }
         if clean > 0 && page.dirty == 0 {
             instance.unlink_dirty(slot);
-            // What they wrote has been overwritten in the store, but not by a stable write.
-            self.tell_synced(instance, slot, None, false);
+            // The store has overwritten the data for which these writers wait, but the result may
+            // not be stable.
+            self.complete_syncs(instance, slot, None, false);
         }
         if instance.pages.get(slot).resident == 0 {
             instance.remove(slot, false);
         }
     }
 
-    /// Goes on with pages of a range that writers wait for.
+    /// Continues with pages of a range for which writers wait.
     fn settle_range(
         &self,
         volume: &Volume<F>,

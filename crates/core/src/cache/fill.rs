@@ -1,8 +1,9 @@
-//! Fills: reading what is missing from the store.
+//! Fills: reads of missing blocks from the store.
 //!
-//! A fill reads all blocks of a page that are not wholly valid into frames that nobody can find,
-//! and publishes them when they have come. Sectors that were written meanwhile are newer and win.
-//! Where there is no room for the whole page, exactly the blocks asked for are read past the cache.
+//! A fill reads all blocks of a page that are not completely valid into frames outside of the
+//! table, and publishes them when the read completes. Sectors that were written in the meantime are
+//! newer and are kept. Without frames for the whole page, only the requested blocks are read,
+//! bypassing the cache.
 
 use super::Cache;
 use super::warm::WarmRange;
@@ -26,91 +27,103 @@ pub(super) fn range_len(blocks: &Range<u64>) -> usize {
     usize::try_from(blocks.end - blocks.start).expect("at most a page")
 }
 
-/// What became of blocks that were not found.
+/// Outcome of a request for blocks that a look-up did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Missing {
-    /// They are there now, pinned into the assembly.
+pub(super) enum FetchOutcome {
+    /// The blocks are resident now; a read has pinned them.
     Present,
-    /// They are coming, with the whole page.
+    /// The page is being filled.
     Filling,
-    /// The same, and read-ahead had begun it.
-    Coming,
-    /// They are coming, for this reader only.
+    /// Read-ahead has already started to fill the page.
+    ReadAheadPending,
+    /// The blocks are being read for this reader only.
     Bypassed(BypassReason),
-    /// Neither can be: no frames, the range is being discarded, or the page size is changing.
+    /// The request must stall: there are no frames, the range is being discarded, or the page size
+    /// is changing.
     NoRoom,
-    /// The page size has changed: they are of several pages now.
-    Recut,
+    /// The page size has changed: the blocks are in several pages now.
+    PageSizeChanged,
 }
 
-/// Why a page is filled.
+impl FetchOutcome {
+    /// Returns true if a completion follows.
+    fn is_pending(self) -> bool {
+        matches!(
+            self,
+            FetchOutcome::Filling | FetchOutcome::ReadAheadPending | FetchOutcome::Bypassed(_)
+        )
+    }
+}
+
+/// The reason for a fill.
 pub(super) enum FillCause<F: Frames> {
-    /// A client waits for it.
+    /// A client waits for the page.
     Client(FillWaiter<F>),
-    /// It is pinned; nobody waits for it yet.
+    /// The page is pinned; no client waits for it yet.
     Pinned,
-    /// Read-ahead, or a warm restart: nobody waits for it yet.
+    /// Read-ahead or a warm restart; no client waits for the page yet.
     Ahead,
-    /// The same, beside a page that a client waits for.
-    Along,
+    /// A warm restart, next to a page that a client waits for.
+    WarmNeighbour,
 }
 
 impl<F: Frames> Cache<F> {
-    /// Gets `blocks` (of one page) for a read.
+    /// Requests `blocks` (of one page) for a read.
     pub(super) fn miss(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        assembly: &mut ReadRequest<F>,
+        read: &mut ReadRequest<F>,
         blocks: &Range<u64>,
-    ) -> Missing {
+    ) -> FetchOutcome {
         let waiter = FillWaiter {
-            mailbox: Arc::clone(&lane.mailbox),
-            token: assembly.token,
-            read: Some((blocks.clone(), assembly.cursor)),
+            completions: Arc::clone(&handle.completions),
+            token: read.token,
+            read: Some((blocks.clone(), read.cursor)),
         };
-        let unbuffered = assembly.hint_in(&lane.volume) == Hint::NoBuffering;
-        let past = unbuffered.then_some(BypassReason::NoBuffering);
-        let outcome = self.fetch(lane, now, waiter, blocks, past);
+        let unbuffered = read.hint_in(&handle.volume) == Hint::NoBuffering;
+        let bypass_reason = unbuffered.then_some(BypassReason::NoBuffering);
+        let outcome = self.fetch(handle, now, waiter, blocks, bypass_reason);
         match outcome {
-            Missing::Present => {
-                // Found under the lock; pinned now, unless it was evicted again: then once more.
-                return self.pin_present(lane, now, assembly, blocks);
+            FetchOutcome::Present => {
+                // The blocks were found under the lock. They are pinned now, unless the page was
+                // evicted again: then the request is repeated.
+                return self.pin_present(handle, now, read, blocks);
             }
-            Missing::Filling | Missing::Coming | Missing::Bypassed(_) => {
-                assembly.missing += u32::try_from(blocks.end - blocks.start).expect("a page");
+            FetchOutcome::Filling | FetchOutcome::ReadAheadPending | FetchOutcome::Bypassed(_) => {
+                read.missing += u32::try_from(blocks.end - blocks.start).expect("a page");
             }
-            Missing::NoRoom | Missing::Recut => {}
+            FetchOutcome::NoRoom | FetchOutcome::PageSizeChanged => {}
         }
         outcome
     }
 
     fn pin_present(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        assembly: &mut ReadRequest<F>,
+        read: &mut ReadRequest<F>,
         blocks: &Range<u64>,
-    ) -> Missing {
-        let volume = Arc::clone(&lane.volume);
+    ) -> FetchOutcome {
+        let volume = Arc::clone(&handle.volume);
         let index = self.table.shard(Key::new(volume.id, blocks.start));
         let mut shard = self.shard(index);
         let instance = shard.instance(volume.id);
         let pins = self.pins_of(instance, blocks);
         let Some(pins) = pins else {
             drop(shard);
-            return self.miss(lane, now, assembly, blocks);
+            return self.miss(handle, now, read, blocks);
         };
         if let Some(slot) = instance.find(&self.table, instance.paging.page_of(blocks.start)) {
             instance.reference(slot, now);
         }
         for (i, pin) in pins.into_iter().enumerate() {
-            assembly.parts[assembly.cursor as usize + i] = Some(pin);
+            read.parts[read.cursor as usize + i] = Some(pin);
         }
-        Missing::Present
+        FetchOutcome::Present
     }
 
-    /// Pins of all `blocks` if each is wholly valid, under the shard's lock.
+    /// Returns pins of all `blocks` if each is completely valid. The caller holds the shard's lock.
     pub(super) fn pins_of(
         &self,
         instance: &Instance<F>,
@@ -126,31 +139,31 @@ impl<F: Frames> Cache<F> {
         Some(frames?.into_iter().map(|frame| self.pin_published(frame)).collect())
     }
 
-    /// Sees to it that `blocks` (of one page) come, and the waiter is told. With a reason for that,
-    /// a reader gets them past the cache.
+    /// Ensures that `blocks` (of one page) will be resident and that the waiter gets a completion.
+    /// With a bypass reason, a reader gets the blocks without caching them.
     pub(super) fn fetch(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
         waiter: FillWaiter<F>,
         blocks: &Range<u64>,
-        past: Option<BypassReason>,
-    ) -> Missing {
-        let volume = Arc::clone(&lane.volume);
-        // What a frozen volume reads leaves no trace.
+        bypass_reason: Option<BypassReason>,
+    ) -> FetchOutcome {
+        let volume = Arc::clone(&handle.volume);
+        // A read of a frozen volume does not change the contents of the cache.
         let frozen = volume.is_frozen() && waiter.read.is_some();
-        let past = past.or(frozen.then_some(BypassReason::Frozen));
+        let bypass_reason = bypass_reason.or(frozen.then_some(BypassReason::Frozen));
         let mut wanted = range_len(blocks);
-        if past.is_none() {
+        if bypass_reason.is_none() {
             wanted = self.count_absent(volume.id, &volume.paging().around(blocks.start));
             self.note_miss(&volume, blocks.start, now);
         }
-        let mut along = WarmRange::default();
+        let mut warm = WarmRange::default();
         let outcome = loop {
-            let (spare, recorder) = (&mut lane.spare, &*lane.recorder);
-            let room = self.reserve(&volume, wanted, spare, recorder, now);
-            if room && past.is_none() {
-                self.room_along(&volume, blocks.start, &mut along);
+            let (spare, recorder) = (&mut handle.spare, &*handle.recorder);
+            let has_frames = self.reserve(&volume, wanted, spare, recorder, now);
+            if has_frames && bypass_reason.is_none() {
+                self.reserve_warm_range(&volume, blocks.start, &mut warm);
             }
             let index = self.table.shard(Key::new(volume.id, blocks.start));
             let mut shard = self.shard(index);
@@ -159,7 +172,7 @@ impl<F: Frames> Cache<F> {
             let whole = instance.paging.blocks_of(page);
             let mut queue = lock(&volume.queue);
             let outcome = if self.count_absent(volume.id, blocks) == 0 {
-                Missing::Present
+                FetchOutcome::Present
             } else if let Some(fill) = instance.fills.get_mut(&page)
                 && blocks.end <= whole.end
             {
@@ -168,55 +181,55 @@ impl<F: Frames> Cache<F> {
                 let slot = fill.slot;
                 if ahead {
                     self.overtake_ahead(&volume, &mut queue, &whole);
-                    Missing::Coming
+                    FetchOutcome::ReadAheadPending
                 } else {
                     instance.reference(slot, now);
-                    Missing::Filling
+                    FetchOutcome::Filling
                 }
             } else if volume.is_regrouping() || queue.is_exclusive(&whole) {
-                Missing::NoRoom
+                FetchOutcome::NoRoom
             } else if blocks.end > whole.end {
-                Missing::Recut
+                FetchOutcome::PageSizeChanged
             } else {
                 let absent = self.count_absent(volume.id, &whole);
-                if room && past.is_none() && absent > lane.spare.len() {
-                    // More went while no lock was held.
+                if has_frames && bypass_reason.is_none() && absent > handle.spare.len() {
+                    // More blocks were evicted while no lock was held.
                     wanted = absent;
                     continue;
                 }
-                if past.is_none() && absent <= lane.spare.len() {
-                    let spare = &mut lane.spare;
-                    self.fill_along(instance, &mut queue, page, (spare, &mut along), waiter, now);
-                    Missing::Filling
-                } else if waiter.read.is_some() && range_len(blocks) <= lane.spare.len() {
-                    self.start_bypass(&volume, &mut queue, blocks, &mut lane.spare, waiter, now);
-                    Missing::Bypassed(past.unwrap_or(BypassReason::Pressure))
+                if bypass_reason.is_none() && absent <= handle.spare.len() {
+                    let spare = &mut handle.spare;
+                    self.fill_around(instance, &mut queue, page, (spare, &mut warm), waiter, now);
+                    FetchOutcome::Filling
+                } else if waiter.read.is_some() && range_len(blocks) <= handle.spare.len() {
+                    self.start_bypass(&volume, &mut queue, blocks, &mut handle.spare, waiter, now);
+                    FetchOutcome::Bypassed(bypass_reason.unwrap_or(BypassReason::Pressure))
                 } else {
-                    Missing::NoRoom
+                    FetchOutcome::NoRoom
                 }
             };
             drop(queue);
             drop(shard);
-            self.return_spare(lane);
-            if matches!(outcome, Missing::Filling | Missing::Coming | Missing::Bypassed(_)) {
+            self.return_spare(handle);
+            if outcome.is_pending() {
                 volume.notify.notify();
             }
             break outcome;
         };
-        if !along.frames.is_empty() {
-            self.pool.give_back(&volume, along.frames);
+        if !warm.frames.is_empty() {
+            self.pool.give_back(&volume, warm.frames);
         }
         outcome
     }
 
-    /// Gives back what a request did not use.
-    pub(super) fn return_spare(&self, lane: &mut VolumeHandle<F>) {
-        if !lane.spare.is_empty() {
-            self.pool.give_back(&lane.volume, lane.spare.drain(..));
+    /// Returns unused frames of a request to the pool.
+    pub(super) fn return_spare(&self, handle: &mut VolumeHandle<F>) {
+        if !handle.spare.is_empty() {
+            self.pool.give_back(&handle.volume, handle.spare.drain(..));
         }
     }
 
-    /// How many of `blocks` are not wholly valid.
+    /// Returns the number of `blocks` that are not completely valid.
     pub(super) fn count_absent(&self, volume: u16, blocks: &Range<u64>) -> usize {
         let is_absent = |&block: &u64| {
             let frame = self.table.find(Key::new(volume, block));
@@ -225,7 +238,7 @@ impl<F: Frames> Cache<F> {
         blocks.clone().filter(is_absent).count()
     }
 
-    /// Begins to fill a page.
+    /// Starts to fill a page.
     pub(super) fn start_fill(
         &self,
         instance: &mut Instance<F>,
@@ -239,7 +252,7 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&instance.volume);
         let mut ops_left = 0;
         let paging = instance.paging;
-        let ahead = matches!(cause, FillCause::Ahead | FillCause::Along);
+        let ahead = matches!(cause, FillCause::Ahead | FillCause::WarmNeighbour);
         for run in self.absent_runs(volume.id, paging.blocks_of(page)) {
             let context = Context::Fill { page, paging };
             let op = self.read_op(&volume, queue, run, spare, context, now);
@@ -249,14 +262,14 @@ impl<F: Frames> Cache<F> {
         instance.pages.get_mut(slot).filling = true;
         let waiters = match cause {
             FillCause::Client(waiter) => vec![waiter],
-            FillCause::Pinned | FillCause::Ahead | FillCause::Along => Vec::new(),
+            FillCause::Pinned | FillCause::Ahead | FillCause::WarmNeighbour => Vec::new(),
         };
-        let fill = Fill { slot, ops_left, error: None, salvage: Vec::new(), waiters, ahead };
+        let fill = Fill { slot, ops_left, error: None, failed_frames: Vec::new(), waiters, ahead };
         let before = instance.fills.insert(page, fill);
         assert!(before.is_none() && ops_left > 0, "a fill of a page that is being filled or whole");
     }
 
-    /// Runs of blocks that are not wholly valid.
+    /// Returns the runs of blocks that are not completely valid.
     fn absent_runs(&self, volume: u16, blocks: Range<u64>) -> Vec<Range<u64>> {
         let mut runs: Vec<Range<u64>> = Vec::new();
         for block in blocks {
@@ -271,7 +284,7 @@ impl<F: Frames> Cache<F> {
         runs
     }
 
-    /// A read of `blocks` into frames of `spare`.
+    /// Returns an operation that reads `blocks` into frames of `spare`.
     fn read_op(
         &self,
         volume: &Volume<F>,
@@ -281,12 +294,12 @@ impl<F: Frames> Cache<F> {
         context: Context<F>,
         now: Nanos,
     ) -> StoreOp<F> {
-        let owned = blocks.clone().map(|_| {
+        let write_pins = blocks.clone().map(|_| {
             let frame = spare.pop().expect("frames were reserved for every block");
             self.write_pin_fresh(frame)
         });
-        let owned: Vec<_> = owned.collect();
-        let segments = self.read_segments(volume, &blocks, owned);
+        let write_pins: Vec<_> = write_pins.collect();
+        let segments = self.read_segments(volume, &blocks, write_pins);
         let start = blocks.start * BLOCK_BYTES_U64;
         let len: u64 = segments.iter().map(|segment| u64::from(segment.len)).sum();
         queue.operation(StoreOpKind::Read, start..start + len, segments, context, now)
@@ -296,20 +309,20 @@ impl<F: Frames> Cache<F> {
         &self,
         volume: &Volume<F>,
         blocks: &Range<u64>,
-        owned: Vec<F::WritePin>,
+        write_pins: Vec<F::WritePin>,
     ) -> Vec<Segment<F>> {
-        let segment = |(block, mut own): (u64, F::WritePin)| {
+        let segment = |(block, mut write_pin): (u64, F::WritePin)| {
             let len = volume.bytes_of(block);
             if (len as usize) < BLOCK_BYTES {
-                self.frames.zero(&mut own, len as usize, BLOCK_BYTES - len as usize);
+                self.frames.zero(&mut write_pin, len as usize, BLOCK_BYTES - len as usize);
             }
-            Segment { buffer: Buffer::Owned(own), offset: 0, len }
+            Segment { buffer: Buffer::Owned(write_pin), offset: 0, len }
         };
-        blocks.clone().zip(owned).map(segment).collect()
+        blocks.clone().zip(write_pins).map(segment).collect()
     }
 
-    /// Reads `blocks` for one reader. What is resident of them now is held until they come, and
-    /// laid over: the store may not have it yet.
+    /// Reads `blocks` for one reader. Blocks that are resident now are pinned and copied over the
+    /// result, since the store may not have their data yet.
     pub(super) fn start_bypass(
         &self,
         volume: &Volume<F>,
@@ -330,13 +343,13 @@ impl<F: Frames> Cache<F> {
         queue.push_read(op, false);
     }
 
-    /// Publishes a block that has come from the store, marked if it was read ahead. Sectors that
-    /// are resident already are newer.
+    /// Publishes a block that was read from the store, with the read-ahead flag if `ahead`. Sectors
+    /// that are already resident are newer and are kept.
     pub(super) fn publish_filled(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
-        (block, mut own): (u64, F::WritePin),
+        (block, mut write_pin): (u64, F::WritePin),
         ahead: bool,
     ) {
         let key = Key::new(instance.volume.id, block);
@@ -344,17 +357,18 @@ impl<F: Frames> Cache<F> {
         if let Some(old) = self.table.find(key) {
             let pin = self.pin_published(old);
             let before = self.table.state(old);
-            self.overlay(before.valid, &pin, &mut own);
+            self.overlay(before.valid, &pin, &mut write_pin);
             state = FrameState { valid: 0xff, ..before };
-            // Unfindable first: else a write that takes no lock could go into it meanwhile.
+            // Removed from the table first: otherwise a write without the lock could change it in
+            // the meantime.
             self.table.retract(old);
             self.frames.unpin(pin);
             self.pool.retire(instance.volume.id, old);
         } else {
             instance.pages.get_mut(slot).resident += 1;
         }
-        let frame = self.frames.write_pinned(&own);
-        self.frames.release_write_pin(own);
+        let frame = self.frames.write_pinned(&write_pin);
+        self.frames.release_write_pin(write_pin);
         self.table.publish(frame, key, slot, state);
     }
 

@@ -1,11 +1,11 @@
-//! Flushes: the promise.
+//! Flushes of a volume.
 //!
-//! A flush ends an epoch of the volume: every page that became dirty in it or before must be
-//! written, every write of such a page that is under way must have come to its end, and then the
-//! store itself is flushed. A failed write fails every flush that covers it at once, and is
-//! reported to the next flush of every lane. A failed flush of the store is final: what the store
-//! lost is not known, so every later flush fails too, until the volume is opened anew. Only a store
-//! that is away says that it has lost nothing: then those who waited are told, and no more.
+//! A flush ends an epoch of the volume. All pages that became dirty in this epoch or before must be
+//! written, all writes of such pages in progress must have ended, and then the store is flushed. A
+//! failed write fails every flush that covers it immediately, and the next flush of every handle
+//! reports it. A failed flush of the store is final: the lost data is unknown, so every later flush
+//! fails too, until the volume is opened again. The exception is an unreachable store
+//! ([`StoreErrorKind::Away`]): it has lost nothing, so only the waiting flushes fail.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -25,55 +25,55 @@ use crate::volume::Volume;
 use crate::write_order::WriteOrder;
 use crate::writeback::{Batch, Writer};
 
-/// How many pages of a shard one batch gathers under its lock: enough for long sweeps over the
-/// disk, few enough that a miss does not wait for a millisecond.
+/// Maximum number of pages of a shard that one batch collects under its lock: enough for long
+/// sweeps over the disk, few enough to delay a miss by less than a millisecond.
 const GATHER_MAX: usize = 16_384;
 
 impl<F: Frames> Cache<F> {
-    /// Flushes the volume of `lane`: what was acknowledged before is on stable storage when the
-    /// completion with `token` says so.
-    pub(crate) fn flush(&self, lane: &mut VolumeHandle<F>, now: Nanos, token: u64) -> Status {
-        lane.volume.touch(now);
-        if lane.volume.flush_mode() == FlushMode::Ignore {
+    /// Flushes the volume of `handle`. Data that was acknowledged before is on stable storage when
+    /// the completion with `token` reports success.
+    pub(crate) fn flush(&self, handle: &mut VolumeHandle<F>, now: Nanos, token: u64) -> Status {
+        handle.volume.note_request(now);
+        if handle.volume.flush_mode() == FlushMode::Ignore {
             return Status::Done;
         }
-        self.flush_always(lane, now, token)
+        self.flush_always(handle, now, token)
     }
 
-    /// The same, also where the flush mode says to ignore flushes: for stopping.
+    /// Flushes the volume even if its flush mode ignores flushes; for a stop.
     #[expect(clippy::unused_self, reason = "an operation of the cache, as the others")]
     pub(crate) fn flush_always(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
         token: u64,
     ) -> Status {
-        lane.volume.touch(now);
-        let volume = &lane.volume;
+        handle.volume.note_request(now);
+        let volume = &handle.volume;
         let mut queue = lock(&volume.queue);
         let epoch = volume.epoch.fetch_add(1, Ordering::AcqRel);
-        let mailbox = Arc::clone(&lane.mailbox);
-        queue.flushes.push_back(FlushWaiter { mailbox, token, epoch });
+        let completions = Arc::clone(&handle.completions);
+        queue.flushes.push_back(FlushWaiter { completions, token, epoch });
         drop(queue);
         volume.notify.notify();
         Status::Pending
     }
 
-    /// Flushes for a write that asked to be stable and could not be made so by itself.
+    /// Flushes for a write that needs stable storage and did not get it from its own writeback.
     pub(super) fn flush_for(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &mut WriteRequest,
+        write: &mut WriteRequest,
     ) -> Status {
-        task.needs_flush = false;
-        // Whether flushes are kept was found out when the write began.
-        let status = self.flush_always(lane, now, task.token);
-        task.waiting += 1;
+        write.needs_flush = false;
+        // The flush mode was checked at the start of the write.
+        let status = self.flush_always(handle, now, write.token);
+        write.waiting += 1;
         status
     }
 
-    /// Moves flushes on: writes what they wait for, and flushes the store when that is done.
+    /// Advances flushes: writes the pages for which they wait, then flushes the store.
     pub(super) fn advance_flushes(
         &self,
         volume: &Volume<F>,
@@ -103,13 +103,13 @@ impl<F: Frames> Cache<F> {
             queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), Context::Flush(waiters), now);
         queue.forced.push_back(op);
         queue.flush_in_flight = true;
-        volume.ordered.with_any(WriteOrder::flush_begun);
+        volume.write_order.with_any(WriteOrder::begin_flush);
     }
 
-    /// Where clients' flushes are ignored, the store is flushed when all has been written and the
-    /// volume is idle, and while it never is, every `age-max`: that bounds what a power failure
-    /// loses. When to ask again, if no completion tells.
-    pub(super) fn flush_unasked(
+    /// Flushes the store in flush mode `ignore`: when all data is written and the volume is idle,
+    /// and otherwise every `age-max`. That limits the loss in a power failure. Returns the time of
+    /// the next call, if no completion triggers it.
+    pub(super) fn flush_in_ignore_mode(
         volume: &Volume<F>,
         writer: &mut Writer,
         now: Nanos,
@@ -117,7 +117,7 @@ impl<F: Frames> Cache<F> {
         let mut due = writer.unflushed_since? + volume.tunables.nanos(Tunable::AgeMax);
         let mut queue = lock(&volume.queue);
         if queue.flush_in_flight {
-            // Its completion will say when to go on.
+            // Its completion triggers the next poll.
             return None;
         }
         if volume.unclean_blocks() == 0 && queue.writes_in_flight == 0 {
@@ -131,17 +131,17 @@ impl<F: Frames> Cache<F> {
         None
     }
 
-    /// Flushes the store though no client waits for it.
+    /// Flushes the store without a waiting client.
     pub(super) fn flush_store(volume: &Volume<F>, queue: &mut Queue<F>, now: Nanos) {
         let context = Context::Flush(Vec::new());
         let op = queue.operation(StoreOpKind::Flush, 0..0, Vec::new(), context, now);
         queue.forced.push_back(op);
         queue.flush_in_flight = true;
-        volume.ordered.with_any(WriteOrder::flush_begun);
+        volume.write_order.with_any(WriteOrder::begin_flush);
     }
 
-    /// Starts rounds of pages that became dirty at `epoch` or before, as many as the store may
-    /// have.
+    /// Starts the writeback of pages that became dirty at `epoch` or before, up to the depth of
+    /// forced writes.
     fn write_up_to(
         &self,
         volume: &Volume<F>,
@@ -164,48 +164,49 @@ impl<F: Frames> Cache<F> {
                 writer.forced = self.gather(volume, |page| page.dirty_epoch <= epoch, u64::MAX);
             }
             let Some(block) = writer.forced.next() else { return };
-            let cause = crate::queue::Cause::Forced;
+            let cause = crate::queue::WriteCause::Forced;
             self.write_back_around(volume, block, cause, recorder, now);
         }
     }
 
-    /// The first blocks of pages from the old end of the dirty lists as long as `wanted` says so,
-    /// for about `blocks` blocks; those that are being written, discarded or zeroed are left out.
+    /// Collects the first blocks of pages from the old end of the dirty lists while `is_selected`
+    /// accepts them, for about `blocks` blocks. Skips pages that are being written, discarded or
+    /// zeroed.
     pub(super) fn gather(
         &self,
         volume: &Volume<F>,
-        wanted: impl Fn(&Page) -> bool,
+        is_selected: impl Fn(&Page) -> bool,
         blocks: u64,
     ) -> Batch {
         self.gather_by_shard(volume, blocks, |instance, each, pages| {
             let list = instance.dirty_pages().take(GATHER_MAX);
-            Self::gather_from(instance, list, &wanted, each, pages);
+            Self::gather_from(instance, list, &is_selected, each, pages);
         })
     }
 
-    /// Gathers pages for the lazy writer: about `blocks` blocks of those whose write has not
-    /// failed, and with `retries` as many of those whose write has. So pages that cannot be written
-    /// do not keep the others from the store, and each of them has its turn.
+    /// Collects pages for the lazy writer: about `blocks` blocks of pages whose writeback has not
+    /// failed, and with `retries` as many of those whose writeback has. So pages that cannot be
+    /// written do not block the others, and each of them is retried in turn.
     pub(super) fn gather_lazily(
         &self,
         volume: &Volume<F>,
-        wanted: impl Fn(&Page) -> bool,
+        is_selected: impl Fn(&Page) -> bool,
         blocks: u64,
         retries: bool,
     ) -> Batch {
         self.gather_by_shard(volume, blocks, |instance, each, pages| {
             let untried = instance.dirty_untried().take(GATHER_MAX);
-            Self::gather_from(instance, untried, &wanted, each, pages);
+            Self::gather_from(instance, untried, &is_selected, each, pages);
             if retries {
-                // The list is in order of age, and this goes from the young to the old.
-                let is_young = |slot: &Slot| !wanted(instance.pages.get(*slot));
+                // The list is sorted by age, and this iterates from young to old.
+                let is_young = |slot: &Slot| !is_selected(instance.pages.get(*slot));
                 let failed = instance.dirty_failed().take(GATHER_MAX).skip_while(is_young);
-                Self::gather_from(instance, failed, &wanted, each, pages);
+                Self::gather_from(instance, failed, &is_selected, each, pages);
             }
         })
     }
 
-    /// Calls `gather` for each shard, with the number of blocks that it is to add there.
+    /// Calls `gather` for each shard, with the number of blocks that it may add.
     fn gather_by_shard(
         &self,
         volume: &Volume<F>,
@@ -221,12 +222,12 @@ impl<F: Frames> Cache<F> {
         Batch::sorted(pages)
     }
 
-    /// Adds the first blocks of pages of `list`, as long as `wanted` says so, for about `left`
-    /// blocks, to `pages`.
+    /// Adds the first blocks of pages of `list` to `pages`, while `is_selected` accepts them, for
+    /// about `left` blocks.
     fn gather_from(
         instance: &Instance<F>,
         list: impl Iterator<Item = Slot>,
-        wanted: impl Fn(&Page) -> bool,
+        is_selected: impl Fn(&Page) -> bool,
         mut left: u64,
         pages: &mut Vec<u64>,
     ) {
@@ -234,10 +235,10 @@ impl<F: Frames> Cache<F> {
         for slot in list {
             let page = instance.pages.get(slot);
             let blocks = instance.paging.blocks_of(page.number);
-            if left == 0 || !wanted(page) {
+            if left == 0 || !is_selected(page) {
                 break;
             }
-            if volume.ordered.holds_back(&blocks) {
+            if volume.write_order.expedite_if_held(&blocks) {
                 continue;
             }
             left = left.saturating_sub(u64::from(page.dirty));
@@ -245,13 +246,13 @@ impl<F: Frames> Cache<F> {
                 volume.exclusives.load(Ordering::Acquire) > 0
                     && lock(&volume.queue).is_exclusive(&blocks)
             };
-            if page.can_start_round() && !is_exclusive() {
+            if page.can_start_writeback() && !is_exclusive() {
                 pages.push(blocks.start);
             }
         }
     }
 
-    /// When, and at which epoch, the page became dirty that is so for the longest time.
+    /// Returns the time and the epoch at which the oldest dirty page became dirty.
     pub(super) fn oldest_dirty(&self, volume: &Volume<F>) -> Option<(Nanos, u64)> {
         let mut oldest: Option<(Nanos, u64)> = None;
         for index in 0..self.shards.len() {
@@ -265,7 +266,7 @@ impl<F: Frames> Cache<F> {
         oldest
     }
 
-    /// A flush of the store is done.
+    /// Completes a flush of the store.
     pub(super) fn flushed(
         &self,
         volume: &Volume<F>,
@@ -274,37 +275,37 @@ impl<F: Frames> Cache<F> {
     ) {
         let mut queue = lock(&volume.queue);
         queue.flush_in_flight = false;
-        let away = error.filter(|error| error.kind == StoreErrorKind::Away);
-        if let Some(error) = error.filter(|_| away.is_none()) {
+        let away_error = error.filter(|error| error.kind == StoreErrorKind::Away);
+        if let Some(error) = error.filter(|_| away_error.is_none()) {
             volume.note_error(error);
             queue.flush_failed.get_or_insert_with(|| error.clone());
         }
-        let failed = queue.flush_failed.clone().or(away.cloned());
-        let ordered =
-            if failed.is_none() { WriteOrder::flush_done } else { WriteOrder::flush_missed };
-        volume.ordered.with_any(ordered);
+        let failed = queue.flush_failed.clone().or(away_error.cloned());
+        let end_flush =
+            if failed.is_none() { WriteOrder::complete_flush } else { WriteOrder::fail_flush };
+        volume.write_order.with_any(end_flush);
         drop(queue);
         for waiter in waiters {
-            let untold = volume.untold_error(&waiter.mailbox);
-            let result = failed.clone().or(untold).map_or(Ok(()), Err);
+            let unreported = volume.take_unreported_error(&waiter.completions);
+            let result = failed.clone().or(unreported).map_or(Ok(()), Err);
             let token = waiter.token;
-            waiter.mailbox.deliver(&self.frames, Completion::Finished { token, result });
+            waiter.completions.deliver(&self.frames, Completion::Finished { token, result });
         }
     }
 
-    /// A write of `epoch` failed: the flushes that cover it fail now.
+    /// Fails the flushes that cover a failed write of `epoch`.
     pub(super) fn fail_flushes(&self, volume: &Volume<F>, epoch: u64, error: &StoreError) {
         let mut queue = lock(&volume.queue);
         let (failed, rest) =
             queue.flushes.drain(..).partition::<Vec<_>, _>(|flush| flush.epoch >= epoch);
         queue.flushes.extend(rest);
         drop(queue);
-        for FlushWaiter { mailbox, token, .. } in failed {
-            // This is the report of the error to this lane.
+        for FlushWaiter { completions, token, .. } in failed {
+            // This reports the error to the handle.
             let errors = volume.errors.load(Ordering::Acquire);
-            mailbox.errors_seen.store(errors, Ordering::Release);
+            completions.errors_seen.store(errors, Ordering::Release);
             let result = Err(error.clone());
-            mailbox.deliver(&self.frames, Completion::Finished { token, result });
+            completions.deliver(&self.frames, Completion::Finished { token, result });
         }
     }
 }

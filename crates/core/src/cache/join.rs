@@ -1,24 +1,24 @@
-//! Joining: fills of neighbouring pages become one read of the store.
+//! Joining: fills of adjacent pages become one read of the store.
 //!
-//! A large request over small pages misses page by page; its reads wait in the queue one behind the
-//! other, and go to the store as one. What is read ahead joins in the same way, also to the read
-//! that a client waits for. Should that fail, each is tried again alone: a bad spot under one page
-//! is no matter of its neighbours. What nobody waits for is not tried again.
+//! A large request over small pages misses page by page. Its reads are adjacent in the queue and go
+//! to the store as one. Read-ahead is joined in the same way, also with a read that a client waits
+//! for. If a joined read fails, its parts are retried separately: a bad sector of one page must not
+//! fail its neighbours. Parts for which no client waits are not retried.
 
 use super::Cache;
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
-use crate::queue::{Context, Joined, Queue};
+use crate::queue::{Context, JoinedRead, Queue};
 use crate::store::{StoreError, StoreOp, StoreOpKind};
 use crate::sync::lock;
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SEGMENT_BYTES};
 use crate::volume::Volume;
 
-/// The longest joined read.
+/// Maximum size of a joined read.
 const JOINED_BYTES_MAX: u64 = PAGE_BLOCKS_MAX as u64 * BLOCK_BYTES_U64;
 
-/// Takes the reads that follow `first` in the queue and in the store together with it.
+/// Joins `first` with the adjacent reads that follow it in the queue.
 pub(super) fn join<F: Frames>(queue: &mut Queue<F>, first: StoreOp<F>) -> StoreOp<F> {
     if !queue.may_join(&first) {
         return first;
@@ -29,7 +29,7 @@ pub(super) fn join<F: Frames>(queue: &mut Queue<F>, first: StoreOp<F>) -> StoreO
         let is_ahead = queue.reads.front().is_none_or(|next| next.offset != end);
         let front = if is_ahead { queue.ahead.front() } else { queue.reads.front() };
         let Some(next) = front else { break };
-        // Only of what follows is the distance known not to be negative. Each segment is another
+        // The distance is known to be positive only for adjacent reads. Each segment is another
         // file.
         let fits = next.offset == end
             && !end.is_multiple_of(SEGMENT_BYTES)
@@ -48,27 +48,27 @@ pub(super) fn join<F: Frames>(queue: &mut Queue<F>, first: StoreOp<F>) -> StoreO
     let mut segments = Vec::new();
     for op in ops {
         let queued_at = op.queued_at;
-        parts.push(Joined { tag: op.tag, len: op.len, segments: op.segments.len(), queued_at });
+        parts.push(JoinedRead { tag: op.tag, len: op.len, segments: op.segments.len(), queued_at });
         segments.extend(op.segments);
     }
-    let context = Context::Joined(parts);
+    let context = Context::JoinedRead(parts);
     queue.operation(StoreOpKind::Read, start..end, segments, context, queued_at)
 }
 
 impl<F: Frames> Cache<F> {
-    /// Takes a joined read apart that is done.
-    pub(super) fn part(
+    /// Splits a completed joined read into its parts.
+    pub(super) fn split_joined_read(
         &self,
         volume: &Volume<F>,
         recorder: &Recorder,
         now: Nanos,
-        (op, parts): (StoreOp<F>, Vec<Joined>),
+        (op, parts): (StoreOp<F>, Vec<JoinedRead>),
         error: Option<&StoreError>,
     ) {
         let mut offset = op.offset;
         let mut segments = op.segments.into_iter();
         let mut again = Vec::new();
-        for Joined { tag, len, segments: count, queued_at } in parts {
+        for JoinedRead { tag, len, segments: count, queued_at } in parts {
             let segments = segments.by_ref().take(count).collect();
             let op = StoreOp { tag, kind: StoreOpKind::Read, offset, len, segments, queued_at };
             offset += len;
@@ -84,7 +84,7 @@ impl<F: Frames> Cache<F> {
         if let Some(error) = error {
             again = self.give_up_ahead(volume, recorder, now, again, error);
         }
-        lock(&volume.queue).read_alone(again);
+        lock(&volume.queue).requeue_separately(again);
     }
 }
 

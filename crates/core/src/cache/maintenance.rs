@@ -1,53 +1,54 @@
-//! Tending: what changes of memory and bounds leave to be done, in small steps, beside those who
+//! Maintenance: the work that follows changes of memory and bounds, in small steps, while requests
 //! are served.
 //!
-//! Growing brings frames into service; shrinking takes free ones out of it, and then those of the
-//! coldest pages that may go. A page that is dirty is not dropped: its volume is told to write it,
-//! and it is asked again later. Nobody waits for any of this.
+//! Growing puts frames into service. Shrinking takes free frames out of service, then those of the
+//! coldest evictable pages. A dirty page is not dropped: its volume is requested to write it, and a
+//! later step tries again. No request waits for maintenance.
 
 use super::Cache;
 use crate::clock::{MILLISECOND, Nanos};
 use crate::completion::Notify;
 use crate::frames::{FrameId, Frames};
 use crate::input::Input;
-use crate::settings::{SettingError, check_shares};
+use crate::settings::{SettingError, check_bounds};
 use crate::sync::lock;
 
-/// Frames that one call handles at most: 4 MiB, about a millisecond.
-const FRAMES_EACH: usize = 1024;
-/// Buckets that one call makes at most in a shard under its lock: about a tenth of that.
-const BUCKETS_EACH: usize = 512;
-/// When nothing can go now, it is tried again after this.
-const AGAIN: Nanos = 10 * MILLISECOND;
+/// Maximum number of frames of one call: 4 MiB, about a millisecond.
+const FRAMES_PER_CALL: usize = 1024;
+/// Maximum number of buckets that one call adds to a shard under its lock: about a tenth of that
+/// time.
+const BUCKETS_PER_CALL: usize = 512;
+/// Delay after a step without progress.
+const RETRY_DELAY: Nanos = 10 * MILLISECOND;
 
-/// How much memory the cache has for data.
+/// Memory of the cache for data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Memory {
     /// Frames in service now.
     pub usable: u32,
-    /// Frames that are to be in service.
+    /// Frames that should be in service.
     pub target: u32,
-    /// Why growing came to an end before it was done, in a sentence that can follow "failed to".
+    /// The reason why growth ended early; the text can follow "failed to".
     pub refused: Option<String>,
 }
 
 impl<F: Frames> Cache<F> {
-    /// Names who is to call [`Cache::run_maintenance`]: it is woken when there is something to do.
-    pub fn set_keeper(&self, keeper: Box<dyn Notify>) {
-        *lock(&self.keeper) = Some(keeper);
+    /// Sets the waker of the thread that calls [`Cache::run_maintenance`].
+    pub fn set_keeper(&self, maintenance_waker: Box<dyn Notify>) {
+        *lock(&self.maintenance_waker) = Some(maintenance_waker);
     }
 
-    pub(super) fn wake_keeper(&self) {
-        if let Some(keeper) = &*lock(&self.keeper) {
-            keeper.notify();
+    pub(super) fn wake_maintenance(&self) {
+        if let Some(maintenance_waker) = &*lock(&self.maintenance_waker) {
+            maintenance_waker.notify();
         }
     }
 
-    /// Sets how many frames shall be in service; [`Cache::run_maintenance`] gets there.
+    /// Sets the number of frames in service; [`Cache::run_maintenance`] performs the change.
     ///
     /// # Errors
-    /// If that is more than there are addresses for, or less than the floors of the volumes and a
-    /// page of each.
+    /// If addresses are reserved for fewer frames, or the number is less than the floors of the
+    /// volumes and a page of each.
     pub fn set_memory(&self, frames: u32) -> Result<(), SettingError> {
         let _logged = self.log_input(|| Input::Memory { frames });
         let one_at_a_time = lock(&self.settings);
@@ -56,69 +57,70 @@ impl<F: Frames> Cache<F> {
             return Err(SettingError::Memory { frames, most });
         }
         let volumes = self.volumes();
-        check_shares(volumes.iter().map(|volume| volume.share()), frames)?;
+        check_bounds(volumes.iter().map(|volume| volume.frame_bounds()), frames)?;
         self.pool.set_target(frames);
-        self.tell_capacities();
+        self.update_capacities();
         drop(one_at_a_time);
         for volume in volumes {
-            // Its dirty limit and its threshold are other ones now.
+            // Its dirty limit and its threshold have changed.
             volume.notify.notify();
         }
-        self.wake_keeper();
+        self.wake_maintenance();
         Ok(())
     }
 
-    /// How many frames are in service, and are to be.
+    /// Returns the number of frames in service, and the target.
     #[must_use]
     pub fn memory(&self) -> Memory {
         let (usable, target) = (self.pool.usable(), self.pool.target());
         Memory { usable, target, refused: self.pool.refusal() }
     }
 
-    /// The most frames that were ever in service. Tables for so many are there, and stay.
+    /// Returns the highest number of frames that were ever in service. Tables of that size are
+    /// allocated, and stay.
     #[must_use]
     pub fn frames_ever(&self) -> u32 {
-        self.pool.most()
+        self.pool.usable_ever()
     }
 
-    /// Does a part of what is to be done, and says when to call again; `None` if nothing is left,
-    /// until the next change.
+    /// Performs one step of the pending work. Returns the time of the next call; `None` if nothing
+    /// is left until the next change.
     pub fn run_maintenance(&self, now: Nanos) -> Option<Nanos> {
         let _logged = self.log_input(|| Input::Tend { now });
-        let one_at_a_time = lock(&self.tending);
+        let one_at_a_time = lock(&self.maintenance);
         let (usable, target) = (self.pool.usable(), self.pool.target());
         let steps = [
             (usable < target).then(|| self.grow((target - usable) as usize)),
             (usable > target).then(|| self.shrink((usable - target) as usize, now)),
-            self.lower(now),
-            self.pay(now),
+            self.enforce_ceilings(now),
+            self.restore_floors(now),
             self.grow_tables(),
         ];
         drop(one_at_a_time);
-        let went_on = steps.iter().flatten().any(|&went_on| went_on);
-        let is_left = steps.iter().any(Option::is_some);
-        is_left.then_some(if went_on { now } else { now + AGAIN })
+        let made_progress = steps.iter().flatten().any(|&progress| progress);
+        let has_work = steps.iter().any(Option::is_some);
+        has_work.then_some(if made_progress { now } else { now + RETRY_DELAY })
     }
 
-    /// Brings frames into service; whether it went on.
+    /// Puts frames into service. Returns true: growing always makes progress.
     fn grow(&self, wanted: usize) -> bool {
-        let ids = self.pool.unpark(wanted.min(FRAMES_EACH), self.frames.count());
+        let ids = self.pool.unpark(wanted.min(FRAMES_PER_CALL), self.frames.count());
         let highest = ids.iter().max().expect("the target is below the end of the arena");
         self.table.make_descriptors(highest + 1);
-        let mut owned: Vec<_> = ids.iter().map(|&id| self.write_pin_fresh(id)).collect();
-        let ready = self.frames.commit(&mut owned);
-        for own in owned {
-            self.frames.release_write_pin(own);
+        let mut write_pins: Vec<_> = ids.iter().map(|&id| self.write_pin_fresh(id)).collect();
+        let committed = self.frames.commit(&mut write_pins);
+        for write_pin in write_pins {
+            self.frames.release_write_pin(write_pin);
         }
-        match ready {
+        match committed {
             Ok(()) => self.pool.admit(&ids),
-            Err(why) => {
-                self.pool.park_again(ids);
-                self.pool.refuse(why);
+            Err(reason) => {
+                self.pool.park_uncommitted(ids);
+                self.pool.refuse(reason);
             }
         }
         if self.pool.usable() == self.pool.target() && !self.pool.has_parked() {
-            self.frames.all_committed(self.pool.most());
+            self.frames.all_committed(self.pool.usable_ever());
         }
         self.capacities_changed();
         true
@@ -126,81 +128,83 @@ impl<F: Frames> Cache<F> {
 
     fn capacities_changed(&self) {
         let one_at_a_time = lock(&self.settings);
-        self.tell_capacities();
+        self.update_capacities();
         drop(one_at_a_time);
         self.unstall();
     }
 
-    /// Takes frames out of service, free ones first; whether any went.
+    /// Takes frames out of service, free ones first. Returns true if there were any.
     fn shrink(&self, wanted: usize, now: Nanos) -> bool {
-        let wanted = wanted.min(FRAMES_EACH);
+        let wanted = wanted.min(FRAMES_PER_CALL);
         let free = self.pool.take_free(&self.frames, wanted);
-        let mut owned: Vec<F::WritePin> =
+        let mut write_pins: Vec<F::WritePin> =
             free.into_iter().map(|id| self.write_pin_fresh(id)).collect();
-        while owned.len() < wanted {
+        while write_pins.len() < wanted {
             let Some((volume, evicted)) = self.evict_any(now) else { break };
             let mut evicted = evicted;
-            // More of the page than is wanted is free now.
-            let kept = evicted.split_off(evicted.len().min(wanted - owned.len()));
+            // The page has more frames than needed; they are free now.
+            let kept = evicted.split_off(evicted.len().min(wanted - write_pins.len()));
             volume.quota.uncharge(evicted.len());
             self.free_write_pinned(&volume, kept);
-            owned.extend(evicted);
+            write_pins.extend(evicted);
         }
-        // Neighbours go back to the system together.
-        owned.sort_unstable_by_key(|own| self.frames.write_pinned(own));
-        self.frames.release(&mut owned);
-        let disown = |own| {
-            let id = self.frames.write_pinned(&own);
-            self.frames.release_write_pin(own);
+        // Adjacent frames are returned to the system together.
+        write_pins.sort_unstable_by_key(|write_pin| self.frames.write_pinned(write_pin));
+        self.frames.release(&mut write_pins);
+        let release = |write_pin| {
+            let id = self.frames.write_pinned(&write_pin);
+            self.frames.release_write_pin(write_pin);
             id
         };
-        let ids: Vec<FrameId> = owned.into_iter().map(disown).collect();
+        let ids: Vec<FrameId> = write_pins.into_iter().map(release).collect();
         self.pool.park(&ids);
         !ids.is_empty()
     }
 
-    /// Evicts from volumes that have more than they may; whether any went, if there is such a one.
-    fn lower(&self, now: Nanos) -> Option<bool> {
-        let mut left = None;
+    /// Evicts from volumes above their maximum. Returns `None` if there is no such volume, and
+    /// otherwise true if a page was evicted.
+    fn enforce_ceilings(&self, now: Nanos) -> Option<bool> {
+        let mut progress = None;
         for volume in self.volumes() {
-            for _ in 0..FRAMES_EACH {
+            for _ in 0..FRAMES_PER_CALL {
                 if !volume.quota.is_exceeded() {
                     break;
                 }
-                let went = self.evict_coldest(&volume, &volume.tended, now);
-                left = Some(left.unwrap_or(false) || went);
-                if !went {
+                let was_evicted = self.evict_coldest(&volume, &volume.maintenance_recorder, now);
+                progress = Some(progress.unwrap_or(false) || was_evicted);
+                if !was_evicted {
                     break;
                 }
             }
         }
-        left
+        progress
     }
 
-    /// Evicts from volumes above their floors until what is promised to the others is free.
-    fn pay(&self, now: Nanos) -> Option<bool> {
-        let owed = self.pool.owed();
-        let mut paid = 0;
-        while paid < owed.min(FRAMES_EACH) {
+    /// Evicts from volumes above their floors until the floors of the other volumes are free.
+    /// Returns `None` if they are, and otherwise true if a page was evicted.
+    fn restore_floors(&self, now: Nanos) -> Option<bool> {
+        let floor_deficit = self.pool.floor_deficit();
+        let mut freed = 0;
+        while freed < floor_deficit.min(FRAMES_PER_CALL) {
             let Some((volume, evicted)) = self.evict_any(now) else { break };
-            paid += evicted.len();
+            freed += evicted.len();
             self.free_write_pinned(&volume, evicted);
         }
-        (owed > 0).then_some(paid > 0)
+        (floor_deficit > 0).then_some(freed > 0)
     }
 
-    /// Makes buckets for the frames that there are to be; whether it went on.
+    /// Adds buckets for the present number of frames. Returns `None` if there are enough.
     fn grow_tables(&self) -> Option<bool> {
         let frames = self.pool.usable() as usize / self.shards.len();
-        let mut left = None;
+        let mut progress = None;
         for index in 0..self.shards.len() {
             if self.table.has_buckets(index, frames) {
                 continue;
             }
             let _shard = self.shard(index);
-            left = left.or(Some(true));
-            self.table.grow_buckets(index, frames, BUCKETS_EACH);
+            progress = progress.or(Some(true));
+            self.table.grow_buckets(index, frames, BUCKETS_PER_CALL);
         }
-        left
+        progress
     }
 }

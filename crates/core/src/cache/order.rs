@@ -1,9 +1,9 @@
-//! Ordered groups: what is given to the store only after something else is stable there.
+//! Write-order groups: changes that are submitted to the store only after others are stable there.
 //!
-//! The order itself is kept in [`crate::group`]. Here are its ends in the cache: writes join their
-//! group under the shard's lock, in which they are placed; every start of a round asks whether its
-//! page is held back, whoever starts it; and what held pages wait for, once somebody wants one of
-//! them, is written before the lazy writer would and the store flushed after it.
+//! [`crate::write_order`] keeps the order. The cache uses it in three places: a write joins its
+//! group under the shard's lock under which it is placed; every start of a writeback checks if its
+//! page is held back; and stages for which a held page waits are written before the lazy writer
+//! would write them, once a client waits for the page, and the store is flushed after them.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -12,30 +12,30 @@ use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::page::Paging;
-use crate::queue::Cause;
+use crate::queue::WriteCause;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::volume::Volume;
 use crate::write_order::{GroupId, OrderError, WriteOrder};
 use crate::writeback::Writer;
-/// How many pages one poll starts for the sake of groups at most.
+/// Maximum number of pages that one poll starts to write for groups.
 const DUE_MAX: usize = 64;
 
 impl<F: Frames> Cache<F> {
-    /// Returns a new group of writes to `volume`; see [`Cache::order`] and
-    /// [`crate::request::Request`]. The group does not have to be closed.
+    /// Returns a new write-order group of `volume`; see [`Cache::order`] and
+    /// [`crate::request::Request`]. A group need not be closed.
     #[must_use]
     pub fn group(&self, volume: &Volume<F>) -> GroupId {
-        GroupId { volume: volume.id, number: volume.ordered.with(WriteOrder::add) }
+        GroupId { volume: volume.id, number: volume.write_order.with(WriteOrder::add) }
     }
 
-    /// From now on nothing of `after`, written before this call or later, is given to the store
-    /// before everything that was written in `before` until this call is stable there. What is
-    /// being written to the store at this moment has been given to it.
+    /// Orders two groups: no change of `after`, whether before or after this call, is submitted to
+    /// the store before all present changes of `before` are stable there. Exempt is a change that
+    /// is being written to the store now.
     ///
     /// # Errors
-    /// If `before` could have to wait for `after`, the groups are of different volumes, or too many
-    /// groups wait. Then nothing has changed.
+    /// If `before` might have to wait for `after`, the groups are of different volumes, or too many
+    /// groups wait. The order is unchanged then.
     pub fn order(
         &self,
         volume: &Volume<F>,
@@ -47,31 +47,31 @@ impl<F: Frames> Cache<F> {
         if before.volume != volume.id || after.volume != volume.id {
             return Err(OrderError::OtherVolume);
         }
-        volume.ordered.with(|groups| groups.order(before.number, after.number))
+        volume.write_order.with(|groups| groups.order(before.number, after.number))
     }
 
-    /// Takes `blocks` of the page of block `first`, which are changed next, into a group, under the
-    /// lock of their shard; false if that cannot be now.
+    /// Adds `blocks` of the page of block `first` to a group before the caller changes them. The
+    /// caller holds the lock of their shard. Returns false if that is impossible now.
     pub(super) fn join_group(
-        lane: &VolumeHandle<F>,
+        handle: &VolumeHandle<F>,
         paging: Paging,
         group: Option<GroupId>,
         first: u64,
         blocks: impl Iterator<Item = u64>,
     ) -> bool {
         let Some(group) = group else { return true };
-        let volume = &*lane.volume;
+        let volume = &*handle.volume;
         assert_eq!(group.volume, volume.id, "a write in a group of another volume");
         let page = paging.around(first);
-        let joined = volume.ordered.with(|groups| groups.join(group.number, &page, blocks));
+        let joined = volume.write_order.with(|groups| groups.join(group.number, &page, blocks));
         if !joined {
-            lane.recorder.add(Counter::OrderStalls, 1);
+            handle.recorder.add(Counter::OrderStalls, 1);
         }
         joined
     }
 
-    /// Writes what groups wait for, as far as somebody wants it, and flushes the store where that
-    /// is what they wait for. When to go on, if that is not to be told by the store.
+    /// Writes expedited stages, and flushes the store if groups wait for that. Returns the time of
+    /// the next attempt, if no completion of the store triggers it.
     pub(super) fn advance_groups(
         &self,
         volume: &Volume<F>,
@@ -79,11 +79,12 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> Option<Nanos> {
-        if volume.ordered.is_empty() {
+        if volume.write_order.is_empty() {
             return None;
         }
         let paging = volume.paging();
-        let due = volume.ordered.with(|groups| groups.due(DUE_MAX, |block| paging.around(block)));
+        let due =
+            volume.write_order.with(|groups| groups.due(DUE_MAX, |block| paging.around(block)));
         if !due.is_empty() && now < writer.retry_at {
             return Some(writer.retry_at);
         }
@@ -92,11 +93,11 @@ impl<F: Frames> Cache<F> {
             if lock(&volume.queue).writes_started() >= depth {
                 break;
             }
-            self.write_back_around(volume, block, Cause::Forced, recorder, now);
+            self.write_back_around(volume, block, WriteCause::Forced, recorder, now);
         }
         let mut queue = lock(&volume.queue);
         let may_flush = !queue.flush_in_flight && queue.flush_failed.is_none();
-        if may_flush && volume.ordered.with(|groups| groups.is_flush_due()) {
+        if may_flush && volume.write_order.with(|groups| groups.is_flush_due()) {
             recorder.add(Counter::OrderFlushes, 1);
             writer.unflushed_since = None;
             Self::flush_store(volume, &mut queue, now);
@@ -104,11 +105,11 @@ impl<F: Frames> Cache<F> {
         None
     }
 
-    /// Whether changes are held back for ever: what comes before them is not known to be stable,
-    /// since a flush of the store has failed.
+    /// Returns true if changes are held back for good: a flush of the store has failed, so it is
+    /// unknown if the changes before them are stable.
     #[must_use]
     pub fn is_held_for_ever(&self, volume: &Volume<F>) -> bool {
         let flush_failed = lock(&volume.queue).flush_failed.is_some();
-        flush_failed && volume.ordered.with(|groups| groups.has_waiting())
+        flush_failed && volume.write_order.with(|groups| groups.has_waiting())
     }
 }

@@ -1,4 +1,5 @@
-//! Pinning ranges: they are read in while nobody else reads, and stay until they are unpinned.
+//! Pinned ranges: their pages are read in while the store is otherwise idle, and stay until they
+//! are unpinned.
 
 use super::Cache;
 use super::fill::FillCause;
@@ -14,18 +15,18 @@ use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// Fills of pinned pages that wait for the store at a time, as long as no other read does.
+/// Maximum number of reads in the queue and the store up to which fills of pinned pages start.
 const FILLS_MAX: usize = 4;
 
 impl<F: Frames> Cache<F> {
-    /// Pins a range: its pages are read in, in the background, and are not evicted until
-    /// [`Cache::unpin_range`], whatever happens to policy and page size. Whole pages are pinned,
-    /// and what was pinned before stays so.
+    /// Pins a range: its pages are read in the background, and are not evicted until
+    /// [`Cache::unpin_range`], whatever the policy and the page size. Whole pages are pinned, in
+    /// addition to the ranges that are already pinned.
     ///
     /// # Errors
     /// If the range is not inside the volume; if more would be pinned than half of the memory that
-    /// the volume can have, or all volumes together half of the pool; if there are too many ranges.
-    /// Then nothing has changed.
+    /// the volume can have, or of all volumes than half of the pool; or if there are too many
+    /// ranges. Nothing is changed then.
     pub fn pin_range(
         &self,
         volume: &Volume<F>,
@@ -56,12 +57,12 @@ impl<F: Frames> Cache<F> {
                 most_bytes: most * BLOCK_BYTES_U64,
             })
         })?;
-        self.tell_pinned(volume, &blocks, now);
+        self.update_pinned_pages(volume, &blocks, now);
         volume.notify.notify();
         Ok(())
     }
 
-    /// Unpins a range: its pages stay until they are the coldest.
+    /// Unpins a range: the policy evicts its pages like others.
     ///
     /// # Errors
     /// If the range is not inside the volume.
@@ -74,7 +75,7 @@ impl<F: Frames> Cache<F> {
         let _logged = self.log_pin(volume, &bytes, false, now);
         let blocks = Self::pages_around(volume, &bytes)?;
         volume.pinned.change(&blocks, false, |_, _| Ok(()))?;
-        self.tell_pinned(volume, &blocks, now);
+        self.update_pinned_pages(volume, &blocks, now);
         self.unstall();
         Ok(())
     }
@@ -89,7 +90,7 @@ impl<F: Frames> Cache<F> {
         self.log_input(|| Input::PinRange { volume: volume.id, bytes: bytes.clone(), pin, now })
     }
 
-    /// The pinned ranges of a volume in bytes, in order.
+    /// Returns the pinned ranges of a volume in bytes, in order.
     #[must_use]
     pub fn pinned(&self, volume: &Volume<F>) -> Vec<Range<u64>> {
         let length = volume.geometry().length;
@@ -99,7 +100,7 @@ impl<F: Frames> Cache<F> {
         volume.pinned.list().into_iter().map(in_bytes).collect()
     }
 
-    /// The blocks of the pages that `bytes` touch.
+    /// Returns the blocks of the pages that `bytes` touch.
     fn pages_around(volume: &Volume<F>, bytes: &Range<u64>) -> Result<Range<u64>, PinError> {
         let length = volume.geometry().length;
         if bytes.is_empty() || bytes.end > length {
@@ -110,12 +111,13 @@ impl<F: Frames> Cache<F> {
         Ok(page(bytes.start).start..page(bytes.end - 1).end)
     }
 
-    /// Tells the policies which resident pages of `blocks` are theirs now.
-    fn tell_pinned(&self, volume: &Volume<F>, blocks: &Range<u64>, now: Nanos) {
+    /// Adds the resident pages of `blocks` to the policies, or removes them, after a change of the
+    /// pinned ranges.
+    fn update_pinned_pages(&self, volume: &Volume<F>, blocks: &Range<u64>, now: Nanos) {
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
             shard.drain(now);
-            // Whoever asks may be late: then nothing of the volume is left.
+            // The volume may have been removed in the meantime.
             let Some(instance) = shard.instance_of(volume) else { return };
             for slot in self.slots_in(instance, blocks) {
                 instance.note_pinned(slot, now);
@@ -123,8 +125,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Starts fills of pinned pages that are not there, as long as nobody else reads. When to look
-    /// again, if that is not to be told by the store.
+    /// Starts fills of pinned pages that are not resident, while the store has few other reads.
+    /// Returns the time of the next scan, if no completion of the store triggers it.
     pub(super) fn fill_pinned(
         &self,
         volume: &Volume<F>,
@@ -150,7 +152,7 @@ impl<F: Frames> Cache<F> {
             };
             let whole = volume.paging().around(block);
             let absent = self.count_absent(volume.id, &whole);
-            let room = self.reserve(volume, absent, &mut spare, recorder, now);
+            let has_frames = self.reserve(volume, absent, &mut spare, recorder, now);
             let mut shard = self.shard(self.table.shard(Key::new(volume.id, whole.start)));
             let instance = shard.instance(volume.id);
             let whole = instance.paging.around(block);
@@ -159,8 +161,10 @@ impl<F: Frames> Cache<F> {
             let absent = self.count_absent(volume.id, &whole);
             let is_coming = instance.fills.contains_key(&page);
             // Checked under this lock: a thread that closes a volume inspects the queue afterwards.
-            let can_come =
-                room && absent <= spare.len() && !queue.is_exclusive(&whole) && !volume.is_closed();
+            let can_come = has_frames
+                && absent <= spare.len()
+                && !queue.is_exclusive(&whole)
+                && !volume.is_closed();
             if absent > 0 && !is_coming && can_come {
                 let cause = FillCause::Pinned;
                 self.start_fill(instance, &mut queue, page, &mut spare, cause, now);

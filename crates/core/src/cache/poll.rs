@@ -1,5 +1,5 @@
-//! What to give to the store now: misses and flushes first, read-ahead and the lazy writer after
-//! them.
+//! Selection of the next operations for the store: misses and flushes first, then read-ahead and
+//! the lazy writer.
 
 use super::Cache;
 use super::join::join;
@@ -8,7 +8,7 @@ use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::mode::FlushMode;
-use crate::queue::{Cause, Queue};
+use crate::queue::{Queue, WriteCause};
 use crate::store::{Buffer, StoreOp, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
@@ -17,9 +17,9 @@ use crate::volume::Volume;
 use crate::writeback::{Batch, Decision, LazyState, Trigger, Writer, decide};
 
 impl<F: Frames> Cache<F> {
-    /// Appends to `out` what the store of `volume` should do now, as long as it has no more than
-    /// `depth` operations in all; and says when to ask again at the latest, if ever. One thread at
-    /// a time may call this for a volume.
+    /// Appends the next operations for the store of `volume` to `out`, while the store has fewer
+    /// than `depth` operations. Returns the latest time of the next call, if there is one. Only one
+    /// thread at a time may call this for a volume.
     pub fn poll(
         &self,
         volume: &Volume<F>,
@@ -32,7 +32,8 @@ impl<F: Frames> Cache<F> {
         let mut writer = lock(&volume.writer);
         Self::submit_exclusives(volume, now);
         let may_begin = self.regroup(volume, now);
-        // Dirty pages of a broken volume are written only by a flush, once it is given up.
+        // Dirty pages of a broken volume are written only by a flush, after the user has given up
+        // the volume.
         let is_served = volume.broken().is_none();
         let lazy = if may_begin {
             let (flushes, ranges, steals) = lock(&volume.queue).waiting_for_writes();
@@ -52,20 +53,21 @@ impl<F: Frames> Cache<F> {
                 None
             }
         } else {
-            // The completions that it waits for will say when to go on.
+            // The completions for which the change waits trigger the next poll.
             None
         };
-        // What groups wait for goes on: a change of the page size may wait for it.
-        let ordered = self.advance_groups(volume, &mut writer, recorder, now);
+        // Groups advance in any case: a change of the page size may wait for them.
+        let groups_next = self.advance_groups(volume, &mut writer, recorder, now);
         let pinned =
             if may_begin && is_served { self.fill_pinned(volume, recorder, now) } else { None };
         let ignores = volume.flush_mode() == FlushMode::Ignore;
-        let flush = if ignores { Self::flush_unasked(volume, &mut writer, now) } else { None };
-        let next = lazy.into_iter().chain(ordered).chain(pinned).chain(flush).min();
+        let flush =
+            if ignores { Self::flush_in_ignore_mode(volume, &mut writer, now) } else { None };
+        let next = lazy.into_iter().chain(groups_next).chain(pinned).chain(flush).min();
         drop(writer);
         let mut again = false;
         if may_begin && is_served {
-            self.drop_behind(volume);
+            self.apply_drop_behind(volume);
             self.read_ahead(volume, recorder, now);
             again = self.read_warm(volume, recorder, now);
         }
@@ -75,14 +77,14 @@ impl<F: Frames> Cache<F> {
         if again { Some(now) } else { next }
     }
 
-    /// Whether the volume has nothing dirty and its store nothing to do.
+    /// Returns true if the volume has no unclean blocks and its store no operations.
     #[must_use]
     pub fn is_at_rest(&self, volume: &Volume<F>) -> bool {
         volume.unclean_blocks() == 0 && lock(&volume.queue).is_idle()
     }
 
-    /// Writes dirty pages whose room is wanted, before anything of the lazy writer: as many as the
-    /// store may have. Whoever still wants room then names the others again.
+    /// Writes dirty pages whose frames are needed, before pages of the lazy writer, up to the depth
+    /// of forced writes. Searches that still need frames request the remaining pages again.
     fn steal(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
         let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
         let steals = std::mem::take(&mut lock(&volume.queue).steals);
@@ -90,11 +92,11 @@ impl<F: Frames> Cache<F> {
             if lock(&volume.queue).writes_started() >= depth {
                 return;
             }
-            self.write_back_around(volume, block, Cause::Steal, recorder, now);
+            self.write_back_around(volume, block, WriteCause::Steal, recorder, now);
         }
     }
 
-    /// Runs the lazy writer as far as the store may have background writes now.
+    /// Runs the lazy writer up to the depth of background writes.
     fn write_lazily(
         &self,
         volume: &Volume<F>,
@@ -109,11 +111,11 @@ impl<F: Frames> Cache<F> {
                     Decision::Rest => return None,
                     Decision::Wait(until) => return Some(until),
                     Decision::Run { trigger, dirty_before, blocks, retries } => {
-                        let wanted = |page: &crate::shard::Page| page.dirty_at <= dirty_before;
-                        writer.lazy = self.gather_lazily(volume, wanted, blocks, retries);
+                        let is_selected = |page: &crate::shard::Page| page.dirty_at <= dirty_before;
+                        writer.lazy = self.gather_lazily(volume, is_selected, blocks, retries);
                         if writer.lazy.is_empty() {
-                            // All of it is being written, so that a completion continues this, or
-                            // waits for the next attempt.
+                            // All dirty pages are under writeback, so a completion triggers the
+                            // next run; or they wait for the next attempt.
                             return (!retries).then_some(writer.retry_at);
                         }
                         writer.trigger = Some(trigger);
@@ -124,24 +126,24 @@ impl<F: Frames> Cache<F> {
             if now < writer.paused_until {
                 return Some(writer.paused_until);
             }
-            let (background, clients_wait) = {
+            let (background, has_waiting_reads) = {
                 let queue = lock(&volume.queue);
-                (queue.background.len() + queue.writes_in_flight, queue.clients_wait())
+                (queue.background.len() + queue.writes_in_flight, queue.has_waiting_reads())
             };
-            if clients_wait && writer.trigger == Some(Trigger::Idle) {
-                // After the pause it is decided anew: by then a page may be too old to wait.
+            if has_waiting_reads && writer.trigger == Some(Trigger::Idle) {
+                // The decision is repeated after the pause: by then a page may be too old to wait.
                 writer.lazy = Batch::default();
                 writer.paused_until = now + volume.tunables.nanos(Tunable::CollisionDelay);
                 recorder.add(Counter::LazyCollisions, 1);
                 return Some(writer.paused_until);
             }
             let depth =
-                if clients_wait { 1 } else { volume.tunables.get(Tunable::BackgroundDepth) };
+                if has_waiting_reads { 1 } else { volume.tunables.get(Tunable::BackgroundDepth) };
             if background as u64 >= depth {
                 return None;
             }
             if let Some(block) = writer.lazy.next() {
-                self.write_back_around(volume, block, Cause::Lazy, recorder, now);
+                self.write_back_around(volume, block, WriteCause::Lazy, recorder, now);
             }
         }
     }
@@ -173,11 +175,11 @@ fn run_counter(trigger: Trigger) -> Counter {
     }
 }
 
-/// So many reads go in a row while writes wait. Without an end, reads that need the room of dirty
-/// pages could keep just these from being written.
+/// Maximum number of consecutive reads while writes wait. Without a limit, reads that need the
+/// frames of dirty pages could block the writes of these pages.
 const READS_IN_ROW: u32 = 16;
 
-/// Takes operations in the order of their classes.
+/// Takes operations from the queues in the order of their classes.
 fn emit<F: Frames>(
     queue: &mut Queue<F>,
     recorder: &Recorder,
@@ -213,8 +215,8 @@ fn emit<F: Frames>(
 }
 
 impl<F: Frames> Cache<F> {
-    /// Gives up what the store of `volume` has not been given yet, when nobody drives it any more:
-    /// its frames are let go, and what was dirty is lost.
+    /// Discards the operations that the store of `volume` has not received, after its driver has
+    /// ended: releases their frames. Dirty data is lost.
     pub fn abandon(&self, volume: &Volume<F>) {
         let _logged = self.log_input(|| Input::Abandon { volume: volume.id });
         let mut queue = lock(&volume.queue);
@@ -225,7 +227,7 @@ impl<F: Frames> Cache<F> {
         drop(queue);
         for segment in ops.into_iter().flat_map(|op| op.segments) {
             match segment.buffer {
-                Buffer::Owned(own) => self.frames.release_write_pin(own),
+                Buffer::Owned(write_pin) => self.frames.release_write_pin(write_pin),
                 Buffer::Pinned(pin) => self.frames.unpin(pin),
             }
         }

@@ -1,11 +1,11 @@
-//! The page size changes while the volume serves.
+//! Changes of the page size while the volume serves.
 //!
-//! From the moment it is asked for, misses and new writes of the volume stall, as they do for a
-//! range that is being discarded; hits go on. Neither the lazy writer nor a flush begins anything
-//! new, only what FUA and write-through writers wait for goes on. So within a few operations of the
-//! store nobody refers to a page any more, in one shard after the other, and each is regrouped when
-//! that is so. Then those who stalled go on. Until the last shard is done, shards may differ:
-//! under a shard's lock it is always the instance that says how large a page is.
+//! From the request on, misses and new writes of the volume stall, as for a range that is being
+//! discarded; hits continue. The lazy writer and flushes start no writeback; only writebacks for
+//! FUA and write-through writers continue. So within a few operations of the store one shard after
+//! the other has no page in use, and is regrouped then. After the last one, stalled operations
+//! continue. Until then shards may differ: under a shard's lock the instance has the valid page
+//! size.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -13,47 +13,47 @@ use crate::counters::Counter;
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::input::Setting;
-use crate::settings::{SettingError, Share};
+use crate::settings::{FrameBounds, SettingError};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::volume::Volume;
 
 impl<F: Frames> Cache<F> {
-    /// Sets the blocks in a page: a power of two, at most
-    /// [`PAGE_BLOCKS_MAX`](crate::units::PAGE_BLOCKS_MAX). It is done when whoever drives the
-    /// volume's store has called [`Cache::poll`] often enough; [`Volume::page_bytes`] says so. Of
-    /// what the policy remembers, only what it knows of resident pages stays.
+    /// Sets the number of blocks in a page: a power of two, at most
+    /// [`PAGE_BLOCKS_MAX`](crate::units::PAGE_BLOCKS_MAX). Calls of [`Cache::poll`] by the driver
+    /// of the volume's store perform the change; [`Volume::page_bytes`] shows when it is complete.
+    /// The policy keeps only what it knows of resident pages.
     ///
     /// # Errors
-    /// If it is no page size, more than the volume's ceiling, or no room is left for such a page
-    /// beside what volumes are promised.
+    /// If the size is invalid, exceeds the volume's ceiling, or leaves no memory for such a page
+    /// beside the floors of the volumes.
     pub fn set_page_blocks(&self, volume: &Volume<F>, blocks: u32) -> Result<(), SettingError> {
         let _logged = volume.log_setting(|| Setting::PageBlocks(blocks));
         let _one_at_a_time = lock(&self.settings);
-        let share = Share { page_blocks: blocks, ..volume.share() };
-        self.check_with(volume, share, self.pool.target())?;
-        volume.want_page_blocks(blocks);
+        let bounds = FrameBounds { page_blocks: blocks, ..volume.frame_bounds() };
+        self.check_with(volume, bounds, self.pool.target())?;
+        volume.request_page_blocks(blocks);
         self.set_reserves();
         volume.notify.notify();
-        self.wake_keeper();
+        self.wake_maintenance();
         Ok(())
     }
 
-    /// Goes on with a change of the page size; whether none is left to be done.
+    /// Continues a change of the page size. Returns true if none is pending.
     pub(super) fn regroup(&self, volume: &Volume<F>, now: Nanos) -> bool {
-        while let Some(wanted) = volume.wanted_page_blocks() {
+        while let Some(page_blocks_requested) = volume.requested_page_blocks() {
             let mut is_done = true;
             for index in 0..self.shards.len() {
-                is_done &= self.regroup_shard(volume, index, wanted, now);
+                is_done &= self.regroup_shard(volume, index, page_blocks_requested, now);
             }
             if !is_done {
                 return false;
             }
-            let ended = volume.note_page_blocks(wanted);
-            // After that: windows of pages of the old size are not added any more.
-            let forgotten = lock(&volume.queue).wishes.clear();
-            volume.tended.add(Counter::ReadAheadDropped, forgotten);
-            self.follow_anew(volume);
+            let ended = volume.note_page_blocks(page_blocks_requested);
+            // After the new page size is set, no windows of pages of the old size are added.
+            let forgotten = lock(&volume.queue).pending_windows.clear();
+            volume.maintenance_recorder.add(Counter::ReadAheadDropped, forgotten);
+            self.restart_tracker(volume);
             if ended {
                 self.unstall();
             }
@@ -61,43 +61,51 @@ impl<F: Frames> Cache<F> {
         true
     }
 
-    /// Begins the curve of a volume anew: its pages are others now.
-    fn follow_anew(&self, volume: &Volume<F>) {
-        let Some(followed) = &volume.followed else { return };
+    /// Restarts the curve of a volume, whose pages have changed.
+    fn restart_tracker(&self, volume: &Volume<F>) {
+        let Some(locked_tracker) = &volume.locked_tracker else { return };
         let frames = volume.quota.max().min(self.pool.size());
         let pages = u64::from(frames / volume.page_blocks());
-        let mut left = lock(&self.tracker_bytes);
-        *left += followed.tracker().bytes();
-        let tracker = Tracker::new(*left, pages, volume.policy(), volume.id.into())
+        let mut bytes_left = lock(&self.tracker_bytes);
+        *bytes_left += locked_tracker.tracker().bytes();
+        let tracker = Tracker::new(*bytes_left, pages, volume.policy(), volume.id.into())
             .expect("at least as many bytes as the one before it had");
-        *left -= tracker.bytes();
-        drop(left);
+        *bytes_left -= tracker.bytes();
+        drop(bytes_left);
         let sampler = tracker.sampler();
-        followed.replace(tracker);
+        locked_tracker.replace(tracker);
         for index in 0..self.shards.len() {
-            self.shard(index).instance(volume.id).follow(sampler);
+            self.shard(index).instance(volume.id).set_sampler(sampler);
         }
     }
 
-    /// Regroups the pages of one shard, unless somebody refers to one.
-    fn regroup_shard(&self, volume: &Volume<F>, index: usize, wanted: u32, now: Nanos) -> bool {
+    /// Regroups the pages of one shard. Returns false if one of them is in use.
+    fn regroup_shard(
+        &self,
+        volume: &Volume<F>,
+        index: usize,
+        page_blocks_requested: u32,
+        now: Nanos,
+    ) -> bool {
         let volumes = self.volumes().len();
         let mut shard = self.shard(index);
         let instance = shard.instance(volume.id);
-        if instance.paging.page_blocks == wanted {
+        if instance.paging.page_blocks == page_blocks_requested {
             return true;
         }
-        // Pages of another size put other blocks together than the order of groups knows of.
-        if !instance.is_settled() || !volume.ordered.is_written() {
+        // The write order knows which blocks share a page, and a new page size would combine other
+        // blocks.
+        if !instance.is_idle() || !volume.write_order.is_written_or_expedite() {
             return false;
         }
         self.rebuilding[index].store(true, Ordering::Relaxed);
         shard.drain(now);
         let instance = shard.instance(volume.id);
-        let pages = self.expected_pages(self.expected_frames(volume, volumes), wanted);
-        instance.regroup(&self.table, wanted, pages);
+        let pages =
+            self.expected_pages(self.expected_frames(volume, volumes), page_blocks_requested);
+        instance.regroup(&self.table, page_blocks_requested, pages);
         instance.note_all_pinned(now);
-        for slot in instance.strays() {
+        for slot in instance.unadmitted_pages() {
             self.drop_page(instance, slot);
         }
         self.rebuilding[index].store(false, Ordering::Relaxed);

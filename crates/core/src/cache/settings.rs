@@ -1,23 +1,23 @@
-//! What can be changed of a volume while it serves: its share of the pool and its policy. (Modes
-//! and tunables need nothing but their value; they are set at the volume.)
+//! Changes of a volume while it serves: its bounds and its policy. (Modes and tunables are plain
+//! values; they are set at the volume.)
 //!
-//! One change happens at a time, under the lock `settings`, which is taken before any other. Each
-//! is checked as at the start, and either refused or done; nothing that is dirty is ever dropped.
+//! The lock `settings` serializes the changes; it is taken before other locks. Each change is
+//! checked as for a new volume, and either refused or performed; dirty data is never dropped.
 
 use super::Cache;
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::input::Setting;
 use crate::policy::PolicyKind;
-use crate::settings::{SettingError, Share, check_shares, reserves};
+use crate::settings::{FrameBounds, SettingError, check_bounds, reserves};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::volume::Volume;
 
 impl<F: Frames> Cache<F> {
-    /// Sets the frames that no other volume can take, and those that this one never exceeds. If it
-    /// has more now, or the others have what it is promised, they go in the background, by
-    /// [`Cache::run_maintenance`].
+    /// Sets the minimum number of frames, which other volumes cannot take, and the maximum. If the
+    /// volume has more now, or other volumes have frames of its minimum, [`Cache::run_maintenance`]
+    /// evicts them in the background.
     ///
     /// # Errors
     /// If the floors of all volumes would not fit, or the ceiling is below the floor or a page.
@@ -29,50 +29,50 @@ impl<F: Frames> Cache<F> {
     ) -> Result<(), SettingError> {
         let _logged = volume.log_setting(|| Setting::Bounds { min_frames, max_frames });
         let _one_at_a_time = lock(&self.settings);
-        let share = Share { min: min_frames, max: max_frames, ..volume.share() };
-        self.check_with(volume, share, self.pool.target())?;
+        let bounds = FrameBounds { min: min_frames, max: max_frames, ..volume.frame_bounds() };
+        self.check_with(volume, bounds, self.pool.target())?;
         volume.quota.set_bounds(min_frames, max_frames);
-        self.tell_capacities();
-        // Its dirty limit and its threshold are other ones now.
+        self.update_capacities();
+        // Its dirty limit and its threshold have changed.
         volume.notify.notify();
         self.unstall();
-        self.wake_keeper();
+        self.wake_maintenance();
         Ok(())
     }
 
-    /// Whether `frames` are enough, should the share of `volume` become `share`.
+    /// Checks that `frames` are enough if `volume` gets `bounds`.
     pub(super) fn check_with(
         &self,
         volume: &Volume<F>,
-        share: Share<'_>,
+        bounds: FrameBounds<'_>,
         frames: u32,
     ) -> Result<(), SettingError> {
         let volumes = self.volumes();
         let others = volumes.iter().filter(|other| other.id != volume.id);
-        check_shares(others.map(|other| other.share()).chain([share]), frames)
+        check_bounds(others.map(|other| other.frame_bounds()).chain([bounds]), frames)
     }
 
-    /// Replaces the policy, one shard after the other. The new one learns of the pages from the
-    /// coldest to the one used last, and of those that had earned a place after the others; what
-    /// the old one remembered of pages that are gone is lost.
+    /// Replaces the policy, one shard after the other. The new policy receives the pages from the
+    /// coldest to the most recently used, and those in a protected part of the old policy after the
+    /// others. The ghosts of the old policy are lost.
     pub fn set_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) {
         let _logged = volume.log_setting(|| Setting::Policy { kind, now });
         let _one_at_a_time = lock(&self.settings);
         self.replace_policy(volume, kind, now);
     }
 
-    /// Replaces the policy by one that the cache has chosen, if it may still choose; whether it
-    /// may.
+    /// Replaces the policy with one that the cache has chosen, if it may still choose. Returns true
+    /// if it may.
     pub(super) fn switch_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) -> bool {
         let _one_at_a_time = lock(&self.settings);
-        let may = volume.policy_auto();
-        if may {
+        let may_choose = volume.policy_auto();
+        if may_choose {
             self.replace_policy(volume, kind, now);
         }
-        may
+        may_choose
     }
 
-    /// With the lock `settings`.
+    /// Replaces the policy. The caller holds the lock `settings`.
     fn replace_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) {
         if volume.policy() == kind {
             return;
@@ -90,20 +90,20 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Sets the frames of each volume that others cannot take, after a change of the volumes, of
-    /// their page sizes or of the memory.
+    /// Sets the reserve of each volume, after a change of the volumes, of their page sizes or of
+    /// the memory.
     pub(super) fn set_reserves(&self) {
         let volumes = self.volumes();
-        let shares: Vec<_> = volumes.iter().map(|volume| volume.share()).collect();
-        for (volume, reserve) in volumes.iter().zip(reserves(&shares, self.pool.size())) {
+        let all_bounds: Vec<_> = volumes.iter().map(|volume| volume.frame_bounds()).collect();
+        for (volume, reserve) in volumes.iter().zip(reserves(&all_bounds, self.pool.size())) {
             volume.quota.set_reserve(reserve);
         }
     }
 
-    /// Sets the reserves, and tells the policies how many pages to expect: the frames in equal
-    /// parts for all volumes, within what each is allowed, over all shards. A volume may get more
-    /// while others are idle.
-    pub(super) fn tell_capacities(&self) {
+    /// Sets the reserves, and the number of pages that each policy expects: the frames in equal
+    /// parts for all volumes, within their bounds, over all shards. A volume may get more while
+    /// others are idle.
+    pub(super) fn update_capacities(&self) {
         self.pool.all.frames.store(self.pool.size().into(), Ordering::Relaxed);
         self.set_reserves();
         let volumes = self.volumes();
@@ -114,7 +114,7 @@ impl<F: Frames> Cache<F> {
             let mut shard = self.shard(index);
             for volume in &volumes {
                 let frames = self.expected_frames(volume, volumes.len());
-                // Whoever adds a volume puts its instances here, and tells all again.
+                // A thread that adds a volume inserts its instances here, and calls this again.
                 if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
                     let pages = self.expected_pages(frames, instance.paging.page_blocks);
                     instance.policy.on_capacity(pages);
@@ -123,7 +123,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// How many frames a volume, one of `volumes`, is expected to have.
+    /// Returns the number of frames that a volume, one of `volumes`, is expected to have.
     pub(super) fn expected_frames(&self, volume: &Volume<F>, volumes: usize) -> u32 {
         if let Some(target) = volume.target_frames() {
             return target;
@@ -133,7 +133,7 @@ impl<F: Frames> Cache<F> {
         part.clamp(min.min(max), max)
     }
 
-    /// How many pages of that size are expected in one shard.
+    /// Returns the number of pages of that size that are expected in one shard.
     pub(super) fn expected_pages(&self, frames: u32, page_blocks: u32) -> usize {
         (frames as usize / page_blocks as usize / self.shards.len()).max(1)
     }

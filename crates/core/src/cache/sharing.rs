@@ -1,10 +1,10 @@
-//! Dividing the pool among volumes by marginal gain: `--share auto`.
+//! Division of the pool among volumes by marginal gain: `--share auto`.
 //!
-//! Every few seconds the curves of all volumes, weighted by their references a second, say which
-//! division would hit most ([`crate::share`]). Each volume's *target* moves a part of the way
-//! there, if that is worth it, and evictions take from whoever is above the target. Floors and
-//! ceilings of the user hold all the same; free frames go to whoever asks. So nothing is thrown
-//! away to change a division: it changes as pages come.
+//! Every few seconds the curves of all volumes, weighted by their references per second, give the
+//! division with the most hits ([`crate::share`]). Each volume's *target* moves a part of the way
+//! there, if the gain is large enough, and evictions take frames from volumes above their target.
+//! Floors and ceilings of the user still apply, and free frames go to any volume that needs them.
+//! So a new division drops no pages; it takes effect as pages are replaced.
 
 use super::Cache;
 use crate::clock::{Nanos, SECOND};
@@ -19,44 +19,44 @@ use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{Volume, index_in};
 use std::collections::BTreeMap;
 
-/// How volumes share the pool within their floors and ceilings.
+/// Division of the pool among volumes within their floors and ceilings.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
 pub enum ShareMode {
-    /// Whoever asks gets the room of the page that was not used for longest.
+    /// Evictions take the page that was not referenced for the longest time, of any volume.
     #[default]
     Coldest,
-    /// Each has a part of its own, and parts move to where they hit most.
+    /// Each volume has its own part, and parts change to maximize hits.
     Auto,
 }
 
 named!(ShareMode: Coldest = "coldest", Auto = "auto");
 
-/// Time between two looks at the division.
-const INTERVAL: Nanos = 2 * SECOND;
-/// The part of the way to the best division that is gone at a time.
-const STEP: f64 = 0.25;
-/// A division must gain this share of all references to be worth it.
-const WORTH: f64 = 0.001;
-/// What the rate of references of earlier intervals counts.
-const KEEP: f64 = 0.75;
+/// Interval between two computations of the division.
+const DIVISION_INTERVAL: Nanos = 2 * SECOND;
+/// Share of the distance to the best division by which targets move at a time.
+const STEP_SHARE: f64 = 0.25;
+/// Minimum gain of a new division, as a share of all references.
+const GAIN_MIN: f64 = 0.001;
+/// Weight of earlier intervals in the smoothed rate of references.
+const OLD_RATE_WEIGHT: f64 = 0.75;
 
-/// References of a volume.
+/// Reference rate of a volume.
 #[derive(Clone, Copy, Debug, Default)]
-struct Pace {
-    /// Up to the last look.
+struct ReferenceRate {
+    /// Number of references up to the last computation.
     references: f64,
-    /// A second, smoothed.
+    /// References per second, smoothed.
     rate: f64,
 }
 
-/// What the division of the pool remembers.
+/// State of the division of the pool.
 #[derive(Debug)]
 pub(super) struct Sharing {
     mode: AtomicU8,
     due: AtomicU64,
-    paces: Mutex<(Nanos, BTreeMap<u16, Pace>)>,
+    rates: Mutex<(Nanos, BTreeMap<u16, ReferenceRate>)>,
 }
 
 impl Sharing {
@@ -64,7 +64,7 @@ impl Sharing {
         Sharing {
             mode: AtomicU8::new(index_in(ShareMode::ALL, &ShareMode::Coldest)),
             due: AtomicU64::new(0),
-            paces: Mutex::new((0, BTreeMap::new())),
+            rates: Mutex::new((0, BTreeMap::new())),
         }
     }
 }
@@ -74,16 +74,16 @@ fn usage<F: Frames>(volume: &Volume<F>) -> u64 {
 }
 
 impl<F: Frames> Cache<F> {
-    /// How volumes share the pool.
+    /// Returns the division mode of the pool.
     #[must_use]
     pub fn share_mode(&self) -> ShareMode {
         ShareMode::from_index(self.sharing.mode.load(Ordering::Relaxed))
     }
 
-    /// Sets how volumes share the pool, from now on.
+    /// Sets the division mode of the pool.
     pub fn set_share_mode(&self, mode: ShareMode) {
         let _logged = self.log_input(|| Input::Share { mode });
-        // A division that was begun under the mode before must not outlive it.
+        // A division that was computed in the previous mode must not take effect after the change.
         let _one_at_a_time = lock(&self.settings);
         self.sharing.mode.store(index_in(ShareMode::ALL, &mode), Ordering::Relaxed);
         self.sharing.due.store(0, Ordering::Relaxed);
@@ -91,40 +91,44 @@ impl<F: Frames> Cache<F> {
             for volume in lock(&self.pool.volumes).iter().flatten() {
                 volume.target.store(u32::MAX, Ordering::Relaxed);
             }
-            self.tell_capacities();
+            self.update_capacities();
         }
     }
 
-    /// Those of the volumes that may give a page who should: where there are targets, whoever is
-    /// above them, or would be with a page more for `volume`.
-    pub(super) fn givers(volume: Option<u16>, all: Vec<&Arc<Volume<F>>>) -> Vec<&Arc<Volume<F>>> {
-        let is_over = |other: &&&Arc<Volume<F>>| {
+    /// Selects the volumes that should give up a page, of those that may: with targets, those above
+    /// their target, or above it with one more page for `volume`.
+    pub(super) fn select_givers(
+        volume: Option<u16>,
+        all: Vec<&Arc<Volume<F>>>,
+    ) -> Vec<&Arc<Volume<F>>> {
+        let is_above_target = |other: &&&Arc<Volume<F>>| {
             let target = other.target.load(Ordering::Relaxed);
             usage(other) + u64::from(Some(other.id) == volume) > u64::from(target)
         };
-        let over: Vec<_> = all.iter().filter(is_over).copied().collect();
-        if over.is_empty() { all } else { over }
+        let above_target: Vec<_> = all.iter().filter(is_above_target).copied().collect();
+        if above_target.is_empty() { all } else { above_target }
     }
 
-    /// Looks at the division, if it is time.
+    /// Computes the division if it is due.
     pub(super) fn share(&self, now: Nanos) {
         if self.share_mode() == ShareMode::Coldest || now < self.sharing.due.load(Ordering::Relaxed)
         {
             return;
         }
-        let mut paces = lock(&self.sharing.paces);
+        let mut rates = lock(&self.sharing.rates);
         if now < self.sharing.due.load(Ordering::Relaxed) {
             return;
         }
-        self.sharing.due.store(now + INTERVAL, Ordering::Relaxed);
+        self.sharing.due.store(now + DIVISION_INTERVAL, Ordering::Relaxed);
         let volumes = self.volumes();
-        let seconds = as_f64(now.saturating_sub(paces.0).max(1)) / as_f64(SECOND);
-        paces.0 = now;
+        let seconds = as_f64(now.saturating_sub(rates.0).max(1)) / as_f64(SECOND);
+        rates.0 = now;
         let claims: Vec<Claim> =
-            volumes.iter().map(|volume| self.claim(volume, &mut paces.1, seconds)).collect();
-        let total: f64 = paces.1.values().map(|pace| pace.rate).sum();
-        drop(paces);
-        let targets = targets(&claims, &self.present(&volumes), self.pool.size().into(), total);
+            volumes.iter().map(|volume| self.claim(volume, &mut rates.1, seconds)).collect();
+        let total: f64 = rates.1.values().map(|volume_rate| volume_rate.rate).sum();
+        drop(rates);
+        let targets =
+            targets(&claims, &self.current_targets(&volumes), self.pool.size().into(), total);
         let _one_at_a_time = lock(&self.settings);
         if self.share_mode() == ShareMode::Coldest {
             return;
@@ -133,81 +137,95 @@ impl<F: Frames> Cache<F> {
             let target = u32::try_from(target).unwrap_or(u32::MAX - 1);
             volume.target.store(target, Ordering::Relaxed);
         }
-        self.tell_capacities();
+        self.update_capacities();
     }
 
-    /// What a volume gains from frames: hits a second.
-    fn claim(&self, volume: &Volume<F>, paces: &mut BTreeMap<u16, Pace>, seconds: f64) -> Claim {
+    /// Returns the gain of a volume from frames, in hits per second.
+    fn claim(
+        &self,
+        volume: &Volume<F>,
+        rates: &mut BTreeMap<u16, ReferenceRate>,
+        seconds: f64,
+    ) -> Claim {
         let (floor, ceiling) = (volume.quota.floor(), volume.quota.max().min(self.pool.size()));
         let (floor, ceiling) = (u64::from(floor), u64::from(ceiling));
-        let Some(followed) = &volume.followed else {
+        let Some(locked_tracker) = &volume.locked_tracker else {
             return Claim { points: Vec::new(), floor, ceiling };
         };
-        let tracker = followed.tracker();
+        let tracker = locked_tracker.tracker();
         let curve = tracker.curve(volume.page_bytes());
         let references = tracker.references();
         drop(tracker);
-        let pace = paces.entry(volume.id).or_default();
-        let rate = (references - pace.references) / seconds;
-        let first = pace.references == 0.0;
-        pace.rate = if first { rate } else { pace.rate * KEEP + rate * (1.0 - KEEP) };
-        pace.references = references;
+        let volume_rate = rates.entry(volume.id).or_default();
+        let rate = (references - volume_rate.references) / seconds;
+        let first = volume_rate.references == 0.0;
+        volume_rate.rate = if first {
+            rate
+        } else {
+            volume_rate.rate * OLD_RATE_WEIGHT + rate * (1.0 - OLD_RATE_WEIGHT)
+        };
+        volume_rate.references = references;
         let point = |p: &crate::curve::report::CurvePoint| {
-            (p.bytes / BLOCK_BYTES_U64, p.estimate.hit_ratio * pace.rate)
+            (p.bytes / BLOCK_BYTES_U64, p.estimate.hit_ratio * volume_rate.rate)
         };
         Claim { points: curve.iter().map(point).collect(), floor, ceiling }
     }
 
-    /// The targets as they are; equal parts for those that have none.
-    fn present(&self, volumes: &[Arc<Volume<F>>]) -> Vec<u64> {
+    /// Returns the present targets; volumes without one get equal parts.
+    fn current_targets(&self, volumes: &[Arc<Volume<F>>]) -> Vec<u64> {
         let equal = u64::from(self.pool.size()) / (volumes.len().max(1) as u64);
         let target = |volume: &Arc<Volume<F>>| volume.target_frames().map_or(equal, u64::from);
         volumes.iter().map(target).collect()
     }
 }
 
-/// The next targets: a part of the way from the present ones to the best division, if that gains
-/// enough of `references` a second. They add up to `total` but for what ceilings leave over.
-fn targets(claims: &[Claim], present: &[u64], total: u64, references: f64) -> Vec<u64> {
+/// Returns the next targets: a part of the way from the present ones to the best division, if its
+/// gain is large enough relative to `references` per second. Their sum is `total`, unless the
+/// ceilings are lower.
+fn targets(claims: &[Claim], current_targets: &[u64], total: u64, references: f64) -> Vec<u64> {
     let best = share::divide(claims, total);
     let gained = |given: &[u64]| -> f64 {
         claims.iter().zip(given).map(|(claim, &given)| share::gain(&claim.points, given)).sum()
     };
-    let goal = if gained(&best) - gained(present) > WORTH * references { &best } else { present };
-    let toward = |(&from, &to): (&u64, &u64)| {
-        let way = as_f64(to.abs_diff(from)) * STEP;
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "frames")]
-        let way = way.ceil() as u64;
-        if to > from { from + way } else { from - way.min(from) }
+    let goal = if gained(&best) - gained(current_targets) > GAIN_MIN * references {
+        &best
+    } else {
+        current_targets
     };
-    let mut next: Vec<u64> = present.iter().zip(goal).map(toward).collect();
+    let step_toward = |(&from, &to): (&u64, &u64)| {
+        let distance = as_f64(to.abs_diff(from)) * STEP_SHARE;
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "frames")]
+        let distance = distance.ceil() as u64;
+        if to > from { from + distance } else { from - distance.min(from) }
+    };
+    let mut next: Vec<u64> = current_targets.iter().zip(goal).map(step_toward).collect();
     for (target, claim) in next.iter_mut().zip(claims) {
         *target = (*target).clamp(claim.floor.min(claim.ceiling), claim.ceiling);
     }
-    level(&mut next, claims, total);
+    balance(&mut next, claims, total);
     next
 }
 
-/// Spreads what is left of `total` evenly, or takes what is too much, within floors and ceilings.
-fn level(targets: &mut [u64], claims: &[Claim], total: u64) {
+/// Distributes the rest of `total` evenly, or subtracts the excess, within floors and ceilings.
+fn balance(targets: &mut [u64], claims: &[Claim], total: u64) {
     loop {
         let sum: u64 = targets.iter().sum();
-        let room = |(target, claim): (&u64, &Claim)| {
+        let margin = |(target, claim): (&u64, &Claim)| {
             if sum < total {
                 claim.ceiling.saturating_sub(*target)
             } else {
                 target.saturating_sub(claim.floor)
             }
         };
-        let rooms: Vec<u64> = targets.iter().zip(claims).map(room).collect();
-        let takers = rooms.iter().filter(|&&room| room > 0).count() as u64;
-        if sum == total || takers == 0 {
+        let margins: Vec<u64> = targets.iter().zip(claims).map(margin).collect();
+        let adjustable = margins.iter().filter(|&&margin| margin > 0).count() as u64;
+        if sum == total || adjustable == 0 {
             return;
         }
         let mut left = sum.abs_diff(total);
-        let each = left.div_ceil(takers);
-        for (target, room) in targets.iter_mut().zip(rooms) {
-            let part = each.min(room).min(left);
+        let each = left.div_ceil(adjustable);
+        for (target, margin) in targets.iter_mut().zip(margins) {
+            let part = each.min(margin).min(left);
             left -= part;
             *target = if sum < total { *target + part } else { *target - part };
         }

@@ -1,5 +1,4 @@
-//! What follows from the references of a volume: its curve as a report, and its policy where the
-//! cache may change that.
+//! Use of the references of a volume: the report of its curve, and automatic changes of its policy.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -13,49 +12,51 @@ use crate::sync::lock;
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{PolicySwitch, Volume, VolumeOptions};
 
-/// The pool counts as full if no more than one frame in so many is free.
-const FULL: usize = 64;
+/// Divisor of the pool size that gives the number of free frames up to which the pool counts as
+/// full.
+const FREE_DIVISOR: usize = 64;
 
 impl<F: Frames> Cache<F> {
-    /// A tracker for a volume that is about to be added: of what is left for trackers it gets three
-    /// quarters, so that there is something left for the next one. None if that is too little.
+    /// Returns a tracker for a volume that is about to be added. It gets three quarters of the
+    /// remaining tracker memory, so that some is left for the next volume. Returns `None` if that
+    /// is too little.
     pub(super) fn tracker_for(&self, id: u16, options: &VolumeOptions) -> Option<Tracker> {
         let frames = u64::from(options.max_frames.min(self.pool.size()));
         let pages = frames / u64::from(options.page_blocks);
-        let mut left = lock(&self.tracker_bytes);
-        let bytes = if options.curve { *left / 4 * 3 } else { 0 };
+        let mut bytes_left = lock(&self.tracker_bytes);
+        let bytes = if options.curve { *bytes_left / 4 * 3 } else { 0 };
         let tracker = Tracker::new(bytes, pages, options.policy, id.into())?;
-        *left -= tracker.bytes();
+        *bytes_left -= tracker.bytes();
         Some(tracker)
     }
 
-    /// Takes back what the tracker of a volume had, which is removed and not added again.
-    pub(super) fn tracker_is_gone(&self, volume: &Volume<F>) {
-        if let Some(followed) = &volume.followed {
-            let bytes = followed.tracker().bytes();
+    /// Returns the tracker memory of a removed volume.
+    pub(super) fn release_tracker_bytes(&self, volume: &Volume<F>) {
+        if let Some(locked_tracker) = &volume.locked_tracker {
+            let bytes = locked_tracker.tracker().bytes();
             *lock(&self.tracker_bytes) += bytes;
         }
     }
 
-    /// Draws conclusions, if a window of references has ended, and divides the pool if it is time.
-    /// Called by whoever drives a store, without a lock.
+    /// Updates the policy if a window of references has ended, and divides the pool if that is due.
+    /// The driver of a store calls it without a lock.
     pub(super) fn tune(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        if let Some(followed) =
-            volume.followed.as_ref().filter(|followed| followed.take_window_ended())
+        if let Some(locked_tracker) =
+            volume.locked_tracker.as_ref().filter(|locked_tracker| locked_tracker.take_window_ended())
         {
-            followed.traffic().end_window(&volume.totals());
-            let mut tracker = followed.tracker();
+            locked_tracker.traffic().end_window(&volume.totals());
+            let mut tracker = locked_tracker.tracker();
             tracker.note_policy(volume.policy());
             if let Some(pages) = self.pages_when_full(volume) {
                 tracker.note_pages(pages);
             }
-            let wish = tracker.decide().filter(|_| volume.policy_auto());
-            let scanned =
+            let better_policy = tracker.decide().filter(|_| volume.policy_auto());
+            let is_scan_dominated =
                 report::scanned_share(tracker.curve_end(volume.page_bytes()).as_ref()).is_some();
-            volume.scanned.store(scanned, Ordering::Relaxed);
+            volume.is_scan_dominated.store(is_scan_dominated, Ordering::Relaxed);
             drop(tracker);
             let from = volume.policy();
-            if let Some((to, gain)) = wish
+            if let Some((to, gain)) = better_policy
                 && self.switch_policy(volume, to, now)
             {
                 volume.switches.note(PolicySwitch { at: now, from, to, gain });
@@ -65,33 +66,33 @@ impl<F: Frames> Cache<F> {
         self.share(now);
     }
 
-    /// Pages that the volume has, if it cannot simply take more.
+    /// Returns the number of pages of the volume, if it cannot grow.
     fn pages_when_full(&self, volume: &Volume<F>) -> Option<u64> {
         let usage = volume.quota.usage.load(Ordering::Relaxed);
-        let full = self.pool.free() <= self.pool.size() as usize / FULL;
+        let full = self.pool.free() <= self.pool.size() as usize / FREE_DIVISOR;
         let full = full || usage >= volume.quota.max();
         full.then(|| u64::from(usage / volume.page_blocks()))
     }
 
-    /// What is known of the workload of a volume; none if nothing follows it.
+    /// Returns the curve of a volume and the findings from it; `None` without a tracker.
     #[must_use]
     pub fn curve(&self, volume: &Volume<F>, now: Nanos) -> Option<CurveReport> {
         let query = || Input::Query { volume: volume.id, query: Query::Curve, now };
         let _logged = self.log_input(query);
-        let followed = volume.followed.as_ref()?;
+        let locked_tracker = volume.locked_tracker.as_ref()?;
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
             shard.drain(now);
             if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
-                instance.hand_on();
+                instance.flush_samples();
             }
         }
         let bytes = u64::from(volume.quota.usage.load(Ordering::Relaxed)) * BLOCK_BYTES_U64;
-        let tracker = followed.tracker();
+        let tracker = locked_tracker.tracker();
         let points = tracker.curve(volume.page_bytes());
         let (references, hit_ratio) = tracker.recent();
         let totals = volume.totals();
-        let traffic = followed.traffic().now(&totals, volume.feedback.unused_share());
+        let traffic = locked_tracker.traffic().now(&totals, volume.feedback.unused_share());
         let mut findings = report::findings(&points, bytes, traffic);
         let better = tracker.better_policy();
         findings.extend(better.map(|(policy, gain)| Finding::BetterPolicy { policy, gain }));

@@ -1,9 +1,9 @@
-//! Volumes come and go while others are served.
+//! Addition and removal of volumes while others serve.
 //!
-//! A volume goes in two steps. It is *closed* when nobody uses it and it is at rest; from then on
-//! nothing can be asked of it, so that whoever drives its store may stop. Then it is *removed*: its
-//! pages are forgotten shard by shard. Its number is used again only when no frame is charged to it
-//! any more, since frames that slow readers still hold remember whose they are.
+//! A removal has two steps. First the volume is *closed*, if no session uses it and it is at rest:
+//! it accepts no requests from then on, so the driver of its store may stop. Then it is *removed*:
+//! its pages are dropped shard by shard. Its number is reused only when no frame is charged to it,
+//! since frames that slow readers still pin record the volume that they are charged to.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -11,8 +11,8 @@ use crate::completion::{CompletionQueue, Notify, Ring, VolumeHandle};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::readahead::Detector;
-use crate::request::LanePermit;
-use crate::settings::{SettingError, check_shares};
+use crate::request::HandlePermit;
+use crate::settings::{SettingError, check_bounds};
 use crate::shard::Instance;
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
@@ -30,11 +30,11 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Adds a volume. `notify` wakes whoever drives its store.
+    /// Adds a volume. `notify` wakes the driver of its store.
     ///
     /// # Errors
-    /// If the page size is none, the length of the store is 0 or more than [`LENGTH_MAX`], the
-    /// floors of all volumes do not fit, or there are too many.
+    /// If the page size is invalid, the length of the store is 0 or more than [`LENGTH_MAX`], the
+    /// floors of all volumes do not fit, or there are too many volumes.
     pub fn try_add_volume(
         &self,
         options: VolumeOptions,
@@ -47,8 +47,9 @@ impl<F: Frames> Cache<F> {
         }
         let _one_at_a_time = lock(&self.settings);
         let others = self.volumes();
-        let shares = others.iter().map(|volume| volume.share()).chain([options.share()]);
-        check_shares(shares, self.pool.target())?;
+        let all_bounds =
+            others.iter().map(|volume| volume.frame_bounds()).chain([options.frame_bounds()]);
+        check_bounds(all_bounds, self.pool.target())?;
         let policy = options.policy;
         let volume = {
             let mut volumes = lock(&self.pool.volumes);
@@ -78,30 +79,30 @@ impl<F: Frames> Cache<F> {
             let instance = Instance::new(index, Arc::clone(&volume), policy.build());
             shard.instances[place] = Some(instance);
         }
-        self.tell_capacities();
-        self.wake_keeper();
+        self.update_capacities();
+        self.wake_maintenance();
         Ok(volume)
     }
 
-    /// The volumes that are there.
+    /// Returns all volumes.
     #[must_use]
     pub fn volumes(&self) -> Vec<Arc<Volume<F>>> {
         let volumes = lock(&self.pool.volumes);
         volumes.iter().flatten().filter(|volume| !volume.is_removed()).cloned().collect()
     }
 
-    /// Opens a lane to a volume. `notify` wakes its thread when completions have come.
+    /// Opens a handle on a volume. `notify` wakes its thread when completions have arrived.
     ///
     /// # Errors
     /// If the volume is closed or removed.
-    pub(crate) fn open_lane(
+    pub(crate) fn open_handle(
         &self,
-        _: LanePermit,
+        _: HandlePermit,
         volume: &Arc<Volume<F>>,
         notify: Box<dyn Notify>,
     ) -> Result<VolumeHandle<F>, SettingError> {
-        volume.enter()?;
-        // What failed before and was made good since is no news for a client that was not there.
+        volume.add_handle()?;
+        // Earlier errors whose data was written since are not reported to a new client.
         let unresolved = volume.failing.load(Ordering::Acquire) > 0;
         let seen = if unresolved { 0 } else { volume.errors.load(Ordering::Acquire) };
         let rings: Box<[_]> = (0..self.shards.len()).map(|_| Arc::new(Ring::new())).collect();
@@ -110,30 +111,31 @@ impl<F: Frames> Cache<F> {
         }
         Ok(VolumeHandle {
             volume: Arc::clone(volume),
-            mailbox: Arc::new(CompletionQueue::new(notify, seen)),
+            completions: Arc::new(CompletionQueue::new(notify, seen)),
             rings,
-            recorder: volume.enroll(),
+            recorder: volume.add_recorder(),
             detector: Detector::default(),
             spare: Vec::new(),
         })
     }
 
-    /// Closes a lane. What it waited for goes on without it.
-    pub(crate) fn close_lane(&self, lane: VolumeHandle<F>) {
-        for (index, ring) in lane.rings.iter().enumerate() {
+    /// Closes a handle. Operations for which it waited continue without it.
+    pub(crate) fn close_handle(&self, handle: VolumeHandle<F>) {
+        for (index, ring) in handle.rings.iter().enumerate() {
             self.shard(index).rings.retain(|other| !Arc::ptr_eq(other, ring));
         }
-        lane.mailbox.close(&self.frames);
-        lane.volume.retire(&lane.recorder);
-        self.pool.give_back(&lane.volume, lane.spare);
-        lane.volume.leave();
+        handle.completions.close(&self.frames);
+        handle.volume.remove_recorder(&handle.recorder);
+        self.pool.give_back(&handle.volume, handle.spare);
+        handle.volume.remove_handle();
     }
 
-    /// Closes a volume that nobody uses: no lane can be opened any more, and its store has nothing
-    /// to do from now on. To be followed by [`Cache::remove_volume`].
+    /// Closes a volume: no handle can be opened any more, and its store gets no more operations.
+    /// The caller removes it with [`Cache::remove_volume`].
     ///
     /// # Errors
-    /// If it is closed already, lanes are open, or it is not at rest. It serves on then.
+    /// If it is closed already, handles are open, or it is not at rest. The volume continues to
+    /// serve then.
     pub fn close_volume(&self, volume: &Volume<F>) -> Result<(), SettingError> {
         let _logged = self.log_input(|| Input::CloseVolume { volume: volume.id });
         let _one_at_a_time = lock(&self.settings);
@@ -146,10 +148,10 @@ impl<F: Frames> Cache<F> {
         Err(SettingError::NotAtRest { volume: volume.name().to_owned(), unclean })
     }
 
-    /// Forgets a closed volume and all that is cached of it. Nobody may drive its store any more.
+    /// Removes a closed volume and drops all its pages. The driver of its store must have stopped.
     ///
     /// # Panics
-    /// If it is not closed.
+    /// If the volume is not closed.
     pub fn remove_volume(&self, volume: &Volume<F>, now: Nanos) {
         let _logged = self.log_input(|| Input::RemoveVolume { volume: volume.id, now });
         let _one_at_a_time = lock(&self.settings);
@@ -164,9 +166,9 @@ impl<F: Frames> Cache<F> {
             }
         }
         volume.note_removed();
-        self.tracker_is_gone(volume);
-        self.tell_capacities();
+        self.release_tracker_bytes(volume);
+        self.update_capacities();
         self.unstall();
-        self.wake_keeper();
+        self.wake_maintenance();
     }
 }

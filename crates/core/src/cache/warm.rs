@@ -1,16 +1,17 @@
-//! Warm restart: what is resident now, by heat, and reading that back into another cache later.
+//! Warm restart: a list of the resident blocks by heat, and the read-back of such a list into
+//! another cache later.
 //!
-//! A list of blocks is all that is kept; contents always come from the store, so a wrong list costs
-//! reads and nothing else. It is read back by the means of read-ahead, and only into memory that
-//! holds nothing, in two ways:
+//! Only block numbers are kept; data always comes from the store, so a wrong list costs reads and
+//! nothing else. The list is read back with read-ahead operations, and only into free frames, in
+//! two ways:
 //!
-//! - Beside what clients miss: the neighbours of a missed page that are on the list too come with
-//!   the same read of the store.
-//! - In order, hottest first, when nothing else is to be read and no client waits for the store. As
-//!   long as clients are there it is one small read at a time, since the next of them will wait
-//!   behind it.
+//! - With misses of clients: listed neighbours of a missed page are included in the same read of
+//!   the store.
+//! - In order, hottest first, when there are no other reads and no client waits for the store.
+//!   While clients are active, this is one small read at a time, since the next request may wait
+//!   for it.
 //!
-//! So a store that clients keep busy does no read more than without a list.
+//! So a store that clients keep busy performs no more reads than without a list.
 
 use super::Cache;
 use super::fill::{FillCause, range_len};
@@ -27,23 +28,24 @@ use crate::units::PAGE_BLOCKS_MAX;
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// Pages are ordered by the heat of their regions, in so many parts, and by place inside a part:
-/// then they can be read back hottest first and all the same in large reads. In the order of their
-/// own heat, pages that are asked for at random among their neighbours would be read one by one.
-const PARTS: usize = 8;
+/// Number of classes by heat. Pages are sorted by the heat class of their region, and by position
+/// inside a class. So they are read back hottest first, and still in large reads. If they were
+/// sorted by their own heat, pages with random references among their neighbours would be read one
+/// by one.
+const HEAT_CLASSES: usize = 8;
 /// Blocks of a region: those of the largest read.
 const REGION_BLOCKS: u64 = PAGE_BLOCKS_MAX as u64;
-/// Pages that are looked at under one hold of a shard's lock.
+/// Number of pages examined under one hold of a shard's lock.
 const SLOTS_AT_ONCE: u32 = 4096;
-/// Blocks of a read while clients are there.
-const SMALL_BLOCKS: u64 = 16;
-/// So much of a list is looked at in one go, when it is resident already.
-const TAKES_EACH: usize = 64;
-/// The neighbours that come with a page that a client misses lie with it in so many blocks: few
-/// enough that a disk takes hardly longer for them than for the page alone.
-const ALONG_BLOCKS: u64 = 64;
+/// Blocks of a read while clients are active.
+const BUSY_READ_BLOCKS: u64 = 16;
+/// Maximum number of takes from a list per poll, if the blocks are already resident.
+const TAKES_PER_POLL: usize = 64;
+/// Size and alignment in blocks of the window around a missed page from which neighbours are read:
+/// small enough that a disk needs hardly more time than for the page alone.
+const NEIGHBOUR_BLOCKS: u64 = 64;
 
-/// Blocks around a missed page that are to be warm, and frames for them.
+/// Listed blocks around a missed page, and frames for them.
 #[derive(Debug, Default)]
 pub(super) struct WarmRange {
     blocks: Range<u64>,
@@ -51,13 +53,13 @@ pub(super) struct WarmRange {
 }
 
 impl<F: Frames> Cache<F> {
-    /// The blocks of the pages of `volume` that are resident, the hottest part first, in order of
-    /// place within a part; of at most `most` pages, the hottest ones. Pages of the same MiB stay
-    /// together, as hot as they are on average. While it runs it takes 16 bytes for each page that
-    /// it gathers, up to a quarter more than `most`.
+    /// Returns the blocks of the resident pages of `volume`, the hottest class first, in order of
+    /// position inside a class; of at most `pages_max` pages, the hottest ones. Pages of the same
+    /// MiB stay together, with their average heat. The call needs 16 bytes for each page that it
+    /// collects, up to a quarter more than `pages_max`.
     #[must_use]
-    pub fn residents(&self, volume: &Volume<F>, now: Nanos, most: usize) -> Vec<Range<u64>> {
-        let query = || Input::Query { volume: volume.id, query: Query::Residents(most), now };
+    pub fn residents(&self, volume: &Volume<F>, now: Nanos, pages_max: usize) -> Vec<Range<u64>> {
+        let query = || Input::Query { volume: volume.id, query: Query::Residents(pages_max), now };
         let _logged = self.log_input(query);
         let mut found: Vec<(Nanos, u64)> = Vec::new();
         let hottest_first = |page: &(Nanos, u64)| (Nanos::MAX - page.0, page.1);
@@ -66,7 +68,7 @@ impl<F: Frames> Cache<F> {
             loop {
                 let mut shard = self.shard(index);
                 shard.drain(now);
-                // Whoever asks may be late: then nothing of the volume is left.
+                // The volume may have been removed in the meantime.
                 let Some(instance) = shard.instance_of(volume) else { return Vec::new() };
                 if first >= instance.pages.end() {
                     break;
@@ -75,22 +77,22 @@ impl<F: Frames> Cache<F> {
                     let page = instance.pages.get(slot);
                     if page.resident > 0 {
                         let block = instance.paging.blocks_of(page.number).start;
-                        found.push((instance.touched_at(slot), block));
+                        found.push((instance.last_reference_at(slot), block));
                     }
                 }
                 drop(shard);
                 first += SLOTS_AT_ONCE;
-                if found.len() > most.saturating_add(most / 4) {
-                    found.select_nth_unstable_by_key(most, hottest_first);
-                    found.truncate(most);
+                if found.len() > pages_max.saturating_add(pages_max / 4) {
+                    found.select_nth_unstable_by_key(pages_max, hottest_first);
+                    found.truncate(pages_max);
                 }
             }
         }
-        if found.len() > most {
-            found.select_nth_unstable_by_key(most, hottest_first);
-            found.truncate(most);
+        if found.len() > pages_max {
+            found.select_nth_unstable_by_key(pages_max, hottest_first);
+            found.truncate(pages_max);
         }
-        // From here on a page is as hot as its region.
+        // From here on each page has the heat of its region.
         found.sort_unstable_by_key(|page| page.1);
         for region in found.chunk_by_mut(|a, b| a.1 / REGION_BLOCKS == b.1 / REGION_BLOCKS) {
             let sum: u128 = region.iter().map(|page| u128::from(page.0)).sum();
@@ -101,17 +103,17 @@ impl<F: Frames> Cache<F> {
             }
         }
         found.sort_unstable_by_key(hottest_first);
-        // If the page size changes meanwhile, the ranges are of one size or the other: both are
-        // read back, and what is read already is not read again.
+        // If the page size changes in the meantime, the ranges have either size: both are read
+        // back, and resident blocks are not read again.
         let paging = volume.paging();
         let mut ranges: Vec<Range<u64>> = Vec::new();
         let region_pages = usize::try_from(REGION_BLOCKS / u64::from(paging.page_blocks));
         let region_pages = region_pages.expect("at most 256");
-        let part_pages = found.len().div_ceil(PARTS).max(region_pages);
-        for part in found.chunks_mut(part_pages) {
-            part.sort_unstable_by_key(|page| page.1);
+        let class_pages = found.len().div_ceil(HEAT_CLASSES).max(region_pages);
+        for class in found.chunks_mut(class_pages) {
+            class.sort_unstable_by_key(|page| page.1);
             let begin = ranges.len();
-            for &(_, block) in &*part {
+            for &(_, block) in &*class {
                 let blocks = paging.around(block);
                 match ranges[begin..].last_mut() {
                     Some(last) if last.end == blocks.start => last.end = blocks.end,
@@ -122,8 +124,8 @@ impl<F: Frames> Cache<F> {
         ranges
     }
 
-    /// Has `blocks` read when nothing else is to be read, in this order, as long as there is memory
-    /// that holds nothing. What lies beyond the volume is left out.
+    /// Requests reads of `blocks` in this order when there are no other reads, as long as there are
+    /// free frames. Ignores blocks beyond the end of the volume.
     pub fn warm(&self, volume: &Volume<F>, blocks: impl IntoIterator<Item = Range<u64>>) {
         let inside = |range: Range<u64>| range.start..range.end.min(volume.blocks);
         let ranges = blocks.into_iter().map(inside).filter(|range| range.start < range.end);
@@ -136,90 +138,96 @@ impl<F: Frames> Cache<F> {
         volume.notify.notify();
     }
 
-    /// Whether blocks of [`Cache::warm`] are still to be read.
+    /// Returns true if blocks of [`Cache::warm`] are still to be read.
     #[must_use]
     pub fn is_warming(&self, volume: &Volume<F>) -> bool {
         volume.has_warm.load(Ordering::Acquire)
     }
 
-    /// Looks for blocks around `block`, which a client misses, that are to be warm, and takes
-    /// frames for them if so many are free.
-    pub(super) fn room_along(&self, volume: &Volume<F>, block: u64, along: &mut WarmRange) {
-        if !volume.has_warm.load(Ordering::Acquire) || !along.frames.is_empty() {
+    /// Searches the warm-restart list around `block`, which a client misses, and takes frames for
+    /// the listed blocks if enough are free.
+    pub(super) fn reserve_warm_range(
+        &self,
+        volume: &Volume<F>,
+        block: u64,
+        warm_range: &mut WarmRange,
+    ) {
+        if !volume.has_warm.load(Ordering::Acquire) || !warm_range.frames.is_empty() {
             return;
         }
         let Some(listed) = lock(&volume.queue).warm.around(block) else { return };
-        let window = block / ALONG_BLOCKS * ALONG_BLOCKS;
-        along.blocks = listed.start.max(window)..listed.end.min(window + ALONG_BLOCKS);
-        let wanted = self.count_absent(volume.id, &along.blocks);
-        if !self.pool.take(&self.frames, volume, wanted, &mut along.frames) {
-            self.pool.give_back(volume, along.frames.drain(..));
+        let window = block / NEIGHBOUR_BLOCKS * NEIGHBOUR_BLOCKS;
+        warm_range.blocks = listed.start.max(window)..listed.end.min(window + NEIGHBOUR_BLOCKS);
+        let wanted = self.count_absent(volume.id, &warm_range.blocks);
+        if !self.pool.take(&self.frames, volume, wanted, &mut warm_range.frames) {
+            self.pool.give_back(volume, warm_range.frames.drain(..));
         }
     }
 
-    /// Begins to fill a page that a client waits for, and those next to it that may come along.
-    pub(super) fn fill_along(
+    /// Starts to fill a page that a client waits for, and its listed neighbours.
+    pub(super) fn fill_around(
         &self,
         instance: &mut Instance<F>,
         queue: &mut Queue<F>,
         page: u64,
-        (spare, along): (&mut Vec<FrameId>, &mut WarmRange),
+        (spare, warm_range): (&mut Vec<FrameId>, &mut WarmRange),
         waiter: FillWaiter<F>,
         now: Nanos,
     ) {
-        let pages = self.pages_along(instance, queue, page, along);
-        let spare_along = &mut along.frames;
-        // In order of place: then they are joined to one read.
+        let pages = self.neighbours_to_fill(instance, queue, page, warm_range);
+        let spare_along = &mut warm_range.frames;
+        // In order of position, so that they are joined into one read.
         for before in pages.start..page {
-            self.start_fill(instance, queue, before, spare_along, FillCause::Along, now);
+            self.start_fill(instance, queue, before, spare_along, FillCause::WarmNeighbour, now);
         }
         self.start_fill(instance, queue, page, spare, FillCause::Client(waiter), now);
         for after in page + 1..pages.end {
-            self.start_fill(instance, queue, after, spare_along, FillCause::Along, now);
+            self.start_fill(instance, queue, after, spare_along, FillCause::WarmNeighbour, now);
         }
     }
 
-    /// The pages around `page` that can be read with it: those next to it, as far as nothing of
-    /// them is here or coming and there are frames for them.
-    fn pages_along(
+    /// Returns the pages around `page` to read with it: adjacent ones without resident blocks and
+    /// without a fill, as far as there are frames for them.
+    fn neighbours_to_fill(
         &self,
         instance: &Instance<F>,
         queue: &Queue<F>,
         page: u64,
-        along: &WarmRange,
+        warm_range: &WarmRange,
     ) -> Range<u64> {
         let paging = instance.paging;
-        let mut left = along.frames.len();
-        let mut comes = |page: u64| {
+        let mut frames_left = warm_range.frames.len();
+        let mut can_fill = |page: u64| {
             let blocks = paging.blocks_of(page);
-            let is_inside = blocks.start >= along.blocks.start && blocks.end <= along.blocks.end;
+            let is_inside =
+                blocks.start >= warm_range.blocks.start && blocks.end <= warm_range.blocks.end;
             let wanted = range_len(&blocks);
             let can = is_inside
-                && wanted <= left
+                && wanted <= frames_left
                 && self.count_absent(instance.volume.id, &blocks) == wanted
                 && !instance.fills.contains_key(&page)
                 && !queue.is_exclusive(&blocks);
-            left -= if can { wanted } else { 0 };
+            frames_left -= if can { wanted } else { 0 };
             can
         };
-        let before = (0..page).rev().take_while(|&page| comes(page)).count();
-        let end = paging.page_of(along.blocks.end.max(1) - 1) + 1;
-        let after = (page + 1..end.max(page + 1)).take_while(|&page| comes(page)).count();
+        let before = (0..page).rev().take_while(|&page| can_fill(page)).count();
+        let end = paging.page_of(warm_range.blocks.end.max(1) - 1) + 1;
+        let after = (page + 1..end.max(page + 1)).take_while(|&page| can_fill(page)).count();
         page - before as u64..page + 1 + after as u64
     }
 
-    /// Begins reads of what is to be warm, if nothing else is to be read; whether to call again at
-    /// once.
+    /// Starts reads of the warm-restart list if there are no other reads. Returns true if the
+    /// caller should call it again immediately.
     pub(super) fn read_warm(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) -> bool {
         if !volume.has_warm.load(Ordering::Acquire)
-            || volume.has_wishes.load(Ordering::Relaxed)
+            || volume.has_pending_windows.load(Ordering::Relaxed)
             || volume.is_frozen()
         {
             return false;
         }
-        let (begun, depth, blocks) = {
+        let (started, depth, blocks) = {
             let queue = lock(&volume.queue);
-            if !queue.ahead.is_empty() || queue.clients_wait() {
+            if !queue.ahead.is_empty() || queue.has_waiting_reads() {
                 return false;
             }
             let last = volume.last_request();
@@ -227,34 +235,35 @@ impl<F: Frames> Cache<F> {
             let (depth, blocks) = if is_idle {
                 (volume.tunables.get(Tunable::ReadAheadDepth), u64::from(PAGE_BLOCKS_MAX))
             } else {
-                (1, SMALL_BLOCKS)
+                (1, BUSY_READ_BLOCKS)
             };
             (queue.ahead_in_flight() as u64, depth, blocks)
         };
-        let mut begun = begun;
-        for _ in 0..TAKES_EACH {
-            if begun >= depth {
+        let mut started = started;
+        for _ in 0..TAKES_PER_POLL {
+            if started >= depth {
                 return false;
             }
             let mut queue = lock(&volume.queue);
             let page_blocks = u64::from(volume.page_blocks());
-            let most = Self::ahead_pages_max(volume, &queue) * page_blocks;
-            let most = most.min(blocks).max(page_blocks);
+            let pages_max = Self::ahead_pages_max(volume, &queue) * page_blocks;
+            let pages_max = pages_max.min(blocks).max(page_blocks);
             let queued = queue.ahead.len();
-            let Some(next) = queue.warm.take(most) else {
+            let Some(next) = queue.warm.take(pages_max) else {
                 volume.has_warm.store(false, Ordering::Release);
                 return false;
             };
             drop(queue);
-            let goes_on = !volume.is_stopping() && self.ahead(volume, (recorder, now), next, false);
+            let is_continued =
+                !volume.is_stopping() && self.ahead(volume, (recorder, now), next, false);
             let mut queue = lock(&volume.queue);
-            if !goes_on {
+            if !is_continued {
                 queue.warm.clear();
                 volume.has_warm.store(false, Ordering::Release);
                 return false;
             }
-            // What is resident already costs nothing.
-            begun += u64::from(queue.ahead.len() > queued);
+            // Resident blocks need no read.
+            started += u64::from(queue.ahead.len() > queued);
         }
         true
     }

@@ -1,11 +1,11 @@
-//! Writes: into the cache, and on to the store where the mode or the client asks for it.
+//! Writes: into the cache, and from there to the store if the mode or the client requires it.
 //!
-//! Bytes always go into the cache first, whatever the mode, so that there is one order of writes to
-//! a block: the order in which they reached its frame. A block has at most one write to the store
-//! under way, always of what its frame held when that write was started.
+//! Bytes go into the cache first in every mode, so the order of writes to a block is always that in
+//! which they reached its frame. A block has at most one write to the store in progress, with the
+//! contents of its frame at the start of that write.
 
 use super::Cache;
-use super::fill::Missing;
+use super::fill::FetchOutcome;
 use crate::clock::Nanos;
 use crate::completion::VolumeHandle;
 use crate::counters::{Class, Counter};
@@ -26,9 +26,9 @@ use crate::units::{
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// How often a frame that is pinned is tried again before a copy takes its place: a reader that
-/// copies out is gone within this, a socket or a store is not.
-const OWN_TRIES: usize = 64;
+/// Number of attempts to write-pin a pinned frame before its block is copied to a new one. Readers
+/// that copy release their pin within this many attempts; sockets and stores hold it longer.
+const WRITE_PIN_TRIES: usize = 64;
 
 /// A part of a write that lies in one block.
 #[derive(Clone, Copy, Debug)]
@@ -40,16 +40,16 @@ struct Piece<'a, P: ?Sized> {
     /// First byte in the payload.
     at: usize,
     len: usize,
-    /// Sectors that become dirty, and those that must be valid before.
+    /// Sectors that become dirty, and those that must be valid before the write.
     dirties: u8,
     needs: u8,
 }
 
 impl<P: Payload + ?Sized> Piece<'_, P> {
     /// Copies the bytes of the piece into a frame.
-    fn write_to<F: Frames>(&self, frames: &F, own: &mut F::WritePin) {
+    fn write_to<F: Frames>(&self, frames: &F, write_pin: &mut F::WritePin) {
         let fill = |to: &mut [u8]| self.payload.copy_to(self.at, to);
-        frames.write_with(own, self.offset, self.len, fill);
+        frames.write_with(write_pin, self.offset, self.len, fill);
     }
 }
 
@@ -84,7 +84,7 @@ impl<'a, F: Frames, P: ?Sized> PagePart<'a, F, P> {
     }
 }
 
-/// Returns the sectors of a piece that become dirty, and those that must be valid before.
+/// Returns the sectors of a piece that become dirty, and those that must be valid before the write.
 fn sectors_of_piece<F: Frames>(
     volume: &Volume<F>,
     block: u64,
@@ -104,119 +104,123 @@ fn sectors_of_piece<F: Frames>(
     }
 }
 
-/// What became of the part of a write that lies in one page.
+/// Outcome of placing one page's part of a write.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Placed {
-    /// It is in the cache; all its blocks were dirty before.
+pub(super) enum PlaceOutcome {
+    /// The part is in the cache; all its blocks were dirty before.
     Absorbed,
-    /// It is in the cache.
+    /// The part is in the cache.
     New,
-    /// It is in the cache, in a page that is not to stay.
+    /// The part is in the cache, in a page that is dropped after its writeback.
     Transient(BypassReason),
-    /// A block of it must be read first; the completion will say.
+    /// A block must be filled first; a completion follows.
     Filling,
-    /// No room, the range is being discarded, or the page size is changing.
+    /// The write must stall: there are no frames, the range is being discarded, or the page size is
+    /// changing.
     NoRoom,
-    /// The page size has changed: the parts are of several pages now.
-    Recut,
+    /// The page size has changed: the part is in several pages now.
+    PageSizeChanged,
 }
 
 impl<F: Frames> Cache<F> {
     /// Continues a write of the bytes in `payload`.
     ///
-    /// [`Status::Pending`]: after [`crate::completion::Completion::Continue`] call this again; give other
-    /// completions with the task's token to [`Cache::write_completed`].
+    /// [`Status::Pending`]: after [`crate::completion::Completion::Continue`] call this again; pass
+    /// other completions with the token of the write to [`Cache::write_completed`].
     ///
     /// # Panics
     /// If the range is not inside the volume.
     pub(crate) fn write<P: Payload + ?Sized>(
         &self,
         volume: &Volume<F>,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &mut WriteRequest,
+        write: &mut WriteRequest,
         payload: &P,
     ) -> Status {
-        debug_assert_eq!(volume.id, lane.volume.id, "the volume of the lane");
-        assert_eq!(payload.len(), task.len as usize, "the bytes of the whole task");
-        assert!(task.offset + u64::from(task.len) <= volume.geometry().length, "within the volume");
-        volume.touch(now);
+        debug_assert_eq!(volume.id, handle.volume.id, "the volume of the lane");
+        assert_eq!(payload.len(), write.len as usize, "the bytes of the whole task");
+        assert!(
+            write.offset + u64::from(write.len) <= volume.geometry().length,
+            "within the volume"
+        );
+        volume.note_request(now);
         if let Some(error) = volume.broken() {
             return Status::Failed(error.clone());
         }
-        let (mode, _) = *task.modes.get_or_insert_with(|| volume.modes());
-        let hint = task.hint.unwrap_or_else(|| volume.hint());
+        let (mode, _) = *write.modes.get_or_insert_with(|| volume.modes());
+        let hint = write.hint.unwrap_or_else(|| volume.hint());
         let mode = mode_with(volume.effective(mode), hint);
         if mode == WriteMode::ReadOnly {
             let message = format!("write to {}: it is read-only", volume.name());
             return Status::Failed(StoreError::new(StoreErrorKind::ReadOnly, message));
         }
-        let before = task.done;
-        while task.done < task.len {
-            let part = Self::next_page_part(volume, task, payload);
+        let before = write.done;
+        while write.done < write.len {
+            let part = Self::next_page_part(volume, write, payload);
             let placed = if volume.is_at_dirty_limit() {
-                if volume.is_regrouping() || !self.absorb_for(lane, now, task, &part) {
-                    return self.at_limit(lane);
+                if volume.is_regrouping() || !self.absorb_for(handle, now, write, &part) {
+                    return self.at_limit(handle);
                 }
-                Placed::Absorbed
+                PlaceOutcome::Absorbed
             } else {
-                self.place(lane, now, task, &part, mode)
+                self.place(handle, now, write, &part, mode)
             };
             match placed {
-                Placed::NoRoom => return self.without_room(lane),
-                Placed::Recut => continue,
-                Placed::Filling => {
-                    task.filled = true;
+                PlaceOutcome::NoRoom => return self.without_room(handle),
+                PlaceOutcome::PageSizeChanged => continue,
+                PlaceOutcome::Filling => {
+                    write.filled = true;
                     return Status::Pending;
                 }
-                placed => count_placed(lane, placed, mode, task),
+                placed => count_placed(handle, placed, mode, write),
             }
-            task.done = u32::try_from(part.bytes.end - task.offset).expect("a u32");
+            write.done = u32::try_from(part.bytes.end - write.offset).expect("a u32");
         }
-        self.finish_write(volume, lane, now, task, (mode, before))
+        self.finish_write(volume, handle, now, write, (mode, before))
     }
 
-    /// Goes on with a write of which all bytes are in the cache; `before` of them were so already.
+    /// Continues a write whose bytes are all in the cache; `before` of them were already at the
+    /// start of the call.
     pub(super) fn finish_write(
         &self,
         volume: &Volume<F>,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &mut WriteRequest,
+        write: &mut WriteRequest,
         (mode, before): (WriteMode, u32),
     ) -> Status {
-        let fua = task.is_stable();
-        // Looked at again after the last block was placed: what was placed before a stop began is
-        // written by the stop, what was placed after it goes through.
+        let fua = write.is_stable();
+        // The mode is read again after the last block was placed: a stop writes the data that was
+        // placed before it began; data that was placed after it is written through.
         let mode = volume.effective(mode);
-        if (mode != WriteMode::Back || fua) && !task.synced {
-            task.synced = true;
-            self.sync(lane, now, task, fua);
+        if (mode != WriteMode::Back || fua) && !write.synced {
+            write.synced = true;
+            self.sync(handle, now, write, fua);
         }
-        if task.waiting > 0 {
+        if write.waiting > 0 {
             return Status::Pending;
         }
-        if task.needs_flush {
-            return self.flush_for(lane, now, task);
+        if write.needs_flush {
+            return self.flush_for(handle, now, write);
         }
-        Self::acknowledge(volume, now, u64::from(task.len - before))
+        Self::acknowledge(volume, now, u64::from(write.len - before))
     }
 
-    /// Ends or stalls a write at the dirty limit. It waits for the lazy writer; but if the store
-    /// has failed to write nearly everything that is dirty, no room can be expected, and it fails.
-    pub(super) fn at_limit(&self, lane: &VolumeHandle<F>) -> Status {
-        if let Some(error) = lane.volume.failure_at_limit() {
+    /// Ends or stalls a write at the dirty limit. It waits for the lazy writer. If the store has
+    /// failed to write nearly all dirty blocks, no space can be expected, so the write fails.
+    pub(super) fn at_limit(&self, handle: &VolumeHandle<F>) -> Status {
+        if let Some(error) = handle.volume.failure_at_limit() {
             return Status::Failed(error);
         }
-        self.stall(lane);
+        self.stall(handle);
         Status::Stalled
     }
 
-    /// Ends or stalls a write for which there is no room. It fails if the store of its volume
-    /// fails, and nearly all of the memory holds blocks that could not be written, of whatever
-    /// volumes.
-    pub(super) fn without_room(&self, lane: &VolumeHandle<F>) -> Status {
-        if let Some(error) = lane.volume.failure() {
+    /// Ends or stalls a write without frames. It fails if the store of its volume fails, and nearly
+    /// all of the memory holds blocks of any volumes that could not be written.
+    pub(super) fn without_room(&self, handle: &VolumeHandle<F>) -> Status {
+        if let Some(error) = handle.volume.failure() {
             let volumes = self.volumes();
             let failing: u64 = volumes.iter().map(|it| it.failing.load(Ordering::Acquire)).sum();
             let unclean: u64 = volumes.iter().map(|it| it.unclean_blocks()).sum();
@@ -225,11 +229,12 @@ impl<F: Frames> Cache<F> {
                 return Status::Failed(error);
             }
         }
-        self.stall(lane);
+        self.stall(handle);
         Status::Stalled
     }
 
-    /// When to acknowledge a write of so many bytes.
+    /// Returns the status of a complete write of `bytes`: the time of its acknowledgement depends
+    /// on the unclean blocks.
     fn acknowledge(volume: &Volume<F>, now: Nanos, bytes: u64) -> Status {
         let (unclean, limit) = (volume.unclean_blocks(), volume.dirty_limit_blocks());
         let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
@@ -242,7 +247,8 @@ impl<F: Frames> Cache<F> {
             return Status::Done;
         }
         let blocks = bytes.div_ceil(BLOCK_BYTES_U64);
-        // The engine thread holds the writer while it looks for work; then this write is let off.
+        // The driver thread holds this lock while it searches for work; then this write is not
+        // delayed.
         let Ok(mut writer) = volume.writer.try_lock() else { return Status::Done };
         match writer.pace.acknowledge_at(now, blocks, unclean, setpoint, limit) {
             Some(at) => Status::DoneAt(at),
@@ -253,90 +259,101 @@ impl<F: Frames> Cache<F> {
     /// Returns the part of a write that lies in the next page.
     fn next_page_part<'a, P: ?Sized>(
         volume: &'a Volume<F>,
-        task: &WriteRequest,
+        write: &WriteRequest,
         payload: &'a P,
     ) -> PagePart<'a, F, P> {
-        let start = task.offset + u64::from(task.done);
+        let start = write.offset + u64::from(write.done);
         let page_end = volume.paging().around(start / BLOCK_BYTES_U64).end * BLOCK_BYTES_U64;
-        let end = page_end.min(task.offset + u64::from(task.len));
-        PagePart { volume, payload, base: task.offset, bytes: start..end }
+        let end = page_end.min(write.offset + u64::from(write.len));
+        PagePart { volume, payload, base: write.offset, bytes: start..end }
     }
 
-    /// Puts a part of a write into the cache.
+    /// Places a part of a write in the cache.
     fn place<P: Payload + ?Sized>(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &WriteRequest,
+        write: &WriteRequest,
         part: &PagePart<'_, F, P>,
         mode: WriteMode,
-    ) -> Placed {
+    ) -> PlaceOutcome {
         let (volume, blocks) = (part.volume, part.blocks());
         if volume.is_regrouping() {
-            return Placed::NoRoom;
+            return PlaceOutcome::NoRoom;
         }
-        if self.absorb_for(lane, now, task, part) {
-            return Placed::Absorbed;
+        if self.absorb_for(handle, now, write, part) {
+            return PlaceOutcome::Absorbed;
         }
         let key = Key::new(volume.id, blocks.start);
         let is_absent = |&block: &u64| self.table.find(Key::new(volume.id, block)).is_none();
-        // No more than it needs: making room could evict the very page that was filled for it.
+        // Not more than needed: an eviction could hit the page that was filled for this write.
         let mut wanted = blocks.clone().filter(is_absent).count();
-        let bypass = Self::passes(volume, mode);
+        let bypass = Self::bypass_reason_of(volume, mode);
         if wanted > 0 && bypass.is_none() {
             self.note_miss(volume, blocks.start, now);
         }
         let placed = loop {
-            if wanted > 0 && !self.reserve(volume, wanted, &mut lane.spare, &lane.recorder, now) {
-                break Placed::NoRoom;
+            if wanted > 0 && !self.reserve(volume, wanted, &mut handle.spare, &handle.recorder, now)
+            {
+                break PlaceOutcome::NoRoom;
             }
             let mut shard = self.shard(self.table.shard(key));
             if volume.is_regrouping() || Self::is_exclusive(volume, &blocks) {
-                break Placed::NoRoom;
+                break PlaceOutcome::NoRoom;
             }
             let page = shard.instance(volume.id).paging.around(blocks.start);
             if blocks.end > page.end {
-                break Placed::Recut;
+                break PlaceOutcome::PageSizeChanged;
             }
             if let Some(piece) = part.pieces().find(|piece| !self.is_placeable(volume, piece)) {
                 let block = piece.block..piece.block + 1;
                 drop(shard);
-                return self.fill_first(lane, now, task, &block, (part, mode));
+                return self.fill_first(handle, now, write, &block, (part, mode));
             }
-            let owned = self.own_resident(volume, blocks.clone());
-            wanted = owned.iter().filter(|own| own.is_none()).count();
-            if wanted <= lane.spare.len() {
+            let write_pins = self.write_pin_resident(volume, blocks.clone());
+            wanted = write_pins.iter().filter(|write_pin| write_pin.is_none()).count();
+            if wanted <= handle.spare.len() {
                 let paging = shard.instance(volume.id).paging;
-                let group = task.group;
-                if !Self::join_group(lane, paging, group, blocks.start, blocks.clone()) {
-                    owned.into_iter().flatten().for_each(|own| self.frames.release_write_pin(own));
-                    break Placed::NoRoom;
+                let group = write.group;
+                if !Self::join_group(handle, paging, group, blocks.start, blocks.clone()) {
+                    write_pins
+                        .into_iter()
+                        .flatten()
+                        .for_each(|write_pin| self.frames.release_write_pin(write_pin));
+                    break PlaceOutcome::NoRoom;
                 }
-                // Hits noted before came before this reference.
+                // Hits that were recorded before precede this reference.
                 shard.drain(now);
                 let instance = shard.instance(volume.id);
-                break self.place_locked(instance, now, (part, owned), mode, lane);
+                break self.place_locked(instance, now, (part, write_pins), mode, handle);
             }
-            owned.into_iter().flatten().for_each(|own| self.frames.release_write_pin(own));
+            write_pins
+                .into_iter()
+                .flatten()
+                .for_each(|write_pin| self.frames.release_write_pin(write_pin));
         };
-        self.return_spare(lane);
+        self.return_spare(handle);
         placed
     }
 
-    /// Owns the frames of blocks. A block that is absent, or whose frame is pinned, gets `None`: it
-    /// needs a new frame.
-    fn own_resident(&self, volume: &Volume<F>, blocks: Range<u64>) -> Vec<Option<F::WritePin>> {
-        let own = |block: u64| {
+    /// Write-pins the frames of blocks. A block that is absent, or whose frame is pinned, gets
+    /// `None`: it needs a new frame.
+    fn write_pin_resident(
+        &self,
+        volume: &Volume<F>,
+        blocks: Range<u64>,
+    ) -> Vec<Option<F::WritePin>> {
+        let write_pin = |block: u64| {
             let frame = self.table.find(Key::new(volume.id, block))?;
-            (0..OWN_TRIES).find_map(|_| {
-                let own = self.frames.try_write_pin(frame);
-                if own.is_none() {
+            (0..WRITE_PIN_TRIES).find_map(|_| {
+                let write_pin = self.frames.try_write_pin(frame);
+                if write_pin.is_none() {
                     spin();
                 }
-                own
+                write_pin
             })
         };
-        blocks.map(own).collect()
+        blocks.map(write_pin).collect()
     }
 
     fn is_exclusive(volume: &Volume<F>, blocks: &Range<u64>) -> bool {
@@ -351,59 +368,60 @@ impl<F: Frames> Cache<F> {
                 .is_some_and(|frame| self.table.state(frame).covers(piece.needs))
     }
 
-    /// Reads the page of a block that is written to in part.
+    /// Fills the page of a block that the write covers only in part.
     fn fill_first<P: Payload + ?Sized>(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &WriteRequest,
+        write: &WriteRequest,
         blocks: &Range<u64>,
         again: (&PagePart<'_, F, P>, WriteMode),
-    ) -> Placed {
-        let mailbox = Arc::clone(&lane.mailbox);
-        let waiter = FillWaiter { mailbox, token: task.token, read: None };
-        match self.fetch(lane, now, waiter, blocks, None) {
-            Missing::Present => self.place(lane, now, task, again.0, again.1),
-            Missing::Filling | Missing::Coming => Placed::Filling,
-            Missing::Bypassed(_) | Missing::NoRoom => Placed::NoRoom,
-            Missing::Recut => unreachable!("one block is of one page"),
+    ) -> PlaceOutcome {
+        let completions = Arc::clone(&handle.completions);
+        let waiter = FillWaiter { completions, token: write.token, read: None };
+        match self.fetch(handle, now, waiter, blocks, None) {
+            FetchOutcome::Present => self.place(handle, now, write, again.0, again.1),
+            FetchOutcome::Filling | FetchOutcome::ReadAheadPending => PlaceOutcome::Filling,
+            FetchOutcome::Bypassed(_) | FetchOutcome::NoRoom => PlaceOutcome::NoRoom,
+            FetchOutcome::PageSizeChanged => unreachable!("one block is of one page"),
         }
     }
 
-    /// Writes a part of `task` into frames that are dirty already, and records the reference.
-    /// Returns false if one of its blocks is not dirty, or the write is of a group.
+    /// Writes a part of `write` into frames that are already dirty, and records the reference.
+    /// Returns false if one of its blocks is not dirty, or the write belongs to a group.
     fn absorb_for<P: Payload + ?Sized>(
         &self,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
         now: Nanos,
-        task: &WriteRequest,
+        write: &WriteRequest,
         part: &PagePart<'_, F, P>,
     ) -> bool {
-        if task.group.is_some() {
+        if write.group.is_some() {
             return false;
         }
         let Some(slot) = self.absorb(part) else { return false };
-        self.note_hit(lane, Key::new(part.volume.id, part.blocks().start), slot, now);
+        self.note_hit(handle, Key::new(part.volume.id, part.blocks().start), slot, now);
         true
     }
 
-    /// Writes into frames that are dirty already, without a lock; the slot of their page, or none
-    /// if one of them is not so: then all pieces are placed again, which does no harm.
+    /// Writes into frames that are already dirty, without a lock. Returns the slot of their page;
+    /// `None` if one of them is not dirty: then the caller places all pieces again, which does no
+    /// harm.
     fn absorb<P: Payload + ?Sized>(&self, part: &PagePart<'_, F, P>) -> Option<Slot> {
         let mut slot = None;
         for piece in part.pieces() {
             let key = Key::new(part.volume.id, piece.block);
-            let (mut own, state) = self.table.try_write_pin(&self.frames, key)?;
+            let (mut write_pin, state) = self.table.try_write_pin(&self.frames, key)?;
             let dirty = state.dirty != 0 && state.writing == 0;
             if !dirty || !state.covers(piece.needs) {
-                self.frames.release_write_pin(own);
+                self.frames.release_write_pin(write_pin);
                 return None;
             }
-            piece.write_to(&self.frames, &mut own);
-            let frame = self.frames.write_pinned(&own);
+            piece.write_to(&self.frames, &mut write_pin);
+            let frame = self.frames.write_pinned(&write_pin);
             self.table.set_state(frame, state.with_dirty(piece.dirties));
             slot = Some(self.table.slot(frame));
-            self.frames.release_write_pin(own);
+            self.frames.release_write_pin(write_pin);
         }
         slot
     }
@@ -412,23 +430,23 @@ impl<F: Frames> Cache<F> {
         &self,
         instance: &mut Instance<F>,
         now: Nanos,
-        (part, owned): (&PagePart<'_, F, P>, Vec<Option<F::WritePin>>),
+        (part, write_pins): (&PagePart<'_, F, P>, Vec<Option<F::WritePin>>),
         mode: WriteMode,
-        lane: &mut VolumeHandle<F>,
-    ) -> Placed {
+        handle: &mut VolumeHandle<F>,
+    ) -> PlaceOutcome {
         let volume = part.volume;
         let page = instance.paging.page_of(part.blocks().start);
-        let bypass = Self::passes(volume, mode);
+        let bypass = Self::bypass_reason_of(volume, mode);
         let admit = bypass.is_none();
         let slot = instance.find_or_insert(&self.table, page, admit, now);
         let mut new_dirty = 0;
-        for (piece, own) in part.pieces().zip(owned) {
+        for (piece, write_pin) in part.pieces().zip(write_pins) {
             let found = self.table.find(Key::new(volume.id, piece.block));
-            let was_dirty = match (found, own) {
-                (Some(_), Some(own)) => self.write_owned(own, &piece),
-                (Some(frame), None) => self.replace(volume, frame, slot, &piece, lane),
+            let was_dirty = match (found, write_pin) {
+                (Some(_), Some(write_pin)) => self.write_in_place(write_pin, &piece),
+                (Some(frame), None) => self.replace(volume, frame, slot, &piece, handle),
                 (None, _) => {
-                    self.write_absent(volume, slot, &piece, &mut lane.spare);
+                    self.write_absent(volume, slot, &piece, &mut handle.spare);
                     instance.pages.get_mut(slot).resident += 1;
                     false
                 }
@@ -438,15 +456,15 @@ impl<F: Frames> Cache<F> {
         Self::note_placed(volume, instance, slot, (new_dirty, bypass), now)
     }
 
-    /// Counts blocks of a page that have become dirty, by a write that does not stay if there is a
-    /// reason for that.
+    /// Counts blocks of a page that have become dirty. With a bypass reason, the page is dropped
+    /// after its writeback.
     pub(super) fn note_placed(
         volume: &Volume<F>,
         instance: &mut Instance<F>,
         slot: Slot,
         (new_dirty, bypass): (u16, Option<BypassReason>),
         now: Nanos,
-    ) -> Placed {
+    ) -> PlaceOutcome {
         let page = instance.pages.get_mut(slot);
         let was_clean = page.dirty == 0;
         page.dirty += new_dirty;
@@ -456,24 +474,25 @@ impl<F: Frames> Cache<F> {
         }
         Self::note_dirty(volume, u64::from(new_dirty));
         match (bypass, new_dirty) {
-            (Some(reason), _) if !instance.stays(slot) => Placed::Transient(reason),
-            (_, 0) => Placed::Absorbed,
-            (_, _) => Placed::New,
+            (Some(reason), _) if !instance.is_retained(slot) => PlaceOutcome::Transient(reason),
+            (_, 0) => PlaceOutcome::Absorbed,
+            (_, _) => PlaceOutcome::New,
         }
     }
 
-    /// Why a write of what is not resident does not stay.
-    pub(super) fn passes(volume: &Volume<F>, mode: WriteMode) -> Option<BypassReason> {
+    /// Returns the reason why a write of blocks that are not resident bypasses the cache, if it
+    /// does.
+    pub(super) fn bypass_reason_of(volume: &Volume<F>, mode: WriteMode) -> Option<BypassReason> {
         match mode {
-            // Else the hint made it one that writes around.
+            // The hint of the request caused write-around mode.
             WriteMode::Around if volume.write_mode() != mode => Some(BypassReason::NoBuffering),
             WriteMode::Around => Some(BypassReason::WriteAround),
             _ => volume.is_frozen().then_some(BypassReason::Frozen),
         }
     }
 
-    /// Counts new dirty blocks, and wakes the lazy writer when its plans change: at the first one,
-    /// and at the threshold.
+    /// Counts new dirty blocks. Wakes the driver when the plan of the lazy writer changes: at the
+    /// first dirty block, and at the threshold.
     fn note_dirty(volume: &Volume<F>, blocks: u64) {
         if blocks == 0 {
             return;
@@ -486,7 +505,7 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Puts a piece into a frame of its own.
+    /// Writes a piece of an absent block into a new frame.
     fn write_absent<P: Payload + ?Sized>(
         &self,
         volume: &Volume<F>,
@@ -495,47 +514,53 @@ impl<F: Frames> Cache<F> {
         spare: &mut Vec<FrameId>,
     ) {
         let frame = spare.pop().expect("a frame was reserved for every such piece");
-        let mut own = self.write_pin_fresh(frame);
+        let mut write_pin = self.write_pin_fresh(frame);
         let end = piece.offset + piece.len;
         if volume.bytes_of(piece.block) as usize == end {
-            self.frames.zero(&mut own, end, BLOCK_BYTES - end);
+            self.frames.zero(&mut write_pin, end, BLOCK_BYTES - end);
         }
-        piece.write_to(&self.frames, &mut own);
-        self.frames.release_write_pin(own);
+        piece.write_to(&self.frames, &mut write_pin);
+        self.frames.release_write_pin(write_pin);
         let state = FrameState::default().with_dirty(piece.dirties);
         self.table.publish(frame, Key::new(volume.id, piece.block), slot, state);
     }
 
-    /// Writes a piece into its frame; whether the block was dirty before.
-    fn write_owned<P: Payload + ?Sized>(&self, mut own: F::WritePin, piece: &Piece<'_, P>) -> bool {
-        let frame = self.frames.write_pinned(&own);
-        // It may be of a round whose other operations are not done; its own one is.
+    /// Writes a piece into the frame of its block. Returns true if the block was dirty before.
+    fn write_in_place<P: Payload + ?Sized>(
+        &self,
+        mut write_pin: F::WritePin,
+        piece: &Piece<'_, P>,
+    ) -> bool {
+        let frame = self.frames.write_pinned(&write_pin);
+        // The page may be under writeback by another operation; the one of this block has
+        // completed.
         let state = self.table.state(frame);
-        piece.write_to(&self.frames, &mut own);
+        piece.write_to(&self.frames, &mut write_pin);
         self.table.set_state(frame, state.with_dirty(piece.dirties));
-        self.frames.release_write_pin(own);
+        self.frames.release_write_pin(write_pin);
         state.dirty != 0
     }
 
-    /// Writes a piece into a copy that takes the place of a frame that somebody holds; whether the
-    /// block was dirty before.
+    /// Writes a piece into a copy that replaces a pinned frame. Returns true if the block was dirty
+    /// before.
     fn replace<P: Payload + ?Sized>(
         &self,
         volume: &Volume<F>,
         frame: FrameId,
         slot: Slot,
         piece: &Piece<'_, P>,
-        lane: &mut VolumeHandle<F>,
+        handle: &mut VolumeHandle<F>,
     ) -> bool {
-        lane.recorder.add(Counter::ReplacedBlocks, 1);
+        handle.recorder.add(Counter::ReplacedBlocks, 1);
         let pin = self.pin_published(frame);
         let state = self.table.state(frame);
-        let copy = lane.spare.pop().expect("a frame was reserved for every such piece");
-        let mut own = self.write_pin_fresh(copy);
-        self.frames.copy(&pin, &mut own, 0, BLOCK_BYTES);
-        piece.write_to(&self.frames, &mut own);
-        self.frames.release_write_pin(own);
-        // Unfindable first: else a write that takes no lock could go into it meanwhile.
+        let copy = handle.spare.pop().expect("a frame was reserved for every such piece");
+        let mut write_pin = self.write_pin_fresh(copy);
+        self.frames.copy(&pin, &mut write_pin, 0, BLOCK_BYTES);
+        piece.write_to(&self.frames, &mut write_pin);
+        self.frames.release_write_pin(write_pin);
+        // Removed from the table first: otherwise a write without the lock could change it in the
+        // meantime.
         self.table.retract(frame);
         self.frames.unpin(pin);
         let key = Key::new(volume.id, piece.block);
@@ -547,23 +572,23 @@ impl<F: Frames> Cache<F> {
 
 /// Counts a page of a write.
 pub(super) fn count_placed<F: Frames>(
-    lane: &VolumeHandle<F>,
-    placed: Placed,
+    handle: &VolumeHandle<F>,
+    placed: PlaceOutcome,
     mode: WriteMode,
-    task: &mut WriteRequest,
+    write: &mut WriteRequest,
 ) {
-    let filled = std::mem::take(&mut task.filled);
+    let filled = std::mem::take(&mut write.filled);
     let class = match placed {
-        Placed::Transient(reason) => {
-            lane.recorder.add(reason.counter(), 1);
+        PlaceOutcome::Transient(reason) => {
+            handle.recorder.add(reason.counter(), 1);
             Class::WriteBypass
         }
-        _ if mode != WriteMode::Back || task.fua => Class::WriteThrough,
+        _ if mode != WriteMode::Back || write.fua => Class::WriteThrough,
         _ if filled => Class::WritePartial,
-        Placed::Absorbed => Class::WriteAbsorbed,
+        PlaceOutcome::Absorbed => Class::WriteAbsorbed,
         _ => Class::WriteNewDirty,
     };
-    task.classes.count(&lane.recorder, class);
+    write.classes.count(&handle.recorder, class);
 }
 
 #[cfg(test)]
@@ -598,17 +623,23 @@ mod tests {
         };
         let absorbs = || {
             let len = u32::try_from(BLOCK_BYTES).unwrap();
-            let task = WriteRequest::new(9, 0, len, false);
-            cache.absorb(&Cache::next_page_part(&volume, &task, &data[..])).is_some()
+            let write = WriteRequest::new(9, 0, len, false);
+            cache.absorb(&Cache::next_page_part(&volume, &write, &data[..])).is_some()
         };
         assert!(!absorbs(), "block 0 is absent");
         write(0);
         write(2);
         assert!(absorbs(), "block 0 is dirty");
-        // Blocks 0 and 2 are of one page and not adjacent: one round with two operations.
+        // Blocks 0 and 2 are of one page and not adjacent: one writeback with two operations.
         let shard = cache.table.shard(Key::new(volume.id, 0));
         let mut ops = Vec::new();
-        assert!(cache.write_back_around(&volume, 0, crate::queue::Cause::Forced, &recorder, 2));
+        assert!(cache.write_back_around(
+            &volume,
+            0,
+            crate::queue::WriteCause::Forced,
+            &recorder,
+            2
+        ));
         cache.poll(&volume, &recorder, 2, 8, &mut ops);
         assert_eq!(ops.len(), 2);
         assert!(!absorbs(), "block 0 is pinned by its operation");
@@ -619,6 +650,6 @@ mod tests {
         cache.complete(&volume, &recorder, 4, done(ops.remove(0)));
         assert!(absorbs(), "the round is over");
         cache.check(5);
-        assert_eq!(cache.shard(shard).instance(volume.id).rounds, 0);
+        assert_eq!(cache.shard(shard).instance(volume.id).pages_under_writeback, 0);
     }
 }

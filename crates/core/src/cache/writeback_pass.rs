@@ -1,8 +1,8 @@
-//! Rounds: writing dirty pages to the store.
+//! Writeback of dirty pages to the store.
 //!
-//! A round writes all dirty blocks of a page; one at a time runs per page. Its frames are pinned,
-//! so what goes to the store is what they held when it was started. Dirty neighbours inside a 1 MiB
-//! region join one operation.
+//! A writeback writes all dirty blocks of a page; a page has at most one in progress. Its frames
+//! are pinned, so the store gets their contents at its start. Dirty neighbours inside a 1 MiB
+//! region are joined into one operation.
 
 use super::Cache;
 use crate::clock::Nanos;
@@ -11,7 +11,7 @@ use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
-use crate::queue::{Cause, Context, Queue};
+use crate::queue::{Context, Queue, WriteCause};
 use crate::request::WriteRequest;
 use crate::shard::{Instance, SyncWaiter};
 use crate::store::{Buffer, Segment, StoreError, StoreOpKind};
@@ -23,7 +23,7 @@ use crate::units::{
 use crate::volume::Volume;
 use std::ops::Range;
 
-/// Bytes of the volume and the frames that hold them.
+/// A contiguous range of bytes and the frames that hold them.
 struct Run<F: Frames> {
     bytes: Range<u64>,
     segments: Vec<Segment<F>>,
@@ -32,24 +32,24 @@ struct Run<F: Frames> {
     blocks: u64,
 }
 
-/// Collects the runs of one or more rounds, all in one region.
-pub(super) struct Rounds<F: Frames> {
+/// The write operations of one or more page writebacks, all in one region.
+pub(super) struct WritebackOps<F: Frames> {
     runs: Vec<Run<F>>,
-    cause: Cause,
+    cause: WriteCause,
     fua: bool,
 }
 
-impl<F: Frames> Rounds<F> {
-    pub(super) fn new(cause: Cause, fua: bool) -> Self {
-        Rounds { runs: Vec::new(), cause, fua }
+impl<F: Frames> WritebackOps<F> {
+    pub(super) fn new(cause: WriteCause, fua: bool) -> Self {
+        WritebackOps { runs: Vec::new(), cause, fua }
     }
 
-    /// Adds bytes of a page; calls are in volume order.
+    /// Adds bytes of a page; the caller adds them in order of the volume.
     fn add(&mut self, bytes: Range<u64>, segment: Segment<F>, page: (u64, Slot), epoch: u64) {
         match self.runs.last_mut() {
             Some(run) if run.bytes.end == bytes.start => {
-                // The bytes are of another block: a clean sector separates two parts of the same
-                // block.
+                // The bytes are of another block, since a clean sector separates two ranges of the
+                // same block.
                 run.blocks += 1;
                 run.bytes.end = bytes.end;
                 run.segments.push(segment);
@@ -65,7 +65,7 @@ impl<F: Frames> Rounds<F> {
         }
     }
 
-    /// Queues the operations, under the lock of the shard.
+    /// Queues the operations. The caller holds the lock of the shard.
     pub(super) fn finish(
         self,
         instance: &mut Instance<F>,
@@ -74,9 +74,9 @@ impl<F: Frames> Rounds<F> {
         now: Nanos,
     ) {
         let (writes, blocks) = match self.cause {
-            Cause::Lazy => (Counter::LazyWrites, Counter::LazyWriteBlocks),
-            Cause::Forced => (Counter::ForcedWrites, Counter::ForcedWriteBlocks),
-            Cause::Steal => (Counter::StealWrites, Counter::StealWriteBlocks),
+            WriteCause::Lazy => (Counter::LazyWrites, Counter::LazyWriteBlocks),
+            WriteCause::Forced => (Counter::ForcedWrites, Counter::ForcedWriteBlocks),
+            WriteCause::Steal => (Counter::StealWrites, Counter::StealWriteBlocks),
         };
         for run in self.runs {
             recorder.add(writes, 1);
@@ -89,28 +89,28 @@ impl<F: Frames> Rounds<F> {
             let kind = StoreOpKind::Write { fua: self.fua };
             let op = queue.operation(kind, run.bytes, run.segments, context, now);
             match self.cause {
-                Cause::Lazy => queue.background.push_back(op),
-                Cause::Forced | Cause::Steal => queue.forced.push_back(op),
+                WriteCause::Lazy => queue.background.push_back(op),
+                WriteCause::Forced | WriteCause::Steal => queue.forced.push_back(op),
             }
         }
     }
 }
 
 impl<F: Frames> Cache<F> {
-    /// Starts a round of a page that has dirty blocks and no round running.
-    pub(super) fn start_round(
+    /// Starts the writeback of a page that has dirty blocks and is not under writeback.
+    pub(super) fn start_page_writeback(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
-        rounds: &mut Rounds<F>,
+        writeback: &mut WritebackOps<F>,
     ) {
         instance.unlink_dirty(slot);
         let volume = Arc::clone(&instance.volume);
         let page = instance.pages.get_mut(slot);
-        assert!(page.can_start_round(), "{page:?} cannot be written now");
+        assert!(page.can_start_writeback(), "{page:?} cannot be written now");
         let (number, epoch) = (page.number, page.dirty_epoch);
         let blocks = instance.paging.blocks_of(number);
-        volume.ordered.with_any(|groups| groups.started(&blocks));
+        volume.write_order.with_any(|groups| groups.start_write(&blocks));
         let mut count = 0;
         for block in instance.paging.blocks_of(number) {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
@@ -118,12 +118,12 @@ impl<F: Frames> Cache<F> {
                 continue;
             }
             let pin = self.pin_published(frame);
-            // From here on nobody writes into the frame; before, somebody may have.
+            // The pin blocks writers from here on. A writer may have changed the frame before.
             let state = self.table.state(frame);
             let mask = state.dirty;
             self.table.set_state(frame, FrameState { dirty: 0, writing: mask, ..state });
             self.add_sectors(&volume, block, mask, pin, |bytes, segment| {
-                rounds.add(bytes, segment, (number, slot), epoch);
+                writeback.add(bytes, segment, (number, slot), epoch);
             });
             count += 1;
         }
@@ -131,16 +131,16 @@ impl<F: Frames> Cache<F> {
         assert_eq!(count, page.dirty, "dirty blocks of {page:?}");
         page.writing = count;
         page.dirty = 0;
-        page.round = page.round.wrapping_add(1);
-        instance.rounds += 1;
-        // Writers that wait for this round may need it stable.
+        page.writeback_seq = page.writeback_seq.wrapping_add(1);
+        instance.pages_under_writeback += 1;
+        // Writers that wait for this writeback may need it stable.
         let waiters = instance.syncs.get(&slot);
-        rounds.fua |= waiters.is_some_and(|all| all.iter().any(|waiter| waiter.fua));
+        writeback.fua |= waiters.is_some_and(|all| all.iter().any(|waiter| waiter.fua));
         volume.writing.fetch_add(u64::from(count), Ordering::AcqRel);
         volume.dirty.fetch_sub(u64::from(count), Ordering::AcqRel);
     }
 
-    /// Cuts the dirty sectors of a block into runs of bytes, with a pin for each.
+    /// Splits the dirty sectors of a block into ranges of bytes, with a pin for each.
     fn add_sectors(
         &self,
         volume: &Volume<F>,
@@ -172,13 +172,13 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Starts rounds of the page of `block` and of its dirty neighbours that lie next to it in its
-    /// region. False if the page is not there, not dirty, or cannot be written now.
+    /// Starts the writeback of the page of `block` and of the adjacent dirty pages in its region.
+    /// Returns false if the page is not resident, not dirty, or cannot be written now.
     pub(super) fn write_back_around(
         &self,
         volume: &Volume<F>,
         block: u64,
-        cause: Cause,
+        cause: WriteCause,
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
@@ -189,15 +189,15 @@ impl<F: Frames> Cache<F> {
         let region_pages = u64::from(PAGE_BLOCKS_MAX / paging.page_blocks);
         let region = page / region_pages * region_pages..(page / region_pages + 1) * region_pages;
         let mut queue = lock(&volume.queue);
-        if volume.ordered.holds_back(&paging.blocks_of(page)) {
+        if volume.write_order.expedite_if_held(&paging.blocks_of(page)) {
             return false;
         }
         let startable = |instance: &Instance<F>, queue: &Queue<F>, page: u64| {
             instance.find(&self.table, page).filter(|&slot| {
                 let blocks = paging.blocks_of(page);
-                instance.pages.get(slot).can_start_round()
+                instance.pages.get(slot).can_start_writeback()
                     && !queue.is_exclusive(&blocks)
-                    && !volume.ordered.is_held(&blocks)
+                    && !volume.write_order.is_held(&blocks)
             })
         };
         if startable(instance, &queue, page).is_none() {
@@ -207,29 +207,30 @@ impl<F: Frames> Cache<F> {
         while first > region.start && startable(instance, &queue, first - 1).is_some() {
             first -= 1;
         }
-        let mut rounds = Rounds::new(cause, false);
+        let mut writeback = WritebackOps::new(cause, false);
         for page in first..region.end {
             let Some(slot) = startable(instance, &queue, page) else { break };
-            self.start_round(instance, slot, &mut rounds);
+            self.start_page_writeback(instance, slot, &mut writeback);
         }
-        rounds.finish(instance, &mut queue, recorder, now);
+        writeback.finish(instance, &mut queue, recorder, now);
         true
     }
 
-    /// Hands a write that is in the cache to the store; the task waits for every page of it.
+    /// Submits a write whose bytes are in the cache to the store; `write` waits for each of its
+    /// pages.
     pub(super) fn sync(
         &self,
-        lane: &VolumeHandle<F>,
+        handle: &VolumeHandle<F>,
         now: Nanos,
-        task: &mut WriteRequest,
+        write: &mut WriteRequest,
         fua: bool,
     ) {
-        let volume = &*lane.volume;
-        let end = task.offset + u64::from(task.len);
+        let volume = &*handle.volume;
+        let end = write.offset + u64::from(write.len);
         let last = (end - 1) / BLOCK_BYTES_U64;
-        let mut block = task.offset / BLOCK_BYTES_U64;
+        let mut block = write.offset / BLOCK_BYTES_U64;
         while block <= last {
-            // A region, as no page spans two of them, nor two shards.
+            // Pages of one region: they are all in one shard.
             let first = block;
             let region = first / u64::from(PAGE_BLOCKS_MAX);
             block = (region + 1) * u64::from(PAGE_BLOCKS_MAX);
@@ -238,11 +239,11 @@ impl<F: Frames> Cache<F> {
             let paging = instance.paging;
             let pages = paging.page_of(first)..=paging.page_of(last.min(block - 1));
             let mut queue = lock(&volume.queue);
-            let mut rounds = Rounds::new(Cause::Forced, fua);
+            let mut writeback = WritebackOps::new(WriteCause::Forced, fua);
             for page in pages {
-                self.sync_page(instance, &queue, page, &mut rounds, (lane, task, fua));
+                self.sync_page(instance, &queue, page, &mut writeback, (handle, write, fua));
             }
-            rounds.finish(instance, &mut queue, &lane.recorder, now);
+            writeback.finish(instance, &mut queue, &handle.recorder, now);
         }
         volume.notify.notify();
     }
@@ -252,36 +253,44 @@ impl<F: Frames> Cache<F> {
         instance: &mut Instance<F>,
         queue: &Queue<F>,
         page: u64,
-        rounds: &mut Rounds<F>,
-        (lane, task, fua): (&VolumeHandle<F>, &mut WriteRequest, bool),
+        writeback: &mut WritebackOps<F>,
+        (handle, write, fua): (&VolumeHandle<F>, &mut WriteRequest, bool),
     ) {
         let blocks = instance.paging.blocks_of(page);
         let Some(slot) = instance.find(&self.table, page) else {
-            // Written and evicted already.
-            task.needs_flush |= fua;
+            // The page was written and evicted already.
+            write.needs_flush |= fua;
             return;
         };
         let page = instance.pages.get(slot);
         if page.dirty == 0 && page.writing == 0 {
-            task.needs_flush |= fua;
+            write.needs_flush |= fua;
             return;
         }
-        // What an earlier round has taken may not be stable, whatever the next round does.
-        task.needs_flush |= fua && !self.is_all_dirty(&instance.volume, &blocks, task);
-        let blocked = queue.is_exclusive(&blocks) || instance.volume.ordered.holds_back(&blocks);
-        let round = if page.dirty == 0 { page.round } else { page.round.wrapping_add(1) };
-        if page.can_start_round() && !blocked {
-            self.start_round(instance, slot, rounds);
+        // The data that an earlier writeback has taken may not be stable, whatever the next one
+        // does.
+        write.needs_flush |= fua && !self.is_all_dirty(&instance.volume, &blocks, write);
+        let blocked =
+            queue.is_exclusive(&blocks) || instance.volume.write_order.expedite_if_held(&blocks);
+        let writeback_seq =
+            if page.dirty == 0 { page.writeback_seq } else { page.writeback_seq.wrapping_add(1) };
+        if page.can_start_writeback() && !blocked {
+            self.start_page_writeback(instance, slot, writeback);
         }
-        let (mailbox, token) = (Arc::clone(&lane.mailbox), task.token);
-        instance.syncs.entry(slot).or_default().push(SyncWaiter { mailbox, token, round, fua });
-        task.waiting += 1;
+        let (completions, token) = (Arc::clone(&handle.completions), write.token);
+        instance.syncs.entry(slot).or_default().push(SyncWaiter {
+            completions,
+            token,
+            writeback_seq,
+            fua,
+        });
+        write.waiting += 1;
     }
 
-    /// Whether every sector of a write that lies in `blocks` is dirty, so that the next round
-    /// carries it.
-    fn is_all_dirty(&self, volume: &Volume<F>, blocks: &Range<u64>, task: &WriteRequest) -> bool {
-        let bytes = task.offset..task.offset + u64::from(task.len);
+    /// Returns true if every sector of the write in `blocks` is dirty, so that the next writeback
+    /// contains all of its data.
+    fn is_all_dirty(&self, volume: &Volume<F>, blocks: &Range<u64>, write: &WriteRequest) -> bool {
+        let bytes = write.offset..write.offset + u64::from(write.len);
         let touched = blocks_touched(&bytes);
         (blocks.start.max(touched.start)..blocks.end.min(touched.end)).all(|block| {
             let touched = super::read::touched_sectors(block, &bytes);
@@ -290,8 +299,8 @@ impl<F: Frames> Cache<F> {
         })
     }
 
-    /// Ends the round, of `epoch`, of a page whose last operation is done.
-    pub(super) fn end_round(
+    /// Ends the writeback, of `epoch`, of a page whose last operation has completed.
+    pub(super) fn end_page_writeback(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
@@ -315,7 +324,7 @@ impl<F: Frames> Cache<F> {
             state.writing = 0;
             self.table.set_state(frame, state);
         }
-        instance.rounds -= 1;
+        instance.pages_under_writeback -= 1;
         let page = instance.pages.get_mut(slot);
         let was_clean = page.dirty == 0;
         let written = std::mem::take(&mut page.writing);
@@ -334,15 +343,15 @@ impl<F: Frames> Cache<F> {
             instance.link_dirty_again(slot, epoch);
         }
         let blocks = instance.paging.blocks_of(number);
-        volume.ordered.with_any(|groups| groups.ended(&blocks, error.is_none()));
-        // A page that was held back was not written with FUA, whoever waited for it.
-        let stable = volume.ordered.is_empty();
-        self.tell_synced(instance, slot, error, stable);
+        volume.write_order.with_any(|groups| groups.end_write(&blocks, error.is_none()));
+        // A page that was held back was not written with FUA, whatever its waiters need.
+        let stable = volume.write_order.is_empty();
+        self.complete_syncs(instance, slot, error, stable);
         self.continue_page(instance, slot, recorder, now);
     }
 
-    /// Tells those who waited for the round that has ended.
-    pub(super) fn tell_synced(
+    /// Completes the writes that waited for the writeback that has ended.
+    pub(super) fn complete_syncs(
         &self,
         instance: &mut Instance<F>,
         slot: Slot,
@@ -351,11 +360,12 @@ impl<F: Frames> Cache<F> {
     ) {
         let Some(waiters) = instance.syncs.remove(&slot) else { return };
         let page = instance.pages.get(slot);
-        let (round, dirty) = (page.round, page.dirty > 0);
+        let (writeback_seq, dirty) = (page.writeback_seq, page.dirty > 0);
         let mut left = Vec::new();
         for waiter in waiters {
-            // Without dirty blocks there is nothing that a later round could bring.
-            let reached = !dirty || round.wrapping_sub(waiter.round).cast_signed() >= 0;
+            // Without dirty blocks a later writeback would not add any data.
+            let reached =
+                !dirty || writeback_seq.wrapping_sub(waiter.writeback_seq).cast_signed() >= 0;
             if !reached {
                 left.push(waiter);
                 continue;
@@ -363,15 +373,15 @@ impl<F: Frames> Cache<F> {
             let result = error.map_or(Ok(()), |error| Err(error.clone()));
             let token = waiter.token;
             let synced = Completion::Synced { token, pages: 1, stable, result };
-            waiter.mailbox.deliver(&self.frames, synced);
+            waiter.completions.deliver(&self.frames, synced);
         }
         if !left.is_empty() {
             instance.syncs.insert(slot, left);
         }
     }
 
-    /// What follows when a page has come to rest: the next round, if somebody waits for one; or its
-    /// end, if it was not to stay.
+    /// Continues with a page whose operations have ended: starts the next writeback if a write
+    /// waits for it, or drops the page if it must not stay.
     pub(super) fn continue_page(
         &self,
         instance: &mut Instance<F>,
@@ -381,24 +391,24 @@ impl<F: Frames> Cache<F> {
     ) {
         let volume = Arc::clone(&instance.volume);
         let page = instance.pages.get(slot);
-        if page.can_start_round() {
+        if page.can_start_writeback() {
             let Some(waiters) = instance.syncs.get(&slot) else { return };
             let fua = waiters.iter().any(|waiter| waiter.fua);
             let mut queue = lock(&volume.queue);
             let blocks = instance.paging.blocks_of(page.number);
-            if !queue.is_exclusive(&blocks) && !volume.ordered.holds_back(&blocks) {
-                let mut rounds = Rounds::new(Cause::Forced, fua);
-                self.start_round(instance, slot, &mut rounds);
-                rounds.finish(instance, &mut queue, recorder, now);
+            if !queue.is_exclusive(&blocks) && !volume.write_order.expedite_if_held(&blocks) {
+                let mut writeback = WritebackOps::new(WriteCause::Forced, fua);
+                self.start_page_writeback(instance, slot, &mut writeback);
+                writeback.finish(instance, &mut queue, recorder, now);
             }
             return;
         }
-        if page.is_quiet() && !instance.stays(slot) {
+        if page.is_clean_and_idle() && !instance.is_retained(slot) {
             self.drop_page(instance, slot);
         }
     }
 
-    /// Drops a page that holds nothing newer than the store.
+    /// Drops a page without data that the store does not have.
     pub(super) fn drop_page(&self, instance: &mut Instance<F>, slot: Slot) {
         let volume = Arc::clone(&instance.volume);
         let number = instance.pages.get(slot).number;
@@ -407,8 +417,8 @@ impl<F: Frames> Cache<F> {
             let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
             self.table.retract(frame);
             match self.frames.try_write_pin(frame) {
-                Some(own) => {
-                    self.frames.release_write_pin(own);
+                Some(write_pin) => {
+                    self.frames.release_write_pin(write_pin);
                     free.push(frame);
                 }
                 None => self.pool.retire(volume.id, frame),

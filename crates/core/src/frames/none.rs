@@ -1,21 +1,21 @@
-//! Frames without bytes: latches only, so that the cache behaves as it would and holds nothing.
+//! Frames without bytes: latches only. The cache behaves as with memory, and stores no data.
 
 use super::{FrameId, Frames};
 use crate::sync::atomic::{AtomicI32, Ordering};
 
-/// Frames that hold no data. Reads of them yield zeros.
+/// Frames that hold no data. Reads return zeros.
 #[derive(Debug)]
 pub struct NoFrames {
-    /// Count of pins, or -1 while owned.
+    /// Number of pins, or -1 if write-pinned.
     latches: Box<[AtomicI32]>,
 }
 
-/// A hold on a frame that has no bytes.
+/// A pin or write pin of a frame without bytes.
 #[derive(Debug)]
 pub struct EmptyPin(FrameId);
 
 impl NoFrames {
-    /// `count` frames without memory behind them.
+    /// Returns `count` frames without memory.
     #[must_use]
     pub fn new(count: u32) -> Self {
         NoFrames { latches: (0..count).map(|_| AtomicI32::new(0)).collect() }
@@ -53,23 +53,23 @@ impl Frames for NoFrames {
         assert!(before > 0, "frame {} was unpinned more often than pinned", pin.0);
     }
 
-    fn release_write_pin(&self, own: EmptyPin) {
-        let before = self.latch(own.0).swap(0, Ordering::Release);
-        assert_eq!(before, -1, "frame {} was disowned without being owned", own.0);
+    fn release_write_pin(&self, write_pin: EmptyPin) {
+        let before = self.latch(write_pin.0).swap(0, Ordering::Release);
+        assert_eq!(before, -1, "frame {} was disowned without being owned", write_pin.0);
     }
 
-    fn downgrade(&self, own: EmptyPin) -> EmptyPin {
-        let before = self.latch(own.0).swap(1, Ordering::Release);
-        assert_eq!(before, -1, "frame {} was downgraded without being owned", own.0);
-        own
+    fn downgrade(&self, write_pin: EmptyPin) -> EmptyPin {
+        let before = self.latch(write_pin.0).swap(1, Ordering::Release);
+        assert_eq!(before, -1, "frame {} was downgraded without being owned", write_pin.0);
+        write_pin
     }
 
     fn pinned(&self, pin: &EmptyPin) -> FrameId {
         pin.0
     }
 
-    fn write_pinned(&self, own: &EmptyPin) -> FrameId {
-        own.0
+    fn write_pinned(&self, write_pin: &EmptyPin) -> FrameId {
+        write_pin.0
     }
 
     fn read(&self, _pin: &EmptyPin, _offset: usize, to: &mut [u8]) {

@@ -1,4 +1,4 @@
-//! Frames behind ordinary locks: slow, obvious, and without `unsafe`; the double for tests.
+//! Frames behind mutexes, without `unsafe`; for tests.
 
 use super::none::EmptyPin;
 use super::{FrameId, Frames, NO_FRAME, NoFrames};
@@ -6,7 +6,7 @@ use crate::sync::atomic::{AtomicU32, Ordering};
 use crate::units::BLOCK_BYTES;
 use std::sync::Mutex;
 
-/// What frames hold that nobody has written: no test writes it.
+/// Initial byte of frames. Tests do not write it.
 const UNWRITTEN: u8 = 0xEE;
 
 /// Frames with bytes, for tests of the cache.
@@ -19,8 +19,8 @@ pub struct PlainFrames {
 }
 
 impl PlainFrames {
-    /// `count` frames, filled with a pattern that no test writes, so that a read of memory that
-    /// was never filled shows.
+    /// Returns `count` frames with a byte that no test writes, so that a test detects a read of
+    /// memory that was never filled.
     #[must_use]
     pub fn new(count: u32) -> Self {
         let frame = || Mutex::new(vec![UNWRITTEN; BLOCK_BYTES].into_boxed_slice());
@@ -66,25 +66,25 @@ impl Frames for PlainFrames {
         self.latches.unpin(pin);
     }
 
-    fn release_write_pin(&self, own: EmptyPin) {
-        self.latches.release_write_pin(own);
+    fn release_write_pin(&self, write_pin: EmptyPin) {
+        self.latches.release_write_pin(write_pin);
     }
 
-    fn downgrade(&self, own: EmptyPin) -> EmptyPin {
-        self.latches.downgrade(own)
+    fn downgrade(&self, write_pin: EmptyPin) -> EmptyPin {
+        self.latches.downgrade(write_pin)
     }
 
     fn pinned(&self, pin: &EmptyPin) -> FrameId {
         self.latches.pinned(pin)
     }
 
-    fn write_pinned(&self, own: &EmptyPin) -> FrameId {
-        self.latches.write_pinned(own)
+    fn write_pinned(&self, write_pin: &EmptyPin) -> FrameId {
+        self.latches.write_pinned(write_pin)
     }
 
     fn release(&self, frames: &mut [EmptyPin]) {
-        for own in frames {
-            self.bytes(self.write_pinned(own)).fill(UNWRITTEN);
+        for write_pin in frames {
+            self.bytes(self.write_pinned(write_pin)).fill(UNWRITTEN);
         }
     }
 
@@ -94,16 +94,16 @@ impl Frames for PlainFrames {
 
     fn write_with(
         &self,
-        own: &mut EmptyPin,
+        write_pin: &mut EmptyPin,
         offset: usize,
         len: usize,
         fill: impl FnOnce(&mut [u8]),
     ) {
-        fill(&mut self.bytes(self.write_pinned(own))[offset..offset + len]);
+        fill(&mut self.bytes(self.write_pinned(write_pin))[offset..offset + len]);
     }
 
-    fn zero(&self, own: &mut EmptyPin, offset: usize, len: usize) {
-        self.bytes(self.write_pinned(own))[offset..offset + len].fill(0);
+    fn zero(&self, write_pin: &mut EmptyPin, offset: usize, len: usize) {
+        self.bytes(self.write_pinned(write_pin))[offset..offset + len].fill(0);
     }
 
     fn copy(&self, from: &EmptyPin, to: &mut EmptyPin, offset: usize, len: usize) {

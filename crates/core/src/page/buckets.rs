@@ -1,11 +1,11 @@
-//! Buckets: where the chains of a page table begin, and how there come to be more of them.
+//! Buckets: the heads of the chains of a page table, whose number grows.
 //!
-//! Each shard has as many as its frames need at first, a power of two. When it is to have more
-//! frames, it gets one bucket after the other (linear hashing: Litwin, "Linear hashing: a new tool
-//! for file and table addressing", VLDB 1980): bucket `n` takes over a part of what was in bucket
-//! `n - 2^k`, where `2^k` is the largest power of two up to `n`. So growing goes in small steps
-//! under the shard's lock, none of which is long, and no bucket ever moves: a reader without a lock
-//! that still reckons with one bucket less misses what has moved, and then asks under the lock.
+//! Each shard begins with enough buckets for its frames, a power of two. When the shard gets more
+//! frames, buckets are added one at a time (linear hashing: Litwin, "Linear hashing: a new tool for
+//! file and table addressing", VLDB 1980): bucket `n` takes over a part of bucket `n - 2^k`, where
+//! `2^k` is the largest power of two up to `n`. So growth is a series of short steps under the
+//! shard's lock, and no bucket moves. A reader without the lock that still computes with one bucket
+//! less misses the blocks that have moved, and then searches under the lock.
 
 use crate::frames::NO_FRAME;
 use crate::sync::atomic::{AtomicU32, AtomicUsize, Ordering};
@@ -14,12 +14,12 @@ use std::sync::OnceLock;
 /// The buckets of all shards.
 #[derive(Debug)]
 pub(super) struct Buckets {
-    /// The first ones of all shards, so many each.
+    /// The initial buckets of all shards, `first_each` per shard.
     first: Box<[AtomicU32]>,
     first_each: usize,
-    /// Buckets in use, by shard.
+    /// Number of buckets in use, by shard.
     counts: Box<[AtomicUsize]>,
-    /// By shard and doubling: as many as there were before it.
+    /// Added buckets, by shard and doubling; each doubling has as many as there were before it.
     later: Box<[OnceLock<Box<[AtomicU32]>>]>,
     doublings: usize,
 }
@@ -29,11 +29,11 @@ fn empty(count: usize) -> Box<[AtomicU32]> {
 }
 
 impl Buckets {
-    /// Buckets for so many frames in each shard, that may become as many as `frames_max`.
+    /// Returns buckets for `frames` frames in each shard, which can grow to `frames_max`.
     pub(super) fn new(frames: usize, frames_max: usize, shards: usize) -> Self {
         let first_each = frames.next_power_of_two().max(16);
-        let most = frames_max.next_power_of_two().max(first_each);
-        let doublings = (most / first_each).ilog2() as usize;
+        let buckets_max = frames_max.next_power_of_two().max(first_each);
+        let doublings = (buckets_max / first_each).ilog2() as usize;
         Buckets {
             first: empty(first_each * shards),
             first_each,
@@ -43,22 +43,22 @@ impl Buckets {
         }
     }
 
-    /// The bucket of `place`, any number.
+    /// Returns the bucket of `hash_index`, which may be any number.
     #[inline]
-    pub(super) fn get(&self, shard: usize, place: usize) -> &AtomicU32 {
+    pub(super) fn get(&self, shard: usize, hash_index: usize) -> &AtomicU32 {
         if self.counts[shard].load(Ordering::Acquire) == self.first_each {
-            return &self.first[shard * self.first_each + (place & (self.first_each - 1))];
+            return &self.first[shard * self.first_each + (hash_index & (self.first_each - 1))];
         }
-        self.get_grown(shard, place)
+        self.get_grown(shard, hash_index)
     }
 
-    /// Out of the way of the caches that have their first size.
+    /// Not inlined, so that [`Buckets::get`] stays small for caches of their initial size.
     #[cold]
     #[inline(never)]
-    fn get_grown(&self, shard: usize, place: usize) -> &AtomicU32 {
+    fn get_grown(&self, shard: usize, hash_index: usize) -> &AtomicU32 {
         let count = self.counts[shard].load(Ordering::Acquire);
         let mask = count.next_power_of_two() - 1;
-        let index = place & mask;
+        let index = hash_index & mask;
         self.at(shard, if index < count { index } else { index & (mask >> 1) })
     }
 
@@ -72,15 +72,15 @@ impl Buckets {
         &later.expect("made before the count says so")[index - begin]
     }
 
-    /// Whether a shard has a bucket for each of so many frames, or all that there can be.
+    /// Returns true if a shard has a bucket for each of `frames` frames, or the maximum number.
     pub(super) fn is_enough(&self, shard: usize, frames: usize) -> bool {
         let count = self.counts[shard].load(Ordering::Relaxed);
         count >= frames || count == self.first_each << self.doublings
     }
 
-    /// Makes one bucket more if a shard is to have so many frames, under the shard's lock: the
-    /// bucket that had its part so far, and the new one, which is empty. Until the part is moved,
-    /// before the lock is given back, nobody finds it.
+    /// Adds a bucket if a shard of `frames` frames needs one. Returns the bucket to split and the
+    /// new one, which is empty. The caller holds the shard's lock and moves the entries before it
+    /// releases the lock; until then lookups do not find them.
     pub(super) fn grow(&self, shard: usize, frames: usize) -> Option<(&AtomicU32, &AtomicU32)> {
         if self.is_enough(shard, frames) {
             return None;
@@ -101,15 +101,15 @@ mod tests {
     #[test]
     fn each_new_bucket_takes_places_of_its_parent_only() {
         let buckets = Buckets::new(16, 100, 2);
-        let address = |place| std::ptr::from_ref(buckets.get(1, place)) as usize;
+        let address = |hash_index| std::ptr::from_ref(buckets.get(1, hash_index)) as usize;
         for count in 16..128 {
             let before: Vec<_> = (0..1024).map(address).collect();
             let (parent, new) = buckets.grow(1, 100_000).unwrap();
             let [parent, new] = [parent, new].map(|bucket| std::ptr::from_ref(bucket) as usize);
             let mut moved = 0;
-            for (place, was) in before.into_iter().enumerate() {
-                let is = address(place);
-                assert!(is == was || (was == parent && is == new), "{count}: place {place}");
+            for (hash_index, was) in before.into_iter().enumerate() {
+                let is = address(hash_index);
+                assert!(is == was || (was == parent && is == new), "{count}: place {hash_index}");
                 moved += usize::from(is != was);
             }
             assert!(moved > 0, "bucket {count} takes nothing");

@@ -1,4 +1,4 @@
-//! An array that grows by chunks: no element moves, and memory comes only as indices are used.
+//! An array that grows by chunks: elements never move, and memory is allocated as indices are used.
 
 const CHUNK: usize = 1024;
 
@@ -15,28 +15,27 @@ impl<T> Default for Chunked<T> {
 }
 
 impl<T: Clone + Default> Chunked<T> {
-    /// The element at `index`, which must have been reached with [`Chunked::get_mut`] before.
+    /// Returns the element at `index`. A call of [`Chunked::get_mut`] must have created it.
     pub(crate) fn get(&self, index: u32) -> &T {
         let chunk = self.chunks[index as usize / CHUNK].as_ref().expect("a chunk in use");
         &chunk[index as usize % CHUNK]
     }
 
-    /// The element at `index`, if it has been reached with [`Chunked::get_mut`], or a neighbour
-    /// has.
+    /// Returns the element at `index` if a call of [`Chunked::get_mut`] has allocated its chunk.
     #[inline]
     pub(crate) fn find(&self, index: u32) -> Option<&T> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
         Some(&chunk[index as usize % CHUNK])
     }
 
-    /// As [`Chunked::find`], to change it.
+    /// As [`Chunked::find`], with mutable access.
     #[inline]
     pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut T> {
         let chunk = self.chunks.get_mut(index as usize / CHUNK)?.as_mut()?;
         Some(&mut chunk[index as usize % CHUNK])
     }
 
-    /// The element at `index`, a default one if it was never reached.
+    /// Returns the element at `index`; a new one has the default value.
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut T {
         let chunk = index as usize / CHUNK;
         if chunk >= self.chunks.len() {

@@ -1,8 +1,8 @@
-//! Paging: how the blocks of a volume are grouped into pages.
+//! Paging: the division of the blocks of a volume into pages.
 //!
-//! It can change while the volume serves. Under a shard's lock the instance there says what is so;
-//! without one the volume says what was so a moment ago, and whoever computed a page from that
-//! looks again under the lock.
+//! It can change while the volume serves. The paging of an [`crate::shard::Instance`] is exact
+//! under the shard's lock; that of the volume may be outdated, so a caller that computed a page
+//! from it checks again under the lock.
 
 use std::ops::Range;
 
@@ -16,23 +16,23 @@ pub(crate) struct Paging {
 }
 
 impl Paging {
-    /// The blocks of page `page`.
+    /// Returns the blocks of page `page`.
     pub(crate) fn blocks_of(self, page: u64) -> Range<u64> {
         let first = page * u64::from(self.page_blocks);
         first..(first + u64::from(self.page_blocks)).min(self.blocks)
     }
 
-    /// The page of `block`.
+    /// Returns the page of `block`.
     pub(crate) fn page_of(self, block: u64) -> u64 {
         block / u64::from(self.page_blocks)
     }
 
-    /// Returns the pages that `blocks`, at least one, lie in.
+    /// Returns the pages that contain `blocks`, which is not empty.
     pub(crate) fn pages_of(self, blocks: &Range<u64>) -> Range<u64> {
         self.page_of(blocks.start)..self.page_of(blocks.end - 1) + 1
     }
 
-    /// The blocks of the page of `block`.
+    /// Returns the blocks of the page of `block`.
     pub(crate) fn around(self, block: u64) -> Range<u64> {
         self.blocks_of(self.page_of(block))
     }

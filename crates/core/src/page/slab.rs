@@ -1,8 +1,8 @@
-//! A slab: values named by small numbers that are reused, in chunks that never move.
+//! A slab: values addressed by small numbers that are reused, in chunks that never move.
 
 use super::Chunked;
 
-/// Values of type `T` named by slot.
+/// Values of type `T`, addressed by slot.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
     values: Chunked<Option<T>>,
@@ -35,32 +35,32 @@ impl<T: Clone> Slab<T> {
         value
     }
 
-    /// The value at `slot`, which is in use.
+    /// Returns the value at `slot`, which is in use.
     pub(crate) fn get(&self, slot: u32) -> &T {
         self.values.get(slot).as_ref().expect("a slot in use")
     }
 
-    /// The value at `slot`, below [`Slab::end`], if it is in use.
+    /// Returns the value at `slot`, below [`Slab::end`], if it is in use.
     pub(crate) fn find(&self, slot: u32) -> Option<&T> {
         self.values.get(slot).as_ref()
     }
 
-    /// The value at `slot`, which is in use.
+    /// Returns the value at `slot`, which is in use.
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut T {
         self.values.get_mut(slot).as_mut().expect("a slot in use")
     }
 
-    /// All slots in use, in order.
+    /// Returns all slots in use, in order.
     pub(crate) fn slots(&self) -> impl Iterator<Item = u32> + '_ {
         self.slots_in(0..self.end)
     }
 
-    /// The slots in use of a range, in order.
+    /// Returns the slots in use of a range, in order.
     pub(crate) fn slots_in(&self, slots: std::ops::Range<u32>) -> impl Iterator<Item = u32> + '_ {
         (slots.start..slots.end.min(self.end)).filter(|&slot| self.values.get(slot).is_some())
     }
 
-    /// All slots in use are below this.
+    /// Returns the end of the range of used slots.
     pub(crate) fn end(&self) -> u32 {
         self.end
     }

@@ -1,15 +1,14 @@
-//! The state of a published frame: three masks of sectors and a mark in one word.
+//! The state of a published frame: three masks of sectors and a flag in one word.
 //!
-//! * valid: holds what a read must return.
-//! * dirty: newer than the store, and no write of it is under way.
-//! * writing: newer than the store, and a write of it is under way.
+//! * valid: a read may return the sector.
+//! * dirty: newer than the store, and not being written.
+//! * writing: newer than the store, and being written.
+//! * ahead (the flag): read ahead, and no client has touched the page since.
 //!
-//! * ahead, the mark: read ahead, and nobody has touched its page since.
-//!
-//! dirty and writing are parts of valid; a block that was written to has been touched. The word
-//! changes under the lock of the frame's shard; only a write into a frame that is dirty already
-//! changes it without, holding the frame exclusively, and whoever touches a page first takes its
-//! marks away.
+//! The dirty and writing masks are subsets of the valid one; a block that a client has written has
+//! been touched. The word changes under the lock of the frame's shard, with two exceptions that
+//! need no lock: a write into a frame that is already dirty, with a write pin, and the first touch
+//! of a page, which clears its flags.
 
 /// The masks of one frame.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -20,7 +19,7 @@ pub(crate) struct FrameState {
     pub(crate) ahead: bool,
 }
 
-/// The mark in the packed word.
+/// The flag in the packed word.
 const AHEAD: u32 = 1 << 24;
 
 impl FrameState {
@@ -34,16 +33,16 @@ impl FrameState {
         u32::from_le_bytes([self.valid, self.dirty, self.writing, u8::from(self.ahead)])
     }
 
-    /// The state after a write to the sectors of `mask`.
+    /// Returns the state after a write to the sectors of `mask`.
     pub(crate) fn with_dirty(self, mask: u8) -> Self {
         let (valid, dirty) = (self.valid | mask, self.dirty | mask);
         FrameState { valid, dirty, ahead: false, ..self }
     }
 
-    /// The packed word without its mark.
+    /// Mask that clears the flag of the packed word.
     pub(crate) const UNMARKED: u32 = !AHEAD;
 
-    /// Whether all sectors of `mask` may be read.
+    /// Returns true if all sectors of `mask` are valid.
     pub(crate) fn covers(self, mask: u8) -> bool {
         self.valid & mask == mask
     }

@@ -1,16 +1,16 @@
-//! The page table: from a block of a volume to the frame that holds it.
+//! The page table: maps a block of a volume to the frame that holds it.
 //!
-//! Chains of frames behind buckets, all in arrays of atomics that never move. Each bucket belongs
-//! to one shard, and a chain changes only under that shard's lock; reading takes no lock. A reader
-//! may meet a chain in the middle of a change, or follow a frame that has just moved to another
-//! chain: so it holds the frame first (a pin), looks at its key again, and after [`WALK_MAX`] steps
-//! gives up. What it misses this way it finds under the lock.
+//! Buckets are heads of chains of frames, all in arrays of atomics that never move. Each bucket
+//! belongs to one shard, and a chain changes only under that shard's lock; a reader takes no lock.
+//! A reader may find a chain during a change, or follow a frame that has just moved to another
+//! chain. So it pins the frame first and then checks its key again, and it stops after [`WALK_MAX`]
+//! steps. A block that it misses this way is found under the lock.
 //!
-//! When the cache grows beyond its first size, descriptors come in chunks, and the buckets of a
-//! shard grow one by one (see `buckets`). Neither ever becomes less.
+//! A cache that grows beyond its initial size adds descriptors in chunks, and the buckets of a
+//! shard one at a time (see `buckets`). Neither number ever falls.
 //!
-//! All blocks of an aligned 1 MiB region belong to one shard, whatever the page size, so that a
-//! page never spans shards and a change of page size never moves a block.
+//! All blocks of an aligned 1 MiB region belong to one shard, whatever the page size. So a page
+//! never spans shards, and a change of the page size never moves a block.
 
 use super::buckets::Buckets;
 use super::{FrameState, mix};
@@ -19,10 +19,11 @@ use crate::policy::Slot;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 
-/// Longest walk without a lock. Chains have 1 to 4 frames; a longer walk has lost its way.
+/// Maximum number of steps of a walk without a lock. Chains have 1 to 4 frames; a longer walk has
+/// followed frames that moved.
 const WALK_MAX: usize = 32;
 const REGION_SHIFT: u32 = 8;
-/// Descriptors that a growing table makes at a time: 1.5 MiB, for 256 MiB of frames.
+/// Descriptors that are added to a growing table at a time: 1.5 MiB, for 256 MiB of frames.
 const CHUNK: usize = 1 << 16;
 
 /// A block of a volume, packed: volume + 1 in the upper 16 bits, block number below.
@@ -69,22 +70,23 @@ impl Descriptor {
     }
 }
 
-/// Where a block is looked for. If the table grows meanwhile, what has moved is not found there.
+/// A lookup of a block: its key and its bucket. If the table grows, blocks that have moved are not
+/// found there.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct Place<'a> {
+pub(crate) struct BlockLookup<'a> {
     pub(crate) key: Key,
     /// The shard that the block's region belongs to.
     pub(crate) shard: usize,
     bucket: &'a AtomicU32,
 }
 
-/// Finds the frame of a block.
+/// Maps blocks to frames.
 #[derive(Debug)]
 pub(crate) struct Table {
     buckets: Buckets,
-    /// The descriptors of the frames that were there at first.
+    /// Descriptors of the initial frames.
     descriptors: Box<[Descriptor]>,
-    /// Those of later ones.
+    /// Descriptors of frames that were added.
     chunks: Box<[OnceLock<Box<[Descriptor]>>]>,
     shard_bits: u32,
 }
@@ -93,7 +95,7 @@ impl Table {
     /// Bytes of the table for each frame: a descriptor and up to two buckets.
     pub(crate) const BYTES_PER_FRAME: usize = size_of::<Descriptor>() + 2 * size_of::<u32>();
 
-    /// A table for `frames`, that may grow to `frames_max`.
+    /// Returns a table for `frames` frames that can grow to `frames_max`.
     pub(crate) fn new(frames: u32, frames_max: u32, shards: usize) -> Self {
         assert!(shards.is_power_of_two(), "shards are a power of two");
         let later = (frames_max - frames) as usize;
@@ -105,7 +107,8 @@ impl Table {
         }
     }
 
-    /// Makes the descriptors of all frames below `frames`, which must be before any is used.
+    /// Allocates the descriptors of all frames below `frames`. This must happen before one of them
+    /// is used.
     pub(crate) fn make_descriptors(&self, frames: u32) {
         let later = (frames as usize).saturating_sub(self.descriptors.len());
         for chunk in &self.chunks[..later.div_ceil(CHUNK)] {
@@ -113,21 +116,22 @@ impl Table {
         }
     }
 
-    /// Whether a shard has buckets for so many frames.
+    /// Returns true if a shard has buckets for `frames` frames.
     pub(crate) fn has_buckets(&self, shard: usize, frames: usize) -> bool {
         self.buckets.is_enough(shard, frames)
     }
 
-    /// Makes up to `most` buckets more for a shard that is to have so many frames, under its lock.
-    pub(crate) fn grow_buckets(&self, shard: usize, frames: usize, most: usize) {
-        for _ in 0..most {
+    /// Adds up to `count_max` buckets to a shard that gets `frames` frames. The caller holds the
+    /// shard's lock.
+    pub(crate) fn grow_buckets(&self, shard: usize, frames: usize, count_max: usize) {
+        for _ in 0..count_max {
             let Some((parent, new)) = self.buckets.grow(shard, frames) else { return };
-            self.divide(shard, parent, new);
+            self.split_bucket(shard, parent, new);
         }
     }
 
-    /// Moves what belongs to the bucket `new` there, out of the one that had it so far.
-    fn divide(&self, shard: usize, parent: &AtomicU32, new: &AtomicU32) {
+    /// Moves the entries that belong to the bucket `new` from `parent`, which had them so far.
+    fn split_bucket(&self, shard: usize, parent: &AtomicU32, new: &AtomicU32) {
         let mut link = parent;
         loop {
             let frame = link.load(Ordering::Relaxed);
@@ -136,7 +140,7 @@ impl Table {
             }
             let descriptor = self.descriptor(frame);
             let key = Key(descriptor.key.load(Ordering::Relaxed));
-            if std::ptr::eq(self.buckets.get(shard, Self::number(key)), new) {
+            if std::ptr::eq(self.buckets.get(shard, Self::bucket_index(key)), new) {
                 link.store(descriptor.next.load(Ordering::Relaxed), Ordering::Release);
                 descriptor.next.store(new.load(Ordering::Relaxed), Ordering::Release);
                 new.store(frame, Ordering::Release);
@@ -148,36 +152,41 @@ impl Table {
 
     #[inline]
     fn shard_of_hash(&self, hash: u64) -> usize {
-        // A shift by 64 is not one: with a single shard there is nothing to choose.
+        // A shift by 64 bits would overflow: with a single shard the index is 0.
         usize::try_from(hash.checked_shr(64 - self.shard_bits).unwrap_or(0)).expect("few shards")
     }
 
-    /// The shard that the block's region belongs to.
+    /// Returns the shard of the block's region.
     pub(crate) fn shard(&self, key: Key) -> usize {
         self.shard_of_hash(mix(key.0 >> REGION_SHIFT))
     }
 
-    /// Neighbouring blocks lie in neighbouring buckets: a large request walks along them.
-    fn number(key: Key) -> usize {
-        Self::number_of_hash(mix(key.0 >> REGION_SHIFT), key)
+    /// Returns the index of a block's bucket. Adjacent blocks have adjacent buckets: a large
+    /// request walks along them.
+    fn bucket_index(key: Key) -> usize {
+        Self::bucket_index_of_hash(mix(key.0 >> REGION_SHIFT), key)
     }
 
     #[inline]
-    fn number_of_hash(hash: u64, key: Key) -> usize {
+    fn bucket_index_of_hash(hash: u64, key: Key) -> usize {
         (hash.wrapping_add(key.0 & ((1 << REGION_SHIFT) - 1)) & 0xffff_ffff) as usize
     }
 
-    /// Where `key` is looked for.
+    /// Starts the lookup of `key`.
     #[inline]
-    pub(crate) fn place(&self, key: Key) -> Place<'_> {
+    pub(crate) fn lookup(&self, key: Key) -> BlockLookup<'_> {
         let hash = mix(key.0 >> REGION_SHIFT);
         let shard = self.shard_of_hash(hash);
-        Place { key, shard, bucket: self.buckets.get(shard, Self::number_of_hash(hash, key)) }
+        BlockLookup {
+            key,
+            shard,
+            bucket: self.buckets.get(shard, Self::bucket_index_of_hash(hash, key)),
+        }
     }
 
     #[inline]
     fn bucket(&self, key: Key) -> &AtomicU32 {
-        self.place(key).bucket
+        self.lookup(key).bucket
     }
 
     #[inline]
@@ -194,54 +203,59 @@ impl Table {
         Some(&self.chunks.get(later / CHUNK)?.get()?[later % CHUNK])
     }
 
-    /// Has the bucket come near: the first of two steps, before [`Table::approach`].
+    /// Prefetches the bucket: the first of two steps, before [`Table::prefetch_block`].
     #[inline]
-    pub(crate) fn look_ahead<F: Frames>(place: &Place<'_>) {
-        F::fetch(place.bucket);
+    pub(crate) fn prefetch_bucket<F: Frames>(lookup: &BlockLookup<'_>) {
+        F::fetch(lookup.bucket);
     }
 
-    /// Has what lies behind the bucket come near: the descriptor, the latch, and the bytes from
-    /// `within` on of the frame that is most likely that of the block, the first of its chain.
+    /// Prefetches the descriptor, the latch, and the bytes from `within` on of the first frame of
+    /// the chain, which most likely holds the block.
     #[inline]
-    pub(crate) fn approach<F: Frames>(&self, frames: &F, place: &Place<'_>, within: usize) {
-        let guess = place.bucket.load(Ordering::Relaxed);
-        if guess != NO_FRAME {
-            F::fetch(self.descriptor(guess));
-            frames.prefetch(guess, within);
+    pub(crate) fn prefetch_block<F: Frames>(
+        &self,
+        frames: &F,
+        lookup: &BlockLookup<'_>,
+        within: usize,
+    ) {
+        let likely_frame = lookup.bucket.load(Ordering::Relaxed);
+        if likely_frame != NO_FRAME {
+            F::fetch(self.descriptor(likely_frame));
+            frames.prefetch(likely_frame, within);
         }
     }
 
-    /// Prefetches what a pin of the block needs behind the bucket: the descriptor and the latch of
-    /// the frame that is most likely that of the block.
+    /// Prefetches the descriptor and the latch of the first frame of the chain, which most likely
+    /// holds the block.
     #[inline]
-    pub(crate) fn prefetch_pin<F: Frames>(&self, frames: &F, place: &Place<'_>) {
-        let guess = place.bucket.load(Ordering::Relaxed);
-        if guess != NO_FRAME {
-            F::fetch(self.descriptor(guess));
-            frames.prefetch_latch(guess);
+    pub(crate) fn prefetch_pin<F: Frames>(&self, frames: &F, lookup: &BlockLookup<'_>) {
+        let likely_frame = lookup.bucket.load(Ordering::Relaxed);
+        if likely_frame != NO_FRAME {
+            F::fetch(self.descriptor(likely_frame));
+            frames.prefetch_latch(likely_frame);
         }
     }
 
-    /// The frame of `key`, pinned, with its state and the slot of its page; without a lock.
+    /// Pins the frame of `key` without a lock. Returns the pin, its state and the slot of its page.
     #[inline]
     pub(crate) fn pin<F: Frames>(
         &self,
         frames: &F,
         key: Key,
     ) -> Option<(F::Pin, FrameState, Slot)> {
-        self.pin_at(frames, &self.place(key))
+        self.pin_at(frames, &self.lookup(key))
     }
 
-    /// The same where the place is known.
+    /// As [`Table::pin`], with a lookup that was started before.
     #[inline]
     pub(crate) fn pin_at<F: Frames>(
         &self,
         frames: &F,
-        place: &Place<'_>,
+        lookup: &BlockLookup<'_>,
     ) -> Option<(F::Pin, FrameState, Slot)> {
-        let (frame, descriptor) = self.walk_from(place, WALK_MAX)?;
+        let (frame, descriptor) = self.walk_from(lookup, WALK_MAX)?;
         let pin = frames.try_pin(frame)?;
-        if descriptor.key.load(Ordering::Acquire) == place.key.0 {
+        if descriptor.key.load(Ordering::Acquire) == lookup.key.0 {
             let state = FrameState::unpack(descriptor.state.load(Ordering::Acquire));
             return Some((pin, state, descriptor.slot.load(Ordering::Relaxed)));
         }
@@ -249,7 +263,7 @@ impl Table {
         None
     }
 
-    /// The frame of `key`, owned, with its state; without a lock.
+    /// Write-pins the frame of `key` without a lock. Returns the write pin and the state.
     #[inline]
     pub(crate) fn try_write_pin<F: Frames>(
         &self,
@@ -257,29 +271,29 @@ impl Table {
         key: Key,
     ) -> Option<(F::WritePin, FrameState)> {
         let frame = self.walk(key, WALK_MAX)?;
-        let own = frames.try_write_pin(frame)?;
+        let write_pin = frames.try_write_pin(frame)?;
         if self.holds(frame, key) {
             let state = self.state(frame);
-            return Some((own, state));
+            return Some((write_pin, state));
         }
-        frames.release_write_pin(own);
+        frames.release_write_pin(write_pin);
         None
     }
 
     #[inline]
     fn walk(&self, key: Key, steps: usize) -> Option<FrameId> {
-        self.walk_from(&self.place(key), steps).map(|(frame, _)| frame)
+        self.walk_from(&self.lookup(key), steps).map(|(frame, _)| frame)
     }
 
     #[inline]
-    fn walk_from(&self, place: &Place<'_>, steps: usize) -> Option<(FrameId, &Descriptor)> {
-        let mut frame = place.bucket.load(Ordering::Acquire);
+    fn walk_from(&self, lookup: &BlockLookup<'_>, steps: usize) -> Option<(FrameId, &Descriptor)> {
+        let mut frame = lookup.bucket.load(Ordering::Acquire);
         for _ in 0..steps {
             if frame == NO_FRAME {
                 return None;
             }
             let descriptor = self.descriptor(frame);
-            if descriptor.key.load(Ordering::Acquire) == place.key.0 {
+            if descriptor.key.load(Ordering::Acquire) == lookup.key.0 {
                 return Some((frame, descriptor));
             }
             frame = descriptor.next.load(Ordering::Acquire);
@@ -291,7 +305,7 @@ impl Table {
         self.descriptor(frame).key.load(Ordering::Acquire) == key.0
     }
 
-    /// The frame of `key`; exact, under the lock of its shard.
+    /// Returns the frame of `key`. Exact under the lock of its shard.
     pub(crate) fn find(&self, key: Key) -> Option<FrameId> {
         self.walk(key, usize::MAX)
     }
@@ -300,35 +314,36 @@ impl Table {
         FrameState::unpack(self.descriptor(frame).state.load(Ordering::Acquire))
     }
 
-    /// Sets the state of a published frame, under the lock of its shard and a hold on the frame.
+    /// Sets the state of a published frame. The caller holds the lock of its shard, or a write pin
+    /// of the frame.
     pub(crate) fn set_state(&self, frame: FrameId, state: FrameState) {
         self.descriptor(frame).state.store(state.pack(), Ordering::Release);
     }
 
-    /// Takes the mark of read-ahead from the frame of `key`, if it is found without a lock; whether
-    /// it had one.
+    /// Clears the read-ahead flag of the frame of `key`, if a walk without a lock finds it. Returns
+    /// true if the flag was set.
     pub(crate) fn unmark_key(&self, key: Key) -> bool {
         self.walk(key, WALK_MAX).is_some_and(|frame| self.unmark(frame))
     }
 
-    /// Takes the mark of read-ahead from a frame; whether it had one. No lock is needed.
+    /// Clears the read-ahead flag of a frame without a lock. Returns true if the flag was set.
     pub(crate) fn unmark(&self, frame: FrameId) -> bool {
         let state = &self.descriptor(frame).state;
         FrameState::unpack(state.load(Ordering::Relaxed)).ahead
             && FrameState::unpack(state.fetch_and(FrameState::UNMARKED, Ordering::AcqRel)).ahead
     }
 
-    /// The slot of the page that the frame is part of. Without a lock it may be a moment old.
+    /// Returns the slot of the page of a frame. Without a lock it may be outdated.
     pub(crate) fn slot(&self, frame: FrameId) -> Slot {
         self.descriptor(frame).slot.load(Ordering::Relaxed)
     }
 
-    /// Makes a frame part of another page, under the lock of its shard.
+    /// Makes a frame a part of another page. The caller holds the lock of its shard.
     pub(crate) fn set_slot(&self, frame: FrameId, slot: Slot) {
         self.descriptor(frame).slot.store(slot, Ordering::Relaxed);
     }
 
-    /// Makes a frame findable as `key`, under the lock of its shard.
+    /// Adds a frame to the table as `key`. The caller holds the lock of its shard.
     pub(crate) fn publish(&self, frame: FrameId, key: Key, slot: Slot, state: FrameState) {
         let bucket = self.bucket(key);
         let descriptor = self.descriptor(frame);
@@ -340,7 +355,8 @@ impl Table {
         bucket.store(frame, Ordering::Release);
     }
 
-    /// Makes a frame unfindable, under the lock of its shard. Pins taken before stay good.
+    /// Removes a frame from the table. The caller holds the lock of its shard. Existing pins stay
+    /// valid.
     pub(crate) fn retract(&self, frame: FrameId) {
         let descriptor = self.descriptor(frame);
         let key = Key(descriptor.key.swap(Key::NONE, Ordering::AcqRel));
@@ -364,7 +380,7 @@ impl Table {
     }
 }
 
-/// The table under a scheduler that explores interleavings, for the tests of `larder-core-shuttle`.
+/// The table under a scheduler that explores interleavings; for the tests of `larder-core-shuttle`.
 #[cfg(larder_shuttle)]
 pub mod schedules {
     use super::{AtomicU64, FrameId, FrameState, Frames, Key, Ordering, Table};
@@ -373,8 +389,8 @@ pub mod schedules {
     use shuttle::scheduler::RandomScheduler;
     use shuttle::{Config, Runner, thread};
 
-    /// Two frames that one thread moves between three blocks, as evictions and fills do, and what
-    /// each frame holds.
+    /// Two frames that one thread moves between three blocks, as evictions and fills do, and the
+    /// block that each frame holds.
     struct World {
         table: Table,
         frames: NoFrames,
@@ -390,16 +406,16 @@ pub mod schedules {
             for step in 0..4 {
                 let frame = step % 2;
                 self.table.retract(frame);
-                let own = loop {
+                let write_pin = loop {
                     match self.frames.try_write_pin(frame) {
-                        Some(own) => break own,
+                        Some(write_pin) => break write_pin,
                         None => spin(),
                     }
                 };
                 let block = u64::from(step + 2) % 3;
                 self.write(frame, block);
                 self.table.publish(frame, Key::new(0, block), 0, FrameState::default());
-                self.frames.release_write_pin(own);
+                self.frames.release_write_pin(write_pin);
             }
         }
 
@@ -410,10 +426,10 @@ pub mod schedules {
                 assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
                 self.frames.unpin(pin);
             }
-            if let Some((own, _)) = self.table.try_write_pin(&self.frames, key) {
-                let frame = self.frames.write_pinned(&own) as usize;
+            if let Some((write_pin, _)) = self.table.try_write_pin(&self.frames, key) {
+                let frame = self.frames.write_pinned(&write_pin) as usize;
                 assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
-                self.frames.release_write_pin(own);
+                self.frames.release_write_pin(write_pin);
             }
         }
     }

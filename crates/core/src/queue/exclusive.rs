@@ -1,13 +1,13 @@
-//! Ranges of a volume that are discarded or zeroed.
+//! Ranges of a volume that are being discarded or zeroed.
 //!
-//! A poll visits only ranges that have become ready, and a lookup takes logarithmic time in the
+//! A poll visits only ranges that have become ready, and a look-up takes logarithmic time in the
 //! number of ranges. Two invariants make that possible; [`super::Queue::check`] verifies them:
 //!
-//! * The ranges are disjoint. An operation whose range overlaps another stalls, and its session
+//! * The ranges are disjoint. An operation whose range overlaps another one stalls, and its session
 //!   retries it.
-//! * No fill and no write-back begins in a page that overlaps a range. Those that were under way
-//!   when the range was added are counted then, and each is subtracted when it ends. At 0 the range
-//!   is ready for the store, and stays so.
+//! * No fill and no write-back begins in a page that overlaps a range. Those in progress when the
+//!   range is added are counted then, and each is subtracted when it ends. At 0 the range is ready
+//!   for the store, and stays ready.
 
 use crate::completion::CompletionQueue;
 use crate::frames::Frames;
@@ -16,23 +16,23 @@ use crate::sync::Arc;
 use std::collections::BTreeMap;
 use std::ops::Range;
 
-/// A range that is discarded or zeroed: nothing of it is filled, written back or written to until
-/// the store has done it, and resident blocks stay until then.
+/// A range that is being discarded or zeroed. No block of it is filled, written back or written to
+/// until the store has completed the operation, and resident blocks stay until then.
 #[derive(Debug)]
 pub(crate) struct ExclusiveRange<F: Frames> {
     pub(crate) blocks: Range<u64>,
     pub(crate) kind: StoreOpKind,
     pub(crate) epoch: u64,
-    pub(crate) mailbox: Arc<CompletionQueue<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) token: u64,
 }
 
-/// The exclusive ranges of one volume, each named by its first block.
+/// The exclusive ranges of one volume, by first block.
 #[derive(Debug)]
 pub(crate) struct ExclusiveRanges<F: Frames> {
-    /// Each with the number of fills and write-backs that are under way in it.
+    /// The ranges with their numbers of fills and write-backs in progress.
     by_start: BTreeMap<u64, (ExclusiveRange<F>, usize)>,
-    /// First blocks of ranges that the store may have now.
+    /// First blocks of ranges that can be submitted to the store.
     ready: Vec<u64>,
 }
 
@@ -62,7 +62,7 @@ impl<F: Frames> ExclusiveRanges<F> {
         self.by_start.insert(start, (range, outstanding));
     }
 
-    /// Subtracts a fill or a write-back of `blocks` from the ranges that it was counted in.
+    /// Subtracts a fill or a write-back of `blocks` from the ranges in which it was counted.
     pub(super) fn end_operation(&mut self, blocks: &Range<u64>) {
         let before = self.by_start.range_mut(..blocks.end).rev();
         let overlapping = before.take_while(|(_, (range, _))| blocks.start < range.blocks.end);
@@ -89,8 +89,8 @@ impl<F: Frames> ExclusiveRanges<F> {
         self.by_start.remove(&start).expect("an exclusive range").0
     }
 
-    /// Asserts the invariants. `count` counts the operations under way in a range; `submitted` are
-    /// the first blocks of the ranges that the store has.
+    /// Asserts the invariants. `count` returns the number of operations in progress in a range;
+    /// `submitted` are the first blocks of the ranges that the store has.
     pub(super) fn check(&self, count: impl Fn(&Range<u64>) -> usize, submitted: &[u64]) {
         let mut end = 0;
         let mut complete = Vec::new();
@@ -116,8 +116,8 @@ mod tests {
     use crate::frames::PlainFrames;
 
     fn range(blocks: Range<u64>) -> ExclusiveRange<PlainFrames> {
-        let mailbox = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
-        ExclusiveRange { blocks, kind: StoreOpKind::Discard, epoch: 1, mailbox, token: 0 }
+        let completions = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
+        ExclusiveRange { blocks, kind: StoreOpKind::Discard, epoch: 1, completions, token: 0 }
     }
 
     #[test]

@@ -1,38 +1,38 @@
-//! What is to be read back after a restart: in order, hottest first, and by place, so that what
-//! lies beside a page that a client misses can come along with it.
+//! Blocks to read for a warm restart: in order, hottest first, and by position, so that a miss of a
+//! client can include the listed neighbours of its page.
 
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Ranges of blocks that are still to be read.
+/// Ranges of blocks to read.
 #[derive(Debug, Default)]
-pub(crate) struct ToWarm {
+pub(crate) struct WarmRestartList {
     order: VecDeque<Range<u64>>,
-    /// All ranges in order of place until the last one is taken: what was read already is resident
-    /// and costs nobody anything.
-    places: Vec<Range<u64>>,
+    /// All ranges sorted by position, kept until the last one is taken: a range that was read
+    /// already is resident, so it costs nothing.
+    by_position: Vec<Range<u64>>,
     blocks: u64,
 }
 
-impl ToWarm {
-    /// Appends ranges that are not empty.
+impl WarmRestartList {
+    /// Appends ranges, which must not be empty.
     pub(crate) fn extend(&mut self, ranges: impl Iterator<Item = Range<u64>>) {
         for range in ranges {
             self.blocks += range.end - range.start;
-            self.places.push(range.clone());
+            self.by_position.push(range.clone());
             self.order.push_back(range);
         }
-        // Of those from the same place the longest comes last, and is found.
-        self.places.sort_unstable_by_key(|range| (range.start, range.end));
+        // Of ranges with the same start, a look-up finds the last one, which is the longest.
+        self.by_position.sort_unstable_by_key(|range| (range.start, range.end));
     }
 
-    /// Takes the next blocks in order, `most` at most.
-    pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
+    /// Takes the next blocks in order, at most `blocks_max`.
+    pub(crate) fn take(&mut self, blocks_max: u64) -> Option<Range<u64>> {
         let Some(range) = self.order.front_mut() else {
-            self.places.clear();
+            self.by_position.clear();
             return None;
         };
-        let next = range.start..range.end.min(range.start + most);
+        let next = range.start..range.end.min(range.start + blocks_max);
         range.start = next.end;
         if range.start == range.end {
             self.order.pop_front();
@@ -41,21 +41,21 @@ impl ToWarm {
         Some(next)
     }
 
-    /// The range that `block` lies in, if there is one.
+    /// Returns the range that contains `block`, if there is one.
     pub(crate) fn around(&self, block: u64) -> Option<Range<u64>> {
-        let behind = self.places.partition_point(|range| range.start <= block);
-        let found = &self.places[behind.checked_sub(1)?];
+        let behind = self.by_position.partition_point(|range| range.start <= block);
+        let found = &self.by_position[behind.checked_sub(1)?];
         found.contains(&block).then(|| found.clone())
     }
 
-    /// How many blocks are still to be read.
+    /// Returns the number of blocks still to read.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks
     }
 
-    /// Forgets all.
+    /// Removes all ranges.
     pub(crate) fn clear(&mut self) {
-        *self = ToWarm::default();
+        *self = WarmRestartList::default();
     }
 }
 
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn ranges_are_taken_in_order_and_found_by_place() {
-        let mut warm = ToWarm::default();
+        let mut warm = WarmRestartList::default();
         warm.extend([100..110, 0..4].into_iter());
         assert_eq!((warm.blocks(), warm.around(109), warm.around(110)), (14, Some(100..110), None));
         assert_eq!(warm.take(8), Some(100..108));
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn the_longer_one_of_two_from_the_same_place_is_found() {
-        let mut warm = ToWarm::default();
+        let mut warm = WarmRestartList::default();
         warm.extend([5..9, 5..7].into_iter());
         assert_eq!(warm.around(8), Some(5..9));
         warm.clear();

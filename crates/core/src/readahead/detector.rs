@@ -1,20 +1,20 @@
-//! Finding streams among the requests of one lane.
+//! Detection of streams in the requests of one handle.
 //!
-//! A request that goes on with no stream is kept among the recent ones. There it is looked whether
-//! it follows one of them, or is followed by one (a stream that runs backward), or is the third at
-//! equal distances. So requests at random do not push out streams, and any number of streams may
-//! interleave as long as the lane follows as many.
+//! A request that continues no stream is added to the recent requests. There the detector checks if
+//! it follows or precedes another one (a backward stream), or is the third at equal distances. So
+//! random requests do not displace streams, and streams may interleave up to the maximum number of
+//! streams of a handle.
 
 use super::stream::{Stream, Window};
-use super::{Limits, Seen};
+use super::{Limits, ObservedRequest};
 use std::ops::Range;
 
-/// Requests that went on with no stream and are remembered.
+/// Number of remembered requests that continued no stream.
 const RECENT: usize = 16;
-/// The largest distance, in pages, that is taken for a stride.
+/// Maximum distance of a stride, in pages.
 const STRIDE_MAX: u64 = 4096;
 
-/// The streams of one lane.
+/// The streams of one handle.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Detector {
     streams: Vec<Stream>,
@@ -22,23 +22,23 @@ pub(crate) struct Detector {
     next_recent: usize,
     tick: u64,
     page_blocks: u32,
-    /// The request before, of a reader in order.
+    /// The previous request of a declared sequential reader.
     last: Option<Range<u64>>,
 }
 
-/// What a request leads to.
+/// The result of one observed request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Advice {
-    /// What to read now.
+    /// The window to read now.
     pub(crate) window: Option<Window>,
-    /// Pages that were read ahead of a stream which is given up for another one.
+    /// Pages that were read ahead for a stream that a new one has displaced.
     pub(crate) abandoned: u64,
-    /// Pages that a stream which is trusted has passed with this request.
+    /// Pages that a trusted stream has passed with this request.
     pub(crate) passed: Option<Range<u64>>,
 }
 
-/// The pages of one request of a stream that are not of the next one too.
-fn without(before: &Range<u64>, next: &Range<u64>) -> Range<u64> {
+/// Returns the pages of one request of a stream that the next request does not contain.
+fn pages_before_next(before: &Range<u64>, next: &Range<u64>) -> Range<u64> {
     if next.start > before.start {
         before.start..before.end.min(next.start)
     } else {
@@ -47,51 +47,54 @@ fn without(before: &Range<u64>, next: &Range<u64>) -> Range<u64> {
 }
 
 impl Detector {
-    /// Forgets everything if pages are of another size than they were.
-    pub(crate) fn expect_pages(&mut self, blocks: u32) {
+    /// Sets the page size. If it has changed, all streams are forgotten.
+    pub(crate) fn set_page_blocks(&mut self, blocks: u32) {
         if self.page_blocks != blocks {
             *self = Detector { page_blocks: blocks, ..Detector::default() };
         }
     }
 
-    /// Takes in a request of a reader in order; the pages of the one before, which it has passed.
+    /// Records a request of a declared sequential reader. Returns the pages of the previous request
+    /// that the reader has passed.
     pub(crate) fn passed_pages(&mut self, pages: Range<u64>) -> Option<Range<u64>> {
         let before = self.last.replace(pages.clone())?;
         let end = if before.contains(&pages.start) { pages.start } else { before.end };
         (before.start < end).then_some(before.start..end)
     }
 
-    /// Takes in a request.
-    pub(crate) fn note_request(&mut self, seen: &Seen, limits: &Limits) -> Advice {
+    /// Records a request.
+    pub(crate) fn note_request(&mut self, observed: &ObservedRequest, limits: &Limits) -> Advice {
         self.tick += 1;
-        let pages = &seen.pages;
-        let found = self.streams.iter().position(|stream| stream.goes_on(pages, limits.steps));
+        let pages = &observed.pages;
+        let found = self.streams.iter().position(|stream| stream.continues(pages, limits.steps));
         if let Some(index) = found {
             let stream = &mut self.streams[index];
             stream.used_at = self.tick;
             let before = stream.last_request();
-            let window = stream.advance(seen, limits);
-            let passed = stream.is_trusted(limits).then(|| without(&before, pages));
+            let window = stream.advance(observed, limits);
+            let passed = stream.is_trusted(limits).then(|| pages_before_next(&before, pages));
             let passed = passed.filter(|passed| passed.start < passed.end);
             return Advice { window, abandoned: 0, passed };
         }
-        if let Some(mut stream) = self.find(pages) {
-            // Its first requests were missed; what they would have asked for is asked for now.
-            let window = stream.advance(&Seen { missed: false, ..seen.clone() }, limits);
-            return Advice { window, abandoned: self.follow(stream, limits), passed: None };
+        if let Some(mut stream) = self.find_stream(pages) {
+            // The first requests of the stream missed. This one requests the window that they would
+            // have.
+            let window =
+                stream.advance(&ObservedRequest { missed: false, ..observed.clone() }, limits);
+            return Advice { window, abandoned: self.add_stream(stream, limits), passed: None };
         }
-        if seen.sequential {
+        if observed.sequential {
             let mut stream = Stream::new(pages, false, 0, 0);
-            let window = stream.advance(seen, limits);
-            return Advice { window, abandoned: self.follow(stream, limits), passed: None };
+            let window = stream.advance(observed, limits);
+            return Advice { window, abandoned: self.add_stream(stream, limits), passed: None };
         }
         self.recent[self.next_recent] = Some((pages.start, pages.end));
         self.next_recent = (self.next_recent + 1) % RECENT;
         Advice::default()
     }
 
-    /// The stream that `pages` make up together with recent requests.
-    fn find(&mut self, pages: &Range<u64>) -> Option<Stream> {
+    /// Finds the stream that `pages` and recent requests form.
+    fn find_stream(&mut self, pages: &Range<u64>) -> Option<Stream> {
         let Range { start, end } = *pages;
         let index = |of: &dyn Fn(u64, u64) -> bool| {
             self.recent.iter().position(|one| one.is_some_and(|(from, to)| of(from, to)))
@@ -121,9 +124,9 @@ impl Detector {
         Some(Stream::new(pages, backward, stride, 1))
     }
 
-    /// Follows a new stream, instead of the one unused for longest if there are too many; how many
-    /// pages were read ahead of that one for nothing.
-    fn follow(&mut self, mut stream: Stream, limits: &Limits) -> u64 {
+    /// Adds a stream, and removes the least recently used one if there are too many. Returns the
+    /// number of pages that were read ahead for the removed one and not used.
+    fn add_stream(&mut self, mut stream: Stream, limits: &Limits) -> u64 {
         stream.used_at = self.tick;
         let mut abandoned = 0;
         while self.streams.len() >= limits.streams {

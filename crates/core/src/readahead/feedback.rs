@@ -1,53 +1,54 @@
-//! Whether reading ahead is worth it, over all lanes of a volume.
+//! Accuracy of read-ahead, over all handles of a volume.
 //!
-//! Two counts of pages: those that were touched after they had been read ahead, and those that were
-//! not: evicted untouched, or ahead of a stream that was given up. Old counts weigh less and less.
-//! Where much is wasted, windows shrink and more requests must agree before there is one.
+//! It counts the pages that were touched after they had been read ahead, and those that were not:
+//! pages evicted untouched, and pages of a stream that was displaced. Both counts decay. The more
+//! pages are wasted, the smaller are windows, and the more requests must match before there is a
+//! window.
 
 use super::Limits;
 use crate::curve::estimate::as_f64;
 use crate::sync::atomic::{AtomicU64, Ordering};
 
-/// Counts are halved when they reach this together: some thousand pages are remembered.
+/// Sum of the counts at which both are halved: the memory covers some thousand pages.
 const REMEMBERED: u64 = 8192;
-/// Both counts begin with this, so that a few pages decide nothing.
+/// Initial value of both counts, so that the first few pages have little effect.
 const GRANTED: u64 = 64;
 
-/// What became of the pages that were read ahead.
+/// Counts of used and unused read-ahead pages.
 #[derive(Debug, Default)]
 pub(crate) struct Feedback {
     used: AtomicU64,
     unused: AtomicU64,
-    /// Pages evicted untouched, ever.
+    /// Number of pages evicted untouched since the start.
     wasted: AtomicU64,
 }
 
 impl Feedback {
-    /// A page was touched.
+    /// Counts a page that was touched.
     pub(crate) fn used(&self) {
         self.used.fetch_add(1, Ordering::Relaxed);
         self.age();
     }
 
-    /// A page was evicted untouched.
+    /// Counts a page that was evicted untouched.
     pub(crate) fn wasted(&self) {
         self.wasted.fetch_add(1, Ordering::Relaxed);
         self.unused(1);
     }
 
-    /// Pages will not be touched, as far as can be told.
+    /// Counts pages that will most likely not be touched.
     pub(crate) fn unused(&self, pages: u64) {
         self.unused.fetch_add(pages, Ordering::Relaxed);
         self.age();
     }
 
-    /// Pages evicted untouched so far.
+    /// Returns the number of pages evicted untouched so far.
     pub(crate) fn wasted_so_far(&self) -> u64 {
         self.wasted.load(Ordering::Relaxed)
     }
 
-    /// Halves the counts now and then. Threads that do so at the same time halve them twice, which
-    /// is as good.
+    /// Halves the counts when their sum reaches the limit. If threads do so at the same time, they
+    /// are halved twice, which does no harm.
     fn age(&self) {
         let (used, unused) = self.counts();
         if used + unused >= REMEMBERED {
@@ -60,14 +61,14 @@ impl Feedback {
         (self.used.load(Ordering::Relaxed), self.unused.load(Ordering::Relaxed))
     }
 
-    /// The share of the pages that were read ahead lately and not touched, 0 to 1.
+    /// Returns the share of recent read-ahead pages that were not touched, 0 to 1.
     pub(crate) fn unused_share(&self) -> f64 {
         let (used, unused) = self.counts();
         as_f64(unused) / as_f64(used + unused + GRANTED)
     }
 
-    /// `limits` as far as they are deserved: the largest window in proportion to the share of pages
-    /// that are used, and twice as many steps for each halving of that share.
+    /// Returns `limits` reduced by waste: the maximum window is proportional to the share of used
+    /// pages, and `steps` doubles for each halving of that share.
     pub(crate) fn apply(&self, limits: Limits) -> Limits {
         let (used, unused) = self.counts();
         let (used, all) = (used + GRANTED, used + unused + GRANTED);

@@ -1,13 +1,13 @@
-//! Windows that have been asked for and not been read yet, of all lanes of a volume.
+//! Windows of all handles of a volume that have been requested and not read yet.
 //!
-//! Bounded: where the store cannot keep up, the oldest ones are forgotten. Their readers have most
-//! likely come by already.
+//! Their number is bounded: if the store is too slow, the oldest ones are dropped. Their readers
+//! have most likely passed them.
 
 use super::Window;
 use std::collections::VecDeque;
 use std::ops::Range;
 
-/// Windows that are kept.
+/// Maximum number of windows.
 const WINDOWS_MAX: usize = 64;
 
 /// The windows, the oldest first.
@@ -17,7 +17,7 @@ pub(crate) struct PendingWindows {
 }
 
 impl PendingWindows {
-    /// Adds a window; pages that were forgotten for it.
+    /// Adds a window. Returns the number of pages that were dropped for it.
     pub(crate) fn push(&mut self, window: Window) -> u64 {
         let full = self.windows.len() >= WINDOWS_MAX;
         let forgotten = if full { self.windows.pop_front() } else { None };
@@ -25,10 +25,10 @@ impl PendingWindows {
         forgotten.map_or(0, |window| window.pages())
     }
 
-    /// The pages to read next: neighbours, at most `most`.
-    pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
+    /// Takes the next pages to read: adjacent ones, at most `pages_max`.
+    pub(crate) fn take(&mut self, pages_max: u64) -> Option<Range<u64>> {
         while let Some(window) = self.windows.front_mut() {
-            if let Some(run) = window.take(most) {
+            if let Some(run) = window.take(pages_max) {
                 return Some(run);
             }
             self.windows.pop_front();
@@ -36,7 +36,7 @@ impl PendingWindows {
         None
     }
 
-    /// Forgets the windows that overlap `pages`. Returns the number of their pages.
+    /// Drops the windows that overlap `pages`. Returns the number of their pages.
     pub(crate) fn forget(&mut self, pages: &Range<u64>) -> u64 {
         let before: u64 = self.windows.iter().map(Window::pages).sum();
         self.windows.retain(|window| {
@@ -46,7 +46,7 @@ impl PendingWindows {
         before - self.windows.iter().map(Window::pages).sum::<u64>()
     }
 
-    /// Forgets all of them; how many pages they were.
+    /// Drops all windows. Returns the number of their pages.
     pub(crate) fn clear(&mut self) -> u64 {
         self.windows.drain(..).map(|window| window.pages()).sum()
     }

@@ -1,18 +1,18 @@
-//! One stream: where a reader is, what has been read ahead of it, and how far the next window goes.
+//! One stream: the position of its reader, the pages requested ahead of it, and its next window.
 //!
-//! A stream that runs backward is kept as its mirror image, so that there is one direction here.
-//! Numbers are pages, or their mirror images.
+//! A backward stream is stored mirrored, so that this code has one direction. Numbers are pages, or
+//! mirrored pages.
 
-use super::{Limits, Seen};
+use super::{Limits, ObservedRequest};
 use std::ops::Range;
 
-/// Pages are below this: volumes end at 2^60 bytes.
+/// Upper bound of page numbers: volumes end at 2^60 bytes.
 const EDGE: u64 = 1 << 52;
-/// A stream that is trusted may leave out so many pages: requests under way at a time do not come
-/// quite in order, and some of what lies in between is resident and never seen here.
+/// Maximum number of pages that a trusted stream may skip: concurrent requests arrive slightly out
+/// of order, and requests for resident pages in between are not observed.
 const GAP_MAX: u64 = 16;
 
-/// Pages to read: `count` runs of `len` pages each, in the order in which they will be needed.
+/// Pages to read: `count` runs of `len` pages each, in the order in which the reader needs them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Window {
     start: u64,
@@ -23,25 +23,25 @@ pub(crate) struct Window {
 }
 
 impl Window {
-    /// The run that is needed first, which the window is without afterwards; at most `most` pages
-    /// of it (at least one), whose rest stays.
-    pub(crate) fn take(&mut self, most: u64) -> Option<Range<u64>> {
+    /// Takes at most `pages_max` pages (at least one) of the first run out of the window; the rest
+    /// of the run stays.
+    pub(crate) fn take(&mut self, pages_max: u64) -> Option<Range<u64>> {
         if self.count == 0 {
             return None;
         }
-        let run = self.start..self.start + self.len.min(most.max(1));
+        let run = self.start..self.start + self.len.min(pages_max.max(1));
         if run.end == self.start + self.len || self.stride > 0 {
-            // What a run of a stride has too much is not worth another read.
+            // The rest of a run of a strided window is not worth another read.
             self.start += self.stride;
             self.count -= 1;
         } else {
             self.len -= run.end - run.start;
             self.start = run.end;
         }
-        Some(view(self.backward, &run))
+        Some(mirrored(self.backward, &run))
     }
 
-    /// Pages of it.
+    /// Returns the number of pages.
     pub(crate) fn pages(&self) -> u64 {
         self.len * self.count
     }
@@ -49,147 +49,170 @@ impl Window {
     /// Returns the pages from the first to the last one of the window, with those between its runs.
     pub(crate) fn span(&self) -> Range<u64> {
         let last = self.start + self.stride * self.count.saturating_sub(1);
-        view(self.backward, &(self.start..last + self.len))
+        mirrored(self.backward, &(self.start..last + self.len))
     }
 }
 
-/// The mirror image of `pages`, and back, if `backward`.
-fn view(backward: bool, pages: &Range<u64>) -> Range<u64> {
+/// Mirrors `pages` if `backward`. Applied twice, it returns the original.
+fn mirrored(backward: bool, pages: &Range<u64>) -> Range<u64> {
     if backward { EDGE - pages.end..EDGE - pages.start } else { pages.clone() }
 }
 
-/// A reader that asks for page after page, or for some pages at equal distances.
+/// A reader of consecutive requests, or of requests at equal distances.
 #[derive(Clone, Debug)]
 pub(super) struct Stream {
     backward: bool,
-    /// From the start of one request to that of the next; 0 where they follow one another.
+    /// Distance from the start of one request to that of the next; 0 if they are adjacent.
     stride: u64,
-    /// The request that came last.
+    /// The last request.
     start: u64,
     end: u64,
-    /// Requests that agreed with those before.
+    /// Number of requests that matched the stream.
     steps: u32,
-    /// Up to here everything has been asked for; for strides, where the next run begins.
-    asked: u64,
-    /// The start of the window asked for last: a reader that comes here wants the next one.
-    mark: u64,
-    /// Pages of the window asked for last; 0 if there was none.
+    /// End of the requested pages; for strides, the start of the next run.
+    requested_end: u64,
+    /// Start of the last requested window: a reader that reaches it triggers the next window.
+    trigger: u64,
+    /// Size of the last requested window in pages; 0 without one.
     window: u64,
-    wasted: u64,
+    wasted_before: u64,
     pub(super) used_at: u64,
 }
 
 impl Stream {
-    /// A stream that begins with `request`, to which so many steps have led.
+    /// Returns a stream whose last request is `request`, after `steps` matching requests.
     pub(super) fn new(request: &Range<u64>, backward: bool, stride: u64, steps: u32) -> Self {
-        let Range { start, end } = view(backward, request);
-        let (asked, mark, window) = (end, end, 0);
-        let (wasted, used_at) = (0, 0);
-        Stream { backward, stride, start, end, steps, asked, mark, window, wasted, used_at }
+        let Range { start, end } = mirrored(backward, request);
+        let (requested_end, trigger, window) = (end, end, 0);
+        let (wasted_before, used_at) = (0, 0);
+        Stream {
+            backward,
+            stride,
+            start,
+            end,
+            steps,
+            requested_end,
+            trigger,
+            window,
+            wasted_before,
+            used_at,
+        }
     }
 
-    /// The pages of the request that came last.
+    /// Returns the pages of the last request.
     pub(super) fn last_request(&self) -> Range<u64> {
-        view(self.backward, &(self.start..self.end))
+        mirrored(self.backward, &(self.start..self.end))
     }
 
-    /// Whether enough requests agreed for reading ahead of them.
+    /// Returns true if enough requests have matched to read ahead.
     pub(super) fn is_trusted(&self, limits: &Limits) -> bool {
         self.steps >= limits.steps
     }
 
-    /// Pages asked for that its reader has not come to.
+    /// Returns the number of requested pages that the reader has not reached.
     pub(super) fn ahead(&self) -> u64 {
         if self.stride == 0 {
-            return self.asked.saturating_sub(self.end);
+            return self.requested_end.saturating_sub(self.end);
         }
-        let runs = self.asked.saturating_sub(self.start + self.stride).div_ceil(self.stride);
+        let runs =
+            self.requested_end.saturating_sub(self.start + self.stride).div_ceil(self.stride);
         if self.window == 0 { 0 } else { runs * (self.end - self.start) }
     }
 
-    /// Whether `request` goes on with it.
-    pub(super) fn goes_on(&self, request: &Range<u64>, trusted: u32) -> bool {
-        let request = view(self.backward, request);
+    /// Returns true if `request` continues the stream.
+    pub(super) fn continues(&self, request: &Range<u64>, trusted: u32) -> bool {
+        let request = mirrored(self.backward, request);
         if self.stride > 0 {
             let expected = self.start + self.stride;
-            let end = if self.window > 0 { self.asked.max(expected + 1) } else { expected + 1 };
-            let on_course = request.start >= expected
+            let end =
+                if self.window > 0 { self.requested_end.max(expected + 1) } else { expected + 1 };
+            let is_expected = request.start >= expected
                 && (request.start - expected).is_multiple_of(self.stride)
                 && request.start < end;
-            return on_course && request.end - request.start <= self.stride;
+            return is_expected && request.end - request.start <= self.stride;
         }
         let follows = request.start == self.end || request.start + 1 == self.end;
         if self.steps < trusted {
             return follows && request.end > self.end;
         }
-        // Behind by as much as it reads at a time: a request that was overtaken by others.
-        let behind = self.window.max(self.end - self.start);
-        request.start + behind >= self.end && request.start <= self.asked.max(self.end) + GAP_MAX
+        // A late request may lag by as much as the stream reads at a time: other requests have
+        // overtaken it.
+        let lag = self.window.max(self.end - self.start);
+        request.start + lag >= self.end
+            && request.start <= self.requested_end.max(self.end) + GAP_MAX
     }
 
-    /// Takes a request in that goes on with it; the next window, if it is time to ask for it.
-    pub(super) fn advance(&mut self, seen: &Seen, limits: &Limits) -> Option<Window> {
-        let request = view(self.backward, &seen.pages);
-        let lost = seen.missed && request.start < self.asked && self.window > 0;
+    /// Records a request that continues the stream. Returns the next window if it is due.
+    pub(super) fn advance(
+        &mut self,
+        observed: &ObservedRequest,
+        limits: &Limits,
+    ) -> Option<Window> {
+        let request = mirrored(self.backward, &observed.pages);
+        let is_lost = observed.missed && request.start < self.requested_end && self.window > 0;
         if request.end > self.end {
             (self.start, self.end) = (request.start, request.end);
             self.steps = self.steps.saturating_add(1);
         }
-        if seen.sequential {
+        if observed.sequential {
             self.steps = self.steps.max(limits.steps);
         }
         if self.steps < limits.steps {
-            self.wasted = seen.wasted;
+            self.wasted_before = observed.wasted;
             return None;
         }
-        if lost {
-            // What was to be there is not: evicted untouched, or there was no room for it.
-            self.asked = self.next_start();
-            if seen.wasted > self.wasted {
+        if is_lost {
+            // Pages that were requested are not resident: they were evicted untouched, or there
+            // were no frames for them.
+            self.requested_end = self.next_start();
+            if observed.wasted > self.wasted_before {
                 self.window = (self.window / 2).max(1);
-                self.wasted = seen.wasted;
+                self.wasted_before = observed.wasted;
                 return self.next_window(self.window.clamp(limits.min, limits.max), limits);
             }
         }
-        let overtaken = self.asked < self.next_start();
-        let due =
-            self.window == 0 || overtaken || lost || self.start.max(self.end - 1) >= self.mark;
-        if !due {
+        let is_overtaken = self.requested_end < self.next_start();
+        let is_due = self.window == 0
+            || is_overtaken
+            || is_lost
+            || self.start.max(self.end - 1) >= self.trigger;
+        if !is_due {
             return None;
         }
-        self.wasted = seen.wasted;
+        self.wasted_before = observed.wasted;
         let window = match self.window {
-            _ if seen.sequential => limits.max,
+            _ if observed.sequential => limits.max,
             0 => 2 * (self.end - self.start),
-            _ if lost => self.window,
+            _ if is_lost => self.window,
             before => 2 * before,
         };
         self.next_window(window.clamp(limits.min, limits.max), limits)
     }
 
-    /// Where the reader is expected next.
+    /// Returns the page that the reader is expected to read next.
     fn next_start(&self) -> u64 {
         if self.stride == 0 { self.end } else { self.start + self.stride }
     }
 
-    /// Asks for `pages` more, behind what has been asked for.
+    /// Requests `pages` more pages after those already requested.
     fn next_window(&mut self, pages: u64, limits: &Limits) -> Option<Window> {
-        let from = self.asked.max(self.next_start());
+        let from = self.requested_end.max(self.next_start());
         let edge = if self.backward { EDGE - limits.first } else { limits.pages };
         let window = if self.stride == 0 {
             let len = pages.min(edge.saturating_sub(from));
             Window { start: from, len, stride: 0, count: u64::from(len > 0), backward: false }
         } else {
             let len = self.end - self.start;
-            // As many runs as lie inside the volume as a whole.
+            // The number of runs that lie completely inside the volume.
             let inside = edge.saturating_sub(from + len).div_ceil(self.stride)
                 + u64::from(edge >= from + len && (edge - from - len).is_multiple_of(self.stride));
             let count = (pages / len).max(1).min(inside);
             Window { start: from, len, stride: self.stride, count, backward: false }
         };
         self.window = pages;
-        self.mark = from;
-        self.asked = from + if self.stride == 0 { window.len } else { window.count * self.stride };
+        self.trigger = from;
+        self.requested_end =
+            from + if self.stride == 0 { window.len } else { window.count * self.stride };
         (window.count > 0).then_some(Window { backward: self.backward, ..window })
     }
 }

@@ -1,5 +1,5 @@
-//! Tests of the detector: against readers whose paths are known, so that what should have been read
-//! ahead, and what for nothing, can be counted page by page.
+//! Tests of the detector with readers of known paths, so that each page that is read ahead can be
+//! classified as useful or wasted.
 
 use super::*;
 use crate::page::mix;
@@ -8,7 +8,7 @@ use std::ops::Range;
 
 const LIMITS: Limits = Limits { min: 8, max: 64, streams: 8, steps: 2, first: 0, pages: 1 << 20 };
 
-/// Numbers from a seed.
+/// Pseudorandom numbers from a seed.
 struct Random(u64);
 
 impl Random {
@@ -18,7 +18,7 @@ impl Random {
     }
 }
 
-/// A reader whose path is known from the start.
+/// A reader with a known path.
 #[derive(Clone, Debug)]
 struct Reader {
     at: u64,
@@ -36,14 +36,15 @@ impl Reader {
     }
 }
 
-/// The obvious model of a cache that reads ahead and forgets nothing: the set of pages that it has,
-/// and of those that nobody has touched. Only what is not plainly there is told to the detector.
+/// A reference model of a cache that reads ahead and evicts nothing: the set of resident pages, and
+/// the untouched ones among them. The detector observes only requests that missed or touched a page
+/// for the first time.
 #[derive(Default)]
 struct Model {
     detector: Detector,
     resident: BTreeSet<u64>,
     untouched: BTreeSet<u64>,
-    /// Pages that a request found missing.
+    /// Number of pages that requests found missing.
     misses: u64,
     ahead: u64,
 }
@@ -60,8 +61,13 @@ impl Model {
         if missing == 0 && !touched {
             return;
         }
-        let seen = Seen { pages: pages.clone(), missed: missing > 0, wasted: 0, sequential: false };
-        let advice = self.detector.note_request(&seen, limits);
+        let observed = ObservedRequest {
+            pages: pages.clone(),
+            missed: missing > 0,
+            wasted: 0,
+            sequential: false,
+        };
+        let advice = self.detector.note_request(&observed, limits);
         let Some(mut window) = advice.window else { return };
         assert!(window.pages() > 0, "an empty window");
         assert!(window.pages() <= limits.max.max(pages.end - pages.start), "{window:?}");
@@ -96,7 +102,7 @@ fn a_reader_in_order_misses_its_first_requests_only() {
                 model.read(&reader.next(), &LIMITS);
             }
             let before = model.misses;
-            // A request that is larger than the largest window is read ahead in part.
+            // A request larger than the maximum window is read ahead in part.
             let beyond = len.saturating_sub(LIMITS.max);
             assert!(before <= 4 * len + 2 * beyond, "{reader:?} missed {before}");
             for _ in 0..500 {
@@ -117,7 +123,7 @@ fn as_many_readers_as_streams_may_interleave_among_requests_at_random() {
                 let len = 1 + random.below(4);
                 let backward = random.below(2) == 0;
                 let stride = if random.below(3) == 0 { len + 1 + random.below(90) } else { 0 };
-                // Far from each other, and from the places at random below.
+                // Far from each other, and from the random requests below.
                 let at = 300_000 + 60_000 * i + if backward { 50_000 } else { 0 };
                 Reader { at, len, stride, backward }
             })
@@ -139,7 +145,8 @@ fn as_many_readers_as_streams_may_interleave_among_requests_at_random() {
             steps[which] += 1;
             late += u64::from(steps[which] > 8 && model.misses > before);
         }
-        // Their beginnings may be pushed out by what is at random in between, and found later.
+        // Random requests in between may displace the first requests of a reader, which is then
+        // detected later.
         assert!(late <= 24, "seed {seed}: {late} requests of readers in order missed");
     }
 }
@@ -181,15 +188,15 @@ fn the_window_doubles_up_to_the_largest_and_is_asked_for_before_it_is_needed() {
     }
     let sizes: Vec<u64> = windows.iter().map(|window| window.1).collect();
     assert_eq!(sizes[..5], [8, 16, 32, 64, 64]);
-    // At the first page of the window before.
+    // At the first page of the previous window.
     let places: Vec<u64> = windows.iter().map(|window| window.0).collect();
     assert_eq!(places[..5], [2, 3, 11, 27, 59]);
 }
 
 #[test]
 fn nothing_is_read_beyond_either_end() {
-    let ways = [(1, 0), (3, 0), (7, 0), (1, 7), (2, 9), (3, 50)];
-    for ((len, stride), first) in ways.into_iter().flat_map(|way| [(way, 0), (way, 101)]) {
+    let cases = [(1, 0), (3, 0), (7, 0), (1, 7), (2, 9), (3, 50)];
+    for ((len, stride), first) in cases.into_iter().flat_map(|case| [(case, 0), (case, 101)]) {
         let limits = Limits { pages: 1000, first, ..LIMITS };
         let (mut model, mut reader) =
             (Model::default(), Reader { at: first, len, stride, backward: false });
@@ -210,20 +217,21 @@ fn nothing_is_read_beyond_either_end() {
 fn pages_that_were_lost_shrink_the_window_and_are_asked_for_again() {
     let mut detector = Detector::default();
     let mut note = |start: u64, missed, wasted| {
-        let seen = Seen { pages: start..start + 1, missed, wasted, sequential: false };
-        detector.note_request(&seen, &LIMITS).window.map(|window| window.pages())
+        let observed =
+            ObservedRequest { pages: start..start + 1, missed, wasted, sequential: false };
+        detector.note_request(&observed, &LIMITS).window.map(|window| window.pages())
     };
     let mut last = 0;
     for page in 0..200 {
         last = note(page, page < 3, 0).unwrap_or(last);
     }
     assert_eq!(last, 64);
-    // The reader comes to a page that is gone, and others were wasted too.
+    // The reader reaches a page that was evicted, and other pages were wasted too.
     assert_eq!(note(200, true, 30), Some(32));
     assert_eq!(note(201, true, 60), Some(16));
     assert_eq!(note(202, true, 90), Some(8));
     assert_eq!(note(203, true, 120), Some(8), "never below the least");
-    // Gone without waste: there was no room. The size stays, and grows with use.
+    // Missing without waste: there were no frames for it. The size stays, and grows with use.
     assert_eq!(note(204, true, 120), Some(8));
     assert_eq!(note(205, false, 120), Some(16));
 }
@@ -249,8 +257,8 @@ fn waste_over_all_streams_makes_windows_smaller_and_proof_stricter() {
 #[test]
 fn a_hint_opens_the_largest_window_at_once() {
     let mut detector = Detector::default();
-    let seen = Seen { pages: 40..41, missed: true, wasted: 0, sequential: true };
-    let mut window = detector.note_request(&seen, &LIMITS).window.unwrap();
+    let observed = ObservedRequest { pages: 40..41, missed: true, wasted: 0, sequential: true };
+    let mut window = detector.note_request(&observed, &LIMITS).window.unwrap();
     assert_eq!(window.take(1000), Some(41..41 + LIMITS.max));
     assert_eq!(window.take(1000), None);
 }
@@ -258,34 +266,40 @@ fn a_hint_opens_the_largest_window_at_once() {
 #[test]
 fn windows_that_overlap_a_range_are_forgotten() {
     let mut detector = Detector::default();
-    let mut wishes = PendingWindows::default();
+    let mut pending_windows = PendingWindows::default();
     for start in [0, 1000, 2000] {
-        let seen = Seen { pages: start..start + 1, missed: true, wasted: 0, sequential: true };
-        let window = detector.note_request(&seen, &LIMITS).window.unwrap();
+        let observed =
+            ObservedRequest { pages: start..start + 1, missed: true, wasted: 0, sequential: true };
+        let window = detector.note_request(&observed, &LIMITS).window.unwrap();
         assert_eq!(window.span(), start + 1..start + 1 + LIMITS.max);
-        wishes.push(window);
+        pending_windows.push(window);
     }
-    assert_eq!(wishes.forget(&(0..1)), 0, "before the first window");
-    assert_eq!(wishes.forget(&(1000..1002)), LIMITS.max);
-    assert_eq!(wishes.take(1), Some(1..2));
-    assert_eq!(wishes.forget(&(0..1500)), LIMITS.max - 1);
-    assert_eq!(wishes.take(1), Some(2001..2002));
+    assert_eq!(pending_windows.forget(&(0..1)), 0, "before the first window");
+    assert_eq!(pending_windows.forget(&(1000..1002)), LIMITS.max);
+    assert_eq!(pending_windows.take(1), Some(1..2));
+    assert_eq!(pending_windows.forget(&(0..1500)), LIMITS.max - 1);
+    assert_eq!(pending_windows.take(1), Some(2001..2002));
 }
 
 #[test]
 fn wishes_are_bounded_and_come_in_order() {
     let mut detector = Detector::default();
-    let mut wishes = PendingWindows::default();
+    let mut pending_windows = PendingWindows::default();
     let mut forgotten = 0;
     for i in 0..100 {
-        let seen = Seen { pages: i * 100..i * 100 + 1, missed: true, wasted: 0, sequential: true };
-        let window = detector.note_request(&seen, &LIMITS).window.unwrap();
-        forgotten += wishes.push(window);
+        let observed = ObservedRequest {
+            pages: i * 100..i * 100 + 1,
+            missed: true,
+            wasted: 0,
+            sequential: true,
+        };
+        let window = detector.note_request(&observed, &LIMITS).window.unwrap();
+        forgotten += pending_windows.push(window);
     }
     assert_eq!(forgotten, 36 * LIMITS.max);
-    assert_eq!(wishes.take(10), Some(3601..3611));
-    assert_eq!(wishes.take(100), Some(3611..3665));
-    assert_eq!(wishes.take(100), Some(3701..3765));
-    assert_eq!(wishes.clear(), 62 * LIMITS.max);
-    assert_eq!(wishes.take(1), None);
+    assert_eq!(pending_windows.take(10), Some(3601..3611));
+    assert_eq!(pending_windows.take(100), Some(3611..3665));
+    assert_eq!(pending_windows.take(100), Some(3701..3765));
+    assert_eq!(pending_windows.clear(), 62 * LIMITS.max);
+    assert_eq!(pending_windows.take(1), None);
 }

@@ -1,59 +1,59 @@
-//! How a cache finds the slot of a page: by the page itself, or by a number that was found once for
+//! Look-ups of the slot of a page: by the page itself, or by a number that one index assigns for
 //! all caches.
 //!
-//! Both first look a chunk of references ahead: those loads do not wait for each other, and the
-//! look-ups after them find their part of the table in the processor's cache.
+//! Both prefetch a batch of references first. These loads are independent of each other, and the
+//! look-ups after them find the table entries in the processor's cache.
 
 use super::Reference;
 use crate::curve::index::{Hash, Index};
 use crate::policy::{NO_SLOT, Slot};
 
-/// How many references a chunk has.
-pub(super) const AHEAD: usize = 32;
+/// Number of references of a batch.
+pub(super) const BATCH: usize = 32;
 
-/// Slots that a table has room for at first, if the cache may have so many.
+/// Initial number of slots of an index, unless the capacity is smaller.
 const SLOTS_MIN: u32 = 1024;
 
-/// Finds slots. `Name` is what a page is looked up by.
-pub(super) trait Find: Send + std::fmt::Debug {
-    /// What a page is looked up by.
-    type Name: Copy + Default;
+/// Maps pages to slots.
+pub(super) trait SlotIndex: Send + std::fmt::Debug {
+    /// The key of a look-up.
+    type Key: Copy + Default;
 
-    /// The names of up to [`AHEAD`] references, and a touch of where they will be looked for.
-    fn look_ahead(&mut self, references: &[Reference], numbers: &[u32], names: &mut [Self::Name]);
-    /// The slot of a page; `pages` holds the page of each slot.
-    fn slot(&self, name: Self::Name, page: u64, pages: &[u64]) -> Option<Slot>;
-    /// A page enters. If the slot had another page, that left before.
-    fn enter(&mut self, name: Self::Name, slot: Slot);
-    /// The page in a slot leaves.
-    fn leave(&mut self, slot: Slot, page: u64);
-    /// Asserts that every slot is found, given the page of each.
+    /// Writes the keys of up to [`BATCH`] references to `keys`, and prefetches their entries.
+    fn prefetch(&mut self, references: &[Reference], numbers: &[u32], keys: &mut [Self::Key]);
+    /// Returns the slot of a page; `pages` has the page of each slot.
+    fn slot(&self, key: Self::Key, page: u64, pages: &[u64]) -> Option<Slot>;
+    /// Adds a page. A previous page of the slot has been removed.
+    fn insert(&mut self, key: Self::Key, slot: Slot);
+    /// Removes the page of a slot.
+    fn remove(&mut self, slot: Slot, page: u64);
+    /// Asserts that each slot is found by its page.
     fn check(&self, pages: &[u64]);
 }
 
-/// By page.
+/// Index by page.
 #[derive(Debug)]
-pub(super) struct ByPage {
+pub(super) struct PageIndex {
     index: Index,
 }
 
-impl ByPage {
+impl PageIndex {
     pub(super) fn for_capacity(capacity: u32) -> Self {
-        ByPage { index: Index::for_numbers(capacity.min(SLOTS_MIN) as usize) }
+        PageIndex { index: Index::for_numbers(capacity.min(SLOTS_MIN) as usize) }
     }
 }
 
-impl Find for ByPage {
-    type Name = Hash;
+impl SlotIndex for PageIndex {
+    type Key = Hash;
 
     #[inline]
-    fn look_ahead(&mut self, references: &[Reference], _numbers: &[u32], names: &mut [Hash]) {
+    fn prefetch(&mut self, references: &[Reference], _numbers: &[u32], keys: &mut [Hash]) {
         let mut touched = 0;
-        for (reference, name) in references.iter().zip(names) {
-            *name = Hash::of(reference.page);
-            touched ^= self.index.touch(*name);
+        for (reference, key) in references.iter().zip(keys) {
+            *key = Hash::of(reference.page);
+            touched ^= self.index.touch(*key);
         }
-        // Without a use the loads would be left out.
+        // Without a use of the value the compiler would remove the loads.
         std::hint::black_box(touched);
     }
 
@@ -63,12 +63,12 @@ impl Find for ByPage {
     }
 
     #[inline]
-    fn enter(&mut self, hash: Hash, slot: Slot) {
+    fn insert(&mut self, hash: Hash, slot: Slot) {
         self.index.insert(hash, slot);
     }
 
     #[inline]
-    fn leave(&mut self, slot: Slot, page: u64) {
+    fn remove(&mut self, slot: Slot, page: u64) {
         self.index.remove(Hash::of(page), slot);
     }
 
@@ -79,28 +79,28 @@ impl Find for ByPage {
     }
 }
 
-/// By number.
+/// Index by page number.
 #[derive(Debug, Default)]
-pub(super) struct ByNumber {
-    /// The slot of each number.
+pub(super) struct NumberIndex {
+    /// The slot of each page number.
     slots: Vec<Slot>,
-    /// The number in each slot.
+    /// The page number of each slot.
     numbers: Vec<u32>,
 }
 
-impl Find for ByNumber {
-    type Name = u32;
+impl SlotIndex for NumberIndex {
+    type Key = u32;
 
     #[inline]
-    fn look_ahead(&mut self, references: &[Reference], numbers: &[u32], names: &mut [u32]) {
+    fn prefetch(&mut self, references: &[Reference], numbers: &[u32], keys: &mut [u32]) {
         let numbers = &numbers[..references.len()];
         let end = numbers.iter().max().map_or(0, |&number| number as usize + 1);
         if end > self.slots.len() {
             self.slots.resize(end, NO_SLOT);
         }
         let mut touched = 0;
-        for (&number, name) in numbers.iter().zip(names) {
-            *name = number;
+        for (&number, key) in numbers.iter().zip(keys) {
+            *key = number;
             touched ^= self.slots[number as usize];
         }
         std::hint::black_box(touched);
@@ -113,7 +113,7 @@ impl Find for ByNumber {
     }
 
     #[inline]
-    fn enter(&mut self, number: u32, slot: Slot) {
+    fn insert(&mut self, number: u32, slot: Slot) {
         self.slots[number as usize] = slot;
         match self.numbers.get_mut(slot as usize) {
             Some(old) => *old = number,
@@ -122,7 +122,7 @@ impl Find for ByNumber {
     }
 
     #[inline]
-    fn leave(&mut self, slot: Slot, _page: u64) {
+    fn remove(&mut self, slot: Slot, _page: u64) {
         self.slots[self.numbers[slot as usize] as usize] = NO_SLOT;
     }
 

@@ -1,11 +1,11 @@
-//! Memory that requests hold: frames that reads pin until their bytes are sent, and outside the
-//! cache the requests in flight, the payloads of writes that wait, and large receive buffers. Both
-//! are bounded for each session and for all together.
+//! Limits of the memory that requests hold: frames that reads pin until their bytes are sent, and
+//! outside of the cache the requests in flight, the parked payloads of writes, and large receive
+//! buffers. There are limits for each session and for all sessions together.
 //!
 //! A session always has its own share. Beyond that it leases memory from a pool that all sessions
-//! share. So a few clients are served at full speed; and even if many do not receive their replies,
-//! at most half of the cache, and of what a volume may have of it, is pinned. Every other client
-//! still has its own share.
+//! share. So a few clients are served at full speed. Even if many clients do not receive their
+//! replies, at most half of the cache, and of the part that a volume may have, is pinned; every
+//! other client still has its own share.
 
 use super::SMALL_WRITE_PIECE_BYTES;
 use crate::input::LoggedLimit;
@@ -13,25 +13,25 @@ use crate::sync::Arc;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::units::BLOCK_BYTES_U64;
 
-/// Maximum size of a session's share of pinned frames of a large volume; enough for any client that
+/// Maximum of a session's share of pinned frames of a large volume; enough for any client that
 /// receives its replies.
 const PINNED_BYTES_MAX: u64 = 4 << 20;
-/// Divisor of the maximum size of a volume in the cache that gives the maximum share of one session
-/// of a small volume.
+/// Divisor of a small volume's maximum size in the cache that gives the maximum share of one
+/// session.
 const PINNED_SHARE: u64 = 16;
-/// Divisor of the maximum size of a volume in the cache that gives the total of the shares of its
-/// sessions, and also the maximum that they lease from the pool of pinned frames. For the cache
-/// size it gives the size of the pool.
+/// Divisor of a volume's maximum size in the cache that gives the total of its sessions' shares,
+/// and also the maximum that they lease from the pool of pinned frames. Applied to the cache size,
+/// it gives the size of the pool.
 const POOL_SHARE: u64 = 4;
-/// A session's own share of waiting payloads: one small piece.
+/// A session's own share of parked payloads: one small piece.
 const PARKED_BYTES: u64 = SMALL_WRITE_PIECE_BYTES as u64;
 /// A session's own share of requests in flight.
 const ENTRIES_BYTES: u64 = 32 * ENTRY_BYTES;
-/// Bytes that a request in flight takes, with its operations, at most.
+/// Maximum memory of a request in flight, with its operations.
 pub(super) const ENTRY_BYTES: u64 = 512;
-/// Size of the pool of waiting payloads, large receive buffers and requests in flight.
+/// Size of the pool of parked payloads, large receive buffers and requests in flight.
 const PARKED_POOL_BYTES: u64 = 1 << 20;
-/// Unit in which it is leased.
+/// Unit of leases from that pool.
 const CHUNK_BYTES: u64 = 16 << 10;
 
 /// The memory that the requests of all sessions of a server may hold together.
@@ -56,7 +56,7 @@ impl Budget {
         }
     }
 
-    /// Returns the present figures, with a cache of `cache_bytes`.
+    /// Returns the present figures, for a cache of `cache_bytes`.
     #[must_use]
     pub fn usage(&self, cache_bytes: u64) -> BudgetUsage {
         BudgetUsage {
@@ -77,7 +77,7 @@ pub struct BudgetUsage {
     pub sessions_max: u64,
     /// The pool of pinned frames.
     pub pinned: PoolUsage,
-    /// The pool of payloads that wait, large receive buffers and requests in flight.
+    /// The pool of parked payloads, large receive buffers and requests in flight.
     pub parked: PoolUsage,
 }
 
@@ -86,13 +86,13 @@ pub struct BudgetUsage {
 pub struct PoolUsage {
     /// Size of the pool.
     pub size_bytes: u64,
-    /// Bytes that sessions have leased, in addition to their own shares. After the cache has shrunk
-    /// they may exceed the size.
+    /// Bytes that sessions have leased, in addition to their own shares. They may exceed the size
+    /// after the cache has shrunk.
     pub leased_bytes: u64,
     /// Maximum of `leased_bytes` since the start.
     pub peak_bytes: u64,
-    /// Number of times that the pool had too little left for a session. Until the session gets a
-    /// lease or holds nothing, it is counted once, however often it tries again.
+    /// Number of times that a session found too little left in the pool. A session that tries again
+    /// is counted once, until it gets a lease or holds nothing.
     pub refusals: u64,
 }
 
@@ -145,7 +145,7 @@ impl Pool {
         }
     }
 
-    /// Gives the leased memory back.
+    /// Returns the leased memory to the pool.
     fn give_back(&self, lease: &mut Lease) {
         if lease.bytes > 0 {
             self.leased_bytes.fetch_sub(std::mem::take(&mut lease.bytes), Ordering::AcqRel);
@@ -166,14 +166,14 @@ impl Pool {
 #[derive(Debug)]
 pub enum SessionLimit {
     /// The first piece of a read, and further pieces while fewer than this many bytes are pinned;
-    /// and any payloads, for front ends whose clients bound them.
+    /// and any payloads, for front ends whose clients limit them.
     Own(u64),
     /// A share of a budget.
     Shared(Arc<Budget>),
 }
 
 impl SessionLimit {
-    /// Returns the limit in the form of the log of inputs.
+    /// Returns the limit in the format of the log of inputs.
     pub(super) fn as_input(&self) -> LoggedLimit {
         match self {
             SessionLimit::Own(bytes) => LoggedLimit::Own(*bytes),
@@ -182,9 +182,9 @@ impl SessionLimit {
     }
 }
 
-/// The memory that a session may hold, with what it has leased.
+/// The memory that a session may hold, and its leases.
 #[derive(Debug)]
-pub(super) struct Share {
+pub(super) struct SessionMemory {
     limit: SessionLimit,
     pinned_lease: Lease,
     parked_lease: Lease,
@@ -196,14 +196,14 @@ pub(super) struct Share {
     own_bytes: u64,
 }
 
-impl Share {
-    /// Returns the share of a session on a volume whose sessions have leased the bytes of frames in
-    /// `leased_for_volume`.
+impl SessionMemory {
+    /// Returns the memory of a session on a volume whose sessions have leased the bytes of frames
+    /// in `leased_for_volume`.
     pub(super) fn new(limit: SessionLimit, leased_for_volume: Arc<AtomicU64>) -> Self {
         if let SessionLimit::Shared(budget) = &limit {
             budget.sessions.fetch_add(1, Ordering::Relaxed);
         }
-        Share {
+        SessionMemory {
             limit,
             pinned_lease: Lease::default(),
             parked_lease: Lease::default(),
@@ -219,9 +219,9 @@ impl Share {
         [self.pinned_lease.bytes, self.parked_lease.bytes, self.buffer_lease.bytes]
     }
 
-    /// Returns how many of `wanted` bytes may be pinned in addition to `pinned_bytes`, in a cache
-    /// of `cache_bytes` of which the volume may have `volume_bytes`: all of them, a smaller part to
-    /// continue with, or none until some of the pins are released.
+    /// Returns the number of the `wanted` bytes that may be pinned in addition to `pinned_bytes`,
+    /// in a cache of `cache_bytes` of which the volume may have `volume_bytes`: all of them, a
+    /// smaller part to continue with, or 0 until some of the pins are released.
     pub(super) fn may_pin(
         &mut self,
         [cache_bytes, volume_bytes]: [u64; 2],
@@ -242,7 +242,7 @@ impl Share {
             self.own_bytes = whole_frames.clamp(BLOCK_BYTES_U64, PINNED_BYTES_MAX);
             self.volume_bytes = volume_bytes;
         }
-        // More than that is never leased.
+        // More than this is never leased.
         let wanted = wanted.min(for_volume_bytes.max(self.own_bytes));
         let need = pinned_bytes + wanted;
         let allowed = self.own_bytes + self.pinned_lease.bytes;
@@ -264,8 +264,8 @@ impl Share {
         if pinned_bytes == 0 { self.own_bytes } else { 0 }
     }
 
-    /// Returns whether one more piece of a payload with `piece_bytes` may wait, in addition to the
-    /// `parked_bytes` of payloads and requests in flight.
+    /// Returns true if one more piece of a payload of `piece_bytes` may be parked, in addition to
+    /// the `parked_bytes` of payloads and requests in flight.
     pub(super) fn may_park(&mut self, parked_bytes: u64, piece_bytes: u64) -> bool {
         let budget = match &self.limit {
             SessionLimit::Own(_) => return true,
@@ -280,8 +280,8 @@ impl Share {
         budget.parked.extend(&mut self.parked_lease, PARKED_POOL_BYTES, more)
     }
 
-    /// Leases `bytes` for a large receive buffer, unless the pool has too little left; returns
-    /// whether it is leased. 0 gives it back.
+    /// Leases `bytes` for a large receive buffer, unless the pool has too little left; 0 returns
+    /// the lease. Returns true if the session has the lease.
     pub(super) fn lease_buffer(&mut self, bytes: u64) -> bool {
         let SessionLimit::Shared(budget) = &self.limit else { return true };
         if self.buffer_lease.bytes != bytes {
@@ -292,7 +292,7 @@ impl Share {
         true
     }
 
-    /// Gives leased memory that the session no longer needs back to the pools.
+    /// Returns leased memory that the session no longer needs to the pools.
     pub(super) fn settle(&mut self, pinned_bytes: u64, parked_bytes: u64) {
         let SessionLimit::Shared(budget) = &self.limit else { return };
         if pinned_bytes <= self.own_bytes && self.pinned_lease.bytes > 0 {
@@ -307,7 +307,7 @@ impl Share {
     }
 }
 
-impl Drop for Share {
+impl Drop for SessionMemory {
     fn drop(&mut self) {
         self.settle(0, 0);
         self.lease_buffer(0);
@@ -323,15 +323,18 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    /// Returns a function that opens shares of `budget`, all for sessions on one volume.
-    fn shares(budget: &Arc<Budget>) -> impl Fn() -> Share {
+    /// Returns a function that opens session shares of `budget`, all on one volume.
+    fn shares(budget: &Arc<Budget>) -> impl Fn() -> SessionMemory {
         let (budget, volume) = (Arc::clone(budget), Arc::default());
-        move || Share::new(SessionLimit::Shared(Arc::clone(&budget)), Arc::clone(&volume))
+        move || SessionMemory::new(SessionLimit::Shared(Arc::clone(&budget)), Arc::clone(&volume))
     }
 
-    /// Adds to the bytes that each session holds what it is granted, in turns, until no session is
-    /// granted more.
-    fn exhaust(sessions: &mut [(Share, u64)], grant: impl Fn(&mut Share, u64) -> u64) {
+    /// Grants memory to the sessions in turn, and adds it to the bytes that each holds, until no
+    /// session is granted more.
+    fn exhaust(
+        sessions: &mut [(SessionMemory, u64)],
+        grant: impl Fn(&mut SessionMemory, u64) -> u64,
+    ) {
         loop {
             let mut any = false;
             for (share, held) in &mut *sessions {

@@ -10,7 +10,7 @@ use crate::store::StoreError;
 use crate::write_order::GroupId;
 use std::ops::Range;
 
-/// The operation that a request asks for.
+/// The operation of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 #[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
@@ -23,7 +23,7 @@ pub enum RequestOp {
     Write,
     /// Make every write that has completed before durable.
     Flush,
-    /// The same, also on a volume that ignores flushes: for a stop.
+    /// The same, even if the volume ignores flushes; for a stop.
     FlushAlways,
     /// Write the dirty blocks of the range, and make them durable if `durable`.
     FlushRange {
@@ -35,8 +35,8 @@ pub enum RequestOp {
         /// True if the store keeps the space allocated.
         keep_allocated: bool,
     },
-    /// Tell the store that the range is not needed any more. Blocks that the range covers only in
-    /// part keep their bytes.
+    /// Tell the store that the range is no longer needed. Blocks that the range covers only in part
+    /// keep their bytes.
     Discard,
     /// Map the range for change: see [`super::Session::map`].
     Map,
@@ -81,14 +81,14 @@ pub struct Request {
     pub len: u64,
     /// A write that is durable when it completes (forced unit access).
     pub fua: bool,
-    /// The access pattern; none if that of the volume holds.
+    /// The access pattern; `None` if that of the volume applies.
     pub hint: Option<Hint>,
-    /// Bytes of the volume beyond which nothing is read ahead, as the end of a file.
+    /// Bounds of read-ahead in bytes of the volume, as the ends of a file.
     pub bound: Option<Range<u64>>,
     /// The write-order group of a write.
     #[cfg_attr(feature = "serde", serde(skip))]
     pub group: Option<GroupId>,
-    /// True for a read that is one piece, however little may be pinned.
+    /// True for a read that must be one piece, whatever the limit of pinned frames.
     pub unfragmented: bool,
     /// The interface that a read is counted for.
     pub interface: Interface,
@@ -128,12 +128,12 @@ impl Request {
     }
 }
 
-/// A request in flight. Its number may be reused after the end of the request has been polled.
+/// A request in flight. Its number may be reused after the front end has polled its end.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct RequestId(pub(super) usize);
 
 impl RequestId {
-    /// Returns the request of this number, as a log of inputs names it.
+    /// Returns the request with this number, which a log of inputs contains.
     #[must_use]
     pub fn of(index: usize) -> Self {
         RequestId(index)
@@ -149,9 +149,9 @@ impl RequestId {
 /// The result of a request that was queued.
 #[derive(Debug)]
 pub struct Reply<F: Frames, C> {
-    /// The front end's own data of the request.
+    /// The front end's data of the request.
     pub context: C,
-    /// The blocks of a read, to be given back with [`super::Session::release`].
+    /// The blocks of a read; release them with [`super::Session::release`].
     pub data: Option<Box<ReadRequest<F>>>,
     /// The mapping that [`RequestOp::Map`] has created.
     pub mapping: Option<Box<Mapping<F>>>,
@@ -159,14 +159,14 @@ pub struct Reply<F: Frames, C> {
     pub error: Option<StoreError>,
     /// Classes of the pages of the request.
     pub classes: Classes,
-    /// When the request was submitted.
+    /// Time of the submission.
     pub started_at: Nanos,
 }
 
 /// The result of a request that completed at submission.
 #[derive(Debug)]
 pub struct ImmediateReply<F: Frames> {
-    /// The blocks of a read, to be given back with [`super::Session::release`].
+    /// The blocks of a read; release them with [`super::Session::release`].
     pub data: Option<Box<ReadRequest<F>>>,
     /// Classes of the pages of the request.
     pub classes: Classes,
@@ -184,7 +184,8 @@ pub enum Submitted<F: Frames> {
 /// A result that a session returns after the submission.
 #[derive(Debug)]
 pub enum Event<F: Frames, C> {
-    /// The next bytes of a large read; more follow, or the end with an error.
+    /// The next bytes of a large read. More events follow: further pieces, or the end with data or
+    /// an error.
     Piece(RequestId, Box<ReadRequest<F>>),
     /// The end of a request.
     End(Reply<F, C>),

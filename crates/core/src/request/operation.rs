@@ -1,4 +1,4 @@
-//! Operations: the calls of the cache that a request consists of.
+//! Operations: the calls on the cache that make up a request.
 
 use super::payload::{Payload, Zeros};
 use super::{ReadRequest, Status, WriteRequest};
@@ -24,12 +24,12 @@ pub(super) struct Operation<F: Frames, P> {
 #[derive(Debug)]
 pub(super) enum Work<F: Frames, P> {
     Read(Box<ReadRequest<F>>),
-    /// A write, and its bytes as long as they are not in the cache.
+    /// A write, with its bytes until they are in the cache.
     Write(WriteRequest, Option<P>),
     /// A write of zeros.
     WriteZeros(WriteRequest),
     Flush {
-        /// Also where the volume ignores flushes.
+        /// True to flush even if the volume ignores flushes.
         always: bool,
     },
     FlushRange {
@@ -37,7 +37,7 @@ pub(super) enum Work<F: Frames, P> {
         durable: bool,
     },
     /// Zeroes or discards blocks.
-    Exclude {
+    DiscardOrZero {
         kind: StoreOpKind,
         blocks: Range<u64>,
     },
@@ -46,42 +46,43 @@ pub(super) enum Work<F: Frames, P> {
 }
 
 impl<F: Frames, P: Payload> Work<F, P> {
-    /// Makes the call, at first or again. `token` is the operation's index.
+    /// Makes the call, the first time or again. `token` is the operation's index.
     pub(super) fn submit(
         &mut self,
         cache: &Cache<F>,
-        (volume, lane): (&Volume<F>, &mut VolumeHandle<F>),
+        (volume, handle): (&Volume<F>, &mut VolumeHandle<F>),
         now: Nanos,
         token: u64,
     ) -> Status {
         match self {
-            Work::Read(read) => cache.read(lane, now, read),
-            Work::Write(task, payload) => {
+            Work::Read(read) => cache.read(handle, now, read),
+            Work::Write(write, payload) => {
                 let payload = payload.as_ref().expect("the bytes of a write that is not placed");
-                cache.write(volume, lane, now, task, payload)
+                cache.write(volume, handle, now, write, payload)
             }
-            Work::WriteZeros(task) => {
-                let len = task.len as usize;
-                cache.write(volume, lane, now, task, &Zeros(len))
+            Work::WriteZeros(write) => {
+                let len = write.len as usize;
+                cache.write(volume, handle, now, write, &Zeros(len))
             }
-            Work::Flush { always: true } => cache.flush_always(lane, now, token),
-            Work::Flush { always: false } => cache.flush(lane, now, token),
+            Work::Flush { always: true } => cache.flush_always(handle, now, token),
+            Work::Flush { always: false } => cache.flush(handle, now, token),
             Work::FlushRange { blocks, durable } => {
-                cache.flush_range(lane, now, blocks.clone(), *durable, token)
+                cache.flush_range(handle, now, blocks.clone(), *durable, token)
             }
-            Work::Exclude { kind, blocks } => {
-                cache.exclude(lane, now, *kind, blocks.clone(), token)
+            Work::DiscardOrZero { kind, blocks } => {
+                cache.discard_or_zero(handle, now, *kind, blocks.clone(), token)
             }
-            Work::Map(mapping) => cache.map(lane, now, mapping),
-            Work::Unpin(mapping) => cache.unpin(lane, now, mapping),
+            Work::Map(mapping) => cache.map(handle, now, mapping),
+            Work::Unpin(mapping) => cache.unpin(handle, now, mapping),
         }
     }
 
-    /// Makes the call again, now that the page is there that it waited for, with the pins of it.
+    /// Makes the call again after the page for which it waited was filled. Releases the pins of
+    /// that page.
     fn resume(
         &mut self,
         cache: &Cache<F>,
-        (volume, lane): (&Volume<F>, &mut VolumeHandle<F>),
+        (volume, handle): (&Volume<F>, &mut VolumeHandle<F>),
         now: Nanos,
         (token, pins): (u64, Vec<F::Pin>),
     ) -> Status {
@@ -89,7 +90,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
         for pin in pins {
             cache.frames().unpin(pin);
         }
-        let status = self.submit(cache, (volume, lane), now, token);
+        let status = self.submit(cache, (volume, handle), now, token);
         if had_pins {
             cache.pins_released();
         }
@@ -100,30 +101,30 @@ impl<F: Frames, P: Payload> Work<F, P> {
     pub(super) fn complete(
         &mut self,
         cache: &Cache<F>,
-        (volume, lane): (&Volume<F>, &mut VolumeHandle<F>),
+        (volume, handle): (&Volume<F>, &mut VolumeHandle<F>),
         now: Nanos,
         completion: Completion<F>,
     ) -> Status {
         match self {
-            Work::Read(read) => match read.absorb(cache.frames(), completion) {
-                // What had to come first has come: the rest can be read now.
-                Status::Stalled => cache.read(lane, now, read),
+            Work::Read(read) => match read.apply_completion(cache.frames(), completion) {
+                // The parts for which it waited are pinned: the rest can be read now.
+                Status::Stalled => cache.read(handle, now, read),
                 status => status,
             },
-            Work::Write(task, _) | Work::WriteZeros(task) => {
+            Work::Write(write, _) | Work::WriteZeros(write) => {
                 if let Completion::Continue { token, pins } = completion {
-                    return self.resume(cache, (volume, lane), now, (token, pins));
+                    return self.resume(cache, (volume, handle), now, (token, pins));
                 }
-                cache.write_completed(lane, now, task, completion)
+                cache.write_completed(handle, now, write, completion)
             }
-            Work::Map(mapping) => cache.map_completed(lane, now, mapping, completion),
+            Work::Map(mapping) => cache.map_completed(handle, now, mapping, completion),
             Work::Unpin(mapping) => {
                 if let Completion::Continue { token, pins } = completion {
-                    return self.resume(cache, (volume, lane), now, (token, pins));
+                    return self.resume(cache, (volume, handle), now, (token, pins));
                 }
-                cache.unpin_completed(lane, now, mapping, completion)
+                cache.unpin_completed(handle, now, mapping, completion)
             }
-            Work::Flush { .. } | Work::FlushRange { .. } | Work::Exclude { .. } => {
+            Work::Flush { .. } | Work::FlushRange { .. } | Work::DiscardOrZero { .. } => {
                 let Completion::Finished { result, .. } = completion else {
                     panic!("{completion:?} does not end a flush or an exclusive range")
                 };
@@ -136,16 +137,16 @@ impl<F: Frames, P: Payload> Work<F, P> {
     pub(super) fn classes(&self) -> Classes {
         match self {
             Work::Read(read) => read.classes(),
-            Work::Write(task, _) | Work::WriteZeros(task) => task.classes(),
+            Work::Write(write, _) | Work::WriteZeros(write) => write.classes(),
             Work::Flush { .. }
             | Work::FlushRange { .. }
-            | Work::Exclude { .. }
+            | Work::DiscardOrZero { .. }
             | Work::Map(_)
             | Work::Unpin(_) => Classes::default(),
         }
     }
 
-    /// Returns the bytes of the payload that waits.
+    /// Returns the bytes of the parked payload.
     pub(super) fn parked_bytes(&self) -> usize {
         match self {
             Work::Write(_, Some(payload)) => payload.len(),
@@ -153,10 +154,10 @@ impl<F: Frames, P: Payload> Work<F, P> {
         }
     }
 
-    /// Drops a payload that is in the cache; returns its bytes.
+    /// Drops the payload if it is in the cache. Returns its bytes.
     pub(super) fn unpark(&mut self) -> usize {
         match self {
-            Work::Write(task, payload) if task.is_placed() => {
+            Work::Write(write, payload) if write.is_placed() => {
                 payload.take().map_or(0, |payload| payload.len())
             }
             _ => 0,

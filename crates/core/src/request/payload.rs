@@ -1,4 +1,4 @@
-//! The bytes of a write request, wherever a front end holds them.
+//! The bytes of a write request in the buffer of a front end.
 
 /// Bytes that a write copies into frames.
 ///
@@ -11,13 +11,13 @@ pub trait Payload {
     /// Copies the bytes from `at` on into `to`, which ends within the payload.
     fn copy_to(&self, at: usize, to: &mut [u8]);
 
-    /// Returns whether there are no bytes.
+    /// Returns true if there are no bytes.
     fn is_empty(&self) -> bool {
         self.len() == 0
     }
 }
 
-/// A payload that a session can keep while the cache has no room for it.
+/// A payload that a session can keep while the write is stalled.
 pub trait Park: Payload {
     /// The payload while it waits.
     type Parked: Payload;
@@ -70,7 +70,7 @@ impl Payload for Vec<u8> {
     }
 }
 
-/// Bytes in a buffer of the front end; they are copied to memory of their own while they wait.
+/// Bytes in a buffer of the front end; they are copied when the write is parked.
 impl Park for &[u8] {
     type Parked = Vec<u8>;
 
@@ -79,7 +79,7 @@ impl Park for &[u8] {
     }
 }
 
-/// So many zeros: the ragged ends of a range that is zeroed, and all payloads of simulations.
+/// A number of zeros: the unaligned ends of a zeroed range, and all payloads of simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Zeros(pub usize);
 

@@ -1,20 +1,20 @@
 //! The request engine: the requests that one thread has in flight on one volume.
 //!
 //! A session splits requests into operations of the cache, keeps them until they complete, retries
-//! those that found no room, delays replies of writers that are ahead of the store, and replies to
-//! each request exactly once. It makes no system call, and has no clock and no reference to the
-//! cache: each method takes both. A request that completes at once takes no entry and allocates
-//! nothing.
+//! stalled ones, delays replies to writers that are faster than the store, and replies to each
+//! request exactly once. It makes no system call, and has neither a clock nor a reference to the
+//! cache: each method takes both. A request that completes at submission needs no entry and
+//! allocates nothing.
 
 mod leases;
 
-use super::budget::{SessionLimit, Share};
+use super::budget::{SessionLimit, SessionMemory};
 use super::message::{
     Event, ImmediateReply, Prefetch, Reply, Request, RequestId, RequestOp, Submitted, Then,
 };
 use super::operation::{Operation, Work};
 use super::payload::{Park, Payload, Zeros};
-use super::{LanePermit, Purpose, ReadRequest, Status, WriteRequest};
+use super::{HandlePermit, Purpose, ReadRequest, Status, WriteRequest};
 use crate::cache::{BlockCut, Cache, HitRead, cut};
 use crate::clock::{MILLISECOND, Nanos};
 use crate::completion::{Completion, Notify, VolumeHandle};
@@ -32,15 +32,15 @@ use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
 use std::ops::Range;
 
-/// Maximum number of blocks of one operation that zeroes or discards, 1 GiB: each ends soon.
+/// Maximum number of blocks of one discard or zero operation, 1 GiB, so that each ends soon.
 const EXCLUSIVE_BLOCKS_MAX: u64 = (1 << 30) / BLOCK_BYTES_U64;
 /// Maximum number of read buffers that a session keeps for reuse.
 const SPARE_MAX: usize = 8;
-/// Number of requests in flight for which a session without any keeps memory.
+/// Number of entries for which an idle session keeps memory.
 const ENTRIES_KEPT: usize = 32;
-/// Interval at which operations that found no room are retried. The cache reports room that the
-/// store, a setting or a release makes; but what another session releases while the search for room
-/// ends, or has taken and gives back unused, is not reported.
+/// Interval at which stalled operations are retried. The cache wakes the session if the store, a
+/// setting or a release frees resources. It does not if another session frees frames during the
+/// last step of the search for frames, or returns frames that it has reserved and not used.
 const RETRY: Nanos = 5 * MILLISECOND;
 
 /// A request in flight.
@@ -54,8 +54,8 @@ struct Entry<F: Frames, C> {
     in_flight: u32,
     /// True while the front end may add operations.
     is_open: bool,
-    /// Bytes that no operation covers yet: of a read, or whole blocks to zero or discard.
-    left: Range<u64>,
+    /// Bytes for which no operation has started: of a read, or whole blocks to zero or discard.
+    unstarted: Range<u64>,
     /// The last bytes of a read.
     data: Option<Box<ReadRequest<F>>>,
     mapping: Option<Box<Mapping<F>>>,
@@ -74,33 +74,34 @@ enum ReadyEvent<F: Frames> {
 
 /// The requests that one thread has in flight on one volume; see the module.
 ///
-/// `P` is the form of a payload that waits, and `C` the front end's data of a request.
+/// `P` is the type of parked payloads, and `C` the front end's data of a request.
 #[derive(Debug)]
 pub struct Session<F: Frames, P, C> {
     volume: Arc<Volume<F>>,
-    lane: VolumeHandle<F>,
+    handle: VolumeHandle<F>,
     requests: Slab<Entry<F, C>>,
     operations: Slab<Operation<F, P>>,
-    /// Operations that found no room, in their order.
+    /// Stalled operations, in order.
     stalled: VecDeque<usize>,
     /// Time of the next retry of stalled operations.
     retry_at: Nanos,
-    /// Requests that are complete and wait for their time, the earliest first.
+    /// Requests that are complete and wait for the time of their reply, the earliest first.
     delayed: BinaryHeap<Reverse<(Nanos, usize)>>,
     /// Large reads whose next piece waits for the release of pins.
-    held: VecDeque<usize>,
+    waiting_for_pins: VecDeque<usize>,
     /// Events that the front end has not polled.
     ready: VecDeque<ReadyEvent<F>>,
     /// Bytes of the frames that reads have pinned and the front end has not released, and of those
     /// that reads in flight will pin.
     pinned_bytes: u64,
-    share: Share,
-    /// Bytes of payloads that wait.
+    memory: SessionMemory,
+    /// Bytes of parked payloads.
     parked_bytes: usize,
     #[expect(clippy::vec_box, reason = "they are handed out boxed")]
     spare: Vec<Box<ReadRequest<F>>>,
     completions: Vec<Completion<F>>,
-    /// Number of the session in the log of inputs, and of the reads that it has handed out.
+    /// Number of the session in the log of inputs, and number of reads that it has returned to the
+    /// front end.
     number: u32,
     reads: u64,
 }
@@ -124,16 +125,16 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         });
         Ok(Session {
             volume: Arc::clone(volume),
-            lane: cache.open_lane(LanePermit(()), volume, notify)?,
+            handle: cache.open_handle(HandlePermit(()), volume, notify)?,
             requests: Slab::new(),
             operations: Slab::new(),
             stalled: VecDeque::new(),
             retry_at: 0,
             delayed: BinaryHeap::new(),
-            held: VecDeque::new(),
+            waiting_for_pins: VecDeque::new(),
             ready: VecDeque::new(),
             pinned_bytes: 0,
-            share: Share::new(limit, Arc::clone(&volume.leased_for_reads)),
+            memory: SessionMemory::new(limit, Arc::clone(&volume.leased_for_reads)),
             parked_bytes: 0,
             spare: Vec::new(),
             completions: Vec::new(),
@@ -142,19 +143,18 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         })
     }
 
-    /// Cancels what is in flight and closes the session. Returns the data of the requests that get
-    /// no reply.
+    /// Cancels all requests in flight and closes the session. Returns the front end's data of the
+    /// requests that get no reply.
     pub fn close(self, cache: &Cache<F>) -> Vec<C> {
         self.close_and_release(cache, std::iter::empty())
     }
 
-    /// Closes the session in the same way, and releases pins that the front end has moved out of
-    /// reads.
+    /// As [`Session::close`], and releases pins that the front end has moved out of reads.
     pub fn close_and_release(self, cache: &Cache<F>, pins: impl Iterator<Item = F::Pin>) -> Vec<C> {
-        let Session { volume, lane, requests, operations, ready, number, .. } = self;
+        let Session { volume, handle, requests, operations, ready, number, .. } = self;
         let _logged = cache.log_input(|| Input::Close { session: number });
         pins.for_each(|pin| cache.frames().unpin(pin));
-        cache.close_lane(lane);
+        cache.close_handle(handle);
         let unmap = |mapping: Option<Box<Mapping<F>>>| {
             if let Some(mut mapping) = mapping {
                 cache.unmap(&volume, &mut mapping);
@@ -168,7 +168,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                 | Work::WriteZeros(_)
                 | Work::Flush { .. }
                 | Work::FlushRange { .. }
-                | Work::Exclude { .. } => {}
+                | Work::DiscardOrZero { .. } => {}
             }
         }
         let release = |read: Option<Box<ReadRequest<F>>>| {
@@ -211,7 +211,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             | RequestOp::Map
             | RequestOp::Unpin => return,
         };
-        self.lane.recorder().record(latency, duration);
+        self.handle.recorder().record(latency, duration);
     }
 
     /// Returns the number of requests in flight.
@@ -226,13 +226,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.operations.len()
     }
 
-    /// Returns whether an operation waits for room.
+    /// Returns true if an operation is stalled.
     #[must_use]
     pub fn is_stalled(&self) -> bool {
         !self.stalled.is_empty()
     }
 
-    /// Returns the bytes of payloads that wait.
+    /// Returns the bytes of parked payloads.
     #[must_use]
     pub fn parked_bytes(&self) -> usize {
         self.parked_bytes
@@ -244,10 +244,10 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.pinned_bytes
     }
 
-    /// Returns whether [`Session::advance`] would find completions.
+    /// Returns true if [`Session::advance`] would process completions.
     #[must_use]
     pub fn has_completions(&self) -> bool {
-        self.lane.has_mail()
+        self.handle.has_completions()
     }
 
     /// Returns the next time at which [`Session::advance`] has work without a completion: a delayed
@@ -264,15 +264,15 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         self.delayed.peek().map(|Reverse((at, _))| *at)
     }
 
-    /// Copies the bytes at `offset` to `to` if all of them lie in one cached block. Returns whether
-    /// they did. This is the fastest way to read. If they do not, nothing is counted: read them
+    /// Copies the bytes at `offset` to `to` if all of them lie in one cached block. Returns true if
+    /// they did. This is the fastest way to read. If they did not, nothing is counted: read them
     /// with [`Session::submit`]. If inputs are logged, it always returns false.
     #[inline]
     pub fn read_hit(&mut self, cache: &Cache<F>, offset: u64, to: &mut [u8]) -> bool {
-        let is_hit = cache.read_hit(&self.lane, offset, to);
+        let is_hit = cache.read_hit(&self.handle, offset, to);
         if is_hit {
-            self.lane.recorder().add(Counter::ReadRequests, 1);
-            self.lane.recorder().add(Counter::ReadBytes, to.len() as u64);
+            self.handle.recorder().add(Counter::ReadRequests, 1);
+            self.handle.recorder().add(Counter::ReadBytes, to.len() as u64);
         }
         is_hit
     }
@@ -281,18 +281,18 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Prefetches the memory of later reads while it copies earlier ones.
     #[inline]
     pub fn read_hits(&mut self, cache: &Cache<F>, reads: &mut [HitRead<'_>]) -> usize {
-        let hits = cache.read_hits(&self.lane, reads);
+        let hits = cache.read_hits(&self.handle, reads);
         let bytes: usize = reads.iter().filter(|read| read.hit).map(|read| read.to.len()).sum();
-        self.lane.recorder().add(Counter::ReadRequests, hits as u64);
-        self.lane.recorder().add(Counter::ReadBytes, bytes as u64);
+        self.handle.recorder().add(Counter::ReadRequests, hits as u64);
+        self.handle.recorder().add(Counter::ReadBytes, bytes as u64);
         hits
     }
 
     /// Prefetches the memory with which the cache finds the first blocks of a request that will be
-    /// submitted soon. A front end that has several requests at hand performs both steps for the
-    /// later ones while it submits the earlier ones. Nothing is counted, and a range that is not
-    /// inside the volume is ignored. The bytes of the frames are not prefetched: the front end
-    /// sends them after the last request of the batch.
+    /// submitted soon. A front end with several requests performs both steps for the later ones
+    /// while it submits the earlier ones. Nothing is counted, and a range that is not inside the
+    /// volume is ignored. The bytes of the frames are not prefetched: the front end sends them
+    /// after the last request of the batch.
     #[inline]
     pub fn prefetch(&self, cache: &Cache<F>, offset: u64, len: u64, step: Prefetch) {
         let length = self.volume.geometry().length;
@@ -320,7 +320,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             request: request.clone(),
             payload: payload.len(),
         });
-        count(&self.lane, &request);
+        count(&self.handle, &request);
         match request.op {
             RequestOp::Read | RequestOp::Write if request.len == 0 => {
                 Submitted::Done(ImmediateReply { data: None, classes: Classes::default() })
@@ -332,7 +332,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             _ => {
                 let id = self.insert(request, now, context(), false);
                 self.split(cache, now, id);
-                self.continue_held(cache, now);
+                self.continue_waiting_reads(cache, now);
                 Submitted::Queued(RequestId(id))
             }
         }
@@ -346,7 +346,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         context: impl FnOnce() -> C,
     ) -> Submitted<F> {
         let mut read = self.read_of(&request, request.range());
-        match cache.read(&mut self.lane, now, &mut read) {
+        match cache.read(&mut self.handle, now, &mut read) {
             Status::Done => {
                 self.pinned_bytes += pinned_bytes(&read);
                 let classes = read.classes();
@@ -356,7 +356,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             status => {
                 let id = self.insert(request, now, context(), false);
                 let key = self.start(id, Work::Read(read));
-                self.settle_and_proceed(cache, now, key, status);
+                self.record_and_continue(cache, now, key, status);
                 Submitted::Queued(RequestId(id))
             }
         }
@@ -370,17 +370,17 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         payload: Q,
         context: impl FnOnce() -> C,
     ) -> Submitted<F> {
-        let mut task = self.write_of(&request, request.offset, payload.len());
-        let status = cache.write(&self.volume, &mut self.lane, now, &mut task, &payload);
+        let mut write = self.write_of(&request, request.offset, payload.len());
+        let status = cache.write(&self.volume, &mut self.handle, now, &mut write, &payload);
         if status == Status::Done && request.then == Then::Nothing {
-            return Submitted::Done(ImmediateReply { data: None, classes: task.classes() });
+            return Submitted::Done(ImmediateReply { data: None, classes: write.classes() });
         }
         let id = self.insert(request, now, context(), false);
-        self.keep_write(cache, now, id, task, payload, status);
+        self.keep_write(cache, now, id, write, payload, status);
         Submitted::Queued(RequestId(id))
     }
 
-    /// Maps `len` bytes at `offset` for change; the reply has the mapping.
+    /// Maps `len` bytes at `offset` for change; the reply contains the mapping.
     pub fn map(
         &mut self,
         cache: &Cache<F>,
@@ -395,7 +395,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let token = self.operations.vacant_key() as u64;
         let mapping = Box::new(Mapping::new(token, offset, len, access));
         self.submit_work(cache, now, id, Work::Map(mapping));
-        self.proceed(cache, now, id);
+        self.continue_request(cache, now, id);
         RequestId(id)
     }
 
@@ -409,13 +409,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         context: C,
     ) -> RequestId {
         let _logged = cache.log_input(|| Input::Unsupported { call: "a mapping".to_owned() });
-        let recorder = self.lane.recorder();
+        let recorder = self.handle.recorder();
         recorder.add(Counter::WriteRequests, 1);
         recorder.add(Counter::WriteBytes, mapping.marked_bytes() as u64);
         let id = self.insert(Request::new(RequestOp::Unpin, mapping.bytes()), now, context, false);
         mapping.set_token(self.operations.vacant_key() as u64);
         self.submit_work(cache, now, id, Work::Unpin(mapping));
-        self.proceed(cache, now, id);
+        self.continue_request(cache, now, id);
         RequestId(id)
     }
 
@@ -423,7 +423,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     pub fn begin(&mut self, now: Nanos, request: Request, context: C) -> RequestId {
         let begin = || Input::Begin { session: self.number, now, request: request.clone() };
         drop(self.volume.log_input(begin));
-        count(&self.lane, &request);
+        count(&self.handle, &request);
         RequestId(self.insert(request, now, context, true))
     }
 
@@ -443,9 +443,9 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             offset,
             payload: payload.len(),
         });
-        let mut task = self.write_of(&self.requests[id].request, offset, payload.len());
-        let status = cache.write(&self.volume, &mut self.lane, now, &mut task, &payload);
-        self.keep_write(cache, now, id, task, payload, status);
+        let mut write = self.write_of(&self.requests[id].request, offset, payload.len());
+        let status = cache.write(&self.volume, &mut self.handle, now, &mut write, &payload);
+        self.keep_write(cache, now, id, write, payload, status);
     }
 
     /// Adds a flush of a range to an open request.
@@ -474,11 +474,11 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     pub fn finish(&mut self, cache: &Cache<F>, now: Nanos, RequestId(id): RequestId) {
         let _logged = cache.log_input(|| Input::Finish { session: self.number, now, id });
         self.requests[id].is_open = false;
-        self.proceed(cache, now, id);
+        self.continue_request(cache, now, id);
     }
 
-    /// Processes completions, retries what found no room, and ends requests whose time has come.
-    /// Returns whether anything has changed.
+    /// Processes completions, retries stalled operations, and ends requests whose reply is due.
+    /// Returns true if anything has changed.
     pub fn advance(&mut self, cache: &Cache<F>, now: Nanos) -> bool {
         let mut log = cache.pause_inputs();
         if let Some(log) = &mut log {
@@ -488,7 +488,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             log.add(Input::Advance { session: self.number, now });
         }
         let mut completions = std::mem::take(&mut self.completions);
-        self.lane.collect(&mut completions);
+        self.handle.collect(&mut completions);
         let mut has_changed = !completions.is_empty();
         let mut has_room = false;
         for completion in completions.drain(..) {
@@ -530,13 +530,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         })
     }
 
-    /// Returns the front end's own data of a request whose end has not been polled.
+    /// Returns the front end's data of a request whose end has not been polled.
     #[must_use]
     pub fn context(&self, RequestId(id): RequestId) -> &C {
         &self.requests[id].context
     }
 
-    /// Gives back the blocks of a read, and continues large reads that waited for that.
+    /// Releases the blocks of a read, and continues large reads that wait for that.
     pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Box<ReadRequest<F>>) {
         let number = read.token;
         let _logged =
@@ -544,19 +544,19 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let bytes = pinned_bytes(&read);
         cache.release(&mut read);
         self.reuse(read);
-        self.credit(cache, now, bytes);
+        self.uncount_pinned(cache, now, bytes);
     }
 
-    /// Takes back the buffer of a read whose pins the front end has moved out. The front end gives
-    /// them back with [`Session::release_pins`].
+    /// Takes back the buffer of a read whose pins the front end has moved out. The front end
+    /// releases the pins with [`Session::release_pins`].
     pub fn recycle(&mut self, read: Box<ReadRequest<F>>) {
         drop(self.volume.log_input(|| Input::Recycle { session: self.number, read: read.token }));
         debug_assert!(read.parts.iter().all(Option::is_none), "a read was given back with pins");
         self.reuse(read);
     }
 
-    /// Gives back pins that the front end has moved out of reads, the oldest ones first, and
-    /// continues large reads that waited for that.
+    /// Releases the oldest pins that the front end has moved out of reads, and continues large
+    /// reads that wait for that.
     pub fn release_pins(
         &mut self,
         cache: &Cache<F>,
@@ -571,42 +571,42 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             cache.log_input(|| Input::ReleasePins { session: self.number, now, pins: count });
         pins.for_each(|pin| cache.frames().unpin(pin));
         cache.pins_released();
-        self.credit(cache, now, (count * BLOCK_BYTES) as u64);
+        self.uncount_pinned(cache, now, (count * BLOCK_BYTES) as u64);
     }
 
-    /// Stops counting `bytes` of frames that reads pinned: they are released, or another holder
-    /// will release them. Continues large reads that waited for the release.
-    fn credit(&mut self, cache: &Cache<F>, now: Nanos, bytes: u64) {
+    /// Stops counting `bytes` of pinned frames: they are released, or another holder will release
+    /// them. Continues large reads that wait for the release.
+    fn uncount_pinned(&mut self, cache: &Cache<F>, now: Nanos, bytes: u64) {
         self.pinned_bytes -= bytes;
         self.return_lease();
-        self.continue_held(cache, now);
+        self.continue_waiting_reads(cache, now);
     }
 
     /// Stops counting the blocks of a read as pinned; their holder releases them later.
     pub fn detach(&mut self, cache: &Cache<F>, now: Nanos, read: &ReadRequest<F>) {
         let _logged = cache.log_input(|| Input::Unsupported { call: "a view".to_owned() });
-        self.credit(cache, now, pinned_bytes(read));
+        self.uncount_pinned(cache, now, pinned_bytes(read));
     }
 
-    /// Returns whether an operation of a request has failed.
+    /// Returns true if an operation of a request has failed.
     #[must_use]
     pub fn has_failed(&self, RequestId(id): RequestId) -> bool {
         self.requests[id].error.is_some()
     }
 
-    /// Continues large reads that waited for the release of pins.
-    fn continue_held(&mut self, cache: &Cache<F>, now: Nanos) {
+    /// Continues large reads that wait for the release of pins.
+    fn continue_waiting_reads(&mut self, cache: &Cache<F>, now: Nanos) {
         // Each is tried once: its next piece may have to wait again.
-        for _ in 0..self.held.len() {
+        for _ in 0..self.waiting_for_pins.len() {
             if self.lease_piece(cache, 1) == 0 {
                 break;
             }
-            let Some(id) = self.held.pop_front() else { break };
-            self.proceed(cache, now, id);
+            let Some(id) = self.waiting_for_pins.pop_front() else { break };
+            self.continue_request(cache, now, id);
         }
     }
 
-    /// Retries the operations that found no room, in their order.
+    /// Retries the stalled operations in order.
     pub fn retry(&mut self, cache: &Cache<F>, now: Nanos) {
         let _logged = cache.log_input(|| Input::Retry { session: self.number, now });
         self.retry_stalled(cache, now);
@@ -615,12 +615,12 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     fn retry_stalled(&mut self, cache: &Cache<F>, now: Nanos) {
         for key in std::mem::take(&mut self.stalled) {
             let work = &mut self.operations[key].work;
-            let status = work.submit(cache, (&self.volume, &mut self.lane), now, key as u64);
-            self.settle_and_proceed(cache, now, key, status);
+            let status = work.submit(cache, (&self.volume, &mut self.handle), now, key as u64);
+            self.record_and_continue(cache, now, key, status);
         }
     }
 
-    /// Gives a read that is handed out its number in the log of inputs.
+    /// Gives a read that is returned to the front end its number in the log of inputs.
     fn number_read(&mut self, read: &mut ReadRequest<F>) {
         if self.volume.log.is_some() {
             self.reads += 1;
@@ -628,14 +628,14 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
     }
 
-    /// Releases the memory of many requests once none is in flight: the budget does not count it
-    /// any more.
+    /// Releases the memory of many requests once none is in flight, since the budget no longer
+    /// counts it.
     fn shrink(&mut self) {
         if self.requests.is_empty() && self.requests.capacity() > ENTRIES_KEPT {
             self.requests = Slab::with_capacity(ENTRIES_KEPT);
             self.ready.shrink_to(ENTRIES_KEPT);
             self.completions.shrink_to(ENTRIES_KEPT);
-            self.lane.shrink();
+            self.handle.shrink();
             debug_assert!(self.operations.is_empty(), "each belongs to a request");
             self.operations = Slab::with_capacity(ENTRIES_KEPT);
         }
@@ -671,12 +671,12 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     fn write_of(&self, request: &Request, offset: u64, len: usize) -> WriteRequest {
         let len = u32::try_from(len).expect("a payload has less than 4 GiB");
         if request.is_counted {
-            self.lane.recorder().add(Counter::WriteBytes, u64::from(len));
+            self.handle.recorder().add(Counter::WriteBytes, u64::from(len));
         }
         let token = self.operations.vacant_key() as u64;
-        let mut task = WriteRequest::new(token, offset, len, request.fua);
-        (task.hint, task.group) = (request.hint, request.group);
-        task
+        let mut write = WriteRequest::new(token, offset, len, request.fua);
+        (write.hint, write.group) = (request.hint, request.group);
+        write
     }
 
     /// Records the status of a write, and keeps the write unless it is complete.
@@ -685,20 +685,20 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         cache: &Cache<F>,
         now: Nanos,
         id: usize,
-        task: WriteRequest,
+        write: WriteRequest,
         payload: Q,
         status: Status,
     ) {
         if status == Status::Done {
-            self.requests[id].classes.add(task.classes());
-            self.proceed(cache, now, id);
+            self.requests[id].classes.add(write.classes());
+            self.continue_request(cache, now, id);
             return;
         }
-        let waits = matches!(status, Status::Pending | Status::Stalled) && !task.is_placed();
+        let waits = matches!(status, Status::Pending | Status::Stalled) && !write.is_placed();
         let payload = waits.then(|| payload.park());
         self.parked_bytes += payload.as_ref().map_or(0, Payload::len);
-        let key = self.start(id, Work::Write(task, payload));
-        self.settle_and_proceed(cache, now, key, status);
+        let key = self.start(id, Work::Write(write, payload));
+        self.record_and_continue(cache, now, key, status);
     }
 
     fn insert(&mut self, request: Request, now: Nanos, context: C, is_open: bool) -> usize {
@@ -709,7 +709,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             classes: Classes::default(),
             in_flight: 0,
             is_open,
-            left: 0..0,
+            unstarted: 0..0,
             data: None,
             mapping: None,
             due: 0,
@@ -722,10 +722,10 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let Request { op, offset, len, .. } = self.requests[id].request;
         let range = offset..offset + len;
         match op {
-            RequestOp::Read | RequestOp::Populate => self.requests[id].left = range,
+            RequestOp::Read | RequestOp::Populate => self.requests[id].unstarted = range,
             RequestOp::Zero { .. } | RequestOp::Discard if len > 0 => {
                 let BlockCut { head, blocks, tail } = cut(range, self.volume.geometry().length);
-                self.requests[id].left = blocks;
+                self.requests[id].unstarted = blocks;
                 let zeroes = matches!(op, RequestOp::Zero { .. });
                 for ragged in [head, tail].into_iter().filter(|_| zeroes) {
                     self.write_zeros(cache, now, id, &ragged);
@@ -745,19 +745,19 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             RequestOp::Zero { .. } | RequestOp::Discard | RequestOp::Write => {}
             RequestOp::Map | RequestOp::Unpin => panic!("mappings have their own methods"),
         }
-        self.proceed(cache, now, id);
+        self.continue_request(cache, now, id);
     }
 
     fn write_zeros(&mut self, cache: &Cache<F>, now: Nanos, id: usize, bytes: &Range<u64>) {
         let mut at = bytes.start;
         while at < bytes.end {
-            // Each ends at a border of blocks, so that no sector is written in two steps.
+            // Each write ends at a block boundary, so that no sector is written in two steps.
             let len = (bytes.end - at).min(BLOCK_BYTES_U64 - at % BLOCK_BYTES_U64);
             let zeros = Zeros(usize::try_from(len).expect("a block"));
             let is_counted = self.requests[id].request.is_counted;
             let request = Request { is_counted, ..Request::new(RequestOp::Write, at..at + len) };
-            let task = self.write_of(&request, at, zeros.len());
-            self.submit_work(cache, now, id, Work::WriteZeros(task));
+            let write = self.write_of(&request, at, zeros.len());
+            self.submit_work(cache, now, id, Work::WriteZeros(write));
             at += len;
         }
     }
@@ -766,11 +766,11 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     fn submit_work(&mut self, cache: &Cache<F>, now: Nanos, id: usize, work: Work<F, P>) {
         let key = self.start(id, work);
         let work = &mut self.operations[key].work;
-        let status = work.submit(cache, (&self.volume, &mut self.lane), now, key as u64);
-        self.settle(cache, now, key, status);
+        let status = work.submit(cache, (&self.volume, &mut self.handle), now, key as u64);
+        self.record_status(cache, now, key, status);
     }
 
-    /// Gives an operation its place.
+    /// Adds an operation to those in flight.
     fn start(&mut self, id: usize, work: Work<F, P>) -> usize {
         if let Work::Read(read) = &work {
             self.pinned_bytes += pinned_bytes(read);
@@ -782,20 +782,20 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     fn complete(&mut self, cache: &Cache<F>, now: Nanos, key: usize, completion: Completion<F>) {
         let operation = self.operations.get_mut(key).expect("an operation in flight");
         let status =
-            operation.work.complete(cache, (&self.volume, &mut self.lane), now, completion);
-        self.settle_and_proceed(cache, now, key, status);
+            operation.work.complete(cache, (&self.volume, &mut self.handle), now, completion);
+        self.record_and_continue(cache, now, key, status);
     }
 
-    fn settle_and_proceed(&mut self, cache: &Cache<F>, now: Nanos, key: usize, status: Status) {
-        if let Some(id) = self.settle(cache, now, key, status) {
-            self.proceed(cache, now, id);
+    fn record_and_continue(&mut self, cache: &Cache<F>, now: Nanos, key: usize, status: Status) {
+        if let Some(id) = self.record_status(cache, now, key, status) {
+            self.continue_request(cache, now, id);
             // An operation that returns no blocks has released its pins.
-            self.continue_held(cache, now);
+            self.continue_waiting_reads(cache, now);
         }
     }
 
-    /// Records what an operation has come to. Returns its request if the operation is complete.
-    fn settle(
+    /// Records the status of an operation. Returns its request if the operation is complete.
+    fn record_status(
         &mut self,
         cache: &Cache<F>,
         now: Nanos,
@@ -826,7 +826,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         match status {
             Status::DoneAt(at) => {
                 entry.due = entry.due.max(at);
-                let recorder = self.lane.recorder();
+                let recorder = self.handle.recorder();
                 recorder.add(Counter::ThrottledWrites, 1);
                 recorder.add(Counter::ThrottledTime, at.saturating_sub(now));
             }
@@ -838,7 +838,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         match work {
             Work::Read(mut read) => {
                 let wants_data = entry.request.op == RequestOp::Read && !has_failed;
-                match (wants_data, entry.left.is_empty()) {
+                match (wants_data, entry.unstarted.is_empty()) {
                     (true, true) => entry.data = Some(read),
                     (true, false) => self.ready.push_back(ReadyEvent::Piece(id, read)),
                     (false, _) => {
@@ -857,14 +857,14 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             | Work::WriteZeros(_)
             | Work::Flush { .. }
             | Work::FlushRange { .. }
-            | Work::Exclude { .. } => {}
+            | Work::DiscardOrZero { .. } => {}
         }
         Some(id)
     }
 
-    /// Continues a request that has no operation in flight: its next part, what follows, or its
-    /// end.
-    fn proceed(&mut self, cache: &Cache<F>, now: Nanos, id: usize) {
+    /// Continues a request without operations in flight: starts its next part or the step after it,
+    /// or ends it.
+    fn continue_request(&mut self, cache: &Cache<F>, now: Nanos, id: usize) {
         loop {
             let entry = &mut self.requests[id];
             if entry.in_flight > 0 || entry.is_open {
@@ -873,7 +873,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             if entry.error.is_some() {
                 break;
             }
-            if !entry.left.is_empty() {
+            if !entry.unstarted.is_empty() {
                 if !self.start_next(cache, now, id) {
                     return;
                 }
@@ -898,27 +898,27 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Starts the next part of a request. Returns false if it has to wait for the release of pins.
     fn start_next(&mut self, cache: &Cache<F>, now: Nanos, id: usize) -> bool {
-        let Range { start, end } = self.requests[id].left;
+        let Range { start, end } = self.requests[id].unstarted;
         let op = self.requests[id].request.op;
         let work = match op {
             RequestOp::Read | RequestOp::Populate => {
                 let len = self.lease_piece(cache, end - start);
                 if len == 0 {
-                    self.held.push_back(id);
+                    self.waiting_for_pins.push_back(id);
                     return false;
                 }
-                self.requests[id].left.start = start + len;
+                self.requests[id].unstarted.start = start + len;
                 let request = self.requests[id].request.clone();
                 Work::Read(self.read_of(&request, start..start + len))
             }
             op => {
                 let next = end.min(start + EXCLUSIVE_BLOCKS_MAX);
-                self.requests[id].left.start = next;
+                self.requests[id].unstarted.start = next;
                 let kind = match op {
                     RequestOp::Zero { keep_allocated } => StoreOpKind::Zero { keep_allocated },
                     _ => StoreOpKind::Discard,
                 };
-                Work::Exclude { kind, blocks: start..next }
+                Work::DiscardOrZero { kind, blocks: start..next }
             }
         };
         self.submit_work(cache, now, id, work);
@@ -926,7 +926,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 }
 
-/// Returns the operation that a completion belongs to; none if it says that there may be room.
+/// Returns the operation of a completion; `None` for [`Completion::Unstalled`].
 fn token<F: Frames>(completion: &Completion<F>) -> Option<usize> {
     let token = match completion {
         Completion::Unstalled => return None,
@@ -940,13 +940,13 @@ fn token<F: Frames>(completion: &Completion<F>) -> Option<usize> {
 }
 
 /// Counts a request and the bytes that it reads. Written bytes are counted with each operation.
-fn count<F: Frames>(lane: &VolumeHandle<F>, request: &Request) {
+fn count<F: Frames>(handle: &VolumeHandle<F>, request: &Request) {
     if !request.is_counted {
         return;
     }
     let counter = match request.op {
         RequestOp::Read => {
-            lane.recorder().add(Counter::ReadBytes, request.len);
+            handle.recorder().add(Counter::ReadBytes, request.len);
             Counter::ReadRequests
         }
         RequestOp::Write => Counter::WriteRequests,
@@ -957,7 +957,7 @@ fn count<F: Frames>(lane: &VolumeHandle<F>, request: &Request) {
         RequestOp::Discard => Counter::DiscardRequests,
         RequestOp::Populate | RequestOp::Map | RequestOp::Unpin => return,
     };
-    lane.recorder().add(counter, 1);
+    handle.recorder().add(counter, 1);
 }
 
 /// Returns the bytes of the frames that a read pins.

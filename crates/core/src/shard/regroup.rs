@@ -1,10 +1,10 @@
-//! Regrouping: the pages of an instance become larger or smaller ones, without a block moving.
+//! Changes of the page size of an instance. No block moves.
 //!
-//! All that a page says of its blocks is counted anew from their frames. What it says of time, the
-//! new page takes over from the one that says most: it was used when the last of them was, and is
-//! dirty since the first of them is, so that nothing waits longer to be written than before.
+//! The counts of the new pages are computed from the frames of their blocks. Times are taken from
+//! the old pages: a new page has the latest of their references, and is dirty since the earliest of
+//! them, so no block waits longer for its writeback than before.
 
-use super::{Instance, Page, Touched};
+use super::{Instance, LastReference, Page};
 use crate::curve::sampler::{PendingSamples, Sampler};
 use crate::frames::Frames;
 use crate::page::{Key, Paging, Slab, Table};
@@ -13,39 +13,38 @@ use crate::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 
 impl<F: Frames> Instance<F> {
-    /// Whether nobody refers to a page of it: none is being filled or written, and nobody waits
-    /// for one to be.
-    pub(crate) fn is_settled(&self) -> bool {
-        self.fills.is_empty() && self.syncs.is_empty() && self.rounds == 0
+    /// Returns true if no page is being filled or written, and no write waits for a page.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.fills.is_empty() && self.syncs.is_empty() && self.pages_under_writeback == 0
     }
 
-    /// Groups the blocks into pages of `page_blocks`, of which the policy, a new one, expects
-    /// `pages`. The instance must be settled, and its rings drained.
+    /// Groups the blocks into pages of `page_blocks`, with a new policy that expects `pages`. The
+    /// instance must be idle, and its rings drained.
     pub(crate) fn regroup(&mut self, table: &Table, page_blocks: u32, pages: usize) {
-        assert!(self.is_settled(), "pages that somebody refers to are regrouped");
+        assert!(self.is_idle(), "pages that somebody refers to are regrouped");
         let before = self.paging;
         let dirty: Vec<_> = self.dirty_pages().collect();
         let old = std::mem::replace(&mut self.pages, Slab::new());
-        let old_touched = std::mem::take(&mut self.touched);
+        let old_references = std::mem::take(&mut self.last_reference);
         (self.dirty_oldest, self.dirty_newest) = (super::NO_SLOT, super::NO_SLOT);
         self.dirty_untried = super::NO_SLOT;
         self.paging = Paging { page_blocks, ..before };
-        // Which pages a reader has passed was said of other pages.
-        self.behind.clear();
+        // These are numbers of pages of the old size.
+        self.drop_behind.clear();
         let mut slots = BTreeMap::new();
         let (mut failed, mut failing) = (0, 0);
         for slot in old.slots() {
             let page = old.get(slot);
             failed += u64::from(page.failing);
-            let touched = old_touched.find(slot).copied().unwrap_or_default().at();
+            let last_reference = old_references.find(slot).copied().unwrap_or_default().at();
             for block in before.blocks_of(page.number) {
                 let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
                 let state = table.state(frame);
                 assert_eq!(state.writing, 0, "a block of a settled instance is being written");
                 let slot = self.slot_for(&mut slots, block);
                 table.set_slot(frame, slot);
-                // The streams that it was read ahead of are forgotten: its first touch is a hit
-                // like any other.
+                // The streams that the page was read ahead of are forgotten: its first touch is an
+                // ordinary hit.
                 table.unmark(frame);
                 let is_failing = page.failing > 0 && state.dirty != 0;
                 failing += u64::from(is_failing);
@@ -53,18 +52,18 @@ impl<F: Frames> Instance<F> {
                 page.resident += 1;
                 page.dirty += u16::from(state.dirty != 0);
                 page.failing += u16::from(is_failing);
-                let latest = self.touched.get_mut(slot);
-                latest.0 = latest.0.max(touched);
+                let new_reference = self.last_reference.get_mut(slot);
+                new_reference.0 = new_reference.0.max(last_reference);
             }
         }
-        // Old pages from the old end on, so that the new list is in order, too.
+        // From the oldest page on, so that the new list is sorted too.
         for slot in dirty {
             let page = old.get(slot);
             let blocks = before.blocks_of(page.number);
             let numbers = self.paging.pages_of(&blocks);
             for slot in slots.range(numbers).map(|(_, &slot)| slot) {
                 let new = self.pages.get(slot);
-                // Epochs begin at 1: 0 is a page that is not in the list yet.
+                // Epochs begin at 1: 0 means that the page is not in the list yet.
                 if new.dirty > 0 && new.dirty_epoch == 0 {
                     self.link_dirty(slot, page.dirty_at, page.dirty_epoch);
                 }
@@ -73,10 +72,10 @@ impl<F: Frames> Instance<F> {
         self.note_pages();
         self.volume.failing.fetch_add(failing, Ordering::AcqRel);
         self.volume.failing.fetch_sub(failed, Ordering::AcqRel);
-        // Nothing is noted until there is a tracker of such pages.
-        self.notes = self.notes.take().map(|_| PendingSamples::new(Sampler::new(0, 0)));
-        // What the old policy knows is of other pages. The new one learns of these from the coldest
-        // on.
+        // No samples are collected until there is a tracker for pages of this size.
+        self.samples = self.samples.take().map(|_| PendingSamples::new(Sampler::new(0, 0)));
+        // The old policy knows pages of the old size. The new one receives the new pages, coldest
+        // first.
         self.policy = self.volume.policy().build();
         self.policy.on_capacity(pages);
         let mut known = self.admitted();
@@ -86,17 +85,18 @@ impl<F: Frames> Instance<F> {
         }
     }
 
-    /// Notes for a tracker with this gate from now on, that knows nothing of what was noted before.
-    pub(crate) fn follow(&mut self, sampler: Sampler) {
+    /// Collects samples for a new tracker with this sampler from now on. Earlier samples are
+    /// dropped.
+    pub(crate) fn set_sampler(&mut self, sampler: Sampler) {
         for slot in self.pages.slots() {
             let sampled = sampler.admits(self.pages.get(slot).number);
-            if let Some(touched) = self.touched.find_mut(slot)
-                && touched.at() > 0
+            if let Some(last_reference) = self.last_reference.find_mut(slot)
+                && last_reference.at() > 0
             {
-                *touched = Touched::new(touched.at() - 1, sampled);
+                *last_reference = LastReference::new(last_reference.at() - 1, sampled);
             }
         }
-        self.notes = Some(PendingSamples::new(sampler));
+        self.samples = Some(PendingSamples::new(sampler));
     }
 
     fn slot_for(&mut self, slots: &mut BTreeMap<u64, Slot>, block: u64) -> Slot {
@@ -104,9 +104,11 @@ impl<F: Frames> Instance<F> {
         *slots.entry(number).or_insert_with(|| self.pages.insert(Page::new(number)))
     }
 
-    /// Clean pages that the policy does not know: parts of one that was only there to be written.
-    pub(crate) fn strays(&self) -> Vec<Slot> {
-        let is_stray = |&slot: &Slot| self.pages.get(slot).is_quiet() && !self.stays(slot);
+    /// Returns the clean pages that the policy does not know: parts of a page that was resident
+    /// only until its writeback.
+    pub(crate) fn unadmitted_pages(&self) -> Vec<Slot> {
+        let is_stray =
+            |&slot: &Slot| self.pages.get(slot).is_clean_and_idle() && !self.is_retained(slot);
         self.pages.slots().filter(is_stray).collect()
     }
 }

@@ -1,4 +1,5 @@
-//! What changes of a volume while it serves: its settings, its page size, and whether it is there.
+//! Properties of a volume that change while it serves: its settings, its page size, and its
+//! removal.
 
 use super::{CLOSED, NO_VOLUME, Volume, index_in};
 use crate::clock::Nanos;
@@ -7,17 +8,17 @@ use crate::input::Setting;
 use crate::mode::{FlushMode, WriteMode};
 use crate::page::{Key, Paging};
 use crate::policy::PolicyKind;
-use crate::settings::{SettingError, Share};
+use crate::settings::{FrameBounds, SettingError};
 use crate::store::StoreError;
 use crate::sync::atomic::Ordering;
 use crate::tunables::Tunables;
 
 impl<F: Frames> Volume<F> {
-    /// Sets the write mode, for requests that begin from now on. What is dirty stays so and is
-    /// written as before, also where the mode becomes one that makes nothing dirty.
+    /// Sets the write mode for requests that begin from now on. Dirty data stays dirty and is
+    /// written as before, even in a mode that makes no data dirty.
     ///
     /// # Errors
-    /// If the store takes no writes, for any mode but [`WriteMode::ReadOnly`].
+    /// If the store is read-only and the mode is not [`WriteMode::ReadOnly`].
     pub fn set_write_mode(&self, mode: WriteMode) -> Result<(), SettingError> {
         if self.geometry.read_only && mode != WriteMode::ReadOnly {
             return Err(SettingError::ReadOnlyStore { volume: self.name.clone() });
@@ -27,8 +28,8 @@ impl<F: Frames> Volume<F> {
         Ok(())
     }
 
-    /// Sets the flush mode, for requests that begin from now on. The first flush that is kept again
-    /// covers also what was written while flushes were ignored.
+    /// Sets the flush mode for requests that begin from now on. The first flush in mode `keep` also
+    /// covers data that was written while flushes were ignored.
     pub fn set_flush_mode(&self, mode: FlushMode) {
         let _logged = self.log_setting(|| Setting::FlushMode(mode));
         self.flush_mode.store(index_in(FlushMode::ALL, &mode), Ordering::Release);
@@ -38,7 +39,7 @@ impl<F: Frames> Volume<F> {
     /// Sets a tunable by name, in its own unit.
     ///
     /// # Errors
-    /// If there is none of this name or the value is out of its range.
+    /// If no tunable has this name or the value is out of its range.
     pub fn set_tunable(&self, name: &str, value: u64) -> Result<(), SettingError> {
         let _logged = self.log_setting(|| Setting::Tunable { name: name.to_owned(), value });
         self.tunables.set(name, value)?;
@@ -46,13 +47,13 @@ impl<F: Frames> Volume<F> {
         Ok(())
     }
 
-    /// All tunables as they are now.
+    /// Returns the present values of all tunables.
     #[must_use]
     pub fn tunables(&self) -> Tunables {
         self.tunables.snapshot()
     }
 
-    /// The replacement policy.
+    /// Returns the replacement policy.
     #[must_use]
     pub fn policy(&self) -> PolicyKind {
         PolicyKind::ALL[usize::from(self.policy.load(Ordering::Relaxed))]
@@ -62,7 +63,7 @@ impl<F: Frames> Volume<F> {
         self.policy.store(index_in(&PolicyKind::ALL, &kind), Ordering::Relaxed);
     }
 
-    /// Whether it is frozen.
+    /// Returns true if the volume is frozen.
     #[must_use]
     pub fn is_frozen(&self) -> bool {
         self.frozen.load(Ordering::Acquire)
@@ -72,20 +73,20 @@ impl<F: Frames> Volume<F> {
         self.frozen.store(frozen, Ordering::Release);
     }
 
-    /// Frames that other volumes cannot take, and frames that it never exceeds.
+    /// Returns the minimum number of frames, which other volumes cannot take, and the maximum.
     #[must_use]
     pub fn bounds(&self) -> (u32, u32) {
         (self.quota.min(), self.quota.max())
     }
 
-    /// What it is promised and allowed.
-    pub(crate) fn share(&self) -> Share<'_> {
+    /// Returns the bounds and the page size.
+    pub(crate) fn frame_bounds(&self) -> FrameBounds<'_> {
         let (min, max) = self.bounds();
-        let page_blocks = self.wanted_page_blocks().unwrap_or_else(|| self.page_blocks());
-        Share { name: &self.name, min, max, page_blocks }
+        let page_blocks = self.requested_page_blocks().unwrap_or_else(|| self.page_blocks());
+        FrameBounds { name: &self.name, min, max, page_blocks }
     }
 
-    /// Frames that ratios of memory refer to.
+    /// Returns the number of frames to which ratios refer.
     pub(crate) fn capacity(&self) -> u64 {
         self.capacity.load(Ordering::Relaxed)
     }
@@ -94,76 +95,78 @@ impl<F: Frames> Volume<F> {
         self.capacity.store(u64::from(frames), Ordering::Relaxed);
     }
 
-    /// Blocks in a page.
+    /// Returns the number of blocks in a page.
     #[must_use]
     pub fn page_blocks(&self) -> u32 {
         self.page_blocks.load(Ordering::Acquire)
     }
 
-    /// How its blocks are grouped into pages, as it was a moment ago.
+    /// Returns the division of the blocks into pages; it may be outdated.
     pub(crate) fn paging(&self) -> Paging {
         Paging { page_blocks: self.page_blocks(), blocks: self.blocks }
     }
 
-    /// What the page size is to become.
-    pub(crate) fn wanted_page_blocks(&self) -> Option<u32> {
-        let wanted = self.wanted_page_blocks.load(Ordering::Acquire);
-        (wanted != 0).then_some(wanted)
+    /// Returns the requested page size, if a change is pending.
+    pub(crate) fn requested_page_blocks(&self) -> Option<u32> {
+        let page_blocks_requested = self.requested_page_blocks.load(Ordering::Acquire);
+        (page_blocks_requested != 0).then_some(page_blocks_requested)
     }
 
-    /// Whether the page size is about to change.
+    /// Returns true if a change of the page size is pending.
     #[must_use]
     pub fn is_regrouping(&self) -> bool {
-        self.wanted_page_blocks().is_some()
+        self.requested_page_blocks().is_some()
     }
 
-    /// Asks for another page size.
-    pub(crate) fn want_page_blocks(&self, blocks: u32) {
+    /// Requests another page size.
+    pub(crate) fn request_page_blocks(&self, blocks: u32) {
         if self.is_regrouping() || blocks != self.page_blocks() {
-            self.wanted_page_blocks.store(blocks, Ordering::Release);
+            self.requested_page_blocks.store(blocks, Ordering::Release);
         }
     }
 
-    /// All shards have this page size; whether no other is asked for.
+    /// Records that all shards have this page size. Returns true if no other size was requested.
     pub(crate) fn note_page_blocks(&self, blocks: u32) -> bool {
         self.page_blocks.store(blocks, Ordering::Release);
-        let wanted = &self.wanted_page_blocks;
-        wanted.compare_exchange(blocks, 0, Ordering::AcqRel, Ordering::Acquire).is_ok()
+        let page_blocks_requested = &self.requested_page_blocks;
+        page_blocks_requested
+            .compare_exchange(blocks, 0, Ordering::AcqRel, Ordering::Acquire)
+            .is_ok()
     }
 
-    /// Counts a lane.
-    pub(crate) fn enter(&self) -> Result<(), SettingError> {
-        let one_more = |lanes: u32| (lanes != CLOSED).then(|| lanes + 1);
-        let entered = self.lanes.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
+    /// Counts a handle.
+    pub(crate) fn add_handle(&self) -> Result<(), SettingError> {
+        let one_more = |handles: u32| (handles != CLOSED).then(|| handles + 1);
+        let entered = self.handles.fetch_update(Ordering::AcqRel, Ordering::Acquire, one_more);
         entered.map(drop).map_err(|_closed| SettingError::Removed { volume: self.name.clone() })
     }
 
-    /// Counts a lane no more.
-    pub(crate) fn leave(&self) {
-        let before = self.lanes.fetch_sub(1, Ordering::AcqRel);
+    /// Uncounts a handle.
+    pub(crate) fn remove_handle(&self) {
+        let before = self.handles.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before > 0 && before != CLOSED, "a lane was closed that was not open");
     }
 
-    /// Lets no lane in any more, if none is open.
+    /// Closes the volume if no handle is open: no handle can be opened from now on.
     pub(crate) fn close(&self) -> Result<(), SettingError> {
-        let closed = self.lanes.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire);
+        let closed = self.handles.compare_exchange(0, CLOSED, Ordering::AcqRel, Ordering::Acquire);
         let volume = || self.name.clone();
-        closed.map(drop).map_err(|lanes| match lanes {
+        closed.map(drop).map_err(|handles| match handles {
             CLOSED => SettingError::Removed { volume: volume() },
-            lanes => SettingError::InUse { volume: volume(), lanes },
+            handles => SettingError::InUse { volume: volume(), lanes: handles },
         })
     }
 
-    /// Takes [`Volume::close`] back.
+    /// Reverts [`Volume::close`].
     pub(crate) fn reopen(&self) {
-        self.lanes.store(0, Ordering::Release);
+        self.handles.store(0, Ordering::Release);
     }
 
     pub(crate) fn is_closed(&self) -> bool {
-        self.lanes.load(Ordering::Acquire) == CLOSED
+        self.handles.load(Ordering::Acquire) == CLOSED
     }
 
-    /// Nothing is cached of it any more, and it asks for nothing.
+    /// Records the removal: no page of it is cached, and it has no claim to memory.
     pub(crate) fn note_removed(&self) {
         self.quota.set_bounds(0, u32::MAX);
         self.quota.set_reserve(0);
@@ -173,13 +176,13 @@ impl<F: Frames> Volume<F> {
         self.removed.store(true, Ordering::Release);
     }
 
-    /// Whether it has been removed from its cache.
+    /// Returns true if the volume was removed from its cache.
     #[must_use]
     pub fn is_removed(&self) -> bool {
         self.removed.load(Ordering::Acquire)
     }
 
-    /// Whether it is removed and no frame remembers it.
+    /// Returns true if the volume is removed and no frame is charged to it.
     pub(crate) fn is_forgotten(&self) -> bool {
         self.is_removed() && self.quota.usage.load(Ordering::Acquire) == 0
     }

@@ -1,4 +1,4 @@
-//! The room of a volume in the pool: what it is promised, what it may have, what it has.
+//! Frames of a volume: its guarantee, its maximum, and its usage.
 
 use crate::sync::CachePadded;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -6,25 +6,25 @@ use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 /// State that all volumes of a cache share.
 #[derive(Debug, Default)]
 pub(crate) struct AllVolumes {
-    /// Blocks that the stores do not have yet, written now or not.
+    /// Blocks that the stores do not have yet, dirty or being written.
     pub(crate) unclean: CachePadded<AtomicU64>,
-    /// Frames in service, but for those that are about to leave.
+    /// Frames in service, except those about to leave it.
     pub(crate) frames: AtomicU64,
 }
 
-/// The room of a volume in the pool.
+/// The frame counts and bounds of a volume.
 #[derive(Debug)]
 pub(crate) struct Quota {
     min: AtomicU32,
     max: AtomicU32,
-    /// Frames that others cannot take although the user has promised nothing.
+    /// Frames that other volumes cannot take although the user has not guaranteed them.
     reserve: AtomicU32,
-    /// Frames that hold the volume's data, or that wait to be given back.
+    /// Frames that hold the volume's data, or that have not been freed yet.
     pub(crate) usage: CachePadded<AtomicU32>,
-    /// Per shard, when the page evicted last had been touched last: where the cold end is. The
-    /// maximum where nothing can be evicted.
+    /// By shard, the time of the last reference to the page that was evicted last: the age of the
+    /// cold end. The maximum if no page can be evicted.
     pub(crate) coldest: Box<[AtomicU64]>,
-    /// Per shard, its pages.
+    /// By shard, the number of pages.
     pub(crate) pages: Box<[AtomicU32]>,
 }
 
@@ -40,38 +40,39 @@ impl Quota {
         }
     }
 
-    /// Frames that the user has promised to the volume.
+    /// Returns the number of frames that the user has guaranteed.
     pub(crate) fn min(&self) -> u32 {
         self.min.load(Ordering::Relaxed)
     }
 
-    /// Frames that others cannot take.
+    /// Returns the number of frames that other volumes cannot take.
     pub(crate) fn floor(&self) -> u32 {
         self.min().max(self.reserve.load(Ordering::Relaxed))
     }
 
-    /// Sets how many frames others cannot take although the user has promised nothing.
+    /// Sets the number of frames that other volumes cannot take although the user has not
+    /// guaranteed them.
     pub(crate) fn set_reserve(&self, frames: u32) {
         self.reserve.store(frames, Ordering::Relaxed);
     }
 
-    /// Frames that the volume never exceeds, but for those it had when this was lowered.
+    /// Returns the maximum number of frames. The usage may exceed it after it was lowered.
     pub(crate) fn max(&self) -> u32 {
         self.max.load(Ordering::Relaxed)
     }
 
-    /// So many frames are no longer its.
+    /// Subtracts `frames` from the usage.
     pub(crate) fn uncharge(&self, frames: usize) {
         let frames = u32::try_from(frames).expect("at most the arena");
         self.usage.fetch_sub(frames, Ordering::Relaxed);
     }
 
-    /// Whether it has more than it may.
+    /// Returns true if the usage exceeds the maximum.
     pub(crate) fn is_exceeded(&self) -> bool {
         self.usage.load(Ordering::Relaxed) > self.max()
     }
 
-    /// Sets both; whoever reads them one by one may see one old and one new for a moment.
+    /// Sets both bounds. A concurrent reader may see one old and one new value.
     pub(crate) fn set_bounds(&self, min: u32, max: u32) {
         self.min.store(min, Ordering::Relaxed);
         self.max.store(max, Ordering::Relaxed);

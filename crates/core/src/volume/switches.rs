@@ -1,23 +1,23 @@
-//! What the cache has changed of a volume by itself: its policy, when, and why.
+//! The policy switches that the cache has decided on.
 
 use crate::clock::Nanos;
 use crate::policy::PolicyKind;
 use crate::sync::{Mutex, lock};
 use std::collections::VecDeque;
 
-/// So many switches are remembered.
+/// Maximum number of remembered switches.
 const SWITCHES_MAX: usize = 16;
 
 /// A change of policy that the cache decided on.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct PolicySwitch {
-    /// When, on the clock of the cache.
+    /// Time on the clock of the cache.
     pub at: Nanos,
-    /// The policy before.
+    /// The previous policy.
     pub from: PolicyKind,
-    /// The policy since then.
+    /// The new policy.
     pub to: PolicyKind,
-    /// What the new one missed less in miniature, as a share of the references.
+    /// The share of references by which the new policy missed less in the miniature simulation.
     pub gain: f64,
 }
 
@@ -34,7 +34,7 @@ impl Switches {
         switches.push_back(switch);
     }
 
-    /// Oldest first.
+    /// Returns the switches, oldest first.
     pub(crate) fn list(&self) -> Vec<PolicySwitch> {
         lock(&self.0).iter().copied().collect()
     }

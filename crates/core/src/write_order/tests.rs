@@ -1,4 +1,4 @@
-//! Groups against a plain list of everything that was ever written and ordered.
+//! Tests of the write order against a plain list of all changes and orders.
 
 use super::*;
 
@@ -13,19 +13,19 @@ fn page(number: u64) -> Range<u64> {
     number * 2..number * 2 + 2
 }
 
-/// Writes a page and flushes, if it may be written.
+/// Writes a page if it may be written. Returns true if it was.
 fn write_out(groups: &mut WriteOrder, number: u64) -> bool {
     if groups.is_held(&page(number)) {
         return false;
     }
-    groups.started(&page(number));
-    groups.ended(&page(number), true);
+    groups.start_write(&page(number));
+    groups.end_write(&page(number), true);
     true
 }
 
 fn flush(groups: &mut WriteOrder) {
-    groups.flush_begun();
-    groups.flush_done();
+    groups.begin_flush();
+    groups.complete_flush();
 }
 
 #[test]
@@ -54,7 +54,7 @@ fn what_was_written_and_not_flushed_still_comes_first() {
     groups.order(a, b).unwrap();
     assert!(groups.join(b, &page(1), 2..3));
     assert!(!write_out(&mut groups, 1));
-    groups.want(&page(1));
+    groups.expedite(&page(1));
     assert!(groups.is_flush_due());
     flush(&mut groups);
     assert!(write_out(&mut groups, 1));
@@ -113,8 +113,8 @@ fn a_failed_write_holds_back_what_comes_after() {
     assert!(groups.join(a, &page(0), 0..1));
     groups.order(a, b).unwrap();
     assert!(groups.join(b, &page(1), 2..3));
-    groups.started(&page(0));
-    groups.ended(&page(0), false);
+    groups.start_write(&page(0));
+    groups.end_write(&page(0), false);
     flush(&mut groups);
     assert!(groups.is_held(&page(1)) && groups.has_waiting());
     assert_eq!(groups.held_blocks(), 1);
@@ -145,11 +145,11 @@ struct Change {
     stable: bool,
 }
 
-/// Everything that ever happened.
+/// All changes and orders so far.
 #[derive(Debug, Default)]
 struct History {
     changes: Vec<Change>,
-    /// Changes that must be stable before anything of a group is written.
+    /// Changes that must be stable before any change of a group is written.
     orders: Vec<(Vec<usize>, u64)>,
 }
 
@@ -173,14 +173,14 @@ impl History {
     }
 }
 
-/// Groups and their history side by side.
+/// A write order and its history.
 struct Trial {
     groups: WriteOrder,
     history: History,
     names: Vec<u64>,
     pages: u64,
     writing: BTreeSet<u64>,
-    /// What the flush under way makes stable.
+    /// Changes that the current flush makes stable.
     flushing: Option<Vec<usize>>,
     orders: usize,
     refused: usize,
@@ -232,7 +232,7 @@ impl Trial {
         let free = !self.writing.contains(&number) && self.history.changes.iter().any(is_dirty);
         if free && !self.groups.is_held(&page(number)) {
             self.history.start(number);
-            self.groups.started(&page(number));
+            self.groups.start_write(&page(number));
             self.writing.insert(number);
         }
     }
@@ -240,12 +240,12 @@ impl Trial {
     fn end(&mut self, written: bool) {
         if let Some(number) = self.writing.pop_first() {
             self.history.end(number, written);
-            self.groups.ended(&page(number), written);
+            self.groups.end_write(&page(number), written);
         }
     }
 
     fn begin_flush(&mut self) {
-        self.groups.flush_begun();
+        self.groups.begin_flush();
         let written = self.history.changes.iter().enumerate().filter(|(_, c)| c.written);
         self.flushing = Some(written.map(|(i, _)| i).collect());
     }
@@ -254,7 +254,7 @@ impl Trial {
         for index in self.flushing.take().into_iter().flatten() {
             self.history.changes[index].stable = true;
         }
-        self.groups.flush_done();
+        self.groups.complete_flush();
     }
 
     fn step(&mut self, mut below: impl FnMut(u64) -> u64) {
@@ -273,14 +273,14 @@ impl Trial {
         self.groups.check(|block| changes.iter().any(|c| c.page == block / 2 && !c.written));
     }
 
-    /// Does what groups ask for until nothing is left, which must come.
+    /// Expedites everything and writes what is due, until nothing is left.
     fn finish(&mut self) {
         while !self.writing.is_empty() {
             self.end(true);
         }
         self.end_flush();
         for number in 0..self.pages {
-            self.groups.want(&page(number));
+            self.groups.expedite(&page(number));
         }
         for _ in 0..100 {
             for block in self.groups.due(3, |block| page(block / 2)) {

@@ -1,32 +1,32 @@
-//! Pacing: on the way to the dirty limit each write is acknowledged a little later, so that writers
-//! slow down to the speed of the store smoothly instead of running into a wall.
+//! Throttling: the closer a volume is to its dirty limit, the later each write is acknowledged. So
+//! writers slow down gradually to the speed of the store and do not stop abruptly at the limit.
 
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 
-/// The window over which the speed of the store is measured.
+/// Interval over which the speed of the store is measured.
 const WINDOW: Nanos = 100 * MILLISECOND;
-/// No single write is held back for longer.
+/// Maximum delay of one write.
 const DELAY_MAX: Nanos = 200 * MILLISECOND;
 
-/// The measured speed of a store, and when the next write may be acknowledged.
+/// The measured speed of a store, and the earliest time of the next acknowledgement.
 #[derive(Debug, Default)]
 pub(crate) struct Pace {
     window_start: Nanos,
     window_blocks: u64,
-    /// Blocks written per second, smoothed; 0 while unknown.
+    /// Blocks written per second, smoothed; 0 before the first measurement.
     blocks_per_s: u64,
     next: Nanos,
 }
 
 impl Pace {
-    /// Notes that the store has written.
+    /// Records a write of the store.
     pub(crate) fn wrote(&mut self, now: Nanos, blocks: u64) {
         self.window_blocks += blocks;
         let elapsed = now.saturating_sub(self.window_start);
         if elapsed < WINDOW {
             return;
         }
-        // A window that began long ago holds idle time; it says nothing about speed.
+        // An interval that began long ago contains idle time, so it does not show the speed.
         if elapsed < 10 * WINDOW {
             let measured = self.window_blocks.saturating_mul(SECOND) / elapsed;
             self.blocks_per_s = if self.blocks_per_s == 0 {
@@ -38,8 +38,9 @@ impl Pace {
         (self.window_start, self.window_blocks) = (now, 0);
     }
 
-    /// When to acknowledge a write of `blocks`, while `unclean` blocks lie between the `setpoint`,
-    /// where writers feel nothing, and the `limit`, where they get the store's speed at most.
+    /// Returns the time at which to acknowledge a write of `blocks`. `unclean` is the number of
+    /// unclean blocks: writes are not delayed up to `setpoint`, and at `limit` they get at most the
+    /// speed of the store.
     pub(crate) fn acknowledge_at(
         &mut self,
         now: Nanos,
@@ -54,7 +55,8 @@ impl Pace {
         let full = blocks * SECOND / self.blocks_per_s;
         let position =
             (unclean - setpoint).min(limit - setpoint) * 1000 / (limit - setpoint).max(1);
-        // Twice the store's time at the limit: the queue drains even before the wall.
+        // Twice the time of the store at the limit, so that the number of dirty blocks falls before
+        // it is reached.
         let delay = full * position * 2 / 1000;
         self.next = self.next.max(now).saturating_add(delay).min(now + DELAY_MAX);
         Some(self.next)

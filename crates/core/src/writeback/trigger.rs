@@ -1,58 +1,59 @@
-//! When the lazy writer runs: too much is dirty, a page is too old, or the volume is idle.
+//! Triggers of the lazy writer: too many dirty blocks, a page that is dirty for too long, or an
+//! idle volume.
 
 use crate::clock::Nanos;
 use crate::tunables::{Tunable, Tunables};
 
-/// What a run is for.
+/// The trigger of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Trigger {
-    /// Too much is dirty.
+    /// Too many blocks are dirty.
     Threshold,
     /// A page has been dirty for too long.
     Age,
-    /// Nobody asks for anything.
+    /// The volume is idle.
     Idle,
 }
 
-/// What the decision depends on.
+/// Inputs of the decision.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct LazyState {
     pub(crate) now: Nanos,
-    /// Blocks that are dirty, and blocks that ratios refer to.
+    /// Dirty blocks, and the blocks to which ratios refer.
     pub(crate) dirty: u64,
     pub(crate) capacity: u64,
     /// Blocks whose last write failed.
     pub(crate) failing: u64,
-    /// Blocks at which writes wait: whatever the threshold is, it is not above that.
+    /// Number of blocks at which writes stall; an upper bound of the threshold.
     pub(crate) limit: u64,
-    /// When the oldest dirty page became so.
+    /// Time at which the oldest dirty page became dirty.
     pub(crate) oldest: Option<Nanos>,
     pub(crate) last_request: Nanos,
-    /// Whether a series of bursts is under way.
+    /// True while a series of bursts continues.
     pub(crate) bulk: bool,
-    /// Pages that could not be written are not tried again before then.
+    /// Earliest time of the next attempt to write pages whose write has failed.
     pub(crate) retry_at: Nanos,
 }
 
-/// What to do now.
+/// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Decision {
-    /// Write the pages that were dirty at `dirty_before` already, at most `blocks` blocks of them.
-    /// With `retries` as much again of what could not be written before.
+    /// Write the pages that were already dirty at `dirty_before`, at most `blocks` blocks of them;
+    /// with `retries`, also as many blocks whose write has failed.
     Run { trigger: Trigger, dirty_before: Nanos, blocks: u64, retries: bool },
-    /// Decide again then.
+    /// Decide again at this time.
     Wait(Nanos),
     /// Nothing is dirty.
     Rest,
 }
 
-/// Decides. Threshold comes before age, age before idle.
+/// Decides. The threshold has priority over the age, and the age over idleness.
 pub(crate) fn decide(tunables: &Tunables, state: &LazyState) -> Decision {
     let Some(oldest) = state.oldest else { return Decision::Rest };
     let LazyState { now, dirty, .. } = *state;
     let retries = now >= state.retry_at;
-    // At the dirty limit writers wait for the first attempt to write each block: it makes room, or
-    // shows that there will be none.
+    // At the dirty limit, writers wait until each block has been tried once: the attempt frees
+    // blocks, or shows that none can be freed.
     if !retries && (dirty < state.limit || dirty <= state.failing) {
         return Decision::Wait(state.retry_at);
     }
@@ -65,7 +66,7 @@ pub(crate) fn decide(tunables: &Tunables, state: &LazyState) -> Decision {
     }
     let age_max = tunables.nanos(Tunable::AgeMax);
     if now >= oldest + age_max {
-        // All that is half as old goes along: one burst instead of a trickle.
+        // Pages of half the age are written too: one burst instead of many small writes.
         let dirty_before = now - age_max / 2;
         return Decision::Run { trigger: Trigger::Age, dirty_before, blocks: u64::MAX, retries };
     }

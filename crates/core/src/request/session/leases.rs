@@ -10,13 +10,13 @@ use crate::request::payload::Payload;
 use crate::units::BLOCK_BYTES_U64;
 
 impl<F: Frames, P: Payload, C> Session<F, P, C> {
-    /// Returns how much of a read of `len` bytes may be pinned now: all, a smaller piece, or
-    /// nothing.
+    /// Returns the bytes of a read of `len` bytes that may be pinned now: all, a smaller piece, or
+    /// 0.
     pub fn grant_piece(&mut self, cache: &Cache<F>, len: u64) -> u64 {
         self.change_leases(cache, LeaseChange::Read(len), |session| session.lease_piece(cache, len))
     }
 
-    /// Runs `change`, and logs it if it has changed the session's leases.
+    /// Calls `change`, and logs it if it has changed the session's leases.
     fn change_leases<T>(
         &mut self,
         cache: &Cache<F>,
@@ -24,10 +24,10 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         change: impl FnOnce(&mut Self) -> T,
     ) -> T {
         let log = cache.pause_inputs();
-        let before = self.share.leases();
+        let before = self.memory.leases();
         let result = change(self);
         if let Some(mut log) = log
-            && self.share.leases() != before
+            && self.memory.leases() != before
         {
             log.add(Input::Lease { session: self.number, lease });
         }
@@ -36,46 +36,46 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     pub(super) fn lease_piece(&mut self, cache: &Cache<F>, len: u64) -> u64 {
         let len = len.min(u64::from(READ_PIECE_BYTES));
-        // Frames at unaligned ends are pinned as a whole.
+        // Frames at unaligned ends are pinned completely.
         let wanted = len + 2 * BLOCK_BYTES_U64;
         let sizes = [u64::from(cache.frame_count()), self.volume.capacity()];
         let sizes = sizes.map(|frames| frames * BLOCK_BYTES_U64);
-        len.min(self.share.may_pin(sizes, self.pinned_bytes, wanted))
+        len.min(self.memory.may_pin(sizes, self.pinned_bytes, wanted))
     }
 
-    /// Returns the bytes of payloads that wait and of requests in flight. The memory of requests
-    /// that have ended counts until it is released.
+    /// Returns the bytes of parked payloads and of requests in flight. The memory of requests that
+    /// have ended counts until it is released.
     fn outside_bytes(&self) -> u64 {
         let entries = self.requests.capacity().max(self.operations.capacity()) as u64;
         self.parked_bytes as u64 + entries * ENTRY_BYTES
     }
 
-    /// Returns whether one more request may be in flight, and one more piece of a payload with up
-    /// to `piece_bytes` wait if the cache has no room for it.
+    /// Returns true if one more request may be in flight, and one more piece of a payload of up to
+    /// `piece_bytes` be parked.
     pub fn may_park(&mut self, cache: &Cache<F>, piece_bytes: u32) -> bool {
         self.change_leases(cache, LeaseChange::Payload(piece_bytes), |session| {
-            session.share.may_park(session.outside_bytes(), piece_bytes.into())
+            session.memory.may_park(session.outside_bytes(), piece_bytes.into())
         })
     }
 
-    /// Leases `bytes` for a large receive buffer of the front end; returns whether it has them now.
-    /// 0 gives them back.
+    /// Leases `bytes` for a large receive buffer of the front end; 0 returns the lease. Returns
+    /// true if the session has the lease.
     pub fn lease_buffer(&mut self, cache: &Cache<F>, bytes: u64) -> bool {
         self.change_leases(cache, LeaseChange::Buffer(bytes), |session| {
-            session.share.lease_buffer(bytes)
+            session.memory.lease_buffer(bytes)
         })
     }
 
-    /// Gives leased memory that the session does not need now back to the budget.
+    /// Returns leased memory that the session does not need now to the budget.
     pub fn settle_share(&mut self, cache: &Cache<F>) {
         self.change_leases(cache, LeaseChange::Return, Self::return_lease);
     }
 
     pub(super) fn return_lease(&mut self) {
-        self.share.settle(self.pinned_bytes, self.outside_bytes());
+        self.memory.settle(self.pinned_bytes, self.outside_bytes());
     }
 
-    /// Returns whether a read of `len` bytes may pin all of them now.
+    /// Returns true if a read of `len` bytes may pin all of them now.
     pub(super) fn may_read(&mut self, cache: &Cache<F>, len: u64) -> bool {
         len <= self.lease_piece(cache, len)
     }

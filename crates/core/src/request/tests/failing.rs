@@ -1,4 +1,5 @@
-//! Stores that fail writes while the dirty limit is reached: full, broken in part, or only slow.
+//! Tests of stores that fail writes while the dirty limit is reached: full, partly broken, or only
+//! slow.
 
 use super::rig::{Plain, TestBench, tuned};
 use crate::clock::{MILLISECOND, SECOND};
@@ -18,18 +19,18 @@ const BLOCKS_MAX: u64 = 180;
 /// Writes one block and waits for up to `seconds` while the write is stalled.
 fn write_within(
     rig: &mut TestBench,
-    lane: &mut VolumeHandle<Plain>,
+    handle: &mut VolumeHandle<Plain>,
     block: u64,
     seconds: u64,
 ) -> Status {
     let data = vec![1; usize::try_from(BLOCK).unwrap()];
     let len = u32::try_from(BLOCK).unwrap();
-    let mut task = WriteRequest::new(rig.token(), block * BLOCK, len, false);
-    let volume = Arc::clone(&lane.volume);
-    let mut status = rig.cache.write(&volume, lane, rig.now, &mut task, &data);
+    let mut write = WriteRequest::new(rig.token(), block * BLOCK, len, false);
+    let volume = Arc::clone(&handle.volume);
+    let mut status = rig.cache.write(&volume, handle, rig.now, &mut write, &data);
     let end = rig.now + seconds * SECOND;
     loop {
-        status = rig.finish_write(lane, &mut task, &data, status);
+        status = rig.finish_write(handle, &mut write, &data, status);
         if !matches!(status, Status::Pending | Status::Stalled) || rig.now >= end {
             return status;
         }
@@ -41,10 +42,10 @@ fn is_done(status: &Status) -> bool {
     matches!(status, Status::Done | Status::DoneAt(_))
 }
 
-/// Writes every other block, so that no two are joined to one write of the store, until a write is
-/// not done within a minute. Returns the number of writes that were done, and the last status.
-fn fill(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>) -> (u64, Status) {
-    let written = (0..).map(|count| (count, write_within(rig, lane, 2 * count, 60)));
+/// Writes every other block, so that no two are joined into one write of the store, until a write
+/// does not complete within a minute. Returns the number of completed writes, and the last status.
+fn fill(rig: &mut TestBench, handle: &mut VolumeHandle<Plain>) -> (u64, Status) {
+    let written = (0..).map(|count| (count, write_within(rig, handle, 2 * count, 60)));
     written.into_iter().find(|(_, status)| !is_done(status)).unwrap()
 }
 
@@ -55,36 +56,36 @@ fn is_full(status: &Status) -> bool {
 #[test]
 fn writes_to_a_full_store_fail_though_most_of_the_data_was_never_tried_before() {
     let mut rig = TestBench::new(FRAMES, [tuned(1024, &[])]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     for block in 1000..1010 {
-        rig.write(&mut lane, block, 1);
+        rig.write(&mut handle, block, 1);
     }
-    assert_eq!(rig.flush(&mut lane), Some(Ok(())), "there was space once");
+    assert_eq!(rig.flush(&mut handle), Some(Ok(())), "there was space once");
     rig.disks[0].plan.set(vec![Fault::NoSpace]);
-    let (count, status) = fill(&mut rig, &mut lane);
+    let (count, status) = fill(&mut rig, &mut handle);
     assert_eq!(count, BLOCKS_MAX);
-    assert!(lane.volume.is_refusing_writes());
+    assert!(handle.volume.is_refusing_writes());
     assert!(is_full(&status), "{status:?}");
-    // Each further one fails at once; one of what is dirty already needs no room.
+    // Each further write fails immediately, except that a write of a dirty block needs no frame.
     for block in 500..600 {
-        let status = rig.try_write(&mut lane, [block, 1], 1, false);
+        let status = rig.try_write(&mut handle, [block, 1], 1, false);
         assert!(is_full(&status), "{status:?}");
     }
-    let status = rig.try_write(&mut lane, [8, 1], 9, false);
+    let status = rig.try_write(&mut handle, [8, 1], 9, false);
     assert!(is_done(&status), "{status:?}");
-    assert_eq!(rig.read(&mut lane, 8), Ok(9));
+    assert_eq!(rig.read(&mut handle, 8), Ok(9));
     assert_eq!(rig.gauge(Gauge::Dirty), BLOCKS_MAX * BLOCK, "nothing that was accepted is lost");
     let risk = rig.cache.at_risk(&rig.disks[0].volume, 0);
     assert_eq!((risk.blocks, risk.blocks_max), (BLOCKS_MAX, BLOCKS_MAX));
     rig.disks[0].plan.set(Vec::new());
-    let status = write_within(&mut rig, &mut lane, 600, 0);
+    let status = write_within(&mut rig, &mut handle, 600, 0);
     assert!(is_full(&status), "the next attempt is not due: {status:?}");
     rig.run_until(rig.now + 11 * SECOND);
     assert_eq!(rig.gauge(Gauge::Failing), 0, "the store has space again and was tried");
-    assert!(!lane.volume.is_refusing_writes());
-    rig.write(&mut lane, 600, 1);
-    rig.flush(&mut lane);
-    assert_eq!(rig.flush(&mut lane), Some(Ok(())), "after the report of the error");
+    assert!(!handle.volume.is_refusing_writes());
+    rig.write(&mut handle, 600, 1);
+    rig.flush(&mut handle);
+    assert_eq!(rig.flush(&mut handle), Some(Ok(())), "after the report of the error");
     assert_eq!((rig.stored(0, 8), rig.stored(0, 600)), (9, 1));
     rig.cache.check(rig.now);
 }
@@ -92,16 +93,16 @@ fn writes_to_a_full_store_fail_though_most_of_the_data_was_never_tried_before() 
 #[test]
 fn a_range_that_cannot_be_written_does_not_keep_the_rest_from_being_written() {
     let mut rig = TestBench::new(FRAMES, [tuned(4096, &[])]);
-    let mut lane = rig.lane(0);
-    // More than one burst of the lazy writer, and more than goes beyond the limit.
+    let mut handle = rig.handle(0);
+    // More than one burst of the lazy writer, and more than the blocks allowed beyond the limit.
     rig.disks[0].plan.set(vec![Fault::Writes(0..200 * BLOCK)]);
     for block in (0..200).step_by(2) {
-        rig.write(&mut lane, block, 1);
+        rig.write(&mut handle, block, 1);
     }
     rig.run_until(rig.now + 20 * SECOND);
     assert_eq!(rig.gauge(Gauge::Failing), 100);
     for block in (1000..2000).step_by(2) {
-        let status = write_within(&mut rig, &mut lane, block, 12);
+        let status = write_within(&mut rig, &mut handle, block, 12);
         assert!(is_done(&status), "block {block}: {status:?}");
     }
     assert_eq!(rig.gauge(Gauge::Failing), 100, "they are kept");
@@ -115,11 +116,11 @@ fn a_range_that_cannot_be_written_does_not_keep_the_rest_from_being_written() {
 #[test]
 fn all_that_failed_is_tried_again_in_turn_while_a_part_of_it_still_fails() {
     let mut rig = TestBench::new(FRAMES, [tuned(1024, &[])]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     rig.disks[0].plan.set(vec![Fault::NoSpace]);
-    let (_, status) = fill(&mut rig, &mut lane);
+    let (_, status) = fill(&mut rig, &mut handle);
     assert!(is_full(&status), "{status:?}");
-    // Only the first half can be written now, whatever was tried last.
+    // Only a part can be written at a time, whatever was tried last.
     for fault in [Fault::Writes(180 * BLOCK..360 * BLOCK), Fault::Writes(0..20 * BLOCK)] {
         rig.disks[0].plan.set(vec![fault]);
         rig.run_until(rig.now + 60 * SECOND);
@@ -130,22 +131,22 @@ fn all_that_failed_is_tried_again_in_turn_while_a_part_of_it_still_fails() {
 #[test]
 fn at_the_dirty_limit_of_a_slow_store_writes_wait_though_others_have_failed() {
     let mut rig = TestBench::new(FRAMES, [tuned(4096, &[])]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     rig.disks[0].plan.set(vec![Fault::Writes(0..20 * BLOCK)]);
     for block in (0..20).step_by(2) {
-        rig.write(&mut lane, block, 1);
+        rig.write(&mut handle, block, 1);
     }
     rig.run_until(rig.now + 10 * SECOND);
     assert_eq!(rig.gauge(Gauge::Failing), 10);
-    // The store takes everything else, and has done none of it after a minute.
+    // The store accepts the other writes, but completes none of them within a minute.
     rig.disks[0].stall.store(true, Ordering::Release);
     for block in (100..).step_by(2).take(160) {
-        assert!(is_done(&rig.try_write(&mut lane, [block, 1], 1, false)), "block {block}");
+        assert!(is_done(&rig.try_write(&mut handle, [block, 1], 1, false)), "block {block}");
     }
-    let status = write_within(&mut rig, &mut lane, 1000, 60);
+    let status = write_within(&mut rig, &mut handle, 1000, 60);
     assert_eq!(status, Status::Stalled);
     rig.disks[0].stall.store(false, Ordering::Release);
-    let status = write_within(&mut rig, &mut lane, 1002, 12);
+    let status = write_within(&mut rig, &mut handle, 1002, 12);
     assert!(is_done(&status), "{status:?}");
 }
 
@@ -153,19 +154,19 @@ fn at_the_dirty_limit_of_a_slow_store_writes_wait_though_others_have_failed() {
 fn full_stores_leave_room_to_the_other_volumes_also_when_the_memory_shrinks() {
     let frames = 1024;
     let mut rig = TestBench::new(frames, [tuned(4096, &[]), tuned(4096, &[]), tuned(4096, &[])]);
-    let mut healthy = rig.lane(0);
+    let mut healthy = rig.handle(0);
     for full in [1, 2] {
         rig.disks[full].plan.set(vec![Fault::NoSpace]);
     }
     for full in [1, 2] {
-        let mut lane = rig.lane(full);
-        let (_, status) = fill(&mut rig, &mut lane);
+        let mut handle = rig.handle(full);
+        let (_, status) = fill(&mut rig, &mut handle);
         assert!(is_full(&status), "store {full}: {status:?}");
     }
     rig.run_until(rig.now + SECOND);
-    let mut full = rig.lane(1);
+    let mut full = rig.handle(1);
     assert_eq!(rig.read(&mut full, 4000), Ok(0), "what is not dirty can be read");
-    rig.cache.close_lane(full);
+    rig.cache.close_handle(full);
     let tries = rig.writes().len();
     for block in 1000..1100 {
         assert_eq!(rig.read(&mut healthy, block), Ok(0), "block {block}");
@@ -177,7 +178,7 @@ fn full_stores_leave_room_to_the_other_volumes_also_when_the_memory_shrinks() {
         for block in 0..50 {
             let status = write_within(&mut rig, &mut healthy, 4095 - block, 1);
             assert!(is_done(&status), "block {block}: {status:?}");
-            // The lazy writer takes what is older than five seconds.
+            // The lazy writer writes pages older than five seconds.
             rig.run_until(rig.now + 6 * SECOND);
             assert_eq!(rig.read(&mut healthy, block), Ok(0), "block {block}");
             rig.cache.drop_clean(&healthy.volume, rig.now);

@@ -1,4 +1,4 @@
-//! Limits on pinned ranges and concurrent writes, and batches of hits.
+//! Tests of limits on pinned ranges and concurrent writes, and of batches of hits.
 
 use super::rig::{TestBench, options, tuned};
 use crate::cache::HitRead;
@@ -61,48 +61,48 @@ fn a_refused_pin_names_the_limit_that_it_exceeds() {
 fn the_lazy_writer_keeps_background_depth_writes_in_the_store() {
     let values = [("background-depth", 3), ("dirty-threshold", 900), ("dirty-limit", 900)];
     let mut rig = TestBench::new(64, [tuned(64, &values)]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     for block in (0..40).step_by(2) {
-        rig.write(&mut lane, block, 1);
+        rig.write(&mut handle, block, 1);
     }
     rig.disks[0].stall.store(true, Ordering::Release);
     rig.run_until(rig.now + 10 * SECOND);
     assert_eq!(rig.writes(), [(0, 1), (2, 1), (4, 1)], "three, however often it is polled");
     // The pending read of a client does not start another write.
-    let mut assembly = ReadRequest::new(1000, 63 * BLOCK, 4096);
-    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut assembly), Status::Pending);
+    let mut read = ReadRequest::new(1000, 63 * BLOCK, 4096);
+    assert_eq!(rig.cache.read(&mut handle, rig.now, &mut read), Status::Pending);
     rig.run();
     assert_eq!(rig.writes().len(), 3);
     rig.disks[0].stall.store(false, Ordering::Release);
     rig.run_until(rig.now + 10 * SECOND);
     assert_eq!(rig.writes().len(), 20, "all is written once the store continues");
-    let mut mail = Vec::new();
-    assert!(lane.has_mail());
-    lane.collect(&mut mail);
-    assert!(!lane.has_mail());
-    for completion in mail {
+    let mut completions = Vec::new();
+    assert!(handle.has_completions());
+    handle.collect(&mut completions);
+    assert!(!handle.has_completions());
+    for completion in completions {
         if matches!(completion, Completion::Filled { token: 1000, .. }) {
-            assert_eq!(assembly.absorb(rig.cache.frames(), completion), Status::Done);
+            assert_eq!(read.apply_completion(rig.cache.frames(), completion), Status::Done);
         }
     }
-    assembly.release(rig.cache.frames());
+    read.release(rig.cache.frames());
     rig.cache.check(rig.now);
 }
 
 #[test]
 fn each_of_many_reads_at_once_gets_the_bytes_of_its_own_block() {
     let mut rig = TestBench::new(64, [options(64)]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     let is_resident = |block: u64| block % 3 != 1;
     for block in (0..40).filter(|&block| is_resident(block)) {
-        rig.write(&mut lane, block, 100 + u8::try_from(block).unwrap());
+        rig.write(&mut handle, block, 100 + u8::try_from(block).unwrap());
     }
     let mut bytes = [[0; 4]; 40];
     let read =
         |(block, to): (u64, _)| HitRead { offset: block * BLOCK + 8, to, hit: !is_resident(block) };
     let mut reads: Vec<_> =
         (0..).zip(bytes.iter_mut().map(<[u8; 4]>::as_mut_slice)).map(read).collect();
-    let hits = rig.cache.read_hits(&lane, &mut reads);
+    let hits = rig.cache.read_hits(&handle, &mut reads);
     let reported: Vec<_> = reads.iter().map(|read| read.hit).collect();
     let expected: Vec<_> = (0..40).map(is_resident).collect();
     assert_eq!(reported, expected);
@@ -118,17 +118,17 @@ fn each_of_many_reads_at_once_gets_the_bytes_of_its_own_block() {
 #[test]
 fn adjacent_blocks_are_mapped_at_the_same_time_and_the_same_block_once() {
     let rig = TestBench::new(32, [options(16)]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     let mut mappings: Vec<_> =
         [4, 3, 5].map(|block| Mapping::new(block, block * BLOCK, 4096, Access::Overwrite)).into();
     for mapping in &mut mappings {
-        assert_eq!(rig.cache.map(&mut lane, rig.now, mapping), Status::Done);
+        assert_eq!(rig.cache.map(&mut handle, rig.now, mapping), Status::Done);
     }
     let mut again = Mapping::new(9, 3 * BLOCK, 8192, Access::Overwrite);
-    let status = rig.cache.map(&mut lane, rig.now, &mut again);
+    let status = rig.cache.map(&mut handle, rig.now, &mut again);
     assert!(matches!(status, Status::Failed(e) if e.kind == StoreErrorKind::Busy));
     for mapping in &mut mappings {
-        assert_eq!(rig.cache.unpin(&mut lane, rig.now, mapping), Status::Done);
+        assert_eq!(rig.cache.unpin(&mut handle, rig.now, mapping), Status::Done);
     }
     rig.cache.check(rig.now);
 }
@@ -137,21 +137,21 @@ fn adjacent_blocks_are_mapped_at_the_same_time_and_the_same_block_once() {
 fn a_failed_write_fails_the_flushes_of_the_ranges_that_it_is_in() {
     let values = [("dirty-threshold", 900), ("dirty-limit", 900)];
     let mut rig = TestBench::new(64, [tuned(64, &values)]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     for block in [10, 20, 40] {
-        rig.write(&mut lane, block, 1);
+        rig.write(&mut handle, block, 1);
     }
     rig.disks[0].plan.set(vec![Fault::Writes(20 * BLOCK..21 * BLOCK)]);
     let ranges = [(0..30, false), (20..21, false), (0..20, true), (21..64, true)];
     let tokens: Vec<u64> = ranges.iter().map(|_| rig.token()).collect();
     for ((blocks, _), token) in ranges.iter().zip(&tokens) {
-        let status = rig.cache.flush_range(&mut lane, rig.now, blocks.clone(), false, *token);
+        let status = rig.cache.flush_range(&mut handle, rig.now, blocks.clone(), false, *token);
         assert_eq!(status, Status::Pending);
     }
     rig.run();
-    let mut mail = Vec::new();
-    lane.collect(&mut mail);
-    let mut ended: Vec<(u64, bool)> = mail
+    let mut completions = Vec::new();
+    handle.collect(&mut completions);
+    let mut ended: Vec<(u64, bool)> = completions
         .into_iter()
         .filter_map(|completion| match completion {
             Completion::Finished { token, result } => Some((token, result.is_ok())),
@@ -162,18 +162,18 @@ fn a_failed_write_fails_the_flushes_of_the_ranges_that_it_is_in() {
     let expected: Vec<_> = tokens.into_iter().zip(ranges.iter().map(|it| it.1)).collect();
     assert_eq!(ended, expected);
     rig.disks[0].plan.set(Vec::new());
-    assert!(rig.flush(&mut lane).unwrap().is_err(), "the next flush also reports it");
-    assert_eq!(rig.flush(&mut lane), Some(Ok(())), "the write was tried again");
+    assert!(rig.flush(&mut handle).unwrap().is_err(), "the next flush also reports it");
+    assert_eq!(rig.flush(&mut handle), Some(Ok(())), "the write was tried again");
     rig.cache.check(rig.now);
 }
 
 #[test]
 fn a_store_that_became_short_fails_beyond_its_end_only() {
     let mut rig = TestBench::new(64, [options(64)]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     rig.disks[0].plan.set(vec![Fault::Shrunk(10 * BLOCK)]);
-    assert!(rig.read(&mut lane, 9).is_ok(), "the last block that it has");
-    assert_eq!(rig.read(&mut lane, 10).unwrap_err().kind, StoreErrorKind::Short);
+    assert!(rig.read(&mut handle, 9).is_ok(), "the last block that it has");
+    assert_eq!(rig.read(&mut handle, 10).unwrap_err().kind, StoreErrorKind::Short);
 }
 
 /// An upstream server may announce any length.

@@ -1,4 +1,4 @@
-//! Mappings for change: what others see of them, what they hold, and what is refused.
+//! Tests of mappings for change: their visibility, the frames that they hold, and refusals.
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
@@ -16,38 +16,38 @@ fn new_mapping(rig: &mut TestBench, blocks: [u64; 2], access: Access) -> Mapping
     Mapping::new(rig.token(), blocks[0] * BLOCK, len, access)
 }
 
-/// Maps, until that is done or nothing moves any more.
+/// Maps a range, until it is mapped or there is no progress.
 fn map(
     rig: &mut TestBench,
-    lane: &mut VolumeHandle<Plain>,
+    handle: &mut VolumeHandle<Plain>,
     mapping: &mut Mapping<Plain>,
 ) -> Status {
-    let mut status = rig.cache.map(lane, rig.now, mapping);
+    let mut status = rig.cache.map(handle, rig.now, mapping);
     while status == Status::Pending {
         rig.run();
-        let mut mail = Vec::new();
-        lane.collect(&mut mail);
-        for completion in mail {
-            status = rig.cache.map_completed(lane, rig.now, mapping, completion);
+        let mut completions = Vec::new();
+        handle.collect(&mut completions);
+        for completion in completions {
+            status = rig.cache.map_completed(handle, rig.now, mapping, completion);
         }
     }
     status
 }
 
-fn unpin(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, mapping: &mut Mapping<Plain>) {
-    let mut status = rig.cache.unpin(lane, rig.now, mapping);
+fn unpin(rig: &mut TestBench, handle: &mut VolumeHandle<Plain>, mapping: &mut Mapping<Plain>) {
+    let mut status = rig.cache.unpin(handle, rig.now, mapping);
     while status == Status::Pending {
         rig.run();
-        let mut mail = Vec::new();
-        lane.collect(&mut mail);
-        for completion in mail {
+        let mut completions = Vec::new();
+        handle.collect(&mut completions);
+        for completion in completions {
             status = match completion {
                 Completion::Unstalled => continue,
                 Completion::Continue { pins, .. } => {
                     rig.unpin(pins);
-                    rig.cache.unpin(lane, rig.now, mapping)
+                    rig.cache.unpin(handle, rig.now, mapping)
                 }
-                other => rig.cache.unpin_completed(lane, rig.now, mapping, other),
+                other => rig.cache.unpin_completed(handle, rig.now, mapping, other),
             };
         }
     }
@@ -55,16 +55,16 @@ fn unpin(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, mapping: &mut Mapp
     assert!(!mapping.is_held(), "over");
 }
 
-fn bytes_at(rig: &TestBench, lane: &VolumeHandle<Plain>, offset: u64) -> [u8; 4] {
+fn bytes_at(rig: &TestBench, handle: &VolumeHandle<Plain>, offset: u64) -> [u8; 4] {
     let mut found = [0; 4];
-    assert!(rig.cache.read_hit(lane, offset, &mut found), "resident");
+    assert!(rig.cache.read_hit(handle, offset, &mut found), "resident");
     found
 }
 
 #[test]
 fn a_change_is_seen_at_the_unpin_and_keeps_what_others_wrote_beside_it() {
     let mut rig = TestBench::new(32, [options(16)]);
-    let [mut one, two] = [rig.lane(0), rig.lane(0)];
+    let [mut one, two] = [rig.handle(0), rig.handle(0)];
     rig.write(&mut one, 1, 7);
     let mut mapping = new_mapping(&mut rig, [1, 2], Access::Change);
     assert_eq!(map(&mut rig, &mut one, &mut mapping), Status::Done);
@@ -87,18 +87,18 @@ fn a_change_is_seen_at_the_unpin_and_keeps_what_others_wrote_beside_it() {
 #[test]
 fn what_is_not_marked_and_what_is_given_up_has_not_happened() {
     let mut rig = TestBench::new(32, [options(16)]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     for marked in [false, true] {
         let mut mapping = new_mapping(&mut rig, [0, 4], Access::Change);
-        assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
+        assert_eq!(map(&mut rig, &mut handle, &mut mapping), Status::Done);
         if marked {
             mapping.write(rig.cache.frames(), 0, &[9; 100]);
             rig.cache.unmap(&rig.disks[0].volume, &mut mapping);
         } else {
-            unpin(&mut rig, &mut lane, &mut mapping);
+            unpin(&mut rig, &mut handle, &mut mapping);
         }
         assert_eq!(rig.gauge(Gauge::Dirty), 0);
-        assert_eq!(bytes_at(&rig, &lane, 0), [0; 4]);
+        assert_eq!(bytes_at(&rig, &handle, 0), [0; 4]);
         rig.cache.check(rig.now);
     }
     assert_eq!(rig.gauge(Gauge::Resident), 4 * BLOCK, "nothing is kept for mappings");
@@ -107,33 +107,33 @@ fn what_is_not_marked_and_what_is_given_up_has_not_happened() {
 #[test]
 fn a_page_that_is_mapped_is_not_evicted() {
     let mut rig = TestBench::new(16, [options(64)]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     let mut mapping = new_mapping(&mut rig, [0, 2], Access::Change);
-    assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
+    assert_eq!(map(&mut rig, &mut handle, &mut mapping), Status::Done);
     let mut looked_at = ReadRequest::new(rig.token(), 60 * BLOCK, 100).through(Interface::Map);
-    let status = rig.cache.read(&mut lane, rig.now, &mut looked_at);
+    let status = rig.cache.read(&mut handle, rig.now, &mut looked_at);
     assert_eq!(status, Status::Pending);
     rig.run();
-    let mut mail = Vec::new();
-    lane.collect(&mut mail);
-    let status = looked_at.absorb(rig.cache.frames(), mail.remove(0));
+    let mut completions = Vec::new();
+    handle.collect(&mut completions);
+    let status = looked_at.apply_completion(rig.cache.frames(), completions.remove(0));
     assert_eq!(status, Status::Done);
     for block in 2..50 {
-        assert_eq!(rig.read(&mut lane, block), Ok(0));
+        assert_eq!(rig.read(&mut handle, block), Ok(0));
     }
-    assert_eq!(bytes_at(&rig, &lane, 0), [0; 4]);
-    assert_eq!(bytes_at(&rig, &lane, 60 * BLOCK), [0; 4]);
+    assert_eq!(bytes_at(&rig, &handle, 0), [0; 4]);
+    assert_eq!(bytes_at(&rig, &handle, 60 * BLOCK), [0; 4]);
     looked_at.release(rig.cache.frames());
     mapping.write(rig.cache.frames(), BLOCK, &[5; 8]);
-    unpin(&mut rig, &mut lane, &mut mapping);
-    assert_eq!(rig.flush(&mut lane), Some(Ok(())));
+    unpin(&mut rig, &mut handle, &mut mapping);
+    assert_eq!(rig.flush(&mut handle), Some(Ok(())));
     assert_eq!(rig.stored(0, 1), 5);
 }
 
 #[test]
 fn one_mapping_at_a_time_has_a_block_and_all_together_a_quarter_of_the_memory() {
     let mut rig = TestBench::new(64, [options(64)]);
-    let [mut one, mut two] = [rig.lane(0), rig.lane(0)];
+    let [mut one, mut two] = [rig.handle(0), rig.handle(0)];
     let mut first = new_mapping(&mut rig, [0, 8], Access::Overwrite);
     assert_eq!(map(&mut rig, &mut one, &mut first), Status::Done);
     let busy = |status| match status {
@@ -144,14 +144,14 @@ fn one_mapping_at_a_time_has_a_block_and_all_together_a_quarter_of_the_memory() 
     busy(map(&mut rig, &mut one, &mut again));
     let mut other = new_mapping(&mut rig, [7, 9], Access::Change);
     assert_eq!(map(&mut rig, &mut two, &mut other), Status::Stalled, "it waits");
-    let mut beside = new_mapping(&mut rig, [8, 9], Access::Change);
-    busy(map(&mut rig, &mut one, &mut beside));
-    let mut beside = new_mapping(&mut rig, [8, 9], Access::Change);
-    assert_eq!(map(&mut rig, &mut two, &mut beside), Status::Stalled, "a quarter is 16 blocks");
+    let mut adjacent = new_mapping(&mut rig, [8, 9], Access::Change);
+    busy(map(&mut rig, &mut one, &mut adjacent));
+    let mut adjacent = new_mapping(&mut rig, [8, 9], Access::Change);
+    assert_eq!(map(&mut rig, &mut two, &mut adjacent), Status::Stalled, "a quarter is 16 blocks");
     rig.cache.unmap(&rig.disks[0].volume, &mut first);
-    let mut mail = Vec::new();
-    two.collect(&mut mail);
-    assert_eq!(mail.len(), 1, "told that there may be room");
+    let mut completions = Vec::new();
+    two.collect(&mut completions);
+    assert_eq!(completions.len(), 1, "told that there may be room");
     assert_eq!(map(&mut rig, &mut two, &mut other), Status::Done);
     rig.cache.unmap(&rig.disks[0].volume, &mut other);
     rig.cache.check(rig.now);
@@ -161,17 +161,17 @@ fn one_mapping_at_a_time_has_a_block_and_all_together_a_quarter_of_the_memory() 
 fn mapping_fails_where_the_store_does_and_where_nothing_may_be_written() {
     let read_only = VolumeOptions { write_mode: WriteMode::ReadOnly, ..options(16) };
     let mut rig = TestBench::new(32, [options(16), read_only]);
-    let [mut lane, mut other] = [rig.lane(0), rig.lane(1)];
+    let [mut handle, mut other] = [rig.handle(0), rig.handle(1)];
     rig.disks[0].plan.set(vec![Fault::Reads(0..BLOCK)]);
     let mut mapping = new_mapping(&mut rig, [0, 2], Access::Change);
-    let failed = map(&mut rig, &mut lane, &mut mapping);
+    let failed = map(&mut rig, &mut handle, &mut mapping);
     assert!(matches!(&failed, Status::Failed(error) if error.kind == StoreErrorKind::Io));
     assert!(!mapping.is_held());
     let mut mapping = new_mapping(&mut rig, [0, 2], Access::Overwrite);
-    assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done, "it needs no read");
+    assert_eq!(map(&mut rig, &mut handle, &mut mapping), Status::Done, "it needs no read");
     mapping.write(rig.cache.frames(), 0, &[3; 8192]);
-    unpin(&mut rig, &mut lane, &mut mapping);
-    assert_eq!(bytes_at(&rig, &lane, 4096), [3; 4]);
+    unpin(&mut rig, &mut handle, &mut mapping);
+    assert_eq!(bytes_at(&rig, &handle, 4096), [3; 4]);
     let mut mapping = new_mapping(&mut rig, [0, 1], Access::Change);
     let failed = map(&mut rig, &mut other, &mut mapping);
     assert!(matches!(&failed, Status::Failed(error) if error.kind == StoreErrorKind::ReadOnly));
@@ -184,11 +184,11 @@ fn a_mapping_writes_through_where_the_volume_does() {
         let mut through = VolumeOptions { write_mode: WriteMode::Through, ..options(16) };
         through.geometry.granule = granule;
         let mut rig = TestBench::new(32, [through]);
-        let mut lane = rig.lane(0);
+        let mut handle = rig.handle(0);
         let mut mapping = new_mapping(&mut rig, [2, 1], Access::Overwrite);
-        assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
+        assert_eq!(map(&mut rig, &mut handle, &mut mapping), Status::Done);
         mapping.write(rig.cache.frames(), 2 * BLOCK, &[6; 512]);
-        unpin(&mut rig, &mut lane, &mut mapping);
+        unpin(&mut rig, &mut handle, &mut mapping);
         assert_eq!((rig.stored(0, 2), rig.gauge(Gauge::Dirty)), (6, 0));
         rig.cache.check(rig.now);
     }
@@ -197,31 +197,33 @@ fn a_mapping_writes_through_where_the_volume_does() {
 #[test]
 fn pages_that_grow_while_an_unpin_waits_do_not_get_a_block_twice() {
     let mut volume = options(16);
-    // A block that is written in part needs the rest of it from the store.
+    // The store must fill the rest of a block that is written in part.
     volume.geometry.granule = 4096;
     let mut rig = TestBench::new(32, [volume]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     let mut mapping = new_mapping(&mut rig, [2, 2], Access::Overwrite);
-    assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
+    assert_eq!(map(&mut rig, &mut handle, &mut mapping), Status::Done);
     mapping.write(rig.cache.frames(), 2 * BLOCK, &[6; 4096]);
     mapping.write(rig.cache.frames(), 3 * BLOCK, &[7; 512]);
-    let status = rig.cache.unpin(&mut lane, rig.now, &mut mapping);
+    let status = rig.cache.unpin(&mut handle, rig.now, &mut mapping);
     assert_eq!(
         status,
         Status::Pending,
         "the first block is in the cache, the second needs its rest"
     );
-    assert_eq!(bytes_at(&rig, &lane, 2 * BLOCK), [6; 4]);
+    assert_eq!(bytes_at(&rig, &handle, 2 * BLOCK), [6; 4]);
     rig.cache.set_page_blocks(&rig.disks[0].volume, 4).unwrap();
     rig.cache.run_maintenance(rig.now);
     rig.run();
-    let mut mail = Vec::new();
-    lane.collect(&mut mail);
-    let Some(Completion::Continue { pins, .. }) = mail.pop() else { panic!("{mail:?}") };
-    assert!(mail.is_empty(), "{mail:?}");
+    let mut completions = Vec::new();
+    handle.collect(&mut completions);
+    let Some(Completion::Continue { pins, .. }) = completions.pop() else {
+        panic!("{completions:?}")
+    };
+    assert!(completions.is_empty(), "{completions:?}");
     rig.unpin(pins);
-    unpin(&mut rig, &mut lane, &mut mapping);
-    assert_eq!(rig.flush(&mut lane), Some(Ok(())));
+    unpin(&mut rig, &mut handle, &mut mapping);
+    assert_eq!(rig.flush(&mut handle), Some(Ok(())));
     assert_eq!([2, 3].map(|block| rig.stored(0, block)), [6, 7]);
     rig.cache.check(rig.now);
 }
@@ -229,16 +231,16 @@ fn pages_that_grow_while_an_unpin_waits_do_not_get_a_block_twice() {
 #[test]
 fn each_interface_counts_its_calls_and_hits() {
     let mut rig = TestBench::new(32, [options(16)]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     for interface in Interface::ALL {
         for _ in 0..3 {
             let mut read = ReadRequest::new(rig.token(), 0, 9000).through(interface);
-            if rig.cache.read(&mut lane, rig.now, &mut read) == Status::Pending {
+            if rig.cache.read(&mut handle, rig.now, &mut read) == Status::Pending {
                 rig.run();
-                let mut mail = Vec::new();
-                lane.collect(&mut mail);
-                for completion in mail {
-                    read.absorb(rig.cache.frames(), completion);
+                let mut completions = Vec::new();
+                handle.collect(&mut completions);
+                for completion in completions {
+                    read.apply_completion(rig.cache.frames(), completion);
                 }
             }
             read.release(rig.cache.frames());
@@ -248,9 +250,9 @@ fn each_interface_counts_its_calls_and_hits() {
         let missed = u64::from(interface == Interface::Copy);
         assert_eq!((totals.get(calls), totals.get(hits)), (3, 3 - missed), "{interface:?}");
     }
-    bytes_at(&rig, &lane, 4096);
+    bytes_at(&rig, &handle, 4096);
     let mut mapping = new_mapping(&mut rig, [0, 1], Access::Overwrite);
-    assert_eq!(map(&mut rig, &mut lane, &mut mapping), Status::Done);
+    assert_eq!(map(&mut rig, &mut handle, &mut mapping), Status::Done);
     rig.cache.unmap(&rig.disks[0].volume, &mut mapping);
     let totals = rig.disks[0].volume.totals();
     assert_eq!((totals.get(Counter::FastReads), totals.get(Counter::PinOverwrites)), (1, 1));

@@ -1,4 +1,5 @@
-//! Pinned ranges: read in, never evicted, bounded, and none the worse for what happens to them.
+//! Tests of pinned ranges: they are read in, never evicted, limited, and restored after failures
+//! and discards.
 
 use super::rig::{TestBench, options, tuned};
 use crate::clock::SECOND;
@@ -23,12 +24,12 @@ fn unpin(rig: &TestBench, blocks: Range<u64>) {
     rig.cache.unpin_range(&rig.disks[0].volume, bytes, rig.now).unwrap();
 }
 
-/// Which of `blocks` are resident.
+/// Returns the resident ones of `blocks`.
 fn resident(rig: &TestBench, blocks: Range<u64>) -> Vec<u64> {
-    let lane = rig.lane(0);
-    let found = blocks.filter(|block| rig.cache.read_hit(&lane, block * BLOCK, &mut [0; 8]));
+    let handle = rig.handle(0);
+    let found = blocks.filter(|block| rig.cache.read_hit(&handle, block * BLOCK, &mut [0; 8]));
     let found = found.collect();
-    rig.cache.close_lane(lane);
+    rig.cache.close_handle(handle);
     found
 }
 
@@ -38,19 +39,19 @@ fn pinned_pages_are_read_in_and_stay_whatever_else_is_read() {
         for page_blocks in [1, 4] {
             let mut rig =
                 TestBench::new(64, [VolumeOptions { page_blocks, policy, ..options(512) }]);
-            let mut lane = rig.lane(0);
-            assert_eq!(rig.read(&mut lane, 17), Ok(0), "there before it is pinned");
+            let mut handle = rig.handle(0);
+            assert_eq!(rig.read(&mut handle, 17), Ok(0), "there before it is pinned");
             pin(&rig, 16..32).unwrap();
             rig.run();
             for block in 40..400 {
-                assert_eq!(rig.read(&mut lane, block), Ok(0));
+                assert_eq!(rig.read(&mut handle, block), Ok(0));
             }
             let found = resident(&rig, 16..32);
             assert_eq!(found, (16..32).collect::<Vec<_>>(), "{} {page_blocks}", policy.name());
             rig.cache.check(rig.now);
             unpin(&rig, 16..32);
             for block in 40..400 {
-                assert_eq!(rig.read(&mut lane, block), Ok(0));
+                assert_eq!(rig.read(&mut handle, block), Ok(0));
             }
             let left = resident(&rig, 16..32).len();
             assert!(left < 16, "{} keeps {left} blocks that are not pinned", policy.name());
@@ -84,16 +85,16 @@ fn half_of_the_memory_can_be_pinned_and_the_refusal_says_so() {
 #[test]
 fn other_reads_go_on_where_all_that_may_be_is_pinned() {
     let mut rig = TestBench::new(32, [tuned(512, &[("dirty-limit", 900)])]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     pin(&rig, 0..16).unwrap();
     for block in 0..200 {
         assert!(matches!(
-            rig.try_write(&mut lane, [block, 2], 3, false),
+            rig.try_write(&mut handle, [block, 2], 3, false),
             Status::Done | Status::DoneAt(_)
         ));
-        assert_eq!(rig.read(&mut lane, 300 + block), Ok(0));
+        assert_eq!(rig.read(&mut handle, 300 + block), Ok(0));
     }
-    assert_eq!(rig.flush(&mut lane), Some(Ok(())));
+    assert_eq!(rig.flush(&mut handle), Some(Ok(())));
     rig.run_until(rig.now + 60 * SECOND);
     assert_eq!(resident(&rig, 0..16).len(), 16);
     rig.cache.check(rig.now);
@@ -103,7 +104,7 @@ fn other_reads_go_on_where_all_that_may_be_is_pinned() {
 fn what_could_not_be_read_or_was_discarded_is_read_again() {
     let around = VolumeOptions { write_mode: WriteMode::Around, ..options(64) };
     let mut rig = TestBench::new(32, [around]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     rig.disks[0].plan.set(vec![Fault::Reads(2 * BLOCK..3 * BLOCK)]);
     pin(&rig, 0..8).unwrap();
     rig.run();
@@ -115,14 +116,14 @@ fn what_could_not_be_read_or_was_discarded_is_read_again() {
     rig.disks[0].plan.set(Vec::new());
     rig.run_until(rig.now + 25 * SECOND);
     assert_eq!(resident(&rig, 0..8).len(), 8);
-    rig.write(&mut lane, 4, 9);
+    rig.write(&mut handle, 4, 9);
     assert_eq!(resident(&rig, 4..5).len(), 1, "write-around keeps what is pinned");
     let token = rig.token();
     let zero = StoreOpKind::Zero { keep_allocated: false };
-    assert_eq!(rig.cache.exclude(&mut lane, rig.now, zero, 3..5, token), Status::Pending);
+    assert_eq!(rig.cache.discard_or_zero(&mut handle, rig.now, zero, 3..5, token), Status::Pending);
     rig.run_until(rig.now + SECOND);
     assert_eq!(resident(&rig, 0..8).len(), 8, "read in again");
-    assert_eq!(rig.read(&mut lane, 4), Ok(0));
+    assert_eq!(rig.read(&mut handle, 4), Ok(0));
     rig.cache.check(rig.now);
 }
 

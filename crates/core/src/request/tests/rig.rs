@@ -1,11 +1,11 @@
-//! A cache over one or two volumes, and a client that does one thing after the other.
+//! A cache over one or more volumes, and a client that performs one operation after the other.
 
 use crate::cache::Cache;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
 use crate::completion::{Completion, Silent, VolumeHandle};
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{Frames, PlainFrames};
-use crate::request::{LanePermit, ReadRequest, Status, WriteRequest};
+use crate::request::{HandlePermit, ReadRequest, Status, WriteRequest};
 use crate::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, Geometry, SparseBytes, Store,
     StoreError, StoreOpKind,
@@ -28,13 +28,13 @@ pub(super) struct Disk {
     pub(super) recorder: Arc<Recorder>,
 }
 
-/// A cache over one or two volumes whose stores fail, stall and remember.
+/// A cache over volumes whose stores can fail, stall and lose unflushed data in a crash.
 pub(super) struct TestBench {
     pub(super) cache: Cache<Plain>,
     pub(super) disks: Vec<Disk>,
     pub(super) now: Nanos,
     tokens: u64,
-    /// What the stores were asked to do: volume, kind, first block, blocks.
+    /// Operations that the stores have received: volume, kind, first block, blocks.
     pub(super) ops: Vec<(usize, StoreOpKind, u64, u64)>,
 }
 
@@ -68,9 +68,9 @@ impl TestBench {
         TestBench { cache, disks, now: SECOND, tokens: 0, ops: Vec::new() }
     }
 
-    pub(super) fn lane(&self, disk: usize) -> VolumeHandle<Plain> {
+    pub(super) fn handle(&self, disk: usize) -> VolumeHandle<Plain> {
         let volume = &self.disks[disk].volume;
-        self.cache.open_lane(LanePermit(()), volume, Box::new(Silent)).unwrap()
+        self.cache.open_handle(HandlePermit(()), volume, Box::new(Silent)).unwrap()
     }
 
     pub(super) fn token(&mut self) -> u64 {
@@ -78,10 +78,11 @@ impl TestBench {
         self.tokens
     }
 
-    /// Gives to the stores, and takes from them, until nothing moves.
+    /// Submits operations to the stores and processes their completions, until there is no
+    /// progress.
     pub(super) fn run(&mut self) {
         loop {
-            let mut moved = false;
+            let mut has_progress = false;
             for (index, disk) in self.disks.iter_mut().enumerate() {
                 let (mut ops, mut done) = (Vec::new(), Vec::new());
                 self.cache.poll(&disk.volume, &disk.recorder, self.now, 16, &mut ops);
@@ -91,11 +92,11 @@ impl TestBench {
                 }
                 disk.store.reap(self.now, self.cache.frames(), &mut done);
                 for done in done {
-                    moved = true;
+                    has_progress = true;
                     self.cache.complete(&disk.volume, &disk.recorder, self.now, done);
                 }
             }
-            if !moved {
+            if !has_progress {
                 return;
             }
         }
@@ -108,47 +109,48 @@ impl TestBench {
         }
     }
 
-    /// Writes `byte` all over `blocks`; where that stands when nothing moves any more.
+    /// Writes `byte` to all bytes of `blocks`. Returns the status when there is no more progress.
     pub(super) fn try_write(
         &mut self,
-        lane: &mut VolumeHandle<Plain>,
+        handle: &mut VolumeHandle<Plain>,
         blocks: [u64; 2],
         byte: u8,
         fua: bool,
     ) -> Status {
         let len = u32::try_from(blocks[1] * BLOCK).unwrap();
         let data = vec![byte; len as usize];
-        let mut task = WriteRequest::new(self.token(), blocks[0] * BLOCK, len, fua);
-        let status = self.cache.write(&Arc::clone(&lane.volume), lane, self.now, &mut task, &data);
-        self.finish_write(lane, &mut task, &data, status)
+        let mut write = WriteRequest::new(self.token(), blocks[0] * BLOCK, len, fua);
+        let status =
+            self.cache.write(&Arc::clone(&handle.volume), handle, self.now, &mut write, &data);
+        self.finish_write(handle, &mut write, &data, status)
     }
 
-    /// Goes on with a write until it is done or nothing moves any more.
+    /// Continues a write until it is complete or there is no more progress.
     pub(super) fn finish_write(
         &mut self,
-        lane: &mut VolumeHandle<Plain>,
-        task: &mut WriteRequest,
+        handle: &mut VolumeHandle<Plain>,
+        write: &mut WriteRequest,
         data: &[u8],
         mut status: Status,
     ) -> Status {
         while matches!(status, Status::Pending | Status::Stalled) {
             self.run();
-            let mut mail = Vec::new();
-            lane.collect(&mut mail);
-            if mail.is_empty() {
+            let mut completions = Vec::new();
+            handle.collect(&mut completions);
+            if completions.is_empty() {
                 return status;
             }
-            for completion in mail {
+            for completion in completions {
                 status = match completion {
                     Completion::Unstalled if status != Status::Stalled => continue,
                     Completion::Unstalled => {
-                        self.cache.write(&Arc::clone(&lane.volume), lane, self.now, task, data)
+                        self.cache.write(&Arc::clone(&handle.volume), handle, self.now, write, data)
                     }
                     Completion::Continue { pins, .. } => {
                         self.unpin(pins);
-                        self.cache.write(&Arc::clone(&lane.volume), lane, self.now, task, data)
+                        self.cache.write(&Arc::clone(&handle.volume), handle, self.now, write, data)
                     }
-                    other => self.cache.write_completed(lane, self.now, task, other),
+                    other => self.cache.write_completed(handle, self.now, write, other),
                 };
             }
         }
@@ -161,46 +163,47 @@ impl TestBench {
         }
     }
 
-    pub(super) fn write(&mut self, lane: &mut VolumeHandle<Plain>, block: u64, byte: u8) {
-        let status = self.try_write(lane, [block, 1], byte, false);
+    pub(super) fn write(&mut self, handle: &mut VolumeHandle<Plain>, block: u64, byte: u8) {
+        let status = self.try_write(handle, [block, 1], byte, false);
         assert!(matches!(status, Status::Done | Status::DoneAt(_)), "{status:?}");
     }
 
-    /// Begins reads, then lets the stores work; the first byte of each, or its error.
+    /// Starts reads, then runs the stores. Returns the first byte of each, or its error.
     pub(super) fn reads(
         &mut self,
-        lane: &mut VolumeHandle<Plain>,
+        handle: &mut VolumeHandle<Plain>,
         blocks: &[[u64; 2]],
     ) -> Vec<Result<u8, StoreError>> {
         let mut pending = HashMap::new();
         let mut ended = Vec::new();
         for (index, [block, count]) in blocks.iter().enumerate() {
             let len = u32::try_from(count * BLOCK).unwrap();
-            let mut assembly = ReadRequest::new(self.token(), block * BLOCK, len);
-            let status = self.cache.read(lane, self.now, &mut assembly);
-            ended.push((index, status, assembly.token));
-            pending.insert(assembly.token, assembly);
+            let mut read = ReadRequest::new(self.token(), block * BLOCK, len);
+            let status = self.cache.read(handle, self.now, &mut read);
+            ended.push((index, status, read.token));
+            pending.insert(read.token, read);
         }
         self.run();
-        let mut mail = Vec::new();
-        lane.collect(&mut mail);
-        for completion in mail {
+        let mut completions = Vec::new();
+        handle.collect(&mut completions);
+        for completion in completions {
             let (Completion::Filled { token, .. } | Completion::Failed { token, .. }) = &completion
             else {
                 continue;
             };
             let token = *token;
-            let status = pending.get_mut(&token).unwrap().absorb(self.cache.frames(), completion);
+            let status =
+                pending.get_mut(&token).unwrap().apply_completion(self.cache.frames(), completion);
             ended.iter_mut().find(|end| end.2 == token).unwrap().1 = status;
         }
         let mut answer = |(_, status, token)| {
-            let mut assembly = pending.remove(&token).unwrap();
+            let mut read = pending.remove(&token).unwrap();
             match status {
                 Status::Failed(error) => Err(error),
                 Status::Done => {
-                    let mut bytes = vec![0; assembly.len as usize];
-                    assembly.copy_to(self.cache.frames(), &mut bytes);
-                    assembly.release(self.cache.frames());
+                    let mut bytes = vec![0; read.len as usize];
+                    read.copy_to(self.cache.frames(), &mut bytes);
+                    read.release(self.cache.frames());
                     Ok(bytes[0])
                 }
                 other => panic!("a read is {other:?}"),
@@ -211,27 +214,27 @@ impl TestBench {
 
     pub(super) fn read(
         &mut self,
-        lane: &mut VolumeHandle<Plain>,
+        handle: &mut VolumeHandle<Plain>,
         block: u64,
     ) -> Result<u8, StoreError> {
-        self.reads(lane, &[[block, 1]]).remove(0)
+        self.reads(handle, &[[block, 1]]).remove(0)
     }
 
-    /// Flushes; none if it does not come to an end.
+    /// Flushes the volume. Returns `None` if the flush does not complete.
     pub(super) fn flush(
         &mut self,
-        lane: &mut VolumeHandle<Plain>,
+        handle: &mut VolumeHandle<Plain>,
     ) -> Option<Result<(), StoreError>> {
         let token = self.token();
-        assert_eq!(self.cache.flush(lane, self.now, token), Status::Pending);
+        assert_eq!(self.cache.flush(handle, self.now, token), Status::Pending);
         self.run();
-        Self::finished(lane)
+        Self::finished(handle)
     }
 
-    pub(super) fn finished(lane: &VolumeHandle<Plain>) -> Option<Result<(), StoreError>> {
-        let mut mail = Vec::new();
-        lane.collect(&mut mail);
-        mail.into_iter().find_map(|completion| match completion {
+    pub(super) fn finished(handle: &VolumeHandle<Plain>) -> Option<Result<(), StoreError>> {
+        let mut completions = Vec::new();
+        handle.collect(&mut completions);
+        completions.into_iter().find_map(|completion| match completion {
             Completion::Finished { result, .. } => Some(result),
             _ => None,
         })

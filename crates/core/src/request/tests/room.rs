@@ -1,4 +1,4 @@
-//! Room that a request needs while it holds pages itself.
+//! Tests of requests that need frames while they pin pages themselves.
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
@@ -11,73 +11,73 @@ use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeOptions;
 use std::sync::atomic::Ordering;
 
-/// How often a read is tried again.
+/// Number of attempts of a read.
 const TRIES: usize = 8;
 
-/// Reads `count` blocks with one request; how it ends when it has been tried again and again.
-fn read_stubbornly(
+/// Reads `count` blocks with one request, and retries it. Returns the last status.
+fn read_with_retries(
     rig: &mut TestBench,
-    lane: &mut VolumeHandle<Plain>,
+    handle: &mut VolumeHandle<Plain>,
     [first, count]: [u64; 2],
 ) -> Status {
     let len = u32::try_from(count * BLOCK).unwrap();
-    let mut assembly = ReadRequest::new(rig.token(), first * BLOCK, len);
+    let mut read = ReadRequest::new(rig.token(), first * BLOCK, len);
     let mut status = Status::Stalled;
     for _ in 0..TRIES {
         if status == Status::Stalled {
-            status = rig.cache.read(lane, rig.now, &mut assembly);
+            status = rig.cache.read(handle, rig.now, &mut read);
         }
         rig.run();
-        let mut mail = Vec::new();
-        lane.collect(&mut mail);
-        for completion in mail {
+        let mut completions = Vec::new();
+        handle.collect(&mut completions);
+        for completion in completions {
             if !matches!(completion, Completion::Unstalled) {
-                status = assembly.absorb(rig.cache.frames(), completion);
+                status = read.apply_completion(rig.cache.frames(), completion);
             }
         }
     }
-    assembly.release(rig.cache.frames());
+    read.release(rig.cache.frames());
     status
 }
 
-/// What such a read finds resident it pins. Were nothing but these pages looked at for a victim, it
-/// would wait for itself for ever.
+/// Such a read pins the resident blocks that it finds. If only these pages were examined for a
+/// victim, it would wait for itself without end.
 #[test]
 fn a_read_that_holds_the_coldest_pages_gets_room_all_the_same() {
     for policy in PolicyKind::ALL {
         let volume = VolumeOptions { policy, hint: Hint::Random, ..options(4096) };
         let mut rig = TestBench::new(1024, [volume]);
-        let mut lane = rig.lane(0);
+        let mut handle = rig.handle(0);
         for block in (100..228).chain(1024..1920) {
             rig.now += 1000;
-            rig.read(&mut lane, block).unwrap();
+            rig.read(&mut handle, block).unwrap();
         }
-        let status = read_stubbornly(&mut rig, &mut lane, [100, 256]);
+        let status = read_with_retries(&mut rig, &mut handle, [100, 256]);
         assert_eq!(status, Status::Done, "{policy:?}");
         rig.cache.check(rig.now);
     }
 }
 
-/// Evicted frames are free when no reader pins them any more. Two reads that need room and find
-/// only some of these frames would keep each other waiting for ever.
+/// Evicted frames are free when no reader pins them any more. Two reads that each found only some
+/// of these frames would wait for each other without end.
 #[test]
 fn frames_that_nobody_holds_any_more_are_found_however_many_they_are() {
     let volume = VolumeOptions { page_blocks: 256, hint: Hint::NoBuffering, ..options(4096) };
     let mut rig = TestBench::new(512, [volume]);
-    let mut lane = rig.lane(0);
+    let mut handle = rig.handle(0);
     for part in 0..8 {
-        let status = read_stubbornly(&mut rig, &mut lane, [part * 64, 64]);
+        let status = read_with_retries(&mut rig, &mut handle, [part * 64, 64]);
         assert_eq!(status, Status::Done);
     }
     rig.disks[0].volume.set_hint(Hint::Random);
     let mut read = ReadRequest::new(rig.token(), 1024 * BLOCK, 256 * 4096);
-    assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Pending);
+    assert_eq!(rig.cache.read(&mut handle, rig.now, &mut read), Status::Pending);
     rig.run();
     read.abandon(rig.cache.frames());
 }
 
-/// One pinned block of each page, as replies have that a client does not receive, must not keep the
-/// other blocks of the pages from others.
+/// A client that does not receive its replies pins one block of each page. That must not keep the
+/// other blocks of the pages from other clients.
 #[test]
 fn a_page_with_a_pinned_block_gives_room_all_the_same() {
     const PAGE: u64 = 16;
@@ -86,23 +86,23 @@ fn a_page_with_a_pinned_block_gives_room_all_the_same() {
         let page_blocks = u32::try_from(PAGE).unwrap();
         let volume = VolumeOptions { page_blocks, policy, ..options(4096) };
         let mut rig = TestBench::new(256, [volume]);
-        let (mut lane, mut other) = (rig.lane(0), rig.lane(0));
+        let (mut handle, mut other) = (rig.handle(0), rig.handle(0));
         let mut held = Vec::new();
         for page in 0..256 / PAGE {
             rig.now += 1000;
-            rig.write(&mut lane, page * PAGE, tag(page));
-            rig.flush(&mut lane).unwrap().unwrap();
-            rig.read(&mut lane, page * PAGE + 1).unwrap();
-            // Of every other page all blocks are pinned: these pages give nothing.
+            rig.write(&mut handle, page * PAGE, tag(page));
+            rig.flush(&mut handle).unwrap().unwrap();
+            rig.read(&mut handle, page * PAGE + 1).unwrap();
+            // All blocks of every other page are pinned: these pages give up no frame.
             let blocks = if page % 2 == 0 { PAGE } else { 1 };
             let len = u32::try_from(blocks * BLOCK).unwrap();
             let mut read = ReadRequest::new(rig.token(), page * PAGE * BLOCK, len);
-            assert_eq!(rig.cache.read(&mut lane, rig.now, &mut read), Status::Done);
+            assert_eq!(rig.cache.read(&mut handle, rig.now, &mut read), Status::Done);
             held.push(read);
         }
         for page in 100..104 {
             rig.now += 1000;
-            let status = read_stubbornly(&mut rig, &mut other, [page * PAGE, PAGE]);
+            let status = read_with_retries(&mut rig, &mut other, [page * PAGE, PAGE]);
             assert_eq!(status, Status::Done, "{policy:?}");
         }
         for (page, mut read) in (0..).zip(held) {
@@ -118,25 +118,25 @@ fn a_page_with_a_pinned_block_gives_room_all_the_same() {
     }
 }
 
-/// Whatever the policy thinks of what is there: half of the memory may become dirty at once, and a
-/// writer need not wait for the store as long as there is something clean.
+/// Half of the memory may become dirty in a burst, wherever the policy keeps the clean pages: a
+/// writer need not wait for the store as long as there is a clean page.
 #[test]
 fn a_burst_of_writes_takes_the_place_of_what_is_clean_wherever_the_policy_keeps_it() {
     const FRAMES: u32 = 1024;
     for policy in PolicyKind::ALL {
         let volume = VolumeOptions { policy, hint: Hint::Random, ..options(8192) };
         let mut rig = TestBench::new(FRAMES, [volume]);
-        let mut lane = rig.lane(0);
+        let mut handle = rig.handle(0);
         for _ in 0..4 {
             for block in 0..u64::from(FRAMES) {
                 rig.now += 1000;
-                rig.read(&mut lane, block).unwrap();
+                rig.read(&mut handle, block).unwrap();
             }
         }
         rig.disks[0].stall.store(true, Ordering::Relaxed);
         for block in 4096..4096 + u64::from(FRAMES / 2) {
             rig.now += 1000;
-            let status = rig.try_write(&mut lane, [block, 1], 1, false);
+            let status = rig.try_write(&mut handle, [block, 1], 1, false);
             assert!(matches!(status, Status::Done | Status::DoneAt(_)), "{policy:?}: {status:?}");
         }
         rig.disks[0].stall.store(false, Ordering::Relaxed);
@@ -150,27 +150,27 @@ fn a_burst_of_writes_takes_the_place_of_what_is_clean_wherever_the_policy_keeps_
 #[test]
 fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
     let mut rig = TestBench::new(64, [options(4096)]);
-    let (mut holder, mut waiter) = (rig.lane(0), rig.lane(0));
-    let mut reads: Vec<_> = [0, 32].map(|first| hold(&mut rig, &mut holder, first)).into();
+    let (mut holder, mut waiter) = (rig.handle(0), rig.handle(0));
+    let mut reads: Vec<_> = [0, 32].map(|first| read_and_pin(&mut rig, &mut holder, first)).into();
     let mut wanted = ReadRequest::new(rig.token(), 1024 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Stalled);
-    assert_eq!(woken(&mut waiter), 0);
+    assert_eq!(count_wakes(&mut waiter), 0);
     rig.cache.release(&mut reads.pop().unwrap());
-    assert_eq!(woken(&mut waiter), 1);
+    assert_eq!(count_wakes(&mut waiter), 1);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Pending);
     rig.cache.release(&mut reads.pop().unwrap());
-    assert_eq!(woken(&mut waiter), 0, "it is not stalled any more");
+    assert_eq!(count_wakes(&mut waiter), 0, "it is not stalled any more");
     rig.run();
     waiter.collect(&mut Vec::new());
     rig.cache.check(rig.now);
 }
 
 /// A session holds pins in reads whose events were not polled, and the front end may have moved
-/// others out of reads: closing releases both.
+/// others out of reads: closing the session releases both.
 #[test]
 fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
     let mut rig = TestBench::new(64, [options(4096)]);
-    let (mut waiter, limit) = (rig.lane(0), SessionLimit::Own(u64::MAX));
+    let (mut waiter, limit) = (rig.handle(0), SessionLimit::Own(u64::MAX));
     let volume = &rig.disks[0].volume;
     let mut session: Session<_, Vec<u8>, ()> =
         Session::open(&rig.cache, volume, Box::new(Silent), limit).unwrap();
@@ -183,43 +183,47 @@ fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
     session.advance(&rig.cache, rig.now);
     let mut wanted = ReadRequest::new(rig.token(), 1024 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Stalled);
-    assert_eq!(woken(&mut waiter), 0);
+    assert_eq!(count_wakes(&mut waiter), 0);
     session.close(&rig.cache);
-    assert_eq!(woken(&mut waiter), 1);
+    assert_eq!(count_wakes(&mut waiter), 1);
     assert_eq!(rig.cache.read(&mut waiter, rig.now, &mut wanted), Status::Pending);
     rig.run();
     wanted.abandon(rig.cache.frames());
     rig.cache.check(rig.now);
 }
 
-/// Returns how often a lane was told to try again.
-fn woken(lane: &mut VolumeHandle<Plain>) -> usize {
-    let mut mail = Vec::new();
-    lane.collect(&mut mail);
-    mail.iter().filter(|it| matches!(it, Completion::Unstalled)).count()
+/// Returns the number of wake-ups that a handle has received.
+fn count_wakes(handle: &mut VolumeHandle<Plain>) -> usize {
+    let mut completions = Vec::new();
+    handle.collect(&mut completions);
+    completions.iter().filter(|it| matches!(it, Completion::Unstalled)).count()
 }
 
 /// Reads 32 blocks and keeps them pinned.
-fn hold(rig: &mut TestBench, lane: &mut VolumeHandle<Plain>, first: u64) -> ReadRequest<Plain> {
+fn read_and_pin(
+    rig: &mut TestBench,
+    handle: &mut VolumeHandle<Plain>,
+    first: u64,
+) -> ReadRequest<Plain> {
     let mut read = ReadRequest::new(rig.token(), first * BLOCK, 32 * 4096);
-    assert_eq!(rig.cache.read(lane, rig.now, &mut read), Status::Pending);
+    assert_eq!(rig.cache.read(handle, rig.now, &mut read), Status::Pending);
     rig.run();
-    let mut mail = Vec::new();
-    lane.collect(&mut mail);
-    for completion in mail {
-        read.absorb(rig.cache.frames(), completion);
+    let mut completions = Vec::new();
+    handle.collect(&mut completions);
+    for completion in completions {
+        read.apply_completion(rig.cache.frames(), completion);
     }
     assert!(!read.is_pending());
     read
 }
 
-/// While fills take up the memory, a write for which there is no room tries to evict each page that
-/// comes. A write that has waited for such a page must be able to continue first.
+/// While fills take up the memory, a stalled write tries to evict each page that is filled. A write
+/// that has waited for such a page must continue first.
 #[test]
 fn a_page_that_a_write_waited_for_is_not_evicted_before_the_write_is_continued() {
     let small = VolumeOptions { page_blocks: 4, hint: Hint::Random, ..options(64) };
     let large = VolumeOptions { page_blocks: 8, hint: Hint::Random, ..options(64) };
-    // Two small pages, and less than a large one.
+    // Frames for two small pages, but not for a large one in addition.
     let mut rig = TestBench::new(8 + 3, [small, large]);
     let open = |rig: &TestBench, disk: usize| -> Session<Plain, Vec<u8>, u64> {
         let volume = &rig.disks[disk].volume;
