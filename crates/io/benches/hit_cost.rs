@@ -11,7 +11,6 @@ use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{Geometry, MemoryStore};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
-use larder_io::blocking::BlockingSession;
 use larder_io::engine::{ArenaCache, ArenaSession, Engine, EngineOptions};
 use larder_io::store::Timed;
 use larder_testing::{claim, has_tool};

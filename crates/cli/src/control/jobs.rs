@@ -10,7 +10,6 @@ use http_body_util::Either;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use larder_core::request::{Request, RequestOp};
-use larder_io::blocking::BlockingSession;
 use larder_io::fault::{confine, point};
 use larder_report::control::{ByteRange, Progress};
 use std::convert::Infallible;

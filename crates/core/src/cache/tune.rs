@@ -41,8 +41,10 @@ impl<F: Frames> Cache<F> {
     /// Updates the policy if a window of references has ended, and divides the pool if that is due.
     /// The driver of a store calls it without a lock.
     pub(super) fn tune(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        if let Some(locked_tracker) =
-            volume.locked_tracker.as_ref().filter(|locked_tracker| locked_tracker.take_window_ended())
+        if let Some(locked_tracker) = volume
+            .locked_tracker
+            .as_ref()
+            .filter(|locked_tracker| locked_tracker.take_window_ended())
         {
             locked_tracker.traffic().end_window(&volume.totals());
             let mut tracker = locked_tracker.tracker();

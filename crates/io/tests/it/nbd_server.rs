@@ -18,10 +18,11 @@ use larder_core::store::Store;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::frames::ArenaFrames;
 use larder_io::front::nbd::{
-    Export, ListenAddress, Server, ServerLimits, ServerOptions, TlsOptions, wire,
+    Export, ListenAddress, Server, ServerLimits, ServerOptions, TlsOptions,
 };
 use larder_io::front::observe::Observer;
 use larder_io::nbd_client::{Client, ConnectOptions, NbdUri, UriTls};
+use larder_io::nbd_wire as wire;
 use larder_io::store::{AllocationMap, Solid};
 use larder_io::tls::TlsServer;
 use std::io::{Read, Write};

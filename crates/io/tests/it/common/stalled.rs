@@ -3,7 +3,6 @@
 use super::rig::Memory;
 use larder_core::request::{Request, RequestOp};
 use larder_core::store::{DelayStore, Store};
-use larder_io::blocking::BlockingSession;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::frames::ArenaFrames;
 use std::sync::Arc;

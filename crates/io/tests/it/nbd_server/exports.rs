@@ -2,8 +2,9 @@
 
 use super::{MIB, Service, common, request, simple_reply};
 use crate::common::{rig, stalled::stalled};
-use larder_io::front::nbd::{Export, ServerLimits, wire};
+use larder_io::front::nbd::{Export, ServerLimits};
 use larder_io::nbd_client::{Client, ConnectOptions};
+use larder_io::nbd_wire as wire;
 use larder_io::store::Solid;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;

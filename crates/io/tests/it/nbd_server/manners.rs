@@ -9,8 +9,9 @@ use crate::common::{
 use larder_core::clock::MILLISECOND;
 use larder_core::counters::Gauge;
 use larder_core::store::DelayStore;
-use larder_io::front::nbd::{ServerLimits, wire};
+use larder_io::front::nbd::ServerLimits;
 use larder_io::nbd_client::Request;
+use larder_io::nbd_wire as wire;
 use larder_io::store::Solid;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read, Write};

@@ -6,8 +6,9 @@ use crate::common::{
     rig::{Memory, engine, volume},
 };
 use larder_core::cache::cut;
-use larder_io::front::nbd::{ServerLimits, wire};
+use larder_io::front::nbd::ServerLimits;
 use larder_io::nbd_client::{Client, Request};
+use larder_io::nbd_wire as wire;
 use larder_io::store::Solid;
 use std::collections::HashMap;
 use std::ops::Range;

@@ -6,8 +6,9 @@ use crate::common::{
     rig::{engine, geometry},
 };
 use larder_core::volume::VolumeOptions;
-use larder_io::front::nbd::{ServerLimits, wire};
+use larder_io::front::nbd::ServerLimits;
 use larder_io::nbd_client::{Client, Request};
+use larder_io::nbd_wire as wire;
 use larder_io::store::{OpenOptions, open};
 use std::fs::File;
 use std::os::unix::fs::FileExt;

@@ -7,8 +7,9 @@ use crate::common::{
     rig::{self, Memory},
     spawn::starting,
 };
-use larder_io::front::nbd::{ServerLimits, wire};
+use larder_io::front::nbd::ServerLimits;
 use larder_io::nbd_client::{Client, ClientError, ConnectOptions, NbdUri, UriTls, list_exports};
+use larder_io::nbd_wire as wire;
 use larder_io::tls::TlsServer;
 use larder_testing::has_tool;
 use rustls::pki_types::ServerName;
