@@ -32,16 +32,16 @@ mod warm;
 mod write;
 mod writeback_pass;
 
+pub use crate::settings::ShareMode;
 pub use at_risk::AtRisk;
 pub use broken::Remains;
 pub use exclusive::{BlockCut, cut};
 pub use maintenance::Memory;
 pub use read::HitRead;
 pub use residency::PageCensus;
-pub use sharing::ShareMode;
 
 use crate::clock::Nanos;
-use crate::completion::{Notify, VolumeHandle};
+use crate::completion::Notify;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
 use crate::input::{Input, InputLog, InputSink, LogGuard};
@@ -52,6 +52,7 @@ use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use sharing::Sharing;
 
 /// A cache for any number of volumes that share one pool of frames.
@@ -300,7 +301,7 @@ impl<F: Frames> Cache<F> {
 
     /// Releases the pins of a read, and wakes handles that may wait for these frames. Every read
     /// that was returned to a caller ends with this call.
-    pub fn release(&self, read: &mut crate::request::ReadRequest<F>) {
+    pub fn release(&self, read: &mut crate::read_write::ReadRequest<F>) {
         read.release(&self.frames);
         self.pins_released();
     }

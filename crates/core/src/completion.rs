@@ -3,14 +3,11 @@
 //! A [`VolumeHandle`] belongs to one session. It has a recorder that only its thread writes, a ring
 //! of hits per shard, and a queue for the completions of operations that were pending.
 
-use crate::counters::Recorder;
-use crate::frames::{FrameId, Frames};
+use crate::frames::Frames;
 use crate::policy::Slot;
-use crate::readahead::Detector;
 use crate::store::StoreError;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
-use crate::sync::{Arc, Mutex, lock};
-use crate::volume::Volume;
+use crate::sync::{Mutex, lock};
 
 /// Wakes a thread that waits for work. The cache calls it with locks held, so an implementation
 /// must not do more than wake.
@@ -128,6 +125,11 @@ impl<F: Frames> CompletionQueue<F> {
         }
     }
 
+    /// Releases the memory that many completions have taken.
+    pub(crate) fn shrink(&self) {
+        lock(&self.inbox).shrink_to(INBOX_CAPACITY_KEPT);
+    }
+
     pub(crate) fn has_completions(&self) -> bool {
         self.has_entries.load(Ordering::Acquire)
     }
@@ -217,44 +219,6 @@ impl Ring {
         let entry = self.entries[index as usize % RING_ENTRIES].load(Ordering::Relaxed);
         let volume = u16::try_from(entry >> 32).expect("packed from a u16");
         (volume, u32::try_from(entry & 0xffff_ffff).expect("32 bits"))
-    }
-}
-
-/// The handle of one thread on one volume. Only the request engine opens it; close it with
-/// [`crate::cache::Cache::close_handle`].
-#[derive(Debug)]
-pub(crate) struct VolumeHandle<F: Frames> {
-    pub(crate) volume: Arc<Volume<F>>,
-    pub(crate) completions: Arc<CompletionQueue<F>>,
-    pub(crate) rings: Box<[Arc<Ring>]>,
-    pub(crate) recorder: Arc<Recorder>,
-    /// The sequential and strided streams of its client.
-    pub(crate) detector: Detector,
-    /// Frames taken from the pool for the current request.
-    pub(crate) spare: Vec<FrameId>,
-}
-
-impl<F: Frames> VolumeHandle<F> {
-    /// Returns the counters of the handle.
-    #[must_use]
-    pub(crate) fn recorder(&self) -> &Recorder {
-        &self.recorder
-    }
-
-    /// Moves all completions to `to`.
-    pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
-        self.completions.collect(to);
-    }
-
-    /// Returns true if [`VolumeHandle::collect`] would move a completion.
-    #[must_use]
-    pub(crate) fn has_completions(&self) -> bool {
-        self.completions.has_completions()
-    }
-
-    /// Releases the memory that many completions have taken.
-    pub(crate) fn shrink(&self) {
-        lock(&self.completions.inbox).shrink_to(INBOX_CAPACITY_KEPT);
     }
 }
 

@@ -21,7 +21,6 @@ mod bins;
 pub mod candidates;
 pub mod estimate;
 mod hit_weights;
-pub mod index;
 pub(crate) mod locked_tracker;
 pub mod miniature;
 mod online;

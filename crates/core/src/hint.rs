@@ -1,6 +1,6 @@
 //! Hints: the access pattern that a client declares.
 
-use crate::mode::named;
+use crate::named::named;
 
 /// Access pattern of a volume or of a part of it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

@@ -5,15 +5,15 @@
 //! no part in this: each call logs itself. The lock makes serving slower; without a log each call
 //! costs one comparison.
 
-use crate::cache::ShareMode;
 use crate::clock::Nanos;
 use crate::hint::Hint;
+use crate::message::Request;
 use crate::mode::{FlushMode, WriteMode};
 use crate::policy::PolicyKind;
-use crate::request::Request;
+use crate::settings::ShareMode;
 use crate::store::StoreError;
 use crate::sync::{Mutex, MutexGuard, lock};
-use crate::volume::VolumeOptions;
+use crate::volume_options::VolumeOptions;
 use std::ops::Range;
 
 /// A call that changes the state of a cache. Volumes have the number that the cache assigned to

@@ -9,7 +9,7 @@
 
 use crate::counters::Interface;
 use crate::frames::Frames;
-use crate::request::{ReadRequest, WriteRequest};
+use crate::read_write::{ReadRequest, WriteRequest};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES, blocks_touched, sectors_touched};
 use crate::write_order::GroupId;
 use std::ops::Range;

@@ -2,6 +2,7 @@
 
 use crate::counters::Counter;
 use crate::hint::Hint;
+use crate::named::named;
 
 /// The place that holds the data of a write when the cache acknowledges it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,39 +30,6 @@ pub enum FlushMode {
     /// the time of the write; a crash before that loses it.
     Ignore,
 }
-
-macro_rules! named {
-    ($enum:ident: $($variant:ident = $name:literal),*) => {
-        impl $enum {
-            /// All values.
-            pub const ALL: &'static [$enum] = &[$($enum::$variant),*];
-
-            /// Returns the name on the command line.
-            #[must_use]
-            pub fn name(self) -> &'static str {
-                match self { $($enum::$variant => $name),* }
-            }
-
-            /// Returns the value with this name.
-            #[must_use]
-            pub fn from_name(name: &str) -> Option<$enum> {
-                $enum::ALL.iter().copied().find(|one| one.name() == name)
-            }
-
-            pub(crate) fn from_index(index: u8) -> $enum {
-                $enum::ALL[usize::from(index)]
-            }
-        }
-
-        impl std::fmt::Display for $enum {
-            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str(self.name())
-            }
-        }
-    };
-}
-
-pub(crate) use named;
 
 named!(WriteMode: Back = "back", Through = "through", Around = "around", ReadOnly = "read-only");
 named!(FlushMode: Keep = "keep", Ignore = "ignore");

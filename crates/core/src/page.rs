@@ -24,3 +24,6 @@ pub fn mix(mut x: u64) -> u64 {
     x = x.wrapping_mul(0xc4ce_b9fe_1a85_ec53);
     x ^ (x >> 33)
 }
+
+/// The identifier of a resident page within one policy; small, dense, reused.
+pub type Slot = u32;

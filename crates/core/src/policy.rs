@@ -44,8 +44,8 @@ pub use slru::Slru;
 pub use two_q::TwoQ;
 pub use wtinylfu::WTinyLfu;
 
-/// The identifier of a resident page within one policy; small, dense, reused.
-pub type Slot = u32;
+pub use crate::page::Slot;
+
 /// The value for "no slot".
 pub const NO_SLOT: Slot = u32::MAX;
 

@@ -8,7 +8,7 @@
 
 mod find;
 
-use crate::curve::index::Hash;
+use crate::page_index::Hash;
 use crate::policy::{self, Policy, PolicyKind, Slot, hand_over};
 use find::{BATCH, NumberIndex, PageIndex, SlotIndex};
 

@@ -3,6 +3,7 @@
 //! The same checks apply when a volume is added and when it is changed, so a change cannot lead to
 //! a state that the options of a new volume could not have.
 
+use crate::named::named;
 use crate::tunables::TunableError;
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 
@@ -100,7 +101,7 @@ pub enum SettingError {
     #[error(
         "add {volume}: its store has {length} bytes, and a volume has 1 to {}; give the store \
          another size",
-        crate::volume::LENGTH_MAX
+        crate::units::LENGTH_MAX
     )]
     Length {
         /// The volume.
@@ -185,6 +186,20 @@ pub(crate) fn reserves(all_bounds: &[FrameBounds<'_>], frames: u32) -> Vec<u32> 
     let fits = extra <= u64::from(frames / RESERVED_MAX) && check_bounds(reserved, frames).is_ok();
     if all_bounds.len() > 1 && fits { wanted } else { vec![0; all_bounds.len()] }
 }
+
+/// Division of the pool among volumes within their floors and ceilings.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
+pub enum ShareMode {
+    /// Evictions take the page that was not referenced for the longest time, of any volume.
+    #[default]
+    Coldest,
+    /// Each volume has its own part, and parts change to maximize hits.
+    Auto,
+}
+
+named!(ShareMode: Coldest = "coldest", Auto = "auto");
 
 #[cfg(test)]
 mod tests {

@@ -10,7 +10,7 @@
 //!
 //! Amounts of memory may have any unit, the same for all claims; so may gains.
 
-use crate::curve::estimate::as_f64;
+use crate::units::as_f64;
 
 /// The claim of one volume to memory.
 #[derive(Clone, Debug, Default, PartialEq)]

@@ -50,6 +50,16 @@ pub fn sectors_covered(offset: usize, len: usize) -> u8 {
     sectors_touched(first * SECTOR_BYTES, (end - first) * SECTOR_BYTES)
 }
 
+/// Maximum length of a volume in bytes. Keys of pages have no room for more.
+pub const LENGTH_MAX: u64 = (1 << 60) - 1;
+
+/// Converts a count to a floating-point number.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
+pub fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -17,7 +17,7 @@ use std::num::NonZero;
 use std::path::Path;
 use std::time::Instant;
 
-use larder_core::curve::estimate::as_f64;
+use larder_core::units::as_f64;
 use larder_core::policy::PolicyKind;
 use larder_lab::random::Random;
 use larder_lab::sim::curve::estimate::Estimate;

@@ -9,7 +9,7 @@
 
 use larder_core::cache::ShareMode;
 use larder_core::curve::candidates::CANDIDATES;
-use larder_core::curve::estimate::as_f64;
+use larder_core::units::as_f64;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;

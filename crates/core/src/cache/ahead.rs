@@ -12,20 +12,20 @@
 use super::Cache;
 use super::fill::FillCause;
 use crate::clock::Nanos;
-use crate::completion::VolumeHandle;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::hint::Hint;
 use crate::page::Key;
 use crate::queue::Queue;
+use crate::read_write::ReadRequest;
 use crate::readahead::ObservedRequest;
-use crate::request::ReadRequest;
 use crate::store::{StoreError, StoreOp};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use std::ops::Range;
 
 /// Maximum number of pages behind readers that each shard remembers; the pages that were passed
@@ -36,7 +36,7 @@ impl<F: Frames> Cache<F> {
     /// Passes a read that was not only hits to the detector, and queues the resulting window.
     pub(super) fn detect_stream(handle: &mut VolumeHandle<F>, read: &ReadRequest<F>, now: Nanos) {
         let VolumeHandle { volume, detector, .. } = handle;
-        let hint = read.hint_in(volume);
+        let hint = read.hint_or(|| volume.hint());
         if matches!(hint, Hint::Random | Hint::NoBuffering) {
             return;
         }

@@ -9,7 +9,7 @@ use crate::input::Input;
 use crate::mode::BypassReason;
 use crate::page::Key;
 use crate::queue::{Context, FillWaiter};
-use crate::request::{Status, WriteRequest};
+use crate::read_write::{Status, WriteRequest};
 use crate::shard::{Fill, Instance};
 use crate::store::{Buffer, Segment, StoreDone, StoreError, StoreOp, StoreOpKind};
 use crate::sync::{Arc, lock};
@@ -303,7 +303,7 @@ impl<F: Frames> Cache<F> {
     /// If the completion is not one of a write.
     pub(crate) fn write_completed(
         &self,
-        handle: &mut crate::completion::VolumeHandle<F>,
+        handle: &mut crate::volume::VolumeHandle<F>,
         now: Nanos,
         write: &mut WriteRequest,
         completion: Completion<F>,

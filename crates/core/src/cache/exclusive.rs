@@ -6,19 +6,20 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::completion::{Completion, VolumeHandle};
+use crate::completion::Completion;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::page::Key;
 use crate::policy::Slot;
 use crate::queue::{Context, ExclusiveRange};
-use crate::request::Status;
+use crate::read_write::Status;
 use crate::shard::Instance;
 use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use std::ops::Range;
 
 /// A range of bytes split at block boundaries.

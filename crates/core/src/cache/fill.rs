@@ -6,21 +6,20 @@
 //! bypassing the cache.
 
 use super::Cache;
-use super::warm::WarmRange;
 use crate::clock::Nanos;
-use crate::completion::VolumeHandle;
 use crate::frames::{FrameId, Frames};
 use crate::hint::Hint;
 use crate::mode::BypassReason;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::{Context, FillWaiter, Queue};
-use crate::request::ReadRequest;
+use crate::read_write::ReadRequest;
 use crate::shard::{Fill, Instance};
 use crate::store::{Buffer, Segment, StoreOp, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use std::ops::Range;
 
 pub(super) fn range_len(blocks: &Range<u64>) -> usize {
@@ -67,6 +66,13 @@ pub(super) enum FillCause<F: Frames> {
     WarmNeighbour,
 }
 
+/// Listed blocks around a missed page, and frames for them.
+#[derive(Debug, Default)]
+pub(super) struct WarmRange {
+    pub(super) blocks: Range<u64>,
+    pub(super) frames: Vec<FrameId>,
+}
+
 impl<F: Frames> Cache<F> {
     /// Requests `blocks` (of one page) for a read.
     pub(super) fn miss(
@@ -81,7 +87,7 @@ impl<F: Frames> Cache<F> {
             token: read.token,
             read: Some((blocks.clone(), read.cursor)),
         };
-        let unbuffered = read.hint_in(&handle.volume) == Hint::NoBuffering;
+        let unbuffered = read.hint_or(|| handle.volume.hint()) == Hint::NoBuffering;
         let bypass_reason = unbuffered.then_some(BypassReason::NoBuffering);
         let outcome = self.fetch(handle, now, waiter, blocks, bypass_reason);
         match outcome {

@@ -9,19 +9,20 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::completion::{Completion, VolumeHandle};
+use crate::completion::Completion;
 use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::mode::FlushMode;
 use crate::policy::Slot;
 use crate::queue::{Context, FlushWaiter, Queue};
-use crate::request::{Status, WriteRequest};
+use crate::read_write::{Status, WriteRequest};
 use crate::shard::{Instance, Page};
 use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use crate::write_order::WriteOrder;
 use crate::writeback::{Batch, Writer};
 

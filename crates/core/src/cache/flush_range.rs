@@ -9,18 +9,19 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::completion::{Completion, VolumeHandle};
+use crate::completion::Completion;
 use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::mode::FlushMode;
 use crate::queue::{Context, RangeFlush, WriteCause};
-use crate::request::Status;
+use crate::read_write::Status;
 use crate::store::{StoreError, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use crate::writeback::Batch;
 use std::ops::Range;
 

@@ -1,6 +1,6 @@
 //! Mapping: access of a caller to the bytes of pages in place.
 //!
-//! For reading, a [`crate::request::ReadRequest`] holds pins. This module implements mapping for
+//! For reading, a [`crate::read_write::ReadRequest`] holds pins. This module implements mapping for
 //! change, whose guarantees [`crate::mapping`] describes. Invariants: the volume lists the blocks
 //! that are mapped for change; no two mappings of a volume overlap; and all of them together hold
 //! at most a quarter of its memory, so that they do not take the frames of other requests. A
@@ -10,19 +10,20 @@ use super::Cache;
 use super::fill::FetchOutcome;
 use super::write::{PlaceOutcome, count_placed};
 use crate::clock::Nanos;
-use crate::completion::{Completion, VolumeHandle};
+use crate::completion::Completion;
 use crate::counters::Counter;
 use crate::frames::Frames;
 use crate::mapping::{Access, MappedBlock, Mapping, MappingState};
 use crate::mode::{WriteMode, mode_with};
 use crate::page::{FrameState, Key};
 use crate::queue::FillWaiter;
-use crate::request::Status;
+use crate::read_write::Status;
 use crate::shard::Instance;
 use crate::store::{StoreError, StoreErrorKind};
 use crate::sync::{Arc, lock};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES};
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use std::ops::Range;
 
 impl<F: Frames> Cache<F> {

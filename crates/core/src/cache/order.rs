@@ -7,7 +7,6 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::completion::VolumeHandle;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::input::Input;
@@ -16,6 +15,7 @@ use crate::queue::WriteCause;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use crate::write_order::{GroupId, OrderError, WriteOrder};
 use crate::writeback::Writer;
 /// Maximum number of pages that one poll starts to write for groups.
@@ -23,7 +23,7 @@ const DUE_MAX: usize = 64;
 
 impl<F: Frames> Cache<F> {
     /// Returns a new write-order group of `volume`; see [`Cache::order`] and
-    /// [`crate::request::Request`]. A group need not be closed.
+    /// [`crate::read_write::Request`]. A group need not be closed.
     #[must_use]
     pub fn group(&self, volume: &Volume<F>) -> GroupId {
         GroupId { volume: volume.id, number: volume.write_order.with(WriteOrder::add) }

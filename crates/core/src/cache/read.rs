@@ -3,15 +3,16 @@
 use super::Cache;
 use super::fill::FetchOutcome;
 use crate::clock::Nanos;
-use crate::completion::VolumeHandle;
 use crate::counters::{Class, Counter};
 use crate::frames::Frames;
+use crate::message::Prefetch;
 use crate::page::{BlockLookup, Key, Table};
 use crate::policy::Slot;
-use crate::request::{Prefetch, Purpose, ReadRequest, Status};
+use crate::read_write::{Purpose, ReadRequest, Status};
 use crate::sync::atomic::Ordering;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, sectors_touched};
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use std::ops::Range;
 
 /// Number of reads between the prefetch of a bucket and its use.

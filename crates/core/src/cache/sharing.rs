@@ -8,30 +8,16 @@
 
 use super::Cache;
 use crate::clock::{Nanos, SECOND};
-use crate::curve::estimate::as_f64;
 use crate::frames::Frames;
 use crate::input::Input;
-use crate::mode::named;
+use crate::settings::ShareMode;
 use crate::share::{self, Claim};
 use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::units::BLOCK_BYTES_U64;
+use crate::units::as_f64;
 use crate::volume::{Volume, index_in};
 use std::collections::BTreeMap;
-
-/// Division of the pool among volumes within their floors and ceilings.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
-#[cfg_attr(feature = "serde", serde(rename_all = "snake_case"))]
-pub enum ShareMode {
-    /// Evictions take the page that was not referenced for the longest time, of any volume.
-    #[default]
-    Coldest,
-    /// Each volume has its own part, and parts change to maximize hits.
-    Auto,
-}
-
-named!(ShareMode: Coldest = "coldest", Auto = "auto");
 
 /// Interval between two computations of the division.
 const DIVISION_INTERVAL: Nanos = 2 * SECOND;

@@ -7,15 +7,13 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::completion::{CompletionQueue, Notify, Ring, VolumeHandle};
+use crate::completion::{Notify, Ring};
 use crate::frames::Frames;
 use crate::input::Input;
-use crate::readahead::Detector;
-use crate::request::HandlePermit;
 use crate::settings::{SettingError, check_bounds};
 use crate::shard::Instance;
-use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
+use crate::volume::VolumeHandle;
 use crate::volume::{LENGTH_MAX, NO_VOLUME, Volume, VolumeOptions};
 
 impl<F: Frames> Cache<F> {
@@ -91,32 +89,16 @@ impl<F: Frames> Cache<F> {
         volumes.iter().flatten().filter(|volume| !volume.is_removed()).cloned().collect()
     }
 
-    /// Opens a handle on a volume. `notify` wakes its thread when completions have arrived.
-    ///
-    /// # Errors
-    /// If the volume is closed or removed.
-    pub(crate) fn open_handle(
-        &self,
-        _: HandlePermit,
-        volume: &Arc<Volume<F>>,
-        notify: Box<dyn Notify>,
-    ) -> Result<VolumeHandle<F>, SettingError> {
-        volume.add_handle()?;
-        // Earlier errors whose data was written since are not reported to a new client.
-        let unresolved = volume.failing.load(Ordering::Acquire) > 0;
-        let seen = if unresolved { 0 } else { volume.errors.load(Ordering::Acquire) };
-        let rings: Box<[_]> = (0..self.shards.len()).map(|_| Arc::new(Ring::new())).collect();
+    /// Makes the shards drain these rings, one each.
+    pub(crate) fn add_rings(&self, rings: &[Arc<Ring>]) {
         for (index, ring) in rings.iter().enumerate() {
             self.shard(index).rings.push(Arc::clone(ring));
         }
-        Ok(VolumeHandle {
-            volume: Arc::clone(volume),
-            completions: Arc::new(CompletionQueue::new(notify, seen)),
-            rings,
-            recorder: volume.add_recorder(),
-            detector: Detector::default(),
-            spare: Vec::new(),
-        })
+    }
+
+    /// Returns the number of shards.
+    pub(crate) fn shard_count(&self) -> usize {
+        self.shards.len()
     }
 
     /// Closes a handle. Operations for which it waited continue without it.

@@ -14,7 +14,7 @@
 //! So a store that clients keep busy performs no more reads than without a list.
 
 use super::Cache;
-use super::fill::{FillCause, range_len};
+use super::fill::{FillCause, WarmRange, range_len};
 use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::{FrameId, Frames};
@@ -44,13 +44,6 @@ const TAKES_PER_POLL: usize = 64;
 /// Size and alignment in blocks of the window around a missed page from which neighbours are read:
 /// small enough that a disk needs hardly more time than for the page alone.
 const NEIGHBOUR_BLOCKS: u64 = 64;
-
-/// Listed blocks around a missed page, and frames for them.
-#[derive(Debug, Default)]
-pub(super) struct WarmRange {
-    blocks: Range<u64>,
-    pub(super) frames: Vec<FrameId>,
-}
 
 impl<F: Frames> Cache<F> {
     /// Returns the blocks of the resident pages of `volume`, the hottest class first, in order of

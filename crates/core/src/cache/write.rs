@@ -7,14 +7,14 @@
 use super::Cache;
 use super::fill::FetchOutcome;
 use crate::clock::Nanos;
-use crate::completion::VolumeHandle;
 use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
 use crate::mode::{BypassReason, WriteMode, mode_with};
 use crate::page::{FrameState, Key};
+use crate::payload::Payload;
 use crate::policy::Slot;
 use crate::queue::FillWaiter;
-use crate::request::{Payload, Status, WriteRequest};
+use crate::read_write::{Status, WriteRequest};
 use crate::shard::Instance;
 use crate::store::{StoreError, StoreErrorKind};
 use crate::sync::atomic::Ordering;
@@ -24,6 +24,7 @@ use crate::units::{
     BLOCK_BYTES, BLOCK_BYTES_U64, blocks_touched, sectors_covered, sectors_touched,
 };
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use std::ops::Range;
 
 /// Number of attempts to write-pin a pinned frame before its block is copied to a new one. Readers

@@ -6,13 +6,13 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::completion::{Completion, VolumeHandle};
+use crate::completion::Completion;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::page::{FrameState, Key};
 use crate::policy::Slot;
 use crate::queue::{Context, Queue, WriteCause};
-use crate::request::WriteRequest;
+use crate::read_write::WriteRequest;
 use crate::shard::{Instance, SyncWaiter};
 use crate::store::{Buffer, Segment, StoreError, StoreOpKind};
 use crate::sync::atomic::Ordering;
@@ -21,6 +21,7 @@ use crate::units::{
     BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES, SECTORS_PER_BLOCK, blocks_touched,
 };
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use std::ops::Range;
 
 /// A contiguous range of bytes and the frames that hold them.

@@ -5,7 +5,7 @@
 //! smallest distance with a bin of its own is a half, since a distance lies in the middle between
 //! two integers.
 
-use super::estimate::as_f64;
+use crate::units::as_f64;
 
 const FRACTION_BITS: u32 = f64::MANTISSA_DIGITS - 1;
 

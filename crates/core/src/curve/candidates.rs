@@ -9,10 +9,10 @@
 //!
 //! Memory: `bytes`.
 
-use super::estimate::as_f64;
-use super::index::Hash;
+use crate::page_index::Hash;
 use crate::policy::PolicyKind;
 use crate::replace::Small;
+use crate::units::as_f64;
 
 /// The policies that are compared: each is the best on some of the traces of docs/curve.md.
 /// `wtinylfu` is not among them, since its miniatures do not behave like the full cache.

@@ -1,5 +1,7 @@
 //! An estimated hit ratio with its error bar.
 
+use crate::units::as_f64;
+
 /// The confidence level of the error bars.
 pub const CONFIDENCE: f64 = 0.95;
 
@@ -47,13 +49,6 @@ pub(super) fn regression(x: &[f64], y: &[f64]) -> (f64, f64) {
     let spread = squares(x);
     let slope = if spread > 0.0 { mixed / spread } else { 0.0 };
     (slope, (squares(y) - slope * mixed).max(0.0))
-}
-
-/// Converts a count to a floating-point number.
-#[must_use]
-#[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
-pub fn as_f64(count: u64) -> f64 {
-    count as f64
 }
 
 /// Returns the probability that a hash is below `threshold`, i.e. its share of 2^64.

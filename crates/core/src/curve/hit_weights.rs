@@ -9,8 +9,9 @@
 //! Memory: [`HitWeights::BYTES`], independent of the references added.
 
 use super::bins;
-use super::estimate::{Estimate, as_f64, regression};
+use super::estimate::{Estimate, regression};
 use super::sample_set::GROUPS;
+use crate::units::as_f64;
 
 /// Bits that select a bin within an octave: a bin is at most 6.3 % wide.
 const BIN_BITS: u32 = 4;

@@ -13,10 +13,11 @@
 //! The bars do not include the error that a cache of few slots behaves slightly differently from a
 //! large one, regardless of the sampling.
 
-use super::estimate::{Estimate, as_f64, squares};
+use super::estimate::{Estimate, squares};
 use crate::mix;
 use crate::policy::PolicyKind;
 use crate::replace::{self, Counts, FindBy, Reference, Replace};
+use crate::units::as_f64;
 
 /// The minimum number of pages that all miniatures of a size see together.
 pub const SAMPLE_PAGES: u64 = 16_384;

@@ -10,10 +10,10 @@
 //!
 //! Memory: [`bytes`], independent of the workload.
 
-use super::estimate::as_f64;
 use super::hit_weights::HitWeights;
 use super::sample_set::{SampleSet, group};
 use super::stack::Stack;
+use crate::units::as_f64;
 
 /// Returns the size in bytes of a sample of this many pages with its counts: the member, its
 /// position in the stack (4 bytes, rounded up) and two marks per page.

@@ -3,7 +3,7 @@
 //! SHARDS", FAST '15, section 3). Members have small numbers, which are reused.
 
 use super::estimate::rate;
-use super::index::{Hash, Index};
+use crate::page_index::{Hash, Index};
 use std::collections::BinaryHeap;
 
 /// The number of groups of pages, by bits of the hash that the threshold does not use, for the

@@ -25,11 +25,12 @@
 //! Memory: proportional to the sample, about 1 MiB for 8,192 pages, independent of the trace.
 
 use super::bins;
-use super::estimate::{Estimate, as_f64, regression};
+use super::estimate::{Estimate, regression};
 use super::sample_set::{GROUPS, SampleSet, group};
 use super::stack::Stack;
 use crate::mix;
 use crate::replace::Reference;
+use crate::units::as_f64;
 
 /// The default number of pages in a sample.
 pub const SAMPLE_PAGES: usize = 8192;

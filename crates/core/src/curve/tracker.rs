@@ -6,13 +6,14 @@
 
 use super::auto::Auto;
 use super::candidates::{self, CANDIDATES, Candidates};
-use super::estimate::{as_f64, rate};
+use super::estimate::rate;
 use super::hit_weights::HitWeights;
 use super::online::{self, Online};
 use super::report::{CandidateRatio, CurvePoint};
 use super::sampler::{SampledReference, Sampler};
 use crate::mix;
 use crate::policy::PolicyKind;
+use crate::units::as_f64;
 
 /// One in this many resident pages is in the sample, if that gives a number of slots between the
 /// next two constants. A sampled hit costs about twice as much as another hit, so this keeps the

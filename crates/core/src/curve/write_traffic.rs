@@ -4,10 +4,10 @@
 //! weight of earlier amounts shrinks with each window, so that a finding disappears when its reason
 //! has ended.
 
-use super::estimate::as_f64;
 use super::report::Traffic;
 use super::tracker::KEEP;
 use crate::counters::{Counter, Totals};
+use crate::units::as_f64;
 
 /// Bytes of clients, bytes of the store, blocks written back, and blocks of them whose frame was
 /// needed.

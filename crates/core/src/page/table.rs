@@ -15,7 +15,7 @@
 use super::buckets::Buckets;
 use super::{FrameState, mix};
 use crate::frames::{FrameId, Frames, NO_FRAME};
-use crate::policy::Slot;
+use crate::page::Slot;
 use crate::sync::atomic::{AtomicU32, AtomicU64, Ordering};
 use std::sync::OnceLock;
 

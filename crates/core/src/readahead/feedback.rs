@@ -6,8 +6,8 @@
 //! window.
 
 use super::Limits;
-use crate::curve::estimate::as_f64;
 use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::units::as_f64;
 
 /// Sum of the counts at which both are halved: the memory covers some thousand pages.
 const REMEMBERED: u64 = 8192;

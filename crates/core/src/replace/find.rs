@@ -5,7 +5,7 @@
 //! look-ups after them find the table entries in the processor's cache.
 
 use super::Reference;
-use crate::curve::index::{Hash, Index};
+use crate::page_index::{Hash, Index};
 use crate::policy::{NO_SLOT, Slot};
 
 /// Number of references of a batch.

@@ -1,15 +1,16 @@
 //! Operations: the calls on the cache that make up a request.
 
-use super::payload::{Payload, Zeros};
 use super::{ReadRequest, Status, WriteRequest};
 use crate::cache::Cache;
 use crate::clock::Nanos;
-use crate::completion::{Completion, VolumeHandle};
+use crate::completion::Completion;
 use crate::counters::Classes;
 use crate::frames::Frames;
 use crate::mapping::Mapping;
+use crate::payload::{Payload, Zeros};
 use crate::store::StoreOpKind;
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use std::ops::Range;
 
 /// An operation in flight. Its index is the token of its completions.

@@ -9,24 +9,26 @@
 mod leases;
 
 use super::budget::{SessionLimit, SessionMemory};
-use super::message::{
-    Event, ImmediateReply, Prefetch, Reply, Request, RequestId, RequestOp, Submitted, Then,
-};
+use super::handle::open_handle;
 use super::operation::{Operation, Work};
-use super::payload::{Park, Payload, Zeros};
-use super::{HandlePermit, Purpose, ReadRequest, Status, WriteRequest};
+use super::{Purpose, ReadRequest, Status, WriteRequest};
 use crate::cache::{BlockCut, Cache, HitRead, cut};
 use crate::clock::{MILLISECOND, Nanos};
-use crate::completion::{Completion, Notify, VolumeHandle};
+use crate::completion::{Completion, Notify};
 use crate::counters::{Classes, Counter, Latency};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::mapping::{Access, Mapping};
+use crate::message::{
+    Event, ImmediateReply, Prefetch, Reply, Request, RequestId, RequestOp, Submitted, Then,
+};
+use crate::payload::{Park, Payload, Zeros};
 use crate::settings::SettingError;
 use crate::store::{StoreError, StoreOpKind};
 use crate::sync::Arc;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, blocks_touched};
 use crate::volume::Volume;
+use crate::volume::VolumeHandle;
 use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::{BinaryHeap, VecDeque};
@@ -125,7 +127,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         });
         Ok(Session {
             volume: Arc::clone(volume),
-            handle: cache.open_handle(HandlePermit(()), volume, notify)?,
+            handle: open_handle(cache, volume, notify)?,
             requests: Slab::new(),
             operations: Slab::new(),
             stalled: VecDeque::new(),

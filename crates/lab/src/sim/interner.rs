@@ -4,7 +4,7 @@
 //! cache. Memory: 8 bytes per page, and 16 to 32 for its entry in the table.
 
 use super::references::Reference;
-use larder_core::curve::index::{Hash, Index};
+use larder_core::page_index::{Hash, Index};
 
 /// References of a chunk, whose table entries are prefetched together.
 const PREFETCH: usize = 32;

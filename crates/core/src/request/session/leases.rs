@@ -4,9 +4,9 @@ use super::Session;
 use crate::cache::Cache;
 use crate::frames::Frames;
 use crate::input::{Input, LeaseChange};
+use crate::payload::Payload;
 use crate::request::READ_PIECE_BYTES;
 use crate::request::budget::ENTRY_BYTES;
-use crate::request::payload::Payload;
 use crate::units::BLOCK_BYTES_U64;
 
 impl<F: Frames, P: Payload, C> Session<F, P, C> {

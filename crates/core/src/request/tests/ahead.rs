@@ -2,13 +2,13 @@
 //! counters.
 
 use super::rig::{Plain, TestBench, options, tuned};
-use crate::completion::VolumeHandle;
 use crate::counters::{Class, Counter, Gauge};
 use crate::hint::Hint;
 use crate::policy::PolicyKind;
 use crate::request::{ReadRequest, Status};
 use crate::store::{Fault, StoreOp, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeHandle;
 use crate::volume::VolumeOptions;
 use std::sync::atomic::Ordering;
 

@@ -3,11 +3,11 @@
 
 use super::rig::{Plain, TestBench, tuned};
 use crate::clock::{MILLISECOND, SECOND};
-use crate::completion::VolumeHandle;
 use crate::counters::Gauge;
 use crate::request::{Status, WriteRequest};
 use crate::store::{Fault, StoreErrorKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeHandle;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 

@@ -2,13 +2,14 @@
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
-use crate::completion::{Completion, VolumeHandle};
+use crate::completion::Completion;
 use crate::counters::{Counter, Gauge, Interface};
 use crate::mapping::{Access, Mapping};
 use crate::mode::WriteMode;
 use crate::request::{ReadRequest, Status};
 use crate::store::{Fault, StoreErrorKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeHandle;
 use crate::volume::VolumeOptions;
 
 fn new_mapping(rig: &mut TestBench, blocks: [u64; 2], access: Access) -> Mapping<Plain> {

@@ -3,13 +3,13 @@
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
-use crate::completion::VolumeHandle;
 use crate::counters::{Counter, Gauge};
 use crate::mapping::{Access, Mapping};
 use crate::mode::{FlushMode, WriteMode};
 use crate::request::{Status, WriteRequest};
 use crate::store::{Fault, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeHandle;
 use crate::volume::VolumeOptions;
 use crate::write_order::{GroupId, OrderError};
 use std::sync::Arc;

@@ -2,15 +2,17 @@
 
 use crate::cache::Cache;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
-use crate::completion::{Completion, Silent, VolumeHandle};
+use crate::completion::{Completion, Silent};
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{Frames, PlainFrames};
-use crate::request::{HandlePermit, ReadRequest, Status, WriteRequest};
+use crate::request::handle::open_handle;
+use crate::request::{ReadRequest, Status, WriteRequest};
 use crate::store::{
     CrashDisk, CrashStore, DelayStore, FaultPlan, FaultyStore, Geometry, SparseBytes, Store,
     StoreError, StoreOpKind,
 };
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeHandle;
 use crate::volume::{Volume, VolumeOptions};
 use std::collections::HashMap;
 use std::sync::atomic::AtomicBool;
@@ -70,7 +72,7 @@ impl TestBench {
 
     pub(super) fn handle(&self, disk: usize) -> VolumeHandle<Plain> {
         let volume = &self.disks[disk].volume;
-        self.cache.open_handle(HandlePermit(()), volume, Box::new(Silent)).unwrap()
+        open_handle(&self.cache, volume, Box::new(Silent)).unwrap()
     }
 
     pub(super) fn token(&mut self) -> u64 {

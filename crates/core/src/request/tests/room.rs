@@ -2,12 +2,13 @@
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
-use crate::completion::{Completion, Silent, VolumeHandle};
+use crate::completion::{Completion, Silent};
 use crate::counters::Gauge;
 use crate::hint::Hint;
 use crate::policy::PolicyKind;
 use crate::request::{ReadRequest, Request, RequestOp, Session, SessionLimit, Status, Submitted};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeHandle;
 use crate::volume::VolumeOptions;
 use std::sync::atomic::Ordering;
 

@@ -1,12 +1,13 @@
 //! Tests of the warm restart: the list of resident blocks by heat, and its read-back.
 
 use super::rig::{Plain, TestBench, options};
-use crate::completion::{Silent, VolumeHandle};
+use crate::completion::Silent;
 use crate::counters::{Counter, Gauge};
 use crate::hint::Hint;
 use crate::request::{ReadRequest, Request, RequestOp, Session, SessionLimit, Status};
 use crate::store::{Fault, StoreOp, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
+use crate::volume::VolumeHandle;
 use crate::volume::VolumeOptions;
 use std::ops::Range;
 

@@ -8,9 +8,9 @@ use super::{
 };
 use crate::sim::min::{Future, memory_bytes};
 use crate::sim::references::Batch;
-use larder_core::curve::estimate::as_f64;
 use larder_core::policy::PolicyKind;
 use larder_core::share::{self, Claim};
+use larder_core::units::as_f64;
 use larder_report::advise::curve::Curve;
 use larder_report::advise::divide::{self, MemoryRequest};
 use larder_report::advise::page_size::{self, PageSize};

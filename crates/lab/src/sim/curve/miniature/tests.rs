@@ -4,8 +4,8 @@ use super::*;
 use crate::random::Random;
 use crate::sim::replace::{self, FindBy};
 use crate::sim::testing::skewed_references;
-use larder_core::curve::estimate::as_f64;
 use larder_core::policy::PolicyKind;
+use larder_core::units::as_f64;
 
 #[test]
 fn miniatures_hit_about_as_often_as_caches_of_full_size() {

@@ -5,7 +5,7 @@ use crate::random::Random;
 use crate::sim::curve::exact::{Exact, ExactCurve};
 use crate::sim::replace::Reference;
 use crate::sim::testing::skewed_references;
-use larder_core::curve::estimate::as_f64;
+use larder_core::units::as_f64;
 
 fn exact(references: &[Reference]) -> ExactCurve {
     let mut exact = Exact::new();

@@ -1,11 +1,11 @@
 //! Requests of clients, and their replies.
 
-use super::ReadRequest;
 use crate::clock::Nanos;
 use crate::counters::{Classes, Interface};
 use crate::frames::Frames;
 use crate::hint::Hint;
 use crate::mapping::Mapping;
+use crate::read_write::ReadRequest;
 use crate::store::StoreError;
 use crate::write_order::GroupId;
 use std::ops::Range;

@@ -1,0 +1,36 @@
+//! Opening of handles. Only the request engine can do so, and the operations of the cache take a
+//! handle: no other module can call them.
+
+use crate::cache::Cache;
+use crate::completion::{CompletionQueue, Notify, Ring};
+use crate::frames::Frames;
+use crate::readahead::Detector;
+use crate::settings::SettingError;
+use crate::sync::Arc;
+use crate::sync::atomic::Ordering;
+use crate::volume::{Volume, VolumeHandle};
+
+/// Opens a handle on a volume. `notify` wakes its thread when completions have arrived.
+///
+/// # Errors
+/// If the volume is closed or removed.
+pub(super) fn open_handle<F: Frames>(
+    cache: &Cache<F>,
+    volume: &Arc<Volume<F>>,
+    notify: Box<dyn Notify>,
+) -> Result<VolumeHandle<F>, SettingError> {
+    volume.add_handle()?;
+    // Earlier errors whose data was written since are not reported to a new client.
+    let unresolved = volume.failing.load(Ordering::Acquire) > 0;
+    let seen = if unresolved { 0 } else { volume.errors.load(Ordering::Acquire) };
+    let rings: Box<[_]> = (0..cache.shard_count()).map(|_| Arc::new(Ring::new())).collect();
+    cache.add_rings(&rings);
+    Ok(VolumeHandle {
+        volume: Arc::clone(volume),
+        completions: Arc::new(CompletionQueue::new(notify, seen)),
+        rings,
+        recorder: volume.add_recorder(),
+        detector: Detector::default(),
+        spare: Vec::new(),
+    })
+}
