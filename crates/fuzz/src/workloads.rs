@@ -1,6 +1,6 @@
 //! Fuzz target for workloads: scripts of PostMark, tables of IOzone, mixes, patterns.
 
-use larder_lab::workload::iozone::tables::RateTable;
+use larder_lab::bench::iozone::tables::RateTable;
 use larder_lab::workload::postmark::{Command, Config, show};
 use larder_lab::workload::probe::parse_pattern;
 use larder_lab::workload::server::Mix;

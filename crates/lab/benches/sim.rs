@@ -17,8 +17,8 @@ use std::num::NonZero;
 use std::path::Path;
 use std::time::Instant;
 
-use larder_core::units::as_f64;
 use larder_core::policy::PolicyKind;
+use larder_core::units::as_f64;
 use larder_lab::random::Random;
 use larder_lab::sim::curve::estimate::Estimate;
 use larder_lab::sim::curve::exact::{Exact, ExactCurve};

@@ -9,12 +9,12 @@
 
 use larder_core::cache::ShareMode;
 use larder_core::curve::candidates::CANDIDATES;
-use larder_core::units::as_f64;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::store::Geometry;
 use larder_core::tunables::Tunables;
+use larder_core::units::as_f64;
 use larder_core::volume::VolumeOptions;
 use larder_lab::cache_simulation::sharing::{Division, SharingExperiment, hit_ratio};
 use larder_lab::sim::auto::AutoCache;

@@ -25,6 +25,7 @@ mod error;
 pub mod fileload;
 pub mod held;
 mod host_env;
+pub mod iozone;
 mod pace;
 mod parts;
 pub mod postmark;

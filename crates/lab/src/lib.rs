@@ -15,7 +15,7 @@
 //! Invariants: time is an argument, randomness comes from a seed that the caller passes in, and no
 //! module does I/O (except [`trace`] and [`mod@bench`], which read and write files) or starts a
 //! thread (except [`sim::sweep`] and [`bench::worker_pool`]). [`workload::postmark`] and
-//! [`workload::iozone`] are the other exceptions: they use real files, and the first has its own
+//! [`bench::iozone`] are the other exceptions: they use real files, and the first has its own
 //! clocks and threads. Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]

@@ -5,7 +5,6 @@
 
 pub mod fileload;
 pub mod fragments;
-pub mod iozone;
 pub mod postmark;
 pub mod probe;
 pub mod server;

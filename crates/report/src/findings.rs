@@ -15,14 +15,12 @@ mod leak;
 mod observation;
 mod one_file;
 mod paging;
-mod perfmon;
 mod read_ahead;
 mod scan;
 mod show;
 #[cfg(test)]
 mod tests;
 mod throttled;
-mod watch;
 
 pub use observation::{
     AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes,

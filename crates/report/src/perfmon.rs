@@ -15,6 +15,7 @@ mod fields;
 mod log;
 mod names;
 mod number;
+mod observation;
 mod show;
 mod summary;
 #[cfg(test)]

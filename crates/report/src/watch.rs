@@ -7,6 +7,7 @@
 //! there are no substitute values.
 
 mod disks;
+mod observation;
 mod rows;
 mod text;
 

@@ -7,7 +7,6 @@
 use super::event::Key;
 use super::fast::Map;
 use super::homes;
-use super::names::without_deleted;
 use crate::mounts::{self, Mount};
 use crate::syscall;
 use std::fs::File;
@@ -86,6 +85,14 @@ fn handle(fs_type: &str, root: &File, ino: u64) -> Option<(i32, Vec<u8>)> {
             Some((0x81, bytes))
         }
         _ => None,
+    }
+}
+
+/// Returns a path without the mark of procfs for a deleted file.
+pub(super) fn without_deleted(path: PathBuf) -> PathBuf {
+    match path.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
+        Some(text) => PathBuf::from(text),
+        None => path,
     }
 }
 

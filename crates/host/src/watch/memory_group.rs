@@ -4,7 +4,6 @@
 //! available. The module supports both versions of the controller; a value that one of them lacks
 //! is `None` or that of the machine. Sizes are bytes.
 
-use super::readings::counter_value;
 use crate::{mounts, proc};
 use larder_report::watch::Memory;
 use std::path::{Path, PathBuf};
@@ -127,6 +126,12 @@ impl GroupMemory {
             ..machine
         }
     }
+}
+
+/// Returns a value of /proc/vmstat or of a cgroup's memory.stat: lines of a name and a number.
+pub(super) fn counter_value(vmstat: &str, name: &str) -> u64 {
+    let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@
 use super::accounting::BLOCK_DEVICES;
 use super::event::Key;
 use super::fast::Map;
-use super::file_numbers::FilesByNumber;
+use super::file_numbers::{FilesByNumber, without_deleted};
 use super::homes;
 use super::lookup::FileId;
 use crate::tracefs::now_ns;
@@ -113,13 +113,6 @@ impl Names {
             return block_device(key.ino);
         }
         self.numbers.path(key).or_else(|| of_process(key, pid))
-    }
-}
-
-pub(super) fn without_deleted(path: PathBuf) -> PathBuf {
-    match path.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
-        Some(text) => PathBuf::from(text),
-        None => path,
     }
 }
 

@@ -1,7 +1,7 @@
 //! Counters of disks and memory: two readings of procfs and their difference.
 
 use super::homes;
-use super::memory_group::{Group, GroupMemory};
+use super::memory_group::{Group, GroupMemory, counter_value};
 use crate::disk_counters::{self, DiskCounters, SECTOR_BYTES};
 use crate::proc;
 use crate::tracefs;
@@ -129,12 +129,6 @@ fn subtract(now: &Disk, earlier: &Disk) -> Disk {
 fn parse_stall(text: &str) -> Option<u64> {
     let line = text.lines().find(|line| line.starts_with("some "))?;
     line.split_whitespace().find_map(|word| word.strip_prefix("total="))?.parse().ok()
-}
-
-/// Returns a value of /proc/vmstat or of a cgroup's memory.stat: lines of a name and a number.
-pub(super) fn counter_value(vmstat: &str, name: &str) -> u64 {
-    let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]

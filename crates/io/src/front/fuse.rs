@@ -22,6 +22,7 @@ mod mounted;
 mod nodes;
 mod notify;
 mod passthrough;
+mod request_limits;
 mod ring;
 mod volume_session;
 mod worker;

@@ -1,7 +1,7 @@
 //! The grid: rows, tables for spreadsheets, charts, start states and open modes.
 
 use super::rig::{names, run, run_recorded};
-use larder_lab::workload::iozone::tables::RateTable;
+use larder_lab::bench::iozone::tables::RateTable;
 use larder_report::run::Run;
 use larder_report::run::trial::Start;
 use larder_report::stats::{Summary, sign_interval};

@@ -4,8 +4,9 @@
 use super::abi::{self, FallocateIn, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
 use super::files::VolumeFile;
 use super::link::FuseRequest;
+use super::request_limits::READ_BYTES_MAX;
 use super::volume_session::InFlight;
-use super::worker::{READ_BYTES_MAX, Worker};
+use super::worker::Worker;
 use crate::front::extents::extents;
 use crate::store::files::SourceFile;
 use larder_core::clock::Nanos;

@@ -10,6 +10,7 @@
 //! Invariants: a node that the kernel has looked up stays known until the kernel forgets it; data
 //! of a file that no program can reach any more is never written.
 
+mod answer;
 mod attributes;
 mod blocking_pool;
 mod change_watcher;
@@ -21,9 +22,11 @@ mod figures;
 mod mount;
 mod names;
 mod nodes;
+mod reply;
 mod requests;
 mod rules;
 mod sections;
+mod sweep_control;
 mod unnamed;
 
 pub(super) use blocking_pool::{BlockingPool, unshare_umask};

@@ -1,8 +1,8 @@
 //! The first request of a connection (`FUSE_INIT`): version, capabilities, sizes.
 
 use super::abi::{self, InHeader, InitIn, InitOut, OutHeader, capability, opcode};
+use super::request_limits::{READ_BYTES_MAX, WRITE_BYTES_MAX};
 use super::ring;
-use super::worker::{READ_BYTES_MAX, WRITE_BYTES_MAX};
 use larder_core::units::BLOCK_BYTES;
 use rustix::event::{PollFd, PollFlags};
 use rustix::fd::OwnedFd;

@@ -10,7 +10,7 @@ mod abi;
 mod place;
 
 use super::device::{Device, Received};
-use super::worker::WRITE_BYTES_MAX;
+use super::request_limits::WRITE_BYTES_MAX;
 use crate::frames::ArenaFrames;
 use crate::waker::Waker;
 use abi::{COMMAND_BYTES, COMMIT_AND_FETCH, Command, REGISTER, SUBMISSION_LEN_AT};

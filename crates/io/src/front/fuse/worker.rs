@@ -9,6 +9,7 @@ use super::device::Received;
 use super::directory::RecentNodes;
 use super::link::{FuseRequest, Link};
 use super::mounted::{Shared, Tree};
+use super::request_limits::WRITE_BYTES_MAX;
 use super::ring::RingPayload;
 use super::volume_session::{InFlight, Owner, VolumeSession};
 use crate::engine::{ArenaCache, ArenaVolume};
@@ -23,8 +24,7 @@ use larder_core::clock::{Clock, Nanos};
 use larder_core::completion::Notify;
 use larder_core::counters::Classes;
 use larder_core::request::{
-    Event, ImmediateReply, READ_PIECE_BYTES, ReadRequest, Reply, Request, RequestOp, Session,
-    Submitted,
+    Event, ImmediateReply, ReadRequest, Reply, Request, RequestOp, Session, Submitted,
 };
 use larder_core::store::StoreError;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -33,11 +33,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::time::Duration;
 
-/// Maximum length of a read in bytes.
-pub(super) const READ_BYTES_MAX: u32 = READ_PIECE_BYTES;
-/// Maximum payload of a write: long enough to keep the cost per byte low, and short enough to be
-/// parked while it waits.
-pub(super) const WRITE_BYTES_MAX: u32 = 256 << 10;
 /// Bytes of the longest request with its header.
 const BUFFER_BYTES: usize = abi::WRITE_HEAD_BYTES + WRITE_BYTES_MAX as usize;
 /// Maximum number of requests received before completions are processed.

@@ -3,7 +3,7 @@
 use super::size::size;
 use anyhow::{Result, bail};
 use clap::Args;
-use larder_lab::workload::iozone::grid::{Cell, Grid, Sizes};
+use larder_lab::bench::iozone::grid::{Cell, Grid, Sizes};
 
 /// Default size of the file of each thread in throughput mode.
 const THREAD_FILE_BYTES: u64 = 64 << 20;

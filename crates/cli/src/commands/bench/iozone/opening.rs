@@ -1,8 +1,8 @@
 //! Options for opening and accessing files.
 
 use clap::{Args, ValueEnum};
-use larder_lab::workload::iozone::order;
-use larder_lab::workload::iozone::subject::{AccessPattern, Sync};
+use larder_lab::bench::iozone::order;
+use larder_lab::bench::iozone::subject::{AccessPattern, Sync};
 
 #[derive(Debug, Args)]
 pub(super) struct OpenArgs {

@@ -2,9 +2,9 @@
 
 use anyhow::Result;
 use clap::ValueEnum;
-use larder_lab::workload::iozone::columns;
-use larder_lab::workload::iozone::run::{GridRun, widest};
-use larder_lab::workload::iozone::throughput::{ThroughputRun, kinds};
+use larder_lab::bench::iozone::columns;
+use larder_lab::bench::iozone::run::{GridRun, widest};
+use larder_lab::bench::iozone::throughput::{ThroughputRun, kinds};
 use larder_report::format;
 use larder_report::run::Run;
 

@@ -4,10 +4,10 @@ use super::cells::GridArgs;
 use crate::commands::compare::percent;
 use anyhow::{Result, ensure};
 use clap::Args;
-use larder_lab::workload::iozone::grid::Cell;
-use larder_lab::workload::iozone::subject::AccessPattern;
-use larder_lab::workload::iozone::throughput::{READERS, THREADS_MAX, ThroughputRun, kinds};
-use larder_lab::workload::iozone::{DEFAULT_TESTS, MIX_TEST, RECORD_REWRITE_TEST};
+use larder_lab::bench::iozone::grid::Cell;
+use larder_lab::bench::iozone::subject::AccessPattern;
+use larder_lab::bench::iozone::throughput::{READERS, THREADS_MAX, ThroughputRun, kinds};
+use larder_lab::bench::iozone::{DEFAULT_TESTS, MIX_TEST, RECORD_REWRITE_TEST};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]

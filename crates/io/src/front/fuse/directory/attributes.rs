@@ -5,8 +5,8 @@ use super::super::abi::{
     self, AccessIn, GetxattrIn, InHeader, SetattrIn, SetxattrIn, StatfsOut, StatxOut, StatxTime,
     attribute, opcode,
 };
+use super::answer::{Answer, AnswerResult, bytes_after, empty_reply, parse_name};
 use super::data::is_member;
-use super::requests::{Answer, AnswerResult, bytes_after, empty_reply, parse_name};
 use super::{Directory, Node};
 use crate::store::files::{Attributes, is_capabilities};
 use rustix::fs::{

@@ -18,11 +18,11 @@ pub(super) use drops::CoveredWrite;
 use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
 use super::super::link::ReplyPath;
 use super::super::mounted::MountFailure;
+use super::answer::{Answer, AnswerResult, bytes_after, empty_reply, is_lookup, parse_name};
 use super::attributes::sets_capabilities;
 use super::data::BLOCK;
 use super::names::{RenameRequest, remove_directory, removed_files_in};
-use super::requests::{Answer, AnswerResult, bytes_after, empty_reply, is_lookup, parse_name};
-use super::unnamed::{SweepControl, Sweeper};
+use super::sweep_control::SweepControl;
 use super::{Directory, Node};
 use crate::blocking::BlockingSession;
 use crate::engine::{ArenaCache, Engine};
@@ -158,9 +158,7 @@ impl BlockingPool {
         let (page_dropper, drop_threads) = PageDropper::start(engine, directory, &pool.failure)?;
         let notifier = start("notifier", &pool.notifications, None)?;
         let page_writer = start(PAGE_WRITER, &pool.page_writes, Some(page_dropper))?;
-        let of_pool = (&pool, &pool.sweep);
-        let sweeper = Sweeper::start(engine, directory, of_pool, &pool.failure)?;
-        let service_threads = [notifier, page_writer, sweeper].into_iter().chain(drop_threads);
+        let service_threads = [notifier, page_writer].into_iter().chain(drop_threads);
         pool.service_threads.lock().expect("no holder panics").extend(service_threads);
         Ok(pool)
     }
@@ -175,8 +173,13 @@ impl BlockingPool {
         self.sweep.set_gone();
     }
 
-    pub(super) fn sweep(&self) -> &SweepControl {
+    pub(super) fn sweep(&self) -> &Arc<SweepControl> {
         &self.sweep
+    }
+
+    /// Adds a thread that ends with the pool.
+    pub(super) fn add_service_thread(&self, thread: Thread) {
+        self.service_threads.lock().expect("no holder panics").push(thread);
     }
 
     /// Sets the wakers of the threads that receive requests from the kernel.

@@ -5,13 +5,15 @@
 //! another mount shows with other rights.
 
 use super::super::mount::Mount;
-use super::mount::path_now;
 use crate::mount_table::{self, MountLine, MountRestrictions};
 use crate::store::directory::LockedDirectory;
+use crate::store::files::link_to;
 use rustix::io::Errno;
+use std::ffi::OsString;
 use std::fmt;
-use std::os::fd::{AsFd as _, BorrowedFd};
-use std::path::PathBuf;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStringExt as _;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex};
 
 /// The restrictions of a mount, which only grow.
@@ -142,4 +144,14 @@ impl RestrictionFollower {
             }
         }
     }
+}
+
+/// Returns the current path of the directory `root`, which was opened as `path`: it, or a directory
+/// above, may have been renamed. A directory whose mount is not in `table` has no path.
+pub(super) fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> PathBuf {
+    if MountRestrictions::in_table(table, root.as_fd()).is_none() {
+        return path.to_owned();
+    }
+    let now = rustix::fs::readlink(link_to(root), Vec::new());
+    now.map_or_else(|_| path.to_owned(), |now| PathBuf::from(OsString::from_vec(now.into_bytes())))
 }

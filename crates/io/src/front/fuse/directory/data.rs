@@ -8,8 +8,10 @@
 
 use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
 use super::super::link::FuseRequest;
-use super::super::worker::{READ_BYTES_MAX, Worker};
-use super::requests::{Answer, AnswerResult, reply};
+use super::super::request_limits::READ_BYTES_MAX;
+use super::super::worker::Worker;
+use super::answer::{Answer, AnswerResult};
+use super::reply::reply;
 use super::sections::Section;
 use super::{BlockingPool, Directory, Node};
 use crate::store::files::{FileTable, SEGMENT_BYTES, SourceFile, WriteUnderWay};

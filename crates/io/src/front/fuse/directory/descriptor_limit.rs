@@ -6,8 +6,8 @@
 //! quarters, lookups wait for that. Directories are kept: the working directory of a program must
 //! keep its name.
 
+use super::answer::AnswerResult;
 use super::blocking_pool::{BlockingPool, Job};
-use super::requests::AnswerResult;
 use super::{Directory, Node};
 use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;

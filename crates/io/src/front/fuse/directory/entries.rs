@@ -1,7 +1,7 @@
 //! Listings of directories: entries of the directory in its order and with its offsets.
 
 use super::super::abi::{Dirent, EntryOut, InHeader, OpenOut, TransferIn};
-use super::requests::AnswerResult;
+use super::answer::AnswerResult;
 use super::{Directory, Node};
 use rustix::fs::{OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;

@@ -3,19 +3,16 @@
 use super::super::mount::{Mount, MountError, MountOptions, UnmountError};
 use super::super::mounted::{MountFailure, Mounted, Tree};
 use super::blocking_pool::BlockingPool;
-use super::crossing::RestrictionFollower;
+use super::crossing::{RestrictionFollower, path_now};
+use super::unnamed::Sweeper;
 use super::{ChangeEvents, Directory, DirectoryError};
 use crate::engine::{ArenaVolume, Engine};
-use crate::mount_table::{self, MountLine, MountRestrictions, MountWatch};
-use crate::store::files::link_to;
+use crate::mount_table::{self, MountRestrictions, MountWatch};
 use rustix::io::Errno;
 use rustix::thread::{CapabilitySet, capabilities};
-use std::ffi::OsString;
 use std::fmt;
 use std::io;
-use std::os::fd::AsFd;
-use std::os::unix::ffi::OsStringExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::Arc;
 
 /// A mounted directory.
@@ -181,6 +178,7 @@ impl Directory {
         }
         let directory = Arc::new(self);
         let pool = BlockingPool::start(engine, &directory, at)?;
+        pool.add_service_thread(Sweeper::start(engine, &directory, &pool)?);
         Ok((directory, pool))
     }
 
@@ -232,16 +230,6 @@ fn watch_mounts(directory: &Directory, failure: Arc<MountFailure>) -> Option<Mou
     };
     let failed = move |error: &dyn fmt::Display| failure.fail(error);
     MountWatch::start("mounts", None, move || follower.follow(), failed).map_err(unwatched).ok()
-}
-
-/// Returns the current path of the directory `root`, which was opened as `path`: it, or a directory
-/// above, may have been renamed. A directory whose mount is not in `table` has no path.
-pub(super) fn path_now(table: &[MountLine], root: impl AsFd, path: &Path) -> PathBuf {
-    if MountRestrictions::in_table(table, root.as_fd()).is_none() {
-        return path.to_owned();
-    }
-    let now = rustix::fs::readlink(link_to(root), Vec::new());
-    now.map_or_else(|_| path.to_owned(), |now| PathBuf::from(OsString::from_vec(now.into_bytes())))
 }
 
 /// Returns true if this process may access files without restriction, as root usually may, and if

@@ -7,10 +7,10 @@
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
 };
-use super::nodes::{key_of, open_path};
-use super::requests::{
+use super::answer::{
     Answer, AnswerResult, bytes_after, empty_reply, opens_for_writing, parse_name, parse_two_names,
 };
+use super::nodes::{key_of, open_path};
 use super::{BlockingPool, Directory, Job, Node};
 use crate::store::files::{Attributes, SourceFile, link_to};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};

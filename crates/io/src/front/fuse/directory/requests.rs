@@ -5,16 +5,17 @@ use super::super::abi::{
     self, Attr, AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, OpenIn, OpenOut,
     opcode, open_flag,
 };
-use super::super::link::{FuseRequest, Link};
+use super::super::link::FuseRequest;
 use super::super::volume_session::VolumeSession;
 use super::super::worker::Worker;
+use super::answer::{Answer, AnswerResult, bytes_after, empty_reply, is_lookup, opens_for_writing};
 use super::attributes::sets_capabilities;
-use super::{BlockingPool, CoveredWrite, Directory, Job, KernelPages, Node};
+use super::reply::reply;
+use super::{BlockingPool, Directory, Job, KernelPages, Node};
 use crate::claim;
 use crate::store::files::Attributes;
 use larder_core::clock::Nanos;
 use rustix::io::Errno;
-use std::ffi::CStr;
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::IntoBytes;
@@ -24,52 +25,6 @@ use zerocopy::IntoBytes;
 const SLOW_ANSWER: Nanos = 4_000_000;
 /// and period for which it counts as slow.
 const SLOW_PERIOD: Nanos = 40_000_000;
-
-/// Result of a request.
-#[derive(Debug)]
-pub(super) enum Answer {
-    /// A reply with these bytes.
-    Bytes(Vec<u8>),
-    /// No reply now: the kernel expects none, or it follows when the request completes.
-    None,
-    /// A blocking worker has to answer it.
-    BlockingWorker,
-    /// The thread that writes to files with pages in the kernel's page cache has to answer it.
-    PageWriter,
-    /// The reply to a write, once the kernel has dropped its pages of the range.
-    WhenDropped(CoveredWrite),
-}
-
-impl From<Vec<u8>> for Answer {
-    fn from(bytes: Vec<u8>) -> Self {
-        Answer::Bytes(bytes)
-    }
-}
-
-/// Result of a request, or the errno of its refusal.
-pub(super) type AnswerResult = Result<Answer, Errno>;
-
-/// Returns an empty reply.
-pub(super) fn empty_reply() -> Answer {
-    Answer::Bytes(Vec::new())
-}
-
-/// Returns the name at the start of `bytes`.
-pub(super) fn parse_name(bytes: &[u8]) -> Result<&CStr, Errno> {
-    CStr::from_bytes_until_nul(bytes).map_err(|_unterminated| Errno::INVAL)
-}
-
-/// Returns two consecutive names.
-pub(super) fn parse_two_names(bytes: &[u8]) -> Result<(&CStr, &CStr), Errno> {
-    let first = parse_name(bytes)?;
-    let second = parse_name(bytes.get(first.count_bytes() + 1..).unwrap_or_default())?;
-    Ok((first, second))
-}
-
-/// Returns the bytes after the arguments of a request, which are a `T`.
-pub(super) fn bytes_after<T>(body: &[u8]) -> &[u8] {
-    body.get(size_of::<T>()..).unwrap_or_default()
-}
 
 impl Worker {
     /// Answers a request that does not concern data, or passes it on.
@@ -111,11 +66,6 @@ fn needs_no_disk(code: u32) -> bool {
     is_release(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
 }
 
-/// Returns true if a request changes nothing, so that it can be retried.
-pub(super) fn is_lookup(code: u32) -> bool {
-    matches!(code, opcode::LOOKUP | opcode::OPEN | opcode::OPENDIR | opcode::READDIRPLUS)
-}
-
 /// Returns true if a request only releases something, which is never refused.
 fn is_release(code: u32) -> bool {
     matches!(
@@ -128,26 +78,6 @@ fn is_release(code: u32) -> bool {
             | opcode::RELEASEDIR
             | opcode::DESTROY
     )
-}
-
-/// Sends an answer to the kernel, or passes the request on to the thread that has to answer it.
-pub(super) fn reply(
-    link: &mut Link,
-    pool: &BlockingPool,
-    request: FuseRequest<'_>,
-    result: AnswerResult,
-) {
-    let unique = request.header.unique;
-    let job =
-        |link: &Link| pool.request(link.reply_path(), request.header, request.whole_payload());
-    match result {
-        Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
-        Ok(Answer::None) => {}
-        Ok(Answer::BlockingWorker) => pool.send(job(link)),
-        Ok(Answer::PageWriter) => pool.queue_page_write(job(link)),
-        Ok(Answer::WhenDropped(_)) => unreachable!("the page writer alone has such an answer"),
-        Err(errno) => link.refuse(unique, errno),
-    }
 }
 
 impl Directory {
@@ -409,9 +339,4 @@ impl Directory {
             self.options.ttl
         }
     }
-}
-
-/// Returns true if open(2) with these flags permits writing.
-pub(super) fn opens_for_writing(flags: u32) -> bool {
-    libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE != libc::O_RDONLY
 }

@@ -12,24 +12,20 @@
 //! nodes it forgets; no lock is held during a system call on SOURCE.
 
 use super::blocking_pool::{BlockingPool, Job};
+use super::sweep_control::SweepControl;
 use super::{Directory, Node};
 use crate::engine::Engine;
 use crate::fault::{self, Thread};
 use crate::front::fuse::abi;
-use crate::front::fuse::mounted::MountFailure;
 use crate::store::files::is_some_device_full;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
-use std::time::Duration;
+use std::sync::Arc;
+use std::sync::atomic::Ordering;
 
 /// Name of the thread.
 pub(super) const SWEEPER: &str = "sweeper";
-
-/// Pause between two sweeps.
-const PAUSE: Duration = Duration::from_secs(2);
 
 /// Maximum number of nodes that one sweep checks: some milliseconds.
 const NODES_MAX: usize = 1 << 12;
@@ -39,48 +35,6 @@ const NODES_MAX_URGENT: usize = 1 << 16;
 
 /// Number of nodes that are taken from the table at a time.
 const BATCH_NODES: usize = 256;
-
-#[derive(Debug, Default)]
-struct State {
-    /// True if the kernel sends no requests any more.
-    is_gone: bool,
-    has_ended: bool,
-}
-
-/// Control of the thread.
-#[derive(Debug, Default)]
-pub(super) struct SweepControl {
-    state: Mutex<State>,
-    changed: Condvar,
-    /// True while a notification that makes the kernel forget nodes is queued or in progress.
-    is_pruning: AtomicBool,
-}
-
-impl SweepControl {
-    fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Records that the mount is gone: no program can reach its files any more.
-    pub(super) fn set_gone(&self) {
-        self.state().is_gone = true;
-        self.changed.notify_all();
-    }
-
-    /// Ends the thread.
-    pub(super) fn end(&self) {
-        self.state().has_ended = true;
-        self.changed.notify_all();
-    }
-
-    /// Waits for the next sweep; returns true if the mount is gone, or `None` at the end.
-    fn wait(&self, was_gone: bool) -> Option<bool> {
-        let is_unchanged = |state: &mut State| !state.has_ended && state.is_gone == was_gone;
-        let waited = self.changed.wait_timeout_while(self.state(), PAUSE, is_unchanged);
-        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
-        (!state.has_ended).then_some(state.is_gone)
-    }
-}
 
 /// The thread that looks for nodes without a name.
 pub(super) struct Sweeper {
@@ -95,12 +49,11 @@ impl Sweeper {
     pub(super) fn start(
         engine: &Arc<Engine>,
         directory: &Arc<Directory>,
-        (pool, sweep): (&BlockingPool, &Arc<SweepControl>),
-        failure: &Arc<MountFailure>,
+        pool: &BlockingPool,
     ) -> io::Result<Thread> {
         let (directory, pool) = (Arc::clone(directory), pool.clone());
-        let sweeper = Sweeper { directory, pool, sweep: Arc::clone(sweep), pending: Vec::new() };
-        let failure = Arc::clone(failure);
+        let (sweep, failure) = (Arc::clone(pool.sweep()), pool.failure());
+        let sweeper = Sweeper { directory, pool, sweep, pending: Vec::new() };
         let failed = move |error: &dyn fmt::Display| failure.fail(error);
         fault::spawn(SWEEPER, Some(engine.cache()), || sweeper.run(), failed)
     }

@@ -3,8 +3,8 @@
 //! cache.
 
 use super::super::Node;
+use super::super::answer::{Answer, AnswerResult};
 use super::super::data;
-use super::super::requests::{Answer, AnswerResult};
 use super::super::sections::CachedSection;
 use super::drops::CoveredWrite;
 use super::{BlockingWorker, PAGE_WRITER, uncached};

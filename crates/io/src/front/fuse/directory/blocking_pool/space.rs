@@ -1,8 +1,8 @@
 //! Changes of the length, holes and zeroed ranges of files, in the directory and in the cache
 //! together.
 
+use super::super::answer::{AnswerResult, empty_reply};
 use super::super::data::{self, BLOCK};
-use super::super::requests::{AnswerResult, empty_reply};
 use super::super::sections::CachedSection;
 use super::{BlockingWorker, uncached};
 use crate::front::fuse::abi::{FallocateIn, InHeader, LseekIn, LseekOut};

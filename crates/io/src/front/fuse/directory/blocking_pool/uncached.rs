@@ -4,7 +4,7 @@
 //! Invariant: no data of such a file or part is cached, so the data in the directory is current.
 
 use super::super::super::abi::{FallocateIn, TransferIn};
-use super::super::requests::{AnswerResult, empty_reply};
+use super::super::answer::{AnswerResult, empty_reply};
 use crate::store::files::SourceFile;
 use rustix::fs::FallocateFlags;
 use rustix::io::Errno;

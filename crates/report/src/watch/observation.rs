@@ -4,11 +4,11 @@
 //! visible. Values of the whole machine, such as dirty memory, are compared with written bytes only
 //! if the scope was the whole machine.
 
-use super::{
+use super::{Disk, Interval, ProcessMemory, WHOLE, Watch};
+use crate::advise::as_f64;
+use crate::findings::{
     AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes,
 };
-use crate::advise::as_f64;
-use crate::watch::{Disk, Interval, ProcessMemory, WHOLE, Watch};
 use std::collections::BTreeMap;
 
 /// Nanoseconds of a second.

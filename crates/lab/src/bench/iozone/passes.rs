@@ -106,7 +106,7 @@ impl Order {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::workload::iozone::{LAST_TEST, columns};
+    use crate::bench::iozone::{LAST_TEST, columns};
 
     #[test]
     fn each_column_has_its_pass_and_writes_as_its_name_says() {

@@ -2,13 +2,13 @@
 
 use super::*;
 use crate::bench::Start;
+use crate::bench::iozone::grid::{Cell, Sizes};
+use crate::bench::iozone::order;
+use crate::bench::iozone::passes::passes;
+use crate::bench::iozone::records::first_mark;
+use crate::bench::iozone::subject::{Sync, TestFile};
 use crate::bench::testing::{FakeHost, no_stop, trial_context};
 use crate::random::mark_bytes;
-use crate::workload::iozone::grid::{Cell, Sizes};
-use crate::workload::iozone::order;
-use crate::workload::iozone::passes::passes;
-use crate::workload::iozone::records::first_mark;
-use crate::workload::iozone::subject::{Sync, TestFile};
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
 use tempfile::TempDir;

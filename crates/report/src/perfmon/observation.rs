@@ -1,7 +1,7 @@
 //! Conversion of a Perfmon log to an observation.
 
-use super::{MachineSnapshot, Observation, ProcessUse, Writes};
-use crate::perfmon::Summary;
+use super::Summary;
+use crate::findings::{MachineSnapshot, Observation, ProcessUse, Writes};
 
 /// Page size of the machines that Perfmon runs on.
 const PAGE_BYTES: u64 = 4096;
