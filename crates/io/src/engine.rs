@@ -90,14 +90,15 @@ pub struct Engine {
 struct MemoryPlan {
     memory_bytes: u64,
     /// Limit in bytes while memory is given back.
-    limit_bytes: u64,
+    limit: u64,
+    /// Bytes of policy metadata for each frame.
     policy_bytes: usize,
 }
 
 impl MemoryPlan {
     /// Returns the memory that is in force.
     fn in_force(&self) -> u64 {
-        self.memory_bytes.min(self.limit_bytes)
+        self.memory_bytes.min(self.limit)
     }
 }
 
@@ -161,7 +162,7 @@ impl Engine {
         let clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
         let maintenance = MaintenanceThread::start(Arc::clone(&cache), Arc::clone(&clock))?;
         let plan =
-            Mutex::new(MemoryPlan { memory_bytes: requested, limit_bytes: u64::MAX, policy_bytes });
+            Mutex::new(MemoryPlan { memory_bytes: requested, limit: u64::MAX, policy_bytes });
         Ok(Engine {
             cache,
             clock,

@@ -5,7 +5,7 @@
 //! * [`worker_pool`]: the threads of a trial, in phases with barriers between them.
 //! * [`HostEnv`]: the operations on the machine that a run needs; the caller implements them.
 //! * [`run_trials`]: trials from a cold or a warm start that is prepared and verified, repeated
-//!   until the interval of the main series is small enough or the time is spent, with doubts stated.
+//!   until the interval of the main series is small enough or the time is spent; with doubts.
 //! * [`Ranks`]: other processes that do the same work at the same time, in the same phases.
 //! * [`play_parts`]: several workloads as one run, each with its own starts.
 //! * [`play_by_turns`]: several variants of the same work, with alternating trials.

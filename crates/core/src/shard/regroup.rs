@@ -89,11 +89,11 @@ impl<F: Frames> Instance<F> {
     /// dropped.
     pub(crate) fn set_sampler(&mut self, sampler: Sampler) {
         for slot in self.pages.slots() {
-            let sampled = sampler.admits(self.pages.get(slot).number);
+            let is_sampled = sampler.admits(self.pages.get(slot).number);
             if let Some(last_reference) = self.last_reference.find_mut(slot)
                 && last_reference.at() > 0
             {
-                *last_reference = LastReference::new(last_reference.at() - 1, sampled);
+                *last_reference = LastReference::new(last_reference.at() - 1, is_sampled);
             }
         }
         self.samples = Some(PendingSamples::new(sampler));

@@ -158,7 +158,7 @@ impl Lookups {
             }
             ActiveReadahead::Async => set(first, end, FillReason::ReadAhead),
             ActiveReadahead::Sync { .. } | ActiveReadahead::Inactive => {
-                set(first, end, FillReason::Unknown)
+                set(first, end, FillReason::Unknown);
             }
         }
         self.spans = (self.spans + spans.len()).saturating_sub(before);

@@ -68,8 +68,8 @@ pub(super) fn scope(scope: &Scope) -> Option<String> {
     }
     if mount.fs_type == "overlay" {
         return Some(
-            "files of an overlay by their path: the kernel caches those of the directories that it is \
-             made of; watch these, or --pid"
+            "files of an overlay by their path: the kernel caches those of the directories that it \
+             is made of; watch these, or --pid"
                 .to_owned(),
         );
     }

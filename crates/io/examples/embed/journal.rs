@@ -1,10 +1,10 @@
-//! A journal: records in a log, and an index that says where each is.
+//! A journal: records in a log, and an index of their ends.
 //!
-//! The index must never speak of a record that is not there. So both are written lazily, in two
-//! groups, and before each change of the index the log so far is ordered before it. Nobody waits
-//! for the store, and yet whatever a crash leaves is a journal.
+//! The index must never refer to a missing record. So both are written lazily, in two write-order
+//! groups, and each change of the index is ordered after the log so far. No writer waits for the
+//! store, and yet every crash leaves a valid journal.
 //!
-//! Layout: the first MiB is the index, 8 bytes per record: where it ends in the log, 0 behind the
+//! Layout: the first MiB is the index, 8 bytes per record: its end in the log, or 0 after the
 //! last one. The log begins at the second MiB. A record is its number, its length and a checksum, 8
 //! bytes each, and its bytes.
 
@@ -12,20 +12,20 @@ use larder_core::mapping::Access;
 use larder_core::write_order::GroupId;
 use larder_io::embed::{CachedVolume, EmbedError, Handle};
 
-/// Where the log begins; also the length of the index.
+/// Start of the log; also the length of the index.
 pub(crate) const LOG: u64 = 1 << 20;
 const ENTRY: u64 = 8;
 const HEADER: u64 = 24;
 /// A block of the index is mapped as a whole.
 const BLOCK: u64 = 4096;
 
-/// Why a journal cannot be read or written.
+/// An error of a journal.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JournalError {
     /// The cache or the store.
     #[error("failed to {0}")]
     Cache(#[from] EmbedError),
-    /// The index speaks of a record that is not there.
+    /// The index refers to a missing record.
     #[error("record {number} ends at {end} by the index, and is not there: {what}")]
     Broken { number: u64, end: u64, what: &'static str },
     /// No room is left.
@@ -90,7 +90,7 @@ impl Journal {
         Ok(Journal { handle, log, index, len, end })
     }
 
-    /// How many records there are.
+    /// Returns the number of records.
     pub(crate) fn len(&self) -> u64 {
         self.len
     }

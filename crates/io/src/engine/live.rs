@@ -59,7 +59,7 @@ impl Engine {
             return Err(EngineError::TooMuch { requested: bytes, available });
         }
         let mut plan = self.plan();
-        let in_force = bytes.min(plan.limit_bytes);
+        let in_force = bytes.min(plan.limit);
         self.cache.set_memory(self.frames_for(in_force, plan.policy_bytes))?;
         plan.memory_bytes = bytes;
         self.cache.note_given_back(bytes - in_force);

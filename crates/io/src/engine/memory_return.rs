@@ -256,7 +256,7 @@ impl Engine {
     /// If it is less than the minimum or than the floors of the volumes.
     pub fn keep_memory(&self, bytes: u64) -> Result<(), EngineError> {
         let mut plan = self.plan();
-        if bytes == plan.limit_bytes {
+        if bytes == plan.limit {
             return Ok(());
         }
         let in_force = plan.memory_bytes.min(bytes);
@@ -264,7 +264,7 @@ impl Engine {
             return Err(EngineError::TooLittle { requested: in_force });
         }
         self.cache.set_memory(self.frames_for(in_force, plan.policy_bytes))?;
-        plan.limit_bytes = bytes;
+        plan.limit = bytes;
         self.cache.note_given_back(plan.memory_bytes - in_force);
         Ok(())
     }

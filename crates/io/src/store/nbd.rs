@@ -149,7 +149,7 @@ impl NbdStore {
         let (kind, range) = (op.kind, op.offset..op.offset + op.len);
         match kind {
             StoreOpKind::Read => {
-                self.split_range(index, PieceOperation::Read, &range, self.piece_bytes)
+                self.split_range(index, PieceOperation::Read, &range, self.piece_bytes);
             }
             StoreOpKind::Write { fua } => {
                 let native = fua && self.features.fua();

@@ -220,7 +220,7 @@ impl Channel {
         Ok(())
     }
 
-    /// Sends close_notify, if the socket accepts it immediately.
+    /// Sends `close_notify`, if the socket accepts it immediately.
     pub(crate) fn close(&mut self, socket: &impl RawSocket) {
         self.tls.send_close_notify();
         let flushed = self.flush(socket);

@@ -175,7 +175,7 @@ fn report(
 ) {
     let (cell, done) = (&cells[variant], done(cells));
     let mut report_step = |progress| {
-        on_progress(TurnsProgress { way: cell.variant, start: cell.start, done, progress })
+        on_progress(TurnsProgress { way: cell.variant, start: cell.start, done, progress });
     };
     cell.runner.report(&mut report_step, step);
 }

@@ -11,7 +11,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 
 /// A progress bar, or periodic progress lines.
 pub(super) struct Bar {
-    bar: Option<ProgressBar>,
+    line: Option<ProgressBar>,
     /// Time of the last line; `None` for a hidden bar.
     last_line: Option<Instant>,
     /// Description of the count, as in "of up to {len} trials".
@@ -23,19 +23,19 @@ impl Bar {
     pub(super) fn new(label: &'static str) -> Self {
         let template = format!("{{msg}} [{{bar:30}}] {{pos}} {label}{{prefix}}");
         let bar = std::io::stderr().is_terminal().then(|| progress::bar(1, &template));
-        Bar { bar, last_line: Some(Instant::now()), label }
+        Bar { line: bar, last_line: Some(Instant::now()), label }
     }
 
     /// Returns a bar without output.
     pub(super) fn hidden() -> Self {
-        Bar { bar: None, last_line: None, label: "" }
+        Bar { line: None, last_line: None, label: "" }
     }
 
     /// Shows the count and the total, the current task, and a suffix for the numbers.
     pub(super) fn show(&mut self, [done, total]: [u64; 2], task: &str, suffix: &str) {
         // The bar writes to the terminal without the escaping of standard error.
         let (task, suffix) = (escape::line(task), escape::line(suffix));
-        if let Some(bar) = &self.bar {
+        if let Some(bar) = &self.line {
             bar.set_length(total);
             bar.set_position(done);
             bar.set_message(task.into_owned());
@@ -48,7 +48,7 @@ impl Bar {
     }
 
     pub(super) fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
+        if let Some(bar) = self.line.take() {
             bar.finish_and_clear();
         }
     }

@@ -173,7 +173,10 @@ impl Service {
         let new = old.with(settings)?;
         if let Err(error) = self.apply(&volumes, &old, &new) {
             if let Err(revert_error) = self.apply(&volumes, &new, &old) {
-                tracing::error!(again = %revert_error, "a change that was refused could not be taken back");
+                tracing::error!(
+                    again = %revert_error,
+                    "a change that was refused could not be taken back"
+                );
             }
             return Err(error.to_string());
         }

@@ -264,7 +264,10 @@ impl Service {
             }
             self.stores().forget(plan);
             if let Err(removal_error) = engine.remove_volume(volume, continue_always) {
-                tracing::error!(again = %removal_error, "a volume that could not be offered was not removed");
+                tracing::error!(
+                    again = %removal_error,
+                    "a volume that could not be offered was not removed"
+                );
             }
             return Err(error);
         }

@@ -219,7 +219,8 @@ pub(crate) fn check_read_past_end(test_fs: &TestFs) {
         let found = counts(&watch, &path, std::process::id());
         let (hits, misses) = (found.hit_pages + found.read_ahead_hit_pages, found.miss_pages);
         println!(
-            "shown: {}, --bpf {mode}, past the end: 31 hits and 16 misses, told {hits} and {misses}",
+            "shown: {}, --bpf {mode}, past the end: 31 hits and 16 misses, told {hits} and \
+             {misses}",
             test_fs.kind
         );
         assert_eq!((found.read_pages, hits, misses), (47, 31, 16), "{found:?}");
@@ -250,8 +251,8 @@ pub(crate) fn check_write_sizes(test_fs: &TestFs) {
         let watch = watcher.end();
         let found = counts(&watch, &path, std::process::id());
         println!(
-            "shown: {}, --bpf {mode}, {requests} writes of {offset} bytes, {repeated} pages of them \
-             again; told {} of {}, {} again",
+            "shown: {}, --bpf {mode}, {requests} writes of {offset} bytes, {repeated} pages of \
+             them again; told {} of {}, {} again",
             test_fs.kind,
             found.write_requests,
             found.write_bytes,

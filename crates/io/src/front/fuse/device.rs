@@ -5,7 +5,6 @@
 //! was read, as the kernel demands.
 
 use super::abi::OutHeader;
-use super::ring::RingPayload;
 use crate::frames::ArenaFrames;
 use crate::waker::Waker;
 use larder_core::request::{READ_PIECE_BYTES, ReadRequest};
@@ -32,11 +31,11 @@ const SLICES_MAX: usize = 1 + READ_PIECE_BYTES as usize / BLOCK_BYTES + 1;
 /// the rest of a 4 KiB hit, and 4 KiB of stack.
 const FEW_SLICES: usize = 4;
 
-/// Result of receiving a request.
+/// Result of receiving a request; `P` is the payload of a write that lies outside the buffer.
 #[derive(Debug)]
-pub(super) enum Received {
-    /// A request of this many bytes; the data of a write, if it is in a ring entry.
-    Request(usize, Option<RingPayload>),
+pub(super) enum Received<P> {
+    /// A request of this many bytes, and its payload if that lies outside the buffer.
+    Request(usize, Option<P>),
     /// No request is available now.
     Nothing,
     /// The file system is unmounted.
@@ -89,7 +88,7 @@ impl Device {
     ///
     /// # Errors
     /// If the kernel reports an error.
-    pub(super) fn receive(&self, buffer: &mut [u8]) -> io::Result<Received> {
+    pub(super) fn receive<P>(&self, buffer: &mut [u8]) -> io::Result<Received<P>> {
         match rustix::io::read(&self.descriptor, buffer) {
             Ok(bytes) => Ok(Received::Request(bytes, None)),
             // ENOENT: the requesting process was killed before the request was read; others may

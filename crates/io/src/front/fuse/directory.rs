@@ -231,7 +231,7 @@ impl Directory {
         let descriptors = raise_descriptor_limit();
         let change_watcher = ChangeWatcher::new(nodes.device());
         let root = Arc::new(root);
-        let (mut stores, mut store_note) = (Vec::new(), None);
+        let (mut stores, mut of_store) = (Vec::new(), None);
         let mut section = |files: FileOptions| {
             if files.uncached {
                 return Section::new(files, None);
@@ -241,7 +241,7 @@ impl Directory {
             let (store, note) = table.store(Arc::clone(clock), options.plain);
             stores.push(store);
             // The notice is the same for all sections.
-            store_note = note;
+            of_store = note;
             Section::new(files, Some(table))
         };
         let of_rules = options.rules.iter().map(|rule| rule.files);
@@ -273,7 +273,7 @@ impl Directory {
                 directory.path.display()
             )
         });
-        let notes = store_note.into_iter().chain(limited).collect();
+        let notes = of_store.into_iter().chain(limited).collect();
         Ok(OpenedDirectory { directory, stores, notes })
     }
 

@@ -93,7 +93,7 @@ impl Link {
     ///
     /// # Errors
     /// If the kernel reports an error.
-    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received<RingPayload>> {
         match self {
             Link::Device(device) => device.receive(buffer),
             Link::Ring { ring, .. } => ring.receive(buffer),

@@ -53,7 +53,7 @@ fn queue_count() -> io::Result<u16> {
 /// A ring that is not enabled yet.
 pub(super) struct PreparedRing {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
-    ring_entries: Vec<RingEntry>,
+    entries: Vec<RingEntry>,
     /// The processor whose requests it receives, if there is only one.
     processor: Option<u16>,
 }
@@ -86,20 +86,20 @@ pub(super) fn prepare(threads: usize, prefault: bool) -> io::Result<Vec<Prepared
             own_queues.flat_map(|queue| std::iter::repeat_n(queue, depth)).collect();
         let buffers = RingBuffer::allocate(queue_of_entry.len(), PAYLOAD_BYTES_MAX as usize);
         let new = |(queue, buffer)| RingEntry::new(queue, buffer);
-        let mut ring_entries: Vec<_> = queue_of_entry.into_iter().zip(buffers).map(new).collect();
+        let mut entries: Vec<_> = queue_of_entry.into_iter().zip(buffers).map(new).collect();
         if prefault {
-            ring_entries.iter_mut().for_each(RingEntry::prefault);
+            entries.iter_mut().for_each(RingEntry::prefault);
         }
         // All entries, the waker and the device.
-        let ring_size = u32::try_from(ring_entries.len() + 2).expect("few").next_power_of_two();
+        let ring_size = u32::try_from(entries.len() + 2).expect("few").next_power_of_two();
         let ring = IoUring::builder()
             .setup_single_issuer()
             .setup_defer_taskrun()
             .setup_taskrun_flag()
             .setup_r_disabled()
             .build(ring_size)?;
-        let processor = (threads == usize::from(queue_count)).then(|| ring_entries[0].queue);
-        Ok(PreparedRing { ring, ring_entries, processor })
+        let processor = (threads == usize::from(queue_count)).then(|| entries[0].queue);
+        Ok(PreparedRing { ring, entries, processor })
     };
     (0..threads).map(ring).collect()
 }
@@ -119,7 +119,7 @@ fn pin_to_processor(processor: u16) {
 pub(super) struct Ring {
     kernel: IoUring<squeue::Entry128, cqueue::Entry>,
     /// Declared after the ring, which uses them, so that they are dropped later.
-    ring_entries: Vec<RingEntry>,
+    entries: Vec<RingEntry>,
     device: Device,
     /// True if this thread polls the device.
     polls_device: bool,
@@ -139,7 +139,7 @@ pub(super) struct Ring {
 
 impl std::fmt::Debug for Ring {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("places", &self.ring_entries.len()).finish_non_exhaustive()
+        f.debug_struct("Ring").field("places", &self.entries.len()).finish_non_exhaustive()
     }
 }
 
@@ -154,15 +154,15 @@ impl Ring {
         device: Device,
         polls_device: bool,
     ) -> io::Result<Self> {
-        let PreparedRing { ring, ring_entries, processor } = prepared;
+        let PreparedRing { ring, entries, processor } = prepared;
         if let Some(processor) = processor {
             pin_to_processor(processor);
         }
         ring.submitter().register_enable_rings()?;
-        let live_entries = ring_entries.len();
+        let live_entries = entries.len();
         let mut new = Ring {
             kernel: ring,
-            ring_entries,
+            entries,
             device,
             polls_device,
             live_entries,
@@ -185,7 +185,7 @@ impl Ring {
     }
 
     fn push(&mut self, index: usize, code: u32) {
-        let ring_entry = &mut self.ring_entries[index];
+        let ring_entry = &mut self.entries[index];
         ring_entry.give_to_kernel();
         let (queue, commit_id) = (ring_entry.queue, ring_entry.commit_id);
         let command = Command { flags: 0, commit_id, queue, padding: [0; 6] };
@@ -228,7 +228,7 @@ impl Ring {
     ///
     /// # Errors
     /// If the kernel accepts nothing any more.
-    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received> {
+    pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received<RingPayload>> {
         let mut has_run = false;
         loop {
             if let Some(received) = self.next_request(buffer) {
@@ -260,7 +260,7 @@ impl Ring {
     }
 
     /// Returns the next request of the completion queue.
-    fn next_request(&mut self, buffer: &mut [u8]) -> Option<Received> {
+    fn next_request(&mut self, buffer: &mut [u8]) -> Option<Received<RingPayload>> {
         loop {
             let done = self.kernel.completion().next()?;
             match done.user_data() {
@@ -277,7 +277,12 @@ impl Ring {
     }
 
     /// Handles the completion of a ring entry. Returns its request, if it has a valid one.
-    fn complete_entry(&mut self, index: usize, result: i32, buffer: &mut [u8]) -> Option<Received> {
+    fn complete_entry(
+        &mut self,
+        index: usize,
+        result: i32,
+        buffer: &mut [u8],
+    ) -> Option<Received<RingPayload>> {
         if result < 0 {
             self.live_entries -= 1;
             let error = io::Error::from_raw_os_error(-result);
@@ -291,7 +296,7 @@ impl Ring {
         if self.requests_since_poll >= DEVICE_POLL_REQUESTS {
             (self.requests_since_poll, self.device_due) = (0, self.polls_device);
         }
-        let taken = self.ring_entries[index].take(index, buffer);
+        let taken = self.entries[index].take(index, buffer);
         if let Some((len, payload)) = taken {
             return Some(Received::Request(len, payload));
         }
@@ -303,24 +308,24 @@ impl Ring {
     /// Returns a payload to its ring entry, and commits the entry if it is answered.
     pub(super) fn return_payload(&mut self, payload: RingPayload) {
         let index = payload.entry_index;
-        if self.ring_entries[index].return_payload(payload) {
+        if self.entries[index].return_payload(payload) {
             self.commit(index);
         }
     }
 
     fn answer<'a>(&mut self, index: usize, error: i32, parts: impl Iterator<Item = &'a [u8]>) {
-        if self.ring_entries[index].answer(error, parts) {
+        if self.entries[index].answer(error, parts) {
             self.commit(index);
         }
     }
 
     fn commit(&mut self, index: usize) {
-        self.awaited_replies += usize::from(self.ring_entries[index].is_awaited);
+        self.awaited_replies += usize::from(self.entries[index].is_awaited);
         self.push(index, COMMIT_AND_FETCH);
     }
 
     fn entry_of(&self, unique: u64) -> Option<usize> {
-        self.ring_entries.iter().position(|ring_entry| ring_entry.awaits_reply_to(unique))
+        self.entries.iter().position(|ring_entry| ring_entry.awaits_reply_to(unique))
     }
 
     /// Replies with `body`.

@@ -228,7 +228,7 @@ impl NbdStore {
             }
             (PieceOperation::Trim, None) => self.discards += 1,
             (PieceOperation::Flushing { .. } | PieceOperation::Repeat { .. }, Some(error)) => {
-                self.record_loss(error)
+                self.record_loss(error);
             }
             (PieceOperation::Status { changes }, _) => {
                 let extents = error.is_none().then_some(&extents[..]);

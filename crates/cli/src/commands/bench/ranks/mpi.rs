@@ -40,14 +40,14 @@ const JOBS: [&str; 4] = ["PMIX_NAMESPACE", "OMPI_MCA_ess_base_jobid", "PMI_JOBID
 /// Returns the rank of this process, if there are several.
 pub(super) fn detect_rank(variable: impl Fn(&str) -> Option<String>) -> Result<Option<RankId>> {
     for (rank, ranks) in RANKS {
-        let (Some(rank_value), Some(ranks_value)) = (variable(rank), variable(ranks)) else {
+        let (Some(rank_value), Some(count_value)) = (variable(rank), variable(ranks)) else {
             continue;
         };
-        let numbers = rank_value.parse().ok().zip(ranks_value.parse().ok());
+        let numbers = rank_value.parse().ok().zip(count_value.parse().ok());
         let numbers: Option<(usize, usize)> =
             numbers.filter(|(rank, ranks)| rank < ranks && *ranks <= RANKS_MAX);
         let (rank, ranks) = numbers.with_context(|| {
-            format!("find out which rank this is: {rank}={rank_value}, {ranks}={ranks_value}")
+            format!("find out which rank this is: {rank}={rank_value}, {ranks}={count_value}")
         })?;
         let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
         return Ok((ranks > 1).then_some(RankId { rank, ranks, host }));

@@ -157,8 +157,8 @@ impl BlockingPool {
         }
         let (page_dropper, drop_threads) = PageDropper::start(engine, directory, &pool.failure)?;
         let notifier = start("notifier", &pool.notifications, None)?;
-        let page_writer = start(PAGE_WRITER, &pool.page_writes, Some(page_dropper))?;
-        let service_threads = [notifier, page_writer].into_iter().chain(drop_threads);
+        let writer = start(PAGE_WRITER, &pool.page_writes, Some(page_dropper))?;
+        let service_threads = [notifier, writer].into_iter().chain(drop_threads);
         pool.service_threads.lock().expect("no holder panics").extend(service_threads);
         Ok(pool)
     }
@@ -357,7 +357,7 @@ impl BlockingWorker {
             Job::HandleChange { node, contents } => self.handle_change(&node, contents),
             Job::InvalidateNode(node) => self.directory.kernel.invalidate_node(node.id, true),
             Job::InvalidateEntry { directory, name } => {
-                self.directory.kernel.invalidate_entry(directory.id, &name)
+                self.directory.kernel.invalidate_entry(directory.id, &name);
             }
             Job::PruneIdle => self.directory.prune_idle(),
             Job::ForgetUnnamed(nodes) => self.directory.forget_unnamed(&self.pool, &nodes),

@@ -34,7 +34,7 @@ struct PageWriteback {
 #[derive(Debug, Default)]
 pub(super) struct Pages {
     /// True if the kernel may have pages.
-    may_have_pages: AtomicBool,
+    may_be_cached: AtomicBool,
     /// Number of writes in flight that began when the kernel had none.
     unaware_writes: AtomicUsize,
     writeback: Mutex<PageWriteback>,
@@ -114,8 +114,8 @@ impl SourceFile {
     /// Records that the kernel reads a page. Returns true if the read can be answered now; if not,
     /// the caller must call [`SourceFile::wait_for_unaware_writes`].
     pub(crate) fn note_page(&self) -> bool {
-        if !self.pages.may_have_pages.load(Ordering::Relaxed) {
-            self.pages.may_have_pages.store(true, Ordering::SeqCst);
+        if !self.pages.may_be_cached.load(Ordering::Relaxed) {
+            self.pages.may_be_cached.store(true, Ordering::SeqCst);
         }
         self.pages.unaware_writes.load(Ordering::SeqCst) == 0
     }
@@ -130,7 +130,7 @@ impl SourceFile {
     /// Records that the kernel has no pages in use: no program had the file open, so none has it
     /// mapped. The kernel drops the remaining pages at the next opening.
     pub(super) fn forget_pages(&self) {
-        self.pages.may_have_pages.store(false, Ordering::SeqCst);
+        self.pages.may_be_cached.store(false, Ordering::SeqCst);
     }
 
     /// Begins a write, if the kernel has no pages.
@@ -138,7 +138,7 @@ impl SourceFile {
         self.pages.unaware_writes.fetch_add(1, Ordering::SeqCst);
         let begun = WriteUnderWay { file: Arc::clone(self), page: None };
         // A thread that reads the first page either sees this write, or this write sees the page.
-        (!self.pages.may_have_pages.load(Ordering::SeqCst)).then_some(begun)
+        (!self.pages.may_be_cached.load(Ordering::SeqCst)).then_some(begun)
     }
 
     /// Begins a page writeback; returns the parts that may be written.
