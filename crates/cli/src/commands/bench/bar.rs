@@ -67,7 +67,7 @@ mod tests {
     #[test]
     fn names_in_a_bar_do_not_control_the_terminal() {
         let progress_bar = ProgressBar::hidden();
-        let mut bar = Bar { bar: Some(progress_bar.clone()), ..Bar::hidden() };
+        let mut bar = Bar { line: Some(progress_bar.clone()), ..Bar::hidden() };
         let hostile = "a\u{1b}[2J\u{7}\r\n\u{7f}\u{9b}31m\u{202e}";
         bar.show([1, 2], hostile, hostile);
         for text in [progress_bar.message(), progress_bar.prefix()] {

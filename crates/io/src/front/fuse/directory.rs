@@ -273,8 +273,8 @@ impl Directory {
                 directory.path.display()
             )
         });
-        let notes = of_store.into_iter().chain(limited).collect();
-        Ok(OpenedDirectory { directory, stores, notes })
+        let notices = of_store.into_iter().chain(limited).collect();
+        Ok(OpenedDirectory { directory, stores, notes: notices })
     }
 
     /// Returns the path of the directory.
