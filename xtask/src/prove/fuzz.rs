@@ -1,9 +1,8 @@
-//! Coverage-guided fuzzing: runs each target of larder-fuzz, and counts the executions since the
-//! last change of its code.
+//! Coverage-guided fuzzing: runs each target of larder-fuzz, and counts the executions.
 //!
-//! `bench-runs/fuzz.json` accumulates the executions. An entry is valid for one version of its
-//! target's code, identified by git tree hashes; when the code changes, the entry starts again. A
-//! target with enough executions is not run again.
+//! `bench-runs/fuzz.json` accumulates the executions, and says how many of them tested the present
+//! version of the target's code, which git tree hashes identify. A target with enough executions
+//! of both kinds is not run again.
 
 use super::prelude::*;
 use std::collections::VecDeque;
@@ -13,8 +12,8 @@ use std::sync::{Mutex, PoisonError};
 const VERSION: &str = "0.13.2";
 /// The path of the record of executions in the repository.
 const LEDGER: &str = "bench-runs/fuzz.json";
-/// The required number of executions of each target.
-const EXECUTIONS: u64 = 10_000_000;
+/// Executions that each target is to have in all, and on the present version of its code.
+const EXECUTIONS: [u64; 2] = [10_000_000, 1_000_000];
 /// Limits for one input: seconds, and MiB with the sanitizer.
 const LIMITS: [&str; 2] = ["-timeout=25", "-rss_limit_mb=1536"];
 
@@ -87,7 +86,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             };
             let time = deadline.saturating_duration_since(Instant::now());
             let rounds = u32::try_from(left.div_ceil(processors))?;
-            let runs = EXECUTIONS.saturating_sub(before.executions);
+            let runs = before.missing();
             let (begun, seconds) = (Instant::now(), (time / rounds).as_secs().max(1));
             let (done, found) = match runs {
                 0 => (0, None),
@@ -97,9 +96,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             let seconds = before.seconds + begun.elapsed().as_secs();
             let mut fuzzed = fuzzed.lock().unwrap_or_else(PoisonError::into_inner);
             let (ledger, claims) = &mut *fuzzed;
-            ledger.set(env, target.name, &code, &Entry { executions, seconds })?;
+            let Entry { earlier, .. } = before;
+            ledger.set(env, target.name, &code, &Entry { executions, seconds, earlier })?;
             let figure = match &found {
-                None => format!("{done} now; {executions} in {seconds} s since its code changed"),
+                None => format!("{done} now; {executions} on this code, {earlier} before"),
                 Some(input) => format!("found {input}"),
             };
             claims.add(format!("{}: nothing is found", target.name), figure, found.is_none());
@@ -111,11 +111,23 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     })
 }
 
-/// Executions of a target since its code changed.
+/// Executions of a target.
 #[derive(Default)]
 struct Entry {
+    /// Executions on the present version of its code, and their duration.
     executions: u64,
     seconds: u64,
+    /// Executions on earlier versions.
+    earlier: u64,
+}
+
+impl Entry {
+    /// Returns how many executions are missing.
+    fn missing(&self) -> u64 {
+        let [in_all, now] = EXECUTIONS;
+        let in_all = in_all.saturating_sub(self.executions + self.earlier);
+        in_all.max(now.saturating_sub(self.executions))
+    }
 }
 
 /// The record of executions.
@@ -132,22 +144,24 @@ impl Ledger {
         Ledger { path, value }
     }
 
-    /// Returns the entry of a target for this version of its code.
+    /// Returns the executions of a target, whose code has this version.
     fn entry(&self, name: &str, code: &str) -> Entry {
         let entry = &self.value["targets"][name];
-        if entry["code"] != code {
-            return Entry::default();
-        }
         let count = |field: &str| entry[field].as_u64().unwrap_or(0);
-        Entry { executions: count("executions"), seconds: count("seconds") }
+        let (executions, earlier) = (count("executions"), count("earlier"));
+        if entry["code"] == code {
+            Entry { executions, seconds: count("seconds"), earlier }
+        } else {
+            Entry { earlier: executions + earlier, ..Entry::default() }
+        }
     }
 
     /// Writes an entry.
     fn set(&mut self, env: &Env, name: &str, code: &str, entry: &Entry) -> Result<()> {
         let commit = stdout_of(cmd!("git rev-parse --short HEAD").current_dir(&env.root))?;
         self.value["targets"][name] = json!({
-            "executions": entry.executions, "seconds": entry.seconds, "code": code,
-            "commit": commit.trim(),
+            "executions": entry.executions, "seconds": entry.seconds, "earlier": entry.earlier,
+            "code": code, "commit": commit.trim(),
         });
         std::fs::write(&self.path, format!("{:#}\n", self.value))
             .with_context(|| format!("write {}", self.path.display()))
