@@ -269,8 +269,8 @@ impl TrialProgress {
             times => format!("{times} times"),
         };
         eprintln!(
-            "larder: {round} ways by turns, {times}: {EXPECTED_DURATION} on a fast disk, longer on a \
-             slow one"
+            "larder: {round} ways by turns, {times}: {EXPECTED_DURATION} on a fast disk, longer on \
+             a slow one"
         );
         TrialProgress {
             bar: Bar::new("of {len} trials"),

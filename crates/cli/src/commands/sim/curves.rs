@@ -127,8 +127,8 @@ fn lru(case: &Case, curve: Curve, by: Option<By>, arguments: &SimArgs) -> Result
         let group_kind = by.map_or("", By::name);
         ensure!(
             builders.len() <= GROUPS_MAX,
-            "make a curve for each {group_kind}: there are more than {GROUPS_MAX}; filter the trace \
-             first"
+            "make a curve for each {group_kind}: there are more than {GROUPS_MAX}; filter the \
+             trace first"
         );
         Ok(())
     })?;
