@@ -108,6 +108,12 @@ impl Ledger {
         })
     }
 
+    /// Returns the number of seeds that were executed on earlier code.
+    pub(crate) fn earlier(&self, [suite, variant, code]: [&str; 3]) -> u64 {
+        let of_suite = self.entries.iter().filter(|entry| is_of(entry, suite, variant, None));
+        of_suite.map(|entry| earlier_in(entry, code)).sum()
+    }
+
     /// Adds results and writes the ledger. Entries of the same suite and variant for earlier code
     /// are removed; the number of their seeds is added to the new entry.
     pub(crate) fn add(
@@ -125,8 +131,7 @@ impl Ledger {
         let is_void = |entry: &Value| is_same(entry) && !is_of(entry, suite, variant, Some(code));
         let mut whole = SeedResults::default();
         for void in self.entries.extract_if(.., |entry| is_void(entry)) {
-            let Range { start, end } = seeds(&void);
-            whole.earlier += end.saturating_sub(start) + outcome_of(&void).earlier;
+            whole.earlier += earlier_in(&void, code);
         }
         let before = |entry: &Value| is_same(entry) && seeds(entry).end == range.start;
         if let Some(at) = self.entries.iter().position(before) {
@@ -174,6 +179,13 @@ fn seeds(entry: &Value) -> Range<u64> {
     bound(0)..bound(1)
 }
 
+/// Returns the number of an entry's seeds that were not executed on this code.
+fn earlier_in(entry: &Value, code: &str) -> u64 {
+    let Range { start, end } = seeds(entry);
+    let void = if entry["code"] == code { 0 } else { end.saturating_sub(start) };
+    void + outcome_of(entry).earlier
+}
+
 fn outcome_of(entry: &Value) -> SeedResults {
     let map = |name: &str| entry[name].as_object().cloned().unwrap_or_default();
     let earlier = entry["earlier"].as_u64().unwrap_or(0);
@@ -214,7 +226,7 @@ mod tests {
         other.add(old, 3..5, &outcome(2)).unwrap();
         assert_eq!(other.entries.len(), 2, "consecutive seeds are one entry");
         assert_eq!((other.next_seed(old), other.outcome(old)), (5, Some(outcome(5))));
-        assert_eq!(other.next_seed(new), 0);
+        assert_eq!((other.next_seed(new), other.earlier(new), other.earlier(old)), (0, 5, 0));
         // The first ledger was read before the seeds 3 and 4 were added, and must not lose them.
         ledger.add(old, 5..6, &outcome(1)).unwrap();
         assert_eq!(ledger.outcome(old), Some(outcome(6)));
@@ -222,6 +234,7 @@ mod tests {
         ledger.add(new, 1..2, &outcome(1)).unwrap();
         let ledger = Ledger::open(dir.path(), "hardening").unwrap();
         assert_eq!(ledger.outcome(new), Some(SeedResults { earlier: 6, ..outcome(2) }));
+        assert_eq!(ledger.earlier(new), 6);
         assert_eq!((ledger.next_seed(old), ledger.next_seed(new)), (0, 2));
         assert_eq!(ledger.entries.len(), 2, "void entries of the same cell are gone");
     }

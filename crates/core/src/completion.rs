@@ -1,6 +1,6 @@
 //! Handles of threads on volumes, and the completions that they receive.
 //!
-//! A [`VolumeHandle`] belongs to one session. It has a recorder that only its thread writes, a ring
+//! A `VolumeHandle` belongs to one session. It has a recorder that only its thread writes, a ring
 //! of hits per shard, and a queue for the completions of operations that were pending.
 
 use crate::frames::Frames;

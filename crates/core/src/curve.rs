@@ -4,7 +4,7 @@
 //! * [`stack`]: LRU stack distances, the basis of every LRU curve;
 //! * [`sampled`]: every size of LRU from a sample of fixed size, with error bars;
 //! * [`miniature`]: other policies, from small caches over samples, with error bars;
-//! * [`estimate`], [`index`]: parts that the estimators share.
+//! * [`estimate`]: the points and error bars that the estimators share.
 //!
 //! For a running volume:
 //!

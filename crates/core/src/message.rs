@@ -38,14 +38,14 @@ pub enum RequestOp {
     /// Tell the store that the range is no longer needed. Blocks that the range covers only in part
     /// keep their bytes.
     Discard,
-    /// Map the range for change: see [`super::Session::map`].
+    /// Map the range for change: see [`crate::request::Session::map`].
     Map,
-    /// End a mapping: see [`super::Session::unpin`].
+    /// End a mapping: see [`crate::request::Session::unpin`].
     Unpin,
 }
 
 /// A step of the prefetch for a request that is about to be submitted; see
-/// [`super::Session::prefetch`].
+/// [`crate::request::Session::prefetch`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Prefetch {
     /// The lines of the page table.
@@ -151,7 +151,7 @@ impl RequestId {
 pub struct Reply<F: Frames, C> {
     /// The front end's data of the request.
     pub context: C,
-    /// The blocks of a read; release them with [`super::Session::release`].
+    /// The blocks of a read; release them with [`crate::request::Session::release`].
     pub data: Option<Box<ReadRequest<F>>>,
     /// The mapping that [`RequestOp::Map`] has created.
     pub mapping: Option<Box<Mapping<F>>>,
@@ -166,7 +166,7 @@ pub struct Reply<F: Frames, C> {
 /// The result of a request that completed at submission.
 #[derive(Debug)]
 pub struct ImmediateReply<F: Frames> {
-    /// The blocks of a read; release them with [`super::Session::release`].
+    /// The blocks of a read; release them with [`crate::request::Session::release`].
     pub data: Option<Box<ReadRequest<F>>>,
     /// Classes of the pages of the request.
     pub classes: Classes,

@@ -1,5 +1,5 @@
 //! Workloads: the requests of clients, and the evaluation of response times. No I/O here, except in
-//! [`postmark`], [`iozone`] and [`fragments`], which need real files.
+//! [`postmark`], `iozone` and [`fragments`], which need real files.
 //!
 //! Sizes are bytes, times are nanoseconds.
 

@@ -1,17 +1,16 @@
 //! Coverage-guided fuzzing: runs each target of larder-fuzz, and counts the executions.
 //!
-//! `bench-runs/fuzz.json` accumulates the executions, and says how many of them tested the present
-//! version of the target's code, which git tree hashes identify. A target with enough executions
-//! of both kinds is not run again.
+//! The ledger `bench-runs/fuzz.json` accumulates the executions of each target, as seeds; git tree
+//! hashes identify the version of its code. A target with enough executions, in all and on the
+//! present version, is not run again.
 
 use super::prelude::*;
+use crate::ledger::{Ledger, SeedResults};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
 /// The version of cargo-fuzz.
 const VERSION: &str = "0.13.2";
-/// The path of the record of executions in the repository.
-const LEDGER: &str = "bench-runs/fuzz.json";
 /// Executions that each target is to have in all, and on the present version of its code.
 const EXECUTIONS: [u64; 2] = [10_000_000, 1_000_000];
 /// Limits for one input: seconds, and MiB with the sanitizer.
@@ -71,7 +70,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let deadline = Instant::now() + Duration::from_secs(env.fuzz_seconds());
     let processors = std::thread::available_parallelism()?.get();
     let queue = Mutex::new(TARGETS.iter().collect::<VecDeque<_>>());
-    let fuzzed = Mutex::new((Ledger::open(env), claims));
+    let fuzzed = Mutex::new((Ledger::open(&env.root, "fuzz")?, claims));
     let work = || -> Result<()> {
         loop {
             let (target, left) = {
@@ -80,24 +79,30 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
                 (target, queue.len() + 1)
             };
             let code = code(env, target.directories)?;
-            let before = {
+            let key = ["fuzz", target.name, &*code];
+            let (before, earlier) = {
                 let fuzzed = fuzzed.lock().unwrap_or_else(PoisonError::into_inner);
-                fuzzed.0.entry(target.name, &code)
+                (fuzzed.0.next_seed(key), fuzzed.0.earlier(key))
             };
             let time = deadline.saturating_duration_since(Instant::now());
             let rounds = u32::try_from(left.div_ceil(processors))?;
-            let runs = before.missing();
+            let [in_all, on_this_code] = EXECUTIONS;
+            let runs = in_all.saturating_sub(before + earlier);
+            let runs = runs.max(on_this_code.saturating_sub(before));
             let (begun, seconds) = (Instant::now(), (time / rounds).as_secs().max(1));
             let (done, found) = match runs {
                 0 => (0, None),
                 _ => fuzz(env, target, seconds, runs)?,
             };
-            let executions = before.executions + done;
-            let seconds = before.seconds + begun.elapsed().as_secs();
+            let executions = before + done;
+            let mut outcome = SeedResults::default();
+            outcome.add_count("executions", done);
+            outcome.add_count("seconds", begun.elapsed().as_secs());
             let mut fuzzed = fuzzed.lock().unwrap_or_else(PoisonError::into_inner);
             let (ledger, claims) = &mut *fuzzed;
-            let Entry { earlier, .. } = before;
-            ledger.set(env, target.name, &code, &Entry { executions, seconds, earlier })?;
+            if done > 0 {
+                ledger.add(key, before..executions, &outcome)?;
+            }
             let figure = match &found {
                 None => format!("{done} now; {executions} on this code, {earlier} before"),
                 Some(input) => format!("found {input}"),
@@ -109,63 +114,6 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         let workers: Vec<_> = (0..processors).map(|_| scope.spawn(work)).collect();
         workers.into_iter().try_for_each(|worker| worker.join().expect("a worker does not panic"))
     })
-}
-
-/// Executions of a target.
-#[derive(Default)]
-struct Entry {
-    /// Executions on the present version of its code, and their duration.
-    executions: u64,
-    seconds: u64,
-    /// Executions on earlier versions.
-    earlier: u64,
-}
-
-impl Entry {
-    /// Returns how many executions are missing.
-    fn missing(&self) -> u64 {
-        let [in_all, now] = EXECUTIONS;
-        let in_all = in_all.saturating_sub(self.executions + self.earlier);
-        in_all.max(now.saturating_sub(self.executions))
-    }
-}
-
-/// The record of executions.
-struct Ledger {
-    path: PathBuf,
-    value: Value,
-}
-
-impl Ledger {
-    fn open(env: &Env) -> Self {
-        let path = env.root.join(LEDGER);
-        let empty = json!({ "schema": "larder-fuzz", "version": 1, "targets": {} });
-        let value = record::read(&path).unwrap_or(empty);
-        Ledger { path, value }
-    }
-
-    /// Returns the executions of a target, whose code has this version.
-    fn entry(&self, name: &str, code: &str) -> Entry {
-        let entry = &self.value["targets"][name];
-        let count = |field: &str| entry[field].as_u64().unwrap_or(0);
-        let (executions, earlier) = (count("executions"), count("earlier"));
-        if entry["code"] == code {
-            Entry { executions, seconds: count("seconds"), earlier }
-        } else {
-            Entry { earlier: executions + earlier, ..Entry::default() }
-        }
-    }
-
-    /// Writes an entry.
-    fn set(&mut self, env: &Env, name: &str, code: &str, entry: &Entry) -> Result<()> {
-        let commit = stdout_of(cmd!("git rev-parse --short HEAD").current_dir(&env.root))?;
-        self.value["targets"][name] = json!({
-            "executions": entry.executions, "seconds": entry.seconds, "earlier": entry.earlier,
-            "code": code, "commit": commit.trim(),
-        });
-        std::fs::write(&self.path, format!("{:#}\n", self.value))
-            .with_context(|| format!("write {}", self.path.display()))
-    }
 }
 
 /// Returns the version of the code in these directories, and of the targets.

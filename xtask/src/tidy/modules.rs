@@ -23,8 +23,10 @@ type Module = Vec<String>;
 /// Returns one violation for each circle of modules in the crates of a tree.
 pub(super) fn circles(root: &Path, files: &[&str]) -> Result<Vec<String>> {
     let mut crates: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for file in files.iter().filter(|file| file.ends_with(".rs")) {
-        if let Some((name, path)) = file.split_once("/src/") {
+    for file in files {
+        if let Some((name, path)) = file.split_once("/src/")
+            && Path::new(path).extension().is_some_and(|extension| extension == "rs")
+        {
             crates.entry(name).or_default().push(path);
         }
     }

@@ -58,8 +58,8 @@ fn each_rule_fires_and_only_it() {
         ("a.md", concat!("see\n`/ro", "ot/a`\n"), 2, "machine-specific"),
         ("a.json", concat!("\"/wo", "rk/main\""), 1, "machine-specific"),
         ("docs/a.md", "text\n[b](b.md)\n", 2, "b.md"),
-        ("crates/cli/src/a.rs", "//! Purpose.\nio::stdout().lock();\n", 2, "output"),
-        ("crates/report/src/a.rs", "//! Purpose.\nlet a = b.display();\n", 2, "escape"),
+        ("crates/cli/src/a.rs", "//! Purpose.\nfn f() { io::stdout().lock() }\n", 2, "output"),
+        ("crates/report/src/a.rs", "//! Purpose.\nfn f() { b.display() }\n", 2, "escape"),
     ] {
         let found = judge(path, text);
         assert_eq!(found.len(), 1, "{found:?}");
@@ -73,8 +73,8 @@ fn each_rule_fires_and_only_it() {
         ("a.md", concat!("docs/wo", "rk/plan and ./ro", "ot/a")),
         ("docs/a.md", "[self](a.md#part) [web](https://example.org) [part](#part)\n"),
         ("docs/a.md", "```\n[b](b.md)\n```\n"),
-        ("crates/cli/src/a.rs", "//! Purpose.\nio::stdout().is_terminal();\n"),
-        ("crates/cli/src/output.rs", "//! Purpose.\nio::stdout().lock();\n"),
+        ("crates/cli/src/a.rs", "//! Purpose.\nfn f() { io::stdout().is_terminal() }\n"),
+        ("crates/cli/src/output.rs", "//! Purpose.\nfn f() { io::stdout().lock() }\n"),
     ] {
         assert_eq!(judge(path, text), Vec::<String>::new());
     }

@@ -244,13 +244,8 @@ pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
             let dropped: Dropped = client.post("drop", &volume_request(volume.as_ref()))?;
             output::print(&json!(dropped), &dropped.table(), "", format)
         }
-        Command::Freeze { volume } => {
-            output::Changes(client.post("freeze", &volume_request(volume.as_ref()))?).print(format)
-        }
-        Command::Unfreeze { volume } => {
-            output::Changes(client.post("unfreeze", &volume_request(volume.as_ref()))?)
-                .print(format)
-        }
+        Command::Freeze { volume } => change(&client, "freeze", volume.as_ref(), format),
+        Command::Unfreeze { volume } => change(&client, "unfreeze", volume.as_ref(), format),
         Command::Pin { volume, ranges } => pin(&client, "pin", volume, ranges, format),
         Command::Unpin { volume, ranges } => pin(&client, "unpin", volume, ranges, format),
         Command::Metrics => {
@@ -289,6 +284,11 @@ pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
         }
     }?;
     Ok(ExitCode::SUCCESS)
+}
+
+/// Changes one volume, or all volumes, by the request that `path` names.
+fn change(client: &Client, path: &str, volume: Option<&String>, format: Format) -> Result<()> {
+    output::Changes(client.post(path, &volume_request(volume))?).print(format)
 }
 
 /// Returns a request for one volume, or for all volumes.

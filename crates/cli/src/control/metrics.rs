@@ -230,7 +230,7 @@ fn buckets(histogram: &HistogramSnapshot) -> Buckets {
 pub(crate) struct NtCounter {
     /// Name in Windows NT.
     pub(crate) nt_name: &'static str,
-    /// The equivalent PromQL expression, over five minutes.
+    /// The equivalent `PromQL` expression, over five minutes.
     pub(crate) query: &'static str,
     /// Differences.
     pub(crate) note: &'static str,

@@ -113,7 +113,7 @@ impl State {
             Key::Char('/') => self.typing = true,
             Key::Char('r') => self.view_settings_mut().reverse = !reverse,
             Key::Char('s') | Key::Right => {
-                self.view_settings_mut().sort = Some((sort + 1) % columns)
+                self.view_settings_mut().sort = Some((sort + 1) % columns);
             }
             Key::Char('S') | Key::Left => {
                 self.view_settings_mut().sort = Some((sort + columns - 1) % columns);

@@ -23,7 +23,7 @@ const DUE_MAX: usize = 64;
 
 impl<F: Frames> Cache<F> {
     /// Returns a new write-order group of `volume`; see [`Cache::order`] and
-    /// [`crate::read_write::Request`]. A group need not be closed.
+    /// [`crate::message::Request`]. A group need not be closed.
     #[must_use]
     pub fn group(&self, volume: &Volume<F>) -> GroupId {
         GroupId { volume: volume.id, number: volume.write_order.with(WriteOrder::add) }

@@ -218,5 +218,5 @@ pub(crate) fn no_stop() -> AtomicBool {
 
 /// Returns the context of a workload that runs without [`super::run_trials`].
 pub(crate) fn trial_context<'a>(host: &'a FakeHost, stop: &'a AtomicBool) -> TrialContext<'a> {
-    TrialContext { trial: 1, seed: 1, stop, host: host }
+    TrialContext { trial: 1, seed: 1, stop, host }
 }

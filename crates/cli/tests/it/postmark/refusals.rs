@@ -80,7 +80,7 @@ struct TmpFs {
 
 impl TmpFs {
     /// Mounts a tmpfs, or returns the reason if this machine cannot.
-    fn tmpfs(options: &str) -> Result<Self, String> {
+    fn mount(options: &str) -> Result<Self, String> {
         let directory = tempfile::tempdir().map_err(|error| error.to_string())?;
         let mut mount = Command::new("mount");
         mount.args(["-t", "tmpfs", "-o", options, "none"]).arg(directory.path());
@@ -106,7 +106,7 @@ impl Drop for TmpFs {
 
 #[test]
 fn a_file_system_that_fills_up_ends_the_run_and_is_left_empty() {
-    let tmpfs = match TmpFs::tmpfs("size=4m") {
+    let tmpfs = match TmpFs::mount("size=4m") {
         Ok(tmpfs) => tmpfs,
         Err(reason) => {
             skip(format_args!("cannot mount a small file system ({reason})"));
@@ -142,7 +142,7 @@ fn a_file_system_that_fills_up_ends_the_run_and_is_left_empty() {
 
 #[test]
 fn a_read_only_file_system_is_named() {
-    let tmpfs = match TmpFs::tmpfs("ro") {
+    let tmpfs = match TmpFs::mount("ro") {
         Ok(tmpfs) => tmpfs,
         Err(reason) => {
             skip(format_args!("cannot mount a file system ({reason})"));

@@ -188,8 +188,8 @@ fn a_disk_that_becomes_full_ends_it_with_a_sentence() {
     // Writes until no block is free.
     let filler = small.path().join("fill");
     let mut file = File::create(&filler).unwrap();
-    let filled = std::io::copy(&mut std::io::repeat(1), &mut file);
-    assert_eq!(filled.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
+    let result = std::io::copy(&mut std::io::repeat(1), &mut file);
+    assert_eq!(result.unwrap_err().kind(), std::io::ErrorKind::StorageFull);
     let output = child.wait_with_output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");

@@ -221,7 +221,7 @@ fn complete_removal(world: &mut World, disk: usize) {
     for range in std::mem::take(&mut disk.orphans) {
         disk.model.end(&range, Outcome::Unknown);
     }
-    let bytes = disk.crash_disk.lock().unwrap().current().clone();
+    let bytes = disk.media.lock().unwrap().current().clone();
     disk.model.check_store(&bytes, false);
 }
 

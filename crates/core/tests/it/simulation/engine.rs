@@ -95,7 +95,7 @@ impl World {
     /// Asserts that a crash now would leave only permitted content.
     pub(crate) fn crash(&mut self, index: usize, seed: u64) {
         let disk = &self.disks[index];
-        let bytes = disk.crash_disk.lock().unwrap().after_crash(seed);
+        let bytes = disk.media.lock().unwrap().after_crash(seed);
         disk.model.check_store(&bytes, true);
         self.figures.crashes += 1;
     }

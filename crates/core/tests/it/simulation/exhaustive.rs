@@ -153,7 +153,7 @@ fn run(steps: &[Step], mode: WriteMode, page_blocks: u32) -> Figures {
         let left = world.clients.iter().flatten().map(|client| client.requests.len());
         assert_eq!(left.sum::<usize>(), 0, "requests never end");
         assert!(world.cache.is_at_rest(&world.disks[0].volume), "dirty after a flush");
-        let bytes = world.disks[0].crash_disk.lock().unwrap().after_crash(7);
+        let bytes = world.disks[0].media.lock().unwrap().after_crash(7);
         world.disks[0].model.check_store(&bytes, false);
         for client in [0, 1] {
             world.close(client);

@@ -203,7 +203,7 @@ impl Ordered {
 
     fn crash(&mut self, seed: u64) {
         self.world.crash(0, seed);
-        let bytes = self.world.disks[0].crash_disk.lock().unwrap().after_crash(seed);
+        let bytes = self.world.disks[0].media.lock().unwrap().after_crash(seed);
         self.record.check(&bytes);
     }
 }
@@ -267,7 +267,7 @@ fn run(seed: u64, lie: Lie, reports_orders: bool, log: Log) -> (Figures, u64, u6
             // Violations by a store that lies about flushes must be detected by an order, not by a
             // flush guarantee.
             50..53 if lie == Lie::Nothing && reports_orders => {
-                ordered.world.submit(client, Action::Flush)
+                ordered.world.submit(client, Action::Flush);
             }
             53..70 => {
                 ordered.poll();

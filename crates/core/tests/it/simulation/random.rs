@@ -487,7 +487,7 @@ fn check_volume(world: &mut World, disk: usize, flush: bool) {
     assert!(cache.is_at_rest(&disks[disk].volume), "a volume does not come to rest");
     assert!(!world.is_failing(disk), "nothing fails any more");
     let disk = &world.disks[disk];
-    let bytes = disk.crash_disk.lock().unwrap().current().clone();
+    let bytes = disk.media.lock().unwrap().current().clone();
     disk.model.check_store(&bytes, false);
     let (client, length) = (clients[0], disk.length());
     for start in (0..length).step_by(8 * 4096) {

@@ -114,7 +114,7 @@ pub(crate) struct Request {
 pub(crate) struct Disk {
     pub(crate) volume: Arc<Volume<PlainFrames>>,
     pub(crate) store: Box<dyn Store<PlainFrames>>,
-    pub(crate) crash_disk: Arc<Mutex<CrashDisk>>,
+    pub(crate) media: Arc<Mutex<CrashDisk>>,
     pub(crate) plan: FaultPlan,
     pub(crate) recorder: Arc<Recorder>,
     pub(crate) model: Model,
@@ -181,7 +181,7 @@ fn disk(
     let mut content = SparseBytes::default();
     content.write(0, &bytes_of(0, 0..geometry.length));
     let crash = CrashStore::new(geometry, content, seed);
-    let crash_disk = crash.disk();
+    let media = crash.disk();
     let plan = FaultPlan::default();
     let store: Box<dyn Store<PlainFrames>> = match (lie, delay) {
         (Lie::Nothing, None) => Box::new(FaultyStore::new(crash, plan.clone())),
@@ -195,7 +195,7 @@ fn disk(
         recorder: cache.recorder(&volume),
         volume,
         store,
-        crash_disk,
+        media,
         plan,
         model: Model::new(geometry.length),
         next_poll: None,
@@ -414,9 +414,9 @@ impl World {
             };
             handled = true;
             let client = self.clients[index].as_mut().unwrap();
-            let index = client.requests.iter().position(|request| request.token == token);
-            let index = index.unwrap_or_else(|| panic!("request {token} is done already"));
-            let request = client.requests.swap_remove(index);
+            let position = client.requests.iter().position(|request| request.token == token);
+            let position = position.unwrap_or_else(|| panic!("request {token} is done already"));
+            let request = client.requests.swap_remove(position);
             client.mapped.extend(mapping.map(|mapping| *mapping));
             self.finish(index, request, data, error);
         }
