@@ -19,6 +19,7 @@ mod data;
 mod descriptor_limit;
 mod entries;
 mod figures;
+mod generation;
 mod mount;
 mod names;
 mod nodes;

@@ -2,11 +2,13 @@
 //!
 //! Invariants: an inode of the directory has one node as long as it is known, so that it is cached
 //! once whatever its names are; a node's number is never reused. A node whose inode has no name any
-//! more is dropped when the kernel has forgotten it.
+//! more is dropped when the kernel has forgotten it. If a server reuses the number of an inode, the
+//! new inode has a node of its own.
 
 use super::super::abi;
 use super::super::passthrough::BackingFile;
 use super::crossing::RestrictionFollower;
+use super::generation::Generation;
 use super::is_remote;
 use super::rules::Rules;
 use crate::mount_table::mount_id;
@@ -30,6 +32,8 @@ pub(in crate::front::fuse) struct Node {
     /// Passthrough state of the file.
     pub(super) backing: BackingFile,
     key: InodeKey,
+    /// Generation of the inode on a server, which may reuse its number.
+    generation: Option<Generation>,
     kind: FileType,
     /// Lock on the inode as long as the node is known, if the inode has several names.
     lock: Mutex<Option<OwnedFd>>,
@@ -152,6 +156,8 @@ pub(super) struct Nodes {
     rules: Rules,
     /// Device of the directory itself.
     device: u64,
+    /// True if the directory is on a server.
+    is_remote: bool,
     /// See [`Nodes::deferred_size_max`].
     deferred_size_max: u64,
     /// Set when the directory is mounted.
@@ -175,10 +181,12 @@ impl Nodes {
         let stat = rustix::fs::fstat(&root)?;
         let mut table = NodeTable { next: abi::ROOT, reopens, ..NodeTable::default() };
         let deferred_size_max = deferred_size_max(&root)?;
-        table.add(root, &stat, &rules);
+        let is_remote = is_remote(&root);
+        let generation = is_remote.then(|| Generation::of(&root));
+        table.add(root, &stat, generation, &rules);
         let (table, len) = (Mutex::new(table), AtomicUsize::new(1));
         let (device, follower) = (stat.st_dev, OnceLock::new());
-        Ok(Nodes { table, len, rules, device, deferred_size_max, follower })
+        Ok(Nodes { table, len, rules, device, is_remote, deferred_size_max, follower })
     }
 
     /// Rules that assign files to sections.
@@ -250,9 +258,16 @@ impl Nodes {
     ) -> Result<Option<Arc<Node>>, Errno> {
         let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
         let stat = rustix::fs::statat(parent.file.path(), name, flags)?;
-        let table = self.table();
-        let id = table.by_key.get(&key_of(&stat));
-        Ok(id.and_then(|id| table.by_id.get(id)).map(|(node, _)| Arc::clone(node)))
+        let Some(node) = self.by_inode(stat.st_dev, stat.st_ino) else { return Ok(None) };
+        let is_same = node.generation.is_none()
+            || node.generation == self.generation(&open_path(parent, name)?, &stat);
+        Ok(is_same.then_some(node))
+    }
+
+    /// Returns the generation of an inode on a server; a local one is known by its number alone.
+    fn generation(&self, path: &OwnedFd, stat: &Stat) -> Option<Generation> {
+        let is_remote = if stat.st_dev == self.device { self.is_remote } else { is_remote(path) };
+        is_remote.then(|| Generation::of(path))
     }
 
     /// Enables the check of names that lead into other mounts; called before any request is
@@ -304,16 +319,19 @@ impl Nodes {
         path: OwnedFd,
         stat: Stat,
     ) -> Result<(Arc<Node>, Attributes), Errno> {
+        let generation = self.generation(&path, &stat);
         let mut table = self.table();
-        if let Some(id) = table.by_key.get(&key_of(&stat)).copied() {
-            let (node, count) = table.by_id.get_mut(&id).expect("of a number that is known");
+        let id = table.by_key.get(&key_of(&stat)).copied();
+        if let Some((node, count)) = id.and_then(|id| table.by_id.get_mut(&id))
+            && node.generation == generation
+        {
             *count += 1;
             let node = Arc::clone(node);
             drop(table);
             let attributes = node.file.attributes()?;
             return Ok((node, attributes));
         }
-        let node = table.add(path, &stat, &self.rules);
+        let node = table.add(path, &stat, generation, &self.rules);
         self.len.store(table.by_id.len(), Ordering::Relaxed);
         drop(table);
         let attributes = node.file.attributes_from(stat);
@@ -403,7 +421,13 @@ fn deferred_size_max(directory: &OwnedFd) -> Result<u64, Errno> {
 }
 
 impl NodeTable {
-    fn add(&mut self, path: OwnedFd, stat: &Stat, rules: &Rules) -> Arc<Node> {
+    fn add(
+        &mut self,
+        path: OwnedFd,
+        stat: &Stat,
+        generation: Option<Generation>,
+        rules: &Rules,
+    ) -> Arc<Node> {
         let (id, key) = (self.next, key_of(stat));
         self.next += 1;
         let kind = FileType::from_raw_mode(stat.st_mode);
@@ -412,7 +436,7 @@ impl NodeTable {
         let file = Arc::new(SourceFile::new(path, section, self.reopens));
         let (backing, lock) = (BackingFile::default(), Mutex::new(None));
         let is_retiring = AtomicBool::new(false);
-        let node = Arc::new(Node { id, file, backing, key, kind, lock, is_retiring });
+        let node = Arc::new(Node { id, file, backing, key, generation, kind, lock, is_retiring });
         self.by_id.insert(id, (Arc::clone(&node), 1));
         self.by_key.insert(key, id);
         node
@@ -451,6 +475,23 @@ mod tests {
         let root = nodes.by_id(abi::ROOT).unwrap();
         let (path, stat) = nodes.open_by_name(&root, c"f").unwrap();
         nodes.get_or_insert(path, stat).unwrap().0
+    }
+
+    #[test]
+    fn an_inode_of_a_server_that_has_the_number_of_another_has_its_own_node() {
+        let (directory, mut nodes) = nodes();
+        std::fs::write(directory.path().join("g"), "text").unwrap();
+        nodes.is_remote = true;
+        let root = nodes.by_id(abi::ROOT).unwrap();
+        let old = look_up(&nodes);
+        assert_eq!(old.id, look_up(&nodes).id);
+        let (path, mut stat) = nodes.open_by_name(&root, c"g").unwrap();
+        stat.st_ino = old.key.1;
+        let (new, _) = nodes.get_or_insert(path, stat).unwrap();
+        assert_ne!(old.id, new.id);
+        assert!(nodes.known_by_name(&root, c"f").unwrap().is_none(), "its number is the other's");
+        nodes.forget(old.id, 2);
+        assert_eq!(nodes.by_inode(old.key.0, old.key.1).unwrap().id, new.id);
     }
 
     #[test]
