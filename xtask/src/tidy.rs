@@ -42,14 +42,23 @@ const MAY_USE: &[(&str, &[&str])] = &[
     ("larder-mem-loom", &[]),
     ("larder-core-shuttle", &[]),
     ("larder-testing", &[]),
-    ("larder-fuzz", &["larder", "larder-core", "larder-io", "larder-lab", "larder-report"]),
+    ("larder-fuzz", &["larder-core", "larder-io", "larder-lab", "larder-report", "larder-server"]),
     ("larder-report", &[]),
     ("larder-io", &["larder-mem", "larder-core"]),
     ("larder-lab", &["larder-core", "larder-report"]),
     ("larder-host", &["larder-report"]),
+    ("larder-server", &["larder-core", "larder-report", "larder-io", "larder-lab", "larder-host"]),
     (
         "larder",
-        &["larder-mem", "larder-core", "larder-report", "larder-io", "larder-lab", "larder-host"],
+        &[
+            "larder-mem",
+            "larder-core",
+            "larder-report",
+            "larder-io",
+            "larder-lab",
+            "larder-host",
+            "larder-server",
+        ],
     ),
     // Its proofs use the hostile clients of the tests.
     ("xtask", &["larder-testing"]),
@@ -249,7 +258,7 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
 
 /// Files that may write to a terminal, or convert names to text for one: they escape names.
 const OUTPUT_FILES: &[&str] = &[
-    "crates/cli/src/output.rs",
+    "crates/server/src/output.rs",
     "crates/report/src/escape.rs",
     // Paths in JSON.
     "crates/report/src/table.rs",
@@ -263,7 +272,8 @@ fn is_output_file(path: &Path) -> bool {
 fn unescaped_output(path: &str, line: &str) -> impl Iterator<Item = String> {
     let code = line.split("//").next().unwrap_or_default();
     let writes = code.contains("io::stdout()") || code.contains("io::stderr()");
-    let of_program = path.starts_with("crates/cli/src/");
+    let of_program =
+        ["crates/cli/src/", "crates/server/src/"].iter().any(|it| path.starts_with(it));
     let of_report = path.starts_with("crates/report/src/");
     let opens = writes && !code.contains(".is_terminal()") && (of_program || of_report);
     let opens = opens.then(|| "use crate::output::{stdout, stderr}: they escape names".to_owned());

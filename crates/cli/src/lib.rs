@@ -6,28 +6,25 @@
 //! 1 for a finding, 2 for wrong use or failure.
 
 #[macro_use]
-mod messages;
+extern crate larder_server;
 
 mod args;
 mod commands;
-mod control;
-mod counters;
 mod free_space;
-#[doc(hidden)]
-pub mod fuzzing;
 mod live;
 mod logging;
-mod output;
+mod named_files;
+mod output_file;
 mod progress;
-mod runtime_directory;
 mod signals;
-mod systemd;
 mod tui;
+
+pub(crate) use larder_server::output;
 
 use clap::error::ContextKind;
 use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
 use larder_report::escape;
-use output::NamedFiles;
+use named_files::NamedFiles;
 use std::ffi::{OsStr, OsString};
 use std::io::Write;
 use std::process::ExitCode;

@@ -3,6 +3,7 @@
 
 use anyhow::{Context, Result};
 use larder_io::fault::{self, Thread, report_failed_part};
+use larder_server::requests::{RequestReceiver, RequestSender, ServerRequest, request_channel};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGQUIT, SIGTERM, SIGUSR1};
 use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
@@ -10,9 +11,7 @@ use signal_hook::low_level::emulate_default_handler;
 use std::fmt;
 use std::io::Read;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, OnceLock};
-use std::time::Duration;
+use std::sync::{Arc, OnceLock};
 
 /// Makes a write beyond the limit on the size of files fail with EFBIG, like other write errors. By
 /// default SIGXFSZ would end the process and lose unwritten data.
@@ -23,45 +22,12 @@ pub(crate) fn outlive_file_size_limit() -> Result<()> {
     Ok(())
 }
 
-/// The request that a signal makes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum SignalAction {
-    /// SIGTERM, SIGINT, SIGPWR, or a request of another thread: stop.
-    Stop,
-    /// SIGUSR1: print a table of counters.
-    Report,
-    /// SIGHUP: reload the configuration file.
-    Reload,
-}
-
-/// Sends the same requests as a signal; held by other threads.
-#[derive(Clone)]
-pub(crate) struct SignalSender {
-    sender: Sender<SignalAction>,
-    stop: Arc<AtomicBool>,
-}
-
-impl SignalSender {
-    /// Sends a request; returns true if the program can still receive it.
-    pub(crate) fn request(&self, action: SignalAction) -> bool {
-        if action == SignalAction::Stop {
-            self.stop.store(true, Ordering::Release);
-        }
-        self.sender.send(action).is_ok()
-    }
-
-    /// Returns true once a stop was requested, also before the program receives the request.
-    pub(crate) fn is_stop_requested(&self) -> bool {
-        self.stop.load(Ordering::Acquire)
-    }
-}
-
 /// Signals received by a thread, until dropped.
 pub(crate) struct SignalChannel {
     handle: Handle,
     thread: Option<Thread>,
-    receiver: Mutex<Receiver<SignalAction>>,
-    signals: SignalSender,
+    receiver: RequestReceiver,
+    sender: RequestSender,
     error: Arc<OnceLock<String>>,
 }
 
@@ -72,13 +38,13 @@ impl SignalChannel {
     }
 
     /// Returns a sender for other threads.
-    pub(crate) fn sender(&self) -> SignalSender {
-        self.signals.clone()
+    pub(crate) fn sender(&self) -> RequestSender {
+        self.sender.clone()
     }
 
-    /// Returns the next request; `None` if none arrives within `timeout`.
-    pub(crate) fn wait(&self, timeout: Duration) -> Option<SignalAction> {
-        self.receiver.lock().expect("no holder panics").recv_timeout(timeout).ok()
+    /// Returns the requests of signals and other threads.
+    pub(crate) fn receiver(&self) -> &RequestReceiver {
+        &self.receiver
     }
 }
 
@@ -87,8 +53,7 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
     let mut signals = Signals::new([SIGHUP, SIGINT, SIGTERM, libc::SIGPWR, SIGUSR1])
         .context("receive signals")?;
     let handle = signals.handle();
-    let (sender, receiver) = channel();
-    let sender = SignalSender { sender, stop: Arc::default() };
+    let (sender, receiver) = request_channel();
     let forward_to = sender.clone();
     let to_stop = sender.clone();
     let error = Arc::new(OnceLock::new());
@@ -97,11 +62,11 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
         for signal in signals.forever() {
             fault::point("signals", "process");
             let action = match signal {
-                SIGUSR1 => SignalAction::Report,
-                SIGHUP => SignalAction::Reload,
-                _ => SignalAction::Stop,
+                SIGUSR1 => ServerRequest::Report,
+                SIGHUP => ServerRequest::Reload,
+                _ => ServerRequest::Stop,
             };
-            if !forward_to.request(action) {
+            if !forward_to.send(action) {
                 return;
             }
         }
@@ -112,16 +77,10 @@ pub(crate) fn channel_of_signals() -> Result<SignalChannel> {
         // The failure handler runs once.
         let _is_first = error_cell.set(error.to_string()).is_ok();
         // A failed send means that the program has ended.
-        let _is_received = to_stop.request(SignalAction::Stop);
+        let _is_received = to_stop.send(ServerRequest::Stop);
     };
     let thread = fault::spawn("signals", None, forward, failed)?;
-    Ok(SignalChannel {
-        handle,
-        thread: Some(thread),
-        receiver: Mutex::new(receiver),
-        signals: sender,
-        error,
-    })
+    Ok(SignalChannel { handle, thread: Some(thread), receiver, sender, error })
 }
 
 impl Drop for SignalChannel {

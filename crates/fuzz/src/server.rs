@@ -1,8 +1,8 @@
 //! Fuzz targets for `larder serve`: configuration files, and connections of the control interface.
 
-use larder::fuzzing::{Configuration, Conversation, converse};
 use larder_report::control::Refusal;
 use larder_report::escape;
+use larder_server::fuzzing::{AcceptedPlan, Conversation, converse};
 use std::path::Path;
 
 /// The token of the control interface.
@@ -15,7 +15,7 @@ pub(crate) fn config(input: &[u8]) {
     if text.contains("tcp:") {
         return;
     }
-    let read = match Configuration::read(text) {
+    let read = match AcceptedPlan::read(text) {
         Ok(read) => read,
         Err(error) => {
             assert!(error.starts_with("use fuzz.toml: "), "{error}");
@@ -35,7 +35,7 @@ pub(crate) fn config(input: &[u8]) {
         assert!(written.is_none_or(|written| written.as_str() == Some(name)), "{name}");
     }
     let again = read.to_toml().expect("paths come from a text");
-    assert_eq!(Configuration::read(&again).as_ref(), Ok(&read), "{again}");
+    assert_eq!(AcceptedPlan::read(&again).as_ref(), Ok(&read), "{again}");
 }
 
 /// The maximum number of pieces of a connection: each piece parses the header of a request again.

@@ -36,9 +36,9 @@ const fn sanitized(name: &'static str, directories: &'static [&'static str]) -> 
 }
 
 const TARGETS: &[Target] = &[
-    safe("config", &["crates/cli/src/commands/serve", "crates/cli/src/args.rs"]),
+    safe("config", &["crates/server/src"]),
     safe("control", &["crates/report/src"]),
-    safe("control-api", &["crates/cli/src/control", "crates/cli/src/commands/serve"]),
+    safe("control-api", &["crates/server/src"]),
     safe("escape", &["crates/report/src"]),
     sanitized("fuse-directory", &["crates/io/src/front", "crates/io/src/store/files"]),
     sanitized("fuse-volumes", &["crates/io/src/front"]),

@@ -12,10 +12,8 @@ use petgraph::algo::tarjan_scc;
 use petgraph::graphmap::DiGraphMap;
 use syn::visit::{self, Visit};
 
-/// Modules whose children still import each other: the service that `serve` and `mount` share is to
-/// become a crate of its own, and the workers of a FUSE mount know directories.
-const REMAINING: &[&str] =
-    &["crates/cli/src", "crates/cli/src/commands/serve", "crates/io/src/front/fuse"];
+/// Modules whose children still import each other: the workers of a FUSE mount know directories.
+const REMAINING: &[&str] = &["crates/io/src/front/fuse"];
 
 /// Path of a module in its crate; empty for the root.
 type Module = Vec<String>;

@@ -74,7 +74,7 @@ fn each_rule_fires_and_only_it() {
         ("docs/a.md", "[self](a.md#part) [web](https://example.org) [part](#part)\n"),
         ("docs/a.md", "```\n[b](b.md)\n```\n"),
         ("crates/cli/src/a.rs", "//! Purpose.\nfn f() { io::stdout().is_terminal() }\n"),
-        ("crates/cli/src/output.rs", "//! Purpose.\nfn f() { io::stdout().lock() }\n"),
+        ("crates/server/src/output.rs", "//! Purpose.\nfn f() { io::stdout().lock() }\n"),
     ] {
         assert_eq!(judge(path, text), Vec::<String>::new());
     }

@@ -1,9 +1,10 @@
 //! `larder check-config`: checks a file for `larder serve --config`, without opening volumes.
 
-use super::serve::config::ConfigFile;
 use anyhow::Result;
 use clap::Args;
 use larder_report::{escape, format};
+use larder_server::config::ConfigFile;
+use larder_server::plan::Configuration;
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -14,7 +15,7 @@ pub(crate) struct CheckConfigArgs {
 
 pub(crate) fn run(arguments: &CheckConfigArgs) -> Result<()> {
     let file = ConfigFile::read(&arguments.file)?;
-    let plan = file.plan(&file.arguments(&[])?)?;
+    let plan = file.plan(&file.with(&Configuration::default()))?;
     let volumes: Vec<_> = plan.volumes.iter().map(|volume| volume.name.as_str()).collect();
     let volumes = match &volumes[..] {
         [] => "the volumes of the command line".to_owned(),
@@ -23,7 +24,7 @@ pub(crate) fn run(arguments: &CheckConfigArgs) -> Result<()> {
     println!(
         "{}: fine: {} for {volumes}",
         escape::path(&arguments.file),
-        format::bytes(plan.memory_bytes),
+        format::bytes(plan.server.memory_bytes),
     )?;
     Ok(())
 }

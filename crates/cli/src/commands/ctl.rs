@@ -3,20 +3,18 @@
 //! All commands use the control interface (docs/control.md); responses are printed as text, as the
 //! unchanged JSON, or as CSV.
 
-mod client;
 mod follow;
 mod output;
-mod tcp_owner;
 mod watch;
 
-use crate::args::{self, VolumeArgument};
+use crate::args::{self, VolumeSource};
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand, ValueEnum};
-pub(crate) use client::Client;
 use larder_report::control::{
     AddRequest, AtRisk, ByteRange, Curves, Dropped, Pinned, RangeRequest, RemoveRequest,
     SetRequest, Stats, VolumeRequest, Volumes,
 };
+use larder_server::client::Client;
 use output::{Answer, AtRiskAnswer};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -200,7 +198,7 @@ fn setting(text: &str) -> Result<(String, String), String> {
 
 /// Parses a volume; returns its name and an absolute path, which is valid for the server.
 fn volume_to_add(text: &str) -> Result<String, String> {
-    let VolumeArgument { name, path, upstream } = args::volume(text)?;
+    let VolumeSource { name, path, upstream } = VolumeSource::parse(text)?;
     let path = match upstream {
         Some(_) => path,
         None => std::path::absolute(path).map_err(|error| error.to_string())?,

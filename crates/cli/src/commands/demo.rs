@@ -12,7 +12,6 @@ mod outcome;
 mod runner;
 mod uncached;
 
-use super::serve::plan::check_memory;
 use crate::args;
 use crate::free_space;
 use crate::signals::channel_of_signals;
@@ -21,6 +20,7 @@ use clap::Args;
 use disk::{Disk, DiskKind};
 use larder_io::clock::MonotonicClock;
 use larder_lab::workload::probe::Probe;
+use larder_server::plan::check_memory;
 use outcome::Outcome;
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -121,9 +121,9 @@ fn watch_signals(stop: &Arc<AtomicBool>) -> Result<impl Drop + use<>> {
     let thread_finished = Arc::clone(&finished);
     let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
         while !thread_finished.load(Ordering::Acquire) {
-            use crate::signals::SignalAction;
-            if let Some(SignalAction::Stop | SignalAction::Reload) =
-                signals.wait(Duration::from_millis(50))
+            use larder_server::requests::ServerRequest;
+            if let Some(ServerRequest::Stop | ServerRequest::Reload) =
+                signals.receiver().wait(Duration::from_millis(50))
             {
                 stop.store(true, Ordering::Release);
             }

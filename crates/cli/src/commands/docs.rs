@@ -4,11 +4,13 @@ mod leak;
 mod saw_tooth;
 mod shell;
 
-use crate::control::{MetricFamily, NT_COUNTERS, NtCounter, SESSION_FAMILIES, STATE_FAMILIES};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
 use larder_core::tunables::TUNABLES;
+use larder_server::control::{
+    MetricFamily, NT_COUNTERS, NtCounter, SESSION_FAMILIES, STATE_FAMILIES,
+};
 use std::io;
 
 #[derive(Debug, Args)]

@@ -4,20 +4,20 @@
 //! the files of each rule another one, with the same control interface, the same signals and the
 //! same shutdown.
 
-use super::serve::{self, DirectoryArgs, config};
-use crate::args::{self, Named, PathOrNone, PolicyChoice, RuleArgument, VolumeArgument};
-use crate::output::OutputFile;
+use super::serve;
+use crate::args::{self, MountSettings, RuleArgument, VolumeSource, size_text};
 use crate::signals::wait_for_end_of_input;
-use anyhow::{Result, anyhow, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::Args;
-use larder_core::hint::Hint;
-use larder_core::mode::{FlushMode, WriteMode};
+use larder_core::mode::WriteMode;
+use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::fault::{self, report_failed_part};
 use larder_io::front::fuse::MountRestrictions;
 use larder_report::escape;
+use larder_server::plan::{Configuration, MountOptions};
+use larder_server::settings::Assignment;
 use rustix::process::{Signal, getpid, kill_process};
 use std::fmt;
-use std::net::SocketAddr;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -29,10 +29,6 @@ pub(crate) struct MountArgs {
 
     /// Mount point: an empty directory outside SOURCE.
     mountpoint: PathBuf,
-
-    /// Memory of the cache, including its metadata.
-    #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = args::bytes)]
-    memory: u64,
 
     /// Give all users access, according to the modes of files, and not only the user who mounts.
     #[arg(long)]
@@ -60,76 +56,8 @@ pub(crate) struct MountArgs {
     #[arg(long, value_name = "GLOB=WORDS", value_parser = args::rule, help_heading = "Cache")]
     rule: Vec<RuleArgument>,
 
-    /// Unit of replacement, 4KiB to 1MiB [default: 4KiB].
-    #[arg(long, value_name = "SIZE", value_parser = args::page_blocks, help_heading = "Cache")]
-    page_size: Option<u32>,
-
-    /// Replacement policy, or auto; see larder serve [default: s3fifo].
-    #[arg(long, value_name = "POLICY", value_parser = args::policy_choice, help_heading = "Cache")]
-    policy: Option<PolicyChoice>,
-
-    /// Maximum size of read-ahead for a stream, or "off" [default: 1MiB].
-    #[arg(long, value_name = "SIZE|off", value_parser = args::bytes_or_off, help_heading = "Cache")]
-    read_ahead: Option<u64>,
-
-    /// Expected access pattern: normal, sequential, random, no-buffering [default: normal].
-    #[arg(long, value_name = "HINT", value_parser = args::hint, help_heading = "Cache")]
-    hint: Option<Hint>,
-
-    /// Give memory back, down to FLOOR, while the system is short of it, and take it again later.
-    #[arg(long, value_name = "FLOOR", num_args = 0..=1, require_equals = true,
-          default_missing_value = "0", value_parser = args::bytes, help_heading = "Cache")]
-    give_back: Option<u64>,
-
-    /// Lock the memory, so that it is never swapped out.
-    #[arg(long, help_heading = "Cache")]
-    lock: bool,
-
-    /// Write mode: back (a write returns when it is in the cache), through (when it is in the
-    /// directory too), around (it bypasses the cache), read-only [default: back].
-    #[arg(long, value_name = "MODE", value_parser = args::write_mode, help_heading = "Writes")]
-    write_mode: Option<WriteMode>,
-
-    /// Mode of fsync: keep its guarantee, or ignore it, which loses unwritten data in a crash
-    /// [default: keep].
-    #[arg(long, value_name = "MODE", value_parser = args::flush_mode, help_heading = "Writes")]
-    flush: Option<FlushMode>,
-
-    /// Constants of the lazy writer: larder, or nt [default: larder].
-    #[arg(long, value_name = "PRESET", value_parser = args::preset, help_heading = "Writes")]
-    preset: Option<String>,
-
-    /// Set a tunable (docs/TUNABLES.md).
-    #[arg(long, value_name = "TUNABLE=VALUE", value_parser = args::setting,
-          help_heading = "Writes")]
-    set: Vec<(String, u64)>,
-
-    /// Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it.
-    #[arg(long, value_name = "FILE")]
-    counters: Option<OutputFile>,
-
-    /// Record every input of the cache into a new file, which larder sim --level inputs
-    /// replays. Serving is slower.
-    #[arg(long, value_name = "FILE")]
-    record_inputs: Option<OutputFile>,
-
-    /// Socket for larder ctl, or none [default: in the runtime directory].
-    #[arg(long, value_name = "PATH", value_parser = args::control, help_heading = "Control")]
-    control: Option<PathOrNone>,
-
-    /// Accept control connections over TCP as well, from this machine only; needs --control-token.
-    #[arg(long, value_name = "ADDRESS:PORT", value_parser = args::loopback,
-          requires = "control_token", help_heading = "Control")]
-    control_tcp: Option<SocketAddr>,
-
-    /// File with the token that clients over TCP must present, on one line; only its owner may have
-    /// access.
-    #[arg(long, value_name = "FILE", requires = "control_tcp", help_heading = "Control")]
-    control_token: Option<PathBuf>,
-
-    /// Use plain system calls even if io_uring is available.
-    #[arg(long, help_heading = "Store")]
-    plain_io: bool,
+    #[command(flatten)]
+    settings: MountSettings,
 
     /// Stop as on SIGTERM when standard input ends, for a program that mounts for its own use.
     #[arg(long, hide = true)]
@@ -149,11 +77,6 @@ const RULE: &str = "rule";
 /// to `--memory`, and the sum must stay within the limits of the process.
 const RULES_MAX: usize = 12;
 
-/// Returns a setting for all volumes.
-fn all<T>(value: Option<T>) -> Vec<Named<T>> {
-    value.into_iter().map(|value| Named { volume: None, value }).collect()
-}
-
 /// Returns the name of the volume of a rule.
 fn rule_name(index: usize) -> String {
     format!("{RULE}{}", index + 1)
@@ -161,25 +84,25 @@ fn rule_name(index: usize) -> String {
 
 impl MountArgs {
     /// Returns the volume of the files without a rule, then those of rules whose files are cached.
-    fn volumes(&self) -> Result<Vec<VolumeArgument>> {
+    fn volumes(&self) -> Result<Vec<VolumeSource>> {
         ensure!(
             self.rule.len() <= RULES_MAX,
             "take {} rules: {RULES_MAX} are the most",
             self.rule.len()
         );
         let (path, name) = (self.source.clone(), volume_name(&self.source));
-        let mut volumes = vec![VolumeArgument { name, path, upstream: None }];
+        let mut volumes = vec![VolumeSource { name, path, upstream: None }];
         for (index, RuleArgument { rule, write_mode, .. }) in self.rule.iter().enumerate() {
             let glob = rule.glob.text();
             let writes = write_mode.is_some_and(|mode| mode != WriteMode::ReadOnly);
-            if writes && self.write_mode == Some(WriteMode::ReadOnly) {
+            if writes && self.is_read_only() {
                 bail!("write what \"{glob}\" names: --write-mode read-only is of all files");
             }
             if !rule.files.uncached {
                 // A glob that is relative to the directory itself begins with a slash.
                 let path = self.source.join(glob.trim_start_matches('/'));
                 let name = rule_name(index);
-                volumes.push(VolumeArgument { name, path, upstream: None });
+                volumes.push(VolumeSource { name, path, upstream: None });
             }
         }
         let default = &volumes[0].name;
@@ -189,55 +112,47 @@ impl MountArgs {
         Ok(volumes)
     }
 
-    /// Returns a setting of all files, and those of rules.
-    fn named<T: Copy>(
-        &self,
-        common: Option<T>,
-        rule_value: impl Fn(&RuleArgument) -> Option<T>,
-    ) -> Vec<Named<T>> {
+    /// Returns the settings of all files, and those of rules.
+    fn assignments(&self) -> Vec<Assignment> {
         let rules = self.rule.iter().enumerate().filter(|(_, rule)| !rule.rule.files.uncached);
-        let rule_values = rules.filter_map(|(index, rule)| {
-            Some(Named { volume: Some(rule_name(index)), value: rule_value(rule)? })
+        let of_rules = rules.flat_map(|(index, rule)| {
+            let page_bytes = rule.page_blocks.map(|blocks| u64::from(blocks) * BLOCK_BYTES_U64);
+            let values = [
+                ("page-size", page_bytes.map(size_text)),
+                ("hint", rule.hint.map(|hint| hint.name().to_owned())),
+                ("write-mode", rule.write_mode.map(|mode| mode.name().to_owned())),
+            ];
+            values.into_iter().filter_map(move |(name, value)| {
+                let (volume, name) = (Some(rule_name(index)), name.to_owned());
+                Some(Assignment { volume, name, value: value?.into() })
+            })
         });
-        all(common).into_iter().chain(rule_values).collect()
+        self.settings.0.iter().cloned().chain(of_rules).collect()
     }
 
-    /// Returns the equivalent arguments of `larder serve`.
-    fn to_serve_args(&self) -> Result<serve::ServeArgs> {
-        let plain = config::parse_words(Vec::new()).map_err(|reason| anyhow!("{reason}"))?;
-        Ok(serve::ServeArgs {
+    /// Returns true if no file may be written.
+    fn is_read_only(&self) -> bool {
+        let modes = self.settings.0.iter().filter(|setting| setting.name == "write-mode");
+        modes.last().is_some_and(|mode| mode.value == WriteMode::ReadOnly.name())
+    }
+
+    /// Returns the configuration of the server of the mount.
+    fn configuration(&self) -> Result<Configuration> {
+        let no_lists = Assignment::parse("warm-list", "none");
+        let mount = MountOptions {
+            source: self.source.clone(),
+            mountpoint: self.mountpoint.clone(),
+            ttl: Duration::from_nanos(self.ttl),
+            shared: self.shared,
+            allow_other: self.allow_other,
+            restrictions: self.options.iter().fold(MountRestrictions::NONE, |all, &one| all | one),
+            rules: self.rule.iter().map(|rule| rule.rule.clone()).collect(),
+        };
+        Ok(Configuration {
             volumes: self.volumes()?,
-            memory: self.memory,
-            directory: Some(DirectoryArgs {
-                source: self.source.clone(),
-                mountpoint: self.mountpoint.clone(),
-                ttl: Duration::from_nanos(self.ttl),
-                shared: self.shared,
-                allow_other: self.allow_other,
-                restrictions: self
-                    .options
-                    .iter()
-                    .fold(MountRestrictions::NONE, |all, &one| all | one),
-                rules: self.rule.iter().map(|rule| rule.rule.clone()).collect(),
-            }),
-            page_size: self.named(self.page_size, |rule| rule.page_blocks),
-            policy: all(self.policy),
-            read_ahead: all(self.read_ahead),
-            hint: self.named(self.hint, |rule| rule.hint),
-            give_back: self.give_back,
-            lock: self.lock,
-            write_mode: self.named(self.write_mode, |rule| rule.write_mode),
-            flush: all(self.flush),
-            preset: all(self.preset.clone()),
-            set: self.set.iter().flat_map(|set| all(Some(set.clone()))).collect(),
-            counters: self.counters.clone(),
-            record_inputs: self.record_inputs.clone(),
-            control: self.control.clone(),
-            control_tcp: self.control_tcp,
-            control_token: self.control_token.clone(),
-            warm_list: Some(PathOrNone::None),
-            plain_io: self.plain_io,
-            ..plain
+            assignments: self.assignments().into_iter().chain([no_lists]).collect(),
+            file: None,
+            mount: Some(mount),
         })
     }
 }
@@ -260,5 +175,5 @@ pub(crate) fn run(arguments: &MountArgs) -> Result<()> {
         };
         fault::spawn("input", None, end, failed)?;
     }
-    serve::run_directory(&arguments.to_serve_args()?)
+    serve::run_mount(&arguments.configuration()?)
 }

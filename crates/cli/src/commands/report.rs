@@ -1,6 +1,7 @@
 //! `larder report`: a recorded run, or a log of Perfmon, for people and for other programs.
 
-use crate::output::{self, OutputFile};
+use crate::output;
+use crate::output_file::OutputFile;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
 use larder_report::format;

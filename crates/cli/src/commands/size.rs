@@ -5,7 +5,8 @@
 
 use crate::args;
 use crate::commands::trace;
-use crate::output::{self, OutputFile};
+use crate::output;
+use crate::output_file::OutputFile;
 use crate::progress;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};

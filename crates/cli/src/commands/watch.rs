@@ -4,7 +4,8 @@
 //! counters.
 
 use crate::args;
-use crate::output::{self, OutputFile};
+use crate::output;
+use crate::output_file::OutputFile;
 use crate::signals::Stop;
 use anyhow::Result;
 use clap::{Args, ValueEnum};

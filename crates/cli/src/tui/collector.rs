@@ -5,13 +5,13 @@
 
 use super::snapshot::{Collector, Grid, TopSnapshot, Value, View};
 use super::uses::UseTracer;
-use crate::commands::ctl::Client;
 use larder_host::disk_counters::{self, DiskCounters};
 use larder_host::memory::Memory;
 use larder_host::processes::{self, ProcessIo};
 use larder_host::residency;
 use larder_report::control::Stats;
 use larder_report::format;
+use larder_server::client::Client;
 use std::collections::BTreeMap;
 use std::time::Instant;
 

@@ -16,7 +16,7 @@ mod hosts;
 mod link;
 mod mpi;
 
-use crate::output::OutputFile;
+use crate::output_file::OutputFile;
 use crate::signals::Stop;
 use anyhow::Result;
 use clap::Args;

@@ -1,12 +1,12 @@
 //! Long-running requests: progress on standard error, the result on standard output.
 
-use super::client::Client;
 use super::{Format, output};
 use crate::progress::WritebackProgress;
 use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
 use larder_report::control::Progress;
 use larder_report::format;
+use larder_server::client::Client;
 use serde::Serialize;
 use serde_json::json;
 use std::time::Instant;

@@ -1,11 +1,12 @@
 //! Repeats a query, until Ctrl-C or until standard output is closed.
 
-use super::client::Client;
 use super::output::{self, Answer};
 use super::{Command, Format};
 use crate::output::raw_stdout;
-use crate::signals::{SignalAction, channel_of_signals};
+use crate::signals::channel_of_signals;
 use anyhow::{Result, bail};
+use larder_server::client::Client;
+use larder_server::requests::ServerRequest;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -41,9 +42,9 @@ pub(super) fn run(
         // After a slow response, missed intervals are skipped.
         next = next.max(Instant::now());
         let left = next.saturating_duration_since(Instant::now());
-        match signals.wait(left) {
-            Some(SignalAction::Stop | SignalAction::Reload) => return Ok(ExitCode::SUCCESS),
-            Some(SignalAction::Report) | None => {}
+        match signals.receiver().wait(left) {
+            Some(ServerRequest::Stop | ServerRequest::Reload) => return Ok(ExitCode::SUCCESS),
+            Some(ServerRequest::Report) | None => {}
         }
     }
 }

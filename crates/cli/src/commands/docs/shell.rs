@@ -1,6 +1,6 @@
 //! Shell completions and the manual page, generated from the definition of the command line.
 
-use crate::output::OutputFile;
+use crate::output_file::OutputFile;
 use anyhow::Result;
 use clap::{Command, CommandFactory, ValueHint};
 use clap_complete::Shell;

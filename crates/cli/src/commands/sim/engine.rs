@@ -3,8 +3,8 @@
 use super::case::Case;
 use super::table::first_columns;
 use super::{Policies, SimArgs};
-use crate::{args, counters};
-use anyhow::{Context, Result, anyhow, ensure};
+use crate::args;
+use anyhow::{Context, Result, ensure};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use larder_core::cache::shards_for;
@@ -12,7 +12,7 @@ use larder_core::counters::{COUNTERS, Counter};
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
-use larder_core::tunables::Tunables;
+use larder_core::tunables::{TUNABLES, Tunables};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use larder_lab::sim::engine::{
     Lengths, Pace, StoreModel, WholeOptions, WholeOutcome, frames_of, simulate,
@@ -177,8 +177,13 @@ pub(super) fn run(case: &Case, policies: &Policies, arguments: &SimArgs) -> Resu
 fn tunables(engine_args: &EngineArgs) -> Result<Tunables> {
     let mut tunables = Tunables::default();
     for (name, value) in &engine_args.set {
-        args::set_tunable(&mut tunables, name, *value)
-            .map_err(|reason| anyhow!("set {name}: {reason}"))?;
+        let known = TUNABLES.iter().map(|tunable| tunable.name);
+        ensure!(
+            known.clone().any(|known| known == name),
+            "set {name}: {}",
+            args::unknown("tunable", name, known)
+        );
+        tunables.set(name, *value).with_context(|| format!("set {name}"))?;
     }
     if engine_args.read_ahead == ReadAhead::Off {
         tunables.set("read-ahead-max", 0).context("read nothing ahead")?;
@@ -275,7 +280,7 @@ impl Run {
     }
 
     fn counter(&self, counter: Counter) -> Cell {
-        counters::value(counter.meaning(), self.outcome.totals.get(counter))
+        larder_server::counter_value(counter.meaning(), self.outcome.totals.get(counter))
     }
 }
 

@@ -5,7 +5,7 @@ use super::copy;
 use super::input::{Input, InputArgs};
 use super::output::{Output, target};
 use crate::args;
-use crate::output::OutputFile;
+use crate::output_file::OutputFile;
 use anyhow::{Result, ensure};
 use clap::Args;
 use larder_lab::trace::{Filter, Op, Target};

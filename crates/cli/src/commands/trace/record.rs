@@ -3,7 +3,8 @@
 use crate::args;
 use crate::commands::watch::WatchTargetArgs;
 use crate::live::{self, RecordOptions};
-use crate::output::{AtomicFile, OutputFile};
+use crate::output::AtomicFile;
+use crate::output_file::OutputFile;
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
 use clap::Args;

@@ -4,7 +4,7 @@ use super::copy;
 use super::input::Input;
 use super::output::{Output, target};
 use crate::args;
-use crate::output::OutputFile;
+use crate::output_file::OutputFile;
 use anyhow::{Result, anyhow};
 use clap::Args;
 use larder_lab::trace::Target;

@@ -7,12 +7,12 @@
 //! [`Cache::stop`] returns, the cache has ended and nothing is mounted.
 
 use super::scratch::Scratch;
-use crate::commands::ctl::Client;
 use anyhow::{Context, Result, anyhow, bail};
 use larder_core::mode::FlushMode;
 use larder_host::processes;
 use larder_io::front::fuse::detach_ours;
 use larder_report::control::{Files, Stats, VolumeRequest};
+use larder_server::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader};

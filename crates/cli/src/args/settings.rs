@@ -1,0 +1,216 @@
+//! The flags of `larder serve` and `larder mount`, from the table of settings.
+
+use super::{unknown, whole_number};
+use crate::output_file::OutputFile;
+use clap::builder::ValueParser;
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
+use larder_server::settings::{Assignment, Form, Group, SETTINGS, Setting};
+use std::ffi::OsStr;
+use std::path::PathBuf;
+
+/// The flag for tunables by name.
+const SET: &str = "set";
+
+/// A text that may be a path; a hyphen begins the next option.
+#[derive(Clone, Debug)]
+pub(crate) struct PathText;
+
+/// A text that its setting accepts.
+#[derive(Clone, Debug)]
+struct ValidText;
+
+/// The settings that a command line gives to a server, or to a mount.
+#[derive(Clone, Debug)]
+pub(crate) struct Settings<const OF_MOUNT: bool>(pub(crate) Vec<Assignment>);
+
+/// The settings of `larder serve`: a value of a volume may begin with its name.
+pub(crate) type ServeSettings = Settings<false>;
+/// The settings of `larder mount`.
+pub(crate) type MountSettings = Settings<true>;
+
+impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
+    fn rows() -> impl Iterator<Item = &'static Setting> {
+        SETTINGS.iter().filter(|setting| setting.is_of_mounts || !OF_MOUNT)
+    }
+
+    /// Returns true if a value may begin with the name of a volume.
+    fn names_volumes(setting: &Setting) -> bool {
+        setting.is_of_volumes() && !OF_MOUNT
+    }
+
+    fn arg(setting: &'static Setting) -> Arg {
+        let names_volumes = Self::names_volumes(setting);
+        let placeholder = match setting.form {
+            Form::Text(placeholder)
+            | Form::Optional { placeholder, .. }
+            | Form::Path(placeholder)
+            | Form::PathOrNone(placeholder) => placeholder,
+            Form::OutputFile => "FILE",
+            Form::Number => "NUMBER",
+            Form::Switch => "",
+        };
+        let check = move |text: &str| {
+            let (_, value) = split(text, names_volumes);
+            setting.check(OsStr::new(value))
+        };
+        let parser: ValueParser = match setting.form {
+            Form::Path(_) => value_parser!(PathBuf).into(),
+            Form::OutputFile => value_parser!(OutputFile).into(),
+            Form::PathOrNone(_) => {
+                ValueParser::new(move |text: &str| check(text).map(|()| PathText))
+            }
+            _ => ValueParser::new(move |text: &str| check(text).map(|()| ValidText)),
+        };
+        let arg = Arg::new(setting.name).long(setting.name).help(help(setting));
+        let arg = arg.hide_short_help(setting.group == Group::Tunables);
+        let arg = match setting.group {
+            Group::Server => arg,
+            group => arg.help_heading(group.heading()),
+        };
+        match setting.form {
+            Form::Switch => return arg.action(ArgAction::SetTrue),
+            Form::Optional { missing, .. } => arg
+                .num_args(0..=1)
+                .require_equals(true)
+                .default_missing_value(missing)
+                .value_name(placeholder),
+            _ if names_volumes => {
+                arg.action(ArgAction::Append).value_name(format!("[NAME=]{placeholder}"))
+            }
+            _ => arg.value_name(placeholder),
+        }
+        .value_parser(parser)
+    }
+
+    fn augment(command: Command) -> Command {
+        let placeholder = if OF_MOUNT { "TUNABLE=VALUE" } else { "[NAME.]TUNABLE=VALUE" };
+        let set = Arg::new(SET)
+            .long(SET)
+            .action(ArgAction::Append)
+            .value_name(placeholder)
+            .value_parser(|text: &str| tunable(text))
+            .help("Set a tunable (docs/TUNABLES.md)")
+            .help_heading(Group::Writes.heading());
+        command.args(Self::rows().map(Self::arg)).arg(set)
+    }
+
+    fn read(matches: &ArgMatches) -> Self {
+        let mut assignments = Vec::new();
+        for setting in Self::rows() {
+            let is_given =
+                matches.value_source(setting.name) == Some(clap::parser::ValueSource::CommandLine);
+            let name = setting.name.to_owned();
+            if setting.form == Form::Switch {
+                let value = "true".into();
+                assignments.extend(is_given.then_some(Assignment { volume: None, name, value }));
+                continue;
+            }
+            for raw in matches.get_raw(setting.name).into_iter().flatten().filter(|_| is_given) {
+                let (volume, value) = match raw.to_str() {
+                    Some(text) => split(text, Self::names_volumes(setting)),
+                    None => (None, ""),
+                };
+                let value = if raw.to_str().is_some() { OsStr::new(value) } else { raw };
+                let (volume, value) = (volume.map(str::to_owned), value.to_owned());
+                assignments.push(Assignment { volume, name: name.clone(), value });
+            }
+        }
+        let tunables = matches.get_many::<Assignment>(SET).into_iter().flatten().cloned();
+        Settings(assignments.into_iter().chain(tunables).collect())
+    }
+}
+
+/// Returns the help of a setting, with its default.
+fn help(setting: &Setting) -> String {
+    let meaning = setting.meaning.trim_end_matches('.');
+    if setting.default.is_empty() {
+        return meaning.to_owned();
+    }
+    format!("{meaning} [default: {}]", setting.default)
+}
+
+/// Splits `[NAME=]VALUE`. A name may contain "=", a value does not.
+fn split(text: &str, names_volumes: bool) -> (Option<&str>, &str) {
+    match text.rsplit_once('=').filter(|_| names_volumes) {
+        Some((name, value)) => (Some(name), value),
+        None => (None, text),
+    }
+}
+
+/// Parses `[NAME.]TUNABLE=VALUE`.
+fn tunable(text: &str) -> Result<Assignment, String> {
+    let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
+    whole_number(value)?;
+    let assignment = Assignment::parse(name, value);
+    let known = SETTINGS.iter().filter(|setting| setting.form == Form::Number);
+    let mut known = known.map(|setting| setting.name);
+    if !known.clone().any(|known| known == assignment.name) {
+        return Err(unknown("tunable", &assignment.name, &mut known));
+    }
+    Ok(assignment)
+}
+
+impl<const OF_MOUNT: bool> FromArgMatches for Settings<OF_MOUNT> {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        Ok(Self::read(matches))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::read(matches);
+        Ok(())
+    }
+}
+
+impl<const OF_MOUNT: bool> clap::Args for Settings<OF_MOUNT> {
+    fn augment_args(command: Command) -> Command {
+        Self::augment(command)
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment(command)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::Args as _;
+
+    fn serve(words: &[&str]) -> Result<Vec<Assignment>, String> {
+        let command = ServeSettings::augment_args(Command::new("serve").no_binary_name(true));
+        let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
+        Ok(ServeSettings::read(&matches).0)
+    }
+
+    fn assignment(volume: &str, name: &str, value: &str) -> Assignment {
+        let volume = (!volume.is_empty()).then(|| volume.to_owned());
+        Assignment { volume, name: name.to_owned(), value: value.into() }
+    }
+
+    #[test]
+    fn flags_name_a_volume_or_none() {
+        let found = serve(&["--min", "1MiB", "--min=b=x=4MiB", "--lock", "--give-back"]).unwrap();
+        let expected = [
+            assignment("", "min", "1MiB"),
+            assignment("b=x", "min", "4MiB"),
+            assignment("", "give-back", "0"),
+            assignment("", "lock", "true"),
+        ];
+        assert_eq!(found, expected);
+        let found = serve(&["--set", "my.disk.age-max=7", "--age-max", "my.disk=9"]).unwrap();
+        let (by_flag, by_name) =
+            (assignment("my.disk", "age-max", "9"), assignment("my.disk", "age-max", "7"));
+        assert_eq!(found, [by_flag, by_name]);
+    }
+
+    #[test]
+    fn a_wrong_value_is_refused_with_its_reason() {
+        let refused = |words: &[&str]| serve(words).unwrap_err();
+        assert!(refused(&["--memory", "-1"]).contains("\"-1\" is not a size"));
+        assert!(refused(&["--policy", "a=mru"]).contains("there is no policy \"mru\""));
+        assert!(refused(&["--set", "age-maxx=1"]).contains("did you mean \"age-max\"?"));
+        assert!(refused(&["--set", "=1"]).contains("write it as NAME=NUMBER"));
+        assert!(refused(&["--age-max", "soon"]).contains("\"soon\" is not a number"));
+    }
+}

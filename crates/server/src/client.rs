@@ -1,0 +1,301 @@
+//! A client of the control interface, with one connection per request.
+
+mod tcp_owner;
+
+use crate::control::{Token, known_sockets};
+use crate::value::loopback;
+use anyhow::{Context, Result, anyhow, bail, ensure};
+use http_body_util::{BodyExt, Full};
+use hyper::body::{Bytes, Incoming};
+use hyper::client::conn::http1;
+use hyper::{Method, Request, Response, header};
+use hyper_util::rt::TokioIo;
+use larder_io::owned_file::is_trusted;
+use larder_report::control::{Progress, Refusal};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+use std::net::SocketAddr;
+use std::os::unix::net::UnixStream as BlockingStream;
+use std::path::{Path, PathBuf};
+use tokio::io::{AsyncRead, AsyncWrite};
+use tokio::net::{TcpStream, UnixStream};
+use tokio::runtime::Runtime;
+
+/// Maximum length of a response; a longer one does not come from a Larder server.
+const ANSWER_BYTES_MAX: usize = 64 << 20;
+
+/// The address of a server.
+#[derive(Clone, Debug)]
+enum ServerAddress {
+    Unix(PathBuf),
+    Tcp(SocketAddr, Token),
+}
+
+/// A client of one server.
+#[derive(Debug)]
+pub struct Client {
+    address: ServerAddress,
+    /// A user whose server is trusted, in addition to this user and root.
+    trusted_uid: Option<u32>,
+    runtime: Runtime,
+}
+
+impl Client {
+    /// Returns a client of the server that the command line names, or of the only server found.
+    pub(super) fn find(
+        server: Option<&str>,
+        token: Option<&Path>,
+        trusted_uid: Option<u32>,
+    ) -> Result<Self> {
+        let address = if let Some(server) = server {
+            parse_server(server, token)?
+        } else {
+            ensure!(token.is_none(), "use --token: it needs --control http://127.0.0.1:PORT");
+            ServerAddress::Unix(single_live_socket(known_sockets())?)
+        };
+        Ok(Client { address, trusted_uid, runtime: runtime()? })
+    }
+
+    /// Returns a client of the server with this control socket.
+    pub fn at(socket: &Path) -> Result<Self> {
+        let address = ServerAddress::Unix(socket.to_owned());
+        Ok(Client { address, trusted_uid: None, runtime: runtime()? })
+    }
+
+    /// Returns a client for each server in the runtime directory.
+    pub fn all() -> Result<Vec<Self>> {
+        let mut clients = Vec::new();
+        for path in known_sockets() {
+            if try_connect(&path).is_ok() {
+                let address = ServerAddress::Unix(path);
+                clients.push(Client { address, trusted_uid: None, runtime: runtime()? });
+            }
+        }
+        Ok(clients)
+    }
+
+    /// Returns the response to `GET /v1/NAME`.
+    pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
+        let text = self.get_text(&format!("/v1/{name}"))?;
+        serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
+    }
+
+    /// Returns the response to `GET path` as text.
+    pub(super) fn get_text(&self, path: &str) -> Result<String> {
+        self.runtime.block_on(async {
+            let mut response = self.send_request(Method::GET, path, Bytes::new()).await?;
+            read_body(&mut response).await
+        })
+    }
+
+    /// Returns the response to `POST /v1/NAME`.
+    pub(super) fn post<B: Serialize, T: DeserializeOwned>(
+        &self,
+        name: &str,
+        body: &B,
+    ) -> Result<T> {
+        let body = serde_json::to_vec(body)?;
+        self.runtime.block_on(async {
+            let mut response =
+                self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await?;
+            let text = read_body(&mut response).await?;
+            serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
+        })
+    }
+
+    /// Sends `POST /v1/NAME` and calls `on_progress` for each line of the response; returns the
+    /// number of bytes done and the failures.
+    pub fn follow<B: Serialize>(
+        &self,
+        name: &str,
+        body: &B,
+        mut on_progress: impl FnMut(&Progress),
+    ) -> Result<(u64, Vec<String>)> {
+        let body = serde_json::to_vec(body)?;
+        self.runtime.block_on(async {
+            let mut response =
+                self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await?;
+            let mut text = Vec::new();
+            while let Some(frame) = response.frame().await {
+                let frame = frame.context("hear how far it is: the server has gone")?;
+                text.extend_from_slice(&frame.into_data().unwrap_or_default());
+                while let Some(end) = text.iter().position(|&byte| byte == b'\n') {
+                    let line: Vec<u8> = text.drain(..=end).collect();
+                    match serde_json::from_slice(&line).context("understand the answer")? {
+                        Progress::Done { done_bytes, failures } => {
+                            return Ok((done_bytes, failures));
+                        }
+                        progress @ Progress::Volume { .. } => on_progress(&progress),
+                    }
+                }
+            }
+            bail!("hear how it ended: the server has gone")
+        })
+    }
+
+    async fn send_request(
+        &self,
+        method: Method,
+        path: &str,
+        body: Bytes,
+    ) -> Result<Response<Incoming>> {
+        let mut request = Request::builder()
+            .method(method)
+            .uri(path)
+            .header(header::HOST, "larder")
+            .header(header::CONNECTION, "close");
+        let result = match &self.address {
+            ServerAddress::Unix(path) => {
+                let stream = UnixStream::connect(path)
+                    .await
+                    .map_err(|error| self.no_server_error(&error))?;
+                let owner = stream.peer_cred().context("get the user of the server")?.uid();
+                self.check_owners(&[owner])?;
+                send(stream, request.body(Full::new(body))?).await
+            }
+            ServerAddress::Tcp(address, token) => {
+                let stream = TcpStream::connect(address)
+                    .await
+                    .map_err(|error| self.no_server_error(&error))?;
+                let owners =
+                    stream.local_addr().and_then(|local| tcp_owner::owners(*address, local));
+                let context = || format!("get the user of the server at {}", self.address);
+                self.check_owners(&owners.with_context(context)?)?;
+                request = request.header(header::AUTHORIZATION, token.header());
+                send(stream, request.body(Full::new(body))?).await
+            }
+        };
+        let mut response = result.map_err(|error| match error.downcast::<hyper::Error>() {
+            // Another server, for example of NBD, may also close the connection first.
+            Ok(error) if error.is_parse() || !self.address.is_named_for_control() => anyhow!(
+                "ask {}: it does not answer as a control socket of larder, whose name ends in \
+                 .control",
+                self.address
+            ),
+            Ok(error) => anyhow!("talk to the server at {}: {error}", self.address),
+            Err(error) => error.context(format!("talk to the server at {}", self.address)),
+        })?;
+        if response.status().is_success() {
+            return Ok(response);
+        }
+        let status = response.status();
+        let text = read_body(&mut response).await?;
+        match serde_json::from_str::<Refusal>(&text) {
+            Ok(refusal) => Err(anyhow!(refusal.error)),
+            Err(_) => Err(anyhow!("understand the answer: {status}")),
+        }
+    }
+
+    /// Checks that the users of a server are trusted, before the client sends a request.
+    fn check_owners(&self, owners: &[u32]) -> Result<()> {
+        let is_accepted = |owner: u32| is_trusted(owner) || self.trusted_uid == Some(owner);
+        let Some(owner) = owners.iter().find(|owner| !is_accepted(**owner)) else { return Ok(()) };
+        bail!(
+            "trust the server at {}: it runs as uid {owner}, and not as you or root; \
+             --trust-uid {owner} asks it all the same",
+            self.address
+        )
+    }
+
+    fn no_server_error(&self, error: &std::io::Error) -> anyhow::Error {
+        use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
+        let reason = match error.kind() {
+            NotFound => "there is no such socket; is larder serve running?".to_owned(),
+            ConnectionRefused => "nobody listens there; is larder serve running?".to_owned(),
+            PermissionDenied => "only the user who runs the server may".to_owned(),
+            _ => error.to_string(),
+        };
+        anyhow!("reach a server at {}: {reason}", self.address)
+    }
+}
+
+impl ServerAddress {
+    /// Returns true for a TCP address, or a socket with the name that larder gives to control
+    /// sockets.
+    fn is_named_for_control(&self) -> bool {
+        match self {
+            ServerAddress::Unix(path) => path.extension().is_some_and(|ending| ending == "control"),
+            ServerAddress::Tcp(..) => true,
+        }
+    }
+}
+
+impl std::fmt::Display for ServerAddress {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        match self {
+            ServerAddress::Unix(path) => write!(f, "{}", path.display()),
+            ServerAddress::Tcp(address, _) => write!(f, "http://{address}"),
+        }
+    }
+}
+
+/// Parses a server on the command line.
+fn parse_server(server: &str, token: Option<&Path>) -> Result<ServerAddress> {
+    let Some(address) = server.strip_prefix("http://") else {
+        ensure!(token.is_none(), "use --token: a socket of this machine needs none");
+        let path = server.strip_prefix("unix:").unwrap_or(server);
+        return Ok(ServerAddress::Unix(path.into()));
+    };
+    let address = address.trim_end_matches('/');
+    let address = loopback(address).map_err(|error| anyhow!("use {server}: {error}"))?;
+    let token = token.with_context(|| format!("use {server}: it needs --token FILE"))?;
+    Ok(ServerAddress::Tcp(address, Token::read(token)?))
+}
+
+/// Connects to a socket; fails unless a trusted server listens there.
+fn try_connect(path: &Path) -> std::io::Result<()> {
+    let stream = BlockingStream::connect(path)?;
+    let owner = rustix::net::sockopt::socket_peercred(&stream)?.uid.as_raw();
+    if is_trusted(owner) { Ok(()) } else { Err(std::io::ErrorKind::PermissionDenied.into()) }
+}
+
+/// Returns the only socket with a live, trusted server.
+fn single_live_socket(sockets: Vec<PathBuf>) -> Result<PathBuf> {
+    let (mut live, mut others) = (Vec::new(), Vec::new());
+    for path in sockets {
+        match try_connect(&path) {
+            Ok(()) => live.push(path),
+            Err(error) if error.kind() == std::io::ErrorKind::PermissionDenied => others.push(path),
+            Err(_) => {}
+        }
+    }
+    match (live.len(), others.first()) {
+        (0, Some(path)) => bail!(
+            "find a server that you may ask: {} is another user's, and only the user who runs the \
+             server may",
+            path.display()
+        ),
+        (0, None) => bail!(
+            "find a server: none listens in the usual places; is larder serve running? Name its \
+             control socket with --control"
+        ),
+        (1, _) => Ok(live.remove(0)),
+        _ => {
+            let live: Vec<_> = live.iter().map(|path| path.display().to_string()).collect();
+            bail!("choose a server: name one with --control, of {}", live.join(", "))
+        }
+    }
+}
+
+fn runtime() -> Result<Runtime> {
+    tokio::runtime::Builder::new_current_thread().enable_all().build().context("start to ask")
+}
+
+async fn send<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>>
+where
+    S: AsyncRead + AsyncWrite + Unpin + Send + 'static,
+{
+    let (mut sender, connection) = http1::handshake(TokioIo::new(stream)).await?;
+    tokio::spawn(async move {
+        if let Err(error) = connection.await {
+            tracing::debug!(%error, "the connection to the server ended with an error");
+        }
+    });
+    Ok(sender.send_request(request).await?)
+}
+
+async fn read_body(response: &mut Response<Incoming>) -> Result<String> {
+    let body = http_body_util::Limited::new(response.body_mut(), ANSWER_BYTES_MAX);
+    let bytes = body.collect().await.map_err(|error| anyhow!("read the answer: {error}"))?;
+    String::from_utf8(bytes.to_bytes().to_vec()).context("understand the answer")
+}

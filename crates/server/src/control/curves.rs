@@ -1,0 +1,122 @@
+//! Workload analysis: `GET /v1/curve`, and the findings that other responses include.
+
+use crate::service::{ServedVolume, Service};
+use larder_core::cache::ShareMode;
+use larder_core::counters::Gauge;
+use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
+use larder_core::tunables::Tunable;
+use larder_core::units::BLOCK_BYTES_U64;
+use larder_report::advise::curve::{Curve, Point};
+use larder_report::control::{
+    AutomaticAction, Curves, Finding, Head, REFERENCES_MIN, VolumeCurve, VolumeFinding,
+    needed_memory,
+};
+use larder_report::sizing::PolicyRatio;
+
+/// Standard deviations of a 95 % confidence interval, to each side.
+const Z_95: f64 = 1.96;
+
+pub(super) fn curves(service: &Service) -> Curves {
+    let share = service.engine().cache().share_mode().name().to_owned();
+    let volumes = service.volumes().iter().map(|served| volume(service, served)).collect();
+    let mut curves = Curves { head: Head::default(), share, volumes };
+    curves.advise();
+    curves
+}
+
+/// Returns the findings of a volume.
+pub(super) fn findings(service: &Service, served: &ServedVolume) -> Vec<Finding> {
+    let report = service.engine().cache().curve(&served.volume, service.engine().now());
+    report.map(|report| curve_findings(service, served, &report)).unwrap_or_default()
+}
+
+fn volume(service: &Service, served: &ServedVolume) -> VolumeCurve {
+    let ServedVolume { volume, .. } = served;
+    let cache = service.engine().cache();
+    let bytes = cache.gauge(volume, Gauge::Resident);
+    let totals = volume.totals();
+    let most = u64::from(volume.bounds().1).saturating_mul(BLOCK_BYTES_U64);
+    let unknown = VolumeCurve {
+        name: volume.name().to_owned(),
+        bytes,
+        max_bytes: (volume.bounds().1 < u32::MAX).then_some(most),
+        room_bytes: most.min(bytes + cache.gauge(volume, Gauge::Free)),
+        references_ever: totals.read_pages() + totals.write_pages(),
+        policy: volume.policy().name().to_owned(),
+        auto: volume.policy_auto(),
+        ..VolumeCurve::default()
+    };
+    let Some(report) = cache.curve(volume, service.engine().now()) else { return unknown };
+    VolumeCurve {
+        sample_rate: report.sample_rate,
+        references: report.references,
+        hit_ratio: report.hit_ratio,
+        points: points(&report),
+        policies: report.candidates.iter().map(policy).collect(),
+        findings: curve_findings(service, served, &report),
+        ..unknown
+    }
+}
+
+fn points(report: &CurveReport) -> Curve {
+    let point = |CurvePoint { bytes, estimate }: &CurvePoint| Point {
+        bytes: *bytes,
+        hit_ratio: estimate.hit_ratio,
+        low: estimate.low,
+        high: estimate.high,
+    };
+    Curve::new(report.points.iter().map(point))
+}
+
+fn policy(CandidateRatio { policy, hit_ratio, deviation }: &CandidateRatio) -> PolicyRatio {
+    PolicyRatio {
+        policy: policy.name().to_owned(),
+        hit_ratio: *hit_ratio,
+        low: (hit_ratio - Z_95 * deviation).max(0.0),
+        high: (hit_ratio + Z_95 * deviation).min(1.0),
+    }
+}
+
+/// Converts the findings of a report to those of the API.
+fn curve_findings(
+    service: &Service,
+    ServedVolume { volume, .. }: &ServedVolume,
+    report: &CurveReport,
+) -> Vec<Finding> {
+    let automatic = AutomaticAction {
+        policy: volume.policy_auto(),
+        share: service.engine().cache().share_mode() == ShareMode::Auto,
+    };
+    let curve = points(report);
+    let convert = |finding: &report::Finding| match finding {
+        report::Finding::TooSmall { hit_ratio, .. } => {
+            let at = |bytes| curve.at(bytes).map_or(0.0, |point| point.hit_ratio);
+            let needed = needed_memory(&curve).map_or(0, |needed| needed.point.bytes);
+            VolumeFinding::Thrashing {
+                hit_ratio: *hit_ratio,
+                with_twice: at(report.bytes.saturating_mul(2)),
+                more_bytes: needed.saturating_sub(report.bytes),
+                with_more: at(needed),
+            }
+        }
+        report::Finding::TooLarge { spare_bytes, .. } => {
+            VolumeFinding::TooLarge { spare_bytes: *spare_bytes }
+        }
+        report::Finding::BetterPolicy { policy, gain } => {
+            VolumeFinding::BetterPolicy { policy: policy.name(), gain: *gain }
+        }
+        report::Finding::Scanned { share } => VolumeFinding::Scanned { share: *share },
+        report::Finding::AheadWasted { share } => VolumeFinding::AheadWasted { share: *share },
+        report::Finding::Stolen { share } => VolumeFinding::Stolen {
+            share: *share,
+            dirty_threshold: volume.tunables().get(Tunable::DirtyThreshold),
+        },
+        report::Finding::WriteAmplification { factor } => {
+            VolumeFinding::WriteAmplification { factor: *factor }
+        }
+    };
+    // Few references do not support a finding.
+    let reliable = report.findings.iter().filter(|_| report.references >= REFERENCES_MIN);
+    let findings = reliable.map(convert);
+    findings.map(|finding| Finding::of(volume.name(), finding, automatic)).collect()
+}

@@ -1,0 +1,88 @@
+//! Standard output and standard error, results into files, and errors as sentences.
+//!
+//! Invariant: all output to a terminal goes through [`stdout`], [`stderr`] or [`error_line`],
+//! except this program's own control sequences ([`raw_stdout`], the live view). So the name of a
+//! file, a process or a volume cannot send control sequences to a terminal.
+
+mod atomic_file;
+mod file;
+
+pub use atomic_file::{AtomicFile, check_directory};
+pub use file::DistinctFiles;
+
+use anyhow::{Context, Result};
+use larder_report::escape::{self, Terminal};
+use std::io::{self, StderrLock, StdoutLock, Write};
+use std::path::Path;
+
+/// Returns standard output for text.
+pub fn stdout() -> Terminal<StdoutLock<'static>> {
+    Terminal::new(io::stdout().lock())
+}
+
+/// Returns standard error for text.
+pub fn stderr() -> Terminal<StderrLock<'static>> {
+    Terminal::new(io::stderr().lock())
+}
+
+/// Prints one line to standard error; ignores a closed stream.
+pub fn error_line(line: &str) {
+    // A closed standard error cannot be reported.
+    drop(io::stderr().lock().write_all(format!("{}\n", escape::line(line)).as_bytes()));
+}
+
+/// Returns unfiltered standard output, for binary traces, messages to another process, and this
+/// program's own control sequences.
+pub fn raw_stdout() -> io::Stdout {
+    io::stdout()
+}
+
+/// Joins an error and its causes into one sentence; omits a cause that the sentence already
+/// contains.
+pub fn sentence(error: &anyhow::Error) -> String {
+    let mut sentence = String::new();
+    for cause in error.chain().map(ToString::to_string) {
+        if sentence.is_empty() {
+            sentence = cause;
+        } else if !sentence.contains(&cause) {
+            sentence = format!("{sentence}: {cause}");
+        }
+    }
+    sentence
+}
+
+/// Replaces a file atomically: it is written under a temporary name first.
+pub fn write_atomically(file: &Path, text: &str) -> Result<()> {
+    let mut new = AtomicFile::begin(file, "")?;
+    new.write_all(text.as_bytes()).with_context(|| format!("write {}", file.display()))?;
+    new.finish()
+}
+
+/// Refuses a file that cannot be written, before the command starts its work.
+pub fn check_writable(file: &Path) -> Result<()> {
+    AtomicFile::begin(file, "").map(drop)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cause_is_said_once() {
+        let cause = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = anyhow::Error::new(cause);
+        assert_eq!(sentence(&error), "entity not found");
+        assert_eq!(sentence(&error.context("open x")), "open x: entity not found");
+        let path = std::path::PathBuf::from("/x");
+        let source = std::io::Error::from(std::io::ErrorKind::NotFound);
+        let error = larder_io::store::OpenError::Open { path, source, hint: "" };
+        assert_eq!(sentence(&anyhow::Error::new(error)), "open /x: entity not found");
+    }
+
+    #[test]
+    fn nothing_is_left_of_a_try() {
+        let directory = tempfile::tempdir().unwrap();
+        check_writable(&directory.path().join("new")).unwrap();
+        assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
+    }
+}

@@ -1,0 +1,71 @@
+//! Files that a command writes: none may be a file that the same command reads, or writes for
+//! another option.
+
+use anyhow::{Result, bail};
+use std::collections::HashMap;
+use std::ffi::OsString;
+use std::fs::Metadata;
+use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::path::{Path, PathBuf};
+
+/// Identity of a file, independent of its path.
+#[derive(Debug, PartialEq, Eq, Hash)]
+enum Identity {
+    /// Device and inode of a regular file.
+    Inode(u64, u64),
+    /// Device number of a block device, which can have several device nodes.
+    BlockDevice(u64),
+    /// Directory and name of a file that does not exist yet.
+    New(PathBuf, OsString),
+}
+
+impl Identity {
+    /// Returns `None` for terminals, pipes, sockets and directories, which no output replaces.
+    fn of(path: &Path) -> Option<Self> {
+        let of_metadata = |found: Metadata| match found.file_type() {
+            kind if kind.is_file() => Some(Identity::Inode(found.dev(), found.ino())),
+            kind if kind.is_block_device() => Some(Identity::BlockDevice(found.rdev())),
+            _ => None,
+        };
+        path.metadata().map_or_else(|_| Identity::of_new(path), of_metadata)
+    }
+
+    fn of_new(path: &Path) -> Option<Self> {
+        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+        let directory = directory.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(Identity::New(directory, path.file_name()?.to_owned()))
+    }
+}
+
+/// Files that one command uses, each for one purpose.
+#[derive(Debug)]
+pub struct DistinctFiles {
+    /// The path of each file, and true if the command reads it.
+    names: HashMap<Identity, (PathBuf, bool)>,
+}
+
+impl DistinctFiles {
+    /// Returns the files that a command reads.
+    pub fn of_inputs(files: impl IntoIterator<Item = PathBuf>) -> Self {
+        let files = files.into_iter().filter_map(|file| Some((Identity::of(&file)?, (file, true))));
+        DistinctFiles { names: files.collect() }
+    }
+
+    /// Adds a file that the command writes.
+    ///
+    /// # Errors
+    /// The command reads the file, or writes it already. The error text is a verb phrase that
+    /// follows "failed to".
+    pub fn add_output(&mut self, to: &Path) -> Result<()> {
+        let Some(identity) = Identity::of(to) else { return Ok(()) };
+        match self.names.insert(identity, (to.to_owned(), false)) {
+            Some((file, true)) => {
+                bail!("write {}: it is the file {} that is read", to.display(), file.display())
+            }
+            Some((_, false)) => {
+                bail!("write {}: two outputs have this name; give each its own", to.display())
+            }
+            None => Ok(()),
+        }
+    }
+}

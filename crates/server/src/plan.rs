@@ -1,0 +1,338 @@
+//! The plan of a server: the effective settings of it and of each volume.
+//!
+//! Invariant: a plan from [`Configuration::plan`] passes all checks that need no open store, so
+//! `larder check-config` and a reload report the same errors as a start.
+
+use crate::output::DistinctFiles;
+use crate::settings::{Assignment, ServerSettings, find};
+use crate::value::unknown;
+use crate::volume_plan::VolumePlan;
+use crate::volume_source::VolumeSource;
+use crate::{settings, warm};
+use larder_io::engine::{MEMORY_BYTES_MIN, frames_in, machine_memory_bytes};
+use larder_io::front::fuse::{FileRule, MountRestrictions};
+use larder_report::format;
+use std::collections::{HashMap, HashSet};
+use std::path::PathBuf;
+use std::time::Duration;
+
+/// Smallest valid maximum of a volume, in frames: less than 2 MiB is not enough for one large
+/// request.
+const MAX_FRAMES_MIN: u32 = 512;
+
+/// Files of `--tls` that the server reads.
+const TLS_FILES: [&str; 3] = ["server-cert.pem", "server-key.pem", "ca-cert.pem"];
+
+/// The mount of a directory.
+#[derive(Clone, Debug)]
+pub struct MountOptions {
+    /// The directory to cache.
+    pub source: PathBuf,
+    /// The mount point.
+    pub mountpoint: PathBuf,
+    /// Maximum age of names and attributes that are used without asking the directory.
+    pub ttl: Duration,
+    /// True if changes of the directory by other programs are observed.
+    pub shared: bool,
+    /// True if all users have access.
+    pub allow_other: bool,
+    /// Restrictions in addition to those of the mount that contains the directory.
+    pub restrictions: MountRestrictions,
+    /// Options for some files.
+    pub rules: Vec<FileRule>,
+}
+
+/// The volumes and values that a command line and a configuration file give.
+#[derive(Clone, Debug, Default)]
+pub struct Configuration {
+    /// The volumes.
+    pub volumes: Vec<VolumeSource>,
+    /// The values; of several for the same setting and volume the last applies.
+    pub assignments: Vec<Assignment>,
+    /// The configuration file.
+    pub file: Option<PathBuf>,
+    /// The directory to mount, in place of a server for the volumes.
+    pub mount: Option<MountOptions>,
+}
+
+/// The settings of a server and its volumes.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Plan {
+    /// The settings of the server.
+    pub server: ServerSettings,
+    /// True if lists of cached pages are kept.
+    pub(crate) warm_lists: bool,
+    /// The settings of the volumes.
+    pub volumes: Vec<VolumePlan>,
+}
+
+/// An invalid setting.
+#[derive(Debug, thiserror::Error)]
+#[error("{message}")]
+pub struct PlanError {
+    /// Error text, a verb phrase that follows "failed to".
+    pub message: String,
+    /// The setting.
+    pub key: String,
+    /// The volume that the setting applies to.
+    pub volume: Option<String>,
+}
+
+fn refuse<T>(key: &str, volume: Option<&str>, message: impl Into<String>) -> Result<T, PlanError> {
+    let (message, key, volume) = (message.into(), key.to_owned(), volume.map(str::to_owned));
+    Err(PlanError { message, key, volume })
+}
+
+/// Returns the error of a value that a setting refuses.
+pub(crate) fn refuse_value(assignment: &Assignment, reason: &str) -> PlanError {
+    let Assignment { volume, name, .. } = assignment;
+    let prefix = volume.as_ref().map(|volume| format!("{volume}.")).unwrap_or_default();
+    let message = format!("set {prefix}{name}: {reason}");
+    PlanError { message, key: name.clone(), volume: volume.clone() }
+}
+
+impl Configuration {
+    /// Returns the plan of this configuration.
+    ///
+    /// # Errors
+    /// A setting is invalid, or they contradict each other.
+    pub fn plan(&self) -> Result<Plan, PlanError> {
+        self.check_names()?;
+        let mut server = ServerSettings::default();
+        for assignment in &self.assignments {
+            if let Some(setting) = find(&assignment.name).filter(|it| !it.is_of_volumes()) {
+                self.check_required(setting)?;
+                setting
+                    .set_server(&mut server, &assignment.value)
+                    .map_err(|reason| refuse_value(assignment, &reason))?;
+            }
+        }
+        self.check_files(&server, None)?;
+        if let Some(floor) = server.give_back.filter(|floor| *floor > server.memory_bytes) {
+            let [floor, memory] = [floor, server.memory_bytes].map(format::bytes);
+            let message = format!("give memory back down to {floor}: --memory is only {memory}");
+            return refuse("give-back", None, message);
+        }
+        let values = self.values();
+        let volumes = self.volumes.iter().map(|source| values.plan(source));
+        let volumes = volumes.collect::<Result<_, _>>()?;
+        let warm_lists = warm::directory(&server).is_some();
+        let plan = Plan { server, warm_lists, volumes };
+        plan.check()?;
+        Ok(plan)
+    }
+
+    /// Returns the plan of a volume that is added to those of this configuration.
+    ///
+    /// # Errors
+    /// A setting is invalid.
+    pub(crate) fn plan_volume(&self, source: &VolumeSource) -> Result<VolumePlan, PlanError> {
+        self.values().plan(source)
+    }
+
+    fn check_required(&self, setting: &settings::Setting) -> Result<(), PlanError> {
+        let Some(required) = setting.requires else { return Ok(()) };
+        if self.assignments.iter().any(|assignment| assignment.name == required) {
+            return Ok(());
+        }
+        let name = setting.name;
+        refuse(name, None, format!("set --{name}: it needs --{required}"))
+    }
+
+    /// Returns the values for volumes, by volume: a configuration may have thousands of them.
+    fn values(&self) -> VolumeValues<'_> {
+        let mut values = VolumeValues::default();
+        for assignment in &self.assignments {
+            let volume = assignment.volume.as_deref();
+            values.by_volume.entry(volume).or_default().push(assignment);
+        }
+        values
+    }
+
+    /// Returns the settings that name an output file, with the file.
+    fn output_files(server: &ServerSettings) -> impl Iterator<Item = (&'static str, &PathBuf)> {
+        let files = [
+            ("counters", &server.counters),
+            ("record", &server.record),
+            ("record-inputs", &server.record_inputs),
+        ];
+        files.into_iter().filter_map(|(name, file)| Some((name, file.as_ref()?)))
+    }
+
+    /// Refuses files that the server reads and would replace: with an option that writes a file, or
+    /// with the warm list of a volume.
+    pub(crate) fn check_files(
+        &self,
+        server: &ServerSettings,
+        added: Option<&VolumeSource>,
+    ) -> Result<(), PlanError> {
+        // A volume of the start that was removed may be added again under its name.
+        let is_other = |volume: &&VolumeSource| added.is_none_or(|added| added.name != volume.name);
+        let volumes = || self.volumes.iter().filter(is_other).chain(added);
+        let others = [&self.file, &server.control_token].into_iter().flatten().cloned();
+        let tls =
+            server.tls.iter().flat_map(|directory| TLS_FILES.map(|name| directory.join(name)));
+        let read = volumes().filter_map(VolumeSource::file).chain(others).chain(tls);
+        let mut files = DistinctFiles::of_inputs(read);
+        for (key, file) in Self::output_files(server) {
+            files.add_output(file).or_else(|error| refuse(key, None, error.to_string()))?;
+        }
+        let Some(directory) = warm::directory(server) else { return Ok(()) };
+        for volume in volumes() {
+            let added = files.add_output(&warm::list(&directory, &volume.name));
+            added.or_else(|error| refuse("warm-list", None, error.to_string()))?;
+        }
+        Ok(())
+    }
+
+    fn check_names(&self) -> Result<(), PlanError> {
+        let mut names = HashSet::new();
+        let has_files = self.assignments.iter().any(|assignment| assignment.name == "fuse");
+        for name in self.volumes.iter().map(|volume| volume.name.as_str()) {
+            if has_files && let Err(error) = larder_io::front::fuse::check_name(name) {
+                return refuse("name", Some(name), error.to_string());
+            }
+            if !names.insert(name) {
+                let message =
+                    format!("serve two volumes called \"{name}\": name one of them with NAME=PATH");
+                return refuse("name", Some(name), message);
+            }
+        }
+        for assignment in &self.assignments {
+            let Assignment { volume: Some(volume), name, .. } = assignment else { continue };
+            if !names.contains(volume.as_str()) {
+                let message = format!("set --{name} of \"{volume}\": no volume is called so");
+                return refuse(name, Some(volume), message);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// The values for volumes; the key `None` is for all volumes.
+#[derive(Default)]
+struct VolumeValues<'a> {
+    by_volume: HashMap<Option<&'a str>, Vec<&'a Assignment>>,
+}
+
+impl<'a> VolumeValues<'a> {
+    fn of<'s>(&'s self, volume: Option<&'s str>) -> &'s [&'a Assignment] {
+        self.by_volume.get(&volume).map_or(&[], Vec::as_slice)
+    }
+
+    /// Returns the plan of a volume.
+    fn plan(&self, source: &VolumeSource) -> Result<VolumePlan, PlanError> {
+        let VolumeSource { name, path, upstream } = source.clone();
+        let mut plan = VolumePlan { name, path, upstream, ..VolumePlan::default() };
+        let (for_all, for_one) = (self.of(None), self.of(Some(&source.name)));
+        plan.assign(for_all.iter().chain(for_one).copied())?;
+        Ok(plan)
+    }
+}
+
+impl VolumePlan {
+    /// Sets values: presets first, which set all tunables; then the others in their order. Values
+    /// for settings of the server are passed over.
+    pub(crate) fn assign<'a>(
+        &mut self,
+        assignments: impl Iterator<Item = &'a Assignment> + Clone,
+    ) -> Result<(), PlanError> {
+        let is_preset = |assignment: &&Assignment| assignment.name == "preset";
+        let presets = assignments.clone().filter(is_preset);
+        for assignment in presets.chain(assignments.filter(|it| !is_preset(it))) {
+            let name = &assignment.name;
+            let Some(setting) = find(name) else {
+                let known = settings::SETTINGS.iter().map(|setting| setting.name);
+                return Err(refuse_value(assignment, &unknown("setting", name, known)));
+            };
+            if !setting.is_of_volumes() && assignment.volume.is_none() {
+                continue;
+            }
+            setting
+                .set_volume(self, &assignment.value)
+                .map_err(|reason| refuse_value(assignment, &reason))?;
+        }
+        Ok(())
+    }
+
+    fn check(&self, frames: u32) -> Result<(), PlanError> {
+        let VolumePlan { name, min_frames, max_frames, .. } = self;
+        let refuse =
+            |key, reason: &str| refuse(key, Some(name), format!("set {key} of {name}: {reason}"));
+        if min_frames > max_frames {
+            return refuse("min", "it is above its max");
+        }
+        if *min_frames > frames {
+            return refuse("min", "it is more than the cache has; raise memory");
+        }
+        if *max_frames < MAX_FRAMES_MIN {
+            return refuse("max", "it is below 2MiB, less than one large request needs");
+        }
+        Ok(())
+    }
+}
+
+impl Plan {
+    /// Returns the bytes of `--memory` that upstream volumes use for their buffers.
+    fn buffer_bytes(&self) -> u64 {
+        self.volumes.iter().map(|volume| volume.buffer_bytes(self.server.memory_bytes)).sum()
+    }
+
+    /// Returns the bytes of `--memory` that the cache cannot use: upstream volumes and lists take
+    /// them.
+    pub(crate) fn reserved_bytes(&self) -> u64 {
+        let memory_bytes = self.server.memory_bytes;
+        let lists = if self.warm_lists { warm::reserved_bytes(memory_bytes) } else { 0 };
+        self.buffer_bytes() + lists
+    }
+
+    /// Returns the bytes of policy metadata for each frame: the maximum over the policies.
+    pub(crate) fn policy_bytes(&self) -> usize {
+        self.volumes.iter().map(|volume| volume.policy.bytes_per_page()).max().unwrap_or(0)
+    }
+
+    /// Checks the settings against each other.
+    pub(crate) fn check(&self) -> Result<(), PlanError> {
+        let memory_bytes = self.server.memory_bytes;
+        check_memory(memory_bytes)?;
+        let buffers = self.buffer_bytes();
+        if buffers > 0 && buffers + MEMORY_BYTES_MIN > memory_bytes {
+            let message = format!(
+                "serve upstream volumes with {}: their buffers alone are {}; raise --memory",
+                format::bytes(memory_bytes),
+                format::bytes(buffers),
+            );
+            return refuse("memory", None, message);
+        }
+        let frames = frames_in(memory_bytes - self.reserved_bytes(), self.policy_bytes());
+        let mut reserved_frames = 0;
+        for volume in &self.volumes {
+            volume.check(frames)?;
+            reserved_frames += u64::from(volume.min_frames);
+            if reserved_frames > u64::from(frames) {
+                let message = "give every volume its --min: together they are more than --memory";
+                return refuse("min", Some(&volume.name), message);
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a size of the cache that is below the minimum or above the memory of the machine.
+///
+/// # Errors
+/// The size, with the bound.
+pub fn check_memory(bytes: u64) -> Result<(), PlanError> {
+    let machine_bytes = machine_memory_bytes();
+    if bytes < MEMORY_BYTES_MIN {
+        let least = MEMORY_BYTES_MIN >> 20;
+        let message = format!("use {} of memory: {least} MiB are the least", format::bytes(bytes));
+        return refuse("memory", None, message);
+    }
+    if bytes > machine_bytes {
+        let (mib, machine_mib) = (bytes >> 20, machine_bytes >> 20);
+        let message = format!("use {mib} MiB of memory: this machine has {machine_mib} MiB");
+        return refuse("memory", None, message);
+    }
+    Ok(())
+}

@@ -1,0 +1,126 @@
+//! Recording files, of requests and of inputs: created before the server accepts requests, and
+//! reported with the number of records when it stops.
+
+use crate::record::Recording;
+use anyhow::{Context, Result, bail};
+use larder_core::input::InputSink;
+use larder_io::engine::{ArenaVolume, Engine};
+use larder_io::fault::report_failed_part;
+use larder_io::owned_file::{CreatedFile, FileError};
+use larder_lab::inputs;
+use larder_report::format;
+use std::fs::File;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+/// Starts a recording into a new file.
+pub(super) fn start(
+    path: &Path,
+    engine: &Engine,
+    names: Vec<String>,
+) -> Result<(Recording, RecordingFile)> {
+    let (recording_file, file) = RecordingFile::create(path)?;
+    let shown = path.display().to_string();
+    let warn = move |error: &dyn std::fmt::Display| {
+        let effect = format!("recording to {shown} has stopped; its volumes are still served");
+        report_failed_part(&effect, error);
+    };
+    match Recording::start(file, names, engine.clock(), warn) {
+        Ok(recording) => Ok((recording, recording_file)),
+        Err(error) => {
+            recording_file.remove();
+            Err(error).with_context(|| format!("record to {}", path.display()))
+        }
+    }
+}
+
+/// The file of a recording.
+pub(super) struct RecordingFile {
+    file: CreatedFile,
+    path: PathBuf,
+}
+
+impl RecordingFile {
+    /// Creates the file, which must not exist yet. Also returns it open for writing.
+    fn create(path: &Path) -> Result<(Self, File)> {
+        let context = || format!("record to {}", path.display());
+        let (file, opened) = match CreatedFile::create(path, 0o644) {
+            Err(FileError::System(error)) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                bail!("{}: it exists already; remove it, or name another file", context());
+            }
+            created => created.with_context(context)?,
+        };
+        Ok((RecordingFile { file, path: path.to_owned() }, opened))
+    }
+
+    /// Removes the file of a server that has not started: the next start would refuse it.
+    fn remove(&self) {
+        if let Err(error) = self.file.remove() {
+            tracing::warn!(
+                path = %self.path.display(),
+                %error,
+                "cannot remove the file of an unused recording; remove it before the next start"
+            );
+        }
+    }
+}
+
+/// A log of the cache's inputs, and its file.
+pub(super) struct InputRecording {
+    writer: inputs::InputLogWriter,
+    file: RecordingFile,
+}
+
+impl InputRecording {
+    pub(super) fn start(path: &Path) -> Result<Self> {
+        let (file, opened) = RecordingFile::create(path)?;
+        Ok(InputRecording { writer: inputs::InputLogWriter::new(Box::new(opened)), file })
+    }
+
+    /// Returns the sink to which the cache writes its inputs.
+    pub(super) fn log(&self) -> Box<dyn InputSink> {
+        self.writer.log()
+    }
+
+    /// Removes the file of a log whose server has not started.
+    pub(super) fn discard(&self) {
+        self.file.remove();
+    }
+
+    /// Ends the log after all sessions and stores are closed, and prints the number of inputs.
+    pub(super) fn finish(&self, volumes: &[Arc<ArenaVolume>]) {
+        let path = self.file.path.display();
+        match self.writer.finish(volumes) {
+            Ok(count) => {
+                let count = format::count(count);
+                eprintln!("larder: recorded {count} inputs in {path}");
+            }
+            Err(error) => {
+                eprintln!("larder: {path} is incomplete: recording stopped early: {error}");
+            }
+        }
+    }
+}
+
+/// Ends a recording whose server has not started, and removes its file.
+pub(super) fn discard(recording: Recording, file: &RecordingFile) {
+    // The file is removed even if its end cannot be written.
+    drop(recording.finish());
+    file.remove();
+}
+
+/// Ends a recording and prints its summary. An error does not make the server fail.
+pub(super) fn finish(recording: Recording, file: &RecordingFile) {
+    let path = file.path.display();
+    match recording.finish() {
+        Ok(recorded) => {
+            let requests = format::count(recorded.requests);
+            eprintln!("larder: recorded {requests} requests in {path}");
+            if recorded.lost > 0 {
+                let lost = format::count(recorded.lost);
+                eprintln!("larder: {lost} more were answered too fast to be recorded");
+            }
+        }
+        Err(error) => eprintln!("larder: {path} is not whole: recording stopped early: {error}"),
+    }
+}

@@ -1,0 +1,153 @@
+//! The configuration file, at the start and again on SIGHUP.
+//!
+//! A reload applies the differences between the file as it was read last and its current contents;
+//! so the changes of `larder ctl set` stay, unless the file changes the same setting. Invariant: a
+//! file with an error changes nothing.
+
+use crate::changes;
+use crate::config::ConfigFile;
+use crate::output::sentence;
+use crate::plan::{Configuration, Plan};
+use crate::service::Service;
+use crate::settings::{SETTINGS, ServerSettings};
+use crate::volume_plan::VolumePlan;
+use anyhow::{Result, anyhow, ensure};
+
+/// The configuration at the start, and the plan of the last read.
+#[derive(Debug)]
+pub struct Reloader {
+    command_line: Configuration,
+    /// That of the command line and the file together, at the start.
+    configuration: Configuration,
+    /// The settings of the server at the start.
+    server: ServerSettings,
+    plan: Plan,
+}
+
+/// Returns the configuration of a command line and of the file that it names, and its plan.
+fn read(command_line: &Configuration) -> Result<(Configuration, Plan)> {
+    let Some(path) = &command_line.file else {
+        return Ok((command_line.clone(), command_line.plan()?));
+    };
+    let file = ConfigFile::read(path)?;
+    let configuration = file.with(command_line);
+    let plan = file.plan(&configuration)?;
+    ensure!(
+        !plan.volumes.is_empty(),
+        "serve {}: it names no volume, and neither does the command line",
+        path.display()
+    );
+    Ok((configuration, plan))
+}
+
+impl Reloader {
+    /// Reads the file that the command line names, if it names one.
+    ///
+    /// # Errors
+    /// The configuration is invalid.
+    pub fn new(command_line: Configuration) -> Result<Self> {
+        let (configuration, plan) = read(&command_line)?;
+        Ok(Reloader { command_line, configuration, server: plan.server.clone(), plan })
+    }
+
+    /// Returns the configuration of the command line and the file together, at the start.
+    #[must_use]
+    pub fn configuration(&self) -> &Configuration {
+        &self.configuration
+    }
+
+    /// Returns the plan of the last read.
+    #[must_use]
+    pub fn plan(&self) -> &Plan {
+        &self.plan
+    }
+
+    /// Reads the file again and applies its changes. Prints the result on standard error.
+    pub fn reload(&mut self, service: &Service) {
+        match self.change(service) {
+            Ok(()) => eprintln!("larder: read again"),
+            Err(error) => eprintln!("larder: failed to {}; nothing has changed", sentence(&error)),
+        }
+    }
+
+    fn change(&mut self, service: &Service) -> Result<()> {
+        let (_, mut plan) = read(&self.command_line)?;
+        let is_in = |plan: &Plan, volume_plan: &VolumePlan| {
+            let same = |other: &VolumePlan| {
+                (&other.name, &other.path) == (&volume_plan.name, &volume_plan.path)
+            };
+            plan.volumes.iter().any(same)
+        };
+        // Settings are changed first: an invalid file then has no effect at all.
+        let mut settings = changes::difference(&self.plan, &plan);
+        settings.retain(|setting| match &setting.volume {
+            Some(name) => {
+                let same = |volume_plan: &&VolumePlan| {
+                    volume_plan.name == *name && is_in(&self.plan, volume_plan)
+                };
+                service.volume(name).is_some()
+                    && plan.volumes.iter().any(|volume_plan| same(&volume_plan))
+            }
+            None => true,
+        });
+        for change in service.set(&settings).map_err(|error| anyhow!(error))? {
+            let volume = if change.volume.is_empty() { "" } else { "." };
+            let name = format!("{}{volume}{}", change.volume, change.name);
+            eprintln!("larder: {name} was {} and is {}", change.from, change.to);
+        }
+        let mut retained = Vec::new();
+        for removed in self.plan.volumes.iter().filter(|volume_plan| !is_in(&plan, volume_plan)) {
+            // Another client may have removed the volume.
+            let is_served =
+                service.volume(&removed.name).is_some_and(|now| now.plan.path == removed.path);
+            match if is_served {
+                service.remove(&removed.name, (false, false), |_| {})
+            } else {
+                Ok(())
+            } {
+                Ok(()) => eprintln!("larder: {} is not served any more", removed.name),
+                Err(error) => {
+                    eprintln!(
+                        "larder: note: failed to {}; the next reload tries again",
+                        sentence(&error)
+                    );
+                    retained.push(removed.clone());
+                }
+            }
+        }
+        let added: Vec<_> = plan
+            .volumes
+            .iter()
+            .filter(|volume_plan| !is_in(&self.plan, volume_plan))
+            .cloned()
+            .collect();
+        for added_plan in added {
+            match service.add_planned(&added_plan) {
+                Ok(served) => eprintln!("larder: {}", service.serving_line(&served.volume)),
+                Err(error) => {
+                    eprintln!(
+                        "larder: note: failed to {}; the next reload tries again",
+                        sentence(&error)
+                    );
+                    plan.volumes.retain(|volume_plan| volume_plan.name != added_plan.name);
+                }
+            }
+        }
+        for name in restart_required(&self.server, &plan.server) {
+            eprintln!("larder: note: {name} cannot be changed while it serves; start it anew");
+        }
+        plan.volumes.extend(retained);
+        self.plan = plan;
+        Ok(())
+    }
+}
+
+/// Returns the changed settings that require a restart.
+fn restart_required<'a>(
+    old: &'a ServerSettings,
+    new: &'a ServerSettings,
+) -> impl Iterator<Item = &'static str> + 'a {
+    let changed = SETTINGS.iter().filter(|setting| !setting.is_live);
+    let changed = changed.filter(|setting| setting.of_server(old) != setting.of_server(new));
+    changed.map(|setting| setting.name)
+}

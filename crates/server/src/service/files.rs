@@ -1,0 +1,272 @@
+//! The mount of a server, volumes as files or a directory, and its unmount.
+//!
+//! Invariants: the files of `--fuse` are those of the volumes that are served; a file in use is
+//! disconnected only after a second request.
+
+use super::{ServedVolume, Service};
+use crate::plan::MountOptions;
+use crate::requests::{RequestReceiver, ServerRequest};
+use crate::settings::ServerSettings;
+use crate::shared::ChangeListener;
+use anyhow::{Result, ensure};
+use larder_host::holders::holders;
+use larder_io::engine::Engine;
+use larder_io::front::fuse::{
+    Directory, DirectoryMount, FailingFile, FileFigures, UnmountError, VolumeMount,
+};
+use larder_io::front::observe::Observer;
+use larder_io::reclaim;
+use rustix::process::{Signal, getpid, kill_process};
+use std::ops::Range;
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, RwLock};
+use std::time::Duration;
+
+/// Interval between attempts to unmount.
+const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+/// Maximum number of processes in a message about a mount in use.
+const USERS_SHOWN_MAX: usize = 5;
+
+/// A mount.
+enum Mount {
+    Volumes(VolumeMount),
+    /// With the listener for changes of SOURCE.
+    Directory(DirectoryMount, Option<ChangeListener>),
+}
+
+impl Mount {
+    fn path(&self) -> &Path {
+        match self {
+            Mount::Volumes(mount) => mount.path(),
+            Mount::Directory(mount, _) => mount.path(),
+        }
+    }
+
+    fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
+        match self {
+            Mount::Volumes(mount) => mount.unmount(lazily),
+            Mount::Directory(mount, _) => mount.unmount(lazily),
+        }
+    }
+
+    fn took_over(&self) -> bool {
+        match self {
+            Mount::Volumes(mount) => mount.took_over(),
+            Mount::Directory(mount, _) => mount.took_over(),
+        }
+    }
+
+    fn close(self) {
+        match self {
+            Mount::Volumes(mount) => mount.close(),
+            Mount::Directory(mount, listener) => {
+                drop(listener);
+                mount.close();
+            }
+        }
+    }
+}
+
+/// The mount, if there is one.
+pub(super) struct Files(RwLock<Option<Mount>>);
+
+/// Prepares the process to serve as backing of file systems and swap, as far as it is permitted;
+/// returns true if its memory is locked.
+///
+/// # Errors
+/// The directory for the files does not exist.
+pub fn prepare(settings: &ServerSettings) -> Result<bool> {
+    let Some(directory) = &settings.fuse else { return Ok(false) };
+    // The mount of a killed server exists, though it returns an error.
+    let is_missing = matches!(directory.try_exists(), Ok(false));
+    let shown = directory.display();
+    ensure!(!is_missing, "mount at {shown}: there is no such directory; make it first");
+    let (locked, reclaim_set) = (reclaim::lock_memory(), reclaim::be_spared());
+    if locked.is_ok() {
+        reclaim::reserve();
+    }
+    for error in [locked.as_ref().err(), reclaim_set.as_ref().err()].into_iter().flatten() {
+        eprintln!(
+            "larder: note: failed to {error}; a file system or swap on the files could then make \
+             the machine wait for itself when memory is short"
+        );
+    }
+    Ok(locked.is_ok())
+}
+
+impl Files {
+    pub(super) fn start(
+        settings: &ServerSettings,
+        engine: &Arc<Engine>,
+        volumes: &[ServedVolume],
+        observer: Option<Arc<dyn Observer>>,
+    ) -> Result<Self> {
+        let Some(directory) = &settings.fuse else { return Ok(Files(RwLock::new(None))) };
+        let volumes = volumes.iter().map(|served| (Arc::clone(&served.volume), served.map.clone()));
+        let (engine, volumes) = (Arc::clone(engine), volumes.collect());
+        let mount = VolumeMount::start(engine, directory, volumes, observer, settings.plain_io)?;
+        if let Some(note) = mount.note() {
+            eprintln!("larder: note: {note}");
+        }
+        Ok(Files::new(Mount::Volumes(mount)))
+    }
+
+    /// Mounts a directory, whose files are the volumes of `served`.
+    pub(super) fn start_directory(
+        options: &MountOptions,
+        engine: &Arc<Engine>,
+        directory: Directory,
+        served: &[ServedVolume],
+    ) -> Result<Self> {
+        let volumes = served.iter().map(|served| Arc::clone(&served.volume)).collect();
+        let (mountpoint, allow_other) = (&options.mountpoint, options.allow_other);
+        let mount =
+            DirectoryMount::start(Arc::clone(engine), directory, volumes, mountpoint, allow_other)?;
+        for note in mount.notes() {
+            eprintln!("larder: note: {note}");
+        }
+        // An unmount by the user ends the server, after it has written all dirty data.
+        mount.when_gone(|| {
+            if let Err(error) = kill_process(getpid(), Signal::TERM) {
+                tracing::warn!(%error, "what is not mounted any more is served on");
+            }
+        });
+        let shared = options.shared;
+        let listener = shared.then(|| ChangeListener::start(&options.source, &mount)).flatten();
+        Ok(Files::new(Mount::Directory(mount, listener)))
+    }
+
+    fn new(mount: Mount) -> Self {
+        if mount.took_over() {
+            let path = mount.path().display();
+            eprintln!("larder: note: {path} was still mounted by a larder that was killed");
+        }
+        Files(RwLock::new(Some(mount)))
+    }
+
+    fn with<T>(&self, action: impl FnOnce(&Mount) -> T) -> Option<T> {
+        self.0.read().expect("no holder panics").as_ref().map(action)
+    }
+
+    /// Calls `action` if volumes are mounted as files.
+    fn with_volumes<T>(&self, action: impl FnOnce(&VolumeMount) -> T) -> Option<T> {
+        match self.0.read().expect("no holder panics").as_ref() {
+            Some(Mount::Volumes(mount)) => Some(action(mount)),
+            Some(Mount::Directory(..)) | None => None,
+        }
+    }
+
+    /// Adds the file of a volume.
+    pub(super) fn add(&self, served: &ServedVolume) -> Result<()> {
+        let (volume, map) = (Arc::clone(&served.volume), Arc::clone(&served.map));
+        self.with_volumes(|mount| mount.add(volume, map)).transpose()?;
+        Ok(())
+    }
+
+    /// Removes the file of a volume; waits up to `patience` for its users.
+    pub(super) fn remove(&self, name: &str, patience: Duration) {
+        self.with_volumes(|mount| mount.remove(name, patience));
+    }
+
+    /// Returns the cached data by file, if a directory is mounted.
+    fn cached(&self) -> Option<Vec<FileFigures>> {
+        match self.0.read().expect("no holder panics").as_ref() {
+            Some(Mount::Directory(mount, _)) => Some(mount.files()),
+            Some(Mount::Volumes(_)) | None => None,
+        }
+    }
+
+    /// Returns the files of a directory that contain these ranges of one of its volumes.
+    fn failing(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
+        match self.0.read().expect("no holder panics").as_ref() {
+            Some(Mount::Directory(mount, _)) => mount.failing(volume, failing),
+            Some(Mount::Volumes(_)) | None => Vec::new(),
+        }
+    }
+
+    /// Returns the file of a volume, if volumes are mounted as files.
+    pub(super) fn file(&self, name: &str) -> Option<PathBuf> {
+        self.with_volumes(|mount| mount.file(name))
+    }
+
+    /// Returns a description of the users of a volume's file, if it is in use.
+    pub(super) fn usage(&self, name: &str) -> Option<String> {
+        let file =
+            self.with_volumes(|mount| (mount.opens(name) > 0).then(|| mount.file(name)))??;
+        Some(in_use(&file))
+    }
+
+    /// Unmounts. Programs that still use a file get errors from now on.
+    pub(super) fn close(&self) {
+        if let Some(mount) = self.0.write().expect("no holder panics").take() {
+            mount.close();
+        }
+    }
+}
+
+/// Returns a message that a path is in use, with the processes that use it, as far as they are
+/// known.
+fn in_use(path: &Path) -> String {
+    let mut users: Vec<_> = holders(path).iter().map(ToString::to_string).collect();
+    let more = users.len().saturating_sub(USERS_SHOWN_MAX);
+    users.truncate(USERS_SHOWN_MAX);
+    if more > 0 {
+        users.push(format!("{more} more"));
+    }
+    let path = path.display();
+    if users.is_empty() {
+        return format!("{path} is in use");
+    }
+    format!("{path} is in use: {}", users.join(", "))
+}
+
+impl Service {
+    /// Returns the cached data by file, if a directory is mounted.
+    pub(crate) fn cached_files(&self) -> Option<Vec<FileFigures>> {
+        self.files().cached()
+    }
+
+    /// Returns the files of a directory that contain these ranges of one of its volumes.
+    pub(crate) fn failing_files(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
+        self.files().failing(volume, failing)
+    }
+
+    /// Unmounts the files, after their users are gone or on a second signal; returns true if
+    /// programs may have written data while it waited.
+    pub(crate) fn unmount(&self, requests: &RequestReceiver) -> bool {
+        let attempt = |lazily| self.files().with(|mount| mount.unmount(lazily));
+        let mut reported = String::new();
+        loop {
+            let path = match attempt(false) {
+                None | Some(Ok(())) => return !reported.is_empty(),
+                Some(Err(UnmountError::Busy(path))) => path,
+                Some(Err(error @ UnmountError::Refused { .. })) => {
+                    eprintln!("larder: WARNING: failed to {error}; it is cut off");
+                    return true;
+                }
+            };
+            let message = in_use(&path);
+            if message != reported {
+                eprintln!(
+                    "larder: {message}; everything is written, and it is served until they are \
+                     gone; another signal cuts them off, which loses what they have not written"
+                );
+                reported = message;
+            }
+            match requests.wait(RETRY_INTERVAL) {
+                Some(ServerRequest::Stop) => {
+                    eprintln!(
+                        "larder: WARNING: {} is cut off from those who use it",
+                        path.display()
+                    );
+                    if let Some(Err(error @ UnmountError::Refused { .. })) = attempt(true) {
+                        eprintln!("larder: WARNING: failed to {error}");
+                    }
+                    return true;
+                }
+                Some(ServerRequest::Report) => self.report(),
+                Some(ServerRequest::Reload) | None => {}
+            }
+        }
+    }
+}
