@@ -191,7 +191,7 @@ fn changes(old: &Plan, new: &Plan) -> Vec<Change> {
     let mut changes = Vec::new();
     for Assignment { volume, name, value } in difference(old, new) {
         let from = match &volume {
-            None => old.settings().to_vec(),
+            None => old.settings().clone(),
             Some(volume) => {
                 let volume_plan = old.volumes.iter().find(|plan| plan.name == *volume);
                 volume_plan.map(VolumePlan::settings).unwrap_or_default()

@@ -42,7 +42,10 @@ pub struct Client {
 
 impl Client {
     /// Returns a client of the server that the command line names, or of the only server found.
-    pub(super) fn find(
+    ///
+    /// # Errors
+    /// There is no such server, or there are several.
+    pub fn find(
         server: Option<&str>,
         token: Option<&Path>,
         trusted_uid: Option<u32>,
@@ -57,12 +60,18 @@ impl Client {
     }
 
     /// Returns a client of the server with this control socket.
+    ///
+    /// # Errors
+    /// The server cannot be reached.
     pub fn at(socket: &Path) -> Result<Self> {
         let address = ServerAddress::Unix(socket.to_owned());
         Ok(Client { address, trusted_uid: None, runtime: runtime()? })
     }
 
     /// Returns a client for each server in the runtime directory.
+    ///
+    /// # Errors
+    /// A runtime cannot be started.
     pub fn all() -> Result<Vec<Self>> {
         let mut clients = Vec::new();
         for path in known_sockets() {
@@ -75,13 +84,19 @@ impl Client {
     }
 
     /// Returns the response to `GET /v1/NAME`.
+    ///
+    /// # Errors
+    /// The server refuses the request, or does not answer.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
         let text = self.get_text(&format!("/v1/{name}"))?;
         serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
     }
 
     /// Returns the response to `GET path` as text.
-    pub(super) fn get_text(&self, path: &str) -> Result<String> {
+    ///
+    /// # Errors
+    /// The server refuses the request, or does not answer.
+    pub fn get_text(&self, path: &str) -> Result<String> {
         self.runtime.block_on(async {
             let mut response = self.send_request(Method::GET, path, Bytes::new()).await?;
             read_body(&mut response).await
@@ -89,11 +104,10 @@ impl Client {
     }
 
     /// Returns the response to `POST /v1/NAME`.
-    pub(super) fn post<B: Serialize, T: DeserializeOwned>(
-        &self,
-        name: &str,
-        body: &B,
-    ) -> Result<T> {
+    ///
+    /// # Errors
+    /// The server refuses the request, or does not answer.
+    pub fn post<B: Serialize, T: DeserializeOwned>(&self, name: &str, body: &B) -> Result<T> {
         let body = serde_json::to_vec(body)?;
         self.runtime.block_on(async {
             let mut response =
@@ -105,6 +119,9 @@ impl Client {
 
     /// Sends `POST /v1/NAME` and calls `on_progress` for each line of the response; returns the
     /// number of bytes done and the failures.
+    ///
+    /// # Errors
+    /// The server refuses the request, or ends without a result.
     pub fn follow<B: Serialize>(
         &self,
         name: &str,

@@ -2,8 +2,8 @@
 //! and a table `[[volume]]` for each volume.
 //!
 //! The file and the command line have the settings of one table ([`crate::settings`]), so both have
-//! the same names and refuse the same values. Invariant: an error is one sentence with the file, the
-//! line and the reason, and a file with an error has no effect.
+//! the same names and refuse the same values. Invariant: an error is one sentence with the file,
+//! the line and the reason, and a file with an error has no effect.
 
 use crate::plan::{Configuration, Plan, PlanError};
 use crate::settings::{Assignment, Form, SETTINGS, Setting, find};
@@ -284,8 +284,7 @@ impl TableReader {
         let key = setting.name;
         self.keys.push((volume.map(str::to_owned), key.to_owned(), at));
         let text = match (setting.form, value.get_ref()) {
-            (Form::Switch, DeValue::Boolean(false))
-            | (Form::Optional { .. }, DeValue::Boolean(false)) => return Ok(()),
+            (Form::Switch | Form::Optional { .. }, DeValue::Boolean(false)) => return Ok(()),
             (Form::Switch, DeValue::Boolean(true)) => "true".to_owned(),
             (Form::Optional { missing, .. }, DeValue::Boolean(true)) => missing.to_owned(),
             (Form::Switch, _) => return error_at(at, format!("\"{key}\" is true or false")),

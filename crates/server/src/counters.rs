@@ -12,6 +12,7 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 /// Returns a value of the catalogue as a cell, in its unit.
+#[must_use]
 pub fn value(definition: &MetricDefinition, value: u64) -> Cell {
     match definition.unit {
         Unit::Bytes => Cell::bytes(value),

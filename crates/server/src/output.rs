@@ -16,11 +16,13 @@ use std::io::{self, StderrLock, StdoutLock, Write};
 use std::path::Path;
 
 /// Returns standard output for text.
+#[must_use]
 pub fn stdout() -> Terminal<StdoutLock<'static>> {
     Terminal::new(io::stdout().lock())
 }
 
 /// Returns standard error for text.
+#[must_use]
 pub fn stderr() -> Terminal<StderrLock<'static>> {
     Terminal::new(io::stderr().lock())
 }
@@ -33,6 +35,7 @@ pub fn error_line(line: &str) {
 
 /// Returns unfiltered standard output, for binary traces, messages to another process, and this
 /// program's own control sequences.
+#[must_use]
 pub fn raw_stdout() -> io::Stdout {
     io::stdout()
 }
@@ -52,6 +55,9 @@ pub fn sentence(error: &anyhow::Error) -> String {
 }
 
 /// Replaces a file atomically: it is written under a temporary name first.
+///
+/// # Errors
+/// The file cannot be written; it is then unchanged.
 pub fn write_atomically(file: &Path, text: &str) -> Result<()> {
     let mut new = AtomicFile::begin(file, "")?;
     new.write_all(text.as_bytes()).with_context(|| format!("write {}", file.display()))?;
@@ -59,6 +65,9 @@ pub fn write_atomically(file: &Path, text: &str) -> Result<()> {
 }
 
 /// Refuses a file that cannot be written, before the command starts its work.
+///
+/// # Errors
+/// The file cannot be written.
 pub fn check_writable(file: &Path) -> Result<()> {
     AtomicFile::begin(file, "").map(drop)
 }

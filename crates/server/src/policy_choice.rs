@@ -15,6 +15,7 @@ pub enum PolicyChoice {
 
 impl PolicyChoice {
     /// Returns the name on the command line.
+    #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             PolicyChoice::Fixed(kind) => kind.name(),
@@ -23,6 +24,7 @@ impl PolicyChoice {
     }
 
     /// Returns the initial policy of a volume.
+    #[must_use]
     pub fn first(self) -> PolicyKind {
         match self {
             PolicyChoice::Fixed(kind) => kind,
@@ -31,6 +33,7 @@ impl PolicyChoice {
     }
 
     /// Returns the bytes of policy metadata that each frame may need.
+    #[must_use]
     pub fn bytes_per_page(self) -> usize {
         policy_bytes(self.first(), self == PolicyChoice::Auto)
     }

@@ -25,6 +25,7 @@ pub struct RequestSender {
 
 impl RequestSender {
     /// Sends a request; returns true if the server can still receive it.
+    #[must_use]
     pub fn send(&self, request: ServerRequest) -> bool {
         if request == ServerRequest::Stop {
             self.stop.store(true, Ordering::Release);

@@ -132,7 +132,8 @@ fn stop_answer(unwritten_bytes: u64, failure: Option<String>) -> String {
     format!("still writing; stopping now would lose data{reason}")
 }
 
-/// Writes all dirty data, and reports the progress to the service manager and in answer to requests.
+/// Writes all dirty data, and reports the progress to the service manager and in answer to
+/// requests.
 fn drain(
     service: &Service,
     requests: &RequestReceiver,

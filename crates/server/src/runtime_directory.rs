@@ -8,6 +8,9 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 /// Returns the directory; creates it if it is missing.
+///
+/// # Errors
+/// It cannot be created, or others than its owner can write to it.
 pub fn runtime_directory() -> Result<PathBuf> {
     let directory = match of_service() {
         Some(directory) => PrivateDirectory::open(&directory),
@@ -17,6 +20,9 @@ pub fn runtime_directory() -> Result<PathBuf> {
 }
 
 /// Returns the directory if it exists.
+///
+/// # Errors
+/// It does not exist, or others than its owner can write to it.
 pub fn known_runtime_directory() -> Result<PathBuf> {
     let path = of_service().map_or_else(runtime_directory::runtime_directory, Ok)?;
     Ok(PrivateDirectory::open(&path)?.path().to_owned())

@@ -156,8 +156,9 @@ impl Service {
         let lists = warm::start(settings, &engine)?;
         let limits = limits(settings);
         let mut stores = Stores::default();
-        let (memory_bytes, plain) = (settings.memory_bytes, settings.plain_io);
-        let opener = VolumeOpener { engine: &engine, lists: lists.as_ref(), plain, memory_bytes };
+        let (memory_bytes, plain_io) = (settings.memory_bytes, settings.plain_io);
+        let opener =
+            VolumeOpener { engine: &engine, lists: lists.as_ref(), plain_io, memory_bytes };
         let is_stopping = || requests.is_stop_requested();
         if let Some(options) = &configuration.mount {
             let (served, files) = opener.mount(options, &plan.volumes)?;
@@ -279,7 +280,7 @@ impl Service {
     }
 
     /// Returns the mount.
-    pub(super) fn files(&self) -> &Files {
+    fn files(&self) -> &Files {
         &self.files
     }
 

@@ -242,7 +242,10 @@ impl Setting {
                 let name = TUNABLES[index].name;
                 plan.tunables.set(name, value).map_err(|error| error.to_string())
             }
-            _ => Err("it is one of the server, not of a volume".to_owned()),
+            _ => Err(format!(
+                "there is no setting \"{}\" here: it is one of the server, not of a volume",
+                self.name
+            )),
         }
     }
 

@@ -1,10 +1,10 @@
 //! The flags of `larder serve` and `larder mount`, from the table of settings.
 
-use super::{unknown, whole_number};
+use super::whole_number;
 use crate::output_file::OutputFile;
 use clap::builder::ValueParser;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
-use larder_server::settings::{Assignment, Form, Group, SETTINGS, Setting};
+use larder_server::settings::{Assignment, Form, Group, SETTINGS, Setting, find};
 use std::ffi::OsStr;
 use std::path::PathBuf;
 
@@ -54,7 +54,7 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
             setting.check(OsStr::new(value))
         };
         let parser: ValueParser = match setting.form {
-            Form::Path(_) => value_parser!(PathBuf).into(),
+            Form::Path(_) => value_parser!(PathBuf),
             Form::OutputFile => value_parser!(OutputFile).into(),
             Form::PathOrNone(_) => {
                 ValueParser::new(move |text: &str| check(text).map(|()| PathText))
@@ -143,12 +143,11 @@ fn tunable(text: &str) -> Result<Assignment, String> {
     let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
     whole_number(value)?;
     let assignment = Assignment::parse(name, value);
-    let known = SETTINGS.iter().filter(|setting| setting.form == Form::Number);
-    let mut known = known.map(|setting| setting.name);
-    if !known.clone().any(|known| known == assignment.name) {
-        return Err(unknown("tunable", &assignment.name, &mut known));
+    // The plan refuses an unknown name.
+    match find(&assignment.name).filter(|setting| setting.form != Form::Number) {
+        Some(_) => Err(format!("{} is no tunable; write --{}", assignment.name, assignment.name)),
+        None => Ok(assignment),
     }
-    Ok(assignment)
 }
 
 impl<const OF_MOUNT: bool> FromArgMatches for Settings<OF_MOUNT> {
@@ -179,6 +178,7 @@ mod tests {
 
     fn serve(words: &[&str]) -> Result<Vec<Assignment>, String> {
         let command = ServeSettings::augment_args(Command::new("serve").no_binary_name(true));
+        let command = super::super::allow_hyphens(command);
         let matches = command.try_get_matches_from(words).map_err(|error| error.to_string())?;
         Ok(ServeSettings::read(&matches).0)
     }
@@ -192,10 +192,10 @@ mod tests {
     fn flags_name_a_volume_or_none() {
         let found = serve(&["--min", "1MiB", "--min=b=x=4MiB", "--lock", "--give-back"]).unwrap();
         let expected = [
-            assignment("", "min", "1MiB"),
-            assignment("b=x", "min", "4MiB"),
             assignment("", "give-back", "0"),
             assignment("", "lock", "true"),
+            assignment("", "min", "1MiB"),
+            assignment("b=x", "min", "4MiB"),
         ];
         assert_eq!(found, expected);
         let found = serve(&["--set", "my.disk.age-max=7", "--age-max", "my.disk=9"]).unwrap();
@@ -209,7 +209,7 @@ mod tests {
         let refused = |words: &[&str]| serve(words).unwrap_err();
         assert!(refused(&["--memory", "-1"]).contains("\"-1\" is not a size"));
         assert!(refused(&["--policy", "a=mru"]).contains("there is no policy \"mru\""));
-        assert!(refused(&["--set", "age-maxx=1"]).contains("did you mean \"age-max\"?"));
+        assert!(refused(&["--set", "memory=1"]).contains("memory is no tunable; write --memory"));
         assert!(refused(&["--set", "=1"]).contains("write it as NAME=NUMBER"));
         assert!(refused(&["--age-max", "soon"]).contains("\"soon\" is not a number"));
     }

@@ -11,6 +11,7 @@ use larder_core::tunables::TUNABLES;
 use larder_server::control::{
     MetricFamily, NT_COUNTERS, NtCounter, SESSION_FAMILIES, STATE_FAMILIES,
 };
+use larder_server::settings::{Group, SETTINGS, Setting};
 use std::io;
 
 #[derive(Debug, Args)]
@@ -114,10 +115,36 @@ fn section(title: &str, text: &str, definitions: &[MetricDefinition]) -> io::Res
 }
 
 fn tunables() -> io::Result<()> {
-    println!("# Tunables")?;
+    println!("# Settings and tunables")?;
     println!()?;
-    println!("Set with `larder serve --set NAME=VALUE`, or all together with `--preset NAME`.")?;
-    println!("Generated from `crates/core/src/tunables.rs` by `cargo xtask docs`; do not edit.")?;
+    println!(
+        "Each is a flag of `larder serve`, and of `larder mount` unless a note says otherwise;"
+    )?;
+    println!(
+        "a key of the configuration file ([config](config.md)); and, where \"live\" says yes, a"
+    )?;
+    println!(
+        "name for `larder ctl set`. Each volume has its own value where \"of\" says so. Generated"
+    )?;
+    println!("from `crates/server/src/settings/table.rs` and `crates/core/src/tunables.rs` by")?;
+    println!("`cargo xtask docs`; do not edit.")?;
+    for group in Group::ALL.into_iter().filter(|group| *group != Group::Tunables) {
+        println!("\n## {}\n", group.heading())?;
+        println!("| name | of | default | live | meaning |")?;
+        println!("|---|---|---|---|---|")?;
+        for setting in SETTINGS.iter().filter(|setting| setting.group == group) {
+            let of = if setting.is_of_volumes() { "volume" } else { "server" };
+            let live = if setting.is_live { "yes" } else { "no" };
+            let note = if setting.is_of_mounts { "" } else { " `serve` only." };
+            let Setting { name, default, meaning, .. } = setting;
+            println!("| `{name}` | {of} | {default} | {live} | {meaning}{note} |")?;
+        }
+    }
+    println!("\n## Tunables\n")?;
+    println!(
+        "Live, of a volume. `--preset NAME` sets all of them; `--set NAME=VALUE` is the same as"
+    )?;
+    println!("`--NAME VALUE`.")?;
     println!()?;
     println!("| name | unit | least | most | `larder` | `nt` | meaning |")?;
     println!("|---|---|--:|--:|--:|--:|---|")?;

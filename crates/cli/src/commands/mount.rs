@@ -22,7 +22,6 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 #[derive(Clone, Debug, Args)]
-#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct MountArgs {
     /// The directory to cache.
     source: PathBuf,
@@ -132,8 +131,8 @@ impl MountArgs {
 
     /// Returns true if no file may be written.
     fn is_read_only(&self) -> bool {
-        let modes = self.settings.0.iter().filter(|setting| setting.name == "write-mode");
-        modes.last().is_some_and(|mode| mode.value == WriteMode::ReadOnly.name())
+        let mut modes = self.settings.0.iter().filter(|setting| setting.name == "write-mode");
+        modes.next_back().is_some_and(|mode| mode.value == WriteMode::ReadOnly.name())
     }
 
     /// Returns the configuration of the server of the mount.

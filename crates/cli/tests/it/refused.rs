@@ -390,7 +390,7 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
         ),
         (
             &["serve", "v.img", "--set", "age-maxx=1"],
-            "failed to set age-maxx: there is no tunable \"age-maxx\"; did you mean \"age-max\"?\n",
+            "failed to set age-maxx: there is no setting \"age-maxx\"; did you mean \"age-max\"?\n",
         ),
         (
             &["serve", "v.img", "--memory", "0"],

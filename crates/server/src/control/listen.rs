@@ -84,6 +84,7 @@ fn stem(service: &Service) -> Result<String> {
 }
 
 /// Returns the control sockets in the runtime directory, live or stale.
+#[must_use]
 pub fn known_sockets() -> Vec<PathBuf> {
     let Ok(directory) = known_runtime_directory() else { return Vec::new() };
     let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };

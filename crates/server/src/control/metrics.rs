@@ -37,6 +37,7 @@ impl MetricFamily {
     }
 
     /// Returns the name of its samples.
+    #[must_use]
     pub fn sample_name(&self) -> String {
         let suffix = if self.kind == Kind::Counter { "_total" } else { "" };
         format!("{}{suffix}", self.name)

@@ -30,6 +30,9 @@ fn credentials(header: &[u8]) -> Option<&[u8]> {
 
 impl Token {
     /// Reads the token: the only line of a file that only its owner may read.
+    ///
+    /// # Errors
+    /// It cannot be read, is no token, or others than its owner have access to it.
     pub fn read(path: &Path) -> Result<Self> {
         let context = || format!("read the token in {}", path.display());
         let text = owned_file::read(path, Secrecy::Secret, FILE_BYTES_MAX).with_context(context)?;
@@ -48,17 +51,20 @@ impl Token {
     }
 
     /// Creates a token from a text.
+    #[must_use]
     pub fn of(text: &str) -> Self {
         Token(text.as_bytes().into())
     }
 
     /// Returns the value of the Authorization header.
+    #[must_use]
     pub fn header(&self) -> String {
         format!("Bearer {}", String::from_utf8_lossy(&self.0))
     }
 
     /// Returns true if a header carries the token. The comparison time does not depend on the
     /// position of a difference.
+    #[must_use]
     pub fn matches_header(&self, header: &[u8]) -> bool {
         let Some(presented) = credentials(header) else { return false };
         let mut differs = u8::from(presented.len() != self.0.len());

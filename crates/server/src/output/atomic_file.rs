@@ -69,6 +69,7 @@ impl AtomicFile {
     }
 
     /// Returns the temporary path, which the caller removes if the process ends before `finish`.
+    #[must_use]
     pub fn temporary_path(&self) -> Option<PathBuf> {
         match &self.to {
             Target::Replacement(file) => Some(file.part()),

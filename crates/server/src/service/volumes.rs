@@ -36,7 +36,7 @@ pub(super) struct VolumeOpener<'a> {
     pub(super) engine: &'a Arc<Engine>,
     pub(super) lists: Option<&'a WarmLists>,
     /// True if io_uring is not used.
-    pub(super) plain: bool,
+    pub(super) plain_io: bool,
     pub(super) memory_bytes: u64,
 }
 
@@ -47,8 +47,8 @@ impl VolumeOpener<'_> {
         plan: &VolumePlan,
         is_stopping: &dyn Fn() -> bool,
     ) -> Result<OpenedStore> {
-        let VolumeOpener { engine, plain, memory_bytes, .. } = *self;
-        OpenedStore::open(plan, memory_bytes, plain, engine.clock(), is_stopping)
+        let VolumeOpener { engine, plain_io, memory_bytes, .. } = *self;
+        OpenedStore::open(plan, memory_bytes, plain_io, engine.clock(), is_stopping)
     }
 
     /// Adds a volume to the cache; the only export of a server is also its default.
@@ -88,7 +88,7 @@ impl VolumeOpener<'_> {
             restrictions: mount.restrictions,
             ttl: mount.ttl,
             shared: mount.shared,
-            plain: self.plain,
+            plain: self.plain_io,
             rules: mount.rules.clone(),
             rest: FileOptions::default(),
         };
@@ -222,8 +222,8 @@ impl Service {
     pub(crate) fn add_planned(&self, plan: &VolumePlan) -> Result<ServedVolume> {
         let name = &plan.name;
         let memory_bytes = self.check_added(plan)?;
-        let (engine, plain) = (self.engine(), self.start_settings().plain_io);
-        let opener = VolumeOpener { engine, lists: self.lists(), plain, memory_bytes };
+        let (engine, plain_io) = (self.engine(), self.start_settings().plain_io);
+        let opener = VolumeOpener { engine, lists: self.lists(), plain_io, memory_bytes };
         let store = opener.open_store(plan, &|| self.is_stopping())?;
         let _change_lock = self.lock_changes();
         // Other volumes and settings may have changed meanwhile.

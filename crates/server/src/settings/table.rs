@@ -95,7 +95,7 @@ pub(super) fn rows() -> Vec<Setting> {
     let groups: [(Group, Vec<Setting>); 8] = [
         (Group::Server, server_rows()),
         (Group::Tls, tls_rows()),
-        (Group::Cache, cache_rows()),
+        (Group::Cache, [cache_rows(), share_rows()].concat()),
         (Group::Writes, write_rows()),
         (Group::Control, control_rows()),
         (Group::WarmRestart, warm_restart_rows()),
@@ -222,40 +222,6 @@ fn cache_rows() -> Vec<Setting> {
              wtinylfu, clock2q+, linux; or auto, which changes it for one that hits clearly more.",
         )
         .default("s3fifo"),
-        server(
-            "share",
-            Form::Text("MODE"),
-            |settings, text| value::share(text).map(|mode| settings.share = mode),
-            |settings| settings.share.name().to_owned(),
-            "Eviction between volumes: coldest (the page not used for longest, of any volume), or \
-             auto (each volume has a part, and parts move to the volumes where they yield most \
-             hits).",
-        )
-        .default("coldest")
-        .live(),
-        Setting {
-            is_of_mounts: false,
-            ..volume(
-                "min",
-                "SIZE",
-                |plan, text| value::bytes(text).map(|bytes| plan.min_frames = frames(bytes)),
-                |plan| frames_text(plan.min_frames),
-                "Memory that other volumes cannot take from a volume.",
-            )
-        },
-        Setting {
-            is_of_mounts: false,
-            ..volume(
-                "max",
-                "SIZE",
-                |plan, text| value::ceiling(text).map(|bytes| plan.max_frames = frames(bytes)),
-                |plan| match plan.max_frames {
-                    u32::MAX => "all".to_owned(),
-                    frames => frames_text(frames),
-                },
-                "Maximum memory of a volume, or all.",
-            )
-        },
         row(
             "read-ahead",
             Form::Text("SIZE|off"),
@@ -294,6 +260,46 @@ fn cache_rows() -> Vec<Setting> {
             "Lock the memory, so that it is never swapped out.",
         )
         .of_mounts(),
+    ]
+}
+
+/// Returns the rows of the parts of the memory that volumes have.
+fn share_rows() -> Vec<Setting> {
+    vec![
+        server(
+            "share",
+            Form::Text("MODE"),
+            |settings, text| value::share(text).map(|mode| settings.share = mode),
+            |settings| settings.share.name().to_owned(),
+            "Eviction between volumes: coldest (the page not used for longest, of any volume), or \
+             auto (each volume has a part, and parts move to the volumes where they yield most \
+             hits).",
+        )
+        .default("coldest")
+        .live(),
+        Setting {
+            is_of_mounts: false,
+            ..volume(
+                "min",
+                "SIZE",
+                |plan, text| value::bytes(text).map(|bytes| plan.min_frames = frames(bytes)),
+                |plan| frames_text(plan.min_frames),
+                "Memory that other volumes cannot take from a volume.",
+            )
+        },
+        Setting {
+            is_of_mounts: false,
+            ..volume(
+                "max",
+                "SIZE",
+                |plan, text| value::ceiling(text).map(|bytes| plan.max_frames = frames(bytes)),
+                |plan| match plan.max_frames {
+                    u32::MAX => "all".to_owned(),
+                    frames => frames_text(frames),
+                },
+                "Maximum memory of a volume, or all.",
+            )
+        },
     ]
 }
 
