@@ -1674,16 +1674,12 @@ _larder() {
             return 0
             ;;
         larder__subcmd__mount)
-            opts="-o -h --memory --allow-other --options --shared --ttl --rule --page-size --policy --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --record-inputs --control --control-tcp --control-token --plain-io --while-input --help"
+            opts="-o -h --allow-other --options --shared --ttl --rule --memory --record-inputs --counters --page-size --policy --read-ahead --hint --give-back --lock --write-mode --flush --preset --control --control-tcp --control-token --plain-io --first-delay --idle-delay --collision-delay --age-max --dirty-threshold --dirty-target --dirty-limit --burst-share --background-depth --forced-depth --retry-delay --retry-delay-max --read-ahead-max --read-ahead-min --read-ahead-steps --read-ahead-streams --read-ahead-depth --read-ahead-share --set --while-input --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
             fi
             case "${prev}" in
-                --memory)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --options)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1697,6 +1693,18 @@ _larder() {
                     return 0
                     ;;
                 --rule)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --memory)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --record-inputs)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --counters)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1732,18 +1740,6 @@ _larder() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --set)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --counters)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --record-inputs)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
                 --control)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1753,6 +1749,82 @@ _larder() {
                     return 0
                     ;;
                 --control-token)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --first-delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle-delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collision-delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --age-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dirty-threshold)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dirty-target)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dirty-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --burst-share)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --background-depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --forced-depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retry-delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retry-delay-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-min)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-steps)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-share)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1820,7 +1892,7 @@ _larder() {
             return 0
             ;;
         larder__subcmd__serve)
-            opts="-h --config --memory --listen --send-timeout --fuse --tls --tls-mode --tls-verify-peer --record --record-inputs --page-size --policy --share --min --max --read-ahead --hint --give-back --lock --write-mode --flush --preset --set --counters --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --help"
+            opts="-h --config --memory --listen --send-timeout --fuse --record --record-inputs --counters --tls --tls-mode --tls-verify-peer --page-size --policy --read-ahead --hint --give-back --lock --share --min --max --write-mode --flush --preset --control --control-tcp --control-token --warm-list --warm-list-every --plain-io --first-delay --idle-delay --collision-delay --age-max --dirty-threshold --dirty-target --dirty-limit --burst-share --background-depth --forced-depth --retry-delay --retry-delay-max --read-ahead-max --read-ahead-min --read-ahead-steps --read-ahead-streams --read-ahead-depth --read-ahead-share --set --help"
             if [[ ${cur} == -* || ${COMP_CWORD} -eq 2 ]] ; then
                 COMPREPLY=( $(compgen -W "${opts}" -- "${cur}") )
                 return 0
@@ -1846,14 +1918,6 @@ _larder() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
-                --tls)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --tls-mode)
-                    COMPREPLY=($(compgen -W "require allow" -- "${cur}"))
-                    return 0
-                    ;;
                 --record)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1862,23 +1926,23 @@ _larder() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --counters)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --tls-mode)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --page-size)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
                 --policy)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --share)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --min)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --max)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1894,6 +1958,18 @@ _larder() {
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
+                --share)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --min)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
                 --write-mode)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
@@ -1903,14 +1979,6 @@ _larder() {
                     return 0
                     ;;
                 --preset)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --set)
-                    COMPREPLY=($(compgen -f "${cur}"))
-                    return 0
-                    ;;
-                --counters)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;
@@ -1931,6 +1999,82 @@ _larder() {
                     return 0
                     ;;
                 --warm-list-every)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --first-delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --idle-delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --collision-delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --age-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dirty-threshold)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dirty-target)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --dirty-limit)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --burst-share)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --background-depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --forced-depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retry-delay)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --retry-delay-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-max)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-min)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-steps)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-streams)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-depth)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --read-ahead-share)
+                    COMPREPLY=($(compgen -f "${cur}"))
+                    return 0
+                    ;;
+                --set)
                     COMPREPLY=($(compgen -f "${cur}"))
                     return 0
                     ;;

@@ -42,61 +42,96 @@ complete -c larder -n "__fish_larder_needs_command" -f -a "compare" -d 'Compare 
 complete -c larder -n "__fish_larder_needs_command" -f -a "report" -d 'Show a run: text, CSV, JSON, or a page with charts'
 complete -c larder -n "__fish_larder_needs_command" -f -a "top" -d 'Show files, processes, disks and caches of this machine, live'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l config -d 'Read flags and volumes from this file (docs/config.md) as well; those of the command line override them. SIGHUP reads it again' -r -F
-complete -c larder -n "__fish_larder_using_subcommand serve" -l memory -d 'Memory of the cache, including its metadata, shared by all volumes' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l memory -d 'Memory of the cache, including its metadata, shared by all volumes [default: 256MiB]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l listen -d 'Listening address: unix:PATH or tcp:ADDRESS:PORT. Default: a socket in the runtime directory' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l send-timeout -d 'Close a connection whose client receives none of its waiting replies for this time' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l send-timeout -d 'Close a connection whose client receives none of its waiting replies for this time [default: 1m]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l fuse -d 'Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts' -r -F
-complete -c larder -n "__fish_larder_using_subcommand serve" -l tls -d 'Speak TLS, with server-cert.pem and server-key.pem of this directory' -r -F
-complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-mode -d 'Handling of clients without TLS: require refuses them, allow serves them' -r -f -a "require\t''
-allow\t''"
 complete -c larder -n "__fish_larder_using_subcommand serve" -l record -d 'Record every answered request into a new trace' -r -F
 complete -c larder -n "__fish_larder_using_subcommand serve" -l record-inputs -d 'Record every input of the cache into a new file, which larder sim --level inputs replays. Serving is slower' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l counters -d 'Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l tls -d 'Speak TLS, with server-cert.pem and server-key.pem of this directory' -r -F
+complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-mode -d 'Handling of clients without TLS: require refuses them, allow serves them [default: require]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l page-size -d 'Unit of replacement, 4KiB to 1MiB [default: 4KiB]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l policy -d 'Replacement policy: random, fifo, lru, clock, 2q, slru, arc, lirs, s3fifo, sieve, wtinylfu, clock2q+, linux; or auto, which changes it for one that hits clearly more [default: s3fifo]' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l share -d 'Eviction between volumes: coldest (the page not used for longest, of any volume), or auto (each volume has a part, and parts move to the volumes where they yield most hits)' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead -d 'Maximum size of read-ahead for a stream, or "off" [default: 1MiB]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l hint -d 'Expected access pattern: normal, sequential (once and in order), random (no read-ahead), no-buffering (its clients have a cache of their own) [default: normal]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l give-back -d 'Give memory back, down to FLOOR and the minimum of volumes, while the system is short of it, and take it again later' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l share -d 'Eviction between volumes: coldest (the page not used for longest, of any volume), or auto (each volume has a part, and parts move to the volumes where they yield most hits) [default: coldest]' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l min -d 'Memory that other volumes cannot take from a volume' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l max -d 'Maximum memory of a volume, or all' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead -d 'Maximum size of read-ahead for a stream, or "off" [default: 1MiB]' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l hint -d 'Expected access pattern of a volume: normal, sequential (once and in order), random (no read-ahead), no-buffering (its clients have a cache of their own) [default: normal]' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l give-back -d 'Give memory back, down to FLOOR and the minimum of volumes, while the system is short of it, and take it again later' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l write-mode -d 'Write mode: back (a write is acknowledged when it is in the cache), through (when it is in the store too), around (it bypasses the cache), read-only [default: back]' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l flush -d 'Flush mode: keep the guarantee of a flush, or ignore it, which loses unwritten data in a crash [default: keep]' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l preset -d 'Constants of the lazy writer: larder, or nt for those of the Windows NT file cache [default: larder]' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l set -d 'Set a tunable (docs/TUNABLES.md)' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l counters -d 'Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it' -r -F
-complete -c larder -n "__fish_larder_using_subcommand serve" -l control -d 'Socket for larder ctl, or none [default: in the runtime directory, where ctl finds it]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l flush -d 'Flush mode: keep the guarantee of a flush and of fsync, or ignore it, which loses unwritten data in a crash [default: keep]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l preset -d 'Values of all tunables: larder, or nt for those of the Windows NT file cache [default: larder]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l control -d 'Socket for larder ctl, or none. Default: one in the runtime directory, where ctl finds it' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l control-tcp -d 'Accept control connections over TCP as well, from this machine only; needs --control-token' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l control-token -d 'File with the token that clients over TCP must present, on one line; only its owner may have access' -r -F
-complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list -d 'Directory for lists of cached pages, which are read back at the next start, or none [default: the state directory of a service manager, else none]' -r
-complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list-every -d 'Interval at which the lists are saved, in addition to the end, or off' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list -d 'Directory for lists of cached pages, which are read back at the next start, or none. Default: the state directory of a service manager, else none' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l warm-list-every -d 'Interval at which the lists are saved, in addition to the end, or off [default: 5m]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l first-delay -d 'How long a page stays dirty at least before an idle volume writes it (CcFirstDelay) [default: 1000]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l idle-delay -d 'How long no request must have come for a volume to be idle (CcIdleDelay) [default: 500]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l collision-delay -d 'How long the lazy writer backs off when clients wait for the store (CcCollisionDelay) [default: 100]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l age-max -d 'A page that has been dirty for this long is written, idle or not; where flushes are ignored, the store is flushed as often. Twice this, and the time that writing takes, bounds what `--flush ignore` can lose [default: 5000]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l dirty-threshold -d 'From this much dirty on the lazy writer writes in bursts (CcDirtyPageThreshold) [default: 375]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l dirty-target -d 'A series of bursts ends at this (CcDirtyPageTarget) [default: 750]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l dirty-limit -d 'More is never dirty: writes are slowed down on the way there and wait at it [default: 800]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l burst-share -d 'How much one burst writes, oldest first, in disk order [default: 250]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l background-depth -d 'Writes that the lazy writer keeps in the store at a time; one while clients wait [default: 4]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l forced-depth -d 'Writes kept in the store at a time when a client waits for them [default: 32]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l retry-delay -d 'After a failed write the lazy writer waits this long, then twice as long, and so on [default: 100]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l retry-delay-max -d 'The longest such wait [default: 10000]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead-max -d 'The most that is read ahead of a stream at a time; 0 reads nothing ahead [default: 1048576]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead-min -d 'The least that is read ahead of a stream at a time; never more than `read-ahead-max` [default: 16384]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead-steps -d 'So many requests must each go on where the one before ended, or at an equal distance, before anything is read ahead; more where much was read ahead for nothing [default: 2]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead-streams -d 'Streams that are followed at a time on each connection [default: 8]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead-depth -d 'Reads ahead that are kept in the store at a time [default: 8]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l read-ahead-share -d 'Memory for reads ahead that are on their way; a window is at most a 32nd of it [default: 125]' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -l set -d 'Set a tunable (docs/TUNABLES.md)' -r
 complete -c larder -n "__fish_larder_using_subcommand serve" -l tls-verify-peer -d 'Refuse clients without a certificate signed by ca-cert.pem of the directory'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l lock -d 'Lock the memory, so that it is never swapped out'
 complete -c larder -n "__fish_larder_using_subcommand serve" -l plain-io -d 'Use plain system calls even if io_uring is available'
-complete -c larder -n "__fish_larder_using_subcommand serve" -s h -l help -d 'Print help'
-complete -c larder -n "__fish_larder_using_subcommand mount" -l memory -d 'Memory of the cache, including its metadata' -r
+complete -c larder -n "__fish_larder_using_subcommand serve" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand mount" -s o -l options -d 'Restrictions of the mount in addition to those of SOURCE\'s mount, which always apply: nosuid, nodev, noexec, nosymfollow, separated by commas' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l ttl -d 'Maximum age of names and attributes that are used without asking SOURCE, and of cached data if changes by others are not reported' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l rule -d 'Options for some files, by name or path: GLOB and words for hint, write mode, page size, pin, no-cache, kernel-pages=off|open|keep; words that are left out are as for all files. Of several rules the first that matches a file applies (docs/mount.md)' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l page-size -d 'Unit of replacement, 4KiB to 1MiB [default: 4KiB]' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l policy -d 'Replacement policy, or auto; see larder serve [default: s3fifo]' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l read-ahead -d 'Maximum size of read-ahead for a stream, or "off" [default: 1MiB]' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l hint -d 'Expected access pattern: normal, sequential, random, no-buffering [default: normal]' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l give-back -d 'Give memory back, down to FLOOR, while the system is short of it, and take it again later' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l write-mode -d 'Write mode: back (a write returns when it is in the cache), through (when it is in the directory too), around (it bypasses the cache), read-only [default: back]' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l flush -d 'Mode of fsync: keep its guarantee, or ignore it, which loses unwritten data in a crash [default: keep]' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l preset -d 'Constants of the lazy writer: larder, or nt [default: larder]' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l set -d 'Set a tunable (docs/TUNABLES.md)' -r
-complete -c larder -n "__fish_larder_using_subcommand mount" -l counters -d 'Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it' -r -F
+complete -c larder -n "__fish_larder_using_subcommand mount" -l memory -d 'Memory of the cache, including its metadata, shared by all volumes [default: 256MiB]' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l record-inputs -d 'Record every input of the cache into a new file, which larder sim --level inputs replays. Serving is slower' -r -F
-complete -c larder -n "__fish_larder_using_subcommand mount" -l control -d 'Socket for larder ctl, or none [default: in the runtime directory]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l counters -d 'Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it' -r -F
+complete -c larder -n "__fish_larder_using_subcommand mount" -l page-size -d 'Unit of replacement, 4KiB to 1MiB [default: 4KiB]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l policy -d 'Replacement policy: random, fifo, lru, clock, 2q, slru, arc, lirs, s3fifo, sieve, wtinylfu, clock2q+, linux; or auto, which changes it for one that hits clearly more [default: s3fifo]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l read-ahead -d 'Maximum size of read-ahead for a stream, or "off" [default: 1MiB]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l hint -d 'Expected access pattern: normal, sequential (once and in order), random (no read-ahead), no-buffering (its clients have a cache of their own) [default: normal]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l give-back -d 'Give memory back, down to FLOOR and the minimum of volumes, while the system is short of it, and take it again later' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l write-mode -d 'Write mode: back (a write is acknowledged when it is in the cache), through (when it is in the store too), around (it bypasses the cache), read-only [default: back]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l flush -d 'Flush mode: keep the guarantee of a flush and of fsync, or ignore it, which loses unwritten data in a crash [default: keep]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l preset -d 'Values of all tunables: larder, or nt for those of the Windows NT file cache [default: larder]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l control -d 'Socket for larder ctl, or none. Default: one in the runtime directory, where ctl finds it' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l control-tcp -d 'Accept control connections over TCP as well, from this machine only; needs --control-token' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l control-token -d 'File with the token that clients over TCP must present, on one line; only its owner may have access' -r -F
+complete -c larder -n "__fish_larder_using_subcommand mount" -l first-delay -d 'How long a page stays dirty at least before an idle volume writes it (CcFirstDelay) [default: 1000]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l idle-delay -d 'How long no request must have come for a volume to be idle (CcIdleDelay) [default: 500]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l collision-delay -d 'How long the lazy writer backs off when clients wait for the store (CcCollisionDelay) [default: 100]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l age-max -d 'A page that has been dirty for this long is written, idle or not; where flushes are ignored, the store is flushed as often. Twice this, and the time that writing takes, bounds what `--flush ignore` can lose [default: 5000]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l dirty-threshold -d 'From this much dirty on the lazy writer writes in bursts (CcDirtyPageThreshold) [default: 375]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l dirty-target -d 'A series of bursts ends at this (CcDirtyPageTarget) [default: 750]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l dirty-limit -d 'More is never dirty: writes are slowed down on the way there and wait at it [default: 800]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l burst-share -d 'How much one burst writes, oldest first, in disk order [default: 250]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l background-depth -d 'Writes that the lazy writer keeps in the store at a time; one while clients wait [default: 4]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l forced-depth -d 'Writes kept in the store at a time when a client waits for them [default: 32]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l retry-delay -d 'After a failed write the lazy writer waits this long, then twice as long, and so on [default: 100]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l retry-delay-max -d 'The longest such wait [default: 10000]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l read-ahead-max -d 'The most that is read ahead of a stream at a time; 0 reads nothing ahead [default: 1048576]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l read-ahead-min -d 'The least that is read ahead of a stream at a time; never more than `read-ahead-max` [default: 16384]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l read-ahead-steps -d 'So many requests must each go on where the one before ended, or at an equal distance, before anything is read ahead; more where much was read ahead for nothing [default: 2]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l read-ahead-streams -d 'Streams that are followed at a time on each connection [default: 8]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l read-ahead-depth -d 'Reads ahead that are kept in the store at a time [default: 8]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l read-ahead-share -d 'Memory for reads ahead that are on their way; a window is at most a 32nd of it [default: 125]' -r
+complete -c larder -n "__fish_larder_using_subcommand mount" -l set -d 'Set a tunable (docs/TUNABLES.md)' -r
 complete -c larder -n "__fish_larder_using_subcommand mount" -l allow-other -d 'Give all users access, according to the modes of files, and not only the user who mounts'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l shared -d 'Other programs change the directory too: the kernel reports their changes, which requires root; otherwise names and attributes are always validated, as with --ttl 0s'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l lock -d 'Lock the memory, so that it is never swapped out'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l plain-io -d 'Use plain system calls even if io_uring is available'
 complete -c larder -n "__fish_larder_using_subcommand mount" -l while-input -d 'Stop as on SIGTERM when standard input ends, for a program that mounts for its own use'
-complete -c larder -n "__fish_larder_using_subcommand mount" -s h -l help -d 'Print help'
+complete -c larder -n "__fish_larder_using_subcommand mount" -s h -l help -d 'Print help (see more with \'--help\')'
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l control -d 'The server: the path of its control socket, or http://127.0.0.1:PORT. Default: the only server that is found' -r
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l token -d 'File with the token, for a server that is controlled over TCP' -r -F
 complete -c larder -n "__fish_larder_using_subcommand ctl; and not __fish_seen_subcommand_from stats volumes curve files at-risk metrics set flush warm add remove drop freeze unfreeze pin unpin stop" -l trust-uid -d 'Also trust the server of --control if it runs as this user, in addition to your own user and root' -r
