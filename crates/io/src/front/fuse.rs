@@ -12,26 +12,30 @@ mod abi;
 mod data;
 mod device;
 mod directory;
+mod directory_mount;
 mod files;
 #[doc(hidden)]
 pub mod fuzzing;
 mod handshake;
 mod link;
 mod mount;
+mod mount_failure;
 mod mounted;
 mod nodes;
 mod notify;
 mod passthrough;
 mod request_limits;
 mod ring;
+mod shared;
 mod volume_session;
 mod worker;
 
 pub use crate::mount_table::MountRestrictions;
 pub use directory::{
-    ChangeEvents, Directory, DirectoryError, DirectoryMount, DirectoryOptions, FailingFile,
-    FileFigures, FileGlob, FileOptions, FileRule, KernelPages, OpenedDirectory,
+    ChangeEvents, Directory, DirectoryError, DirectoryOptions, FileGlob, FileOptions, FileRule,
+    KernelPages, OpenedDirectory,
 };
+pub use directory_mount::{DirectoryMount, FailingFile, FileFigures};
 pub use files::check_name;
 pub use mount::{MountError, UnmountError, detach_ours};
 pub use mounted::VolumeMount;

@@ -18,7 +18,7 @@ mod crossing;
 mod data;
 mod descriptor_limit;
 mod entries;
-mod figures;
+
 mod generation;
 mod mount;
 mod names;
@@ -30,12 +30,17 @@ mod sections;
 mod sweep_control;
 mod unnamed;
 
+pub(super) use answer::{Answer, AnswerResult, is_lookup};
 pub(super) use blocking_pool::{BlockingPool, unshare_umask};
 pub use change_watcher::ChangeEvents;
-pub(super) use data::RecentNodes;
-pub use figures::{FailingFile, FileFigures};
-pub use mount::DirectoryMount;
+pub(super) use data::{
+    RecentNodes, SYNCHRONOUS, begin_write, check_alignment, clear_privileges, pad_to_sector,
+    read_bound, segments, to_last_block,
+};
+pub(super) use reply::reply;
+pub(super) use requests::{is_release, needs_no_disk};
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
+pub(super) use sections::{CachedSection, Section};
 
 use super::abi::{InHeader, capability};
 use super::handshake;
@@ -57,7 +62,6 @@ use rules::Rules;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit};
-use sections::Section;
 use std::collections::HashMap;
 use std::fmt;
 use std::io;
@@ -130,9 +134,9 @@ pub struct Directory {
     /// True if it is on a network file system, which other clients can change.
     is_remote: bool,
     /// Section of the files without a rule, then one for each rule.
-    sections: Vec<Section>,
-    path: PathBuf,
-    options: DirectoryOptions,
+    pub(super) sections: Vec<Section>,
+    pub(super) path: PathBuf,
+    pub(super) options: DirectoryOptions,
     nodes: Nodes,
     /// Backing files that the kernel reads and writes itself.
     passthrough: Passthrough,
@@ -141,7 +145,7 @@ pub struct Directory {
     /// State of the reports of changes by other processes.
     change_watcher: ChangeWatcher,
     /// Notices of degraded modes that are known only after the mount.
-    notes: Mutex<Vec<String>>,
+    pub(super) notes: Mutex<Vec<String>>,
     listings: Mutex<HashMap<u64, Arc<Listing>>>,
     next_listing: AtomicU64,
     /// Maximum number of nodes that the kernel has forgotten and that have cached data.
@@ -152,7 +156,7 @@ pub struct Directory {
     gid: u32,
     /// True if the kernel checks the permissions and ACLs of files. Else it permits access only for
     /// the user of this process, whom the directory's file system permits everything.
-    check_permissions: bool,
+    pub(super) check_permissions: bool,
 }
 
 impl fmt::Debug for Directory {
@@ -305,7 +309,7 @@ impl Directory {
     /// Returns true if a request comes from a user without access. The kernel permits access by the
     /// user of the process; it does not check the user for which a thread acts (setfsuid(2), as an
     /// NFS server does) unless it checks permissions.
-    fn is_unauthorized(&self, header: &InHeader) -> bool {
+    pub(super) fn is_unauthorized(&self, header: &InHeader) -> bool {
         !self.check_permissions && header.uid != self.uid
     }
 

@@ -10,7 +10,8 @@ use super::directory::{Directory, DirectoryOptions, OpenedDirectory, unshare_uma
 use super::files::Files;
 use super::handshake;
 use super::link::Link;
-use super::mounted::{MountFailure, Shared, Tree};
+use super::mount_failure::MountFailure;
+use super::shared::{Shared, Tree};
 use super::worker::Worker;
 use crate::engine::{Engine, EngineOptions};
 use crate::store::{Solid, Timed};

@@ -5,18 +5,19 @@
 
 use super::abi::capability;
 use super::device::Device;
-use super::directory::{BlockingPool, Directory, unshare_umask};
+use super::directory::unshare_umask;
 use super::files::Files;
 use super::handshake::{self, run_handshake};
 use super::link::Link;
 use super::mount::{self, Mount, MountError, MountOptions, UnmountError};
+use super::mount_failure::MountFailure;
 use super::ring::{self, PreparedRing, Ring};
+use super::shared::{Shared, Tree, UnmountCallback};
 use super::worker::Worker;
 use crate::claim::{Claim, ClaimError};
 use crate::engine::{ArenaVolume, Engine};
-use crate::fault::{self, Thread, report_failed_part};
+use crate::fault::{self, Thread};
 use crate::front::observe::Observer;
-use crate::front::spin::Spinners;
 use crate::mount_table::MountRestrictions;
 use crate::reclaim::reserve_stack;
 use crate::store::AllocationMap;
@@ -24,7 +25,7 @@ use crate::waker::Waker;
 use std::fmt;
 use std::io;
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
@@ -33,155 +34,6 @@ use std::time::{Duration, Instant};
 const THREADS_MAX: usize = 8;
 /// Minimum number of threads of a mounted directory: while one waits for its disk, others answer.
 const DIRECTORY_THREADS_MIN: usize = 3;
-
-/// Contents of a mount.
-pub(super) enum Tree {
-    /// Volumes as files.
-    Volumes(Files),
-    /// A directory, whose files are one volume, or one for each of its sections.
-    Directory { directory: Arc<Directory>, pool: BlockingPool },
-}
-
-/// State that all threads of a mount share.
-pub(super) struct Shared {
-    pub(super) engine: Arc<Engine>,
-    pub(super) tree: Tree,
-    pub(super) observer: Option<Arc<dyn Observer>>,
-    pub(super) spinners: Spinners,
-    pub(super) closing: AtomicBool,
-    wakers: Vec<Waker>,
-    running: AtomicUsize,
-    /// True if this process has unmounted it.
-    unmounted: AtomicBool,
-    /// True if another program has unmounted it, or the kernel has aborted the connection.
-    is_gone: AtomicBool,
-    /// Called once when that has happened.
-    unmount_callback: Mutex<Option<UnmountCallback>>,
-    failure: Arc<MountFailure>,
-}
-
-/// Failure state of a mount: after an internal error every request is refused with EIO.
-#[derive(Debug)]
-pub(super) struct MountFailure {
-    /// The mountpoint, for messages.
-    name: String,
-    has_failed: AtomicBool,
-}
-
-impl MountFailure {
-    pub(super) fn new(at: &Path) -> Self {
-        MountFailure { name: at.display().to_string(), has_failed: AtomicBool::new(false) }
-    }
-
-    pub(super) fn has_failed(&self) -> bool {
-        self.has_failed.load(Ordering::Acquire)
-    }
-
-    /// Returns the mountpoint.
-    pub(super) fn name(&self) -> &str {
-        &self.name
-    }
-
-    /// Marks the mount as failed.
-    pub(super) fn fail(&self, error: &dyn fmt::Display) {
-        let is_first = !self.has_failed.swap(true, Ordering::AcqRel);
-        if is_first {
-            report_failed_part(
-                &format!(
-                    "the mount has failed: every request to {} gets EIO; data accepted before is \
-                     still written to the store; unmount it and mount it again",
-                    self.name
-                ),
-                error,
-            );
-        } else {
-            tracing::error!(mount = self.name, "another error of the failed mount: {error}");
-        }
-    }
-}
-
-/// Callback for a mount that another program has unmounted.
-type UnmountCallback = Box<dyn FnOnce() + Send>;
-
-impl Shared {
-    /// Returns the state of a mount with one thread per waker.
-    pub(super) fn new(
-        engine: Arc<Engine>,
-        tree: Tree,
-        failure: Arc<MountFailure>,
-        observer: Option<Arc<dyn Observer>>,
-        wakers: Vec<Waker>,
-    ) -> Self {
-        if let Tree::Directory { pool, .. } = &tree {
-            pool.set_wakers(&wakers);
-        }
-        Shared {
-            engine,
-            tree,
-            failure,
-            observer,
-            spinners: Spinners::new(),
-            closing: AtomicBool::new(false),
-            running: AtomicUsize::new(wakers.len()),
-            wakers,
-            unmounted: AtomicBool::new(false),
-            is_gone: AtomicBool::new(false),
-            unmount_callback: Mutex::new(None),
-        }
-    }
-
-    /// Returns the files of a mount of volumes.
-    pub(super) fn files(&self) -> &Files {
-        match &self.tree {
-            Tree::Volumes(files) => files,
-            Tree::Directory { .. } => unreachable!("requests to a directory are not about volumes"),
-        }
-    }
-
-    /// Returns true if an internal error has ended the mount.
-    pub(super) fn has_failed(&self) -> bool {
-        self.failure.has_failed()
-    }
-
-    /// Ends the mount after an internal error.
-    pub(super) fn fail(&self, panic: &dyn fmt::Display) {
-        self.failure.fail(panic);
-    }
-
-    /// Returns the mountpoint, for messages.
-    pub(super) fn name(&self) -> &str {
-        self.failure.name()
-    }
-
-    pub(super) fn wakers(&self) -> &[Waker] {
-        &self.wakers
-    }
-
-    /// Records that a thread has ended.
-    pub(super) fn thread_ended(&self) {
-        let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_last
-            && !self.is_closing()
-            && let Tree::Directory { pool, .. } = &self.tree
-        {
-            pool.set_gone();
-        }
-        let is_expected = self.is_closing() || self.unmounted.load(Ordering::Acquire);
-        if is_last && !is_expected {
-            tracing::warn!("what was mounted is gone: somebody has unmounted it");
-            self.is_gone.store(true, Ordering::Release);
-            self.run_unmount_callback();
-        }
-    }
-
-    fn run_unmount_callback(&self) {
-        if self.is_gone.load(Ordering::Acquire)
-            && let Some(callback) = self.unmount_callback.lock().expect("no holder panics").take()
-        {
-            callback();
-        }
-    }
-}
 
 /// A mount with the threads that serve it.
 pub(super) struct Mounted {

@@ -4,13 +4,15 @@
 //! Invariants: the thread waits only in its sleep, which any event ends; the resources that it
 //! holds for waiting requests are bounded, and beyond the bound it receives no further requests.
 
+mod directory_requests;
+
 use super::abi::{self, InHeader, TransferIn, opcode};
 use super::device::Received;
 use super::directory::RecentNodes;
 use super::link::{FuseRequest, Link};
-use super::mounted::{Shared, Tree};
 use super::request_limits::WRITE_BYTES_MAX;
 use super::ring::RingPayload;
+use super::shared::{Shared, Tree};
 use super::volume_session::{InFlight, Owner, VolumeSession};
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::fault::{self, confine};
@@ -21,7 +23,6 @@ use crate::front::spin::SpinHistory;
 use crate::store::files::SourceFile;
 use crate::waker::Waker;
 use larder_core::clock::{Clock, Nanos};
-use larder_core::completion::Notify;
 use larder_core::counters::Classes;
 use larder_core::request::{
     Event, ImmediateReply, ReadRequest, Reply, Request, RequestOp, Session, Submitted,
@@ -30,7 +31,6 @@ use larder_core::store::StoreError;
 use larder_core::units::BLOCK_BYTES_U64;
 use rustix::io::Errno;
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Bytes of the longest request with its header.
@@ -473,18 +473,5 @@ impl Worker {
             tracing::debug!(%error, "nobody is there for the last answers");
         }
         self.shared.thread_ended();
-    }
-}
-
-impl Shared {
-    /// Wakes all threads, to check the changed state.
-    pub(super) fn wake_all(&self) {
-        for waker in self.wakers() {
-            waker.notify();
-        }
-    }
-
-    pub(super) fn is_closing(&self) -> bool {
-        self.closing.load(Ordering::Acquire)
     }
 }

@@ -7,7 +7,7 @@ use std::ffi::CStr;
 
 /// Result of a request.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(in crate::front::fuse) enum Answer {
     /// A reply with these bytes.
     Bytes(Vec<u8>),
     /// No reply now: the kernel expects none, or it follows when the request completes.
@@ -27,7 +27,7 @@ impl From<Vec<u8>> for Answer {
 }
 
 /// Result of a request, or the errno of its refusal.
-pub(super) type AnswerResult = Result<Answer, Errno>;
+pub(in crate::front::fuse) type AnswerResult = Result<Answer, Errno>;
 
 /// Returns an empty reply.
 pub(super) fn empty_reply() -> Answer {
@@ -52,7 +52,7 @@ pub(super) fn bytes_after<T>(body: &[u8]) -> &[u8] {
 }
 
 /// Returns true if a request changes nothing, so that it can be retried.
-pub(super) fn is_lookup(code: u32) -> bool {
+pub(in crate::front::fuse) fn is_lookup(code: u32) -> bool {
     matches!(code, opcode::LOOKUP | opcode::OPEN | opcode::OPENDIR | opcode::READDIRPLUS)
 }
 

@@ -17,7 +17,7 @@ pub(super) use drops::CoveredWrite;
 
 use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
 use super::super::link::ReplyPath;
-use super::super::mounted::MountFailure;
+use super::super::mount_failure::MountFailure;
 use super::answer::{Answer, AnswerResult, bytes_after, empty_reply, is_lookup, parse_name};
 use super::attributes::sets_capabilities;
 use super::data::BLOCK;

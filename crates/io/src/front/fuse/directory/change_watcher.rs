@@ -22,7 +22,7 @@ pub(super) struct ChangeWatcher {
 
 impl ChangeWatcher {
     /// Returns the state for files on a device, without reports yet.
-    pub(super) fn new(device: u64) -> Self {
+    pub(in crate::front::fuse) fn new(device: u64) -> Self {
         ChangeWatcher {
             device,
             is_connected: AtomicBool::new(false),
@@ -46,7 +46,7 @@ impl Directory {
     }
 
     /// Returns true if a file has to be checked for changes before its cached data is read.
-    pub(super) fn must_check(&self, node: &Node, now: Nanos) -> bool {
+    pub(in crate::front::fuse) fn must_check(&self, node: &Node, now: Nanos) -> bool {
         let age = || Duration::from_nanos(now.saturating_sub(node.file.checked_at()));
         self.is_unwatched(node) && age() >= self.options.ttl
     }
@@ -61,7 +61,7 @@ pub struct ChangeEvents {
 }
 
 impl ChangeEvents {
-    pub(super) fn new(directory: Arc<Directory>, pool: BlockingPool) -> Self {
+    pub(in crate::front::fuse) fn new(directory: Arc<Directory>, pool: BlockingPool) -> Self {
         directory.change_watcher.is_connected.store(true, Ordering::Release);
         ChangeEvents { directory, pool }
     }

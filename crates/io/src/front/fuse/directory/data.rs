@@ -6,17 +6,11 @@
 //! are zeros. So a write that ends at the end of the file can be padded to whole sectors, and need
 //! not read the old data.
 
-use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
-use super::super::link::FuseRequest;
-use super::super::request_limits::READ_BYTES_MAX;
-use super::super::worker::Worker;
-use super::answer::{Answer, AnswerResult};
-use super::reply::reply;
+use super::super::abi::{self, InHeader, TransferIn};
+use super::answer::Answer;
 use super::sections::Section;
-use super::{BlockingPool, Directory, Node};
-use crate::store::files::{FileTable, SEGMENT_BYTES, SourceFile, WriteUnderWay};
-use larder_core::clock::Nanos;
-use larder_core::request::{Request, RequestOp, Then};
+use super::{Directory, Node};
+use crate::store::files::{SEGMENT_BYTES, SourceFile, WriteUnderWay};
 use larder_core::units::{BLOCK_BYTES_U64, SECTOR_BYTES};
 use rustix::io::Errno;
 use std::ops::Range;
@@ -24,7 +18,7 @@ use std::sync::{Arc, Weak};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES_U64;
 /// Flags of open(2) with which a write must be on stable storage when it returns.
-pub(super) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
+pub(in crate::front::fuse) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// The flag of open(2) for direct I/O.
 const DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
 /// Number of nodes that a thread finds without a lock.
@@ -43,7 +37,11 @@ impl Default for RecentNodes {
 }
 
 impl RecentNodes {
-    fn find(&mut self, directory: &Directory, id: u64) -> Result<Arc<Node>, Errno> {
+    pub(in crate::front::fuse) fn find(
+        &mut self,
+        directory: &Directory,
+        id: u64,
+    ) -> Result<Arc<Node>, Errno> {
         let slot = &mut self.0[usize::try_from(id % RECENT_NODES as u64).expect("small")];
         if slot.0 == id
             && let Some(node) = slot.1.upgrade()
@@ -58,14 +56,16 @@ impl RecentNodes {
 
 /// Returns the bytes of the store beyond which nothing is read ahead: those of a file of `size`
 /// bytes in the segment in which its byte `offset` lies at `start`.
-pub(super) fn read_bound(start: u64, offset: u64, size: u64) -> Range<u64> {
+pub(in crate::front::fuse) fn read_bound(start: u64, offset: u64, size: u64) -> Range<u64> {
     let begin = offset % SEGMENT_BYTES;
     let segment = start - begin;
     segment..segment + (size - (offset - begin)).min(SEGMENT_BYTES)
 }
 
 /// Splits a range of a file at segments; returns each part with its offset in the range.
-pub(super) fn segments(range: Range<u64>) -> impl Iterator<Item = (Range<u64>, usize)> {
+pub(in crate::front::fuse) fn segments(
+    range: Range<u64>,
+) -> impl Iterator<Item = (Range<u64>, usize)> {
     let first = range.start;
     let mut position = range.start;
     std::iter::from_fn(move || {
@@ -79,7 +79,7 @@ pub(super) fn segments(range: Range<u64>) -> impl Iterator<Item = (Range<u64>, u
 
 /// Returns the parts of a write of `bytes` at `offset`. If it ends at the end of the file, its
 /// bytes of the last sector are padded with zeros to a whole one in `sector`.
-pub(super) fn pad_to_sector<'a>(
+pub(in crate::front::fuse) fn pad_to_sector<'a>(
     offset: u64,
     bytes: &'a [u8],
     is_end: bool,
@@ -95,173 +95,9 @@ pub(super) fn pad_to_sector<'a>(
     parts.into_iter().filter(|(_, bytes)| !bytes.is_empty())
 }
 
-impl Worker {
-    /// Handles a data request for a file of a directory. Returns false for other requests.
-    pub(in crate::front::fuse) fn take_file_request(
-        &mut self,
-        (directory, pool): (&Arc<Directory>, &BlockingPool),
-        now: Nanos,
-        request: FuseRequest<'_>,
-    ) -> bool {
-        let FuseRequest { header, body, data } = request;
-        let result = match header.opcode {
-            opcode::READ => self.read_file(directory, now, header, &abi::head_of(body)),
-            opcode::WRITE => self.write_file(directory, now, header, &abi::head_of(body), data),
-            opcode::FSYNC => self.sync_file(directory, now, header, &abi::head_of(body)),
-            _ => return false,
-        };
-        reply(&mut self.link, pool, request, result);
-        true
-    }
-
-    fn read_file(
-        &mut self,
-        directory: &Arc<Directory>,
-        now: Nanos,
-        header: &InHeader,
-        args: &TransferIn,
-    ) -> AnswerResult {
-        let node = self.recent.find(directory, header.nodeid)?;
-        let by_program = args.transfer_flags & abi::LOCKOWNER != 0;
-        let section = directory.section(&node.file);
-        let is_page = !by_program && section.is_direct_io();
-        let must_wait = is_page && !node.file.note_page() || directory.must_check(&node, now);
-        let Some(cached) = section.cached().filter(|_| !must_wait) else {
-            check_alignment(&node, args, to_last_block(&node, args))?;
-            return Ok(Answer::BlockingWorker);
-        };
-        let size = node.file.size();
-        let left = size.saturating_sub(args.offset);
-        let len = left.min(u64::from(args.size.min(READ_BYTES_MAX)));
-        if len == 0 {
-            self.link.reply(header.unique, &[]);
-            return Ok(Answer::None);
-        }
-        check_alignment(&node, args, to_last_block(&node, args))?;
-        let begin = args.offset % SEGMENT_BYTES;
-        if begin + len > SEGMENT_BYTES {
-            return Ok(Answer::BlockingWorker);
-        }
-        // A file has one first segment, which may be allocated here. For other segments, a blocking
-        // worker checks whether the file has data there, which may take time.
-        let first = || cached.table.place(&node.file, args.offset).ok();
-        let start = FileTable::find(&node.file, args.offset)
-            .or_else(|| (args.offset < SEGMENT_BYTES).then(first).flatten());
-        let Some(start) = start else { return Ok(Answer::BlockingWorker) };
-        node.file.note_reach(size.next_multiple_of(cached.volume.page_bytes()));
-        let bound = read_bound(start, args.offset, size);
-        let index = self.section_session(node.file.section(), cached.volume)?;
-        let len = u32::try_from(len).expect("at most 1 MiB");
-        let of = Some((&node.file, bound));
-        self.read_at(now, index, header.unique, (start, len), of);
-        Ok(Answer::None)
-    }
-
-    fn write_file(
-        &mut self,
-        directory: &Arc<Directory>,
-        now: Nanos,
-        header: &InHeader,
-        args: &TransferIn,
-        payload: &[u8],
-    ) -> AnswerResult {
-        let node = self.recent.find(directory, header.nodeid)?;
-        let len = payload.len().min(args.size as usize);
-        let payload = &payload[..len];
-        let end = args.offset.checked_add(len as u64).filter(|&end| i64::try_from(end).is_ok());
-        let end = end.ok_or(Errno::FBIG)?;
-        if len == 0 {
-            self.reply_written(header.unique, 0);
-            return Ok(Answer::None);
-        }
-        check_alignment(&node, args, args.size.into())?;
-        if node.file.may_give_rights() {
-            clear_privileges(directory, &node, header, args)?;
-        }
-        if let Some(error) = node.file.write_refusal(end) {
-            return Err(error);
-        }
-        let section = directory.section(&node.file);
-        let is_one_segment = args.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
-        let exceeds_deferred =
-            end > directory.nodes.deferred_size_max(&node) && end > node.file.size();
-        let Some(cached) = section.cached().filter(|_| is_one_segment && !exceeds_deferred) else {
-            return Ok(Answer::BlockingWorker);
-        };
-        // The last check that may pass the request to another thread: a write that waits in a queue
-        // must not count as in flight, or threads that wait for writes in flight could deadlock
-        // with it.
-        let write_guard = match begin_write(section, &node.file, args, args.offset..end) {
-            Ok(write_guard) => write_guard,
-            Err(thread) => return Ok(thread),
-        };
-        let start = cached.table.place(&node.file, args.offset)?;
-        let index = self.section_session(node.file.section(), cached.volume)?;
-        // Before the bytes are in the cache: the store writes nothing beyond the end of the file.
-        let is_end = end >= node.file.grow(end);
-        cached.note_reach(&node.file);
-        let bytes = start..start + len as u64;
-        let mut in_flight = self.in_flight(header.unique, RequestOp::Write, bytes.clone());
-        (in_flight.file, in_flight.write_guard) = (Some(Arc::clone(&node.file)), write_guard);
-        let then = if args.flags & SYNCHRONOUS == 0 {
-            Then::Nothing
-        } else {
-            Then::FlushRange(bytes.clone())
-        };
-        let request = |range| Request { then, ..Request::new(RequestOp::Write, range) };
-        let mut sector = [0; SECTOR_BYTES];
-        let mut parts = pad_to_sector(start, payload, is_end, &mut sector);
-        let (first, second) = (parts.next(), parts.next());
-        if let (Some((offset, part)), None) = (first, second) {
-            let range = offset..offset + part.len() as u64;
-            self.submit(now, index, request(range), part, in_flight);
-            return Ok(Answer::None);
-        }
-        let requests = &mut self.sessions[index].requests;
-        let id = requests.begin(now, request(bytes), in_flight);
-        for (offset, part) in first.into_iter().chain(second) {
-            requests.push(&self.cache, now, id, offset, part);
-        }
-        requests.finish(&self.cache, now, id);
-        self.answer_ended(now, index);
-        Ok(Answer::None)
-    }
-
-    fn sync_file(
-        &mut self,
-        directory: &Arc<Directory>,
-        now: Nanos,
-        header: &InHeader,
-        args: &FsyncIn,
-    ) -> AnswerResult {
-        let node = self.recent.find(directory, header.nodeid)?;
-        let (section, ranges) = FileTable::ranges(&node.file, 0, node.file.size());
-        let cached = directory.section(&node.file).cached();
-        let Some(cached) = cached.filter(|_| !ranges.is_empty()) else {
-            return Ok(Answer::BlockingWorker);
-        };
-        let index = self.section_session(section, cached.volume)?;
-        let flush = RequestOp::FlushRange { durable: true };
-        let mut in_flight = self.in_flight(header.unique, flush, 0..0);
-        in_flight.metadata = (args.flags & abi::FSYNC_DATA == 0).then(|| node.file.want_metadata());
-        if let [range] = &ranges[..] {
-            self.submit(now, index, Request::new(flush, range.clone()), &[], in_flight);
-            return Ok(Answer::None);
-        }
-        let requests = &mut self.sessions[index].requests;
-        let id = requests.begin(now, Request::new(flush, 0..0), in_flight);
-        for range in ranges {
-            requests.push_flush(&self.cache, now, id, range);
-        }
-        requests.finish(&self.cache, now, id);
-        self.answer_ended(now, index);
-        Ok(Answer::None)
-    }
-}
-
 /// Begins a write to a byte range of a file, if the write must be tracked while it is in flight.
 /// Returns the thread that has to handle it if this one cannot.
-fn begin_write(
+pub(in crate::front::fuse) fn begin_write(
     section: &Section,
     file: &Arc<SourceFile>,
     args: &TransferIn,
@@ -283,7 +119,7 @@ fn begin_write(
 /// setgid. Where the kernel caches pages it has already cleared them, except setgid on a file
 /// without the group's execute permission. It does not report which process changed a page: then
 /// setuid and setgid are cleared if a user other than root has opened the file for writing.
-fn clear_privileges(
+pub(in crate::front::fuse) fn clear_privileges(
     directory: &Directory,
     node: &Node,
     header: &InHeader,
@@ -314,14 +150,18 @@ pub(super) fn is_member(header: &InHeader, group: u32) -> bool {
 }
 
 /// Returns the bytes of a read up to the end of the last block; file systems do not check the rest.
-fn to_last_block(node: &Node, args: &TransferIn) -> u64 {
+pub(in crate::front::fuse) fn to_last_block(node: &Node, args: &TransferIn) -> u64 {
     let end = node.file.size().next_multiple_of(BLOCK);
     u64::from(args.size).min(end.saturating_sub(args.offset))
 }
 
 /// Refuses direct I/O of `len` bytes that SOURCE's file system would refuse. The alignment of the
 /// buffer in memory is not known here.
-fn check_alignment(node: &Node, args: &TransferIn, len: u64) -> Result<(), Errno> {
+pub(in crate::front::fuse) fn check_alignment(
+    node: &Node,
+    args: &TransferIn,
+    len: u64,
+) -> Result<(), Errno> {
     if args.flags & DIRECT == 0 {
         return Ok(());
     }

@@ -57,7 +57,11 @@ impl DescriptorLimit {
 impl Directory {
     /// Starts forgetting inodes if there are too many, or if `result` reports that no descriptor
     /// is left; returns true in the latter case.
-    pub(super) fn prune_if_short(&self, pool: &BlockingPool, result: &AnswerResult) -> bool {
+    pub(in crate::front::fuse) fn prune_if_short(
+        &self,
+        pool: &BlockingPool,
+        result: &AnswerResult,
+    ) -> bool {
         let is_short = matches!(result, Err(Errno::MFILE | Errno::NFILE));
         let must_prune = is_short || self.descriptor_limit.exceeds_target(self.nodes.len());
         if must_prune && !self.descriptor_limit.is_pruning.swap(true, Ordering::AcqRel) {

@@ -1,168 +1,18 @@
-//! The mount of a directory, from its start to its end.
+//! The parts of a mount's start and end that concern the directory.
 
-use super::super::mount::{Mount, MountError, MountOptions, UnmountError};
-use super::super::mounted::{MountFailure, Mounted, Tree};
+use super::super::mount::Mount;
+use super::super::mount_failure::MountFailure;
 use super::blocking_pool::BlockingPool;
 use super::crossing::{RestrictionFollower, path_now};
 use super::unnamed::Sweeper;
-use super::{ChangeEvents, Directory, DirectoryError};
+use super::{Directory, Node};
 use crate::engine::{ArenaVolume, Engine};
 use crate::mount_table::{self, MountRestrictions, MountWatch};
 use rustix::io::Errno;
-use rustix::thread::{CapabilitySet, capabilities};
 use std::fmt;
 use std::io;
 use std::path::Path;
 use std::sync::Arc;
-
-/// A mounted directory.
-///
-/// Call [`DirectoryMount::unmount`] while no program uses it, then [`DirectoryMount::close`].
-#[derive(Debug)]
-pub struct DirectoryMount {
-    mounted: Mounted,
-    pub(super) engine: Arc<Engine>,
-    pub(super) directory: Arc<Directory>,
-    pool: BlockingPool,
-    volumes: Vec<Arc<ArenaVolume>>,
-    /// Applies restrictions that SOURCE's mount gets later.
-    _watch: Option<MountWatch>,
-}
-
-impl DirectoryMount {
-    /// Mounts `directory` at the empty directory `at`. `volumes` are those of its stores, in their
-    /// order. A dead mount that a killed Larder process left there is unmounted first.
-    ///
-    /// With `allow_other`, all users may use the mount, and the kernel checks the permissions and
-    /// ACLs of files. Else only the user of this process may; the kernel then checks no permissions
-    /// if that is root with all capabilities for files, and leaves them to the directory's file
-    /// system.
-    ///
-    /// # Errors
-    /// If the mountpoint cannot be used, or the machine does not permit the mount.
-    pub fn start(
-        engine: Arc<Engine>,
-        mut directory: Directory,
-        volumes: Vec<Arc<ArenaVolume>>,
-        at: &Path,
-        allow_other: bool,
-    ) -> Result<Self, MountError> {
-        // Checks cost requests: the kernel requests the attributes of a directory after each change
-        // in it.
-        directory.check_permissions = allow_other || !has_unrestricted_access();
-        let restrictions = directory.restrictions_now();
-        let restrictions = restrictions
-            .map_err(|source| MountError::Refused { path: at.to_owned(), source: source.into() })?;
-        let mount_options = MountOptions {
-            source: directory.path.display().to_string(),
-            allow_other,
-            check_permissions: directory.check_permissions,
-            restrictions,
-            plain: directory.options.plain,
-        };
-        let started = directory.begin(&engine, &volumes, at);
-        let (directory, pool) =
-            started.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
-        let pool_on_error = pool.clone();
-        let pool_handle = pool.clone();
-        let tree = Tree::Directory { directory: Arc::clone(&directory), pool };
-        match Mounted::start(Arc::clone(&engine), tree, at, &mount_options, None) {
-            Ok(mounted) => {
-                let watch = watch_mounts(&directory, pool_handle.failure());
-                Ok(DirectoryMount {
-                    mounted,
-                    engine,
-                    directory,
-                    pool: pool_handle,
-                    volumes,
-                    _watch: watch,
-                })
-            }
-            Err(error) => {
-                pool_on_error.end();
-                Err(error)
-            }
-        }
-    }
-
-    /// Checks that a mountpoint does not lie inside of a directory.
-    ///
-    /// # Errors
-    /// If it lies inside.
-    pub fn check(directory: &Path, at: &Path) -> Result<(), DirectoryError> {
-        // For a mountpoint that does not respond, the parent directory decides.
-        let mountpoint = at.canonicalize().or_else(|_| {
-            let parent = at.parent().filter(|parent| !parent.as_os_str().is_empty());
-            parent.unwrap_or(Path::new(".")).canonicalize()
-        });
-        let directory = directory.canonicalize().unwrap_or_else(|_| directory.to_owned());
-        match mountpoint {
-            Ok(mountpoint) if mountpoint.starts_with(&directory) => {
-                Err(DirectoryError::Inside { directory, at: at.to_owned() })
-            }
-            _ => Ok(()),
-        }
-    }
-
-    /// Returns true if a dead mount of a killed process was replaced.
-    #[must_use]
-    pub fn took_over(&self) -> bool {
-        self.mounted.took_over()
-    }
-
-    /// Returns the receiver of reports of changes by other processes. The kernel caches names and
-    /// attributes until it is dropped, or reports that changes were missed.
-    #[must_use]
-    pub fn news(&self) -> ChangeEvents {
-        ChangeEvents::new(Arc::clone(&self.directory), self.pool.clone())
-    }
-
-    /// Returns notices of degraded modes, a sentence each.
-    #[must_use]
-    pub fn notes(&self) -> Vec<String> {
-        let notes = self.directory.notes.lock().expect("no holder panics").clone();
-        self.mounted.note().map(str::to_owned).into_iter().chain(notes).collect()
-    }
-
-    /// Sets the callback for a mount that another program has unmounted; calls it at once if that
-    /// has happened.
-    pub fn when_gone(&self, callback: impl FnOnce() + Send + 'static) {
-        self.mounted.when_gone(Box::new(callback));
-    }
-
-    /// Returns the mountpoint.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.mounted.path()
-    }
-
-    /// Returns the path of the directory.
-    #[must_use]
-    pub fn directory(&self) -> &Path {
-        &self.directory.path
-    }
-
-    /// Returns the volumes of its files: of the files without a rule, then of each rule whose files
-    /// are cached.
-    #[must_use]
-    pub fn volumes(&self) -> &[Arc<ArenaVolume>] {
-        &self.volumes
-    }
-
-    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
-    /// served until [`DirectoryMount::close`].
-    ///
-    /// # Errors
-    /// If a program uses it, or the kernel reports an error.
-    pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        self.mounted.unmount(lazily)
-    }
-
-    /// Ends the threads. Programs that still use the mount get errors from now on.
-    pub fn close(self) {
-        drop(self);
-    }
-}
 
 impl Directory {
     /// Assigns the volumes to the sections and starts the threads that may wait.
@@ -202,7 +52,7 @@ impl Directory {
     }
 
     /// Returns the restrictions that the mount must have, according to the current mount table.
-    fn restrictions_now(&self) -> Result<MountRestrictions, Errno> {
+    pub(in crate::front::fuse) fn restrictions_now(&self) -> Result<MountRestrictions, Errno> {
         let table = mount_table::read()?;
         let of_root = MountRestrictions::of(&table, &*self.root)?;
         let mut restrictions = self.options.restrictions | of_root;
@@ -219,25 +69,23 @@ impl Directory {
         }
         Ok(restrictions | inside)
     }
-}
 
-/// Watches for restrictions that the mounts of the directory get later. Without the watch, the
-/// mount could give rights that SOURCE does not give: so an error of the watch fails the mount.
-fn watch_mounts(directory: &Directory, failure: Arc<MountFailure>) -> Option<MountWatch> {
-    let follower = Arc::clone(directory.nodes.follower().expect("set when it was mounted"));
-    let unwatched = |error| {
-        tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
-    };
-    let failed = move |error: &dyn fmt::Display| failure.fail(error);
-    MountWatch::start("mounts", None, move || follower.follow(), failed).map_err(unwatched).ok()
-}
-
-/// Returns true if this process may access files without restriction, as root usually may, and if
-/// so may all processes that the kernel takes for those of its user.
-fn has_unrestricted_access() -> bool {
-    if rustix::process::getuid() != rustix::process::geteuid() {
-        return false;
+    /// Watches for restrictions that the mounts of the directory get later. Without the watch, the
+    /// mount could give rights that SOURCE does not give: so an error of the watch fails the mount.
+    pub(in crate::front::fuse) fn watch_mounts(
+        &self,
+        failure: Arc<MountFailure>,
+    ) -> Option<MountWatch> {
+        let follower = Arc::clone(self.nodes.follower().expect("set when it was mounted"));
+        let unwatched = |error| {
+            tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
+        };
+        let failed = move |error: &dyn fmt::Display| failure.fail(error);
+        MountWatch::start("mounts", None, move || follower.follow(), failed).map_err(unwatched).ok()
     }
-    let all = CapabilitySet::DAC_OVERRIDE | CapabilitySet::DAC_READ_SEARCH | CapabilitySet::FOWNER;
-    capabilities(None).is_ok_and(|sets| sets.effective.contains(all))
+
+    /// Returns the size up to which a file grows in the cache first.
+    pub(in crate::front::fuse) fn deferred_size_max(&self, node: &Node) -> u64 {
+        self.nodes.deferred_size_max(node)
+    }
 }

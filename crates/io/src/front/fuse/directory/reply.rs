@@ -5,7 +5,7 @@ use super::answer::{Answer, AnswerResult};
 use crate::front::fuse::link::{FuseRequest, Link};
 
 /// Sends an answer to the kernel, or passes the request on to the thread that has to answer it.
-pub(super) fn reply(
+pub(in crate::front::fuse) fn reply(
     link: &mut Link,
     pool: &BlockingPool,
     request: FuseRequest<'_>,

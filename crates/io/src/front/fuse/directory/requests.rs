@@ -5,69 +5,23 @@ use super::super::abi::{
     self, Attr, AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, OpenIn, OpenOut,
     opcode, open_flag,
 };
-use super::super::link::FuseRequest;
-use super::super::volume_session::VolumeSession;
-use super::super::worker::Worker;
-use super::answer::{Answer, AnswerResult, bytes_after, empty_reply, is_lookup, opens_for_writing};
+use super::answer::{Answer, AnswerResult, bytes_after, empty_reply, opens_for_writing};
 use super::attributes::sets_capabilities;
-use super::reply::reply;
 use super::{BlockingPool, Directory, Job, KernelPages, Node};
 use crate::claim;
 use crate::store::files::Attributes;
-use larder_core::clock::Nanos;
 use rustix::io::Errno;
 use std::sync::Arc;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Time of an answer above which the directory's disk counts as slow, so that clients of this
-/// thread must not wait for it,
-const SLOW_ANSWER: Nanos = 4_000_000;
-/// and period for which it counts as slow.
-const SLOW_PERIOD: Nanos = 40_000_000;
-
-impl Worker {
-    /// Answers a request that does not concern data, or passes it on.
-    pub(in crate::front::fuse) fn take_directory_request(
-        &mut self,
-        directory: &Arc<Directory>,
-        pool: &BlockingPool,
-        now: Nanos,
-        request: FuseRequest<'_>,
-    ) {
-        let FuseRequest { header, body, .. } = request;
-        // Clients with requests in flight in this thread must not wait for the directory's disk.
-        let is_idle = self.sessions.iter().all(VolumeSession::is_idle);
-        let result = if directory.is_unauthorized(header) && !is_release(header.opcode) {
-            Err(Errno::ACCESS)
-        } else if needs_no_disk(header.opcode) {
-            directory.answer(pool, header, body)
-        } else if is_idle && now >= self.slow_until {
-            let result = directory.answer(pool, header, body);
-            let end = self.clock.now();
-            if end.saturating_sub(now) > SLOW_ANSWER {
-                self.slow_until = end + SLOW_PERIOD;
-            }
-            result
-        } else {
-            Ok(Answer::BlockingWorker)
-        };
-        // A request that changes nothing can be retried when file descriptors are free.
-        let is_short = directory.prune_if_short(pool, &result);
-        let is_leased = matches!(result, Err(Errno::AGAIN));
-        let is_retried = is_leased || is_short && is_lookup(header.opcode);
-        let result = if is_retried { Ok(Answer::BlockingWorker) } else { result };
-        reply(&mut self.link, pool, request, result);
-    }
-}
-
 /// Returns true if a request can be answered without access to the directory's disk.
-fn needs_no_disk(code: u32) -> bool {
+pub(in crate::front::fuse) fn needs_no_disk(code: u32) -> bool {
     is_release(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
 }
 
 /// Returns true if a request only releases something, which is never refused.
-fn is_release(code: u32) -> bool {
+pub(in crate::front::fuse) fn is_release(code: u32) -> bool {
     matches!(
         code,
         opcode::FORGET
@@ -82,7 +36,7 @@ fn is_release(code: u32) -> bool {
 
 impl Directory {
     /// Answers a request, if that does not wait for the cache.
-    pub(super) fn answer(
+    pub(in crate::front::fuse) fn answer(
         &self,
         pool: &BlockingPool,
         header: &InHeader,

@@ -32,7 +32,7 @@ pub(in crate::front::fuse) struct CachedSection<'a> {
 impl CachedSection<'_> {
     /// Records that all of a file may be cached, including the rest of its last page beyond the
     /// end.
-    pub(super) fn note_reach(&self, file: &SourceFile) {
+    pub(in crate::front::fuse) fn note_reach(&self, file: &SourceFile) {
         file.note_reach(file.size().next_multiple_of(self.volume.page_bytes()));
     }
 }
@@ -48,7 +48,7 @@ impl Section {
 
     /// Returns true if the kernel passes each read(2) and write(2) through, and caches pages only
     /// for mappings. Files that the kernel reads and writes itself are exempt.
-    pub(super) fn is_direct_io(&self) -> bool {
+    pub(in crate::front::fuse) fn is_direct_io(&self) -> bool {
         self.options.kernel_pages == KernelPages::Off
     }
 

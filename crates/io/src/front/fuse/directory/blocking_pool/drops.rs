@@ -15,7 +15,7 @@ use crate::engine::Engine;
 use crate::fault::{self, Thread};
 use crate::front::fuse::handshake::BACKGROUND_MAX;
 use crate::front::fuse::link::ReplyPath;
-use crate::front::fuse::mounted::MountFailure;
+use crate::front::fuse::mount_failure::MountFailure;
 use crate::front::fuse::ring::queue_depth;
 use crate::store::files::Covered;
 use rustix::io::Errno;
@@ -32,7 +32,7 @@ const ANSWER_AFTER: Duration = Duration::from_millis(50);
 
 /// A completed write to a range of which the kernel has pages.
 #[derive(Debug)]
-pub(in crate::front::fuse::directory) struct CoveredWrite {
+pub(in crate::front::fuse) struct CoveredWrite {
     pub(super) node: u64,
     pub(super) covered: Covered,
     pub(super) answer: Vec<u8>,

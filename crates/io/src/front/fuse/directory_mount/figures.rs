@@ -1,8 +1,7 @@
 //! Statistics of the cache for each file of a directory.
 
+use super::super::directory::{CachedSection, Section, segments};
 use super::DirectoryMount;
-use super::data::segments;
-use super::sections::{CachedSection, Section};
 use crate::store::files::{SEGMENT_BYTES, SourceFile};
 use larder_core::counters::Class;
 use larder_core::units::BLOCK_BYTES_U64;

@@ -1,0 +1,135 @@
+//! The state that all threads of a mount share.
+
+use super::directory::{BlockingPool, Directory};
+use super::files::Files;
+use super::mount_failure::MountFailure;
+use crate::engine::Engine;
+use crate::front::observe::Observer;
+use crate::front::spin::Spinners;
+use crate::waker::Waker;
+use larder_core::completion::Notify;
+use std::fmt;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::{Arc, Mutex};
+
+/// Contents of a mount.
+pub(super) enum Tree {
+    /// Volumes as files.
+    Volumes(Files),
+    /// A directory, whose files are one volume, or one for each of its sections.
+    Directory { directory: Arc<Directory>, pool: BlockingPool },
+}
+
+/// State that all threads of a mount share.
+pub(super) struct Shared {
+    pub(super) engine: Arc<Engine>,
+    pub(super) tree: Tree,
+    pub(super) observer: Option<Arc<dyn Observer>>,
+    pub(super) spinners: Spinners,
+    pub(super) closing: AtomicBool,
+    pub(super) wakers: Vec<Waker>,
+    running: AtomicUsize,
+    /// True if this process has unmounted it.
+    pub(super) unmounted: AtomicBool,
+    /// True if another program has unmounted it, or the kernel has aborted the connection.
+    is_gone: AtomicBool,
+    /// Called once when that has happened.
+    pub(super) unmount_callback: Mutex<Option<UnmountCallback>>,
+    failure: Arc<MountFailure>,
+}
+
+/// Callback for a mount that another program has unmounted.
+pub(super) type UnmountCallback = Box<dyn FnOnce() + Send>;
+
+impl Shared {
+    /// Returns the state of a mount with one thread per waker.
+    pub(super) fn new(
+        engine: Arc<Engine>,
+        tree: Tree,
+        failure: Arc<MountFailure>,
+        observer: Option<Arc<dyn Observer>>,
+        wakers: Vec<Waker>,
+    ) -> Self {
+        if let Tree::Directory { pool, .. } = &tree {
+            pool.set_wakers(&wakers);
+        }
+        Shared {
+            engine,
+            tree,
+            failure,
+            observer,
+            spinners: Spinners::new(),
+            closing: AtomicBool::new(false),
+            running: AtomicUsize::new(wakers.len()),
+            wakers,
+            unmounted: AtomicBool::new(false),
+            is_gone: AtomicBool::new(false),
+            unmount_callback: Mutex::new(None),
+        }
+    }
+
+    /// Returns the files of a mount of volumes.
+    pub(super) fn files(&self) -> &Files {
+        match &self.tree {
+            Tree::Volumes(files) => files,
+            Tree::Directory { .. } => unreachable!("requests to a directory are not about volumes"),
+        }
+    }
+
+    /// Returns true if an internal error has ended the mount.
+    pub(super) fn has_failed(&self) -> bool {
+        self.failure.has_failed()
+    }
+
+    /// Ends the mount after an internal error.
+    pub(super) fn fail(&self, panic: &dyn fmt::Display) {
+        self.failure.fail(panic);
+    }
+
+    /// Returns the mountpoint, for messages.
+    pub(super) fn name(&self) -> &str {
+        self.failure.name()
+    }
+
+    pub(super) fn wakers(&self) -> &[Waker] {
+        &self.wakers
+    }
+
+    /// Records that a thread has ended.
+    pub(super) fn thread_ended(&self) {
+        let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
+        if is_last
+            && !self.is_closing()
+            && let Tree::Directory { pool, .. } = &self.tree
+        {
+            pool.set_gone();
+        }
+        let is_expected = self.is_closing() || self.unmounted.load(Ordering::Acquire);
+        if is_last && !is_expected {
+            tracing::warn!("what was mounted is gone: somebody has unmounted it");
+            self.is_gone.store(true, Ordering::Release);
+            self.run_unmount_callback();
+        }
+    }
+
+    pub(super) fn run_unmount_callback(&self) {
+        if self.is_gone.load(Ordering::Acquire)
+            && let Some(callback) = self.unmount_callback.lock().expect("no holder panics").take()
+        {
+            callback();
+        }
+    }
+}
+
+impl Shared {
+    /// Wakes all threads, to check the changed state.
+    pub(super) fn wake_all(&self) {
+        for waker in self.wakers() {
+            waker.notify();
+        }
+    }
+
+    pub(super) fn is_closing(&self) -> bool {
+        self.closing.load(Ordering::Acquire)
+    }
+}
