@@ -13,10 +13,6 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("tunables", "docs/TUNABLES.md"),
     ("saw-tooth", "docs/img/saw-tooth.svg"),
     ("leak", "docs/img/leak.svg"),
-    ("bash", "packaging/completions/larder.bash"),
-    ("zsh", "packaging/completions/_larder"),
-    ("fish", "packaging/completions/larder.fish"),
-    ("man", "packaging/man/larder.1"),
 ];
 
 /// `docs [--check]`.

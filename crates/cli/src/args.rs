@@ -6,11 +6,13 @@ use std::any::TypeId;
 use std::num::NonZero;
 use std::path::PathBuf;
 
+mod output_format;
 mod rule;
 mod settings;
 
 pub(crate) use larder_server::value::*;
 pub(crate) use larder_server::volume_source::VolumeSource;
+pub(crate) use output_format::{FormatArgs, OutputFormat, TableFormat, TextOrJson};
 pub(crate) use rule::{RuleArgument, rule};
 pub(crate) use settings::{MountSettings, PathText, ServeSettings};
 

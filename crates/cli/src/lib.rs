@@ -14,6 +14,7 @@ mod free_space;
 mod live;
 mod logging;
 mod named_files;
+mod old_spellings;
 mod output_file;
 mod progress;
 mod signals;
@@ -22,7 +23,7 @@ mod tui;
 pub(crate) use larder_server::output;
 
 use clap::error::ContextKind;
-use clap::{CommandFactory, FromArgMatches, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use larder_report::escape;
 use named_files::NamedFiles;
 use std::ffi::{OsStr, OsString};
@@ -31,8 +32,22 @@ use std::process::ExitCode;
 
 /// Tells you how much cache your storage needs, gives it that cache, and proves what it gained.
 #[derive(Debug, Parser)]
-#[command(name = "larder", bin_name = "larder", version)]
+#[command(name = "larder", bin_name = "larder", version, disable_help_subcommand = true)]
 struct Cli {
+    /// Print no progress and no notes.
+    #[arg(long, global = true, help_heading = "Output")]
+    quiet: bool,
+
+    /// Colours of help and of error messages.
+    #[arg(
+        long,
+        global = true,
+        value_name = "WHEN",
+        default_value = "auto",
+        help_heading = "Output"
+    )]
+    color: ColorChoice,
+
     #[command(subcommand)]
     command: Command,
 }
@@ -71,6 +86,14 @@ enum Command {
     Report(commands::report::ReportArgs),
     /// Show files, processes, disks and caches of this machine, live.
     Top(commands::top::TopArgs),
+    /// Explain a command, or a topic: settings, metrics, sizes, exit-codes.
+    Help(commands::help::HelpArgs),
+    /// Print the version and the features of this program.
+    Version(commands::version::VersionArgs),
+    /// Print the completions of the command line for a shell.
+    Completions(commands::docs::CompletionsArgs),
+    /// Print the manual page.
+    Man,
     /// Print generated documentation.
     #[command(hide = true)]
     Docs(commands::docs::DocsArgs),
@@ -90,10 +113,14 @@ const FAILURE: u8 = 2;
 pub fn main() -> ExitCode {
     logging::start();
     larder_io::fault::arm_from_environment();
-    let (command, files) = match parse(std::env::args_os()) {
+    let (words, notes) = old_spellings::replace(std::env::args_os().collect());
+    let (command, files) = match parse(words.clone()) {
         Ok(parsed) => parsed,
-        Err(error) => return refuse(&error),
+        Err(error) => return refuse(&error, words),
     };
+    for note in notes {
+        eprintln!("larder: note: {note}");
+    }
     let result = files.check().and_then(|()| signals::outlive_file_size_limit());
     let result = result.and_then(|()| run(command));
     // The buffer of standard output may hold unwritten text.
@@ -118,9 +145,13 @@ fn parse<T>(words: impl IntoIterator<Item = T>) -> Result<(Command, NamedFiles),
 where
     T: Into<OsString> + Clone,
 {
-    let matches = args::allow_hyphens(Cli::command()).try_get_matches_from(words)?;
+    let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
+    let command = args::allow_hyphens(Cli::command()).color(color(&words));
+    let matches = command.try_get_matches_from(words)?;
     let files = NamedFiles::of(&matches);
-    Ok((Cli::from_arg_matches(&matches)?.command, files))
+    let cli = Cli::from_arg_matches(&matches)?;
+    output::set_quiet(cli.quiet);
+    Ok((cli.command, files))
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {
@@ -140,17 +171,37 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Compare(arguments) => commands::compare::run(&arguments),
         Command::Report(arguments) => succeed(commands::report::run(&arguments)),
         Command::Top(arguments) => succeed(commands::top::run(&arguments)),
+        Command::Help(arguments) => succeed(commands::help::run(&arguments)),
+        Command::Version(arguments) => succeed(commands::version::run(&arguments)),
+        Command::Completions(arguments) => succeed(commands::docs::completions(&arguments)),
+        Command::Man => succeed(commands::docs::manual()),
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
         Command::TakeMemory(arguments) => succeed(commands::take_memory::run(&arguments)),
     }
 }
 
+/// Returns the colours that a command line selects, before it is parsed: errors have colours too.
+fn color(words: &[OsString]) -> ColorChoice {
+    let mut words = words.iter().filter_map(|word| word.to_str());
+    let mut choice = ColorChoice::Auto;
+    while let Some(word) = words.next() {
+        let value = match word.strip_prefix("--color") {
+            Some("") => words.next(),
+            Some(value) => value.strip_prefix('='),
+            None => continue,
+        };
+        let parsed = value.and_then(|value| ColorChoice::from_str(value, true).ok());
+        choice = parsed.unwrap_or(choice);
+    }
+    choice
+}
+
 /// Prints the error of the command line, or the requested help.
-fn refuse(error: &clap::Error) -> ExitCode {
+fn refuse(error: &clap::Error, words: Vec<OsString>) -> ExitCode {
     if error.use_stderr() {
         // The message quotes arguments, such as file names: they are escaped.
-        if let Err(error) = parse(std::env::args_os().map(|it| escaped(&it))) {
+        if let Err(error) = parse(words.into_iter().map(|it| escaped(&it))) {
             // The integer parser returns this message for letters and for a sign.
             let text = error.render().to_string();
             let reason = "it is not a whole number from 0 on";

@@ -3,7 +3,6 @@
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use larder_io::engine::StopProgress;
 use larder_report::{escape, format};
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// Interval between lines if standard error is not a terminal.
@@ -90,7 +89,7 @@ impl WritebackProgress {
             self.is_waiting = false;
             self.last_line = None;
             self.bar = None;
-            if self.total > 0 && std::io::stderr().is_terminal() {
+            if self.total > 0 && crate::output::shows_progress() {
                 self.bar = Some(
                     bar(self.total, WRITING)
                         .with_prefix(format!("{} {}", self.verb, escape::text(&self.volume)))

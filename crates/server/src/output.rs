@@ -12,8 +12,9 @@ pub use file::DistinctFiles;
 
 use anyhow::{Context, Result};
 use larder_report::escape::{self, Terminal};
-use std::io::{self, StderrLock, StdoutLock, Write};
+use std::io::{self, IsTerminal, StderrLock, StdoutLock, Write};
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Returns standard output for text.
 #[must_use]
@@ -27,8 +28,28 @@ pub fn stderr() -> Terminal<StderrLock<'static>> {
     Terminal::new(io::stderr().lock())
 }
 
-/// Prints one line to standard error; ignores a closed stream.
+/// True if neither progress nor notes are printed.
+static QUIET: AtomicBool = AtomicBool::new(false);
+/// The beginning of a line that is a note.
+const NOTE: &str = "larder: note: ";
+
+/// Turns progress and notes off, or on.
+pub fn set_quiet(quiet: bool) {
+    QUIET.store(quiet, Ordering::Relaxed);
+}
+
+/// Returns true if progress is shown: on a terminal, unless it is turned off.
+#[must_use]
+pub fn shows_progress() -> bool {
+    io::stderr().is_terminal() && !QUIET.load(Ordering::Relaxed)
+}
+
+/// Prints one line to standard error; ignores a closed stream. A note is left out if notes are
+/// turned off.
 pub fn error_line(line: &str) {
+    if line.starts_with(NOTE) && QUIET.load(Ordering::Relaxed) {
+        return;
+    }
     // A closed standard error cannot be reported.
     drop(io::stderr().lock().write_all(format!("{}\n", escape::line(line)).as_bytes()));
 }

@@ -14,12 +14,17 @@ use larder_io::front::nbd::ListenAddress;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
 
-/// Parses a number of bytes, as in `256MiB`.
+/// Parses a number of bytes, as in `256MiB`. `M` alone is MiB, as for truncate, fio and qemu; `MB`
+/// is 10^6 bytes.
 ///
 /// # Errors
 /// The reason why the text is refused.
 pub fn bytes(text: &str) -> Result<u64, String> {
-    let size: Option<ByteSize> = text.parse().ok();
+    let is_letter = |letter: char| "kmgtpe".contains(letter.to_ascii_lowercase());
+    let number = text.strip_suffix(is_letter).map(str::trim_end);
+    let is_short = number.is_some_and(|number| number.ends_with(|end: char| end.is_ascii_digit()));
+    let size: Option<ByteSize> =
+        if is_short { format!("{text}iB").parse().ok() } else { text.parse().ok() };
     let size = size.ok_or_else(|| format!("\"{text}\" is not a size; write 4KiB, 256MiB, 2GiB"))?;
     // The library saturates at `u64::MAX` instead of returning an error.
     match size.as_u64() {
@@ -282,6 +287,11 @@ mod tests {
     #[test]
     fn sizes_pages_and_modes() {
         assert_eq!(bytes("256MiB").unwrap(), 256 << 20);
+        let short = [("4k", 4 << 10), ("1.5M", 3 << 19), ("2 G", 2 << 30), ("7", 7), ("7B", 7)];
+        for (text, expected) in short {
+            assert_eq!(bytes(text), Ok(expected), "{text}");
+        }
+        assert_eq!((bytes("1MB"), bytes("1kB")), (Ok(1_000_000), Ok(1000)));
         assert!(bytes("many").unwrap_err().contains("not a size"));
         assert!(bytes("99999999999999999999g").unwrap_err().contains("16 EiB or more"));
         assert_eq!(page_blocks("64KiB").unwrap(), 16);

@@ -1,8 +1,9 @@
 //! `larder compare`: two runs of the same workload, series by series.
 
+use crate::args::{FormatArgs, TableFormat};
 use crate::commands::report;
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
 use larder_report::compare::{THRESHOLD, compare};
 use std::io::Write;
 use std::path::PathBuf;
@@ -22,19 +23,8 @@ pub(crate) struct CompareArgs {
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
     threshold: f64,
 
-    /// Output format.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Format,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// A table, and further differences.
-    Text,
-    /// The table alone.
-    Csv,
-    /// All data.
-    Json,
+    #[command(flatten)]
+    format: FormatArgs<TableFormat>,
 }
 
 /// The default on the command line equals that of the library.
@@ -52,10 +42,10 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
 pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let (a, b) = (report::open(&arguments.a)?, report::open(&arguments.b)?);
     let comparison = compare(&a, &b, arguments.threshold)?;
-    let text = match arguments.format {
-        Format::Text => comparison.to_text(),
-        Format::Csv => comparison.table().to_csv(),
-        Format::Json => format!("{:#}\n", comparison.to_json()),
+    let text = match arguments.format.get() {
+        TableFormat::Text => comparison.to_text(),
+        TableFormat::Csv => comparison.table().to_csv(),
+        TableFormat::Json => format!("{:#}\n", comparison.to_json()),
     };
     // A closed pipe is not a failure, so the error must reach main without context.
     crate::output::stdout().write_all(text.as_bytes())?;

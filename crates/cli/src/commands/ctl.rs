@@ -7,9 +7,10 @@ mod follow;
 mod output;
 mod watch;
 
+use crate::args::TableFormat;
 use crate::args::{self, VolumeSource};
 use anyhow::{Result, bail, ensure};
-use clap::{Args, Subcommand, ValueEnum};
+use clap::{Args, Subcommand};
 use larder_report::control::{
     AddRequest, AtRisk, ByteRange, Curves, Dropped, Pinned, RangeRequest, RemoveRequest,
     SetRequest, Stats, VolumeRequest, Volumes,
@@ -39,8 +40,12 @@ pub(crate) struct CtlArgs {
     trust_uid: Option<u32>,
 
     /// Output format.
-    #[arg(long, global = true, default_value = "text")]
-    format: Format,
+    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    format: TableFormat,
+
+    /// The same as --format json.
+    #[arg(long, global = true)]
+    json: bool,
 
     /// Repeat the query at this interval: rates of each interval and totals.
     #[arg(long, global = true, value_name = "TIME", value_parser = interval)]
@@ -48,16 +53,6 @@ pub(crate) struct CtlArgs {
 
     #[command(subcommand)]
     command: Command,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    /// Text for people.
-    Text,
-    /// The response of the server, unchanged.
-    Json,
-    /// One table with plain numbers.
-    Csv,
 }
 
 #[derive(Debug, Subcommand)]
@@ -217,7 +212,7 @@ fn range(text: &str) -> Result<ByteRange, String> {
 pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
     let (server, token) = (arguments.control.as_deref(), arguments.token.as_deref());
     let client = Client::find(server, token, arguments.trust_uid)?;
-    let format = arguments.format;
+    let format = if arguments.json { TableFormat::Json } else { arguments.format };
     if let Some(interval) = arguments.watch {
         return watch::run(&client, &arguments.command, format, interval);
     }
@@ -248,7 +243,7 @@ pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
         Command::Unpin { volume, ranges } => pin(&client, "unpin", volume, ranges, format),
         Command::Metrics => {
             ensure!(
-                format == Format::Text,
+                format == TableFormat::Text,
                 "print the metrics: they are OpenMetrics text; leave --format out, or use \
                  larder ctl stats --all"
             );
@@ -285,7 +280,7 @@ pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
 }
 
 /// Changes one volume, or all volumes, by the request that `path` names.
-fn change(client: &Client, path: &str, volume: Option<&String>, format: Format) -> Result<()> {
+fn change(client: &Client, path: &str, volume: Option<&String>, format: TableFormat) -> Result<()> {
     output::Changes(client.post(path, &volume_request(volume))?).print(format)
 }
 
@@ -310,7 +305,7 @@ fn pin(
     endpoint: &str,
     volume: &str,
     ranges: &[ByteRange],
-    format: Format,
+    format: TableFormat,
 ) -> Result<()> {
     let request = RangeRequest { volume: volume.to_owned(), ranges: ranges.to_vec() };
     let pinned: Pinned = client.post(endpoint, &request)?;

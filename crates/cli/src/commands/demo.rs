@@ -39,12 +39,20 @@ pub(crate) struct DemoArgs {
     memory: u64,
 
     /// Directory for the image, on the disk to be shown.
-    #[arg(long, alias = "folder", value_name = "DIRECTORY", default_value = ".")]
+    #[arg(long, value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
 
-    /// Seconds of each of the eight trials; the second half of each is measured.
-    #[arg(long, default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..=600))]
-    seconds: u64,
+    /// Duration of each of the eight trials, 1s to 10m; the second half of each is measured.
+    #[arg(long = "for", value_name = "TIME", default_value = "5s", value_parser = trial_time)]
+    time: u64,
+}
+
+/// Parses the duration of a trial.
+fn trial_time(text: &str) -> Result<u64, String> {
+    let ns = args::time(text)?;
+    let is_valid =
+        (Duration::from_secs(1)..=Duration::from_mins(10)).contains(&Duration::from_nanos(ns));
+    if is_valid { Ok(ns) } else { Err("a trial takes from 1s to 10m".to_owned()) }
 }
 
 /// Data that all parts of the demo share.
@@ -77,16 +85,16 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<()> {
     let context = DemoContext {
         memory: arguments.memory,
         image_bytes,
-        trial: Duration::from_secs(arguments.seconds),
+        trial: Duration::from_nanos(arguments.time),
         clock: Arc::new(MonotonicClock::new()),
         stop,
     };
     println!(
         "One program, one request at a time: random blocks of 4 KiB, one read to three writes,\n\
-         without a cache (direct I/O) and with {} of larder over NBD. Each trial runs {} s;\n\
+         without a cache (direct I/O) and with {} of larder over NBD. Each trial runs {};\n\
          its second half is measured. With the cache, a working set that fits is read in first.\n",
         larder_report::format::bytes(arguments.memory),
-        arguments.seconds
+        larder_report::format::duration(arguments.time)
     )?;
     let image = image.fill(&context)?;
     for kind in [DiskKind::Real, DiskKind::Modelled] {

@@ -30,14 +30,22 @@ enum Document {
     SawTooth,
     /// The chart of a leak and a floor, from the recorded run, as SVG.
     Leak,
-    /// Completions of the command line for bash.
-    Bash,
-    /// Completions of the command line for zsh.
-    Zsh,
-    /// Completions of the command line for fish.
-    Fish,
-    /// The manual page.
-    Man,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    shell: clap_complete::Shell,
+}
+
+/// Prints the completions for a shell.
+pub(crate) fn completions(arguments: &CompletionsArgs) -> Result<()> {
+    shell::completions(arguments.shell)
+}
+
+/// Prints the manual page.
+pub(crate) fn manual() -> Result<()> {
+    shell::manual()
 }
 
 pub(crate) fn run(arguments: &DocsArgs) -> Result<()> {
@@ -46,10 +54,6 @@ pub(crate) fn run(arguments: &DocsArgs) -> Result<()> {
         Document::Tunables => tunables()?,
         Document::SawTooth => print!("{}", saw_tooth::chart()?)?,
         Document::Leak => print!("{}", leak::chart()?)?,
-        Document::Bash => shell::completions(clap_complete::Shell::Bash)?,
-        Document::Zsh => shell::completions(clap_complete::Shell::Zsh)?,
-        Document::Fish => shell::completions(clap_complete::Shell::Fish)?,
-        Document::Man => shell::manual()?,
     }
     Ok(())
 }

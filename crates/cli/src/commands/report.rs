@@ -1,5 +1,6 @@
 //! `larder report`: a recorded run, or a log of Perfmon, for people and for other programs.
 
+use crate::args::{FormatArgs, OutputFormat};
 use crate::output;
 use crate::output_file::OutputFile;
 use anyhow::{Context, Result, bail, ensure};
@@ -20,11 +21,11 @@ pub(crate) struct ReportArgs {
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
-    /// Output format; html if the name of the output ends in .html.
-    #[arg(long, value_name = "FORMAT")]
-    format: Option<Format>,
+    #[command(flatten)]
+    format: FormatArgs<Format>,
 
-    /// Output file, instead of standard output. It is written under another name and renamed.
+    /// Output file, instead of standard output; its extension selects the format, if --format does
+    /// not. It is written under another name and renamed.
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 
@@ -58,6 +59,11 @@ pub(crate) enum Format {
     Html,
     /// The record, in the newest version of the format.
     Json,
+}
+
+impl OutputFormat for Format {
+    const TEXT: Self = Format::Text;
+    const JSON: Self = Format::Json;
 }
 
 impl Format {
@@ -94,7 +100,7 @@ impl Format {
 
 pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {
     let by_extension = arguments.output.as_deref().and_then(Format::from_extension);
-    let format = arguments.format.or(by_extension).unwrap_or(Format::Text);
+    let format = arguments.format.selected().or(by_extension).unwrap_or(Format::Text);
     let context = || format!("read {}", arguments.file.display());
     let mut file = open_text(&arguments.file)?;
     let text = if perfmon::is_log(file.fill_buf().with_context(context)?) {

@@ -3,8 +3,9 @@
 //! The queries never read a file. A file that the user may not query is reported and skipped, and
 //! the exit code is 2.
 
+use crate::args::{FormatArgs, TableFormat};
 use anyhow::{Result, bail};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use larder_host::residency::{self, Residency};
 use larder_report::table::{Cell, Column, Table};
 use serde_json::json;
@@ -22,20 +23,8 @@ pub(crate) struct ResidentArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     depth: usize,
 
-    /// Output format.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Format,
-
-    /// The same as --format json.
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Json,
-    Csv,
+    #[command(flatten)]
+    format: FormatArgs<TableFormat>,
 }
 
 pub(crate) fn run(arguments: &ResidentArgs) -> Result<()> {
@@ -63,8 +52,8 @@ pub(crate) fn run(arguments: &ResidentArgs) -> Result<()> {
         }
     }
     let table = table(&rows);
-    let text = match (arguments.json, arguments.format) {
-        (true, _) | (_, Format::Json) => format!(
+    let text = match arguments.format.get() {
+        TableFormat::Json => format!(
             "{:#}\n",
             json!({
                 "schema": "larder-resident",
@@ -73,9 +62,9 @@ pub(crate) fn run(arguments: &ResidentArgs) -> Result<()> {
                 "rows": table.to_json()["rows"],
             })
         ),
-        (_, Format::Csv) => table.to_csv(),
-        (_, Format::Text) if rows.is_empty() => String::new(),
-        (_, Format::Text) => table.to_text(),
+        TableFormat::Csv => table.to_csv(),
+        TableFormat::Text if rows.is_empty() => String::new(),
+        TableFormat::Text => table.to_text(),
     };
     // A closed pipe is not a failure, so the error must reach the caller without context.
     crate::output::stdout().write_all(text.as_bytes())?;

@@ -12,6 +12,7 @@ mod sizes;
 mod table;
 
 use crate::args;
+use crate::args::{FormatArgs, TableFormat};
 use crate::commands::trace;
 use anyhow::{Context, Result, ensure};
 use case::Case;
@@ -88,9 +89,8 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "NUMBER", value_parser = args::threads)]
     threads: Option<NonZero<usize>>,
 
-    /// Output format.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Output,
+    #[command(flatten)]
+    format: FormatArgs<TableFormat>,
 
     #[command(flatten)]
     whole: engine::ParsedEngineArgs,
@@ -120,13 +120,6 @@ enum Curve {
     Exact,
     /// Estimates from a sample of fixed size.
     Sampled,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Text,
-    Json,
-    Csv,
 }
 
 fn by(text: &str) -> Result<By, String> {
@@ -187,7 +180,7 @@ pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
             Some(curve) => rows.extend(curves::run(&case, curve, &policies, arguments)?),
         }
     }
-    print(&table::from_rows(&rows, arguments.by), arguments.format)
+    print(&table::from_rows(&rows, arguments.by), arguments.format.get())
 }
 
 fn run_whole(policies: &Policies, arguments: &SimArgs) -> Result<()> {
@@ -200,18 +193,18 @@ fn run_whole(policies: &Policies, arguments: &SimArgs) -> Result<()> {
     for case in case::cases(arguments)? {
         runs.extend(engine::run(&case, policies, arguments)?);
     }
-    let table = match arguments.format {
-        Output::Text => engine::short_table(&runs),
-        Output::Csv | Output::Json => engine::full_table(&runs),
+    let table = match arguments.format.get() {
+        TableFormat::Text => engine::short_table(&runs),
+        TableFormat::Csv | TableFormat::Json => engine::full_table(&runs),
     };
-    print(&table, arguments.format)
+    print(&table, arguments.format.get())
 }
 
-fn print(table: &Table, format: Output) -> Result<()> {
+fn print(table: &Table, format: TableFormat) -> Result<()> {
     let text = match format {
-        Output::Text => table.to_text(),
-        Output::Csv => table.to_csv(),
-        Output::Json => format!("{:#}\n", table::json(table)),
+        TableFormat::Text => table.to_text(),
+        TableFormat::Csv => table.to_csv(),
+        TableFormat::Json => format!("{:#}\n", table::json(table)),
     };
     // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(crate::output::stdout().write_all(text.as_bytes())?)

@@ -4,12 +4,13 @@
 //! measures, [`larder_report::sizing`] evaluates the measurements.
 
 use crate::args;
+use crate::args::{FormatArgs, TextOrJson};
 use crate::commands::trace;
 use crate::output;
 use crate::output_file::OutputFile;
 use crate::progress;
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use indicatif::ProgressBar;
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{self, Options, Progress};
@@ -17,7 +18,7 @@ use larder_lab::trace::{Format, OpenOptions};
 use larder_report::advise::goal::Goal;
 use larder_report::escape;
 use larder_report::sizing::Sizing;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -47,13 +48,8 @@ pub(crate) struct SizeArgs {
     #[arg(long, value_name = "FILE")]
     html: Option<OutputFile>,
 
-    /// Output format.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Output,
-
-    /// The same as --format json.
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs<TextOrJson>,
 
     /// Estimate everything from samples; omit counts over the whole trace that cost more.
     #[arg(long)]
@@ -99,12 +95,6 @@ pub(crate) struct SizeArgs {
     /// Maximum number of bad records that are skipped; one more is an error.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, help_heading = "Reading")]
     max_bad: u64,
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Output {
-    Text,
-    Json,
 }
 
 /// Parses a percentage such as `95%`, above 0 and up to 100.
@@ -168,7 +158,7 @@ fn measure(
 
 /// Prints the result, followed by the memory of this machine.
 fn print(arguments: &SizeArgs, sizing: &Sizing, live: Option<&live::MachineMemory>) -> Result<()> {
-    let text = if arguments.json || arguments.format == Output::Json {
+    let text = if arguments.format.get() == TextOrJson::Json {
         let mut json = sizing.to_json();
         if let Some(memory) = live {
             json["live"] = memory.to_json();
@@ -204,7 +194,7 @@ struct Bar {
 
 impl Bar {
     fn show(&mut self, progress: Progress) {
-        if !std::io::stderr().is_terminal() {
+        if !crate::output::shows_progress() {
             return;
         }
         if self.step != progress.step {

@@ -4,6 +4,7 @@
 //! counters.
 
 use crate::args;
+use crate::args::{FormatArgs, TextOrJson};
 use crate::output;
 use crate::output_file::OutputFile;
 use crate::signals::Stop;
@@ -38,13 +39,8 @@ pub(crate) struct WatchArgs {
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 
-    /// Output format.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Format,
-
-    /// The same as --format json.
-    #[arg(long, conflicts_with = "format")]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs<TextOrJson>,
 
     /// Count look-ups in the kernel, with far less overhead than reporting each of them; auto: if
     /// supported.
@@ -82,12 +78,6 @@ impl WatchTargetArgs {
             (None, None, None) => WatchScope::Machine,
         }
     }
-}
-
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Format {
-    Text,
-    Json,
 }
 
 /// Minimum number of rows kept of each interval, and of the total.
@@ -138,7 +128,7 @@ fn interval(text: &str) -> Result<u64, String> {
 }
 
 pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
-    let json = arguments.json || arguments.format == Format::Json;
+    let json = arguments.format.get() == TextOrJson::Json;
     if let Some(file) = &arguments.output {
         output::check_writable(file)?;
     }

@@ -3,7 +3,6 @@
 use crate::progress;
 use indicatif::ProgressBar;
 use larder_report::{escape, format};
-use std::io::IsTerminal;
 use std::time::{Duration, Instant};
 
 /// Interval between lines if standard error is not a terminal.
@@ -22,7 +21,7 @@ impl Bar {
     /// Creates a bar; `label` describes the count, with `{len}` for the total.
     pub(super) fn new(label: &'static str) -> Self {
         let template = format!("{{msg}} [{{bar:30}}] {{pos}} {label}{{prefix}}");
-        let bar = std::io::stderr().is_terminal().then(|| progress::bar(1, &template));
+        let bar = crate::output::shows_progress().then(|| progress::bar(1, &template));
         Bar { line: bar, last_line: Some(Instant::now()), label }
     }
 

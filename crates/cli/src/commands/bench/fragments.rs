@@ -10,7 +10,7 @@ use larder_host::extents;
 use larder_lab::workload::fragments::{CONTIGUOUS, FRAGMENTED, Fragments, FragmentsError, remove};
 use larder_report::{escape, format};
 use std::fs::File;
-use std::io::{IsTerminal, Write};
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::sync::atomic::Ordering;
@@ -66,7 +66,7 @@ fn make(arguments: &FragmentsArgs, directory: &Path) -> Result<String> {
     let needed_bytes = fragments.bytes();
     free_space::check(directory, needed_bytes)?;
     let stop = Stop::listen()?;
-    let is_shown = std::io::stderr().is_terminal();
+    let is_shown = crate::output::shows_progress();
     let template = "writing [{bar:30}] {bytes} of {total_bytes}";
     let bar = is_shown.then(|| progress::bar(needed_bytes, template));
     let result = fragments.make(directory, &piece_count, &mut |bytes| {

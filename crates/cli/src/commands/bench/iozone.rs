@@ -11,6 +11,7 @@ use super::bar::{Bar, remaining_time};
 use super::leftovers::remove_leftovers;
 use super::local_host::LocalHost;
 use super::run_args::{Confidence, confidence, finish, start, trials, write_record};
+use crate::args::FormatArgs;
 use crate::output;
 use crate::output_file::OutputFile;
 use crate::signals::Stop;
@@ -81,9 +82,8 @@ pub(super) struct IozoneArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
-    /// Output format.
-    #[arg(long, value_name = "FORMAT", default_value = "rows")]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs<Format>,
 
     /// Write the record as well, for larder compare and larder report.
     #[arg(long, value_name = "FILE")]
@@ -168,7 +168,7 @@ pub(super) fn run(arguments: &IozoneArgs) -> Result<ExitCode> {
         IozoneRun::Throughput(all) => all.run(&plan, &host, stop.flag(), &mut watch),
     };
     bar.end();
-    let text = |run: &Run| iozone_run.show(run, arguments.format, arguments.flush_counts);
+    let text = |run: &Run| iozone_run.show(run, arguments.format.get(), arguments.flush_counts);
     let write = |run: &Run| {
         let record = write_record(run, arguments.output.as_deref());
         let page = arguments.page.as_ref();

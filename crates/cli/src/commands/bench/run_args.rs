@@ -4,6 +4,7 @@ use super::bar::{Bar, remaining_time};
 use super::local_host::LocalHost;
 use super::ranks::MultiHostArgs;
 use crate::args;
+use crate::args::FormatArgs;
 use crate::commands::compare::percent;
 use crate::commands::report::{self, Format};
 use crate::output;
@@ -61,9 +62,8 @@ pub(super) struct RunArgs {
     #[arg(long, value_name = "FILE", value_parser = speed_of)]
     as_fast_as: Option<RecordedSpeed>,
 
-    /// Output format.
-    #[arg(long, value_name = "FORMAT", default_value = "text")]
-    format: Format,
+    #[command(flatten)]
+    format: FormatArgs<Format>,
 
     /// Write the record as well, for larder compare and larder report.
     #[arg(short, long, value_name = "FILE")]
@@ -198,7 +198,7 @@ impl RunArgs {
         result: (Stop, Result<RunResult, BenchError>),
     ) -> Result<ExitCode> {
         let write = |run: &Run| write_record(run, self.output.as_deref());
-        finish(name, result, |run| self.format.write(run), write)
+        finish(name, result, |run| self.format.get().write(run), write)
     }
 }
 

@@ -1,6 +1,7 @@
 //! Long-running requests: progress on standard error, the result on standard output.
 
-use super::{Format, output};
+use super::output;
+use crate::args::TableFormat;
 use crate::progress::WritebackProgress;
 use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
@@ -30,7 +31,7 @@ pub(super) fn run<B: Serialize>(
     name: &str,
     request: &B,
     words: &RequestText,
-    format: Format,
+    format: TableFormat,
 ) -> Result<()> {
     let started = Instant::now();
     let mut display = WritebackProgress::new(words.in_progress);
@@ -50,13 +51,13 @@ pub(super) fn run<B: Serialize>(
     }
     let elapsed_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
     match format {
-        Format::Text => {
+        TableFormat::Text => {
             let (bytes, elapsed) = (format::bytes(bytes), format::duration(elapsed_ns));
             output::text(&format!("{}: {bytes} in {elapsed}\n", words.completed))
         }
-        Format::Json => {
+        TableFormat::Json => {
             output::text(&format!("{}\n", json!({"bytes": bytes, "took_ns": elapsed_ns})))
         }
-        Format::Csv => output::text(&format!("bytes,took_ns\n{bytes},{elapsed_ns}\n")),
+        TableFormat::Csv => output::text(&format!("bytes,took_ns\n{bytes},{elapsed_ns}\n")),
     }
 }

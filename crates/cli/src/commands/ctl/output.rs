@@ -1,6 +1,6 @@
 //! Responses of the server as text, JSON or CSV.
 
-use super::Format;
+use crate::args::TableFormat;
 use anyhow::Result;
 use larder_report::control::{AtRisk, Changed, Curves, Files, Stats, Volumes};
 use larder_report::format;
@@ -27,11 +27,11 @@ pub(super) trait Answer {
     fn as_any(&self) -> &dyn Any;
 
     /// Prints the response.
-    fn print(&self, format: Format) -> Result<()> {
+    fn print(&self, format: TableFormat) -> Result<()> {
         match format {
-            Format::Text => text(&self.to_text()),
-            Format::Json => text(&format!("{:#}\n", self.to_json())),
-            Format::Csv => text(&self.table().to_csv()),
+            TableFormat::Text => text(&self.to_text()),
+            TableFormat::Json => text(&format!("{:#}\n", self.to_json())),
+            TableFormat::Csv => text(&self.table().to_csv()),
         }
     }
 }
@@ -47,7 +47,7 @@ pub(super) fn text(text: &str) -> Result<()> {
 pub(super) struct Changes(pub(super) Changed);
 
 impl Changes {
-    pub(super) fn print(&self, format: Format) -> Result<()> {
+    pub(super) fn print(&self, format: TableFormat) -> Result<()> {
         print(&json!(self.0), &self.0.table(), "nothing to change\n", format)
     }
 }
@@ -56,15 +56,15 @@ impl Changes {
 pub(super) struct AddedVolumes(pub(super) Volumes);
 
 impl AddedVolumes {
-    pub(super) fn print(&self, format: Format) -> Result<()> {
+    pub(super) fn print(&self, format: TableFormat) -> Result<()> {
         match format {
-            Format::Text => self.0.volumes.iter().try_for_each(|volume| {
+            TableFormat::Text => self.0.volumes.iter().try_for_each(|volume| {
                 let size = volume.length_bytes.map_or_else(String::new, format::bytes);
                 let mode = volume.settings.get("write-mode").map_or("", String::as_str);
                 text(&format!("serving {} ({size}, {mode}) at {}\n", volume.name, volume.uri))
             }),
-            Format::Json => text(&format!("{:#}\n", json!(self.0))),
-            Format::Csv => text(&self.0.table().to_csv()),
+            TableFormat::Json => text(&format!("{:#}\n", json!(self.0))),
+            TableFormat::Csv => text(&self.0.table().to_csv()),
         }
     }
 }
@@ -176,12 +176,17 @@ impl Answer for CurveTable {
 }
 
 /// Prints a response that needs no repetition.
-pub(super) fn print(json: &Value, table: &Table, if_empty: &str, format: Format) -> Result<()> {
+pub(super) fn print(
+    json: &Value,
+    table: &Table,
+    if_empty: &str,
+    format: TableFormat,
+) -> Result<()> {
     match format {
-        Format::Text if table.is_empty() => text(if_empty),
-        Format::Text => text(&table.to_text()),
-        Format::Json => text(&format!("{json:#}\n")),
-        Format::Csv => text(&table.to_csv()),
+        TableFormat::Text if table.is_empty() => text(if_empty),
+        TableFormat::Text => text(&table.to_text()),
+        TableFormat::Json => text(&format!("{json:#}\n")),
+        TableFormat::Csv => text(&table.to_csv()),
     }
 }
 

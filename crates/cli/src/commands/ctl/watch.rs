@@ -1,7 +1,8 @@
 //! Repeats a query, until Ctrl-C or until standard output is closed.
 
+use super::Command;
 use super::output::{self, Answer};
-use super::{Command, Format};
+use crate::args::TableFormat;
 use crate::output::raw_stdout;
 use crate::signals::channel_of_signals;
 use anyhow::{Result, bail};
@@ -22,11 +23,11 @@ const CLEAR_SCREEN: &str = "\x1b[J";
 pub(super) fn run(
     client: &Client,
     command: &Command,
-    format: Format,
+    format: TableFormat,
     interval: Duration,
 ) -> Result<ExitCode> {
     let signals = channel_of_signals()?;
-    let redraw = format == Format::Text && std::io::stdout().is_terminal();
+    let redraw = format == TableFormat::Text && std::io::stdout().is_terminal();
     if redraw {
         control(&format!("{HOME}{CLEAR_SCREEN}"))?;
     }
@@ -59,12 +60,12 @@ fn control(sequence: &str) -> Result<()> {
 fn show(
     answer: &dyn Answer,
     earlier: Option<&dyn Answer>,
-    format: Format,
+    format: TableFormat,
     redraw: bool,
 ) -> Result<()> {
     let since = earlier.map(|earlier| answer.since(earlier));
     match (format, since) {
-        (Format::Text, since) => {
+        (TableFormat::Text, since) => {
             let text = since.map_or_else(|| answer.to_text(), |(text, ..)| text);
             if redraw {
                 control(HOME)?;
@@ -78,8 +79,8 @@ fn show(
             }
         }
         // The first response is the base of the first interval.
-        (Format::Json | Format::Csv, None) => Ok(()),
-        (Format::Json, Some((_, json, _))) => output::text(&format!("{json}\n")),
-        (Format::Csv, Some((_, _, table))) => output::text(&table.to_csv()),
+        (TableFormat::Json | TableFormat::Csv, None) => Ok(()),
+        (TableFormat::Json, Some((_, json, _))) => output::text(&format!("{json}\n")),
+        (TableFormat::Csv, Some((_, _, table))) => output::text(&table.to_csv()),
     }
 }

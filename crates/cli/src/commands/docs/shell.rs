@@ -8,14 +8,14 @@ use std::any::TypeId;
 use std::io::Write;
 
 /// Prints the completions for a shell.
-pub(super) fn completions(shell: Shell) -> Result<()> {
+pub(in crate::commands) fn completions(shell: Shell) -> Result<()> {
     let mut text = Vec::new();
     clap_complete::generate(shell, &mut visible_command(), "larder", &mut text);
     Ok(crate::output::stdout().write_all(&text)?)
 }
 
 /// Prints one manual page with all commands.
-pub(super) fn manual() -> Result<()> {
+pub(in crate::commands) fn manual() -> Result<()> {
     let mut text = Vec::new();
     let mut command = visible_command();
     command.build();

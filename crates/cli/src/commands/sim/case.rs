@@ -8,7 +8,6 @@ use larder_lab::sim::interner::Interner;
 use larder_lab::sim::references::{Batch, By, References, Split};
 use larder_lab::trace::{self, Addressing, BoxedSource, OpenOptions, Source};
 use larder_report::{escape, format};
-use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
 
 /// A trace and the way its requests are split.
@@ -131,7 +130,7 @@ impl Case<'_> {
 
 /// Returns a bar that counts to `references`; hidden if standard error is not a terminal.
 pub(super) fn bar(references: u64) -> ProgressBar {
-    if std::io::stderr().is_terminal() {
+    if crate::output::shows_progress() {
         progress::bar(references, "simulating [{bar:30}] {pos} of {len} references, {eta} left")
     } else {
         ProgressBar::hidden()

@@ -15,7 +15,7 @@ pub(super) fn run(arguments: &SimArgs) -> Result<()> {
         let file = File::open(path).with_context(context)?;
         let result = replay(BufReader::with_capacity(1 << 20, file)).with_context(context)?;
         different += result.count_differences();
-        print(&table(&result), arguments.format)?;
+        print(&table(&result), arguments.format.get())?;
         let inputs = format::count(result.inputs);
         eprintln!("larder: replayed {inputs} inputs of {}", path.display());
     }

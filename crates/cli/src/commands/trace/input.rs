@@ -5,7 +5,6 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use larder_lab::trace::{BoxedSource, Format, OpenOptions, Record, open};
-use std::io::IsTerminal;
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -16,7 +15,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 pub(super) struct InputArgs {
     /// Format of the traces; if not given, detected by content, or else by the extension.
     #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = "Reading")]
-    format: Option<Format>,
+    trace_format: Option<Format>,
 
     /// Maximum number of bad records that are skipped; one more is an error.
     #[arg(long, value_name = "NUMBER", default_value_t = 0, help_heading = "Reading")]
@@ -38,8 +37,8 @@ pub(super) fn open_trace(
     times: Option<Range<u64>>,
     progress: Option<Arc<AtomicU64>>,
 ) -> Result<BoxedSource> {
-    let InputArgs { format, max_bad } = *arguments;
-    let options = OpenOptions { format, format_option: "--format", max_bad, times, progress };
+    let InputArgs { trace_format: format, max_bad } = *arguments;
+    let options = OpenOptions { format, format_option: "--trace-format", max_bad, times, progress };
     open(path, &options).context("read a trace")
 }
 
@@ -63,7 +62,7 @@ impl Input {
     ) -> Result<Self> {
         let read = Arc::new(AtomicU64::new(0));
         let source = open_trace(path, arguments, times, Some(read.clone()))?;
-        let bar = if std::io::stderr().is_terminal()
+        let bar = if crate::output::shows_progress()
             && let Ok(metadata) = path.metadata()
         {
             let template = "reading [{bar:30}] {bytes} of {total_bytes}, {eta} left";

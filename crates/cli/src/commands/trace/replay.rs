@@ -12,6 +12,7 @@ mod tests;
 mod worker;
 
 use super::input::{Input, InputArgs, open_trace};
+use crate::args::{FormatArgs, TextOrJson};
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgGroup, Args};
@@ -67,9 +68,8 @@ pub(super) struct ReplayArgs {
     #[arg(long)]
     read_only: bool,
 
-    /// Print JSON instead of text.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs<TextOrJson>,
 
     #[command(flatten)]
     input: InputArgs,
@@ -114,7 +114,8 @@ pub(super) fn run(arguments: &ReplayArgs) -> Result<()> {
     result.with_context(|| {
         format!("replay {} beyond {} requests", path.display(), outcome.requests())
     })?;
-    let text = if arguments.json { outcome.json()? } else { outcome.text() };
+    let text =
+        if arguments.format.get() == TextOrJson::Json { outcome.json()? } else { outcome.text() };
     let mut out = crate::output::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
     stop.reraise_signal()?;

@@ -1,6 +1,7 @@
 //! `larder trace summary`: a summary of a trace, as text or JSON.
 
 use super::input::{Input, InputArgs};
+use crate::args::{FormatArgs, TextOrJson};
 use anyhow::Result;
 use clap::Args;
 use larder_lab::trace::summary::{Summary, VolumeSummary};
@@ -18,9 +19,8 @@ pub(super) struct SummaryArgs {
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
 
-    /// Print JSON instead of text.
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    format: FormatArgs<TextOrJson>,
 
     #[command(flatten)]
     input: InputArgs,
@@ -44,7 +44,7 @@ pub(super) fn run(arguments: &SummaryArgs) -> Result<()> {
         }
     }
     let list = findings::find(&observer.observation(&*input.source));
-    let text = if arguments.json {
+    let text = if arguments.format.get() == TextOrJson::Json {
         let value = json(&summary, &*input.source, &list);
         format!("{}\n", serde_json::to_string_pretty(&value)?)
     } else {

@@ -1,5 +1,6 @@
 //! The modes of `larder bench iozone`, and the output of their results.
 
+use crate::args::OutputFormat;
 use anyhow::Result;
 use clap::ValueEnum;
 use larder_lab::bench::iozone::columns;
@@ -24,6 +25,11 @@ pub(super) enum Format {
     Html,
     /// The record.
     Json,
+}
+
+impl OutputFormat for Format {
+    const TEXT: Self = Format::Rows;
+    const JSON: Self = Format::Json;
 }
 
 /// A run in one of the two modes.

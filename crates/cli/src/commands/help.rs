@@ -1,0 +1,122 @@
+//! `larder help`: a command, or a topic that concerns several commands.
+
+use anyhow::{Result, ensure};
+use clap::{Args, CommandFactory};
+use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
+use larder_core::tunables::TUNABLES;
+use larder_server::settings::{Form, Group, SETTINGS};
+use std::io::Write;
+
+#[derive(Debug, Args)]
+pub(crate) struct HelpArgs {
+    /// A command with its subcommand, or a topic; without it, all commands.
+    #[arg(value_name = "COMMAND|TOPIC")]
+    words: Vec<String>,
+}
+
+const SIZES: &str = "\
+Sizes, times and shares
+
+A size is a number of bytes with a unit: 512, 4KiB, 1.5GiB. The units KiB, MiB, GiB and TiB are
+powers of 1024. K, M, G and T alone are the same, as for truncate, fio and qemu; kB, MB, GB and TB are
+powers of 1000.
+
+A time is a number with a unit: 20ms, 90s, 5m, 1.5h; also ns and us.
+
+A share is a percentage: 30%, 0.5%.
+";
+
+const EXIT_CODES: &str = "\
+Exit codes
+
+0  success
+1  the command ran, and found what it looked for: compare that the second run is worse, ctl at-risk
+   that data is at risk
+2  the command line is wrong, or the command failed
+";
+
+/// Columns of the text of a topic.
+const COLUMNS: usize = 100;
+
+/// The topics.
+const TOPICS: [&str; 4] = ["settings", "metrics", "sizes", "exit-codes"];
+
+pub(crate) fn run(arguments: &HelpArgs) -> Result<()> {
+    let words: Vec<&str> = arguments.words.iter().map(String::as_str).collect();
+    match words[..] {
+        ["settings"] => print!("{}", settings())?,
+        ["metrics"] => print!("{}", metrics())?,
+        ["sizes"] => print!("{SIZES}")?,
+        ["exit-codes"] => print!("{EXIT_CODES}")?,
+        _ => command_help(&words)?,
+    }
+    Ok(())
+}
+
+/// Returns a definition: its name, properties, and its meaning in lines of at most [`COLUMNS`].
+fn entry(name: &str, properties: &str, meaning: &str) -> String {
+    let mut text = format!("  {name}  ({properties})\n");
+    let mut line = String::from("     ");
+    for word in meaning.split_whitespace() {
+        if line.len() + 1 + word.len() > COLUMNS {
+            text.push_str(&line);
+            text.push('\n');
+            line = String::from("     ");
+        }
+        line.push(' ');
+        line.push_str(word);
+    }
+    text + &line + "\n"
+}
+
+/// Returns the settings of a server and its volumes.
+fn settings() -> String {
+    let mut text = String::from(
+        "Settings: flags of larder serve and mount, keys of the configuration file, and, if live,\n\
+         names for larder ctl set.\n",
+    );
+    for group in Group::ALL {
+        text.extend(["\n", group.heading(), "\n\n"]);
+        for setting in SETTINGS.iter().filter(|setting| setting.group == group) {
+            let of = if setting.is_of_volumes() { "volume" } else { "server" };
+            let mut properties = vec![of.to_owned()];
+            if let Some(tunable) = TUNABLES.iter().find(|tunable| tunable.name == setting.name) {
+                properties.push(format!("{} to {} {}", tunable.min, tunable.max, tunable.unit));
+            }
+            properties.extend(setting.is_live.then(|| "live".to_owned()));
+            let is_shown = !setting.default.is_empty() && setting.form != Form::Switch;
+            properties.extend(is_shown.then(|| format!("default {}", setting.default)));
+            text.push_str(&entry(setting.name, &properties.join(", "), setting.meaning));
+        }
+    }
+    text
+}
+
+/// Returns the metrics of the cache.
+fn metrics() -> String {
+    let list = |title: &str, definitions: &[MetricDefinition]| {
+        let entries = definitions.iter().map(|it| entry(it.name, it.unit.name(), it.meaning));
+        format!("{title}\n\n{}\n", entries.collect::<String>())
+    };
+    let text = [list("Counters", &COUNTERS), list("Gauges", &GAUGES)].concat();
+    text + list("Latencies", &HISTOGRAMS).trim_end() + "\n"
+}
+
+fn command_help(words: &[&str]) -> Result<()> {
+    let mut command = crate::Cli::command();
+    command.build();
+    let mut command = &mut command;
+    for word in words {
+        let known = command.get_subcommands().any(|sub| sub.get_name() == *word);
+        ensure!(
+            known,
+            "explain \"{}\": it is no command, and no topic; the topics are {}",
+            words.join(" "),
+            TOPICS.join(", ")
+        );
+        command = command.find_subcommand_mut(word).expect("it is known");
+    }
+    let text = if words.is_empty() { command.render_help() } else { command.render_long_help() };
+    write!(crate::output::stdout(), "{text}")?;
+    Ok(())
+}
