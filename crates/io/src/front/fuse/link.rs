@@ -3,7 +3,7 @@
 
 use super::abi::InHeader;
 use super::device::{Device, Received};
-use super::ring::{Ring, RingPayload};
+use super::ring::{Ring, RingPayload, queue_depth};
 use crate::frames::ArenaFrames;
 use crate::waker::Waker;
 use larder_core::completion::Notify as _;
@@ -50,6 +50,16 @@ pub(super) enum ReplyPath {
 }
 
 impl ReplyPath {
+    /// Returns the maximum number of requests that may wait for other processes. Each request from
+    /// a ring holds an entry of its processor's queue: if all did, no other request of the
+    /// processor would be received.
+    pub(super) fn waiting_max(&self) -> usize {
+        match self {
+            ReplyPath::Device(_) => usize::MAX,
+            ReplyPath::Queue(_) => queue_depth() / 2,
+        }
+    }
+
     /// Replies to a request.
     pub(super) fn answer(&self, unique: u64, answer: Result<Vec<u8>, Errno>) {
         match (self, answer) {

@@ -21,6 +21,7 @@ use rustix::fd::{AsFd as _, AsRawFd as _};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
+use std::sync::LazyLock;
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
@@ -66,7 +67,8 @@ fn entries_per_queue(queue_count: u16) -> usize {
 
 /// Returns the number of entries of each queue on this machine.
 pub(super) fn queue_depth() -> usize {
-    queue_count().map_or(1, entries_per_queue)
+    static DEPTH: LazyLock<usize> = LazyLock::new(|| queue_count().map_or(1, entries_per_queue));
+    *DEPTH
 }
 
 /// Prepares a ring for each of `threads` threads; together they receive the requests of all

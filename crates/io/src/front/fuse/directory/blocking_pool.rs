@@ -338,11 +338,10 @@ impl BlockingWorker {
                         if backlog_entry.age() < LEASE_WAIT_MAX
                             && !is_nonblocking(&header, &body) =>
                     {
+                        let count_max = reply_path.waiting_max();
                         let job = Job::Request { reply_path, header, body, backlog_entry };
-                        refuse(
-                            self.jobs.add_delayed(job).as_ref().and_then(requester_of),
-                            Errno::AGAIN,
-                        );
+                        let refused = self.jobs.add_delayed(job, count_max);
+                        refuse(refused.as_ref().and_then(requester_of), Errno::AGAIN);
                     }
                     Err(errno) => reply_path.answer(header.unique, Err(errno)),
                 }

@@ -56,11 +56,11 @@ impl JobQueue {
         }
     }
 
-    /// Adds a job to be done after a delay. Returns the job if the queue is closed, or has too many
-    /// of them.
-    pub(super) fn add_delayed(&self, job: Job) -> Option<Job> {
+    /// Adds a job to be done after a delay. Returns the job if the queue is closed, or if this many
+    /// of them are delayed; there are never more than [`DELAYED_MAX`].
+    pub(super) fn add_delayed(&self, job: Job, count_max: usize) -> Option<Job> {
         let mut state = self.state();
-        if state.is_closed || state.delayed.len() >= DELAYED_MAX {
+        if state.is_closed || state.delayed.len() >= count_max.min(DELAYED_MAX) {
             return Some(job);
         }
         state.delayed.push_back((Instant::now() + DELAY, job));
@@ -107,12 +107,14 @@ mod tests {
     #[test]
     fn a_bounded_number_of_jobs_is_delayed_and_a_closed_queue_does_them_at_once() {
         let jobs = JobQueue::default();
-        let taken = (0..2 * DELAYED_MAX).filter(|_| jobs.add_delayed(Job::PruneIdle).is_none());
+        let taken =
+            (0..2 * DELAYED_MAX).filter(|_| jobs.add_delayed(Job::PruneIdle, usize::MAX).is_none());
         assert_eq!(taken.count(), DELAYED_MAX);
+        assert!(jobs.add_delayed(Job::PruneIdle, 1).is_some(), "there are more than one");
         assert!(jobs.next().is_some(), "after the delay");
-        assert!(jobs.add_delayed(Job::PruneIdle).is_none(), "there is room again");
+        assert!(jobs.add_delayed(Job::PruneIdle, usize::MAX).is_none(), "there is room again");
         jobs.close();
-        assert!(jobs.add_delayed(Job::PruneIdle).is_some());
+        assert!(jobs.add_delayed(Job::PruneIdle, usize::MAX).is_some());
         assert_eq!(std::iter::from_fn(|| jobs.next()).count(), DELAYED_MAX);
     }
 
