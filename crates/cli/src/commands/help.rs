@@ -1,11 +1,10 @@
 //! `larder help`: a command, or a topic that concerns several commands.
 
-use anyhow::{Result, ensure};
+use anyhow::{Result, bail};
 use clap::{Args, CommandFactory};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
 use larder_core::tunables::TUNABLES;
 use larder_server::settings::{Form, Group, SETTINGS};
-use std::io::Write;
 
 #[derive(Debug, Args)]
 pub(crate) struct HelpArgs {
@@ -102,21 +101,23 @@ fn metrics() -> String {
     text + list("Latencies", &HISTOGRAMS).trim_end() + "\n"
 }
 
+/// Prints what the command prints for `--help`.
 fn command_help(words: &[&str]) -> Result<()> {
     let mut command = crate::Cli::command();
-    command.build();
-    let mut command = &mut command;
+    let mut known = &command;
     for word in words {
-        let known = command.get_subcommands().any(|sub| sub.get_name() == *word);
-        ensure!(
-            known,
-            "explain \"{}\": it is no command, and no topic; the topics are {}",
-            words.join(" "),
-            TOPICS.join(", ")
-        );
-        command = command.find_subcommand_mut(word).expect("it is known");
+        let Some(sub) = known.get_subcommands().find(|sub| sub.get_name() == *word) else {
+            bail!(
+                "explain \"{}\": it is no command, and no topic; the topics are {}",
+                words.join(" "),
+                TOPICS.join(", ")
+            );
+        };
+        known = sub;
     }
-    let text = if words.is_empty() { command.render_help() } else { command.render_long_help() };
-    write!(crate::output::stdout(), "{text}")?;
+    let words = ["larder"].into_iter().chain(words.iter().copied()).chain(["--help"]);
+    if let Err(help) = command.try_get_matches_from_mut(words) {
+        help.print()?;
+    }
     Ok(())
 }

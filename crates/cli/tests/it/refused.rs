@@ -293,7 +293,7 @@ fn a_full_standard_output_is_an_error_of_every_command() {
         &["resident", "a.img"],
         &["trace", "synth", "zipf", "-", "--requests", "9"],
         &["docs", "tunables"],
-        &["demo", "--seconds", "1", "--memory", "8MiB"],
+        &["demo", "--for", "1s", "--memory", "8MiB"],
     ] {
         let mut command = Command::new("timeout");
         command.args(["60", env!("CARGO_BIN_EXE_larder")]).args(args).current_dir(directory.path());
@@ -522,7 +522,7 @@ fn a_simulation_refuses_what_it_cannot_do_and_groups_numbers() {
     for (args, option) in [
         (&["sim", "x"][..], "--trace-format"),
         (&["size", "x"], "--trace-format"),
-        (&["trace", "summary", "x"], "--format"),
+        (&["trace", "summary", "x"], "--trace-format"),
     ] {
         assert_message(&refusal(directory.path(), args), &[&format!("with {option})")]);
     }
