@@ -27,6 +27,7 @@ mod rings;
 mod run;
 mod server;
 mod stats;
+mod structure;
 mod table;
 mod test;
 mod tidy;
@@ -39,6 +40,8 @@ usage: cargo xtask COMMAND
   tidy                   check the rules of the repository; one line per violation
   docs [--check]         write the generated parts of docs and packaging, or fail if they differ
   captures [BINARY]      show larder top to docs/top.md, in tmux; needs root
+  structure [REVISION...]
+                         sizes of the product code of each crate at these revisions
   test                   install what the tests need, run everything that takes minutes
       --stress ROUNDS [FILTER]
                          run all tests, or those of a nextest filter, ROUNDS times under
@@ -88,6 +91,7 @@ fn dispatch(args: &[String]) -> anyhow::Result<TaskStatus> {
         "tidy" => no_arguments(rest).and_then(|()| tidy::command()),
         "docs" => docs::command(rest),
         "captures" => docs::captures(rest).map(|()| TaskStatus::Passed),
+        "structure" => structure::command(rest).map(|()| TaskStatus::Passed),
         "test" => test::command(rest),
         "guest" => guest::command(rest),
         "prove" => prove::command(rest),
