@@ -72,7 +72,7 @@ impl Daemon {
         command.stdin(Stdio::null()).stdout(log("stdout")?).stderr(log("stderr")?);
         command.process_group(0);
         let child = command.spawn().with_context(|| format!("start {name}"))?;
-        let cleanup = Cleanup::with(END_GROUP, &[&child.id().to_string()])?;
+        let cleanup = Cleanup::start(END_GROUP, &[&child.id().to_string()])?;
         Ok(Self { name: name.to_owned(), child, cleanup, dir })
     }
 

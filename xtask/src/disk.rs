@@ -51,7 +51,7 @@ impl Disk {
             run::stdout_of(cmd!("losetup --detach {device}"))?;
             bail!("no device numbers for {}", device.display());
         };
-        let cleanup = Cleanup::with(CLEANUP, &[&numbers, &device.to_string_lossy(), GROUP])?;
+        let cleanup = Cleanup::start(CLEANUP, &[&numbers, &device.to_string_lossy(), GROUP])?;
         Ok(Self { device, numbers, _cleanup: cleanup })
     }
 
@@ -133,7 +133,7 @@ impl FileSystem {
     pub(crate) fn on(scratch: &Path, device: &Path, kind: Kind) -> Result<Self> {
         let (device, point) = (device.to_path_buf(), scratch.join("mounted"));
         std::fs::create_dir_all(&point).context("make a mountpoint")?;
-        let cleanup = Cleanup::with("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
+        let cleanup = Cleanup::start("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
         Ok(FileSystem { kind, device, point, _cleanup: cleanup, loop_device: None })
     }
 

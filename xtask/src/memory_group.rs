@@ -47,7 +47,7 @@ impl MemoryGroup {
     pub(crate) fn with_limit(mib: u64) -> Result<Self> {
         let path = Path::new(CONTROLLER).join(format!("larder-{}", std::process::id()));
         std::fs::create_dir(&path).with_context(|| format!("make {}", path.display()))?;
-        let cleanup = Cleanup::with(CLEANUP, &[&path.to_string_lossy()])?;
+        let cleanup = Cleanup::start(CLEANUP, &[&path.to_string_lossy()])?;
         std::fs::write(path.join("memory.limit_in_bytes"), (mib * MIB).to_string())
             .context("limit the memory of the group")?;
         Ok(Self { path, _cleanup: cleanup })

@@ -39,7 +39,7 @@ impl HalfProcessor {
         let name = format!("larder-half-{}-{number}", std::process::id());
         let path = Path::new(CONTROLLER).join(name);
         std::fs::create_dir(&path).with_context(|| format!("create {}", path.display()))?;
-        let cleanup = Cleanup::with(REMOVE, &[&path.to_string_lossy(), CONTROLLER])?;
+        let cleanup = Cleanup::start(REMOVE, &[&path.to_string_lossy(), CONTROLLER])?;
         std::fs::write(path.join("cpu.cfs_quota_us"), QUOTA_US.to_string())
             .context("limit the CPU time of a cgroup")?;
         Ok(HalfProcessor { path, _cleanup: cleanup })

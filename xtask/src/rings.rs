@@ -27,7 +27,7 @@ pub(crate) fn on() -> Result<Option<Cleanup>> {
     if are_on() || std::fs::metadata(SWITCH).is_err() {
         return Ok(None);
     }
-    let cleanup = Cleanup::with("echo N > \"$1\"", &[SWITCH])?;
+    let cleanup = Cleanup::start("echo N > \"$1\"", &[SWITCH])?;
     std::fs::write(SWITCH, "Y").with_context(|| format!("switch {SWITCH} on"))?;
     Ok(Some(cleanup))
 }

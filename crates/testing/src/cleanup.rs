@@ -1,6 +1,6 @@
-//! Undoes a test's changes to the machine, even if the test process is killed.
+//! Undoes the changes of a test or a proof to the machine, even if its process is killed.
 
-use std::io::Write as _;
+use std::io::{self, Write as _};
 use std::os::unix::process::CommandExt as _;
 use std::process::{Child, Command, Stdio};
 
@@ -17,11 +17,20 @@ impl Cleanup {
     /// The shell cannot be started.
     #[must_use]
     pub fn with(script: &str, args: &[&str]) -> Self {
+        Cleanup::start(script, args).expect("the shell can be started")
+    }
+
+    /// As [`Cleanup::with`].
+    ///
+    /// # Errors
+    /// The shell cannot be started.
+    pub fn start(script: &str, args: &[&str]) -> io::Result<Self> {
         let guarded = format!("read -r word; if [ \"$word\" != done ]; then {script}\nfi");
         let mut shell = Command::new("sh");
         shell.args(["-c", &guarded, "cleanup"]).args(args).process_group(0);
         shell.stdin(Stdio::piped()).stdout(Stdio::null()).stderr(Stdio::null());
-        Cleanup(shell.spawn().expect("the shell can be started"))
+        let failed = |error| io::Error::other(format!("start the shell that cleans up: {error}"));
+        shell.spawn().map(Cleanup).map_err(failed)
     }
 
     /// Ends the shell without running the script.

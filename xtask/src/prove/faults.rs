@@ -63,7 +63,7 @@ fn fill_file_system(env: &Env) -> Result<String> {
     require(run::unmet_requirement(&[]))?;
     let point = env.file("small-fs");
     std::fs::create_dir(&point).context("make a mount point")?;
-    let _cleanup = Cleanup::with("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
+    let _cleanup = Cleanup::start("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
     stdout_of(cmd!("mount -t tmpfs -o size=8m tmpfs {point}"))?;
     let image = image::create_sparse(&point.join("fills.img"), 64 * MIB)?;
     let server = env.serve(&image, "--memory 64MiB")?;

@@ -86,7 +86,7 @@ impl ServedVolume {
         if dir.symlink_metadata().is_err_and(|e| e.kind() == std::io::ErrorKind::NotFound) {
             std::fs::create_dir(&dir).context("make a directory for the files")?;
         }
-        let cleanup = Cleanup::with("umount --force --lazy \"$1\"", &[&dir.to_string_lossy()])?;
+        let cleanup = Cleanup::start("umount --force --lazy \"$1\"", &[&dir.to_string_lossy()])?;
         let volume = format!("disk={}", image.display());
         let larder = env.larder(&[&volume], &format!("{options} --fuse {}", dir.display()));
         let wrap = |command| group.map(|group| group.wrap(&command)).unwrap_or(command);
@@ -304,7 +304,7 @@ fn swap(env: &Env) -> Result<String> {
     let disk = crate::disk::Disk::attach(&served.file())?;
     let device = disk.path();
     stdout_of(cmd!(30, "mkswap {device}"))?;
-    let cleanup = Cleanup::with("swapoff \"$1\"", &[&device.to_string_lossy()])?;
+    let cleanup = Cleanup::start("swapoff \"$1\"", &[&device.to_string_lossy()])?;
     stdout_of(cmd!(30, "swapon {device}"))?;
     let (_, before) = disk.write_counts()?;
     let output = stdout_of(group.wrap(&cmd!(WORK_MAX_S, "python3 -c {SWAPPER}")));

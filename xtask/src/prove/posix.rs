@@ -187,7 +187,7 @@ impl Matrix<'_> {
         let file = |name: &str| work.path().join(name);
         let read = |name: &str| std::fs::read_to_string(file(name)).unwrap_or_default();
         let _rings = if variant.has_rings() { crate::rings::on()? } else { None };
-        let _loops = Cleanup::with(DETACH, &[&file("loops").to_string_lossy()])?;
+        let _loops = Cleanup::start(DETACH, &[&file("loops").to_string_lossy()])?;
         let factor = run::time_factor()?;
         let limit_s = suite.limit_s * factor * if variant.is_in_guest() { 4 } else { 1 };
         let started = Daemon::start(suite.name, self.env.dir(), |_| {

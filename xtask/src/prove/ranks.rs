@@ -131,7 +131,7 @@ impl Hosts {
     fn new() -> Result<Self> {
         let names = ["lra", "lrb"].map(|it| format!("{it}{}", std::process::id()));
         let [a, b] = &names;
-        let cleanup = Cleanup::with("ip netns del \"$1\"; ip netns del \"$2\"", &[a, b])?;
+        let cleanup = Cleanup::start("ip netns del \"$1\"; ip netns del \"$2\"", &[a, b])?;
         stdout_of(cmd!("sh -c {NAMESPACES} hosts {a} {b} {ADDRESSES...}"))?;
         Ok(Hosts { names, _cleanup: cleanup })
     }

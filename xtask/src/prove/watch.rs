@@ -133,7 +133,7 @@ fn floor(env: &Env, mode: &str) -> Result<(Option<Daemon>, Option<Cleanup>)> {
         std::fs::write(&other, "no program reads it").context("make a file")?;
         return Ok((Some(watch(env, &["--bpf", mode, &other.to_string_lossy()])?), None));
     }
-    let off = Cleanup::with("unshare -m sh -c \"$1\" sh off", &[RECORD])?;
+    let off = Cleanup::start("unshare -m sh -c \"$1\" sh off", &[RECORD])?;
     stdout_of(cmd!("unshare -m sh -c {RECORD} sh on")).context("enable the event")?;
     Ok((None, Some(off)))
 }

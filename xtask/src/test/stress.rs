@@ -197,7 +197,7 @@ impl Load {
             .stdin(Stdio::null())
             .spawn()
             .context("start stress-ng")?;
-        let cleanup = Cleanup::with("kill \"$1\"", &[&child.id().to_string()])?;
+        let cleanup = Cleanup::start("kill \"$1\"", &[&child.id().to_string()])?;
         Ok(Load { child, cleanup })
     }
 

@@ -48,7 +48,7 @@ impl FuseMount {
             program.command(&env.larder, source, dir)
         })?;
         let point = daemon.file("at");
-        let cleanup = Cleanup::with("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
+        let cleanup = Cleanup::start("umount --lazy \"$1\"", &[&point.to_string_lossy()])?;
         daemon.wait_until(|_| is_mounted(&point))?;
         Ok(FuseMount { program, point, cleanup, daemon })
     }
