@@ -67,7 +67,7 @@ fn try_recipe(root: &Path, tree: &Path, target: &Path, recipe: &Recipe) -> Resul
         std::fs::read_to_string(&patch).with_context(|| format!("read {}", patch.display()))?;
     let files = text.lines().filter(|line| line.starts_with("diff --git ")).count();
     let files_max = recipe.files_max;
-    ensure!(files <= files_max, "{} files, of at most {files_max}", files);
+    ensure!(files <= files_max, "{files} files, of at most {files_max}");
     // Without the variable, git would ignore files below the root of a surrounding repository.
     let apply = |options: &[&str]| {
         let mut git = cmd!("git apply {options...} {patch}");
