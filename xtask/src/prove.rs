@@ -25,6 +25,7 @@ mod policies;
 mod posix;
 mod postmark;
 mod ranks;
+mod recipes;
 mod rss;
 mod same_cache;
 mod sim_memory;
@@ -84,6 +85,8 @@ pub(crate) struct Proof {
     /// The subject of the proof.
     pub(crate) description: &'static str,
     parallel: Parallel,
+    /// False if the proof builds all that it runs.
+    uses_binary: bool,
     run: Run,
 }
 
@@ -95,12 +98,17 @@ const fn proof(
     parallel: Parallel,
     run: Run,
 ) -> Proof {
-    Proof { name, description, parallel, run }
+    Proof { name, description, parallel, uses_binary: true, run }
 }
 
 /// A proof that does not run in parallel.
 const fn serial(name: &'static str, description: &'static str, run: Run) -> Proof {
     proof(name, description, Parallel::Never, run)
+}
+
+/// A proof that does not run in parallel, and that needs no binary.
+const fn of_sources(name: &'static str, description: &'static str, run: Run) -> Proof {
+    Proof { uses_binary: false, ..serial(name, description, run) }
 }
 
 use Parallel::{Always, IfQuick};
@@ -165,7 +173,8 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("watch", "hits and misses, exact and cheap (root)", watch::run),
     serial("size-live", "a recording predicts the kernel's cache (root)", watch::size_live),
     serial("fuzz", "fuzzing of all readers and parsers; counts executions", fuzz::run),
-    serial("mutants", "mutations of the core that its tests catch", mutants::run),
+    of_sources("mutants", "mutations of the core that its tests catch", mutants::run),
+    of_sources("recipes", "the recipes of docs/ARCHITECTURE.md, followed", recipes::run),
     serial("simulation", "20,000 seeds of crashes and faults", long_tests::simulation),
 ];
 
@@ -364,7 +373,10 @@ fn binary(options: &Options) -> Result<PathBuf> {
 pub(crate) fn claims(names: &[&str], options: &Options) -> Result<Vec<Claim>> {
     let unknown = names.iter().find(|&&name| PROOFS.iter().all(|proof| proof.name != name));
     ensure!(unknown.is_none(), "no proof '{}'", unknown.unwrap_or(&""));
-    let (larder, root) = (binary(options)?, run::workspace()?);
+    let uses_binary =
+        |name: &&str| PROOFS.iter().any(|proof| proof.name == *name && proof.uses_binary);
+    let larder = if names.iter().any(uses_binary) { binary(options)? } else { PathBuf::new() };
+    let root = run::workspace()?;
     let run_proof = |proof: &Proof| -> Vec<Claim> {
         let mut claims = Claims { proof: proof.name, list: Vec::new() };
         outln!("\n== prove {}: {}", proof.name, proof.description);

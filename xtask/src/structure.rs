@@ -4,6 +4,7 @@
 //! fuzzing.
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
 use anyhow::{Context as _, Result};
 use syn::spanned::Spanned;
@@ -113,9 +114,10 @@ fn at(revision: &str) -> Result<BTreeMap<String, Sizes>> {
     let list =
         run::stdout_of(cmd!("git ls-tree -r --name-only {revision} crates").current_dir(&root))?;
     let mut crates: BTreeMap<String, Sizes> = BTreeMap::new();
-    for path in list.lines().filter(|path| path.ends_with(".rs")) {
+    for path in list.lines() {
         let Some((name, _)) = path.split_once("/src/") else { continue };
-        if NO_PRODUCT.iter().any(|part| path.contains(part)) {
+        let is_rust = Path::new(path).extension().is_some_and(|extension| extension == "rs");
+        if !is_rust || NO_PRODUCT.iter().any(|part| path.contains(part)) {
             continue;
         }
         let object = format!("{revision}:{path}");

@@ -129,8 +129,8 @@ fn check(root: &Path) -> Result<Vec<String>> {
 
 /// The document whose section [`WALKS`] names the functions that process a request.
 const WALKS_DOCUMENT: &str = "docs/ARCHITECTURE.md";
-const WALKS: &str = "## Two walkthroughs";
-/// The maximum number of files in a walkthrough.
+const WALKS: &str = "## Walks of four requests";
+/// The maximum number of files in a walk.
 const WALK_FILES_MAX: usize = 8;
 
 /// Returns the parts of a text between backquotes.
@@ -138,12 +138,14 @@ fn quoted(text: &str) -> impl Iterator<Item = &str> {
     text.split('`').skip(1).step_by(2)
 }
 
-/// Returns the functions that a walkthrough names but that its files do not contain, and
-/// walkthroughs with too many files.
+/// Returns the functions that a walk names but that its files do not contain, walks with too many
+/// files, and an error if there is no walk.
 fn missing_functions(root: &Path) -> Result<Vec<String>> {
-    let text =
-        std::fs::read_to_string(root.join(WALKS_DOCUMENT)).context("read the walkthroughs")?;
+    let text = std::fs::read_to_string(root.join(WALKS_DOCUMENT)).context("read the walks")?;
     let mut found = Vec::new();
+    if !text.lines().any(|line| line == WALKS) {
+        found.push(format!("{WALKS_DOCUMENT}:1: there is no section \"{WALKS}\""));
+    }
     let (mut is_walk, mut files) = (false, Vec::new());
     for (line, number) in text.lines().zip(1..) {
         if line.starts_with('#') {
@@ -165,7 +167,7 @@ fn missing_functions(root: &Path) -> Result<Vec<String>> {
             files.push(file);
         }
         if files.len() > WALK_FILES_MAX {
-            found.push(format!("{WALKS_DOCUMENT}:{number}: a walkthrough has too many files"));
+            found.push(format!("{WALKS_DOCUMENT}:{number}: a walk has too many files"));
         }
     }
     Ok(found)

@@ -89,7 +89,7 @@ pub(crate) struct CompletionQueue<F: Frames> {
 
 impl<F: Frames> std::fmt::Debug for CompletionQueue<F> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Mailbox").finish_non_exhaustive()
+        f.debug_struct("CompletionQueue").finish_non_exhaustive()
     }
 }
 

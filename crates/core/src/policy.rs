@@ -33,7 +33,6 @@ pub use arc::Arc;
 pub use clock::Clock;
 pub use clock2q_plus::Clock2QPlus;
 pub use fifo::Fifo;
-pub use kind::PolicyKind;
 pub use linux::Linux;
 pub use lirs::Lirs;
 pub use lru::Lru;
@@ -45,6 +44,43 @@ pub use two_q::TwoQ;
 pub use wtinylfu::WTinyLfu;
 
 pub use crate::page::Slot;
+
+kind::policies! {
+    /// Uniformly random.
+    Random = "random";
+    /// First in, first out.
+    Fifo = "fifo";
+    /// Least recently used.
+    Lru = "lru";
+    /// Second chance.
+    Clock = "clock";
+    /// A1in, A1out and Am.
+    TwoQ = "2q";
+    /// Segmented LRU.
+    Slru = "slru";
+    /// Adaptive replacement cache.
+    Arc = "arc";
+    /// Low inter-reference recency set.
+    Lirs = "lirs";
+    /// Three static FIFO queues.
+    S3Fifo = "s3fifo";
+    /// A queue with a hand that moves towards new pages.
+    Sieve = "sieve";
+    /// A window, and admission by frequency.
+    WTinyLfu = "wtinylfu";
+    /// A small queue with a correlation window, and a clock.
+    Clock2QPlus = "clock2q+";
+    /// Active and inactive lists with refault distance.
+    Linux = "linux";
+}
+
+/// A function that is generic over the type of the policy; see [`PolicyKind::visit`].
+pub trait PolicyVisitor {
+    /// The result.
+    type Output;
+    /// Continues with a new, empty policy.
+    fn visit<P: Policy + 'static>(self, policy: P) -> Self::Output;
+}
 
 /// The value for "no slot".
 pub const NO_SLOT: Slot = u32::MAX;

@@ -9,7 +9,7 @@
 mod find;
 
 use crate::page_index::Hash;
-use crate::policy::{self, Policy, PolicyKind, Slot, hand_over};
+use crate::policy::{Policy, PolicyKind, PolicyVisitor, Slot, hand_over};
 use find::{BATCH, NumberIndex, PageIndex, SlotIndex};
 
 /// One page touched by one request.
@@ -120,27 +120,25 @@ pub enum FindBy {
 /// Returns a cache of `capacity` pages (at least one) under `kind`.
 #[must_use]
 pub fn cache(kind: PolicyKind, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
-    match kind {
-        PolicyKind::Random => build_cache(policy::Random::default(), capacity, find_by),
-        PolicyKind::Fifo => build_cache(policy::Fifo::default(), capacity, find_by),
-        PolicyKind::Lru => build_cache(policy::Lru::default(), capacity, find_by),
-        PolicyKind::Clock => build_cache(policy::Clock::default(), capacity, find_by),
-        PolicyKind::TwoQ => build_cache(policy::TwoQ::default(), capacity, find_by),
-        PolicyKind::Slru => build_cache(policy::Slru::default(), capacity, find_by),
-        PolicyKind::Arc => build_cache(policy::Arc::default(), capacity, find_by),
-        PolicyKind::Lirs => build_cache(policy::Lirs::default(), capacity, find_by),
-        PolicyKind::S3Fifo => build_cache(policy::S3Fifo::default(), capacity, find_by),
-        PolicyKind::Sieve => build_cache(policy::Sieve::default(), capacity, find_by),
-        PolicyKind::WTinyLfu => build_cache(policy::WTinyLfu::default(), capacity, find_by),
-        PolicyKind::Clock2QPlus => build_cache(policy::Clock2QPlus::default(), capacity, find_by),
-        PolicyKind::Linux => build_cache(policy::Linux::default(), capacity, find_by),
-    }
+    kind.visit(CacheBuilder { capacity, find_by })
 }
 
-fn build_cache<P: Policy + 'static>(policy: P, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
-    match find_by {
-        FindBy::Page => Box::new(Cache::new(policy, capacity, PageIndex::for_capacity(capacity))),
-        FindBy::Number => Box::new(Cache::new(policy, capacity, NumberIndex::default())),
+struct CacheBuilder {
+    capacity: u32,
+    find_by: FindBy,
+}
+
+impl PolicyVisitor for CacheBuilder {
+    type Output = Box<dyn Replace>;
+
+    fn visit<P: Policy + 'static>(self, policy: P) -> Box<dyn Replace> {
+        let capacity = self.capacity;
+        match self.find_by {
+            FindBy::Page => {
+                Box::new(Cache::new(policy, capacity, PageIndex::for_capacity(capacity)))
+            }
+            FindBy::Number => Box::new(Cache::new(policy, capacity, NumberIndex::default())),
+        }
     }
 }
 

@@ -76,12 +76,12 @@ pub enum SettingError {
         volume: String,
     },
     /// A session uses the volume.
-    #[error("remove {volume}: {lanes} connections use it")]
+    #[error("remove {volume}: {handles} connections use it")]
     InUse {
         /// The volume.
         volume: String,
         /// Open handles.
-        lanes: u32,
+        handles: u32,
     },
     /// The volume has unwritten data, or its store has operations.
     #[error("remove {volume}: it is not at rest, {} are not written", kib(*unclean))]

@@ -249,7 +249,8 @@ impl Setting {
         }
     }
 
-    /// Returns the value of a setting of the server, as [`Setting::check`] accepts it.
+    /// Returns the value of a setting of the server: of a live one as [`Setting::check`] accepts
+    /// it, of others a text that differs if the value does.
     pub(crate) fn of_server(&self, settings: &ServerSettings) -> Option<String> {
         match self.field {
             Field::Server(_, show) => Some(show(settings)),

@@ -88,13 +88,15 @@ fn a_promise_names_tests_that_exist() {
 }
 
 #[test]
-fn walkthroughs_name_functions_of_their_files() {
+fn walks_name_functions_of_their_files() {
     let walk = |row: &str| {
-        let text = format!("## Two walkthroughs\n\n### One\n\n{row}\n\n## Next\n");
+        let text = format!("## Walks of four requests\n\n### One\n\n{row}\n\n## Next\n");
         judge("docs/ARCHITECTURE.md", &text)
     };
     let missing = walk("| `io/src/a.rs` | `run` | the loop |");
     assert_eq!(missing, ["5: io/src/a.rs has no function run"]);
     let long: Vec<_> = (0..9).map(|file| format!("| `{file}.rs` | | |")).collect();
-    assert_eq!(walk(&long.join("\n")), ["13: a walkthrough has too many files"]);
+    assert_eq!(walk(&long.join("\n")), ["13: a walk has too many files"]);
+    let renamed = judge("docs/ARCHITECTURE.md", "## Walks\n");
+    assert_eq!(renamed, ["1: there is no section \"## Walks of four requests\""]);
 }

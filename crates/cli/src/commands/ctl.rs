@@ -88,8 +88,8 @@ enum Command {
     Metrics,
     /// Change settings of a running server: all of these or none.
     Set {
-        /// NAME=VALUE for all volumes, VOLUME.NAME=VALUE for one: memory, share, page-size, policy,
-        /// write-mode, flush, min, max, and the tunables (docs/TUNABLES.md).
+        /// NAME=VALUE for all volumes, VOLUME.NAME=VALUE for one: the settings that larder help
+        /// settings shows as live.
         #[arg(required = true, value_name = "[VOLUME.]NAME=VALUE", value_parser = setting)]
         settings: Vec<(String, String)>,
     },

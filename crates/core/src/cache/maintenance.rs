@@ -34,7 +34,7 @@ pub struct Memory {
 
 impl<F: Frames> Cache<F> {
     /// Sets the waker of the thread that calls [`Cache::run_maintenance`].
-    pub fn set_keeper(&self, maintenance_waker: Box<dyn Notify>) {
+    pub fn set_maintenance_waker(&self, maintenance_waker: Box<dyn Notify>) {
         *lock(&self.maintenance_waker) = Some(maintenance_waker);
     }
 

@@ -139,7 +139,7 @@ impl<F: Frames> Cache<F> {
         write: &mut WriteRequest,
         payload: &P,
     ) -> Status {
-        debug_assert_eq!(volume.id, handle.volume.id, "the volume of the lane");
+        debug_assert_eq!(volume.id, handle.volume.id, "the volume of the handle");
         assert_eq!(payload.len(), write.len as usize, "the bytes of the whole task");
         assert!(
             write.offset + u64::from(write.len) <= volume.geometry().length,

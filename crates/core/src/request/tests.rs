@@ -66,7 +66,7 @@ fn a_failed_write_back_stays_dirty_is_retried_and_told_to_every_lane() {
         assert_eq!(rig.flush(handle), Some(Ok(())), "and only once");
     }
     let mut three = rig.handle(0);
-    assert_eq!(rig.flush(&mut three), Some(Ok(())), "made good before this lane came");
+    assert_eq!(rig.flush(&mut three), Some(Ok(())), "made good before this session was opened");
 }
 
 #[test]

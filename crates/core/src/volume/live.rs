@@ -144,7 +144,7 @@ impl<F: Frames> Volume<F> {
     /// Uncounts a handle.
     pub(crate) fn remove_handle(&self) {
         let before = self.handles.fetch_sub(1, Ordering::AcqRel);
-        debug_assert!(before > 0 && before != CLOSED, "a lane was closed that was not open");
+        debug_assert!(before > 0 && before != CLOSED, "a handle was closed that was not open");
     }
 
     /// Closes the volume if no handle is open: no handle can be opened from now on.
@@ -153,7 +153,7 @@ impl<F: Frames> Volume<F> {
         let volume = || self.name.clone();
         closed.map(drop).map_err(|handles| match handles {
             CLOSED => SettingError::Removed { volume: volume() },
-            handles => SettingError::InUse { volume: volume(), lanes: handles },
+            handles => SettingError::InUse { volume: volume(), handles },
         })
     }
 

@@ -27,13 +27,13 @@ impl MaintenanceThread {
     pub(super) fn start(cache: Arc<ArenaCache>, clock: Arc<dyn Clock>) -> io::Result<Self> {
         let waker = Waker::new()?;
         let quit = Arc::new(AtomicBool::new(false));
-        cache.set_keeper(Box::new(waker.clone()));
+        cache.set_maintenance_waker(Box::new(waker.clone()));
         let (waker_inside, quit_inside) = (waker.clone(), Arc::clone(&quit));
         let cache_inside = Arc::clone(&cache);
         let work = move || run(&cache_inside, &*clock, &waker_inside, &quit_inside);
         // This thread works on state that all volumes share, which must not be used while
         // inconsistent.
-        let thread = fault::spawn::<()>("keeper", None, work, move |panic| {
+        let thread = fault::spawn::<()>("maintenance", None, work, move |panic| {
             fault::end_process(&cache, panic)
         })?;
         Ok(MaintenanceThread { quit, waker, thread: Some(thread) })
@@ -52,11 +52,11 @@ impl Drop for MaintenanceThread {
 
 fn run(cache: &ArenaCache, clock: &dyn Clock, waker: &Waker, quit: &AtomicBool) {
     while !quit.load(Ordering::Acquire) {
-        fault::point("keeper", "cache");
+        fault::point("maintenance", "cache");
         let next = cache.run_maintenance(clock.now());
         let pause = next.map(|at| Duration::from_nanos(at.saturating_sub(clock.now())).max(PAUSE));
         if let Err(error) = waker.sleep(None, pause) {
-            tracing::error!(%error, "the keeper cannot wait");
+            tracing::error!(%error, "the maintenance thread cannot wait");
             std::thread::sleep(AFTER_ERROR);
         }
     }

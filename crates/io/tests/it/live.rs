@@ -156,7 +156,10 @@ fn a_volume_goes_when_nobody_uses_it_and_its_store_has_everything() {
     user.write(4096, &[3; 9000], false).expect("room");
     other.write(0, &[5; 5000], false).expect("room");
     let error = engine.remove_volume(&removed, |_| ControlFlow::Continue(())).expect_err("in use");
-    assert!(matches!(error, RemoveError::Refused(SettingError::InUse { lanes: 1, .. })), "{error}");
+    assert!(
+        matches!(error, RemoveError::Refused(SettingError::InUse { handles: 1, .. })),
+        "{error}"
+    );
     assert_eq!(removed.write_mode(), WriteMode::Back, "it serves on as before");
     user.write(20_000, &[4; 9000], false).expect("room");
     user.close();

@@ -3,6 +3,7 @@
 use super::{Field, Form, Group, ServerSettings, Setting};
 use crate::value::{self, size_text};
 use crate::volume_plan::VolumePlan;
+use larder_core::policy::PolicyKind;
 use larder_core::tunables::TUNABLES;
 use larder_core::units::BLOCK_BYTES_U64;
 use std::path::PathBuf;
@@ -203,6 +204,16 @@ fn tls_rows() -> Vec<Setting> {
     ]
 }
 
+/// Returns the meaning of the setting `policy`, with the names of all policies.
+fn policy_meaning() -> &'static str {
+    let names = PolicyKind::ALL.map(PolicyKind::name).join(", ");
+    let meaning = format!(
+        "Replacement policy: {names}; or auto, which changes it for one that hits clearly more."
+    );
+    // The table is made once.
+    meaning.leak()
+}
+
 fn cache_rows() -> Vec<Setting> {
     vec![
         volume(
@@ -218,8 +229,7 @@ fn cache_rows() -> Vec<Setting> {
             "POLICY",
             |plan, text| value::policy_choice(text).map(|policy| plan.policy = policy),
             |plan| plan.policy.name().to_owned(),
-            "Replacement policy: random, fifo, lru, clock, 2q, slru, arc, lirs, s3fifo, sieve, \
-             wtinylfu, clock2q+, linux; or auto, which changes it for one that hits clearly more.",
+            policy_meaning(),
         )
         .default("s3fifo"),
         row(

@@ -192,7 +192,7 @@ fn a_damaged_cache_ends_the_process_and_names_what_is_lost() {
     if !can_inject() {
         return;
     }
-    let server = serve("keeper=cache", &[]);
+    let server = serve("maintenance=cache", &[]);
     let (mut left, mut right) = (server.client(0), server.client(1));
     left.write_at(MIB, &[1; 4096], false).unwrap();
     right.write_at(2 * MIB, &[2; 4096], false).unwrap();

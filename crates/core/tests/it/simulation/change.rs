@@ -177,14 +177,14 @@ fn remove_volume(world: &mut World, rng: &mut Rng, disk: usize) {
     if rng.one_in(2) {
         close_clients(world, disk);
     }
-    let lanes = world.clients.iter().flatten().filter(|client| client.disk == disk).count();
+    let sessions = world.clients.iter().flatten().filter(|client| client.disk == disk).count();
     let volume = Arc::clone(&world.disks[disk].volume);
     let is_at_rest = world.cache.is_at_rest(&volume);
     if world.present_disks().len() == 1 {
         return;
     }
     let closed = world.cache.close_volume(&volume);
-    assert_eq!(closed.is_ok(), lanes == 0 && is_at_rest, "{lanes} lanes, {closed:?}");
+    assert_eq!(closed.is_ok(), sessions == 0 && is_at_rest, "{sessions} sessions, {closed:?}");
     if closed.is_ok() {
         complete_removal(world, disk);
     }

@@ -117,7 +117,7 @@ pub struct DirectoryOptions {
     /// checked against the directory where changes by other processes are not reported.
     pub ttl: Duration,
     /// True if other processes change the directory too: the kernel may cache neither names nor
-    /// attributes unless a [`DirectoryMount::news`] reports these changes.
+    /// attributes unless a [`news`](super::DirectoryMount::news) reports these changes.
     pub shared: bool,
     /// True if plain system calls are used even where io_uring is available.
     pub plain: bool,
