@@ -22,7 +22,7 @@ mod tui;
 
 pub(crate) use larder_server::output;
 
-use clap::error::ContextKind;
+use clap::error::{ContextKind, ErrorKind};
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 use larder_report::escape;
 use named_files::NamedFiles;
@@ -207,11 +207,18 @@ fn refuse(error: &clap::Error, words: Vec<OsString>) -> ExitCode {
             let reason = "it is not a whole number from 0 on";
             eprint!("{}", text.replace("invalid digit found in string", reason));
         } else {
-            // The arguments contained control characters.
+            // The arguments contained control characters, or were not UTF-8.
             let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
             let reason = std::error::Error::source(error).map(ToString::to_string);
-            let (argument, reason) = (argument.unwrap_or_default(), reason.unwrap_or_default());
-            eprintln!("error: invalid value for {argument}: {reason}");
+            let reason = match reason {
+                _ if error.kind() == ErrorKind::InvalidUtf8 => "it is not UTF-8".to_owned(),
+                Some(reason) => reason,
+                None => "it is not expected here".to_owned(),
+            };
+            match argument {
+                Some(argument) => eprintln!("error: invalid value for {argument}: {reason}"),
+                None => eprintln!("error: invalid value of an argument: {reason}"),
+            }
         }
         return ExitCode::from(FAILURE);
     }

@@ -32,7 +32,7 @@ const OLD_SPELLINGS: &[OldSpelling] = &[
         command: &["demo"],
         old: "--seconds",
         new: "--for",
-        value: |value| Some(format!("{value}s")),
+        value: |value| value.parse::<u64>().ok().map(|seconds| format!("{seconds}s")),
     },
     trace(&["trace", "convert"]),
     trace(&["trace", "summary"]),
@@ -48,6 +48,7 @@ pub(crate) fn replace(words: Vec<OsString>) -> (Vec<OsString>, Vec<String>) {
     let mut notes = Vec::new();
     let is_of = |it: &&OldSpelling| {
         let given = words.iter().skip(1).map(OsString::as_os_str);
+        let given = given.filter(|word| !word.as_encoded_bytes().starts_with(b"-"));
         given.take(it.command.len()).eq(it.command.iter().map(OsStr::new))
     };
     let spellings: Vec<_> = OLD_SPELLINGS.iter().filter(is_of).collect();
@@ -58,6 +59,11 @@ pub(crate) fn replace(words: Vec<OsString>) -> (Vec<OsString>, Vec<String>) {
     let mut words = words.into_iter().peekable();
     while let Some(word) = words.next() {
         let text = word.to_str().unwrap_or_default();
+        if text == "--" {
+            replaced.push(word);
+            replaced.extend(words);
+            break;
+        }
         let (name, attached) = text.split_once('=').map_or((text, None), |(a, b)| (a, Some(b)));
         let Some(spelling) = spellings.iter().find(|it| it.old == name) else {
             replaced.push(word);
@@ -95,6 +101,9 @@ mod tests {
             ("larder trace summary a --format json", "larder trace summary a --format json", 0),
             ("larder report a --format csv", "larder report a --format csv", 0),
             ("larder demo --folder", "larder demo --folder", 0),
+            ("larder --quiet demo --seconds 3", "larder --quiet demo --for=3s", 1),
+            ("larder demo --seconds x", "larder demo --seconds x", 0),
+            ("larder demo -- --seconds 3", "larder demo -- --seconds 3", 0),
             ("larder", "larder", 0),
         ] {
             assert_eq!(replaced(line), (expected.to_owned(), notes));

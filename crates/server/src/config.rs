@@ -11,6 +11,7 @@ use crate::value::unknown;
 use crate::volume_source::VolumeSource;
 use larder_io::owned_file::{self, FileError, Secrecy};
 use larder_report::format;
+use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use toml::Spanned;
@@ -125,7 +126,7 @@ impl ConfigFile {
         })?;
         let mut reader = TableReader::default();
         reader.table(table.get_ref()).map_err(at_line)?;
-        let TableReader { assignments, volumes, keys } = reader;
+        let TableReader { assignments, volumes, keys, .. } = reader;
         let keys = keys.into_iter();
         let keys = keys.map(|(volume, key, at)| KeyPosition { volume, key, line: line(at) });
         Ok(ConfigFile { path: path.to_owned(), keys: keys.collect(), assignments, volumes })
@@ -175,6 +176,8 @@ struct TableReader {
     volumes: Vec<VolumeSource>,
     /// Volume, key, and byte offset in the text.
     keys: Vec<(Option<String>, String, usize)>,
+    /// Settings with a value, and the volumes of their tables, by their numbers.
+    given: HashSet<(usize, &'static str)>,
 }
 
 /// Returns the names of the settings of volumes, or of all settings.
@@ -282,13 +285,20 @@ impl TableReader {
         value: &Spanned<DeValue<'_>>,
     ) -> ParseResult<()> {
         let key = setting.name;
+        let table = if volume.is_some() { self.volumes.len() } else { 0 };
+        if !self.given.insert((table, key)) {
+            return error_at(at, format!("\"{key}\" is given twice: leave one of them out"));
+        }
         self.keys.push((volume.map(str::to_owned), key.to_owned(), at));
         let text = match (setting.form, value.get_ref()) {
             (Form::Switch | Form::Optional { .. }, DeValue::Boolean(false)) => return Ok(()),
             (Form::Switch, DeValue::Boolean(true)) => "true".to_owned(),
             (Form::Optional { missing, .. }, DeValue::Boolean(true)) => missing.to_owned(),
             (Form::Switch, _) => return error_at(at, format!("\"{key}\" is true or false")),
-            (_, DeValue::Integer(number)) => number.to_string(),
+            (_, DeValue::Integer(number)) => {
+                let value = u64::from_str_radix(number.as_str(), number.radix());
+                value.map_or_else(|_| number.to_string(), |value| value.to_string())
+            }
             (Form::Number, _) => {
                 return error_at(at, format!("\"{key}\" must be a whole number"));
             }

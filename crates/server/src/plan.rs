@@ -5,15 +5,16 @@
 
 use crate::output::DistinctFiles;
 use crate::settings::{Assignment, ServerSettings, find};
-use crate::value::unknown;
+use crate::value::{PathOrNone, unknown};
 use crate::volume_plan::VolumePlan;
 use crate::volume_source::VolumeSource;
 use crate::{settings, warm};
 use larder_io::engine::{MEMORY_BYTES_MIN, frames_in, machine_memory_bytes};
 use larder_io::front::fuse::{FileRule, MountRestrictions};
+use larder_io::front::nbd::ListenAddress;
 use larder_report::format;
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// Smallest valid maximum of a volume, in frames: less than 2 MiB is not enough for one large
@@ -108,6 +109,7 @@ impl Configuration {
             }
         }
         self.check_files(&server, None)?;
+        self.check_outside_mounts(&server)?;
         if let Some(floor) = server.give_back.filter(|floor| *floor > server.memory_bytes) {
             let [floor, memory] = [floor, server.memory_bytes].map(format::bytes);
             let message = format!("give memory back down to {floor}: --memory is only {memory}");
@@ -185,6 +187,38 @@ impl Configuration {
         Ok(())
     }
 
+    /// Refuses outputs and sockets in a directory that is cached or mounted at: they would replace
+    /// files behind the cache, or keep the mount in use.
+    fn check_outside_mounts(&self, server: &ServerSettings) -> Result<(), PlanError> {
+        let mount = self.mount.iter().flat_map(|mount| [&mount.source, &mount.mountpoint]);
+        let directories: Vec<_> = mount.chain(&server.fuse).filter_map(|it| real(it)).collect();
+        let control = match &server.control {
+            Some(PathOrNone::Path(path)) => Some(("control", path)),
+            _ => None,
+        };
+        let listen = match &server.listen {
+            Some(ListenAddress::Unix(path)) => Some(("listen", path)),
+            _ => None,
+        };
+        let lists = match &server.warm_list {
+            Some(PathOrNone::Path(path)) => Some(("warm-list", path)),
+            _ => None,
+        };
+        let sockets = control.into_iter().chain(listen).chain(lists);
+        for (key, path) in Self::output_files(server).chain(sockets) {
+            let Some(own) = real(path) else { continue };
+            if let Some(directory) = directories.iter().find(|it| own.starts_with(it)) {
+                let (path, directory) = (path.display(), directory.display());
+                let message = format!(
+                    "use {path} for --{key}: it is in {directory}, which is mounted; name a path \
+                     outside"
+                );
+                return refuse(key, None, message);
+            }
+        }
+        Ok(())
+    }
+
     fn check_names(&self) -> Result<(), PlanError> {
         let mut names = HashSet::new();
         let has_files = self.assignments.iter().any(|assignment| assignment.name == "fuse");
@@ -207,6 +241,16 @@ impl Configuration {
         }
         Ok(())
     }
+}
+
+/// Returns a path without symbolic links; the last component need not exist.
+fn real(path: &Path) -> Option<PathBuf> {
+    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let of_parent = || {
+        let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
+        Some(parent.join(path.file_name()?))
+    };
+    path.canonicalize().ok().or_else(of_parent)
 }
 
 /// The values for volumes; the key `None` is for all volumes.
@@ -335,4 +379,54 @@ pub fn check_memory(bytes: u64) -> Result<(), PlanError> {
         return refuse("memory", None, message);
     }
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Returns the configuration of a mount of `source` at `mountpoint` with one more setting.
+    fn mounted(root: &Path, name: &str, value: &str) -> Configuration {
+        let [source, mountpoint] = ["source", "mountpoint"].map(|name| root.join(name));
+        let volumes =
+            vec![VolumeSource { name: "all".into(), path: source.clone(), upstream: None }];
+        let value = value.replace("ROOT", root.to_str().expect("UTF-8"));
+        Configuration {
+            volumes,
+            assignments: vec![Assignment::parse(name, &value)],
+            file: None,
+            mount: Some(MountOptions {
+                source,
+                mountpoint,
+                ttl: Duration::ZERO,
+                shared: false,
+                allow_other: false,
+                restrictions: MountRestrictions::NONE,
+                rules: Vec::new(),
+            }),
+        }
+    }
+
+    #[test]
+    fn nothing_is_written_into_a_directory_that_is_cached_or_mounted_at() {
+        let root = tempfile::tempdir().expect("room");
+        for name in ["source", "mountpoint", "source/sub"] {
+            std::fs::create_dir(root.path().join(name)).expect("room");
+        }
+        std::os::unix::fs::symlink("source/sub", root.path().join("link")).expect("room");
+        for (name, value) in [
+            ("counters", "ROOT/source/a"),
+            ("counters", "ROOT/link/a"),
+            ("counters", "ROOT/mountpoint/a"),
+            ("record-inputs", "ROOT/source/sub/a"),
+            ("control", "ROOT/mountpoint/c.sock"),
+        ] {
+            let error = mounted(root.path(), name, value).plan().expect_err(value);
+            assert_eq!(error.key, name);
+            assert!(error.message.contains("name a path outside"), "{error}");
+        }
+        for value in ["ROOT/a", "ROOT/source.json", "ROOT/missing/a"] {
+            assert!(mounted(root.path(), "counters", value).plan().is_ok(), "{value}");
+        }
+    }
 }

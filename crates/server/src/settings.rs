@@ -214,7 +214,6 @@ impl Setting {
     /// The reason why it is refused.
     pub fn check(&self, value: &OsStr) -> Refused {
         match self.field {
-            Field::Tunable(_) => value::whole_number(text_of(value)?).map(drop),
             _ if self.is_of_volumes() => self.set_volume(&mut VolumePlan::default(), value),
             _ => self.set_server(&mut ServerSettings::default(), value),
         }
@@ -224,6 +223,7 @@ impl Setting {
     pub(crate) fn set_server(&self, settings: &mut ServerSettings, value: &OsStr) -> Refused {
         match self.field {
             Field::Server(set, _) => set(settings, text_of(value)?),
+            Field::ServerPath(_) if value.is_empty() => Err("a path cannot be empty".to_owned()),
             Field::ServerPath(path) => {
                 *path(settings) = Some(value.into());
                 Ok(())

@@ -2,10 +2,11 @@
 
 use super::whole_number;
 use crate::output_file::OutputFile;
-use clap::builder::ValueParser;
-use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches, value_parser};
+use clap::builder::{OsStringValueParser, TypedValueParser as _, ValueParser};
+use clap::parser::ValueSource;
+use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
 use larder_server::settings::{Assignment, Form, Group, SETTINGS, Setting, find};
-use std::ffi::OsStr;
+use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
 /// The flag for tunables by name.
@@ -54,8 +55,18 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
             setting.check(OsStr::new(value))
         };
         let parser: ValueParser = match setting.form {
-            Form::Path(_) => value_parser!(PathBuf),
-            Form::OutputFile => value_parser!(OutputFile).into(),
+            Form::Path(_) => {
+                let checked = move |path: OsString| -> Result<PathBuf, String> {
+                    setting.check(&path).map(|()| path.into())
+                };
+                OsStringValueParser::new().try_map(checked).into()
+            }
+            Form::OutputFile => {
+                let checked = move |path: OsString| -> Result<OutputFile, String> {
+                    setting.check(&path).map(|()| path.into())
+                };
+                OsStringValueParser::new().try_map(checked).into()
+            }
             Form::PathOrNone(_) => {
                 ValueParser::new(move |text: &str| check(text).map(|()| PathText))
             }
@@ -68,17 +79,17 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
             group => arg.help_heading(group.heading()),
         };
         match setting.form {
-            Form::Switch => return arg.action(ArgAction::SetTrue),
+            Form::Switch => return arg.action(ArgAction::SetTrue).overrides_with(setting.name),
             Form::Optional { missing, .. } => arg
                 .num_args(0..=1)
                 .require_equals(true)
                 .default_missing_value(missing)
                 .value_name(placeholder),
-            _ if names_volumes => {
-                arg.action(ArgAction::Append).value_name(format!("[NAME=]{placeholder}"))
-            }
+            _ if names_volumes => arg.value_name(format!("[NAME=]{placeholder}")),
             _ => arg.value_name(placeholder),
         }
+        // The last of several values applies.
+        .action(ArgAction::Append)
         .value_parser(parser)
     }
 
@@ -94,29 +105,44 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
         command.args(Self::rows().map(Self::arg)).arg(set)
     }
 
+    /// Returns the assignments in the order of the command line.
     fn read(matches: &ArgMatches) -> Self {
-        let mut assignments = Vec::new();
+        let mut found: Vec<(usize, Assignment)> = Vec::new();
         for setting in Self::rows() {
-            let is_given =
-                matches.value_source(setting.name) == Some(clap::parser::ValueSource::CommandLine);
+            if matches.value_source(setting.name) != Some(ValueSource::CommandLine) {
+                continue;
+            }
+            let indices = matches.indices_of(setting.name).into_iter().flatten();
             let name = setting.name.to_owned();
             if setting.form == Form::Switch {
                 let value = "true".into();
-                assignments.extend(is_given.then_some(Assignment { volume: None, name, value }));
+                found.extend(indices.map(|at| {
+                    (
+                        at,
+                        Assignment {
+                            volume: None,
+                            name: name.clone(),
+                            value: OsString::clone(&value),
+                        },
+                    )
+                }));
                 continue;
             }
-            for raw in matches.get_raw(setting.name).into_iter().flatten().filter(|_| is_given) {
+            for (at, raw) in indices.zip(matches.get_raw(setting.name).into_iter().flatten()) {
                 let (volume, value) = match raw.to_str() {
-                    Some(text) => split(text, Self::names_volumes(setting)),
-                    None => (None, ""),
+                    Some(text) => {
+                        let (volume, value) = split(text, Self::names_volumes(setting));
+                        (volume.map(str::to_owned), value.into())
+                    }
+                    None => (None, raw.to_owned()),
                 };
-                let value = if raw.to_str().is_some() { OsStr::new(value) } else { raw };
-                let (volume, value) = (volume.map(str::to_owned), value.to_owned());
-                assignments.push(Assignment { volume, name: name.clone(), value });
+                found.push((at, Assignment { volume, name: name.clone(), value }));
             }
         }
         let tunables = matches.get_many::<Assignment>(SET).into_iter().flatten().cloned();
-        Settings(assignments.into_iter().chain(tunables).collect())
+        found.extend(matches.indices_of(SET).into_iter().flatten().zip(tunables));
+        found.sort_by_key(|(at, _)| *at);
+        Settings(found.into_iter().map(|(_, assignment)| assignment).collect())
     }
 }
 
@@ -141,13 +167,13 @@ fn split(text: &str, names_volumes: bool) -> (Option<&str>, &str) {
 fn tunable(text: &str) -> Result<Assignment, String> {
     let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
-    whole_number(value)?;
     let assignment = Assignment::parse(name, value);
     // The plan refuses an unknown name.
-    match find(&assignment.name).filter(|setting| setting.form != Form::Number) {
-        Some(_) => Err(format!("{} is no tunable; write --{}", assignment.name, assignment.name)),
-        None => Ok(assignment),
+    if find(&assignment.name).is_some_and(|setting| setting.form != Form::Number) {
+        return Err(format!("{} is no tunable, but an option of its own", assignment.name));
     }
+    whole_number(value)?;
+    Ok(assignment)
 }
 
 impl<const OF_MOUNT: bool> FromArgMatches for Settings<OF_MOUNT> {
@@ -192,16 +218,16 @@ mod tests {
     fn flags_name_a_volume_or_none() {
         let found = serve(&["--min", "1MiB", "--min=b=x=4MiB", "--lock", "--give-back"]).unwrap();
         let expected = [
-            assignment("", "give-back", "0"),
-            assignment("", "lock", "true"),
             assignment("", "min", "1MiB"),
             assignment("b=x", "min", "4MiB"),
+            assignment("", "lock", "true"),
+            assignment("", "give-back", "0"),
         ];
         assert_eq!(found, expected);
-        let found = serve(&["--set", "my.disk.age-max=7", "--age-max", "my.disk=9"]).unwrap();
+        let found = serve(&["--set", "my.disk.age-max=7", "--age-max", "my.disk=90"]).unwrap();
         let (by_flag, by_name) =
-            (assignment("my.disk", "age-max", "9"), assignment("my.disk", "age-max", "7"));
-        assert_eq!(found, [by_flag, by_name]);
+            (assignment("my.disk", "age-max", "90"), assignment("my.disk", "age-max", "7"));
+        assert_eq!(found, [by_name, by_flag], "in the order of the command line");
     }
 
     #[test]
@@ -209,7 +235,7 @@ mod tests {
         let refused = |words: &[&str]| serve(words).unwrap_err();
         assert!(refused(&["--memory", "-1"]).contains("\"-1\" is not a size"));
         assert!(refused(&["--policy", "a=mru"]).contains("there is no policy \"mru\""));
-        assert!(refused(&["--set", "memory=1"]).contains("memory is no tunable; write --memory"));
+        assert!(refused(&["--set", "memory=1"]).contains("memory is no tunable"));
         assert!(refused(&["--set", "=1"]).contains("write it as NAME=NUMBER"));
         assert!(refused(&["--age-max", "soon"]).contains("\"soon\" is not a number"));
     }

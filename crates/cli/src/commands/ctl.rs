@@ -191,7 +191,8 @@ fn setting(text: &str) -> Result<(String, String), String> {
     Ok((name.to_owned(), value.to_owned()))
 }
 
-/// Parses a volume; returns its name and an absolute path, which is valid for the server.
+/// Parses a volume; returns it with an absolute path, which is valid for the server. A name that
+/// the server derives from the path too is left out: it may contain "=".
 fn volume_to_add(text: &str) -> Result<String, String> {
     let VolumeSource { name, path, upstream } = VolumeSource::parse(text)?;
     let path = match upstream {
@@ -199,7 +200,8 @@ fn volume_to_add(text: &str) -> Result<String, String> {
         None => std::path::absolute(path).map_err(|error| error.to_string())?,
     };
     let path = path.to_str().ok_or("its path cannot be written in JSON: it is not UTF-8")?;
-    Ok(format!("{name}={path}"))
+    let is_derived = VolumeSource::parse(path).is_ok_and(|derived| derived.name == name);
+    Ok(if is_derived { path.to_owned() } else { format!("{name}={path}") })
 }
 
 /// Parses `OFFSET+LENGTH`.

@@ -1,5 +1,6 @@
 //! `larder help`: a command, or a topic that concerns several commands.
 
+use crate::args;
 use anyhow::{Result, bail};
 use clap::{Args, CommandFactory};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
@@ -83,6 +84,7 @@ fn settings() -> String {
                 properties.push(format!("{} to {} {}", tunable.min, tunable.max, tunable.unit));
             }
             properties.extend(setting.is_live.then(|| "live".to_owned()));
+            properties.extend((!setting.is_of_mounts).then(|| "serve only".to_owned()));
             let is_shown = !setting.default.is_empty() && setting.form != Form::Switch;
             properties.extend(is_shown.then(|| format!("default {}", setting.default)));
             text.push_str(&entry(setting.name, &properties.join(", "), setting.meaning));
@@ -107,11 +109,9 @@ fn command_help(words: &[&str]) -> Result<()> {
     let mut known = &command;
     for word in words {
         let Some(sub) = known.get_subcommands().find(|sub| sub.get_name() == *word) else {
-            bail!(
-                "explain \"{}\": it is no command, and no topic; the topics are {}",
-                words.join(" "),
-                TOPICS.join(", ")
-            );
+            let names = known.get_subcommands().map(clap::Command::get_name);
+            let reason = args::unknown("command or topic", word, names.chain(TOPICS));
+            bail!("explain {}: {reason}", words.join(" "));
         };
         known = sub;
     }

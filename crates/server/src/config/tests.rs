@@ -129,6 +129,9 @@ fn what_is_wrong_is_said_with_its_line() {
         ("lock = \"yes\"", "line 1: \"lock\" is true or false"),
         ("set = 1", "line 1: \"set\" is a table"),
         ("set = { age-max = \"x\" }", "line 1: \"age-max\" must be a whole number"),
+        ("age-max = 70\nset = { age-max = 80 }", "line 2: \"age-max\" is given twice"),
+        ("age-max = 0x9", "line 1: age-max is 9, must be 10 to 3600000"),
+        ("counters = \"\"", "line 1: a path cannot be empty"),
         ("memory = ", "line 1: "),
         ("memory = \"1MiB\"", "line 1: use 1 MiB of memory: 8 MiB are the least"),
         ("share = \"all\"", "line 1: there is no way to share \"all\"; one of coldest, auto"),
@@ -149,7 +152,7 @@ fn what_is_wrong_is_said_with_its_line() {
         ("name = 7", "line 3: \"name\" must be a text"),
         ("min = \"2GiB\"\nmax = \"1GiB\"", "line 3: set min of d: it is above its max"),
         ("max = \"1MiB\"", "line 3: set max of d: it is below 2MiB"),
-        ("set = { age-max = 1 }", "line 3: set d.age-max: age-max is 1, must be 10 to 3600000"),
+        ("set = { age-max = 1 }", "line 3: age-max is 1, must be 10 to 3600000"),
         ("[[volume]]\npath = \"/d.img\"", "line 4: serve two volumes called \"d\""),
     ];
     for (text, reason) in volumes {

@@ -292,7 +292,11 @@ fn share_rows() -> Vec<Setting> {
             ..volume(
                 "min",
                 "SIZE",
-                |plan, text| value::bytes(text).map(|bytes| plan.min_frames = frames(bytes)),
+                |plan, text| {
+                    let bytes = value::bytes(text)?;
+                    plan.min_frames = frames(bytes.saturating_add(BLOCK_BYTES_U64 - 1));
+                    Ok(())
+                },
                 |plan| frames_text(plan.min_frames),
                 "Memory that other volumes cannot take from a volume.",
             )

@@ -54,6 +54,7 @@ fn visible_command() -> Command {
         .version(env!("CARGO_PKG_VERSION"))
         .about(about)
         .disable_help_subcommand(true)
+        .args(command.get_arguments().cloned())
         .subcommands(visible)
 }
 
