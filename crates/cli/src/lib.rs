@@ -114,15 +114,16 @@ pub fn main() -> ExitCode {
     logging::start();
     larder_io::fault::arm_from_environment();
     let (words, notes) = old_spellings::replace(std::env::args_os().collect());
-    let (command, files) = match parse(words.clone()) {
+    let (cli, files) = match parse(words.clone()) {
         Ok(parsed) => parsed,
         Err(error) => return refuse(&error, words),
     };
+    output::set_quiet(cli.quiet);
     for note in notes {
         eprintln!("larder: note: {note}");
     }
     let result = files.check().and_then(|()| signals::outlive_file_size_limit());
-    let result = result.and_then(|()| run(command));
+    let result = result.and_then(|()| run(cli.command));
     // The buffer of standard output may hold unwritten text.
     finish(result.and_then(|code| output::raw_stdout().flush().map(|()| code).map_err(Into::into)))
 }
@@ -141,7 +142,7 @@ fn finish(result: anyhow::Result<ExitCode>) -> ExitCode {
 }
 
 /// Parses a command line.
-fn parse<T>(words: impl IntoIterator<Item = T>) -> Result<(Command, NamedFiles), clap::Error>
+fn parse<T>(words: impl IntoIterator<Item = T>) -> Result<(Cli, NamedFiles), clap::Error>
 where
     T: Into<OsString> + Clone,
 {
@@ -149,9 +150,7 @@ where
     let command = args::allow_hyphens(Cli::command()).color(color(&words));
     let matches = command.try_get_matches_from(words)?;
     let files = NamedFiles::of(&matches);
-    let cli = Cli::from_arg_matches(&matches)?;
-    output::set_quiet(cli.quiet);
-    Ok((cli.command, files))
+    Ok((Cli::from_arg_matches(&matches)?, files))
 }
 
 fn run(command: Command) -> anyhow::Result<ExitCode> {

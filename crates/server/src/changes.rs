@@ -5,7 +5,7 @@
 //! a plan, as at the start; if the cache nevertheless refuses one of them, those before it are
 //! reverted.
 
-use crate::plan::{Plan, refuse_value};
+use crate::plan::{Plan, VolumeValues, refuse_value};
 use crate::policy_choice::PolicyChoice;
 use crate::service::{ServedVolume, Service};
 use crate::settings::{Assignment, SETTINGS, find};
@@ -29,22 +29,17 @@ impl Plan {
     pub(crate) fn with(&self, assignments: &[Assignment]) -> Result<Plan, String> {
         let mut new = self.clone();
         for assignment in assignments {
-            new.check_live(assignment).map_err(|reason| {
-                let error = refuse_value(assignment, &reason);
-                error.to_string()
-            })?;
+            let failed = |reason: String| refuse_value(assignment, &reason).to_string();
+            new.check_live(assignment).map_err(failed)?;
             if let (None, Some(setting)) = (&assignment.volume, find(&assignment.name))
                 && !setting.is_of_volumes()
             {
-                let set = setting.set_server(&mut new.server, &assignment.value);
-                set.map_err(|reason| refuse_value(assignment, &reason).to_string())?;
+                setting.set_server(&mut new.server, &assignment.value).map_err(failed)?;
             }
         }
+        let values = VolumeValues::new(assignments);
         for plan in &mut new.volumes {
-            let for_all = assignments.iter().filter(|assignment| assignment.volume.is_none());
-            let for_one = assignments.iter().filter(|it| it.volume.as_ref() == Some(&plan.name));
-            plan.assign(for_all.chain(for_one).collect::<Vec<_>>().into_iter())
-                .map_err(|error| error.to_string())?;
+            values.assign(plan).map_err(|error| error.to_string())?;
         }
         new.check().map_err(|error| error.to_string())?;
         Ok(new)

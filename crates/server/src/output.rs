@@ -9,6 +9,7 @@ mod file;
 
 pub use atomic_file::{AtomicFile, check_directory};
 pub use file::DistinctFiles;
+pub(crate) use file::real_path;
 
 use anyhow::{Context, Result};
 use larder_report::escape::{self, Terminal};

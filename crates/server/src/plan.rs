@@ -3,7 +3,7 @@
 //! Invariant: a plan from [`Configuration::plan`] passes all checks that need no open store, so
 //! `larder check-config` and a reload report the same errors as a start.
 
-use crate::output::DistinctFiles;
+use crate::output::{DistinctFiles, real_path};
 use crate::settings::{Assignment, ServerSettings, find};
 use crate::value::{PathOrNone, unknown};
 use crate::volume_plan::VolumePlan;
@@ -14,7 +14,7 @@ use larder_io::front::fuse::{FileRule, MountRestrictions};
 use larder_io::front::nbd::ListenAddress;
 use larder_report::format;
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Smallest valid maximum of a volume, in frames: less than 2 MiB is not enough for one large
@@ -115,7 +115,7 @@ impl Configuration {
             let message = format!("give memory back down to {floor}: --memory is only {memory}");
             return refuse("give-back", None, message);
         }
-        let values = self.values();
+        let values = VolumeValues::new(&self.assignments);
         let volumes = self.volumes.iter().map(|source| values.plan(source));
         let volumes = volumes.collect::<Result<_, _>>()?;
         let warm_lists = warm::directory(&server).is_some();
@@ -129,7 +129,7 @@ impl Configuration {
     /// # Errors
     /// A setting is invalid.
     pub(crate) fn plan_volume(&self, source: &VolumeSource) -> Result<VolumePlan, PlanError> {
-        self.values().plan(source)
+        VolumeValues::new(&self.assignments).plan(source)
     }
 
     fn check_required(&self, setting: &settings::Setting) -> Result<(), PlanError> {
@@ -139,16 +139,6 @@ impl Configuration {
         }
         let name = setting.name;
         refuse(name, None, format!("set --{name}: it needs --{required}"))
-    }
-
-    /// Returns the values for volumes, by volume: a configuration may have thousands of them.
-    fn values(&self) -> VolumeValues<'_> {
-        let mut values = VolumeValues::default();
-        for assignment in &self.assignments {
-            let volume = assignment.volume.as_deref();
-            values.by_volume.entry(volume).or_default().push(assignment);
-        }
-        values
     }
 
     /// Returns the settings that name an output file, with the file.
@@ -191,22 +181,23 @@ impl Configuration {
     /// files behind the cache, or keep the mount in use.
     fn check_outside_mounts(&self, server: &ServerSettings) -> Result<(), PlanError> {
         let mount = self.mount.iter().flat_map(|mount| [&mount.source, &mount.mountpoint]);
-        let directories: Vec<_> = mount.chain(&server.fuse).filter_map(|it| real(it)).collect();
-        let control = match &server.control {
-            Some(PathOrNone::Path(path)) => Some(("control", path)),
-            _ => None,
-        };
+        let directories: Vec<_> =
+            mount.chain(&server.fuse).filter_map(|it| real_path(it)).collect();
+        if directories.is_empty() {
+            return Ok(());
+        }
         let listen = match &server.listen {
-            Some(ListenAddress::Unix(path)) => Some(("listen", path)),
+            Some(ListenAddress::Unix(path)) => Some(path),
             _ => None,
         };
-        let lists = match &server.warm_list {
-            Some(PathOrNone::Path(path)) => Some(("warm-list", path)),
-            _ => None,
-        };
-        let sockets = control.into_iter().chain(listen).chain(lists);
-        for (key, path) in Self::output_files(server).chain(sockets) {
-            let Some(own) = real(path) else { continue };
+        let others = [
+            ("control", server.control.as_ref().and_then(PathOrNone::path)),
+            ("listen", listen),
+            ("warm-list", server.warm_list.as_ref().and_then(PathOrNone::path)),
+        ];
+        let others = others.into_iter().filter_map(|(key, path)| Some((key, path?)));
+        for (key, path) in Self::output_files(server).chain(others) {
+            let Some(own) = real_path(path) else { continue };
             if let Some(directory) = directories.iter().find(|it| own.starts_with(it)) {
                 let (path, directory) = (path.display(), directory.display());
                 let message = format!(
@@ -243,33 +234,39 @@ impl Configuration {
     }
 }
 
-/// Returns a path without symbolic links; the last component need not exist.
-fn real(path: &Path) -> Option<PathBuf> {
-    let parent = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-    let of_parent = || {
-        let parent = parent.unwrap_or(Path::new(".")).canonicalize().ok()?;
-        Some(parent.join(path.file_name()?))
-    };
-    path.canonicalize().ok().or_else(of_parent)
-}
-
-/// The values for volumes; the key `None` is for all volumes.
+/// The values for volumes, by volume, of which there may be thousands. The key `None` is for all
+/// volumes.
 #[derive(Default)]
-struct VolumeValues<'a> {
+pub(crate) struct VolumeValues<'a> {
     by_volume: HashMap<Option<&'a str>, Vec<&'a Assignment>>,
 }
 
 impl<'a> VolumeValues<'a> {
+    pub(crate) fn new(assignments: &'a [Assignment]) -> Self {
+        let mut values = VolumeValues::default();
+        for assignment in assignments {
+            let volume = assignment.volume.as_deref();
+            values.by_volume.entry(volume).or_default().push(assignment);
+        }
+        values
+    }
+
     fn of<'s>(&'s self, volume: Option<&'s str>) -> &'s [&'a Assignment] {
         self.by_volume.get(&volume).map_or(&[], Vec::as_slice)
+    }
+
+    /// Sets the values for a volume: those for all volumes first.
+    pub(crate) fn assign(&self, plan: &mut VolumePlan) -> Result<(), PlanError> {
+        let name = plan.name.clone();
+        let (for_all, for_one) = (self.of(None), self.of(Some(&name)));
+        plan.assign(for_all.iter().chain(for_one).copied())
     }
 
     /// Returns the plan of a volume.
     fn plan(&self, source: &VolumeSource) -> Result<VolumePlan, PlanError> {
         let VolumeSource { name, path, upstream } = source.clone();
         let mut plan = VolumePlan { name, path, upstream, ..VolumePlan::default() };
-        let (for_all, for_one) = (self.of(None), self.of(Some(&source.name)));
-        plan.assign(for_all.iter().chain(for_one).copied())?;
+        self.assign(&mut plan)?;
         Ok(plan)
     }
 }
@@ -384,6 +381,7 @@ pub fn check_memory(bytes: u64) -> Result<(), PlanError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::path::Path;
 
     /// Returns the configuration of a mount of `source` at `mountpoint` with one more setting.
     fn mounted(root: &Path, name: &str, value: &str) -> Configuration {

@@ -213,9 +213,10 @@ impl Setting {
     /// # Errors
     /// The reason why it is refused.
     pub fn check(&self, value: &OsStr) -> Refused {
-        match self.field {
-            _ if self.is_of_volumes() => self.set_volume(&mut VolumePlan::default(), value),
-            _ => self.set_server(&mut ServerSettings::default(), value),
+        if self.is_of_volumes() {
+            self.set_volume(&mut VolumePlan::default(), value)
+        } else {
+            self.set_server(&mut ServerSettings::default(), value)
         }
     }
 

@@ -251,6 +251,17 @@ pub enum PathOrNone {
     Path(PathBuf),
 }
 
+impl PathOrNone {
+    /// Returns the path, if it is one.
+    #[must_use]
+    pub fn path(&self) -> Option<&PathBuf> {
+        match self {
+            PathOrNone::None => None,
+            PathOrNone::Path(path) => Some(path),
+        }
+    }
+}
+
 /// Parses an interval, in nanoseconds, or `off` for 0.
 ///
 /// # Errors

@@ -55,18 +55,8 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
             setting.check(OsStr::new(value))
         };
         let parser: ValueParser = match setting.form {
-            Form::Path(_) => {
-                let checked = move |path: OsString| -> Result<PathBuf, String> {
-                    setting.check(&path).map(|()| path.into())
-                };
-                OsStringValueParser::new().try_map(checked).into()
-            }
-            Form::OutputFile => {
-                let checked = move |path: OsString| -> Result<OutputFile, String> {
-                    setting.check(&path).map(|()| path.into())
-                };
-                OsStringValueParser::new().try_map(checked).into()
-            }
+            Form::Path(_) => path_parser::<PathBuf>(setting),
+            Form::OutputFile => path_parser::<OutputFile>(setting),
             Form::PathOrNone(_) => {
                 ValueParser::new(move |text: &str| check(text).map(|()| PathText))
             }
@@ -113,21 +103,6 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
                 continue;
             }
             let indices = matches.indices_of(setting.name).into_iter().flatten();
-            let name = setting.name.to_owned();
-            if setting.form == Form::Switch {
-                let value = "true".into();
-                found.extend(indices.map(|at| {
-                    (
-                        at,
-                        Assignment {
-                            volume: None,
-                            name: name.clone(),
-                            value: OsString::clone(&value),
-                        },
-                    )
-                }));
-                continue;
-            }
             for (at, raw) in indices.zip(matches.get_raw(setting.name).into_iter().flatten()) {
                 let (volume, value) = match raw.to_str() {
                     Some(text) => {
@@ -136,7 +111,7 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
                     }
                     None => (None, raw.to_owned()),
                 };
-                found.push((at, Assignment { volume, name: name.clone(), value }));
+                found.push((at, Assignment { volume, name: setting.name.to_owned(), value }));
             }
         }
         let tunables = matches.get_many::<Assignment>(SET).into_iter().flatten().cloned();
@@ -144,6 +119,15 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
         found.sort_by_key(|(at, _)| *at);
         Settings(found.into_iter().map(|(_, assignment)| assignment).collect())
     }
+}
+
+/// Returns the parser of a path, which need not be UTF-8.
+fn path_parser<T>(setting: &'static Setting) -> ValueParser
+where
+    T: From<OsString> + Clone + Send + Sync + 'static,
+{
+    let checked = |path: OsString| setting.check(&path).map(|()| T::from(path));
+    OsStringValueParser::new().try_map(checked).into()
 }
 
 /// Returns the help of a setting, with its default.

@@ -5,6 +5,7 @@ use anyhow::{Result, bail};
 use clap::{Args, CommandFactory};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
 use larder_core::tunables::TUNABLES;
+use larder_report::format::wrapped;
 use larder_server::settings::{Form, Group, SETTINGS};
 
 #[derive(Debug, Args)]
@@ -37,6 +38,8 @@ Exit codes
 
 /// Columns of the text of a topic.
 const COLUMNS: usize = 100;
+/// The beginning of the lines of a meaning.
+const INDENT: &str = "      ";
 
 /// The topics.
 const TOPICS: [&str; 4] = ["settings", "metrics", "sizes", "exit-codes"];
@@ -56,17 +59,10 @@ pub(crate) fn run(arguments: &HelpArgs) -> Result<()> {
 /// Returns a definition: its name, properties, and its meaning in lines of at most [`COLUMNS`].
 fn entry(name: &str, properties: &str, meaning: &str) -> String {
     let mut text = format!("  {name}  ({properties})\n");
-    let mut line = String::from("     ");
-    for word in meaning.split_whitespace() {
-        if line.len() + 1 + word.len() > COLUMNS {
-            text.push_str(&line);
-            text.push('\n');
-            line = String::from("     ");
-        }
-        line.push(' ');
-        line.push_str(word);
+    for line in wrapped(meaning, COLUMNS - INDENT.len()) {
+        text.extend([INDENT, &line, "\n"]);
     }
-    text + &line + "\n"
+    text
 }
 
 /// Returns the settings of a server and its volumes.

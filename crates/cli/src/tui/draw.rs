@@ -4,6 +4,7 @@
 use super::snapshot::{Grid, TopSnapshot, Value, View};
 use super::state::State;
 use larder_report::escape;
+use larder_report::format::wrapped;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};
@@ -22,7 +23,7 @@ const KEYS: &str = "1-5 Tab view  s r sort  / filter  Space freeze  w record  q 
 pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &TopSnapshot, state: &State) {
     let grid = snapshot.grid(state.view);
     let note = status_line(grid, state, frame.area());
-    let note_lines = wrapped(&escape::line(&note), frame.area().width);
+    let note_lines = wrapped(&escape::line(&note), usize::from(frame.area().width));
     let [memory, tabs, table, message, keys] = Layout::vertical([
         Constraint::Length(1),
         Constraint::Length(1),
@@ -60,21 +61,6 @@ fn status_line(grid: &Grid, state: &State, area: Rect) -> String {
 fn is_shown(grid: &Grid, state: &State, title: &str, area: Rect) -> bool {
     let VisibleGrid { visible_columns, .. } = visible_grid(grid, state, area);
     visible_columns.iter().any(|&(column, _)| grid.columns[column] == title)
-}
-
-/// Wraps a sentence at this width, between words.
-fn wrapped(text: &str, width: u16) -> Vec<String> {
-    let mut lines: Vec<String> = Vec::new();
-    for word in text.split_whitespace() {
-        match lines.last_mut() {
-            Some(line) if line.chars().count() + 1 + word.chars().count() <= usize::from(width) => {
-                line.push(' ');
-                line.push_str(word);
-            }
-            _ => lines.push(word.to_owned()),
-        }
-    }
-    lines
 }
 
 /// Draws the views, the filter, and the state. The state is always complete; if space is short,

@@ -3,7 +3,6 @@
 
 use anyhow::{Result, bail};
 use std::collections::HashMap;
-use std::ffi::OsString;
 use std::fs::Metadata;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -15,8 +14,8 @@ enum Identity {
     Inode(u64, u64),
     /// Device number of a block device, which can have several device nodes.
     BlockDevice(u64),
-    /// Directory and name of a file that does not exist yet.
-    New(PathBuf, OsString),
+    /// Path of a file that does not exist yet.
+    New(PathBuf),
 }
 
 impl Identity {
@@ -27,14 +26,20 @@ impl Identity {
             kind if kind.is_block_device() => Some(Identity::BlockDevice(found.rdev())),
             _ => None,
         };
-        path.metadata().map_or_else(|_| Identity::of_new(path), of_metadata)
+        path.metadata().map_or_else(|_| real_path_of_new(path).map(Identity::New), of_metadata)
     }
+}
 
-    fn of_new(path: &Path) -> Option<Self> {
-        let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
-        let directory = directory.unwrap_or(Path::new(".")).canonicalize().ok()?;
-        Some(Identity::New(directory, path.file_name()?.to_owned()))
-    }
+/// Returns the path of a file that need not exist, with its directory free of symbolic links.
+fn real_path_of_new(path: &Path) -> Option<PathBuf> {
+    let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
+    let directory = directory.unwrap_or(Path::new(".")).canonicalize().ok()?;
+    Some(directory.join(path.file_name()?))
+}
+
+/// Returns the path that a path leads to, free of symbolic links. Only its directory need exist.
+pub(crate) fn real_path(path: &Path) -> Option<PathBuf> {
+    path.canonicalize().ok().or_else(|| real_path_of_new(path))
 }
 
 /// Files that one command uses, each for one purpose.
