@@ -5,6 +5,7 @@
 //! only the number of seeds is kept. A ledger is replaced as a whole: a proof that is killed
 //! leaves the old file or the new one.
 
+use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -16,25 +17,50 @@ use serde_json::{Map, Value, json};
 use crate::run::{self, cmd};
 
 const SCHEMA: &str = "larder-ledger";
-/// Prints the hash of the files below its arguments, except tests.
-const HASH: &str = "set -o pipefail; find \"$@\" -name tests -prune -o -type f -print0 |
-    LC_ALL=C sort -z | xargs -0 cat | sha256sum | cut -c 1-16";
-/// The sources that are compiled into the server, and its dependencies.
-const SOURCES: &str = "Cargo.lock crates/mem crates/core crates/io crates/host crates/cli";
+/// Prints the hash of the files below its arguments, except tests, and of the text `EXTRA`. Blank
+/// lines of Rust code and lines that are comments as a whole do not count.
+const HASH: &str = r#"set -o pipefail
+    files() { LC_ALL=C find "$@" -type f -print0 | LC_ALL=C sort -z; }
+    { files "$@" -name '*.rs' -not -name tests.rs -not -path '*/tests/*' |
+          xargs -0r awk '!/^[ \t]*(\/\/.*)?$/'
+      files "$@" -not -name '*.rs' -not -path '*/tests/*' | xargs -0r cat
+      printf %s "$EXTRA"; } | sha256sum | cut -c 1-16"#;
+/// The sources that are compiled into the server.
+const SOURCES: [&str; 4] = ["crates/mem", "crates/core", "crates/io", "crates/server"];
 /// The scripts that run the tests.
 const SCRIPTS: &str = "xtask/posix";
 
-/// Returns the hash of the code under test (the sources, or a file) and of the test scripts.
+/// Returns the hash of the code under test (the sources and the names and versions of their
+/// dependencies, or a file) and of the test scripts.
 pub(crate) fn code_hash(root: &Path, file: Option<&Path>) -> Result<String> {
-    let sources = SOURCES.split(' ').map(Path::new);
-    let under_test = file.map_or_else(|| sources.collect(), |file| vec![file]);
-    hash_files(root, &[&[Path::new(SCRIPTS)], &under_test[..]].concat())
+    if let Some(file) = file {
+        return hash(root, &[Path::new(SCRIPTS), file], "");
+    }
+    let tree = run::stdout_of(run::cargo(root).args([
+        "tree",
+        "--locked",
+        "--offline",
+        "-p=larder-server",
+        "--all-features",
+        "-e=normal",
+        "--prefix=none",
+    ]))
+    .context("list the dependencies of the server")?;
+    let of_others = tree.lines().filter(|line| !line.starts_with("larder-"));
+    let dependencies: BTreeSet<&str> =
+        of_others.map(|line| line.trim_end_matches(" (*)")).collect();
+    let paths = [SCRIPTS].into_iter().chain(SOURCES).map(Path::new);
+    hash(root, &paths.collect::<Vec<_>>(), &Vec::from_iter(dependencies).join("\n"))
 }
 
-/// Returns the hash of files and of the files below directories, except tests.
+/// Returns the hash of files and of the files below directories, except tests and comments.
 pub(crate) fn hash_files(root: &Path, paths: &[&Path]) -> Result<String> {
+    hash(root, paths, "")
+}
+
+fn hash(root: &Path, paths: &[&Path], extra: &str) -> Result<String> {
     let mut command = cmd!("bash -c {HASH} hash");
-    command.args(paths);
+    command.args(paths).env("EXTRA", extra);
     let hash = run::stdout_of(command.current_dir(root)).context("hash the code under test")?;
     Ok(hash.trim().to_owned())
 }
@@ -246,6 +272,26 @@ mod tests {
         std::fs::create_dir(path.parent().unwrap()).unwrap();
         std::fs::write(&path, "{\"schema\": \"other\"}").unwrap();
         assert!(Ledger::open(dir.path(), "x").is_err());
+    }
+
+    #[test]
+    fn tests_and_comments_are_not_part_of_the_code() {
+        let dir = tempfile::tempdir().unwrap();
+        let hash_with = |files: &[(&str, &str)]| {
+            for (name, text) in files {
+                let path = dir.path().join(name);
+                std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+                std::fs::write(path, text).unwrap();
+            }
+            hash_files(dir.path(), &[Path::new("src")]).unwrap()
+        };
+        let first = hash_with(&[("src/lib.rs", "fn f() {}\n"), ("src/data", "# text\n")]);
+        let comments = [("src/lib.rs", "//! Words.\n\n  // More.\nfn f() {}\n")];
+        assert_eq!(hash_with(&comments), first);
+        assert_eq!(hash_with(&[("src/tests.rs", "x"), ("src/a/tests/b.rs", "y")]), first);
+        let data = hash_with(&[("src/data", "// text\n")]);
+        assert_ne!(data, first, "only Rust has comments");
+        assert_ne!(hash_with(&[("src/lib.rs", "fn g() {}\n")]), data);
     }
 
     #[test]

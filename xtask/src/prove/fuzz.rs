@@ -1,11 +1,11 @@
 //! Coverage-guided fuzzing: runs each target of larder-fuzz, and counts the executions.
 //!
-//! The ledger `bench-runs/fuzz.json` accumulates the executions of each target, as seeds; git tree
-//! hashes identify the version of its code. A target with enough executions, in all and on the
+//! The ledger `bench-runs/fuzz.json` accumulates the executions of each target, as seeds; a hash
+//! identifies the version of its code. A target with enough executions, in all and on the
 //! present version, is not run again.
 
 use super::prelude::*;
-use crate::ledger::{Ledger, SeedResults};
+use crate::ledger::{self, Ledger, SeedResults};
 use std::collections::VecDeque;
 use std::sync::{Mutex, PoisonError};
 
@@ -116,13 +116,10 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     })
 }
 
-/// Returns the version of the code in these directories, and of the targets.
+/// Returns the hash of the code in these directories, and of the targets.
 fn code(env: &Env, directories: &[&str]) -> Result<String> {
-    let mut git = cmd!("git rev-parse HEAD:crates/fuzz/src");
-    git.args(directories.iter().map(|directory| format!("HEAD:{directory}")))
-        .current_dir(&env.root);
-    let trees = stdout_of(git)?;
-    Ok(trees.lines().map(|tree| &tree[..12]).collect::<Vec<_>>().join(" "))
+    let paths = [&["crates/fuzz/src"], directories].concat();
+    ledger::hash_files(&env.root, &paths.into_iter().map(Path::new).collect::<Vec<_>>())
 }
 
 /// Fuzzes one target for some seconds or executions; returns the number of executions, and the
