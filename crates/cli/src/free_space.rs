@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, ensure};
 use larder_host::space;
-use larder_report::format;
+use larder_schema::format;
 use std::path::Path;
 
 /// Refuses work in a directory that needs more than its free space. Returns the free bytes.

@@ -11,7 +11,7 @@ use larder_core::counters::Class;
 use larder_host::watch::{Options, Reference, STEP, WatchScope, Watcher};
 use larder_lab::trace::ltr::{Writer, WriterOptions};
 use larder_lab::trace::{LEN_MAX, NameOf, Op, Record};
-use larder_report::watch::Watch;
+use larder_schema::watch::Watch;
 use std::collections::HashMap;
 use std::io::Write;
 use std::num::NonZero;

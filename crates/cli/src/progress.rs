@@ -2,7 +2,8 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use larder_io::engine::StopProgress;
-use larder_report::{escape, format};
+use larder_report::escape;
+use larder_schema::format;
 use std::time::{Duration, Instant};
 
 /// Interval between lines if standard error is not a terminal.

@@ -3,12 +3,13 @@
 use crate::packed;
 use larder_io::front::fuse::FileGlob;
 use larder_io::warm_list::{self, StoreIdentity, StoreKind};
-use larder_report::compare::{THRESHOLD, compare};
-use larder_report::control::{Curves, Files, Stats, Volumes};
+use larder_report::compare::{self, THRESHOLD};
 use larder_report::escape::{self, Terminal};
 use larder_report::perfmon::{self, Names, Options};
-use larder_report::run::Run;
-use larder_report::watch::Watch;
+use larder_report::{control, run, watch};
+use larder_schema::control::{Curves, Files, Stats, Volumes};
+use larder_schema::run::Run;
+use larder_schema::watch::Watch;
 use std::io::Write;
 use std::path::Path;
 
@@ -21,7 +22,7 @@ fn check_text(text: &str) {
 pub(crate) fn perfmon(input: &[u8]) {
     assert!(Names::read(input).is_ok(), "bytes can be read");
     if let Ok(found) = perfmon::read(input, &Options::default()) {
-        for text in [found.to_text(), found.to_csv(), found.to_html()] {
+        for text in [perfmon::to_text(&found), perfmon::to_csv(&found), perfmon::to_html(&found)] {
             check_text(&text);
         }
         let ratios = found.interfaces.iter().filter_map(|interface| interface.hit_ratio);
@@ -36,13 +37,13 @@ pub(crate) fn record(input: &[u8]) {
     let Some(run) = str::from_utf8(input).ok().and_then(|text| Run::from_json(text).ok()) else {
         return;
     };
-    for text in [run.to_text(), run.to_csv(), run.to_html()] {
+    for text in [run::to_text(&run), run::to_csv(&run), run::to_html(&run)] {
         check_text(&text);
     }
     let again = Run::from_json(&run.to_json().expect("what was read is finite"));
     assert_eq!(again.expect("it is a record"), run);
-    if let Ok(found) = compare(&run, &run, THRESHOLD) {
-        check_text(&found.to_text());
+    if let Ok(found) = compare::compare(&run, &run, THRESHOLD) {
+        check_text(&compare::to_text(&found));
         assert!(!found.is_worse(), "it is as good as itself");
     }
 }
@@ -50,25 +51,25 @@ pub(crate) fn record(input: &[u8]) {
 /// Reads a record of `larder watch`.
 pub(crate) fn watch(input: &[u8]) {
     if let Some(found) = str::from_utf8(input).ok().and_then(|it| Watch::from_json(it).ok()) {
-        check_text(&found.to_text(20));
+        check_text(&watch::to_text(&found, 20));
     }
 }
 
 /// Reads a reply of a server.
 pub(crate) fn control(input: &[u8]) {
     if let Ok(stats) = serde_json::from_slice::<Stats>(input) {
-        check_text(&stats.everything().to_text());
-        check_text(&stats.requests(None).to_text());
-        check_text(&stats.since(&stats).0.stores(Some(1.0)).to_text());
+        check_text(&control::everything_table(&stats).to_text());
+        check_text(&control::requests_table(&stats, None).to_text());
+        check_text(&control::stores_table(&stats.since(&stats).0, Some(1.0)).to_text());
     }
     if let Ok(volumes) = serde_json::from_slice::<Volumes>(input) {
-        check_text(&volumes.table().to_text());
+        check_text(&control::volumes_table(&volumes).to_text());
     }
     if let Ok(curves) = serde_json::from_slice::<Curves>(input) {
-        check_text(&curves.to_text());
+        check_text(&control::curves_to_text(&curves));
     }
     if let Ok(files) = serde_json::from_slice::<Files>(input) {
-        check_text(&files.table().to_csv());
+        check_text(&control::files_table(&files).to_csv());
     }
 }
 

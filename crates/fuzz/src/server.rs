@@ -1,7 +1,7 @@
 //! Fuzz targets for `larder serve`: configuration files, and connections of the control interface.
 
-use larder_report::control::Refusal;
 use larder_report::escape;
+use larder_schema::control::Refusal;
 use larder_server::fuzzing::{AcceptedPlan, Conversation, converse};
 use std::path::Path;
 

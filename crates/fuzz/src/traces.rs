@@ -7,7 +7,7 @@ use larder_lab::trace::{
     Addressing, BoxedSource, Format, LEN_MAX, NameOf, OpenOptions, Record, Source, TIME_NS_MAX,
     TraceError, VOLUME_MAX, open as open_path, open_stream,
 };
-use larder_report::advise::goal::Goal;
+use larder_schema::advice::Goal;
 use rustix::fs::MemfdFlags;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -232,7 +232,10 @@ pub(crate) fn sizing(input: &[u8]) {
         Ok(Box::new(source) as BoxedSource)
     };
     match measure(&again, &options, &mut |_| ()) {
-        Ok(report) => assert!(!report.to_text().is_empty() && report.to_html().contains("</html>")),
+        Ok(report) => assert!(
+            !larder_report::sizing::to_text(&report).is_empty()
+                && larder_report::sizing::to_html(&report).contains("</html>")
+        ),
         Err(
             SizingError::Reference(_) | SizingError::Objects { .. } | SizingError::Empty { .. },
         ) => {}

@@ -1,7 +1,7 @@
 //! Processor, memory and kernel of the host, for records. The host name is left out.
 
 use crate::proc;
-use larder_report::run::Machine;
+use larder_schema::run::Machine;
 use std::num::NonZero;
 
 /// Describes this machine. A value that the system does not report is empty or 0.

@@ -94,8 +94,8 @@ pub enum ScratchError {
         "make an image in {}: it may grow to {} and {} are free; name a smaller size or another \
          directory",
         directory.display(),
-        larder_report::format::bytes(*bytes),
-        larder_report::format::bytes(*free)
+        larder_schema::format::bytes(*bytes),
+        larder_schema::format::bytes(*free)
     )]
     NoSpace {
         /// The directory.

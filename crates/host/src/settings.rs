@@ -2,7 +2,7 @@
 //!
 //! Invariants: names are stable, lower case, and end with the unit if there is one; values are the
 //! kernel's own text; a setting that this kernel lacks is left out. Paths and host names are not
-//! included, so that records are comparable (`larder_report::run::trial::SettingChange::between`).
+//! included, so that records are comparable (`larder_schema::run::trial::SettingChange::between`).
 
 use crate::disk::Disk;
 use crate::mounts::Mount;

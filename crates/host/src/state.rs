@@ -3,7 +3,7 @@
 //!
 //! Unlike [`crate::settings`] this state contains names and paths of one machine. It serves to
 //! compare the machine before and after a run, never for records
-//! (`larder_report::run::trial::SettingChange::between`).
+//! (`larder_schema::run::trial::SettingChange::between`).
 
 use crate::disk::Disk;
 use crate::priority::Priority;
@@ -52,7 +52,7 @@ fn entry_names(directory: &Path) -> Vec<String> {
 mod tests {
     use super::*;
     use crate::priority::{Policy, PriorityChange};
-    use larder_report::run::trial::SettingChange;
+    use larder_schema::run::trial::SettingChange;
 
     #[test]
     fn a_difference_is_noticed_and_gone_when_it_is_undone() {

@@ -42,8 +42,7 @@ use crate::tracefs::{TraceError, now_ns};
 use crate::{machine, mounts, proc};
 use accounting::{Accounting, MachineQueries, REMOVED_MAX};
 use file_numbers::FilesByNumber;
-use larder_report::findings;
-use larder_report::watch::{
+use larder_schema::watch::{
     Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, Unattributed, VERSION, Watch,
 };
 use memory_group::Group;
@@ -414,7 +413,7 @@ impl Watcher {
             });
         }
         let page_bytes = residency::page_bytes();
-        let (rows, rows_all) = larder_report::watch::rows(all, page_bytes, self.options.rows_max);
+        let (rows, rows_all) = larder_schema::watch::rows(all, page_bytes, self.options.rows_max);
         let mut disks = now.readings.disks_since(&checkpoint.readings);
         for (dev, disk) in &mut disks {
             let before = checkpoint.splits.iter().find(|(known, _)| known == dev);
@@ -458,7 +457,7 @@ impl Watcher {
         Ok(())
     }
 
-    /// Returns everything since the start.
+    /// Returns everything since the start, without findings.
     #[must_use]
     pub fn result(&self) -> Watch {
         let status = proc::read("/proc/self/status").unwrap_or_default();
@@ -478,7 +477,7 @@ impl Watcher {
         }
         let total = self.between(&self.start, &self.new_checkpoint());
         let layers = layers::all(&self.accounting);
-        let mut watch = Watch {
+        Watch {
             schema: SCHEMA.to_owned(),
             version: VERSION,
             started_at: self.started_at.clone(),
@@ -494,8 +493,6 @@ impl Watcher {
             layers,
             means: self.means().unwrap_or_default(),
             findings: Vec::new(),
-        };
-        watch.findings = findings::find(&(&watch).into());
-        watch
+        }
     }
 }

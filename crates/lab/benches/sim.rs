@@ -81,7 +81,7 @@ fn exact_curve(trace: &str) -> Result<ExactCurve> {
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
-    larder_report::stats::hit_ratio(part, whole).unwrap_or_default()
+    larder_schema::share(part, whole).unwrap_or_default()
 }
 
 fn prepare(out: &Path, traces: &[&str]) -> Result<()> {

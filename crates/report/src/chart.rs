@@ -8,7 +8,7 @@
 mod svg;
 mod text;
 
-use crate::format;
+use larder_schema::format;
 
 /// Maximum number of marks on an axis. The chosen step yields far fewer; the limit matters only for
 /// values so large that adding a step changes nothing.

@@ -8,11 +8,14 @@
 
 mod text;
 
-use crate::run::trial::{SettingChange, Start};
-use crate::run::{Direction, Machine, Run, Sample};
+pub use text::{table, to_text};
+
+use crate::run::speed;
 use crate::stats::ratio_estimate::Shift;
 use crate::stats::{CONFIDENCE, median};
-use serde::Serialize;
+use larder_schema::compare::{Compared, Comparison, SCHEMA, VERSION, Verdict};
+use larder_schema::run::trial::{SettingChange, Start};
+use larder_schema::run::{Direction, Machine, Run, Sample};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -23,83 +26,6 @@ pub const THRESHOLD: f64 = 0.02;
 pub const STEAL_MAX: f64 = 0.05;
 /// Maximum slowdown of the machine between two runs on it, for a comparison.
 pub const SPEED_MAX: f64 = 0.1;
-/// Schema name of the JSON form.
-pub const SCHEMA: &str = "larder-compare";
-/// Schema version of the JSON form.
-pub const VERSION: u32 = 1;
-
-/// Result for a series.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Verdict {
-    /// The second run is better.
-    Better,
-    /// The second run is worse.
-    Worse,
-    /// The data support neither verdict.
-    CannotTell,
-}
-
-impl Verdict {
-    /// Returns the verdict as text.
-    #[must_use]
-    pub fn words(self) -> &'static str {
-        match self {
-            Verdict::Better => "better",
-            Verdict::Worse => "worse",
-            Verdict::CannotTell => "cannot tell",
-        }
-    }
-}
-
-/// Comparison of one series.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Compared {
-    /// Series name.
-    pub series: String,
-    /// Unit.
-    pub unit: String,
-    /// Median of the first run, in that unit.
-    pub median_a: f64,
-    /// Median of the second run.
-    pub median_b: f64,
-    /// Numbers of values in the first and in the second run.
-    pub values: (usize, usize),
-    /// Ratio of the second run to the first; `None` if undefined.
-    pub ratio: Option<f64>,
-    /// Lower bound of the confidence interval.
-    pub ratio_low: Option<f64>,
-    /// Upper bound of the confidence interval.
-    pub ratio_high: Option<f64>,
-    /// Result.
-    pub verdict: Verdict,
-    /// Reason for [`Verdict::CannotTell`]; empty for other verdicts.
-    pub why: String,
-}
-
-/// Comparison of two runs.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Comparison {
-    schema: &'static str,
-    version: u32,
-    /// Name of the measurement.
-    pub what: String,
-    /// Start times of both runs.
-    pub started_at: (String, String),
-    /// Relative difference that counts as none.
-    pub threshold: f64,
-    /// Series of both runs, the main one first.
-    pub series: Vec<Compared>,
-    /// Series of the first run only.
-    pub only_a: Vec<String>,
-    /// Series of the second run only.
-    pub only_b: Vec<String>,
-    /// Other differences: machine, software, settings, environment, start state.
-    pub differences: Vec<SettingChange>,
-    /// Doubts about the first run, and about the second.
-    pub doubts: (Vec<String>, Vec<String>),
-}
-
 /// An error comparing two runs. The message can follow "failed to".
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
@@ -163,20 +89,6 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
     })
 }
 
-impl Comparison {
-    /// Returns true if a series of the second run is worse.
-    #[must_use]
-    pub fn is_worse(&self) -> bool {
-        self.series.iter().any(|compared| compared.verdict == Verdict::Worse)
-    }
-
-    /// Returns the JSON form.
-    #[must_use]
-    pub fn to_json(&self) -> Value {
-        serde_json::to_value(self).expect("names and finite numbers")
-    }
-}
-
 /// Returns the samples of a run by series, the first one of each.
 fn by_series(run: &Run) -> BTreeMap<&str, &Sample> {
     let named = run.samples.iter().rev().map(|sample| (sample.series.as_str(), sample));
@@ -231,7 +143,7 @@ fn decide_verdict(
         let is_better = is_higher == (better == Direction::Higher);
         return (if is_better { Verdict::Better } else { Verdict::Worse }, String::new());
     }
-    let limit = crate::format::percent(threshold);
+    let limit = larder_schema::format::percent(threshold);
     if shift.low >= less && shift.high <= more {
         return cannot_tell(format!("no more than {limit} apart"));
     }
@@ -256,20 +168,20 @@ fn steal_warning(a: &Run, b: &Run) -> String {
         if steal.is_empty() {
             0.0
         } else {
-            steal.iter().sum::<f64>() / crate::advise::as_f64(steal.len() as u64)
+            steal.iter().sum::<f64>() / larder_schema::as_f64(steal.len() as u64)
         }
     };
     let worst = mean(a).max(mean(b));
     if worst <= STEAL_MAX {
         return String::new();
     }
-    format!("the hypervisor took {} of the processors away", crate::format::percent(worst))
+    format!("the hypervisor took {} of the processors away", larder_schema::format::percent(worst))
 }
 
 /// Returns a sentence if the machine was slower during one of the runs, else an empty text. Between
 /// two machines the speed is part of the comparison.
 fn speed_warning(a: &Run, b: &Run) -> String {
-    let (Some(of_a), Some(of_b)) = (a.speed(), b.speed()) else { return String::new() };
+    let (Some(of_a), Some(of_b)) = (speed(a), speed(b)) else { return String::new() };
     if a.machine != b.machine {
         return String::new();
     }
@@ -278,7 +190,10 @@ fn speed_warning(a: &Run, b: &Run) -> String {
     if slower <= SPEED_MAX {
         return String::new();
     }
-    format!("the machine was {} slower during the {slower_run}", crate::format::percent(slower))
+    format!(
+        "the machine was {} slower during the {slower_run}",
+        larder_schema::format::percent(slower)
+    )
 }
 
 /// Returns all properties of a run that may influence its result, by name.

@@ -27,49 +27,10 @@ pub use observation::{
 };
 pub use show::{rules_table, to_text};
 
-use serde::{Deserialize, Serialize};
+use larder_schema::watch::{Confidence, Finding};
 
 /// Minimum number of snapshots for a finding: two show a difference, but no trend.
 pub const MOMENTS_MIN: usize = 3;
-
-/// Confidence of a finding.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Confidence {
-    /// The numbers fit, but other causes are possible.
-    Perhaps,
-    /// Another cause is improbable.
-    Likely,
-    /// The result is an exact count.
-    Certain,
-}
-
-impl Confidence {
-    /// Returns the confidence as a word.
-    #[must_use]
-    pub fn word(self) -> &'static str {
-        match self {
-            Confidence::Perhaps => "perhaps",
-            Confidence::Likely => "likely",
-            Confidence::Certain => "certain",
-        }
-    }
-}
-
-/// A finding.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Finding {
-    /// Name of its rule.
-    pub rule: String,
-    /// Observation, with numbers.
-    pub seen: String,
-    /// Relevance.
-    pub why: String,
-    /// Remedies: larder commands; words in capitals are placeholders.
-    pub attempt: Vec<String>,
-    /// Confidence.
-    pub sure: Confidence,
-}
 
 /// A rule, with its documentation.
 #[derive(Clone, Copy, Debug)]

@@ -15,7 +15,6 @@ pub mod compare;
 pub mod control;
 pub mod escape;
 pub mod findings;
-pub mod format;
 pub mod lines;
 pub mod openmetrics;
 mod page;

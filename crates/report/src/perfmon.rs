@@ -25,17 +25,13 @@ mod time;
 mod weighting;
 
 use crate::lines::{LINE_BYTES_MAX, LineError};
+use larder_schema::perfmon::Summary;
 use std::io::BufRead;
 
 pub use log::Options;
 pub use names::Names;
 pub use number::Decimal;
-pub use summary::{Bursts, Disk, Interface, Line, Memory, Process, Summary};
-
-/// Schema name of the JSON form.
-pub const SCHEMA: &str = "larder-perfmon";
-/// Schema version of the JSON form.
-pub const VERSION: u32 = 1;
+pub use show::{to_csv, to_html, to_text};
 
 /// An error reading a log.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -102,5 +98,5 @@ impl From<LineError> for PerfmonError {
 /// # Errors
 /// The file is not a log, has no samples or an invalid line, or no known counter.
 pub fn read(log: impl BufRead, options: &Options<'_>) -> Result<Summary, PerfmonError> {
-    Ok(Summary::of(&log::read(log, options)?))
+    Ok(summary::summarize(&log::read(log, options)?))
 }

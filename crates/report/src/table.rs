@@ -6,8 +6,8 @@
 //! escaped in text, Markdown and CSV. Cells have the unit of their column.
 
 use crate::escape;
-use crate::format;
 use comfy_table::{CellAlignment, presets};
+use larder_schema::format;
 use serde_json::{Map, Value, json};
 use std::path::Path;
 

@@ -7,12 +7,13 @@
 //! covers one trial, until all data is written back. Ratios are larder over native, inverted if
 //! less is better.
 
-use crate::compare::{self, CompareError, Compared, Verdict};
-use crate::format;
-use crate::run::parts::Part;
-use crate::run::trial::Start;
-use crate::run::{Direction, Run};
+use crate::compare::{self, CompareError};
 use crate::stats::median;
+use larder_schema::compare::{Compared, Verdict};
+use larder_schema::format;
+use larder_schema::run::Part;
+use larder_schema::run::trial::Start;
+use larder_schema::run::{Direction, Run};
 
 /// Label of a part that names its side.
 pub const SIDE: &str = "side";
@@ -103,7 +104,7 @@ fn page_share(run: &Run, series: &str) -> Option<f64> {
 }
 
 fn rounded(value: f64) -> String {
-    format::count(crate::advise::as_u64(value))
+    format::count(larder_schema::as_u64(value))
 }
 
 impl Side<'_> {
@@ -205,12 +206,12 @@ impl Side<'_> {
         let moved: u64 = trials.iter().filter_map(|trial| trial.disk_bytes).sum();
         if let Some(written) = written {
             // The workload reads its files again, and soon removes them.
-            if crate::advise::as_f64(moved) < written * MOVED_MAX {
+            if larder_schema::as_f64(moved) < written * MOVED_MAX {
                 return format!(
                     "the kernel's own cache has it all (the disk moved {} of {} that were \
                      written), and through larder {through}",
                     format::bytes(moved),
-                    format::bytes(crate::advise::as_u64(written))
+                    format::bytes(larder_schema::as_u64(written))
                 );
             }
             return format!("names are made and removed by the disk all the same, and {through}");

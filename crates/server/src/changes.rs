@@ -12,7 +12,7 @@ use crate::settings::{Assignment, SETTINGS, find};
 use crate::value::unknown;
 use crate::volume_plan::VolumePlan;
 use larder_io::engine::EngineError;
-use larder_report::control::Change;
+use larder_schema::control::Change;
 
 impl Plan {
     /// Returns the settings of the server itself that can be changed, with their values.

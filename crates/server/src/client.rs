@@ -11,7 +11,7 @@ use hyper::client::conn::http1;
 use hyper::{Method, Request, Response, header};
 use hyper_util::rt::TokioIo;
 use larder_io::owned_file::is_trusted;
-use larder_report::control::{Progress, Refusal};
+use larder_schema::control::{Progress, Refusal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::SocketAddr;

@@ -10,7 +10,7 @@ use crate::settings::{Assignment, Form, SETTINGS, Setting, find};
 use crate::value::unknown;
 use crate::volume_source::VolumeSource;
 use larder_io::owned_file::{self, FileError, Secrecy};
-use larder_report::format;
+use larder_schema::format;
 use std::collections::HashSet;
 use std::ffi::OsStr;
 use std::path::{Path, PathBuf};

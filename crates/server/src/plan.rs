@@ -12,7 +12,7 @@ use crate::{settings, warm};
 use larder_io::engine::{MEMORY_BYTES_MIN, frames_in, machine_memory_bytes};
 use larder_io::front::fuse::{FileRule, MountRestrictions};
 use larder_io::front::nbd::ListenAddress;
-use larder_report::format;
+use larder_schema::format;
 use std::collections::{HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;

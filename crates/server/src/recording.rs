@@ -8,7 +8,7 @@ use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::fault::report_failed_part;
 use larder_io::owned_file::{CreatedFile, FileError};
 use larder_lab::inputs;
-use larder_report::format;
+use larder_schema::format;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

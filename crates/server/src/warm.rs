@@ -15,7 +15,7 @@ use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::fault::{self, Thread, report_failed_part};
 use larder_io::warm_list::{self, StoreIdentity, StoreKind};
-use larder_report::format;
+use larder_schema::format;
 use rustix::fs::Access;
 use std::fmt;
 use std::ops::Range;

@@ -37,7 +37,7 @@ const fn sanitized(name: &'static str, directories: &'static [&'static str]) -> 
 
 const TARGETS: &[Target] = &[
     safe("config", &["crates/server/src"]),
-    safe("control", &["crates/report/src"]),
+    safe("control", &["crates/report/src", "crates/schema/src"]),
     safe("control-api", &["crates/server/src"]),
     safe("escape", &["crates/report/src"]),
     sanitized("fuse-directory", &["crates/io/src/front", "crates/io/src/store/files"]),
@@ -47,13 +47,13 @@ const TARGETS: &[Target] = &[
     sanitized("nbd-server", &["crates/io/src/front/nbd"]),
     safe("nbd-uri", &["crates/io/src/nbd_client"]),
     safe("perfmon", &["crates/report/src"]),
-    safe("record", &["crates/report/src"]),
+    safe("record", &["crates/report/src", "crates/schema/src"]),
     safe("rules", &["crates/io/src/front/fuse/directory/rules"]),
-    safe("sizing", &["crates/lab/src", "crates/report/src"]),
+    safe("sizing", &["crates/lab/src", "crates/report/src", "crates/schema/src"]),
     safe("trace", &["crates/lab/src"]),
     safe("trace-file", &["crates/lab/src"]),
     safe("warm-list", &["crates/io/src/warm_list"]),
-    safe("watch", &["crates/report/src"]),
+    safe("watch", &["crates/report/src", "crates/schema/src"]),
     safe("workload", &["crates/lab/src/workload"]),
 ];
 

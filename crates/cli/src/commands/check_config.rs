@@ -2,7 +2,8 @@
 
 use anyhow::Result;
 use clap::Args;
-use larder_report::{escape, format};
+use larder_report::escape;
+use larder_schema::format;
 use larder_server::config::ConfigFile;
 use larder_server::plan::Configuration;
 use std::path::PathBuf;

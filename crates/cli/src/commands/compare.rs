@@ -4,7 +4,7 @@ use crate::args::{FormatArgs, TableFormat};
 use crate::commands::report;
 use anyhow::Result;
 use clap::Args;
-use larder_report::compare::{THRESHOLD, compare};
+use larder_report::compare::{THRESHOLD, compare, table, to_text};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -43,8 +43,8 @@ pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let (a, b) = (report::open(&arguments.a)?, report::open(&arguments.b)?);
     let comparison = compare(&a, &b, arguments.threshold)?;
     let text = match arguments.format.get() {
-        TableFormat::Text => comparison.to_text(),
-        TableFormat::Csv => comparison.table().to_csv(),
+        TableFormat::Text => to_text(&comparison),
+        TableFormat::Csv => table(&comparison).to_csv(),
         TableFormat::Json => format!("{:#}\n", comparison.to_json()),
     };
     // A closed pipe is not a failure, so the error must reach main without context.

@@ -11,7 +11,8 @@ use crate::args::TableFormat;
 use crate::args::{self, VolumeSource};
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
-use larder_report::control::{
+use larder_report::control::{dropped_table, pinned_table};
+use larder_schema::control::{
     AddRequest, AtRisk, ByteRange, Curves, Dropped, Pinned, RangeRequest, RemoveRequest,
     SetRequest, Stats, VolumeRequest, Volumes,
 };
@@ -237,7 +238,7 @@ pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
         }
         Command::Drop { volume } => {
             let dropped: Dropped = client.post("drop", &volume_request(volume.as_ref()))?;
-            output::print(&json!(dropped), &dropped.table(), "", format)
+            output::print(&json!(dropped), &dropped_table(&dropped), "", format)
         }
         Command::Freeze { volume } => change(&client, "freeze", volume.as_ref(), format),
         Command::Unfreeze { volume } => change(&client, "unfreeze", volume.as_ref(), format),
@@ -311,7 +312,7 @@ fn pin(
 ) -> Result<()> {
     let request = RangeRequest { volume: volume.to_owned(), ranges: ranges.to_vec() };
     let pinned: Pinned = client.post(endpoint, &request)?;
-    output::print(&json!(pinned), &pinned.table(), "nothing is pinned\n", format)
+    output::print(&json!(pinned), &pinned_table(&pinned), "nothing is pinned\n", format)
 }
 
 /// Returns the whole volume as one range.

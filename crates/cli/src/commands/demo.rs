@@ -93,8 +93,8 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<()> {
         "One program, one request at a time: random blocks of 4 KiB, one read to three writes,\n\
          without a cache (direct I/O) and with {} of larder over NBD. Each trial runs {};\n\
          its second half is measured. With the cache, a working set that fits is read in first.\n",
-        larder_report::format::bytes(arguments.memory),
-        larder_report::format::duration(arguments.time)
+        larder_schema::format::bytes(arguments.memory),
+        larder_schema::format::duration(arguments.time)
     )?;
     let image = image.fill(&context)?;
     for kind in [DiskKind::Real, DiskKind::Modelled] {

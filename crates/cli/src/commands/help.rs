@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use clap::{Args, CommandFactory};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
 use larder_core::tunables::TUNABLES;
-use larder_report::format::wrapped;
+use larder_schema::format::wrapped;
 use larder_server::settings::{Form, Group, SETTINGS};
 
 #[derive(Debug, Args)]

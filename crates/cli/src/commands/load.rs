@@ -17,7 +17,7 @@ use clap::Args;
 use connection::{Connection, Load, LoadTotals};
 use larder_io::nbd_client::{Client, ConnectOptions, NbdUri};
 use larder_io::nbd_wire as wire;
-use larder_report::format;
+use larder_schema::format;
 use log::Log;
 use sector::SECTOR_BYTES;
 use std::path::{Path, PathBuf};

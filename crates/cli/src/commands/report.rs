@@ -5,9 +5,10 @@ use crate::output;
 use crate::output_file::OutputFile;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, ValueEnum};
-use larder_report::format;
-use larder_report::perfmon::{self, Decimal, Names, Options, Summary};
-use larder_report::run::Run;
+use larder_report::perfmon::{self, Decimal, Names, Options};
+use larder_schema::format;
+use larder_schema::perfmon::Summary;
+use larder_schema::run::Run;
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
@@ -80,9 +81,9 @@ impl Format {
     /// Formats a run.
     pub(crate) fn write(self, run: &Run) -> Result<String> {
         Ok(match self {
-            Format::Text => run.to_text(),
-            Format::Csv => run.to_csv(),
-            Format::Html => run.to_html(),
+            Format::Text => larder_report::run::to_text(run),
+            Format::Csv => larder_report::run::to_csv(run),
+            Format::Html => larder_report::run::to_html(run),
             Format::Json => run.to_json()?,
         })
     }
@@ -90,9 +91,9 @@ impl Format {
     /// Formats a log of Perfmon.
     fn write_log(self, log: &Summary) -> String {
         match self {
-            Format::Text => log.to_text(),
-            Format::Csv => log.to_csv(),
-            Format::Html => log.to_html(),
+            Format::Text => perfmon::to_text(log),
+            Format::Csv => perfmon::to_csv(log),
+            Format::Html => perfmon::to_html(log),
             Format::Json => format!("{:#}\n", log.to_json()),
         }
     }

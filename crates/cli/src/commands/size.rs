@@ -15,9 +15,9 @@ use indicatif::ProgressBar;
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{self, Options, Progress};
 use larder_lab::trace::{Format, OpenOptions};
-use larder_report::advise::goal::Goal;
 use larder_report::escape;
-use larder_report::sizing::Sizing;
+use larder_schema::advice::Goal;
+use larder_schema::sizing::Sizing;
 use std::io::Write;
 use std::num::NonZero;
 use std::os::unix::ffi::OsStrExt;
@@ -165,13 +165,14 @@ fn print(arguments: &SizeArgs, sizing: &Sizing, live: Option<&live::MachineMemor
         }
         format!("{json:#}\n")
     } else {
-        sizing.to_text() + &live.map_or_else(String::new, live::MachineMemory::to_text)
+        larder_report::sizing::to_text(sizing)
+            + &live.map_or_else(String::new, live::MachineMemory::to_text)
     };
     let printed = crate::output::stdout().write_all(text.as_bytes());
     // A closed pipe does not prevent writing the page, nor a failed write of the page printing the
     // text.
     if let Some(file) = &arguments.html {
-        output::write_atomically(file, &sizing.to_html())?;
+        output::write_atomically(file, &larder_report::sizing::to_html(sizing))?;
     }
     // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(printed?)

@@ -12,7 +12,9 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use larder_host::watch::{Bpf, Options, STEP, WatchScope, Watcher};
 use larder_io::engine::machine_memory_bytes;
-use larder_report::format;
+use larder_report::findings;
+use larder_report::watch::{to_line, to_text};
+use larder_schema::format;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
@@ -160,7 +162,7 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
         watcher.step(|_, _| ())?;
         if started.elapsed() >= reported + interval {
             reported += interval;
-            let line = watcher.interval().to_line(page_bytes);
+            let line = to_line(watcher.interval(), page_bytes);
             if !json {
                 writeln!(crate::output::stdout(), "{line}")?;
             }
@@ -170,11 +172,12 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
     if started.elapsed() > reported + STEP {
         watcher.interval();
     }
-    let result = watcher.result();
+    let mut result = watcher.result();
+    result.findings = findings::find(&(&result).into());
     // The watcher removes its tracing instance before the output, which may fail.
     drop(watcher);
     let text =
-        if json { result.to_json() } else { format!("\n{}", result.to_text(arguments.rows)) };
+        if json { result.to_json() } else { format!("\n{}", to_text(&result, arguments.rows)) };
     let printed = crate::output::stdout().write_all(text.as_bytes());
     // A closed pipe does not prevent writing the file, nor a failed write of the file printing the
     // text.

@@ -4,7 +4,7 @@
 use super::snapshot::{Grid, TopSnapshot, Value, View};
 use super::state::State;
 use larder_report::escape;
-use larder_report::format::wrapped;
+use larder_schema::format::wrapped;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Style, Stylize};

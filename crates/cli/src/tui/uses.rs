@@ -4,7 +4,7 @@
 use super::snapshot::{Grid, Value};
 use larder_host::residency;
 use larder_host::watch::{Options, Watcher};
-use larder_report::watch::{Interval, Row};
+use larder_schema::watch::{Interval, Row};
 
 /// Maximum number of rows per interval.
 const ROWS_MAX: usize = 500;
@@ -104,7 +104,7 @@ fn grid(interval: &Interval) -> Grid {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_report::watch::Counts;
+    use larder_schema::watch::Counts;
 
     #[test]
     fn rows_become_rates_and_shares() {

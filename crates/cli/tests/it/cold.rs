@@ -13,8 +13,8 @@ mod samba;
 mod server;
 
 use larder_host::residency::of_path;
-use larder_report::run::Run;
-use larder_report::run::trial::Start;
+use larder_schema::run::Run;
+use larder_schema::run::trial::Start;
 use larder_testing::{skip, stays_resident};
 use rig::{Bind, Loop, Outcome, bench, content};
 use std::fs::File;

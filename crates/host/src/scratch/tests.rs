@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::{mounts::Mount, state};
-use larder_report::run::trial::SettingChange;
+use larder_schema::run::trial::SettingChange;
 use larder_testing::{MachineLock, skip};
 
 const MIB: u64 = 1 << 20;

@@ -10,7 +10,7 @@ use super::fast::Map;
 use super::lookup::{FileId, Found, Lookups, ProcessId, ThreadIdentity};
 use super::spans::Spans;
 use super::tasks::{DescribeTask, Tasks};
-use larder_report::watch::{Counts, Unattributed};
+use larder_schema::watch::{Counts, Unattributed};
 use std::collections::HashMap;
 
 mod files;

@@ -4,7 +4,7 @@
 use super::accounting::{Accounting, BLOCK_DEVICES};
 use super::homes;
 use crate::{mounts, proc, residency};
-use larder_report::watch::StackedCache;
+use larder_schema::watch::StackedCache;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -5,7 +5,7 @@
 //! is `None` or that of the machine. Sizes are bytes.
 
 use crate::{mounts, proc};
-use larder_report::watch::Memory;
+use larder_schema::watch::Memory;
 use std::path::{Path, PathBuf};
 
 /// Names of the same values in the two versions; the first is cgroup v1.

@@ -5,7 +5,7 @@ use super::memory_group::{Group, GroupMemory, counter_value};
 use crate::disk_counters::{self, DiskCounters, SECTOR_BYTES};
 use crate::proc;
 use crate::tracefs;
-use larder_report::watch::{Disk, Memory};
+use larder_schema::watch::{Disk, Memory};
 
 /// Counters at one time.
 #[derive(Clone, Debug, Default)]

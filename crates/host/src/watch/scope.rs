@@ -85,7 +85,7 @@ impl Scope {
     #[must_use]
     pub(crate) fn describe(&self) -> String {
         match &self.wanted {
-            WatchScope::Machine => larder_report::watch::WHOLE.to_owned(),
+            WatchScope::Machine => larder_schema::watch::WHOLE.to_owned(),
             WatchScope::Path(path) => path.display().to_string(),
             WatchScope::Process(pid) => format!("process {pid}"),
             WatchScope::Group(group) => format!("group {group}"),

@@ -14,8 +14,8 @@ use super::host_env::HostEnv;
 use super::repeat::Plan;
 use super::trial_runner::{Progress, Step, TrialRunner, check_space};
 use super::workload::Workload;
-use larder_report::run::Run;
-use larder_report::run::trial::Start;
+use larder_schema::run::Run;
+use larder_schema::run::trial::Start;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::sync::atomic::AtomicBool;
 

@@ -3,9 +3,9 @@
 
 use super::repeat::{INTERVAL_MIN_TRIALS, Plan, half_width};
 use larder_core::clock::Nanos;
-use larder_report::format::{bytes, duration, percent};
-use larder_report::run::Run;
-use larder_report::run::trial::{Doubt, DoubtReason, Start, Trial};
+use larder_schema::format::{bytes, duration, percent};
+use larder_schema::run::Run;
+use larder_schema::run::trial::{Doubt, DoubtReason, Start, Trial};
 
 /// Share of a trial above which stolen processor time is a doubt.
 const STEAL_MAX: f64 = 0.01;

@@ -1,6 +1,6 @@
 //! Errors of a run: one clear sentence each, which can follow "failed to".
 
-use larder_report::run::trial::Start;
+use larder_schema::run::trial::Start;
 use std::io;
 use std::path::PathBuf;
 
@@ -33,8 +33,8 @@ pub enum BenchError {
     #[error(
         "run in {}: it needs {} and {} are free",
         directory.display(),
-        larder_report::format::bytes(*needs),
-        larder_report::format::bytes(*free)
+        larder_schema::format::bytes(*needs),
+        larder_schema::format::bytes(*free)
     )]
     NoSpace {
         /// The directory.

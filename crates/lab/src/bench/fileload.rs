@@ -15,8 +15,8 @@ use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload
 use crate::workload::fileload::{FileTooSmall, Fileload, Order};
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use larder_core::hint::Hint;
-use larder_report::format;
-use larder_report::run::Direction;
+use larder_schema::format;
+use larder_schema::run::Direction;
 use rustix::fs::Advice;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;

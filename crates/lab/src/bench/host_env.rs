@@ -3,7 +3,7 @@
 use super::error::HostError;
 use super::ranks::Ranks;
 use larder_core::clock::Nanos;
-use larder_report::run::Machine;
+use larder_schema::run::Machine;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 

@@ -81,7 +81,7 @@ fn run_each_part(
             (Some(sum), Err(error)) if error.is_stop() => sum.stopped = true,
             (Some(sum), result) => {
                 let result = result?;
-                sum.run.join(result.run);
+                larder_report::run::join(&mut sum.run, result.run);
                 sum.stopped = result.stopped;
             }
         }

@@ -10,9 +10,9 @@
 use super::doubts;
 use super::error::BenchError;
 use super::repeat::Plan;
-use larder_report::run::Run;
-use larder_report::run::parts::Part;
-use larder_report::run::trial::DoubtReason;
+use larder_schema::run::Part;
+use larder_schema::run::Run;
+use larder_schema::run::trial::DoubtReason;
 use serde_json::Value;
 use std::fmt;
 
@@ -34,7 +34,7 @@ pub trait Ranks: fmt::Debug + Send + Sync {
 /// Without parts.
 #[must_use]
 pub fn total(parts: Vec<Part>, plan: &Plan) -> Run {
-    let mut run = Run::together(parts);
+    let mut run = larder_report::run::together(parts);
     run.doubts.retain(|doubt| doubt.why != DoubtReason::Interval);
     // The clocks are those of the ranks, whose own doubts cover them.
     let of_sums = doubts::of(&run, plan, 0, false);
@@ -47,7 +47,7 @@ mod tests {
     use super::*;
     use crate::bench::testing::{FakeHost, FakeWorkload, no_stop, trial_context};
     use crate::bench::{Start, run_trials, worker_pool};
-    use larder_report::run::trial::{Phase, Trial};
+    use larder_schema::run::trial::{Phase, Trial};
     use std::sync::{Arc, Condvar, Mutex};
 
     /// Ranks that are threads of one process.

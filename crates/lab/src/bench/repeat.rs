@@ -6,8 +6,8 @@
 
 use super::pace::SameSpeed;
 use larder_core::clock::Nanos;
-use larder_report::run::trial::Start;
 use larder_report::stats::{CONFIDENCE, Summary, sign_interval};
+use larder_schema::run::trial::Start;
 use std::ops::RangeInclusive;
 
 /// Minimum number of trials with which the interval can reach 95 %.

@@ -2,7 +2,7 @@
 
 use super::*;
 use larder_core::clock::Nanos;
-use larder_report::run::Machine;
+use larder_schema::run::Machine;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};

@@ -3,7 +3,7 @@
 use super::testing::*;
 use super::*;
 use larder_core::counters::{Histogram, HistogramSnapshot};
-use larder_report::run::Run;
+use larder_schema::run::Run;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
@@ -57,9 +57,12 @@ fn trials_of_a_slower_machine_are_set_aside_and_done_again() {
     let mut workload = FakeWorkload::values(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
     let run = run_fake(&mut workload, &at_same_speed(), &machine).unwrap().run;
     assert_eq!(run.samples[0].values, [2.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-    assert_eq!((run.set_aside, run.speed()), (2, Some(100.0)));
+    assert_eq!((run.set_aside, larder_report::run::speed(&run)), (2, Some(100.0)));
     assert_eq!(run.trials.iter().map(|trial| trial.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
-    assert!(run.starts_in_words().ends_with("2 more were set aside: the machine was slower then."));
+    assert!(
+        larder_report::run::starts_in_words(&run)
+            .ends_with("2 more were set aside: the machine was slower then.")
+    );
     assert!(doubts(&run, DoubtReason::Speed).is_empty(), "{:?}", run.doubts);
 }
 

@@ -8,11 +8,11 @@ use super::repeat::{Plan, half_width};
 use super::workload::{Outcome, Series, StartState, TrialContext, Workload};
 use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;
-use larder_report::run::parts::together;
-use larder_report::run::trial::{
+use larder_report::run::combine;
+use larder_schema::run::trial::{
     Doubt, DoubtReason, Latency, SettingChange, Start, Started, Trial,
 };
-use larder_report::run::{Run, Sample};
+use larder_schema::run::{Run, Sample};
 use serde_json::Value;
 use std::collections::BTreeSet;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -211,7 +211,7 @@ impl<'a> TrialRunner<'a> {
         let values = ranks
             .wait_at_barrier(&format!("end of trial {}", self.run.trials.len()), value.into())?;
         let all: Vec<f64> = values.iter().filter_map(Value::as_f64).collect();
-        self.totals.push(together(&sample.unit, &all));
+        self.totals.push(combine(&sample.unit, &all));
         Ok(())
     }
 

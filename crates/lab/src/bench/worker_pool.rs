@@ -9,7 +9,7 @@ use super::barrier::BreakableBarrier;
 use super::error::BenchError;
 use super::workload::TrialContext;
 use larder_core::clock::Nanos;
-use larder_report::run::trial::Phase;
+use larder_schema::run::trial::Phase;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
 /// The worker and phase of one call of a step.

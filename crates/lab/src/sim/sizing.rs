@@ -28,8 +28,8 @@ use crate::trace::{Addressing, BoxedSource, TraceError};
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
 use larder_core::policy::PolicyKind;
 use larder_core::units::BLOCK_BYTES_U64;
-use larder_report::advise::goal::Goal;
-use larder_report::sizing::Sizing;
+use larder_schema::advice::Goal;
+use larder_schema::sizing::Sizing;
 use std::num::NonZero;
 
 /// Maximum references that a step runs through caches of full size, over all of its caches: some
@@ -192,7 +192,7 @@ pub fn measure(
     if sample == 1 {
         return Ok(sizing);
     }
-    let mut sizing = Sizing { goal: options.goal, ..sizing.scaled(sample) };
+    let mut sizing = Sizing { goal: options.goal, ..larder_report::sizing::scaled(sizing, sample) };
     if let Some(advice) = &mut sizing.recommendation {
         advice.memory_bytes -= u64::from(sample - 1) * TRACKER;
     }

@@ -30,7 +30,7 @@ fn miss_ratio(references: &[Reference], policy: &str, pages: u32) -> f64 {
 }
 
 fn ratio(part: u64, whole: u64) -> f64 {
-    larder_report::stats::hit_ratio(part, whole).unwrap()
+    larder_schema::share(part, whole).unwrap()
 }
 
 fn assert_close(value: f64, published: f64, within: f64, what: &str) {

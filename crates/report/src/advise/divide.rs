@@ -1,8 +1,8 @@
 //! Report of memory divided among volumes: size and hit ratio of each. `larder_core::share`
 //! computes the division, also for the running cache.
 
-use super::curve::Curve;
-use serde::Serialize;
+use larder_schema::curve::Curve;
+use larder_schema::sizing::Share;
 
 /// A volume that requests memory.
 #[derive(Clone, Debug, PartialEq)]
@@ -13,25 +13,6 @@ pub struct MemoryRequest {
     pub references: u64,
     /// The volume's curve with a cache of its own.
     pub curve: Curve,
-}
-
-/// The memory assigned to a volume.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Share {
-    /// Volume name.
-    pub volume: String,
-    /// Number of references.
-    pub references: u64,
-    /// Footprint: all pages of the volume, bytes.
-    pub footprint_bytes: u64,
-    /// Assigned memory in bytes.
-    pub bytes: u64,
-    /// Hit ratio with that memory.
-    pub hit_ratio: f64,
-    /// Lower bound of the hit ratio's confidence interval.
-    pub low: f64,
-    /// Upper bound of the hit ratio's confidence interval.
-    pub high: f64,
 }
 
 /// Returns the shares for the memory `given` to each request, rounded down to units of `unit_bytes`
@@ -57,8 +38,8 @@ pub fn shares(requests: &[MemoryRequest], given: &[u64], unit_bytes: u64) -> Vec
 
 #[cfg(test)]
 mod tests {
-    use super::super::curve::Point;
     use super::*;
+    use larder_schema::curve::Point;
 
     #[test]
     fn shares_are_whole_pages_with_the_hits_of_the_curve() {

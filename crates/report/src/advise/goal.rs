@@ -3,52 +3,9 @@
 //! The target is a share of the *reachable* hits, so 95 % means the same for a workload that reads
 //! all data once and for one that reads it a thousand times.
 
-use super::curve::{Curve, Point};
-use crate::format;
-use serde::{Deserialize, Serialize};
-
-/// Target and budget of a recommendation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Goal {
-    /// Target share of the reachable hits, above 0 and up to 1.
-    pub target: f64,
-    /// Maximum size in bytes.
-    pub budget_bytes: Option<u64>,
-}
-
-impl Goal {
-    /// The default target: the start of the flat region.
-    pub const TARGET: f64 = 1.0 - super::regions::FLAT;
-
-    /// Returns the target hit ratio if the reachable one is `ceiling`.
-    #[must_use]
-    pub fn hit_ratio(&self, ceiling: f64) -> f64 {
-        self.target * ceiling
-    }
-}
-
-/// The limit that determined a chosen size.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "kebab-case")]
-pub enum Attainment {
-    /// The target is reached.
-    Reached,
-    /// The budget is too small for the target.
-    Budget,
-    /// The estimated curve ends below the target: the choice is the largest size.
-    End,
-}
-
-/// A chosen size.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Choice {
-    /// Size and hit ratio.
-    pub point: Point,
-    /// Attainment of the target.
-    pub reach: Attainment,
-    /// The smallest size that reaches the target without a budget, in bytes.
-    pub target_bytes: Option<u64>,
-}
+use larder_schema::advice::{Attainment, Choice, Goal};
+use larder_schema::curve::Curve;
+use larder_schema::format;
 
 /// Descriptions of a curve's origin, for [`reason`].
 #[derive(Clone, Copy, Debug)]
@@ -110,6 +67,7 @@ pub fn choose(curve: &Curve, ceiling: f64, goal: &Goal) -> Option<Choice> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_schema::curve::Point;
 
     fn curve() -> Curve {
         Curve::new([Point::exact(100, 0.2), Point::exact(200, 0.6), Point::exact(400, 0.8)])

@@ -10,32 +10,12 @@
 //! Larder's rule: the largest page whose byte hit ratio is at most [`HITS_LOST`] below the best,
 //! and that fetches at most [`BYTES_MORE`] times the fewest bytes.
 
-use serde::Serialize;
+use larder_schema::sizing::PageSize;
 
 /// Permitted loss of byte hit ratio for a larger page.
 pub const HITS_LOST: f64 = 0.01;
 /// Permitted factor over the fewest fetched bytes.
 pub const BYTES_MORE: f64 = 1.1;
-
-/// A cache with one page size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct PageSize {
-    /// Page size in bytes.
-    pub page_bytes: u32,
-    /// Share of the requested bytes that hit.
-    pub byte_hit_ratio: f64,
-    /// Lower bound of its confidence interval.
-    pub low: f64,
-    /// Upper bound of its confidence interval.
-    pub high: f64,
-    /// Bytes fetched from the store over the whole trace.
-    pub store_bytes: u64,
-    /// Read misses in pages: an upper bound for the reads from the store, which are fewer if
-    /// missing pages of a request are adjacent.
-    pub read_misses: u64,
-    /// Footprint: all pages of the trace, bytes.
-    pub footprint_bytes: u64,
-}
 
 /// Returns the index of the recommended page size, or `None` if there are none.
 #[must_use]
@@ -44,7 +24,8 @@ pub fn choose(sizes: &[PageSize]) -> Option<usize> {
     let least = sizes.iter().map(|size| size.store_bytes).min()?;
     let fits = |size: &&(usize, &PageSize)| {
         size.1.byte_hit_ratio >= best - HITS_LOST
-            && super::as_f64(size.1.store_bytes) <= super::as_f64(least) * BYTES_MORE
+            && larder_schema::as_f64(size.1.store_bytes)
+                <= larder_schema::as_f64(least) * BYTES_MORE
     };
     let indexed: Vec<(usize, &PageSize)> = sizes.iter().enumerate().collect();
     let largest = indexed.iter().filter(fits).max_by_key(|(_, size)| size.page_bytes);

@@ -12,170 +12,126 @@
 //! * region 2 lies between. If region 1 extends to region 3, region 2 is empty: the data fits or it
 //!   does not, as with a loop.
 
-use super::curve::Curve;
-use super::{as_f64, as_u64};
-use crate::format;
-use serde::{Deserialize, Serialize};
+use larder_schema::advice::{FLAT, Region, Regions};
+use larder_schema::curve::Curve;
+use larder_schema::format;
+use larder_schema::{as_f64, as_u64};
 
 /// Region 1: doubling gains more than this share of the reachable hits.
 pub const STEEP: f64 = 0.10;
-/// Region 3: at most this share of the reachable hits is missing.
-pub const FLAT: f64 = 0.05;
 /// Evaluated sizes per octave.
 const STEPS: f64 = 16.0;
 
-/// A region of a hit-ratio curve.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub enum Region {
-    /// Region 1: too small and unstable.
-    Steep,
-    /// Region 2: useful.
-    Useful,
-    /// Region 3: wasted memory.
-    Flat,
-}
-
-impl Region {
-    /// Returns number and name.
-    #[must_use]
-    pub fn title(self) -> &'static str {
-        match self {
-            Region::Steep => "region 1, steep",
-            Region::Useful => "region 2, useful",
-            Region::Flat => "region 3, flat",
-        }
+/// Returns number and name.
+#[must_use]
+pub fn title(region: Region) -> &'static str {
+    match region {
+        Region::Steep => "region 1, steep",
+        Region::Useful => "region 2, useful",
+        Region::Flat => "region 3, flat",
     }
 }
 
-/// Boundaries of a curve's regions.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Regions {
-    /// The smallest size of region 2, or of region 3 if region 2 is empty; bytes.
-    pub steep_end_bytes: u64,
-    /// True if the curve includes sizes in region 1; if not, `steep_end_bytes` is an upper bound.
-    pub steep_seen: bool,
-    /// The smallest size of region 3, bytes.
-    pub flat_begin_bytes: u64,
-    /// The reachable hit ratio, 0 to 1.
-    pub ceiling: f64,
-    /// The hit ratio at the end of region 1.
-    pub steep_end_hit_ratio: f64,
-    /// The largest gain from doubling after region 1, as a difference of hit ratios.
-    pub gain_of_doubling: f64,
-    /// The hit ratio at the start of region 3.
-    pub flat_begin_hit_ratio: f64,
+/// Returns the regions of a curve with the reachable hit ratio `ceiling`, or `None` if no size
+/// hits.
+#[must_use]
+pub fn find(curve: &Curve, ceiling: f64) -> Option<Regions> {
+    let curve = curve.rising();
+    let highest = curve.points().last()?.hit_ratio;
+    if ceiling <= 0.0 || highest <= 0.0 {
+        return None;
+    }
+    // The last point of an estimated curve may lie slightly below the ceiling.
+    let flat_begin_bytes = curve.reaching((ceiling * (1.0 - FLAT)).min(highest))?;
+    let ratio = |bytes: u64| curve.at(bytes).map_or(0.0, |point| point.hit_ratio);
+    let gain = |bytes: u64| ratio(bytes.saturating_mul(2)) - ratio(bytes);
+    let first = curve.points()[0].bytes.min(flat_begin_bytes);
+    // Start of each step, from region 3 down to the first point; below the first point the
+    // curve is not measured.
+    let step = |number: u32| as_u64(as_f64(flat_begin_bytes) * (-f64::from(number) / STEPS).exp2());
+    let steps = (0_u32..).map(step).take_while(|&bytes| bytes >= first && bytes > 1);
+    let (mut steep_end_bytes, mut most_gain) = (flat_begin_bytes, 0.0_f64);
+    let mut steep_found = false;
+    for bytes in steps.skip(1) {
+        if gain(bytes) > STEEP * ceiling {
+            steep_found = true;
+            break;
+        }
+        steep_end_bytes = bytes;
+        most_gain = most_gain.max(gain(bytes));
+    }
+    if !steep_found {
+        steep_end_bytes = first;
+    }
+    Some(Regions {
+        steep_end_bytes,
+        steep_seen: steep_found,
+        flat_begin_bytes,
+        ceiling,
+        steep_end_hit_ratio: ratio(steep_end_bytes),
+        gain_of_doubling: most_gain,
+        flat_begin_hit_ratio: ratio(flat_begin_bytes),
+    })
 }
 
-impl Regions {
-    /// Returns the regions of a curve with the reachable hit ratio `ceiling`, or `None` if no size
-    /// hits.
-    #[must_use]
-    pub fn of(curve: &Curve, ceiling: f64) -> Option<Regions> {
-        let curve = curve.rising();
-        let highest = curve.points().last()?.hit_ratio;
-        if ceiling <= 0.0 || highest <= 0.0 {
-            return None;
-        }
-        // The last point of an estimated curve may lie slightly below the ceiling.
-        let flat_begin_bytes = curve.reaching((ceiling * (1.0 - FLAT)).min(highest))?;
-        let ratio = |bytes: u64| curve.at(bytes).map_or(0.0, |point| point.hit_ratio);
-        let gain = |bytes: u64| ratio(bytes.saturating_mul(2)) - ratio(bytes);
-        let first = curve.points()[0].bytes.min(flat_begin_bytes);
-        // Start of each step, from region 3 down to the first point; below the first point the
-        // curve is not measured.
-        let step =
-            |number: u32| as_u64(as_f64(flat_begin_bytes) * (-f64::from(number) / STEPS).exp2());
-        let steps = (0_u32..).map(step).take_while(|&bytes| bytes >= first && bytes > 1);
-        let (mut steep_end_bytes, mut most_gain) = (flat_begin_bytes, 0.0_f64);
-        let mut steep_found = false;
-        for bytes in steps.skip(1) {
-            if gain(bytes) > STEEP * ceiling {
-                steep_found = true;
-                break;
-            }
-            steep_end_bytes = bytes;
-            most_gain = most_gain.max(gain(bytes));
-        }
-        if !steep_found {
-            steep_end_bytes = first;
-        }
-        Some(Regions {
-            steep_end_bytes,
-            steep_seen: steep_found,
-            flat_begin_bytes,
-            ceiling,
-            steep_end_hit_ratio: ratio(steep_end_bytes),
-            gain_of_doubling: most_gain,
-            flat_begin_hit_ratio: ratio(flat_begin_bytes),
-        })
+/// Returns the region of a size. A boundary is accurate to one step, so a size within one step
+/// after the start of region 3 still belongs to region 2: it wastes no memory.
+#[must_use]
+pub fn region(regions: &Regions, bytes: u64) -> Region {
+    let step = (1.0 / STEPS).exp2();
+    if as_f64(bytes) > as_f64(regions.flat_begin_bytes) * step {
+        Region::Flat
+    } else if as_f64(bytes) * step >= as_f64(regions.steep_end_bytes) {
+        Region::Useful
+    } else {
+        Region::Steep
     }
+}
 
-    /// Returns true if region 1 extends to region 3.
-    #[must_use]
-    pub fn is_cliff(&self) -> bool {
-        self.steep_end_bytes >= self.flat_begin_bytes
-    }
-
-    /// Returns the region of a size. A boundary is accurate to one step, so a size within one step
-    /// after the start of region 3 still belongs to region 2: it wastes no memory.
-    #[must_use]
-    pub fn region(&self, bytes: u64) -> Region {
-        let step = (1.0 / STEPS).exp2();
-        if as_f64(bytes) > as_f64(self.flat_begin_bytes) * step {
-            Region::Flat
-        } else if as_f64(bytes) * step >= as_f64(self.steep_end_bytes) {
-            Region::Useful
-        } else {
-            Region::Steep
-        }
-    }
-
-    /// Returns a sentence for each region with the reason for its boundaries.
-    #[must_use]
-    pub fn reasons(&self) -> [String; 3] {
-        let points = |share: f64| format!("{:.1} points", share * 100.0);
-        let (steep_end, flat_begin) =
-            (format::bytes(self.steep_end_bytes), format::bytes(self.flat_begin_bytes));
-        let steep = points(STEEP * self.ceiling);
-        let ceiling = format::percent(self.ceiling);
-        let at_end = format::percent(self.steep_end_hit_ratio);
-        let at_flat = format::percent(self.flat_begin_hit_ratio);
-        [
-            if self.steep_seen {
-                format!(
-                    "1, steep, below {steep_end} ({at_end} hits): up to there doubling the memory \
-                     can still gain more than {steep}, a tenth of the {ceiling} that can be \
-                     reached at all."
-                )
-            } else {
-                format!("1, steep: not met; the smallest size that was looked at is {steep_end}.")
-            },
-            if self.is_cliff() {
-                format!(
-                    "2, useful: none. Up to {flat_begin} too little fits, from there on nearly \
-                     everything."
-                )
-            } else {
-                format!(
-                    "2, useful, from {steep_end} to {flat_begin} ({at_end} to {at_flat}): a \
-                     doubling gains {} at most.",
-                    points(self.gain_of_doubling)
-                )
-            },
+/// Returns a sentence for each region with the reason for its boundaries.
+#[must_use]
+pub fn reasons(regions: &Regions) -> [String; 3] {
+    let points = |share: f64| format!("{:.1} points", share * 100.0);
+    let (steep_end, flat_begin) =
+        (format::bytes(regions.steep_end_bytes), format::bytes(regions.flat_begin_bytes));
+    let steep = points(STEEP * regions.ceiling);
+    let ceiling = format::percent(regions.ceiling);
+    let at_end = format::percent(regions.steep_end_hit_ratio);
+    let at_flat = format::percent(regions.flat_begin_hit_ratio);
+    [
+        if regions.steep_seen {
             format!(
-                "3, flat, from {flat_begin} ({at_flat}): all further memory together gains {}, \
-                 which is no more than a twentieth of what can be reached.",
-                points((self.ceiling - self.flat_begin_hit_ratio).max(0.0))
-            ),
-        ]
-    }
+                "1, steep, below {steep_end} ({at_end} hits): up to there doubling the memory \
+                 can still gain more than {steep}, a tenth of the {ceiling} that can be \
+                 reached at all."
+            )
+        } else {
+            format!("1, steep: not met; the smallest size that was looked at is {steep_end}.")
+        },
+        if regions.is_cliff() {
+            format!(
+                "2, useful: none. Up to {flat_begin} too little fits, from there on nearly \
+                 everything."
+            )
+        } else {
+            format!(
+                "2, useful, from {steep_end} to {flat_begin} ({at_end} to {at_flat}): a \
+                 doubling gains {} at most.",
+                points(regions.gain_of_doubling)
+            )
+        },
+        format!(
+            "3, flat, from {flat_begin} ({at_flat}): all further memory together gains {}, \
+             which is no more than a twentieth of what can be reached.",
+            points((regions.ceiling - regions.flat_begin_hit_ratio).max(0.0))
+        ),
+    ]
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::curve::Point;
     use super::*;
+    use larder_schema::curve::Point;
 
     const MIB: u64 = 1 << 20;
 
@@ -189,14 +145,14 @@ mod tests {
         // The hit ratio is 1 - exp(-size / 64 MiB).
         let scale = as_f64(64 * MIB);
         let curve = sampled(2048 * MIB, |bytes| 1.0 - (-bytes / scale).exp());
-        let found = Regions::of(&curve, 1.0).unwrap();
+        let found = find(&curve, 1.0).unwrap();
         // exp(-x) = 0.05 at x = 3.0; exp(-x) - exp(-2 x) = 0.1 at x = 2.18.
         let near = |bytes: u64, factor: f64| (as_f64(bytes) / scale / factor - 1.0).abs() < 0.1;
         assert!(near(found.flat_begin_bytes, 3.0), "{found:?}");
         assert!(near(found.steep_end_bytes, 2.18), "{found:?}");
-        assert_eq!(found.region(64 * MIB), Region::Steep);
-        assert_eq!(found.region(170 * MIB), Region::Useful);
-        assert_eq!(found.region(512 * MIB), Region::Flat);
+        assert_eq!(region(&found, 64 * MIB), Region::Steep);
+        assert_eq!(region(&found, 170 * MIB), Region::Useful);
+        assert_eq!(region(&found, 512 * MIB), Region::Flat);
         assert!(!found.is_cliff() && found.gain_of_doubling <= STEEP);
     }
 
@@ -205,33 +161,33 @@ mod tests {
         let edge = 100 * MIB;
         let points = [(MIB, 0.0), (edge - 1, 0.0), (edge, 0.9), (4 * edge, 0.9)];
         let curve = Curve::new(points.map(|(bytes, ratio)| Point::exact(bytes, ratio)));
-        let found = Regions::of(&curve, 0.9).unwrap();
+        let found = find(&curve, 0.9).unwrap();
         assert!(found.is_cliff(), "{found:?}");
         assert_eq!(found.flat_begin_bytes, edge);
-        assert!(found.reasons()[1].contains("none"), "{:?}", found.reasons());
+        assert!(reasons(&found)[1].contains("none"), "{:?}", reasons(&found));
     }
 
     #[test]
     fn a_plateau_below_a_rise_is_too_small_as_well() {
         let points = [(MIB, 0.3), (2 * MIB, 0.3), (64 * MIB, 0.31), (128 * MIB, 0.9)];
         let curve = Curve::new(points.map(|(bytes, ratio)| Point::exact(bytes, ratio)));
-        let found = Regions::of(&curve, 0.9).unwrap();
-        assert_eq!(found.region(32 * MIB), Region::Steep, "{found:?}");
+        let found = find(&curve, 0.9).unwrap();
+        assert_eq!(region(&found, 32 * MIB), Region::Steep, "{found:?}");
     }
 
     #[test]
     fn a_curve_that_is_flat_from_its_first_point_has_only_region_3() {
         let curve = sampled(1024 * MIB, |_| 0.5);
-        let found = Regions::of(&curve, 0.5).unwrap();
+        let found = find(&curve, 0.5).unwrap();
         let first = curve.points()[0].bytes;
         assert!(found.flat_begin_bytes <= first, "{found:?}");
-        assert!(!found.steep_seen && found.reasons()[0].contains("not met"));
-        assert_eq!(found.region(first * 2), Region::Flat);
+        assert!(!found.steep_seen && reasons(&found)[0].contains("not met"));
+        assert_eq!(region(&found, first * 2), Region::Flat);
     }
 
     #[test]
     fn what_never_hits_has_no_regions() {
-        assert_eq!(Regions::of(&Curve::default(), 0.5), None);
-        assert_eq!(Regions::of(&sampled(MIB, |_| 0.0), 0.0), None);
+        assert_eq!(find(&Curve::default(), 0.5), None);
+        assert_eq!(find(&sampled(MIB, |_| 0.0), 0.0), None);
     }
 }

@@ -3,76 +3,42 @@
 //! For each window the analysis determines the size that reaches the target share of the window's
 //! reachable hits, with a cache that has run since the start of the trace.
 
-use crate::format;
-use serde::Serialize;
+use larder_schema::format;
+use larder_schema::sizing::{Stability, Window};
 
 /// Maximum factor between the windows' sizes of a steady workload.
 const STEADY: f64 = 2.0;
 /// Factor beyond which a workload is unsteady.
 const UNSTEADY: f64 = 8.0;
 
-/// One part of the trace.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Window {
-    /// Start, in nanoseconds from the start of the trace.
-    pub begin_ns: u64,
-    /// Number of references.
-    pub references: u64,
-    /// The smallest size that reaches the target in the window, bytes; `None` if no reference hits.
-    pub needed_bytes: Option<u64>,
-    /// The reachable hit ratio of the window: all except first references, 0 to 1.
-    pub ceiling: f64,
-    /// The hit ratio with the recommended size.
-    pub hit_ratio: f64,
-}
-
-/// Spread of the windows' required sizes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Stability {
-    /// The smallest required size, bytes.
-    pub least_bytes: u64,
-    /// The median required size.
-    pub median_bytes: u64,
-    /// The largest required size.
-    pub most_bytes: u64,
-    /// Number of windows for which the recommended size is sufficient.
-    pub covered: usize,
-    /// Number of windows with a required size.
-    pub windows: usize,
-    /// The assessment, a sentence.
-    pub judgement: String,
-}
-
-impl Stability {
-    /// Assesses the windows; returns `None` if no window has a required size.
-    #[must_use]
-    pub fn of(windows: &[Window], recommended_bytes: u64) -> Option<Stability> {
-        let mut needs: Vec<u64> = windows.iter().filter_map(|window| window.needed_bytes).collect();
-        needs.sort_unstable();
-        let (&least_bytes, &most_bytes) = (needs.first()?, needs.last()?);
-        let median_bytes = needs[(needs.len() - 1) / 2];
-        let covered = needs.iter().filter(|&&bytes| bytes <= recommended_bytes).count();
-        let factor = super::as_f64(most_bytes) / super::as_f64(least_bytes.max(1));
-        let level = if factor <= STEADY {
-            "steady: the parts of the trace need about the same"
-        } else if factor <= UNSTEADY {
-            "changing: the parts of the trace differ, and the size for the whole is a compromise"
-        } else {
-            "unsteady: there are phases that need little and phases that need much; a longer trace \
-             or one of the busy time says more"
-        };
-        let judgement = format!(
-            "Its need is {level} ({} to {}, a factor of {}). The recommended size is enough for {} \
-             of {} parts.",
-            format::bytes(least_bytes),
-            format::bytes(most_bytes),
-            format::number(factor),
-            covered,
-            needs.len(),
-        );
-        let windows = needs.len();
-        Some(Stability { least_bytes, median_bytes, most_bytes, covered, windows, judgement })
-    }
+/// Assesses the windows; returns `None` if no window has a required size.
+#[must_use]
+pub fn assess(windows: &[Window], recommended_bytes: u64) -> Option<Stability> {
+    let mut needs: Vec<u64> = windows.iter().filter_map(|window| window.needed_bytes).collect();
+    needs.sort_unstable();
+    let (&least_bytes, &most_bytes) = (needs.first()?, needs.last()?);
+    let median_bytes = needs[(needs.len() - 1) / 2];
+    let covered = needs.iter().filter(|&&bytes| bytes <= recommended_bytes).count();
+    let factor = larder_schema::as_f64(most_bytes) / larder_schema::as_f64(least_bytes.max(1));
+    let level = if factor <= STEADY {
+        "steady: the parts of the trace need about the same"
+    } else if factor <= UNSTEADY {
+        "changing: the parts of the trace differ, and the size for the whole is a compromise"
+    } else {
+        "unsteady: there are phases that need little and phases that need much; a longer trace \
+         or one of the busy time says more"
+    };
+    let judgement = format!(
+        "Its need is {level} ({} to {}, a factor of {}). The recommended size is enough for {} \
+         of {} parts.",
+        format::bytes(least_bytes),
+        format::bytes(most_bytes),
+        format::number(factor),
+        covered,
+        needs.len(),
+    );
+    let windows = needs.len();
+    Some(Stability { least_bytes, median_bytes, most_bytes, covered, windows, judgement })
 }
 
 #[cfg(test)]
@@ -92,7 +58,7 @@ mod tests {
 
     #[test]
     fn needs_that_differ_little_are_steady() {
-        let found = Stability::of(&windows(&[Some(10), Some(15), None, Some(12)]), 12).unwrap();
+        let found = assess(&windows(&[Some(10), Some(15), None, Some(12)]), 12).unwrap();
         assert_eq!((found.least_bytes, found.median_bytes, found.most_bytes), (10, 12, 15));
         assert_eq!((found.covered, found.windows), (2, 3));
         assert!(found.judgement.contains("steady: the parts"), "{}", found.judgement);
@@ -100,10 +66,10 @@ mod tests {
 
     #[test]
     fn needs_far_apart_are_unsteady_and_none_is_nothing() {
-        let found = Stability::of(&windows(&[Some(10), Some(150)]), 12).unwrap();
+        let found = assess(&windows(&[Some(10), Some(150)]), 12).unwrap();
         assert!(found.judgement.contains("unsteady"), "{}", found.judgement);
-        let found = Stability::of(&windows(&[Some(10), Some(50)]), 12).unwrap();
+        let found = assess(&windows(&[Some(10), Some(50)]), 12).unwrap();
         assert!(found.judgement.contains("changing"), "{}", found.judgement);
-        assert_eq!(Stability::of(&windows(&[None]), 12), None);
+        assert_eq!(assess(&windows(&[None]), 12), None);
     }
 }

@@ -1,7 +1,7 @@
 //! Verdicts on samples with known truth, from fixed seeds, with noise as in benchmarks.
 
 use super::*;
-use crate::run::trial::{Doubt, DoubtReason, Started, Trial};
+use larder_schema::run::trial::{Doubt, DoubtReason, Started, Trial};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde_json::json;
@@ -130,7 +130,7 @@ fn what_else_is_different_and_doubtful_is_said() {
     );
     let names: Vec<&str> = found.differences.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(names, ["machine.kernel", "start", "vm.swappiness"]);
-    let text = found.to_text();
+    let text = to_text(&found);
     for words in [
         "+20.0 %",
         "better",
@@ -168,7 +168,7 @@ struct Noise {
 
 impl Noise {
     fn unit(&mut self) -> f64 {
-        crate::advise::as_f64(self.random.next_u64() >> 11) / crate::advise::as_f64(1 << 53)
+        larder_schema::as_f64(self.random.next_u64() >> 11) / larder_schema::as_f64(1 << 53)
     }
 
     /// The sum of twelve uniform numbers approximates a normal distribution.

@@ -6,16 +6,14 @@
 //! JSON response and its text agree. *Reachable* means the hit ratio at the largest size of the
 //! curve, which is limited by the number of remembered pages.
 
-use super::Head;
-use super::findings::Finding;
-use crate::advise::curve::{Curve, Point};
-use crate::advise::goal::{self, Attainment, Choice, Goal, Source};
-use crate::advise::regions::{Region, Regions};
+use crate::advise::goal::{self, Source};
+use crate::advise::regions;
 use crate::chart::{Axis, Chart, Labels, Scale};
-use crate::format;
-use crate::sizing::PolicyRatio;
 use crate::table::{Cell, Column, Table};
-use serde::{Deserialize, Serialize};
+use larder_schema::advice::{Attainment, Choice, Goal, Region};
+use larder_schema::control::{Curves, Finding, VolumeCurve};
+use larder_schema::curve::{Curve, Point};
+use larder_schema::format;
 
 /// Width and height of the chart's plane, in characters.
 const CHART_SIZE: (usize, usize) = (60, 10);
@@ -26,59 +24,6 @@ pub const REFERENCES_MIN: u64 = 1_000;
 /// Denominator of the share of the current memory below which missing memory is ignored.
 const IGNORED_FRACTION: u64 = 16;
 
-/// The answer to `GET /v1/curve`.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct Curves {
-    /// Schema and version.
-    #[serde(flatten)]
-    pub head: Head,
-    /// Division of memory among volumes, as in `--share`.
-    pub share: String,
-    /// One entry per volume.
-    pub volumes: Vec<VolumeCurve>,
-}
-
-/// Observed workload of a volume.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct VolumeCurve {
-    /// Volume name.
-    pub name: String,
-    /// Memory that holds its blocks, bytes.
-    pub bytes: u64,
-    /// Memory that it can have without taking any from other volumes, bytes.
-    pub room_bytes: u64,
-    /// Maximum memory, bytes; null without a limit.
-    pub max_bytes: Option<u64>,
-    /// Share of its pages in the sample, 0 to 1; 0 without a sample.
-    pub sample_rate: f64,
-    /// References that the curve is based on, with lower weight for older ones.
-    pub references: u64,
-    /// References since the server added the volume; the weight of the volume among others.
-    pub references_ever: u64,
-    /// Observed hit ratio of these references.
-    pub hit_ratio: f64,
-    /// Current policy.
-    pub policy: String,
-    /// True if the cache chooses the policy.
-    pub auto: bool,
-    /// Hit ratio of LRU by size.
-    pub points: Curve,
-    /// Estimated hit ratio of each policy with the current memory, from scaled-down simulations.
-    pub policies: Vec<PolicyRatio>,
-    /// Regions of the curve; null if nothing hits.
-    pub regions: Option<Regions>,
-    /// Reasons for the boundaries of the regions.
-    pub regions_why: Vec<String>,
-    /// Region of the current memory.
-    pub region: Option<Region>,
-    /// Required size; null if nothing hits.
-    pub needed: Option<Choice>,
-    /// Problems of the volume.
-    pub findings: Vec<Finding>,
-    /// Recommendations, one sentence each.
-    pub advice: Vec<String>,
-}
-
 /// Returns the required size of a volume with this curve.
 #[must_use]
 pub fn needed_memory(points: &Curve) -> Option<Choice> {
@@ -86,226 +31,228 @@ pub fn needed_memory(points: &Curve) -> Option<Choice> {
     goal::choose(points, ceiling, &Goal { target: Goal::TARGET, budget_bytes: None })
 }
 
-impl VolumeCurve {
-    /// Returns the highest hit ratio of the curve.
-    fn ceiling(&self) -> f64 {
-        self.points.rising().points().last().map_or(0.0, |point| point.hit_ratio)
-    }
+/// Returns the highest hit ratio of the curve.
+fn ceiling(volume: &VolumeCurve) -> f64 {
+    volume.points.rising().points().last().map_or(0.0, |point| point.hit_ratio)
+}
 
-    fn hit_ratio_at(&self, bytes: u64) -> f64 {
-        self.points.rising().at(bytes).map_or(0.0, |point| point.hit_ratio)
-    }
+fn hit_ratio_at(volume: &VolumeCurve, bytes: u64) -> f64 {
+    volume.points.rising().at(bytes).map_or(0.0, |point| point.hit_ratio)
+}
 
-    /// Returns the memory that the volume has, or can have on demand.
-    fn available_memory(&self) -> u64 {
-        self.bytes.max(self.room_bytes)
-    }
+/// Returns the memory that the volume has, or can have on demand.
+fn available_memory(volume: &VolumeCurve) -> u64 {
+    volume.bytes.max(volume.room_bytes)
+}
 
-    fn is_known(&self) -> bool {
-        self.references >= REFERENCES_MIN && self.points.last_bytes() > 0
-    }
+fn is_known(volume: &VolumeCurve) -> bool {
+    volume.references >= REFERENCES_MIN && volume.points.last_bytes() > 0
+}
 
-    /// Returns the additional memory that the volume needs, if any.
-    fn missing_memory(&self) -> Option<u64> {
-        let needed = self.needed.as_ref()?.point.bytes;
-        let more = needed.saturating_sub(self.available_memory());
-        (more > self.available_memory() / IGNORED_FRACTION).then_some(more)
-    }
+/// Returns the additional memory that the volume needs, if any.
+fn missing_memory(volume: &VolumeCurve) -> Option<u64> {
+    let needed = volume.needed.as_ref()?.point.bytes;
+    let more = needed.saturating_sub(available_memory(volume));
+    (more > available_memory(volume) / IGNORED_FRACTION).then_some(more)
+}
 
-    /// Returns the memory that the volume does not need.
-    fn spare(&self) -> u64 {
-        let flat = self.regions.as_ref().map_or(0, |regions| regions.flat_begin_bytes);
-        if self.region == Some(Region::Flat) {
-            self.available_memory().saturating_sub(flat)
-        } else {
-            0
-        }
+/// Returns the memory that the volume does not need.
+fn spare(volume: &VolumeCurve) -> u64 {
+    let flat = volume.regions.as_ref().map_or(0, |regions| regions.flat_begin_bytes);
+    if volume.region == Some(Region::Flat) {
+        available_memory(volume).saturating_sub(flat)
+    } else {
+        0
     }
+}
 
-    /// Computes the regions and the required size.
-    fn analyze(&mut self) {
-        if !self.is_known() {
-            return;
-        }
-        let ceiling = self.ceiling();
-        self.regions = Regions::of(&self.points, ceiling);
-        if let Some(regions) = &self.regions {
-            self.regions_why = regions.reasons().to_vec();
-            self.region = Some(regions.region(self.available_memory()));
-        }
-        self.needed = needed_memory(&self.points);
+/// Computes the regions and the required size.
+fn analyze(volume: &mut VolumeCurve) {
+    if !is_known(volume) {
+        return;
     }
-
-    fn advice(&self, others: &[VolumeCurve], share_is_auto: bool) -> Vec<String> {
-        let name = &self.name;
-        if !self.is_known() {
-            let known = format::count(self.references);
-            return vec![format!("Nothing is known yet: {known} references are too few.")];
-        }
-        let (Some(needed), Some(region)) = (&self.needed, self.region) else {
-            return vec![format!(
-                "No memory helps: nothing that {name} asks for would still be there, up to {}.",
-                format::bytes(self.points.last_bytes())
-            )];
-        };
-        let mut advice = Vec::new();
-        let memory = format::bytes(self.available_memory());
-        if let Some(more) = self.missing_memory() {
-            let (now, after) = (self.hit_ratio_at(self.available_memory()), needed.point.hit_ratio);
-            advice.push(format!(
-                "{name} needs {} more to reach {} hits; with {memory}, in {}, it has {} (LRU).",
-                format::bytes(more),
-                format::percent(after),
-                region.title(),
-                format::percent(now),
-            ));
-        } else if self.spare() > 0 {
-            advice.push(self.spare_memory_advice(others, share_is_auto));
-        } else {
-            advice.push(format!("{name} has what it needs: {memory} lie in {}.", region.title()));
-        }
-        let goal = Goal { target: Goal::TARGET, budget_bytes: None };
-        let largest = format!("{}, the largest size known of", format::bytes(needed.point.bytes));
-        let everything = format!("{}, the most known of,", format::bytes(self.points.last_bytes()));
-        let source = Source { everything: &everything, largest: &largest };
-        let ceiling = self.ceiling();
-        let reason = goal::reason(&goal, ceiling, needed.reach, needed.target_bytes, source);
-        let size = format::bytes(needed.point.bytes);
-        match needed.reach {
-            Attainment::End => advice.push(reason),
-            Attainment::Reached | Attainment::Budget => advice.push(format!("{size}: {reason}")),
-        }
-        advice
+    let ceiling = ceiling(volume);
+    volume.regions = regions::find(&volume.points, ceiling);
+    if let Some(regions) = &volume.regions {
+        volume.regions_why = regions::reasons(regions).to_vec();
+        volume.region = Some(regions::region(regions, available_memory(volume)));
     }
+    volume.needed = needed_memory(&volume.points);
+}
 
-    /// Describes the benefit of the spare memory for another volume.
-    fn spare_memory_advice(&self, others: &[VolumeCurve], share_is_auto: bool) -> String {
-        let spare = self.spare();
-        let weighted_gain = |other: &VolumeCurve| {
-            let (now, after) =
-                (other.hit_ratio_at(other.bytes), other.hit_ratio_at(other.bytes + spare));
-            (after - now) * crate::advise::as_f64(other.references_ever)
-        };
-        let candidates = others.iter().filter(|other| other.name != self.name && other.is_known());
-        let candidates = candidates.filter(|other| other.missing_memory().is_some());
-        let best =
-            candidates.max_by(|one, other| weighted_gain(one).total_cmp(&weighted_gain(other)));
-        let start = format!(
-            "{} is in {}: {} of {} could go",
-            self.name,
-            Region::Flat.title(),
-            format::bytes(spare),
-            format::bytes(self.available_memory())
-        );
-        let Some(best) = best.filter(|best| weighted_gain(best) > 0.0) else {
-            return format!("{start}; no other volume would gain from it.");
-        };
-        let given = spare.min(best.missing_memory().unwrap_or(spare));
-        let (now, after) = (best.hit_ratio_at(best.bytes), best.hit_ratio_at(best.bytes + given));
-        let is_at_max = best.max_bytes.is_some_and(|max| max < best.bytes + given);
-        let action = match (is_at_max, share_is_auto) {
-            (true, _) => format!("its --max is in the way: larder ctl set {}.max=all", best.name),
-            (false, true) => "it is moved by itself".to_owned(),
-            (false, false) => "larder ctl set share=auto moves it".to_owned(),
-        };
-        format!(
-            "{start}, {} of it to {}, which would hit {} instead of {}; {action}.",
-            format::bytes(given),
-            best.name,
-            format::percent(after),
-            format::percent(now)
-        )
+fn advice(volume: &VolumeCurve, others: &[VolumeCurve], share_is_auto: bool) -> Vec<String> {
+    let name = &volume.name;
+    if !is_known(volume) {
+        let known = format::count(volume.references);
+        return vec![format!("Nothing is known yet: {known} references are too few.")];
     }
-
-    /// Renders the curve as text.
-    fn to_text(&self) -> String {
-        let chosen = if self.auto { " (auto)" } else { "" };
-        let mut parts = vec![format!(
-            "{}: {} with {}{chosen}; of {} references lately {} hit\n",
-            self.name,
-            format::bytes(self.bytes),
-            self.policy,
-            format::count(self.references),
-            format::percent(self.hit_ratio),
+    let (Some(needed), Some(region)) = (&volume.needed, volume.region) else {
+        return vec![format!(
+            "No memory helps: nothing that {name} asks for would still be there, up to {}.",
+            format::bytes(volume.points.last_bytes())
         )];
-        if self.is_known() {
-            parts.extend(self.chart());
-            parts.push(self.rows().to_text());
-        }
-        if !self.regions_why.is_empty() {
-            parts.push(format!("Regions\n\n{}", lines(&self.regions_why)));
-        }
-        if !self.policies.is_empty() {
-            let size = format::bytes(self.bytes);
-            parts.push(format!(
-                "Policies in miniature, with {size}\n\n{}",
-                self.policies_table().to_text()
-            ));
-        }
-        parts.push(format!("Advice\n\n{}", lines(&self.advice)));
-        if !self.findings.is_empty() {
-            let sentence = |found: &Finding| format!("{}; {}.", found.seen, found.answer);
-            let found: Vec<_> = self.findings.iter().map(sentence).collect();
-            parts.push(format!("Findings\n\n{}", lines(&found)));
-        }
-        parts.join("\n")
+    };
+    let mut advice = Vec::new();
+    let memory = format::bytes(available_memory(volume));
+    if let Some(more) = missing_memory(volume) {
+        let (now, after) = (hit_ratio_at(volume, available_memory(volume)), needed.point.hit_ratio);
+        advice.push(format!(
+            "{name} needs {} more to reach {} hits; with {memory}, in {}, it has {} (LRU).",
+            format::bytes(more),
+            format::percent(after),
+            regions::title(region),
+            format::percent(now),
+        ));
+    } else if spare(volume) > 0 {
+        advice.push(spare_memory_advice(volume, others, share_is_auto));
+    } else {
+        advice
+            .push(format!("{name} has what it needs: {memory} lie in {}.", regions::title(region)));
     }
+    let goal = Goal { target: Goal::TARGET, budget_bytes: None };
+    let largest = format!("{}, the largest size known of", format::bytes(needed.point.bytes));
+    let everything = format!("{}, the most known of,", format::bytes(volume.points.last_bytes()));
+    let source = Source { everything: &everything, largest: &largest };
+    let ceiling = ceiling(volume);
+    let reason = goal::reason(&goal, ceiling, needed.reach, needed.target_bytes, source);
+    let size = format::bytes(needed.point.bytes);
+    match needed.reach {
+        Attainment::End => advice.push(reason),
+        Attainment::Reached | Attainment::Budget => advice.push(format!("{size}: {reason}")),
+    }
+    advice
+}
 
-    fn chart(&self) -> Option<String> {
-        let size = Axis::new("size of the cache", "").scale(Scale::Log2).labels(Labels::Bytes);
-        let most = self.points.points().iter().map(|point| point.high).fold(0.01, f64::max);
-        let hits = Axis::new("hit ratio of LRU", "").labels(Labels::Percent).range(0.0, most);
-        let rate = 1.0 / self.sample_rate.max(1e-9);
-        let title = format!("Hit-ratio curve (one page in {rate:.0} is sampled)");
-        let mut chart = Chart::new(title, size, hits);
-        let coordinates = |point: &Point| (crate::advise::as_f64(point.bytes), point.hit_ratio);
-        chart.line("lru", self.points.points().iter().map(coordinates));
-        chart.to_text(CHART_SIZE.0, CHART_SIZE.1).ok()
-    }
+/// Describes the benefit of the spare memory for another volume.
+fn spare_memory_advice(
+    volume: &VolumeCurve,
+    others: &[VolumeCurve],
+    share_is_auto: bool,
+) -> String {
+    let spare = spare(volume);
+    let weighted_gain = |other: &VolumeCurve| {
+        let (now, after) =
+            (hit_ratio_at(other, other.bytes), hit_ratio_at(other, other.bytes + spare));
+        (after - now) * larder_schema::as_f64(other.references_ever)
+    };
+    let candidates = others.iter().filter(|other| other.name != volume.name && is_known(other));
+    let candidates = candidates.filter(|other| missing_memory(other).is_some());
+    let best = candidates.max_by(|one, other| weighted_gain(one).total_cmp(&weighted_gain(other)));
+    let start = format!(
+        "{} is in {}: {} of {} could go",
+        volume.name,
+        regions::title(Region::Flat),
+        format::bytes(spare),
+        format::bytes(available_memory(volume))
+    );
+    let Some(best) = best.filter(|best| weighted_gain(best) > 0.0) else {
+        return format!("{start}; no other volume would gain from it.");
+    };
+    let given = spare.min(missing_memory(best).unwrap_or(spare));
+    let (now, after) = (hit_ratio_at(best, best.bytes), hit_ratio_at(best, best.bytes + given));
+    let is_at_max = best.max_bytes.is_some_and(|max| max < best.bytes + given);
+    let action = match (is_at_max, share_is_auto) {
+        (true, _) => format!("its --max is in the way: larder ctl set {}.max=all", best.name),
+        (false, true) => "it is moved by itself".to_owned(),
+        (false, false) => "larder ctl set share=auto moves it".to_owned(),
+    };
+    format!(
+        "{start}, {} of it to {}, which would hit {} instead of {}; {action}.",
+        format::bytes(given),
+        best.name,
+        format::percent(after),
+        format::percent(now)
+    )
+}
 
-    /// Returns a selection of the curve's points as a table.
-    fn rows(&self) -> Table {
-        let mut table = Table::new("", columns().into_iter().skip(1));
-        let points = self.points.points();
-        let every = points.len().div_ceil(ROWS_MAX).max(1);
-        let last = points.len().saturating_sub(1);
-        for (index, _) in points.iter().enumerate() {
-            if (last - index).is_multiple_of(every) {
-                table.push(self.cells(index).into_iter().skip(1));
-            }
+/// Renders the curve as text.
+fn volume_to_text(volume: &VolumeCurve) -> String {
+    let chosen = if volume.auto { " (auto)" } else { "" };
+    let mut parts = vec![format!(
+        "{}: {} with {}{chosen}; of {} references lately {} hit\n",
+        volume.name,
+        format::bytes(volume.bytes),
+        volume.policy,
+        format::count(volume.references),
+        format::percent(volume.hit_ratio),
+    )];
+    if is_known(volume) {
+        parts.extend(chart(volume));
+        parts.push(rows(volume).to_text());
+    }
+    if !volume.regions_why.is_empty() {
+        parts.push(format!("Regions\n\n{}", lines(&volume.regions_why)));
+    }
+    if !volume.policies.is_empty() {
+        let size = format::bytes(volume.bytes);
+        parts.push(format!(
+            "Policies in miniature, with {size}\n\n{}",
+            policies_table(volume).to_text()
+        ));
+    }
+    parts.push(format!("Advice\n\n{}", lines(&volume.advice)));
+    if !volume.findings.is_empty() {
+        let sentence = |found: &Finding| format!("{}; {}.", found.seen, found.answer);
+        let found: Vec<_> = volume.findings.iter().map(sentence).collect();
+        parts.push(format!("Findings\n\n{}", lines(&found)));
+    }
+    parts.join("\n")
+}
+
+fn chart(volume: &VolumeCurve) -> Option<String> {
+    let size = Axis::new("size of the cache", "").scale(Scale::Log2).labels(Labels::Bytes);
+    let most = volume.points.points().iter().map(|point| point.high).fold(0.01, f64::max);
+    let hits = Axis::new("hit ratio of LRU", "").labels(Labels::Percent).range(0.0, most);
+    let rate = 1.0 / volume.sample_rate.max(1e-9);
+    let title = format!("Hit-ratio curve (one page in {rate:.0} is sampled)");
+    let mut chart = Chart::new(title, size, hits);
+    let coordinates = |point: &Point| (larder_schema::as_f64(point.bytes), point.hit_ratio);
+    chart.line("lru", volume.points.points().iter().map(coordinates));
+    chart.to_text(CHART_SIZE.0, CHART_SIZE.1).ok()
+}
+
+/// Returns a selection of the curve's points as a table.
+fn rows(volume: &VolumeCurve) -> Table {
+    let mut table = Table::new("", columns().into_iter().skip(1));
+    let points = volume.points.points();
+    let every = points.len().div_ceil(ROWS_MAX).max(1);
+    let last = points.len().saturating_sub(1);
+    for (index, _) in points.iter().enumerate() {
+        if (last - index).is_multiple_of(every) {
+            table.push(cells(volume, index).into_iter().skip(1));
         }
-        table
     }
+    table
+}
 
-    fn cells(&self, index: usize) -> [Cell; 5] {
-        let point = self.points.points()[index];
-        [
-            Cell::word(&self.name),
-            Cell::bytes(point.bytes),
-            Cell::percent(point.hit_ratio),
-            Cell::percent(point.low),
-            Cell::percent(point.high),
-        ]
-    }
+fn cells(volume: &VolumeCurve, index: usize) -> [Cell; 5] {
+    let point = volume.points.points()[index];
+    [
+        Cell::word(&volume.name),
+        Cell::bytes(point.bytes),
+        Cell::percent(point.hit_ratio),
+        Cell::percent(point.low),
+        Cell::percent(point.high),
+    ]
+}
 
-    fn policies_table(&self) -> Table {
-        let columns = [
-            Column::words("policy", "policy"),
-            Column::numbers("hit_ratio", "hits"),
-            Column::numbers("low", "from"),
-            Column::numbers("high", "to"),
-        ];
-        let mut table = Table::new("", columns);
-        for policy in &self.policies {
-            table.push([
-                Cell::word(&policy.policy),
-                Cell::percent(policy.hit_ratio),
-                Cell::percent(policy.low),
-                Cell::percent(policy.high),
-            ]);
-        }
-        table
+fn policies_table(volume: &VolumeCurve) -> Table {
+    let columns = [
+        Column::words("policy", "policy"),
+        Column::numbers("hit_ratio", "hits"),
+        Column::numbers("low", "from"),
+        Column::numbers("high", "to"),
+    ];
+    let mut table = Table::new("", columns);
+    for policy in &volume.policies {
+        table.push([
+            Cell::word(&policy.policy),
+            Cell::percent(policy.hit_ratio),
+            Cell::percent(policy.low),
+            Cell::percent(policy.high),
+        ]);
     }
+    table
 }
 
 fn columns() -> [Column; 5] {
@@ -323,35 +270,33 @@ fn lines(sentences: &[String]) -> String {
     sentences.iter().map(line).collect()
 }
 
-impl Curves {
-    /// Computes the fields that follow from the curves.
-    pub fn advise(&mut self) {
-        self.volumes.iter_mut().for_each(VolumeCurve::analyze);
-        let share_is_auto = self.share == "auto";
-        let advice: Vec<_> =
-            self.volumes.iter().map(|of| of.advice(&self.volumes, share_is_auto)).collect();
-        for (volume, advice) in self.volumes.iter_mut().zip(advice) {
-            volume.advice = advice;
+/// Computes the fields that follow from the curves.
+pub fn advise(curves: &mut Curves) {
+    curves.volumes.iter_mut().for_each(analyze);
+    let share_is_auto = curves.share == "auto";
+    let advice: Vec<_> =
+        curves.volumes.iter().map(|of| advice(of, &curves.volumes, share_is_auto)).collect();
+    for (volume, advice) in curves.volumes.iter_mut().zip(advice) {
+        volume.advice = advice;
+    }
+}
+
+/// Renders all curves as text.
+#[must_use]
+pub fn curves_to_text(curves: &Curves) -> String {
+    curves.volumes.iter().map(volume_to_text).collect::<Vec<_>>().join("\n")
+}
+
+/// Returns all points of all volumes as a table.
+#[must_use]
+pub fn curves_table(curves: &Curves) -> Table {
+    let mut table = Table::new("", columns());
+    for volume in &curves.volumes {
+        for index in 0..volume.points.points().len() {
+            table.push(cells(volume, index));
         }
     }
-
-    /// Renders all curves as text.
-    #[must_use]
-    pub fn to_text(&self) -> String {
-        self.volumes.iter().map(VolumeCurve::to_text).collect::<Vec<_>>().join("\n")
-    }
-
-    /// Returns all points of all volumes as a table.
-    #[must_use]
-    pub fn table(&self) -> Table {
-        let mut table = Table::new("", columns());
-        for volume in &self.volumes {
-            for index in 0..volume.points.points().len() {
-                table.push(volume.cells(index));
-            }
-        }
-        table
-    }
+    table
 }
 
 #[cfg(test)]

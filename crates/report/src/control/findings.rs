@@ -1,7 +1,7 @@
 //! Problems of a volume: the observation, and the automatic or recommended action, as text.
 
-use crate::format;
-use serde::{Deserialize, Serialize};
+use larder_schema::control::Finding;
+use larder_schema::format;
 
 /// An observed problem of a volume. Shares are of its references, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -60,17 +60,6 @@ pub struct AutomaticAction {
     pub policy: bool,
     /// True if the cache moves memory between volumes.
     pub share: bool,
-}
-
-/// A finding as text.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Finding {
-    /// Name, one of [`FINDINGS`].
-    pub finding: String,
-    /// Observation.
-    pub seen: String,
-    /// Automatic or recommended action.
-    pub answer: String,
 }
 
 /// Names of all findings.
@@ -184,21 +173,13 @@ impl VolumeFinding<'_> {
     }
 }
 
-impl Finding {
-    /// Describes a finding of `volume`.
-    #[must_use]
-    pub fn of(volume: &str, finding: VolumeFinding<'_>, automatic: AutomaticAction) -> Finding {
-        Finding {
-            finding: finding.name().to_owned(),
-            seen: finding.seen(),
-            answer: finding.answer(volume, automatic),
-        }
-    }
-
-    /// Formats the finding as a line: observation and action.
-    #[must_use]
-    pub fn line(&self, volume: &str) -> String {
-        format!("{volume}: {}; {}", self.seen, self.answer)
+/// Describes a finding of `volume`.
+#[must_use]
+pub fn describe(volume: &str, finding: VolumeFinding<'_>, automatic: AutomaticAction) -> Finding {
+    Finding {
+        finding: finding.name().to_owned(),
+        seen: finding.seen(),
+        answer: finding.answer(volume, automatic),
     }
 }
 
@@ -226,13 +207,13 @@ mod tests {
             for automatic in
                 [AutomaticAction::default(), AutomaticAction { policy: true, share: true }]
             {
-                let found = Finding::of("data", finding, automatic);
+                let found = describe("data", finding, automatic);
                 assert_eq!(found.finding, *name);
                 assert!(found.line("data").is_ascii() && !found.answer.is_empty());
             }
         }
         let of = |finding, policy, share| {
-            Finding::of("data", finding, AutomaticAction { policy, share }).line("data")
+            describe("data", finding, AutomaticAction { policy, share }).line("data")
         };
         assert_eq!(
             of(findings[0], false, false),

@@ -4,210 +4,32 @@
 //! Hit ratios are weighted: hits over references, both summed over the whole interval and all
 //! selected volumes, never a mean of ratios.
 
-use super::Head;
-use super::findings::Finding;
 use crate::escape;
-use crate::format;
 use crate::table::{Cell, Column, Table};
-use serde::{Deserialize, Serialize};
-use std::collections::BTreeMap;
+use larder_schema::control::{Budget, BudgetPool, Finding, GiveBack, Stats, VolumeStats};
+use larder_schema::format;
 
 /// Maximum length of a line of the summary, so that it fits on every terminal.
 pub const WATCH_COLUMNS_MAX: usize = 80;
 /// Maximum length of a volume name in the summary; longer names are truncated.
 const NAME_MAX: usize = 12;
 
-/// The answer to `GET /v1/stats`.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Stats {
-    /// Schema and version.
-    #[serde(flatten)]
-    pub head: Head,
-    /// Time since the server started, in nanoseconds.
-    pub uptime_ns: u64,
-    /// True if the server is writing back dirty data in order to stop.
-    pub stopping: bool,
-    /// Gauges of the pool that all volumes share.
-    pub pool: Pool,
-    /// State of the return of memory to the system under memory pressure; null if it is not
-    /// enabled.
-    #[serde(default)]
-    pub give_back: Option<GiveBack>,
-    /// A sentence for each component of the server that has stopped after an error, until the next
-    /// start.
-    #[serde(default)]
-    pub failed_parts: Vec<String>,
-    /// One entry per volume.
-    pub volumes: Vec<VolumeStats>,
-    /// Sessions of the NBD server, and the pools from which they lease memory for requests; null
-    /// for a mounted directory.
-    #[serde(default)]
-    pub budget: Option<Budget>,
-}
-
-/// The sessions of the NBD server, and the pools from which they lease memory for requests.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Budget {
-    /// Number of open sessions.
-    pub sessions: u64,
-    /// Maximum number of open sessions.
-    pub sessions_max: u64,
-    /// Pool for payloads of writes that wait for free memory, and for requests in flight.
-    pub payloads: BudgetPool,
-    /// Frames that are pinned until the client has received the reply.
-    pub frames: BudgetPool,
-}
-
-/// A pool of a [`Budget`].
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BudgetPool {
-    /// Size of the pool.
-    pub size_bytes: u64,
-    /// Bytes that sessions have leased now, in addition to their own shares.
-    pub leased_bytes: u64,
-    /// Maximum of the leased bytes since the server started.
-    pub peak_bytes: u64,
-    /// Number of refused leases since the server started. Repeated attempts of a session count once
-    /// until it gets a lease or holds nothing.
-    pub refusals: u64,
-}
-
-impl Budget {
-    /// Returns the figures as names and values.
-    fn figures(&self) -> Vec<(String, u64)> {
-        let mut figures = vec![
-            ("sessions".to_owned(), self.sessions),
-            ("sessions_max".to_owned(), self.sessions_max),
-        ];
-        for (name, pool) in [("payloads", &self.payloads), ("frames", &self.frames)] {
-            let BudgetPool { size_bytes, leased_bytes, peak_bytes, refusals } = *pool;
-            figures.extend([
-                (format!("budget_{name}_size_bytes"), size_bytes),
-                (format!("budget_{name}_leased_bytes"), leased_bytes),
-                (format!("budget_{name}_peak_bytes"), peak_bytes),
-                (format!("budget_{name}_refusals"), refusals),
-            ]);
-        }
-        figures
+/// Returns the figures as names and values.
+fn figures(budget: &Budget) -> Vec<(String, u64)> {
+    let mut figures = vec![
+        ("sessions".to_owned(), budget.sessions),
+        ("sessions_max".to_owned(), budget.sessions_max),
+    ];
+    for (name, pool) in [("payloads", &budget.payloads), ("frames", &budget.frames)] {
+        let BudgetPool { size_bytes, leased_bytes, peak_bytes, refusals } = *pool;
+        figures.extend([
+            (format!("budget_{name}_size_bytes"), size_bytes),
+            (format!("budget_{name}_leased_bytes"), leased_bytes),
+            (format!("budget_{name}_peak_bytes"), peak_bytes),
+            (format!("budget_{name}_refusals"), refusals),
+        ]);
     }
-}
-
-/// Return of memory to the system under memory pressure.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct GiveBack {
-    /// Configured memory, in use without memory pressure.
-    pub full_bytes: u64,
-    /// Memory currently kept.
-    pub kept_bytes: u64,
-    /// Minimum memory to keep.
-    pub floor_bytes: u64,
-    /// Number of memory pressure events since the server started; each caused one step.
-    pub pressures: u64,
-    /// Time since the last such event, in nanoseconds; null if there was none.
-    pub last_pressure_age_ns: Option<u64>,
-    /// Watched source of pressure events; empty if there is none.
-    pub watched: Vec<String>,
-    /// The error that prevents watching, if any.
-    pub error: Option<String>,
-}
-
-/// Gauges of the pool, by name.
-pub type Pool = BTreeMap<String, u64>;
-
-/// Counters, gauges and latencies of one volume.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-pub struct VolumeStats {
-    /// Volume name.
-    pub name: String,
-    /// Pages touched by reads; each page counts once per request.
-    pub read_pages: u64,
-    /// Those pages served without the store.
-    pub read_hits: u64,
-    /// Hit ratio: `read_hits` over `read_pages`; null without reads.
-    pub read_hit_ratio: Option<f64>,
-    /// Counters by name.
-    pub counters: BTreeMap<String, u64>,
-    /// Gauges by name.
-    pub gauges: BTreeMap<String, u64>,
-    /// Latencies by name.
-    pub latencies: BTreeMap<String, LatencyStats>,
-    /// Problems of the volume.
-    #[serde(default)]
-    pub findings: Vec<Finding>,
-}
-
-/// A latency in nanoseconds.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct LatencyStats {
-    /// Number of measurements.
-    pub count: u64,
-    /// Sum of the measurements.
-    pub sum: u64,
-    /// Median, with an error of at most a sixteenth; null without measurements.
-    pub p50: Option<u64>,
-    /// 99th percentile.
-    pub p99: Option<u64>,
-    /// Exact maximum.
-    pub max: u64,
-}
-
-impl VolumeStats {
-    fn counter(&self, name: &str) -> u64 {
-        self.counters.get(name).copied().unwrap_or(0)
-    }
-
-    fn gauge(&self, name: &str) -> u64 {
-        self.gauges.get(name).copied().unwrap_or(0)
-    }
-
-    /// Returns the mean of a latency, or `None` without measurements.
-    fn mean(&self, latency: &str) -> Option<u64> {
-        let latency = self.latencies.get(latency)?;
-        latency.sum.checked_div(latency.count)
-    }
-
-    fn set_ratio(&mut self) {
-        #[expect(clippy::cast_precision_loss, reason = "a ratio for people")]
-        let ratio = |hits, pages| hits as f64 / pages as f64;
-        self.read_hit_ratio = (self.read_pages > 0).then(|| ratio(self.read_hits, self.read_pages));
-    }
-
-    /// Returns the differences since `earlier`. Gauges, medians and maxima keep their current
-    /// values.
-    fn since(&self, earlier: &VolumeStats) -> VolumeStats {
-        let mut difference = self.clone();
-        // The counters of a volume restart if it was removed and added again under its name.
-        for (name, count) in &mut difference.counters {
-            *count = count.saturating_sub(earlier.counter(name));
-        }
-        for (name, latency) in &mut difference.latencies {
-            if let Some(before) = earlier.latencies.get(name) {
-                latency.count = latency.count.saturating_sub(before.count);
-                latency.sum = latency.sum.saturating_sub(before.sum);
-            }
-        }
-        difference.read_pages = self.read_pages.saturating_sub(earlier.read_pages);
-        difference.read_hits = self.read_hits.saturating_sub(earlier.read_hits);
-        difference.set_ratio();
-        difference
-    }
-
-    fn add(&mut self, other: &VolumeStats) {
-        for (name, count) in &other.counters {
-            *self.counters.entry(name.clone()).or_default() += count;
-        }
-        for (name, value) in &other.gauges {
-            *self.gauges.entry(name.clone()).or_default() += value;
-        }
-        for (name, latency) in &other.latencies {
-            let sum = self.latencies.entry(name.clone()).or_default();
-            sum.count += latency.count;
-            sum.sum += latency.sum;
-        }
-        self.read_pages += other.read_pages;
-        self.read_hits += other.read_hits;
-        self.set_ratio();
-    }
+    figures
 }
 
 /// Totals, or rates per second of an interval.
@@ -250,182 +72,164 @@ impl Scale {
     }
 }
 
-impl Stats {
-    /// Returns the differences since `earlier`, and the seconds between the two.
-    #[must_use]
-    pub fn since(&self, earlier: &Stats) -> (Stats, f64) {
-        let mut difference = self.clone();
-        for volume in &mut difference.volumes {
-            if let Some(before) = earlier.volumes.iter().find(|other| other.name == volume.name) {
-                *volume = volume.since(before);
-            }
-        }
-        #[expect(clippy::cast_precision_loss, reason = "a time for people")]
-        let seconds = self.uptime_ns.saturating_sub(earlier.uptime_ns) as f64 / 1e9;
-        (difference, seconds)
-    }
+/// Returns one line on the server and its pool.
+#[must_use]
+pub fn heading(stats: &Stats) -> String {
+    let pool = |name: &str| stats.pool.get(name).copied().unwrap_or(0);
+    let (memory, free) = (pool("memory_bytes"), pool("free_bytes"));
+    let stopping = if stats.stopping { "; stopping" } else { "" };
+    let target = stats.pool.get("memory_target_bytes").copied().unwrap_or(memory);
+    let resizing = if target == memory {
+        String::new()
+    } else {
+        format!("; on the way to {}", format::bytes(target))
+    };
+    let warming = |volume: &VolumeStats| volume.gauges.get("warming_bytes").copied();
+    let warming = match stats.volumes.iter().filter_map(warming).sum() {
+        0 => String::new(),
+        left => format!("; warming, {} to read back", format::bytes(left)),
+    };
+    let is_short = |it: &&GiveBack| it.kept_bytes < it.full_bytes;
+    let short = stats.give_back.as_ref().filter(is_short).map_or_else(String::new, |give_back| {
+        let (kept, full) =
+            (format::bytes(give_back.kept_bytes), format::bytes(give_back.full_bytes));
+        format!("; keeping {kept} of {full}, since the system is short of memory")
+    });
+    let refusals =
+        |budget: &Budget| budget.payloads.refusals.saturating_add(budget.frames.refusals);
+    let refused = match stats.budget.as_ref().map_or(0, refusals) {
+        0 => String::new(),
+        count => format!("; request memory exhausted {}", format::counted(count, "time")),
+    };
+    format!(
+        "up {}; {} of {} in use{resizing}{warming}{short}{refused}{stopping}",
+        format::duration(stats.uptime_ns),
+        format::bytes(memory.saturating_sub(free)),
+        format::bytes(memory),
+    )
+}
 
-    /// Returns one line on the server and its pool.
-    #[must_use]
-    pub fn heading(&self) -> String {
-        let pool = |name: &str| self.pool.get(name).copied().unwrap_or(0);
-        let (memory, free) = (pool("memory_bytes"), pool("free_bytes"));
-        let stopping = if self.stopping { "; stopping" } else { "" };
-        let target = self.pool.get("memory_target_bytes").copied().unwrap_or(memory);
-        let resizing = if target == memory {
-            String::new()
-        } else {
-            format!("; on the way to {}", format::bytes(target))
-        };
-        let warming = |volume: &VolumeStats| volume.gauges.get("warming_bytes").copied();
-        let warming = match self.volumes.iter().filter_map(warming).sum() {
-            0 => String::new(),
-            left => format!("; warming, {} to read back", format::bytes(left)),
-        };
-        let is_short = |it: &&GiveBack| it.kept_bytes < it.full_bytes;
-        let short =
-            self.give_back.as_ref().filter(is_short).map_or_else(String::new, |give_back| {
-                let (kept, full) =
-                    (format::bytes(give_back.kept_bytes), format::bytes(give_back.full_bytes));
-                format!("; keeping {kept} of {full}, since the system is short of memory")
-            });
-        let refusals =
-            |budget: &Budget| budget.payloads.refusals.saturating_add(budget.frames.refusals);
-        let refused = match self.budget.as_ref().map_or(0, refusals) {
-            0 => String::new(),
-            count => format!("; request memory exhausted {}", format::counted(count, "time")),
-        };
-        format!(
-            "up {}; {} of {} in use{resizing}{warming}{short}{refused}{stopping}",
-            format::duration(self.uptime_ns),
-            format::bytes(memory.saturating_sub(free)),
-            format::bytes(memory),
-        )
+/// Returns the volumes, and the total if there are several.
+fn rows(stats: &Stats) -> Vec<VolumeStats> {
+    let mut rows = stats.volumes.clone();
+    if rows.len() > 1 {
+        let mut all = VolumeStats { name: "all".to_owned(), ..VolumeStats::default() };
+        for volume in &stats.volumes {
+            all.add(volume);
+        }
+        rows.push(all);
     }
+    rows
+}
 
-    /// Returns the volumes, and the total if there are several.
-    fn rows(&self) -> Vec<VolumeStats> {
-        let mut rows = self.volumes.clone();
-        if rows.len() > 1 {
-            let mut all = VolumeStats { name: "all".to_owned(), ..VolumeStats::default() };
-            for volume in &self.volumes {
-                all.add(volume);
-            }
-            rows.push(all);
-        }
-        rows
+/// Returns the client requests and cache contents: totals, or rates over `seconds`.
+#[must_use]
+pub fn requests_table(stats: &Stats, seconds: Option<f64>) -> Table {
+    let scale = Scale(seconds);
+    let columns = [
+        Column::words("volume", "volume"),
+        scale.column("read_requests", "reads"),
+        scale.column("read_bytes", "read"),
+        Column::numbers("read_hit_ratio", "hits"),
+        scale.column("write_requests", "writes"),
+        scale.column("write_bytes", "written"),
+        Column::numbers("dirty_bytes", "dirty"),
+        Column::numbers("resident_bytes", "cached"),
+    ];
+    let mut table = Table::new("", columns);
+    for volume in rows(stats) {
+        table.push([
+            name_cell(&volume),
+            scale.count(volume.counter("read_requests")),
+            scale.bytes(volume.counter("read_bytes")),
+            volume.read_hit_ratio.map_or_else(Cell::missing, Cell::percent),
+            scale.count(volume.counter("write_requests")),
+            scale.bytes(volume.counter("write_bytes")),
+            Cell::bytes(volume.gauge("dirty_bytes") + volume.gauge("writing_bytes")),
+            Cell::bytes(volume.gauge("resident_bytes")),
+        ]);
     }
+    table
+}
 
-    /// Returns the client requests and cache contents: totals, or rates over `seconds`.
-    #[must_use]
-    pub fn requests(&self, seconds: Option<f64>) -> Table {
-        let scale = Scale(seconds);
-        let columns = [
-            Column::words("volume", "volume"),
-            scale.column("read_requests", "reads"),
-            scale.column("read_bytes", "read"),
-            Column::numbers("read_hit_ratio", "hits"),
-            scale.column("write_requests", "writes"),
-            scale.column("write_bytes", "written"),
-            Column::numbers("dirty_bytes", "dirty"),
-            Column::numbers("resident_bytes", "cached"),
-        ];
-        let mut table = Table::new("", columns);
-        for volume in self.rows() {
-            table.push([
-                name_cell(&volume),
-                scale.count(volume.counter("read_requests")),
-                scale.bytes(volume.counter("read_bytes")),
-                volume.read_hit_ratio.map_or_else(Cell::missing, Cell::percent),
-                scale.count(volume.counter("write_requests")),
-                scale.bytes(volume.counter("write_bytes")),
-                Cell::bytes(volume.gauge("dirty_bytes") + volume.gauge("writing_bytes")),
-                Cell::bytes(volume.gauge("resident_bytes")),
-            ]);
-        }
-        table
-    }
+/// Returns a line for each failed component of the server and each finding of a volume.
+#[must_use]
+pub fn failures_and_findings(stats: &Stats) -> String {
+    let lines = |volume: &VolumeStats| -> String {
+        let line = |finding: &Finding| ["\n", &finding.line(&volume.name), "\n"].concat();
+        volume.findings.iter().map(line).collect()
+    };
+    let failed = |part: &String| format!("\n{}\n", escape::line(part));
+    let failed = stats.failed_parts.iter().map(failed);
+    failed.chain(stats.volumes.iter().map(lines)).collect()
+}
 
-    /// Returns a line for each failed component of the server and each finding of a volume.
-    #[must_use]
-    pub fn findings(&self) -> String {
-        let lines = |volume: &VolumeStats| -> String {
-            let line = |finding: &Finding| ["\n", &finding.line(&volume.name), "\n"].concat();
-            volume.findings.iter().map(line).collect()
-        };
-        let failed = |part: &String| format!("\n{}\n", escape::line(part));
-        let failed = self.failed_parts.iter().map(failed);
-        failed.chain(self.volumes.iter().map(lines)).collect()
+/// Returns the requests to the stores: totals, or rates over `seconds`.
+#[must_use]
+pub fn stores_table(stats: &Stats, seconds: Option<f64>) -> Table {
+    let scale = Scale(seconds);
+    let columns = [
+        Column::words("volume", "store of"),
+        scale.column("store_reads", "reads"),
+        scale.column("store_read_bytes", "read"),
+        Column::numbers("store_read_service_mean_ns", "mean"),
+        scale.column("store_writes", "writes"),
+        scale.column("store_write_bytes", "written"),
+        Column::numbers("store_write_service_mean_ns", "mean"),
+        scale.column("store_flushes", "flushes"),
+    ];
+    let mut table = Table::new("", columns);
+    for volume in rows(stats) {
+        let mean = |latency| volume.mean(latency).map_or_else(Cell::missing, Cell::duration);
+        table.push([
+            name_cell(&volume),
+            scale.count(volume.counter("store_reads")),
+            scale.bytes(volume.counter("store_read_bytes")),
+            mean("store_read_service_ns"),
+            scale.count(volume.counter("store_writes")),
+            scale.bytes(volume.counter("store_write_bytes")),
+            mean("store_write_service_ns"),
+            scale.count(volume.counter("store_flushes")),
+        ]);
     }
+    table
+}
 
-    /// Returns the requests to the stores: totals, or rates over `seconds`.
-    #[must_use]
-    pub fn stores(&self, seconds: Option<f64>) -> Table {
-        let scale = Scale(seconds);
-        let columns = [
-            Column::words("volume", "store of"),
-            scale.column("store_reads", "reads"),
-            scale.column("store_read_bytes", "read"),
-            Column::numbers("store_read_service_mean_ns", "mean"),
-            scale.column("store_writes", "writes"),
-            scale.column("store_write_bytes", "written"),
-            Column::numbers("store_write_service_mean_ns", "mean"),
-            scale.column("store_flushes", "flushes"),
-        ];
-        let mut table = Table::new("", columns);
-        for volume in self.rows() {
-            let mean = |latency| volume.mean(latency).map_or_else(Cell::missing, Cell::duration);
-            table.push([
-                name_cell(&volume),
-                scale.count(volume.counter("store_reads")),
-                scale.bytes(volume.counter("store_read_bytes")),
-                mean("store_read_service_ns"),
-                scale.count(volume.counter("store_writes")),
-                scale.bytes(volume.counter("store_write_bytes")),
-                mean("store_write_service_ns"),
-                scale.count(volume.counter("store_flushes")),
-            ]);
-        }
-        table
+/// Returns all values: one row per counter, gauge and latency of each volume.
+#[must_use]
+pub fn everything_table(stats: &Stats) -> Table {
+    let columns = [
+        Column::words("volume", "volume"),
+        Column::words("name", "name"),
+        Column::numbers("value", "value"),
+    ];
+    let mut table = Table::new("", columns);
+    let mut push = |volume: &str, name: String, value: Cell| {
+        table.push([Cell::word(volume), Cell::word(name), value]);
+    };
+    for (gauge, &value) in &stats.pool {
+        push("", gauge.clone(), with_unit(gauge, value));
     }
-
-    /// Returns all values: one row per counter, gauge and latency of each volume.
-    #[must_use]
-    pub fn everything(&self) -> Table {
-        let columns = [
-            Column::words("volume", "volume"),
-            Column::words("name", "name"),
-            Column::numbers("value", "value"),
-        ];
-        let mut table = Table::new("", columns);
-        let mut push = |volume: &str, name: String, value: Cell| {
-            table.push([Cell::word(volume), Cell::word(name), value]);
-        };
-        for (gauge, &value) in &self.pool {
-            push("", gauge.clone(), with_unit(gauge, value));
-        }
-        for (figure, value) in self.budget.iter().flat_map(Budget::figures) {
-            let cell = with_unit(&figure, value);
-            push("", figure, cell);
-        }
-        for volume in &self.volumes {
-            for (counter, &value) in volume.counters.iter().chain(&volume.gauges) {
-                push(&volume.name, counter.clone(), with_unit(counter, value));
-            }
-            let ratio = volume.read_hit_ratio.map_or_else(Cell::missing, Cell::percent);
-            push(&volume.name, "read_hit_ratio".into(), ratio);
-            for (latency, stats) in &volume.latencies {
-                let optional =
-                    |value: Option<u64>| value.map_or_else(Cell::missing, Cell::duration);
-                push(&volume.name, format!("{latency}_count"), Cell::count(stats.count));
-                push(&volume.name, format!("{latency}_mean"), optional(volume.mean(latency)));
-                push(&volume.name, format!("{latency}_p50"), optional(stats.p50));
-                push(&volume.name, format!("{latency}_p99"), optional(stats.p99));
-                push(&volume.name, format!("{latency}_max"), Cell::duration(stats.max));
-            }
-        }
-        table
+    for (figure, value) in stats.budget.iter().flat_map(figures) {
+        let cell = with_unit(&figure, value);
+        push("", figure, cell);
     }
+    for volume in &stats.volumes {
+        for (counter, &value) in volume.counters.iter().chain(&volume.gauges) {
+            push(&volume.name, counter.clone(), with_unit(counter, value));
+        }
+        let ratio = volume.read_hit_ratio.map_or_else(Cell::missing, Cell::percent);
+        push(&volume.name, "read_hit_ratio".into(), ratio);
+        for (latency, stats) in &volume.latencies {
+            let optional = |value: Option<u64>| value.map_or_else(Cell::missing, Cell::duration);
+            push(&volume.name, format!("{latency}_count"), Cell::count(stats.count));
+            push(&volume.name, format!("{latency}_mean"), optional(volume.mean(latency)));
+            push(&volume.name, format!("{latency}_p50"), optional(stats.p50));
+            push(&volume.name, format!("{latency}_p99"), optional(stats.p99));
+            push(&volume.name, format!("{latency}_max"), Cell::duration(stats.max));
+        }
+    }
+    table
 }
 
 /// Formats a value in the unit that its name ends in.
@@ -450,6 +254,7 @@ fn name_cell(volume: &VolumeStats) -> Cell {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_schema::control::{Head, LatencyStats};
 
     fn volume(name: &str, factor: u64) -> VolumeStats {
         let numbers = |names: &[(&str, u64)]| {
@@ -466,7 +271,7 @@ mod tests {
             latencies: [("store_read_service_ns".to_owned(), latency)].into(),
             ..VolumeStats::default()
         };
-        volume.set_ratio();
+        volume.read_hit_ratio = Some(0.9);
         volume
     }
 
@@ -489,7 +294,7 @@ mod tests {
         let before = stats(10, vec![volume("a", 1)]);
         let mut b = volume("a volume with a long name", 2);
         b.read_hits = 0;
-        b.set_ratio();
+        b.read_hit_ratio = Some(0.0);
         let now = stats(12, vec![volume("a", 3), b]);
         let (difference, seconds) = now.since(&before);
         assert!((seconds - 2.0).abs() < 1e-9);
@@ -500,20 +305,20 @@ a                  60  400 KiB  90.0 %         0        0 B  24 KiB     0 B
 a volume w..       60  400 KiB   0.0 %         0        0 B  16 KiB     0 B
 all               120  800 KiB  45.0 %         0        0 B  40 KiB     0 B
 ";
-        assert_eq!(difference.requests(Some(seconds)).to_text(), known);
-        let rows = difference.requests(Some(seconds)).to_json();
+        assert_eq!(requests_table(&difference, Some(seconds)).to_text(), known);
+        let rows = requests_table(&difference, Some(seconds)).to_json();
         assert_eq!(rows["rows"][2]["read_requests_per_s"], 120);
         assert!((rows["rows"][2]["read_hit_ratio"].as_f64().unwrap() - 0.45).abs() < 1e-9);
-        let stores = now.stores(None).to_json();
+        let stores = stores_table(&now, None).to_json();
         assert_eq!(stores["rows"][0]["store_read_service_mean_ns"], 100_000);
-        assert_eq!(now.heading(), "up 12.0 s; 60 MiB of 64 MiB in use");
+        assert_eq!(heading(&now), "up 12.0 s; 60 MiB of 64 MiB in use");
         let mut growing = now.clone();
         growing.pool.insert("memory_target_bytes".into(), 96 << 20);
-        assert!(growing.heading().ends_with("in use; on the way to 96 MiB"));
+        assert!(heading(&growing).ends_with("in use; on the way to 96 MiB"));
         let given = GiveBack { full_bytes: 96 << 20, kept_bytes: 64 << 20, ..GiveBack::default() };
         let short = Stats { give_back: Some(given), ..now.clone() };
         let known = "; keeping 64 MiB of 96 MiB, since the system is short of memory";
-        assert!(short.heading().ends_with(known), "{}", short.heading());
+        assert!(heading(&short).ends_with(known), "{}", heading(&short));
     }
 
     #[test]
@@ -522,8 +327,8 @@ all               120  800 KiB  45.0 %         0        0 B  40 KiB     0 B
             BudgetPool { size_bytes: 4 << 20, peak_bytes: 1 << 20, ..Default::default() };
         let mut budget = Budget { sessions: 2, sessions_max: 64, payloads, ..Budget::default() };
         let now = Stats { budget: Some(budget.clone()), ..stats(12, vec![volume("a", 1)]) };
-        assert_eq!(now.heading(), "up 12.0 s; 60 MiB of 64 MiB in use");
-        let listed = now.everything().to_json();
+        assert_eq!(heading(&now), "up 12.0 s; 60 MiB of 64 MiB in use");
+        let listed = everything_table(&now).to_json();
         let value = |name: &str| {
             let rows = listed["rows"].as_array().unwrap();
             let found: Vec<_> = rows.iter().filter(|row| row["name"] == name).collect();
@@ -538,7 +343,7 @@ all               120  800 KiB  45.0 %         0        0 B  40 KiB     0 B
         assert_eq!(value("budget_frames_refusals"), 0);
         (budget.payloads.refusals, budget.frames.refusals) = (2, 1);
         let refused = Stats { budget: Some(budget), ..now };
-        assert!(refused.heading().ends_with("in use; request memory exhausted 3 times"));
+        assert!(heading(&refused).ends_with("in use; request memory exhausted 3 times"));
     }
 
     #[test]
@@ -561,7 +366,11 @@ all               120  800 KiB  45.0 %         0        0 B  40 KiB     0 B
         wide.gauges.insert("resident_bytes".to_owned(), 1_019 << 20);
         wide.gauges.insert("dirty_bytes".to_owned(), 1_019 << 20);
         let stats = stats(9, vec![wide]);
-        for table in [stats.requests(Some(1.0)), stats.stores(Some(1.0)), stats.requests(None)] {
+        for table in [
+            requests_table(&stats, Some(1.0)),
+            stores_table(&stats, Some(1.0)),
+            requests_table(&stats, None),
+        ] {
             for line in table.to_text().lines() {
                 assert!(line.chars().count() <= WATCH_COLUMNS_MAX, "{line}");
             }

@@ -1,149 +1,88 @@
 //! Data that a crash would lose now, and data that cannot be written.
 
-use super::Head;
-use super::changes::ByteRange;
-use crate::format;
 use crate::table::{Cell, Column, Table};
-use serde::{Deserialize, Serialize};
+use larder_schema::control::AtRisk;
+use larder_schema::format;
 
-/// The answer to `GET /v1/at-risk`.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct AtRisk {
-    /// Schema and version.
-    #[serde(flatten)]
-    pub head: Head,
-    /// One entry per volume.
-    pub volumes: Vec<VolumeAtRisk>,
-}
-
-/// Unwritten data of a volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct VolumeAtRisk {
-    /// Volume name.
-    pub name: String,
-    /// Treatment of flushes: `keep` or `ignore`.
-    pub flush: String,
-    /// Bytes that only memory holds, which a kill would lose now.
-    pub lost_by_kill_bytes: u64,
-    /// Those bytes that are being written now.
-    pub writing_bytes: u64,
-    /// Upper limit of these bytes.
-    pub lost_by_kill_bytes_max: u64,
-    /// Age of the oldest of them, in nanoseconds; null if there are none.
-    pub oldest_age_ns: Option<u64>,
-    /// Age at which the cache starts writeback, regardless of the load from clients.
-    pub age_max_ns: u64,
-    /// Bytes whose last write failed.
-    pub failing_bytes: u64,
-    /// Ranges of these bytes, in whole pages; truncated if there are very many.
-    pub failing: Vec<FailingRange>,
-    /// Files of a mounted directory that contain these ranges; empty for other volumes.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<FileAtRisk>,
-    /// The last error of a write or flush while writes fail.
-    pub error: Option<String>,
-    /// The error after which the store cannot be flushed any more, if any.
-    pub flush_failed: Option<String>,
-    /// Path of the image if the path no longer refers to the open file, so that all writes are lost
-    /// when the server stops.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub lost_path: Option<String>,
-}
-
-/// A file of a mounted directory with data that could not be written.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct FileAtRisk {
-    /// Path relative to the directory; the former path of a deleted file.
-    pub path: String,
-    /// Bytes of pages whose last write failed.
-    pub failing_bytes: u64,
-    /// The error of the file's last write.
-    pub error: Option<String>,
-}
-
-/// A range that could not be written.
-pub type FailingRange = ByteRange;
-
-impl AtRisk {
-    /// Renders the volumes as a table.
-    #[must_use]
-    pub fn table(&self) -> Table {
-        let columns = [
-            Column::words("name", "volume"),
-            Column::numbers("lost_by_kill_bytes", "a kill loses"),
-            Column::numbers("lost_by_kill_bytes_max", "at most"),
-            Column::numbers("oldest_age_ns", "oldest"),
-            Column::numbers("age_max_ns", "written at"),
-            Column::numbers("failing_bytes", "failing"),
-            Column::words("flush", "flush"),
-        ];
-        let mut table = Table::new("", columns);
-        for volume in &self.volumes {
-            table.push([
-                Cell::word(&volume.name),
-                Cell::bytes(volume.lost_by_kill_bytes),
-                Cell::bytes(volume.lost_by_kill_bytes_max),
-                volume.oldest_age_ns.map_or_else(Cell::missing, Cell::duration),
-                Cell::duration(volume.age_max_ns),
-                Cell::bytes(volume.failing_bytes),
-                Cell::word(&volume.flush),
-            ]);
-        }
-        table
+/// Renders the volumes as a table.
+#[must_use]
+pub fn unwritten_table(at_risk: &AtRisk) -> Table {
+    let columns = [
+        Column::words("name", "volume"),
+        Column::numbers("lost_by_kill_bytes", "a kill loses"),
+        Column::numbers("lost_by_kill_bytes_max", "at most"),
+        Column::numbers("oldest_age_ns", "oldest"),
+        Column::numbers("age_max_ns", "written at"),
+        Column::numbers("failing_bytes", "failing"),
+        Column::words("flush", "flush"),
+    ];
+    let mut table = Table::new("", columns);
+    for volume in &at_risk.volumes {
+        table.push([
+            Cell::word(&volume.name),
+            Cell::bytes(volume.lost_by_kill_bytes),
+            Cell::bytes(volume.lost_by_kill_bytes_max),
+            volume.oldest_age_ns.map_or_else(Cell::missing, Cell::duration),
+            Cell::duration(volume.age_max_ns),
+            Cell::bytes(volume.failing_bytes),
+            Cell::word(&volume.flush),
+        ]);
     }
+    table
+}
 
-    /// Returns the problems, one sentence and one line each; empty if there are none.
-    #[must_use]
-    pub fn warnings(&self) -> Vec<String> {
-        let mut warnings = Vec::new();
-        for volume in &self.volumes {
-            let name = &volume.name;
-            if let Some(error) = &volume.flush_failed {
+/// Returns the problems, one sentence and one line each; empty if there are none.
+#[must_use]
+pub fn warnings(at_risk: &AtRisk) -> Vec<String> {
+    let mut warnings = Vec::new();
+    for volume in &at_risk.volumes {
+        let name = &volume.name;
+        if let Some(error) = &volume.flush_failed {
+            warnings.push(format!(
+                "{name}: its store cannot be flushed any more, and what it has is not known: \
+                 failed to {error}"
+            ));
+        }
+        if let Some(path) = &volume.lost_path {
+            warnings.push(format!(
+                "{name}: {} was deleted or replaced while it is served: all that is written is \
+                 lost when the server ends",
+                crate::escape::text(path)
+            ));
+        }
+        if volume.failing_bytes > 0 {
+            let reason = volume.error.as_deref().unwrap_or("write, which is tried again");
+            let bytes = format::bytes(volume.failing_bytes);
+            warnings.push(format!("{name}: {bytes} cannot be written: failed to {reason}"));
+            for file in &volume.files {
+                let (path, bytes) = (&file.path, format::bytes(file.failing_bytes));
+                let reason = file.error.as_deref().unwrap_or("it is tried again");
                 warnings.push(format!(
-                    "{name}: its store cannot be flushed any more, and what it has is not known: \
-                     failed to {error}"
-                ));
-            }
-            if let Some(path) = &volume.lost_path {
-                warnings.push(format!(
-                    "{name}: {} was deleted or replaced while it is served: all that is written is \
-                     lost when the server ends",
+                    "{name}: failing: {bytes} of {}: {reason}",
                     crate::escape::text(path)
                 ));
             }
-            if volume.failing_bytes > 0 {
-                let reason = volume.error.as_deref().unwrap_or("write, which is tried again");
-                let bytes = format::bytes(volume.failing_bytes);
-                warnings.push(format!("{name}: {bytes} cannot be written: failed to {reason}"));
-                for file in &volume.files {
-                    let (path, bytes) = (&file.path, format::bytes(file.failing_bytes));
-                    let reason = file.error.as_deref().unwrap_or("it is tried again");
-                    warnings.push(format!(
-                        "{name}: failing: {bytes} of {}: {reason}",
-                        crate::escape::text(path)
-                    ));
-                }
-                // For a directory the files provide the same information.
-                for range in volume.failing.iter().filter(|_| volume.files.is_empty()) {
-                    let (from, to) = (range.offset, range.offset + range.length);
-                    warnings.push(format!("{name}: failing: bytes {from} to {to}"));
-                }
-            }
-            if volume.flush == "ignore" {
-                warnings.push(format!(
-                    "{name}: flushes are ignored, so a crash also loses what clients were told is \
-                     safe"
-                ));
+            // For a directory the files provide the same information.
+            for range in volume.failing.iter().filter(|_| volume.files.is_empty()) {
+                let (from, to) = (range.offset, range.offset + range.length);
+                warnings.push(format!("{name}: failing: bytes {from} to {to}"));
             }
         }
-        // Error messages may contain file names.
-        warnings.iter().map(|line| crate::escape::line(line).into_owned()).collect()
+        if volume.flush == "ignore" {
+            warnings.push(format!(
+                "{name}: flushes are ignored, so a crash also loses what clients were told is \
+                 safe"
+            ));
+        }
     }
+    // Error messages may contain file names.
+    warnings.iter().map(|line| crate::escape::line(line).into_owned()).collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_schema::control::{ByteRange, FileAtRisk, VolumeAtRisk};
 
     #[test]
     fn what_is_wrong_is_said_with_its_place() {
@@ -157,19 +96,19 @@ mod tests {
             ..VolumeAtRisk::default()
         };
         let mut at_risk = AtRisk { volumes: vec![fine.clone()], ..AtRisk::default() };
-        assert_eq!(at_risk.warnings(), Vec::<String>::new());
+        assert_eq!(warnings(&at_risk), Vec::<String>::new());
         let hostile = VolumeAtRisk {
             flush_failed: Some("open a\nb: all is well".into()),
             ..VolumeAtRisk::default()
         };
-        let warnings = AtRisk { volumes: vec![hostile], ..AtRisk::default() }.warnings();
-        assert!(warnings.len() == 1 && !warnings[0].contains('\n'), "{warnings:?}");
+        let found = warnings(&AtRisk { volumes: vec![hostile], ..AtRisk::default() });
+        assert!(found.len() == 1 && !found[0].contains('\n'), "{found:?}");
         let known = "\
 volume  a kill loses  at most  oldest  written at  failing  flush
 -----------------------------------------------------------------
 a              8 KiB    1 MiB  1.50 s      5.00 s      0 B  keep
 ";
-        assert_eq!(at_risk.table().to_text(), known);
+        assert_eq!(unwritten_table(&at_risk).to_text(), known);
         at_risk.volumes.push(VolumeAtRisk {
             name: "b".into(),
             flush: "ignore".into(),
@@ -179,16 +118,16 @@ a              8 KiB    1 MiB  1.50 s      5.00 s      0 B  keep
             flush_failed: Some("flush: gone".into()),
             ..fine
         });
-        let warnings = at_risk.warnings();
-        assert_eq!(warnings.len(), 4, "{warnings:?}");
-        assert!(warnings[1].ends_with("failed to write 4096 bytes at 8192: no space"));
-        assert_eq!(warnings[2], "b: failing: bytes 8192 to 12288");
+        let found = warnings(&at_risk);
+        assert_eq!(found.len(), 4, "{found:?}");
+        assert!(found[1].ends_with("failed to write 4096 bytes at 8192: no space"));
+        assert_eq!(found[2], "b: failing: bytes 8192 to 12288");
         at_risk.volumes[1].files.push(FileAtRisk {
             path: "logs/a".into(),
             failing_bytes: 4096,
             error: Some("No space left on device (os error 28)".into()),
         });
-        let by_file = at_risk.warnings();
+        let by_file = warnings(&at_risk);
         let known = "b: failing: 4 KiB of logs/a: No space left on device (os error 28)";
         assert_eq!((by_file.len(), by_file[2].as_str()), (4, known));
     }

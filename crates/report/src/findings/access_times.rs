@@ -1,8 +1,9 @@
 //! Access time updates caused by reads.
 
 use super::observation::share;
-use super::{Confidence, Observation, Rule};
-use crate::format;
+use super::{Observation, Rule};
+use larder_schema::format;
+use larder_schema::watch::Confidence;
 
 /// Inodes per second: with relatime the kernel updates a file once a day, so the threshold
 /// corresponds to many thousands of files or a mount with strictatime.
@@ -27,7 +28,7 @@ pub(super) const RULE: Rule = Rule {
 fn seen(observation: &Observation) -> Option<String> {
     let times = observation.access_times.as_ref()?;
     let dirtied = observation.writes.map_or(0, |writes| writes.dirtied_pages);
-    let per_s = crate::advise::as_f64(times.updates) / observation.seconds;
+    let per_s = larder_schema::as_f64(times.updates) / observation.seconds;
     let fraction = share(times.updates, times.updates.saturating_add(dirtied));
     (per_s >= UPDATES_PER_S_MIN && fraction >= DIRTY_SHARE_MIN).then(|| {
         let mounts = if times.mounts.is_empty() {

@@ -1,8 +1,9 @@
 //! Dirty limits that do not match the disk.
 
 use super::observation::bytes;
-use super::{Confidence, Observation, Rule, throttled};
-use crate::format;
+use super::{Observation, Rule, throttled};
+use larder_schema::format;
+use larder_schema::watch::Confidence;
 
 /// Time within which dirty data should reach the disk: the kernel's default expiry
 /// (`vm.dirty_expire_centisecs` 3000).

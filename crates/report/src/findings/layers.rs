@@ -1,7 +1,8 @@
 //! Two caches that hold the same data.
 
 use super::observation::bytes;
-use super::{Confidence, Observation, Rule};
+use super::{Observation, Rule};
+use larder_schema::watch::Confidence;
 
 /// Minimum share of memory that both caches hold; less is not worth a change.
 const MEMORY_SHARE_MIN: f64 = 0.05;

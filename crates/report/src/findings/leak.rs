@@ -1,7 +1,8 @@
 //! A process whose memory grows steadily and displaces the cache.
 
 use super::observation::{bytes, mean};
-use super::{Confidence, Observation, Rule};
+use super::{Observation, Rule};
+use larder_schema::watch::Confidence;
 
 /// Minimum growth as a share of the initial cache size; less does not displace the cache.
 const GROWTH_MIN: f64 = 0.25;
@@ -49,10 +50,10 @@ fn seen(observation: &Observation) -> Option<String> {
         if private.len() < MOMENTS_MIN {
             return None;
         }
-        let steps = crate::advise::as_f64(private.len() as u64 - 1);
+        let steps = larder_schema::as_f64(private.len() as u64 - 1);
         let decreases = private.windows(2).filter(|pair| pair[1] < pair[0]).count();
         let (first, last) = (*private.first()?, *private.last()?);
-        let is_leak = crate::advise::as_f64(decreases as u64) <= DECREASES_MAX * steps
+        let is_leak = larder_schema::as_f64(decreases as u64) <= DECREASES_MAX * steps
             && last - first >= GROWTH_MIN * before;
         is_leak.then_some((process, first, last))
     });

@@ -185,12 +185,12 @@ fn fastest(speeds: Vec<f64>) -> Option<f64> {
 
 /// Returns `part` as a share of `whole`; 0 if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { crate::advise::as_f64(part) / crate::advise::as_f64(whole) }
+    if whole == 0 { 0.0 } else { larder_schema::as_f64(part) / larder_schema::as_f64(whole) }
 }
 
 /// Returns the mean, or `None` without values.
 pub(super) fn mean(values: &[f64]) -> Option<f64> {
-    let count = crate::advise::as_f64(values.len() as u64);
+    let count = larder_schema::as_f64(values.len() as u64);
     (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
 }
 
@@ -198,5 +198,5 @@ pub(super) fn mean(values: &[f64]) -> Option<f64> {
 pub(super) fn bytes(value: f64) -> String {
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
     let whole = value.round() as u64;
-    crate::format::bytes(whole)
+    larder_schema::format::bytes(whole)
 }

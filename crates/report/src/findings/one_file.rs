@@ -1,8 +1,9 @@
 //! Misses concentrated in one file.
 
 use super::observation::share;
-use super::{Confidence, Observation, Rule};
-use crate::format;
+use super::{Observation, Rule};
+use larder_schema::format;
+use larder_schema::watch::Confidence;
 
 /// Share of all misses above which this file determines the total.
 const SHARE_MIN: f64 = 0.5;

@@ -1,8 +1,9 @@
 //! Paging while hardly any memory is available.
 
 use super::observation::bytes;
-use super::{Confidence, MachineSnapshot, Observation, Rule};
-use crate::format;
+use super::{MachineSnapshot, Observation, Rule};
+use larder_schema::format;
+use larder_schema::watch::Confidence;
 
 /// 4 MB on a machine with 64 MB: the limit in the administration guidelines of 1998.
 const AVAILABLE_MAX: f64 = 4.0 * 1024.0 * 1024.0;

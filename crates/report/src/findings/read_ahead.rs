@@ -1,8 +1,9 @@
 //! Read-ahead that is wasted, or too small.
 
 use super::observation::share;
-use super::{Confidence, Observation, Rule};
-use crate::format;
+use super::{Observation, Rule};
+use larder_schema::format;
+use larder_schema::watch::Confidence;
 
 /// Share of the read-ahead pages that go unused: the same limit as for volumes that larder serves
 /// (`curve/report.rs` of the core).

@@ -1,8 +1,9 @@
 //! A scan that displaces the cache contents.
 
 use super::observation::{bytes, mean, share};
-use super::{Confidence, Observation, Rule};
-use crate::format;
+use super::{Observation, Rule};
+use larder_schema::format;
+use larder_schema::watch::Confidence;
 
 /// Minimum share of sequential pages: the rest are seeks at extent boundaries and between threads.
 const SEQUENTIAL_MIN: f64 = 0.9;
@@ -33,7 +34,7 @@ fn seen(observation: &Observation) -> Option<String> {
     if evicted == 0 || share(refaulted, evicted) < REFAULT_SHARE_MIN {
         return None;
     }
-    let brought = |pages: u64| crate::advise::as_f64(pages.saturating_mul(observation.page_bytes));
+    let brought = |pages: u64| larder_schema::as_f64(pages.saturating_mul(observation.page_bytes));
     let scans = observation.files.iter().filter(|file| {
         let is_sequential =
             file.sequential_pages.is_some_and(|n| share(n, file.read_pages) >= SEQUENTIAL_MIN);

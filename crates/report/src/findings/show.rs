@@ -1,8 +1,9 @@
 //! Text rendering of findings, and the table of all rules for docs/findings.md.
 
-use super::{Finding, RULES};
+use super::RULES;
 use crate::escape;
 use crate::table::{Cell, Column, Table};
+use larder_schema::watch::Finding;
 
 /// Renders findings for a terminal; empty if there are none.
 #[must_use]

@@ -1,7 +1,8 @@
 //! Writers that the kernel throttles.
 
-use super::{Confidence, Observation, Rule};
-use crate::format;
+use super::{Observation, Rule};
+use larder_schema::format;
+use larder_schema::watch::Confidence;
 
 /// Minimum share of the time of one process: users notice it, and no healthy run reaches it. The
 /// kernel pauses a writer for at most 200 ms at a time (`MAX_PAUSE`, mm/page-writeback.c).

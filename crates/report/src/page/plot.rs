@@ -164,5 +164,5 @@ fn title_element(title: &str) -> String {
 
 /// Converts a small number.
 pub(crate) fn count_f64(count: usize) -> f64 {
-    crate::advise::as_f64(count as u64)
+    larder_schema::as_f64(count as u64)
 }

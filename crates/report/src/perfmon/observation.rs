@@ -1,7 +1,7 @@
 //! Conversion of a Perfmon log to an observation.
 
-use super::Summary;
 use crate::findings::{MachineSnapshot, Observation, ProcessUse, Writes};
+use larder_schema::perfmon::Summary;
 
 /// Page size of the machines that Perfmon runs on.
 const PAGE_BYTES: u64 = 4096;

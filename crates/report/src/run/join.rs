@@ -3,30 +3,28 @@
 //! Invariant: no value, doubt or setting change of any part is lost; trial `i` of the whole is
 //! trial `i` of every part.
 
-use super::Run;
-use super::trial::Trial;
+use larder_schema::run::Run;
+use larder_schema::run::trial::Trial;
 
-impl Run {
-    /// Adds the results of another part. Description, settings and main series of the whole remain
-    /// those of the first part.
-    pub fn join(&mut self, part: Run) {
-        self.samples.extend(part.samples);
-        self.set_aside += part.set_aside;
-        for (index, trial) in part.trials.into_iter().enumerate() {
-            match self.trials.get_mut(index) {
-                Some(sum) => add(sum, trial, |one, other| one + other),
-                None => self.trials.push(trial),
-            }
+/// Adds the results of another part. Description, settings and main series of the whole remain
+/// those of the first part.
+pub fn join(run: &mut Run, part: Run) {
+    run.samples.extend(part.samples);
+    run.set_aside += part.set_aside;
+    for (index, trial) in part.trials.into_iter().enumerate() {
+        match run.trials.get_mut(index) {
+            Some(sum) => add(sum, trial, |one, other| one + other),
+            None => run.trials.push(trial),
         }
-        for change in part.environment_changes {
-            if !self.environment_changes.contains(&change) {
-                self.environment_changes.push(change);
-            }
+    }
+    for change in part.environment_changes {
+        if !run.environment_changes.contains(&change) {
+            run.environment_changes.push(change);
         }
-        for doubt in part.doubts {
-            if !self.doubts.contains(&doubt) {
-                self.doubts.push(doubt);
-            }
+    }
+    for doubt in part.doubts {
+        if !run.doubts.contains(&doubt) {
+            run.doubts.push(doubt);
         }
     }
 }
@@ -59,9 +57,9 @@ pub(super) fn add(sum: &mut Trial, more: Trial, times: fn(u64, u64) -> u64) {
 
 #[cfg(test)]
 mod tests {
-    use super::super::trial::{Doubt, DoubtReason, Latency, Phase, SettingChange, Started};
-    use super::super::{Machine, Sample};
     use super::*;
+    use larder_schema::run::trial::{Doubt, DoubtReason, Latency, Phase, SettingChange, Started};
+    use larder_schema::run::{Machine, Sample};
 
     fn part(name: &str, trials: u64, steal: Option<f64>) -> Run {
         let mut run = Run::new(name, "2026-11-21T03:22:11Z", Machine::default());
@@ -89,7 +87,7 @@ mod tests {
     #[test]
     fn trials_of_parts_add_up_and_nothing_is_lost() {
         let mut whole = part("one", 2, Some(0.1));
-        whole.join(part("two", 3, Some(0.3)));
+        join(&mut whole, part("two", 3, Some(0.3)));
         assert_eq!(whole.what, "one");
         let series: Vec<_> =
             whole.samples.iter().map(|it| (&*it.series, it.values.len())).collect();

@@ -5,24 +5,12 @@
 //! Properties that all parts share are stored once, in the run.
 
 use super::join::add;
-use super::trial::{Doubt, DoubtReason, Trial};
-use super::{Direction, Run, Sample};
-use crate::format;
 use crate::stats::Summary;
 use crate::table::{Cell, Column, Table};
-use serde::{Deserialize, Serialize};
+use larder_schema::format;
+use larder_schema::run::trial::{Doubt, DoubtReason, Trial};
+use larder_schema::run::{Direction, Part, Run, Sample};
 use std::collections::{BTreeMap, BTreeSet};
-
-/// A run that is part of another.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct Part {
-    /// Name in tables and charts, unique in its run, such as `ext4, bfq`.
-    pub name: String,
-    /// Conditions of the measurement by name, such as `{"fs": "ext4", "scheduler": "bfq"}`.
-    pub labels: BTreeMap<String, String>,
-    /// The run.
-    pub run: Run,
-}
 
 /// Bytes of PostMark's megabyte.
 const MEGABYTE: f64 = 1_048_576.0;
@@ -40,147 +28,134 @@ const POSTMARK_COLUMNS: [(&str, &str, f64); 8] = [
     ("written, over all phases", "write MB/s", MEGABYTE),
 ];
 
-impl Run {
-    /// Gathers a run from its parts. `what` describes the measurement in one line; machine,
-    /// software and settings are those of the parts.
-    ///
-    /// # Panics
-    /// If there are no parts.
-    #[must_use]
-    pub fn gathered(what: impl Into<String>, parts: Vec<Part>) -> Run {
-        let first = &parts.first().expect("something was measured").run;
-        let mut run = Run::new(what, first.started_at.clone(), first.machine.clone());
-        run.workload.clone_from(&first.workload);
-        run.software.clone_from(&first.software);
-        let others = || parts[1..].iter().map(|part| &part.run);
-        run.settings = common_entries(&first.settings, others().map(|run| &run.settings));
-        run.environment = common_entries(&first.environment, others().map(|run| &run.environment));
-        for sample in &first.samples {
-            let part_samples = parts.iter().filter_map(|part| {
-                let sample = part.run.sample(&sample.series)?.clone();
-                let series = format!("{}: {}", sample.series, part.name);
-                let group = Some(sample.group.clone().unwrap_or(sample.series.clone()));
-                Some(Sample { series, group, ..sample })
-            });
-            run.samples.extend(part_samples);
-        }
-        run.main = run.samples.first().map(|sample| sample.series.clone());
-        run.doubts = doubts(&parts);
-        run.parts = parts;
-        run
-    }
-
-    /// Gathers a run from several ranks of the same trials: rates and counts are added, and of
-    /// times the longest counts, see [`together`].
-    ///
-    /// # Panics
-    /// If there are no parts.
-    #[must_use]
-    pub fn together(parts: Vec<Part>) -> Run {
-        let count = parts.len();
-        let mut run = Run::gathered(String::new(), parts);
-        let first = &run.parts[0].run;
-        run.what = format!("{}; {count} ranks together", first.what);
-        run.main.clone_from(&first.main);
-        let runs: Vec<&Run> = run.parts.iter().map(|part| &part.run).collect();
-        let trials = runs.iter().map(|run| run.trials.len()).min().unwrap_or(0);
-        let sum = |sample: &Sample| {
-            let others = runs.iter().filter_map(|run| run.sample(&sample.series));
-            let all: Vec<&Sample> = others.collect();
-            let of_trial = |trial: usize| -> Vec<f64> {
-                all.iter().filter_map(|sample| sample.values.get(trial).copied()).collect()
-            };
-            let values = (0..trials).map(|trial| together(&sample.unit, &of_trial(trial)));
-            Sample { values: values.collect(), ..sample.clone() }
-        };
-        let samples = first.samples.iter().map(sum).collect();
-        let rank_trial = |trial: usize| {
-            let mut all = runs.iter().map(|run| run.trials[trial].clone());
-            let first = all.next().expect("there are parts");
-            all.fold(first, add_parallel)
-        };
-        let trials = (0..trials).map(rank_trial).collect();
-        (run.samples, run.trials) = (samples, trials);
-        run
-    }
-
-    /// Returns true if the run has only the results of its parts.
-    #[must_use]
-    pub fn is_gathered(&self) -> bool {
-        !self.parts.is_empty() && self.trials.is_empty()
-    }
-
-    /// Returns all trials, including those of the parts.
-    pub fn all_trials(&self) -> impl Iterator<Item = &Trial> {
-        self.trials.iter().chain(self.parts.iter().flat_map(|part| &part.run.trials))
-    }
-
-    /// Returns a table with a row for each part: the median of each series with a better direction,
-    /// and the spread of the trials.
-    #[must_use]
-    pub fn parts_table(&self) -> Table {
-        let columns = self.part_columns();
-        let titles = columns.iter().map(|column| Column::numbers(&column.series, &column.title));
-        let mut table = Table::new("", [Column::words("part", "")].into_iter().chain(titles));
-        for part in &self.parts {
-            let cells = columns.iter().map(|column| {
-                let sample = part.run.sample(&column.series);
-                sample.map_or_else(Cell::missing, |sample| spread(&sample.values, column.divisor))
-            });
-            table.push([Cell::word(&part.name)].into_iter().chain(cells));
-        }
-        table
-    }
-
-    /// Returns the series with a better direction and their titles; PostMark series have their
-    /// historical titles.
-    pub(super) fn part_columns(&self) -> Vec<PartColumn> {
-        let Some(first) = self.parts.first() else { return Vec::new() };
-        let column = |(series, title, divisor): (&str, &str, f64)| {
-            let (series, title) = (series.to_owned(), title.to_owned());
-            PartColumn { series, title, divisor }
-        };
-        let mut columns: Vec<PartColumn> = Vec::new();
-        let is_postmark =
-            POSTMARK_COLUMNS.iter().all(|(series, ..)| first.run.sample(series).is_some());
-        if is_postmark {
-            columns.extend(POSTMARK_COLUMNS.map(column));
-        }
-        let mut known: BTreeSet<&str> = columns.iter().map(|it| it.series.as_str()).collect();
-        if is_postmark {
-            known.extend(first.run.samples.iter().map(|sample| sample.series.as_str()));
-        }
-        let mut columns = columns.clone();
-        // Series that only some parts have count as well; they come last.
-        for sample in self.parts.iter().flat_map(|part| &part.run.samples) {
-            if sample.better.is_some() && known.insert(&sample.series) {
-                let title = format!("{} [{}]", sample.series, sample.unit);
-                columns.push(column((&sample.series, &title, 1.0)));
-            }
-        }
-        columns
-    }
-
-    /// Returns the parts with the best and the worst median of the main series, with the medians.
-    pub(super) fn ends(&self) -> Option<[(&str, f64); 2]> {
-        let main = self.parts.first()?.run.main_sample()?;
-        let values = self.parts.iter().filter_map(|part| {
-            let sample = part.run.sample(&main.series)?;
-            Some((part.name.as_str(), Summary::of(&sample.values)?.median))
+/// Gathers a run from its parts. `what` describes the measurement in one line; machine,
+/// software and settings are those of the parts.
+///
+/// # Panics
+/// If there are no parts.
+#[must_use]
+pub fn gathered(what: impl Into<String>, parts: Vec<Part>) -> Run {
+    let first = &parts.first().expect("something was measured").run;
+    let mut run = Run::new(what, first.started_at.clone(), first.machine.clone());
+    run.workload.clone_from(&first.workload);
+    run.software.clone_from(&first.software);
+    let others = || parts[1..].iter().map(|part| &part.run);
+    run.settings = common_entries(&first.settings, others().map(|run| &run.settings));
+    run.environment = common_entries(&first.environment, others().map(|run| &run.environment));
+    for sample in &first.samples {
+        let part_samples = parts.iter().filter_map(|part| {
+            let sample = part.run.sample(&sample.series)?.clone();
+            let series = format!("{}: {}", sample.series, part.name);
+            let group = Some(sample.group.clone().unwrap_or(sample.series.clone()));
+            Some(Sample { series, group, ..sample })
         });
-        let mut values: Vec<(&str, f64)> = values.collect();
-        values.sort_by(|a, b| a.1.total_cmp(&b.1));
-        if main.better == Some(Direction::Higher) {
-            values.reverse();
-        }
-        Some([*values.first()?, *values.last()?])
+        run.samples.extend(part_samples);
     }
+    run.main = run.samples.first().map(|sample| sample.series.clone());
+    run.doubts = doubts(&parts);
+    run.parts = parts;
+    run
+}
+
+/// Gathers a run from several ranks of the same trials: rates and counts are added, and of
+/// times the longest counts, see [`combine`].
+///
+/// # Panics
+/// If there are no parts.
+#[must_use]
+pub fn together(parts: Vec<Part>) -> Run {
+    let count = parts.len();
+    let mut run = gathered(String::new(), parts);
+    let first = &run.parts[0].run;
+    run.what = format!("{}; {count} ranks together", first.what);
+    run.main.clone_from(&first.main);
+    let runs: Vec<&Run> = run.parts.iter().map(|part| &part.run).collect();
+    let trials = runs.iter().map(|run| run.trials.len()).min().unwrap_or(0);
+    let sum = |sample: &Sample| {
+        let others = runs.iter().filter_map(|run| run.sample(&sample.series));
+        let all: Vec<&Sample> = others.collect();
+        let of_trial = |trial: usize| -> Vec<f64> {
+            all.iter().filter_map(|sample| sample.values.get(trial).copied()).collect()
+        };
+        let values = (0..trials).map(|trial| combine(&sample.unit, &of_trial(trial)));
+        Sample { values: values.collect(), ..sample.clone() }
+    };
+    let samples = first.samples.iter().map(sum).collect();
+    let rank_trial = |trial: usize| {
+        let mut all = runs.iter().map(|run| run.trials[trial].clone());
+        let first = all.next().expect("there are parts");
+        all.fold(first, add_parallel)
+    };
+    let trials = (0..trials).map(rank_trial).collect();
+    (run.samples, run.trials) = (samples, trials);
+    run
+}
+
+/// Returns a table with a row for each part: the median of each series with a better direction,
+/// and the spread of the trials.
+#[must_use]
+pub(super) fn parts_table(run: &Run) -> Table {
+    let columns = part_columns(run);
+    let titles = columns.iter().map(|column| Column::numbers(&column.series, &column.title));
+    let mut table = Table::new("", [Column::words("part", "")].into_iter().chain(titles));
+    for part in &run.parts {
+        let cells = columns.iter().map(|column| {
+            let sample = part.run.sample(&column.series);
+            sample.map_or_else(Cell::missing, |sample| spread(&sample.values, column.divisor))
+        });
+        table.push([Cell::word(&part.name)].into_iter().chain(cells));
+    }
+    table
+}
+
+/// Returns the series with a better direction and their titles; PostMark series have their
+/// historical titles.
+pub(super) fn part_columns(run: &Run) -> Vec<PartColumn> {
+    let Some(first) = run.parts.first() else { return Vec::new() };
+    let column = |(series, title, divisor): (&str, &str, f64)| {
+        let (series, title) = (series.to_owned(), title.to_owned());
+        PartColumn { series, title, divisor }
+    };
+    let mut columns: Vec<PartColumn> = Vec::new();
+    let is_postmark =
+        POSTMARK_COLUMNS.iter().all(|(series, ..)| first.run.sample(series).is_some());
+    if is_postmark {
+        columns.extend(POSTMARK_COLUMNS.map(column));
+    }
+    let mut known: BTreeSet<&str> = columns.iter().map(|it| it.series.as_str()).collect();
+    if is_postmark {
+        known.extend(first.run.samples.iter().map(|sample| sample.series.as_str()));
+    }
+    let mut columns = columns.clone();
+    // Series that only some parts have count as well; they come last.
+    for sample in run.parts.iter().flat_map(|part| &part.run.samples) {
+        if sample.better.is_some() && known.insert(&sample.series) {
+            let title = format!("{} [{}]", sample.series, sample.unit);
+            columns.push(column((&sample.series, &title, 1.0)));
+        }
+    }
+    columns
+}
+
+/// Returns the parts with the best and the worst median of the main series, with the medians.
+pub(super) fn ends(run: &Run) -> Option<[(&str, f64); 2]> {
+    let main = run.parts.first()?.run.main_sample()?;
+    let values = run.parts.iter().filter_map(|part| {
+        let sample = part.run.sample(&main.series)?;
+        Some((part.name.as_str(), Summary::of(&sample.values)?.median))
+    });
+    let mut values: Vec<(&str, f64)> = values.collect();
+    values.sort_by(|a, b| a.1.total_cmp(&b.1));
+    if main.better == Some(Direction::Higher) {
+        values.reverse();
+    }
+    Some([*values.first()?, *values.last()?])
 }
 
 /// Combines the values of all ranks in a trial: rates and counts are added, and of times (`s`,
 /// `ms`, `us`, `ns`) the longest counts, since the work is complete when the last rank finishes.
 #[must_use]
-pub fn together(unit: &str, values: &[f64]) -> f64 {
+pub fn combine(unit: &str, values: &[f64]) -> f64 {
     if ["s", "ms", "us", "ns"].contains(&unit) {
         values.iter().copied().fold(0.0, f64::max)
     } else {

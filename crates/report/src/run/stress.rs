@@ -6,9 +6,9 @@
 //! response time is at least twice that of the last gaining step (clients only wait). Values are
 //! the medians of the trials.
 
-use super::{Run, Sample};
-use crate::format;
 use crate::stats::median;
+use larder_schema::format;
+use larder_schema::run::{Run, Sample};
 
 /// Group name of throughputs by step.
 pub const THROUGHPUT: &str = "throughput";
@@ -75,56 +75,54 @@ pub fn stress_point(steps: &[Step]) -> Option<StressPoint> {
     None
 }
 
-impl Run {
-    /// Returns the steps of a server load, in the order of their client counts; empty in other
-    /// runs.
-    #[must_use]
-    pub fn steps(&self) -> Vec<Step> {
-        let group = |name: &str| {
-            let of_group = self.samples.iter().filter(|it| it.group.as_deref() == Some(name));
-            let mut found: Vec<(f64, f64)> = of_group.filter_map(clients_and_median).collect();
-            found.sort_by(|a, b| a.0.total_cmp(&b.0));
-            found
-        };
-        let (throughput, answer) = (group(THROUGHPUT), group(ANSWER));
-        let step = |&(clients, throughput): &(f64, f64)| {
-            let same = answer.iter().find(|(other, _)| other.total_cmp(&clients).is_eq())?;
-            Some(Step { clients, throughput, answer_ns: same.1 })
-        };
-        throughput.iter().filter_map(step).collect()
-    }
+/// Returns the steps of a server load, in the order of their client counts; empty in other
+/// runs.
+#[must_use]
+pub fn steps(run: &Run) -> Vec<Step> {
+    let group = |name: &str| {
+        let of_group = run.samples.iter().filter(|it| it.group.as_deref() == Some(name));
+        let mut found: Vec<(f64, f64)> = of_group.filter_map(clients_and_median).collect();
+        found.sort_by(|a, b| a.0.total_cmp(&b.0));
+        found
+    };
+    let (throughput, answer) = (group(THROUGHPUT), group(ANSWER));
+    let step = |&(clients, throughput): &(f64, f64)| {
+        let same = answer.iter().find(|(other, _)| other.total_cmp(&clients).is_eq())?;
+        Some(Step { clients, throughput, answer_ns: same.1 })
+    };
+    throughput.iter().filter_map(step).collect()
+}
 
-    /// Describes the stress point; returns `None` for runs without steps.
-    #[must_use]
-    pub fn stress_in_words(&self) -> Option<String> {
-        let steps = self.steps();
-        let last = steps.last().filter(|_| steps.len() > 1)?;
-        let Some(StressPoint { at, gained, reason }) = stress_point(&steps) else {
-            return Some(format!(
-                "No stress point up to {} clients: throughput neither turned down nor did answer \
-                 times double without a gain of more than {}.",
-                last.clients,
-                format::percent(GAIN_MIN)
-            ));
-        };
-        let percent = format::percent((at.throughput / gained.throughput - 1.0).abs());
-        // Client counts are whole numbers, which format without a fraction.
-        let (at_clients, gained_clients) = (at.clients, gained.clients);
-        let times = format::times(at.answer_ns / gained.answer_ns);
-        Some(match reason {
-            Stress::TurnsDown => format!(
-                "Stress point at {at_clients} clients: throughput turns down, {percent} below that \
-                 with {gained_clients}, and answers take {times} as long."
-            ),
-            Stress::Waits => {
-                let less = if at.throughput < gained.throughput { "less" } else { "more" };
-                format!(
-                    "Stress point at {at_clients} clients: answers take {times} as long as with \
-                     {gained_clients}, for {percent} {less} throughput."
-                )
-            }
-        })
-    }
+/// Describes the stress point; returns `None` for runs without steps.
+#[must_use]
+pub fn stress_in_words(run: &Run) -> Option<String> {
+    let steps = steps(run);
+    let last = steps.last().filter(|_| steps.len() > 1)?;
+    let Some(StressPoint { at, gained, reason }) = stress_point(&steps) else {
+        return Some(format!(
+            "No stress point up to {} clients: throughput neither turned down nor did answer \
+             times double without a gain of more than {}.",
+            last.clients,
+            format::percent(GAIN_MIN)
+        ));
+    };
+    let percent = format::percent((at.throughput / gained.throughput - 1.0).abs());
+    // Client counts are whole numbers, which format without a fraction.
+    let (at_clients, gained_clients) = (at.clients, gained.clients);
+    let times = format::times(at.answer_ns / gained.answer_ns);
+    Some(match reason {
+        Stress::TurnsDown => format!(
+            "Stress point at {at_clients} clients: throughput turns down, {percent} below that \
+             with {gained_clients}, and answers take {times} as long."
+        ),
+        Stress::Waits => {
+            let less = if at.throughput < gained.throughput { "less" } else { "more" };
+            format!(
+                "Stress point at {at_clients} clients: answers take {times} as long as with \
+                 {gained_clients}, for {percent} {less} throughput."
+            )
+        }
+    })
 }
 
 /// Returns the client count of a sample, and its median.
@@ -135,10 +133,10 @@ fn clients_and_median(sample: &Sample) -> Option<(f64, f64)> {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Direction, Machine};
     use super::*;
+    use larder_schema::run::{Direction, Machine};
 
-    fn steps(of: &[(f64, f64, f64)]) -> Vec<Step> {
+    fn series(of: &[(f64, f64, f64)]) -> Vec<Step> {
         let step = |&(clients, throughput, answer_ns)| Step { clients, throughput, answer_ns };
         of.iter().map(step).collect()
     }
@@ -146,7 +144,7 @@ mod tests {
     #[test]
     fn throughput_that_turns_down_is_a_stress_point() {
         let found =
-            steps(&[(1.0, 10.0, 5.0), (2.0, 19.0, 5.0), (4.0, 18.5, 9.0), (8.0, 17.0, 20.0)]);
+            series(&[(1.0, 10.0, 5.0), (2.0, 19.0, 5.0), (4.0, 18.5, 9.0), (8.0, 17.0, 20.0)]);
         let point = stress_point(&found).unwrap();
         // 18.5 is within 5 % of 19, and 9 is less than twice 5; 17 is below.
         assert_eq!((point.at, point.gained, point.reason), (found[3], found[1], Stress::TurnsDown));
@@ -154,7 +152,7 @@ mod tests {
 
     #[test]
     fn waiting_without_a_gain_is_a_stress_point_however_small_the_steps() {
-        let found = steps(&[
+        let found = series(&[
             (8.0, 100.0, 10.0),
             (10.0, 102.0, 13.0),
             (12.0, 104.0, 16.0),
@@ -167,11 +165,11 @@ mod tests {
     #[test]
     fn a_gain_that_costs_answer_times_is_no_stress_point() {
         assert_eq!(stress_point(&[]), None);
-        assert_eq!(stress_point(&steps(&[(1.0, 1.0, 1.0)])), None);
-        let found = steps(&[(1.0, 10.0, 5.0), (2.0, 11.0, 50.0), (4.0, 13.0, 500.0)]);
+        assert_eq!(stress_point(&series(&[(1.0, 1.0, 1.0)])), None);
+        let found = series(&[(1.0, 10.0, 5.0), (2.0, 11.0, 50.0), (4.0, 13.0, 500.0)]);
         assert_eq!(stress_point(&found), None);
         // Neither a gain nor longer response times.
-        assert_eq!(stress_point(&steps(&[(1.0, 10.0, 5.0), (2.0, 10.0, 5.0)])), None);
+        assert_eq!(stress_point(&series(&[(1.0, 10.0, 5.0), (2.0, 10.0, 5.0)])), None);
     }
 
     /// Creates a run with throughput and response time for each step, in reverse order.
@@ -192,22 +190,26 @@ mod tests {
     #[test]
     fn a_run_says_its_stress_point_in_the_medians() {
         let loaded = run(&[(1.0, 10.0, 5.0), (2.0, 20.0, 5.0), (4.0, 15.0, 12.0)]);
-        assert_eq!(loaded.steps().len(), 3);
-        let sentence = loaded.stress_in_words().unwrap();
+        assert_eq!(steps(&loaded).len(), 3);
+        let sentence = stress_in_words(&loaded).unwrap();
         assert_eq!(
             sentence,
             "Stress point at 4 clients: throughput turns down, 25.0 % below that with 2, and \
              answers take 2.40x as long."
         );
-        assert!(loaded.to_text().contains(&sentence), "{}", loaded.to_text());
-        let page = loaded.to_html();
+        assert!(
+            crate::run::to_text(&loaded).contains(&sentence),
+            "{}",
+            crate::run::to_text(&loaded)
+        );
+        let page = crate::run::to_html(&loaded);
         assert!(page.contains(&sentence) && page.contains("stress point"), "{page}");
-        let waiting = run(&[(1.0, 10.0, 5.0), (2.0, 10.1, 10.0)]).stress_in_words().unwrap();
+        let waiting = stress_in_words(&run(&[(1.0, 10.0, 5.0), (2.0, 10.1, 10.0)])).unwrap();
         assert!(waiting.starts_with("Stress point at 2 clients: answers take 2.00x"), "{waiting}");
         let calm = run(&[(1.0, 10.0, 5.0), (2.0, 20.0, 5.0)]);
-        assert!(calm.stress_in_words().unwrap().starts_with("No stress point up to 2 clients"));
-        assert!(!calm.to_html().contains("stress point</text>"));
-        assert_eq!(run(&[(1.0, 10.0, 5.0)]).stress_in_words(), None);
-        assert_eq!(run(&[]).stress_in_words(), None);
+        assert!(stress_in_words(&calm).unwrap().starts_with("No stress point up to 2 clients"));
+        assert!(!crate::run::to_html(&calm).contains("stress point</text>"));
+        assert_eq!(stress_in_words(&run(&[(1.0, 10.0, 5.0)])), None);
+        assert_eq!(stress_in_words(&run(&[])), None);
     }
 }

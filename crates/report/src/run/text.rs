@@ -1,211 +1,205 @@
 //! Text rendering of a run, and CSV.
 
-use super::trial::{Latency, Start};
-use super::{Machine, Run, Sample};
+use super::parts::parts_table;
+use super::stress::stress_in_words;
 use crate::escape;
-use crate::format;
 use crate::stats::{CONFIDENCE, Summary, sign_interval};
 use crate::table::{Cell, Column, Table};
+use larder_schema::format;
+use larder_schema::run::trial::{Latency, Start};
+use larder_schema::run::{Machine, Run, Sample};
 
 /// Explanation below a table of parts.
 pub(super) const SPREAD: &str =
     "Medians; +- is half the way from the smallest to the largest trial.";
 
-impl Machine {
-    /// Describes the machine in one line.
-    #[must_use]
-    pub fn in_words(&self) -> String {
-        let parts = [
-            self.cpu.clone(),
-            format::counted(self.cores.into(), "core"),
-            format::bytes(self.memory_bytes),
-            format!("Linux {}", self.kernel),
-            self.distribution.clone(),
-        ];
-        let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
-        escape::line(&parts.join(", ")).into_owned()
+/// Describes the machine in one line.
+#[must_use]
+pub(super) fn in_words(machine: &Machine) -> String {
+    let parts = [
+        machine.cpu.clone(),
+        format::counted(machine.cores.into(), "core"),
+        format::bytes(machine.memory_bytes),
+        format!("Linux {}", machine.kernel),
+        machine.distribution.clone(),
+    ];
+    let parts: Vec<_> = parts.into_iter().filter(|part| !part.is_empty()).collect();
+    escape::line(&parts.join(", ")).into_owned()
+}
+
+/// Returns each series with its median, 95 % confidence interval and range.
+#[must_use]
+pub(super) fn series_table(run: &Run) -> Table {
+    let mut table = Table::new(
+        "",
+        [
+            Column::words("series", "series"),
+            Column::words("unit", "unit"),
+            Column::numbers("trials", "trials"),
+            Column::numbers("median", "median"),
+            Column::numbers("low", "from"),
+            Column::numbers("high", "to"),
+            Column::numbers("min", "min"),
+            Column::numbers("max", "max"),
+        ],
+    );
+    for sample in &run.samples {
+        table.push(series_cells(sample));
+    }
+    table
+}
+
+/// Returns the response times of all trials combined, by request type.
+#[must_use]
+pub fn latencies(run: &Run) -> Vec<Latency> {
+    let mut sums: Vec<Latency> = Vec::new();
+    for latency in run.trials.iter().flat_map(|trial| &trial.latencies) {
+        match sums.iter_mut().find(|sum| sum.what == latency.what) {
+            Some(sum) => sum.add(latency),
+            None => sums.push(latency.clone()),
+        }
+    }
+    sums
+}
+
+/// Returns the response times as a table.
+#[must_use]
+pub(super) fn latency_table(run: &Run) -> Table {
+    let parts = [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p999_ns", 0.999)];
+    let mut columns = vec![
+        Column::words("what", "answer times"),
+        Column::numbers("count", "count"),
+        Column::numbers("mean_ns", "mean"),
+    ];
+    let title = |key: &str| key.trim_end_matches("_ns").replace("p999", "p99.9");
+    columns.extend(parts.iter().map(|(key, _)| Column::numbers(*key, title(key))));
+    columns.push(Column::numbers("max_ns", "max"));
+    let mut table = Table::new("", columns);
+    for latency in latencies(run) {
+        let time = |time: Option<u64>| time.map_or_else(Cell::missing, Cell::duration);
+        let mut cells =
+            vec![Cell::word(&latency.what), Cell::count(latency.count()), time(latency.mean_ns())];
+        cells.extend(parts.iter().map(|(_, part)| time(latency.quantile_ns(*part))));
+        cells.push(Cell::duration(latency.max_ns));
+        table.push(cells);
+    }
+    table
+}
+
+/// Describes the start states of the trials in one sentence; empty in runs without trials.
+#[must_use]
+pub fn starts_in_words(run: &Run) -> String {
+    let started = started_in_words(run);
+    match run.set_aside {
+        0 => started,
+        1 => format!("{started} One more was set aside: the machine was slower during it."),
+        many => format!("{started} {many} more were set aside: the machine was slower then."),
     }
 }
 
-impl Run {
-    /// Returns each series with its median, 95 % confidence interval and range.
-    #[must_use]
-    pub fn series_table(&self) -> Table {
-        let mut table = Table::new(
-            "",
-            [
-                Column::words("series", "series"),
-                Column::words("unit", "unit"),
-                Column::numbers("trials", "trials"),
-                Column::numbers("median", "median"),
-                Column::numbers("low", "from"),
-                Column::numbers("high", "to"),
-                Column::numbers("min", "min"),
-                Column::numbers("max", "max"),
-            ],
+fn started_in_words(run: &Run) -> String {
+    let Some(first) = run.trials.first() else { return String::new() };
+    let files = format::counted(first.started.files, "file");
+    let pages = first.started.pages.map(format::count);
+    let trials = format::counted(run.trials.len() as u64, "trial");
+    match (first.started.start, pages) {
+        (start, Some(_)) if first.started.files == 0 => {
+            format!("{trials}, started {}: no file of the workload was there before.", start.name())
+        }
+        (Start::Cold, Some(pages)) => format!(
+            "{trials} from a cold start: before each, none of {pages} pages of {files} \
+             was in memory, as read back."
+        ),
+        (Start::Warm, Some(pages)) => format!(
+            "{trials} from a warm start: before each, all of {pages} pages of {files} \
+             were in memory, as read back."
+        ),
+        (start, None) => {
+            format!("{trials}, started {}: what was in memory cannot be known.", start.name())
+        }
+        (Start::AsIs, Some(_)) => {
+            let shares = run.trials.iter().filter_map(|trial| trial.started.share());
+            let (least, most) = shares.fold((1.0_f64, 0.0_f64), |(least, most), share| {
+                (least.min(share), most.max(share))
+            });
+            format!(
+                "{trials}, started as it was: {} to {} of {files} was in memory.",
+                format::percent(least.min(most)),
+                format::percent(most)
+            )
+        }
+    }
+}
+
+/// Renders the run as text.
+#[must_use]
+pub fn to_text(run: &Run) -> String {
+    let (what, started_at) = (escape::line(&run.what), escape::line(&run.started_at));
+    let mut text = format!("{what}\n{started_at}, {}\n", in_words(&run.machine));
+    let starts = starts_in_words(run);
+    if !starts.is_empty() {
+        put_line!(text, "{starts}");
+    }
+    if !run.is_gathered() {
+        put!(text, "\n{}", series_table(run).to_text());
+    }
+    if !run.parts.is_empty() {
+        put!(text, "\n{}{SPREAD}\n", parts_table(run).to_text());
+    }
+    if !run.verdict.is_empty() {
+        put_line!(text, "\n{}", escape::line(&run.verdict));
+    }
+    if run.trials.iter().any(|trial| !trial.latencies.is_empty()) {
+        put!(text, "\n{}", latency_table(run).to_text());
+    }
+    if let Some(stress) = stress_in_words(run) {
+        put_line!(text, "\n{stress}");
+    }
+    for comparison in &run.comparisons {
+        put_line!(
+            text,
+            "\n{}: {} of {} ({} to {}), {} required: {}",
+            escape::line(&comparison.what),
+            format::times(comparison.ratio_median),
+            escape::text(&comparison.theirs),
+            format::times(comparison.ratio_min),
+            format::times(comparison.ratio_max),
+            format::times(comparison.required),
+            if comparison.holds { "holds" } else { "does not hold" }
         );
-        for sample in &self.samples {
-            table.push(series_cells(sample));
-        }
-        table
     }
+    for doubt in &run.doubts {
+        put_line!(text, "\nDoubtful because {}.", escape::line(&doubt.text));
+    }
+    text
+}
 
-    /// Returns the response times of all trials combined, by request type.
-    #[must_use]
-    pub fn latencies(&self) -> Vec<Latency> {
-        let mut sums: Vec<Latency> = Vec::new();
-        for latency in self.trials.iter().flat_map(|trial| &trial.latencies) {
-            match sums.iter_mut().find(|sum| sum.what == latency.what) {
-                Some(sum) => sum.add(latency),
-                None => sums.push(latency.clone()),
-            }
-        }
-        sums
-    }
-
-    /// Returns the response times as a table.
-    #[must_use]
-    pub fn latency_table(&self) -> Table {
-        let parts = [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p999_ns", 0.999)];
-        let mut columns = vec![
-            Column::words("what", "answer times"),
-            Column::numbers("count", "count"),
-            Column::numbers("mean_ns", "mean"),
-        ];
-        let title = |key: &str| key.trim_end_matches("_ns").replace("p999", "p99.9");
-        columns.extend(parts.iter().map(|(key, _)| Column::numbers(*key, title(key))));
-        columns.push(Column::numbers("max_ns", "max"));
-        let mut table = Table::new("", columns);
-        for latency in self.latencies() {
-            let time = |time: Option<u64>| time.map_or_else(Cell::missing, Cell::duration);
-            let mut cells = vec![
-                Cell::word(&latency.what),
-                Cell::count(latency.count()),
-                time(latency.mean_ns()),
-            ];
-            cells.extend(parts.iter().map(|(_, part)| time(latency.quantile_ns(*part))));
-            cells.push(Cell::duration(latency.max_ns));
-            table.push(cells);
-        }
-        table
-    }
-
-    /// Describes the start states of the trials in one sentence; empty in runs without trials.
-    #[must_use]
-    pub fn starts_in_words(&self) -> String {
-        let started = self.started_in_words();
-        match self.set_aside {
-            0 => started,
-            1 => format!("{started} One more was set aside: the machine was slower during it."),
-            many => format!("{started} {many} more were set aside: the machine was slower then."),
+/// Renders every value of every series as a CSV line, with its trial.
+#[must_use]
+pub fn to_csv(run: &Run) -> String {
+    let mut table = Table::new(
+        "",
+        [
+            Column::words("series", ""),
+            Column::words("unit", ""),
+            Column::numbers("trial", ""),
+            Column::words("start", ""),
+            Column::numbers("value", ""),
+        ],
+    );
+    for sample in &run.samples {
+        for (number, value) in sample.values.iter().enumerate() {
+            let start = run.trials.get(number).map(|trial| trial.started.start.name());
+            table.push([
+                Cell::word(&sample.series),
+                Cell::word(&sample.unit),
+                Cell::count(number as u64 + 1),
+                start.map_or_else(Cell::missing, Cell::word),
+                Cell::number(*value),
+            ]);
         }
     }
-
-    fn started_in_words(&self) -> String {
-        let Some(first) = self.trials.first() else { return String::new() };
-        let files = format::counted(first.started.files, "file");
-        let pages = first.started.pages.map(format::count);
-        let trials = format::counted(self.trials.len() as u64, "trial");
-        match (first.started.start, pages) {
-            (start, Some(_)) if first.started.files == 0 => format!(
-                "{trials}, started {}: no file of the workload was there before.",
-                start.name()
-            ),
-            (Start::Cold, Some(pages)) => format!(
-                "{trials} from a cold start: before each, none of {pages} pages of {files} \
-                 was in memory, as read back."
-            ),
-            (Start::Warm, Some(pages)) => format!(
-                "{trials} from a warm start: before each, all of {pages} pages of {files} \
-                 were in memory, as read back."
-            ),
-            (start, None) => {
-                format!("{trials}, started {}: what was in memory cannot be known.", start.name())
-            }
-            (Start::AsIs, Some(_)) => {
-                let shares = self.trials.iter().filter_map(|trial| trial.started.share());
-                let (least, most) = shares.fold((1.0_f64, 0.0_f64), |(least, most), share| {
-                    (least.min(share), most.max(share))
-                });
-                format!(
-                    "{trials}, started as it was: {} to {} of {files} was in memory.",
-                    format::percent(least.min(most)),
-                    format::percent(most)
-                )
-            }
-        }
-    }
-
-    /// Renders the run as text.
-    #[must_use]
-    pub fn to_text(&self) -> String {
-        let (what, started_at) = (escape::line(&self.what), escape::line(&self.started_at));
-        let mut text = format!("{what}\n{started_at}, {}\n", self.machine.in_words());
-        let starts = self.starts_in_words();
-        if !starts.is_empty() {
-            put_line!(text, "{starts}");
-        }
-        if !self.is_gathered() {
-            put!(text, "\n{}", self.series_table().to_text());
-        }
-        if !self.parts.is_empty() {
-            put!(text, "\n{}{SPREAD}\n", self.parts_table().to_text());
-        }
-        if !self.verdict.is_empty() {
-            put_line!(text, "\n{}", escape::line(&self.verdict));
-        }
-        if self.trials.iter().any(|trial| !trial.latencies.is_empty()) {
-            put!(text, "\n{}", self.latency_table().to_text());
-        }
-        if let Some(stress) = self.stress_in_words() {
-            put_line!(text, "\n{stress}");
-        }
-        for comparison in &self.comparisons {
-            put_line!(
-                text,
-                "\n{}: {} of {} ({} to {}), {} required: {}",
-                escape::line(&comparison.what),
-                format::times(comparison.ratio_median),
-                escape::text(&comparison.theirs),
-                format::times(comparison.ratio_min),
-                format::times(comparison.ratio_max),
-                format::times(comparison.required),
-                if comparison.holds { "holds" } else { "does not hold" }
-            );
-        }
-        for doubt in &self.doubts {
-            put_line!(text, "\nDoubtful because {}.", escape::line(&doubt.text));
-        }
-        text
-    }
-
-    /// Renders every value of every series as a CSV line, with its trial.
-    #[must_use]
-    pub fn to_csv(&self) -> String {
-        let mut table = Table::new(
-            "",
-            [
-                Column::words("series", ""),
-                Column::words("unit", ""),
-                Column::numbers("trial", ""),
-                Column::words("start", ""),
-                Column::numbers("value", ""),
-            ],
-        );
-        for sample in &self.samples {
-            for (number, value) in sample.values.iter().enumerate() {
-                let start = self.trials.get(number).map(|trial| trial.started.start.name());
-                table.push([
-                    Cell::word(&sample.series),
-                    Cell::word(&sample.unit),
-                    Cell::count(number as u64 + 1),
-                    start.map_or_else(Cell::missing, Cell::word),
-                    Cell::number(*value),
-                ]);
-            }
-        }
-        table.to_csv()
-    }
+    table.to_csv()
 }
 
 fn series_cells(sample: &Sample) -> Vec<Cell> {

@@ -1,7 +1,10 @@
 //! Three renderings of one artificial result: they agree, and the HTML is well-formed.
 
 use super::*;
-use crate::advise::regions::Regions;
+use crate::advise::regions;
+use larder_schema::advice::{Attainment, Goal};
+use larder_schema::curve::{Curve, Point};
+use larder_schema::sizing::*;
 
 const MIB: u64 = 1 << 20;
 
@@ -11,7 +14,7 @@ fn sizing(trace: &str) -> Sizing {
     let points: Vec<Point> =
         ratios.iter().map(|&(mib, ratio)| Point::exact(mib * MIB, ratio)).collect();
     let curve = Curve::new(points.clone());
-    let regions = Regions::of(&curve, 0.6).unwrap();
+    let regions = regions::find(&curve, 0.6).unwrap();
     let ratio = |policy: &str, hit_ratio| PolicyRatio {
         policy: policy.to_owned(),
         hit_ratio,
@@ -62,7 +65,7 @@ fn sizing(trace: &str) -> Sizing {
         seed: 1,
         curve: points.iter().map(|&point| BestPoint { policy: "arc".to_owned(), point }).collect(),
         policies: vec![PolicyCurve { policy: "lru".to_owned(), points: curve }],
-        regions_why: regions.reasons().into(),
+        regions_why: regions::reasons(&regions).into(),
         recommendation: Some(Recommendation {
             bytes: 64 * MIB,
             memory_bytes: 67 * MIB,
@@ -71,7 +74,7 @@ fn sizing(trace: &str) -> Sizing {
             reach: Attainment::Reached,
             wanted_hit_ratio: 0.57,
             target_bytes: Some(64 * MIB),
-            region: Some(regions.region(64 * MIB)),
+            region: Some(regions::region(&regions, 64 * MIB)),
         }),
         regions: Some(regions),
         effects: vec![
@@ -80,7 +83,7 @@ fn sizing(trace: &str) -> Sizing {
             effect("twice", points[4]),
         ],
         min_hit_ratio: Some(0.59),
-        stability: Stability::of(&windows, 64 * MIB),
+        stability: crate::advise::stability::assess(&windows, 64 * MIB),
         windows,
         volumes,
         page_sizes: vec![PageSize {
@@ -129,7 +132,7 @@ fn assert_well_formed(page: &str) {
 
 #[test]
 fn the_page_is_well_formed_whatever_the_names() {
-    assert_well_formed(&sizing("a</script><b>&\"x\".csv").to_html());
+    assert_well_formed(&to_html(&sizing("a</script><b>&\"x\".csv")));
     let mut nothing = sizing("nothing");
     nothing.recommendation = None;
     nothing.effects.clear();
@@ -141,13 +144,13 @@ fn the_page_is_well_formed_whatever_the_names() {
     nothing.workload.ceiling = 0.0;
     nothing.heat = Heat::default();
     nothing.slices.clear();
-    assert_well_formed(&nothing.to_html());
-    assert!(nothing.to_text().contains("no cache"), "{}", nothing.to_text());
+    assert_well_formed(&to_html(&nothing));
+    assert!(to_text(&nothing).contains("no cache"), "{}", to_text(&nothing));
 }
 
 #[test]
 fn the_page_has_no_character_that_controls_a_terminal() {
-    let page = sizing("a\u{1b}[31m\u{9b}31m\u{7f}\u{202e}.csv").to_html();
+    let page = to_html(&sizing("a\u{1b}[31m\u{9b}31m\u{7f}\u{202e}.csv"));
     let unsafe_ones = page.matches(|c| crate::escape::is_unsafe(c) && c != '\n');
     assert_eq!(unsafe_ones.collect::<Vec<_>>(), Vec::<&str>::new());
 }
@@ -155,7 +158,7 @@ fn the_page_has_no_character_that_controls_a_terminal() {
 #[test]
 fn the_page_fetches_nothing_and_holds_the_json() {
     let made = sizing("trace.csv");
-    let page = made.to_html();
+    let page = to_html(&made);
     for outside in ["http:", "https:", "src=", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }
@@ -171,7 +174,7 @@ fn the_page_fetches_nothing_and_holds_the_json() {
 #[test]
 fn text_page_and_json_say_the_same() {
     let made = sizing("trace.csv");
-    let (text, page, json) = (made.to_text(), made.to_html(), made.to_json());
+    let (text, page, json) = (to_text(&made), to_html(&made), made.to_json());
     assert_eq!(json["schema"], SCHEMA);
     assert_eq!(json["version"], VERSION);
     assert_eq!(json["recommendation"]["bytes"], 64 * MIB);
@@ -200,9 +203,9 @@ fn text_page_and_json_say_the_same() {
 fn the_command_stands_alone_and_can_be_pasted() {
     let made = sizing("trace.csv");
     let command = "larder serve VOLUME --memory 67MiB --policy arc --page-size 16KiB";
-    let text = made.to_text();
+    let text = to_text(&made);
     assert!(text.lines().any(|line| line.trim() == command), "{text}");
-    assert!(made.to_html().contains(&format!("<pre>{command}</pre>")));
+    assert!(to_html(&made).contains(&format!("<pre>{command}</pre>")));
 }
 
 #[test]
@@ -210,6 +213,6 @@ fn a_budget_that_ends_early_is_said() {
     let mut made = sizing("trace.csv");
     let advice = made.recommendation.as_mut().unwrap();
     (advice.reach, advice.bytes) = (Attainment::Budget, 16 * MIB);
-    assert!(made.to_text().contains("All that the budget allows"));
-    assert!(made.to_text().contains("needs about 64 MiB"), "{}", made.to_text());
+    assert!(to_text(&made).contains("All that the budget allows"));
+    assert!(to_text(&made).contains("needs about 64 MiB"), "{}", to_text(&made));
 }

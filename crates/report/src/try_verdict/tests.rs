@@ -1,8 +1,8 @@
 //! Verdicts on runs with given values and counts.
 
 use super::*;
-use crate::run::trial::{Started, Trial};
-use crate::run::{Machine, Sample};
+use larder_schema::run::trial::{Started, Trial};
+use larder_schema::run::{Machine, Sample};
 
 const STEADY: [f64; 6] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2];
 

@@ -1,56 +1,11 @@
 //! Disk activity, in the measures of Perfmon.
 
 use crate::table::{Cell, Column, Table};
-use serde::{Deserialize, Serialize};
-
-/// Bytes of a sector in /proc/diskstats, whatever the disk's sector size.
-const SECTOR_BYTES: u64 = 512;
-
-/// Activity of a disk during an interval.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Disk {
-    /// Name, such as `sda`.
-    pub name: String,
-    /// Completed reads.
-    pub reads: u64,
-    /// Read requests that the kernel merged with others.
-    pub read_merges: u64,
-    /// Sectors of 512 bytes read.
-    pub read_sectors: u64,
-    /// Sum of the read latencies, milliseconds.
-    pub read_ms: u64,
-    /// Completed writes.
-    pub writes: u64,
-    /// Write requests that the kernel merged with others.
-    pub write_merges: u64,
-    /// Sectors of 512 bytes written.
-    pub write_sectors: u64,
-    /// Sum of the write latencies, milliseconds.
-    pub write_ms: u64,
-    /// Time with at least one request in flight, milliseconds.
-    pub busy_ms: u64,
-    /// Sum over all requests of the time in flight, milliseconds.
-    pub queue_ms: u64,
-    /// Requests that the kernel split because of their length.
-    pub splits: u64,
-}
-
-impl Disk {
-    /// Returns the bytes read.
-    #[must_use]
-    pub fn read_bytes(&self) -> u64 {
-        self.read_sectors * SECTOR_BYTES
-    }
-
-    /// Returns the bytes written.
-    #[must_use]
-    pub fn write_bytes(&self) -> u64 {
-        self.write_sectors * SECTOR_BYTES
-    }
-}
+use larder_schema::share;
+use larder_schema::watch::Disk;
 
 fn ratio(part: u64, whole: u64) -> f64 {
-    super::share(part, whole).unwrap_or(f64::NAN)
+    share(part, whole).unwrap_or(f64::NAN)
 }
 
 /// Formats a mean number of requests; the digits of a negligible one are meaningless.

@@ -4,11 +4,11 @@
 //! visible. Values of the whole machine, such as dirty memory, are compared with written bytes only
 //! if the scope was the whole machine.
 
-use super::{Disk, Interval, ProcessMemory, WHOLE, Watch};
-use crate::advise::as_f64;
 use crate::findings::{
     AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes,
 };
+use larder_schema::as_f64;
+use larder_schema::watch::{Disk, Interval, ProcessMemory, WHOLE, Watch};
 use std::collections::BTreeMap;
 
 /// Nanoseconds of a second.
@@ -131,7 +131,7 @@ impl From<&Watch> for Observation {
 mod tests {
     use super::*;
     use crate::findings::find;
-    use crate::watch::{Counts, Memory, Row};
+    use larder_schema::watch::{Counts, Memory, Row};
 
     const SECOND: u64 = 1_000_000_000;
 

@@ -1,9 +1,9 @@
 //! Text rendering.
 
-use super::rows::WatchColumn;
-use super::{Counts, Interval, Row, Unattributed, Watch, disks};
-use crate::format;
+use super::disks;
 use crate::table::{Cell, Column, Table};
+use larder_schema::format;
+use larder_schema::watch::{Counts, Interval, Row, Unattributed, Watch, WatchColumn};
 
 /// Maximum number of characters of a path; its end is more informative than its start.
 const PATH_MAX: usize = 44;
@@ -139,148 +139,143 @@ fn evictions(selection: &IntervalRows<'_>) -> (Table, usize) {
     (table, more)
 }
 
-impl Interval {
-    /// Formats one line for an interval that has just ended.
-    #[must_use]
-    pub fn to_line(&self, page_bytes: u64) -> String {
-        let sum = &self.sum;
-        let ratio = sum.hit_ratio().map_or_else(|| "no reads".to_owned(), format::percent);
-        let mut line = format!(
-            "{:>9}  hits {ratio} of {} pages, {} by read-ahead; {} missed; {} dirtied; lazily {}; \
-             evicted {}",
-            format::duration(self.begin_ns + self.duration_ns),
-            format::short_count(sum.read_pages),
-            format::short_count(sum.read_ahead_hit_pages),
-            format::bytes(sum.miss_pages * page_bytes),
-            format::bytes(sum.dirtied_pages * page_bytes),
-            format::bytes(sum.disk_lazy_write_bytes),
-            format::bytes(sum.evicted_pages * page_bytes),
-        );
-        if sum.throttles > 0 {
-            put!(line, "; writers waited {}", format::duration(sum.throttled_ms * 1_000_000));
-        }
-        if self.lost_events > 0 {
-            put!(line, "; {} events LOST", format::count(self.lost_events));
-        }
-        line
+/// Formats one line for an interval that has just ended.
+#[must_use]
+pub fn to_line(interval: &Interval, page_bytes: u64) -> String {
+    let sum = &interval.sum;
+    let ratio = sum.hit_ratio().map_or_else(|| "no reads".to_owned(), format::percent);
+    let mut line = format!(
+        "{:>9}  hits {ratio} of {} pages, {} by read-ahead; {} missed; {} dirtied; lazily {}; \
+         evicted {}",
+        format::duration(interval.begin_ns + interval.duration_ns),
+        format::short_count(sum.read_pages),
+        format::short_count(sum.read_ahead_hit_pages),
+        format::bytes(sum.miss_pages * page_bytes),
+        format::bytes(sum.dirtied_pages * page_bytes),
+        format::bytes(sum.disk_lazy_write_bytes),
+        format::bytes(sum.evicted_pages * page_bytes),
+    );
+    if sum.throttles > 0 {
+        put!(line, "; writers waited {}", format::duration(sum.throttled_ms * 1_000_000));
     }
-
-    /// Renders all tables with rows, each with at most `rows_max` rows by file and process.
-    #[must_use]
-    pub fn to_text(&self, page_bytes: u64, rows_max: usize) -> String {
-        let mut text = String::new();
-        let selection = IntervalRows { rows: &self.rows, page_bytes, rows_max };
-        let disks = disks::table(&self.disks, self.duration_ns);
-        for (table, more) in
-            [reads(&selection), writes(&selection), evictions(&selection), (disks, 0)]
-        {
-            if table.is_empty() && more == 0 {
-                continue;
-            }
-            put!(text, "{}", table.to_text());
-            if more > 0 {
-                put_line!(text, "and {} more", format::count(more as u64));
-            }
-            text.push('\n');
-        }
-        let not_kept = self.rows_all.saturating_sub(self.rows.len() as u64);
-        if not_kept > 0 {
-            let count = format::count(not_kept);
-            put_line!(text, "{count} more files by processes did less, and were not kept\n");
-        }
-        let sum = &self.sum;
-        put_line!(
-            text,
-            "lazy write: background {}, periodic {}, sync {}, reclaim {}, other {} pages in {} \
-             flushes",
-            format::count(sum.lazy_background_pages),
-            format::count(sum.lazy_periodic_pages),
-            format::count(sum.lazy_sync_pages),
-            format::count(sum.lazy_reclaim_pages),
-            format::count(sum.lazy_other_pages),
-            format::count(sum.lazy_flushes),
-        );
-        put_line!(text, "{}", self.memory_line());
-        let Unattributed { metadata_bytes, read_bytes, write_bytes } = self.unattributed;
-        if metadata_bytes + read_bytes + write_bytes > 0 {
-            put_line!(
-                text,
-                "disk I/O that belongs to no file: metadata {}, read {}, written {}",
-                format::bytes(metadata_bytes),
-                format::bytes(read_bytes),
-                format::bytes(write_bytes),
-            );
-        }
-        text
+    if interval.lost_events > 0 {
+        put!(line, "; {} events LOST", format::count(interval.lost_events));
     }
-
-    fn memory_line(&self) -> String {
-        let memory = &self.memory;
-        let mut line = format!(
-            "memory: {} resident, {} dirty (lazy write from {}, writers wait near {}), {} in \
-             write-back, {} of {} available",
-            format::bytes(memory.resident_bytes),
-            format::bytes(memory.dirty_bytes),
-            format::bytes(memory.background_threshold_bytes),
-            format::bytes(memory.dirty_threshold_bytes),
-            format::bytes(memory.write_back_bytes),
-            format::bytes(memory.available_bytes),
-            format::bytes(memory.total_bytes),
-        );
-        for (what, pressure) in [("memory", memory.memory_pressure), ("I/O", memory.io_pressure)] {
-            if let Some(share) = pressure {
-                put!(line, ", waiting for {what} {} of the time", format::percent(share));
-            }
-        }
-        put!(
-            line,
-            "; {} pages reclaimed, {} came back",
-            format::count(memory.reclaimed_pages),
-            format::count(memory.refault_pages),
-        );
-        line
-    }
+    line
 }
 
-impl Watch {
-    /// Renders the total, with at most `rows_max` rows by file and process in each table.
-    #[must_use]
-    pub fn to_text(&self, rows_max: usize) -> String {
-        let mut text = String::new();
-        let total = &self.total;
-        put_line!(
-            text,
-            "{} for {}: {}\n",
-            crate::escape::text(&self.scope),
-            format::duration(total.duration_ns),
-            match total.sum.hit_ratio() {
-                Some(ratio) => format!(
-                    "{} of {} pages read were resident, {} of them by read-ahead",
-                    format::percent(ratio),
-                    format::count(total.sum.read_pages),
-                    format::count(total.sum.read_ahead_hit_pages),
-                ),
-                None => "nothing was read that could be seen".to_owned(),
-            }
-        );
-        put!(text, "{}", total.to_text(self.page_bytes, rows_max));
-        put_line!(
-            text,
-            "watching: {} events, {} lost, {} of processor time, {} of memory",
-            format::count(self.events),
-            format::count(total.lost_events),
-            format::duration(self.own_cpu_ns),
-            format::bytes(self.own_memory_bytes),
-        );
-        if !self.means.is_empty() {
-            put_line!(text, "{}", self.means);
+/// Renders all tables with rows, each with at most `rows_max` rows by file and process.
+#[must_use]
+pub fn interval_to_text(interval: &Interval, page_bytes: u64, rows_max: usize) -> String {
+    let mut text = String::new();
+    let selection = IntervalRows { rows: &interval.rows, page_bytes, rows_max };
+    let disks = disks::table(&interval.disks, interval.duration_ns);
+    for (table, more) in [reads(&selection), writes(&selection), evictions(&selection), (disks, 0)]
+    {
+        if table.is_empty() && more == 0 {
+            continue;
         }
-        if !self.findings.is_empty() {
-            put!(text, "\n{}", crate::findings::to_text(&self.findings));
+        put!(text, "{}", table.to_text());
+        if more > 0 {
+            put_line!(text, "and {} more", format::count(more as u64));
         }
-        for sentence in &self.missing {
-            put_line!(text, "missing: {}", crate::escape::line(sentence));
-        }
-        text
+        text.push('\n');
     }
+    let not_kept = interval.rows_all.saturating_sub(interval.rows.len() as u64);
+    if not_kept > 0 {
+        let count = format::count(not_kept);
+        put_line!(text, "{count} more files by processes did less, and were not kept\n");
+    }
+    let sum = &interval.sum;
+    put_line!(
+        text,
+        "lazy write: background {}, periodic {}, sync {}, reclaim {}, other {} pages in {} \
+         flushes",
+        format::count(sum.lazy_background_pages),
+        format::count(sum.lazy_periodic_pages),
+        format::count(sum.lazy_sync_pages),
+        format::count(sum.lazy_reclaim_pages),
+        format::count(sum.lazy_other_pages),
+        format::count(sum.lazy_flushes),
+    );
+    put_line!(text, "{}", memory_line(interval));
+    let Unattributed { metadata_bytes, read_bytes, write_bytes } = interval.unattributed;
+    if metadata_bytes + read_bytes + write_bytes > 0 {
+        put_line!(
+            text,
+            "disk I/O that belongs to no file: metadata {}, read {}, written {}",
+            format::bytes(metadata_bytes),
+            format::bytes(read_bytes),
+            format::bytes(write_bytes),
+        );
+    }
+    text
+}
+
+fn memory_line(interval: &Interval) -> String {
+    let memory = &interval.memory;
+    let mut line = format!(
+        "memory: {} resident, {} dirty (lazy write from {}, writers wait near {}), {} in \
+         write-back, {} of {} available",
+        format::bytes(memory.resident_bytes),
+        format::bytes(memory.dirty_bytes),
+        format::bytes(memory.background_threshold_bytes),
+        format::bytes(memory.dirty_threshold_bytes),
+        format::bytes(memory.write_back_bytes),
+        format::bytes(memory.available_bytes),
+        format::bytes(memory.total_bytes),
+    );
+    for (what, pressure) in [("memory", memory.memory_pressure), ("I/O", memory.io_pressure)] {
+        if let Some(share) = pressure {
+            put!(line, ", waiting for {what} {} of the time", format::percent(share));
+        }
+    }
+    put!(
+        line,
+        "; {} pages reclaimed, {} came back",
+        format::count(memory.reclaimed_pages),
+        format::count(memory.refault_pages),
+    );
+    line
+}
+
+/// Renders the total, with at most `rows_max` rows by file and process in each table.
+#[must_use]
+pub fn to_text(watch: &Watch, rows_max: usize) -> String {
+    let mut text = String::new();
+    let total = &watch.total;
+    put_line!(
+        text,
+        "{} for {}: {}\n",
+        crate::escape::text(&watch.scope),
+        format::duration(total.duration_ns),
+        match total.sum.hit_ratio() {
+            Some(ratio) => format!(
+                "{} of {} pages read were resident, {} of them by read-ahead",
+                format::percent(ratio),
+                format::count(total.sum.read_pages),
+                format::count(total.sum.read_ahead_hit_pages),
+            ),
+            None => "nothing was read that could be seen".to_owned(),
+        }
+    );
+    put!(text, "{}", interval_to_text(total, watch.page_bytes, rows_max));
+    put_line!(
+        text,
+        "watching: {} events, {} lost, {} of processor time, {} of memory",
+        format::count(watch.events),
+        format::count(total.lost_events),
+        format::duration(watch.own_cpu_ns),
+        format::bytes(watch.own_memory_bytes),
+    );
+    if !watch.means.is_empty() {
+        put_line!(text, "{}", watch.means);
+    }
+    if !watch.findings.is_empty() {
+        put!(text, "\n{}", crate::findings::to_text(&watch.findings));
+    }
+    for sentence in &watch.missing {
+        put_line!(text, "missing: {}", crate::escape::line(sentence));
+    }
+    text
 }

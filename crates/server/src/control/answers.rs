@@ -13,7 +13,7 @@ use larder_core::volume::PolicySwitch;
 use larder_io::engine::ArenaVolume;
 use larder_io::fault::failed_parts;
 use larder_io::front::fuse::{FailingFile, FileFigures};
-use larder_report::control::{
+use larder_schema::control::{
     AtRisk, Budget, BudgetPool, ByteRange, FileAtRisk, FileStats, Files, GiveBack, Head,
     LatencyStats, Pinned, PolicyInForce, Stats, Switch, Volume, VolumeAtRisk, VolumeStats, Volumes,
 };

@@ -6,12 +6,10 @@ use larder_core::counters::Gauge;
 use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
 use larder_core::tunables::Tunable;
 use larder_core::units::BLOCK_BYTES_U64;
-use larder_report::advise::curve::{Curve, Point};
-use larder_report::control::{
-    AutomaticAction, Curves, Finding, Head, REFERENCES_MIN, VolumeCurve, VolumeFinding,
-    needed_memory,
-};
-use larder_report::sizing::PolicyRatio;
+use larder_report::control::{self, AutomaticAction, REFERENCES_MIN, VolumeFinding, needed_memory};
+use larder_schema::control::{Curves, Finding, Head, VolumeCurve};
+use larder_schema::curve::{Curve, Point};
+use larder_schema::sizing::PolicyRatio;
 
 /// Standard deviations of a 95 % confidence interval, to each side.
 const Z_95: f64 = 1.96;
@@ -20,7 +18,7 @@ pub(super) fn curves(service: &Service) -> Curves {
     let share = service.engine().cache().share_mode().name().to_owned();
     let volumes = service.volumes().iter().map(|served| volume(service, served)).collect();
     let mut curves = Curves { head: Head::default(), share, volumes };
-    curves.advise();
+    control::advise(&mut curves);
     curves
 }
 
@@ -118,5 +116,5 @@ fn curve_findings(
     // Few references do not support a finding.
     let reliable = report.findings.iter().filter(|_| report.references >= REFERENCES_MIN);
     let findings = reliable.map(convert);
-    findings.map(|finding| Finding::of(volume.name(), finding, automatic)).collect()
+    findings.map(|finding| control::describe(volume.name(), finding, automatic)).collect()
 }

@@ -12,7 +12,7 @@ use crate::settings::Assignment;
 use crate::volume_source::VolumeSource;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
-use larder_report::control::{AddRequest, ByteRange, Changed, SetRequest};
+use larder_schema::control::{AddRequest, ByteRange, Changed, SetRequest};
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;

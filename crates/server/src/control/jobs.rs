@@ -11,7 +11,7 @@ use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use larder_core::request::{Request, RequestOp};
 use larder_io::fault::{confine, point};
-use larder_report::control::{ByteRange, Progress};
+use larder_schema::control::{ByteRange, Progress};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;

@@ -6,7 +6,7 @@ use http_body_util::{BodyExt, Either, Full, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
-use larder_report::control::Refusal;
+use larder_schema::control::Refusal;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::convert::Infallible;

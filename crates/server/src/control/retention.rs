@@ -6,7 +6,7 @@ use crate::service::{ServedVolume, Service};
 use larder_core::counters::Gauge;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::{ArenaCache, ArenaVolume};
-use larder_report::control::{
+use larder_schema::control::{
     ByteRange, Change, Changed, Dropped, Head, Pinned, RangeRequest, VolumeDropped, VolumeRequest,
 };
 use std::ops::Range;

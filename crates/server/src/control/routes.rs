@@ -14,10 +14,10 @@ use crate::settings::Assignment;
 use http_body_util::Either;
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue};
 use larder_io::fault::{Panicked, confine, confine_future, point};
-use larder_report::control::{
+use larder_report::openmetrics::MEDIA_TYPE;
+use larder_schema::control::{
     AddRequest, Changed, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
 };
-use larder_report::openmetrics::MEDIA_TYPE;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;

@@ -3,7 +3,7 @@
 
 use larder_core::tunables::TUNABLES;
 use larder_io::nbd_client::Client as NbdClient;
-use larder_report::control::{Changed, SetRequest, Volumes};
+use larder_schema::control::{Changed, SetRequest, Volumes};
 use larder_server::client::Client;
 use larder_server::plan::Configuration;
 use larder_server::requests::{RequestSender, ServerRequest, request_channel};

@@ -2,7 +2,8 @@
 
 use crate::progress;
 use indicatif::ProgressBar;
-use larder_report::{escape, format};
+use larder_report::escape;
+use larder_schema::format;
 use std::time::{Duration, Instant};
 
 /// Interval between lines if standard error is not a terminal.

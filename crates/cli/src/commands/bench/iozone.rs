@@ -23,7 +23,7 @@ use larder_lab::bench::iozone::run::GridRun;
 use larder_lab::bench::iozone::sequence::Progressed;
 use larder_lab::bench::iozone::{DEFAULT_TESTS, LAST_TEST, MIX_TEST};
 use larder_lab::bench::{Plan, Start};
-use larder_report::run::Run;
+use larder_schema::run::Run;
 use opening::OpenArgs;
 use quantity::{Format, IozoneRun};
 use std::ops::RangeInclusive;
@@ -172,7 +172,9 @@ pub(super) fn run(arguments: &IozoneArgs) -> Result<ExitCode> {
     let write = |run: &Run| {
         let record = write_record(run, arguments.output.as_deref());
         let page = arguments.page.as_ref();
-        record.and(page.map_or(Ok(()), |page| output::write_atomically(page, &run.to_html())))
+        record.and(page.map_or(Ok(()), |page| {
+            output::write_atomically(page, &larder_report::run::to_html(run))
+        }))
     };
     finish("iozone", (stop, result), text, write)
 }

@@ -11,7 +11,7 @@ use larder_core::clock::Nanos;
 use larder_host::{memory, residency};
 use larder_lab::bench::probe::BackgroundLoad;
 use larder_lab::bench::{BenchError, Direction, Series};
-use larder_report::format;
+use larder_schema::format;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::io::Read;

@@ -9,7 +9,7 @@ use larder_host::residency::{self, drop::everything, why_pages_lack, why_pages_s
 use larder_host::{machine, settings, space};
 use larder_io::clock::MonotonicClock;
 use larder_lab::bench::{Counted, Found, HostEnv, HostError, Ranks};
-use larder_report::run::Machine;
+use larder_schema::run::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
 use std::path::{Path, PathBuf};

@@ -16,9 +16,9 @@ use clap::Args;
 use larder_host::scratch::{KINDS, Kind, Scratch, ScratchError, ScratchOptions, remove_left_over};
 use larder_host::{settings, state};
 use larder_lab::bench::{BenchError, Doubt, DoubtReason, RunResult};
-use larder_report::run::Run;
-use larder_report::run::parts::Part;
-use larder_report::run::trial::SettingChange;
+use larder_schema::run::Part;
+use larder_schema::run::Run;
+use larder_schema::run::trial::SettingChange;
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -279,7 +279,7 @@ impl MatrixArgs {
         error: Option<&anyhow::Error>,
     ) -> Run {
         let description = format!("{} in {} ways", parts[0].run.what, parts.len());
-        let mut run = Run::gathered(description, parts);
+        let mut run = larder_report::run::gathered(description, parts);
         "matrix".clone_into(&mut run.workload);
         run.settings.insert("workload".to_owned(), self.workload.name().into());
         run.settings.insert("size_bytes".to_owned(), self.size.into());

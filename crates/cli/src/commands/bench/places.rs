@@ -255,7 +255,7 @@ impl OwnCache for InProcess {
 
 impl Place for InProcess {
     fn description(&self) -> String {
-        let memory = larder_report::format::bytes(self.memory_bytes);
+        let memory = larder_schema::format::bytes(self.memory_bytes);
         let store = match self.backing {
             BackingStore::Memory => "memory",
             BackingStore::Disk => "a modelled 7,200 rpm disk",

@@ -16,8 +16,8 @@ use larder_lab::bench::{
     BenchError, InParts, PartsProgress, Plan, Progress, RunResult, SameSpeed, Start, Step,
     Workload, play_parts, run_trials,
 };
-use larder_report::format;
-use larder_report::run::Run;
+use larder_schema::format;
+use larder_schema::run::Run;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -105,7 +105,7 @@ pub(crate) struct RecordedSpeed {
 fn speed_of(file: &str) -> Result<RecordedSpeed, String> {
     let file = PathBuf::from(file);
     let run = report::open(&file).map_err(|error| format!("{error:#}"))?;
-    match run.speed() {
+    match larder_report::run::speed(&run) {
         Some(speed) => Ok(RecordedSpeed { file, speed }),
         None => Err("nobody measured in it how fast the machine was".to_owned()),
     }

@@ -7,7 +7,7 @@ use clap::Args;
 use larder_host::residency::drop::everything;
 use larder_host::residency::prefetch::{Files, Found};
 use larder_host::residency::{Residency, caches_below, files_below, page_bytes, why_pages_stay};
-use larder_report::format;
+use larder_schema::format;
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;

@@ -27,10 +27,11 @@ use larder_lab::bench::{
     AlternatingTrials, BenchError, Plan, RunResult, Start, Step, TrialVariant, TurnsProgress,
     play_by_turns,
 };
-use larder_report::run::Run;
-use larder_report::run::parts::Part;
+use larder_report::escape;
 use larder_report::try_verdict::{self, LARDER, NATIVE, SIDE};
-use larder_report::{escape, format};
+use larder_schema::format;
+use larder_schema::run::Part;
+use larder_schema::run::Run;
 use larder_server::runtime_directory::runtime_directory;
 use scratch::Scratch;
 use sides::{CachedWorkload, SideHost};
@@ -115,7 +116,12 @@ pub(crate) fn run(arguments: &TryArgs) -> Result<ExitCode> {
     let stopped = trial_results.stopped;
     let run = arguments.combine(trial_results, single_start_reason)?;
     let write = |run: &Run| arguments.write(run);
-    finish("the trial", (stop, Ok(RunResult { run, stopped })), |run| Ok(run.to_text()), write)
+    finish(
+        "the trial",
+        (stop, Ok(RunResult { run, stopped })),
+        |run| Ok(larder_report::run::to_text(run)),
+        write,
+    )
 }
 
 impl TryArgs {
@@ -233,7 +239,7 @@ impl TryArgs {
         let memory = format::bytes(self.memory);
         let description = format!("{}, natively and through {memory} of larder", parts[0].run.what);
         let verdict = try_verdict::verdict(&parts)?;
-        let mut run = Run::gathered(description, parts);
+        let mut run = larder_report::run::gathered(description, parts);
         run.verdict = verdict;
         run.settings.insert("memory_bytes".to_owned(), self.memory.into());
         run.settings.insert("flush".to_owned(), self.flush.name().into());

@@ -2,9 +2,10 @@
 
 use crate::args::TableFormat;
 use anyhow::Result;
-use larder_report::control::{AtRisk, Changed, Curves, Files, Stats, Volumes};
-use larder_report::format;
+use larder_report::control;
 use larder_report::table::Table;
+use larder_schema::control::{AtRisk, Changed, Curves, Files, Stats, Volumes};
+use larder_schema::format;
 use serde_json::{Value, json};
 use std::any::Any;
 use std::io::Write;
@@ -48,7 +49,7 @@ pub(super) struct Changes(pub(super) Changed);
 
 impl Changes {
     pub(super) fn print(&self, format: TableFormat) -> Result<()> {
-        print(&json!(self.0), &self.0.table(), "nothing to change\n", format)
+        print(&json!(self.0), &control::changes_table(&self.0), "nothing to change\n", format)
     }
 }
 
@@ -64,7 +65,7 @@ impl AddedVolumes {
                 text(&format!("serving {} ({size}, {mode}) at {}\n", volume.name, volume.uri))
             }),
             TableFormat::Json => text(&format!("{:#}\n", json!(self.0))),
-            TableFormat::Csv => text(&self.0.table().to_csv()),
+            TableFormat::Csv => text(&control::volumes_table(&self.0).to_csv()),
         }
     }
 }
@@ -79,11 +80,16 @@ pub(super) struct Statistics {
 impl Answer for Statistics {
     fn to_text(&self) -> String {
         if self.all {
-            return format!("{}\n\n{}", self.now.heading(), self.now.everything().to_text());
+            return format!(
+                "{}\n\n{}",
+                control::heading(&self.now),
+                control::everything_table(&self.now).to_text()
+            );
         }
-        let (requests, stores) = (self.now.requests(None), self.now.stores(None));
-        let findings = self.now.findings();
-        let heading = self.now.heading();
+        let (requests, stores) =
+            (control::requests_table(&self.now, None), control::stores_table(&self.now, None));
+        let findings = control::failures_and_findings(&self.now);
+        let heading = control::heading(&self.now);
         format!("{heading}\n\n{}\n{}{findings}", requests.to_text(), stores.to_text())
     }
 
@@ -92,7 +98,7 @@ impl Answer for Statistics {
     }
 
     fn table(&self) -> Table {
-        self.now.everything()
+        control::everything_table(&self.now)
     }
 
     fn since(&self, earlier: &dyn Answer) -> (String, Value, Table) {
@@ -100,15 +106,17 @@ impl Answer for Statistics {
         let (difference, seconds) = self.now.since(&earlier.now);
         // A server that restarted since then has no previous interval.
         let seconds = seconds.max(0.001);
-        let (requests, stores) =
-            (difference.requests(Some(seconds)), difference.stores(Some(seconds)));
+        let (requests, stores) = (
+            control::requests_table(&difference, Some(seconds)),
+            control::stores_table(&difference, Some(seconds)),
+        );
         let text = format!(
             "{}\n\nthe last {seconds:.2} s\n{}\n{}\nin all\n{}{}",
-            self.now.heading(),
+            control::heading(&self.now),
             requests.to_text(),
             stores.to_text(),
-            self.now.requests(None).to_text(),
-            self.now.findings(),
+            control::requests_table(&self.now, None).to_text(),
+            control::failures_and_findings(&self.now),
         );
         let json = json!({
             "interval_s": seconds,
@@ -133,7 +141,7 @@ pub(super) struct VolumeList {
 impl Answer for VolumeList {
     fn to_text(&self) -> String {
         let mut text = self.table().to_text();
-        for note in self.volumes.notes().iter().filter(|_| !self.places) {
+        for note in control::notes(&self.volumes).iter().filter(|_| !self.places) {
             for part in ["\n", note, "\n"] {
                 text.push_str(part);
             }
@@ -146,7 +154,11 @@ impl Answer for VolumeList {
     }
 
     fn table(&self) -> Table {
-        if self.places { self.volumes.places() } else { self.volumes.table() }
+        if self.places {
+            control::places_table(&self.volumes)
+        } else {
+            control::volumes_table(&self.volumes)
+        }
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -159,7 +171,7 @@ pub(super) struct CurveTable(pub(super) Curves);
 
 impl Answer for CurveTable {
     fn to_text(&self) -> String {
-        self.0.to_text()
+        control::curves_to_text(&self.0)
     }
 
     fn to_json(&self) -> Value {
@@ -167,7 +179,7 @@ impl Answer for CurveTable {
     }
 
     fn table(&self) -> Table {
-        self.0.table()
+        control::curves_table(&self.0)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -217,7 +229,7 @@ impl Answer for CachedFiles {
     }
 
     fn table(&self) -> Table {
-        self.0.table()
+        control::files_table(&self.0)
     }
 
     fn as_any(&self) -> &dyn Any {
@@ -231,7 +243,7 @@ pub(super) struct AtRiskAnswer(pub(super) AtRisk);
 impl AtRiskAnswer {
     /// Returns exit code 1 for writes that fail, which are a finding.
     pub(super) fn exit_code(&self) -> ExitCode {
-        let is_failing = |volume: &larder_report::control::VolumeAtRisk| {
+        let is_failing = |volume: &larder_schema::control::VolumeAtRisk| {
             volume.failing_bytes > 0 || volume.flush_failed.is_some() || volume.lost_path.is_some()
         };
         ExitCode::from(u8::from(self.0.volumes.iter().any(is_failing)))
@@ -240,8 +252,8 @@ impl AtRiskAnswer {
 
 impl Answer for AtRiskAnswer {
     fn to_text(&self) -> String {
-        let mut text = self.0.table().to_text();
-        for warning in self.0.warnings() {
+        let mut text = self.table().to_text();
+        for warning in control::warnings(&self.0) {
             text.push_str("\nWARNING: ");
             text.push_str(&warning);
         }
@@ -256,7 +268,7 @@ impl Answer for AtRiskAnswer {
     }
 
     fn table(&self) -> Table {
-        self.0.table()
+        control::unwritten_table(&self.0)
     }
 
     fn as_any(&self) -> &dyn Any {

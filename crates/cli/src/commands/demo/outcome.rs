@@ -3,8 +3,8 @@
 use super::cached::CachedTrial;
 use super::runner::Rate;
 use larder_core::counters::Counter;
-use larder_report::format;
 use larder_report::table::{Cell, Column, Table};
+use larder_schema::format;
 
 /// The results for one working set, without and with the cache.
 pub(super) struct Outcome {

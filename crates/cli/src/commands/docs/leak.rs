@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, bail};
 use larder_report::chart::{Axis, Chart};
-use larder_report::run::Run;
+use larder_schema::run::Run;
 
 /// The recorded run, relative to the root of the repository.
 const RECORD: &str = "bench-runs/leak.json";

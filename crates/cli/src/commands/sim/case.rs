@@ -7,7 +7,8 @@ use indicatif::ProgressBar;
 use larder_lab::sim::interner::Interner;
 use larder_lab::sim::references::{Batch, By, References, Split};
 use larder_lab::trace::{self, Addressing, BoxedSource, OpenOptions, Source};
-use larder_report::{escape, format};
+use larder_report::escape;
+use larder_schema::format;
 use std::path::{Path, PathBuf};
 
 /// A trace and the way its requests are split.

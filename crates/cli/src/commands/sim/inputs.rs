@@ -3,8 +3,8 @@
 use super::{SimArgs, print};
 use anyhow::{Context, Result, bail};
 use larder_lab::inputs::replay::{ComparedCounter, ReplayResult, replay};
-use larder_report::format;
 use larder_report::table::{Cell, Column, Table};
+use larder_schema::format;
 use std::fs::File;
 use std::io::BufReader;
 

@@ -2,7 +2,7 @@
 
 use crate::args;
 use anyhow::{Context, Result};
-use larder_report::format;
+use larder_schema::format;
 
 /// The size of a cache on the command line.
 #[derive(Clone, Copy, Debug, PartialEq)]

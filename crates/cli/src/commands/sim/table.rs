@@ -4,8 +4,8 @@ use super::case::Case;
 use larder_lab::sim::curve::estimate::Estimate;
 use larder_lab::sim::references::By;
 use larder_lab::sim::replace::Counts;
-use larder_report::stats::hit_ratio;
 use larder_report::table::{Cell, Column, Table};
+use larder_schema::share;
 use serde_json::{Value, json};
 
 /// One result.
@@ -27,7 +27,7 @@ impl Row {
     /// Returns the row of a simulated cache.
     pub(super) fn counted(case: &Case, policy: &str, capacity: u32, counts: Counts) -> Self {
         let references = counts.all().references;
-        let ratio = hit_ratio(counts.hits().references, references).unwrap_or_default();
+        let ratio = share(counts.hits().references, references).unwrap_or_default();
         let exact = Estimate { hit_ratio: ratio, low: ratio, high: ratio };
         let row = Row::estimated(case, policy, capacity.into(), references, exact);
         Row { counts: Some(counts), ..row }
@@ -73,7 +73,7 @@ impl Row {
     fn cells(&self) -> Vec<Cell> {
         let optional = |value: Option<u64>| value.map_or_else(Cell::missing, Cell::count);
         let ratio =
-            |hits: u64, all: u64| hit_ratio(hits, all).map_or_else(Cell::missing, Cell::percent);
+            |hits: u64, all: u64| share(hits, all).map_or_else(Cell::missing, Cell::percent);
         let ratio_of = |cell: fn(&Counts) -> (u64, u64)| {
             self.counts
                 .as_ref()

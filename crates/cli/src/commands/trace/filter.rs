@@ -9,7 +9,7 @@ use crate::output_file::OutputFile;
 use anyhow::{Result, ensure};
 use clap::Args;
 use larder_lab::trace::{Filter, Op, Target};
-use larder_report::format;
+use larder_schema::format;
 use std::ops::Range;
 use std::path::PathBuf;
 

@@ -8,7 +8,7 @@ use crate::output_file::OutputFile;
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use larder_report::format;
+use larder_schema::format;
 use std::io::BufWriter;
 use std::num::NonZero;
 use std::path::Path;

@@ -4,8 +4,8 @@
 use super::rig::{Loop, Outcome, bench, content};
 use larder_host::extents::{Extent, of, pieces};
 use larder_host::mounts::Mount;
-use larder_report::run::Run;
-use larder_report::run::trial::{Latency, Start};
+use larder_schema::run::Run;
+use larder_schema::run::trial::{Latency, Start};
 use larder_testing::{skip, stays_resident};
 use std::fs::File;
 use std::path::Path;
@@ -79,7 +79,7 @@ fn measure_both_sets(directory: &str) {
             let reads: Vec<_> = trial.latencies.iter().map(Latency::count).collect();
             assert_eq!(reads, [40 * FILES as u64; 2]);
         }
-        let page = run.to_html();
+        let page = larder_report::run::to_html(&run);
         assert!(page.contains("<svg") && page.contains("throughput, contiguous"));
     }
 }

@@ -2,7 +2,7 @@
 //! an NBD export, whose server does not report its cache.
 
 use super::rig::{bench, content};
-use larder_report::run::Run;
+use larder_schema::run::Run;
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 use tempfile::TempDir;

@@ -1,7 +1,7 @@
 //! Probe through a memory mapping, and next to a process that takes memory.
 
 use super::rig::{bench, create_disk_directory, until};
-use larder_report::run::Run;
+use larder_schema::run::Run;
 use larder_testing::stays_resident;
 use std::process::{Command, Stdio};
 

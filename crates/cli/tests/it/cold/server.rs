@@ -4,8 +4,9 @@
 use super::places::ImageServer;
 use super::rig::bench;
 use super::samba::Samba;
-use larder_report::run::Run;
-use larder_report::run::trial::Start;
+use larder_report::run::stress;
+use larder_schema::run::Run;
+use larder_schema::run::trial::Start;
 use std::path::Path;
 
 const SHORT: [&str; 14] = [
@@ -42,15 +43,15 @@ fn run_steps(target: &str, more: &[&str]) -> Run {
     assert!(done.succeeded(), "{done:?}");
     let run = Run::from_json(&done.out).unwrap();
     assert_eq!(run.workload, "server");
-    let steps = run.steps();
+    let steps = stress::steps(&run);
     let clients: Vec<f64> = steps.iter().map(|step| step.clients).collect();
     assert_eq!(clients, [1.0, 2.0, 4.0]);
     assert!(steps.iter().all(|step| step.throughput > 0.0 && step.answer_ns > 0.0), "{steps:?}");
     // The text and the HTML page state the stress point. The page plots throughput and response
     // time over load.
-    let stress = run.stress_in_words().unwrap();
-    let page = run.to_html();
-    assert!(run.to_text().contains(&stress) && page.contains(&stress));
+    let stress = stress::stress_in_words(&run).unwrap();
+    let page = larder_report::run::to_html(&run);
+    assert!(larder_report::run::to_text(&run).contains(&stress) && page.contains(&stress));
     for group in ["throughput", "answer time"] {
         assert!(page.contains(&format!("{group} over clients")), "{group}");
     }

@@ -2,9 +2,9 @@
 
 use super::rig::{names, run, run_recorded};
 use larder_lab::bench::iozone::tables::RateTable;
-use larder_report::run::Run;
-use larder_report::run::trial::Start;
 use larder_report::stats::{Summary, sign_interval};
+use larder_schema::run::Run;
+use larder_schema::run::trial::Start;
 use larder_testing::stays_resident;
 use std::time::{Duration, Instant};
 

@@ -1,7 +1,7 @@
 //! Shared helpers: the program in a directory on a disk, and its run record.
 
 pub(crate) use crate::shared::program::{Outcome, names};
-use larder_report::run::Run;
+use larder_schema::run::Run;
 use std::path::Path;
 use std::process::Command;
 use tempfile::TempDir;

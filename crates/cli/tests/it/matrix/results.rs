@@ -1,7 +1,7 @@
 //! Results: one run of all cells, and changes of the machine during the run.
 
 use super::rig::{can_run, command, leftovers, lock_scratch, names, program, stderr_of};
-use larder_report::run::Run;
+use larder_schema::run::Run;
 use std::process::Command;
 
 const SHORT: [&str; 8] = [

@@ -1,7 +1,7 @@
 //! Results: one total, and the work of each rank.
 
 use super::rig::{names, rendezvous, start, stderr_of, wait};
-use larder_report::run::Run;
+use larder_schema::run::Run;
 use std::fs::Permissions;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;

@@ -1,8 +1,8 @@
 //! Results: starts that were prepared and verified, counts of the cache, and one verdict.
 
 use super::rig::{SHORT, can_run, directory, mounts, names, page, run_try, shortest, text};
-use larder_report::run::Run;
-use larder_report::run::trial::Start;
+use larder_schema::run::Run;
+use larder_schema::run::trial::Start;
 use larder_testing::stays_resident;
 use std::path::Path;
 

@@ -1,7 +1,7 @@
 //! Attribution of disk writes to the processes and files that cause them.
 
 use super::rig::{TestFs, Watcher, counts, is_written_back};
-use larder_report::watch::Watch;
+use larder_schema::watch::Watch;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
@@ -23,7 +23,7 @@ fn write(path: &Path, mib: u64, more: &[&str]) -> u32 {
 fn written_bytes(test_fs: &TestFs, watch: &Watch) -> u64 {
     let disk = larder_host::disk::Disk::of(test_fs.path()).unwrap().unwrap();
     let found = watch.total.disks.iter().find(|it| it.name == disk.name);
-    found.map_or(0, larder_report::watch::Disk::write_bytes)
+    found.map_or(0, larder_schema::watch::Disk::write_bytes)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "far below 2^53")]

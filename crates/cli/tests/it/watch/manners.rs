@@ -8,7 +8,7 @@ use super::rig::{
 };
 use larder_host::residency::{self, of_range, page_bytes};
 use larder_io::file_map::FileMap;
-use larder_report::watch::Row;
+use larder_schema::watch::Row;
 use larder_testing::{has_tool, skip};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;

@@ -3,7 +3,7 @@
 use larder_host::residency;
 use larder_host::scratch::{KINDS, Scratch, ScratchOptions};
 use larder_host::tracefs::Tracefs;
-use larder_report::watch::{Counts, Watch};
+use larder_schema::watch::{Counts, Watch};
 use larder_testing::{MachineLock, budget, skip};
 use std::fs::File;
 use std::io::{BufRead, BufReader};

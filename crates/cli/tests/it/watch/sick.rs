@@ -7,7 +7,7 @@ use super::manners;
 use super::reads::{Random, Workload};
 use super::rig::{END_MAX, FILE_PAGES, TestFs, Watcher, is_written_back};
 use larder_host::residency;
-use larder_report::watch::Watch;
+use larder_schema::watch::Watch;
 use larder_testing::skip;
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;

@@ -3,7 +3,7 @@
 use super::super::testing::{FakeHost, no_stop};
 use super::super::{Plan, Start, play_parts};
 use super::*;
-use larder_report::run::Run;
+use larder_schema::run::Run;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 const FILE: u64 = 256 << 10;

@@ -7,7 +7,7 @@ use crate::bench::held::Held;
 use crate::bench::{
     BenchError, HostEnv, InParts, PartsProgress, Plan, Progress, RunResult, Workload, play_parts,
 };
-use larder_report::run::trial::{Doubt, DoubtReason};
+use larder_schema::run::trial::{Doubt, DoubtReason};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::AtomicBool;

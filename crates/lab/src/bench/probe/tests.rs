@@ -5,7 +5,7 @@ use super::super::testing::{FakeHost, no_stop};
 use super::super::{Plan, Start, run_trials};
 use super::*;
 use larder_core::clock::SECOND;
-use larder_report::run::trial::Latency;
+use larder_schema::run::trial::Latency;
 use std::io;
 use std::sync::Mutex;
 

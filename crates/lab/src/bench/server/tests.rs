@@ -6,7 +6,7 @@ use super::super::{Plan, Start, run_trials};
 use super::*;
 use crate::random::Spread;
 use crate::workload::server::Mix;
-use larder_report::run::Run;
+use larder_schema::run::Run;
 use std::io;
 use std::path::Path;
 use std::sync::{Arc, Mutex};
@@ -58,7 +58,7 @@ fn each_step_has_its_series_its_phases_and_its_answer_times() {
             assert!(sample.values.len() == 2 && sample.values[0] > 0.0, "{sample:?}");
         }
     }
-    assert_eq!(run.steps().len(), 2);
+    assert_eq!(larder_report::run::stress::steps(&run).len(), 2);
     let phases: Vec<_> = run.trials[0].phases.iter().map(|it| it.name.as_str()).collect();
     assert_eq!(phases, ["1 client", "1 client, flush", "3 clients", "3 clients, flush"]);
     let value = |name: &str| run.sample(name).unwrap().values[0];

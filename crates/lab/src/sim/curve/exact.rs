@@ -96,7 +96,7 @@ impl ExactCurve {
     /// Returns the hit ratio of a cache of `pages`; `None` if there are no references.
     #[must_use]
     pub fn hit_ratio(&self, pages: u64) -> Option<f64> {
-        larder_report::stats::hit_ratio(self.hits(pages), self.references)
+        larder_schema::share(self.hits(pages), self.references)
     }
 }
 

@@ -10,8 +10,8 @@ use crate::sim::references::Batch;
 use crate::sim::replace::Counts;
 use crate::sim::sweep::{self, Planned};
 use larder_core::policy::PolicyKind;
-use larder_report::advise::curve::Point;
-use larder_report::stats::hit_ratio;
+use larder_schema::curve::Point;
+use larder_schema::share;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -37,7 +37,7 @@ impl CacheResult {
     fn counted(counts: &Counts) -> CacheResult {
         let exactly = |ratio: f64| Estimate { hit_ratio: ratio, low: ratio, high: ratio };
         let (hits, all) = (counts.hits(), counts.all());
-        let ratio = |hits, all| exactly(hit_ratio(hits, all).unwrap_or(0.0));
+        let ratio = |hits, all| exactly(share(hits, all).unwrap_or(0.0));
         CacheResult {
             hits: ratio(hits.references, all.references),
             byte_hits: ratio(hits.bytes, all.bytes),

@@ -11,16 +11,15 @@ use crate::sim::references::Batch;
 use larder_core::policy::PolicyKind;
 use larder_core::share::{self, Claim};
 use larder_core::units::as_f64;
-use larder_report::advise::curve::Curve;
 use larder_report::advise::divide::{self, MemoryRequest};
-use larder_report::advise::page_size::{self, PageSize};
-use larder_report::advise::regions::Regions;
-use larder_report::advise::stability::Stability;
-use larder_report::format;
-use larder_report::sizing::{
+use larder_report::advise::page_size;
+use larder_report::advise::{regions, stability};
+use larder_schema::curve::Curve;
+use larder_schema::format;
+use larder_schema::share;
+use larder_schema::sizing::{
     BestPoint, Effect, PolicyCurve, PolicyRatio, Recommendation, Sizing, Workload,
 };
-use larder_report::stats::hit_ratio;
 
 const NS_PER_HOUR: f64 = 3.6e12;
 
@@ -76,10 +75,10 @@ pub(super) fn compose(
         }
     }
     curves(context, &mut sizing, &table);
-    if let Some(regions) = &sizing.regions
+    if let Some(found) = &sizing.regions
         && let Some(recommendation) = &mut sizing.recommendation
     {
-        recommendation.region = Some(regions.region(recommendation.bytes));
+        recommendation.region = Some(regions::region(found, recommendation.bytes));
     }
     Ok(sizing)
 }
@@ -98,7 +97,7 @@ fn workload(context: &SizingContext<'_>) -> Workload {
         footprint_pages: pages.pages,
         footprint_exact: pages.exact,
         compulsory_misses: compulsory,
-        ceiling: hit_ratio(references - compulsory, references).unwrap_or(0.0),
+        ceiling: share(references - compulsory, references).unwrap_or(0.0),
     }
 }
 
@@ -192,7 +191,7 @@ fn measure_recommended_size(
     sizes.sort_unstable();
     sizes.dedup();
     sizing.windows = windows::windows(context, policy, (&sizes, pages), windows_ns, progress)?;
-    sizing.stability = Stability::of(&sizing.windows, page_bytes(pages.into()));
+    sizing.stability = stability::assess(&sizing.windows, page_bytes(pages.into()));
     sizing.min_hit_ratio = min(context, pages, progress)?;
     if sizing.min_hit_ratio.is_none() {
         sizing.notes.push(format!(
@@ -257,7 +256,7 @@ fn min(
         progress(Progress { step: "the bound", done, total });
     }
     let counts = future.known().run(pages).counts;
-    Ok(hit_ratio(counts.hits().references, counts.all().references))
+    Ok(share(counts.hits().references, counts.all().references))
 }
 
 fn page_sizes(
@@ -280,7 +279,7 @@ fn page_sizes(
         };
         plan.run(context, &mut table, progress)?;
         let Some(result) = table.get(policy, capacity) else { continue };
-        sizing.page_sizes.push(PageSize {
+        sizing.page_sizes.push(larder_schema::sizing::PageSize {
             page_bytes: bytes,
             byte_hit_ratio: result.byte_hits.hit_ratio,
             low: result.byte_hits.low,
@@ -324,7 +323,7 @@ fn curves(context: &SizingContext<'_>, sizing: &mut Sizing, table: &ResultTable)
         .collect();
     policies.sort_by_key(|curve| rank(&curve.policy));
     sizing.policies = policies;
-    sizing.regions = Regions::of(&sizing.best_curve(), sizing.workload.ceiling);
+    sizing.regions = regions::find(&sizing.best_curve(), sizing.workload.ceiling);
     sizing.regions_why =
-        sizing.regions.as_ref().map(|result| result.reasons().into()).unwrap_or_default();
+        sizing.regions.as_ref().map(|found| regions::reasons(found).into()).unwrap_or_default();
 }

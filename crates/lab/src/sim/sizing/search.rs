@@ -9,7 +9,7 @@
 use super::caches::{CachePlan, ResultTable};
 use super::{ProgressCallback, SizingContext, SizingError};
 use larder_core::policy::PolicyKind;
-use larder_report::advise::goal::Attainment;
+use larder_schema::advice::Attainment;
 
 /// Number of policies that the search simulates, besides the engine's default.
 const CANDIDATES: usize = 2;

@@ -5,7 +5,7 @@ use crate::random::Random;
 use crate::sim::replace::{FindBy, cache};
 use crate::sim::testing::{Memory, reference, skewed_references};
 use crate::trace::Record;
-use larder_report::advise::goal::Attainment;
+use larder_schema::advice::Attainment;
 
 fn options() -> Options {
     Options {

@@ -5,8 +5,8 @@ use super::{
 };
 use crate::sim::curve::sampled::{SAMPLE_PAGES, Sampled};
 use crate::sim::references::{Batch, By, Reference};
-use larder_report::advise::curve::{Curve, Point};
 use larder_report::advise::divide::MemoryRequest;
+use larder_schema::curve::{Curve, Point};
 use std::collections::BTreeMap;
 
 /// Maximum number of volumes with a curve, because each curve takes memory. Those with the most

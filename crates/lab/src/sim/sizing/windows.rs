@@ -9,8 +9,8 @@ use crate::sim::curve::miniature::Miniature;
 use crate::sim::references::{Batch, Reference};
 use crate::sim::replace::{self, FindBy, Replace};
 use larder_core::policy::PolicyKind;
-use larder_report::advise::curve::{Curve, Point};
-use larder_report::advise::stability::Window;
+use larder_schema::curve::{Curve, Point};
+use larder_schema::sizing::Window;
 
 /// Number of windows.
 pub(super) const WINDOWS: u64 = 8;

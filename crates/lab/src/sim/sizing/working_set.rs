@@ -6,7 +6,7 @@
 use super::{SizingContext, SizingError};
 use crate::trace::{Footprint, Source};
 use larder_core::units::BLOCK_BYTES_U64;
-use larder_report::sizing::{Heat, HeatVolume, Slice};
+use larder_schema::sizing::{Heat, HeatVolume, Slice};
 use std::collections::BTreeMap;
 
 /// Number of time slices.

@@ -158,7 +158,7 @@ pub(super) fn check_space(
             let path = path.parent().unwrap_or(path).to_owned();
             Err(PostmarkError::NoRoom { path, what, free })
         };
-        let shown = larder_report::format::bytes;
+        let shown = larder_schema::format::bytes;
         if bytes > free {
             return no_room(shown(bytes), shown(free));
         }

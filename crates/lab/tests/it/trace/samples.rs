@@ -220,7 +220,7 @@ fn procmon(requests: &[Record]) -> Sample {
         let h = if h % 12 == 0 { 12 } else { h % 12 };
         let at = format!("{h}:{:02}:{:02}.{fraction:07} {half}", s / 60 % 60, s % 60);
         let op = if r.op == Op::Read { "ReadFile" } else { "WriteFile" };
-        let [offset, len] = [r.offset, r.len].map(larder_report::format::count);
+        let [offset, len] = [r.offset, r.len].map(larder_schema::format::count);
         let volume = r.volume;
         for op in [op, "QueryNameInformationFile"] {
             write!(

@@ -1,7 +1,8 @@
 //! Advice from artificial curves.
 
 use super::*;
-use crate::advise::curve::Point;
+use larder_schema::curve::Point;
+use larder_schema::sizing::PolicyRatio;
 
 const MIB: u64 = 1 << 20;
 
@@ -12,7 +13,7 @@ fn volume(name: &str, mib: u64, knee: u64, most: f64) -> VolumeCurve {
         bytes + bytes / 4 * (step % 4)
     });
     let ratio = |bytes: u64| {
-        let part = crate::advise::as_f64(bytes) / crate::advise::as_f64(knee * MIB);
+        let part = larder_schema::as_f64(bytes) / larder_schema::as_f64(knee * MIB);
         most * part.min(1.0)
     };
     VolumeCurve {
@@ -31,7 +32,7 @@ fn volume(name: &str, mib: u64, knee: u64, most: f64) -> VolumeCurve {
 
 fn advised(share: &str, volumes: Vec<VolumeCurve>) -> Curves {
     let mut curves = Curves { share: share.to_owned(), volumes, ..Curves::default() };
-    curves.advise();
+    advise(&mut curves);
     curves
 }
 
@@ -89,7 +90,10 @@ fn too_few_references_and_scans_get_no_regions() {
     assert_eq!(curves.volumes[0].advice, ["Nothing is known yet: 10 references are too few."]);
     assert!(curves.volumes[1].advice[0].starts_with("No memory helps"));
     assert!(curves.volumes.iter().all(|volume| volume.regions.is_none()));
-    assert!(curves.to_text().contains("young: 16 MiB with s3fifo; of 10 references lately 50.0 %"));
+    assert!(
+        curves_to_text(&curves)
+            .contains("young: 16 MiB with s3fifo; of 10 references lately 50.0 %")
+    );
 }
 
 #[test]
@@ -98,13 +102,13 @@ fn it_is_the_same_as_text_json_and_csv() {
     one.policies =
         vec![PolicyRatio { policy: "lru".to_owned(), hit_ratio: 0.2, low: 0.1, high: 0.3 }];
     let curves = advised("coldest", vec![one, volume("two", 1, 64, 0.8)]);
-    let text = curves.to_text();
+    let text = curves_to_text(&curves);
     let head = "one: 16 MiB with s3fifo";
     for part in [head, "one page in 100 is sampled", "Regions", "in miniature", "Advice"] {
         assert!(text.contains(part), "{part}: {text}");
     }
     assert!(text.lines().all(|line| line.is_ascii() || line.contains(|c: char| c > '\u{27ff}')));
-    let csv = curves.table().to_csv();
+    let csv = curves_table(&curves).to_csv();
     assert!(csv.starts_with("volume,bytes,hit_ratio,low,high\none,1048576,"), "{csv}");
     assert_eq!(csv.lines().count(), 1 + 2 * 41);
     let json = serde_json::to_value(&curves).unwrap();

@@ -1,12 +1,12 @@
 //! Charts of the HTML report of a run.
 
-use super::super::Sample;
-use super::super::trial::Latency;
-use crate::advise::{as_f64, as_u64};
 use crate::chart::{Axis, Labels, Scale};
-use crate::format;
 use crate::page::plot::{Plot, count_f64};
 use crate::stats::{CONFIDENCE, median, sign_interval};
+use larder_schema::format;
+use larder_schema::run::Sample;
+use larder_schema::run::trial::Latency;
+use larder_schema::{as_f64, as_u64};
 
 const WIDTH: f64 = 880.0;
 /// Height of a bar with its margins, in pixels.

@@ -1,7 +1,8 @@
 //! The HTML report is complete and escaped, with a chart of each kind, and contains the record.
 
-use super::super::trial::{Doubt, DoubtReason, Latency, Start, Started, Trial};
-use super::super::{Direction, Machine, Run, Sample};
+use super::to_html;
+use larder_schema::run::trial::{Doubt, DoubtReason, Latency, Start, Started, Trial};
+use larder_schema::run::{Direction, Machine, Run, Sample};
 use std::collections::BTreeMap;
 
 fn grouped(group: &str, at: &[(&str, f64)], values: &[f64]) -> Sample {
@@ -46,7 +47,7 @@ fn run() -> Run {
 
 #[test]
 fn the_page_is_whole_and_escaped() {
-    let page = run().to_html();
+    let page = to_html(&run());
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
     for tag in ["section", "figure", "table", "svg", "main", "script", "ul"] {
         let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
@@ -59,7 +60,7 @@ fn the_page_is_whole_and_escaped() {
 
 #[test]
 fn each_kind_of_series_has_its_chart() {
-    let page = run().to_html();
+    let page = to_html(&run());
     for chart in [
         "Medians of rate, other",
         "rate by trial",
@@ -76,7 +77,7 @@ fn each_kind_of_series_has_its_chart() {
 #[test]
 fn the_record_can_be_taken_out_again() {
     let run = run();
-    let page = run.to_html();
+    let page = to_html(&run);
     let begin = page.find("id=\"data\">").unwrap() + 10;
     let json = &page[begin..begin + page[begin..].find("</script>").unwrap()];
     assert_eq!(Run::from_json(json).unwrap(), run);
@@ -85,21 +86,24 @@ fn the_record_can_be_taken_out_again() {
 #[test]
 fn a_run_without_trials_or_values_is_a_page_too() {
     let mut bare = Run::new("old", "2026-11-21T03:22:11Z", Machine::default());
-    assert!(bare.to_html().contains("<h1>old</h1>"));
+    assert!(to_html(&bare).contains("<h1>old</h1>"));
     bare.samples = vec![Sample::new("empty", "ms", None)];
-    assert!(bare.to_html().contains("<h1>old</h1>"));
-    assert!(bare.to_text().contains("empty") && bare.to_csv().starts_with("series,unit,trial"));
+    assert!(to_html(&bare).contains("<h1>old</h1>"));
+    assert!(
+        crate::run::to_text(&bare).contains("empty")
+            && crate::run::to_csv(&bare).starts_with("series,unit,trial")
+    );
 }
 
 #[test]
 fn text_says_start_interval_and_doubts() {
-    let text = run().to_text();
+    let text = crate::run::to_text(&run());
     for words in ["rate", "reads/s", "answer times", "p99.9", "Doubtful because time was < stolen."]
     {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert!(text.contains("1 trial from a cold start: before each, none of 256 pages"), "{text}");
-    let csv = run().to_csv();
+    let csv = crate::run::to_csv(&run());
     assert!(csv.contains("rate,reads/s,1,cold,10"), "{csv}");
     assert!(csv.contains("rate,reads/s,2,,11"), "no trial, no start: {csv}");
 }
@@ -112,6 +116,6 @@ fn the_page_names_the_command() {
     {
         workload.clone_into(&mut run.workload);
         let kind = format!("<p class=\"kind\">{command}</p>");
-        assert!(run.to_html().contains(&kind), "{command}");
+        assert!(to_html(&run).contains(&kind), "{command}");
     }
 }

@@ -1,7 +1,7 @@
 //! Parts gathered into one run: names, tables, HTML.
 
 use super::*;
-use crate::run::Machine;
+use larder_schema::run::Machine;
 use serde_json::json;
 
 fn part(name: &str, rates: &[f64], doubts: &[&str]) -> Part {
@@ -21,14 +21,14 @@ fn part(name: &str, rates: &[f64], doubts: &[&str]) -> Part {
     Part { name: name.to_owned(), labels: [("fs".to_owned(), name.to_owned())].into(), run }
 }
 
-fn gathered() -> Run {
+fn two_parts() -> Run {
     let parts = vec![part("a", &[90.0, 100.0, 120.0], &["x", "y"]), part("b", &[5.0, 5.0], &["x"])];
-    Run::gathered("two ways", parts)
+    gathered("two ways", parts)
 }
 
 #[test]
 fn a_gathered_run_has_what_its_parts_have() {
-    let run = gathered();
+    let run = two_parts();
     let names: Vec<&str> = run.samples.iter().map(|sample| sample.series.as_str()).collect();
     assert_eq!(names, ["rate: a", "rate: b", "count: a", "count: b"]);
     assert_eq!(run.sample("rate: b").unwrap().values, [5.0, 5.0]);
@@ -37,7 +37,7 @@ fn a_gathered_run_has_what_its_parts_have() {
     assert_eq!(run.all_trials().count(), 5);
     let doubts: Vec<&str> = run.doubts.iter().map(|doubt| doubt.text.as_str()).collect();
     assert_eq!(doubts, ["x (in all)", "y (a)"]);
-    assert_eq!(run.ends(), Some([("a", 100.0), ("b", 5.0)]));
+    assert_eq!(ends(&run), Some([("a", 100.0), ("b", 5.0)]));
     let read = Run::from_json(&run.to_json().unwrap()).unwrap();
     assert_eq!(read, run);
 }
@@ -45,12 +45,12 @@ fn a_gathered_run_has_what_its_parts_have() {
 #[test]
 fn the_table_has_a_row_for_each_part_with_its_spread() {
     let known = "   rate [files/s]\n-----------------\na      100 +-15 %\nb        5.00 +-0 %\n";
-    let text = gathered().parts_table().to_text();
+    let text = parts_table(&two_parts()).to_text();
     let squeezed = |text: &str| -> Vec<String> {
         text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
     };
     assert_eq!(squeezed(&text)[2..], squeezed(known)[2..], "{text}");
-    let text = gathered().to_text();
+    let text = crate::run::to_text(&two_parts());
     assert!(text.starts_with("two ways\n") && text.contains("100 +-15 %"), "{text}");
     assert!(text.contains("Doubtful because y (a)."), "{text}");
 }
@@ -66,13 +66,13 @@ fn ranks_together_are_one_run_with_sums_and_the_longest_times() {
         }
         part
     };
-    let run = Run::together(vec![rank("a", 1.0, 7), rank("b", 5.0, 9)]);
+    let run = together(vec![rank("a", 1.0, 7), rank("b", 5.0, 9)]);
     assert_eq!(run.sample("rate").unwrap().values, [6.0, 8.0]);
     assert_eq!(run.sample("count").unwrap().values, [14.0, 14.0]);
     assert_eq!(run.sample("all").unwrap().values, [5.0, 5.0], "the longest");
     assert_eq!((run.trials.len(), run.trials[1].duration_ns), (2, 9));
     assert!(!run.is_gathered() && run.main.as_deref() == Some("rate"));
-    let text = run.to_text();
+    let text = crate::run::to_text(&run);
     assert!(text.starts_with("some work; 2 ranks together\n"), "{text}");
     assert!(text.contains("\na ") && text.contains("\nb "), "{text}");
 }
@@ -86,14 +86,14 @@ fn postmark_is_shown_as_it_was() {
             ..Sample::new(series, "u", Some(Direction::Higher))
         })
         .into();
-    let text = Run::gathered("x", vec![one]).parts_table().to_csv();
+    let text = parts_table(&gathered("x", vec![one])).to_csv();
     assert!(text.starts_with("part,all phases,transactions,creation alone,"), "{text}");
     assert!(text.ends_with(",2.0,2.0\n"), "megabytes: {text}");
 }
 
 #[test]
 fn the_page_has_a_chart_for_each_series_and_the_best_part_first() {
-    let page = gathered().to_html();
+    let page = crate::run::to_html(&two_parts());
     assert!(page.contains("<h3>Best</h3><p>100 files/s</p><small>a</small>"), "{page}");
     assert!(page.contains("<h3>Worst</h3><p>5.00 files/s</p><small>b</small>"), "{page}");
     assert_eq!(page.matches("<figure>").count(), 1, "one series can be better or worse");
@@ -101,7 +101,7 @@ fn the_page_has_a_chart_for_each_series_and_the_best_part_first() {
 
 #[test]
 fn numbers_of_parts_must_be_finite_too() {
-    let mut run = gathered();
+    let mut run = two_parts();
     run.parts[1].run.samples[0].values[0] = f64::NAN;
     let error = run.to_json().unwrap_err().to_string();
     assert_eq!(error, "write the run: \"rate\" holds a number that is not finite");

@@ -1,11 +1,11 @@
 //! Charts of the HTML report of `larder size`.
 
 use super::super::text::as_pair;
-use super::super::{Effect, Sizing};
-use crate::advise::{as_f64, as_u64};
 use crate::chart::{Axis, Labels, Scale};
-use crate::format;
 use crate::page::plot::{Plot, count_f64};
+use larder_schema::format;
+use larder_schema::sizing::{Effect, Sizing};
+use larder_schema::{as_f64, as_u64};
 
 const WIDTH: f64 = 880.0;
 /// Number of shades of the heat map.
@@ -19,276 +19,257 @@ fn hits_axis() -> Axis {
     Axis::new("hit ratio", "").labels(Labels::Percent)
 }
 
-impl Sizing {
-    /// Draws the hit ratio by size, with regions and confidence band.
-    pub(super) fn curve_chart(&self) -> String {
+/// Draws the hit ratio by size, with regions and confidence band.
+pub(super) fn curve_chart(sizing: &Sizing) -> String {
+    let points: Vec<(f64, f64)> =
+        sizing.curve.iter().map(|b| as_pair(b.point.bytes, b.point.hit_ratio)).collect();
+    let low: Vec<_> = sizing.curve.iter().map(|b| as_pair(b.point.bytes, b.point.low)).collect();
+    let high: Vec<_> = sizing.curve.iter().map(|b| as_pair(b.point.bytes, b.point.high)).collect();
+    let (xs, _): (Vec<f64>, Vec<f64>) = points.iter().copied().unzip();
+    // The axis includes half and twice the recommended size, even beyond the end of the curve.
+    let effect_sizes = sizing.effects.iter().map(|effect| as_f64(effect.point.bytes));
+    let xs: Vec<f64> = xs.into_iter().chain(effect_sizes).collect();
+    let ys: Vec<f64> = high.iter().map(|(_, y)| *y).chain([0.0, sizing.workload.ceiling]).collect();
+    let x_axis = sizes_axis("size of the cache").scale(Scale::Log2);
+    let mut plot = Plot::new((WIDTH, 420.0), x_axis, hits_axis(), &xs, &ys);
+    draw_regions(sizing, &mut plot);
+    plot.draw_x();
+    plot.draw_y();
+    let [left, right, top, bottom] = plot.ends();
+    let ceiling = plot.y(sizing.workload.ceiling);
+    plot.stroke("ceiling", (left, ceiling), (right, ceiling));
+    plot.band("band", &low, &high);
+    let lru = sizing.policies.iter().find(|curve| curve.policy == "lru");
+    if let Some(lru) = lru {
         let points: Vec<(f64, f64)> =
-            self.curve.iter().map(|b| as_pair(b.point.bytes, b.point.hit_ratio)).collect();
-        let low: Vec<_> = self.curve.iter().map(|b| as_pair(b.point.bytes, b.point.low)).collect();
-        let high: Vec<_> =
-            self.curve.iter().map(|b| as_pair(b.point.bytes, b.point.high)).collect();
-        let (xs, _): (Vec<f64>, Vec<f64>) = points.iter().copied().unzip();
-        // The axis includes half and twice the recommended size, even beyond the end of the curve.
-        let effect_sizes = self.effects.iter().map(|effect| as_f64(effect.point.bytes));
-        let xs: Vec<f64> = xs.into_iter().chain(effect_sizes).collect();
-        let ys: Vec<f64> =
-            high.iter().map(|(_, y)| *y).chain([0.0, self.workload.ceiling]).collect();
-        let x_axis = sizes_axis("size of the cache").scale(Scale::Log2);
-        let mut plot = Plot::new((WIDTH, 420.0), x_axis, hits_axis(), &xs, &ys);
-        self.draw_regions(&mut plot);
-        plot.draw_x();
-        plot.draw_y();
-        let [left, right, top, bottom] = plot.ends();
-        let ceiling = plot.y(self.workload.ceiling);
-        plot.stroke("ceiling", (left, ceiling), (right, ceiling));
-        plot.band("band", &low, &high);
-        let lru = self.policies.iter().find(|curve| curve.policy == "lru");
-        if let Some(lru) = lru {
-            let points: Vec<(f64, f64)> =
-                lru.points.points().iter().map(|p| as_pair(p.bytes, p.hit_ratio)).collect();
-            plot.line("other", &points);
-        }
-        plot.line("best", &points);
-        for effect in &self.effects {
-            let x = plot.x(as_f64(effect.point.bytes));
-            let here = effect.what == "recommended";
-            plot.stroke(if here { "chosen" } else { "beside" }, (x, top), (x, bottom));
-            let at = (x, plot.y(effect.point.hit_ratio));
-            plot.dot("point", at, &effect_text(effect));
-        }
-        if let (Some(min), Some(effect)) = (self.min_hit_ratio, self.recommended()) {
-            let at = (plot.x(as_f64(effect.point.bytes)), plot.y(min));
-            plot.dot("bound", at, &format!("MIN, the bound: {}", format::percent(min)));
-        }
-        // If the curve starts high, the free space is below it.
-        let high = points.first().is_some_and(|point| point.1 > self.workload.ceiling / 3.0);
-        let legend = (left + 12.0, if high { bottom - 110.0 } else { ceiling + 24.0 });
-        legend_line(&mut plot, "best", legend, "best policy at each size");
-        legend_line(&mut plot, "other", (legend.0, legend.1 + 20.0), "lru");
-        legend_line(&mut plot, "ceiling", (legend.0, legend.1 + 40.0), "reachable");
-        if self.min_hit_ratio.is_some() {
-            plot.dot("bound", (legend.0 + 13.0, legend.1 + 60.0), "");
-            plot.words("mark", (legend.0 + 34.0, legend.1 + 64.0), "start", "MIN, the bound");
-        }
-        plot.finish("Hit ratio over the size of the cache, with its three regions")
+            lru.points.points().iter().map(|p| as_pair(p.bytes, p.hit_ratio)).collect();
+        plot.line("other", &points);
     }
+    plot.line("best", &points);
+    for effect in &sizing.effects {
+        let x = plot.x(as_f64(effect.point.bytes));
+        let here = effect.what == "recommended";
+        plot.stroke(if here { "chosen" } else { "beside" }, (x, top), (x, bottom));
+        let at = (x, plot.y(effect.point.hit_ratio));
+        plot.dot("point", at, &effect_text(effect));
+    }
+    if let (Some(min), Some(effect)) = (sizing.min_hit_ratio, sizing.recommended()) {
+        let at = (plot.x(as_f64(effect.point.bytes)), plot.y(min));
+        plot.dot("bound", at, &format!("MIN, the bound: {}", format::percent(min)));
+    }
+    // If the curve starts high, the free space is below it.
+    let high = points.first().is_some_and(|point| point.1 > sizing.workload.ceiling / 3.0);
+    let legend = (left + 12.0, if high { bottom - 110.0 } else { ceiling + 24.0 });
+    legend_line(&mut plot, "best", legend, "best policy at each size");
+    legend_line(&mut plot, "other", (legend.0, legend.1 + 20.0), "lru");
+    legend_line(&mut plot, "ceiling", (legend.0, legend.1 + 40.0), "reachable");
+    if sizing.min_hit_ratio.is_some() {
+        plot.dot("bound", (legend.0 + 13.0, legend.1 + 60.0), "");
+        plot.words("mark", (legend.0 + 34.0, legend.1 + 64.0), "start", "MIN, the bound");
+    }
+    plot.finish("Hit ratio over the size of the cache, with its three regions")
+}
 
-    fn draw_regions(&self, plot: &mut Plot) {
-        let Some(regions) = &self.regions else { return };
-        let [left, right, top, bottom] = plot.ends();
-        let steep = plot.x(as_f64(regions.steep_end_bytes));
-        let flat = plot.x(as_f64(regions.flat_begin_bytes));
-        let parts = [
-            ("steep", left, steep, "1 steep"),
-            ("useful", steep, flat, "2 useful"),
-            ("flat", flat, right, "3 flat"),
-        ];
-        for (class, from, to, title) in parts {
-            plot.rectangle(class, (from, to), (top, bottom), title);
-            if to - from > 60.0 {
-                plot.words("region", (f64::midpoint(from, to), bottom - 12.0), "middle", title);
+fn draw_regions(sizing: &Sizing, plot: &mut Plot) {
+    let Some(regions) = &sizing.regions else { return };
+    let [left, right, top, bottom] = plot.ends();
+    let steep = plot.x(as_f64(regions.steep_end_bytes));
+    let flat = plot.x(as_f64(regions.flat_begin_bytes));
+    let parts = [
+        ("steep", left, steep, "1 steep"),
+        ("useful", steep, flat, "2 useful"),
+        ("flat", flat, right, "3 flat"),
+    ];
+    for (class, from, to, title) in parts {
+        plot.rectangle(class, (from, to), (top, bottom), title);
+        if to - from > 60.0 {
+            plot.words("region", (f64::midpoint(from, to), bottom - 12.0), "middle", title);
+        }
+    }
+}
+
+/// Draws all policies at the three sizes.
+pub(super) fn policies_chart(sizing: &Sizing) -> String {
+    let Some(recommended) = sizing.recommended() else { return String::new() };
+    let rows = recommended.policies.len();
+    let all = sizing.effects.iter().flat_map(|effect| &effect.policies);
+    let (mut minimum, mut maximum) = (f64::INFINITY, 0.0_f64);
+    for one in all {
+        minimum = minimum.min(one.low);
+        maximum = maximum.max(one.high);
+    }
+    let height = 62.0 + 24.0 * count_f64(rows);
+    let nothing = Axis::new("", "").range(0.0, 1.0);
+    let mut plot =
+        Plot::new((WIDTH, height), hits_axis(), nothing, &[minimum.min(maximum), maximum], &[0.0]);
+    plot.draw_x();
+    let [left, _, top, _] = plot.ends();
+    for (row, policy) in recommended.policies.iter().enumerate() {
+        let y = top + 14.0 + 24.0 * count_f64(row);
+        plot.words("label", (left - 10.0, y + 4.0), "end", &policy.policy);
+        let found: Vec<_> = sizing
+            .effects
+            .iter()
+            .filter_map(|effect| {
+                let one = effect.policies.iter().find(|one| one.policy == policy.policy)?;
+                Some((effect, one))
+            })
+            .collect();
+        let positions: Vec<f64> = found.iter().map(|(_, one)| plot.x(one.hit_ratio)).collect();
+        let from = positions.iter().copied().fold(f64::INFINITY, f64::min);
+        let to = positions.iter().copied().fold(0.0, f64::max);
+        plot.stroke("range", (from, y), (to, y));
+        for ((effect, one), x) in found.iter().zip(&positions) {
+            plot.stroke("error", (plot.x(one.low), y), (plot.x(one.high), y));
+            let class = match effect.what.as_str() {
+                "half" => "half",
+                "twice" => "twice",
+                _ => "here",
+            };
+            let title = format!(
+                "{} at {}: {}",
+                one.policy,
+                format::bytes(effect.point.bytes),
+                format::percent(one.hit_ratio)
+            );
+            plot.dot(class, (*x, y), &title);
+        }
+    }
+    plot.finish("Hit ratios of all policies at half, once and twice the recommended size")
+}
+
+/// Returns the horizontal axis of the charts over time, and its end.
+fn time_axis(sizing: &Sizing) -> (Axis, f64) {
+    match sizing.workload.duration_ns {
+        Some(duration) if duration >= 600_000_000_000 => {
+            (Axis::new("time", "min"), as_f64(duration) / 60e9)
+        }
+        Some(duration) if duration >= 1_000_000_000 => {
+            (Axis::new("time", "s"), as_f64(duration) / 1e9)
+        }
+        Some(duration) => (Axis::new("time", "ms"), as_f64(duration) / 1e6),
+        None => (Axis::new("requests", ""), as_f64(sizing.workload.requests)),
+    }
+}
+
+/// Draws a bar for each time slice.
+fn bars(
+    sizing: &Sizing,
+    y: Axis,
+    values: &[f64],
+    line: Option<f64>,
+    label: impl Fn(f64) -> String,
+) -> String {
+    let (x_axis, end) = time_axis(sizing);
+    let title = y.title.clone();
+    let ys: Vec<f64> = values.iter().copied().chain([0.0]).chain(line).collect();
+    let mut plot = Plot::new((WIDTH, 240.0), x_axis.range(0.0, end), y, &[0.0, end], &ys);
+    plot.draw_y();
+    plot.draw_x();
+    let [left, right, _, bottom] = plot.ends();
+    let step = end / count_f64(values.len().max(1));
+    for (number, value) in values.iter().enumerate().filter(|(_, value)| **value > 0.0) {
+        let from = plot.x(step * count_f64(number)) + 0.5;
+        let to = (plot.x(step * count_f64(number + 1)) - 0.5).max(from + 0.5);
+        let class = if line.is_some_and(|line| *value > line) { "over" } else { "bar" };
+        plot.rectangle(class, (from, to), (plot.y(*value), bottom), &label(*value));
+    }
+    if let Some(line) = line {
+        let y = plot.y(line);
+        plot.stroke("chosen", (left, y), (right, y));
+        plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
+    }
+    plot.finish(&title)
+}
+
+/// Draws the distinct data of each slice.
+pub(super) fn working_set_chart(sizing: &Sizing) -> String {
+    let page = f64::from(sizing.workload.page_bytes);
+    let values: Vec<f64> = sizing.slices.iter().map(|slice| as_f64(slice.pages) * page).collect();
+    let line = sizing.recommendation.as_ref().map(|advice| as_f64(advice.bytes));
+    bars(sizing, sizes_axis("working set"), &values, line, |value| format::bytes(as_u64(value)))
+}
+
+/// Draws the references of each slice.
+pub(super) fn load_chart(sizing: &Sizing) -> String {
+    let values: Vec<f64> = sizing.slices.iter().map(|slice| as_f64(slice.references)).collect();
+    let label = |value: f64| format!("{} references", format::count(as_u64(value)));
+    bars(sizing, Axis::new("references", "pages"), &values, None, label)
+}
+
+/// Draws the required size of each window.
+pub(super) fn windows_chart(sizing: &Sizing) -> String {
+    let needs: Vec<f64> =
+        sizing.windows.iter().map(|window| as_f64(window.needed_bytes.unwrap_or(0))).collect();
+    let line = sizing.recommendation.as_ref().map(|advice| as_f64(advice.bytes));
+    let count = count_f64(sizing.windows.len());
+    let ys: Vec<f64> = needs.iter().copied().chain([0.0]).chain(line).collect();
+    let x_axis = Axis::new("part of the trace", "").range(0.0, count);
+    let mut plot = Plot::new((WIDTH, 240.0), x_axis, sizes_axis("needs"), &[0.0, count], &ys);
+    plot.draw_y();
+    let [left, right, _, bottom] = plot.ends();
+    plot.words("axis", (f64::midpoint(left, right), bottom + 40.0), "middle", "part of the trace");
+    for (number, need) in needs.iter().enumerate() {
+        let (from, to) = (plot.x(count_f64(number)) + 6.0, plot.x(count_f64(number + 1)) - 6.0);
+        let class = if line.is_some_and(|line| *need > line) { "over" } else { "bar" };
+        let title = format::bytes(as_u64(*need));
+        plot.rectangle(class, (from, to), (plot.y(*need), bottom), &title);
+        let middle = f64::midpoint(from, to);
+        plot.words("mark", (middle, bottom + 18.0), "middle", &(number + 1).to_string());
+    }
+    if let Some(line) = line {
+        let y = plot.y(line);
+        plot.stroke("chosen", (left, y), (right, y));
+        plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
+    }
+    plot.finish("What each part of the trace needs")
+}
+
+/// Draws addresses over time; adjacent cells of the same shade form one rectangle.
+pub(super) fn heat_chart(sizing: &Sizing) -> String {
+    let (x_axis, end) = time_axis(sizing);
+    let rows = sizing.heat.rows.len().max(1);
+    let columns = sizing.heat.rows.first().map_or(1, Vec::len).max(1);
+    let y_axis = Axis::new("address", "").range(0.0, count_f64(rows));
+    let height = (count_f64(rows) * 8.0).max(200.0) + 60.0;
+    let ys = [0.0, count_f64(rows)];
+    let mut plot = Plot::new((WIDTH, height), x_axis.range(0.0, end), y_axis, &[0.0, end], &ys);
+    let [left, right, top, bottom] = plot.ends();
+    let maximum = sizing.heat.rows.iter().flatten().copied().max().unwrap_or(0);
+    let shade = |count: u64| {
+        let part = (as_f64(count) + 1.0).ln() / (as_f64(maximum) + 1.0).ln();
+        as_u64((part * SHADES).ceil().min(SHADES))
+    };
+    let x = |column: usize| left + (right - left) * count_f64(column) / count_f64(columns);
+    for (row, counts) in sizing.heat.rows.iter().enumerate() {
+        let up = (plot.y(count_f64(row)), plot.y(count_f64(row + 1)));
+        let mut from = 0;
+        while from < counts.len() {
+            let level = if counts[from] == 0 { 0 } else { shade(counts[from]) };
+            let same = |&count: &u64| (if count == 0 { 0 } else { shade(count) }) == level;
+            let length = counts[from..].iter().take_while(|count| same(count)).count();
+            if level > 0 {
+                plot.rectangle(&format!("h{level}"), (x(from), x(from + length)), up, "");
             }
+            from += length;
         }
     }
-
-    /// Draws all policies at the three sizes.
-    pub(super) fn policies_chart(&self) -> String {
-        let Some(recommended) = self.recommended() else { return String::new() };
-        let rows = recommended.policies.len();
-        let all = self.effects.iter().flat_map(|effect| &effect.policies);
-        let (mut minimum, mut maximum) = (f64::INFINITY, 0.0_f64);
-        for one in all {
-            minimum = minimum.min(one.low);
-            maximum = maximum.max(one.high);
+    let mut first = 0;
+    for volume in &sizing.heat.volumes {
+        let (low, high) = (plot.y(count_f64(first)), plot.y(count_f64(first + volume.rows)));
+        plot.stroke("edge", (left, low), (right, low));
+        if sizing.heat.volumes.len() > 1 {
+            let middle = f64::midpoint(low, high) + 4.0;
+            plot.words("mark", (left - 8.0, middle), "end", &volume.volume);
+        } else {
+            plot.words("mark", (left - 8.0, low), "end", &format::bytes(volume.begin_bytes));
+            plot.words("mark", (left - 8.0, high + 10.0), "end", &format::bytes(volume.end_bytes));
         }
-        let height = 62.0 + 24.0 * count_f64(rows);
-        let nothing = Axis::new("", "").range(0.0, 1.0);
-        let mut plot = Plot::new(
-            (WIDTH, height),
-            hits_axis(),
-            nothing,
-            &[minimum.min(maximum), maximum],
-            &[0.0],
-        );
-        plot.draw_x();
-        let [left, _, top, _] = plot.ends();
-        for (row, policy) in recommended.policies.iter().enumerate() {
-            let y = top + 14.0 + 24.0 * count_f64(row);
-            plot.words("label", (left - 10.0, y + 4.0), "end", &policy.policy);
-            let found: Vec<_> = self
-                .effects
-                .iter()
-                .filter_map(|effect| {
-                    let one = effect.policies.iter().find(|one| one.policy == policy.policy)?;
-                    Some((effect, one))
-                })
-                .collect();
-            let positions: Vec<f64> = found.iter().map(|(_, one)| plot.x(one.hit_ratio)).collect();
-            let from = positions.iter().copied().fold(f64::INFINITY, f64::min);
-            let to = positions.iter().copied().fold(0.0, f64::max);
-            plot.stroke("range", (from, y), (to, y));
-            for ((effect, one), x) in found.iter().zip(&positions) {
-                plot.stroke("error", (plot.x(one.low), y), (plot.x(one.high), y));
-                let class = match effect.what.as_str() {
-                    "half" => "half",
-                    "twice" => "twice",
-                    _ => "here",
-                };
-                let title = format!(
-                    "{} at {}: {}",
-                    one.policy,
-                    format::bytes(effect.point.bytes),
-                    format::percent(one.hit_ratio)
-                );
-                plot.dot(class, (*x, y), &title);
-            }
-        }
-        plot.finish("Hit ratios of all policies at half, once and twice the recommended size")
+        first += volume.rows;
     }
-
-    /// Returns the horizontal axis of the charts over time, and its end.
-    fn time_axis(&self) -> (Axis, f64) {
-        match self.workload.duration_ns {
-            Some(duration) if duration >= 600_000_000_000 => {
-                (Axis::new("time", "min"), as_f64(duration) / 60e9)
-            }
-            Some(duration) if duration >= 1_000_000_000 => {
-                (Axis::new("time", "s"), as_f64(duration) / 1e9)
-            }
-            Some(duration) => (Axis::new("time", "ms"), as_f64(duration) / 1e6),
-            None => (Axis::new("requests", ""), as_f64(self.workload.requests)),
-        }
-    }
-
-    /// Draws a bar for each time slice.
-    fn bars(
-        &self,
-        y: Axis,
-        values: &[f64],
-        line: Option<f64>,
-        label: impl Fn(f64) -> String,
-    ) -> String {
-        let (x_axis, end) = self.time_axis();
-        let title = y.title.clone();
-        let ys: Vec<f64> = values.iter().copied().chain([0.0]).chain(line).collect();
-        let mut plot = Plot::new((WIDTH, 240.0), x_axis.range(0.0, end), y, &[0.0, end], &ys);
-        plot.draw_y();
-        plot.draw_x();
-        let [left, right, _, bottom] = plot.ends();
-        let step = end / count_f64(values.len().max(1));
-        for (number, value) in values.iter().enumerate().filter(|(_, value)| **value > 0.0) {
-            let from = plot.x(step * count_f64(number)) + 0.5;
-            let to = (plot.x(step * count_f64(number + 1)) - 0.5).max(from + 0.5);
-            let class = if line.is_some_and(|line| *value > line) { "over" } else { "bar" };
-            plot.rectangle(class, (from, to), (plot.y(*value), bottom), &label(*value));
-        }
-        if let Some(line) = line {
-            let y = plot.y(line);
-            plot.stroke("chosen", (left, y), (right, y));
-            plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
-        }
-        plot.finish(&title)
-    }
-
-    /// Draws the distinct data of each slice.
-    pub(super) fn working_set_chart(&self) -> String {
-        let page = f64::from(self.workload.page_bytes);
-        let values: Vec<f64> = self.slices.iter().map(|slice| as_f64(slice.pages) * page).collect();
-        let line = self.recommendation.as_ref().map(|advice| as_f64(advice.bytes));
-        self.bars(sizes_axis("working set"), &values, line, |value| format::bytes(as_u64(value)))
-    }
-
-    /// Draws the references of each slice.
-    pub(super) fn load_chart(&self) -> String {
-        let values: Vec<f64> = self.slices.iter().map(|slice| as_f64(slice.references)).collect();
-        let label = |value: f64| format!("{} references", format::count(as_u64(value)));
-        self.bars(Axis::new("references", "pages"), &values, None, label)
-    }
-
-    /// Draws the required size of each window.
-    pub(super) fn windows_chart(&self) -> String {
-        let needs: Vec<f64> =
-            self.windows.iter().map(|window| as_f64(window.needed_bytes.unwrap_or(0))).collect();
-        let line = self.recommendation.as_ref().map(|advice| as_f64(advice.bytes));
-        let count = count_f64(self.windows.len());
-        let ys: Vec<f64> = needs.iter().copied().chain([0.0]).chain(line).collect();
-        let x_axis = Axis::new("part of the trace", "").range(0.0, count);
-        let mut plot = Plot::new((WIDTH, 240.0), x_axis, sizes_axis("needs"), &[0.0, count], &ys);
-        plot.draw_y();
-        let [left, right, _, bottom] = plot.ends();
-        plot.words(
-            "axis",
-            (f64::midpoint(left, right), bottom + 40.0),
-            "middle",
-            "part of the trace",
-        );
-        for (number, need) in needs.iter().enumerate() {
-            let (from, to) = (plot.x(count_f64(number)) + 6.0, plot.x(count_f64(number + 1)) - 6.0);
-            let class = if line.is_some_and(|line| *need > line) { "over" } else { "bar" };
-            let title = format::bytes(as_u64(*need));
-            plot.rectangle(class, (from, to), (plot.y(*need), bottom), &title);
-            let middle = f64::midpoint(from, to);
-            plot.words("mark", (middle, bottom + 18.0), "middle", &(number + 1).to_string());
-        }
-        if let Some(line) = line {
-            let y = plot.y(line);
-            plot.stroke("chosen", (left, y), (right, y));
-            plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
-        }
-        plot.finish("What each part of the trace needs")
-    }
-
-    /// Draws addresses over time; adjacent cells of the same shade form one rectangle.
-    pub(super) fn heat_chart(&self) -> String {
-        let (x_axis, end) = self.time_axis();
-        let rows = self.heat.rows.len().max(1);
-        let columns = self.heat.rows.first().map_or(1, Vec::len).max(1);
-        let y_axis = Axis::new("address", "").range(0.0, count_f64(rows));
-        let height = (count_f64(rows) * 8.0).max(200.0) + 60.0;
-        let ys = [0.0, count_f64(rows)];
-        let mut plot = Plot::new((WIDTH, height), x_axis.range(0.0, end), y_axis, &[0.0, end], &ys);
-        let [left, right, top, bottom] = plot.ends();
-        let maximum = self.heat.rows.iter().flatten().copied().max().unwrap_or(0);
-        let shade = |count: u64| {
-            let part = (as_f64(count) + 1.0).ln() / (as_f64(maximum) + 1.0).ln();
-            as_u64((part * SHADES).ceil().min(SHADES))
-        };
-        let x = |column: usize| left + (right - left) * count_f64(column) / count_f64(columns);
-        for (row, counts) in self.heat.rows.iter().enumerate() {
-            let up = (plot.y(count_f64(row)), plot.y(count_f64(row + 1)));
-            let mut from = 0;
-            while from < counts.len() {
-                let level = if counts[from] == 0 { 0 } else { shade(counts[from]) };
-                let same = |&count: &u64| (if count == 0 { 0 } else { shade(count) }) == level;
-                let length = counts[from..].iter().take_while(|count| same(count)).count();
-                if level > 0 {
-                    plot.rectangle(&format!("h{level}"), (x(from), x(from + length)), up, "");
-                }
-                from += length;
-            }
-        }
-        let mut first = 0;
-        for volume in &self.heat.volumes {
-            let (low, high) = (plot.y(count_f64(first)), plot.y(count_f64(first + volume.rows)));
-            plot.stroke("edge", (left, low), (right, low));
-            if self.heat.volumes.len() > 1 {
-                let middle = f64::midpoint(low, high) + 4.0;
-                plot.words("mark", (left - 8.0, middle), "end", &volume.volume);
-            } else {
-                plot.words("mark", (left - 8.0, low), "end", &format::bytes(volume.begin_bytes));
-                plot.words(
-                    "mark",
-                    (left - 8.0, high + 10.0),
-                    "end",
-                    &format::bytes(volume.end_bytes),
-                );
-            }
-            first += volume.rows;
-        }
-        plot.stroke("edge", (left, top), (left, bottom));
-        plot.draw_x();
-        plot.finish("References by address and time")
-    }
+    plot.stroke("edge", (left, top), (left, bottom));
+    plot.draw_x();
+    plot.finish("References by address and time")
 }
 
 fn effect_text(effect: &Effect) -> String {

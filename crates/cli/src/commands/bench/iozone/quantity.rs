@@ -6,8 +6,9 @@ use clap::ValueEnum;
 use larder_lab::bench::iozone::columns;
 use larder_lab::bench::iozone::run::{GridRun, widest};
 use larder_lab::bench::iozone::throughput::{ThroughputRun, kinds};
-use larder_report::format;
-use larder_report::run::Run;
+use larder_report::run as report;
+use larder_schema::format;
+use larder_schema::run::Run;
 
 /// The output formats of a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -43,9 +44,9 @@ impl IozoneRun {
     /// Formats a result; with `flushed` the rates of writes include the flush.
     pub(super) fn show(&self, run: &Run, format: Format, flushed: bool) -> Result<String> {
         let body = match format {
-            Format::Text => return Ok(run.to_text()),
-            Format::Csv => return Ok(run.to_csv()),
-            Format::Html => return Ok(run.to_html()),
+            Format::Text => return Ok(report::to_text(run)),
+            Format::Csv => return Ok(report::to_csv(run)),
+            Format::Html => return Ok(report::to_html(run)),
             Format::Json => return Ok(run.to_json()?),
             Format::Rows => self.rows(run, flushed),
             Format::Tables => self.tables(run, flushed),

@@ -11,7 +11,7 @@ use anyhow::{Context, Result, anyhow, bail};
 use larder_core::mode::FlushMode;
 use larder_host::processes;
 use larder_io::front::fuse::detach_ours;
-use larder_report::control::{Files, Stats, VolumeRequest};
+use larder_schema::control::{Files, Stats, VolumeRequest};
 use larder_server::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;

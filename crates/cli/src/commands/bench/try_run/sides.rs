@@ -15,9 +15,9 @@ use larder_lab::bench::{
     BenchError, Counted, Direction, Found, HostEnv, HostError, Outcome, Series, Space, StartState,
     TrialContext, Workload,
 };
-use larder_report::control::{Stats, VolumeStats};
-use larder_report::run::Machine;
 use larder_report::try_verdict;
+use larder_schema::control::{Stats, VolumeStats};
+use larder_schema::run::Machine;
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs::File;

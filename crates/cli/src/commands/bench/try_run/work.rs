@@ -9,7 +9,7 @@ use crate::commands::bench::{fileload, postmark, probe};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
 use larder_lab::bench::{InParts, Start, Workload};
-use larder_report::format;
+use larder_schema::format;
 use std::ffi::OsString;
 use std::path::Path;
 

@@ -9,9 +9,12 @@ const DISK_PAGE: u64 = 16;
 
 /// A criterion for the order of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum WatchColumn {
+pub enum WatchColumn {
+    /// Pages read, also through mappings.
     Reads,
+    /// Pages written and written back.
     Writes,
+    /// Pages evicted, dropped or read again.
     Leaving,
 }
 
@@ -19,7 +22,7 @@ impl WatchColumn {
     const ALL: [WatchColumn; 3] = [WatchColumn::Reads, WatchColumn::Writes, WatchColumn::Leaving];
 
     /// Returns the weight of a row: pages, and disk I/O; 0 if it is not affected.
-    pub(super) fn weight(self, counts: &Counts, page_bytes: u64) -> u64 {
+    fn weight(self, counts: &Counts, page_bytes: u64) -> u64 {
         let of_disk = |bytes: u64| DISK_PAGE * bytes.div_ceil(page_bytes.max(1));
         match self {
             WatchColumn::Reads => {
@@ -40,7 +43,8 @@ impl WatchColumn {
     }
 
     /// Returns the indices of the affected rows, in descending order of weight.
-    pub(super) fn order(self, rows: &[Row], page_bytes: u64) -> Vec<usize> {
+    #[must_use]
+    pub fn order(self, rows: &[Row], page_bytes: u64) -> Vec<usize> {
         let weight = |index: usize| self.weight(&rows[index].counts, page_bytes);
         let mut indices: Vec<usize> = (0..rows.len()).filter(|&index| weight(index) > 0).collect();
         indices.sort_by_cached_key(|&index| Reverse(weight(index)));

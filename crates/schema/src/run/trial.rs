@@ -3,6 +3,7 @@
 //!
 //! Times are nanoseconds, sizes are bytes, shares are from 0 to 1.
 
+use crate::{as_f64, as_u64, share};
 use serde::{Deserialize, Serialize};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -58,8 +59,7 @@ impl Started {
     /// Returns the share of resident pages, or `None` if there are no pages or it is unknown.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
-        let (pages, resident) = (self.pages?, self.resident?);
-        (pages > 0).then(|| crate::advise::as_f64(resident) / crate::advise::as_f64(pages))
+        share(self.resident?, self.pages?)
     }
 }
 
@@ -108,9 +108,7 @@ impl Trial {
     pub fn foreign(&self) -> Option<f64> {
         let (disk, own) = (self.disk_bytes?, self.own_bytes?);
         let foreign = disk.saturating_sub(own);
-        (foreign >= FOREIGN_MIN_BYTES)
-            .then(|| crate::advise::as_f64(foreign) / crate::advise::as_f64(disk))
-            .or(Some(0.0))
+        if foreign >= FOREIGN_MIN_BYTES { share(foreign, disk) } else { Some(0.0) }
     }
 }
 
@@ -148,7 +146,7 @@ impl Latency {
         if count == 0 {
             return None;
         }
-        let rank = crate::advise::as_u64((crate::advise::as_f64(count) * part).ceil());
+        let rank = as_u64((as_f64(count) * part).ceil());
         let rank = rank.clamp(1, count);
         let mut seen = 0;
         let found = self.buckets.iter().find(|(_, count)| {

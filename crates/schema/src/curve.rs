@@ -3,7 +3,7 @@
 //! Invariants: sizes rise and are above zero. Between points the curve is linear in the size; it
 //! starts at size 0 with hit ratio 0, and is constant after its last point.
 
-use super::as_f64;
+use crate::{as_f64, as_u64};
 use serde::{Deserialize, Serialize};
 
 /// The hit ratio at one size.
@@ -113,7 +113,7 @@ impl Curve {
         let fraction = if rise > 0.0 { (hit_ratio - before.hit_ratio) / rise } else { 1.0 };
         let more = as_f64(after.bytes - before.bytes) * fraction.clamp(0.0, 1.0);
         // Compensates rounding errors just above a whole byte.
-        let whole = super::as_u64((more - 1e-6).ceil());
+        let whole = as_u64((more - 1e-6).ceil());
         Some((before.bytes + whole).clamp(1, after.bytes))
     }
 }

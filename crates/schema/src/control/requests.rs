@@ -1,0 +1,119 @@
+//! Requests that change the server, and their responses.
+
+use super::Head;
+use serde::{Deserialize, Serialize};
+use std::collections::BTreeMap;
+
+/// The body of `POST /v1/set`; the server applies all of it or nothing.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct SetRequest {
+    /// Values by name, in the syntax of the command line. A name is that of an option of `larder
+    /// serve` or of a tunable, for all volumes; a prefix `VOLUME.` restricts it to one volume. A
+    /// setting of one volume takes precedence over the same setting of all volumes.
+    pub set: BTreeMap<String, String>,
+}
+
+/// Change of one setting.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Change {
+    /// Volume name; empty for the server.
+    pub volume: String,
+    /// Setting name.
+    pub name: String,
+    /// Previous value.
+    pub from: String,
+    /// New value.
+    pub to: String,
+    /// True if the change continues in the background; gauges report its progress.
+    pub pending: bool,
+}
+
+/// The response to a request that changes settings.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Changed {
+    /// Schema and version.
+    #[serde(flatten)]
+    pub head: Head,
+    /// Changed settings; settings that already had the value are left out.
+    pub changed: Vec<Change>,
+}
+
+/// The body of a request for one volume or all.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct VolumeRequest {
+    /// Volume name; all volumes if omitted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub volume: Option<String>,
+}
+
+/// A byte range of a volume.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ByteRange {
+    /// First byte.
+    pub offset: u64,
+    /// Number of bytes.
+    pub length: u64,
+}
+
+/// The body of a request for ranges of a volume.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RangeRequest {
+    /// Volume name.
+    pub volume: String,
+    /// The ranges.
+    pub ranges: Vec<ByteRange>,
+}
+
+/// The body of `POST /v1/add`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct AddRequest {
+    /// The volume in the syntax of the command line: `[NAME=]PATH`. The server opens the path.
+    pub volume: String,
+    /// Settings of the volume, named after the options of `larder serve`.
+    #[serde(default)]
+    pub set: BTreeMap<String, String>,
+}
+
+/// The body of `POST /v1/remove`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RemoveRequest {
+    /// Volume name.
+    pub volume: String,
+    /// True if the server disconnects clients of the volume; otherwise the volume remains until
+    /// they disconnect.
+    #[serde(default)]
+    pub disconnect: bool,
+    /// True if the volume is removed without writing its dirty data, which is lost.
+    #[serde(default)]
+    pub give_up: bool,
+}
+
+/// A line of a streaming response: one JSON object each.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "event", rename_all = "kebab-case")]
+pub enum Progress {
+    /// Progress of one volume.
+    Volume {
+        /// Volume name.
+        volume: String,
+        /// Bytes completed.
+        done_bytes: u64,
+        /// Total bytes.
+        total_bytes: u64,
+        /// The error of the last attempt, if it failed and the server retries.
+        error: Option<String>,
+    },
+    /// The last line: the operation has ended.
+    Done {
+        /// Bytes completed, over all volumes.
+        done_bytes: u64,
+        /// Failures, one sentence each; empty on success.
+        failures: Vec<String>,
+    },
+}

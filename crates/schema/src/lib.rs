@@ -1,0 +1,36 @@
+//! Types of the public formats, and their versions; docs/FORMATS.md and docs/control.md describe them.
+//!
+//! Invariants: data only. Written data is read back unchanged; readers ignore unknown fields, so that
+//! a format can grow without a new version. Numbers have the unit in their names.
+
+#![forbid(unsafe_code)]
+
+pub mod advice;
+pub mod compare;
+pub mod control;
+pub mod curve;
+pub mod format;
+pub mod perfmon;
+pub mod run;
+pub mod sizing;
+pub mod watch;
+
+/// Converts a size or a count, which stay below 2^53.
+#[must_use]
+#[expect(clippy::cast_precision_loss, reason = "sizes and counts stay below 2^53")]
+pub fn as_f64(count: u64) -> f64 {
+    count as f64
+}
+
+/// Rounds to the nearest whole number, between 0 and `u64::MAX`.
+#[must_use]
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
+pub fn as_u64(value: f64) -> u64 {
+    value.round() as u64
+}
+
+/// Returns `part / whole`, or `None` if `whole` is 0.
+#[must_use]
+pub fn share(part: u64, whole: u64) -> Option<f64> {
+    (whole > 0).then(|| as_f64(part) / as_f64(whole))
+}

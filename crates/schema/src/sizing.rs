@@ -1,0 +1,290 @@
+//! Required cache size of a workload: `larder-size`, version 1, the result of `larder size`.
+//!
+//! Sizes are bytes of data, without the tables of the cache, unless a name says memory; hit ratios
+//! are shares of references from 0 to 1; times are nanoseconds.
+
+use crate::advice::{Attainment, Goal, Region, Regions};
+use crate::curve::{Curve, Point};
+use serde::{Deserialize, Serialize};
+
+/// Schema name of the JSON form.
+pub const SCHEMA: &str = "larder-size";
+/// Schema version of the JSON form.
+pub const VERSION: u32 = 1;
+
+/// Summary of the trace.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Workload {
+    /// Name given by the user.
+    pub trace: String,
+    /// Page size in which references and hit ratios are counted.
+    pub page_bytes: u32,
+    /// Number of reads and writes.
+    pub requests: u64,
+    /// Number of page references: each request touches each of its pages once.
+    pub references: u64,
+    /// Requested bytes.
+    pub bytes: u64,
+    /// Time from the first to the last request; `None` if the trace has no times.
+    pub duration_ns: Option<u64>,
+    /// Number of distinct pages.
+    pub footprint_pages: u64,
+    /// True if this number is exact, false if it is an estimate.
+    pub footprint_exact: bool,
+    /// First references to pages: misses in any cache.
+    pub compulsory_misses: u64,
+    /// Hit ratio of a cache that holds all data.
+    pub ceiling: f64,
+}
+
+impl Workload {
+    /// Returns the footprint: all distinct pages, in bytes.
+    #[must_use]
+    pub fn footprint_bytes(&self) -> u64 {
+        self.footprint_pages.saturating_mul(self.page_bytes.into())
+    }
+}
+
+/// The curve of one policy.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PolicyCurve {
+    /// Policy name.
+    pub policy: String,
+    /// Points of the curve.
+    pub points: Curve,
+}
+
+/// A point of the best policies' curve.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct BestPoint {
+    /// The best policy at this size.
+    pub policy: String,
+    /// Its hit ratio.
+    #[serde(flatten)]
+    pub point: Point,
+}
+
+/// Recommended cache configuration.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Recommendation {
+    /// Size of the cache, bytes of data.
+    pub bytes: u64,
+    /// Size including the tables of the cache: the value for `larder serve --memory`.
+    pub memory_bytes: u64,
+    /// Policy name.
+    pub policy: String,
+    /// Page size in bytes.
+    pub page_bytes: u32,
+    /// The limit that determined the size.
+    pub reach: Attainment,
+    /// Target hit ratio.
+    pub wanted_hit_ratio: f64,
+    /// The smallest size that reaches it, without a budget.
+    pub target_bytes: Option<u64>,
+    /// Region of the size.
+    pub region: Option<Region>,
+}
+
+/// Effect of a cache of one size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Effect {
+    /// Label: `half`, `recommended`, `twice`.
+    pub what: String,
+    /// Size and hit ratio with the recommended policy.
+    #[serde(flatten)]
+    pub point: Point,
+    /// True if the hit ratio was counted over the whole trace, false if it is an estimate.
+    pub counted: bool,
+    /// Misses per hour of the trace; `None` if the trace has no times.
+    pub misses_per_hour: Option<f64>,
+    /// Bytes fetched from the store over the whole trace.
+    pub store_bytes: u64,
+    /// Hit ratios of all policies at this size, best first.
+    pub policies: Vec<PolicyRatio>,
+}
+
+/// Hit ratio of a policy at one size.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PolicyRatio {
+    /// Policy name.
+    pub policy: String,
+    /// Hit ratio.
+    pub hit_ratio: f64,
+    /// Lower bound of the confidence interval.
+    pub low: f64,
+    /// Upper bound of the confidence interval.
+    pub high: f64,
+}
+
+/// One part of the trace, for the working set over time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Slice {
+    /// Start time, or the number of preceding requests if the trace has no times.
+    pub begin: u64,
+    /// Number of references.
+    pub references: u64,
+    /// Number of distinct pages.
+    pub pages: u64,
+}
+
+/// Number of references by address range and time.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Heat {
+    /// Volumes, stacked.
+    pub volumes: Vec<HeatVolume>,
+    /// References: for each row from address 0 upwards, a value per time slice.
+    pub rows: Vec<Vec<u64>>,
+}
+
+/// Rows of one volume in the heat map.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct HeatVolume {
+    /// Volume name.
+    pub volume: String,
+    /// Number of rows.
+    pub rows: usize,
+    /// First referenced byte.
+    pub begin_bytes: u64,
+    /// End of the last referenced byte.
+    pub end_bytes: u64,
+}
+
+/// All results for a trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Sizing {
+    /// The trace.
+    pub workload: Workload,
+    /// Target and budget.
+    pub goal: Goal,
+    /// True if the curve was counted at all of its sizes, false if it is estimated from samples.
+    pub exact: bool,
+    /// Seed of the samples.
+    pub seed: u64,
+    /// The best policy at each size.
+    pub curve: Vec<BestPoint>,
+    /// Curves of all policies, best first.
+    pub policies: Vec<PolicyCurve>,
+    /// Regions of the curve; `None` if nothing hits.
+    pub regions: Option<Regions>,
+    /// Reasons for the boundaries of the regions.
+    pub regions_why: Vec<String>,
+    /// Recommendation; `None` if no cache helps.
+    pub recommendation: Option<Recommendation>,
+    /// Effects of half, exactly and twice the recommended size.
+    pub effects: Vec<Effect>,
+    /// Hit ratio of MIN at the recommended size: the maximum of all policies.
+    pub min_hit_ratio: Option<f64>,
+    /// Windows of the trace.
+    pub windows: Vec<Window>,
+    /// Spread of the windows' required sizes.
+    pub stability: Option<Stability>,
+    /// Division of the memory among the volumes, if there are several.
+    pub volumes: Vec<Share>,
+    /// Page sizes with the recommended memory.
+    pub page_sizes: Vec<PageSize>,
+    /// References and distinct pages over time.
+    pub slices: Vec<Slice>,
+    /// Addresses over time.
+    pub heat: Heat,
+    /// Notes of the trace reader, and limits of the results.
+    pub notes: Vec<String>,
+}
+
+impl Sizing {
+    /// Returns the JSON object, with schema and version.
+    ///
+    /// # Panics
+    /// If a number is infinite or not a number, which the caller must prevent.
+    #[must_use]
+    pub fn to_json(&self) -> serde_json::Value {
+        let mut made = serde_json::json!({ "schema": SCHEMA, "version": VERSION });
+        let body = serde_json::to_value(self).expect("plain numbers and words");
+        if let (Some(made), serde_json::Value::Object(body)) = (made.as_object_mut(), body) {
+            made.extend(body);
+        }
+        made
+    }
+
+    /// Returns the curve of the best policies without their names.
+    #[must_use]
+    pub fn best_curve(&self) -> Curve {
+        Curve::new(self.curve.iter().map(|best| best.point))
+    }
+
+    /// Returns the effect of the recommended size.
+    #[must_use]
+    pub fn recommended(&self) -> Option<&Effect> {
+        self.effects.iter().find(|effect| effect.what == "recommended")
+    }
+}
+
+/// The memory assigned to a volume.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Share {
+    /// Volume name.
+    pub volume: String,
+    /// Number of references.
+    pub references: u64,
+    /// Footprint: all pages of the volume, bytes.
+    pub footprint_bytes: u64,
+    /// Assigned memory in bytes.
+    pub bytes: u64,
+    /// Hit ratio with that memory.
+    pub hit_ratio: f64,
+    /// Lower bound of the hit ratio's confidence interval.
+    pub low: f64,
+    /// Upper bound of the hit ratio's confidence interval.
+    pub high: f64,
+}
+
+/// A cache with one page size.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct PageSize {
+    /// Page size in bytes.
+    pub page_bytes: u32,
+    /// Share of the requested bytes that hit.
+    pub byte_hit_ratio: f64,
+    /// Lower bound of its confidence interval.
+    pub low: f64,
+    /// Upper bound of its confidence interval.
+    pub high: f64,
+    /// Bytes fetched from the store over the whole trace.
+    pub store_bytes: u64,
+    /// Read misses in pages: an upper bound for the reads from the store, which are fewer if
+    /// missing pages of a request are adjacent.
+    pub read_misses: u64,
+    /// Footprint: all pages of the trace, bytes.
+    pub footprint_bytes: u64,
+}
+
+/// One part of the trace.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Window {
+    /// Start, in nanoseconds from the start of the trace.
+    pub begin_ns: u64,
+    /// Number of references.
+    pub references: u64,
+    /// The smallest size that reaches the target in the window, bytes; `None` if no reference hits.
+    pub needed_bytes: Option<u64>,
+    /// The reachable hit ratio of the window: all except first references, 0 to 1.
+    pub ceiling: f64,
+    /// The hit ratio with the recommended size.
+    pub hit_ratio: f64,
+}
+
+/// Spread of the windows' required sizes.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Stability {
+    /// The smallest required size, bytes.
+    pub least_bytes: u64,
+    /// The median required size.
+    pub median_bytes: u64,
+    /// The largest required size.
+    pub most_bytes: u64,
+    /// Number of windows for which the recommended size is sufficient.
+    pub covered: usize,
+    /// Number of windows with a required size.
+    pub windows: usize,
+    /// The assessment, a sentence.
+    pub judgement: String,
+}
