@@ -44,7 +44,7 @@ use crate::clock::Nanos;
 use crate::completion::Notify;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
-use crate::input::{Input, InputLog, InputSink, LogGuard};
+use crate::input::{Input, InputLog, InputSink};
 use crate::page::Table;
 use crate::pool::Pool;
 use crate::shard::{Page, Shard};
@@ -78,8 +78,8 @@ pub struct Cache<F: Frames> {
     maintenance: Mutex<()>,
     /// Wakes the thread that runs maintenance.
     maintenance_waker: Mutex<Option<Box<dyn Notify>>>,
-    /// The log of all inputs, if there is one. Its lock is the first of the lock order.
-    log: Option<Arc<InputLog>>,
+    /// Its lock is the first of the lock order.
+    pub(crate) log: InputLog,
 }
 
 impl<F: Frames> std::fmt::Debug for Cache<F> {
@@ -141,7 +141,7 @@ impl<F: Frames> Cache<F> {
             settings: Mutex::new(()),
             maintenance: Mutex::new(()),
             maintenance_waker: Mutex::new(None),
-            log: None,
+            log: InputLog::default(),
             frames,
         }
     }
@@ -158,22 +158,8 @@ impl<F: Frames> Cache<F> {
             frames_max: self.frames.count(),
             shards: self.shards.len(),
         });
-        self.log = Some(Arc::new(InputLog::new(log)));
+        self.log = InputLog::new(log);
         self
-    }
-
-    /// Logs an input if inputs are logged. The cache processes no other input until the caller
-    /// drops the guard.
-    #[inline]
-    pub(crate) fn log_input(&self, input: impl FnOnce() -> Input) -> Option<LogGuard<'_>> {
-        self.log.as_ref().map(|log| log.add(input()))
-    }
-
-    /// Locks the log of inputs, if there is one. The cache processes no input until the caller
-    /// drops the guard.
-    #[inline]
-    pub(crate) fn pause_inputs(&self) -> Option<LogGuard<'_>> {
-        self.log.as_ref().map(|log| log.pause())
     }
 
     /// Returns the frames.
@@ -185,7 +171,7 @@ impl<F: Frames> Cache<F> {
     /// Returns a recorder for the driver of the store of `volume`.
     #[must_use]
     pub fn recorder(&self, volume: &Volume<F>) -> Arc<Recorder> {
-        volume.add_recorder()
+        volume.recorders.add()
     }
 
     /// Returns the value of a gauge for a volume, in the unit of the catalogue.
@@ -195,15 +181,15 @@ impl<F: Frames> Cache<F> {
             return value;
         }
         let blocks = match gauge {
-            Gauge::Resident => u64::from(volume.quota.usage.load(Ordering::Relaxed)),
-            Gauge::Dirty => volume.dirty.load(Ordering::Relaxed),
-            Gauge::Writing => volume.writing.load(Ordering::Relaxed),
+            Gauge::Resident => u64::from(volume.quota.usage()),
+            Gauge::Dirty => volume.dirty.dirty(),
+            Gauge::Writing => volume.dirty.writing(),
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
             Gauge::Pinned => volume.pinned.blocks(),
             Gauge::Target => volume.target_frames().map_or(0, u64::from),
             Gauge::Held => volume.write_order.with(|groups| groups.held_blocks()),
             Gauge::Warming => lock(&volume.queue).warm.blocks(),
-            Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
+            Gauge::Failing => return volume.dirty.failing(),
             Gauge::Memory
             | Gauge::MemoryTarget
             | Gauge::Free
@@ -344,10 +330,10 @@ impl<F: Frames> Cache<F> {
                 dirty += counts.1;
                 writing += counts.2;
             }
-            assert_eq!(dirty, volume.dirty.load(Ordering::Acquire), "dirty blocks");
+            assert_eq!(dirty, volume.dirty.dirty(), "dirty blocks");
             volume.write_order.with(|groups| groups.check(|block| self.is_unclean(volume, block)));
-            assert_eq!(writing, volume.writing.load(Ordering::Acquire), "writing blocks");
-            let usage = u64::from(volume.quota.usage.load(Ordering::Acquire));
+            assert_eq!(writing, volume.dirty.writing(), "writing blocks");
+            let usage = u64::from(volume.quota.usage());
             assert!(resident <= usage, "{resident} resident, {usage} charged");
             used += usage;
             unclean += dirty + writing;

@@ -14,7 +14,6 @@ use crate::policy::{NO_SLOT, Policy, Slot, hand_over};
 use crate::queue::FillWaiter;
 use crate::store::StoreError;
 use crate::sync::Arc;
-use crate::sync::atomic::Ordering;
 use crate::volume::Volume;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -160,10 +159,8 @@ pub(crate) struct Instance<F: Frames> {
 
 impl<F: Frames> Instance<F> {
     pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
-        let samples = volume
-            .locked_tracker
-            .as_ref()
-            .map(|locked_tracker| PendingSamples::new(locked_tracker.sampler()));
+        let tracker = volume.tuning.tracker.as_ref();
+        let samples = tracker.map(|tracker| PendingSamples::new(tracker.sampler()));
         Instance {
             index,
             paging: volume.paging(),
@@ -215,9 +212,8 @@ impl<F: Frames> Instance<F> {
         }
         let slot = self.pages.insert(Page::new(page));
         self.note_pages();
-        let coldest = &self.volume.quota.coldest[self.index];
-        if coldest.load(Ordering::Relaxed) == Nanos::MAX {
-            coldest.store(now, Ordering::Relaxed);
+        if self.volume.quota.coldest(self.index) == Nanos::MAX {
+            self.volume.quota.set_coldest(self.index, now);
         }
         if admit && !self.is_pinned(page) {
             self.admit(slot, page, now);
@@ -226,7 +222,7 @@ impl<F: Frames> Instance<F> {
     }
 
     fn note_pages(&self) {
-        self.volume.quota.pages[self.index].store(self.pages.len(), Ordering::Relaxed);
+        self.volume.quota.set_pages(self.index, self.pages.len());
     }
 
     /// Returns true if the policy knows the page.
@@ -357,7 +353,7 @@ impl<F: Frames> Instance<F> {
     /// Passes the collected samples to the volume's tracker.
     pub(crate) fn flush_samples(&mut self) {
         if let (Some(samples), Some(locked_tracker)) =
-            (&mut self.samples, &self.volume.locked_tracker)
+            (&mut self.samples, &self.volume.tuning.tracker)
             && locked_tracker.record_samples(samples)
         {
             self.volume.notify.notify();

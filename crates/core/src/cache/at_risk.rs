@@ -10,7 +10,6 @@ use crate::frames::Frames;
 use crate::page::{Key, Paging};
 use crate::shard::Page;
 use crate::store::StoreError;
-use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
@@ -54,7 +53,7 @@ impl<F: Frames> Cache<F> {
         let mut oldest: Option<Nanos> = None;
         let mut failing = Vec::new();
         let is_broken = volume.broken().is_some();
-        let mut failing_left = volume.failing.load(Ordering::Acquire);
+        let mut failing_left = volume.dirty.failing();
         if is_broken {
             // No data of a broken volume can be written.
             failing_left = u64::MAX;
@@ -102,8 +101,8 @@ impl<F: Frames> Cache<F> {
         let blocks = volume.unclean_blocks();
         AtRisk {
             blocks,
-            writing_blocks: volume.writing.load(Ordering::Acquire),
-            failing_blocks: if is_broken { blocks } else { volume.failing.load(Ordering::Acquire) },
+            writing_blocks: volume.dirty.writing(),
+            failing_blocks: if is_broken { blocks } else { volume.dirty.failing() },
             blocks_max: volume.unclean_blocks_max().max(blocks),
             oldest,
             failing: joined(volume, failing, ranges_max),

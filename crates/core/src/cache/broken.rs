@@ -25,10 +25,9 @@ impl<F: Frames> Cache<F> {
     /// Ends a volume after an internal error: every request fails with `error` from now on,
     /// including requests that wait for frames. Unwritten data stays in memory.
     pub fn break_volume(&self, volume: &Volume<F>, error: StoreError) {
-        let _logged =
-            self.log_input(|| Input::Unsupported { call: "an internal error".to_owned() });
-        volume.note_error(&error);
-        volume.note_broken(error);
+        let _logged = self.log.add(|| Input::Unsupported { call: "an internal error".to_owned() });
+        volume.dirty.note_error(&error);
+        volume.lifecycle.note_broken(error);
         self.unstall();
         volume.notify.notify();
     }

@@ -28,7 +28,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         done: StoreDone<F>,
     ) {
-        let _logged = self.log_input(|| Input::Complete {
+        let _logged = self.log.add(|| Input::Complete {
             volume: volume.id,
             now,
             tag: done.op.tag,
@@ -124,7 +124,7 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&instance.volume);
         let whole = instance.paging.blocks_of(page);
         if error.is_some() && volume.pinned.overlaps(&whole) {
-            volume.pinned.rescan_after(now, volume.tunables.nanos(Tunable::RetryDelayMax));
+            volume.pinned.rescan_after(now, volume.config.tunables.nanos(Tunable::RetryDelayMax));
         }
         // Without pins, clients that need frames could evict the page before the write continues,
         // again and again.
@@ -241,7 +241,7 @@ impl<F: Frames> Cache<F> {
             }
         }
         if let Some(error) = error {
-            volume.note_error(error);
+            volume.dirty.note_error(error);
         }
         for &(number, slot) in pages {
             let page = instance.pages.get_mut(slot);
@@ -253,7 +253,7 @@ impl<F: Frames> Cache<F> {
                 // The error of an earlier operation of the same writeback, if this operation
                 // succeeded.
                 let earlier =
-                    (failed && error.is_none()).then(|| lock(&volume.last_error).clone()).flatten();
+                    (failed && error.is_none()).then(|| volume.dirty.last_error()).flatten();
                 let error = error.or(earlier.as_ref());
                 self.end_page_writeback(instance, slot, (error, epoch), recorder, now);
             }
@@ -277,8 +277,8 @@ impl<F: Frames> Cache<F> {
             writer.pace.wrote(now, blocks.end - blocks.start);
             return;
         };
-        let shortest = volume.tunables.nanos(Tunable::RetryDelay);
-        let longest = volume.tunables.nanos(Tunable::RetryDelayMax);
+        let shortest = volume.config.tunables.nanos(Tunable::RetryDelay);
+        let longest = volume.config.tunables.nanos(Tunable::RetryDelayMax);
         if now >= writer.retry_at {
             writer.retry_delay = (writer.retry_delay * 2).clamp(shortest, longest.max(shortest));
             writer.retry_at = now + writer.retry_delay;

@@ -8,7 +8,6 @@ use crate::frames::{FrameId, Frames};
 use crate::page::Key;
 use crate::policy::Slot;
 use crate::shard::Instance;
-use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::volume::Volume;
 use std::cmp::Reverse;
@@ -127,7 +126,7 @@ impl<F: Frames> Cache<F> {
         candidates.sort_unstable_by_key(order);
         let find = |any: bool| {
             candidates.iter().find_map(|Candidate { shard, volume, .. }| {
-                let recorder = recorder.unwrap_or(&volume.maintenance_recorder);
+                let recorder = recorder.unwrap_or(&volume.recorders.maintenance);
                 let write_pins = if any {
                     self.evict_any_from(volume, *shard, recorder, now)
                 } else {
@@ -143,11 +142,9 @@ impl<F: Frames> Cache<F> {
     /// Returns the parts of the cache that may give up a page, for `volume` if it is given.
     fn candidates(&self, volume: Option<&Volume<F>>) -> Vec<Candidate<F>> {
         let volumes = lock(&self.pool.volumes);
-        let at_ceiling =
-            |volume: &Volume<F>| volume.quota.usage.load(Ordering::Relaxed) >= volume.quota.max();
-        let at_ceiling = volume.is_some_and(at_ceiling);
+        let at_ceiling = volume.is_some_and(|volume| volume.quota.is_full());
         let may_give = |other: &&Arc<Volume<F>>| {
-            let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.floor();
+            let above_floor = other.quota.usage() > other.quota.floor();
             volume.is_some_and(|volume| other.id == volume.id) || (!at_ceiling && above_floor)
         };
         let givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
@@ -161,16 +158,10 @@ impl<F: Frames> Cache<F> {
     fn shard_candidates(volume: &Arc<Volume<F>>) -> impl Iterator<Item = Candidate<F>> {
         let quota = &volume.quota;
         let by_age = volume.policy().evicts_by_age();
-        let age_of = |shard: usize| quota.coldest[shard].load(Ordering::Relaxed);
-        let shards = 0..quota.coldest.len();
-        let coldest = shards.clone().map(age_of).min().unwrap_or(Nanos::MAX);
-        shards.filter_map(move |shard| {
-            let age = age_of(shard);
-            let (coldest, pages) = if by_age {
-                (age, 0)
-            } else {
-                (coldest, quota.pages[shard].load(Ordering::Relaxed))
-            };
+        let coldest = quota.shards().map(|shard| quota.coldest(shard)).min().unwrap_or(Nanos::MAX);
+        quota.shards().filter_map(move |shard| {
+            let age = quota.coldest(shard);
+            let (coldest, pages) = if by_age { (age, 0) } else { (coldest, quota.pages(shard)) };
             let volume = Arc::clone(volume);
             (age != Nanos::MAX).then_some(Candidate { coldest, pages, shard, volume })
         })
@@ -362,12 +353,12 @@ impl<F: Frames> Cache<F> {
         }
         if untouched {
             recorder.add(Counter::ReadAheadWasted, 1);
-            instance.volume.feedback.wasted();
+            instance.volume.ahead.feedback.wasted();
         }
         instance.pages.get_mut(slot).resident = 0;
         let touched = instance.remove(slot, ghost);
         let coldest = if instance.pages.len() == 0 { Nanos::MAX } else { touched };
-        instance.volume.quota.coldest[instance.index].store(coldest, Ordering::Relaxed);
+        instance.volume.quota.set_coldest(instance.index, coldest);
         recorder.add(Counter::EvictedPages, 1);
         recorder.add(Counter::EvictedBlocks, write_pins.len() as u64);
     }

@@ -78,7 +78,7 @@ impl<F: Frames> Cache<F> {
             self.stall(handle);
             return Status::Stalled;
         }
-        let epoch = volume.epoch.load(Ordering::Acquire);
+        let epoch = volume.dirty.epoch();
         let completions = Arc::clone(&handle.completions);
         queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, completions, token });
         volume.exclusives.fetch_add(1, Ordering::AcqRel);
@@ -182,11 +182,10 @@ impl<F: Frames> Cache<F> {
         let page = instance.pages.get_mut(slot);
         page.resident -= removed;
         page.dirty -= clean;
-        volume.dirty.fetch_sub(u64::from(clean), Ordering::AcqRel);
-        volume.all.unclean.fetch_sub(u64::from(clean), Ordering::AcqRel);
+        volume.dirty.discard(clean.into());
         if page.dirty == 0 {
             let failing = std::mem::take(&mut page.failing);
-            volume.failing.fetch_sub(u64::from(failing), Ordering::AcqRel);
+            volume.dirty.change_failing(0, failing.into());
         }
         if clean > 0 && page.dirty == 0 {
             instance.unlink_dirty(slot);

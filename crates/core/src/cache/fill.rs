@@ -87,7 +87,7 @@ impl<F: Frames> Cache<F> {
             token: read.token,
             read: Some((blocks.clone(), read.cursor)),
         };
-        let unbuffered = read.hint_or(|| handle.volume.hint()) == Hint::NoBuffering;
+        let unbuffered = read.hint_or(|| handle.volume.config.hint.get()) == Hint::NoBuffering;
         let bypass_reason = unbuffered.then_some(BypassReason::NoBuffering);
         let outcome = self.fetch(handle, now, waiter, blocks, bypass_reason);
         match outcome {

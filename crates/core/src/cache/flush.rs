@@ -18,7 +18,6 @@ use crate::queue::{Context, FlushWaiter, Queue};
 use crate::read_write::{Status, WriteRequest};
 use crate::shard::{Instance, Page};
 use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
-use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
 use crate::volume::Volume;
@@ -52,7 +51,7 @@ impl<F: Frames> Cache<F> {
         handle.volume.note_request(now);
         let volume = &handle.volume;
         let mut queue = lock(&volume.queue);
-        let epoch = volume.epoch.fetch_add(1, Ordering::AcqRel);
+        let epoch = volume.dirty.end_epoch();
         let completions = Arc::clone(&handle.completions);
         queue.flushes.push_back(FlushWaiter { completions, token, epoch });
         drop(queue);
@@ -115,14 +114,14 @@ impl<F: Frames> Cache<F> {
         writer: &mut Writer,
         now: Nanos,
     ) -> Option<Nanos> {
-        let mut due = writer.unflushed_since? + volume.tunables.nanos(Tunable::AgeMax);
+        let mut due = writer.unflushed_since? + volume.config.tunables.nanos(Tunable::AgeMax);
         let mut queue = lock(&volume.queue);
         if queue.flush_in_flight {
             // Its completion triggers the next poll.
             return None;
         }
         if volume.unclean_blocks() == 0 && queue.writes_in_flight == 0 {
-            due = due.min(volume.last_request() + volume.tunables.nanos(Tunable::IdleDelay));
+            due = due.min(volume.last_request() + volume.config.tunables.nanos(Tunable::IdleDelay));
         }
         if now < due {
             return Some(due);
@@ -151,7 +150,8 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) {
-        let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let depth =
+            usize::try_from(volume.config.tunables.get(Tunable::ForcedDepth)).expect("small");
         let mut gathered = false;
         loop {
             if lock(&volume.queue).writes_started() >= depth {
@@ -243,11 +243,7 @@ impl<F: Frames> Cache<F> {
                 continue;
             }
             left = left.saturating_sub(u64::from(page.dirty));
-            let is_exclusive = || {
-                volume.exclusives.load(Ordering::Acquire) > 0
-                    && lock(&volume.queue).is_exclusive(&blocks)
-            };
-            if page.can_start_writeback() && !is_exclusive() {
+            if page.can_start_writeback() && !volume.is_exclusive(&blocks) {
                 pages.push(blocks.start);
             }
         }
@@ -278,7 +274,7 @@ impl<F: Frames> Cache<F> {
         queue.flush_in_flight = false;
         let away_error = error.filter(|error| error.kind == StoreErrorKind::Away);
         if let Some(error) = error.filter(|_| away_error.is_none()) {
-            volume.note_error(error);
+            volume.dirty.note_error(error);
             queue.flush_failed.get_or_insert_with(|| error.clone());
         }
         let failed = queue.flush_failed.clone().or(away_error.cloned());
@@ -287,7 +283,7 @@ impl<F: Frames> Cache<F> {
         volume.write_order.with_any(end_flush);
         drop(queue);
         for waiter in waiters {
-            let unreported = volume.take_unreported_error(&waiter.completions);
+            let unreported = volume.dirty.take_unreported_error(&waiter.completions.errors_seen);
             let result = failed.clone().or(unreported).map_or(Ok(()), Err);
             let token = waiter.token;
             waiter.completions.deliver(&self.frames, Completion::Finished { token, result });
@@ -303,8 +299,7 @@ impl<F: Frames> Cache<F> {
         drop(queue);
         for FlushWaiter { completions, token, .. } in failed {
             // This reports the error to the handle.
-            let errors = volume.errors.load(Ordering::Acquire);
-            completions.errors_seen.store(errors, Ordering::Release);
+            volume.dirty.mark_reported(&completions.errors_seen);
             let result = Err(error.clone());
             completions.deliver(&self.frames, Completion::Finished { token, result });
         }

@@ -16,7 +16,6 @@ use crate::mode::FlushMode;
 use crate::queue::{Context, RangeFlush, WriteCause};
 use crate::read_write::Status;
 use crate::store::{StoreError, StoreOpKind};
-use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
 use crate::units::BLOCK_BYTES_U64;
@@ -48,7 +47,7 @@ impl<F: Frames> Cache<F> {
             return Status::Done;
         }
         let mut queue = lock(&volume.queue);
-        let epoch = volume.epoch.fetch_add(1, Ordering::AcqRel);
+        let epoch = volume.dirty.end_epoch();
         let completions = Arc::clone(&handle.completions);
         let batch = Batch::default();
         queue.ranges.push(RangeFlush { completions, token, blocks, epoch, stable, batch });
@@ -99,7 +98,8 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
-        let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let depth =
+            usize::try_from(volume.config.tunables.get(Tunable::ForcedDepth)).expect("small");
         let mut gathered = false;
         loop {
             let queue = lock(&volume.queue);
@@ -130,7 +130,7 @@ impl<F: Frames> Cache<F> {
     /// Returns the first blocks of pages of a range that became dirty at `epoch` or before,
     /// including those that cannot be written now.
     fn gather_range(&self, volume: &Volume<F>, blocks: &Range<u64>, epoch: u64) -> Batch {
-        let dirty = volume.dirty.load(Ordering::Acquire);
+        let dirty = volume.dirty.dirty();
         let mut pages = Vec::new();
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);

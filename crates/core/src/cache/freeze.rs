@@ -17,7 +17,7 @@ impl<F: Frames> Cache<F> {
     /// [`Cache::set_bounds`] apply to it as to other volumes.
     pub fn freeze(&self, volume: &Volume<F>, frozen: bool) {
         let _logged = volume.log_setting(|| Setting::Frozen(frozen));
-        volume.set_frozen(frozen);
+        volume.lifecycle.set_frozen(frozen);
         // An interrupted warm restart continues.
         volume.notify.notify();
     }
@@ -25,7 +25,7 @@ impl<F: Frames> Cache<F> {
     /// Drops all clean pages of a volume. Returns their number of blocks. Pages that are dirty,
     /// being written or being filled stay, and so do ghosts.
     pub fn drop_clean(&self, volume: &Volume<F>, now: Nanos) -> u64 {
-        let _logged = self.log_input(|| Input::DropClean { volume: volume.id, now });
+        let _logged = self.log.add(|| Input::DropClean { volume: volume.id, now });
         let mut dropped = 0;
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);

@@ -50,7 +50,7 @@ impl<F: Frames> Cache<F> {
     /// If addresses are reserved for fewer frames, or the number is less than the floors of the
     /// volumes and a page of each.
     pub fn set_memory(&self, frames: u32) -> Result<(), SettingError> {
-        let _logged = self.log_input(|| Input::Memory { frames });
+        let _logged = self.log.add(|| Input::Memory { frames });
         let one_at_a_time = lock(&self.settings);
         let most = self.frames.count();
         if frames > most || frames == 0 {
@@ -86,7 +86,7 @@ impl<F: Frames> Cache<F> {
     /// Performs one step of the pending work. Returns the time of the next call; `None` if nothing
     /// is left until the next change.
     pub fn run_maintenance(&self, now: Nanos) -> Option<Nanos> {
-        let _logged = self.log_input(|| Input::Tend { now });
+        let _logged = self.log.add(|| Input::Tend { now });
         let one_at_a_time = lock(&self.maintenance);
         let (usable, target) = (self.pool.usable(), self.pool.target());
         let steps = [
@@ -167,10 +167,10 @@ impl<F: Frames> Cache<F> {
         let mut progress = None;
         for volume in self.volumes() {
             for _ in 0..FRAMES_PER_CALL {
-                if !volume.quota.is_exceeded() {
+                if volume.quota.usage() <= volume.quota.max() {
                     break;
                 }
-                let was_evicted = self.evict_coldest(&volume, &volume.maintenance_recorder, now);
+                let was_evicted = self.evict_coldest(&volume, &volume.recorders.maintenance, now);
                 progress = Some(progress.unwrap_or(false) || was_evicted);
                 if !was_evicted {
                     break;

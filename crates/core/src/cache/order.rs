@@ -42,8 +42,7 @@ impl<F: Frames> Cache<F> {
         before: GroupId,
         after: GroupId,
     ) -> Result<(), OrderError> {
-        let _logged =
-            self.log_input(|| Input::Unsupported { call: "an order of groups".to_owned() });
+        let _logged = self.log.add(|| Input::Unsupported { call: "an order of groups".to_owned() });
         if before.volume != volume.id || after.volume != volume.id {
             return Err(OrderError::OtherVolume);
         }
@@ -88,7 +87,8 @@ impl<F: Frames> Cache<F> {
         if !due.is_empty() && now < writer.retry_at {
             return Some(writer.retry_at);
         }
-        let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let depth =
+            usize::try_from(volume.config.tunables.get(Tunable::ForcedDepth)).expect("small");
         for block in due {
             if lock(&volume.queue).writes_started() >= depth {
                 break;

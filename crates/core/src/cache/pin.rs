@@ -40,7 +40,7 @@ impl<F: Frames> Cache<F> {
             let others = volumes.iter().flatten().filter(|other| other.id != volume.id);
             others.map(|other| other.pinned.blocks()).sum()
         };
-        let (own_most, all_most) = (volume.capacity() / 2, u64::from(self.pool.size()) / 2);
+        let (own_most, all_most) = (volume.config.capacity() / 2, u64::from(self.pool.size()) / 2);
         let name = || volume.name().to_owned();
         volume.pinned.change(&blocks, true, |ranges, count| {
             if ranges > RANGES_MAX {
@@ -87,7 +87,7 @@ impl<F: Frames> Cache<F> {
         pin: bool,
         now: Nanos,
     ) -> Option<LogGuard<'_>> {
-        self.log_input(|| Input::PinRange { volume: volume.id, bytes: bytes.clone(), pin, now })
+        self.log.add(|| Input::PinRange { volume: volume.id, bytes: bytes.clone(), pin, now })
     }
 
     /// Returns the pinned ranges of a volume in bytes, in order.
@@ -136,7 +136,7 @@ impl<F: Frames> Cache<F> {
         if volume.pinned.blocks() == 0 {
             return None;
         }
-        let pause = volume.tunables.nanos(Tunable::RetryDelayMax);
+        let pause = volume.config.tunables.nanos(Tunable::RetryDelayMax);
         let mut spare = Vec::new();
         let next = loop {
             let reads = {
@@ -164,7 +164,7 @@ impl<F: Frames> Cache<F> {
             let can_come = has_frames
                 && absent <= spare.len()
                 && !queue.is_exclusive(&whole)
-                && !volume.is_closed();
+                && !volume.lifecycle.is_closed();
             if absent > 0 && !is_coming && can_come {
                 let cause = FillCause::Pinned;
                 self.start_fill(instance, &mut queue, page, &mut spare, cause, now);

@@ -10,7 +10,6 @@ use crate::input::Input;
 use crate::mode::FlushMode;
 use crate::queue::{Queue, WriteCause};
 use crate::store::{Buffer, StoreOp, StoreOpKind};
-use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::volume::Volume;
@@ -28,7 +27,7 @@ impl<F: Frames> Cache<F> {
         depth: usize,
         out: &mut Vec<StoreOp<F>>,
     ) -> Option<Nanos> {
-        let _logged = self.log_input(|| Input::Poll { volume: volume.id, now, depth });
+        let _logged = self.log.add(|| Input::Poll { volume: volume.id, now, depth });
         let mut writer = lock(&volume.writer);
         Self::submit_exclusives(volume, now);
         let may_begin = self.regroup(volume, now);
@@ -86,7 +85,8 @@ impl<F: Frames> Cache<F> {
     /// Writes dirty pages whose frames are needed, before pages of the lazy writer, up to the depth
     /// of forced writes. Searches that still need frames request the remaining pages again.
     fn steal(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let depth =
+            usize::try_from(volume.config.tunables.get(Tunable::ForcedDepth)).expect("small");
         let steals = std::mem::take(&mut lock(&volume.queue).steals);
         for block in steals {
             if lock(&volume.queue).writes_started() >= depth {
@@ -133,12 +133,15 @@ impl<F: Frames> Cache<F> {
             if has_waiting_reads && writer.trigger == Some(Trigger::Idle) {
                 // The decision is repeated after the pause: by then a page may be too old to wait.
                 writer.lazy = Batch::default();
-                writer.paused_until = now + volume.tunables.nanos(Tunable::CollisionDelay);
+                writer.paused_until = now + volume.config.tunables.nanos(Tunable::CollisionDelay);
                 recorder.add(Counter::LazyCollisions, 1);
                 return Some(writer.paused_until);
             }
-            let depth =
-                if has_waiting_reads { 1 } else { volume.tunables.get(Tunable::BackgroundDepth) };
+            let depth = if has_waiting_reads {
+                1
+            } else {
+                volume.config.tunables.get(Tunable::BackgroundDepth)
+            };
             if background as u64 >= depth {
                 return None;
             }
@@ -149,19 +152,19 @@ impl<F: Frames> Cache<F> {
     }
 
     fn decide(&self, volume: &Volume<F>, writer: &mut Writer, now: Nanos) -> Decision {
-        let dirty = volume.dirty.load(Ordering::Acquire);
+        let dirty = volume.dirty.dirty();
         let state = LazyState {
             now,
             dirty,
-            failing: volume.failing.load(Ordering::Acquire),
-            capacity: volume.capacity(),
+            failing: volume.dirty.failing(),
+            capacity: volume.config.capacity(),
             limit: volume.dirty_limit_blocks(),
             oldest: self.oldest_dirty(volume).map(|(at, _)| at),
             last_request: volume.last_request(),
             bulk: writer.bulk,
             retry_at: writer.retry_at,
         };
-        let decision = decide(&volume.tunables.snapshot(), &state);
+        let decision = decide(&volume.config.tunables.snapshot(), &state);
         writer.bulk = matches!(decision, Decision::Run { trigger: Trigger::Threshold, .. });
         decision
     }
@@ -218,7 +221,7 @@ impl<F: Frames> Cache<F> {
     /// Discards the operations that the store of `volume` has not received, after its driver has
     /// ended: releases their frames. Dirty data is lost.
     pub fn abandon(&self, volume: &Volume<F>) {
-        let _logged = self.log_input(|| Input::Abandon { volume: volume.id });
+        let _logged = self.log.add(|| Input::Abandon { volume: volume.id });
         let mut queue = lock(&volume.queue);
         let Queue { reads, forced, ahead, background, .. } = &mut *queue;
         let queues = [reads, forced, ahead, background];

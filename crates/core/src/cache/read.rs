@@ -43,7 +43,7 @@ fn single_block<F: Frames>(
 ) -> Option<(Key, usize)> {
     let within = usize::try_from(offset % BLOCK_BYTES_U64).expect("below a block");
     let fits = len > 0 && within + len <= BLOCK_BYTES;
-    let first = handle.volume.lookup_key.load(Ordering::Relaxed);
+    let first = handle.volume.lifecycle.lookup_key();
     fits.then(|| (Key::after(first, offset / BLOCK_BYTES_U64), within))
 }
 

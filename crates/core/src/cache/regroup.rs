@@ -32,7 +32,7 @@ impl<F: Frames> Cache<F> {
         let _one_at_a_time = lock(&self.settings);
         let bounds = FrameBounds { page_blocks: blocks, ..volume.frame_bounds() };
         self.check_with(volume, bounds, self.pool.target())?;
-        volume.request_page_blocks(blocks);
+        volume.config.page_size.request(blocks);
         self.set_reserves();
         volume.notify.notify();
         self.wake_maintenance();
@@ -41,7 +41,7 @@ impl<F: Frames> Cache<F> {
 
     /// Continues a change of the page size. Returns true if none is pending.
     pub(super) fn regroup(&self, volume: &Volume<F>, now: Nanos) -> bool {
-        while let Some(page_blocks_requested) = volume.requested_page_blocks() {
+        while let Some(page_blocks_requested) = volume.config.page_size.requested() {
             let mut is_done = true;
             for index in 0..self.shards.len() {
                 is_done &= self.regroup_shard(volume, index, page_blocks_requested, now);
@@ -49,10 +49,10 @@ impl<F: Frames> Cache<F> {
             if !is_done {
                 return false;
             }
-            let ended = volume.note_page_blocks(page_blocks_requested);
+            let ended = volume.config.page_size.note_reached(page_blocks_requested);
             // After the new page size is set, no windows of pages of the old size are added.
             let forgotten = lock(&volume.queue).pending_windows.clear();
-            volume.maintenance_recorder.add(Counter::ReadAheadDropped, forgotten);
+            volume.recorders.maintenance.add(Counter::ReadAheadDropped, forgotten);
             self.restart_tracker(volume);
             if ended {
                 self.unstall();
@@ -63,7 +63,7 @@ impl<F: Frames> Cache<F> {
 
     /// Restarts the curve of a volume, whose pages have changed.
     fn restart_tracker(&self, volume: &Volume<F>) {
-        let Some(locked_tracker) = &volume.locked_tracker else { return };
+        let Some(locked_tracker) = &volume.tuning.tracker else { return };
         let frames = volume.quota.max().min(self.pool.size());
         let pages = u64::from(frames / volume.page_blocks());
         let mut bytes_left = lock(&self.tracker_bytes);

@@ -77,7 +77,7 @@ impl<F: Frames> Cache<F> {
         if volume.policy() == kind {
             return;
         }
-        volume.note_policy(kind);
+        volume.config.policy.set(kind);
         let frames = self.expected_frames(volume, self.volumes().len());
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
@@ -108,7 +108,7 @@ impl<F: Frames> Cache<F> {
         self.set_reserves();
         let volumes = self.volumes();
         for volume in &volumes {
-            volume.set_capacity(volume.quota.max().min(self.pool.size()));
+            volume.config.set_capacity(volume.quota.max().min(self.pool.size()));
         }
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);

@@ -7,7 +7,6 @@ use crate::curve::report::{self, CurveReport, Finding};
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::input::{Input, Query};
-use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{PolicySwitch, Volume, VolumeOptions};
@@ -32,7 +31,7 @@ impl<F: Frames> Cache<F> {
 
     /// Returns the tracker memory of a removed volume.
     pub(super) fn release_tracker_bytes(&self, volume: &Volume<F>) {
-        if let Some(locked_tracker) = &volume.locked_tracker {
+        if let Some(locked_tracker) = &volume.tuning.tracker {
             let bytes = locked_tracker.tracker().bytes();
             *lock(&self.tracker_bytes) += bytes;
         }
@@ -41,10 +40,8 @@ impl<F: Frames> Cache<F> {
     /// Updates the policy if a window of references has ended, and divides the pool if that is due.
     /// The driver of a store calls it without a lock.
     pub(super) fn tune(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        if let Some(locked_tracker) = volume
-            .locked_tracker
-            .as_ref()
-            .filter(|locked_tracker| locked_tracker.take_window_ended())
+        if let Some(locked_tracker) =
+            volume.tuning.tracker.as_ref().filter(|tracker| tracker.take_window_ended())
         {
             locked_tracker.traffic().end_window(&volume.totals());
             let mut tracker = locked_tracker.tracker();
@@ -55,13 +52,13 @@ impl<F: Frames> Cache<F> {
             let better_policy = tracker.decide().filter(|_| volume.policy_auto());
             let is_scan_dominated =
                 report::scanned_share(tracker.curve_end(volume.page_bytes()).as_ref()).is_some();
-            volume.is_scan_dominated.store(is_scan_dominated, Ordering::Relaxed);
+            volume.tuning.set_scan_dominated(is_scan_dominated);
             drop(tracker);
             let from = volume.policy();
             if let Some((to, gain)) = better_policy
                 && self.switch_policy(volume, to, now)
             {
-                volume.switches.note(PolicySwitch { at: now, from, to, gain });
+                volume.tuning.note_switch(PolicySwitch { at: now, from, to, gain });
                 recorder.add(Counter::PolicySwitches, 1);
             }
         }
@@ -70,9 +67,9 @@ impl<F: Frames> Cache<F> {
 
     /// Returns the number of pages of the volume, if it cannot grow.
     fn pages_when_full(&self, volume: &Volume<F>) -> Option<u64> {
-        let usage = volume.quota.usage.load(Ordering::Relaxed);
+        let usage = volume.quota.usage();
         let full = self.pool.free() <= self.pool.size() as usize / FREE_DIVISOR;
-        let full = full || usage >= volume.quota.max();
+        let full = full || volume.quota.is_full();
         full.then(|| u64::from(usage / volume.page_blocks()))
     }
 
@@ -80,8 +77,8 @@ impl<F: Frames> Cache<F> {
     #[must_use]
     pub fn curve(&self, volume: &Volume<F>, now: Nanos) -> Option<CurveReport> {
         let query = || Input::Query { volume: volume.id, query: Query::Curve, now };
-        let _logged = self.log_input(query);
-        let locked_tracker = volume.locked_tracker.as_ref()?;
+        let _logged = self.log.add(query);
+        let locked_tracker = volume.tuning.tracker.as_ref()?;
         for index in 0..self.shards.len() {
             let mut shard = self.shard(index);
             shard.drain(now);
@@ -89,12 +86,12 @@ impl<F: Frames> Cache<F> {
                 instance.flush_samples();
             }
         }
-        let bytes = u64::from(volume.quota.usage.load(Ordering::Relaxed)) * BLOCK_BYTES_U64;
+        let bytes = u64::from(volume.quota.usage()) * BLOCK_BYTES_U64;
         let tracker = locked_tracker.tracker();
         let points = tracker.curve(volume.page_bytes());
         let (references, hit_ratio) = tracker.recent();
         let totals = volume.totals();
-        let traffic = locked_tracker.traffic().now(&totals, volume.feedback.unused_share());
+        let traffic = locked_tracker.traffic().now(&totals, volume.ahead.feedback.unused_share());
         let mut findings = report::findings(&points, bytes, traffic);
         let better = tracker.better_policy();
         findings.extend(better.map(|(policy, gain)| Finding::BetterPolicy { policy, gain }));

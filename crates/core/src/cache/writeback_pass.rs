@@ -15,7 +15,6 @@ use crate::queue::{Context, Queue, WriteCause};
 use crate::read_write::WriteRequest;
 use crate::shard::{Instance, SyncWaiter};
 use crate::store::{Buffer, Segment, StoreError, StoreOpKind};
-use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::units::{
     BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES, SECTORS_PER_BLOCK, blocks_touched,
@@ -137,8 +136,7 @@ impl<F: Frames> Cache<F> {
         // Writers that wait for this writeback may need it stable.
         let waiters = instance.syncs.get(&slot);
         writeback.fua |= waiters.is_some_and(|all| all.iter().any(|waiter| waiter.fua));
-        volume.writing.fetch_add(u64::from(count), Ordering::AcqRel);
-        volume.dirty.fetch_sub(u64::from(count), Ordering::AcqRel);
+        volume.dirty.start_write(count.into());
     }
 
     /// Splits the dirty sectors of a block into ranges of bytes, with a pin for each.
@@ -332,11 +330,8 @@ impl<F: Frames> Cache<F> {
         page.dirty += back;
         let failing = if error.is_some() { page.dirty } else { 0 };
         let failed_before = std::mem::replace(&mut page.failing, failing);
-        volume.failing.fetch_add(u64::from(failing), Ordering::AcqRel);
-        volume.failing.fetch_sub(u64::from(failed_before), Ordering::AcqRel);
-        volume.dirty.fetch_add(u64::from(back), Ordering::AcqRel);
-        volume.writing.fetch_sub(u64::from(written), Ordering::AcqRel);
-        volume.all.unclean.fetch_sub(u64::from(written - back), Ordering::AcqRel);
+        volume.dirty.change_failing(failing.into(), failed_before.into());
+        volume.dirty.end_write(written.into(), back.into());
         if error.is_some() {
             if !was_clean {
                 instance.unlink_dirty(slot);

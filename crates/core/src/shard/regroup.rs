@@ -9,7 +9,6 @@ use crate::curve::sampler::{PendingSamples, Sampler};
 use crate::frames::Frames;
 use crate::page::{Key, Paging, Slab, Table};
 use crate::policy::Slot;
-use crate::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 
 impl<F: Frames> Instance<F> {
@@ -70,8 +69,7 @@ impl<F: Frames> Instance<F> {
             }
         }
         self.note_pages();
-        self.volume.failing.fetch_add(failing, Ordering::AcqRel);
-        self.volume.failing.fetch_sub(failed, Ordering::AcqRel);
+        self.volume.dirty.change_failing(failing, failed);
         // No samples are collected until there is a tracker for pages of this size.
         self.samples = self.samples.take().map(|_| PendingSamples::new(Sampler::new(0, 0)));
         // The old policy knows pages of the old size. The new one receives the new pages, coldest
