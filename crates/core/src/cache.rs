@@ -12,8 +12,6 @@ mod complete;
 mod evict;
 mod exclusive;
 mod fill;
-mod flush;
-mod flush_range;
 mod freeze;
 mod join;
 mod maintenance;
@@ -30,7 +28,7 @@ mod tune;
 mod volume_lifecycle;
 mod warm;
 mod write;
-mod writeback_pass;
+mod writeback;
 
 pub use crate::settings::ShareMode;
 pub use at_risk::AtRisk;

@@ -6,10 +6,12 @@ mod dirty;
 mod dirty_limit;
 mod handle;
 mod lifecycle;
+mod pace;
 mod quota;
 mod recorders;
 mod settings;
 mod tuning;
+mod writer;
 
 pub(crate) use quota::{AllVolumes, Quota};
 pub use tuning::PolicySwitch;
@@ -17,6 +19,7 @@ pub use tuning::PolicySwitch;
 pub use crate::units::LENGTH_MAX;
 pub use crate::volume_options::VolumeOptions;
 pub(crate) use handle::VolumeHandle;
+pub(crate) use writer::{Trigger, Writer};
 
 use crate::clock::Nanos;
 use crate::completion::{CompletionQueue, Notify};
@@ -34,7 +37,6 @@ use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, CachePadded, Mutex, lock};
 use crate::units::BLOCK_BYTES_U64;
 use crate::write_order::LockedWriteOrder;
-use crate::writeback::Writer;
 use ahead::AheadState;
 use config::Config;
 use dirty::DirtyState;

@@ -14,10 +14,9 @@ use crate::page::Paging;
 use crate::queue::WriteCause;
 use crate::sync::lock;
 use crate::tunables::Tunable;
-use crate::volume::Volume;
-use crate::volume::VolumeHandle;
+use crate::volume::{Volume, VolumeHandle, Writer};
 use crate::write_order::{GroupId, OrderError, WriteOrder};
-use crate::writeback::Writer;
+
 /// Maximum number of pages that one poll starts to write for groups.
 const DUE_MAX: usize = 64;
 
