@@ -20,7 +20,6 @@ use crate::queue::Queue;
 use crate::read_write::ReadRequest;
 use crate::readahead::ObservedRequest;
 use crate::store::{StoreError, StoreOp};
-use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
@@ -133,7 +132,7 @@ impl<F: Frames> Cache<F> {
         let mut others = Vec::new();
         for op in ops {
             let first = op.offset / BLOCK_BYTES_U64;
-            let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
+            let mut shard = self.shard_of(volume, first);
             let instance = shard.instance(volume.id);
             let page = instance.paging.page_of(first);
             let fill = instance.fills.get(&page).expect("a page that is being filled");
@@ -156,7 +155,7 @@ impl<F: Frames> Cache<F> {
         let ranges = std::mem::take(&mut lock(&volume.queue).drop_behind);
         for (mut blocks, at) in ranges {
             while blocks.start < blocks.end {
-                let mut shard = self.shard(self.table.shard(Key::new(volume.id, blocks.start)));
+                let mut shard = self.shard_of(volume, blocks.start);
                 let instance = shard.instance(volume.id);
                 let page = instance.paging.page_of(blocks.start);
                 let whole = instance.paging.blocks_of(page);
@@ -177,8 +176,7 @@ impl<F: Frames> Cache<F> {
         if !volume.ahead.has_windows() {
             return;
         }
-        let depth =
-            usize::try_from(volume.config.tunables.get(Tunable::ReadAheadDepth)).expect("few");
+        let depth = volume.config.tunables.count(Tunable::ReadAheadDepth);
         // Queued operations hold frames, so there are no more of them than the store takes at once.
         let in_progress = {
             let queue = lock(&volume.queue);
@@ -254,7 +252,7 @@ impl<F: Frames> Cache<F> {
         let blocks = around(blocks.start).start..around(blocks.end - 1).end;
         let wanted = self.count_absent(volume.id, &blocks);
         let mut spare = Vec::new();
-        let no_session_waits = self.stalled.load(Ordering::Relaxed) == 0;
+        let no_session_waits = !self.stalls.is_any();
         let has_frames = wanted == 0
             || no_session_waits
                 && if may_evict {
@@ -262,7 +260,7 @@ impl<F: Frames> Cache<F> {
                 } else {
                     self.pool.take(&self.frames, volume, wanted, &mut spare)
                 };
-        let mut shard = self.shard(self.table.shard(Key::new(volume.id, blocks.start)));
+        let mut shard = self.shard_of(volume, blocks.start);
         let instance = shard.instance(volume.id);
         let mut queue = lock(&volume.queue);
         // Checked under this lock: a thread that closes a volume inspects the queue afterwards.

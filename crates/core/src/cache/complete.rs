@@ -7,7 +7,6 @@ use crate::counters::{Counter, Latency, Recorder};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::mode::BypassReason;
-use crate::page::Key;
 use crate::queue::{Context, FillWaiter};
 use crate::shard::{Fill, Instance};
 use crate::store::{Buffer, StoreDone, StoreError, StoreOp, StoreOpKind};
@@ -69,7 +68,7 @@ impl<F: Frames> Cache<F> {
         error: Option<StoreError>,
     ) {
         let first = op.offset / BLOCK_BYTES_U64;
-        let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
+        let mut shard = self.shard_of(volume, first);
         self.filled_in(shard.instance(volume.id), recorder, now, (op, page), error);
     }
 

@@ -72,7 +72,7 @@ impl<F: Frames> Cache<F> {
         // Otherwise reads that fail and release their pins could put more frames into limbo than
         // later attempts reclaim, without end.
         if self.pool.reclaim_all(&self.frames) > 0 {
-            self.note_pinned();
+            self.stalls.note_pinned();
         }
         self.pool.take(&self.frames, volume, wanted, spare)
     }
@@ -80,11 +80,11 @@ impl<F: Frames> Cache<F> {
     /// Passes a miss of the page of `block` to the policy, unless the page is resident: before the
     /// choice of a victim, and after the hits that were recorded before.
     pub(super) fn note_miss(&self, volume: &Volume<F>, block: u64, now: Nanos) {
-        let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
+        let mut shard = self.shard_of(volume, block);
         let page = shard.instance(volume.id).paging.page_of(block);
         if shard.instance(volume.id).find(&self.table, page).is_none() {
             shard.drain(now);
-            shard.instance(volume.id).policy.on_miss(page);
+            shard.instance(volume.id).references.policy.on_miss(page);
         }
     }
 
@@ -175,7 +175,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         steal: bool,
     ) -> Vec<F::WritePin> {
-        let mut shard = self.shard(index);
+        let mut shard = self.shards.lock(index);
         shard.drain(now);
         // The candidate was selected without the lock: the volume may be gone, and its number
         // reused.
@@ -203,7 +203,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
     ) -> Vec<F::WritePin> {
         let mut write_pins = Vec::new();
-        let mut shard = self.shard(index);
+        let mut shard = self.shards.lock(index);
         shard.drain(now);
         let Some(instance) = shard.instance_of(victim) else { return write_pins };
         if let Some((slot, pinned)) = self.write_pin_any_page(instance, &mut write_pins) {
@@ -234,8 +234,8 @@ impl<F: Frames> Cache<F> {
             self.remove_evicted(instance, slot, &write_pins, recorder, false);
             return (write_pins, steals);
         }
-        let Instance { volume, paging, pages, policy, .. } = instance;
-        let chosen = policy.victim(&mut |slot| {
+        let Instance { volume, paging, pages, references, .. } = instance;
+        let chosen = references.policy.victim(&mut |slot| {
             let page = pages.get(slot);
             if page.is_clean_and_idle() {
                 let blocks = paging.blocks_of(page.number);
@@ -296,7 +296,7 @@ impl<F: Frames> Cache<F> {
         let slot = if instance.hand < instance.pages.end() { instance.hand } else { 0 };
         instance.hand = slot + 1;
         let is_clean_and_idle = instance.pages.find(slot)?.is_clean_and_idle();
-        (is_clean_and_idle && instance.is_admitted(slot)).then_some(slot)
+        (is_clean_and_idle && instance.references.is_known(slot)).then_some(slot)
     }
 
     /// Write-pins the unpinned frames of a page, and returns the pinned ones. A client that does
@@ -332,7 +332,7 @@ impl<F: Frames> Cache<F> {
         let untouched = write_pins
             .iter()
             .any(|write_pin| self.table.state(self.frames.write_pinned(write_pin)).ahead);
-        untouched && now < instance.last_reference_at(slot) + READAHEAD_GRACE
+        untouched && now < instance.references.last_at(slot) + READAHEAD_GRACE
     }
 
     /// Removes a page whose frames in the table are all write-pinned. Keeps a ghost of it if
@@ -376,7 +376,7 @@ impl<F: Frames> Cache<F> {
             let blocks = instance.paging.blocks_of(page);
             let is_evictable = instance.pages.get(slot).is_clean_and_idle()
                 && !instance.is_pinned(page)
-                && instance.last_reference_at(slot) <= passed_at;
+                && instance.references.last_at(slot) <= passed_at;
             if is_evictable && self.write_pin_page(instance.volume.id, blocks, write_pins) {
                 return Some(slot);
             }
@@ -395,7 +395,7 @@ impl<F: Frames> Cache<F> {
         for block in blocks {
             let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };
             let Some(write_pin) = self.frames.try_write_pin(frame) else {
-                self.note_pinned();
+                self.stalls.note_pinned();
                 for write_pin in write_pins.drain(..) {
                     self.frames.release_write_pin(write_pin);
                 }

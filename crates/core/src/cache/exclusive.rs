@@ -95,8 +95,7 @@ impl<F: Frames> Cache<F> {
         let mut queue = lock(&volume.queue);
         for start in queue.exclusives.take_ready() {
             let &ExclusiveRange { ref blocks, kind, .. } = queue.exclusives.get(start);
-            let end = (blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
-            let bytes = start * BLOCK_BYTES_U64..end;
+            let bytes = volume.bytes_of_range(blocks);
             let context = Context::Exclusive { start };
             let op = queue.operation(kind, bytes, Vec::new(), context, now);
             queue.forced.push_back(op);
@@ -156,8 +155,7 @@ impl<F: Frames> Cache<F> {
 
     /// Drops the resident blocks of a range that the store has discarded or zeroed.
     fn drop_range(&self, volume: &Volume<F>, blocks: &Range<u64>) {
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             let instance = shard.instance(volume.id);
             for slot in self.slots_in(instance, blocks) {
                 self.drop_blocks(instance, slot, blocks);
@@ -188,7 +186,7 @@ impl<F: Frames> Cache<F> {
             volume.dirty.change_failing(0, failing.into());
         }
         if clean > 0 && page.dirty == 0 {
-            instance.unlink_dirty(slot);
+            instance.dirty.remove(&mut instance.pages, slot);
             // The store has overwritten the data for which these writers wait, but the result may
             // not be stable.
             self.complete_syncs(instance, slot, None, false);
@@ -206,8 +204,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         blocks: &Range<u64>,
     ) {
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             let instance = shard.instance(volume.id);
             for slot in self.slots_in(instance, blocks) {
                 self.continue_page(instance, slot, recorder, now);

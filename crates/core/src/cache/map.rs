@@ -292,7 +292,7 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&handle.volume);
         let first = marked[0].0;
         loop {
-            let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
+            let mut shard = self.shard_of(&volume, first);
             let last = marked[marked.len() - 1].0;
             if volume.is_regrouping() || lock(&volume.queue).is_exclusive(&(first..last + 1)) {
                 return PlaceOutcome::NoRoom;

@@ -86,8 +86,7 @@ impl<F: Frames> Cache<F> {
         if !due.is_empty() && now < writer.retry_at {
             return Some(writer.retry_at);
         }
-        let depth =
-            usize::try_from(volume.config.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let depth = volume.config.tunables.count(Tunable::ForcedDepth);
         for block in due {
             if lock(&volume.queue).writes_started() >= depth {
                 break;

@@ -7,7 +7,6 @@ use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::input::{Input, LogGuard};
-use crate::page::Key;
 use crate::pinned::{PinError, RANGES_MAX};
 use crate::sync::lock;
 use crate::tunables::Tunable;
@@ -93,11 +92,8 @@ impl<F: Frames> Cache<F> {
     /// Returns the pinned ranges of a volume in bytes, in order.
     #[must_use]
     pub fn pinned(&self, volume: &Volume<F>) -> Vec<Range<u64>> {
-        let length = volume.geometry().length;
-        let in_bytes = |blocks: Range<u64>| {
-            blocks.start * BLOCK_BYTES_U64..(blocks.end * BLOCK_BYTES_U64).min(length)
-        };
-        volume.pinned.list().into_iter().map(in_bytes).collect()
+        let list = volume.pinned.list();
+        list.iter().map(|blocks| volume.bytes_of_range(blocks)).collect()
     }
 
     /// Returns the blocks of the pages that `bytes` touch.
@@ -114,8 +110,7 @@ impl<F: Frames> Cache<F> {
     /// Adds the resident pages of `blocks` to the policies, or removes them, after a change of the
     /// pinned ranges.
     fn update_pinned_pages(&self, volume: &Volume<F>, blocks: &Range<u64>, now: Nanos) {
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             shard.drain(now);
             // The volume may have been removed in the meantime.
             let Some(instance) = shard.instance_of(volume) else { return };
@@ -153,7 +148,7 @@ impl<F: Frames> Cache<F> {
             let whole = volume.paging().around(block);
             let absent = self.count_absent(volume.id, &whole);
             let has_frames = self.reserve(volume, absent, &mut spare, recorder, now);
-            let mut shard = self.shard(self.table.shard(Key::new(volume.id, whole.start)));
+            let mut shard = self.shard_of(volume, whole.start);
             let instance = shard.instance(volume.id);
             let whole = instance.paging.around(block);
             let page = instance.paging.page_of(block);

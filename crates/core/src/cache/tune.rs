@@ -7,13 +7,48 @@ use crate::curve::report::{self, CurveReport, Finding};
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::input::{Input, Query};
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{PolicySwitch, Volume, VolumeOptions};
 
 /// Divisor of the pool size that gives the number of free frames up to which the pool counts as
 /// full.
 const FREE_DIVISOR: usize = 64;
+
+/// Bytes for each frame that trackers of volumes may allocate, in addition to [`TRACKER_BYTES`].
+pub(super) const TRACKER_BYTES_PER_FRAME: usize = 16;
+
+/// Bytes that trackers of volumes may allocate in a cache of any size: the memory limit must cover
+/// them once.
+pub const TRACKER_BYTES: usize = 768 << 10;
+
+/// Bytes that trackers of volumes may still allocate.
+#[derive(Debug)]
+pub(super) struct TrackerMemory(Mutex<usize>);
+
+impl TrackerMemory {
+    pub(super) fn new(frames: u32) -> Self {
+        TrackerMemory(Mutex::new(TRACKER_BYTES + frames as usize * TRACKER_BYTES_PER_FRAME))
+    }
+
+    /// Returns the tracker that `make` makes with the bytes that are left, if it makes one.
+    /// `released` bytes are those of a tracker that the new one replaces.
+    pub(super) fn allocate(
+        &self,
+        released: usize,
+        make: impl FnOnce(usize) -> Option<Tracker>,
+    ) -> Option<Tracker> {
+        let mut bytes_left = lock(&self.0);
+        *bytes_left += released;
+        let tracker = make(*bytes_left)?;
+        *bytes_left -= tracker.bytes();
+        Some(tracker)
+    }
+
+    fn release(&self, bytes: usize) {
+        *lock(&self.0) += bytes;
+    }
+}
 
 impl<F: Frames> Cache<F> {
     /// Returns a tracker for a volume that is about to be added. It gets three quarters of the
@@ -22,18 +57,16 @@ impl<F: Frames> Cache<F> {
     pub(super) fn tracker_for(&self, id: u16, options: &VolumeOptions) -> Option<Tracker> {
         let frames = u64::from(options.max_frames.min(self.pool.size()));
         let pages = frames / u64::from(options.page_blocks);
-        let mut bytes_left = lock(&self.tracker_bytes);
-        let bytes = if options.curve { *bytes_left / 4 * 3 } else { 0 };
-        let tracker = Tracker::new(bytes, pages, options.policy, id.into())?;
-        *bytes_left -= tracker.bytes();
-        Some(tracker)
+        self.tracker_memory.allocate(0, |bytes_left| {
+            let bytes = if options.curve { bytes_left / 4 * 3 } else { 0 };
+            Tracker::new(bytes, pages, options.policy, id.into())
+        })
     }
 
     /// Returns the tracker memory of a removed volume.
     pub(super) fn release_tracker_bytes(&self, volume: &Volume<F>) {
         if let Some(locked_tracker) = &volume.tuning.tracker {
-            let bytes = locked_tracker.tracker().bytes();
-            *lock(&self.tracker_bytes) += bytes;
+            self.tracker_memory.release(locked_tracker.tracker().bytes());
         }
     }
 
@@ -79,11 +112,10 @@ impl<F: Frames> Cache<F> {
         let query = || Input::Query { volume: volume.id, query: Query::Curve, now };
         let _logged = self.log.add(query);
         let locked_tracker = volume.tuning.tracker.as_ref()?;
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             shard.drain(now);
-            if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
-                instance.flush_samples();
+            if let Some(instance) = shard.instance_of(volume) {
+                instance.references.flush(volume);
             }
         }
         let bytes = u64::from(volume.quota.usage()) * BLOCK_BYTES_U64;

@@ -69,8 +69,7 @@ impl<F: Frames> Cache<F> {
             volume
         };
         let place = usize::from(volume.id);
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for (index, mut shard) in self.shards.each().enumerate() {
             if shard.instances.len() <= place {
                 shard.instances.resize_with(place + 1, || None);
             }
@@ -78,7 +77,7 @@ impl<F: Frames> Cache<F> {
             shard.instances[place] = Some(instance);
         }
         self.update_capacities();
-        self.wake_maintenance();
+        self.maintenance.wake();
         Ok(volume)
     }
 
@@ -91,8 +90,8 @@ impl<F: Frames> Cache<F> {
 
     /// Makes the shards drain these rings, one each.
     pub(crate) fn add_rings(&self, rings: &[Arc<Ring>]) {
-        for (index, ring) in rings.iter().enumerate() {
-            self.shard(index).rings.push(Arc::clone(ring));
+        for (mut shard, ring) in self.shards.each().zip(rings) {
+            shard.rings.push(Arc::clone(ring));
         }
     }
 
@@ -103,8 +102,8 @@ impl<F: Frames> Cache<F> {
 
     /// Closes a handle. Operations for which it waited continue without it.
     pub(crate) fn close_handle(&self, handle: VolumeHandle<F>) {
-        for (index, ring) in handle.rings.iter().enumerate() {
-            self.shard(index).rings.retain(|other| !Arc::ptr_eq(other, ring));
+        for (mut shard, ring) in self.shards.each().zip(&handle.rings) {
+            shard.rings.retain(|other| !Arc::ptr_eq(other, ring));
         }
         handle.completions.close(&self.frames);
         handle.volume.recorders.remove(&handle.recorder);
@@ -138,8 +137,7 @@ impl<F: Frames> Cache<F> {
         let _logged = self.log.add(|| Input::RemoveVolume { volume: volume.id, now });
         let _one_at_a_time = lock(&self.settings);
         assert!(volume.lifecycle.is_closed(), "a volume was removed that is not closed");
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             shard.drain(now);
             let place = &mut shard.instances[usize::from(volume.id)];
             let mut instance = place.take().expect("a volume is removed once");
@@ -151,6 +149,6 @@ impl<F: Frames> Cache<F> {
         self.release_tracker_bytes(volume);
         self.update_capacities();
         self.unstall();
-        self.wake_maintenance();
+        self.maintenance.wake();
     }
 }

@@ -34,8 +34,6 @@ use std::ops::Range;
 const HEAT_CLASSES: usize = 8;
 /// Blocks of a region: those of the largest read.
 const REGION_BLOCKS: u64 = PAGE_BLOCKS_MAX as u64;
-/// Number of pages examined under one hold of a shard's lock.
-const SLOTS_AT_ONCE: u32 = 4096;
 /// Blocks of a read while clients are active.
 const BUSY_READ_BLOCKS: u64 = 16;
 /// Maximum number of takes from a list per poll, if the blocks are already resident.
@@ -55,35 +53,24 @@ impl<F: Frames> Cache<F> {
         let _logged = self.log.add(query);
         let mut found: Vec<(Nanos, u64)> = Vec::new();
         let hottest_first = |page: &(Nanos, u64)| (Nanos::MAX - page.0, page.1);
-        for index in 0..self.shards.len() {
-            let mut first = 0;
-            loop {
-                let mut shard = self.shard(index);
-                shard.drain(now);
-                // The volume may have been removed in the meantime.
-                let Some(instance) = shard.instance_of(volume) else { return Vec::new() };
-                if first >= instance.pages.end() {
-                    break;
-                }
-                for slot in instance.pages.slots_in(first..first + SLOTS_AT_ONCE) {
-                    let page = instance.pages.get(slot);
-                    if page.resident > 0 {
-                        let block = instance.paging.blocks_of(page.number).start;
-                        found.push((instance.last_reference_at(slot), block));
-                    }
-                }
-                drop(shard);
-                first += SLOTS_AT_ONCE;
-                if found.len() > pages_max.saturating_add(pages_max / 4) {
-                    found.select_nth_unstable_by_key(pages_max, hottest_first);
-                    found.truncate(pages_max);
-                }
+        let keep_hottest = |found: &mut Vec<(Nanos, u64)>, limit: usize| {
+            if found.len() > limit {
+                found.select_nth_unstable_by_key(pages_max, hottest_first);
+                found.truncate(pages_max);
             }
+        };
+        let heat = |instance: &Instance<F>, slot| {
+            let block = instance.paging.blocks_of(instance.pages.get(slot).number).start;
+            (instance.references.last_at(slot), block)
+        };
+        let is_there = self.shards.visit_pages(volume, Some(now), heat, |pages| {
+            found.extend(pages);
+            keep_hottest(&mut found, pages_max.saturating_add(pages_max / 4));
+        });
+        if !is_there {
+            return Vec::new();
         }
-        if found.len() > pages_max {
-            found.select_nth_unstable_by_key(pages_max, hottest_first);
-            found.truncate(pages_max);
-        }
+        keep_hottest(&mut found, pages_max);
         // From here on each page has the heat of its region.
         found.sort_unstable_by_key(|page| page.1);
         for region in found.chunk_by_mut(|a, b| a.1 / REGION_BLOCKS == b.1 / REGION_BLOCKS) {

@@ -297,7 +297,7 @@ impl<F: Frames> Cache<F> {
             {
                 break PlaceOutcome::NoRoom;
             }
-            let mut shard = self.shard(self.table.shard(key));
+            let mut shard = self.shards.lock(self.table.shard(key));
             if volume.is_regrouping() || volume.is_exclusive(&blocks) {
                 break PlaceOutcome::NoRoom;
             }
@@ -465,8 +465,7 @@ impl<F: Frames> Cache<F> {
         let was_clean = page.dirty == 0;
         page.dirty += new_dirty;
         if was_clean && new_dirty > 0 {
-            let epoch = volume.dirty.epoch();
-            instance.link_dirty(slot, now, epoch);
+            instance.dirty.push(&mut instance.pages, slot, now, volume.dirty.epoch());
         }
         Self::note_dirty(volume, u64::from(new_dirty));
         match (bypass, new_dirty) {
@@ -626,7 +625,6 @@ mod tests {
         write(2);
         assert!(absorbs(), "block 0 is dirty");
         // Blocks 0 and 2 are of one page and not adjacent: one writeback with two operations.
-        let shard = cache.table.shard(Key::new(volume.id, 0));
         let mut ops = Vec::new();
         assert!(cache.write_back_around(
             &volume,
@@ -645,6 +643,6 @@ mod tests {
         cache.complete(&volume, &recorder, 4, done(ops.remove(0)));
         assert!(absorbs(), "the round is over");
         cache.check(5);
-        assert_eq!(cache.shard(shard).instance(volume.id).pages_under_writeback, 0);
+        assert_eq!(cache.shard_of(&volume, 0).instance(volume.id).pages_under_writeback, 0);
     }
 }

@@ -34,6 +34,12 @@ impl LiveTunables {
         self.values[tunable as usize].load(Ordering::Relaxed)
     }
 
+    /// Returns a tunable that is a number of operations.
+    #[inline]
+    pub(crate) fn count(&self, tunable: Tunable) -> usize {
+        usize::try_from(self.get(tunable)).expect("a small number")
+    }
+
     /// Returns a tunable in milliseconds, as nanoseconds.
     #[inline]
     pub(crate) fn nanos(&self, tunable: Tunable) -> Nanos {

@@ -64,11 +64,11 @@ impl AheadState {
             return None;
         }
         let min = config.tunables.get(Tunable::ReadAheadMin) / page_bytes;
-        let [steps, streams] = [Tunable::ReadAheadSteps, Tunable::ReadAheadStreams]
-            .map(|tunable| u32::try_from(config.tunables.get(tunable)).expect("in its range"));
+        let steps = config.tunables.get(Tunable::ReadAheadSteps);
+        let steps = u32::try_from(steps).expect("in its range");
         let pages = paging.page_of(paging.blocks - 1) + 1;
         let min = min.clamp(1, max);
-        let streams = streams as usize;
+        let streams = config.tunables.count(Tunable::ReadAheadStreams);
         Some(self.feedback.apply(Limits { min, max, streams, steps, first: 0, pages }))
     }
 }

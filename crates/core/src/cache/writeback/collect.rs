@@ -24,7 +24,7 @@ impl<F: Frames> Cache<F> {
         blocks: u64,
     ) -> Batch {
         self.gather_by_shard(volume, blocks, |instance, each, pages| {
-            let list = instance.dirty_pages().take(GATHER_MAX);
+            let list = instance.dirty.iter(&instance.pages).take(GATHER_MAX);
             Self::gather_from(instance, list, &is_selected, each, pages);
         })
     }
@@ -40,12 +40,13 @@ impl<F: Frames> Cache<F> {
         retries: bool,
     ) -> Batch {
         self.gather_by_shard(volume, blocks, |instance, each, pages| {
-            let untried = instance.dirty_untried().take(GATHER_MAX);
+            let untried = instance.dirty.untried(&instance.pages).take(GATHER_MAX);
             Self::gather_from(instance, untried, &is_selected, each, pages);
             if retries {
                 // The list is sorted by age, and this iterates from young to old.
                 let is_young = |slot: &Slot| !is_selected(instance.pages.get(*slot));
-                let failed = instance.dirty_failed().take(GATHER_MAX).skip_while(is_young);
+                let failed =
+                    instance.dirty.failed(&instance.pages).take(GATHER_MAX).skip_while(is_young);
                 Self::gather_from(instance, failed, &is_selected, each, pages);
             }
         })
@@ -60,8 +61,7 @@ impl<F: Frames> Cache<F> {
     ) -> Batch {
         let mut pages = Vec::new();
         let each = blocks.div_ceil(self.shards.len() as u64);
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             gather(shard.instance(volume.id), each, &mut pages);
         }
         Batch::sorted(pages)
@@ -103,8 +103,7 @@ impl<F: Frames> Cache<F> {
     ) -> Batch {
         let dirty = volume.dirty.dirty();
         let mut pages = Vec::new();
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             let instance = shard.instance(volume.id);
             let is_selected = |page: &crate::shard::Page| {
                 let page_blocks = instance.paging.blocks_of(page.number);
@@ -113,7 +112,7 @@ impl<F: Frames> Cache<F> {
                     .then_some(page_blocks.start)
             };
             if dirty < blocks.end - blocks.start {
-                let list = instance.dirty_pages();
+                let list = instance.dirty.iter(&instance.pages);
                 pages.extend(list.filter_map(|slot| is_selected(instance.pages.get(slot))));
             } else {
                 let slots = self.slots_in(instance, blocks);
@@ -128,10 +127,9 @@ impl<F: Frames> Cache<F> {
     /// Returns the time and the epoch at which the oldest dirty page became dirty.
     pub(super) fn oldest_dirty(&self, volume: &Volume<F>) -> Option<(Nanos, u64)> {
         let mut oldest: Option<(Nanos, u64)> = None;
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             let instance = shard.instance(volume.id);
-            let Some(slot) = instance.dirty_oldest() else { continue };
+            let Some(slot) = instance.dirty.oldest() else { continue };
             let page = instance.pages.get(slot);
             let (at, epoch) = oldest.unwrap_or((Nanos::MAX, u64::MAX));
             oldest = Some((at.min(page.dirty_at), epoch.min(page.dirty_epoch)));

@@ -28,7 +28,7 @@ impl<F: Frames> Cache<F> {
         error: Option<&StoreError>,
     ) {
         let first = op.offset / BLOCK_BYTES_U64;
-        let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
+        let mut shard = self.shard_of(volume, first);
         let instance = shard.instance(volume.id);
         for Segment { buffer, .. } in op.segments {
             match buffer {
@@ -92,9 +92,9 @@ impl<F: Frames> Cache<F> {
         volume.dirty.end_write(written.into(), back.into());
         if error.is_some() {
             if !was_clean {
-                instance.unlink_dirty(slot);
+                instance.dirty.remove(&mut instance.pages, slot);
             }
-            instance.link_dirty_again(slot, epoch);
+            instance.dirty.push_failed(&mut instance.pages, slot, epoch);
         }
         let blocks = instance.paging.blocks_of(number);
         volume.write_order.with_any(|groups| groups.end_write(&blocks, error.is_none()));

@@ -142,8 +142,7 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) {
-        let depth =
-            usize::try_from(volume.config.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let depth = volume.config.tunables.count(Tunable::ForcedDepth);
         let mut gathered = false;
         loop {
             if lock(&volume.queue).writes_started() >= depth {

@@ -18,7 +18,6 @@ use crate::read_write::Status;
 use crate::store::{StoreError, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
-use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{Volume, VolumeHandle};
 use std::ops::Range;
 
@@ -78,8 +77,7 @@ impl<F: Frames> Cache<F> {
             }
             let range = queue.ranges.remove(index);
             if range.stable {
-                let bytes = blocks.start * BLOCK_BYTES_U64
-                    ..(blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
+                let bytes = volume.bytes_of_range(&blocks);
                 let context = Context::FlushRange(range);
                 let op = queue.operation(StoreOpKind::Flush, bytes, Vec::new(), context, now);
                 queue.forced.push_back(op);
@@ -101,8 +99,7 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
-        let depth =
-            usize::try_from(volume.config.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let depth = volume.config.tunables.count(Tunable::ForcedDepth);
         let mut gathered = false;
         loop {
             let queue = lock(&volume.queue);

@@ -14,8 +14,7 @@ impl<F: Frames> Cache<F> {
     /// Writes dirty pages whose frames are needed, before pages of the lazy writer, up to the depth
     /// of forced writes. Searches that still need frames request the remaining pages again.
     pub(in crate::cache) fn steal(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        let depth =
-            usize::try_from(volume.config.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let depth = volume.config.tunables.count(Tunable::ForcedDepth);
         let steals = std::mem::take(&mut lock(&volume.queue).steals);
         for block in steals {
             if lock(&volume.queue).writes_started() >= depth {

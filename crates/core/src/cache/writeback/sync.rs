@@ -35,7 +35,7 @@ impl<F: Frames> Cache<F> {
             let first = block;
             let region = first / u64::from(PAGE_BLOCKS_MAX);
             block = (region + 1) * u64::from(PAGE_BLOCKS_MAX);
-            let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
+            let mut shard = self.shard_of(volume, first);
             let instance = shard.instance(volume.id);
             let paging = instance.paging;
             let pages = paging.page_of(first)..=paging.page_of(last.min(block - 1));

@@ -99,7 +99,7 @@ impl<F: Frames> Cache<F> {
         slot: Slot,
         writeback: &mut WritebackOps<F>,
     ) {
-        instance.unlink_dirty(slot);
+        instance.dirty.remove(&mut instance.pages, slot);
         let volume = Arc::clone(&instance.volume);
         let page = instance.pages.get_mut(slot);
         assert!(page.can_start_writeback(), "{page:?} cannot be written now");
@@ -176,7 +176,7 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
-        let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
+        let mut shard = self.shard_of(volume, block);
         let instance = shard.instance(volume.id);
         let paging = instance.paging;
         let page = paging.page_of(block);
