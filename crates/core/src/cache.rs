@@ -12,8 +12,6 @@ mod complete;
 mod evict;
 mod exclusive;
 mod fill;
-mod flush;
-mod flush_range;
 mod freeze;
 mod join;
 mod maintenance;
@@ -25,12 +23,14 @@ mod read;
 mod regroup;
 mod residency;
 mod settings;
+mod shards;
 mod sharing;
+mod stalls;
 mod tune;
 mod volume_lifecycle;
 mod warm;
 mod write;
-mod writeback_pass;
+mod writeback;
 
 pub use crate::settings::ShareMode;
 pub use at_risk::AtRisk;
@@ -39,47 +39,39 @@ pub use exclusive::{BlockCut, cut};
 pub use maintenance::Memory;
 pub use read::HitRead;
 pub use residency::PageCensus;
+pub use tune::TRACKER_BYTES;
 
 use crate::clock::Nanos;
-use crate::completion::Notify;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
-use crate::input::{Input, InputLog, InputSink, LogGuard};
-use crate::page::Table;
+use crate::input::{Input, InputLog, InputSink};
+use crate::page::{Key, Table};
 use crate::pool::Pool;
 use crate::shard::{Page, Shard};
-use crate::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
+use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, Mutex, MutexGuard, lock, spin};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
-use crate::volume::VolumeHandle;
+use maintenance::Maintenance;
+use shards::Shards;
 use sharing::Sharing;
+use stalls::Stalls;
+use tune::TrackerMemory;
 
 /// A cache for any number of volumes that share one pool of frames.
 pub struct Cache<F: Frames> {
     frames: F,
     table: Table,
-    shards: Box<[Mutex<Shard<F>>]>,
+    shards: Shards<F>,
     pool: Pool<F>,
-    /// Number of stalls since handles were last woken; 0 if no handle waits.
-    stalled: AtomicUsize,
-    /// True if a search for frames has found pinned ones since a release last woke handles.
-    has_found_pins: AtomicBool,
-    /// Shards whose pages or policy are being rebuilt, which takes long.
-    rebuilding: Box<[AtomicBool]>,
-    /// Bytes that trackers of volumes may still allocate.
-    tracker_bytes: Mutex<usize>,
+    stalls: Stalls,
+    tracker_memory: TrackerMemory,
     sharing: Sharing,
-    /// Bytes that the cache has returned to the system, as its caller reports them.
-    given_back: AtomicU64,
     /// Serializes changes of settings.
     settings: Mutex<()>,
-    /// Serializes maintenance.
-    maintenance: Mutex<()>,
-    /// Wakes the thread that runs maintenance.
-    maintenance_waker: Mutex<Option<Box<dyn Notify>>>,
-    /// The log of all inputs, if there is one. Its lock is the first of the lock order.
-    log: Option<Arc<InputLog>>,
+    maintenance: Maintenance,
+    /// Its lock is the first of the lock order.
+    pub(crate) log: InputLog,
 }
 
 impl<F: Frames> std::fmt::Debug for Cache<F> {
@@ -96,14 +88,7 @@ pub const METADATA_BYTES_PER_FRAME: usize = Table::BYTES_PER_FRAME
     + 2 * size_of::<FrameId>()
     // The latch of the frame, and ten bytes for unused parts of chunks and for dirty batches.
     + 14
-    + TRACKER_BYTES_PER_FRAME;
-
-/// Bytes for each frame that trackers of volumes may allocate, in addition to [`TRACKER_BYTES`].
-const TRACKER_BYTES_PER_FRAME: usize = 16;
-
-/// Bytes that trackers of volumes may allocate in a cache of any size: the memory limit must cover
-/// them once.
-pub const TRACKER_BYTES: usize = 768 << 10;
+    + tune::TRACKER_BYTES_PER_FRAME;
 
 /// Returns the number of shards for a cache of `frames` frames used by `threads` threads.
 #[must_use]
@@ -130,18 +115,14 @@ impl<F: Frames> Cache<F> {
     pub fn with_memory(frames: F, usable: u32, shards: usize) -> Self {
         Cache {
             table: Table::new(usable, frames.count(), shards),
-            shards: (0..shards).map(|_| Mutex::new(Shard::new())).collect(),
+            shards: Shards::new(shards),
             pool: Pool::new(usable),
-            stalled: AtomicUsize::new(0),
-            has_found_pins: AtomicBool::new(false),
-            rebuilding: (0..shards).map(|_| AtomicBool::new(false)).collect(),
-            tracker_bytes: Mutex::new(TRACKER_BYTES + usable as usize * TRACKER_BYTES_PER_FRAME),
+            stalls: Stalls::default(),
+            tracker_memory: TrackerMemory::new(usable),
             sharing: Sharing::new(),
-            given_back: AtomicU64::new(0),
             settings: Mutex::new(()),
-            maintenance: Mutex::new(()),
-            maintenance_waker: Mutex::new(None),
-            log: None,
+            maintenance: Maintenance::default(),
+            log: InputLog::default(),
             frames,
         }
     }
@@ -158,22 +139,8 @@ impl<F: Frames> Cache<F> {
             frames_max: self.frames.count(),
             shards: self.shards.len(),
         });
-        self.log = Some(Arc::new(InputLog::new(log)));
+        self.log = InputLog::new(log);
         self
-    }
-
-    /// Logs an input if inputs are logged. The cache processes no other input until the caller
-    /// drops the guard.
-    #[inline]
-    pub(crate) fn log_input(&self, input: impl FnOnce() -> Input) -> Option<LogGuard<'_>> {
-        self.log.as_ref().map(|log| log.add(input()))
-    }
-
-    /// Locks the log of inputs, if there is one. The cache processes no input until the caller
-    /// drops the guard.
-    #[inline]
-    pub(crate) fn pause_inputs(&self) -> Option<LogGuard<'_>> {
-        self.log.as_ref().map(|log| log.pause())
     }
 
     /// Returns the frames.
@@ -185,7 +152,7 @@ impl<F: Frames> Cache<F> {
     /// Returns a recorder for the driver of the store of `volume`.
     #[must_use]
     pub fn recorder(&self, volume: &Volume<F>) -> Arc<Recorder> {
-        volume.add_recorder()
+        volume.recorders.add()
     }
 
     /// Returns the value of a gauge for a volume, in the unit of the catalogue.
@@ -195,15 +162,15 @@ impl<F: Frames> Cache<F> {
             return value;
         }
         let blocks = match gauge {
-            Gauge::Resident => u64::from(volume.quota.usage.load(Ordering::Relaxed)),
-            Gauge::Dirty => volume.dirty.load(Ordering::Relaxed),
-            Gauge::Writing => volume.writing.load(Ordering::Relaxed),
+            Gauge::Resident => u64::from(volume.quota.usage()),
+            Gauge::Dirty => volume.dirty.dirty(),
+            Gauge::Writing => volume.dirty.writing(),
             Gauge::InFlight => return lock(&volume.queue).in_flight as u64,
             Gauge::Pinned => volume.pinned.blocks(),
             Gauge::Target => volume.target_frames().map_or(0, u64::from),
             Gauge::Held => volume.write_order.with(|groups| groups.held_blocks()),
             Gauge::Warming => lock(&volume.queue).warm.blocks(),
-            Gauge::Failing => return volume.failing.load(Ordering::Relaxed),
+            Gauge::Failing => return volume.dirty.failing(),
             Gauge::Memory
             | Gauge::MemoryTarget
             | Gauge::Free
@@ -225,15 +192,10 @@ impl<F: Frames> Cache<F> {
                 let tables = u64::from(self.pool.usable_ever()) * METADATA_BYTES_PER_FRAME as u64;
                 return Some(tables + TRACKER_BYTES as u64);
             }
-            Gauge::GivenBack => return Some(self.given_back.load(Ordering::Relaxed)),
+            Gauge::GivenBack => return Some(self.maintenance.given_back()),
             _ => return None,
         };
         Some(frames * BLOCK_BYTES_U64)
-    }
-
-    /// Records the number of bytes that were returned to the system, for [`Gauge::GivenBack`].
-    pub fn note_given_back(&self, bytes: u64) {
-        self.given_back.store(bytes, Ordering::Relaxed);
     }
 
     /// Returns the number of frames that all volumes share: those in service, except those about to
@@ -243,8 +205,9 @@ impl<F: Frames> Cache<F> {
         self.pool.size()
     }
 
-    fn shard(&self, index: usize) -> MutexGuard<'_, Shard<F>> {
-        lock(&self.shards[index])
+    /// Locks the shard of a block.
+    fn shard_of(&self, volume: &Volume<F>, block: u64) -> MutexGuard<'_, Shard<F>> {
+        self.shards.lock(self.table.shard(Key::new(volume.id, block)))
     }
 
     /// Pins a published frame under its shard's lock. Only a writer of a few kilobytes can delay
@@ -283,52 +246,6 @@ impl<F: Frames> Cache<F> {
         self.pool.give_back(volume, frames.collect::<Vec<_>>());
     }
 
-    /// Records that an operation of a handle is stalled, and wakes the driver of the store, which
-    /// can free frames.
-    fn stall(&self, handle: &VolumeHandle<F>) {
-        lock(&handle.volume.queue).stall(&handle.completions);
-        self.stalled.fetch_add(1, Ordering::AcqRel);
-        handle.recorder.add(crate::counters::Counter::Stalls, 1);
-        handle.volume.notify.notify();
-    }
-
-    /// Records that a frame cannot be evicted because it is pinned.
-    fn note_pinned(&self) {
-        if !self.has_found_pins.load(Ordering::Relaxed) {
-            self.has_found_pins.store(true, Ordering::Relaxed);
-        }
-    }
-
-    /// Releases the pins of a read, and wakes handles that may wait for these frames. Every read
-    /// that was returned to a caller ends with this call.
-    pub fn release(&self, read: &mut crate::read_write::ReadRequest<F>) {
-        read.release(&self.frames);
-        self.pins_released();
-    }
-
-    /// Wakes the stalled handles after a release of pins, if pinned frames made a search for frames
-    /// fail.
-    pub(crate) fn pins_released(&self) {
-        if self.stalled.load(Ordering::Acquire) > 0
-            && self.has_found_pins.swap(false, Ordering::AcqRel)
-        {
-            self.unstall();
-        }
-    }
-
-    /// Wakes all stalled handles.
-    fn unstall(&self) {
-        if self.stalled.swap(0, Ordering::AcqRel) == 0 {
-            return;
-        }
-        for volume in self.volumes() {
-            let stalled = std::mem::take(&mut lock(&volume.queue).stalled);
-            for completions in stalled {
-                completions.deliver(&self.frames, crate::completion::Completion::Unstalled);
-            }
-        }
-    }
-
     /// Asserts every invariant that holds while no call is in progress; for tests.
     pub fn check(&self, now: Nanos) {
         let volumes = self.volumes();
@@ -336,18 +253,17 @@ impl<F: Frames> Cache<F> {
         let (mut used, mut unclean) = (0, 0);
         for volume in &volumes {
             let (mut resident, mut dirty, mut writing) = (0, 0, 0);
-            for index in 0..self.shards.len() {
-                let mut shard = self.shard(index);
+            for mut shard in self.shards.each() {
                 shard.drain(now);
                 let counts = shard.instance(volume.id).check(&self.table);
                 resident += counts.0;
                 dirty += counts.1;
                 writing += counts.2;
             }
-            assert_eq!(dirty, volume.dirty.load(Ordering::Acquire), "dirty blocks");
+            assert_eq!(dirty, volume.dirty.dirty(), "dirty blocks");
             volume.write_order.with(|groups| groups.check(|block| self.is_unclean(volume, block)));
-            assert_eq!(writing, volume.writing.load(Ordering::Acquire), "writing blocks");
-            let usage = u64::from(volume.quota.usage.load(Ordering::Acquire));
+            assert_eq!(writing, volume.dirty.writing(), "writing blocks");
+            let usage = u64::from(volume.quota.usage());
             assert!(resident <= usage, "{resident} resident, {usage} charged");
             used += usage;
             unclean += dirty + writing;

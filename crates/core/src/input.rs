@@ -12,7 +12,7 @@ use crate::mode::{FlushMode, WriteMode};
 use crate::policy::PolicyKind;
 use crate::settings::ShareMode;
 use crate::store::StoreError;
-use crate::sync::{Mutex, MutexGuard, lock};
+use crate::sync::{Arc, Mutex, MutexGuard, lock};
 use crate::volume_options::VolumeOptions;
 use std::ops::Range;
 
@@ -171,30 +171,43 @@ struct LogState {
     sessions: u32,
 }
 
-/// The log of a cache.
-pub(crate) struct InputLog(Mutex<LogState>);
+/// The log of a cache, if its inputs are logged.
+#[derive(Clone, Default)]
+pub(crate) struct InputLog(Option<Arc<Mutex<LogState>>>);
 
 /// The locked log of a cache. Calls that change the cache wait until it is dropped.
 pub struct LogGuard<'a>(MutexGuard<'a, LogState>);
 
 impl InputLog {
     pub(crate) fn new(to: Box<dyn InputSink>) -> Self {
-        InputLog(Mutex::new(LogState { to, sessions: 0 }))
+        InputLog(Some(Arc::new(Mutex::new(LogState { to, sessions: 0 }))))
     }
 
-    /// Adds an input. The cache processes no other input until the caller drops the guard.
-    #[cold]
-    pub(crate) fn add(&self, input: Input) -> LogGuard<'_> {
-        let mut guard = self.pause();
-        guard.add(input);
-        guard
+    /// Returns true if inputs are logged.
+    pub(crate) fn is_used(&self) -> bool {
+        self.0.is_some()
     }
 
-    /// Locks the log. The cache processes no input until the caller drops the guard.
-    #[cold]
-    pub(crate) fn pause(&self) -> LogGuard<'_> {
-        LogGuard(lock(&self.0))
+    /// Adds an input if inputs are logged. The cache processes no other input until the caller
+    /// drops the guard.
+    #[inline]
+    pub(crate) fn add(&self, input: impl FnOnce() -> Input) -> Option<LogGuard<'_>> {
+        self.0.as_ref().map(|log| locked_with(log, input()))
     }
+
+    /// Locks the log, if there is one. The cache processes no input until the caller drops the
+    /// guard.
+    #[inline]
+    pub(crate) fn pause(&self) -> Option<LogGuard<'_>> {
+        self.0.as_ref().map(|log| LogGuard(lock(log)))
+    }
+}
+
+#[cold]
+fn locked_with(log: &Mutex<LogState>, input: Input) -> LogGuard<'_> {
+    let mut guard = LogGuard(lock(log));
+    guard.add(input);
+    guard
 }
 
 impl LogGuard<'_> {

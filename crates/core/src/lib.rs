@@ -41,7 +41,6 @@ pub mod units;
 pub mod volume;
 mod volume_options;
 pub mod write_order;
-mod writeback;
 
 #[cfg(larder_shuttle)]
 pub use page::table_schedules;

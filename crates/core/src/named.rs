@@ -1,4 +1,13 @@
-//! A macro for enumerations whose values have names on the command line.
+//! Enumerations whose values have names on the command line, and settings of their types.
+
+use crate::sync::atomic::{AtomicU8, Ordering};
+use std::marker::PhantomData;
+
+/// An enumeration of a few values.
+pub(crate) trait Named: Copy + PartialEq + 'static {
+    /// All values.
+    const VALUES: &'static [Self];
+}
 
 macro_rules! named {
     ($enum:ident: $($variant:ident = $name:literal),*) => {
@@ -17,10 +26,10 @@ macro_rules! named {
             pub fn from_name(name: &str) -> Option<$enum> {
                 $enum::ALL.iter().copied().find(|one| one.name() == name)
             }
+        }
 
-            pub(crate) fn from_index(index: u8) -> $enum {
-                $enum::ALL[usize::from(index)]
-            }
+        impl $crate::named::Named for $enum {
+            const VALUES: &'static [$enum] = $enum::ALL;
         }
 
         impl std::fmt::Display for $enum {
@@ -32,3 +41,47 @@ macro_rules! named {
 }
 
 pub(crate) use named;
+
+/// A setting that one thread changes while others read it.
+#[derive(Debug)]
+pub(crate) struct Live<T> {
+    /// Index in [`Named::VALUES`].
+    index: AtomicU8,
+    of: PhantomData<T>,
+}
+
+impl<T: Named> Live<T> {
+    pub(crate) fn new(value: T) -> Self {
+        Live { index: AtomicU8::new(Self::index(value)), of: PhantomData }
+    }
+
+    #[inline]
+    pub(crate) fn get(&self) -> T {
+        T::VALUES[usize::from(self.index.load(Ordering::Acquire))]
+    }
+
+    pub(crate) fn set(&self, value: T) {
+        self.index.store(Self::index(value), Ordering::Release);
+    }
+
+    fn index(value: T) -> u8 {
+        let index = T::VALUES.iter().position(|other| *other == value).expect("one of all");
+        u8::try_from(index).expect("few values")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::mode::WriteMode;
+
+    #[test]
+    fn a_setting_has_the_value_that_was_set_last() {
+        let live = Live::new(WriteMode::Around);
+        assert_eq!(live.get(), WriteMode::Around);
+        for &mode in WriteMode::ALL {
+            live.set(mode);
+            assert_eq!(live.get(), mode);
+        }
+    }
+}

@@ -158,7 +158,7 @@ impl<F: Frames> Pool<F> {
     fn unused_floors(&self, except: Option<u16>) -> usize {
         let volumes = lock(&self.volumes);
         let others = volumes.iter().flatten().filter(|other| Some(other.id) != except);
-        others.map(|other| unused_floor(other)).sum()
+        others.map(|other| other.quota.unused_floor() as usize).sum()
     }
 
     /// Takes frames for `volume` until `spare` has `wanted`, within its ceiling and without using
@@ -173,15 +173,12 @@ impl<F: Frames> Pool<F> {
         let unused_floors = self.unused_floors(Some(volume.id));
         let mut free = lock(&self.free);
         self.reclaim(&mut free, frames, LIMBO_SCAN);
-        let usage = &volume.quota.usage;
         while spare.len() < wanted {
-            if usage.load(Ordering::Relaxed) >= volume.quota.max()
-                || free.frames.len() <= unused_floors
-            {
+            if volume.quota.is_full() || free.frames.len() <= unused_floors {
                 return false;
             }
             let Some(frame) = free.frames.pop() else { return false };
-            usage.fetch_add(1, Ordering::Relaxed);
+            volume.quota.charge();
             spare.push(frame);
         }
         true
@@ -245,9 +242,4 @@ impl<F: Frames> Pool<F> {
         let free = lock(&self.free);
         assert_eq!(self.usable() + count(free.parked.len()), free.fresh, "in service and parked");
     }
-}
-
-/// Returns the number of frames of its floor that a volume has not taken.
-fn unused_floor<F: Frames>(volume: &Volume<F>) -> usize {
-    volume.quota.floor().saturating_sub(volume.quota.usage.load(Ordering::Relaxed)) as usize
 }

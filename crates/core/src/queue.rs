@@ -2,6 +2,7 @@
 //! clients wait for, read-ahead, and background writes; and the context of each, for its
 //! completion.
 
+mod batch;
 mod exclusive;
 mod warm_restart;
 
@@ -13,12 +14,12 @@ use crate::policy::Slot;
 use crate::readahead::PendingWindows;
 use crate::store::{Segment, StoreError, StoreOp, StoreOpKind};
 use crate::sync::Arc;
-use crate::writeback::Batch;
 use exclusive::ExclusiveRanges;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use warm_restart::WarmRestartList;
 
+pub(crate) use batch::Batch;
 pub(crate) use exclusive::ExclusiveRange;
 
 /// The reason for a write to the store.

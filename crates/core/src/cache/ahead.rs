@@ -20,7 +20,6 @@ use crate::queue::Queue;
 use crate::read_write::ReadRequest;
 use crate::readahead::ObservedRequest;
 use crate::store::{StoreError, StoreOp};
-use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
@@ -36,7 +35,7 @@ impl<F: Frames> Cache<F> {
     /// Passes a read that was not only hits to the detector, and queues the resulting window.
     pub(super) fn detect_stream(handle: &mut VolumeHandle<F>, read: &ReadRequest<F>, now: Nanos) {
         let VolumeHandle { volume, detector, .. } = handle;
-        let hint = read.hint_or(|| volume.hint());
+        let hint = read.hint_or(|| volume.config.hint.get());
         if matches!(hint, Hint::Random | Hint::NoBuffering) {
             return;
         }
@@ -50,14 +49,14 @@ impl<F: Frames> Cache<F> {
         let observed = ObservedRequest {
             pages: paging.page_of(read.first_block())..paging.page_of(last) + 1,
             // A window that is pending was not evicted.
-            missed: read.missed && !volume.has_pending_windows.load(Ordering::Relaxed),
-            wasted: volume.feedback.wasted_so_far(),
+            missed: read.missed && !volume.ahead.has_windows(),
+            wasted: volume.ahead.feedback.wasted_so_far(),
             sequential: hint == Hint::Sequential,
         };
         detector.set_page_blocks(paging.page_blocks);
         let advice = detector.note_request(&observed, &limits);
         if advice.abandoned > 0 {
-            volume.feedback.unused(advice.abandoned);
+            volume.ahead.feedback.unused(advice.abandoned);
         }
         // For a detected stream, pages that are referenced again in the meantime stay.
         let passed = match hint {
@@ -79,12 +78,12 @@ impl<F: Frames> Cache<F> {
         if let Some(window) = advice.window {
             let forgotten = queue.pending_windows.push(window);
             handle.recorder.add(Counter::ReadAheadDropped, forgotten);
-            volume.has_pending_windows.store(true, Ordering::Relaxed);
+            volume.ahead.set_has_windows(true);
         }
         if let Some((passed, at)) = passed {
             let blocks = paging.blocks_of(passed.start).start..paging.blocks_of(passed.end - 1).end;
             queue.drop_behind.push((blocks, at));
-            volume.has_drop_behind.store(true, Ordering::Release);
+            volume.ahead.note_passed();
         }
         drop(queue);
         volume.notify.notify();
@@ -101,7 +100,7 @@ impl<F: Frames> Cache<F> {
             marked |= self.table.unmark_key(Key::new(volume.id, block));
         }
         if marked {
-            volume.feedback.used();
+            volume.ahead.feedback.used();
         }
         marked
     }
@@ -116,7 +115,7 @@ impl<F: Frames> Cache<F> {
     ) {
         queue.promote(whole);
         if !self.touch_ahead(volume, whole.start) {
-            volume.feedback.used();
+            volume.ahead.feedback.used();
         }
     }
 
@@ -133,7 +132,7 @@ impl<F: Frames> Cache<F> {
         let mut others = Vec::new();
         for op in ops {
             let first = op.offset / BLOCK_BYTES_U64;
-            let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
+            let mut shard = self.shard_of(volume, first);
             let instance = shard.instance(volume.id);
             let page = instance.paging.page_of(first);
             let fill = instance.fills.get(&page).expect("a page that is being filled");
@@ -150,13 +149,13 @@ impl<F: Frames> Cache<F> {
 
     /// Passes the pages that sequential readers have passed to the shards.
     pub(super) fn apply_drop_behind(&self, volume: &Volume<F>) {
-        if !volume.has_drop_behind.swap(false, Ordering::AcqRel) {
+        if !volume.ahead.take_passed() {
             return;
         }
         let ranges = std::mem::take(&mut lock(&volume.queue).drop_behind);
         for (mut blocks, at) in ranges {
             while blocks.start < blocks.end {
-                let mut shard = self.shard(self.table.shard(Key::new(volume.id, blocks.start)));
+                let mut shard = self.shard_of(volume, blocks.start);
                 let instance = shard.instance(volume.id);
                 let page = instance.paging.page_of(blocks.start);
                 let whole = instance.paging.blocks_of(page);
@@ -174,10 +173,10 @@ impl<F: Frames> Cache<F> {
 
     /// Starts to read pending windows, as far as the store and the memory allow.
     pub(super) fn read_ahead(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        if !volume.has_pending_windows.load(Ordering::Relaxed) {
+        if !volume.ahead.has_windows() {
             return;
         }
-        let depth = usize::try_from(volume.tunables.get(Tunable::ReadAheadDepth)).expect("few");
+        let depth = volume.config.tunables.count(Tunable::ReadAheadDepth);
         // Queued operations hold frames, so there are no more of them than the store takes at once.
         let in_progress = {
             let queue = lock(&volume.queue);
@@ -187,7 +186,7 @@ impl<F: Frames> Cache<F> {
             let mut queue = lock(&volume.queue);
             let pages_max = Self::ahead_pages_max(volume, &queue);
             let Some(pages) = queue.pending_windows.take(pages_max) else {
-                volume.has_pending_windows.store(false, Ordering::Relaxed);
+                volume.ahead.set_has_windows(false);
                 return;
             };
             drop(queue);
@@ -197,13 +196,13 @@ impl<F: Frames> Cache<F> {
             let first = paging.blocks_of(pages.start).start;
             let blocks = first..paging.blocks_of(pages.end - 1).end;
             let is_given_up = pages_max == 0
-                || volume.is_stopping()
+                || volume.lifecycle.is_stopping()
                 || volume.is_frozen()
                 || !self.ahead(volume, (recorder, now), blocks, true);
             if is_given_up {
                 let mut queue = lock(&volume.queue);
                 let dropped = wanted + queue.pending_windows.clear();
-                volume.has_pending_windows.store(false, Ordering::Relaxed);
+                volume.ahead.set_has_windows(false);
                 drop(queue);
                 recorder.add(Counter::ReadAheadDropped, dropped);
                 return;
@@ -214,7 +213,7 @@ impl<F: Frames> Cache<F> {
     /// Returns the maximum number of pages that one operation may read ahead now, within the
     /// volume's share of memory for read-ahead in progress.
     pub(super) fn ahead_pages_max(volume: &Volume<F>, queue: &Queue<F>) -> u64 {
-        let share = volume.tunables.share(Tunable::ReadAheadShare, volume.capacity());
+        let share = volume.config.share_of_capacity(Tunable::ReadAheadShare);
         let left = share.saturating_sub(queue.ahead_frames as u64);
         left.min(u64::from(PAGE_BLOCKS_MAX)) / u64::from(volume.page_blocks())
     }
@@ -253,7 +252,7 @@ impl<F: Frames> Cache<F> {
         let blocks = around(blocks.start).start..around(blocks.end - 1).end;
         let wanted = self.count_absent(volume.id, &blocks);
         let mut spare = Vec::new();
-        let no_session_waits = self.stalled.load(Ordering::Relaxed) == 0;
+        let no_session_waits = !self.stalls.is_any();
         let has_frames = wanted == 0
             || no_session_waits
                 && if may_evict {
@@ -261,11 +260,12 @@ impl<F: Frames> Cache<F> {
                 } else {
                     self.pool.take(&self.frames, volume, wanted, &mut spare)
                 };
-        let mut shard = self.shard(self.table.shard(Key::new(volume.id, blocks.start)));
+        let mut shard = self.shard_of(volume, blocks.start);
         let instance = shard.instance(volume.id);
         let mut queue = lock(&volume.queue);
         // Checked under this lock: a thread that closes a volume inspects the queue afterwards.
-        let is_paused = volume.is_closed() || volume.is_regrouping() || volume.is_frozen();
+        let is_paused =
+            volume.lifecycle.is_closed() || volume.is_regrouping() || volume.is_frozen();
         let paging = instance.paging;
         let pages = paging.pages_of(&blocks);
         for page in if is_paused { 0..0 } else { pages } {

@@ -10,9 +10,7 @@ use crate::frames::Frames;
 use crate::page::{Key, Paging};
 use crate::shard::Page;
 use crate::store::StoreError;
-use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
 use std::ops::Range;
 
@@ -54,7 +52,7 @@ impl<F: Frames> Cache<F> {
         let mut oldest: Option<Nanos> = None;
         let mut failing = Vec::new();
         let is_broken = volume.broken().is_some();
-        let mut failing_left = volume.failing.load(Ordering::Acquire);
+        let mut failing_left = volume.dirty.failing();
         if is_broken {
             // No data of a broken volume can be written.
             failing_left = u64::MAX;
@@ -68,13 +66,10 @@ impl<F: Frames> Cache<F> {
             }
             failing_left
         };
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             // The volume may have been removed since the caller found it.
-            let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) else {
-                continue;
-            };
-            for slot in instance.dirty_pages().take(pages_max) {
+            let Some(instance) = shard.instance_of(volume) else { continue };
+            for slot in instance.dirty.iter(&instance.pages).take(pages_max) {
                 // The first page is the oldest.
                 if inspect(instance.pages.get(slot), instance.paging) == 0 {
                     break;
@@ -88,10 +83,8 @@ impl<F: Frames> Cache<F> {
             // If the page size has changed since, this finds no page, or another one.
             let first =
                 Key::new(volume.id, volume.paging().blocks_of(page).start.min(volume.blocks - 1));
-            let mut shard = self.shard(self.table.shard(first));
-            let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) else {
-                continue;
-            };
+            let mut shard = self.shards.lock(self.table.shard(first));
+            let Some(instance) = shard.instance_of(volume) else { continue };
             if let Some(slot) = instance.find(&self.table, page)
                 && let page = instance.pages.get(slot)
                 && page.writing + page.dirty > 0
@@ -102,8 +95,8 @@ impl<F: Frames> Cache<F> {
         let blocks = volume.unclean_blocks();
         AtRisk {
             blocks,
-            writing_blocks: volume.writing.load(Ordering::Acquire),
-            failing_blocks: if is_broken { blocks } else { volume.failing.load(Ordering::Acquire) },
+            writing_blocks: volume.dirty.writing(),
+            failing_blocks: if is_broken { blocks } else { volume.dirty.failing() },
             blocks_max: volume.unclean_blocks_max().max(blocks),
             oldest,
             failing: joined(volume, failing, ranges_max),
@@ -114,7 +107,7 @@ impl<F: Frames> Cache<F> {
 }
 
 /// Returns the bytes of these blocks in as few ranges as possible.
-fn joined<F: Frames>(
+pub(super) fn joined<F: Frames>(
     volume: &Volume<F>,
     mut pages: Vec<Range<u64>>,
     ranges_max: usize,
@@ -122,8 +115,7 @@ fn joined<F: Frames>(
     pages.sort_unstable_by_key(|blocks| blocks.start);
     let mut ranges: Vec<Range<u64>> = Vec::new();
     for blocks in pages {
-        let end = (blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
-        let bytes = blocks.start * BLOCK_BYTES_U64..end;
+        let bytes = volume.bytes_of_range(&blocks);
         let is_adjacent = ranges.last().is_some_and(|last| last.end >= bytes.start);
         if let Some(last) = ranges.last_mut().filter(|_| is_adjacent) {
             last.end = last.end.max(bytes.end);

@@ -4,11 +4,11 @@
 //! written to the store, unless the user gives it up.
 
 use super::Cache;
+use super::at_risk::joined;
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::store::StoreError;
 use crate::sync::{Arc, try_lock};
-use crate::units::BLOCK_BYTES_U64;
 use crate::volume::Volume;
 use std::ops::Range;
 
@@ -25,10 +25,9 @@ impl<F: Frames> Cache<F> {
     /// Ends a volume after an internal error: every request fails with `error` from now on,
     /// including requests that wait for frames. Unwritten data stays in memory.
     pub fn break_volume(&self, volume: &Volume<F>, error: StoreError) {
-        let _logged =
-            self.log_input(|| Input::Unsupported { call: "an internal error".to_owned() });
-        volume.note_error(&error);
-        volume.note_broken(error);
+        let _logged = self.log.add(|| Input::Unsupported { call: "an internal error".to_owned() });
+        volume.dirty.note_error(&error);
+        volume.lifecycle.note_broken(error);
         self.unstall();
         volume.notify.notify();
     }
@@ -47,32 +46,19 @@ impl<F: Frames> Cache<F> {
     }
 
     fn remains_of(&self, volume: &Volume<F>) -> Remains {
-        let mut remains = Remains::default();
-        for shard in &self.shards {
-            let Some(shard) = try_lock(shard) else {
-                remains.unread_shards += 1;
+        let (mut pages, mut unread_shards) = (Vec::new(), 0);
+        for shard in self.shards.try_each() {
+            let Some(shard) = shard else {
+                unread_shards += 1;
                 continue;
             };
             let Some(Some(instance)) = shard.instances.get(usize::from(volume.id)) else {
                 continue;
             };
-            for slot in instance.pages.slots() {
-                let page = instance.pages.get(slot);
-                if page.dirty + page.writing > 0 {
-                    let blocks = instance.paging.blocks_of(page.number);
-                    let end = (blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
-                    remains.ranges.push(blocks.start * BLOCK_BYTES_U64..end);
-                }
-            }
+            let all = instance.pages.slots().map(|slot| instance.pages.get(slot));
+            let unclean = all.filter(|page| page.dirty + page.writing > 0);
+            pages.extend(unclean.map(|page| instance.paging.blocks_of(page.number)));
         }
-        remains.ranges.sort_unstable_by_key(|range| range.start);
-        remains.ranges.dedup_by(|next, last| {
-            let joins = next.start == last.end;
-            if joins {
-                last.end = next.end;
-            }
-            joins
-        });
-        remains
+        Remains { ranges: joined(volume, pages, usize::MAX), unread_shards }
     }
 }

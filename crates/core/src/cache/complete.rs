@@ -7,16 +7,13 @@ use crate::counters::{Counter, Latency, Recorder};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::mode::BypassReason;
-use crate::page::Key;
 use crate::queue::{Context, FillWaiter};
-use crate::read_write::{Status, WriteRequest};
 use crate::shard::{Fill, Instance};
-use crate::store::{Buffer, Segment, StoreDone, StoreError, StoreOp, StoreOpKind};
+use crate::store::{Buffer, StoreDone, StoreError, StoreOp, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
 use crate::units::{BLOCK_BYTES_U64, blocks_touched};
 use crate::volume::Volume;
-use std::ops::Range;
 
 impl<F: Frames> Cache<F> {
     /// Processes an operation that the store of `volume` has completed. `recorder` belongs to the
@@ -28,7 +25,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         done: StoreDone<F>,
     ) {
-        let _logged = self.log_input(|| Input::Complete {
+        let _logged = self.log.add(|| Input::Complete {
             volume: volume.id,
             now,
             tag: done.op.tag,
@@ -71,7 +68,7 @@ impl<F: Frames> Cache<F> {
         error: Option<StoreError>,
     ) {
         let first = op.offset / BLOCK_BYTES_U64;
-        let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
+        let mut shard = self.shard_of(volume, first);
         self.filled_in(shard.instance(volume.id), recorder, now, (op, page), error);
     }
 
@@ -124,7 +121,7 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&instance.volume);
         let whole = instance.paging.blocks_of(page);
         if error.is_some() && volume.pinned.overlaps(&whole) {
-            volume.pinned.rescan_after(now, volume.tunables.nanos(Tunable::RetryDelayMax));
+            volume.pinned.rescan_after(now, volume.config.tunables.nanos(Tunable::RetryDelayMax));
         }
         // Without pins, clients that need frames could evict the page before the write continues,
         // again and again.
@@ -220,121 +217,6 @@ impl<F: Frames> Cache<F> {
             self.pool.retire(volume.id, self.frames.pinned(pin));
         }
         waiter.completions.deliver(&self.frames, Completion::Filled { token, part, pins });
-    }
-
-    fn written(
-        &self,
-        volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
-        op: StoreOp<F>,
-        (pages, epoch): (&[(u64, crate::policy::Slot)], u64),
-        error: Option<&StoreError>,
-    ) {
-        let first = op.offset / BLOCK_BYTES_U64;
-        let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
-        let instance = shard.instance(volume.id);
-        for Segment { buffer, .. } in op.segments {
-            match buffer {
-                Buffer::Pinned(pin) => self.frames.unpin(pin),
-                Buffer::Owned(_) => unreachable!("a write pins its frames"),
-            }
-        }
-        if let Some(error) = error {
-            volume.note_error(error);
-        }
-        for &(number, slot) in pages {
-            let page = instance.pages.get_mut(slot);
-            assert_eq!(page.number, number, "a page was replaced while it was written");
-            page.ops -= 1;
-            page.writeback_failed |= error.is_some();
-            if page.ops == 0 {
-                let failed = std::mem::take(&mut page.writeback_failed);
-                // The error of an earlier operation of the same writeback, if this operation
-                // succeeded.
-                let earlier =
-                    (failed && error.is_none()).then(|| lock(&volume.last_error).clone()).flatten();
-                let error = error.or(earlier.as_ref());
-                self.end_page_writeback(instance, slot, (error, epoch), recorder, now);
-            }
-        }
-    }
-
-    /// Updates the volume after a write whose pages have been processed: speed of the store,
-    /// back-off, and flushes that fail now.
-    fn after_write(
-        &self,
-        volume: &Volume<F>,
-        now: Nanos,
-        (epoch, blocks): (u64, Range<u64>),
-        error: Option<StoreError>,
-    ) {
-        lock(&volume.queue).end_change(epoch);
-        let mut writer = lock(&volume.writer);
-        let Some(error) = error else {
-            writer.retry_delay = 0;
-            writer.unflushed_since.get_or_insert(now);
-            writer.pace.wrote(now, blocks.end - blocks.start);
-            return;
-        };
-        let shortest = volume.tunables.nanos(Tunable::RetryDelay);
-        let longest = volume.tunables.nanos(Tunable::RetryDelayMax);
-        if now >= writer.retry_at {
-            writer.retry_delay = (writer.retry_delay * 2).clamp(shortest, longest.max(shortest));
-            writer.retry_at = now + writer.retry_delay;
-        }
-        drop(writer);
-        // A flush may wait for changes that the failed write holds back, whatever its epoch.
-        let held = volume.write_order.with(|groups| groups.held_blocks());
-        if held == 0 {
-            self.fail_flushes(volume, epoch, &error);
-            self.fail_ranges(volume, &blocks, epoch, &error);
-        } else {
-            let message = format!("{error}; {held} blocks are held back until it is written");
-            let error = StoreError::new(error.kind, message);
-            self.fail_flushes(volume, 0, &error);
-            self.fail_ranges(volume, &(0..volume.blocks), 0, &error);
-        }
-    }
-
-    /// Processes a completion of a write.
-    ///
-    /// # Panics
-    /// If the completion is not one of a write.
-    pub(crate) fn write_completed(
-        &self,
-        handle: &mut crate::volume::VolumeHandle<F>,
-        now: Nanos,
-        write: &mut WriteRequest,
-        completion: Completion<F>,
-    ) -> Status {
-        match completion {
-            Completion::Synced { pages, stable, result, .. } => {
-                write.waiting -= pages;
-                write.needs_flush |= write.is_stable() && !stable;
-                if let Err(error) = result {
-                    write.error.get_or_insert(error);
-                }
-            }
-            Completion::Finished { result, .. } => {
-                write.waiting -= 1;
-                if let Err(error) = result {
-                    write.error.get_or_insert(error);
-                }
-            }
-            Completion::Failed { error, .. } => return Status::Failed(error),
-            other => panic!("{other:?} is not a completion of a write"),
-        }
-        if write.waiting > 0 {
-            return Status::Pending;
-        }
-        if let Some(error) = write.error.take() {
-            return Status::Failed(error);
-        }
-        if write.needs_flush {
-            return self.flush_for(handle, now, write);
-        }
-        Status::Done
     }
 }
 

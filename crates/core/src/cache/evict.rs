@@ -8,7 +8,6 @@ use crate::frames::{FrameId, Frames};
 use crate::page::Key;
 use crate::policy::Slot;
 use crate::shard::Instance;
-use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::volume::Volume;
 use std::cmp::Reverse;
@@ -73,7 +72,7 @@ impl<F: Frames> Cache<F> {
         // Otherwise reads that fail and release their pins could put more frames into limbo than
         // later attempts reclaim, without end.
         if self.pool.reclaim_all(&self.frames) > 0 {
-            self.note_pinned();
+            self.stalls.note_pinned();
         }
         self.pool.take(&self.frames, volume, wanted, spare)
     }
@@ -81,11 +80,11 @@ impl<F: Frames> Cache<F> {
     /// Passes a miss of the page of `block` to the policy, unless the page is resident: before the
     /// choice of a victim, and after the hits that were recorded before.
     pub(super) fn note_miss(&self, volume: &Volume<F>, block: u64, now: Nanos) {
-        let mut shard = self.shard(self.table.shard(Key::new(volume.id, block)));
+        let mut shard = self.shard_of(volume, block);
         let page = shard.instance(volume.id).paging.page_of(block);
         if shard.instance(volume.id).find(&self.table, page).is_none() {
             shard.drain(now);
-            shard.instance(volume.id).policy.on_miss(page);
+            shard.instance(volume.id).references.policy.on_miss(page);
         }
     }
 
@@ -127,7 +126,7 @@ impl<F: Frames> Cache<F> {
         candidates.sort_unstable_by_key(order);
         let find = |any: bool| {
             candidates.iter().find_map(|Candidate { shard, volume, .. }| {
-                let recorder = recorder.unwrap_or(&volume.maintenance_recorder);
+                let recorder = recorder.unwrap_or(&volume.recorders.maintenance);
                 let write_pins = if any {
                     self.evict_any_from(volume, *shard, recorder, now)
                 } else {
@@ -143,11 +142,9 @@ impl<F: Frames> Cache<F> {
     /// Returns the parts of the cache that may give up a page, for `volume` if it is given.
     fn candidates(&self, volume: Option<&Volume<F>>) -> Vec<Candidate<F>> {
         let volumes = lock(&self.pool.volumes);
-        let at_ceiling =
-            |volume: &Volume<F>| volume.quota.usage.load(Ordering::Relaxed) >= volume.quota.max();
-        let at_ceiling = volume.is_some_and(at_ceiling);
+        let at_ceiling = volume.is_some_and(|volume| volume.quota.is_full());
         let may_give = |other: &&Arc<Volume<F>>| {
-            let above_floor = other.quota.usage.load(Ordering::Relaxed) > other.quota.floor();
+            let above_floor = other.quota.usage() > other.quota.floor();
             volume.is_some_and(|volume| other.id == volume.id) || (!at_ceiling && above_floor)
         };
         let givers: Vec<_> = volumes.iter().flatten().filter(may_give).collect();
@@ -161,16 +158,10 @@ impl<F: Frames> Cache<F> {
     fn shard_candidates(volume: &Arc<Volume<F>>) -> impl Iterator<Item = Candidate<F>> {
         let quota = &volume.quota;
         let by_age = volume.policy().evicts_by_age();
-        let age_of = |shard: usize| quota.coldest[shard].load(Ordering::Relaxed);
-        let shards = 0..quota.coldest.len();
-        let coldest = shards.clone().map(age_of).min().unwrap_or(Nanos::MAX);
-        shards.filter_map(move |shard| {
-            let age = age_of(shard);
-            let (coldest, pages) = if by_age {
-                (age, 0)
-            } else {
-                (coldest, quota.pages[shard].load(Ordering::Relaxed))
-            };
+        let coldest = quota.shards().map(|shard| quota.coldest(shard)).min().unwrap_or(Nanos::MAX);
+        quota.shards().filter_map(move |shard| {
+            let age = quota.coldest(shard);
+            let (coldest, pages) = if by_age { (age, 0) } else { (coldest, quota.pages(shard)) };
             let volume = Arc::clone(volume);
             (age != Nanos::MAX).then_some(Candidate { coldest, pages, shard, volume })
         })
@@ -184,7 +175,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         steal: bool,
     ) -> Vec<F::WritePin> {
-        let mut shard = self.shard(index);
+        let mut shard = self.shards.lock(index);
         shard.drain(now);
         // The candidate was selected without the lock: the volume may be gone, and its number
         // reused.
@@ -212,7 +203,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
     ) -> Vec<F::WritePin> {
         let mut write_pins = Vec::new();
-        let mut shard = self.shard(index);
+        let mut shard = self.shards.lock(index);
         shard.drain(now);
         let Some(instance) = shard.instance_of(victim) else { return write_pins };
         if let Some((slot, pinned)) = self.write_pin_any_page(instance, &mut write_pins) {
@@ -243,8 +234,8 @@ impl<F: Frames> Cache<F> {
             self.remove_evicted(instance, slot, &write_pins, recorder, false);
             return (write_pins, steals);
         }
-        let Instance { volume, paging, pages, policy, .. } = instance;
-        let chosen = policy.victim(&mut |slot| {
+        let Instance { volume, paging, pages, references, .. } = instance;
+        let chosen = references.policy.victim(&mut |slot| {
             let page = pages.get(slot);
             if page.is_clean_and_idle() {
                 let blocks = paging.blocks_of(page.number);
@@ -305,7 +296,7 @@ impl<F: Frames> Cache<F> {
         let slot = if instance.hand < instance.pages.end() { instance.hand } else { 0 };
         instance.hand = slot + 1;
         let is_clean_and_idle = instance.pages.find(slot)?.is_clean_and_idle();
-        (is_clean_and_idle && instance.is_admitted(slot)).then_some(slot)
+        (is_clean_and_idle && instance.references.is_known(slot)).then_some(slot)
     }
 
     /// Write-pins the unpinned frames of a page, and returns the pinned ones. A client that does
@@ -341,7 +332,7 @@ impl<F: Frames> Cache<F> {
         let untouched = write_pins
             .iter()
             .any(|write_pin| self.table.state(self.frames.write_pinned(write_pin)).ahead);
-        untouched && now < instance.last_reference_at(slot) + READAHEAD_GRACE
+        untouched && now < instance.references.last_at(slot) + READAHEAD_GRACE
     }
 
     /// Removes a page whose frames in the table are all write-pinned. Keeps a ghost of it if
@@ -362,12 +353,12 @@ impl<F: Frames> Cache<F> {
         }
         if untouched {
             recorder.add(Counter::ReadAheadWasted, 1);
-            instance.volume.feedback.wasted();
+            instance.volume.ahead.feedback.wasted();
         }
         instance.pages.get_mut(slot).resident = 0;
         let touched = instance.remove(slot, ghost);
         let coldest = if instance.pages.len() == 0 { Nanos::MAX } else { touched };
-        instance.volume.quota.coldest[instance.index].store(coldest, Ordering::Relaxed);
+        instance.volume.quota.set_coldest(instance.index, coldest);
         recorder.add(Counter::EvictedPages, 1);
         recorder.add(Counter::EvictedBlocks, write_pins.len() as u64);
     }
@@ -385,7 +376,7 @@ impl<F: Frames> Cache<F> {
             let blocks = instance.paging.blocks_of(page);
             let is_evictable = instance.pages.get(slot).is_clean_and_idle()
                 && !instance.is_pinned(page)
-                && instance.last_reference_at(slot) <= passed_at;
+                && instance.references.last_at(slot) <= passed_at;
             if is_evictable && self.write_pin_page(instance.volume.id, blocks, write_pins) {
                 return Some(slot);
             }
@@ -404,7 +395,7 @@ impl<F: Frames> Cache<F> {
         for block in blocks {
             let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };
             let Some(write_pin) = self.frames.try_write_pin(frame) else {
-                self.note_pinned();
+                self.stalls.note_pinned();
                 for write_pin in write_pins.drain(..) {
                     self.frames.release_write_pin(write_pin);
                 }

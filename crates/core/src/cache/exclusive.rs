@@ -78,7 +78,7 @@ impl<F: Frames> Cache<F> {
             self.stall(handle);
             return Status::Stalled;
         }
-        let epoch = volume.epoch.load(Ordering::Acquire);
+        let epoch = volume.dirty.epoch();
         let completions = Arc::clone(&handle.completions);
         queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, completions, token });
         volume.exclusives.fetch_add(1, Ordering::AcqRel);
@@ -95,8 +95,7 @@ impl<F: Frames> Cache<F> {
         let mut queue = lock(&volume.queue);
         for start in queue.exclusives.take_ready() {
             let &ExclusiveRange { ref blocks, kind, .. } = queue.exclusives.get(start);
-            let end = (blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
-            let bytes = start * BLOCK_BYTES_U64..end;
+            let bytes = volume.bytes_of_range(blocks);
             let context = Context::Exclusive { start };
             let op = queue.operation(kind, bytes, Vec::new(), context, now);
             queue.forced.push_back(op);
@@ -156,8 +155,7 @@ impl<F: Frames> Cache<F> {
 
     /// Drops the resident blocks of a range that the store has discarded or zeroed.
     fn drop_range(&self, volume: &Volume<F>, blocks: &Range<u64>) {
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             let instance = shard.instance(volume.id);
             for slot in self.slots_in(instance, blocks) {
                 self.drop_blocks(instance, slot, blocks);
@@ -182,14 +180,13 @@ impl<F: Frames> Cache<F> {
         let page = instance.pages.get_mut(slot);
         page.resident -= removed;
         page.dirty -= clean;
-        volume.dirty.fetch_sub(u64::from(clean), Ordering::AcqRel);
-        volume.all.unclean.fetch_sub(u64::from(clean), Ordering::AcqRel);
+        volume.dirty.discard(clean.into());
         if page.dirty == 0 {
             let failing = std::mem::take(&mut page.failing);
-            volume.failing.fetch_sub(u64::from(failing), Ordering::AcqRel);
+            volume.dirty.change_failing(0, failing.into());
         }
         if clean > 0 && page.dirty == 0 {
-            instance.unlink_dirty(slot);
+            instance.dirty.remove(&mut instance.pages, slot);
             // The store has overwritten the data for which these writers wait, but the result may
             // not be stable.
             self.complete_syncs(instance, slot, None, false);
@@ -207,8 +204,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         blocks: &Range<u64>,
     ) {
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             let instance = shard.instance(volume.id);
             for slot in self.slots_in(instance, blocks) {
                 self.continue_page(instance, slot, recorder, now);

@@ -87,7 +87,7 @@ impl<F: Frames> Cache<F> {
             token: read.token,
             read: Some((blocks.clone(), read.cursor)),
         };
-        let unbuffered = read.hint_or(|| handle.volume.hint()) == Hint::NoBuffering;
+        let unbuffered = read.hint_or(|| handle.volume.config.hint.get()) == Hint::NoBuffering;
         let bypass_reason = unbuffered.then_some(BypassReason::NoBuffering);
         let outcome = self.fetch(handle, now, waiter, blocks, bypass_reason);
         match outcome {
@@ -113,7 +113,7 @@ impl<F: Frames> Cache<F> {
     ) -> FetchOutcome {
         let volume = Arc::clone(&handle.volume);
         let index = self.table.shard(Key::new(volume.id, blocks.start));
-        let mut shard = self.shard(index);
+        let mut shard = self.shards.lock(index);
         let instance = shard.instance(volume.id);
         let pins = self.pins_of(instance, blocks);
         let Some(pins) = pins else {
@@ -172,7 +172,7 @@ impl<F: Frames> Cache<F> {
                 self.reserve_warm_range(&volume, blocks.start, &mut warm);
             }
             let index = self.table.shard(Key::new(volume.id, blocks.start));
-            let mut shard = self.shard(index);
+            let mut shard = self.shards.lock(index);
             let instance = shard.instance(volume.id);
             let page = instance.paging.page_of(blocks.start);
             let whole = instance.paging.blocks_of(page);

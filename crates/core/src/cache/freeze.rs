@@ -5,7 +5,6 @@ use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::input::{Input, Setting};
 use crate::policy::Slot;
-use crate::sync::atomic::Ordering;
 use crate::volume::Volume;
 
 impl<F: Frames> Cache<F> {
@@ -17,7 +16,7 @@ impl<F: Frames> Cache<F> {
     /// [`Cache::set_bounds`] apply to it as to other volumes.
     pub fn freeze(&self, volume: &Volume<F>, frozen: bool) {
         let _logged = volume.log_setting(|| Setting::Frozen(frozen));
-        volume.set_frozen(frozen);
+        volume.lifecycle.set_frozen(frozen);
         // An interrupted warm restart continues.
         volume.notify.notify();
     }
@@ -25,21 +24,19 @@ impl<F: Frames> Cache<F> {
     /// Drops all clean pages of a volume. Returns their number of blocks. Pages that are dirty,
     /// being written or being filled stay, and so do ghosts.
     pub fn drop_clean(&self, volume: &Volume<F>, now: Nanos) -> u64 {
-        let _logged = self.log_input(|| Input::DropClean { volume: volume.id, now });
+        let _logged = self.log.add(|| Input::DropClean { volume: volume.id, now });
         let mut dropped = 0;
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for (index, mut shard) in self.shards.each().enumerate() {
             let Some(instance) = shard.instance_of(volume) else { return dropped };
             let is_clean = |&slot: &Slot| instance.pages.get(slot).is_clean_and_idle();
             let clean: Vec<_> = instance.pages.slots().filter(is_clean).collect();
-            self.rebuilding[index].store(true, Ordering::Relaxed);
+            let _rebuilding = self.shards.rebuild(index);
             shard.drain(now);
             let instance = shard.instance(volume.id);
             for slot in clean {
                 dropped += u64::from(instance.pages.get(slot).resident);
                 self.drop_page(instance, slot);
             }
-            self.rebuilding[index].store(false, Ordering::Relaxed);
         }
         self.unstall();
         dropped

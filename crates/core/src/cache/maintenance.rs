@@ -11,7 +11,8 @@ use crate::completion::Notify;
 use crate::frames::{FrameId, Frames};
 use crate::input::Input;
 use crate::settings::{SettingError, check_bounds};
-use crate::sync::lock;
+use crate::sync::atomic::{AtomicU64, Ordering};
+use crate::sync::{Mutex, lock};
 
 /// Maximum number of frames of one call: 4 MiB, about a millisecond.
 const FRAMES_PER_CALL: usize = 1024;
@@ -32,16 +33,38 @@ pub struct Memory {
     pub refused: Option<String>,
 }
 
-impl<F: Frames> Cache<F> {
-    /// Sets the waker of the thread that calls [`Cache::run_maintenance`].
-    pub fn set_maintenance_waker(&self, maintenance_waker: Box<dyn Notify>) {
-        *lock(&self.maintenance_waker) = Some(maintenance_waker);
+/// The state of maintenance.
+#[derive(Default)]
+pub(super) struct Maintenance {
+    /// Serializes the steps.
+    steps: Mutex<()>,
+    /// Wakes the thread that runs them.
+    waker: Mutex<Option<Box<dyn Notify>>>,
+    /// Bytes that the cache has returned to the system, as its caller reports them.
+    given_back: AtomicU64,
+}
+
+impl Maintenance {
+    pub(super) fn wake(&self) {
+        if let Some(waker) = &*lock(&self.waker) {
+            waker.notify();
+        }
     }
 
-    pub(super) fn wake_maintenance(&self) {
-        if let Some(maintenance_waker) = &*lock(&self.maintenance_waker) {
-            maintenance_waker.notify();
-        }
+    pub(super) fn given_back(&self) -> u64 {
+        self.given_back.load(Ordering::Relaxed)
+    }
+}
+
+impl<F: Frames> Cache<F> {
+    /// Sets the waker of the thread that calls [`Cache::run_maintenance`].
+    pub fn set_maintenance_waker(&self, waker: Box<dyn Notify>) {
+        *lock(&self.maintenance.waker) = Some(waker);
+    }
+
+    /// Records the number of bytes that were returned to the system, for [`Gauge::GivenBack`].
+    pub fn note_given_back(&self, bytes: u64) {
+        self.maintenance.given_back.store(bytes, Ordering::Relaxed);
     }
 
     /// Sets the number of frames in service; [`Cache::run_maintenance`] performs the change.
@@ -50,7 +73,7 @@ impl<F: Frames> Cache<F> {
     /// If addresses are reserved for fewer frames, or the number is less than the floors of the
     /// volumes and a page of each.
     pub fn set_memory(&self, frames: u32) -> Result<(), SettingError> {
-        let _logged = self.log_input(|| Input::Memory { frames });
+        let _logged = self.log.add(|| Input::Memory { frames });
         let one_at_a_time = lock(&self.settings);
         let most = self.frames.count();
         if frames > most || frames == 0 {
@@ -65,7 +88,7 @@ impl<F: Frames> Cache<F> {
             // Its dirty limit and its threshold have changed.
             volume.notify.notify();
         }
-        self.wake_maintenance();
+        self.maintenance.wake();
         Ok(())
     }
 
@@ -86,8 +109,8 @@ impl<F: Frames> Cache<F> {
     /// Performs one step of the pending work. Returns the time of the next call; `None` if nothing
     /// is left until the next change.
     pub fn run_maintenance(&self, now: Nanos) -> Option<Nanos> {
-        let _logged = self.log_input(|| Input::Tend { now });
-        let one_at_a_time = lock(&self.maintenance);
+        let _logged = self.log.add(|| Input::Tend { now });
+        let one_at_a_time = lock(&self.maintenance.steps);
         let (usable, target) = (self.pool.usable(), self.pool.target());
         let steps = [
             (usable < target).then(|| self.grow((target - usable) as usize)),
@@ -167,10 +190,10 @@ impl<F: Frames> Cache<F> {
         let mut progress = None;
         for volume in self.volumes() {
             for _ in 0..FRAMES_PER_CALL {
-                if !volume.quota.is_exceeded() {
+                if volume.quota.usage() <= volume.quota.max() {
                     break;
                 }
-                let was_evicted = self.evict_coldest(&volume, &volume.maintenance_recorder, now);
+                let was_evicted = self.evict_coldest(&volume, &volume.recorders.maintenance, now);
                 progress = Some(progress.unwrap_or(false) || was_evicted);
                 if !was_evicted {
                     break;
@@ -201,7 +224,7 @@ impl<F: Frames> Cache<F> {
             if self.table.has_buckets(index, frames) {
                 continue;
             }
-            let _shard = self.shard(index);
+            let _shard = self.shards.lock(index);
             progress = progress.or(Some(true));
             self.table.grow_buckets(index, frames, BUCKETS_PER_CALL);
         }

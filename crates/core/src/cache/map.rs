@@ -57,7 +57,7 @@ impl<F: Frames> Cache<F> {
                 Ok(true) => {
                     mapping.state = MappingState::Reading;
                     // A change of the modes applies to later mappings only.
-                    mapping.write.modes = Some(volume.modes());
+                    mapping.write.modes = Some(volume.config.modes());
                 }
                 Ok(false) => {
                     self.stall(handle);
@@ -158,7 +158,7 @@ impl<F: Frames> Cache<F> {
             let counted = maps.iter().filter(|(_, holder)| !of_handle || is_of_handle(holder));
             counted.map(|(other, _)| other.end - other.start).sum::<u64>()
         };
-        let blocks_max = (volume.capacity() / 4).max(1);
+        let blocks_max = (volume.config.capacity() / 4).max(1);
         if each > u64::from(PAGE_BLOCKS_MAX) || mapped(true) + each > blocks_max {
             let message = format!(
                 "map {bytes:?} of {name}: {} KiB are mapped, {} KiB may be, 1 MiB at a time",
@@ -206,8 +206,8 @@ impl<F: Frames> Cache<F> {
             mapping.read.release(&self.frames);
             mapping.state = MappingState::Unpinning;
         }
-        let (mode, _) = *mapping.write.modes.get_or_insert_with(|| volume.modes());
-        let mode = mode_with(volume.effective(mode), volume.hint());
+        let (mode, _) = *mapping.write.modes.get_or_insert_with(|| volume.config.modes());
+        let mode = mode_with(volume.effective(mode), volume.config.hint.get());
         let before = mapping.write.done;
         if mapping.state == MappingState::Unpinning {
             volume.note_request(now);
@@ -292,7 +292,7 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&handle.volume);
         let first = marked[0].0;
         loop {
-            let mut shard = self.shard(self.table.shard(Key::new(volume.id, first)));
+            let mut shard = self.shard_of(&volume, first);
             let last = marked[marked.len() - 1].0;
             if volume.is_regrouping() || lock(&volume.queue).is_exclusive(&(first..last + 1)) {
                 return PlaceOutcome::NoRoom;

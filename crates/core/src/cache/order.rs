@@ -14,10 +14,9 @@ use crate::page::Paging;
 use crate::queue::WriteCause;
 use crate::sync::lock;
 use crate::tunables::Tunable;
-use crate::volume::Volume;
-use crate::volume::VolumeHandle;
+use crate::volume::{Volume, VolumeHandle, Writer};
 use crate::write_order::{GroupId, OrderError, WriteOrder};
-use crate::writeback::Writer;
+
 /// Maximum number of pages that one poll starts to write for groups.
 const DUE_MAX: usize = 64;
 
@@ -42,8 +41,7 @@ impl<F: Frames> Cache<F> {
         before: GroupId,
         after: GroupId,
     ) -> Result<(), OrderError> {
-        let _logged =
-            self.log_input(|| Input::Unsupported { call: "an order of groups".to_owned() });
+        let _logged = self.log.add(|| Input::Unsupported { call: "an order of groups".to_owned() });
         if before.volume != volume.id || after.volume != volume.id {
             return Err(OrderError::OtherVolume);
         }
@@ -88,7 +86,7 @@ impl<F: Frames> Cache<F> {
         if !due.is_empty() && now < writer.retry_at {
             return Some(writer.retry_at);
         }
-        let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let depth = volume.config.tunables.count(Tunable::ForcedDepth);
         for block in due {
             if lock(&volume.queue).writes_started() >= depth {
                 break;

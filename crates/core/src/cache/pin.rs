@@ -7,7 +7,6 @@ use crate::clock::Nanos;
 use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::input::{Input, LogGuard};
-use crate::page::Key;
 use crate::pinned::{PinError, RANGES_MAX};
 use crate::sync::lock;
 use crate::tunables::Tunable;
@@ -40,7 +39,7 @@ impl<F: Frames> Cache<F> {
             let others = volumes.iter().flatten().filter(|other| other.id != volume.id);
             others.map(|other| other.pinned.blocks()).sum()
         };
-        let (own_most, all_most) = (volume.capacity() / 2, u64::from(self.pool.size()) / 2);
+        let (own_most, all_most) = (volume.config.capacity() / 2, u64::from(self.pool.size()) / 2);
         let name = || volume.name().to_owned();
         volume.pinned.change(&blocks, true, |ranges, count| {
             if ranges > RANGES_MAX {
@@ -87,17 +86,14 @@ impl<F: Frames> Cache<F> {
         pin: bool,
         now: Nanos,
     ) -> Option<LogGuard<'_>> {
-        self.log_input(|| Input::PinRange { volume: volume.id, bytes: bytes.clone(), pin, now })
+        self.log.add(|| Input::PinRange { volume: volume.id, bytes: bytes.clone(), pin, now })
     }
 
     /// Returns the pinned ranges of a volume in bytes, in order.
     #[must_use]
     pub fn pinned(&self, volume: &Volume<F>) -> Vec<Range<u64>> {
-        let length = volume.geometry().length;
-        let in_bytes = |blocks: Range<u64>| {
-            blocks.start * BLOCK_BYTES_U64..(blocks.end * BLOCK_BYTES_U64).min(length)
-        };
-        volume.pinned.list().into_iter().map(in_bytes).collect()
+        let list = volume.pinned.list();
+        list.iter().map(|blocks| volume.bytes_of_range(blocks)).collect()
     }
 
     /// Returns the blocks of the pages that `bytes` touch.
@@ -114,8 +110,7 @@ impl<F: Frames> Cache<F> {
     /// Adds the resident pages of `blocks` to the policies, or removes them, after a change of the
     /// pinned ranges.
     fn update_pinned_pages(&self, volume: &Volume<F>, blocks: &Range<u64>, now: Nanos) {
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             shard.drain(now);
             // The volume may have been removed in the meantime.
             let Some(instance) = shard.instance_of(volume) else { return };
@@ -136,7 +131,7 @@ impl<F: Frames> Cache<F> {
         if volume.pinned.blocks() == 0 {
             return None;
         }
-        let pause = volume.tunables.nanos(Tunable::RetryDelayMax);
+        let pause = volume.config.tunables.nanos(Tunable::RetryDelayMax);
         let mut spare = Vec::new();
         let next = loop {
             let reads = {
@@ -153,7 +148,7 @@ impl<F: Frames> Cache<F> {
             let whole = volume.paging().around(block);
             let absent = self.count_absent(volume.id, &whole);
             let has_frames = self.reserve(volume, absent, &mut spare, recorder, now);
-            let mut shard = self.shard(self.table.shard(Key::new(volume.id, whole.start)));
+            let mut shard = self.shard_of(volume, whole.start);
             let instance = shard.instance(volume.id);
             let whole = instance.paging.around(block);
             let page = instance.paging.page_of(block);
@@ -164,7 +159,7 @@ impl<F: Frames> Cache<F> {
             let can_come = has_frames
                 && absent <= spare.len()
                 && !queue.is_exclusive(&whole)
-                && !volume.is_closed();
+                && !volume.lifecycle.is_closed();
             if absent > 0 && !is_coming && can_come {
                 let cause = FillCause::Pinned;
                 self.start_fill(instance, &mut queue, page, &mut spare, cause, now);

@@ -8,13 +8,10 @@ use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::mode::FlushMode;
-use crate::queue::{Queue, WriteCause};
+use crate::queue::Queue;
 use crate::store::{Buffer, StoreOp, StoreOpKind};
-use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use crate::tunables::Tunable;
 use crate::volume::Volume;
-use crate::writeback::{Batch, Decision, LazyState, Trigger, Writer, decide};
 
 impl<F: Frames> Cache<F> {
     /// Appends the next operations for the store of `volume` to `out`, while the store has fewer
@@ -28,7 +25,7 @@ impl<F: Frames> Cache<F> {
         depth: usize,
         out: &mut Vec<StoreOp<F>>,
     ) -> Option<Nanos> {
-        let _logged = self.log_input(|| Input::Poll { volume: volume.id, now, depth });
+        let _logged = self.log.add(|| Input::Poll { volume: volume.id, now, depth });
         let mut writer = lock(&volume.writer);
         Self::submit_exclusives(volume, now);
         let may_begin = self.regroup(volume, now);
@@ -82,97 +79,6 @@ impl<F: Frames> Cache<F> {
     pub fn is_at_rest(&self, volume: &Volume<F>) -> bool {
         volume.unclean_blocks() == 0 && lock(&volume.queue).is_idle()
     }
-
-    /// Writes dirty pages whose frames are needed, before pages of the lazy writer, up to the depth
-    /// of forced writes. Searches that still need frames request the remaining pages again.
-    fn steal(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
-        let steals = std::mem::take(&mut lock(&volume.queue).steals);
-        for block in steals {
-            if lock(&volume.queue).writes_started() >= depth {
-                return;
-            }
-            self.write_back_around(volume, block, WriteCause::Steal, recorder, now);
-        }
-    }
-
-    /// Runs the lazy writer up to the depth of background writes.
-    fn write_lazily(
-        &self,
-        volume: &Volume<F>,
-        writer: &mut Writer,
-        recorder: &Recorder,
-        now: Nanos,
-    ) -> Option<Nanos> {
-        loop {
-            if writer.lazy.is_empty() {
-                writer.trigger = None;
-                match self.decide(volume, writer, now) {
-                    Decision::Rest => return None,
-                    Decision::Wait(until) => return Some(until),
-                    Decision::Run { trigger, dirty_before, blocks, retries } => {
-                        let is_selected = |page: &crate::shard::Page| page.dirty_at <= dirty_before;
-                        writer.lazy = self.gather_lazily(volume, is_selected, blocks, retries);
-                        if writer.lazy.is_empty() {
-                            // All dirty pages are under writeback, so a completion triggers the
-                            // next run; or they wait for the next attempt.
-                            return (!retries).then_some(writer.retry_at);
-                        }
-                        writer.trigger = Some(trigger);
-                        recorder.add(run_counter(trigger), 1);
-                    }
-                }
-            }
-            if now < writer.paused_until {
-                return Some(writer.paused_until);
-            }
-            let (background, has_waiting_reads) = {
-                let queue = lock(&volume.queue);
-                (queue.background.len() + queue.writes_in_flight, queue.has_waiting_reads())
-            };
-            if has_waiting_reads && writer.trigger == Some(Trigger::Idle) {
-                // The decision is repeated after the pause: by then a page may be too old to wait.
-                writer.lazy = Batch::default();
-                writer.paused_until = now + volume.tunables.nanos(Tunable::CollisionDelay);
-                recorder.add(Counter::LazyCollisions, 1);
-                return Some(writer.paused_until);
-            }
-            let depth =
-                if has_waiting_reads { 1 } else { volume.tunables.get(Tunable::BackgroundDepth) };
-            if background as u64 >= depth {
-                return None;
-            }
-            if let Some(block) = writer.lazy.next() {
-                self.write_back_around(volume, block, WriteCause::Lazy, recorder, now);
-            }
-        }
-    }
-
-    fn decide(&self, volume: &Volume<F>, writer: &mut Writer, now: Nanos) -> Decision {
-        let dirty = volume.dirty.load(Ordering::Acquire);
-        let state = LazyState {
-            now,
-            dirty,
-            failing: volume.failing.load(Ordering::Acquire),
-            capacity: volume.capacity(),
-            limit: volume.dirty_limit_blocks(),
-            oldest: self.oldest_dirty(volume).map(|(at, _)| at),
-            last_request: volume.last_request(),
-            bulk: writer.bulk,
-            retry_at: writer.retry_at,
-        };
-        let decision = decide(&volume.tunables.snapshot(), &state);
-        writer.bulk = matches!(decision, Decision::Run { trigger: Trigger::Threshold, .. });
-        decision
-    }
-}
-
-fn run_counter(trigger: Trigger) -> Counter {
-    match trigger {
-        Trigger::Threshold => Counter::LazyThresholdRuns,
-        Trigger::Age => Counter::LazyAgeRuns,
-        Trigger::Idle => Counter::LazyIdleRuns,
-    }
 }
 
 /// Maximum number of consecutive reads while writes wait. Without a limit, reads that need the
@@ -218,7 +124,7 @@ impl<F: Frames> Cache<F> {
     /// Discards the operations that the store of `volume` has not received, after its driver has
     /// ended: releases their frames. Dirty data is lost.
     pub fn abandon(&self, volume: &Volume<F>) {
-        let _logged = self.log_input(|| Input::Abandon { volume: volume.id });
+        let _logged = self.log.add(|| Input::Abandon { volume: volume.id });
         let mut queue = lock(&volume.queue);
         let Queue { reads, forced, ahead, background, .. } = &mut *queue;
         let queues = [reads, forced, ahead, background];

@@ -9,7 +9,6 @@ use crate::message::Prefetch;
 use crate::page::{BlockLookup, Key, Table};
 use crate::policy::Slot;
 use crate::read_write::{Purpose, ReadRequest, Status};
-use crate::sync::atomic::Ordering;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, sectors_touched};
 use crate::volume::Volume;
 use crate::volume::VolumeHandle;
@@ -43,7 +42,7 @@ fn single_block<F: Frames>(
 ) -> Option<(Key, usize)> {
     let within = usize::try_from(offset % BLOCK_BYTES_U64).expect("below a block");
     let fits = len > 0 && within + len <= BLOCK_BYTES;
-    let first = handle.volume.lookup_key.load(Ordering::Relaxed);
+    let first = handle.volume.lifecycle.lookup_key();
     fits.then(|| (Key::after(first, offset / BLOCK_BYTES_U64), within))
 }
 
@@ -205,7 +204,7 @@ impl<F: Frames> Cache<F> {
         while next < blocks.end {
             // A search without the lock could miss a block that a client is writing. A region is in
             // one shard.
-            let mut shard = self.shard(self.table.shard(Key::new(volume.id, next)));
+            let mut shard = self.shard_of(volume, next);
             let has_unclean = shard.instance_of(volume).is_some_and(|it| it.has_unclean());
             let region_end = (next / region_blocks + 1) * region_blocks;
             while next < blocks.end.min(region_end) {
@@ -323,11 +322,11 @@ impl<F: Frames> Cache<F> {
         if handle.rings[index].push(handle.volume.id, slot) {
             return;
         }
-        if self.rebuilding[index].load(Ordering::Relaxed) {
+        if self.shards.is_rebuilding(index) {
             // The policy misses one hit, so that the hit does not wait.
             return;
         }
-        self.shard(index).drain_ring(&handle.rings[index], now);
+        self.shards.lock(index).drain_ring(&handle.rings[index], now);
         let pushed = handle.rings[index].push(handle.volume.id, slot);
         debug_assert!(pushed, "a drained ring has room");
     }

@@ -14,7 +14,6 @@ use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::input::Setting;
 use crate::settings::{FrameBounds, SettingError};
-use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::volume::Volume;
 
@@ -32,16 +31,16 @@ impl<F: Frames> Cache<F> {
         let _one_at_a_time = lock(&self.settings);
         let bounds = FrameBounds { page_blocks: blocks, ..volume.frame_bounds() };
         self.check_with(volume, bounds, self.pool.target())?;
-        volume.request_page_blocks(blocks);
+        volume.config.page_size.request(blocks);
         self.set_reserves();
         volume.notify.notify();
-        self.wake_maintenance();
+        self.maintenance.wake();
         Ok(())
     }
 
     /// Continues a change of the page size. Returns true if none is pending.
     pub(super) fn regroup(&self, volume: &Volume<F>, now: Nanos) -> bool {
-        while let Some(page_blocks_requested) = volume.requested_page_blocks() {
+        while let Some(page_blocks_requested) = volume.config.page_size.requested() {
             let mut is_done = true;
             for index in 0..self.shards.len() {
                 is_done &= self.regroup_shard(volume, index, page_blocks_requested, now);
@@ -49,10 +48,10 @@ impl<F: Frames> Cache<F> {
             if !is_done {
                 return false;
             }
-            let ended = volume.note_page_blocks(page_blocks_requested);
+            let ended = volume.config.page_size.note_reached(page_blocks_requested);
             // After the new page size is set, no windows of pages of the old size are added.
             let forgotten = lock(&volume.queue).pending_windows.clear();
-            volume.maintenance_recorder.add(Counter::ReadAheadDropped, forgotten);
+            volume.recorders.maintenance.add(Counter::ReadAheadDropped, forgotten);
             self.restart_tracker(volume);
             if ended {
                 self.unstall();
@@ -63,19 +62,20 @@ impl<F: Frames> Cache<F> {
 
     /// Restarts the curve of a volume, whose pages have changed.
     fn restart_tracker(&self, volume: &Volume<F>) {
-        let Some(locked_tracker) = &volume.locked_tracker else { return };
+        let Some(locked_tracker) = &volume.tuning.tracker else { return };
         let frames = volume.quota.max().min(self.pool.size());
         let pages = u64::from(frames / volume.page_blocks());
-        let mut bytes_left = lock(&self.tracker_bytes);
-        *bytes_left += locked_tracker.tracker().bytes();
-        let tracker = Tracker::new(*bytes_left, pages, volume.policy(), volume.id.into())
+        let released = locked_tracker.tracker().bytes();
+        let tracker = self
+            .tracker_memory
+            .allocate(released, |bytes| {
+                Tracker::new(bytes, pages, volume.policy(), volume.id.into())
+            })
             .expect("at least as many bytes as the one before it had");
-        *bytes_left -= tracker.bytes();
-        drop(bytes_left);
         let sampler = tracker.sampler();
         locked_tracker.replace(tracker);
-        for index in 0..self.shards.len() {
-            self.shard(index).instance(volume.id).set_sampler(sampler);
+        for mut shard in self.shards.each() {
+            shard.instance(volume.id).set_sampler(sampler);
         }
     }
 
@@ -88,7 +88,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
     ) -> bool {
         let volumes = self.volumes().len();
-        let mut shard = self.shard(index);
+        let mut shard = self.shards.lock(index);
         let instance = shard.instance(volume.id);
         if instance.paging.page_blocks == page_blocks_requested {
             return true;
@@ -98,7 +98,7 @@ impl<F: Frames> Cache<F> {
         if !instance.is_idle() || !volume.write_order.is_written_or_expedite() {
             return false;
         }
-        self.rebuilding[index].store(true, Ordering::Relaxed);
+        let _rebuilding = self.shards.rebuild(index);
         shard.drain(now);
         let instance = shard.instance(volume.id);
         let pages =
@@ -108,7 +108,6 @@ impl<F: Frames> Cache<F> {
         for slot in instance.unadmitted_pages() {
             self.drop_page(instance, slot);
         }
-        self.rebuilding[index].store(false, Ordering::Relaxed);
         true
     }
 }

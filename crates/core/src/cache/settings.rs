@@ -36,7 +36,7 @@ impl<F: Frames> Cache<F> {
         // Its dirty limit and its threshold have changed.
         volume.notify.notify();
         self.unstall();
-        self.wake_maintenance();
+        self.maintenance.wake();
         Ok(())
     }
 
@@ -77,16 +77,14 @@ impl<F: Frames> Cache<F> {
         if volume.policy() == kind {
             return;
         }
-        volume.note_policy(kind);
+        volume.config.policy.set(kind);
         let frames = self.expected_frames(volume, self.volumes().len());
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
-            self.rebuilding[index].store(true, Ordering::Relaxed);
+        for (index, mut shard) in self.shards.each().enumerate() {
+            let _rebuilding = self.shards.rebuild(index);
             shard.drain(now);
             let instance = shard.instance(volume.id);
             let pages = self.expected_pages(frames, instance.paging.page_blocks);
-            instance.rebuild_policy(kind.build(), pages);
-            self.rebuilding[index].store(false, Ordering::Relaxed);
+            instance.references.rebuild_policy(kind.build(), pages, &instance.pages);
         }
     }
 
@@ -108,16 +106,15 @@ impl<F: Frames> Cache<F> {
         self.set_reserves();
         let volumes = self.volumes();
         for volume in &volumes {
-            volume.set_capacity(volume.quota.max().min(self.pool.size()));
+            volume.config.set_capacity(volume.quota.max().min(self.pool.size()));
         }
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for mut shard in self.shards.each() {
             for volume in &volumes {
                 let frames = self.expected_frames(volume, volumes.len());
                 // A thread that adds a volume inserts its instances here, and calls this again.
-                if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
+                if let Some(instance) = shard.instance_of(volume) {
                     let pages = self.expected_pages(frames, instance.paging.page_blocks);
-                    instance.policy.on_capacity(pages);
+                    instance.references.policy.on_capacity(pages);
                 }
             }
         }

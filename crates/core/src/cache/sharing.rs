@@ -10,13 +10,14 @@ use super::Cache;
 use crate::clock::{Nanos, SECOND};
 use crate::frames::Frames;
 use crate::input::Input;
+use crate::named::Live;
 use crate::settings::ShareMode;
 use crate::share::{self, Claim};
-use crate::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, Mutex, lock};
 use crate::units::BLOCK_BYTES_U64;
 use crate::units::as_f64;
-use crate::volume::{Volume, index_in};
+use crate::volume::Volume;
 use std::collections::BTreeMap;
 
 /// Interval between two computations of the division.
@@ -40,7 +41,7 @@ struct ReferenceRate {
 /// State of the division of the pool.
 #[derive(Debug)]
 pub(super) struct Sharing {
-    mode: AtomicU8,
+    mode: Live<ShareMode>,
     due: AtomicU64,
     rates: Mutex<(Nanos, BTreeMap<u16, ReferenceRate>)>,
 }
@@ -48,34 +49,30 @@ pub(super) struct Sharing {
 impl Sharing {
     pub(super) fn new() -> Self {
         Sharing {
-            mode: AtomicU8::new(index_in(ShareMode::ALL, &ShareMode::Coldest)),
+            mode: Live::new(ShareMode::Coldest),
             due: AtomicU64::new(0),
             rates: Mutex::new((0, BTreeMap::new())),
         }
     }
 }
 
-fn usage<F: Frames>(volume: &Volume<F>) -> u64 {
-    volume.quota.usage.load(Ordering::Relaxed).into()
-}
-
 impl<F: Frames> Cache<F> {
     /// Returns the division mode of the pool.
     #[must_use]
     pub fn share_mode(&self) -> ShareMode {
-        ShareMode::from_index(self.sharing.mode.load(Ordering::Relaxed))
+        self.sharing.mode.get()
     }
 
     /// Sets the division mode of the pool.
     pub fn set_share_mode(&self, mode: ShareMode) {
-        let _logged = self.log_input(|| Input::Share { mode });
+        let _logged = self.log.add(|| Input::Share { mode });
         // A division that was computed in the previous mode must not take effect after the change.
         let _one_at_a_time = lock(&self.settings);
-        self.sharing.mode.store(index_in(ShareMode::ALL, &mode), Ordering::Relaxed);
+        self.sharing.mode.set(mode);
         self.sharing.due.store(0, Ordering::Relaxed);
         if mode == ShareMode::Coldest {
             for volume in lock(&self.pool.volumes).iter().flatten() {
-                volume.target.store(u32::MAX, Ordering::Relaxed);
+                volume.quota.set_target(None);
             }
             self.update_capacities();
         }
@@ -88,8 +85,8 @@ impl<F: Frames> Cache<F> {
         all: Vec<&Arc<Volume<F>>>,
     ) -> Vec<&Arc<Volume<F>>> {
         let is_above_target = |other: &&&Arc<Volume<F>>| {
-            let target = other.target.load(Ordering::Relaxed);
-            usage(other) + u64::from(Some(other.id) == volume) > u64::from(target)
+            let usage = u64::from(other.quota.usage()) + u64::from(Some(other.id) == volume);
+            other.quota.target().is_some_and(|target| usage > u64::from(target))
         };
         let above_target: Vec<_> = all.iter().filter(is_above_target).copied().collect();
         if above_target.is_empty() { all } else { above_target }
@@ -120,8 +117,7 @@ impl<F: Frames> Cache<F> {
             return;
         }
         for (volume, target) in volumes.iter().zip(targets) {
-            let target = u32::try_from(target).unwrap_or(u32::MAX - 1);
-            volume.target.store(target, Ordering::Relaxed);
+            volume.quota.set_target(Some(u32::try_from(target).unwrap_or(u32::MAX)));
         }
         self.update_capacities();
     }
@@ -135,7 +131,7 @@ impl<F: Frames> Cache<F> {
     ) -> Claim {
         let (floor, ceiling) = (volume.quota.floor(), volume.quota.max().min(self.pool.size()));
         let (floor, ceiling) = (u64::from(floor), u64::from(ceiling));
-        let Some(locked_tracker) = &volume.locked_tracker else {
+        let Some(locked_tracker) = &volume.tuning.tracker else {
             return Claim { points: Vec::new(), floor, ceiling };
         };
         let tracker = locked_tracker.tracker();

@@ -7,14 +7,48 @@ use crate::curve::report::{self, CurveReport, Finding};
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::input::{Input, Query};
-use crate::sync::atomic::Ordering;
-use crate::sync::lock;
+use crate::sync::{Mutex, lock};
 use crate::units::BLOCK_BYTES_U64;
 use crate::volume::{PolicySwitch, Volume, VolumeOptions};
 
 /// Divisor of the pool size that gives the number of free frames up to which the pool counts as
 /// full.
 const FREE_DIVISOR: usize = 64;
+
+/// Bytes for each frame that trackers of volumes may allocate, in addition to [`TRACKER_BYTES`].
+pub(super) const TRACKER_BYTES_PER_FRAME: usize = 16;
+
+/// Bytes that trackers of volumes may allocate in a cache of any size: the memory limit must cover
+/// them once.
+pub const TRACKER_BYTES: usize = 768 << 10;
+
+/// Bytes that trackers of volumes may still allocate.
+#[derive(Debug)]
+pub(super) struct TrackerMemory(Mutex<usize>);
+
+impl TrackerMemory {
+    pub(super) fn new(frames: u32) -> Self {
+        TrackerMemory(Mutex::new(TRACKER_BYTES + frames as usize * TRACKER_BYTES_PER_FRAME))
+    }
+
+    /// Returns the tracker that `make` makes with the bytes that are left, if it makes one.
+    /// `released` bytes are those of a tracker that the new one replaces.
+    pub(super) fn allocate(
+        &self,
+        released: usize,
+        make: impl FnOnce(usize) -> Option<Tracker>,
+    ) -> Option<Tracker> {
+        let mut bytes_left = lock(&self.0);
+        *bytes_left += released;
+        let tracker = make(*bytes_left)?;
+        *bytes_left -= tracker.bytes();
+        Some(tracker)
+    }
+
+    fn release(&self, bytes: usize) {
+        *lock(&self.0) += bytes;
+    }
+}
 
 impl<F: Frames> Cache<F> {
     /// Returns a tracker for a volume that is about to be added. It gets three quarters of the
@@ -23,28 +57,24 @@ impl<F: Frames> Cache<F> {
     pub(super) fn tracker_for(&self, id: u16, options: &VolumeOptions) -> Option<Tracker> {
         let frames = u64::from(options.max_frames.min(self.pool.size()));
         let pages = frames / u64::from(options.page_blocks);
-        let mut bytes_left = lock(&self.tracker_bytes);
-        let bytes = if options.curve { *bytes_left / 4 * 3 } else { 0 };
-        let tracker = Tracker::new(bytes, pages, options.policy, id.into())?;
-        *bytes_left -= tracker.bytes();
-        Some(tracker)
+        self.tracker_memory.allocate(0, |bytes_left| {
+            let bytes = if options.curve { bytes_left / 4 * 3 } else { 0 };
+            Tracker::new(bytes, pages, options.policy, id.into())
+        })
     }
 
     /// Returns the tracker memory of a removed volume.
     pub(super) fn release_tracker_bytes(&self, volume: &Volume<F>) {
-        if let Some(locked_tracker) = &volume.locked_tracker {
-            let bytes = locked_tracker.tracker().bytes();
-            *lock(&self.tracker_bytes) += bytes;
+        if let Some(locked_tracker) = &volume.tuning.tracker {
+            self.tracker_memory.release(locked_tracker.tracker().bytes());
         }
     }
 
     /// Updates the policy if a window of references has ended, and divides the pool if that is due.
     /// The driver of a store calls it without a lock.
     pub(super) fn tune(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
-        if let Some(locked_tracker) = volume
-            .locked_tracker
-            .as_ref()
-            .filter(|locked_tracker| locked_tracker.take_window_ended())
+        if let Some(locked_tracker) =
+            volume.tuning.tracker.as_ref().filter(|tracker| tracker.take_window_ended())
         {
             locked_tracker.traffic().end_window(&volume.totals());
             let mut tracker = locked_tracker.tracker();
@@ -55,13 +85,13 @@ impl<F: Frames> Cache<F> {
             let better_policy = tracker.decide().filter(|_| volume.policy_auto());
             let is_scan_dominated =
                 report::scanned_share(tracker.curve_end(volume.page_bytes()).as_ref()).is_some();
-            volume.is_scan_dominated.store(is_scan_dominated, Ordering::Relaxed);
+            volume.tuning.set_scan_dominated(is_scan_dominated);
             drop(tracker);
             let from = volume.policy();
             if let Some((to, gain)) = better_policy
                 && self.switch_policy(volume, to, now)
             {
-                volume.switches.note(PolicySwitch { at: now, from, to, gain });
+                volume.tuning.note_switch(PolicySwitch { at: now, from, to, gain });
                 recorder.add(Counter::PolicySwitches, 1);
             }
         }
@@ -70,9 +100,9 @@ impl<F: Frames> Cache<F> {
 
     /// Returns the number of pages of the volume, if it cannot grow.
     fn pages_when_full(&self, volume: &Volume<F>) -> Option<u64> {
-        let usage = volume.quota.usage.load(Ordering::Relaxed);
+        let usage = volume.quota.usage();
         let full = self.pool.free() <= self.pool.size() as usize / FREE_DIVISOR;
-        let full = full || usage >= volume.quota.max();
+        let full = full || volume.quota.is_full();
         full.then(|| u64::from(usage / volume.page_blocks()))
     }
 
@@ -80,21 +110,20 @@ impl<F: Frames> Cache<F> {
     #[must_use]
     pub fn curve(&self, volume: &Volume<F>, now: Nanos) -> Option<CurveReport> {
         let query = || Input::Query { volume: volume.id, query: Query::Curve, now };
-        let _logged = self.log_input(query);
-        let locked_tracker = volume.locked_tracker.as_ref()?;
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        let _logged = self.log.add(query);
+        let locked_tracker = volume.tuning.tracker.as_ref()?;
+        for mut shard in self.shards.each() {
             shard.drain(now);
-            if let Some(Some(instance)) = shard.instances.get_mut(usize::from(volume.id)) {
-                instance.flush_samples();
+            if let Some(instance) = shard.instance_of(volume) {
+                instance.references.flush(volume);
             }
         }
-        let bytes = u64::from(volume.quota.usage.load(Ordering::Relaxed)) * BLOCK_BYTES_U64;
+        let bytes = u64::from(volume.quota.usage()) * BLOCK_BYTES_U64;
         let tracker = locked_tracker.tracker();
         let points = tracker.curve(volume.page_bytes());
         let (references, hit_ratio) = tracker.recent();
         let totals = volume.totals();
-        let traffic = locked_tracker.traffic().now(&totals, volume.feedback.unused_share());
+        let traffic = locked_tracker.traffic().now(&totals, volume.ahead.feedback.unused_share());
         let mut findings = report::findings(&points, bytes, traffic);
         let better = tracker.better_policy();
         findings.extend(better.map(|(policy, gain)| Finding::BetterPolicy { policy, gain }));

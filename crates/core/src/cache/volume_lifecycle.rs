@@ -38,7 +38,7 @@ impl<F: Frames> Cache<F> {
         options: VolumeOptions,
         notify: Box<dyn Notify>,
     ) -> Result<Arc<Volume<F>>, SettingError> {
-        let _logged = self.log_input(|| Input::AddVolume { options: options.clone() });
+        let _logged = self.log.add(|| Input::AddVolume { options: options.clone() });
         let length = options.geometry.length;
         if length == 0 || length > LENGTH_MAX {
             return Err(SettingError::Length { volume: options.name, length });
@@ -69,8 +69,7 @@ impl<F: Frames> Cache<F> {
             volume
         };
         let place = usize::from(volume.id);
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        for (index, mut shard) in self.shards.each().enumerate() {
             if shard.instances.len() <= place {
                 shard.instances.resize_with(place + 1, || None);
             }
@@ -78,7 +77,7 @@ impl<F: Frames> Cache<F> {
             shard.instances[place] = Some(instance);
         }
         self.update_capacities();
-        self.wake_maintenance();
+        self.maintenance.wake();
         Ok(volume)
     }
 
@@ -91,8 +90,8 @@ impl<F: Frames> Cache<F> {
 
     /// Makes the shards drain these rings, one each.
     pub(crate) fn add_rings(&self, rings: &[Arc<Ring>]) {
-        for (index, ring) in rings.iter().enumerate() {
-            self.shard(index).rings.push(Arc::clone(ring));
+        for (mut shard, ring) in self.shards.each().zip(rings) {
+            shard.rings.push(Arc::clone(ring));
         }
     }
 
@@ -103,13 +102,13 @@ impl<F: Frames> Cache<F> {
 
     /// Closes a handle. Operations for which it waited continue without it.
     pub(crate) fn close_handle(&self, handle: VolumeHandle<F>) {
-        for (index, ring) in handle.rings.iter().enumerate() {
-            self.shard(index).rings.retain(|other| !Arc::ptr_eq(other, ring));
+        for (mut shard, ring) in self.shards.each().zip(&handle.rings) {
+            shard.rings.retain(|other| !Arc::ptr_eq(other, ring));
         }
         handle.completions.close(&self.frames);
-        handle.volume.remove_recorder(&handle.recorder);
+        handle.volume.recorders.remove(&handle.recorder);
         self.pool.give_back(&handle.volume, handle.spare);
-        handle.volume.remove_handle();
+        handle.volume.lifecycle.remove_handle();
     }
 
     /// Closes a volume: no handle can be opened any more, and its store gets no more operations.
@@ -119,13 +118,13 @@ impl<F: Frames> Cache<F> {
     /// If it is closed already, handles are open, or it is not at rest. The volume continues to
     /// serve then.
     pub fn close_volume(&self, volume: &Volume<F>) -> Result<(), SettingError> {
-        let _logged = self.log_input(|| Input::CloseVolume { volume: volume.id });
+        let _logged = self.log.add(|| Input::CloseVolume { volume: volume.id });
         let _one_at_a_time = lock(&self.settings);
-        volume.close()?;
+        volume.lifecycle.close(volume.name())?;
         if self.is_at_rest(volume) {
             return Ok(());
         }
-        volume.reopen();
+        volume.lifecycle.reopen();
         let unclean = u32::try_from(volume.unclean_blocks()).unwrap_or(u32::MAX);
         Err(SettingError::NotAtRest { volume: volume.name().to_owned(), unclean })
     }
@@ -135,11 +134,10 @@ impl<F: Frames> Cache<F> {
     /// # Panics
     /// If the volume is not closed.
     pub fn remove_volume(&self, volume: &Volume<F>, now: Nanos) {
-        let _logged = self.log_input(|| Input::RemoveVolume { volume: volume.id, now });
+        let _logged = self.log.add(|| Input::RemoveVolume { volume: volume.id, now });
         let _one_at_a_time = lock(&self.settings);
-        assert!(volume.is_closed(), "a volume was removed that is not closed");
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
+        assert!(volume.lifecycle.is_closed(), "a volume was removed that is not closed");
+        for mut shard in self.shards.each() {
             shard.drain(now);
             let place = &mut shard.instances[usize::from(volume.id)];
             let mut instance = place.take().expect("a volume is removed once");
@@ -151,6 +149,6 @@ impl<F: Frames> Cache<F> {
         self.release_tracker_bytes(volume);
         self.update_capacities();
         self.unstall();
-        self.wake_maintenance();
+        self.maintenance.wake();
     }
 }

@@ -21,7 +21,6 @@ use crate::frames::{FrameId, Frames};
 use crate::input::{Input, Query};
 use crate::queue::{FillWaiter, Queue};
 use crate::shard::Instance;
-use crate::sync::atomic::Ordering;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::units::PAGE_BLOCKS_MAX;
@@ -35,8 +34,6 @@ use std::ops::Range;
 const HEAT_CLASSES: usize = 8;
 /// Blocks of a region: those of the largest read.
 const REGION_BLOCKS: u64 = PAGE_BLOCKS_MAX as u64;
-/// Number of pages examined under one hold of a shard's lock.
-const SLOTS_AT_ONCE: u32 = 4096;
 /// Blocks of a read while clients are active.
 const BUSY_READ_BLOCKS: u64 = 16;
 /// Maximum number of takes from a list per poll, if the blocks are already resident.
@@ -53,38 +50,27 @@ impl<F: Frames> Cache<F> {
     #[must_use]
     pub fn residents(&self, volume: &Volume<F>, now: Nanos, pages_max: usize) -> Vec<Range<u64>> {
         let query = || Input::Query { volume: volume.id, query: Query::Residents(pages_max), now };
-        let _logged = self.log_input(query);
+        let _logged = self.log.add(query);
         let mut found: Vec<(Nanos, u64)> = Vec::new();
         let hottest_first = |page: &(Nanos, u64)| (Nanos::MAX - page.0, page.1);
-        for index in 0..self.shards.len() {
-            let mut first = 0;
-            loop {
-                let mut shard = self.shard(index);
-                shard.drain(now);
-                // The volume may have been removed in the meantime.
-                let Some(instance) = shard.instance_of(volume) else { return Vec::new() };
-                if first >= instance.pages.end() {
-                    break;
-                }
-                for slot in instance.pages.slots_in(first..first + SLOTS_AT_ONCE) {
-                    let page = instance.pages.get(slot);
-                    if page.resident > 0 {
-                        let block = instance.paging.blocks_of(page.number).start;
-                        found.push((instance.last_reference_at(slot), block));
-                    }
-                }
-                drop(shard);
-                first += SLOTS_AT_ONCE;
-                if found.len() > pages_max.saturating_add(pages_max / 4) {
-                    found.select_nth_unstable_by_key(pages_max, hottest_first);
-                    found.truncate(pages_max);
-                }
+        let keep_hottest = |found: &mut Vec<(Nanos, u64)>, limit: usize| {
+            if found.len() > limit {
+                found.select_nth_unstable_by_key(pages_max, hottest_first);
+                found.truncate(pages_max);
             }
+        };
+        let heat = |instance: &Instance<F>, slot| {
+            let block = instance.paging.blocks_of(instance.pages.get(slot).number).start;
+            (instance.references.last_at(slot), block)
+        };
+        let is_there = self.shards.visit_pages(volume, Some(now), heat, |pages| {
+            found.extend(pages);
+            keep_hottest(&mut found, pages_max.saturating_add(pages_max / 4));
+        });
+        if !is_there {
+            return Vec::new();
         }
-        if found.len() > pages_max {
-            found.select_nth_unstable_by_key(pages_max, hottest_first);
-            found.truncate(pages_max);
-        }
+        keep_hottest(&mut found, pages_max);
         // From here on each page has the heat of its region.
         found.sort_unstable_by_key(|page| page.1);
         for region in found.chunk_by_mut(|a, b| a.1 / REGION_BLOCKS == b.1 / REGION_BLOCKS) {
@@ -123,10 +109,10 @@ impl<F: Frames> Cache<F> {
         let inside = |range: Range<u64>| range.start..range.end.min(volume.blocks);
         let ranges = blocks.into_iter().map(inside).filter(|range| range.start < range.end);
         let ranges: Vec<_> = ranges.collect();
-        let _logged = self.log_input(|| Input::Warm { volume: volume.id, blocks: ranges.clone() });
+        let _logged = self.log.add(|| Input::Warm { volume: volume.id, blocks: ranges.clone() });
         let mut queue = lock(&volume.queue);
         queue.warm.extend(ranges.into_iter());
-        volume.has_warm.store(true, Ordering::Release);
+        volume.ahead.set_has_warm(true);
         drop(queue);
         volume.notify.notify();
     }
@@ -134,7 +120,7 @@ impl<F: Frames> Cache<F> {
     /// Returns true if blocks of [`Cache::warm`] are still to be read.
     #[must_use]
     pub fn is_warming(&self, volume: &Volume<F>) -> bool {
-        volume.has_warm.load(Ordering::Acquire)
+        volume.ahead.has_warm()
     }
 
     /// Searches the warm-restart list around `block`, which a client misses, and takes frames for
@@ -145,7 +131,7 @@ impl<F: Frames> Cache<F> {
         block: u64,
         warm_range: &mut WarmRange,
     ) {
-        if !volume.has_warm.load(Ordering::Acquire) || !warm_range.frames.is_empty() {
+        if !volume.ahead.has_warm() || !warm_range.frames.is_empty() {
             return;
         }
         let Some(listed) = lock(&volume.queue).warm.around(block) else { return };
@@ -212,10 +198,7 @@ impl<F: Frames> Cache<F> {
     /// Starts reads of the warm-restart list if there are no other reads. Returns true if the
     /// caller should call it again immediately.
     pub(super) fn read_warm(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) -> bool {
-        if !volume.has_warm.load(Ordering::Acquire)
-            || volume.has_pending_windows.load(Ordering::Relaxed)
-            || volume.is_frozen()
-        {
+        if !volume.ahead.has_warm() || volume.ahead.has_windows() || volume.is_frozen() {
             return false;
         }
         let (started, depth, blocks) = {
@@ -224,9 +207,10 @@ impl<F: Frames> Cache<F> {
                 return false;
             }
             let last = volume.last_request();
-            let is_idle = last == 0 || now >= last + volume.tunables.nanos(Tunable::IdleDelay);
+            let is_idle =
+                last == 0 || now >= last + volume.config.tunables.nanos(Tunable::IdleDelay);
             let (depth, blocks) = if is_idle {
-                (volume.tunables.get(Tunable::ReadAheadDepth), u64::from(PAGE_BLOCKS_MAX))
+                (volume.config.tunables.get(Tunable::ReadAheadDepth), u64::from(PAGE_BLOCKS_MAX))
             } else {
                 (1, BUSY_READ_BLOCKS)
             };
@@ -243,16 +227,16 @@ impl<F: Frames> Cache<F> {
             let pages_max = pages_max.min(blocks).max(page_blocks);
             let queued = queue.ahead.len();
             let Some(next) = queue.warm.take(pages_max) else {
-                volume.has_warm.store(false, Ordering::Release);
+                volume.ahead.set_has_warm(false);
                 return false;
             };
             drop(queue);
             let is_continued =
-                !volume.is_stopping() && self.ahead(volume, (recorder, now), next, false);
+                !volume.lifecycle.is_stopping() && self.ahead(volume, (recorder, now), next, false);
             let mut queue = lock(&volume.queue);
             if !is_continued {
                 queue.warm.clear();
-                volume.has_warm.store(false, Ordering::Release);
+                volume.ahead.set_has_warm(false);
                 return false;
             }
             // Resident blocks need no read.

@@ -17,8 +17,7 @@ use crate::queue::FillWaiter;
 use crate::read_write::{Status, WriteRequest};
 use crate::shard::Instance;
 use crate::store::{StoreError, StoreErrorKind};
-use crate::sync::atomic::Ordering;
-use crate::sync::{Arc, lock, spin};
+use crate::sync::{Arc, spin};
 use crate::tunables::Tunable;
 use crate::units::{
     BLOCK_BYTES, BLOCK_BYTES_U64, blocks_touched, sectors_covered, sectors_touched,
@@ -149,8 +148,8 @@ impl<F: Frames> Cache<F> {
         if let Some(error) = volume.broken() {
             return Status::Failed(error.clone());
         }
-        let (mode, _) = *write.modes.get_or_insert_with(|| volume.modes());
-        let hint = write.hint.unwrap_or_else(|| volume.hint());
+        let (mode, _) = *write.modes.get_or_insert_with(|| volume.config.modes());
+        let hint = write.hint.unwrap_or_else(|| volume.config.hint.get());
         let mode = mode_with(volume.effective(mode), hint);
         if mode == WriteMode::ReadOnly {
             let message = format!("write to {}: it is read-only", volume.name());
@@ -223,7 +222,7 @@ impl<F: Frames> Cache<F> {
     pub(super) fn without_room(&self, handle: &VolumeHandle<F>) -> Status {
         if let Some(error) = handle.volume.failure() {
             let volumes = self.volumes();
-            let failing: u64 = volumes.iter().map(|it| it.failing.load(Ordering::Acquire)).sum();
+            let failing: u64 = volumes.iter().map(|it| it.dirty.failing()).sum();
             let unclean: u64 = volumes.iter().map(|it| it.unclean_blocks()).sum();
             let frames = u64::from(self.pool.size());
             if failing >= frames - frames / 4 && failing >= unclean - unclean / 8 {
@@ -238,7 +237,7 @@ impl<F: Frames> Cache<F> {
     /// on the unclean blocks.
     fn acknowledge(volume: &Volume<F>, now: Nanos, bytes: u64) -> Status {
         let (unclean, limit) = (volume.unclean_blocks(), volume.dirty_limit_blocks());
-        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
+        let threshold = volume.config.share_of_capacity(Tunable::DirtyThreshold);
         let setpoint = threshold.midpoint(limit).min(limit - 1);
         if unclean <= setpoint {
             return Status::Done;
@@ -298,8 +297,8 @@ impl<F: Frames> Cache<F> {
             {
                 break PlaceOutcome::NoRoom;
             }
-            let mut shard = self.shard(self.table.shard(key));
-            if volume.is_regrouping() || Self::is_exclusive(volume, &blocks) {
+            let mut shard = self.shards.lock(self.table.shard(key));
+            if volume.is_regrouping() || volume.is_exclusive(&blocks) {
                 break PlaceOutcome::NoRoom;
             }
             let page = shard.instance(volume.id).paging.around(blocks.start);
@@ -355,10 +354,6 @@ impl<F: Frames> Cache<F> {
             })
         };
         blocks.map(write_pin).collect()
-    }
-
-    fn is_exclusive(volume: &Volume<F>, blocks: &Range<u64>) -> bool {
-        volume.exclusives.load(Ordering::Acquire) > 0 && lock(&volume.queue).is_exclusive(blocks)
     }
 
     fn is_placeable<P: ?Sized>(&self, volume: &Volume<F>, piece: &Piece<'_, P>) -> bool {
@@ -470,8 +465,7 @@ impl<F: Frames> Cache<F> {
         let was_clean = page.dirty == 0;
         page.dirty += new_dirty;
         if was_clean && new_dirty > 0 {
-            let epoch = volume.epoch.load(Ordering::Acquire);
-            instance.link_dirty(slot, now, epoch);
+            instance.dirty.push(&mut instance.pages, slot, now, volume.dirty.epoch());
         }
         Self::note_dirty(volume, u64::from(new_dirty));
         match (bypass, new_dirty) {
@@ -498,9 +492,8 @@ impl<F: Frames> Cache<F> {
         if blocks == 0 {
             return;
         }
-        volume.all.unclean.fetch_add(blocks, Ordering::AcqRel);
-        let before = volume.dirty.fetch_add(blocks, Ordering::AcqRel);
-        let threshold = volume.tunables.share(Tunable::DirtyThreshold, volume.capacity());
+        let before = volume.dirty.add(blocks);
+        let threshold = volume.config.share_of_capacity(Tunable::DirtyThreshold);
         if before == 0 || (before < threshold && before + blocks >= threshold) {
             volume.notify.notify();
         }
@@ -632,7 +625,6 @@ mod tests {
         write(2);
         assert!(absorbs(), "block 0 is dirty");
         // Blocks 0 and 2 are of one page and not adjacent: one writeback with two operations.
-        let shard = cache.table.shard(Key::new(volume.id, 0));
         let mut ops = Vec::new();
         assert!(cache.write_back_around(
             &volume,
@@ -651,6 +643,6 @@ mod tests {
         cache.complete(&volume, &recorder, 4, done(ops.remove(0)));
         assert!(absorbs(), "the round is over");
         cache.check(5);
-        assert_eq!(cache.shard(shard).instance(volume.id).pages_under_writeback, 0);
+        assert_eq!(cache.shard_of(&volume, 0).instance(volume.id).pages_under_writeback, 0);
     }
 }

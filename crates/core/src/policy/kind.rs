@@ -62,6 +62,10 @@ macro_rules! policies {
                 }
             }
         }
+
+        impl crate::named::Named for PolicyKind {
+            const VALUES: &'static [PolicyKind] = &PolicyKind::ALL;
+        }
     };
 }
 

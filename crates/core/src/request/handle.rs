@@ -7,7 +7,6 @@ use crate::frames::Frames;
 use crate::readahead::Detector;
 use crate::settings::SettingError;
 use crate::sync::Arc;
-use crate::sync::atomic::Ordering;
 use crate::volume::{Volume, VolumeHandle};
 
 /// Opens a handle on a volume. `notify` wakes its thread when completions have arrived.
@@ -19,17 +18,14 @@ pub(super) fn open_handle<F: Frames>(
     volume: &Arc<Volume<F>>,
     notify: Box<dyn Notify>,
 ) -> Result<VolumeHandle<F>, SettingError> {
-    volume.add_handle()?;
-    // Earlier errors whose data was written since are not reported to a new client.
-    let unresolved = volume.failing.load(Ordering::Acquire) > 0;
-    let seen = if unresolved { 0 } else { volume.errors.load(Ordering::Acquire) };
+    volume.lifecycle.add_handle(volume.name())?;
     let rings: Box<[_]> = (0..cache.shard_count()).map(|_| Arc::new(Ring::new())).collect();
     cache.add_rings(&rings);
     Ok(VolumeHandle {
         volume: Arc::clone(volume),
-        completions: Arc::new(CompletionQueue::new(notify, seen)),
+        completions: Arc::new(CompletionQueue::new(notify, volume.dirty.resolved_errors())),
         rings,
-        recorder: volume.add_recorder(),
+        recorder: volume.recorders.add(),
         detector: Detector::default(),
         spare: Vec::new(),
     })

@@ -119,7 +119,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         notify: Box<dyn Notify>,
         limit: SessionLimit,
     ) -> Result<Self, SettingError> {
-        let mut log = cache.pause_inputs();
+        let mut log = cache.log.pause();
         let number = log.as_mut().map_or(0, |log| {
             let session = log.next_session();
             log.add(Input::Open { session, volume: volume.id, limit: limit.as_input() });
@@ -154,7 +154,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// As [`Session::close`], and releases pins that the front end has moved out of reads.
     pub fn close_and_release(self, cache: &Cache<F>, pins: impl Iterator<Item = F::Pin>) -> Vec<C> {
         let Session { volume, handle, requests, operations, ready, number, .. } = self;
-        let _logged = cache.log_input(|| Input::Close { session: number });
+        let _logged = cache.log.add(|| Input::Close { session: number });
         pins.for_each(|pin| cache.frames().unpin(pin));
         cache.close_handle(handle);
         let unmap = |mapping: Option<Box<Mapping<F>>>| {
@@ -316,7 +316,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         payload: Q,
         context: impl FnOnce() -> C,
     ) -> Submitted<F> {
-        let _logged = cache.log_input(|| Input::Submit {
+        let _logged = cache.log.add(|| Input::Submit {
             session: self.number,
             now,
             request: request.clone(),
@@ -391,7 +391,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         access: Access,
         context: C,
     ) -> RequestId {
-        let _logged = cache.log_input(|| Input::Unsupported { call: "a mapping".to_owned() });
+        let _logged = cache.log.add(|| Input::Unsupported { call: "a mapping".to_owned() });
         let request = Request::new(RequestOp::Map, offset..offset + u64::from(len));
         let id = self.insert(request, now, context, false);
         let token = self.operations.vacant_key() as u64;
@@ -410,7 +410,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         mut mapping: Box<Mapping<F>>,
         context: C,
     ) -> RequestId {
-        let _logged = cache.log_input(|| Input::Unsupported { call: "a mapping".to_owned() });
+        let _logged = cache.log.add(|| Input::Unsupported { call: "a mapping".to_owned() });
         let recorder = self.handle.recorder();
         recorder.add(Counter::WriteRequests, 1);
         recorder.add(Counter::WriteBytes, mapping.marked_bytes() as u64);
@@ -424,7 +424,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Opens a request whose operations [`Session::push`] adds.
     pub fn begin(&mut self, now: Nanos, request: Request, context: C) -> RequestId {
         let begin = || Input::Begin { session: self.number, now, request: request.clone() };
-        drop(self.volume.log_input(begin));
+        drop(self.volume.log.add(begin));
         count(&self.handle, &request);
         RequestId(self.insert(request, now, context, true))
     }
@@ -438,7 +438,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         offset: u64,
         payload: Q,
     ) {
-        let _logged = cache.log_input(|| Input::Push {
+        let _logged = cache.log.add(|| Input::Push {
             session: self.number,
             now,
             id,
@@ -458,7 +458,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         RequestId(id): RequestId,
         bytes: Range<u64>,
     ) {
-        let _logged = cache.log_input(|| Input::PushFlush {
+        let _logged = cache.log.add(|| Input::PushFlush {
             session: self.number,
             now,
             id,
@@ -474,7 +474,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Ends an open request: it completes with its operations.
     pub fn finish(&mut self, cache: &Cache<F>, now: Nanos, RequestId(id): RequestId) {
-        let _logged = cache.log_input(|| Input::Finish { session: self.number, now, id });
+        let _logged = cache.log.add(|| Input::Finish { session: self.number, now, id });
         self.requests[id].is_open = false;
         self.continue_request(cache, now, id);
     }
@@ -482,7 +482,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Processes completions, retries stalled operations, and ends requests whose reply is due.
     /// Returns true if anything has changed.
     pub fn advance(&mut self, cache: &Cache<F>, now: Nanos) -> bool {
-        let mut log = cache.pause_inputs();
+        let mut log = cache.log.pause();
         if let Some(log) = &mut log {
             if !self.has_completions() && self.next_deadline().is_none_or(|at| at > now) {
                 return false;
@@ -514,7 +514,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Returns the next event.
     pub fn poll_event(&mut self) -> Option<Event<F, C>> {
         let event = self.ready.pop_front()?;
-        drop(self.volume.log_input(|| Input::PollEvent { session: self.number }));
+        drop(self.volume.log.add(|| Input::PollEvent { session: self.number }));
         Some(match event {
             ReadyEvent::Piece(id, mut read) => {
                 self.number_read(&mut read);
@@ -541,8 +541,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Releases the blocks of a read, and continues large reads that wait for that.
     pub fn release(&mut self, cache: &Cache<F>, now: Nanos, mut read: Box<ReadRequest<F>>) {
         let number = read.token;
-        let _logged =
-            cache.log_input(|| Input::Release { session: self.number, now, read: number });
+        let _logged = cache.log.add(|| Input::Release { session: self.number, now, read: number });
         let bytes = pinned_bytes(&read);
         cache.release(&mut read);
         self.reuse(read);
@@ -552,7 +551,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Takes back the buffer of a read whose pins the front end has moved out. The front end
     /// releases the pins with [`Session::release_pins`].
     pub fn recycle(&mut self, read: Box<ReadRequest<F>>) {
-        drop(self.volume.log_input(|| Input::Recycle { session: self.number, read: read.token }));
+        drop(self.volume.log.add(|| Input::Recycle { session: self.number, read: read.token }));
         debug_assert!(read.parts.iter().all(Option::is_none), "a read was given back with pins");
         self.reuse(read);
     }
@@ -570,7 +569,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             return;
         }
         let _logged =
-            cache.log_input(|| Input::ReleasePins { session: self.number, now, pins: count });
+            cache.log.add(|| Input::ReleasePins { session: self.number, now, pins: count });
         pins.for_each(|pin| cache.frames().unpin(pin));
         cache.pins_released();
         self.uncount_pinned(cache, now, (count * BLOCK_BYTES) as u64);
@@ -586,7 +585,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Stops counting the blocks of a read as pinned; their holder releases them later.
     pub fn detach(&mut self, cache: &Cache<F>, now: Nanos, read: &ReadRequest<F>) {
-        let _logged = cache.log_input(|| Input::Unsupported { call: "a view".to_owned() });
+        let _logged = cache.log.add(|| Input::Unsupported { call: "a view".to_owned() });
         self.uncount_pinned(cache, now, pinned_bytes(read));
     }
 
@@ -610,7 +609,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Retries the stalled operations in order.
     pub fn retry(&mut self, cache: &Cache<F>, now: Nanos) {
-        let _logged = cache.log_input(|| Input::Retry { session: self.number, now });
+        let _logged = cache.log.add(|| Input::Retry { session: self.number, now });
         self.retry_stalled(cache, now);
     }
 
@@ -624,7 +623,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
 
     /// Gives a read that is returned to the front end its number in the log of inputs.
     fn number_read(&mut self, read: &mut ReadRequest<F>) {
-        if self.volume.log.is_some() {
+        if self.volume.log.is_used() {
             self.reads += 1;
             read.token = self.reads;
         }

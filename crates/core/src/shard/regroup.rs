@@ -4,12 +4,12 @@
 //! the old pages: a new page has the latest of their references, and is dirty since the earliest of
 //! them, so no block waits longer for its writeback than before.
 
-use super::{Instance, LastReference, Page};
+use super::references::{LastReference, References};
+use super::{DirtyList, Instance, Page};
 use crate::curve::sampler::{PendingSamples, Sampler};
 use crate::frames::Frames;
 use crate::page::{Key, Paging, Slab, Table};
 use crate::policy::Slot;
-use crate::sync::atomic::Ordering;
 use std::collections::BTreeMap;
 
 impl<F: Frames> Instance<F> {
@@ -23,11 +23,14 @@ impl<F: Frames> Instance<F> {
     pub(crate) fn regroup(&mut self, table: &Table, page_blocks: u32, pages: usize) {
         assert!(self.is_idle(), "pages that somebody refers to are regrouped");
         let before = self.paging;
-        let dirty: Vec<_> = self.dirty_pages().collect();
+        let dirty: Vec<_> = self.dirty.iter(&self.pages).collect();
         let old = std::mem::replace(&mut self.pages, Slab::new());
-        let old_references = std::mem::take(&mut self.last_reference);
-        (self.dirty_oldest, self.dirty_newest) = (super::NO_SLOT, super::NO_SLOT);
-        self.dirty_untried = super::NO_SLOT;
+        // The old policy knows pages of the old size. No samples are collected until there is a
+        // tracker for pages of this size.
+        let sampler = self.references.samples.as_ref().map(|_| Sampler::new(0, 0));
+        let references = References::new(self.volume.policy().build(), sampler);
+        let old_references = std::mem::replace(&mut self.references, references);
+        self.dirty = DirtyList::default();
         self.paging = Paging { page_blocks, ..before };
         // These are numbers of pages of the old size.
         self.drop_behind.clear();
@@ -36,7 +39,7 @@ impl<F: Frames> Instance<F> {
         for slot in old.slots() {
             let page = old.get(slot);
             failed += u64::from(page.failing);
-            let last_reference = old_references.find(slot).copied().unwrap_or_default().at();
+            let last_reference = old_references.last.find(slot).copied().unwrap_or_default().at();
             for block in before.blocks_of(page.number) {
                 let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
                 let state = table.state(frame);
@@ -52,7 +55,7 @@ impl<F: Frames> Instance<F> {
                 page.resident += 1;
                 page.dirty += u16::from(state.dirty != 0);
                 page.failing += u16::from(is_failing);
-                let new_reference = self.last_reference.get_mut(slot);
+                let new_reference = self.references.last.get_mut(slot);
                 new_reference.0 = new_reference.0.max(last_reference);
             }
         }
@@ -65,23 +68,18 @@ impl<F: Frames> Instance<F> {
                 let new = self.pages.get(slot);
                 // Epochs begin at 1: 0 means that the page is not in the list yet.
                 if new.dirty > 0 && new.dirty_epoch == 0 {
-                    self.link_dirty(slot, page.dirty_at, page.dirty_epoch);
+                    self.dirty.push(&mut self.pages, slot, page.dirty_at, page.dirty_epoch);
                 }
             }
         }
         self.note_pages();
-        self.volume.failing.fetch_add(failing, Ordering::AcqRel);
-        self.volume.failing.fetch_sub(failed, Ordering::AcqRel);
-        // No samples are collected until there is a tracker for pages of this size.
-        self.samples = self.samples.take().map(|_| PendingSamples::new(Sampler::new(0, 0)));
-        // The old policy knows pages of the old size. The new one receives the new pages, coldest
-        // first.
-        self.policy = self.volume.policy().build();
-        self.policy.on_capacity(pages);
-        let mut known = self.admitted();
+        self.volume.dirty.change_failing(failing, failed);
+        // The new policy receives the new pages, coldest first.
+        self.references.policy.on_capacity(pages);
+        let mut known = self.references.known(&self.pages);
         known.sort_unstable();
         for (_, slot, page) in known {
-            self.policy.on_insert(slot, page);
+            self.references.policy.on_insert(slot, page);
         }
     }
 
@@ -90,13 +88,13 @@ impl<F: Frames> Instance<F> {
     pub(crate) fn set_sampler(&mut self, sampler: Sampler) {
         for slot in self.pages.slots() {
             let is_sampled = sampler.admits(self.pages.get(slot).number);
-            if let Some(last_reference) = self.last_reference.find_mut(slot)
+            if let Some(last_reference) = self.references.last.find_mut(slot)
                 && last_reference.at() > 0
             {
                 *last_reference = LastReference::new(last_reference.at() - 1, is_sampled);
             }
         }
-        self.samples = Some(PendingSamples::new(sampler));
+        self.references.samples = Some(PendingSamples::new(sampler));
     }
 
     fn slot_for(&mut self, slots: &mut BTreeMap<u64, Slot>, block: u64) -> Slot {

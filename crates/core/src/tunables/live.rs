@@ -29,16 +29,25 @@ impl LiveTunables {
     }
 
     /// Returns the value in the tunable's own unit.
+    #[inline]
     pub(crate) fn get(&self, tunable: Tunable) -> u64 {
         self.values[tunable as usize].load(Ordering::Relaxed)
     }
 
+    /// Returns a tunable that is a number of operations.
+    #[inline]
+    pub(crate) fn count(&self, tunable: Tunable) -> usize {
+        usize::try_from(self.get(tunable)).expect("a small number")
+    }
+
     /// Returns a tunable in milliseconds, as nanoseconds.
+    #[inline]
     pub(crate) fn nanos(&self, tunable: Tunable) -> Nanos {
         self.get(tunable) * MILLISECOND
     }
 
     /// Returns the share of `whole` given by a tunable in per mille.
+    #[inline]
     pub(crate) fn share(&self, tunable: Tunable, whole: u64) -> u64 {
         share_of(whole, self.get(tunable))
     }

@@ -23,7 +23,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         lease: LeaseChange,
         change: impl FnOnce(&mut Self) -> T,
     ) -> T {
-        let log = cache.pause_inputs();
+        let log = cache.log.pause();
         let before = self.memory.leases();
         let result = change(self);
         if let Some(mut log) = log
@@ -38,7 +38,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let len = len.min(u64::from(READ_PIECE_BYTES));
         // Frames at unaligned ends are pinned completely.
         let wanted = len + 2 * BLOCK_BYTES_U64;
-        let sizes = [u64::from(cache.frame_count()), self.volume.capacity()];
+        let sizes = [u64::from(cache.frame_count()), self.volume.config.capacity()];
         let sizes = sizes.map(|frames| frames * BLOCK_BYTES_U64);
         len.min(self.memory.may_pin(sizes, self.pinned_bytes, wanted))
     }

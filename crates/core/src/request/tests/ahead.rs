@@ -10,7 +10,6 @@ use crate::store::{Fault, StoreOp, StoreOpKind};
 use crate::units::BLOCK_BYTES_U64 as BLOCK;
 use crate::volume::VolumeHandle;
 use crate::volume::VolumeOptions;
-use std::sync::atomic::Ordering;
 
 fn count(rig: &TestBench, counter: Counter) -> u64 {
     rig.disks[0].volume.totals().get(counter)
@@ -409,7 +408,7 @@ fn nothing_is_read_ahead_of_a_range_after_it_was_discarded() {
     // During the discard the stream requests a window.
     let mut third = ReadRequest::new(90, 2 * BLOCK, 4096);
     assert_eq!(rig.cache.read(&mut handle, rig.now, &mut third), Status::Pending);
-    assert!(rig.disks[0].volume.has_pending_windows.load(Ordering::Relaxed), "a window waits");
+    assert!(rig.disks[0].volume.ahead.has_windows(), "a window waits");
     submit(&mut rig, ops);
     let mut done = Vec::new();
     let disk = &mut rig.disks[0];

@@ -7,22 +7,18 @@
 //! the client may repeat it. The store decides if a failed flush affects later ones: a store of
 //! several files knows the files concerned.
 
-use super::Cache;
+use crate::cache::Cache;
 use crate::clock::Nanos;
 use crate::completion::Completion;
 use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::mode::FlushMode;
-use crate::queue::{Context, RangeFlush, WriteCause};
+use crate::queue::{Batch, Context, RangeFlush, WriteCause};
 use crate::read_write::Status;
 use crate::store::{StoreError, StoreOpKind};
-use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
-use crate::units::BLOCK_BYTES_U64;
-use crate::volume::Volume;
-use crate::volume::VolumeHandle;
-use crate::writeback::Batch;
+use crate::volume::{Volume, VolumeHandle};
 use std::ops::Range;
 
 impl<F: Frames> Cache<F> {
@@ -48,7 +44,7 @@ impl<F: Frames> Cache<F> {
             return Status::Done;
         }
         let mut queue = lock(&volume.queue);
-        let epoch = volume.epoch.fetch_add(1, Ordering::AcqRel);
+        let epoch = volume.dirty.end_epoch();
         let completions = Arc::clone(&handle.completions);
         let batch = Batch::default();
         queue.ranges.push(RangeFlush { completions, token, blocks, epoch, stable, batch });
@@ -58,7 +54,12 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Advances flushes of ranges.
-    pub(super) fn advance_ranges(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
+    pub(in crate::cache) fn advance_ranges(
+        &self,
+        volume: &Volume<F>,
+        recorder: &Recorder,
+        now: Nanos,
+    ) {
         let mut index = 0;
         loop {
             let (blocks, epoch, mut batch) = {
@@ -76,8 +77,7 @@ impl<F: Frames> Cache<F> {
             }
             let range = queue.ranges.remove(index);
             if range.stable {
-                let bytes = blocks.start * BLOCK_BYTES_U64
-                    ..(blocks.end * BLOCK_BYTES_U64).min(volume.geometry().length);
+                let bytes = volume.bytes_of_range(&blocks);
                 let context = Context::FlushRange(range);
                 let op = queue.operation(StoreOpKind::Flush, bytes, Vec::new(), context, now);
                 queue.forced.push_back(op);
@@ -99,7 +99,7 @@ impl<F: Frames> Cache<F> {
         recorder: &Recorder,
         now: Nanos,
     ) -> bool {
-        let depth = usize::try_from(volume.tunables.get(Tunable::ForcedDepth)).expect("small");
+        let depth = volume.config.tunables.count(Tunable::ForcedDepth);
         let mut gathered = false;
         loop {
             let queue = lock(&volume.queue);
@@ -127,35 +127,8 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Returns the first blocks of pages of a range that became dirty at `epoch` or before,
-    /// including those that cannot be written now.
-    fn gather_range(&self, volume: &Volume<F>, blocks: &Range<u64>, epoch: u64) -> Batch {
-        let dirty = volume.dirty.load(Ordering::Acquire);
-        let mut pages = Vec::new();
-        for index in 0..self.shards.len() {
-            let mut shard = self.shard(index);
-            let instance = shard.instance(volume.id);
-            let is_selected = |page: &crate::shard::Page| {
-                let page_blocks = instance.paging.blocks_of(page.number);
-                let overlaps = page_blocks.start < blocks.end && blocks.start < page_blocks.end;
-                (overlaps && page.dirty > 0 && page.dirty_epoch <= epoch)
-                    .then_some(page_blocks.start)
-            };
-            if dirty < blocks.end - blocks.start {
-                let list = instance.dirty_pages();
-                pages.extend(list.filter_map(|slot| is_selected(instance.pages.get(slot))));
-            } else {
-                let slots = self.slots_in(instance, blocks);
-                pages.extend(
-                    slots.into_iter().filter_map(|slot| is_selected(instance.pages.get(slot))),
-                );
-            }
-        }
-        Batch::sorted(pages)
-    }
-
     /// Completes a flush of a range.
-    pub(super) fn range_flushed(&self, range: RangeFlush<F>, error: Option<StoreError>) {
+    pub(in crate::cache) fn range_flushed(&self, range: RangeFlush<F>, error: Option<StoreError>) {
         let RangeFlush { completions, token, .. } = range;
         let result = error.map_or(Ok(()), Err);
         completions.deliver(&self.frames, Completion::Finished { token, result });

@@ -1,43 +1,33 @@
-//! Triggers of the lazy writer: too many dirty blocks, a page that is dirty for too long, or an
-//! idle volume.
+//! The decision of the lazy writer: it runs for too many dirty blocks, a page that is dirty for too
+//! long, or an idle volume.
 
 use crate::clock::Nanos;
 use crate::tunables::{Tunable, Tunables};
-
-/// The trigger of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Trigger {
-    /// Too many blocks are dirty.
-    Threshold,
-    /// A page has been dirty for too long.
-    Age,
-    /// The volume is idle.
-    Idle,
-}
+use crate::volume::Trigger;
 
 /// Inputs of the decision.
 #[derive(Clone, Copy, Debug)]
-pub(crate) struct LazyState {
-    pub(crate) now: Nanos,
+pub(super) struct LazyState {
+    pub(super) now: Nanos,
     /// Dirty blocks, and the blocks to which ratios refer.
-    pub(crate) dirty: u64,
-    pub(crate) capacity: u64,
+    pub(super) dirty: u64,
+    pub(super) capacity: u64,
     /// Blocks whose last write failed.
-    pub(crate) failing: u64,
+    pub(super) failing: u64,
     /// Number of blocks at which writes stall; an upper bound of the threshold.
-    pub(crate) limit: u64,
+    pub(super) limit: u64,
     /// Time at which the oldest dirty page became dirty.
-    pub(crate) oldest: Option<Nanos>,
-    pub(crate) last_request: Nanos,
+    pub(super) oldest: Option<Nanos>,
+    pub(super) last_request: Nanos,
     /// True while a series of bursts continues.
-    pub(crate) bulk: bool,
+    pub(super) bulk: bool,
     /// Earliest time of the next attempt to write pages whose write has failed.
-    pub(crate) retry_at: Nanos,
+    pub(super) retry_at: Nanos,
 }
 
 /// The decision.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Decision {
+pub(super) enum Decision {
     /// Write the pages that were already dirty at `dirty_before`, at most `blocks` blocks of them;
     /// with `retries`, also as many blocks whose write has failed.
     Run { trigger: Trigger, dirty_before: Nanos, blocks: u64, retries: bool },
@@ -48,7 +38,7 @@ pub(crate) enum Decision {
 }
 
 /// Decides. The threshold has priority over the age, and the age over idleness.
-pub(crate) fn decide(tunables: &Tunables, state: &LazyState) -> Decision {
+pub(super) fn decide(tunables: &Tunables, state: &LazyState) -> Decision {
     let Some(oldest) = state.oldest else { return Decision::Rest };
     let LazyState { now, dirty, .. } = *state;
     let retries = now >= state.retry_at;

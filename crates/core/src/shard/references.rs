@@ -1,0 +1,215 @@
+//! References to the pages of an instance: the policy, which receives them, the times of the last
+//! ones, and samples for the tracker of the volume.
+
+use super::page::Page;
+use crate::clock::Nanos;
+use crate::curve::sampler::{PendingSamples, SampledReference, Sampler};
+use crate::frames::Frames;
+use crate::page::{Chunked, Slab};
+use crate::policy::{Policy, Slot, hand_over};
+use crate::volume::Volume;
+
+/// Time of the last reference to a page that the policy has received, plus one; 0 for a page that
+/// the policy does not know. Unless it is pinned, such a page, as write-around mode creates them,
+/// is dropped when it is clean.
+///
+/// Separate from [`Page`], since each hit updates it: eight pages share a cache line of the
+/// processor. The highest bit marks pages in the sample of the volume's tracker, so one test of the
+/// sign selects the most common case: a known page outside of the sample.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct LastReference(pub(super) u64);
+
+impl LastReference {
+    const SAMPLED: u64 = 1 << 63;
+
+    pub(super) fn new(now: Nanos, sampled: bool) -> Self {
+        LastReference((now + 1) | if sampled { Self::SAMPLED } else { 0 })
+    }
+
+    /// Returns the time plus one; 0 if the policy does not know the page.
+    pub(super) fn at(self) -> Nanos {
+        self.0 & !Self::SAMPLED
+    }
+
+    /// Returns true if the policy knows the page and the sample does not contain it.
+    #[inline]
+    fn is_plain(self) -> bool {
+        self.0.cast_signed() > 0
+    }
+}
+
+/// The state that references change.
+#[derive(Debug)]
+pub(crate) struct References {
+    pub(crate) policy: Box<dyn Policy>,
+    pub(super) last: Chunked<LastReference>,
+    /// References that the volume's tracker, if there is one, has not received.
+    pub(super) samples: Option<PendingSamples>,
+}
+
+impl References {
+    /// Returns the state without pages; `sampler` is that of the volume's tracker.
+    pub(super) fn new(policy: Box<dyn Policy>, sampler: Option<Sampler>) -> Self {
+        let samples = sampler.map(PendingSamples::new);
+        References { policy, last: Chunked::default(), samples }
+    }
+
+    /// Returns true if the policy knows the page.
+    pub(crate) fn is_known(&self, slot: Slot) -> bool {
+        self.last.find(slot).is_some_and(|last| last.at() > 0)
+    }
+
+    /// Returns the time of the last reference to a page that the policy has received; 0 if the
+    /// policy does not know the page.
+    pub(crate) fn last_at(&self, slot: Slot) -> Nanos {
+        self.last.find(slot).map_or(0, |last| last.at().saturating_sub(1))
+    }
+
+    /// Adds a page to the policy, and counts the reference as a miss.
+    pub(super) fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
+        let sampled = self.samples.as_ref().is_some_and(|samples| samples.sampler.admits(page));
+        *self.last.get_mut(slot) = LastReference::new(now, sampled);
+        self.policy.on_insert(slot, page);
+        if let Some(samples) = &mut self.samples {
+            samples.references += 1;
+            samples.misses += 1;
+            if sampled {
+                samples.samples.push(SampledReference { page, missed: true });
+            }
+        }
+    }
+
+    /// Removes a page, of which the policy keeps a ghost if it was evicted. Returns the time of the
+    /// last reference to it.
+    pub(super) fn remove(&mut self, slot: Slot, page: u64, evicted: bool) -> Nanos {
+        let last = std::mem::take(self.last.get_mut(slot));
+        if last.at() > 0 {
+            self.policy.on_remove(slot, page, evicted);
+        }
+        last.at().saturating_sub(1)
+    }
+
+    /// Replaces the policy by an empty one. The new one receives all pages of the old one
+    /// ([`hand_over`]), and expects `expected`.
+    pub(crate) fn rebuild_policy(
+        &mut self,
+        mut policy: Box<dyn Policy>,
+        expected: usize,
+        pages: &Slab<Page>,
+    ) {
+        policy.on_capacity(expected);
+        hand_over(&*self.policy, &mut *policy, &mut self.known(pages));
+        self.policy = policy;
+    }
+
+    /// Returns the pages that the policy knows: time of the last reference, slot and number.
+    pub(super) fn known(&self, pages: &Slab<Page>) -> Vec<(Nanos, Slot, u64)> {
+        let known = pages.slots().filter_map(|slot| {
+            let last = self.last.find(slot)?.at();
+            (last > 0).then(|| (last, slot, pages.get(slot).number))
+        });
+        known.collect()
+    }
+
+    /// Passes a reference to the policy, if the policy knows the page: the page may have been
+    /// evicted. The caller counts the reference.
+    #[inline]
+    pub(super) fn hit(&mut self, pages: &Slab<Page>, slot: Slot, now: Nanos) {
+        if let Some(last) = self.last.find_mut(slot) {
+            if last.is_plain() {
+                // A store of the same value would take the cache line from other processors.
+                if last.0 <= now {
+                    last.0 = now + 1;
+                }
+                self.policy.on_hit(slot);
+            } else if last.at() > 0 {
+                last.0 = last.0.max((now + 1) | LastReference::SAMPLED);
+                self.policy.on_hit(slot);
+                self.note_sampled_hit(pages.get(slot).number);
+            }
+        }
+    }
+
+    #[inline(never)]
+    fn note_sampled_hit(&mut self, page: u64) {
+        let samples = self.samples.as_mut().expect("sampled for a tracker");
+        samples.samples.push(SampledReference { page, missed: false });
+    }
+
+    /// Prefetches the data of [`References::hit`].
+    #[inline]
+    pub(super) fn expect_hit<F: Frames>(&self, slot: Slot) {
+        if let Some(last) = self.last.find(slot) {
+            F::fetch_to_change(last);
+        }
+    }
+
+    /// Counts references to resident pages.
+    pub(super) fn count_hits(&mut self, hits: u64) {
+        if let Some(samples) = &mut self.samples {
+            samples.references += hits;
+        }
+    }
+
+    /// Passes the collected samples to the volume's tracker if there are many.
+    pub(super) fn flush_if_full<F: Frames>(&mut self, volume: &Volume<F>) {
+        if self.samples.as_ref().is_some_and(PendingSamples::is_full) {
+            self.flush(volume);
+        }
+    }
+
+    /// Passes the collected samples to the volume's tracker.
+    pub(crate) fn flush<F: Frames>(&mut self, volume: &Volume<F>) {
+        if let (Some(samples), Some(tracker)) = (&mut self.samples, &volume.tuning.tracker)
+            && tracker.record_samples(samples)
+        {
+            volume.notify.notify();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::policy::PolicyKind;
+
+    fn references(sampler: Option<Sampler>) -> (References, Slab<Page>, Slot) {
+        let mut references = References::new(PolicyKind::Lru.build(), sampler);
+        let mut pages = Slab::new();
+        let slot = pages.insert(Page::new(7));
+        references.admit(slot, 7, 10);
+        (references, pages, slot)
+    }
+
+    #[test]
+    fn the_policy_receives_hits_of_the_pages_that_it_knows() {
+        let (mut references, pages, slot) = references(None);
+        assert!(references.is_known(slot));
+        references.hit(&pages, slot, 20);
+        references.hit(&pages, slot, 15);
+        assert_eq!(references.last_at(slot), 20, "times do not go back");
+        assert_eq!(references.remove(slot, 7, true), 20);
+        assert!(!references.is_known(slot));
+        references.hit(&pages, slot, 30);
+        assert_eq!((references.last_at(slot), references.policy.len()), (0, 0));
+    }
+
+    #[test]
+    fn a_new_policy_knows_the_pages_of_the_old_one() {
+        let (mut references, pages, slot) = references(None);
+        references.rebuild_policy(PolicyKind::TwoQ.build(), 8, &pages);
+        assert_eq!((references.policy.name(), references.policy.len()), ("2q", 1));
+        assert_eq!(references.last_at(slot), 10);
+    }
+
+    #[test]
+    fn misses_and_hits_of_sampled_pages_are_collected() {
+        let (mut references, pages, slot) = references(Some(Sampler::new(0, u64::MAX)));
+        references.hit(&pages, slot, 20);
+        references.count_hits(1);
+        let samples = references.samples.expect("there is a sampler");
+        assert_eq!((samples.references, samples.misses), (2, 1));
+        let missed: Vec<_> = samples.samples.iter().map(|it| (it.page, it.missed)).collect();
+        assert_eq!(missed, [(7, true), (7, false)]);
+    }
+}
