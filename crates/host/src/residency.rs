@@ -166,7 +166,7 @@ pub fn of_path(path: &Path) -> Result<Residency, ResidencyError> {
 pub fn of_file(file: &File, path: &Path) -> Result<Residency, ResidencyError> {
     let failed = |source| ResidencyError::Open { path: path.to_path_buf(), source };
     let len = length(file).map_err(failed)?;
-    match by_cachestat(file, len) {
+    match by_cachestat(file, 0, len) {
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
             if !mincore_is_accurate(file).map_err(failed)? {
                 return Err(ResidencyError::Refused { path: path.to_path_buf() });
@@ -189,18 +189,7 @@ pub fn of_range(file: &File, offset: u64, len: u64) -> io::Result<Residency> {
     if end <= offset {
         return Ok(Residency { files: 1, ..Residency::default() });
     }
-    let page = page_bytes();
-    let found = syscall::cachestat(file, offset, end - offset)?;
-    Ok(Residency {
-        files: 1,
-        pages: end.div_ceil(page) - offset / page,
-        resident: found.resident,
-        dirty: found.dirty,
-        write_back: found.write_back,
-        evicted: found.evicted,
-        recently_evicted: found.recently_evicted,
-        method: Method::Cachestat,
-    })
+    by_cachestat(file, offset, end)
 }
 
 /// Returns the residency of each regular file at or below a path, in the order of their names. The
@@ -254,11 +243,15 @@ fn length(file: &File) -> io::Result<u64> {
     Ok(metadata.len())
 }
 
-fn by_cachestat(file: &File, len: u64) -> io::Result<Residency> {
-    let pages = len.div_ceil(page_bytes());
+/// Returns the residency of the bytes from `offset` up to, but not including, `end`.
+fn by_cachestat(file: &File, offset: u64, end: u64) -> io::Result<Residency> {
+    let pages = end.div_ceil(page_bytes()) - offset / page_bytes();
     // The kernel interprets a length of 0 as "up to the end of the cache", not of the file.
-    let found =
-        if len == 0 { syscall::CacheStat::default() } else { syscall::cachestat(file, 0, len)? };
+    let found = if end == offset {
+        syscall::CacheStat::default()
+    } else {
+        syscall::cachestat(file, offset, end - offset)?
+    };
     Ok(Residency {
         files: 1,
         pages,
@@ -272,16 +265,14 @@ fn by_cachestat(file: &File, len: u64) -> io::Result<Residency> {
 }
 
 fn by_mincore(file: &File, len: u64) -> io::Result<Residency> {
-    let page = page_bytes();
-    let mut resident = 0;
-    let mut offset = 0;
+    let page = rustix::param::page_size();
+    let (mut resident, mut offset) = (0, 0);
     while offset < len {
         let window = usize::try_from(WINDOW_BYTES.min(len - offset)).expect("at most a gibibyte");
-        let page = usize::try_from(page).expect("a page is small");
         resident += syscall::mincore(file, offset, window, page)?;
         offset += WINDOW_BYTES;
     }
-    let pages = len.div_ceil(page);
+    let pages = len.div_ceil(page_bytes());
     Ok(Residency { files: 1, pages, resident, method: Method::Mincore, ..Residency::default() })
 }
 

@@ -1,10 +1,10 @@
 //! Kernel trace events through tracefs, in a private trace instance.
 //!
 //! * [`Tracefs`]: location of tracefs; if it is not mounted, a mount that only this process sees.
-//! * [`Instance`]: private buffers and switches, so that tracing by other programs is unaffected;
+//! * `Instance`: private buffers and switches, so that tracing by other programs is unaffected;
 //!   removed when dropped, and after a kill by the next process that starts.
-//! * [`Format`]: offsets of the fields of an event, from the kernel's format files.
-//! * [`Reader`]: raw pages of the ring buffers, decoded and sorted by time.
+//! * `Format`: offsets of the fields of an event, from the kernel's format files.
+//! * `Reader`: raw pages of the ring buffers, decoded and sorted by time.
 //!
 //! Invariants: all offsets come from format files; events that the kernel drops are counted;
 //! nothing that existed before is changed. Times are nanoseconds of the monotonic clock. Only
@@ -16,13 +16,10 @@ mod instance;
 mod page;
 mod reader;
 
-pub use format::{Field, Format};
-pub use instance::{Instance, Losses};
-pub use page::{PageLayout, Records};
-#[cfg(feature = "bpf")]
-pub(crate) use reader::COMPLETION_TIME;
-pub(crate) use reader::now_ns;
-pub use reader::{RawRecord, Reader};
+pub(crate) use format::{Field, Format};
+pub(crate) use instance::Instance;
+pub(crate) use page::PageLayout;
+pub(crate) use reader::{COMPLETION_TIME, Reader, now_ns};
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::io::{self, Read};
@@ -113,38 +110,38 @@ impl Tracefs {
     }
 
     /// Returns true if the kernel has an event, such as `filemap/mm_filemap_get_pages`.
-    #[must_use]
-    pub fn has(&self, event: &str) -> bool {
-        self.root.join("events").join(event).join("format").exists()
+    pub(crate) fn has(&self, event: &str) -> bool {
+        self.format_path(event).exists()
     }
 
     /// Returns the format of an event.
-    ///
-    /// # Errors
-    /// The kernel lacks the event, or its format cannot be parsed.
-    pub fn format(&self, event: &str) -> Result<Format, TraceError> {
-        let path = self.root.join("events").join(event).join("format");
-        let text = std::fs::read_to_string(&path).map_err(TraceError::io("read", &path))?;
-        let missing = || TraceError::NotUnderstood {
-            path: path.clone(),
-            reason: "it has no number and no fields".to_owned(),
-        };
-        Format::parse(&text).ok_or_else(missing)
+    pub(crate) fn format(&self, event: &str) -> Result<Format, TraceError> {
+        let path = self.format_path(event);
+        let text = std::fs::read_to_string(&path);
+        parsed(&path, text, Format::parse, "it has no number and no fields")
+    }
+
+    fn format_path(&self, event: &str) -> PathBuf {
+        self.root.join("events").join(event).join("format")
     }
 
     /// Returns the layout of a raw page.
-    ///
-    /// # Errors
-    /// The file is missing or cannot be parsed.
-    pub fn page_layout(&self) -> Result<PageLayout, TraceError> {
+    pub(crate) fn page_layout(&self) -> Result<PageLayout, TraceError> {
         let path = self.root.join("events/header_page");
-        let text = read_once(&path).map_err(TraceError::io("read", &path))?;
-        let missing = || TraceError::NotUnderstood {
-            path: path.clone(),
-            reason: "it names no commit and no data".to_owned(),
-        };
-        PageLayout::parse(&text).ok_or_else(missing)
+        parsed(&path, read_once(&path), PageLayout::parse, "it names no commit and no data")
     }
+}
+
+fn parsed<T>(
+    path: &Path,
+    text: io::Result<String>,
+    parse: fn(&str) -> Option<T>,
+    lack: &str,
+) -> Result<T, TraceError> {
+    parse(&text.map_err(TraceError::io("read", path))?).ok_or_else(|| TraceError::NotUnderstood {
+        path: path.to_path_buf(),
+        reason: lack.to_owned(),
+    })
 }
 
 /// Returns the text of a file that returns its contents to the first read only.

@@ -18,7 +18,6 @@ mod event;
 mod fast;
 mod file_numbers;
 mod homes;
-#[cfg(feature = "bpf")]
 mod kernel_probe;
 mod layers;
 mod lookup;
@@ -39,7 +38,7 @@ pub use tasks::Process;
 
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
-use crate::{machine, mounts, proc};
+use crate::{disk, machine, mounts, proc};
 use accounting::{Accounting, MachineQueries, REMOVED_MAX};
 use file_numbers::FilesByNumber;
 use larder_report::findings;
@@ -202,13 +201,14 @@ impl Watcher {
         }
         let wanted = options.wanted.clone();
         let mut numbers = FilesByNumber::default();
-        let accounting = Accounting::new(MachineQueries {
-            describe_task: Box::new(move |thread| scope::task_info(&wanted, thread)),
+        let describe_task = Box::new(move |thread| scope::task_info(&wanted, thread));
+        let machine = MachineQueries {
             file_system_devices: Box::new(homes::devices),
             is_block_file_system: Box::new(homes::is_block_device),
             file_size: Box::new(move |key| numbers.bytes(key)),
             page_bytes: residency::page_bytes(),
-        });
+        };
+        let accounting = Accounting::new(describe_task, machine);
         let group = match &options.wanted {
             WatchScope::Group(group) => Group::find(group),
             WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => None,
@@ -278,13 +278,12 @@ impl Watcher {
 
     /// Resolves the names of new files immediately, while the process that uses them still runs.
     fn find_names(&mut self) {
-        let counts = self.accounting.counts();
-        let new = counts.iter().skip(self.names_resolved).take(NAMES_PER_STEP);
+        let new = self.accounting.counts.iter().skip(self.names_resolved).take(NAMES_PER_STEP);
         for (file, process, _) in new {
             self.names_resolved += 1;
             // The file's inode number may belong to a new file by now.
             if !self.accounting.is_removed(*file) {
-                let pid = self.accounting.tasks().process(*process).pid;
+                let pid = self.accounting.tasks.process(*process).pid;
                 self.names.find(*file, self.accounting.key(*file), pid);
             }
         }
@@ -294,7 +293,7 @@ impl Watcher {
     /// take a second or two without reading events, so it runs only after recording has stopped.
     fn find_remaining_names(&mut self) {
         let mut unnamed: HashMap<u32, fast::Map<u64, FileId>> = HashMap::new();
-        for (file, ..) in self.accounting.counts() {
+        for (file, ..) in &self.accounting.counts {
             if !self.accounting.is_removed(*file) && self.names.needs_walk(*file) {
                 let key = self.accounting.key(*file);
                 unnamed.entry(key.dev).or_default().insert(key.ino, *file);
@@ -303,11 +302,7 @@ impl Watcher {
         let all = if unnamed.is_empty() { Vec::new() } else { mounts::all() };
         for (dev, wanted) in &mut unnamed {
             let scope_path = self.scope.path.as_ref().filter(|location| location.dev == *dev);
-            let mount = || {
-                let mut matching =
-                    all.iter().filter(|it| homes::encode(it.device.0, it.device.1) == *dev);
-                matching.next().map(|mount| mount.point.clone())
-            };
+            let mount = || Some(all.iter().find(|mount| mount.device == *dev)?.point.clone());
             if let Some(root) = scope_path.map(scope::ScopePath::directory).or_else(mount) {
                 self.names.walk(&root, wanted);
             }
@@ -319,7 +314,7 @@ impl Watcher {
     pub fn name_of(&self, file: FileId) -> String {
         let key = self.accounting.key(file);
         let numbers = || {
-            let (major, minor) = homes::decode(key.dev);
+            let (major, minor) = disk::decode(key.dev);
             let removed = if self.accounting.is_removed(file) { ", removed" } else { "" };
             format!("device {major}:{minor} inode {}{removed}", key.ino)
         };
@@ -333,7 +328,7 @@ impl Watcher {
     }
 
     fn in_scope(&self, file: FileId, process: ProcessId) -> bool {
-        let process = self.accounting.tasks().process(process);
+        let process = self.accounting.tasks.process(process);
         if self.scope.by_process() {
             return process.watched;
         }
@@ -348,7 +343,7 @@ impl Watcher {
     /// Returns a process by its ID in this watcher.
     #[must_use]
     pub fn process(&self, process: ProcessId) -> &Process {
-        self.accounting.tasks().process(process)
+        self.accounting.tasks.process(process)
     }
 
     /// Ends an interval and starts the next one.
@@ -380,8 +375,8 @@ impl Watcher {
         let disks = readings.disks_since(&Readings::default());
         Checkpoint {
             time_ns: now_ns(),
-            counts: self.accounting.counts().iter().map(|(.., counts)| *counts).collect(),
-            unattributed: self.accounting.unattributed(),
+            counts: self.accounting.counts.iter().map(|(.., counts)| *counts).collect(),
+            unattributed: self.accounting.unattributed,
             lost: self.lost(),
             splits: disks.iter().map(|(dev, _)| (*dev, self.accounting.splits(*dev))).collect(),
             readings,
@@ -396,17 +391,17 @@ impl Watcher {
     fn between(&self, checkpoint: &Checkpoint, now: &Checkpoint) -> Interval {
         let mut sum = Counts::default();
         let mut all = Vec::new();
-        for (index, (file, process, counts)) in self.accounting.counts().iter().enumerate() {
+        for (index, (file, process, counts)) in self.accounting.counts.iter().enumerate() {
             let counts = *counts - checkpoint.counts.get(index).copied().unwrap_or_default();
             if counts.is_zero() || !self.in_scope(*file, *process) {
                 continue;
             }
             sum += counts;
-            let process = self.accounting.tasks().process(*process);
+            let process = self.accounting.tasks.process(*process);
             let key = self.accounting.key(*file);
             all.push(Row {
                 file: self.name_of(*file),
-                device: homes::decode(key.dev),
+                device: disk::decode(key.dev),
                 inode: key.ino,
                 process: process.name.clone(),
                 pid: process.pid,
@@ -463,7 +458,7 @@ impl Watcher {
     pub fn result(&self) -> Watch {
         let status = proc::read("/proc/self/status").unwrap_or_default();
         let mut missing = self.missing.clone();
-        let forgotten = self.accounting.forgotten();
+        let forgotten = self.accounting.lookups.forgotten;
         if forgotten > 0 {
             missing.push(format!(
                 "which of {forgotten} pages read-ahead had brought: more were waiting to be read \

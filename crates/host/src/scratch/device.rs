@@ -72,9 +72,7 @@ pub(super) fn backing(name: &str) -> Option<PathBuf> {
 
 /// Returns the attached loop devices with their backing files.
 pub(super) fn attached() -> Vec<(String, PathBuf)> {
-    let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
-    let names = devices.filter_map(|device| device.ok()?.file_name().into_string().ok());
-    names.filter_map(|name| backing(&name).map(|file| (name, file))).collect()
+    proc::names("/sys/block").filter_map(|name| backing(&name).map(|file| (name, file))).collect()
 }
 
 /// Detaches a device and waits until it is detached.

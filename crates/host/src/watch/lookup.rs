@@ -117,7 +117,8 @@ pub(crate) struct Lookups {
     threads: Map<u32, Thread>,
     fresh: Map<FileId, Spans<Fresh>>,
     spans: usize,
-    forgotten: u64,
+    /// Number of pages whose read-ahead state was dropped for lack of space; they count as hits.
+    pub(super) forgotten: u64,
 }
 
 impl Lookups {
@@ -203,23 +204,17 @@ impl Lookups {
             found.in_order = is_sequential;
             (thread.in_order, thread.pages) = (in_order, pages);
         }
-        if let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) {
-            let before = spans.len();
-            spans.retain(first, end, |pages, fresh| match classify(identity, epoch, fresh) {
-                LookupClass::Miss => {
-                    found.misses += pages;
-                    false
-                }
+        self.retain_fresh(file, (first, end), |pages, fresh| {
+            let class = classify(identity, epoch, fresh);
+            match class {
+                LookupClass::Miss => found.misses += pages,
                 // The first piece of the request counted these pages.
-                LookupClass::ReadAhead if rest => false,
-                LookupClass::ReadAhead => {
-                    found.ahead += pages;
-                    false
-                }
-                LookupClass::OtherProcess => true,
-            });
-            self.spans = (self.spans + spans.len()).saturating_sub(before);
-        }
+                LookupClass::ReadAhead if rest => {}
+                LookupClass::ReadAhead => found.ahead += pages,
+                LookupClass::OtherProcess => {}
+            }
+            class == LookupClass::OtherProcess
+        });
         if rest {
             found.corrected = found.misses;
         } else {
@@ -236,7 +231,6 @@ impl Lookups {
 
     /// Processes unreported look-ups of a thread, none of which met a fresh page; `request` is the
     /// last one, with `pages` pages after `in_order` sequential requests.
-    #[cfg(feature = "bpf")]
     pub(crate) fn skipped(
         &mut self,
         thread: u32,
@@ -250,7 +244,6 @@ impl Lookups {
     }
 
     /// Returns true if a file has no fresh pages.
-    #[cfg(feature = "bpf")]
     #[must_use]
     pub(crate) fn none_fresh(&self, file: FileId) -> bool {
         self.fresh.get(&file).is_none_or(Spans::is_empty)
@@ -260,15 +253,16 @@ impl Lookups {
     /// page.
     pub(crate) fn touched(&mut self, file: FileId, page: u64) -> bool {
         let mut ahead = false;
-        self.take_fresh(file, page, page.saturating_add(1), |_, fresh| {
+        self.retain_fresh(file, (page, page.saturating_add(1)), |_, fresh| {
             ahead |= fresh.reason == FillReason::ReadAhead;
+            false
         });
         ahead
     }
 
     /// Processes a write to pages: later reads of them are hits.
     pub(crate) fn written(&mut self, file: FileId, first: u64, pages: u64) {
-        self.take_fresh(file, first, first.saturating_add(pages), |_, _| ());
+        self.retain_fresh(file, (first, first.saturating_add(pages)), |_, _| false);
     }
 
     /// Processes the removal of pages from the cache. Reports unused read-ahead pages, with the
@@ -280,10 +274,11 @@ impl Lookups {
         pages: u64,
         mut unused: impl FnMut(ProcessId, u64),
     ) {
-        self.take_fresh(file, first, first.saturating_add(pages), |pages, fresh| {
+        self.retain_fresh(file, (first, first.saturating_add(pages)), |pages, fresh| {
             if fresh.reason == FillReason::ReadAhead {
                 unused(fresh.identity.process, pages);
             }
+            false
         });
     }
 
@@ -298,23 +293,19 @@ impl Lookups {
         self.threads.remove(&thread);
     }
 
-    /// Returns the number of pages whose read-ahead state was dropped for lack of space; they count
-    /// as hits.
-    #[must_use]
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.forgotten
-    }
-
-    fn take_fresh(&mut self, file: FileId, first: u64, end: u64, mut each: impl FnMut(u64, Fresh)) {
-        let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) else {
-            return;
-        };
-        let before = spans.len();
-        spans.retain(first, end, |pages, fresh| {
-            each(pages, fresh);
-            false
-        });
-        self.spans = (self.spans + spans.len()).saturating_sub(before);
+    /// Calls `keep` with each piece of fresh pages between `first` and `end`, and removes those for
+    /// which it returns false.
+    fn retain_fresh(
+        &mut self,
+        file: FileId,
+        (first, end): (u64, u64),
+        keep: impl FnMut(u64, Fresh) -> bool,
+    ) {
+        if let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) {
+            let before = spans.len();
+            spans.retain(first, end, keep);
+            self.spans = (self.spans + spans.len()).saturating_sub(before);
+        }
     }
 
     /// Frees space: drops all ranges except those of requested pages.
@@ -366,6 +357,7 @@ fn infer_first_page(
     }
 }
 
+#[derive(PartialEq, Eq)]
 enum LookupClass {
     Miss,
     ReadAhead,

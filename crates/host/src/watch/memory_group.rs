@@ -82,7 +82,7 @@ impl Group {
     pub(super) fn now(&self) -> Option<GroupMemory> {
         let stat = proc::read(self.directory.join("memory.stat"))?;
         let used = number(&self.directory.join(self.version.used))?;
-        let hierarchy = counter_value(&stat, "hierarchical_memory_limit");
+        let hierarchy = proc::counter(&stat, "hierarchical_memory_limit");
         let limit = if hierarchy > 0 { hierarchy } else { self.limit_above() };
         Some(GroupMemory { limit, used, stat, version: self.version })
     }
@@ -104,7 +104,7 @@ fn number(path: &Path) -> Option<u64> {
 
 impl GroupMemory {
     fn bytes(&self, name: fn(&Version) -> &'static str) -> u64 {
-        counter_value(&self.stat, name(self.version))
+        proc::counter(&self.stat, name(self.version))
     }
 
     /// Returns the machine's memory, restricted to the group, with the group's changes since
@@ -126,12 +126,6 @@ impl GroupMemory {
             ..machine
         }
     }
-}
-
-/// Returns a value of /proc/vmstat or of a cgroup's memory.stat: lines of a name and a number.
-pub(super) fn counter_value(vmstat: &str, name: &str) -> u64 {
-    let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
