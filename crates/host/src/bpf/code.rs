@@ -179,7 +179,6 @@ impl Code {
     }
 
     /// Returns the program with all jump offsets resolved.
-    #[must_use]
     pub(crate) fn finish(mut self) -> Vec<u64> {
         for (index, label) in self.jumps {
             let target = self.labels[label.0].expect("a label is set where it is used");

@@ -28,10 +28,12 @@ const REMEMBERED_MAX: usize = 1 << 20;
 /// Device number that represents the file system of block devices, whatever the kernel's number.
 pub(crate) const BLOCK_DEVICES: u32 = u32::MAX;
 
+/// Returns the devices that may hold the files of a file system.
+pub(crate) type FileSystemDevices = Box<dyn FnMut(&FileSystemId) -> Vec<u32> + Send>;
+
 /// Functions that query the machine.
 pub(crate) struct MachineQueries {
-    /// Returns the devices that may hold the files of a file system.
-    pub(crate) file_system_devices: Box<dyn FnMut(&FileSystemId) -> Vec<u32> + Send>,
+    pub(crate) file_system_devices: FileSystemDevices,
     /// Returns true if a key's device number is that of the file system of block devices.
     pub(crate) is_block_file_system: Box<dyn FnMut(Key) -> bool + Send>,
     /// Returns the current size of a file in bytes, if it is known.

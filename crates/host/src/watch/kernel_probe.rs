@@ -18,7 +18,7 @@ use super::lookup::{FileId, ProcessId};
 use crate::bpf::{Ring, Types, map_types};
 use crate::syscall::bpf::{self, MMAPABLE, Map, MapSpec, NO_PREALLOC, SharedMemory};
 use crate::tracefs::now_ns;
-use program::{COUNTS_BYTES, FILES_MAX, Layout, Maps, PAIRS_MAX, STATE_BYTES};
+use program::{COUNTS_BYTES, FILES_MAX, Maps, PAIRS_MAX, STATE_BYTES};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -109,15 +109,12 @@ impl<T> Slots<T> {
 /// The BPF programs, their maps, and the allocation of counters.
 #[derive(Debug)]
 pub(crate) struct KernelProbe {
-    ring: Ring,
-    _threads: Map,
-    pairs: Map,
-    files: Map,
+    maps: Maps,
+    /// Values of the maps of the same names.
     states: SharedMemory,
     counts: SharedMemory,
-    _maps: [Map; 2],
-    programs: [OwnedFd; 2],
-    _links: [OwnedFd; 2],
+    programs: Vec<OwnedFd>,
+    _links: Vec<OwnedFd>,
     file_slots: Slots<CountedFile>,
     /// Slot 0 counts lost records.
     pair_slots: Slots<CountedPair>,
@@ -143,7 +140,6 @@ fn word32(bytes: &[u8], offset: i16) -> u32 {
 
 /// Decodes a record of one of the programs: thread, counted look-ups, event. Returns `None` for a
 /// record of tracefs.
-#[must_use]
 pub(crate) fn decode(record: &[u8]) -> Option<(u32, UnreportedLookups, Event)> {
     let bytes = usize::try_from(program::RECORD_BYTES).expect("small");
     let id = u64::from(program::RECORD_ID);
@@ -251,7 +247,6 @@ impl KernelProbe {
             return Err("only little-endian processors of 64 bits are known".to_owned());
         }
         let types = Types::read().map_err(|error| error.to_string())?;
-        let layout = Layout::find(&types).map_err(|error| error.to_string())?;
         let refused = |error: io::Error| refused(&error);
         let ring = Ring::make(ring_bytes).map_err(refused)?;
         let threads = threads().map_err(refused)?;
@@ -259,29 +254,26 @@ impl KernelProbe {
         let files = hash(FILES_MAX).map_err(refused)?;
         let (state_map, states) = array(FILES_MAX * STATE_BYTES).map_err(refused)?;
         let (count_map, counts) = array(PAIRS_MAX * COUNTS_BYTES).map_err(refused)?;
-        let maps = Maps {
-            threads: threads.fd(),
-            pairs: pairs.fd(),
-            files: files.fd(),
-            states: state_map.fd(),
-            counts: count_map.fd(),
-            ring: ring.fd(),
-        };
+        let maps = Maps { threads, pairs, files, states: state_map, counts: count_map, ring };
         let filter = program::FileFilter { dev, ino };
         // Recording of page additions must start before the first look-up is counted.
-        let page_added = load(&program::page_added(&layout, &maps, filter), layout.page_added)?;
-        let looked_up = load(&program::looked_up(&layout, &maps, filter), layout.looked_up)?;
-        let links =
-            [bpf::attach(&page_added).map_err(refused)?, bpf::attach(&looked_up).map_err(refused)?];
+        let tracepoints = [
+            ("btf_trace_mm_filemap_add_to_page_cache", program::page_added(&types, &maps, filter)),
+            ("btf_trace_mm_filemap_get_pages", program::looked_up(&types, &maps, filter)),
+        ];
+        let (mut programs, mut links) = (Vec::new(), Vec::new());
+        for (tracepoint, code) in tracepoints {
+            let tracepoint = types.typedef(tracepoint).map_err(|error| error.to_string())?;
+            programs.push(load(&code.map_err(|error| error.to_string())?, tracepoint)?);
+        }
+        for program in &programs {
+            links.push(bpf::attach(program).map_err(refused)?);
+        }
         Ok(KernelProbe {
-            ring,
-            _threads: threads,
-            pairs,
-            files,
+            maps,
             states,
             counts,
-            _maps: [state_map, count_map],
-            programs: [page_added, looked_up],
+            programs,
             _links: links,
             file_slots: Slots { all: Vec::new(), free: Vec::new(), max: FILES_MAX },
             pair_slots: Slots { all: vec![None], free: Vec::new(), max: PAIRS_MAX },
@@ -296,7 +288,7 @@ impl KernelProbe {
     /// Passes on the available records, with their times.
     pub(crate) fn records(&mut self, put: &mut dyn FnMut(u64, &[u8])) {
         let mut bytes: Vec<u8> = Vec::new();
-        self.ring.drain(|words| {
+        self.maps.ring.drain(|words| {
             bytes.clear();
             bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
             let time = usize::try_from(program::TIME / 8).expect("small");
@@ -329,7 +321,7 @@ impl KernelProbe {
         let mut value = [0; 8];
         value[..4].copy_from_slice(&pair.to_le_bytes());
         value[4..].copy_from_slice(&slot.to_le_bytes());
-        if self.pairs.put(&map_key(key, thread), &value).is_err() {
+        if self.maps.pairs.put(&map_key(key, thread), &value).is_err() {
             self.pair_slots.free.push(pair);
             self.release(slot);
             return;
@@ -354,7 +346,7 @@ impl KernelProbe {
         self.states.write(at + 1, last_added.wrapping_add(1), Ordering::Release);
         let mut value = [0; 8];
         value[..4].copy_from_slice(&slot.to_le_bytes());
-        if self.files.put(&map_key(key, 0), &value).is_err() {
+        if self.maps.files.put(&map_key(key, 0), &value).is_err() {
             self.file_slots.free.push(slot);
             return None;
         }
@@ -369,7 +361,7 @@ impl KernelProbe {
     fn release(&mut self, slot: u32) {
         let unused = self.file_slots.at(slot).filter(|file| file.pairs == 0);
         if let Some(file) = unused
-            && self.files.remove(&map_key(file.key, 0)).is_ok()
+            && self.maps.files.remove(&map_key(file.key, 0)).is_ok()
         {
             self.by_file.remove(&file.key);
             *self.file_slots.at(slot) = None;
@@ -460,7 +452,7 @@ impl KernelProbe {
         for (key, number) in self.by_thread.remove(&thread).unwrap_or_default() {
             all.extend(self.take_pair(number));
             // If the removal fails, the slot stays unused.
-            if self.pairs.remove(&map_key(key, thread)).is_err() {
+            if self.maps.pairs.remove(&map_key(key, thread)).is_err() {
                 continue;
             }
             if let Some(pair) = self.pair_slots.at(number).take() {

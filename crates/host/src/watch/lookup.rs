@@ -224,7 +224,6 @@ impl Lookups {
     }
 
     /// Returns the file of a thread's last look-up.
-    #[must_use]
     pub(crate) fn last_file(&self, thread: u32) -> Option<FileId> {
         self.threads.get(&thread)?.request.map(|(file, ..)| file)
     }
@@ -244,7 +243,6 @@ impl Lookups {
     }
 
     /// Returns true if a file has no fresh pages.
-    #[must_use]
     pub(crate) fn none_fresh(&self, file: FileId) -> bool {
         self.fresh.get(&file).is_none_or(Spans::is_empty)
     }

@@ -35,7 +35,6 @@ pub(crate) struct Names {
 
 impl Names {
     /// Returns the path of a file, if it is known.
-    #[must_use]
     pub(crate) fn get(&self, file: FileId) -> Option<&Path> {
         self.known.get(&file).map(|(path, _)| path.as_path())
     }

@@ -19,7 +19,6 @@ pub(crate) struct Readings {
 
 impl Readings {
     /// Reads the counters, including those of a cgroup if one is watched.
-    #[must_use]
     pub(crate) fn now(group: Option<&Group>) -> Readings {
         Readings {
             group: group.and_then(Group::now),
@@ -33,7 +32,6 @@ impl Readings {
     }
 
     /// Returns the disks that were active since `before`, with their device numbers.
-    #[must_use]
     pub(crate) fn disks_since(&self, before: &Readings) -> Vec<(u32, Disk)> {
         let pairs = self.disks.iter().filter_map(|(dev, now)| {
             let earlier = before.disks.iter().find(|(known, _)| known == dev);
@@ -45,7 +43,6 @@ impl Readings {
     }
 
     /// Returns the current memory, with the changes since `before`.
-    #[must_use]
     pub(crate) fn memory_since(&self, before: &Readings) -> Memory {
         let meminfo = proc::meminfo();
         let bytes = |name| meminfo(name).unwrap_or(0);

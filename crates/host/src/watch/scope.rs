@@ -81,7 +81,6 @@ impl Scope {
     }
 
     /// Describes the scope in a few words.
-    #[must_use]
     pub(crate) fn describe(&self) -> String {
         match &self.wanted {
             WatchScope::Machine => larder_report::watch::WHOLE.to_owned(),

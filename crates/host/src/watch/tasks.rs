@@ -60,14 +60,12 @@ impl std::fmt::Debug for Tasks {
 
 impl Tasks {
     /// Creates an empty collection.
-    #[must_use]
     pub(crate) fn new(describe_task: DescribeTask) -> Tasks {
         let (threads, processes, by_pid) = (Map::default(), Vec::new(), Map::default());
         Tasks { threads, processes, by_pid, describe_task }
     }
 
     /// Returns a process by its ID in this watcher.
-    #[must_use]
     pub(crate) fn process(&self, id: ProcessId) -> &Process {
         &self.processes[usize::try_from(id).expect("numbers are places")]
     }

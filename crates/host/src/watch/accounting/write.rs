@@ -49,7 +49,7 @@ impl Accounting {
         let of = self.file(file);
         let reports_writes = of.reports_writes;
         let (first, end) =
-            of.folios.at(page).map_or((page, page.saturating_add(1)), |(first, end, _)| {
+            of.folios.at(page).map_or((page, page.saturating_add(1)), |(first, end, ())| {
                 // A range may span several adjacent folios; the kernel reports the first page.
                 (first.max(page), end)
             });
