@@ -31,43 +31,19 @@ const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/traci
 
 /// An error tracing events. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    /// The kernel has no tracefs.
-    #[error("trace: this kernel was built without tracefs (CONFIG_FTRACE)")]
-    NoTracefs,
-    /// This process may not use tracefs.
-    #[error("trace: tracefs is for root (sudo larder ...); in a container, run it on the host")]
-    NotAllowed,
-    /// The machine is big-endian, and the page layout is implemented for little-endian machines
-    /// only.
-    #[error("trace: events are read on little-endian machines only")]
-    BigEndian,
-    /// A file of tracefs has unexpected contents.
-    #[error("trace: {} is not what was expected: {reason}", path.display())]
-    NotUnderstood {
-        /// The file.
-        path: PathBuf,
-        /// The problem.
-        reason: String,
-    },
-    /// A system call failed.
-    #[error("trace: {operation} {}: {source}", path.display())]
-    Io {
-        /// The operation, as a verb.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        source: io::Error,
-    },
-}
+#[error("trace: {0}")]
+pub struct TraceError(String);
 
 impl TraceError {
-    fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TraceError {
-        let path = path.to_path_buf();
-        move |source| match source.kind() {
-            io::ErrorKind::PermissionDenied => TraceError::NotAllowed,
-            _ => TraceError::Io { operation, path, source },
+    pub(crate) fn not_allowed() -> TraceError {
+        let message = "tracefs is for root (sudo larder ...); in a container, run it on the host";
+        TraceError(message.to_owned())
+    }
+
+    fn io(operation: &str, path: &Path) -> impl FnOnce(io::Error) -> TraceError {
+        move |error| match error.kind() {
+            io::ErrorKind::PermissionDenied => TraceError::not_allowed(),
+            _ => TraceError(format!("{operation} {}: {error}", path.display())),
         }
     }
 }
@@ -87,13 +63,14 @@ impl Tracefs {
     /// The kernel lacks tracefs, or this process may not use it.
     pub fn open() -> Result<Tracefs, TraceError> {
         if cfg!(target_endian = "big") {
-            return Err(TraceError::BigEndian);
+            // The page layout is implemented for little-endian machines only.
+            return Err(TraceError("events are read on little-endian machines only".to_owned()));
         }
         for mount_point in MOUNT_POINTS.map(Path::new) {
             match std::fs::read_dir(mount_point.join("instances")) {
                 Ok(_) => return Ok(Tracefs { root: mount_point.to_path_buf(), _mount: None }),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    return Err(TraceError::NotAllowed);
+                    return Err(TraceError::not_allowed());
                 }
                 Err(_) => {}
             }
@@ -138,10 +115,9 @@ fn parsed<T>(
     parse: fn(&str) -> Option<T>,
     lack: &str,
 ) -> Result<T, TraceError> {
-    parse(&text.map_err(TraceError::io("read", path))?).ok_or_else(|| TraceError::NotUnderstood {
-        path: path.to_path_buf(),
-        reason: lack.to_owned(),
-    })
+    let parsed = parse(&text.map_err(TraceError::io("read", path))?);
+    let message = || format!("{} is not what was expected: {lack}", path.display());
+    parsed.ok_or_else(|| TraceError(message()))
 }
 
 /// Returns the text of a file that returns its contents to the first read only.
@@ -156,7 +132,9 @@ fn read_once(path: &Path) -> io::Result<String> {
 fn mount_error(error: io::Error) -> TraceError {
     // These errors mean that the kernel lacks this type of file system.
     match error.raw_os_error() {
-        Some(libc::ENODEV | libc::ENOENT) => TraceError::NoTracefs,
+        Some(libc::ENODEV | libc::ENOENT) => {
+            TraceError("this kernel was built without tracefs (CONFIG_FTRACE)".to_owned())
+        }
         _ => TraceError::io("mount", Path::new("tracefs"))(error),
     }
 }

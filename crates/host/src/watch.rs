@@ -52,7 +52,6 @@ use rustix::time::{ClockId, clock_gettime};
 use scope::Scope;
 use source::Source;
 use std::collections::HashMap;
-use std::io;
 use std::time::Duration;
 
 /// Default minimum size of each processor's trace buffer: a tenth of a second at a million look-ups
@@ -106,13 +105,8 @@ impl Default for Options {
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The object to watch does not exist.
-    #[error("watch {what}: {source}")]
-    NotThere {
-        /// The object.
-        what: String,
-        /// The system error.
-        source: io::Error,
-    },
+    #[error("watch {0}")]
+    NotThere(String),
     /// The event source failed.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -129,7 +123,6 @@ struct Checkpoint {
     unattributed: Unattributed,
     lost: u64,
     readings: Readings,
-    splits: Vec<(u32, u64)>,
 }
 
 /// A watch of the page cache, until dropped.
@@ -178,9 +171,8 @@ impl Watcher {
     /// The object to watch does not exist, or BPF is required and not available. Missing trace
     /// events are otherwise no error; see [`Watcher::missing`].
     pub fn start(mut options: Options) -> Result<Watcher, WatchError> {
-        let scope = Scope::find(&options.wanted).map_err(|source| {
-            let wanted = Scope { wanted: options.wanted.clone(), path: None };
-            WatchError::NotThere { what: wanted.describe(), source }
+        let scope = Scope::find(&options.wanted).map_err(|error| {
+            WatchError::NotThere(format!("{}: {error}", options.wanted.describe()))
         })?;
         options.wanted = scope.wanted.clone();
         let mut missing: Vec<String> = Vec::new();
@@ -242,7 +234,7 @@ impl Watcher {
     /// Describes the watched part of the machine in a few words.
     #[must_use]
     pub fn describe(&self) -> String {
-        self.scope.describe()
+        self.scope.wanted.describe()
     }
 
     /// Describes the source of look-ups in a few words; returns `None` without a source.
@@ -371,21 +363,17 @@ impl Watcher {
     }
 
     fn new_checkpoint(&self) -> Checkpoint {
-        let readings = Readings::now(self.group.as_ref());
-        let disks = readings.disks_since(&Readings::default());
+        let mut readings = Readings::now(self.group.as_ref());
+        for (dev, disk) in &mut readings.disks {
+            disk.splits = self.accounting.splits(*dev);
+        }
         Checkpoint {
             time_ns: now_ns(),
             counts: self.accounting.counts.iter().map(|(.., counts)| *counts).collect(),
             unattributed: self.accounting.unattributed,
-            lost: self.lost(),
-            splits: disks.iter().map(|(dev, _)| (*dev, self.accounting.splits(*dev))).collect(),
+            lost: self.source.as_ref().map_or(0, Source::lost),
             readings,
         }
-    }
-
-    /// Returns the number of events that the kernel dropped, according to its buffers.
-    fn lost(&self) -> u64 {
-        self.source.as_ref().map_or(0, Source::lost)
     }
 
     fn between(&self, checkpoint: &Checkpoint, now: &Checkpoint) -> Interval {
@@ -410,11 +398,6 @@ impl Watcher {
         }
         let page_bytes = residency::page_bytes();
         let (rows, rows_all) = larder_report::watch::rows(all, page_bytes, self.options.rows_max);
-        let mut disks = now.readings.disks_since(&checkpoint.readings);
-        for (dev, disk) in &mut disks {
-            let before = checkpoint.splits.iter().find(|(known, _)| known == dev);
-            disk.splits = self.accounting.splits(*dev) - before.map_or(0, |(_, splits)| *splits);
-        }
         let (after, before) = (now.unattributed, checkpoint.unattributed);
         let mut memory: Memory = now.readings.memory_since(&checkpoint.readings);
         if self.group.is_some() {
@@ -427,7 +410,7 @@ impl Watcher {
             sum,
             rows,
             rows_all,
-            disks: disks.into_iter().map(|(_, disk)| disk).collect(),
+            disks: now.readings.disks_since(&checkpoint.readings),
             memory,
             processes: processes(&self.options.wanted),
             unattributed: Unattributed {
@@ -477,7 +460,7 @@ impl Watcher {
             schema: SCHEMA.to_owned(),
             version: VERSION,
             started_at: self.started_at.clone(),
-            scope: self.scope.describe(),
+            scope: self.scope.wanted.describe(),
             kernel: machine::machine().kernel,
             page_bytes: residency::page_bytes(),
             missing,

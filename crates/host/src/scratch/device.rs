@@ -60,7 +60,12 @@ pub(super) fn attach(number: u32, image: &Path) -> Result<PathBuf, ScratchError>
     if direct.as_deref() == Some("1") {
         return Ok(device);
     }
-    Err(ScratchError::NoDirectIo { image: image.to_path_buf() })
+    // The data of the image would be cached twice.
+    Err(ScratchError::Other(format!(
+        "attach {}: its file system has no direct I/O, so it would be cached twice; name another \
+         directory",
+        image.display()
+    )))
 }
 
 /// Returns the backing file of a device, or `None` if nothing is attached.

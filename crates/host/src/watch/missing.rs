@@ -85,9 +85,9 @@ mod tests {
 
     #[test]
     fn each_sentence_says_what_and_how_to_get_it() {
-        let sentence = all(&TraceError::NotAllowed, false);
+        let sentence = all(&TraceError::not_allowed(), false);
         assert!(sentence.contains("is for root") && sentence.ends_with("are shown"), "{sentence}");
-        let sentence = all(&TraceError::NotAllowed, true);
+        let sentence = all(&TraceError::not_allowed(), true);
         assert!(sentence.starts_with("tracefs is for root"), "{sentence}");
         assert!(!sentence.contains("shown"), "nothing is: {sentence}");
         let sentence = purpose(EventPurpose::Lookups, "6.1.0").unwrap();

@@ -8,7 +8,7 @@ use larder_report::watch::{Disk, Memory};
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Readings {
     time_ns: u64,
-    disks: Vec<(u32, Disk)>,
+    pub(super) disks: Vec<(u32, Disk)>,
     vmstat: String,
     /// Microseconds in which at least one task was stalled.
     memory_stall_us: Option<u64>,
@@ -31,13 +31,13 @@ impl Readings {
         }
     }
 
-    /// Returns the disks that were active since `before`, with their device numbers.
-    pub(crate) fn disks_since(&self, before: &Readings) -> Vec<(u32, Disk)> {
+    /// Returns the disks that were active since `before`.
+    pub(crate) fn disks_since(&self, before: &Readings) -> Vec<Disk> {
         let pairs = self.disks.iter().filter_map(|(dev, now)| {
             let earlier = before.disks.iter().find(|(known, _)| known == dev);
             let since = earlier.map_or_else(|| now.clone(), |(_, earlier)| subtract(now, earlier));
             // A slow disk may be busy with a request that is not complete yet.
-            (since.reads + since.writes + since.busy_ms > 0).then_some((*dev, since))
+            (since.reads + since.writes + since.busy_ms > 0).then_some(since)
         });
         pairs.collect()
     }
@@ -94,7 +94,7 @@ fn subtract(now: &Disk, earlier: &Disk) -> Disk {
         write_ms: minus(now.write_ms, earlier.write_ms),
         busy_ms: minus(now.busy_ms, earlier.busy_ms),
         queue_ms: minus(now.queue_ms, earlier.queue_ms),
-        splits: 0,
+        splits: minus(now.splits, earlier.splits),
     }
 }
 
@@ -119,12 +119,12 @@ mod tests {
         let now = Disk { reads: 103, ..before.clone() };
         let readings = |disk| Readings { disks: vec![(dev, disk)], ..Readings::default() };
         let since = readings(now.clone()).disks_since(&readings(before.clone()));
-        assert_eq!((since.len(), since[0].1.reads, since[0].1.read_ms), (1, 3, 0));
+        assert_eq!((since.len(), since[0].reads, since[0].read_ms), (1, 3, 0));
         let slow = readings(Disk { busy_ms: before.busy_ms + 200, ..before.clone() });
-        assert_eq!(slow.disks_since(&readings(before.clone()))[0].1.busy_ms, 200, "it is at it");
+        assert_eq!(slow.disks_since(&readings(before.clone()))[0].busy_ms, 200, "it is at it");
         assert_eq!(readings(before.clone()).disks_since(&readings(before)), [], "it did nothing");
         let new = readings(now).disks_since(&Readings::default());
-        assert_eq!(new[0].1.reads, 103, "it was not there before");
+        assert_eq!(new[0].reads, 103, "it was not there before");
     }
 
     #[test]

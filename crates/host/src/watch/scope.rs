@@ -29,6 +29,18 @@ pub enum WatchScope {
     Group(String),
 }
 
+impl WatchScope {
+    /// Describes the scope in a few words.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            WatchScope::Machine => larder_report::watch::WHOLE.to_owned(),
+            WatchScope::Path(path) => path.display().to_string(),
+            WatchScope::Process(pid) => format!("process {pid}"),
+            WatchScope::Group(group) => format!("group {group}"),
+        }
+    }
+}
+
 /// A scope resolved on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
@@ -78,16 +90,6 @@ impl Scope {
             WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => wanted.clone(),
         };
         Ok(Scope { wanted, path })
-    }
-
-    /// Describes the scope in a few words.
-    pub(crate) fn describe(&self) -> String {
-        match &self.wanted {
-            WatchScope::Machine => larder_report::watch::WHOLE.to_owned(),
-            WatchScope::Path(path) => path.display().to_string(),
-            WatchScope::Process(pid) => format!("process {pid}"),
-            WatchScope::Group(group) => format!("group {group}"),
-        }
     }
 
     /// Returns true if the scope is one file.
