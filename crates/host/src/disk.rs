@@ -46,7 +46,6 @@ impl Disk {
         Some(Disk { name: whole.file_name()?.to_str()?.to_owned() })
     }
 
-    /// Returns the directory in sysfs.
     pub(crate) fn directory(&self) -> PathBuf {
         Path::new("/sys/block").join(&self.name)
     }

@@ -20,7 +20,6 @@ pub(crate) fn with_partitions() -> Vec<(u32, Disk)> {
     text.lines().filter_map(parse_line).collect()
 }
 
-/// Parses one line.
 pub(crate) fn parse_line(line: &str) -> Option<(u32, Disk)> {
     let words: Vec<&str> = line.split_whitespace().collect();
     let count = |column: usize| words.get(column)?.parse::<u64>().ok();

@@ -27,7 +27,6 @@ use tool::{run, tool};
 /// Maximum time to wait for a busy device or mount: programs that inspect new ones (udev) finish
 /// soon.
 const BUSY_MAX: Duration = Duration::from_secs(5);
-/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Parameters of a scratch file system.

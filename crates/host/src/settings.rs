@@ -94,7 +94,6 @@ fn numbered_prefix(kind: &str, number: usize) -> String {
     if number == 1 { kind.to_owned() } else { format!("{kind}{number}") }
 }
 
-/// Returns the distinct governors of all processors.
 fn governors() -> Option<String> {
     let cpus = proc::entries("/sys/devices/system/cpu/cpufreq");
     let governors: BTreeSet<String> =

@@ -95,7 +95,6 @@ pub(crate) fn mincore(file: &File, offset: u64, len: usize, page_bytes: usize) -
     Ok(resident.iter().map(|page| u64::from(page & 1)).sum())
 }
 
-/// Maximum number of extents per call.
 pub(crate) const FIEMAP_EXTENTS: usize = 128;
 
 /// `struct fiemap_extent` (include/uapi/linux/fiemap.h).
@@ -165,7 +164,6 @@ pub(crate) enum LoopControl {
     Remove = 0x4C81,
 }
 
-/// Adds or removes a loop device.
 pub(crate) fn loop_control(control: &File, command: LoopControl, number: u32) -> io::Result<()> {
     let request = command as libc::c_ulong;
     // SAFETY: both commands take a number and no pointer. rustix wraps neither.

@@ -26,7 +26,6 @@ use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Usual mount points.
 const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// An error tracing events. Every message can follow "failed to".
@@ -91,7 +90,6 @@ impl Tracefs {
         self.format_path(event).exists()
     }
 
-    /// Returns the format of an event.
     pub(crate) fn format(&self, event: &str) -> Result<Format, TraceError> {
         let path = self.format_path(event);
         let text = std::fs::read_to_string(&path);
@@ -102,7 +100,6 @@ impl Tracefs {
         self.root.join("events").join(event).join("format")
     }
 
-    /// Returns the layout of a raw page.
     pub(crate) fn page_layout(&self) -> Result<PageLayout, TraceError> {
         let path = self.root.join("events/header_page");
         parsed(&path, read_once(&path), PageLayout::parse, "it names no commit and no data")
@@ -139,7 +136,6 @@ fn mount_error(error: io::Error) -> TraceError {
     }
 }
 
-/// Creates a detached mount of tracefs.
 fn mount_detached() -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&context)?;

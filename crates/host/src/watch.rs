@@ -61,7 +61,6 @@ pub const BUFFER_KIB: u64 = 8 << 10;
 pub const BUFFER_KIB_MAX: u64 = 32 << 10;
 /// Recommended interval between calls of [`Watcher::step`].
 pub const STEP: Duration = Duration::from_millis(20);
-/// Maximum number of processes in the memory report.
 const PROCESSES_MAX: usize = 16;
 /// Maximum number of file names to resolve in one step.
 const NAMES_PER_STEP: usize = 2000;
@@ -115,7 +114,6 @@ pub enum WatchError {
     NoBpf(String),
 }
 
-/// State at an interval boundary.
 #[derive(Clone, Debug, Default)]
 struct Checkpoint {
     time_ns: u64,

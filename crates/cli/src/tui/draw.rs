@@ -20,7 +20,6 @@ const WORD_MAX: usize = 24;
 const GAP: usize = 2;
 const KEYS: &str = "1-5 Tab view  s r sort  / filter  Space freeze  w record  q quit";
 
-/// Draws a snapshot with the settings of the user.
 pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &TopSnapshot, state: &State) {
     let grid = snapshot.grid(state.view);
     let note = status_line(grid, state, frame.area());
@@ -90,7 +89,6 @@ fn views(snapshot: &TopSnapshot, state: &State, counts: bool) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The visible part of a grid.
 struct VisibleGrid {
     headings: Vec<String>,
     /// Cells as text, and true for words.

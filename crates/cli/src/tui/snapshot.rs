@@ -5,7 +5,6 @@ use larder_report::{escape, format};
 use serde_json::{Value as Json, json};
 use std::cmp::Ordering;
 
-/// Number of views.
 pub(crate) const VIEWS: usize = 5;
 
 /// A view of the machine, in the order of the keys 1 to 5.
@@ -144,7 +143,6 @@ pub(crate) struct TopSnapshot {
 }
 
 impl TopSnapshot {
-    /// Returns the grid of a view.
     pub(crate) fn grid(&self, view: View) -> &Grid {
         &self.grids[view.index()]
     }

@@ -6,15 +6,11 @@ use super::terminal::Key;
 /// The action that a key requests from the owner of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewAction {
-    /// Redraw.
     Draw,
-    /// Start or end the recording.
     Record,
-    /// Quit.
     Quit,
 }
 
-/// The settings of one view.
 #[derive(Clone, Debug, Default)]
 struct ViewSettings {
     sort: Option<usize>,
@@ -53,12 +49,10 @@ impl State {
         &self.settings[self.view.index()]
     }
 
-    /// Returns the filter of this view.
     pub(crate) fn filter(&self) -> &str {
         &self.view_settings().filter
     }
 
-    /// Returns the number of rows scrolled past.
     pub(crate) fn first(&self) -> usize {
         self.view_settings().first
     }

@@ -17,7 +17,6 @@ const DISCARDED: u64 = 1 << 30;
 const HEADER_BYTES: u64 = 8;
 const WORD: u64 = 8;
 
-/// A BPF ring buffer.
 #[derive(Debug)]
 pub(crate) struct Ring {
     map: Map,
@@ -30,9 +29,6 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Creates a ring buffer of about `bytes`.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub(crate) fn make(bytes: u64) -> io::Result<Ring> {
         let page = u64::try_from(rustix::param::page_size()).expect("a page is small");
         let bytes = bytes.clamp(page, 1 << 30).next_power_of_two();

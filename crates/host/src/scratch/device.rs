@@ -15,7 +15,6 @@ const CONTROL: &str = "/dev/loop-control";
 /// Number of device numbers to try before giving up.
 const NUMBERS_MAX: u32 = 4096;
 
-/// Returns the name of the device with a number.
 pub(super) fn name(number: u32) -> String {
     format!("loop{number}")
 }

@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 /// Directories of administration programs, for users whose search path lacks them.
 const DIRECTORIES: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
-/// Finds a program in the search path.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)

@@ -24,7 +24,6 @@ const TRACE_RAW_TP: u32 = 23;
 /// The kernel permits some helpers only to programs with a GPL-compatible licence.
 const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 
-/// Parameters of a map.
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct MapSpec {
@@ -32,7 +31,6 @@ pub(crate) struct MapSpec {
     /// Bytes of a key and of a value.
     pub(crate) key_bytes: u32,
     pub(crate) value_bytes: u32,
-    /// Maximum number of elements.
     pub(crate) entries: u32,
     pub(crate) flags: u32,
 }
@@ -172,7 +170,6 @@ pub(crate) const NO_PREALLOC: u32 = 1;
 /// Permits mapping the values into memory.
 pub(crate) const MMAPABLE: u32 = 1 << 10;
 
-/// A BPF map.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,
@@ -207,7 +204,6 @@ impl Map {
         Ok(ElementAttr { map_fd: fd_number(&self.fd), key, value, ..ElementAttr::default() })
     }
 
-    /// Sets the value of a key.
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if value.is_empty() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -256,7 +252,6 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Reads a word.
     pub(crate) fn read(&self, index: usize, order: std::sync::atomic::Ordering) -> u64 {
         self.words()[index].load(order)
     }

@@ -2,12 +2,10 @@
 //!
 //! Kernel versions add, remove and move fields, so only names are fixed.
 
-/// A field of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Field {
     /// First byte in the record.
     pub(crate) offset: usize,
-    /// Size in bytes.
     pub(crate) size: usize,
 }
 
@@ -37,7 +35,6 @@ impl Field {
         u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
-    /// Returns the value as a signed number.
     pub(crate) fn signed(self, record: &[u8]) -> i64 {
         let value = self.unsigned(record).cast_signed();
         let unused = 64 - 8 * u32::try_from(self.size.clamp(1, 8)).expect("at most 8");
@@ -68,7 +65,6 @@ impl Format {
         (!fields.is_empty()).then_some(Format { id, fields })
     }
 
-    /// Returns the field with this name.
     pub(crate) fn field(&self, name: &str) -> Option<Field> {
         self.fields.iter().find(|(known, _)| known == name).map(|&(_, field)| field)
     }

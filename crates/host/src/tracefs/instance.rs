@@ -21,7 +21,6 @@ const CLOCK: &str = "mono";
 /// program. The limit is a number of attempts instead of a duration, because time also passes while
 /// this process is not scheduled.
 const ATTEMPTS: u32 = 100;
-/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
 
 /// A trace instance, removed when dropped.
@@ -68,7 +67,6 @@ impl Instance {
         self.write(&format!("events/{event}/enable"), "1")
     }
 
-    /// Starts or stops recording.
     pub(crate) fn record(&self, on: bool) -> Result<(), TraceError> {
         self.write("tracing_on", if on { "1" } else { "0" })
     }

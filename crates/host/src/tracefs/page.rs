@@ -14,13 +14,11 @@ const MISSED_STORED: u64 = 1 << 30;
 /// previous time.
 const TIME_BITS: u32 = 59;
 
-/// Layout of a raw page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct PageLayout {
     time: format::Field,
     commit: format::Field,
     data: usize,
-    /// Total size of a page.
     pub(super) bytes: usize,
 }
 
@@ -35,7 +33,6 @@ impl PageLayout {
         Some(PageLayout { time, commit, data: data.offset, bytes: data.offset + data.size })
     }
 
-    /// Returns the records of a page.
     pub(super) fn records<'a>(&self, page: &'a [u8]) -> Records<'a> {
         let commit = self.commit.unsigned(page);
         let length = usize::try_from(commit & (MISSED_STORED - 1)).unwrap_or(usize::MAX);
@@ -62,7 +59,6 @@ pub(super) struct Records<'a> {
     page: &'a [u8],
     /// Start of the unread data.
     at: usize,
-    /// End of the data.
     pub(super) end: usize,
     time: u64,
     /// Events that the kernel lost before the first record; at least 1 if it lost any.

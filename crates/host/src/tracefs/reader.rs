@@ -32,7 +32,6 @@ struct RawRecord {
     range: Range<usize>,
 }
 
-/// Reads the events of an instance.
 #[derive(Debug)]
 pub(crate) struct Reader {
     buffers: Vec<OwnedFd>,
@@ -66,7 +65,6 @@ impl RecordBuffer {
         &mut self.memory[self.used..end]
     }
 
-    /// Appends bytes and returns their range.
     fn append(&mut self, bytes: &[u8]) -> Range<usize> {
         self.free_space(bytes.len()).copy_from_slice(bytes);
         self.used += bytes.len();
@@ -89,7 +87,6 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 impl Reader {
-    /// Opens the buffers of an instance.
     pub(crate) fn open(tracefs: &Tracefs, instance: &Instance) -> Result<Reader, TraceError> {
         let layout = tracefs.page_layout()?;
         let buffers = instance.processors().map(|processor| {

@@ -101,10 +101,8 @@ struct LastLookup {
     index: usize,
 }
 
-/// Counts by file and process.
 pub(crate) struct Accounting {
     machine: MachineQueries,
-    /// The threads and processes.
     pub(super) tasks: Tasks,
     /// The last look-up, until a task starts, ends or changes.
     last_lookup: Option<LastLookup>,
@@ -141,7 +139,6 @@ impl std::fmt::Debug for Accounting {
 }
 
 impl Accounting {
-    /// Creates empty accounting.
     pub(crate) fn new(describe_task: DescribeTask, machine: MachineQueries) -> Accounting {
         Accounting {
             machine,

@@ -14,10 +14,8 @@ pub(crate) struct Key {
     pub(crate) ino: u64,
 }
 
-/// Identification of a file system in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FileSystemId {
-    /// Device number.
     Device(u32),
     /// Name of the backing device (BDI), such as `7:0` or `btrfs-1`.
     Backing([u8; 32]),
@@ -43,7 +41,6 @@ pub(crate) enum Reason {
     Sync,
     /// Pages exceed the expiry age.
     Periodic,
-    /// Any other reason.
     #[default]
     Other,
 }

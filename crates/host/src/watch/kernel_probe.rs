@@ -54,7 +54,6 @@ pub(crate) struct KernelCounts {
     pub(crate) in_order: u64,
 }
 
-/// A file with counters.
 #[derive(Clone, Copy, Debug)]
 struct CountedFile {
     id: FileId,
@@ -64,7 +63,6 @@ struct CountedFile {
     pairs: u32,
 }
 
-/// A thread and a file with a counter.
 #[derive(Clone, Copy, Debug)]
 struct CountedPair {
     file: FileId,
@@ -441,7 +439,6 @@ impl KernelProbe {
         counted
     }
 
-    /// Returns the slot of a file, if it has one.
     pub(crate) fn slot(&self, key: Key) -> Option<u32> {
         self.by_file.get(&key).copied()
     }

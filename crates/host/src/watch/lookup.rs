@@ -41,9 +41,7 @@ const IN_ORDER_MIN: u32 = 2;
 /// The thread that performs an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadIdentity {
-    /// Thread ID.
     pub(crate) thread: u32,
-    /// Process of the thread.
     pub(crate) process: ProcessId,
     /// True for a worker that serves other threads of its process (`iou-wrk`).
     pub(crate) is_worker: bool,
@@ -79,7 +77,6 @@ enum FillReason {
     Unknown,
 }
 
-/// State of a fresh page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fresh {
     identity: ThreadIdentity,
@@ -111,7 +108,6 @@ struct Thread {
     ahead: ActiveReadahead,
 }
 
-/// State of all threads and all fresh pages.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     threads: Map<u32, Thread>,
@@ -141,7 +137,6 @@ impl Lookups {
         self.threads.entry(identity.thread).or_default().ahead = ActiveReadahead::Async;
     }
 
-    /// Processes the addition of pages to the cache.
     pub(crate) fn added(&mut self, identity: ThreadIdentity, file: FileId, first: u64, pages: u64) {
         let thread = *self.threads.entry(identity.thread).or_default();
         let end = first.saturating_add(pages);
@@ -242,7 +237,6 @@ impl Lookups {
         (thread.request, thread.in_order, thread.pages) = (Some(request), in_order, pages);
     }
 
-    /// Returns true if a file has no fresh pages.
     pub(crate) fn none_fresh(&self, file: FileId) -> bool {
         self.fresh.get(&file).is_none_or(Spans::is_empty)
     }
@@ -280,13 +274,11 @@ impl Lookups {
         });
     }
 
-    /// Processes the removal of a file.
     pub(crate) fn removed(&mut self, file: FileId) {
         let spans = self.fresh.remove(&file).map_or(0, |spans| spans.len());
         self.spans = self.spans.saturating_sub(spans);
     }
 
-    /// Processes the end of a thread.
     pub(crate) fn thread_ended(&mut self, thread: u32) {
         self.threads.remove(&thread);
     }

@@ -26,11 +26,9 @@ pub(super) struct Group {
     directory: PathBuf,
     /// Mount point of the hierarchy; groups above it have no limit to consider.
     root: PathBuf,
-    /// Index of the version.
     version: usize,
 }
 
-/// Counters of a cgroup at one time.
 #[derive(Clone, Debug)]
 pub(super) struct GroupMemory {
     limit: u64,

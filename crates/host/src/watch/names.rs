@@ -23,7 +23,6 @@ const DESCRIPTORS_MAX: usize = 4096;
 /// Maximum number of directory entries to read in one walk, which takes a second or two.
 const ENTRIES_MAX: usize = 300_000;
 
-/// Known file names.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// Paths, with the time at which they were found.

@@ -4,7 +4,6 @@ use super::memory_group::{Group, GroupMemory};
 use crate::{disk_counters, proc, tracefs};
 use larder_report::watch::{Disk, Memory};
 
-/// Counters at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Readings {
     time_ns: u64,
@@ -13,7 +12,6 @@ pub(crate) struct Readings {
     /// Microseconds in which at least one task was stalled.
     memory_stall_us: Option<u64>,
     io_stall_us: Option<u64>,
-    /// Counters of the watched cgroup.
     group: Option<GroupMemory>,
 }
 

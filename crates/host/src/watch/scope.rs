@@ -41,7 +41,6 @@ impl WatchScope {
     }
 }
 
-/// A scope resolved on this machine.
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(super) wanted: WatchScope,
@@ -49,7 +48,6 @@ pub(crate) struct Scope {
     pub(super) path: Option<ScopePath>,
 }
 
-/// Location of a path.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopePath {
     pub(super) path: PathBuf,
@@ -57,7 +55,6 @@ pub(crate) struct ScopePath {
     pub(super) dev: u32,
     /// Inode number of a file; `None` for a directory.
     pub(super) ino: Option<u64>,
-    /// True if the path is the root of its file system.
     pub(super) is_root: bool,
     pub(super) mount: Mount,
 }
@@ -92,7 +89,6 @@ impl Scope {
         Ok(Scope { wanted, path })
     }
 
-    /// Returns true if the scope is one file.
     pub(super) fn is_file(&self) -> bool {
         self.path.as_ref().is_some_and(|location| location.ino.is_some())
     }

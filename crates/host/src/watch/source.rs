@@ -204,7 +204,6 @@ impl Source {
         })
     }
 
-    /// Adds the counts of the kernel.
     pub(super) fn collect_counts(&mut self, accounting: &mut Accounting) {
         if let Ok(probe) = &mut self.probe {
             accounting.counted(probe.take());
@@ -221,7 +220,6 @@ impl Source {
         self.events + self.probe.as_ref().map_or(0, |probe| probe.requests)
     }
 
-    /// Stops recording.
     pub(super) fn pause(&self) -> Result<(), TraceError> {
         self.instance.record(false)
     }

@@ -18,12 +18,10 @@ impl<T> Default for Spans<T> {
 }
 
 impl<T: Copy> Spans<T> {
-    /// Returns the number of ranges.
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Returns true if the map is empty.
     pub(crate) fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }

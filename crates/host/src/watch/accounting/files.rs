@@ -15,7 +15,6 @@ use super::{Accounting, BLOCK_DEVICES};
 /// beyond it they share one entry.
 pub(crate) const REMOVED_MAX: usize = 1 << 15;
 
-/// A file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
     pub(super) key: Key,
@@ -41,12 +40,10 @@ impl File {
         self.pages = self.pages.max(pages);
     }
 
-    /// Returns the number of remembered ranges.
     pub(super) fn ranges(&self) -> usize {
         self.folios.len() + self.evicted.len()
     }
 
-    /// Drops the remembered ranges.
     pub(super) fn forget_ranges(&mut self) {
         (self.folios, self.evicted) = (Spans::default(), Spans::default());
     }
@@ -63,7 +60,6 @@ impl Accounting {
         self.file(file).key
     }
 
-    /// Returns true if a file was removed.
     pub(crate) fn is_removed(&self, file: FileId) -> bool {
         self.file(file).is_removed
     }

@@ -9,7 +9,6 @@ use super::super::homes;
 use super::super::lookup::FileId;
 use super::{Accounting, BLOCK_DEVICES};
 
-/// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
 
 /// Inode number of the metadata of btrfs (`fs/btrfs/btrfs_inode.h`); files have numbers from 256

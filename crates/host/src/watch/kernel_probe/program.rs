@@ -76,14 +76,11 @@ const NO_WAKEUP: i32 = 1;
 /// `BPF_LOCAL_STORAGE_GET_F_CREATE`: creates the value of a new thread.
 const CREATE: i32 = 1;
 
-/// The maps of the programs.
 #[derive(Debug)]
 pub(super) struct Maps {
-    /// State of each thread.
     pub(super) threads: Map,
     /// Slots of pair and file, by thread and file.
     pub(super) pairs: Map,
-    /// Slots by file.
     pub(super) files: Map,
     pub(super) states: Map,
     pub(super) counts: Map,
