@@ -1,6 +1,6 @@
 //! The live view of `larder top`: data collection, sorting and filtering, and drawing.
 //!
-//! Invariants: a [`Collector`] returns a [`TopSnapshot`] with units on every value; the view
+//! Invariants: the [`Collector`] returns a [`TopSnapshot`] with units on every value; the view
 //! depends neither on the machine nor on a server, and drawing changes nothing. Data that requires
 //! tracing is traced from the first time that its view is shown.
 
@@ -14,9 +14,9 @@ mod terminal;
 mod tests;
 mod uses;
 
-pub(crate) use collector::Procfs;
+pub(crate) use collector::Collector;
 pub(crate) use draw::draw;
 pub(crate) use recording::Recording;
-pub(crate) use snapshot::{Collector, TopSnapshot, View};
+pub(crate) use snapshot::{TopSnapshot, View};
 pub(crate) use state::{State, ViewAction};
 pub(crate) use terminal::{Input, LiveTerminal, wait_for_keys};

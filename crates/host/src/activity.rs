@@ -7,6 +7,7 @@
 
 use crate::disk::Disk;
 use crate::{disk_counters, proc};
+use larder_report::watch::Disk as DiskCounters;
 
 /// Readings of all counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -44,20 +45,10 @@ impl Activity {
     #[must_use]
     pub fn now(disks: &[Disk]) -> Activity {
         let stat = proc::read("/proc/stat").unwrap_or_default();
-        let diskstats = proc::read("/proc/diskstats").unwrap_or_default();
         let io = proc::read("/proc/self/io").unwrap_or_default();
-        let mut disk_total = IoBytes::default();
-        for disk in disks {
-            if let Some(bytes_of_disk) = disk_bytes(&diskstats, &disk.name) {
-                disk_total = IoBytes {
-                    read_bytes: disk_total.read_bytes + bytes_of_disk.read_bytes,
-                    written_bytes: disk_total.written_bytes + bytes_of_disk.written_bytes,
-                };
-            }
-        }
         Activity {
             cpu: cpu_of(&stat).unwrap_or_default(),
-            disks: disk_total,
+            disks: disk_bytes(disks, &disk_counters::with_partitions()),
             own: process_bytes(&io),
         }
     }
@@ -101,11 +92,14 @@ fn cpu_of(stat: &str) -> Option<Cpu> {
     Some(Cpu { total: ticks.iter().take(8).sum(), idle: ticks[3] + ticks[4], steal })
 }
 
-/// Returns the bytes that /proc/diskstats records for a device.
-fn disk_bytes(diskstats: &str, name: &str) -> Option<IoBytes> {
-    let disk =
-        diskstats.lines().filter_map(disk_counters::parse_line).find(|it| it.name == name)?;
-    Some(IoBytes { read_bytes: disk.read_bytes, written_bytes: disk.write_bytes })
+/// Returns the sum of the bytes of some disks.
+fn disk_bytes(disks: &[Disk], counters: &[(u32, DiskCounters)]) -> IoBytes {
+    let counters = counters.iter().map(|(_, counted)| counted);
+    let of_disks = counters.filter(|it| disks.iter().any(|disk| disk.name == it.name));
+    of_disks.fold(IoBytes::default(), |sum, disk| IoBytes {
+        read_bytes: sum.read_bytes + disk.read_bytes(),
+        written_bytes: sum.written_bytes + disk.write_bytes(),
+    })
 }
 
 fn process_bytes(io: &str) -> IoBytes {
@@ -129,11 +123,13 @@ mod tests {
         let cpu = cpu_of(stat).unwrap();
         assert_eq!(cpu, Cpu { total: 531, idle: 450, steal: 8 });
         assert_eq!(cpu_of("cpu 1 2 3\n"), None);
-        let line =
-            " 254       0 vda 100 2 16 4 5 6 32 8 0 1 2\n 254 1 vda1 1 1 1 1 1 1 1 1 0 1 1\n";
-        let disk_total = disk_bytes(line, "vda").unwrap();
-        assert_eq!(disk_total, IoBytes { read_bytes: 8192, written_bytes: 16_384 });
-        assert_eq!(disk_bytes(line, "vdb"), None);
+        let lines =
+            [" 254       0 vda 100 2 16 4 5 6 32 8 0 1 2", " 254 1 vda1 1 1 1 1 1 1 1 1 0 1 1"];
+        let counters = lines.map(|line| disk_counters::parse_line(line).unwrap());
+        let disk = |name: &str| Disk { name: name.to_owned() };
+        let total = disk_bytes(&[disk("vda")], &counters);
+        assert_eq!(total, IoBytes { read_bytes: 8192, written_bytes: 16_384 });
+        assert_eq!(disk_bytes(&[disk("vdb")], &counters), IoBytes::default());
         let io = "read_bytes: 4096\nwrite_bytes: 8192\ncancelled_write_bytes: 4096\n";
         assert_eq!(process_bytes(io), IoBytes { read_bytes: 4096, written_bytes: 4096 });
     }

@@ -40,20 +40,49 @@ impl Disk {
 
     /// Returns the disk of a device number, or `None` if it is not a block device.
     fn from_device_number(device: u64) -> Option<Disk> {
-        let path = format!("/sys/dev/block/{}:{}", major(device), minor(device));
-        let directory = std::fs::canonicalize(path).ok()?;
+        let directory = std::fs::canonicalize(in_sysfs(from_stat(device))).ok()?;
         let whole =
             if directory.join("partition").exists() { directory.parent()? } else { &directory };
         Some(Disk { name: whole.file_name()?.to_str()?.to_owned() })
     }
 
+    pub(crate) fn directory(&self) -> PathBuf {
+        Path::new("/sys/block").join(&self.name)
+    }
+
     /// Returns a setting from /sys/block/NAME/queue, or `None` if the disk does not have it.
     #[must_use]
     pub fn queue(&self, setting: &str) -> Option<String> {
-        let text =
-            proc::read(Path::new("/sys/block").join(&self.name).join("queue").join(setting))?;
+        let text = proc::read(self.directory().join("queue").join(setting))?;
         Some(proc::selected(&text).to_owned())
     }
+}
+
+/// Returns the kernel-internal encoding of a device number.
+pub(crate) fn encode(major: u32, minor: u32) -> u32 {
+    major << 20 | (minor & 0xf_ffff)
+}
+
+/// Returns the major and minor number of a device.
+pub(crate) fn decode(device: u32) -> (u32, u32) {
+    (device >> 20, device & 0xf_ffff)
+}
+
+/// Converts a device number of stat(2).
+pub(crate) fn from_stat(device: u64) -> u32 {
+    encode(major(device), minor(device))
+}
+
+/// Parses a device number such as `254:1`.
+pub(crate) fn parse_number(text: &str) -> Option<u32> {
+    let (major, minor) = text.trim().split_once(':')?;
+    Some(encode(major.parse().ok()?, minor.parse().ok()?))
+}
+
+/// Returns the directory of a block device in sysfs.
+pub(crate) fn in_sysfs(device: u32) -> PathBuf {
+    let (major, minor) = decode(device);
+    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
 }
 
 fn device_number(found: &Metadata) -> u64 {
@@ -63,6 +92,14 @@ fn device_number(found: &Metadata) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn device_numbers_are_those_of_the_kernel() {
+        assert_eq!(encode(7, 1), 0x0070_0001);
+        assert_eq!(decode(0x0070_0001), (7, 1));
+        assert_eq!(parse_number("254:17"), Some(encode(254, 17)));
+        assert_eq!(parse_number("btrfs-1"), None);
+    }
 
     #[test]
     fn the_disk_of_a_path_is_one_that_sysfs_has() {

@@ -29,11 +29,8 @@ pub enum ExtentsError {
     #[error("its file system does not tell: {0}")]
     Failed(io::Error),
     /// The extent is compressed, stored in the inode, or not allocated yet.
-    #[error("its file system does not tell where byte {logical} of it lies")]
-    Unplaced {
-        /// Offset in the file.
-        logical: u64,
-    },
+    #[error("its file system does not tell where byte {0} of it lies")]
+    Unplaced(u64),
 }
 
 /// `FIEMAP_EXTENT_LAST` (include/uapi/linux/fiemap.h).
@@ -59,7 +56,7 @@ pub fn of(file: &File) -> Result<Vec<Extent>, ExtentsError> {
         })?;
         for extent in &raw[..count] {
             if extent.flags & UNPLACED != 0 {
-                return Err(ExtentsError::Unplaced { logical: extent.logical });
+                return Err(ExtentsError::Unplaced(extent.logical));
             }
             let (logical, physical, len) = (extent.logical, extent.physical, extent.length);
             found.push(Extent { logical, physical, len });

@@ -4,8 +4,7 @@
 //! Only root sees the processes of other users; processes that this process may not inspect are
 //! left out.
 
-use crate::mounts;
-use crate::proc;
+use crate::{mounts, proc, processes};
 use std::fmt;
 use std::path::{Path, PathBuf};
 
@@ -50,35 +49,26 @@ impl fmt::Display for Holder {
 #[must_use]
 pub fn holders(directory: &Path) -> Vec<Holder> {
     let mut found = loops(directory);
-    found.extend(processes(directory));
+    found.extend(users(directory));
     found
 }
 
-fn entries(path: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
-    let entries = std::fs::read_dir(path).into_iter().flatten();
-    entries.filter_map(|entry| Some(entry.ok()?.path()))
-}
-
-fn processes(directory: &Path) -> Vec<Holder> {
-    let own_pid = std::process::id();
-    let mut found = Vec::new();
-    for process in entries("/proc") {
-        let number = process.file_name().and_then(|name| name.to_str()?.parse().ok());
-        let Some(pid) = number.filter(|&pid: &u32| pid != own_pid) else { continue };
-        let links = [process.join("cwd"), process.join("root"), process.join("exe")];
-        let links = links.into_iter().chain(entries(process.join("fd")));
-        let used = links.filter_map(|link| std::fs::read_link(link).ok());
-        if let Some(path) = used.into_iter().find(|path| path.starts_with(directory)) {
-            let name = proc::read(process.join("comm")).unwrap_or_default();
-            found.push(Holder::Process { pid, name, path });
-        }
-    }
-    found
+fn users(directory: &Path) -> Vec<Holder> {
+    let user = |pid: u32| {
+        let process = PathBuf::from(format!("/proc/{pid}"));
+        let links = ["cwd", "root", "exe"].map(|link| process.join(link)).into_iter();
+        let links = links.chain(proc::entries(process.join("fd")));
+        let mut used = links.filter_map(|link| std::fs::read_link(link).ok());
+        let path = used.find(|path| path.starts_with(directory))?;
+        Some(Holder::Process { pid, name: processes::name(pid).unwrap_or_default(), path })
+    };
+    let others = processes::pids().into_iter().filter(|&pid| pid != std::process::id());
+    others.filter_map(user).collect()
 }
 
 fn loops(directory: &Path) -> Vec<Holder> {
     let mut found = Vec::new();
-    for device in entries("/sys/block") {
+    for device in proc::entries("/sys/block") {
         let Some(path) = proc::read(device.join("loop/backing_file")) else { continue };
         let path = PathBuf::from(path);
         if !path.starts_with(directory) {

@@ -26,7 +26,6 @@
 #![deny(unsafe_code)]
 
 pub mod activity;
-#[cfg(feature = "bpf")]
 mod bpf;
 pub mod calibration;
 pub mod changes;

@@ -21,8 +21,7 @@ pub fn machine() -> Machine {
 /// it.
 #[must_use]
 pub fn memory_bytes() -> u64 {
-    let text = proc::read("/proc/meminfo").unwrap_or_default();
-    proc::field(&text, "MemTotal").unwrap_or(0) * 1024
+    proc::meminfo()("MemTotal").unwrap_or(0)
 }
 
 /// Returns the time of day in UTC, RFC 3339, to the second.

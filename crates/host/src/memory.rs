@@ -8,8 +8,7 @@ use std::io;
 /// considered.
 #[must_use]
 pub fn available_bytes() -> Option<u64> {
-    let text = proc::read("/proc/meminfo")?;
-    Some(proc::field(&text, "MemAvailable")?.saturating_mul(1024))
+    proc::meminfo()("MemAvailable")
 }
 
 /// Memory use of the machine, in bytes.
@@ -31,8 +30,7 @@ impl Memory {
     /// Reads the current memory use; returns `None` if the kernel does not report it.
     #[must_use]
     pub fn now() -> Option<Memory> {
-        let text = proc::read("/proc/meminfo")?;
-        let bytes = |name| Some(proc::field(&text, name)?.saturating_mul(1024));
+        let bytes = proc::meminfo();
         Some(Memory {
             total_bytes: bytes("MemTotal")?,
             available_bytes: bytes("MemAvailable")?,

@@ -1,6 +1,6 @@
 //! Mount that holds a path: /proc/self/mountinfo (proc(5)).
 
-use crate::proc;
+use crate::{disk, proc};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,8 +17,9 @@ pub struct Mount {
     pub options: String,
     /// Options of the file system that differ from its defaults.
     pub fs_options: String,
-    /// Device number: major and minor. The major is 0 where no block device exists.
-    pub device: (u32, u32),
+    /// Device number as the kernel holds it, see [`crate::disk::encode`]. The major number is 0
+    /// where no block device exists.
+    pub(crate) device: u32,
 }
 
 impl Mount {
@@ -28,9 +29,7 @@ impl Mount {
     /// The path cannot be resolved, or procfs is not readable.
     pub fn of(path: &Path) -> io::Result<Mount> {
         let path = path.canonicalize()?;
-        let text = std::fs::read_to_string("/proc/self/mountinfo")?;
-        let candidates =
-            text.lines().filter_map(parse).filter(|mount| path.starts_with(&mount.point));
+        let candidates = read()?.into_iter().filter(|mount| path.starts_with(&mount.point));
         // The last mount over the deepest mount point hides the earlier ones.
         let depth = |mount: &Mount| mount.point.components().count();
         candidates.max_by_key(depth).ok_or_else(|| {
@@ -68,10 +67,19 @@ impl Mount {
     }
 }
 
+fn read() -> io::Result<Vec<Mount>> {
+    let text = std::fs::read_to_string("/proc/self/mountinfo")?;
+    Ok(text.lines().filter_map(parse).collect())
+}
+
 /// Returns all mounts in the kernel's order: a covering mount comes after the covered one.
 pub(crate) fn all() -> Vec<Mount> {
-    let text = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    text.lines().filter_map(parse).collect()
+    read().unwrap_or_default()
+}
+
+/// Returns the first mount of a device.
+pub(crate) fn of_device(device: u32) -> Option<Mount> {
+    all().into_iter().find(|mount| mount.device == device)
 }
 
 /// Returns the mount points at and below a directory, in the order in which to unmount them.
@@ -92,7 +100,7 @@ pub(crate) fn mount_points_of(device: &Path) -> Vec<String> {
 fn parse(line: &str) -> Option<Mount> {
     let (mount, fs) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(2);
-    let (major, minor) = mount.next()?.split_once(':')?;
+    let device = disk::parse_number(mount.next()?)?;
     let point = mount.nth(1)?;
     let options = mount.next()?;
     let mut fs = fs.split(' ');
@@ -102,7 +110,7 @@ fn parse(line: &str) -> Option<Mount> {
         fs_type: fs.next()?.to_owned(),
         source: unescape(fs.next()?),
         fs_options: fs.next()?.to_owned(),
-        device: (major.parse().ok()?, minor.parse().ok()?),
+        device,
     })
 }
 
@@ -127,7 +135,7 @@ mod tests {
         let mount = parse(line).unwrap();
         assert_eq!(mount.point, Path::new("/mnt 2"));
         assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
-        assert_eq!((mount.options.as_str(), mount.device), ("rw,noatime", (98, 3)));
+        assert_eq!((mount.options.as_str(), mount.device), ("rw,noatime", disk::encode(98, 3)));
         assert_eq!(mount.fs_options, "rw,errors=continue");
         assert!(parse("36 35 98 /mnt1").is_none() && parse("").is_none());
     }

@@ -12,42 +12,69 @@ use std::marker::PhantomData;
 use std::ops::RangeInclusive;
 use std::str::FromStr;
 
-/// Real-time priorities of Linux (sched(7)).
-const REAL_TIME_PRIORITIES: RangeInclusive<i32> = 1..=99;
-/// Levels of an I/O priority (`ioprio_set(2)`).
-const IO_LEVELS: RangeInclusive<i32> = 0..=7;
 /// Number of bits below the class in an I/O priority; the level is in the lowest of them.
 const CLASS_SHIFT: i32 = 13;
+/// Bits of an I/O priority that hold its level. Newer kernels store hints between level and class;
+/// Larder sets none.
+const IO_LEVEL: i32 = 7;
 
-/// A scheduling policy (sched(7)).
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Policy {
-    /// The default policy.
-    Other,
-    /// Policy for batch work.
-    Batch,
-    /// Policy for work that runs only while the processor is otherwise idle.
-    Idle,
-    /// Real time, without time slices; 1 to 99.
-    Fifo(i32),
-    /// Real time, with time slices; 1 to 99.
-    RoundRobin(i32),
-    /// A policy that this enum does not name, by its number and priority.
-    Another(i32, i32),
+/// A class of priorities: its name, its number in the kernel, and its levels, 0 if it has none.
+type Class = (&'static str, i32, RangeInclusive<i32>);
+
+/// Scheduling policies; the levels are real-time priorities (sched(7)).
+const POLICIES: &[Class] = &[
+    ("other", libc::SCHED_OTHER, 0..=0),
+    ("batch", libc::SCHED_BATCH, 0..=0),
+    ("idle", libc::SCHED_IDLE, 0..=0),
+    ("fifo", libc::SCHED_FIFO, 1..=99),
+    ("rr", libc::SCHED_RR, 1..=99),
+];
+/// Classes of I/O priorities (`ioprio_set(2)`).
+const IO_CLASSES: &[Class] = &[
+    ("none", 0, 0..=0),
+    ("realtime", 1, 0..=IO_LEVEL),
+    ("best-effort", 2, 0..=IO_LEVEL),
+    ("idle", 3, 0..=0),
+];
+
+/// Parses a name, with a level if the class has levels; returns the number and the level.
+fn parse(classes: &[Class], text: &str) -> Option<(i32, i32)> {
+    let (name, level) = match text.split_once(':') {
+        Some((name, level)) => (name.trim(), Some(level.trim().parse().ok()?)),
+        None => (text, None),
+    };
+    let (_, number, levels) = classes.iter().find(|(known, ..)| *known == name)?;
+    let is_valid = level.is_some() == (*levels != (0..=0)) && levels.contains(&level.unwrap_or(0));
+    is_valid.then_some((*number, level.unwrap_or(0)))
 }
 
-/// An I/O priority. Only some I/O schedulers use it: bfq uses class and level, mq-deadline the
+/// Writes a name as [`parse`] reads it; the number in place of the name if it has none.
+fn write(
+    out: &mut fmt::Formatter<'_>,
+    classes: &[Class],
+    (number, level): (i32, i32),
+) -> fmt::Result {
+    match classes.iter().find(|(_, known, _)| *known == number) {
+        Some((name, _, levels)) if *levels == (0..=0) => out.write_str(name),
+        Some((name, ..)) => write!(out, "{name}:{level}"),
+        None => write!(out, "{number}:{level}"),
+    }
+}
+
+/// A scheduling policy (sched(7)) with its real-time priority, such as `batch` or `fifo:1`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Policy {
+    number: i32,
+    priority: i32,
+}
+
+/// An I/O priority, such as `none`, which derives it from the nice value, or `best-effort:7`; level
+/// 0 is the first. Only some I/O schedulers use it: bfq uses class and level, mq-deadline the
 /// class.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum IoPriority {
-    /// Derived from the nice value.
-    None,
-    /// Before all other classes; 0 (first) to 7.
-    RealTime(i32),
-    /// The default class; 0 (first) to 7.
-    BestEffort(i32),
-    /// Only while the disk is otherwise idle.
-    Idle,
+pub struct IoPriority {
+    class: i32,
+    level: i32,
 }
 
 /// The priority of a thread.
@@ -80,40 +107,9 @@ pub struct PriorityError {
     source: io::Error,
 }
 
-impl Policy {
-    fn numbers(self) -> (i32, i32) {
-        match self {
-            Policy::Other => (libc::SCHED_OTHER, 0),
-            Policy::Batch => (libc::SCHED_BATCH, 0),
-            Policy::Idle => (libc::SCHED_IDLE, 0),
-            Policy::Fifo(priority) => (libc::SCHED_FIFO, priority),
-            Policy::RoundRobin(priority) => (libc::SCHED_RR, priority),
-            Policy::Another(policy, priority) => (policy, priority),
-        }
-    }
-
-    fn from_numbers((policy, priority): (i32, i32)) -> Policy {
-        match policy {
-            libc::SCHED_OTHER => Policy::Other,
-            libc::SCHED_BATCH => Policy::Batch,
-            libc::SCHED_IDLE => Policy::Idle,
-            libc::SCHED_FIFO => Policy::Fifo(priority),
-            libc::SCHED_RR => Policy::RoundRobin(priority),
-            other => Policy::Another(other, priority),
-        }
-    }
-}
-
 impl fmt::Display for Policy {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Policy::Other => out.write_str("other"),
-            Policy::Batch => out.write_str("batch"),
-            Policy::Idle => out.write_str("idle"),
-            Policy::Fifo(priority) => write!(out, "fifo:{priority}"),
-            Policy::RoundRobin(priority) => write!(out, "rr:{priority}"),
-            Policy::Another(policy, priority) => write!(out, "{policy}:{priority}"),
-        }
+        write(out, POLICIES, (self.number, self.priority))
     }
 }
 
@@ -121,56 +117,33 @@ impl FromStr for Policy {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let numbered = text.split_once(':').and_then(|(name, number)| {
-            let number: i32 =
-                number.trim().parse().ok().filter(|it| REAL_TIME_PRIORITIES.contains(it))?;
-            Some((name.trim(), number))
-        });
-        match (text, numbered) {
-            ("other", _) => Ok(Policy::Other),
-            ("batch", _) => Ok(Policy::Batch),
-            ("idle", _) => Ok(Policy::Idle),
-            (_, Some(("fifo", priority))) => Ok(Policy::Fifo(priority)),
-            (_, Some(("rr", priority))) => Ok(Policy::RoundRobin(priority)),
-            _ => Err(format!(
+        let (number, priority) = parse(POLICIES, text).ok_or_else(|| {
+            format!(
                 "\"{text}\" is no scheduling policy; one of other, batch, idle, fifo:1 to \
                  fifo:99, rr:1 to rr:99"
-            )),
-        }
+            )
+        })?;
+        Ok(Policy { number, priority })
     }
 }
 
 impl IoPriority {
     fn number(self) -> i32 {
-        let (class, level) = match self {
-            IoPriority::None => (0, 0),
-            IoPriority::RealTime(level) => (1, level),
-            IoPriority::BestEffort(level) => (2, level),
-            IoPriority::Idle => (3, 0),
-        };
-        class << CLASS_SHIFT | level
+        self.class << CLASS_SHIFT | self.level
     }
 
     fn from_number(number: i32) -> IoPriority {
-        // Newer kernels store hints between level and class; Larder sets none.
-        let level = number & IO_LEVELS.end();
-        match number >> CLASS_SHIFT {
-            1 => IoPriority::RealTime(level),
-            2 => IoPriority::BestEffort(level),
-            3 => IoPriority::Idle,
-            _ => IoPriority::None,
+        let (class, level) = (number >> CLASS_SHIFT, number & IO_LEVEL);
+        match IO_CLASSES.iter().find(|(_, known, _)| *known == class) {
+            Some((.., levels)) => IoPriority { class, level: level.min(*levels.end()) },
+            None => IoPriority { class: 0, level: 0 },
         }
     }
 }
 
 impl fmt::Display for IoPriority {
     fn fmt(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            IoPriority::None => out.write_str("none"),
-            IoPriority::RealTime(level) => write!(out, "realtime:{level}"),
-            IoPriority::BestEffort(level) => write!(out, "best-effort:{level}"),
-            IoPriority::Idle => out.write_str("idle"),
-        }
+        write(out, IO_CLASSES, (self.class, self.level))
     }
 }
 
@@ -178,20 +151,13 @@ impl FromStr for IoPriority {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        let levelled = text.split_once(':').and_then(|(name, level)| {
-            let level: i32 = level.trim().parse().ok().filter(|it| IO_LEVELS.contains(it))?;
-            Some((name.trim(), level))
-        });
-        match (text, levelled) {
-            ("none", _) => Ok(IoPriority::None),
-            ("idle", _) => Ok(IoPriority::Idle),
-            (_, Some(("realtime", level))) => Ok(IoPriority::RealTime(level)),
-            (_, Some(("best-effort", level))) => Ok(IoPriority::BestEffort(level)),
-            _ => Err(format!(
+        let (class, level) = parse(IO_CLASSES, text).ok_or_else(|| {
+            format!(
                 "\"{text}\" is no I/O priority; one of none, idle, best-effort:0 to \
                  best-effort:7, realtime:0 to realtime:7"
-            )),
-        }
+            )
+        })?;
+        Ok(IoPriority { class, level })
     }
 }
 
@@ -201,9 +167,10 @@ impl Priority {
     /// # Errors
     /// The kernel does not report it.
     pub fn now() -> io::Result<Priority> {
+        let (number, priority) = syscall::scheduling()?;
         Ok(Priority {
             nice: getpriority_process(None)?,
-            policy: Policy::from_numbers(syscall::scheduling()?),
+            policy: Policy { number, priority },
             io: IoPriority::from_number(syscall::io_priority()?),
         })
     }
@@ -237,9 +204,8 @@ impl PriorityChange {
             setpriority_process(None, nice).map_err(|error| failed(&setting)(error.into()))?;
         }
         if let Some(policy) = self.policy {
-            let (number, priority) = policy.numbers();
             let setting = format!("the scheduling policy to {policy}");
-            syscall::set_scheduling(number, priority).map_err(failed(&setting))?;
+            syscall::set_scheduling(policy.number, policy.priority).map_err(failed(&setting))?;
         }
         if let Some(io) = self.io {
             let setting = format!("the I/O priority to {io}");
@@ -312,28 +278,33 @@ mod tests {
     }
 
     #[test]
+    fn what_has_no_level_has_none_in_the_kernel() {
+        for (number, expected) in [
+            (4, "none"),
+            (3 << 13 | 4, "idle"),
+            (2 << 13 | 0x1ff8, "best-effort:0"),
+            (7 << 13 | 2, "none"),
+        ] {
+            assert_eq!(IoPriority::from_number(number).to_string(), expected);
+        }
+    }
+
+    #[test]
     fn what_is_set_is_inherited_and_goes_back() {
         let thread = std::thread::spawn(|| {
             let before = Priority::now().unwrap();
-            let requested = PriorityChange {
-                nice: Some(before.nice.max(0)),
-                policy: Some(Policy::Batch),
-                io: Some(IoPriority::BestEffort(6)),
-            };
+            let batch: Policy = "batch".parse().unwrap();
+            let io: IoPriority = "best-effort:6".parse().unwrap();
+            let nice = Some(before.nice.max(0));
+            let requested = PriorityChange { nice, policy: Some(batch), io: Some(io) };
             let changed = requested.apply().unwrap();
             let inherited = std::thread::spawn(|| Priority::now().unwrap()).join().unwrap();
-            assert_eq!(
-                (inherited.policy, inherited.io),
-                (Policy::Batch, IoPriority::BestEffort(6))
-            );
+            assert_eq!((inherited.policy, inherited.io), (batch, io));
             changed.restore().unwrap();
             assert_eq!(Priority::now().unwrap(), before);
             // Dropping the value restores the priority as well.
-            drop(
-                PriorityChange { io: Some(IoPriority::Idle), ..PriorityChange::default() }
-                    .apply()
-                    .unwrap(),
-            );
+            let idle = PriorityChange { io: "idle".parse().ok(), ..PriorityChange::default() };
+            drop(idle.apply().unwrap());
             assert_eq!(Priority::now().unwrap(), before);
         });
         thread.join().unwrap();
@@ -343,8 +314,8 @@ mod tests {
     fn what_the_kernel_refuses_changes_nothing() {
         let before = Priority::now().unwrap();
         let requested = PriorityChange {
-            io: Some(IoPriority::BestEffort(5)),
-            policy: Some(Policy::Another(77, 0)),
+            io: "best-effort:5".parse().ok(),
+            policy: Some(Policy { number: 77, priority: 0 }),
             ..PriorityChange::default()
         };
         let error = requested.apply().unwrap_err().to_string();

@@ -1,6 +1,6 @@
 //! Reading small files of procfs and sysfs.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Returns the text of a file without surrounding white space, or `None` if the file is missing,
 /// empty or not readable.
@@ -10,10 +10,37 @@ pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
     (!text.is_empty()).then(|| text.to_owned())
 }
 
+/// Returns the paths in a directory; none if it is missing or not readable.
+pub(crate) fn entries(directory: impl AsRef<Path>) -> impl Iterator<Item = PathBuf> {
+    let entries = std::fs::read_dir(directory).into_iter().flatten();
+    entries.filter_map(|entry| Some(entry.ok()?.path()))
+}
+
+/// Returns the names in a directory that are UTF-8.
+pub(crate) fn names(directory: impl AsRef<Path>) -> impl Iterator<Item = String> {
+    entries(directory).filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+}
+
+/// Returns the text after `name` in lines such as `Name:   larder`.
+pub(crate) fn text<'a>(text: &'a str, name: &str) -> Option<&'a str> {
+    text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)
+}
+
 /// Returns the value of `name` in lines such as `MemTotal:   24683644 kB` or `read_bytes: 4096`.
-pub(crate) fn field(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    line.split_whitespace().next()?.parse().ok()
+pub(crate) fn field(lines: &str, name: &str) -> Option<u64> {
+    text(lines, name)?.split_whitespace().next()?.parse().ok()
+}
+
+/// Returns the value of `name` in lines such as `nr_dirty 5`; 0 if it is missing.
+pub(crate) fn counter(lines: &str, name: &str) -> u64 {
+    let value = lines.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
+    value.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Reads /proc/meminfo; the function returns the bytes under a name.
+pub(crate) fn meminfo() -> impl Fn(&str) -> Option<u64> {
+    let text = read("/proc/meminfo").unwrap_or_default();
+    move |name| Some(field(&text, name)?.saturating_mul(1024))
 }
 
 /// Returns the word in brackets, as in `none [mq-deadline] kyber`, or the whole text if it has

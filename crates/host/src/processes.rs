@@ -35,9 +35,7 @@ pub fn all() -> Vec<ProcessIo> {
 }
 
 pub(crate) fn pids() -> Vec<u32> {
-    let Ok(entries) = std::fs::read_dir("/proc") else { return Vec::new() };
-    let mut pids: Vec<u32> =
-        entries.flatten().filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect();
+    let mut pids: Vec<u32> = proc::names("/proc").filter_map(|name| name.parse().ok()).collect();
     pids.sort_unstable();
     pids
 }
@@ -59,8 +57,19 @@ pub fn of(pid: u32) -> Option<ProcessIo> {
     })
 }
 
-fn name(pid: u32) -> Option<String> {
-    Some(proc::read(format!("/proc/{pid}/comm"))?.trim_end().to_owned())
+/// Returns the command name of a process, at most 15 bytes.
+pub(crate) fn name(pid: u32) -> Option<String> {
+    proc::read(format!("/proc/{pid}/comm"))
+}
+
+/// Returns the paths of the files with an inode number that a process maps; on btrfs their device
+/// numbers differ from those of stat(2).
+pub(crate) fn mapped_files(pid: u32, inode: u64) -> Vec<PathBuf> {
+    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let inode = inode.to_string();
+    // Columns: address perms offset dev inode path.
+    let lines = maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&inode));
+    lines.filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..]))).collect()
 }
 
 /// Returns the regular files that processes have open, by path, with the name and ID of one process
@@ -69,13 +78,12 @@ fn name(pid: u32) -> Option<String> {
 pub fn open_files(max: usize) -> BTreeMap<PathBuf, String> {
     let mut files = BTreeMap::new();
     for pid in pids() {
-        let Ok(entries) = std::fs::read_dir(format!("/proc/{pid}/fd")) else { continue };
         let Some(process) = name(pid) else { continue };
-        for entry in entries.flatten() {
+        for descriptor in proc::entries(format!("/proc/{pid}/fd")) {
             if files.len() >= max {
                 return files;
             }
-            let Ok(path) = std::fs::read_link(entry.path()) else { continue };
+            let Ok(path) = std::fs::read_link(descriptor) else { continue };
             // Descriptors without a path link to a word such as socket:[1]; a deleted file has no
             // inode at its path.
             if path.is_absolute() && !files.contains_key(&path) && path.is_file() {

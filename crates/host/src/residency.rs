@@ -56,36 +56,27 @@ pub struct Residency {
     pub method: Method,
 }
 
-/// An error querying residency. Every message can follow "failed to".
+/// An error querying, dropping or reading the pages of files. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
-pub enum ResidencyError {
-    /// The file cannot be opened or queried.
-    #[error("find out what of {} is in memory: {source}", path.display())]
-    Open {
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        source: io::Error,
-    },
-    /// The file exists, and the kernel refuses the query.
-    #[error(
-        "find out what of {} is in memory: the kernel tells it only to the owner of a file and to \
-         those who may write it",
-        path.display()
-    )]
-    Refused {
-        /// The file.
-        path: PathBuf,
-    },
-    /// Pages of pipes, sockets and terminals are not in the page cache.
-    #[error(
-        "find out what of {} is in memory: it is neither a file nor a block device",
-        path.display()
-    )]
-    NoFile {
-        /// The path.
-        path: PathBuf,
-    },
+#[error("{operation}: {source}")]
+pub struct ResidencyError {
+    operation: String,
+    source: io::Error,
+}
+
+impl ResidencyError {
+    fn query(path: &Path) -> impl Fn(io::Error) -> ResidencyError {
+        move |source| {
+            let operation = format!("find out what of {} is in memory", path.display());
+            ResidencyError { operation, source }
+        }
+    }
+
+    fn refused(path: &Path) -> ResidencyError {
+        ResidencyError::query(path)(io::Error::other(
+            "the kernel tells it only to the owner of a file and to those who may write it",
+        ))
+    }
 }
 
 impl Residency {
@@ -143,10 +134,10 @@ pub fn page_bytes() -> u64 {
 /// # Errors
 /// The path cannot be opened, or is neither a file nor a block device.
 pub fn open(path: &Path) -> Result<File, ResidencyError> {
-    let failed = |source| ResidencyError::Open { path: path.to_path_buf(), source };
-    let metadata = std::fs::metadata(path).map_err(failed)?;
+    let failed = ResidencyError::query(path);
+    let metadata = std::fs::metadata(path).map_err(&failed)?;
     if !metadata.is_file() && !metadata.file_type().is_block_device() {
-        return Err(ResidencyError::NoFile { path: path.to_path_buf() });
+        return Err(failed(io::Error::other("it is neither a file nor a block device")));
     }
     File::open(path).map_err(failed)
 }
@@ -164,17 +155,17 @@ pub fn of_path(path: &Path) -> Result<Residency, ResidencyError> {
 /// # Errors
 /// The kernel does not report it.
 pub fn of_file(file: &File, path: &Path) -> Result<Residency, ResidencyError> {
-    let failed = |source| ResidencyError::Open { path: path.to_path_buf(), source };
-    let len = length(file).map_err(failed)?;
-    match by_cachestat(file, len) {
+    let failed = ResidencyError::query(path);
+    let len = length(file).map_err(&failed)?;
+    match by_cachestat(file, 0, len) {
         Err(error) if error.raw_os_error() == Some(libc::ENOSYS) => {
-            if !mincore_is_accurate(file).map_err(failed)? {
-                return Err(ResidencyError::Refused { path: path.to_path_buf() });
+            if !mincore_is_accurate(file).map_err(&failed)? {
+                return Err(ResidencyError::refused(path));
             }
             by_mincore(file, len).map_err(failed)
         }
         Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-            Err(ResidencyError::Refused { path: path.to_path_buf() })
+            Err(ResidencyError::refused(path))
         }
         found => found.map_err(failed),
     }
@@ -189,18 +180,7 @@ pub fn of_range(file: &File, offset: u64, len: u64) -> io::Result<Residency> {
     if end <= offset {
         return Ok(Residency { files: 1, ..Residency::default() });
     }
-    let page = page_bytes();
-    let found = syscall::cachestat(file, offset, end - offset)?;
-    Ok(Residency {
-        files: 1,
-        pages: end.div_ceil(page) - offset / page,
-        resident: found.resident,
-        dirty: found.dirty,
-        write_back: found.write_back,
-        evicted: found.evicted,
-        recently_evicted: found.recently_evicted,
-        method: Method::Cachestat,
-    })
+    by_cachestat(file, offset, end)
 }
 
 /// Returns the residency of each regular file at or below a path, in the order of their names. The
@@ -218,10 +198,7 @@ pub fn of_tree(path: &Path) -> Result<Vec<(PathBuf, Residency)>, ResidencyError>
 /// # Errors
 /// A directory cannot be read, or the path does not exist.
 pub fn files_below(path: &Path) -> Result<Vec<PathBuf>, ResidencyError> {
-    let failed = |path: &Path| {
-        let path = path.to_path_buf();
-        move |source| ResidencyError::Open { path, source }
-    };
+    let failed = ResidencyError::query;
     let metadata = std::fs::metadata(path).map_err(failed(path))?;
     if !metadata.is_dir() {
         return Ok(vec![path.to_path_buf()]);
@@ -254,11 +231,15 @@ fn length(file: &File) -> io::Result<u64> {
     Ok(metadata.len())
 }
 
-fn by_cachestat(file: &File, len: u64) -> io::Result<Residency> {
-    let pages = len.div_ceil(page_bytes());
+/// Returns the residency of the bytes from `offset` up to, but not including, `end`.
+fn by_cachestat(file: &File, offset: u64, end: u64) -> io::Result<Residency> {
+    let pages = end.div_ceil(page_bytes()) - offset / page_bytes();
     // The kernel interprets a length of 0 as "up to the end of the cache", not of the file.
-    let found =
-        if len == 0 { syscall::CacheStat::default() } else { syscall::cachestat(file, 0, len)? };
+    let found = if end == offset {
+        syscall::CacheStat::default()
+    } else {
+        syscall::cachestat(file, offset, end - offset)?
+    };
     Ok(Residency {
         files: 1,
         pages,
@@ -272,16 +253,14 @@ fn by_cachestat(file: &File, len: u64) -> io::Result<Residency> {
 }
 
 fn by_mincore(file: &File, len: u64) -> io::Result<Residency> {
-    let page = page_bytes();
-    let mut resident = 0;
-    let mut offset = 0;
+    let page = rustix::param::page_size();
+    let (mut resident, mut offset) = (0, 0);
     while offset < len {
         let window = usize::try_from(WINDOW_BYTES.min(len - offset)).expect("at most a gibibyte");
-        let page = usize::try_from(page).expect("a page is small");
         resident += syscall::mincore(file, offset, window, page)?;
         offset += WINDOW_BYTES;
     }
-    let pages = len.div_ceil(page);
+    let pages = len.div_ceil(page_bytes());
     Ok(Residency { files: 1, pages, resident, method: Method::Mincore, ..Residency::default() })
 }
 

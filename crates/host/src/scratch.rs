@@ -16,6 +16,7 @@ pub use kind::{KINDS, Kind};
 
 use crate::space;
 use directory::Directory;
+use larder_report::format;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;
@@ -26,7 +27,6 @@ use tool::{run, tool};
 /// Maximum time to wait for a busy device or mount: programs that inspect new ones (udev) finish
 /// soon.
 const BUSY_MAX: Duration = Duration::from_secs(5);
-/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(20);
 
 /// Parameters of a scratch file system.
@@ -55,22 +55,6 @@ pub enum ScratchError {
         /// The system error.
         source: io::Error,
     },
-    /// A required program is not installed.
-    #[error("find {program}: it is not installed (on Debian: apt-get install {package})")]
-    NoTool {
-        /// The program.
-        program: String,
-        /// The Debian package that contains it.
-        package: &'static str,
-    },
-    /// A program failed.
-    #[error("run {command_line}: {output}")]
-    Tool {
-        /// The command line.
-        command_line: String,
-        /// Its error output.
-        output: String,
-    },
     /// The kernel lacks the scheduler.
     #[error("use the scheduler \"{name}\": this kernel has {known}")]
     NoScheduler {
@@ -79,40 +63,9 @@ pub enum ScratchError {
         /// The available schedulers.
         known: String,
     },
-    /// The image's file system does not support direct I/O, so its data would be cached twice.
-    #[error(
-        "attach {}: its file system has no direct I/O, so it would be cached twice; name another \
-         directory",
-        image.display()
-    )]
-    NoDirectIo {
-        /// The image.
-        image: PathBuf,
-    },
-    /// The file system has too little free space.
-    #[error(
-        "make an image in {}: it may grow to {} and {} are free; name a smaller size or another \
-         directory",
-        directory.display(),
-        larder_schema::format::bytes(*bytes),
-        larder_schema::format::bytes(*free)
-    )]
-    NoSpace {
-        /// The directory.
-        directory: PathBuf,
-        /// Size of the image.
-        bytes: u64,
-        /// Free bytes.
-        free: u64,
-    },
-    /// The creation failed, and so did its cleanup.
-    #[error("{first}; and what was made of it stays: {second}")]
-    LeftBehind {
-        /// The error of the creation.
-        first: Box<ScratchError>,
-        /// The error of the cleanup.
-        second: Box<ScratchError>,
-    },
+    /// Any other failure.
+    #[error("{0}")]
+    Other(String),
 }
 
 impl ScratchError {
@@ -147,8 +100,13 @@ impl Scratch {
         let failed = ScratchError::io(format!("see what is free in {}", parent.display()));
         let free = space::free_bytes(parent).map_err(failed)?;
         if free < options.bytes {
-            let directory = parent.to_path_buf();
-            return Err(ScratchError::NoSpace { directory, bytes: options.bytes, free });
+            return Err(ScratchError::Other(format!(
+                "make an image in {}: it may grow to {} and {} are free; name a smaller size or \
+                 another directory",
+                parent.display(),
+                format::bytes(options.bytes),
+                format::bytes(free)
+            )));
         }
         let mut directory = Directory::make(parent)?;
         match build(&mut directory, options) {
@@ -159,7 +117,7 @@ impl Scratch {
             Err(first) => Err(match directory.undo() {
                 Ok(()) => first,
                 Err(second) => {
-                    ScratchError::LeftBehind { first: Box::new(first), second: Box::new(second) }
+                    ScratchError::Other(format!("{first}; and what was made of it stays: {second}"))
                 }
             }),
         }

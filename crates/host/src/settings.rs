@@ -56,43 +56,36 @@ const OTHER_FILES: &[(&str, &str)] = &[
 /// Returns the effective settings for work on `paths`. Missing paths add nothing.
 #[must_use]
 pub fn snapshot(paths: &[PathBuf]) -> Snapshot {
-    let mut found = Snapshot::new();
-    for name in VM {
-        insert_known(
-            &mut found,
-            format!("vm.{name}"),
-            proc::read(Path::new("/proc/sys/vm").join(name)),
-        );
-    }
+    let mut found: Vec<(String, Option<String>)> = Vec::new();
+    let vm = |name| (format!("vm.{name}"), proc::read(Path::new("/proc/sys/vm").join(name)));
+    found.extend(VM.iter().map(vm));
     for (path, name) in OTHER_FILES {
         let value = proc::read(path).map(|text| proc::selected(&text).to_owned());
-        insert_known(&mut found, (*name).to_owned(), value);
+        found.push(((*name).to_owned(), value));
     }
     let pages_out = crate::damon::pages_out();
-    insert_known(&mut found, "damon.pageout".to_owned(), pages_out.map(|on| on.to_string()));
-    insert_known(&mut found, "cpu.governor".to_owned(), governors());
-    found.extend(Priority::now().map(|priority| priority.named()).unwrap_or_default());
-    let mounts: Vec<Mount> = paths.iter().filter_map(|path| Mount::of(path).ok()).collect();
+    found.push(("damon.pageout".to_owned(), pages_out.map(|on| on.to_string())));
+    found.push(("cpu.governor".to_owned(), governors()));
+    let mut mounts: Vec<Mount> = paths.iter().filter_map(|path| Mount::of(path).ok()).collect();
     let mut seen = BTreeSet::new();
-    for mount in &mounts {
-        if !seen.insert(&mount.point) {
-            continue;
-        }
-        let prefix = numbered_prefix("mount", seen.len());
-        insert_known(&mut found, format!("{prefix}.type"), Some(mount.fs_type.clone()));
-        insert_known(&mut found, format!("{prefix}.options"), Some(mount.options.clone()));
-        insert_known(&mut found, format!("{prefix}.fs_options"), Some(mount.all_fs_options()));
+    mounts.retain(|mount| seen.insert(mount.point.clone()));
+    for (number, mount) in mounts.into_iter().enumerate() {
+        let prefix = numbered_prefix("mount", number + 1);
+        found.push((format!("{prefix}.fs_options"), Some(mount.all_fs_options())));
+        found.push((format!("{prefix}.type"), Some(mount.fs_type)));
+        found.push((format!("{prefix}.options"), Some(mount.options)));
     }
     let disks: BTreeSet<Disk> =
         paths.iter().filter_map(|path| Disk::of(path).ok().flatten()).collect();
-    for (number, disk) in disks.iter().enumerate() {
+    for (number, disk) in disks.into_iter().enumerate() {
         let prefix = numbered_prefix("disk", number + 1);
-        insert_known(&mut found, format!("{prefix}.name"), Some(disk.name.clone()));
         for (file, name) in QUEUE {
-            insert_known(&mut found, format!("{prefix}.{name}"), disk.queue(file));
+            found.push((format!("{prefix}.{name}"), disk.queue(file)));
         }
+        found.push((format!("{prefix}.name"), Some(disk.name)));
     }
-    found
+    let known = found.into_iter().filter_map(|(name, value)| Some((name, value?)));
+    known.chain(Priority::now().map(|priority| priority.named()).unwrap_or_default()).collect()
 }
 
 /// Returns the name with its number; the first item has no number, because most records have only
@@ -101,15 +94,10 @@ fn numbered_prefix(kind: &str, number: usize) -> String {
     if number == 1 { kind.to_owned() } else { format!("{kind}{number}") }
 }
 
-fn insert_known(found: &mut Snapshot, name: String, value: Option<String>) {
-    found.extend(value.map(|value| (name, value)));
-}
-
-/// Returns the distinct governors of all processors.
 fn governors() -> Option<String> {
-    let cpus = std::fs::read_dir("/sys/devices/system/cpu/cpufreq").ok()?;
+    let cpus = proc::entries("/sys/devices/system/cpu/cpufreq");
     let governors: BTreeSet<String> =
-        cpus.filter_map(|cpu| proc::read(cpu.ok()?.path().join("scaling_governor"))).collect();
+        cpus.filter_map(|cpu| proc::read(cpu.join("scaling_governor"))).collect();
     let governors: Vec<String> = governors.into_iter().collect();
     (!governors.is_empty()).then(|| governors.join(","))
 }

@@ -17,14 +17,14 @@ use std::path::Path;
 #[must_use]
 pub fn of_machine(scratch: &Path) -> BTreeMap<String, String> {
     let mut found = Priority::now().map(|priority| priority.named()).unwrap_or_default();
-    for name in entry_names(Path::new("/sys/block")) {
+    for name in proc::names("/sys/block") {
         let disk = Disk { name };
         let key = format!("device {}", disk.name);
         found.insert(key.clone(), "there".to_owned());
         for (file, setting) in QUEUE {
             found.extend(disk.queue(file).map(|value| (format!("{key}, {setting}"), value)));
         }
-        let backing = Path::new("/sys/block").join(&disk.name).join("loop/backing_file");
+        let backing = disk.directory().join("loop/backing_file");
         found.extend(proc::read(backing).map(|file| (format!("{key}, attached file"), file)));
     }
     for mount in mounts::all() {
@@ -35,24 +35,17 @@ pub fn of_machine(scratch: &Path) -> BTreeMap<String, String> {
         found.insert(key, covered.unwrap_or(description));
     }
     // Other programs may store files in this directory.
-    for name in entry_names(scratch).into_iter().filter(|name| name.starts_with(PREFIX)) {
+    for name in proc::names(scratch).filter(|name| name.starts_with(PREFIX)) {
         found.insert(format!("in {}, {name}", scratch.display()), "there".to_owned());
     }
     found
 }
 
-/// Returns the names in a directory.
-fn entry_names(directory: &Path) -> Vec<String> {
-    let Ok(entries) = std::fs::read_dir(directory) else { return Vec::new() };
-    let entry_names = entries.filter_map(|entry| entry.ok()?.file_name().into_string().ok());
-    entry_names.collect()
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::priority::{Policy, PriorityChange};
-    use larder_schema::run::trial::SettingChange;
+    use crate::priority::PriorityChange;
+    use larder_report::run::trial::SettingChange;
 
     #[test]
     fn a_difference_is_noticed_and_gone_when_it_is_undone() {
@@ -70,9 +63,8 @@ mod tests {
         assert!(before.contains_key("mount /proc"), "{before:?}");
         assert_eq!(between(&before), [""; 0]);
         let name = format!("{PREFIX}1-0");
-        let changed = PriorityChange { policy: Some(Policy::Batch), ..PriorityChange::default() }
-            .apply()
-            .unwrap();
+        let batch = PriorityChange { policy: "batch".parse().ok(), ..PriorityChange::default() };
+        let changed = batch.apply().unwrap();
         std::fs::write(scratch.path().join(&name), "x").unwrap();
         let image = format!("in {}, {name}", scratch.path().display());
         assert_eq!(between(&before), [image.as_str(), "process.policy"]);

@@ -8,7 +8,6 @@
 
 #![expect(unsafe_code, reason = "system calls take pointers")]
 
-#[cfg(feature = "bpf")]
 pub(crate) mod bpf;
 
 use rustix::mm::{MapFlags, ProtFlags};
@@ -16,6 +15,22 @@ use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
 use std::ptr;
+
+/// Returns the result of a system call; if it is negative, the error of the call, which must be the
+/// last one.
+fn checked<T: Default + PartialOrd>(result: T) -> io::Result<T> {
+    if result < T::default() { Err(io::Error::last_os_error()) } else { Ok(result) }
+}
+
+/// Returns the descriptor that a system call created.
+///
+/// # Safety
+/// `result` is the result of a call that creates a descriptor, and no other code owns it.
+unsafe fn created(result: libc::c_long) -> io::Result<OwnedFd> {
+    let number = i32::try_from(checked(result)?).expect("descriptors are small");
+    // SAFETY: the caller vouches for it.
+    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
 
 /// Number of cachestat(2): the same on every architecture that Rust's standard library supports,
 /// like all system calls since 2019 (arch/*/tools/syscall*.tbl of Linux 6.5).
@@ -57,7 +72,7 @@ pub(crate) fn cachestat(file: &File, offset: u64, len: u64) -> io::Result<CacheS
             no_flags,
         )
     };
-    if result == 0 { Ok(found) } else { Err(io::Error::last_os_error()) }
+    checked(result).map(|_| found)
 }
 
 /// Returns the number of resident pages of `page_bytes` in `len` bytes starting at `offset`.
@@ -72,18 +87,14 @@ pub(crate) fn mincore(file: &File, offset: u64, len: usize, page_bytes: usize) -
     }?;
     // SAFETY: the mapping covers `len` bytes from `address` on, and the vector has a byte for each
     // page of it. rustix does not wrap this call.
-    let result = unsafe { libc::mincore(address, len, resident.as_mut_ptr()) };
-    let error = io::Error::last_os_error();
+    let result = checked(unsafe { libc::mincore(address, len, resident.as_mut_ptr()) });
     // SAFETY: exactly the range that was mapped above, and no reference into it exists.
     unsafe { rustix::mm::munmap(address, len) }?;
-    if result != 0 {
-        return Err(error);
-    }
+    result?;
     // The kernel defines only the lowest bit.
     Ok(resident.iter().map(|page| u64::from(page & 1)).sum())
 }
 
-/// Maximum number of extents per call.
 pub(crate) const FIEMAP_EXTENTS: usize = 128;
 
 /// `struct fiemap_extent` (include/uapi/linux/fiemap.h).
@@ -139,11 +150,7 @@ pub(crate) fn fiemap(
     // SAFETY: the pointer refers to a live value with the layout that the kernel expects; it states
     // the number of extents that fit, and the kernel writes no more and keeps no pointer. rustix
     // does not wrap this call.
-    let result =
-        unsafe { libc::ioctl(file.as_raw_fd(), number.into(), ptr::from_mut(&mut request)) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    checked(unsafe { libc::ioctl(file.as_raw_fd(), number.into(), ptr::from_mut(&mut request)) })?;
     let count = usize::try_from(request.header.mapped_extents).expect("a small number");
     Ok((request.extents, count.min(FIEMAP_EXTENTS)))
 }
@@ -157,12 +164,11 @@ pub(crate) enum LoopControl {
     Remove = 0x4C81,
 }
 
-/// Adds or removes a loop device.
 pub(crate) fn loop_control(control: &File, command: LoopControl, number: u32) -> io::Result<()> {
     let request = command as libc::c_ulong;
     // SAFETY: both commands take a number and no pointer. rustix wraps neither.
     let result = unsafe { libc::ioctl(control.as_raw_fd(), request, libc::c_ulong::from(number)) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    checked(result).map(drop)
 }
 
 /// `struct xfs_bulkstat` (`fs/xfs/libxfs/xfs_fs.h`), with the unused fields grouped.
@@ -205,10 +211,7 @@ pub(crate) fn xfs_generation(root: &File, number: u64) -> io::Result<u32> {
     // SAFETY: the pointer refers to a live value with the layout that the kernel expects; it states
     // that one inode fits, and the kernel writes no more and keeps no pointer. rustix does not wrap
     // this call.
-    let result = unsafe { libc::ioctl(root.as_raw_fd(), call.into(), ptr::from_mut(&mut request)) };
-    if result != 0 {
-        return Err(io::Error::last_os_error());
-    }
+    checked(unsafe { libc::ioctl(root.as_raw_fd(), call.into(), ptr::from_mut(&mut request)) })?;
     // The kernel returns the next inode if none has that number.
     let is_requested = request.header.found == 1 && request.inode.number == number;
     if is_requested { Ok(request.inode.generation) } else { Err(io::ErrorKind::NotFound.into()) }
@@ -240,12 +243,8 @@ pub(crate) fn open_by_handle(root: &File, kind: i32, handle: &[u8]) -> io::Resul
     // SAFETY: the handle has the length that it states and lives until the call returns; the kernel
     // only reads it. rustix does not wrap this call.
     let result = unsafe { libc::syscall(call, root.as_raw_fd(), &raw mut file_handle, flags) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    let number = i32::try_from(result).expect("descriptors are small");
     // SAFETY: the kernel has just created this descriptor, and no other code owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    unsafe { created(result) }
 }
 
 /// Creates a fanotify(7) group that receives all changes of the file system of `root`: names with
@@ -260,11 +259,8 @@ pub(crate) fn watch_file_system(root: &File) -> io::Result<OwnedFd> {
     let event_flags = libc::O_RDONLY | libc::O_CLOEXEC;
     // SAFETY: no pointer. Neither the standard library nor rustix has a wrapper.
     let group = unsafe { libc::fanotify_init(init_flags, event_flags.cast_unsigned()) };
-    if group < 0 {
-        return Err(io::Error::last_os_error());
-    }
     // SAFETY: the kernel has just created this descriptor, and no other code owns it.
-    let group = unsafe { OwnedFd::from_raw_fd(group) };
+    let group = unsafe { created(group.into()) }?;
     let mask = libc::FAN_MODIFY
         | libc::FAN_ATTRIB
         | libc::FAN_CREATE
@@ -277,21 +273,25 @@ pub(crate) fn watch_file_system(root: &File) -> io::Result<OwnedFd> {
     let marked = unsafe {
         libc::fanotify_mark(group.as_raw_fd(), mark_flags, mask, root.as_raw_fd(), ptr::null())
     };
-    if marked == 0 { Ok(group) } else { Err(io::Error::last_os_error()) }
+    checked(marked).map(|_| group)
 }
+
+/// The calling thread, for the calls below.
+const CALLING_THREAD: libc::pid_t = 0;
 
 /// Returns scheduling policy and real-time priority of the calling thread, by the numbers of
 /// sched(7).
 pub(crate) fn scheduling() -> io::Result<(i32, i32)> {
+    scheduling_of(CALLING_THREAD)
+}
+
+fn scheduling_of(thread: libc::pid_t) -> io::Result<(i32, i32)> {
     let mut param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: no pointer; 0 is the calling thread. rustix does not wrap this call.
-    let policy = unsafe { libc::sched_getscheduler(0) };
+    // SAFETY: no pointer. rustix does not wrap this call.
+    let policy = checked(unsafe { libc::sched_getscheduler(thread) })?;
     // SAFETY: the pointer refers to a live value of the layout that the kernel expects, and the
     // kernel does not keep it. rustix does not wrap this call.
-    let result = unsafe { libc::sched_getparam(0, ptr::from_mut(&mut param)) };
-    if policy < 0 || result < 0 {
-        return Err(io::Error::last_os_error());
-    }
+    checked(unsafe { libc::sched_getparam(thread, ptr::from_mut(&mut param)) })?;
     Ok((policy, param.sched_priority))
 }
 
@@ -299,22 +299,18 @@ pub(crate) fn scheduling() -> io::Result<(i32, i32)> {
 pub(crate) fn set_scheduling(policy: i32, priority: i32) -> io::Result<()> {
     let param = libc::sched_param { sched_priority: priority };
     // SAFETY: as above; the kernel only reads the value.
-    let result = unsafe { libc::sched_setscheduler(0, policy, ptr::from_ref(&param)) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    let result = unsafe { libc::sched_setscheduler(CALLING_THREAD, policy, ptr::from_ref(&param)) };
+    checked(result).map(drop)
 }
 
 /// Selects a thread, for `ioprio_get(2)` and `ioprio_set(2)` (include/uapi/linux/ioprio.h).
 const IOPRIO_WHO_PROCESS: libc::c_int = 1;
-const CALLING_THREAD: libc::c_int = 0;
 
 /// Returns the I/O priority of the calling thread, as in `ioprio_get(2)`.
 pub(crate) fn io_priority() -> io::Result<i32> {
     // SAFETY: no pointer. Neither libc nor rustix has a wrapper.
     let value = unsafe { libc::syscall(libc::SYS_ioprio_get, IOPRIO_WHO_PROCESS, CALLING_THREAD) };
-    if value < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(i32::try_from(value).expect("16 bits"))
+    Ok(i32::try_from(checked(value)?).expect("16 bits"))
 }
 
 /// Sets the I/O priority of the calling thread; threads that it starts inherit it.
@@ -322,7 +318,7 @@ pub(crate) fn set_io_priority(value: i32) -> io::Result<()> {
     // SAFETY: no pointer. Neither libc nor rustix has a wrapper.
     let result =
         unsafe { libc::syscall(libc::SYS_ioprio_set, IOPRIO_WHO_PROCESS, CALLING_THREAD, value) };
-    if result < 0 { Err(io::Error::last_os_error()) } else { Ok(()) }
+    checked(result).map(drop)
 }
 
 #[cfg(test)]
@@ -330,6 +326,12 @@ pub(crate) mod tests {
     //! A mapping that keeps pages resident.
 
     use super::*;
+
+    #[test]
+    fn an_error_is_that_of_the_call_that_failed() {
+        assert_eq!(scheduling_of(-1).unwrap_err().raw_os_error(), Some(libc::EINVAL));
+        assert!(scheduling().is_ok());
+    }
 
     /// A mapping with all pages of a file populated, until dropped.
     pub(crate) struct Mapped(*mut libc::c_void, usize);

@@ -1,10 +1,10 @@
 //! Kernel trace events through tracefs, in a private trace instance.
 //!
 //! * [`Tracefs`]: location of tracefs; if it is not mounted, a mount that only this process sees.
-//! * [`Instance`]: private buffers and switches, so that tracing by other programs is unaffected;
+//! * `Instance`: private buffers and switches, so that tracing by other programs is unaffected;
 //!   removed when dropped, and after a kill by the next process that starts.
-//! * [`Format`]: offsets of the fields of an event, from the kernel's format files.
-//! * [`Reader`]: raw pages of the ring buffers, decoded and sorted by time.
+//! * `Format`: offsets of the fields of an event, from the kernel's format files.
+//! * `Reader`: raw pages of the ring buffers, decoded and sorted by time.
 //!
 //! Invariants: all offsets come from format files; events that the kernel drops are counted;
 //! nothing that existed before is changed. Times are nanoseconds of the monotonic clock. Only
@@ -16,61 +16,33 @@ mod instance;
 mod page;
 mod reader;
 
-pub use format::{Field, Format};
-pub use instance::{Instance, Losses};
-pub use page::{PageLayout, Records};
-#[cfg(feature = "bpf")]
-pub(crate) use reader::COMPLETION_TIME;
-pub(crate) use reader::now_ns;
-pub use reader::{RawRecord, Reader};
+pub(crate) use format::{Field, Format};
+pub(crate) use instance::Instance;
+pub(crate) use page::PageLayout;
+pub(crate) use reader::{COMPLETION_TIME, Reader, now_ns};
 
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::io::{self, Read};
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-/// Usual mount points.
 const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
 /// An error tracing events. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
-pub enum TraceError {
-    /// The kernel has no tracefs.
-    #[error("trace: this kernel was built without tracefs (CONFIG_FTRACE)")]
-    NoTracefs,
-    /// This process may not use tracefs.
-    #[error("trace: tracefs is for root (sudo larder ...); in a container, run it on the host")]
-    NotAllowed,
-    /// The machine is big-endian, and the page layout is implemented for little-endian machines
-    /// only.
-    #[error("trace: events are read on little-endian machines only")]
-    BigEndian,
-    /// A file of tracefs has unexpected contents.
-    #[error("trace: {} is not what was expected: {reason}", path.display())]
-    NotUnderstood {
-        /// The file.
-        path: PathBuf,
-        /// The problem.
-        reason: String,
-    },
-    /// A system call failed.
-    #[error("trace: {operation} {}: {source}", path.display())]
-    Io {
-        /// The operation, as a verb.
-        operation: &'static str,
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        source: io::Error,
-    },
-}
+#[error("trace: {0}")]
+pub struct TraceError(String);
 
 impl TraceError {
-    fn io(operation: &'static str, path: &Path) -> impl FnOnce(io::Error) -> TraceError {
-        let path = path.to_path_buf();
-        move |source| match source.kind() {
-            io::ErrorKind::PermissionDenied => TraceError::NotAllowed,
-            _ => TraceError::Io { operation, path, source },
+    pub(crate) fn not_allowed() -> TraceError {
+        let message = "tracefs is for root (sudo larder ...); in a container, run it on the host";
+        TraceError(message.to_owned())
+    }
+
+    fn io(operation: &str, path: &Path) -> impl FnOnce(io::Error) -> TraceError {
+        move |error| match error.kind() {
+            io::ErrorKind::PermissionDenied => TraceError::not_allowed(),
+            _ => TraceError(format!("{operation} {}: {error}", path.display())),
         }
     }
 }
@@ -90,13 +62,14 @@ impl Tracefs {
     /// The kernel lacks tracefs, or this process may not use it.
     pub fn open() -> Result<Tracefs, TraceError> {
         if cfg!(target_endian = "big") {
-            return Err(TraceError::BigEndian);
+            // The page layout is implemented for little-endian machines only.
+            return Err(TraceError("events are read on little-endian machines only".to_owned()));
         }
         for mount_point in MOUNT_POINTS.map(Path::new) {
             match std::fs::read_dir(mount_point.join("instances")) {
                 Ok(_) => return Ok(Tracefs { root: mount_point.to_path_buf(), _mount: None }),
                 Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
-                    return Err(TraceError::NotAllowed);
+                    return Err(TraceError::not_allowed());
                 }
                 Err(_) => {}
             }
@@ -113,38 +86,35 @@ impl Tracefs {
     }
 
     /// Returns true if the kernel has an event, such as `filemap/mm_filemap_get_pages`.
-    #[must_use]
-    pub fn has(&self, event: &str) -> bool {
-        self.root.join("events").join(event).join("format").exists()
+    pub(crate) fn has(&self, event: &str) -> bool {
+        self.format_path(event).exists()
     }
 
-    /// Returns the format of an event.
-    ///
-    /// # Errors
-    /// The kernel lacks the event, or its format cannot be parsed.
-    pub fn format(&self, event: &str) -> Result<Format, TraceError> {
-        let path = self.root.join("events").join(event).join("format");
-        let text = std::fs::read_to_string(&path).map_err(TraceError::io("read", &path))?;
-        let missing = || TraceError::NotUnderstood {
-            path: path.clone(),
-            reason: "it has no number and no fields".to_owned(),
-        };
-        Format::parse(&text).ok_or_else(missing)
+    pub(crate) fn format(&self, event: &str) -> Result<Format, TraceError> {
+        let path = self.format_path(event);
+        let text = std::fs::read_to_string(&path);
+        parsed(&path, text, Format::parse, "it has no number and no fields")
     }
 
-    /// Returns the layout of a raw page.
-    ///
-    /// # Errors
-    /// The file is missing or cannot be parsed.
-    pub fn page_layout(&self) -> Result<PageLayout, TraceError> {
+    fn format_path(&self, event: &str) -> PathBuf {
+        self.root.join("events").join(event).join("format")
+    }
+
+    pub(crate) fn page_layout(&self) -> Result<PageLayout, TraceError> {
         let path = self.root.join("events/header_page");
-        let text = read_once(&path).map_err(TraceError::io("read", &path))?;
-        let missing = || TraceError::NotUnderstood {
-            path: path.clone(),
-            reason: "it names no commit and no data".to_owned(),
-        };
-        PageLayout::parse(&text).ok_or_else(missing)
+        parsed(&path, read_once(&path), PageLayout::parse, "it names no commit and no data")
     }
+}
+
+fn parsed<T>(
+    path: &Path,
+    text: io::Result<String>,
+    parse: fn(&str) -> Option<T>,
+    lack: &str,
+) -> Result<T, TraceError> {
+    let parsed = parse(&text.map_err(TraceError::io("read", path))?);
+    let message = || format!("{} is not what was expected: {lack}", path.display());
+    parsed.ok_or_else(|| TraceError(message()))
 }
 
 /// Returns the text of a file that returns its contents to the first read only.
@@ -159,12 +129,13 @@ fn read_once(path: &Path) -> io::Result<String> {
 fn mount_error(error: io::Error) -> TraceError {
     // These errors mean that the kernel lacks this type of file system.
     match error.raw_os_error() {
-        Some(libc::ENODEV | libc::ENOENT) => TraceError::NoTracefs,
+        Some(libc::ENODEV | libc::ENOENT) => {
+            TraceError("this kernel was built without tracefs (CONFIG_FTRACE)".to_owned())
+        }
         _ => TraceError::io("mount", Path::new("tracefs"))(error),
     }
 }
 
-/// Creates a detached mount of tracefs.
 fn mount_detached() -> io::Result<OwnedFd> {
     let context = rustix::mount::fsopen("tracefs", FsOpenFlags::FSOPEN_CLOEXEC)?;
     rustix::mount::fsconfig_create(&context)?;

@@ -18,7 +18,6 @@ mod event;
 mod fast;
 mod file_numbers;
 mod homes;
-#[cfg(feature = "bpf")]
 mod kernel_probe;
 mod layers;
 mod lookup;
@@ -39,7 +38,7 @@ pub use tasks::Process;
 
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
-use crate::{machine, mounts, proc};
+use crate::{disk, machine, mounts, proc};
 use accounting::{Accounting, MachineQueries, REMOVED_MAX};
 use file_numbers::FilesByNumber;
 use larder_schema::watch::{
@@ -52,7 +51,6 @@ use rustix::time::{ClockId, clock_gettime};
 use scope::Scope;
 use source::Source;
 use std::collections::HashMap;
-use std::io;
 use std::time::Duration;
 
 /// Default minimum size of each processor's trace buffer: a tenth of a second at a million look-ups
@@ -62,7 +60,6 @@ pub const BUFFER_KIB: u64 = 8 << 10;
 pub const BUFFER_KIB_MAX: u64 = 32 << 10;
 /// Recommended interval between calls of [`Watcher::step`].
 pub const STEP: Duration = Duration::from_millis(20);
-/// Maximum number of processes in the memory report.
 const PROCESSES_MAX: usize = 16;
 /// Maximum number of file names to resolve in one step.
 const NAMES_PER_STEP: usize = 2000;
@@ -106,13 +103,8 @@ impl Default for Options {
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The object to watch does not exist.
-    #[error("watch {what}: {source}")]
-    NotThere {
-        /// The object.
-        what: String,
-        /// The system error.
-        source: io::Error,
-    },
+    #[error("watch {0}")]
+    NotThere(String),
     /// The event source failed.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -121,7 +113,6 @@ pub enum WatchError {
     NoBpf(String),
 }
 
-/// State at an interval boundary.
 #[derive(Clone, Debug, Default)]
 struct Checkpoint {
     time_ns: u64,
@@ -129,7 +120,6 @@ struct Checkpoint {
     unattributed: Unattributed,
     lost: u64,
     readings: Readings,
-    splits: Vec<(u32, u64)>,
 }
 
 /// A watch of the page cache, until dropped.
@@ -178,9 +168,8 @@ impl Watcher {
     /// The object to watch does not exist, or BPF is required and not available. Missing trace
     /// events are otherwise no error; see [`Watcher::missing`].
     pub fn start(mut options: Options) -> Result<Watcher, WatchError> {
-        let scope = Scope::find(&options.wanted).map_err(|source| {
-            let wanted = Scope { wanted: options.wanted.clone(), path: None };
-            WatchError::NotThere { what: wanted.describe(), source }
+        let scope = Scope::find(&options.wanted).map_err(|error| {
+            WatchError::NotThere(format!("{}: {error}", options.wanted.describe()))
         })?;
         options.wanted = scope.wanted.clone();
         let mut missing: Vec<String> = Vec::new();
@@ -201,13 +190,14 @@ impl Watcher {
         }
         let wanted = options.wanted.clone();
         let mut numbers = FilesByNumber::default();
-        let accounting = Accounting::new(MachineQueries {
-            describe_task: Box::new(move |thread| scope::task_info(&wanted, thread)),
+        let describe_task = Box::new(move |thread| scope::task_info(&wanted, thread));
+        let machine = MachineQueries {
             file_system_devices: Box::new(homes::devices),
             is_block_file_system: Box::new(homes::is_block_device),
             file_size: Box::new(move |key| numbers.bytes(key)),
             page_bytes: residency::page_bytes(),
-        });
+        };
+        let accounting = Accounting::new(describe_task, machine);
         let group = match &options.wanted {
             WatchScope::Group(group) => Group::find(group),
             WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => None,
@@ -241,7 +231,7 @@ impl Watcher {
     /// Describes the watched part of the machine in a few words.
     #[must_use]
     pub fn describe(&self) -> String {
-        self.scope.describe()
+        self.scope.wanted.describe()
     }
 
     /// Describes the source of look-ups in a few words; returns `None` without a source.
@@ -277,13 +267,12 @@ impl Watcher {
 
     /// Resolves the names of new files immediately, while the process that uses them still runs.
     fn find_names(&mut self) {
-        let counts = self.accounting.counts();
-        let new = counts.iter().skip(self.names_resolved).take(NAMES_PER_STEP);
+        let new = self.accounting.counts.iter().skip(self.names_resolved).take(NAMES_PER_STEP);
         for (file, process, _) in new {
             self.names_resolved += 1;
             // The file's inode number may belong to a new file by now.
             if !self.accounting.is_removed(*file) {
-                let pid = self.accounting.tasks().process(*process).pid;
+                let pid = self.accounting.tasks.process(*process).pid;
                 self.names.find(*file, self.accounting.key(*file), pid);
             }
         }
@@ -293,7 +282,7 @@ impl Watcher {
     /// take a second or two without reading events, so it runs only after recording has stopped.
     fn find_remaining_names(&mut self) {
         let mut unnamed: HashMap<u32, fast::Map<u64, FileId>> = HashMap::new();
-        for (file, ..) in self.accounting.counts() {
+        for (file, ..) in &self.accounting.counts {
             if !self.accounting.is_removed(*file) && self.names.needs_walk(*file) {
                 let key = self.accounting.key(*file);
                 unnamed.entry(key.dev).or_default().insert(key.ino, *file);
@@ -302,11 +291,7 @@ impl Watcher {
         let all = if unnamed.is_empty() { Vec::new() } else { mounts::all() };
         for (dev, wanted) in &mut unnamed {
             let scope_path = self.scope.path.as_ref().filter(|location| location.dev == *dev);
-            let mount = || {
-                let mut matching =
-                    all.iter().filter(|it| homes::encode(it.device.0, it.device.1) == *dev);
-                matching.next().map(|mount| mount.point.clone())
-            };
+            let mount = || Some(all.iter().find(|mount| mount.device == *dev)?.point.clone());
             if let Some(root) = scope_path.map(scope::ScopePath::directory).or_else(mount) {
                 self.names.walk(&root, wanted);
             }
@@ -318,7 +303,7 @@ impl Watcher {
     pub fn name_of(&self, file: FileId) -> String {
         let key = self.accounting.key(file);
         let numbers = || {
-            let (major, minor) = homes::decode(key.dev);
+            let (major, minor) = disk::decode(key.dev);
             let removed = if self.accounting.is_removed(file) { ", removed" } else { "" };
             format!("device {major}:{minor} inode {}{removed}", key.ino)
         };
@@ -332,7 +317,7 @@ impl Watcher {
     }
 
     fn in_scope(&self, file: FileId, process: ProcessId) -> bool {
-        let process = self.accounting.tasks().process(process);
+        let process = self.accounting.tasks.process(process);
         if self.scope.by_process() {
             return process.watched;
         }
@@ -347,7 +332,7 @@ impl Watcher {
     /// Returns a process by its ID in this watcher.
     #[must_use]
     pub fn process(&self, process: ProcessId) -> &Process {
-        self.accounting.tasks().process(process)
+        self.accounting.tasks.process(process)
     }
 
     /// Ends an interval and starts the next one.
@@ -375,37 +360,33 @@ impl Watcher {
     }
 
     fn new_checkpoint(&self) -> Checkpoint {
-        let readings = Readings::now(self.group.as_ref());
-        let disks = readings.disks_since(&Readings::default());
+        let mut readings = Readings::now(self.group.as_ref());
+        for (dev, disk) in &mut readings.disks {
+            disk.splits = self.accounting.splits(*dev);
+        }
         Checkpoint {
             time_ns: now_ns(),
-            counts: self.accounting.counts().iter().map(|(.., counts)| *counts).collect(),
-            unattributed: self.accounting.unattributed(),
-            lost: self.lost(),
-            splits: disks.iter().map(|(dev, _)| (*dev, self.accounting.splits(*dev))).collect(),
+            counts: self.accounting.counts.iter().map(|(.., counts)| *counts).collect(),
+            unattributed: self.accounting.unattributed,
+            lost: self.source.as_ref().map_or(0, Source::lost),
             readings,
         }
-    }
-
-    /// Returns the number of events that the kernel dropped, according to its buffers.
-    fn lost(&self) -> u64 {
-        self.source.as_ref().map_or(0, Source::lost)
     }
 
     fn between(&self, checkpoint: &Checkpoint, now: &Checkpoint) -> Interval {
         let mut sum = Counts::default();
         let mut all = Vec::new();
-        for (index, (file, process, counts)) in self.accounting.counts().iter().enumerate() {
+        for (index, (file, process, counts)) in self.accounting.counts.iter().enumerate() {
             let counts = *counts - checkpoint.counts.get(index).copied().unwrap_or_default();
             if counts.is_zero() || !self.in_scope(*file, *process) {
                 continue;
             }
             sum += counts;
-            let process = self.accounting.tasks().process(*process);
+            let process = self.accounting.tasks.process(*process);
             let key = self.accounting.key(*file);
             all.push(Row {
                 file: self.name_of(*file),
-                device: homes::decode(key.dev),
+                device: disk::decode(key.dev),
                 inode: key.ino,
                 process: process.name.clone(),
                 pid: process.pid,
@@ -413,12 +394,7 @@ impl Watcher {
             });
         }
         let page_bytes = residency::page_bytes();
-        let (rows, rows_all) = larder_schema::watch::rows(all, page_bytes, self.options.rows_max);
-        let mut disks = now.readings.disks_since(&checkpoint.readings);
-        for (dev, disk) in &mut disks {
-            let before = checkpoint.splits.iter().find(|(known, _)| known == dev);
-            disk.splits = self.accounting.splits(*dev) - before.map_or(0, |(_, splits)| *splits);
-        }
+        let (rows, rows_all) = larder_report::watch::rows(all, page_bytes, self.options.rows_max);
         let (after, before) = (now.unattributed, checkpoint.unattributed);
         let mut memory: Memory = now.readings.memory_since(&checkpoint.readings);
         if self.group.is_some() {
@@ -431,7 +407,7 @@ impl Watcher {
             sum,
             rows,
             rows_all,
-            disks: disks.into_iter().map(|(_, disk)| disk).collect(),
+            disks: now.readings.disks_since(&checkpoint.readings),
             memory,
             processes: processes(&self.options.wanted),
             unattributed: Unattributed {
@@ -462,7 +438,7 @@ impl Watcher {
     pub fn result(&self) -> Watch {
         let status = proc::read("/proc/self/status").unwrap_or_default();
         let mut missing = self.missing.clone();
-        let forgotten = self.accounting.forgotten();
+        let forgotten = self.accounting.lookups.forgotten;
         if forgotten > 0 {
             missing.push(format!(
                 "which of {forgotten} pages read-ahead had brought: more were waiting to be read \
@@ -481,7 +457,7 @@ impl Watcher {
             schema: SCHEMA.to_owned(),
             version: VERSION,
             started_at: self.started_at.clone(),
-            scope: self.scope.describe(),
+            scope: self.scope.wanted.describe(),
             kernel: machine::machine().kernel,
             page_bytes: residency::page_bytes(),
             missing,

@@ -6,7 +6,7 @@
 use crate::args::{FormatArgs, TableFormat};
 use anyhow::{Result, bail};
 use clap::Args;
-use larder_host::residency::{self, Residency};
+use larder_host::residency::{self, Residency, ResidencyError};
 use larder_report::table::{Cell, Column, Table};
 use serde_json::json;
 use std::collections::BTreeMap;
@@ -30,25 +30,23 @@ pub(crate) struct ResidentArgs {
 pub(crate) fn run(arguments: &ResidentArgs) -> Result<()> {
     let mut rows = BTreeMap::new();
     let mut failed = 0;
+    let mut report = |error: ResidencyError| {
+        eprintln!("larder: failed to {error}");
+        failed += 1;
+    };
     for path in &arguments.paths {
-        let files = match residency::files_below(path) {
-            Ok(files) => files,
-            Err(error) => {
-                eprintln!("larder: failed to {error}");
-                failed += 1;
-                continue;
-            }
-        };
-        // A directory without files has a row as well.
-        rows.entry(path.clone()).or_insert_with(Residency::default);
-        for file in files {
-            match residency::of_path(&file) {
-                Ok(residency) => add(&mut rows, path, &file, residency, arguments.depth),
-                Err(error) => {
-                    eprintln!("larder: failed to {error}");
-                    failed += 1;
+        match residency::files_below(path) {
+            Ok(files) => {
+                // A directory without files has a row as well.
+                rows.entry(path.clone()).or_insert_with(Residency::default);
+                for file in files {
+                    match residency::of_path(&file) {
+                        Ok(residency) => add(&mut rows, path, &file, residency, arguments.depth),
+                        Err(error) => report(error),
+                    }
                 }
             }
+            Err(error) => report(error),
         }
     }
     let table = table(&rows);

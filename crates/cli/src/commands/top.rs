@@ -1,14 +1,14 @@
 //! `larder top`: files, processes, disks and caches of this machine, live; docs/top.md.
 
-use crate::args;
+use super::watch::interval;
 use crate::output::sentence;
 use crate::signals;
 use crate::tui::{
-    Collector, Input, LiveTerminal, Procfs, Recording, State, TopSnapshot, View, ViewAction, draw,
+    Collector, Input, LiveTerminal, Recording, State, TopSnapshot, View, ViewAction, draw,
     wait_for_keys,
 };
 use anyhow::{Context, Result, ensure};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use larder_host::watch::STEP;
 use std::io::IsTerminal;
 use std::path::{Path, PathBuf};
@@ -23,7 +23,7 @@ pub(crate) struct TopArgs {
 
     /// Initial view.
     #[arg(long, value_name = "VIEW", default_value = "processes")]
-    view: InitialView,
+    view: View,
 
     /// Record from the start, one line of JSON for each refresh; if the file exists, under the next
     /// free name.
@@ -31,40 +31,16 @@ pub(crate) struct TopArgs {
     output: Option<PathBuf>,
 }
 
-/// The views.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum InitialView {
-    /// Open files and their resident parts.
-    Files,
-    /// Reads and writes of processes.
-    Processes,
-    /// Disk activity.
-    Disks,
-    /// Caches that larder serves on this machine.
-    Caches,
-    /// Files by process, with hit ratios; needs root.
-    Uses,
-}
-
 /// Default file for recordings that the key w starts.
 const DEFAULT_RECORDING: &str = "larder-top.json";
-
-fn interval(text: &str) -> Result<u64, String> {
-    match args::time(text)? {
-        ns if ns < 100_000_000 => Err("an interval is 100ms or longer".to_owned()),
-        ns => Ok(ns),
-    }
-}
 
 pub(crate) fn run(arguments: &TopArgs) -> Result<()> {
     ensure!(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
         "show a live view: this is no terminal"
     );
-    let mut recording = match &arguments.output {
-        Some(file) => Some(Recording::begin(file)?),
-        None => None,
-    };
+    let file = arguments.output.as_deref();
+    let mut recording = file.map(Recording::begin).transpose()?;
     let terminated = signals::termination_flag()?;
     let mut terminal = LiveTerminal::enter().context("show a live view")?;
     run_view(&mut terminal, arguments, &mut recording, &terminated)
@@ -76,17 +52,11 @@ fn run_view(
     recording: &mut Option<Recording>,
     terminated: &AtomicBool,
 ) -> Result<()> {
-    let mut state = State::new(match arguments.view {
-        InitialView::Files => View::Files,
-        InitialView::Processes => View::Processes,
-        InitialView::Disks => View::Disks,
-        InitialView::Caches => View::Caches,
-        InitialView::Uses => View::Uses,
-    });
+    let mut state = State::new(arguments.view);
     state.recording = recording.is_some();
     state.message = recording.as_ref().map(recording_message);
     let interval = Duration::from_nanos(arguments.interval);
-    let mut collector = Procfs::new();
+    let mut collector = Collector::default();
     // Rates need two snapshots; the first interval is a short one.
     let mut snapshot = collector.collect(state.view);
     let mut next = Instant::now() + interval.min(Duration::from_millis(500));

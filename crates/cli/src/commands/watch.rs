@@ -122,7 +122,8 @@ fn buffer(text: &str) -> Result<u64, String> {
     Ok(bytes)
 }
 
-fn interval(text: &str) -> Result<u64, String> {
+/// Parses a reporting interval, in nanoseconds.
+pub(super) fn interval(text: &str) -> Result<u64, String> {
     match args::time(text)? {
         ns if ns < 100_000_000 => Err("an interval is 100ms or longer".to_owned()),
         ns => Ok(ns),

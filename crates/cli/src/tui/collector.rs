@@ -3,14 +3,15 @@
 //!
 //! File accesses by process, and their hits, need tracing: [`super::uses`].
 
-use super::snapshot::{Collector, Grid, TopSnapshot, Value, View};
+use super::snapshot::{Grid, TopSnapshot, Value, View};
 use super::uses::UseTracer;
-use larder_host::disk_counters::{self, DiskCounters};
+use larder_host::disk_counters;
 use larder_host::memory::Memory;
 use larder_host::processes::{self, ProcessIo};
 use larder_host::residency;
-use larder_schema::control::Stats;
-use larder_schema::format;
+use larder_report::control::Stats;
+use larder_report::format;
+use larder_report::watch::Disk;
 use larder_server::client::Client;
 use std::collections::BTreeMap;
 use std::time::Instant;
@@ -19,53 +20,45 @@ use std::time::Instant;
 const FILES_MAX: usize = 1000;
 
 /// The machine through procfs, cachestat(2) and the control sockets.
-#[derive(Debug)]
-pub(crate) struct Procfs {
-    started_at: Instant,
+#[derive(Debug, Default)]
+pub(crate) struct Collector {
+    /// Times of the first and the last snapshot.
+    first: Option<Instant>,
     last: Option<Instant>,
     processes: BTreeMap<u32, ProcessIo>,
-    disks: Vec<DiskCounters>,
+    disks: Vec<Disk>,
     /// The last statistics of each server that answered.
     servers: Vec<Stats>,
     uses: UseTracer,
 }
 
-impl Procfs {
-    /// Creates a collector; its first snapshot has no rates.
-    pub(crate) fn new() -> Self {
-        Procfs {
-            started_at: Instant::now(),
-            last: None,
-            processes: BTreeMap::new(),
-            disks: Vec::new(),
-            servers: Vec::new(),
-            uses: UseTracer::default(),
-        }
-    }
-}
-
-impl Collector for Procfs {
-    fn collect(&mut self, view: View) -> TopSnapshot {
+impl Collector {
+    /// Returns the current snapshot; rates are those since the previous call, and the first
+    /// snapshot has none. Data that is expensive to collect is collected only after its view was
+    /// first selected.
+    pub(crate) fn collect(&mut self, view: View) -> TopSnapshot {
         let now = Instant::now();
         let seconds = self.last.map(|last| now.duration_since(last).as_secs_f64());
         self.last = Some(now);
-        let mut snapshot = TopSnapshot {
-            at_s: now.duration_since(self.started_at).as_secs_f64(),
-            memory: Memory::now().map_or_else(String::new, memory_line),
-            ..TopSnapshot::default()
-        };
-        snapshot.grids[View::Files.index()] = files();
-        snapshot.grids[View::Processes.index()] = self.collect_processes(seconds);
-        snapshot.grids[View::Disks.index()] = self.collect_disks(seconds);
-        snapshot.grids[View::Caches.index()] = self.collect_caches();
         if view == View::Uses {
             self.uses.begin();
         }
-        snapshot.grids[View::Uses.index()] = self.uses.refresh();
-        snapshot
+        TopSnapshot {
+            at_s: now.duration_since(*self.first.get_or_insert(now)).as_secs_f64(),
+            memory: Memory::now().map_or_else(String::new, memory_line),
+            // In the order of the views.
+            grids: [
+                files(),
+                self.collect_processes(seconds),
+                self.collect_disks(seconds),
+                self.collect_caches(),
+                self.uses.refresh(),
+            ],
+        }
     }
 
-    fn step(&mut self) {
+    /// Reads pending events; the caller calls it every few milliseconds.
+    pub(crate) fn step(&mut self) {
         self.uses.step();
     }
 }
@@ -126,7 +119,7 @@ fn mean(sum: u64, count: u64) -> Option<f64> {
     (count > 0).then_some(mean)
 }
 
-impl Procfs {
+impl Collector {
     fn collect_processes(&mut self, seconds: Option<f64>) -> Grid {
         let now = processes::all();
         let mut rows = Vec::new();
@@ -166,18 +159,18 @@ impl Procfs {
             let Some(before) = self.disks.iter().find(|before| before.name == disk.name) else {
                 continue;
             };
-            let since = |field: fn(&DiskCounters) -> u64| field(disk).saturating_sub(field(before));
-            let rate = |field: fn(&DiskCounters) -> u64| {
+            let since = |field: fn(&Disk) -> u64| field(disk).saturating_sub(field(before));
+            let rate = |field: fn(&Disk) -> u64| {
                 per_second(field(disk), field(before), seconds).map_or(Value::Missing, Value::Rate)
             };
-            let time = |ms: fn(&DiskCounters) -> u64, count: fn(&DiskCounters) -> u64| {
+            let time = |ms: fn(&Disk) -> u64, count: fn(&Disk) -> u64| {
                 let mean = mean(since(ms), since(count));
                 mean.map_or(Value::Missing, |mean| Value::Time(mean * 1e6))
             };
-            let size = |bytes: fn(&DiskCounters) -> u64, count: fn(&DiskCounters) -> u64| {
+            let size = |bytes: fn(&Disk) -> u64, count: fn(&Disk) -> u64| {
                 since(bytes).checked_div(since(count)).map_or(Value::Missing, Value::Bytes)
             };
-            let share = |ms: fn(&DiskCounters) -> u64| {
+            let share = |ms: fn(&Disk) -> u64| {
                 per_second(ms(disk), ms(before), seconds).map(|ms| ms / 1000.0)
             };
             let of_time = |ms| share(ms).map_or(Value::Missing, Value::Share);
@@ -189,8 +182,8 @@ impl Procfs {
                 rate(|it| it.writes),
                 time(|it| it.write_ms, |it| it.writes),
                 share(|it| it.queue_ms).map_or(Value::Missing, Value::Number),
-                size(|it| it.read_bytes, |it| it.reads),
-                size(|it| it.write_bytes, |it| it.writes),
+                size(Disk::read_bytes, |it| it.reads),
+                size(Disk::write_bytes, |it| it.writes),
                 of_time(|it| it.read_ms),
                 of_time(|it| it.write_ms),
             ]);

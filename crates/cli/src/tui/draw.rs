@@ -3,6 +3,7 @@
 
 use super::snapshot::{Grid, TopSnapshot, Value, View};
 use super::state::State;
+use clap::ValueEnum;
 use larder_report::escape;
 use larder_schema::format::wrapped;
 use ratatui::Frame;
@@ -19,7 +20,6 @@ const WORD_MAX: usize = 24;
 const GAP: usize = 2;
 const KEYS: &str = "1-5 Tab view  s r sort  / filter  Space freeze  w record  q quit";
 
-/// Draws a snapshot with the settings of the user.
 pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &TopSnapshot, state: &State) {
     let grid = snapshot.grid(state.view);
     let note = status_line(grid, state, frame.area());
@@ -51,22 +51,20 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &TopSnapshot, state: &State)
 /// Returns the note of a grid, with that of a column if the column is visible.
 fn status_line(grid: &Grid, state: &State, area: Rect) -> String {
     let note = grid.note.clone().unwrap_or_default();
+    let visible_columns = visible_grid(grid, state, area).visible_columns;
+    let is_shown = |title| visible_columns.iter().any(|&(column, _)| grid.columns[column] == title);
     match grid.column_note {
-        Some((title, words)) if is_shown(grid, state, title, area) => format!("{note} {words}"),
+        Some((title, words)) if is_shown(title) => format!("{note} {words}"),
         _ => note,
     }
-}
-
-/// Returns true if a column is visible.
-fn is_shown(grid: &Grid, state: &State, title: &str, area: Rect) -> bool {
-    let VisibleGrid { visible_columns, .. } = visible_grid(grid, state, area);
-    visible_columns.iter().any(|&(column, _)| grid.columns[column] == title)
 }
 
 /// Draws the views, the filter, and the state. The state is always complete; if space is short,
 /// views that are not selected lose their counts, and then the filter is truncated.
 fn draw_views(frame: &mut Frame<'_>, area: Rect, snapshot: &TopSnapshot, state: &State) {
-    let label = Line::from(state_label(state)).bold();
+    let states = [(state.frozen, "  frozen"), (state.recording, "  recording")];
+    let label: String = states.iter().filter(|(on, _)| *on).map(|(_, name)| *name).collect();
+    let label = Line::from(label).bold();
     let available = usize::from(area.width).saturating_sub(label.width());
     let full = views(snapshot, state, true);
     let shown = if full.width() <= available { full } else { views(snapshot, state, false) };
@@ -77,19 +75,9 @@ fn draw_views(frame: &mut Frame<'_>, area: Rect, snapshot: &TopSnapshot, state: 
     frame.render_widget(Paragraph::new(label), right);
 }
 
-/// Returns the label of the state: frozen, recording, or both.
-fn state_label(state: &State) -> &'static str {
-    match (state.frozen, state.recording) {
-        (false, false) => "",
-        (true, false) => "  frozen",
-        (false, true) => "  recording",
-        (true, true) => "  frozen  recording",
-    }
-}
-
 fn views(snapshot: &TopSnapshot, state: &State, counts: bool) -> Line<'static> {
     let mut spans = Vec::new();
-    for (number, view) in (1..).zip(View::ALL) {
+    for (number, &view) in (1..).zip(View::value_variants()) {
         let (is_shown, rows) = (view == state.view, snapshot.grid(view).rows.len());
         let count = if counts || is_shown { format!("{rows} ") } else { String::new() };
         let text = format!(" {number} {} {count}", view.name());
@@ -101,7 +89,6 @@ fn views(snapshot: &TopSnapshot, state: &State, counts: bool) -> Line<'static> {
     Line::from(spans)
 }
 
-/// The visible part of a grid.
 struct VisibleGrid {
     headings: Vec<String>,
     /// Cells as text, and true for words.

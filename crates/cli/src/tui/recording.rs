@@ -10,7 +10,6 @@ use std::path::{Path, PathBuf};
 /// Maximum number of file names that are tried.
 const NAMES_MAX: u32 = 10_000;
 
-/// A recording that is being written.
 #[derive(Debug)]
 pub(crate) struct Recording {
     file: File,
@@ -40,7 +39,6 @@ impl Recording {
         &self.path
     }
 
-    /// Appends a line.
     pub(crate) fn append(&mut self, snapshot: &TopSnapshot) -> Result<()> {
         writeln!(self.file, "{}", snapshot.to_json())
             .with_context(|| format!("record to {}", self.path.display()))

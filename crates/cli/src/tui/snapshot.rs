@@ -1,41 +1,40 @@
 //! The state of the machine at one moment: a grid for each view.
 
-use larder_report::escape;
-use larder_schema::format;
+use clap::ValueEnum;
+use larder_report::{escape, format};
 use serde_json::{Value as Json, json};
 use std::cmp::Ordering;
 
-/// Number of views.
 pub(crate) const VIEWS: usize = 5;
 
-/// A view of the machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// A view of the machine, in the order of the keys 1 to 5.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum View {
+    /// Open files and their resident parts.
     Files,
+    /// Reads and writes of processes.
     Processes,
+    /// Disk activity.
     Disks,
+    /// Caches that larder serves on this machine.
     Caches,
-    /// Files by the processes that use them.
+    /// Files by process, with hit ratios; needs root.
     Uses,
 }
 
 impl View {
-    /// All views, in the order of their keys 1 to 5.
-    pub(crate) const ALL: [View; VIEWS] =
-        [View::Files, View::Processes, View::Disks, View::Caches, View::Uses];
-
-    pub(crate) fn name(self) -> &'static str {
-        match self {
-            View::Files => "files",
-            View::Processes => "processes",
-            View::Disks => "disks",
-            View::Caches => "caches",
-            View::Uses => "uses",
-        }
+    pub(crate) fn name(self) -> String {
+        let name = self.to_possible_value().expect("no view is hidden");
+        name.get_name().to_owned()
     }
 
     pub(crate) fn index(self) -> usize {
-        View::ALL.iter().position(|view| *view == self).expect("it is one of them")
+        self as usize
+    }
+
+    /// Returns the view that follows `count` views later; the first follows the last.
+    pub(super) fn later(self, count: usize) -> View {
+        View::value_variants()[(self.index() + count) % VIEWS]
     }
 }
 
@@ -84,12 +83,7 @@ impl Value {
         match self {
             Value::Word(word) => json!(word),
             Value::Bytes(bytes) => json!(bytes),
-            Value::Rate(value)
-            | Value::ByteRate(value)
-            | Value::Number(value)
-            | Value::Share(value)
-            | Value::Time(value) => json!(value),
-            Value::Missing => Json::Null,
+            other => json!(other.number()),
         }
     }
 
@@ -149,7 +143,6 @@ pub(crate) struct TopSnapshot {
 }
 
 impl TopSnapshot {
-    /// Returns the grid of a view.
     pub(crate) fn grid(&self, view: View) -> &Grid {
         &self.grids[view.index()]
     }
@@ -157,27 +150,13 @@ impl TopSnapshot {
     /// Returns one line of a recording.
     pub(crate) fn to_json(&self) -> Json {
         let mut all = json!({ "schema": "larder-top", "version": 1, "at_s": self.at_s });
-        for (view, grid) in View::ALL.iter().zip(&self.grids) {
-            let rows: Vec<Json> = grid
-                .rows
-                .iter()
-                .map(|row| {
-                    let pairs = grid.columns.iter().zip(row);
-                    pairs.map(|(column, value)| ((*column).to_owned(), value.json())).collect()
-                })
-                .collect();
-            all[view.name()] = Json::Array(rows);
+        for (view, grid) in View::value_variants().iter().zip(&self.grids) {
+            let object = |row: &Vec<Value>| -> Json {
+                let pairs = grid.columns.iter().zip(row);
+                pairs.map(|(column, value)| ((*column).to_owned(), value.json())).collect()
+            };
+            all[view.name()] = grid.rows.iter().map(object).collect();
         }
         all
     }
-}
-
-/// Collects snapshots of the machine.
-pub(crate) trait Collector {
-    /// Returns the current snapshot; rates are those since the previous call. Data that is
-    /// expensive to collect is collected only after its view was first selected.
-    fn collect(&mut self, view: View) -> TopSnapshot;
-
-    /// Reads pending events; the caller calls it every few milliseconds.
-    fn step(&mut self);
 }

@@ -6,15 +6,11 @@ use super::terminal::Key;
 /// The action that a key requests from the owner of the view.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum ViewAction {
-    /// Redraw.
     Draw,
-    /// Start or end the recording.
     Record,
-    /// Quit.
     Quit,
 }
 
-/// The settings of one view.
 #[derive(Clone, Debug, Default)]
 struct ViewSettings {
     sort: Option<usize>,
@@ -49,20 +45,14 @@ impl State {
         }
     }
 
-    fn view_settings_mut(&mut self) -> &mut ViewSettings {
-        &mut self.settings[self.view.index()]
-    }
-
     fn view_settings(&self) -> &ViewSettings {
         &self.settings[self.view.index()]
     }
 
-    /// Returns the filter of this view.
     pub(crate) fn filter(&self) -> &str {
         &self.view_settings().filter
     }
 
-    /// Returns the number of rows scrolled past.
     pub(crate) fn first(&self) -> usize {
         self.view_settings().first
     }
@@ -106,51 +96,46 @@ impl State {
         }
         let columns = grid.columns.len().max(1);
         let (sort, reverse) = self.sort(grid);
+        let settings = &mut self.settings[self.view.index()];
         match key {
             Key::Char('q') => return ViewAction::Quit,
             Key::Char('w') => return ViewAction::Record,
             Key::Char(' ') => self.frozen = !self.frozen,
             Key::Char('/') => self.typing = true,
-            Key::Char('r') => self.view_settings_mut().reverse = !reverse,
-            Key::Char('s') | Key::Right => {
-                self.view_settings_mut().sort = Some((sort + 1) % columns);
-            }
-            Key::Char('S') | Key::Left => {
-                self.view_settings_mut().sort = Some((sort + columns - 1) % columns);
-            }
-            Key::Down => self.view_settings_mut().first = self.first() + 1,
-            Key::Up => self.view_settings_mut().first = self.first().saturating_sub(1),
-            Key::PageDown => self.view_settings_mut().first = self.first() + 10,
-            Key::PageUp => self.view_settings_mut().first = self.first().saturating_sub(10),
-            Key::Home => self.view_settings_mut().first = 0,
-            Key::Esc => self.view_settings_mut().filter.clear(),
-            Key::Tab => self.view = View::ALL[(self.view.index() + 1) % View::ALL.len()],
-            Key::BackTab => {
-                self.view = View::ALL[(self.view.index() + View::ALL.len() - 1) % View::ALL.len()];
-            }
+            Key::Char('r') => settings.reverse = !reverse,
+            Key::Char('s') | Key::Right => settings.sort = Some((sort + 1) % columns),
+            Key::Char('S') | Key::Left => settings.sort = Some((sort + columns - 1) % columns),
+            Key::Down => settings.first += 1,
+            Key::Up => settings.first = settings.first.saturating_sub(1),
+            Key::PageDown => settings.first += 10,
+            Key::PageUp => settings.first = settings.first.saturating_sub(10),
+            Key::Home => settings.first = 0,
+            Key::Esc => settings.filter.clear(),
+            Key::Tab => self.view = self.view.later(1),
+            Key::BackTab => self.view = self.view.later(VIEWS - 1),
             Key::Char(digit @ '1'..='5') => {
-                let index = digit.to_digit(10).and_then(|digit| usize::try_from(digit).ok());
-                self.view = View::ALL[index.map_or(0, |index| index - 1)];
+                self.view = View::Files.later(digit as usize - '1' as usize);
             }
             _ => {}
         }
-        let rows = self.rows(grid).len();
-        let settings = self.view_settings_mut();
-        settings.first = settings.first.min(rows.saturating_sub(1));
+        let last = self.rows(grid).len().saturating_sub(1);
+        let settings = &mut self.settings[self.view.index()];
+        settings.first = settings.first.min(last);
         ViewAction::Draw
     }
 
     fn type_filter(&mut self, key: Key) {
+        let settings = &mut self.settings[self.view.index()];
         match key {
             Key::Enter => self.typing = false,
             Key::Esc => {
                 self.typing = false;
-                self.view_settings_mut().filter.clear();
+                settings.filter.clear();
             }
-            Key::Backspace => drop(self.view_settings_mut().filter.pop()),
-            Key::Char(letter) => self.view_settings_mut().filter.push(letter),
+            Key::Backspace => drop(settings.filter.pop()),
+            Key::Char(letter) => settings.filter.push(letter),
             _ => {}
         }
-        self.view_settings_mut().first = 0;
+        settings.first = 0;
     }
 }

@@ -23,10 +23,8 @@ use std::time::Duration;
 /// it.
 const INPUT_BYTES_MAX: usize = 256;
 
-/// A key of the keyboard.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Key {
-    /// A letter, digit or symbol.
     Char(char),
     Enter,
     Tab,
@@ -50,13 +48,10 @@ pub(crate) enum Key {
 pub(crate) enum Input {
     /// No key was pressed before the timeout.
     Nothing,
-    /// Keys that were pressed, in order.
     Keys(Vec<Key>),
-    /// The terminal was closed.
     Closed,
 }
 
-/// A terminal that shows a live view.
 pub(crate) struct LiveTerminal {
     /// Never dropped: its destructor reports a failed write to a closed terminal on standard error.
     view: ManuallyDrop<Terminal<TermionBackend<Stdout>>>,
@@ -181,7 +176,6 @@ fn first_key(bytes: &[u8]) -> (Option<Key>, usize) {
     }
 }
 
-/// Returns the key of a control sequence.
 fn named_key(parameters: &[u8], end: u8) -> Option<Key> {
     match (end, parameters.split(|&byte| byte == b';').next()) {
         (b'A', _) => Some(Key::Up),

@@ -190,7 +190,7 @@ fn a_recorded_line_has_plain_numbers_under_the_names_of_columns() {
 
 #[test]
 fn this_machine_is_seen() {
-    let mut collector = Procfs::new();
+    let mut collector = Collector::default();
     assert!(
         collector.collect(View::Processes).grids[View::Disks.index()].rows.is_empty(),
         "no rates at first"

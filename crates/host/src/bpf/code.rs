@@ -50,11 +50,9 @@ pub(crate) enum JumpCondition {
     NotEqual = 0x50,
 }
 
-/// A jump target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Label(usize);
 
-/// A program under construction.
 #[derive(Debug, Default)]
 pub(crate) struct Code {
     words: Vec<u64>,
@@ -172,14 +170,12 @@ impl Code {
         self.emit(0x05 | condition as u8, left, 0, 0, value);
     }
 
-    /// Jumps unconditionally.
     pub(crate) fn jump(&mut self, to: Label) {
         self.jumps.push((self.words.len(), to));
         self.emit(0x05, Reg::R0, 0, 0, 0);
     }
 
     /// Returns the program with all jump offsets resolved.
-    #[must_use]
     pub(crate) fn finish(mut self) -> Vec<u64> {
         for (index, label) in self.jumps {
             let target = self.labels[label.0].expect("a label is set where it is used");

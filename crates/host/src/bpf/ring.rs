@@ -8,7 +8,7 @@
 //! Invariant: the reader reads a record only after its header marks it complete, and returns the
 //! space to the producers only after it passed the record on.
 
-use crate::syscall::bpf::{Map, MapKind, MapSpec, SharedMemory};
+use crate::syscall::bpf::{Map, MapSpec, RING, SharedMemory};
 use std::io;
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,6 @@ const DISCARDED: u64 = 1 << 30;
 const HEADER_BYTES: u64 = 8;
 const WORD: u64 = 8;
 
-/// A BPF ring buffer.
 #[derive(Debug)]
 pub(crate) struct Ring {
     map: Map,
@@ -30,16 +29,11 @@ pub(crate) struct Ring {
 
 impl Ring {
     /// Creates a ring buffer of about `bytes`.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub(crate) fn make(bytes: u64) -> io::Result<Ring> {
         let page = u64::try_from(rustix::param::page_size()).expect("a page is small");
         let bytes = bytes.clamp(page, 1 << 30).next_power_of_two();
         let entries = u32::try_from(bytes).expect("at most 2^30");
-        let kind = MapKind::Ring;
-        let spec = MapSpec { kind, key_bytes: 0, value_bytes: 0, entries, flags: 0 };
-        let map = Map::create(spec, None)?;
+        let map = Map::create(MapSpec { kind: RING, entries, ..MapSpec::default() }, None)?;
         let size = |bytes: u64| usize::try_from(bytes).expect("at most 2^31 and a page");
         let consumer = map.map_memory(0, size(page), true)?;
         let records = map.map_memory(page, size(page + 2 * bytes), false)?;

@@ -4,14 +4,12 @@
 //! Invariants: malformed data is an error, never a guess; offsets are bytes, and a bit field counts
 //! as not found.
 
-/// Path of the kernel's BTF.
 pub(crate) const BTF_PATH: &str = "/sys/kernel/btf/vmlinux";
 
 const MAGIC: u16 = 0xeb9f;
 /// Bytes of the header that the parser uses.
 const HEADER: usize = 24;
 
-/// Type kinds.
 const ARRAY: u32 = 3;
 const STRUCT: u32 = 4;
 const UNION: u32 = 5;
@@ -21,18 +19,14 @@ const TYPEDEF: u32 = 8;
 /// An error reading kernel types. Every message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TypesError {
-    /// The file is missing or unreadable.
     #[error("read {BTF_PATH}: {0}")]
     Io(#[from] std::io::Error),
-    /// The data is malformed.
     #[error("understand {BTF_PATH} at byte {0}")]
     Malformed(usize),
-    /// The kernel has no such type or member.
     #[error("find {0} among the types of this kernel")]
     NotFound(String),
 }
 
-/// The types of one kernel.
 #[derive(Debug)]
 pub(crate) struct Types {
     bytes: Vec<u8>,
@@ -41,7 +35,6 @@ pub(crate) struct Types {
     type_offsets: Vec<usize>,
 }
 
-/// One type.
 #[derive(Clone, Copy, Debug)]
 struct Type {
     position: usize,
@@ -111,9 +104,6 @@ impl Types {
     }
 
     /// Returns the number of a typedef.
-    ///
-    /// # Errors
-    /// The kernel has no typedef of this name.
     pub(crate) fn typedef(&self, name: &str) -> Result<u32, TypesError> {
         let found = self.find(&[TYPEDEF], name);
         found.map(|(number, _)| number).ok_or_else(|| TypesError::NotFound(name.to_owned()))
@@ -121,9 +111,6 @@ impl Types {
 
     /// Returns the byte offset of a structure member, including members of nested anonymous
     /// structures.
-    ///
-    /// # Errors
-    /// The kernel has no such structure or member.
     pub(crate) fn offset(&self, of: &str, member: &str) -> Result<i16, TypesError> {
         let not_found = || TypesError::NotFound(format!("{member} of struct {of}"));
         let (_, found) = self.find(&[STRUCT], of).ok_or_else(not_found)?;
@@ -161,9 +148,6 @@ impl Types {
     }
 
     /// Returns the value of an enumerator.
-    ///
-    /// # Errors
-    /// The kernel has no such enumeration or enumerator.
     pub(crate) fn enumerator(&self, of: &str, name: &str) -> Result<u32, TypesError> {
         let not_found = || TypesError::NotFound(format!("{name} of enum {of}"));
         let (_, found) = self.find(&[ENUM], of).ok_or_else(not_found)?;

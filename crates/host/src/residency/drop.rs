@@ -8,7 +8,7 @@ use super::{Residency, ResidencyError, of_file, open};
 use rustix::fs::{Advice, fadvise};
 use std::fs::File;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::time::Duration;
 
 /// The file to write a number to, to drop caches.
@@ -24,33 +24,11 @@ const PAUSES_MS: [u64; 10] = [0, 1, 2, 4, 8, 16, 32, 64, 128, 256];
 /// brings pages back within this time.
 const SETTLE: Duration = Duration::from_millis(20);
 
-/// An error dropping pages. Every message can follow "failed to".
-#[derive(Debug, thiserror::Error)]
-pub enum DropError {
-    /// The residency query failed.
-    #[error(transparent)]
-    Residency(#[from] ResidencyError),
-    /// The writeback of dirty pages failed, or the kernel refused the advice.
-    #[error("drop the pages of {}: {source}", path.display())]
-    File {
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        source: io::Error,
-    },
-    /// Dropping all caches needs root.
-    #[error("drop everything that is cached: {source} (writing {DROP_CACHES} needs root)")]
-    Everything {
-        /// The system error.
-        source: io::Error,
-    },
-}
-
 /// Writes the dirty pages of a file back and drops its pages; returns the residency afterwards.
 ///
 /// # Errors
 /// The file cannot be opened, written back or queried. Pages that stay resident are no error.
-pub fn file(path: &Path) -> Result<Residency, DropError> {
+pub fn file(path: &Path) -> Result<Residency, ResidencyError> {
     opened(&open(path)?, path)
 }
 
@@ -58,8 +36,11 @@ pub fn file(path: &Path) -> Result<Residency, DropError> {
 ///
 /// # Errors
 /// The file cannot be written back or queried.
-pub fn opened(file: &File, path: &Path) -> Result<Residency, DropError> {
-    let failed = |source| DropError::File { path: path.to_path_buf(), source };
+pub fn opened(file: &File, path: &Path) -> Result<Residency, ResidencyError> {
+    let failed = |source| {
+        let operation = format!("drop the pages of {}", path.display());
+        ResidencyError { operation, source }
+    };
     let mut found = Residency::default();
     for pause in PAUSES_MS {
         std::thread::sleep(Duration::from_millis(pause));
@@ -84,9 +65,13 @@ pub fn opened(file: &File, path: &Path) -> Result<Residency, DropError> {
 ///
 /// # Errors
 /// The process lacks root privileges.
-pub fn everything() -> Result<(), DropError> {
+pub fn everything() -> Result<(), ResidencyError> {
     rustix::fs::sync();
-    std::fs::write(DROP_CACHES, EVERYTHING).map_err(|source| DropError::Everything { source })
+    std::fs::write(DROP_CACHES, EVERYTHING).map_err(|error| {
+        let reason = format!("{error} (writing {DROP_CACHES} needs root)");
+        let operation = "drop everything that is cached".to_owned();
+        ResidencyError { operation, source: io::Error::new(error.kind(), reason) }
+    })
 }
 
 /// Returns true if this process may call [`everything`].

@@ -5,10 +5,9 @@
 //! once, and that descriptor serves reads, queries and drops; [`Files`] keeps the descriptors open.
 //! An open by another program still drops pages, which the next query shows.
 
-use super::drop::{self, DropError};
+use super::drop;
 use super::{Residency, ResidencyError, of_file, open, read_full};
 use std::fs::File;
-use std::io;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -19,22 +18,6 @@ const READ_BYTES: usize = 1 << 20;
 const RETRY_TIME: Duration = Duration::from_secs(3);
 /// Maximum number of files kept open; further files are opened for each operation.
 const OPEN_MAX: usize = 512;
-
-/// An error reading files into memory. Every message can follow "failed to".
-#[derive(Debug, thiserror::Error)]
-pub enum FillError {
-    /// The residency query failed.
-    #[error(transparent)]
-    Residency(#[from] ResidencyError),
-    /// The file cannot be read.
-    #[error("read {} into memory: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// The system error.
-        source: io::Error,
-    },
-}
 
 /// A set of files that is queried as a whole.
 #[derive(Debug)]
@@ -77,12 +60,7 @@ impl Files {
     /// # Errors
     /// The kernel does not report it.
     pub fn residency(&self) -> Result<Found, ResidencyError> {
-        let mut found = Found::default();
-        self.for_each_file(|file, path| {
-            found.add(path, of_file(file, path)?);
-            Ok(())
-        })?;
-        Ok(found)
+        self.residency_after(|_| Ok(()))
     }
 
     /// Writes dirty pages back and drops the pages of the files. Before each file it calls
@@ -90,7 +68,7 @@ impl Files {
     ///
     /// # Errors
     /// A file cannot be written back or queried.
-    pub fn drop(&self, mut keep_going: impl FnMut() -> bool) -> Result<(), DropError> {
+    pub fn drop(&self, mut keep_going: impl FnMut() -> bool) -> Result<(), ResidencyError> {
         self.for_each_file(
             |file, path| if keep_going() { drop::opened(file, path).map(|_| ()) } else { Ok(()) },
         )
@@ -103,7 +81,7 @@ impl Files {
     ///
     /// # Errors
     /// A file cannot be opened, read or queried.
-    pub fn fill(&self, mut keep_going: impl FnMut(u64) -> bool) -> Result<Found, FillError> {
+    pub fn fill(&self, mut keep_going: impl FnMut(u64) -> bool) -> Result<Found, ResidencyError> {
         let mut buffer = vec![0; READ_BYTES];
         let started = Instant::now();
         loop {
@@ -112,9 +90,9 @@ impl Files {
                 if running && !of_file(file, path)?.is_warm() {
                     running = read_all(file, path, &mut buffer, &mut keep_going)?;
                 }
-                Ok::<(), FillError>(())
+                Ok(())
             })?;
-            let found = self.residency_after_reopen()?;
+            let found = self.residency_after(|path| open(path).map(core::mem::drop))?;
             // A short lack of memory or proactive reclaim takes some of the pages that were just
             // read; a file system that drops pages at open takes all of them.
             let is_partly_missing = found.lacking.is_some() && found.sum.resident > 0;
@@ -124,20 +102,24 @@ impl Files {
         }
     }
 
-    fn residency_after_reopen(&self) -> Result<Found, ResidencyError> {
+    /// Returns the residency of the files, each after `prepare` was called with its path.
+    fn residency_after(
+        &self,
+        prepare: impl Fn(&Path) -> Result<(), ResidencyError>,
+    ) -> Result<Found, ResidencyError> {
         let mut found = Found::default();
         self.for_each_file(|file, path| {
-            core::mem::drop(open(path)?);
+            prepare(path)?;
             found.add(path, of_file(file, path)?);
-            Ok::<(), ResidencyError>(())
+            Ok(())
         })?;
         Ok(found)
     }
 
-    fn for_each_file<E: From<ResidencyError>>(
+    fn for_each_file(
         &self,
-        mut work: impl FnMut(&File, &Path) -> Result<(), E>,
-    ) -> Result<(), E> {
+        mut work: impl FnMut(&File, &Path) -> Result<(), ResidencyError>,
+    ) -> Result<(), ResidencyError> {
         for (number, path) in self.paths.iter().enumerate() {
             match self.opened.get(number) {
                 Some(file) => work(file, path)?,
@@ -154,8 +136,11 @@ fn read_all(
     path: &Path,
     buffer: &mut [u8],
     keep_going: &mut impl FnMut(u64) -> bool,
-) -> Result<bool, FillError> {
-    let failed = |source| FillError::Read { path: path.to_path_buf(), source };
+) -> Result<bool, ResidencyError> {
+    let failed = |source| {
+        let operation = format!("read {} into memory", path.display());
+        ResidencyError { operation, source }
+    };
     let mut offset = 0;
     loop {
         let bytes = read_full(file, buffer, offset).map_err(failed)? as u64;

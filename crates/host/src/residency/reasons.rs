@@ -4,7 +4,7 @@
 use super::Residency;
 use crate::disk::Disk;
 use crate::mounts::Mount;
-use crate::proc;
+use crate::{proc, processes};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -30,21 +30,11 @@ pub fn why_pages_stay(path: &Path, found: &Residency) -> String {
 /// Returns a process that maps the file, as `123 (name)`. Only root sees the processes of other
 /// users.
 fn mapping_process(path: &Path) -> Option<String> {
-    let inode = std::fs::metadata(path).ok()?.ino().to_string();
+    let inode = std::fs::metadata(path).ok()?.ino();
     let real = path.canonicalize().ok()?;
-    let processes = std::fs::read_dir("/proc").ok()?;
-    processes.flatten().find_map(|process| {
-        let number: u32 = process.file_name().to_str()?.parse().ok()?;
-        let maps = std::fs::read_to_string(process.path().join("maps")).ok()?;
-        // Columns: address perms offset dev inode path; on btrfs the device differs from that of
-        // stat(2).
-        let is_mapped = maps.lines().any(|line| {
-            line.split_whitespace().nth(4) == Some(inode.as_str())
-                && line.ends_with(&*real.to_string_lossy())
-        });
-        let name = proc::read(process.path().join("comm")).unwrap_or_default();
-        is_mapped.then(|| format!("process {number} ({name})"))
-    })
+    let mut pids = processes::pids().into_iter();
+    let pid = pids.find(|&pid| processes::mapped_files(pid, inode).contains(&real))?;
+    Some(format!("process {pid} ({})", processes::name(pid).unwrap_or_default()))
 }
 
 /// Returns a likely reason why pages of a file are missing after it was read, as part of a
@@ -86,10 +76,8 @@ pub fn caches_below(files: &[PathBuf], all_dropped: bool) -> Vec<String> {
             )
         }));
         let disk = Disk::of(file).ok().flatten().filter(|_| !all_dropped);
-        let buffered = disk.filter(|disk| {
-            let loops = Path::new("/sys/block").join(&disk.name).join("loop/dio");
-            proc::read(loops).as_deref() == Some("0")
-        });
+        let buffered = disk
+            .filter(|disk| proc::read(disk.directory().join("loop/dio")).as_deref() == Some("0"));
         sentences.extend(buffered.map(|disk| {
             format!(
                 "files lie on {}, and the file behind it is read through the page cache \

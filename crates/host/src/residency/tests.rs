@@ -95,7 +95,7 @@ fn both_ways_of_asking_agree() {
         let mincore = by_mincore(&file, len).unwrap();
         assert_eq!((mincore.pages, mincore.resident), (101, touched));
         assert!(!mincore.knows_dirty());
-        match by_cachestat(&file, len) {
+        match by_cachestat(&file, 0, len) {
             Ok(found) => assert_eq!(found.resident, mincore.resident),
             Err(error) => assert_eq!(error.raw_os_error(), Some(libc::ENOSYS), "{error}"),
         }

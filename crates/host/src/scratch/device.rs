@@ -15,7 +15,6 @@ const CONTROL: &str = "/dev/loop-control";
 /// Number of device numbers to try before giving up.
 const NUMBERS_MAX: u32 = 4096;
 
-/// Returns the name of the device with a number.
 pub(super) fn name(number: u32) -> String {
     format!("loop{number}")
 }
@@ -60,7 +59,12 @@ pub(super) fn attach(number: u32, image: &Path) -> Result<PathBuf, ScratchError>
     if direct.as_deref() == Some("1") {
         return Ok(device);
     }
-    Err(ScratchError::NoDirectIo { image: image.to_path_buf() })
+    // The data of the image would be cached twice.
+    Err(ScratchError::Other(format!(
+        "attach {}: its file system has no direct I/O, so it would be cached twice; name another \
+         directory",
+        image.display()
+    )))
 }
 
 /// Returns the backing file of a device, or `None` if nothing is attached.
@@ -72,9 +76,7 @@ pub(super) fn backing(name: &str) -> Option<PathBuf> {
 
 /// Returns the attached loop devices with their backing files.
 pub(super) fn attached() -> Vec<(String, PathBuf)> {
-    let Ok(devices) = std::fs::read_dir("/sys/block") else { return Vec::new() };
-    let names = devices.filter_map(|device| device.ok()?.file_name().into_string().ok());
-    names.filter_map(|name| backing(&name).map(|file| (name, file))).collect()
+    proc::names("/sys/block").filter_map(|name| backing(&name).map(|file| (name, file))).collect()
 }
 
 /// Detaches a device and waits until it is detached.

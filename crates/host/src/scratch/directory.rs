@@ -21,7 +21,6 @@ const JOURNAL: &str = "journal";
 /// Maximum number of directories of one process in one parent.
 const DIRECTORIES_MAX: u32 = 1024;
 
-/// A locked scratch directory.
 #[derive(Debug)]
 pub(super) struct Directory {
     path: PathBuf,
@@ -29,7 +28,6 @@ pub(super) struct Directory {
 }
 
 impl Directory {
-    /// Creates a new directory inside an existing one.
     pub(super) fn make(parent: &Path) -> Result<Directory, ScratchError> {
         let failed = |operation: &str, path: &Path| {
             ScratchError::io(format!("{operation} {}", path.display()))

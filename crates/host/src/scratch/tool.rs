@@ -12,7 +12,6 @@ use std::process::{Command, Stdio};
 /// Directories of administration programs, for users whose search path lacks them.
 const DIRECTORIES: &[&str] = &["/usr/sbin", "/sbin", "/usr/local/sbin"];
 
-/// Finds a program in the search path.
 pub(super) fn find(program: &str) -> Option<PathBuf> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     std::env::split_paths(&path)
@@ -22,10 +21,12 @@ pub(super) fn find(program: &str) -> Option<PathBuf> {
 }
 
 /// Returns a command for a program of this package.
-pub(super) fn tool(program: &str, package: &'static str) -> Result<Command, ScratchError> {
-    let path = find(program);
-    let missing = || ScratchError::NoTool { program: program.to_owned(), package };
-    path.map(Command::new).ok_or_else(missing)
+pub(super) fn tool(program: &str, package: &str) -> Result<Command, ScratchError> {
+    find(program).map(Command::new).ok_or_else(|| {
+        ScratchError::Other(format!(
+            "find {program}: it is not installed (on Debian: apt-get install {package})"
+        ))
+    })
 }
 
 /// Runs a command to its end; an error contains the command's output.
@@ -40,7 +41,7 @@ pub(super) fn run(command: &mut Command) -> Result<(), ScratchError> {
     let text = String::from_utf8_lossy(&text);
     let words: Vec<&str> = text.split_whitespace().collect();
     let output = if words.is_empty() { output.status.to_string() } else { words.join(" ") };
-    Err(ScratchError::Tool { command_line, output })
+    Err(ScratchError::Other(format!("run {command_line}: {output}")))
 }
 
 /// Returns the command line as a user would type it.

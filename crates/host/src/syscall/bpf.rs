@@ -4,9 +4,10 @@
 //! and the kernel keeps none of them. Keys and values have the lengths that the map was created
 //! with, which [`Map`] remembers. Memory shared with programs is accessed only as atomic words.
 
+use super::{checked, created};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::io;
-use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::ptr;
 use std::sync::atomic::AtomicU64;
 
@@ -24,13 +25,20 @@ const TRACE_RAW_TP: u32 = 23;
 const LICENCE: &[u8] = b"Dual MIT/GPL\0";
 
 #[repr(C)]
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct MapSpec {
+    pub(crate) kind: u32,
+    /// Bytes of a key and of a value.
+    pub(crate) key_bytes: u32,
+    pub(crate) value_bytes: u32,
+    pub(crate) entries: u32,
+    pub(crate) flags: u32,
+}
+
+#[repr(C)]
 #[derive(Debug, Default)]
 struct MapCreate {
-    kind: u32,
-    key_size: u32,
-    value_size: u32,
-    max_entries: u32,
-    flags: u32,
+    spec: MapSpec,
     inner_map_fd: u32,
     numa_node: u32,
     name: [u8; 16],
@@ -39,6 +47,9 @@ struct MapCreate {
     btf_key: u32,
     btf_value: u32,
 }
+
+/// Name of the maps and programs, as the kernel lists them.
+const NAME: [u8; 16] = *b"larder\0\0\0\0\0\0\0\0\0\0";
 
 #[repr(C)]
 #[derive(Debug, Default)]
@@ -127,15 +138,11 @@ fn fd_number(descriptor: &OwnedFd) -> u32 {
 /// # Safety
 /// Pointers in `attr` refer to memory of the lengths that `attr` states, which is writable where
 /// the command writes.
-unsafe fn call<T>(command: libc::c_int, attr: &mut T) -> io::Result<i32> {
+unsafe fn call<T>(command: libc::c_int, attr: &mut T) -> io::Result<libc::c_long> {
     let size = libc::c_uint::try_from(size_of::<T>()).expect("a small structure");
     // SAFETY: the pointer refers to a live value of that size; the caller vouches for the pointers
     // in it.
-    let result = unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attr), size) };
-    if result < 0 {
-        return Err(io::Error::last_os_error());
-    }
-    Ok(i32::try_from(result).expect("descriptors are small"))
+    checked(unsafe { libc::syscall(libc::SYS_bpf, command, ptr::from_mut(attr), size) })
 }
 
 /// Executes a command that creates a file descriptor.
@@ -146,38 +153,23 @@ unsafe fn create_fd<T>(command: libc::c_int, attr: &mut T) -> io::Result<OwnedFd
     // SAFETY: the caller vouches for the pointers.
     let number = unsafe { call(command, attr) }?;
     // SAFETY: the kernel has just created this descriptor, and no other code owns it.
-    Ok(unsafe { OwnedFd::from_raw_fd(number) })
+    unsafe { created(number) }
 }
 
-/// A map type.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum MapKind {
-    /// Arbitrary keys.
-    Hash = 1,
-    /// Values by index.
-    Array = 2,
-    /// Records in the order of their reservation.
-    Ring = 27,
-    /// A value for each task, freed with the task.
-    Threads = 29,
-}
+/// Map type with arbitrary keys.
+pub(crate) const HASH: u32 = 1;
+/// Map type with values by index.
+pub(crate) const ARRAY: u32 = 2;
+/// Map type with records in the order of their reservation.
+pub(crate) const RING: u32 = 27;
+/// Map type with a value for each task, freed with the task.
+pub(crate) const THREADS: u32 = 29;
 
 /// Allocates memory for elements on demand.
 pub(crate) const NO_PREALLOC: u32 = 1;
 /// Permits mapping the values into memory.
 pub(crate) const MMAPABLE: u32 = 1 << 10;
 
-/// Parameters of a map.
-#[derive(Clone, Copy, Debug)]
-pub(crate) struct MapSpec {
-    pub(crate) kind: MapKind,
-    pub(crate) key_bytes: u32,
-    pub(crate) value_bytes: u32,
-    pub(crate) entries: u32,
-    pub(crate) flags: u32,
-}
-
-/// A BPF map.
 #[derive(Debug)]
 pub(crate) struct Map {
     fd: OwnedFd,
@@ -189,18 +181,8 @@ impl Map {
     pub(crate) fn create(spec: MapSpec, types: Option<(&OwnedFd, u32, u32)>) -> io::Result<Map> {
         let (btf_fd, btf_key, btf_value) =
             types.map_or((0, 0, 0), |(btf, key, value)| (fd_number(btf), key, value));
-        let mut attr = MapCreate {
-            kind: spec.kind as u32,
-            key_size: spec.key_bytes,
-            value_size: spec.value_bytes,
-            max_entries: spec.entries,
-            flags: spec.flags,
-            name: *b"larder\0\0\0\0\0\0\0\0\0\0",
-            btf_fd,
-            btf_key,
-            btf_value,
-            ..MapCreate::default()
-        };
+        let (name, more) = (NAME, MapCreate::default());
+        let mut attr = MapCreate { spec, name, btf_fd, btf_key, btf_value, ..more };
         // SAFETY: the structure contains no pointer.
         let fd = unsafe { create_fd(MAP_CREATE, &mut attr) }?;
         Ok(Map { fd, spec })
@@ -222,7 +204,6 @@ impl Map {
         Ok(ElementAttr { map_fd: fd_number(&self.fd), key, value, ..ElementAttr::default() })
     }
 
-    /// Sets the value of a key.
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
         if value.is_empty() {
             return Err(io::ErrorKind::InvalidInput.into());
@@ -271,7 +252,6 @@ unsafe impl Send for SharedMemory {}
 unsafe impl Sync for SharedMemory {}
 
 impl SharedMemory {
-    /// Reads a word.
     pub(crate) fn read(&self, index: usize, order: std::sync::atomic::Ordering) -> u64 {
         self.words()[index].load(order)
     }
@@ -319,7 +299,7 @@ pub(crate) fn load_program(code: &[u64], tracepoint: u32, log: &mut [u8]) -> io:
         log_level: u32::from(!log.is_empty()),
         log_size: length(log)?,
         log: if log.is_empty() { 0 } else { log.as_mut_ptr().expose_provenance() as u64 },
-        name: *b"larder\0\0\0\0\0\0\0\0\0\0",
+        name: NAME,
         attach_type: TRACE_RAW_TP,
         attach_btf_id: tracepoint,
         ..ProgLoad::default()

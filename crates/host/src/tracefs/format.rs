@@ -2,20 +2,17 @@
 //!
 //! Kernel versions add, remove and move fields, so only names are fixed.
 
-/// A field of an event.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Field {
+pub(crate) struct Field {
     /// First byte in the record.
-    pub offset: usize,
-    /// Size in bytes.
-    pub size: usize,
+    pub(crate) offset: usize,
+    pub(crate) size: usize,
 }
 
 impl Field {
     /// Returns the value as an unsigned number; 0 beyond the end of the record, or if the field is
     /// wider than 8 bytes.
-    #[must_use]
-    pub fn unsigned(self, record: &[u8]) -> u64 {
+    pub(crate) fn unsigned(self, record: &[u8]) -> u64 {
         let Some(bytes) = record.get(self.offset..self.offset + self.size) else { return 0 };
         // Most fields have one of these two sizes, which compile to one load without a copy.
         if let Ok(bytes) = bytes.try_into() {
@@ -33,23 +30,19 @@ impl Field {
     }
 
     /// Returns the lowest 32 bits of the value.
-    #[must_use]
-    pub fn word(self, record: &[u8]) -> u32 {
+    pub(crate) fn word(self, record: &[u8]) -> u32 {
         let bytes = self.unsigned(record).to_le_bytes();
         u32::from_le_bytes([bytes[0], bytes[1], bytes[2], bytes[3]])
     }
 
-    /// Returns the value as a signed number.
-    #[must_use]
-    pub fn signed(self, record: &[u8]) -> i64 {
+    pub(crate) fn signed(self, record: &[u8]) -> i64 {
         let value = self.unsigned(record).cast_signed();
         let unused = 64 - 8 * u32::try_from(self.size.clamp(1, 8)).expect("at most 8");
         (value << unused) >> unused
     }
 
     /// Returns a text of fixed length, up to its first zero byte.
-    #[must_use]
-    pub fn text(self, record: &[u8]) -> &[u8] {
+    pub(crate) fn text(self, record: &[u8]) -> &[u8] {
         let bytes = record.get(self.offset..self.offset + self.size).unwrap_or_default();
         let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
         &bytes[..end]
@@ -58,24 +51,21 @@ impl Field {
 
 /// The number of an event and its fields by name.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Format {
+pub(crate) struct Format {
     /// Event number at the start of each record.
-    pub id: u16,
+    pub(crate) id: u16,
     fields: Vec<(String, Field)>,
 }
 
 impl Format {
     /// Parses a format file; returns `None` if the text is not one.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<Format> {
+    pub(crate) fn parse(text: &str) -> Option<Format> {
         let id = text.lines().find_map(|line| line.strip_prefix("ID:"))?.trim().parse().ok()?;
         let fields: Vec<_> = text.lines().filter_map(field).collect();
         (!fields.is_empty()).then_some(Format { id, fields })
     }
 
-    /// Returns the field with this name.
-    #[must_use]
-    pub fn field(&self, name: &str) -> Option<Field> {
+    pub(crate) fn field(&self, name: &str) -> Option<Field> {
         self.fields.iter().find(|(known, _)| known == name).map(|&(_, field)| field)
     }
 }

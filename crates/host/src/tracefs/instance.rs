@@ -7,7 +7,7 @@
 use super::{TraceError, Tracefs};
 use crate::proc;
 use std::io;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Prefix of instance names; process ID, start time and a number follow.
@@ -21,39 +21,18 @@ const CLOCK: &str = "mono";
 /// program. The limit is a number of attempts instead of a duration, because time also passes while
 /// this process is not scheduled.
 const ATTEMPTS: u32 = 100;
-/// Time between two attempts.
 const PAUSE: Duration = Duration::from_millis(5);
-
-/// Lost events, over all processors.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Losses {
-    /// Events overwritten because the buffer was full.
-    pub overrun: u64,
-    /// Events dropped because they were nested too deeply.
-    pub dropped: u64,
-}
-
-impl Losses {
-    /// Returns the number of all lost events.
-    #[must_use]
-    pub fn events(self) -> u64 {
-        self.overrun + self.dropped
-    }
-}
 
 /// A trace instance, removed when dropped.
 #[derive(Debug)]
-pub struct Instance {
-    path: PathBuf,
+pub(crate) struct Instance {
+    pub(super) path: PathBuf,
 }
 
 impl Instance {
     /// Creates an instance with `buffer_kib` per processor, with recording off. First removes the
     /// instances of killed processes.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn make(tracefs: &Tracefs, buffer_kib: u64) -> Result<Instance, TraceError> {
+    pub(crate) fn make(tracefs: &Tracefs, buffer_kib: u64) -> Result<Instance, TraceError> {
         remove_left_over(tracefs);
         let pid = std::process::id();
         let start_time = start_time(pid).unwrap_or(0);
@@ -80,50 +59,32 @@ impl Instance {
         self.write("buffer_size_kb", &buffer_kib.to_string())
     }
 
-    /// Returns the directory.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Enables an event, with a filter in the kernel's syntax; an empty filter passes all events.
-    ///
-    /// # Errors
-    /// The kernel lacks the event or refuses the filter.
-    pub fn enable(&self, event: &str, filter: &str) -> Result<(), TraceError> {
+    pub(crate) fn enable(&self, event: &str, filter: &str) -> Result<(), TraceError> {
         if !filter.is_empty() {
             self.write(&format!("events/{event}/filter"), filter)?;
         }
         self.write(&format!("events/{event}/enable"), "1")
     }
 
-    /// Starts or stops recording.
-    ///
-    /// # Errors
-    /// The kernel refuses.
-    pub fn record(&self, on: bool) -> Result<(), TraceError> {
+    pub(crate) fn record(&self, on: bool) -> Result<(), TraceError> {
         self.write("tracing_on", if on { "1" } else { "0" })
     }
 
-    /// Returns the events lost since the instance was created.
-    #[must_use]
-    pub fn losses(&self) -> Losses {
-        let mut losses = Losses::default();
-        for processor in self.processors() {
+    /// Returns the number of events lost since the instance was created: overwritten because the
+    /// buffer was full, or dropped because they were nested too deeply.
+    pub(crate) fn lost(&self) -> u64 {
+        let kinds = ["overrun", "commit overrun", "dropped events"];
+        let lost = self.processors().map(|processor| {
             let text = proc::read(processor.join("stats")).unwrap_or_default();
-            let count = |name| proc::field(&text, name).unwrap_or(0);
-            losses.overrun += count("overrun") + count("commit overrun");
-            losses.dropped += count("dropped events");
-        }
-        losses
+            kinds.iter().filter_map(|kind| proc::field(&text, kind)).sum::<u64>()
+        });
+        lost.sum()
     }
 
-    /// Returns the per-processor directories, in order.
-    pub(super) fn processors(&self) -> Vec<PathBuf> {
-        let directory = self.path.join("per_cpu");
-        let present = (0..).map(|number: u32| directory.join(format!("cpu{number}")));
-        // The list ends at the first missing number; no machine has more processors than this.
-        present.take(8192).take_while(|path| path.is_dir()).collect()
+    /// Returns the directories of the processors, whose numbers may have gaps.
+    pub(super) fn processors(&self) -> impl Iterator<Item = PathBuf> + use<> {
+        proc::entries(self.path.join("per_cpu"))
     }
 
     fn write(&self, name: &str, value: &str) -> Result<(), TraceError> {
@@ -148,14 +109,11 @@ impl Drop for Instance {
 
 /// Removes the instances of processes that have ended; returns their number.
 pub(super) fn remove_left_over(tracefs: &Tracefs) -> usize {
-    let Ok(entries) = std::fs::read_dir(tracefs.root().join("instances")) else { return 0 };
-    let orphaned = entries.flatten().filter(|entry| {
-        let name = entry.file_name();
-        name.to_str()
-            .and_then(creator)
-            .is_some_and(|(process, recorded_start)| start_time(process) != Some(recorded_start))
+    let orphaned = proc::entries(tracefs.root().join("instances")).filter(|path| {
+        let creator = path.file_name().and_then(|name| creator(name.to_str()?));
+        creator.is_some_and(|(process, started)| start_time(process) != Some(started))
     });
-    orphaned.filter(|entry| std::fs::remove_dir(entry.path()).is_ok()).count()
+    orphaned.filter(|path| std::fs::remove_dir(path).is_ok()).count()
 }
 
 /// Parses the ID and start time of the creator from an instance's name.
@@ -174,6 +132,20 @@ fn start_time(process: u32) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn processors_are_found_after_a_gap_of_their_numbers() {
+        let directory = tempfile::tempdir().unwrap();
+        let instance = Instance { path: directory.path().join("instance") };
+        for (number, lost) in [(0, 1), (3, 20)] {
+            let processor = instance.path.join(format!("per_cpu/cpu{number}"));
+            std::fs::create_dir_all(&processor).unwrap();
+            let stats = format!("entries: 5\noverrun: {lost}\ndropped events: 300\n");
+            std::fs::write(processor.join("stats"), stats).unwrap();
+        }
+        assert_eq!(instance.processors().count(), 2);
+        assert_eq!(instance.lost(), 621);
+    }
 
     #[test]
     fn the_maker_is_in_the_name() {

@@ -14,20 +14,17 @@ const MISSED_STORED: u64 = 1 << 30;
 /// previous time.
 const TIME_BITS: u32 = 59;
 
-/// Layout of a raw page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct PageLayout {
+pub(crate) struct PageLayout {
     time: format::Field,
     commit: format::Field,
     data: usize,
-    /// Total size of a page.
-    pub bytes: usize,
+    pub(super) bytes: usize,
 }
 
 impl PageLayout {
     /// Parses `events/header_page`.
-    #[must_use]
-    pub fn parse(text: &str) -> Option<PageLayout> {
+    pub(super) fn parse(text: &str) -> Option<PageLayout> {
         let fields: Vec<_> = text.lines().filter_map(format::field).collect();
         let find = |name| fields.iter().find(|(known, _)| known == name).map(|&(_, field)| field);
         let (time, commit, data) = (find("timestamp")?, find("commit")?, find("data")?);
@@ -36,9 +33,7 @@ impl PageLayout {
         Some(PageLayout { time, commit, data: data.offset, bytes: data.offset + data.size })
     }
 
-    /// Returns the records of a page.
-    #[must_use]
-    pub fn records<'a>(&self, page: &'a [u8]) -> Records<'a> {
+    pub(super) fn records<'a>(&self, page: &'a [u8]) -> Records<'a> {
         let commit = self.commit.unsigned(page);
         let length = usize::try_from(commit & (MISSED_STORED - 1)).unwrap_or(usize::MAX);
         let end = self.data.saturating_add(length).min(page.len());
@@ -58,26 +53,34 @@ impl PageLayout {
     }
 }
 
-/// Iterator over the records of a page, each with its time in nanoseconds and its bytes.
+/// Iterator over the records of a page, each with its time in nanoseconds and its byte range.
 #[derive(Clone, Debug)]
-pub struct Records<'a> {
+pub(super) struct Records<'a> {
     page: &'a [u8],
-    /// Start of the unread data, and its end.
+    /// Start of the unread data.
     at: usize,
-    end: usize,
+    pub(super) end: usize,
     time: u64,
     /// Events that the kernel lost before the first record; at least 1 if it lost any.
-    pub missed: u64,
+    pub(super) missed: u64,
 }
 
 impl Records<'_> {
-    /// Returns the offset of the end of the data.
-    pub(super) fn end(&self) -> usize {
-        self.end
+    fn take(&mut self, bytes: usize) -> Option<Range<usize>> {
+        let end = self.at.checked_add(bytes).filter(|end| *end <= self.end)?;
+        Some(std::mem::replace(&mut self.at, end)..end)
     }
 
-    /// Returns the time and the byte range of the next record.
-    pub(super) fn next_range(&mut self) -> Option<(u64, Range<usize>)> {
+    fn word(&mut self) -> Option<u32> {
+        let range = self.take(4)?;
+        self.page[range].try_into().ok().map(u32::from_le_bytes)
+    }
+}
+
+impl Iterator for Records<'_> {
+    type Item = (u64, Range<usize>);
+
+    fn next(&mut self) -> Option<Self::Item> {
         loop {
             let header = self.word()?;
             let (kind, delta) = (header & 31, u64::from(header >> 5));
@@ -109,24 +112,5 @@ impl Records<'_> {
                 }
             }
         }
-    }
-
-    fn take(&mut self, bytes: usize) -> Option<Range<usize>> {
-        let end = self.at.checked_add(bytes).filter(|end| *end <= self.end)?;
-        Some(std::mem::replace(&mut self.at, end)..end)
-    }
-
-    fn word(&mut self) -> Option<u32> {
-        let range = self.take(4)?;
-        self.page[range].try_into().ok().map(u32::from_le_bytes)
-    }
-}
-
-impl<'a> Iterator for Records<'a> {
-    type Item = (u64, &'a [u8]);
-
-    fn next(&mut self) -> Option<Self::Item> {
-        let (time, range) = self.next_range()?;
-        Some((time, &self.page[range]))
     }
 }

@@ -25,17 +25,15 @@ const PASS_BYTES: usize = 64 << 20;
 const KEPT_BYTES: usize = 4 << 20;
 
 /// A record, as a byte range in the buffer of its pass.
-#[derive(Clone, Copy, Debug)]
-pub struct RawRecord {
+#[derive(Debug)]
+struct RawRecord {
     /// Time in nanoseconds of the monotonic clock.
-    pub time_ns: u64,
-    begin: usize,
-    end: usize,
+    time_ns: u64,
+    range: Range<usize>,
 }
 
-/// Reads the events of one or more instances.
 #[derive(Debug)]
-pub struct Reader {
+pub(crate) struct Reader {
     buffers: Vec<OwnedFd>,
     layout: PageLayout,
     bytes: RecordBuffer,
@@ -44,8 +42,10 @@ pub struct Reader {
     records: Vec<RawRecord>,
     /// Number of records that were passed on.
     delivered: usize,
-    missed: u64,
-    until_ns: u64,
+    /// Number of events that the kernel reports as lost in page headers.
+    pub(super) missed: u64,
+    /// Time before which every record has been passed on.
+    pub(crate) until_ns: u64,
 }
 
 /// A byte buffer with reusable memory.
@@ -65,7 +65,6 @@ impl RecordBuffer {
         &mut self.memory[self.used..end]
     }
 
-    /// Appends bytes and returns their range.
     fn append(&mut self, bytes: &[u8]) -> Range<usize> {
         self.free_space(bytes.len()).copy_from_slice(bytes);
         self.used += bytes.len();
@@ -88,21 +87,16 @@ pub(crate) fn now_ns() -> u64 {
 }
 
 impl Reader {
-    /// Opens the buffers of instances.
-    ///
-    /// # Errors
-    /// A buffer cannot be opened.
-    pub fn open(tracefs: &Tracefs, instances: &[&Instance]) -> Result<Reader, TraceError> {
+    pub(crate) fn open(tracefs: &Tracefs, instance: &Instance) -> Result<Reader, TraceError> {
         let layout = tracefs.page_layout()?;
-        let mut buffers = Vec::new();
-        for processor in instances.iter().flat_map(|instance| instance.processors()) {
+        let buffers = instance.processors().map(|processor| {
             let path = processor.join("trace_pipe_raw");
             let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let opened = rustix::fs::open(&path, flags, Mode::empty());
-            buffers.push(opened.map_err(|error| TraceError::io("open", &path)(error.into()))?);
-        }
+            opened.map_err(|error| TraceError::io("open", &path)(error.into()))
+        });
         Ok(Reader {
-            buffers,
+            buffers: buffers.collect::<Result<_, _>>()?,
             layout,
             bytes: RecordBuffer::default(),
             spare: RecordBuffer::default(),
@@ -114,25 +108,10 @@ impl Reader {
     }
 
     /// Reads the available records and passes on those that are old enough, in order; with `all` it
-    /// passes on every record, for use after recording has stopped. Returns true if records were
-    /// left in the buffers.
-    ///
-    /// # Errors
-    /// A buffer cannot be read.
-    pub fn read_available(
-        &mut self,
-        all: bool,
-        each: impl FnMut(u64, &[u8]),
-    ) -> Result<bool, TraceError> {
-        self.read_with(all, |_| (), each)
-    }
-
-    /// Does the same with a second source of records on the same clock: `other_source` passes on
-    /// all records that it has.
-    ///
-    /// # Errors
-    /// A buffer cannot be read.
-    pub fn read_with(
+    /// passes on every record, for use after recording has stopped. `other_source` passes on all
+    /// records of a second source with the same clock. Returns true if records were left in the
+    /// buffers.
+    pub(crate) fn read_with(
         &mut self,
         all: bool,
         other_source: impl FnOnce(&mut dyn FnMut(u64, &[u8])),
@@ -142,8 +121,7 @@ impl Reader {
         let (until, more) = self.drain_buffers()?;
         let (bytes, records) = (&mut self.bytes, &mut self.records);
         other_source(&mut |time_ns, data| {
-            let Range { start: begin, end } = bytes.append(data);
-            records.push(RawRecord { time_ns, begin, end });
+            records.push(RawRecord { time_ns, range: bytes.append(data) });
         });
         self.records.sort_by_key(|record| record.time_ns);
         let unfinished_ns = u64::try_from(COMPLETION_TIME.as_nanos()).expect("short");
@@ -151,30 +129,16 @@ impl Reader {
         self.until_ns = until;
         self.delivered = self.records.partition_point(|record| record.time_ns < until);
         for record in &self.records[..self.delivered] {
-            each(record.time_ns, &self.bytes.memory[record.begin..record.end]);
+            each(record.time_ns, &self.bytes.memory[record.range.clone()]);
         }
         Ok(more)
-    }
-
-    /// Returns the number of events that the kernel reports as lost in page headers.
-    #[must_use]
-    pub fn missed(&self) -> u64 {
-        self.missed
-    }
-
-    /// Returns the time before which every record has been passed on.
-    #[cfg_attr(not(feature = "bpf"), expect(dead_code, reason = "asked for by what counts"))]
-    #[must_use]
-    pub(crate) fn until_ns(&self) -> u64 {
-        self.until_ns
     }
 
     /// Moves the records that were held back to the front.
     fn discard_delivered(&mut self) {
         self.spare.clear();
         for record in &mut self.records[self.delivered..] {
-            let kept = self.spare.append(&self.bytes.memory[record.begin..record.end]);
-            (record.begin, record.end) = (kept.start, kept.end);
+            record.range = self.spare.append(&self.bytes.memory[record.range.clone()]);
         }
         self.records.drain(..self.delivered);
         std::mem::swap(&mut self.bytes, &mut self.spare);
@@ -216,11 +180,12 @@ impl Reader {
     /// Decodes a page that was read into the end of the buffer.
     fn decode_page(&mut self, bytes: usize) {
         let begin = self.bytes.used;
-        let mut records = self.layout.records(&self.bytes.memory[begin..begin + bytes]);
+        let records = self.layout.records(&self.bytes.memory[begin..begin + bytes]);
         self.missed += records.missed;
-        self.bytes.used += records.end();
-        while let Some((time_ns, Range { start, end })) = records.next_range() {
-            self.records.push(RawRecord { time_ns, begin: begin + start, end: begin + end });
-        }
+        self.bytes.used += records.end;
+        self.records.extend(records.map(|(time_ns, Range { start, end })| RawRecord {
+            time_ns,
+            range: begin + start..begin + end,
+        }));
     }
 }

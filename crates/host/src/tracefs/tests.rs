@@ -75,7 +75,7 @@ fn records_of_every_kind_are_taken_apart() {
     let times: Vec<u64> = records.iter().map(|(time, _)| *time).collect();
     let step = (1 << 27) + 3;
     assert_eq!(times, [1005, 1006, 1008 + step, (2 << 27) + 78]);
-    assert_eq!(records[1].1, [2; 8]);
+    assert_eq!(page[records[1].1.clone()], [2; 8]);
     assert_eq!(layout.records(&page).missed, 0);
 }
 
@@ -127,11 +127,11 @@ fn tracefs() -> Option<(Tracefs, MachineLock)> {
 fn an_instance_is_made_read_and_removed_again() {
     let Some((tracefs, _alone)) = tracefs() else { return };
     let instance = Instance::make(&tracefs, 64).unwrap();
-    let path = instance.path().to_path_buf();
+    let path = instance.path.clone();
     assert!(path.is_dir());
     instance.enable("task/task_newtask", "").unwrap();
     let format = tracefs.format("task/task_newtask").unwrap();
-    let mut reader = Reader::open(&tracefs, &[&instance]).unwrap();
+    let mut reader = Reader::open(&tracefs, &instance).unwrap();
     instance.record(true).unwrap();
     for _ in 0..50 {
         std::thread::spawn(|| ()).join().unwrap();
@@ -139,20 +139,24 @@ fn an_instance_is_made_read_and_removed_again() {
     instance.record(false).unwrap();
     let (mut latest, mut makers) = (0, HashMap::new());
     while reader
-        .read_available(true, |time, record| {
-            assert!(time >= latest, "in the order of time");
-            latest = time;
-            let id = Field { offset: 0, size: 2 }.unsigned(record);
-            assert_eq!(id, u64::from(format.id));
-            let maker = Field { offset: 4, size: 4 }.unsigned(record);
-            *makers.entry(maker).or_insert(0) += 1;
-        })
+        .read_with(
+            true,
+            |_| (),
+            |time, record| {
+                assert!(time >= latest, "in the order of time");
+                latest = time;
+                let id = Field { offset: 0, size: 2 }.unsigned(record);
+                assert_eq!(id, u64::from(format.id));
+                let maker = Field { offset: 4, size: 4 }.unsigned(record);
+                *makers.entry(maker).or_insert(0) += 1;
+            },
+        )
         .unwrap()
     {}
     // The kernel assigns thread IDs from the start again, and a container has its own PID
     // namespace.
     assert!(makers.values().any(|&threads| threads >= 50), "{makers:?}");
-    assert_eq!((instance.losses().events(), reader.missed()), (0, 0));
+    assert_eq!((instance.lost(), reader.missed), (0, 0));
     drop(reader);
     drop(instance);
     assert!(!path.exists());
@@ -162,7 +166,7 @@ fn an_instance_is_made_read_and_removed_again() {
 fn who_has_it_open_for_a_moment_is_waited_for() {
     let Some((tracefs, _alone)) = tracefs() else { return };
     let instance = Instance::make(&tracefs, 64).unwrap();
-    let path = instance.path().to_path_buf();
+    let path = instance.path.clone();
     // Simulates a child process, which inherits the descriptors of its parent until it executes its
     // program.
     let open_file = std::fs::File::open(path.join("trace_pipe")).unwrap();
@@ -189,7 +193,7 @@ fn what_a_killed_process_left_is_removed_and_what_is_open_is_not() {
     let instance = Instance::make(&tracefs, 64).unwrap();
     assert!(!left.exists(), "its maker is gone");
     assert!(open.exists(), "somebody reads it");
-    assert!(instance.path().exists());
+    assert!(instance.path.exists());
     drop(open_file);
     // A child that another test has just forked keeps the instance open until it executes its
     // program.

@@ -6,12 +6,13 @@
 //! creator passes in.
 
 use super::event::{Event, FileSystemId, Key, Lookup, Reason};
-use super::fast::Map;
+use super::fast::{Map, MultiplyHasher};
+use super::kernel_probe::{Counted, UnreportedLookups};
 use super::lookup::{FileId, Found, Lookups, ProcessId, ThreadIdentity};
-use super::spans::Spans;
 use super::tasks::{DescribeTask, Tasks};
 use larder_schema::watch::{Counts, Unattributed};
 use std::collections::HashMap;
+use std::hash::BuildHasherDefault;
 
 mod files;
 mod physical;
@@ -29,22 +30,14 @@ pub(crate) const BLOCK_DEVICES: u32 = u32::MAX;
 
 /// Returns the devices that may hold the files of a file system.
 pub(crate) type FileSystemDevices = Box<dyn FnMut(&FileSystemId) -> Vec<u32> + Send>;
-/// Returns true if a key's device number is that of the file system of block devices.
-pub(crate) type IsBlockFileSystem = Box<dyn FnMut(Key) -> bool + Send>;
-
-/// Returns the current size of a file in bytes, if it is known.
-pub(crate) type FileSize = Box<dyn FnMut(Key) -> Option<u64> + Send>;
 
 /// Functions that query the machine.
 pub(crate) struct MachineQueries {
-    /// Describes a thread.
-    pub(crate) describe_task: DescribeTask,
-    /// Returns the devices of a file system.
     pub(crate) file_system_devices: FileSystemDevices,
-    /// Detects the file system of block devices.
-    pub(crate) is_block_file_system: IsBlockFileSystem,
-    /// Returns the size of a file.
-    pub(crate) file_size: FileSize,
+    /// Returns true if a key's device number is that of the file system of block devices.
+    pub(crate) is_block_file_system: Box<dyn FnMut(Key) -> bool + Send>,
+    /// Returns the current size of a file in bytes, if it is known.
+    pub(crate) file_size: Box<dyn FnMut(Key) -> Option<u64> + Send>,
     /// Size of a page in bytes.
     pub(crate) page_bytes: u64,
 }
@@ -108,58 +101,52 @@ struct LastLookup {
     index: usize,
 }
 
-/// Counts by file and process.
 pub(crate) struct Accounting {
-    tasks: Tasks,
+    machine: MachineQueries,
+    pub(super) tasks: Tasks,
     /// The last look-up, until a task starts, ends or changes.
     last_lookup: Option<LastLookup>,
-    file_system_devices: FileSystemDevices,
-    is_block_file_system: IsBlockFileSystem,
-    file_size: FileSize,
     /// Current round; each round may query the size of a file once.
     round: u32,
     known_devices: HashMap<FileSystemId, Vec<u32>>,
     block_file_systems: Map<u32, bool>,
-    page_bytes: u64,
-    lookups: Lookups,
+    pub(super) lookups: Lookups,
     files: Vec<File>,
-    by_key: HashMap<Key, FileId, std::hash::BuildHasherDefault<super::fast::MultiplyHasher>>,
+    by_key: HashMap<Key, FileId, BuildHasherDefault<MultiplyHasher>>,
     thread_states: Map<u32, ThreadState>,
     pairs: Map<u64, usize>,
-    counts: Vec<(FileId, ProcessId, Counts)>,
+    /// All counts, each with its file and its process.
+    pub(super) counts: Vec<(FileId, ProcessId, Counts)>,
     /// Number of removed files that have their own entry.
     removed: usize,
     /// Files removed since the last query, with the time of removal.
     removed_files: Vec<(FileId, u64)>,
     /// Time of the events being processed.
-    now_ns: u64,
-    unattributed: Unattributed,
+    pub(super) now_ns: u64,
+    /// The physical I/O that belongs to no file.
+    pub(super) unattributed: Unattributed,
     range_count: usize,
     /// Lower devices of stacked ones, whose requests are counted on the upper device.
     lower_devices: Map<u32, bool>,
+    /// Number of requests that the kernel split, by device.
     splits: Map<u32, u64>,
 }
 
 impl std::fmt::Debug for Accounting {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.debug_struct("Ledger").field("counts", &self.counts).finish_non_exhaustive()
+        out.debug_struct("Accounting").field("counts", &self.counts).finish_non_exhaustive()
     }
 }
 
 impl Accounting {
-    /// Creates empty accounting.
-    #[must_use]
-    pub(crate) fn new(machine: MachineQueries) -> Accounting {
+    pub(crate) fn new(describe_task: DescribeTask, machine: MachineQueries) -> Accounting {
         Accounting {
-            tasks: Tasks::new(machine.describe_task),
+            machine,
+            tasks: Tasks::new(describe_task),
             last_lookup: None,
-            file_system_devices: machine.file_system_devices,
-            is_block_file_system: machine.is_block_file_system,
-            file_size: machine.file_size,
             round: 1,
             known_devices: HashMap::new(),
             block_file_systems: Map::default(),
-            page_bytes: machine.page_bytes,
             lookups: Lookups::default(),
             files: Vec::new(),
             by_key: HashMap::default(),
@@ -176,34 +163,9 @@ impl Accounting {
         }
     }
 
-    /// Returns all counts, each with its file and its process.
-    #[must_use]
-    pub(crate) fn counts(&self) -> &[(FileId, ProcessId, Counts)] {
-        &self.counts
-    }
-
-    /// Returns the physical I/O that belongs to no file.
-    #[must_use]
-    pub(crate) fn unattributed(&self) -> Unattributed {
-        self.unattributed
-    }
-
     /// Returns the number of requests of a device that the kernel split.
-    #[must_use]
     pub(crate) fn splits(&self, dev: u32) -> u64 {
         self.splits.get(&dev).copied().unwrap_or(0)
-    }
-
-    /// Returns the number of pages whose read-ahead state was dropped for lack of space.
-    #[must_use]
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.lookups.forgotten()
-    }
-
-    /// Returns the threads and processes.
-    #[must_use]
-    pub(crate) fn tasks(&self) -> &Tasks {
-        &self.tasks
     }
 
     /// Drops cached device mappings, so that later mounts are found.
@@ -248,9 +210,17 @@ impl Accounting {
         index
     }
 
-    /// Sets the time of the events that follow.
-    pub(crate) fn set_time(&mut self, now_ns: u64) {
-        self.now_ns = now_ns;
+    /// Returns a request of a process for whole pages of a file.
+    fn reference(
+        &self,
+        file: FileId,
+        process: ProcessId,
+        (first, pages): (u64, u64),
+        write: bool,
+    ) -> Reference {
+        let page_bytes = self.machine.page_bytes;
+        let (offset, bytes) = (first.saturating_mul(page_bytes), pages.saturating_mul(page_bytes));
+        Reference { file, process, offset, bytes, write, misses: 0, ahead: 0 }
     }
 
     /// Processes an event of a thread; returns the request that the event starts, if any.
@@ -284,9 +254,7 @@ impl Accounting {
             Event::WritebackStart { reason } => self.thread_state(thread).reason = reason,
             Event::Throttled { ms } => self.throttled(thread, ms),
             Event::Reclaim { begins } => self.thread_state(thread).reclaims = begins,
-            Event::Removed { key } => {
-                self.removed(key);
-            }
+            Event::Removed { key } => self.removed(key),
             Event::Inactive { key } => self.thread_state(thread).inactive = Some(key),
             Event::Unlinked => {
                 if let Some(key) = self.thread_state(thread).inactive.take() {
@@ -366,24 +334,12 @@ impl Accounting {
         let pages = last.min(last_in_file).saturating_add(1) - first;
         counts.read_pages += pages;
         counts.in_order_pages += if in_order { pages } else { 0 };
-        Some(Reference {
-            file,
-            process: identity.process,
-            offset: first.saturating_mul(self.page_bytes),
-            bytes: pages.saturating_mul(self.page_bytes),
-            write: false,
-            misses,
-            ahead,
-        })
+        let reference = self.reference(file, identity.process, (first, pages), false);
+        Some(Reference { misses, ahead, ..reference })
     }
 
     /// Accounts for look-ups of a thread that the kernel counted without reporting each one.
-    #[cfg(feature = "bpf")]
-    pub(crate) fn skipped(
-        &mut self,
-        thread: u32,
-        skipped: &super::kernel_probe::UnreportedLookups,
-    ) {
+    pub(crate) fn skipped(&mut self, thread: u32, skipped: &UnreportedLookups) {
         if skipped.count > 0 {
             let file = self.file_of(skipped.key);
             let request = (file, skipped.first, skipped.last);
@@ -392,33 +348,21 @@ impl Accounting {
         }
     }
 
-    /// Adds requests of a process that found all of their pages resident, none of them fresh from
-    /// read-ahead.
-    #[cfg(feature = "bpf")]
-    pub(crate) fn counted(
-        &mut self,
-        file: FileId,
-        process: ProcessId,
-        of: super::kernel_probe::KernelCounts,
-    ) {
-        let counts = self.counts_mut(file, process);
-        counts.read_requests += of.requests;
-        counts.read_pages += of.pages;
-        counts.hit_pages += of.pages;
-        counts.in_order_pages += of.in_order;
+    /// Adds requests that found all of their pages resident, none of them fresh from read-ahead.
+    pub(crate) fn counted(&mut self, all: impl IntoIterator<Item = Counted>) {
+        for (file, process, of) in all {
+            let counts = self.counts_mut(file, process);
+            counts.read_requests += of.requests;
+            counts.read_pages += of.pages;
+            counts.hit_pages += of.pages;
+            counts.in_order_pages += of.in_order;
+        }
     }
 
     /// Returns the number of requests of a process to a file so far.
-    #[cfg(feature = "bpf")]
     pub(crate) fn requests(&self, file: FileId, process: ProcessId) -> u64 {
         let pair = u64::from(file) << 32 | u64::from(process);
         self.pairs.get(&pair).map_or(0, |&index| self.counts[index].2.read_requests)
-    }
-
-    /// Returns true if a file has no fresh pages.
-    #[cfg(feature = "bpf")]
-    pub(crate) fn none_fresh(&self, file: FileId) -> bool {
-        self.lookups.none_fresh(file)
     }
 
     /// Processes a mapping of pages; a mapping that follows a fault on one of them is part of the
@@ -451,15 +395,7 @@ impl Accounting {
         let same = mapped_range
             .is_some_and(|(of, first, last)| of == file && (first..=last).contains(&page));
         self.counts_mut_cached(identity, file).map_touches += u64::from(!same);
-        Some(Reference {
-            file,
-            process: identity.process,
-            offset: page.saturating_mul(self.page_bytes),
-            bytes: self.page_bytes,
-            write: false,
-            misses: 0,
-            ahead: 0,
-        })
+        Some(self.reference(file, identity.process, (page, 1), false))
     }
 
     fn added(&mut self, thread: u32, key: Key, first: u64, order: u32) {
@@ -481,23 +417,16 @@ impl Accounting {
             Some((of, from, to)) if of == file => end.min(to).saturating_sub(first.max(from)),
             _ => 0,
         };
-        let (mut refaults, mut range_count) = (0, self.range_count);
-        let of = self.file_mut(file);
-        if !of.evicted.is_empty() {
-            let before = of.evicted.len();
+        let mut refaults = 0;
+        self.change_ranges(file, |of| {
             of.evicted.retain(first, end, |pages, ()| {
                 refaults += pages;
                 false
             });
-            range_count = (range_count + of.evicted.len()).saturating_sub(before);
-        }
-        if let Ok(order) = u8::try_from(order)
-            && order > 0
-        {
-            of.folios.set(first, end, order);
-            range_count += 1;
-        }
-        self.limit_ranges(range_count);
+            if order > 0 {
+                of.folios.set(first, end, ());
+            }
+        });
         let counts = self.counts_mut_cached(identity, file);
         counts.added_pages += pages;
         counts.refault_pages += refaults;
@@ -515,20 +444,16 @@ impl Accounting {
             self.counts_mut(file, process).read_ahead_unused_pages += pages;
         }
         let evicts = self.thread_state(thread).reclaims || self.tasks.reclaims(thread);
-        let mut range_count = self.range_count;
-        let of = self.file_mut(file);
-        if order > 0 {
-            let before = of.folios.len();
-            of.folios.retain(first, end, |_, _| false);
-            range_count = (range_count + of.folios.len()).saturating_sub(before);
-        }
-        if evicts {
-            of.evicted.set(first, end, ());
-            range_count += 1;
-        } else {
-            of.reset_size();
-        }
-        self.limit_ranges(range_count);
+        self.change_ranges(file, |of| {
+            if order > 0 {
+                of.folios.retain(first, end, |_, ()| false);
+            }
+            if evicts {
+                of.evicted.set(first, end, ());
+            } else {
+                of.reset_size();
+            }
+        });
         let counts = self.counts_mut_cached(identity, file);
         if evicts {
             counts.evicted_pages += pages;
@@ -537,13 +462,15 @@ impl Accounting {
         }
     }
 
-    /// Bounds the memory for remembered ranges.
-    fn limit_ranges(&mut self, count: usize) {
-        self.range_count = count;
-        if count > REMEMBERED_MAX {
-            for file in &mut self.files {
-                (file.evicted, file.folios) = (Spans::default(), Spans::default());
-            }
+    /// Changes the remembered ranges of a file, and bounds the memory for those of all files.
+    fn change_ranges(&mut self, file: FileId, change: impl FnOnce(&mut File)) {
+        let of = self.file_mut(file);
+        let before = of.ranges();
+        change(of);
+        let after = of.ranges();
+        self.range_count = (self.range_count + after).saturating_sub(before);
+        if self.range_count > REMEMBERED_MAX {
+            self.files.iter_mut().for_each(File::forget_ranges);
             self.range_count = 0;
         }
     }

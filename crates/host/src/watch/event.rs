@@ -10,16 +10,12 @@ use crate::tracefs::{Field, Format};
 /// A file as events identify it: device number (major << 20 | minor) and inode number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
-    /// Device number.
     pub(crate) dev: u32,
-    /// Inode number.
     pub(crate) ino: u64,
 }
 
-/// Identification of a file system in a record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum FileSystemId {
-    /// Device number.
     Device(u32),
     /// Name of the backing device (BDI), such as `7:0` or `btrfs-1`.
     Backing([u8; 32]),
@@ -30,9 +26,7 @@ pub(crate) enum FileSystemId {
 /// A file whose device may require a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct InodeRef {
-    /// File system.
     pub(crate) file_system: FileSystemId,
-    /// Inode number.
     pub(crate) ino: u64,
 }
 
@@ -47,7 +41,6 @@ pub(crate) enum Reason {
     Sync,
     /// Pages exceed the expiry age.
     Periodic,
-    /// Any other reason.
     #[default]
     Other,
 }
@@ -116,23 +109,19 @@ pub(crate) enum Event {
 pub(crate) enum EventPurpose {
     /// Hits and misses.
     Lookups,
-    /// Read-ahead requests.
     ReadAhead,
     /// Addition and removal of pages.
     Pages,
     /// Access through mappings.
     Mappings,
-    /// Dirtying of pages.
     Dirty,
     /// Writes on one type of file system.
     Writes,
-    /// Background writeback.
     Writeback,
     /// Throttled writers.
     Throttle,
     /// Direct reclaim.
     Reclaim,
-    /// Removal of files.
     Removals,
     /// Disk I/O.
     Physical,
@@ -355,31 +344,29 @@ pub(crate) struct Lookup {
 /// Decoder of the records of known events.
 #[derive(Debug, Default)]
 pub(crate) struct Decoder {
-    /// Index in [`EVENTS`] and fields, by event number.
-    by_id: Vec<Option<(usize, Vec<Field>)>>,
+    /// Events and fields, by event number.
+    by_id: Vec<Option<(&'static EventRequest, Vec<Field>)>>,
     /// Event number of look-ups and their fields, in the order of [`RANGE_FIELDS`].
     lookup: Option<(u64, [Field; 4])>,
 }
 
 impl Decoder {
     /// Stores the number and field offsets of an event.
-    pub(crate) fn register(&mut self, event: &EventRequest, format: &Format) {
+    pub(crate) fn register(&mut self, event: &'static EventRequest, format: &Format) {
         let id = usize::from(format.id);
         if self.by_id.len() <= id {
             self.by_id.resize(id + 1, None);
         }
-        let index = EVENTS.iter().position(|known| known.name == event.name);
         let fields = event.fields.iter().map(|name| format.field(name).unwrap_or_default());
         let fields: Vec<Field> = fields.collect();
         if event.purpose == EventPurpose::Lookups {
             self.lookup =
                 fields.as_slice().try_into().ok().map(|fields| (format.id.into(), fields));
         }
-        self.by_id[id] = index.map(|index| (index, fields));
+        self.by_id[id] = Some((event, fields));
     }
 
     /// Decodes a look-up; returns `None` for records of other events.
-    #[must_use]
     pub(crate) fn lookup(&self, record: &[u8]) -> Option<Lookup> {
         let (id, [dev, ino, first, last]) = &self.lookup?;
         (ID.unsigned(record) == *id).then(|| Lookup {
@@ -392,13 +379,10 @@ impl Decoder {
     }
 
     /// Decodes the thread and the event of a record; returns `None` for unknown events.
-    #[must_use]
     pub(crate) fn decode(&self, record: &[u8]) -> Option<(u32, Event)> {
         let id = usize::try_from(ID.unsigned(record)).ok()?;
-        let (index, fields) = self.by_id.get(id)?.as_ref()?;
-        let thread = THREAD.word(record);
-        let convert = EVENTS[*index].convert;
-        Some((thread, convert(&RecordView { fields, record })))
+        let (event, fields) = self.by_id.get(id)?.as_ref()?;
+        Some((THREAD.word(record), (event.convert)(&RecordView { fields, record })))
     }
 }
 

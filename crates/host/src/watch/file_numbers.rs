@@ -45,10 +45,9 @@ impl FilesByNumber {
     }
 
     fn open(&mut self, key: Key) -> Option<(&Mount, OwnedFd)> {
-        let matches = |mount: &Mount| homes::encode(mount.device.0, mount.device.1) == key.dev;
         let mount = self.0.entry(key.dev).or_insert_with(|| {
-            let mut all = mounts::all().into_iter();
-            all.find(|mount| matches(mount) && SUPPORTED.contains(&mount.fs_type.as_str()))
+            let mut all = mounts::all().into_iter().filter(|mount| mount.device == key.dev);
+            all.find(|mount| SUPPORTED.contains(&mount.fs_type.as_str()))
         });
         let mount = mount.as_ref()?;
         let root = File::open(&mount.point).ok()?;
@@ -116,12 +115,11 @@ mod tests {
         let file = tempfile::NamedTempFile::new_in(&directory).unwrap();
         file.as_file().set_len(5).unwrap();
         let found = file.as_file().metadata().unwrap();
-        let dev = homes::encode(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        let dev = crate::disk::from_stat(found.dev());
         let key = Key { dev, ino: found.ino() };
         let mut numbers = FilesByNumber::default();
         // A btrfs subvolume has its own device number.
-        let is_top = mounts::all().iter().any(|it| homes::encode(it.device.0, it.device.1) == dev);
-        if is_top {
+        if mounts::of_device(dev).is_some() {
             assert_eq!(
                 (numbers.path(key), numbers.bytes(key)),
                 (Some(file.path().into()), Some(5))

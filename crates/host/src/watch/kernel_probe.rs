@@ -16,9 +16,9 @@ use super::event::{Event, Key};
 use super::fast::Map as FastMap;
 use super::lookup::{FileId, ProcessId};
 use crate::bpf::{Ring, Types, map_types};
-use crate::syscall::bpf::{self, MMAPABLE, Map, MapKind, MapSpec, NO_PREALLOC, SharedMemory};
+use crate::syscall::bpf::{self, MMAPABLE, Map, MapSpec, NO_PREALLOC, SharedMemory};
 use crate::tracefs::now_ns;
-use program::{COUNTS_BYTES, FILES_MAX, Layout, Maps, PAIRS_MAX, STATE_BYTES};
+use program::{COUNTS_BYTES, FILES_MAX, Maps, PAIRS_MAX, STATE_BYTES};
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -54,7 +54,6 @@ pub(crate) struct KernelCounts {
     pub(crate) in_order: u64,
 }
 
-/// A file with counters.
 #[derive(Clone, Copy, Debug)]
 struct CountedFile {
     id: FileId,
@@ -64,7 +63,6 @@ struct CountedFile {
     pairs: u32,
 }
 
-/// A thread and a file with a counter.
 #[derive(Clone, Copy, Debug)]
 struct CountedPair {
     file: FileId,
@@ -75,28 +73,55 @@ struct CountedPair {
     taken: KernelCounts,
 }
 
+/// Counts of a process's requests to a file.
+pub(super) type Counted = (FileId, ProcessId, KernelCounts);
+
+/// Numbered slots, reused after they are freed.
+#[derive(Debug)]
+struct Slots<T> {
+    all: Vec<Option<T>>,
+    free: Vec<u32>,
+    max: u32,
+}
+
+impl<T> Slots<T> {
+    /// Allocates an unused slot; returns `None` if there are `max` slots in use.
+    fn allocate(&mut self) -> Option<u32> {
+        self.free.pop().or_else(|| {
+            let number = u32::try_from(self.all.len()).ok().filter(|it| *it < self.max)?;
+            self.all.push(None);
+            Some(number)
+        })
+    }
+
+    fn at(&mut self, number: u32) -> &mut Option<T> {
+        &mut self.all[usize::try_from(number).expect("numbers are places")]
+    }
+
+    /// Returns the slots in use, with their numbers.
+    fn used(&self) -> impl Iterator<Item = (u32, &T)> {
+        (0_u32..).zip(&self.all).filter_map(|(number, slot)| Some((number, slot.as_ref()?)))
+    }
+}
+
 /// The BPF programs, their maps, and the allocation of counters.
 #[derive(Debug)]
 pub(crate) struct KernelProbe {
-    ring: Ring,
-    _threads: Map,
-    pairs: Map,
-    files: Map,
+    maps: Maps,
+    /// Values of the maps of the same names.
     states: SharedMemory,
     counts: SharedMemory,
-    _maps: [Map; 2],
-    programs: [OwnedFd; 2],
-    _links: [OwnedFd; 2],
-    /// Files and pairs by slot; slot 0 of the pairs counts lost records.
-    file_slots: Vec<Option<CountedFile>>,
-    pair_slots: Vec<Option<CountedPair>>,
+    programs: Vec<OwnedFd>,
+    _links: Vec<OwnedFd>,
+    file_slots: Slots<CountedFile>,
+    /// Slot 0 counts lost records.
+    pair_slots: Slots<CountedPair>,
     by_file: HashMap<Key, u32>,
     by_thread: FastMap<u32, HashMap<Key, u32>>,
-    free_files: Vec<u32>,
-    free_pairs: Vec<u32>,
     /// True if each look-up is reported, because the caller needs every request.
     reports_all: bool,
-    requests: u64,
+    /// Number of requests that the kernel counted.
+    pub(super) requests: u64,
     /// True if a file received a slot since the last query.
     has_new_files: bool,
 }
@@ -113,7 +138,6 @@ fn word32(bytes: &[u8], offset: i16) -> u32 {
 
 /// Decodes a record of one of the programs: thread, counted look-ups, event. Returns `None` for a
 /// record of tracefs.
-#[must_use]
 pub(crate) fn decode(record: &[u8]) -> Option<(u32, UnreportedLookups, Event)> {
     let bytes = usize::try_from(program::RECORD_BYTES).expect("small");
     let id = u64::from(program::RECORD_ID);
@@ -158,24 +182,24 @@ fn word_index(slot: u32, bytes: u32) -> usize {
 }
 
 fn array(value_bytes: u32) -> io::Result<(Map, SharedMemory)> {
-    let spec =
-        MapSpec { kind: MapKind::Array, key_bytes: 4, value_bytes, entries: 1, flags: MMAPABLE };
+    let (kind, flags) = (bpf::ARRAY, MMAPABLE);
+    let spec = MapSpec { kind, key_bytes: 4, value_bytes, entries: 1, flags };
     let map = Map::create(spec, None)?;
     let memory = map.map_memory(0, usize::try_from(value_bytes).expect("small"), true)?;
     Ok((map, memory))
 }
 
-fn hash(value_bytes: u32, entries: u32) -> io::Result<Map> {
-    let flags = NO_PREALLOC;
-    Map::create(MapSpec { kind: MapKind::Hash, key_bytes: 16, value_bytes, entries, flags }, None)
+fn hash(entries: u32) -> io::Result<Map> {
+    let (kind, flags) = (bpf::HASH, NO_PREALLOC);
+    Map::create(MapSpec { kind, key_bytes: 16, value_bytes: 8, entries, flags }, None)
 }
 
 fn threads() -> io::Result<Map> {
     let (types, key, value) = map_types(program::THREAD_WORDS);
     let types = bpf::load_types(&types)?;
+    let (kind, flags) = (bpf::THREADS, NO_PREALLOC);
     let value_bytes = program::THREAD_WORDS * 8;
-    let (kind, flags) = (MapKind::Threads, NO_PREALLOC);
-    let spec = MapSpec { kind, key_bytes: 4, value_bytes, entries: 0, flags };
+    let spec = MapSpec { kind, key_bytes: 4, value_bytes, flags, ..MapSpec::default() };
     Map::create(spec, Some((&types, key, value)))
 }
 
@@ -221,44 +245,38 @@ impl KernelProbe {
             return Err("only little-endian processors of 64 bits are known".to_owned());
         }
         let types = Types::read().map_err(|error| error.to_string())?;
-        let layout = Layout::find(&types).map_err(|error| error.to_string())?;
         let refused = |error: io::Error| refused(&error);
         let ring = Ring::make(ring_bytes).map_err(refused)?;
         let threads = threads().map_err(refused)?;
-        let pairs = hash(8, PAIRS_MAX).map_err(refused)?;
-        let files = hash(8, FILES_MAX).map_err(refused)?;
+        let pairs = hash(PAIRS_MAX).map_err(refused)?;
+        let files = hash(FILES_MAX).map_err(refused)?;
         let (state_map, states) = array(FILES_MAX * STATE_BYTES).map_err(refused)?;
         let (count_map, counts) = array(PAIRS_MAX * COUNTS_BYTES).map_err(refused)?;
-        let maps = Maps {
-            threads: threads.fd(),
-            pairs: pairs.fd(),
-            files: files.fd(),
-            states: state_map.fd(),
-            counts: count_map.fd(),
-            ring: ring.fd(),
-        };
+        let maps = Maps { threads, pairs, files, states: state_map, counts: count_map, ring };
         let filter = program::FileFilter { dev, ino };
         // Recording of page additions must start before the first look-up is counted.
-        let page_added = load(&program::page_added(&layout, &maps, filter), layout.page_added)?;
-        let looked_up = load(&program::looked_up(&layout, &maps, filter), layout.looked_up)?;
-        let links =
-            [bpf::attach(&page_added).map_err(refused)?, bpf::attach(&looked_up).map_err(refused)?];
+        let tracepoints = [
+            ("btf_trace_mm_filemap_add_to_page_cache", program::page_added(&types, &maps, filter)),
+            ("btf_trace_mm_filemap_get_pages", program::looked_up(&types, &maps, filter)),
+        ];
+        let (mut programs, mut links) = (Vec::new(), Vec::new());
+        for (tracepoint, code) in tracepoints {
+            let tracepoint = types.typedef(tracepoint).map_err(|error| error.to_string())?;
+            programs.push(load(&code.map_err(|error| error.to_string())?, tracepoint)?);
+        }
+        for program in &programs {
+            links.push(bpf::attach(program).map_err(refused)?);
+        }
         Ok(KernelProbe {
-            ring,
-            _threads: threads,
-            pairs,
-            files,
+            maps,
             states,
             counts,
-            _maps: [state_map, count_map],
-            programs: [page_added, looked_up],
+            programs,
             _links: links,
-            file_slots: Vec::new(),
-            pair_slots: vec![None],
+            file_slots: Slots { all: Vec::new(), free: Vec::new(), max: FILES_MAX },
+            pair_slots: Slots { all: vec![None], free: Vec::new(), max: PAIRS_MAX },
             by_file: HashMap::new(),
             by_thread: FastMap::default(),
-            free_files: Vec::new(),
-            free_pairs: Vec::new(),
             reports_all,
             requests: 0,
             has_new_files: false,
@@ -268,7 +286,7 @@ impl KernelProbe {
     /// Passes on the available records, with their times.
     pub(crate) fn records(&mut self, put: &mut dyn FnMut(u64, &[u8])) {
         let mut bytes: Vec<u8> = Vec::new();
-        self.ring.drain(|words| {
+        self.maps.ring.drain(|words| {
             bytes.clear();
             bytes.extend(words.iter().flat_map(|word| word.to_le_bytes()));
             let time = usize::try_from(program::TIME / 8).expect("small");
@@ -280,11 +298,6 @@ impl KernelProbe {
     pub(crate) fn lost(&self) -> u64 {
         let runs = self.programs.iter().map(|program| bpf::missed_runs(program).unwrap_or(0));
         self.counts.read(0, Ordering::Relaxed) + runs.sum::<u64>()
-    }
-
-    /// Returns the number of requests that the kernel counted.
-    pub(crate) fn requests(&self) -> u64 {
-        self.requests
     }
 
     /// Considers a reported look-up for a counter; its process has made `requests` requests to this
@@ -301,22 +314,19 @@ impl KernelProbe {
             return;
         }
         let Some(slot) = self.slot_of(key, file) else { return };
-        let Some(pair) = allocate_slot(&mut self.free_pairs, &mut self.pair_slots, PAIRS_MAX)
-        else {
-            return;
-        };
+        let Some(pair) = self.pair_slots.allocate() else { return };
         let taken = self.counted(pair);
         let mut value = [0; 8];
         value[..4].copy_from_slice(&pair.to_le_bytes());
         value[4..].copy_from_slice(&slot.to_le_bytes());
-        if self.pairs.put(&map_key(key, thread), &value).is_err() {
-            self.free_pairs.push(pair);
+        if self.maps.pairs.put(&map_key(key, thread), &value).is_err() {
+            self.pair_slots.free.push(pair);
             self.release(slot);
             return;
         }
-        self.pair_slots[index(pair)] = Some(CountedPair { file, process, slot, taken });
+        *self.pair_slots.at(pair) = Some(CountedPair { file, process, slot, taken });
         self.by_thread.entry(thread).or_default().insert(key, pair);
-        if let Some(of) = &mut self.file_slots[index(slot)] {
+        if let Some(of) = self.file_slots.at(slot) {
             of.pairs += 1;
         }
     }
@@ -326,7 +336,7 @@ impl KernelProbe {
         if let Some(&slot) = self.by_file.get(&key) {
             return Some(slot);
         }
-        let slot = allocate_slot(&mut self.free_files, &mut self.file_slots, FILES_MAX)?;
+        let slot = self.file_slots.allocate()?;
         // Different values of the two words disable counting until all earlier page additions are
         // processed.
         let at = word_index(slot, STATE_BYTES);
@@ -334,12 +344,12 @@ impl KernelProbe {
         self.states.write(at + 1, last_added.wrapping_add(1), Ordering::Release);
         let mut value = [0; 8];
         value[..4].copy_from_slice(&slot.to_le_bytes());
-        if self.files.put(&map_key(key, 0), &value).is_err() {
-            self.free_files.push(slot);
+        if self.maps.files.put(&map_key(key, 0), &value).is_err() {
+            self.file_slots.free.push(slot);
             return None;
         }
-        self.file_slots[index(slot)] =
-            Some(CountedFile { id: file, key, since_ns: now_ns(), pairs: 0 });
+        let counted = CountedFile { id: file, key, since_ns: now_ns(), pairs: 0 };
+        *self.file_slots.at(slot) = Some(counted);
         self.by_file.insert(key, slot);
         self.has_new_files = true;
         Some(slot)
@@ -347,21 +357,20 @@ impl KernelProbe {
 
     /// Frees the slot of a file that no pair uses.
     fn release(&mut self, slot: u32) {
-        let Some(file) = self.file_slots[index(slot)].filter(|file| file.pairs == 0) else {
-            return;
-        };
-        if self.files.remove(&map_key(file.key, 0)).is_ok() {
+        let unused = self.file_slots.at(slot).filter(|file| file.pairs == 0);
+        if let Some(file) = unused
+            && self.maps.files.remove(&map_key(file.key, 0)).is_ok()
+        {
             self.by_file.remove(&file.key);
-            self.file_slots[index(slot)] = None;
-            self.free_files.push(slot);
+            *self.file_slots.at(slot) = None;
+            self.file_slots.free.push(slot);
         }
     }
 
     /// Enables counting in the kernel for files without fresh pages. All events before `until_ns`
     /// have been processed.
     pub(crate) fn settle(&mut self, until_ns: u64, none_fresh: impl Fn(FileId) -> bool) {
-        for (slot, file) in (0_u32..).zip(&self.file_slots) {
-            let Some(file) = file else { continue };
+        for (slot, file) in self.file_slots.used() {
             let at = word_index(slot, STATE_BYTES);
             let last_added = self.states.read(at, Ordering::Acquire);
             let settled = self.states.read(at + 1, Ordering::Relaxed);
@@ -386,104 +395,73 @@ impl KernelProbe {
         KernelCounts { requests, pages, in_order }
     }
 
-    fn take_pair(&mut self, number: u32, each: &mut impl FnMut(FileId, ProcessId, KernelCounts)) {
+    /// Returns the counts of a pair since the last call, if there are any.
+    fn take_pair(&mut self, number: u32) -> Option<Counted> {
         let now = self.counted(number);
-        let Some(pair) = &mut self.pair_slots[index(number)] else { return };
+        let pair = self.pair_slots.at(number).as_mut()?;
         let counted = KernelCounts {
             requests: now.requests - pair.taken.requests,
             pages: now.pages - pair.taken.pages,
             in_order: now.in_order - pair.taken.in_order,
         };
-        if counted != KernelCounts::default() {
-            pair.taken = now;
-            self.requests += counted.requests;
-            each(pair.file, pair.process, counted);
-        }
+        pair.taken = now;
+        self.requests += counted.requests;
+        (counted != KernelCounts::default()).then_some((pair.file, pair.process, counted))
     }
 
-    /// Passes on the counts since the last call, by file and process.
-    pub(crate) fn take(&mut self, mut each: impl FnMut(FileId, ProcessId, KernelCounts)) {
-        let pairs = u32::try_from(self.pair_slots.len()).expect("a small array");
-        for number in 1..pairs {
-            self.take_pair(number, &mut each);
-        }
+    fn take_pairs(&mut self, wanted: impl Fn(&CountedPair) -> bool) -> Vec<Counted> {
+        let numbers = self.pair_slots.used().filter(|(_, pair)| wanted(pair));
+        let numbers: Vec<u32> = numbers.map(|(number, _)| number).collect();
+        numbers.into_iter().filter_map(|number| self.take_pair(number)).collect()
+    }
+
+    /// Returns the counts since the last call.
+    pub(crate) fn take(&mut self) -> Vec<Counted> {
+        self.take_pairs(|_| true)
     }
 
     /// Does the same for one thread and file.
-    pub(crate) fn take_thread(
-        &mut self,
-        thread: u32,
-        key: Key,
-        mut each: impl FnMut(FileId, ProcessId, KernelCounts),
-    ) {
-        let pair = self.by_thread.get(&thread).and_then(|pairs| pairs.get(&key));
-        if let Some(&pair) = pair {
-            self.take_pair(pair, &mut each);
-        }
+    pub(crate) fn take_thread(&mut self, thread: u32, key: Key) -> Option<Counted> {
+        let pair = *self.by_thread.get(&thread)?.get(&key)?;
+        self.take_pair(pair)
     }
 
     /// Handles the removal of a file whose number belongs to `next` from now on: takes its counts
     /// for the last time. These include none of `next`, since the kernel reports a file's added
     /// pages before it counts its look-ups.
-    pub(crate) fn removed(
-        &mut self,
-        slot: u32,
-        next: FileId,
-        mut each: impl FnMut(FileId, ProcessId, KernelCounts),
-    ) {
-        if let Some(file) = &mut self.file_slots[index(slot)] {
+    pub(crate) fn removed(&mut self, slot: u32, next: FileId) -> Vec<Counted> {
+        if let Some(file) = self.file_slots.at(slot) {
             file.id = next;
         }
-        let pairs = u32::try_from(self.pair_slots.len()).expect("a small array");
-        for number in 1..pairs {
-            if self.pair_slots[index(number)].is_some_and(|pair| pair.slot == slot) {
-                self.take_pair(number, &mut each);
-            }
-        }
-        let of_it = self.pair_slots.iter_mut().flatten().filter(|pair| pair.slot == slot);
+        let counted = self.take_pairs(|pair| pair.slot == slot);
+        let of_it = self.pair_slots.all.iter_mut().flatten().filter(|pair| pair.slot == slot);
         of_it.for_each(|pair| pair.file = next);
+        counted
     }
 
-    /// Returns the slot of a file, if it has one.
     pub(crate) fn slot(&self, key: Key) -> Option<u32> {
         self.by_file.get(&key).copied()
     }
 
     /// Handles the end of a thread: takes its counts for the last time.
-    pub(crate) fn ended(
-        &mut self,
-        thread: u32,
-        mut each: impl FnMut(FileId, ProcessId, KernelCounts),
-    ) {
+    pub(crate) fn ended(&mut self, thread: u32) -> Vec<Counted> {
+        let mut all = Vec::new();
         for (key, number) in self.by_thread.remove(&thread).unwrap_or_default() {
-            self.take_pair(number, &mut each);
+            all.extend(self.take_pair(number));
             // If the removal fails, the slot stays unused.
-            if self.pairs.remove(&map_key(key, thread)).is_err() {
+            if self.maps.pairs.remove(&map_key(key, thread)).is_err() {
                 continue;
             }
-            if let Some(pair) = self.pair_slots[index(number)].take() {
-                if let Some(file) = &mut self.file_slots[index(pair.slot)] {
+            if let Some(pair) = self.pair_slots.at(number).take() {
+                if let Some(file) = self.file_slots.at(pair.slot) {
                     file.pairs -= 1;
                 }
                 self.release(pair.slot);
             }
-            self.free_pairs.push(number);
+            self.pair_slots.free.push(number);
         }
+        all
     }
-}
-
-fn index(number: u32) -> usize {
-    usize::try_from(number).expect("numbers are places")
-}
-
-/// Allocates an unused slot.
-fn allocate_slot<T>(free: &mut Vec<u32>, all: &mut Vec<Option<T>>, max: u32) -> Option<u32> {
-    if let Some(number) = free.pop() {
-        return Some(number);
-    }
-    let number = u32::try_from(all.len()).ok().filter(|number| *number < max)?;
-    all.push(None);
-    Some(number)
 }
 
 #[cfg(test)]

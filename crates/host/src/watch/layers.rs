@@ -2,9 +2,8 @@
 //! image file as well.
 
 use super::accounting::{Accounting, BLOCK_DEVICES};
-use super::homes;
-use crate::{mounts, proc, residency};
-use larder_schema::watch::StackedCache;
+use crate::{disk, mounts, proc, residency};
+use larder_report::watch::StackedCache;
 use std::collections::BTreeMap;
 use std::path::Path;
 
@@ -12,7 +11,7 @@ use std::path::Path;
 /// pages of the image. Images without a resident page are left out.
 pub(super) fn all(accounting: &Accounting) -> Vec<StackedCache> {
     let mut upper: BTreeMap<u32, u64> = BTreeMap::new();
-    for (file, _, counts) in accounting.counts() {
+    for (file, _, counts) in &accounting.counts {
         let dev = accounting.key(*file).dev;
         let pages = upper.entry(dev).or_default();
         // Removals count for the thread that removes a page, so single differences may be negative;
@@ -28,15 +27,12 @@ pub(super) fn all(accounting: &Accounting) -> Vec<StackedCache> {
 }
 
 fn layer(dev: u32, pages: u64) -> Option<StackedCache> {
-    let (major, minor) = homes::decode(dev);
-    let image = proc::read(format!("/sys/dev/block/{major}:{minor}/loop/backing_file"))?;
-    let lower = image.trim_end().to_owned();
+    let (major, minor) = disk::decode(dev);
+    let lower = proc::read(disk::in_sysfs(dev).join("loop/backing_file"))?;
     let resident = residency::of_path(Path::new(&lower)).ok()?;
-    let mounted =
-        mounts::all().into_iter().find(|it| homes::encode(it.device.0, it.device.1) == dev);
     let page_bytes = residency::page_bytes();
     (resident.resident > 0).then(|| StackedCache {
-        upper: mounted
+        upper: mounts::of_device(dev)
             .map_or_else(|| format!("{major}:{minor}"), |it| it.point.display().to_string()),
         upper_bytes: pages * page_bytes,
         lower,

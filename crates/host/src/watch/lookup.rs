@@ -41,9 +41,7 @@ const IN_ORDER_MIN: u32 = 2;
 /// The thread that performs an operation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct ThreadIdentity {
-    /// Thread ID.
     pub(crate) thread: u32,
-    /// Process of the thread.
     pub(crate) process: ProcessId,
     /// True for a worker that serves other threads of its process (`iou-wrk`).
     pub(crate) is_worker: bool,
@@ -79,7 +77,6 @@ enum FillReason {
     Unknown,
 }
 
-/// State of a fresh page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fresh {
     identity: ThreadIdentity,
@@ -111,13 +108,13 @@ struct Thread {
     ahead: ActiveReadahead,
 }
 
-/// State of all threads and all fresh pages.
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     threads: Map<u32, Thread>,
     fresh: Map<FileId, Spans<Fresh>>,
     spans: usize,
-    forgotten: u64,
+    /// Number of pages whose read-ahead state was dropped for lack of space; they count as hits.
+    pub(super) forgotten: u64,
 }
 
 impl Lookups {
@@ -140,7 +137,6 @@ impl Lookups {
         self.threads.entry(identity.thread).or_default().ahead = ActiveReadahead::Async;
     }
 
-    /// Processes the addition of pages to the cache.
     pub(crate) fn added(&mut self, identity: ThreadIdentity, file: FileId, first: u64, pages: u64) {
         let thread = *self.threads.entry(identity.thread).or_default();
         let end = first.saturating_add(pages);
@@ -203,23 +199,17 @@ impl Lookups {
             found.in_order = is_sequential;
             (thread.in_order, thread.pages) = (in_order, pages);
         }
-        if let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) {
-            let before = spans.len();
-            spans.retain(first, end, |pages, fresh| match classify(identity, epoch, fresh) {
-                LookupClass::Miss => {
-                    found.misses += pages;
-                    false
-                }
+        self.retain_fresh(file, (first, end), |pages, fresh| {
+            let class = classify(identity, epoch, fresh);
+            match class {
+                LookupClass::Miss => found.misses += pages,
                 // The first piece of the request counted these pages.
-                LookupClass::ReadAhead if rest => false,
-                LookupClass::ReadAhead => {
-                    found.ahead += pages;
-                    false
-                }
-                LookupClass::OtherProcess => true,
-            });
-            self.spans = (self.spans + spans.len()).saturating_sub(before);
-        }
+                LookupClass::ReadAhead if rest => {}
+                LookupClass::ReadAhead => found.ahead += pages,
+                LookupClass::OtherProcess => {}
+            }
+            class == LookupClass::OtherProcess
+        });
         if rest {
             found.corrected = found.misses;
         } else {
@@ -229,14 +219,12 @@ impl Lookups {
     }
 
     /// Returns the file of a thread's last look-up.
-    #[must_use]
     pub(crate) fn last_file(&self, thread: u32) -> Option<FileId> {
         self.threads.get(&thread)?.request.map(|(file, ..)| file)
     }
 
     /// Processes unreported look-ups of a thread, none of which met a fresh page; `request` is the
     /// last one, with `pages` pages after `in_order` sequential requests.
-    #[cfg(feature = "bpf")]
     pub(crate) fn skipped(
         &mut self,
         thread: u32,
@@ -249,9 +237,6 @@ impl Lookups {
         (thread.request, thread.in_order, thread.pages) = (Some(request), in_order, pages);
     }
 
-    /// Returns true if a file has no fresh pages.
-    #[cfg(feature = "bpf")]
-    #[must_use]
     pub(crate) fn none_fresh(&self, file: FileId) -> bool {
         self.fresh.get(&file).is_none_or(Spans::is_empty)
     }
@@ -260,15 +245,16 @@ impl Lookups {
     /// page.
     pub(crate) fn touched(&mut self, file: FileId, page: u64) -> bool {
         let mut ahead = false;
-        self.take_fresh(file, page, page.saturating_add(1), |_, fresh| {
+        self.retain_fresh(file, (page, page.saturating_add(1)), |_, fresh| {
             ahead |= fresh.reason == FillReason::ReadAhead;
+            false
         });
         ahead
     }
 
     /// Processes a write to pages: later reads of them are hits.
     pub(crate) fn written(&mut self, file: FileId, first: u64, pages: u64) {
-        self.take_fresh(file, first, first.saturating_add(pages), |_, _| ());
+        self.retain_fresh(file, (first, first.saturating_add(pages)), |_, _| false);
     }
 
     /// Processes the removal of pages from the cache. Reports unused read-ahead pages, with the
@@ -280,41 +266,36 @@ impl Lookups {
         pages: u64,
         mut unused: impl FnMut(ProcessId, u64),
     ) {
-        self.take_fresh(file, first, first.saturating_add(pages), |pages, fresh| {
+        self.retain_fresh(file, (first, first.saturating_add(pages)), |pages, fresh| {
             if fresh.reason == FillReason::ReadAhead {
                 unused(fresh.identity.process, pages);
             }
+            false
         });
     }
 
-    /// Processes the removal of a file.
     pub(crate) fn removed(&mut self, file: FileId) {
         let spans = self.fresh.remove(&file).map_or(0, |spans| spans.len());
         self.spans = self.spans.saturating_sub(spans);
     }
 
-    /// Processes the end of a thread.
     pub(crate) fn thread_ended(&mut self, thread: u32) {
         self.threads.remove(&thread);
     }
 
-    /// Returns the number of pages whose read-ahead state was dropped for lack of space; they count
-    /// as hits.
-    #[must_use]
-    pub(crate) fn forgotten(&self) -> u64 {
-        self.forgotten
-    }
-
-    fn take_fresh(&mut self, file: FileId, first: u64, end: u64, mut each: impl FnMut(u64, Fresh)) {
-        let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) else {
-            return;
-        };
-        let before = spans.len();
-        spans.retain(first, end, |pages, fresh| {
-            each(pages, fresh);
-            false
-        });
-        self.spans = (self.spans + spans.len()).saturating_sub(before);
+    /// Calls `keep` with each piece of fresh pages between `first` and `end`, and removes those for
+    /// which it returns false.
+    fn retain_fresh(
+        &mut self,
+        file: FileId,
+        (first, end): (u64, u64),
+        keep: impl FnMut(u64, Fresh) -> bool,
+    ) {
+        if let Some(spans) = self.fresh.get_mut(&file).filter(|spans| !spans.is_empty()) {
+            let before = spans.len();
+            spans.retain(first, end, keep);
+            self.spans = (self.spans + spans.len()).saturating_sub(before);
+        }
     }
 
     /// Frees space: drops all ranges except those of requested pages.
@@ -366,6 +347,7 @@ fn infer_first_page(
     }
 }
 
+#[derive(PartialEq, Eq)]
 enum LookupClass {
     Miss,
     ReadAhead,

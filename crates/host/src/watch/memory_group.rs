@@ -8,44 +8,17 @@ use crate::{mounts, proc};
 use larder_schema::watch::Memory;
 use std::path::{Path, PathBuf};
 
-/// Names of the same values in the two versions; the first is cgroup v1.
-const VERSIONS: [Version; 2] = [
-    Version {
-        fs_type: "cgroup",
-        used: "memory.usage_in_bytes",
-        cache: "total_cache",
-        shared: "total_shmem",
-        dirty: "total_dirty",
-        write_back: "total_writeback",
-        active: "total_active_file",
-        inactive: "total_inactive_file",
-        refaults: "total_workingset_refault_file",
-    },
-    Version {
-        fs_type: "cgroup2",
-        used: "memory.current",
-        cache: "file",
-        shared: "shmem",
-        dirty: "file_dirty",
-        write_back: "file_writeback",
-        active: "active_file",
-        inactive: "inactive_file",
-        refaults: "workingset_refault_file",
-    },
-];
-
-#[derive(Debug)]
-struct Version {
-    fs_type: &'static str,
-    used: &'static str,
-    cache: &'static str,
-    shared: &'static str,
-    dirty: &'static str,
-    write_back: &'static str,
-    active: &'static str,
-    inactive: &'static str,
-    refaults: &'static str,
-}
+/// File system types of the two versions of the controller, and below the names of the same values
+/// in them.
+const FS_TYPES: [&str; 2] = ["cgroup", "cgroup2"];
+const USED: [&str; 2] = ["memory.usage_in_bytes", "memory.current"];
+const CACHE: [&str; 2] = ["total_cache", "file"];
+const SHARED: [&str; 2] = ["total_shmem", "shmem"];
+const DIRTY: [&str; 2] = ["total_dirty", "file_dirty"];
+const WRITE_BACK: [&str; 2] = ["total_writeback", "file_writeback"];
+const ACTIVE: [&str; 2] = ["total_active_file", "active_file"];
+const INACTIVE: [&str; 2] = ["total_inactive_file", "inactive_file"];
+const REFAULTS: [&str; 2] = ["total_workingset_refault_file", "workingset_refault_file"];
 
 /// A cgroup with memory accounting.
 #[derive(Clone, Debug)]
@@ -53,16 +26,15 @@ pub(super) struct Group {
     directory: PathBuf,
     /// Mount point of the hierarchy; groups above it have no limit to consider.
     root: PathBuf,
-    version: &'static Version,
+    version: usize,
 }
 
-/// Counters of a cgroup at one time.
 #[derive(Clone, Debug)]
 pub(super) struct GroupMemory {
     limit: u64,
     used: u64,
     stat: String,
-    version: &'static Version,
+    version: usize,
 }
 
 impl Group {
@@ -71,9 +43,9 @@ impl Group {
     pub(super) fn find(group: &str) -> Option<Group> {
         let relative = group.trim_start_matches('/');
         mounts::all().into_iter().find_map(|mount| {
-            let version = VERSIONS.iter().find(|version| version.fs_type == mount.fs_type)?;
+            let version = FS_TYPES.iter().position(|fs_type| *fs_type == mount.fs_type)?;
             let directory = mount.point.join(relative);
-            let counted = directory.join(version.used).exists();
+            let counted = directory.join(USED[version]).exists();
             counted.then_some(Group { directory, root: mount.point, version })
         })
     }
@@ -81,8 +53,8 @@ impl Group {
     /// Reads the current counters; returns `None` if the group no longer exists.
     pub(super) fn now(&self) -> Option<GroupMemory> {
         let stat = proc::read(self.directory.join("memory.stat"))?;
-        let used = number(&self.directory.join(self.version.used))?;
-        let hierarchy = counter_value(&stat, "hierarchical_memory_limit");
+        let used = number(&self.directory.join(USED[self.version]))?;
+        let hierarchy = proc::counter(&stat, "hierarchical_memory_limit");
         let limit = if hierarchy > 0 { hierarchy } else { self.limit_above() };
         Some(GroupMemory { limit, used, stat, version: self.version })
     }
@@ -103,35 +75,29 @@ fn number(path: &Path) -> Option<u64> {
 }
 
 impl GroupMemory {
-    fn bytes(&self, name: fn(&Version) -> &'static str) -> u64 {
-        counter_value(&self.stat, name(self.version))
+    fn bytes(&self, names: [&str; 2]) -> u64 {
+        proc::counter(&self.stat, names[self.version])
     }
 
     /// Returns the machine's memory, restricted to the group, with the group's changes since
     /// `before`.
     pub(super) fn restrict(&self, machine: Memory, before: &GroupMemory) -> Memory {
-        let files = self.bytes(|it| it.active) + self.bytes(|it| it.inactive);
+        let files = self.bytes(ACTIVE) + self.bytes(INACTIVE);
         let free = self.limit.saturating_sub(self.used);
-        let refaults = self.bytes(|it| it.refaults);
+        let refaults = self.bytes(REFAULTS);
         Memory {
-            resident_bytes: self.bytes(|it| it.cache).saturating_sub(self.bytes(|it| it.shared)),
-            dirty_bytes: self.bytes(|it| it.dirty),
-            write_back_bytes: self.bytes(|it| it.write_back),
+            resident_bytes: self.bytes(CACHE).saturating_sub(self.bytes(SHARED)),
+            dirty_bytes: self.bytes(DIRTY),
+            write_back_bytes: self.bytes(WRITE_BACK),
             // All file pages are reclaimable; the kernel reserves no free memory for a group.
             available_bytes: free.saturating_add(files).min(machine.available_bytes),
             total_bytes: self.limit.min(machine.total_bytes),
-            refault_pages: refaults.saturating_sub(before.bytes(|it| it.refaults)),
+            refault_pages: refaults.saturating_sub(before.bytes(REFAULTS)),
             memory_pressure: None,
             io_pressure: None,
             ..machine
         }
     }
-}
-
-/// Returns a value of /proc/vmstat or of a cgroup's memory.stat: lines of a name and a number.
-pub(super) fn counter_value(vmstat: &str, name: &str) -> u64 {
-    let line = vmstat.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(' '));
-    line.and_then(|number| number.trim().parse().ok()).unwrap_or(0)
 }
 
 #[cfg(test)]
@@ -140,7 +106,7 @@ mod tests {
     use larder_testing::skip;
 
     fn memory(version: usize, limit: u64, used: u64, stat: &str) -> GroupMemory {
-        GroupMemory { limit, used, stat: stat.to_owned(), version: &VERSIONS[version] }
+        GroupMemory { limit, used, stat: stat.to_owned(), version }
     }
 
     #[test]
@@ -178,6 +144,6 @@ mod tests {
             skip("no control group accounts for memory");
             return;
         };
-        assert!(root.used > 0 && root.bytes(|it| it.cache) > 0, "{root:?}");
+        assert!(root.used > 0 && root.bytes(CACHE) > 0, "{root:?}");
     }
 }

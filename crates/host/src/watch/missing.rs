@@ -15,45 +15,32 @@ pub(super) fn all(error: &TraceError, references_only: bool) -> String {
     format!("hits, misses, files and processes ({reason}); disks and memory are shown")
 }
 
-/// Returns the information that is lost without a kind of event.
+/// Returns the information that is lost without a kind of event. The counts are the same without
+/// the other kinds, or almost the same.
 pub(super) fn purpose(purpose: EventPurpose, kernel: &str) -> Option<String> {
-    Some(match purpose {
-        EventPurpose::Lookups => format!(
-            "hit ratios: the kernel tells of look-ups from Linux 6.12 on, and this is {kernel}; \
-             pages that came into the cache are shown, which are the misses"
-        ),
-        EventPurpose::Mappings => format!(
-            "reads through mappings: the kernel tells of them from Linux 6.12 on, and this is \
-             {kernel}"
-        ),
+    let sentence = match purpose {
+        EventPurpose::Lookups => {
+            "hit ratios: the kernel tells of look-ups from Linux 6.12 on, and this is KERNEL; pages \
+             that came into the cache are shown, which are the misses"
+        }
+        EventPurpose::Mappings => {
+            "reads through mappings: the kernel tells of them from Linux 6.12 on, and this is KERNEL"
+        }
         EventPurpose::Pages => {
             "pages that come and go: this kernel has no events of its page cache \
-                        (CONFIG_EVENT_TRACING)"
-                .to_owned()
+             (CONFIG_EVENT_TRACING)"
         }
         EventPurpose::Dirty => {
-            "pages that become dirty: the event came as writeback_dirty_folio with \
-                        Linux 5.16"
-                .to_owned()
+            "pages that become dirty: the event came as writeback_dirty_folio with Linux 5.16"
         }
         EventPurpose::Physical => {
-            "which file a disk works for: this kernel has no events of its block \
-                           layer (CONFIG_BLOCK)"
-                .to_owned()
+            "which file a disk works for: this kernel has no events of its block layer \
+             (CONFIG_BLOCK)"
         }
-        EventPurpose::Writeback => "the lazy writer: this kernel has no events of it".to_owned(),
-        // The counts are the same without these events, or almost the same.
-        EventPurpose::AccessTimes
-        | EventPurpose::ReadAhead
-        | EventPurpose::Writes
-        | EventPurpose::Throttle
-        | EventPurpose::Reclaim
-        | EventPurpose::Removals
-        | EventPurpose::Tasks
-        | EventPurpose::Cgroups => {
-            return None;
-        }
-    })
+        EventPurpose::Writeback => "the lazy writer: this kernel has no events of it",
+        _ => return None,
+    };
+    Some(sentence.replace("KERNEL", kernel))
 }
 
 /// Returns the information that a file system does not report.
@@ -98,9 +85,9 @@ mod tests {
 
     #[test]
     fn each_sentence_says_what_and_how_to_get_it() {
-        let sentence = all(&TraceError::NotAllowed, false);
+        let sentence = all(&TraceError::not_allowed(), false);
         assert!(sentence.contains("is for root") && sentence.ends_with("are shown"), "{sentence}");
-        let sentence = all(&TraceError::NotAllowed, true);
+        let sentence = all(&TraceError::not_allowed(), true);
         assert!(sentence.starts_with("tracefs is for root"), "{sentence}");
         assert!(!sentence.contains("shown"), "nothing is: {sentence}");
         let sentence = purpose(EventPurpose::Lookups, "6.1.0").unwrap();

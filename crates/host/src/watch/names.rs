@@ -11,7 +11,7 @@ use super::file_numbers::{FilesByNumber, without_deleted};
 use super::homes;
 use super::lookup::FileId;
 use crate::tracefs::now_ns;
-use crate::{mounts, proc};
+use crate::{disk, mounts, proc, processes};
 use std::collections::HashSet;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -23,7 +23,6 @@ const DESCRIPTORS_MAX: usize = 4096;
 /// Maximum number of directory entries to read in one walk, which takes a second or two.
 const ENTRIES_MAX: usize = 300_000;
 
-/// Known file names.
 #[derive(Debug, Default)]
 pub(crate) struct Names {
     /// Paths, with the time at which they were found.
@@ -35,7 +34,6 @@ pub(crate) struct Names {
 
 impl Names {
     /// Returns the path of a file, if it is known.
-    #[must_use]
     pub(crate) fn get(&self, file: FileId) -> Option<&Path> {
         self.known.get(&file).map(|(path, _)| path.as_path())
     }
@@ -117,29 +115,22 @@ impl Names {
 }
 
 fn block_device(ino: u64) -> Option<PathBuf> {
-    let (major, minor) = homes::decode(u32::try_from(ino).ok()?);
-    let text = proc::read(format!("/sys/dev/block/{major}:{minor}/uevent"))?;
+    let text = proc::read(disk::in_sysfs(u32::try_from(ino).ok()?).join("uevent"))?;
     let name = text.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
     Some(Path::new("/dev").join(name))
 }
 
 /// Returns the path of a file that a process has open or mapped.
 fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
-    let directory = PathBuf::from(format!("/proc/{pid}"));
-    let same = |path: &Path| {
+    let same = |path: &PathBuf| {
         std::fs::metadata(path)
             .is_ok_and(|found| found.ino() == key.ino && homes::may_be_on(key.dev, &found))
     };
-    let open = std::fs::read_dir(directory.join("fd")).ok()?.flatten().take(DESCRIPTORS_MAX);
-    let mut open = open.map(|entry| entry.path());
-    if let Some(found) = open.find(|path| same(path)) {
+    let mut open = proc::entries(format!("/proc/{pid}/fd")).take(DESCRIPTORS_MAX);
+    if let Some(found) = open.find(same) {
         return std::fs::read_link(found).ok().map(without_deleted);
     }
-    let maps = std::fs::read_to_string(directory.join("maps")).ok()?;
-    let ino = key.ino.to_string();
-    let mut lines = maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&ino));
-    let path = lines.find_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..])))?;
-    same(&path).then_some(path)
+    processes::mapped_files(pid, key.ino).into_iter().find(same)
 }
 
 #[cfg(test)]
@@ -151,7 +142,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), vec![1; 8192]).unwrap();
         let found = file.as_file().metadata().unwrap();
-        let dev = homes::encode(rustix::fs::major(found.dev()), rustix::fs::minor(found.dev()));
+        let dev = disk::from_stat(found.dev());
         let key = Key { dev, ino: found.ino() };
         let own_pid = std::process::id();
         assert_eq!(of_process(key, own_pid).as_deref(), Some(file.path()));

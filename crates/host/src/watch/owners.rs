@@ -15,7 +15,6 @@ pub(crate) struct Owners {
 }
 
 impl Owners {
-    /// Adds pages that a process dirtied.
     pub(crate) fn add(&mut self, process: ProcessId, pages: u64) {
         self.last = Some(process);
         match self.dirty.iter_mut().find(|(known, _)| *known == process) {

@@ -1,33 +1,27 @@
 //! Counters of disks and memory: two readings of procfs and their difference.
 
-use super::homes;
-use super::memory_group::{Group, GroupMemory, counter_value};
-use crate::disk_counters::{self, DiskCounters, SECTOR_BYTES};
-use crate::proc;
-use crate::tracefs;
-use larder_schema::watch::{Disk, Memory};
+use super::memory_group::{Group, GroupMemory};
+use crate::{disk_counters, proc, tracefs};
+use larder_report::watch::{Disk, Memory};
 
-/// Counters at one time.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Readings {
     time_ns: u64,
-    disks: Vec<(u32, Disk)>,
+    pub(super) disks: Vec<(u32, Disk)>,
     vmstat: String,
     /// Microseconds in which at least one task was stalled.
     memory_stall_us: Option<u64>,
     io_stall_us: Option<u64>,
-    /// Counters of the watched cgroup.
     group: Option<GroupMemory>,
 }
 
 impl Readings {
     /// Reads the counters, including those of a cgroup if one is watched.
-    #[must_use]
     pub(crate) fn now(group: Option<&Group>) -> Readings {
         Readings {
             group: group.and_then(Group::now),
             time_ns: tracefs::now_ns(),
-            disks: disk_counters::with_partitions().into_iter().map(disk).collect(),
+            disks: disk_counters::with_partitions(),
             vmstat: proc::read("/proc/vmstat").unwrap_or_default(),
             memory_stall_us: proc::read("/proc/pressure/memory")
                 .and_then(|text| parse_stall(&text)),
@@ -35,28 +29,25 @@ impl Readings {
         }
     }
 
-    /// Returns the disks that were active since `before`, with their device numbers.
-    #[must_use]
-    pub(crate) fn disks_since(&self, before: &Readings) -> Vec<(u32, Disk)> {
+    /// Returns the disks that were active since `before`.
+    pub(crate) fn disks_since(&self, before: &Readings) -> Vec<Disk> {
         let pairs = self.disks.iter().filter_map(|(dev, now)| {
             let earlier = before.disks.iter().find(|(known, _)| known == dev);
-            let earlier = earlier.map(|(_, disk)| disk.clone()).unwrap_or_default();
-            let since = subtract(now, &earlier);
+            let since = earlier.map_or_else(|| now.clone(), |(_, earlier)| subtract(now, earlier));
             // A slow disk may be busy with a request that is not complete yet.
-            (since.reads + since.writes + since.busy_ms > 0).then_some((*dev, since))
+            (since.reads + since.writes + since.busy_ms > 0).then_some(since)
         });
         pairs.collect()
     }
 
     /// Returns the current memory, with the changes since `before`.
-    #[must_use]
     pub(crate) fn memory_since(&self, before: &Readings) -> Memory {
-        let info = proc::read("/proc/meminfo").unwrap_or_default();
-        let kib = |name| proc::field(&info, name).unwrap_or(0) * 1024;
+        let meminfo = proc::meminfo();
+        let bytes = |name| meminfo(name).unwrap_or(0);
         let page_bytes = crate::residency::page_bytes();
-        let pages = |name| counter_value(&self.vmstat, name) * page_bytes;
+        let pages = |name| proc::counter(&self.vmstat, name) * page_bytes;
         let since = |name| {
-            counter_value(&self.vmstat, name).saturating_sub(counter_value(&before.vmstat, name))
+            proc::counter(&self.vmstat, name).saturating_sub(proc::counter(&before.vmstat, name))
         };
         let us = self.time_ns.saturating_sub(before.time_ns) / 1000;
         let share = |now: Option<u64>, earlier: Option<u64>| {
@@ -67,11 +58,11 @@ impl Readings {
         };
         let machine = Memory {
             // These values include tmpfs, which is not a cache.
-            resident_bytes: (kib("Cached") + kib("Buffers")).saturating_sub(kib("Shmem")),
-            dirty_bytes: kib("Dirty"),
-            write_back_bytes: kib("Writeback"),
-            available_bytes: kib("MemAvailable"),
-            total_bytes: kib("MemTotal"),
+            resident_bytes: (bytes("Cached") + bytes("Buffers")).saturating_sub(bytes("Shmem")),
+            dirty_bytes: bytes("Dirty"),
+            write_back_bytes: bytes("Writeback"),
+            available_bytes: bytes("MemAvailable"),
+            total_bytes: bytes("MemTotal"),
             background_threshold_bytes: pages("nr_dirty_background_threshold"),
             dirty_threshold_bytes: pages("nr_dirty_threshold"),
             memory_pressure: share(self.memory_stall_us, before.memory_stall_us),
@@ -84,26 +75,6 @@ impl Readings {
             _ => machine,
         }
     }
-}
-
-/// Converts counters of a disk or partition to the form of the report, with its device number.
-fn disk(counted: DiskCounters) -> (u32, Disk) {
-    let DiskCounters { name, device, reads, read_merges, read_ms, .. } = counted;
-    let disk = Disk {
-        name,
-        reads,
-        read_merges,
-        read_sectors: counted.read_bytes / SECTOR_BYTES,
-        read_ms,
-        writes: counted.writes,
-        write_merges: counted.write_merges,
-        write_sectors: counted.write_bytes / SECTOR_BYTES,
-        write_ms: counted.write_ms,
-        busy_ms: counted.busy_ms,
-        queue_ms: counted.queue_ms,
-        splits: 0,
-    };
-    (homes::encode(device.0, device.1), disk)
 }
 
 fn subtract(now: &Disk, earlier: &Disk) -> Disk {
@@ -121,7 +92,7 @@ fn subtract(now: &Disk, earlier: &Disk) -> Disk {
         write_ms: minus(now.write_ms, earlier.write_ms),
         busy_ms: minus(now.busy_ms, earlier.busy_ms),
         queue_ms: minus(now.queue_ms, earlier.queue_ms),
-        splits: 0,
+        splits: minus(now.splits, earlier.splits),
     }
 }
 
@@ -138,20 +109,20 @@ mod tests {
     #[test]
     fn counters_are_taken_from_their_places_and_subtracted() {
         let line = " 254 1 vda1 100 2 16 4 5 6 32 8 0 10 12 0 0 0 0 7 3";
-        let (dev, before) = disk(disk_counters::parse_line(line).unwrap());
-        assert_eq!((dev, before.name.as_str()), (homes::encode(254, 1), "vda1"));
+        let (dev, before) = disk_counters::parse_line(line).unwrap();
+        assert_eq!((dev, before.name.as_str()), (crate::disk::encode(254, 1), "vda1"));
         assert_eq!((before.read_ms, before.write_sectors), (4, 32));
         assert_eq!((before.busy_ms, before.queue_ms), (10, 12));
         assert_eq!(disk_counters::parse_line("254 1 vda1 3"), None);
         let now = Disk { reads: 103, ..before.clone() };
         let readings = |disk| Readings { disks: vec![(dev, disk)], ..Readings::default() };
         let since = readings(now.clone()).disks_since(&readings(before.clone()));
-        assert_eq!((since.len(), since[0].1.reads, since[0].1.read_ms), (1, 3, 0));
+        assert_eq!((since.len(), since[0].reads, since[0].read_ms), (1, 3, 0));
         let slow = readings(Disk { busy_ms: before.busy_ms + 200, ..before.clone() });
-        assert_eq!(slow.disks_since(&readings(before.clone()))[0].1.busy_ms, 200, "it is at it");
+        assert_eq!(slow.disks_since(&readings(before.clone()))[0].busy_ms, 200, "it is at it");
         assert_eq!(readings(before.clone()).disks_since(&readings(before)), [], "it did nothing");
         let new = readings(now).disks_since(&Readings::default());
-        assert_eq!(new[0].1.reads, 103, "it was not there before");
+        assert_eq!(new[0].reads, 103, "it was not there before");
     }
 
     #[test]
@@ -160,7 +131,7 @@ mod tests {
         assert_eq!(parse_stall(text), Some(1500));
         assert_eq!(parse_stall("full total=7"), None);
         let vmstat = "nr_dirty_threshold 17\nnr_dirty 5\n";
-        assert_eq!((counter_value(vmstat, "nr_dirty"), counter_value(vmstat, "no")), (5, 0));
+        assert_eq!((proc::counter(vmstat, "nr_dirty"), proc::counter(vmstat, "no")), (5, 0));
         let (before, now) = (Readings::now(None), Readings::now(None));
         let memory = now.memory_since(&before);
         assert!(memory.total_bytes > memory.available_bytes && memory.resident_bytes > 0);

@@ -2,7 +2,6 @@
 //! cgroup.
 
 use super::event::Key;
-use super::homes;
 use super::tasks::TaskInfo;
 use crate::mounts::{self, Mount};
 use crate::{proc, processes};
@@ -30,7 +29,18 @@ pub enum WatchScope {
     Group(String),
 }
 
-/// A scope resolved on this machine.
+impl WatchScope {
+    /// Describes the scope in a few words.
+    pub(super) fn describe(&self) -> String {
+        match self {
+            WatchScope::Machine => larder_report::watch::WHOLE.to_owned(),
+            WatchScope::Path(path) => path.display().to_string(),
+            WatchScope::Process(pid) => format!("process {pid}"),
+            WatchScope::Group(group) => format!("group {group}"),
+        }
+    }
+}
+
 #[derive(Clone, Debug)]
 pub(crate) struct Scope {
     pub(super) wanted: WatchScope,
@@ -38,7 +48,6 @@ pub(crate) struct Scope {
     pub(super) path: Option<ScopePath>,
 }
 
-/// Location of a path.
 #[derive(Clone, Debug)]
 pub(crate) struct ScopePath {
     pub(super) path: PathBuf,
@@ -46,7 +55,6 @@ pub(crate) struct ScopePath {
     pub(super) dev: u32,
     /// Inode number of a file; `None` for a directory.
     pub(super) ino: Option<u64>,
-    /// True if the path is the root of its file system.
     pub(super) is_root: bool,
     pub(super) mount: Mount,
 }
@@ -81,18 +89,6 @@ impl Scope {
         Ok(Scope { wanted, path })
     }
 
-    /// Describes the scope in a few words.
-    #[must_use]
-    pub(crate) fn describe(&self) -> String {
-        match &self.wanted {
-            WatchScope::Machine => larder_schema::watch::WHOLE.to_owned(),
-            WatchScope::Path(path) => path.display().to_string(),
-            WatchScope::Process(pid) => format!("process {pid}"),
-            WatchScope::Group(group) => format!("group {group}"),
-        }
-    }
-
-    /// Returns true if the scope is one file.
     pub(super) fn is_file(&self) -> bool {
         self.path.as_ref().is_some_and(|location| location.ino.is_some())
     }
@@ -125,7 +121,6 @@ impl Scope {
     }
 
     /// Returns the device and inode number that restrict look-ups, if any.
-    #[cfg(feature = "bpf")]
     pub(super) fn files(&self) -> (Option<u32>, Option<u64>) {
         self.path.as_ref().map_or((None, None), |location| (Some(location.dev), location.ino))
     }
@@ -146,7 +141,7 @@ impl Scope {
 fn resolve_path(path: &Path) -> io::Result<ScopePath> {
     let path = path.canonicalize()?;
     let (found, mount) = (std::fs::metadata(&path)?, Mount::of(&path)?);
-    let dev = homes::encode(mount.device.0, mount.device.1);
+    let dev = mount.device;
     let ino = (!found.is_dir()).then(|| found.ino());
     let is_root = path == mount.point;
     Ok(ScopePath { path, dev, ino, is_root, mount })
@@ -173,8 +168,8 @@ fn resolve_group(given: &str) -> io::Result<String> {
 pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
     let status = proc::read(format!("/proc/{thread}/status"))?;
     let pid = number(&status, "Tgid")?;
-    let process = if pid == thread { None } else { proc::read(format!("/proc/{pid}/comm")) };
-    let name = text(&status, "Name").unwrap_or_default();
+    let process = if pid == thread { None } else { processes::name(pid) };
+    let name = proc::text(&status, "Name").unwrap_or_default().to_owned();
     let watched = match wanted {
         WatchScope::Machine | WatchScope::Path(_) => true,
         WatchScope::Process(of) => is_descendant(*of, pid),
@@ -184,13 +179,8 @@ pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
     Some(TaskInfo { pid, process: process.unwrap_or_else(|| name.clone()), name, kernel, watched })
 }
 
-fn text(status: &str, name: &str) -> Option<String> {
-    let line = status.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':'))?;
-    Some(line.trim().to_owned())
-}
-
 fn number(status: &str, name: &str) -> Option<u32> {
-    text(status, name)?.parse().ok()
+    proc::text(status, name)?.parse().ok()
 }
 
 fn is_descendant(ancestor: u32, mut pid: u32) -> bool {

@@ -4,26 +4,21 @@
 //! either source are counted; the list of missing information is complete after the start.
 
 use super::accounting::{Accounting, Reference};
-#[cfg(feature = "bpf")]
-use super::event::Event;
-use super::event::{Decoder, EVENTS, EventPurpose};
-#[cfg(feature = "bpf")]
+use super::event::{Decoder, EVENTS, Event, EventPurpose, EventRequest};
 use super::kernel_probe::{self, KernelProbe};
 use super::scope::Scope;
 use super::{BUFFER_KIB, BUFFER_KIB_MAX, Bpf, Options, WatchError, missing};
-#[cfg(feature = "bpf")]
 use crate::bpf::Types;
 use crate::machine;
-#[cfg(feature = "bpf")]
-use crate::tracefs::COMPLETION_TIME;
-use crate::tracefs::{Instance, Reader, TraceError, Tracefs};
+use crate::tracefs::{COMPLETION_TIME, Instance, Reader, TraceError, Tracefs};
+use std::cell::RefCell;
+use std::collections::BTreeSet;
 
 /// Events that the BPF programs report in place of tracefs.
 const BPF_EVENTS: [&str; 2] =
     ["filemap/mm_filemap_get_pages", "filemap/mm_filemap_add_to_page_cache"];
 
 /// Maximum number of processors whose buffers add up to the ring's size.
-#[cfg(feature = "bpf")]
 const RING_PROCESSORS_MAX: u32 = 8;
 
 /// Default total size of the trace buffers if each look-up is an event; see [`buffer_kib`].
@@ -49,10 +44,8 @@ pub(super) struct Source {
     decoder: Decoder,
     instance: Instance,
     _tracefs: Tracefs,
-    #[cfg(feature = "bpf")]
-    probe: Option<KernelProbe>,
-    /// The reason why the kernel does not count look-ups, if so.
-    no_bpf_reason: Option<String>,
+    /// The programs that count look-ups, or the reason why the kernel does not run them.
+    probe: Result<KernelProbe, String>,
     events: u64,
 }
 
@@ -75,7 +68,6 @@ fn is_for_references(purpose: EventPurpose) -> bool {
 
 /// Returns the filter for inodes that become dirty and were clean, with clean pages. The state bits
 /// differ between kernels; returns `None` if the kernel does not publish them.
-#[cfg(feature = "bpf")]
 fn inode_filter() -> Option<String> {
     let types = Types::read().ok()?;
     let state = |name| types.enumerator("inode_state_flags_t", name).ok();
@@ -84,13 +76,10 @@ fn inode_filter() -> Option<String> {
     Some(format!("flags & {sync} && !(state & {all})"))
 }
 
-#[cfg(not(feature = "bpf"))]
-fn inode_filter() -> Option<String> {
-    None
-}
-
-#[cfg(feature = "bpf")]
 fn start_probe(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<KernelProbe, String> {
+    if !cfg!(feature = "bpf") {
+        return Err("this program was built without (feature bpf)".to_owned());
+    }
     if options.bpf == Bpf::Off {
         return Err("as was asked for".to_owned());
     }
@@ -107,77 +96,52 @@ fn start_probe(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<Ke
 
 impl Source {
     /// Starts recording. Appends the unavailable kinds of information to `missing`.
-    ///
-    /// # Errors
-    /// Events are not available, or BPF is required and not available.
     pub(super) fn start(
         options: &Options,
         scope: &Scope,
         missing: &mut Vec<String>,
     ) -> Result<Source, WatchError> {
         let tracefs = Tracefs::open()?;
-        #[cfg(feature = "bpf")]
-        let (probe, no_bpf_reason) = match start_probe(options, scope, &tracefs) {
-            Ok(probe) => (Some(probe), None),
-            Err(reason) => (None, Some(reason)),
-        };
-        #[cfg(not(feature = "bpf"))]
-        let no_bpf_reason = Some("this program was built without (feature bpf)".to_owned());
-        if let (Bpf::On, Some(reason)) = (options.bpf, &no_bpf_reason) {
+        let probe = start_probe(options, scope, &tracefs);
+        if let (Bpf::On, Err(reason)) = (options.bpf, &probe) {
             return Err(WatchError::NoBpf(reason.clone()));
         }
-        let instance = Instance::make(&tracefs, buffer_kib(options, no_bpf_reason.is_some()))?;
+        let instance = Instance::make(&tracefs, buffer_kib(options, probe.is_err()))?;
         let mut decoder = Decoder::default();
-        let kernel = machine::machine().kernel;
         let wanted =
             EVENTS.iter().filter(|it| !options.references_only || is_for_references(it.purpose));
-        let mut unavailable: Vec<EventPurpose> = Vec::new();
-        let mut available: Vec<EventPurpose> = Vec::new();
-        for event in wanted {
-            if !tracefs.has(event.name) {
-                unavailable.push(event.purpose);
-                continue;
-            }
-            available.push(event.purpose);
-            if no_bpf_reason.is_none() && BPF_EVENTS.contains(&event.name) {
+        let (available, unavailable): (Vec<&EventRequest>, Vec<_>) =
+            wanted.partition(|event| tracefs.has(event.name));
+        for event in &available {
+            if probe.is_ok() && BPF_EVENTS.contains(&event.name) {
                 continue;
             }
             decoder.register(event, &tracefs.format(event.name)?);
-            let filter = scope.filter(event.file_fields, is_hot(event.purpose));
             let filter = match event.purpose {
                 EventPurpose::AccessTimes => inode_filter(),
                 EventPurpose::Cgroups => scope.join_filter(),
-                _ => Some(filter),
+                purpose => Some(scope.filter(event.file_fields, is_hot(purpose))),
             };
             if let Some(filter) = filter {
                 instance.enable(event.name, &filter)?;
             }
         }
-        unavailable.retain(|purpose| !available.contains(purpose));
-        unavailable.sort_unstable();
-        unavailable.dedup();
-        missing.extend(
-            unavailable.into_iter().filter_map(|purpose| missing::purpose(purpose, &kernel)),
-        );
-        let reader = Reader::open(&tracefs, &[&instance])?;
+        let lacks = |purpose| available.iter().all(|event| event.purpose != purpose);
+        let lacking: BTreeSet<EventPurpose> =
+            unavailable.iter().map(|event| event.purpose).filter(|it| lacks(*it)).collect();
+        let kernel = machine::machine().kernel;
+        missing
+            .extend(lacking.into_iter().filter_map(|purpose| missing::purpose(purpose, &kernel)));
+        let reader = Reader::open(&tracefs, &instance)?;
         instance.record(true)?;
-        Ok(Source {
-            reader,
-            decoder,
-            instance,
-            _tracefs: tracefs,
-            #[cfg(feature = "bpf")]
-            probe,
-            no_bpf_reason,
-            events: 0,
-        })
+        Ok(Source { reader, decoder, instance, _tracefs: tracefs, probe, events: 0 })
     }
 
     /// Describes the source of look-ups.
     pub(super) fn means(&self) -> String {
-        match &self.no_bpf_reason {
-            None => "look-ups counted in the kernel (BPF)".to_owned(),
-            Some(reason) => {
+        match &self.probe {
+            Ok(_) => "look-ups counted in the kernel (BPF)".to_owned(),
+            Err(reason) => {
                 format!("look-ups through tracefs, not counted in the kernel: {reason}")
             }
         }
@@ -185,9 +149,6 @@ impl Source {
 
     /// Reads the available events into `accounting`; passes each request with its time to `each`.
     /// With `all` it reads every event, for use after recording has stopped.
-    ///
-    /// # Errors
-    /// The event source fails.
     pub(super) fn read(
         &mut self,
         all: bool,
@@ -196,7 +157,6 @@ impl Source {
     ) -> Result<(), TraceError> {
         accounting.start_round();
         while self.read_pass(all, accounting, each)? {}
-        #[cfg(feature = "bpf")]
         if self.settle(accounting) {
             // Look-ups of new files with counters are still reported until the next settlement, so
             // it follows soon.
@@ -210,14 +170,12 @@ impl Source {
     /// Enables counting in the kernel where no page is fresh. Returns true if a file received
     /// counters since the last call; its earlier page additions must be processed before counting
     /// starts.
-    #[cfg(feature = "bpf")]
     fn settle(&mut self, accounting: &Accounting) -> bool {
-        let Some(probe) = &mut self.probe else { return false };
-        probe.settle(self.reader.until_ns(), |file| accounting.none_fresh(file));
+        let Ok(probe) = &mut self.probe else { return false };
+        probe.settle(self.reader.until_ns, |file| accounting.lookups.none_fresh(file));
         probe.has_new_files()
     }
 
-    #[cfg(not(feature = "bpf"))]
     fn read_pass(
         &mut self,
         all: bool,
@@ -225,30 +183,7 @@ impl Source {
         each: &mut impl FnMut(u64, &Reference),
     ) -> Result<bool, TraceError> {
         let (decoder, events) = (&self.decoder, &mut self.events);
-        self.reader.read_available(all, |time, record| {
-            *events += 1;
-            accounting.set_time(time);
-            let reference = match decoder.lookup(record) {
-                Some(lookup) => accounting.looked_up(&lookup),
-                None => decoder
-                    .decode(record)
-                    .and_then(|(thread, event)| accounting.take(thread, event)),
-            };
-            if let Some(reference) = reference {
-                each(time, &reference);
-            }
-        })
-    }
-
-    #[cfg(feature = "bpf")]
-    fn read_pass(
-        &mut self,
-        all: bool,
-        accounting: &mut Accounting,
-        each: &mut impl FnMut(u64, &Reference),
-    ) -> Result<bool, TraceError> {
-        let (decoder, events) = (&self.decoder, &mut self.events);
-        let probe = std::cell::RefCell::new(self.probe.as_mut());
+        let probe = RefCell::new(self.probe.as_mut().ok());
         let others = |put: &mut dyn FnMut(u64, &[u8])| {
             if let Some(probe) = probe.borrow_mut().as_mut() {
                 probe.records(put);
@@ -256,7 +191,7 @@ impl Source {
         };
         self.reader.read_with(all, others, |time, record| {
             *events += 1;
-            accounting.set_time(time);
+            accounting.now_ns = time;
             let reference = match decoder.lookup(record) {
                 Some(lookup) => accounting.looked_up(&lookup),
                 None => {
@@ -269,76 +204,55 @@ impl Source {
         })
     }
 
-    /// Adds the counts of the kernel.
     pub(super) fn collect_counts(&mut self, accounting: &mut Accounting) {
-        #[cfg(feature = "bpf")]
-        if let Some(probe) = &mut self.probe {
-            probe.take(|file, process, counted| {
-                accounting.counted(file, process, counted);
-            });
+        if let Ok(probe) = &mut self.probe {
+            accounting.counted(probe.take());
         }
-        #[cfg(not(feature = "bpf"))]
-        let _: (&mut Source, &mut Accounting) = (self, accounting);
     }
 
     /// Returns the number of events that the kernel dropped, according to its buffers.
     pub(super) fn lost(&self) -> u64 {
-        let lost = self.instance.losses().events();
-        #[cfg(feature = "bpf")]
-        let lost = lost + self.probe.as_ref().map_or(0, KernelProbe::lost);
-        lost
+        self.instance.lost() + self.probe.as_ref().map_or(0, KernelProbe::lost)
     }
 
     /// Returns the number of reported events and of look-ups counted in the kernel.
     pub(super) fn events(&self) -> u64 {
-        let events = self.events;
-        #[cfg(feature = "bpf")]
-        let events = events + self.probe.as_ref().map_or(0, KernelProbe::requests);
-        events
+        self.events + self.probe.as_ref().map_or(0, |probe| probe.requests)
     }
 
-    /// Stops recording.
-    ///
-    /// # Errors
-    /// The kernel refuses.
     pub(super) fn pause(&self) -> Result<(), TraceError> {
         self.instance.record(false)
     }
 }
 
 /// Processes a record that is not a look-up of tracefs.
-#[cfg(feature = "bpf")]
 fn process_record(
     decoder: &Decoder,
-    mut probe: Option<&mut KernelProbe>,
+    probe: Option<&mut KernelProbe>,
     accounting: &mut Accounting,
     record: &[u8],
 ) -> Option<Reference> {
-    if let Some(probe) = &mut probe
-        && let Some((thread, skipped, event)) = kernel_probe::decode(record)
-    {
+    let Some(probe) = probe else {
+        let (thread, event) = decoder.decode(record)?;
+        return accounting.take(thread, event);
+    };
+    if let Some((thread, skipped, event)) = kernel_probe::decode(record) {
         return process_probe_record(probe, accounting, thread, &skipped, event);
     }
     let (thread, event) = decoder.decode(record)?;
-    let Some(probe) = probe else { return accounting.take(thread, event) };
     if let Event::Exit { tid } = event {
-        probe.ended(tid, |file, process, counted| {
-            accounting.counted(file, process, counted);
-        });
+        accounting.counted(probe.ended(tid));
     }
     let slot = accounting.frees(thread, event).and_then(|key| Some((key, probe.slot(key)?)));
     let reference = accounting.take(thread, event);
     if let Some((key, slot)) = slot {
         let next = accounting.file_of(key);
-        probe.removed(slot, next, |file, process, counted| {
-            accounting.counted(file, process, counted);
-        });
+        accounting.counted(probe.removed(slot, next));
     }
     reference
 }
 
 /// Processes a record of the BPF programs.
-#[cfg(feature = "bpf")]
 fn process_probe_record(
     probe: &mut KernelProbe,
     accounting: &mut Accounting,
@@ -350,9 +264,7 @@ fn process_probe_record(
     let Event::Lookup { key, .. } = event else { return accounting.take(thread, event) };
     if skipped.count > 0 {
         // The look-up may turn counted hits into misses, so the hits must be added first.
-        probe.take_thread(thread, key, |file, process, counted| {
-            accounting.counted(file, process, counted);
-        });
+        accounting.counted(probe.take_thread(thread, key));
     }
     let reference = accounting.take(thread, event)?;
     let requests = accounting.requests(reference.file, reference.process);

@@ -18,14 +18,10 @@ impl<T> Default for Spans<T> {
 }
 
 impl<T: Copy> Spans<T> {
-    /// Returns the number of ranges.
-    #[must_use]
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
     }
 
-    /// Returns true if the map is empty.
-    #[must_use]
     pub(crate) fn is_empty(&self) -> bool {
         self.spans.is_empty()
     }
@@ -69,7 +65,6 @@ impl<T: Copy> Spans<T> {
     }
 
     /// Returns the number of pages between `first` and `end` whose value satisfies `matches`.
-    #[must_use]
     pub(crate) fn count(&self, first: u64, end: u64, matches: impl Fn(T) -> bool) -> u64 {
         let head = self.at(first).map_or(first, |(begin, ..)| begin);
         let pieces =
@@ -78,7 +73,6 @@ impl<T: Copy> Spans<T> {
     }
 
     /// Returns the range that contains a page: its first page, its end (exclusive), its value.
-    #[must_use]
     pub(crate) fn at(&self, page: u64) -> Option<(u64, u64, T)> {
         let (&first, &(end, value)) = self.spans.range(..=page).next_back()?;
         (page < end).then_some((first, end, value))

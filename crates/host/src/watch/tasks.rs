@@ -22,15 +22,10 @@ pub struct Process {
 /// Description of a thread by procfs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct TaskInfo {
-    /// Process ID.
     pub(crate) pid: u32,
-    /// Name of the thread.
     pub(crate) name: String,
-    /// Name of the process.
     pub(crate) process: String,
-    /// True for a kernel thread.
     pub(crate) kernel: bool,
-    /// True if the thread is watched.
     pub(crate) watched: bool,
 }
 
@@ -44,7 +39,6 @@ struct Task {
     reclaims: bool,
 }
 
-/// All known threads and processes.
 pub(crate) struct Tasks {
     threads: Map<u32, Task>,
     processes: Vec<Process>,
@@ -59,20 +53,16 @@ impl std::fmt::Debug for Tasks {
 }
 
 impl Tasks {
-    /// Creates an empty collection.
-    #[must_use]
     pub(crate) fn new(describe_task: DescribeTask) -> Tasks {
         let (threads, processes, by_pid) = (Map::default(), Vec::new(), Map::default());
         Tasks { threads, processes, by_pid, describe_task }
     }
 
     /// Returns a process by its ID in this watcher.
-    #[must_use]
     pub(crate) fn process(&self, id: ProcessId) -> &Process {
         &self.processes[usize::try_from(id).expect("numbers are places")]
     }
 
-    /// Returns the identity of a thread.
     pub(crate) fn thread_identity(&mut self, thread: u32) -> ThreadIdentity {
         self.task(thread).identity
     }
@@ -187,7 +177,6 @@ impl Tasks {
         }
     }
 
-    /// Processes the end of a thread.
     pub(crate) fn ended(&mut self, thread: u32) {
         if let Some(task) = self.threads.remove(&thread)
             && self.process(task.identity.process).pid == thread

@@ -4,7 +4,6 @@
 //! removed file. A number therefore denotes a new file after its file system reports that it freed
 //! the number. Invariant: counts never move to another file.
 
-#[cfg(feature = "bpf")]
 use super::super::event::Event;
 use super::super::event::{FileSystemId, InodeRef, Key};
 use super::super::lookup::FileId;
@@ -16,13 +15,12 @@ use super::{Accounting, BLOCK_DEVICES};
 /// beyond it they share one entry.
 pub(crate) const REMOVED_MAX: usize = 1 << 15;
 
-/// A file.
 #[derive(Clone, Debug, Default)]
 pub(super) struct File {
     pub(super) key: Key,
     pub(super) owners: Owners,
     /// Large folios: ranges of pages that become dirty and leave the cache together.
-    pub(super) folios: Spans<u8>,
+    pub(super) folios: Spans<()>,
     /// Pages that reclaim evicted.
     pub(super) evicted: Spans<()>,
     /// True if the file system reports each write.
@@ -42,6 +40,14 @@ impl File {
         self.pages = self.pages.max(pages);
     }
 
+    pub(super) fn ranges(&self) -> usize {
+        self.folios.len() + self.evicted.len()
+    }
+
+    pub(super) fn forget_ranges(&mut self) {
+        (self.folios, self.evicted) = (Spans::default(), Spans::default());
+    }
+
     /// Resets the known size after a possible truncation.
     pub(super) fn reset_size(&mut self) {
         (self.pages, self.queried_round) = (0, 0);
@@ -50,25 +56,20 @@ impl File {
 
 impl Accounting {
     /// Returns the kernel's identification of a file.
-    #[must_use]
     pub(crate) fn key(&self, file: FileId) -> Key {
         self.file(file).key
     }
 
-    /// Returns true if a file was removed.
-    #[must_use]
     pub(crate) fn is_removed(&self, file: FileId) -> bool {
         self.file(file).is_removed
     }
 
     /// Returns true if a file has the inode number of a removed file.
-    #[must_use]
     pub(crate) fn reuses_number(&self, file: FileId) -> bool {
         self.file(file).reuses_number
     }
 
     /// Returns true if more files were removed than are kept separate.
-    #[must_use]
     pub(crate) fn removed_overflow(&self) -> bool {
         self.removed >= REMOVED_MAX
     }
@@ -106,7 +107,7 @@ impl Accounting {
         if key.dev >> 20 != 0 {
             return key;
         }
-        let query = &mut self.is_block_file_system;
+        let query = &mut self.machine.is_block_file_system;
         let is_block_device_file =
             *self.block_file_systems.entry(key.dev).or_insert_with(|| query(key));
         if is_block_device_file { Key { dev: BLOCK_DEVICES, ..key } } else { key }
@@ -119,7 +120,7 @@ impl Accounting {
             FileSystemId::Device(dev) => return self.file_of(Key { dev, ino: inode.ino }),
             file_system => {
                 if !self.known_devices.contains_key(&file_system) {
-                    let devices = (self.file_system_devices)(&file_system);
+                    let devices = (self.machine.file_system_devices)(&file_system);
                     self.known_devices.insert(file_system, devices);
                 }
                 &self.known_devices[&file_system]
@@ -136,7 +137,6 @@ impl Accounting {
     }
 
     /// Returns the file whose inode number an event of a thread frees.
-    #[cfg(feature = "bpf")]
     pub(crate) fn frees(&self, thread: u32, event: Event) -> Option<Key> {
         match event {
             Event::Removed { key } => Some(key),
@@ -156,11 +156,8 @@ impl Accounting {
         self.removed += 1;
         self.last_lookup = None;
         self.lookups.removed(id);
-        let of = self.file_mut(id);
-        of.is_removed = true;
-        let forgotten = of.folios.len() + of.evicted.len();
-        (of.folios, of.evicted) = (Spans::default(), Spans::default());
-        self.range_count = self.range_count.saturating_sub(forgotten);
+        self.change_ranges(id, File::forget_ranges);
+        self.file_mut(id).is_removed = true;
         self.removed_files.push((id, self.now_ns));
     }
 
@@ -181,8 +178,8 @@ impl Accounting {
         if of.queried_round != round {
             of.queried_round = round;
             let key = of.key;
-            let bytes = (self.file_size)(key).unwrap_or(0);
-            let pages = bytes.div_ceil(self.page_bytes);
+            let bytes = (self.machine.file_size)(key).unwrap_or(0);
+            let pages = bytes.div_ceil(self.machine.page_bytes);
             self.file_mut(file).raise_size(pages);
         }
         // If the file lacks even the first page, it was truncated after the request.

@@ -5,10 +5,10 @@
 //! that dirtied the pages. Requests to lower devices repeat those to the upper device and are not
 //! counted.
 
+use super::super::homes;
 use super::super::lookup::FileId;
 use super::{Accounting, BLOCK_DEVICES};
 
-/// Bytes of a sector.
 const SECTOR_BYTES: u64 = 512;
 
 /// Inode number of the metadata of btrfs (`fs/btrfs/btrfs_inode.h`); files have numbers from 256
@@ -20,7 +20,7 @@ impl Accounting {
     /// from the disk. If they are metadata, they locate the data of the file that the thread was
     /// reading, and it continues with that file.
     pub(super) fn reads(&mut self, thread: u32, file: FileId, pages: u64) {
-        let bytes = pages.saturating_mul(self.page_bytes);
+        let bytes = pages.saturating_mul(self.machine.page_bytes);
         let is_metadata = self.is_metadata(file);
         let state = self.thread_state(thread);
         state.reads_next = match (state.reads_next, state.reads) {
@@ -81,7 +81,7 @@ impl Accounting {
     }
 
     fn charge(&mut self, thread: u32, file: FileId, bytes: u64) {
-        let page_bytes = self.page_bytes;
+        let page_bytes = self.machine.page_bytes;
         let flusher = self.tasks.is_flusher(thread);
         let process = self.tasks.thread_identity(thread).process;
         let mut charged = Vec::new();
@@ -104,6 +104,6 @@ impl Accounting {
     /// Returns true if a device is a lower device, whose requests the kernel derives from an upper
     /// one.
     fn is_lower(&mut self, dev: u32) -> bool {
-        *self.lower_devices.entry(dev).or_insert_with(|| super::super::homes::is_lower_device(dev))
+        *self.lower_devices.entry(dev).or_insert_with(|| homes::is_lower_device(dev))
     }
 }

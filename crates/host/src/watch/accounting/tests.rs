@@ -24,8 +24,7 @@ fn accounting() -> Accounting {
         let (pid, kernel) = (thread, thread < 10);
         Some(TaskInfo { pid, name: name.into(), process: name.into(), kernel, watched: true })
     });
-    Accounting::new(MachineQueries {
-        describe_task,
+    let machine = MachineQueries {
         file_system_devices: Box::new(|file_system| match file_system {
             FileSystemId::Backing(name) if name.starts_with(b"7:0\0") => vec![DEV + 1, DEV],
             _ => Vec::new(),
@@ -33,7 +32,8 @@ fn accounting() -> Accounting {
         is_block_file_system: Box::new(|key| key.dev == 3),
         file_size: Box::new(|key| (key.ino == 13).then_some(2 * PAGE + 1)),
         page_bytes: PAGE,
-    })
+    };
+    Accounting::new(describe_task, machine)
 }
 
 fn backing(ino: u64) -> InodeRef {
@@ -45,8 +45,8 @@ fn backing(ino: u64) -> InodeRef {
 /// Returns the counts of a process over all files.
 fn of(accounting: &Accounting, name: &str) -> Counts {
     let mut sum = Counts::default();
-    for (_, process, counts) in accounting.counts() {
-        if accounting.tasks().process(*process).name == name {
+    for (_, process, counts) in &accounting.counts {
+        if accounting.tasks.process(*process).name == name {
             sum += *counts;
         }
     }
@@ -107,7 +107,7 @@ fn what_is_written_back_later_carries_the_name_of_its_writer() {
     assert_eq!((counts.disk_lazy_write_bytes, counts.disk_write_bytes), (2 * PAGE, 0));
     let lazy = of(&accounting, "kworker");
     assert_eq!((lazy.lazy_periodic_pages, lazy.lazy_flushes), (2, 1));
-    assert_eq!(accounting.unattributed().write_bytes, PAGE, "after it has left the file");
+    assert_eq!(accounting.unattributed.write_bytes, PAGE, "after it has left the file");
     // For fsync(2) the process itself writes back.
     let out =
         Event::WriteOut { inode: InodeRef { file_system: FileSystemId::Device(DEV), ino: 12 } };
@@ -167,7 +167,7 @@ fn files_of_block_devices_and_of_partitions_are_found() {
     // The file's pages are not on another device.
     let other = Event::Bio { dev: DEV + 5, sectors: 8, write: false, meta: false };
     take(&mut accounting, DB, &[other]);
-    assert_eq!(accounting.unattributed().read_bytes, PAGE);
+    assert_eq!(accounting.unattributed.read_bytes, PAGE);
 }
 
 /// After a read starts and before it requests its data, btrfs reads checksums and ext4 reads
@@ -183,7 +183,7 @@ fn metadata_read_during_a_read_does_not_change_the_file_of_its_data() {
         take(&mut accounting, DB, &[direct, page(0), page(1), meta(8), meta(8), bio(16, false)]);
         let file = accounting.file_of(FILE);
         let read = |accounting: &Accounting| -> u64 {
-            let of_file = accounting.counts().iter().filter(|(of, ..)| *of == file);
+            let of_file = accounting.counts.iter().filter(|(of, ..)| *of == file);
             of_file.map(|(.., counts)| counts.disk_read_bytes).sum()
         };
         assert_eq!(read(&accounting), 2 * PAGE, "direct");
@@ -199,7 +199,7 @@ fn waits_metadata_and_the_lives_of_threads() {
     take(&mut accounting, DB, &[lookup, Event::Throttled { ms: 20 }, Event::Throttled { ms: 0 }]);
     assert_eq!((of(&accounting, "db").throttles, of(&accounting, "db").throttled_ms), (1, 20));
     take(&mut accounting, DB, &[Event::Bio { dev: DEV, sectors: 8, write: true, meta: true }]);
-    assert_eq!(accounting.unattributed().metadata_bytes, PAGE);
+    assert_eq!(accounting.unattributed.metadata_bytes, PAGE);
     let mut name = [0; 16];
     name[..4].copy_from_slice(b"tail");
     let made = Event::NewTask { tid: 300, thread: false, grouped: false };
@@ -223,12 +223,12 @@ fn a_number_that_is_given_again_is_another_file() {
     let mut accounting = accounting();
     let freed = |key| [Event::Inactive { key }, Event::Unlinked];
     let lookup = Event::Lookup { key: FILE, first: 0, last: 1, last_in_file: Some(1) };
-    accounting.set_time(5);
+    accounting.now_ns = 5;
     // XFS inactivates inodes that stay in use as well.
     take(&mut accounting, FLUSHER, &[Event::Inactive { key: FILE }]);
     take(&mut accounting, DB, &[lookup, add(4, 2)]);
     let first = accounting.file_of(FILE);
-    accounting.set_time(6);
+    accounting.now_ns = 6;
     take(&mut accounting, FLUSHER, &freed(FILE));
     assert!(accounting.is_removed(first));
     assert_eq!((accounting.take_ended(), accounting.take_ended()), (vec![(first, 6)], Vec::new()));
@@ -245,7 +245,7 @@ fn a_number_that_is_given_again_is_another_file() {
         accounting.take(CP, Event::Lookup { key: FILE, first: 4, last: 4, last_in_file: Some(4) });
     assert_eq!(found.map(|found| (found.ahead, found.misses)), Some((0, 0)));
     let pages = |file| {
-        let of_it = accounting.counts().iter().filter(|(of, ..)| *of == file);
+        let of_it = accounting.counts.iter().filter(|(of, ..)| *of == file);
         of_it.map(|(.., counts)| counts.read_pages).sum::<u64>()
     };
     assert_eq!((pages(first), pages(second)), (2, 3));
@@ -255,7 +255,7 @@ fn a_number_that_is_given_again_is_another_file() {
     let third = accounting.file_of(FILE);
     assert!(third != second && accounting.key(third) == FILE);
     let counts = of(&accounting, "cp");
-    assert_eq!((counts.dirtied_pages, accounting.counts().last().unwrap().2.dirtied_pages), (1, 1));
+    assert_eq!((counts.dirtied_pages, accounting.counts.last().unwrap().2.dirtied_pages), (1, 1));
 }
 
 #[test]
@@ -263,10 +263,10 @@ fn removed_files_are_kept_apart_up_to_a_bound() {
     let mut accounting = accounting();
     let lookup = Event::Lookup { key: FILE, first: 0, last: 0, last_in_file: Some(0) };
     for _ in 0..files::REMOVED_MAX + 3 {
-        assert_eq!(accounting.removed_overflow(), accounting.counts().len() >= files::REMOVED_MAX);
+        assert_eq!(accounting.removed_overflow(), accounting.counts.len() >= files::REMOVED_MAX);
         take(&mut accounting, DB, &[lookup, Event::Removed { key: FILE }]);
     }
-    assert_eq!(accounting.counts().len(), files::REMOVED_MAX + 1);
+    assert_eq!(accounting.counts.len(), files::REMOVED_MAX + 1);
     assert_eq!(of(&accounting, "db").read_pages, files::REMOVED_MAX as u64 + 3);
 }
 

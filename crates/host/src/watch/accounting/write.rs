@@ -21,7 +21,7 @@ impl Accounting {
         }
         let (identity, file) = (self.tasks.thread_identity(thread), self.file_of(key));
         let last = offset.saturating_add(bytes);
-        let page_bytes = self.page_bytes;
+        let page_bytes = self.machine.page_bytes;
         let state = self.thread_state(thread);
         let (previous_offset, end) = std::mem::replace(&mut state.write_progress, (offset, last));
         let same = state.writes.is_some_and(|(of, ..)| of == file) && !whole;
@@ -29,7 +29,7 @@ impl Accounting {
         if same && last == end && offset > previous_offset && offset.is_multiple_of(page_bytes) {
             return None;
         }
-        let first = offset / self.page_bytes;
+        let first = offset / page_bytes;
         let end = last.div_ceil(page_bytes);
         self.file_mut(file).reports_writes = true;
         self.undo_access_time(thread, file);
@@ -38,16 +38,8 @@ impl Accounting {
         counts.write_requests += 1;
         counts.write_bytes += bytes;
         counts.write_pages += end - first;
-        let (misses, ahead) = (0, 0);
-        Some(Reference {
-            file,
-            process: identity.process,
-            offset,
-            bytes,
-            write: true,
-            misses,
-            ahead,
-        })
+        let process = identity.process;
+        Some(Reference { file, process, offset, bytes, write: true, misses: 0, ahead: 0 })
     }
 
     pub(super) fn dirtied(&mut self, thread: u32, inode: InodeRef, page: u64) -> Option<Reference> {
@@ -57,7 +49,7 @@ impl Accounting {
         let of = self.file(file);
         let reports_writes = of.reports_writes;
         let (first, end) =
-            of.folios.at(page).map_or((page, page.saturating_add(1)), |(first, end, _)| {
+            of.folios.at(page).map_or((page, page.saturating_add(1)), |(first, end, ())| {
                 // A range may span several adjacent folios; the kernel reports the first page.
                 (first.max(page), end)
             });
@@ -72,15 +64,7 @@ impl Accounting {
         counts.write_dirtied_pages += written;
         self.file_mut(file).owners.add(identity.process, pages);
         // Where the file system reports each write, this event belongs to a reported one.
-        (!reports_writes).then(|| Reference {
-            file,
-            process: identity.process,
-            offset: first.saturating_mul(self.page_bytes),
-            bytes: pages.saturating_mul(self.page_bytes),
-            write: true,
-            misses: 0,
-            ahead: 0,
-        })
+        (!reports_writes).then(|| self.reference(file, identity.process, (first, pages), true))
     }
 
     /// Processes an inode that became dirty. If the thread was reading this file, the cause is an

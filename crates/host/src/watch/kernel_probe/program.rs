@@ -11,7 +11,8 @@
 //! Invariants: only a thread itself writes its values, so no program waits for another; events that
 //! cannot be reported are counted as lost.
 
-use crate::bpf::{Access, Alu, Code, JumpCondition, Label, Reg, Types, TypesError, helper};
+use crate::bpf::{Access, Alu, Code, JumpCondition, Label, Reg, Ring, Types, TypesError, helper};
+use crate::syscall::bpf::Map;
 use Reg::{R0, R1, R2, R3, R4, R5, R6, R7, R8, R9, R10};
 
 /// Maximum number of pairs of thread and file with a counter.
@@ -75,61 +76,22 @@ const NO_WAKEUP: i32 = 1;
 /// `BPF_LOCAL_STORAGE_GET_F_CREATE`: creates the value of a new thread.
 const CREATE: i32 = 1;
 
-/// Offsets and numbers of the kernel's types.
-#[derive(Clone, Copy, Debug)]
-pub(super) struct Layout {
-    host: i16,
-    ino: i16,
-    size: i16,
-    sb: i16,
-    dev: i16,
-    pid: i16,
-    mapping: i16,
-    index: i16,
-    flags: i16,
-    order: i16,
-    /// Flag of a folio with more than one page.
-    large: i32,
-    /// BTF type numbers of the two tracepoints.
-    pub(super) looked_up: u32,
-    pub(super) page_added: u32,
-}
-
-impl Layout {
-    /// Reads the layout from the kernel's types.
-    ///
-    /// # Errors
-    /// The kernel lacks a type or member.
-    pub(super) fn find(types: &Types) -> Result<Layout, TypesError> {
-        let head = types.enumerator("pageflags", "PG_head")?;
-        let large = 1_i32.checked_shl(head).filter(|flag| *flag > 0);
-        Ok(Layout {
-            host: types.offset("address_space", "host")?,
-            ino: types.offset("inode", "i_ino")?,
-            size: types.offset("inode", "i_size")?,
-            sb: types.offset("inode", "i_sb")?,
-            dev: types.offset("super_block", "s_dev")?,
-            pid: types.offset("task_struct", "pid")?,
-            mapping: types.offset("folio", "mapping")?,
-            index: types.offset("folio", "index")?,
-            flags: types.offset("folio", "flags")?,
-            order: types.offset("folio", "_flags_1")?,
-            large: large.ok_or_else(|| TypesError::NotFound("a low PG_head".to_owned()))?,
-            looked_up: types.typedef("btf_trace_mm_filemap_get_pages")?,
-            page_added: types.typedef("btf_trace_mm_filemap_add_to_page_cache")?,
-        })
-    }
-}
-
-/// Descriptors of the maps.
-#[derive(Clone, Copy, Debug)]
+#[derive(Debug)]
 pub(super) struct Maps {
-    pub(super) threads: i32,
-    pub(super) pairs: i32,
-    pub(super) files: i32,
-    pub(super) states: i32,
-    pub(super) counts: i32,
-    pub(super) ring: i32,
+    pub(super) threads: Map,
+    /// Slots of pair and file, by thread and file.
+    pub(super) pairs: Map,
+    pub(super) files: Map,
+    pub(super) states: Map,
+    pub(super) counts: Map,
+    pub(super) ring: Ring,
+}
+
+/// Returns the flag of a folio with more than one page.
+fn large_flag(types: &Types) -> Result<i32, TypesError> {
+    let large = 1_i32.checked_shl(types.enumerator("pageflags", "PG_head")?);
+    let large = large.filter(|flag| *flag > 0);
+    large.ok_or_else(|| TypesError::NotFound("a low PG_head".to_owned()))
 }
 
 /// Restriction of the programs to certain files.
@@ -143,11 +105,16 @@ pub(super) struct FileFilter {
 
 /// Loads inode and device number into `R8` and `R9`, from the mapping in `R7`; jumps to `out` for
 /// files outside the filter.
-fn load_file(code: &mut Code, layout: &Layout, filter: FileFilter, out: Label) {
-    code.load(Access::U64, R7, R7, layout.host);
-    code.load(Access::U64, R8, R7, layout.ino);
-    code.load(Access::U64, R1, R7, layout.sb);
-    code.load(Access::U32, R9, R1, layout.dev);
+fn load_file(
+    code: &mut Code,
+    types: &Types,
+    filter: FileFilter,
+    out: Label,
+) -> Result<(), TypesError> {
+    code.load(Access::U64, R7, R7, types.offset("address_space", "host")?);
+    code.load(Access::U64, R8, R7, types.offset("inode", "i_ino")?);
+    code.load(Access::U64, R1, R7, types.offset("inode", "i_sb")?);
+    code.load(Access::U32, R9, R1, types.offset("super_block", "s_dev")?);
     if let Some(dev) = filter.dev {
         code.set_wide(R1, u64::from(dev));
         code.jump_if(R9, JumpCondition::NotEqual, R1, out);
@@ -156,37 +123,39 @@ fn load_file(code: &mut Code, layout: &Layout, filter: FileFilter, out: Label) {
         code.set_wide(R1, ino);
         code.jump_if(R8, JumpCondition::NotEqual, R1, out);
     }
+    Ok(())
 }
 
 /// Loads the value of the running thread, or 0, into `R7`, and stores its ID on the stack.
-fn load_thread(code: &mut Code, layout: &Layout, maps: &Maps, flags: i32) {
+fn load_thread(code: &mut Code, types: &Types, maps: &Maps, flags: i32) -> Result<(), TypesError> {
     code.call(helper::GET_CURRENT_TASK_BTF);
-    code.load(Access::U32, R1, R0, layout.pid);
+    code.load(Access::U32, R1, R0, types.offset("task_struct", "pid")?);
     code.store(Access::U32, R10, TID, R1);
     code.alu(Alu::Mov, R2, R0);
-    code.set_map(R1, maps.threads);
+    code.set_map(R1, maps.threads.fd());
     code.alu_value(Alu::Mov, R3, 0);
     code.alu_value(Alu::Mov, R4, flags);
     code.call(helper::TASK_STORAGE_GET);
     code.alu(Alu::Mov, R7, R0);
+    Ok(())
 }
 
 /// `R0 =` the value in a map for the file in `R8` and `R9` and the thread ID on the stack.
-fn search_map(code: &mut Code, map: i32) {
+fn search_map(code: &mut Code, map: &Map) {
     code.store(Access::U64, R10, KEY, R8);
     code.store(Access::U32, R10, KEY + 8, R9);
-    code.set_map(R1, map);
+    code.set_map(R1, map.fd());
     code.alu(Alu::Mov, R2, R10);
     code.alu_value(Alu::Add, R2, KEY.into());
     code.call(helper::MAP_LOOKUP_ELEM);
 }
 
 /// `to =` the address of the array element with the index in `number`.
-fn element(code: &mut Code, to: Reg, array: i32, number: Reg, max: u32, shift: i32) {
+fn element(code: &mut Code, to: Reg, array: &Map, number: Reg, max: u32, shift: i32) {
     let mask = i32::try_from(max - 1).expect("small");
     code.alu_value(Alu::And, number, mask);
     code.alu_value(Alu::ShiftLeft, number, shift);
-    code.set_array(to, array);
+    code.set_array(to, array.fd());
     code.alu(Alu::Add, to, number);
 }
 
@@ -197,7 +166,7 @@ fn store_time(code: &mut Code) {
 
 /// `R0 =` space for a record with its header filled in; jumps to `lost` if the ring is full.
 fn reserve(code: &mut Code, maps: &Maps, kind: u16, lost: Label) {
-    code.set_map(R1, maps.ring);
+    code.set_map(R1, maps.ring.fd());
     code.alu_value(Alu::Mov, R2, RECORD_BYTES);
     code.alu_value(Alu::Mov, R3, 0);
     code.call(helper::RINGBUF_RESERVE);
@@ -240,7 +209,7 @@ fn emit_end(code: &mut Code, maps: &Maps, lost: Label, out: Label) {
     code.alu_value(Alu::Mov, R0, 0);
     code.exit();
     code.set(lost);
-    code.set_array(R1, maps.counts);
+    code.set_array(R1, maps.counts.fd());
     code.alu_value(Alu::Mov, R2, 1);
     code.add_atomically(R1, 0, R2);
     code.set(out);
@@ -250,11 +219,11 @@ fn emit_end(code: &mut Code, maps: &Maps, lost: Label, out: Label) {
 
 /// Stores the last page of the request that the file contains on the stack; `R7` holds the inode.
 /// Readers request as much as their buffers hold.
-fn last_page(code: &mut Code, layout: &Layout) {
+fn last_page(code: &mut Code, types: &Types) -> Result<(), TypesError> {
     let inside = code.label();
     let shift = i32::try_from(crate::residency::page_bytes().trailing_zeros()).expect("small");
     code.load(Access::U64, R1, R6, 16);
-    code.load(Access::U64, R2, R7, layout.size);
+    code.load(Access::U64, R2, R7, types.offset("inode", "i_size")?);
     // A size of 0 yields a number above any page.
     code.alu_value(Alu::Add, R2, -1);
     code.alu_value(Alu::ShiftRight, R2, shift);
@@ -262,22 +231,27 @@ fn last_page(code: &mut Code, layout: &Layout) {
     code.alu(Alu::Mov, R1, R2);
     code.set(inside);
     code.store(Access::U64, R10, STACK_LAST_IN_FILE, R1);
+    Ok(())
 }
 
 /// Returns the program for look-ups: `(struct address_space *mapping, pgoff_t first, pgoff_t
 /// last)`.
-pub(super) fn looked_up(layout: &Layout, maps: &Maps, filter: FileFilter) -> Vec<u64> {
+pub(super) fn looked_up(
+    types: &Types,
+    maps: &Maps,
+    filter: FileFilter,
+) -> Result<Vec<u64>, TypesError> {
     let mut code = Code::default();
     let [lost, out, other, searched, found, counted, report, update] =
         std::array::from_fn(|_| code.label());
     code.alu(Alu::Mov, R6, R1);
     code.load(Access::U64, R7, R6, 0);
-    load_file(&mut code, layout, filter, out);
-    last_page(&mut code, layout);
+    load_file(&mut code, types, filter, out)?;
+    last_page(&mut code, types)?;
     code.load(Access::U64, R1, R6, 8);
     code.load(Access::U64, R2, R10, STACK_LAST_IN_FILE);
     code.jump_if(R1, JumpCondition::Above, R2, out);
-    load_thread(&mut code, layout, maps, CREATE);
+    load_thread(&mut code, types, maps, CREATE)?;
     code.jump_if_value(R7, JumpCondition::Equal, 0, lost);
     // Most threads repeat look-ups in the same file.
     code.load(Access::U64, R1, R7, STATE_INO);
@@ -293,7 +267,7 @@ pub(super) fn looked_up(layout: &Layout, maps: &Maps, filter: FileFilter) -> Vec
     code.set(searched);
     code.load(Access::U32, R1, R10, TID);
     code.store(Access::U32, R10, KEY + 12, R1);
-    search_map(&mut code, maps.pairs);
+    search_map(&mut code, &maps.pairs);
     code.jump_if_value(R0, JumpCondition::NotEqual, 0, found);
     code.store_value(Access::U32, R7, STATE_PAIR, 0);
     code.jump(report);
@@ -304,7 +278,7 @@ pub(super) fn looked_up(layout: &Layout, maps: &Maps, filter: FileFilter) -> Vec
     code.store(Access::U32, R7, STATE_FILE, R1);
     code.set(counted);
     code.load(Access::U32, R2, R7, STATE_FILE);
-    element(&mut code, R1, maps.states, R2, FILES_MAX, STATE_SHIFT);
+    element(&mut code, R1, &maps.states, R2, FILES_MAX, STATE_SHIFT);
     code.load(Access::U64, R2, R1, 0);
     code.load(Access::U64, R3, R1, 8);
     code.jump_if(R2, JumpCondition::NotEqual, R3, report);
@@ -325,7 +299,7 @@ pub(super) fn looked_up(layout: &Layout, maps: &Maps, filter: FileFilter) -> Vec
     code.set(update);
     update_thread(&mut code, maps, out);
     emit_end(&mut code, maps, lost, out);
-    code.finish()
+    Ok(code.finish())
 }
 
 /// Stores the look-up as the thread's last one, and counts it unless it was reported. The rule is
@@ -366,7 +340,7 @@ fn update_thread(code: &mut Code, maps: &Maps, out: Label) {
     code.alu(Alu::Sub, R2, R1);
     code.alu_value(Alu::Add, R2, 1);
     code.load(Access::U32, R1, R7, STATE_PAIR);
-    element(code, R3, maps.counts, R1, PAIRS_MAX, COUNTS_SHIFT);
+    element(code, R3, &maps.counts, R1, PAIRS_MAX, COUNTS_SHIFT);
     code.load(Access::U64, R1, R3, 0);
     code.alu_value(Alu::Add, R1, 1);
     code.store(Access::U64, R3, 0, R1);
@@ -390,30 +364,34 @@ fn update_thread(code: &mut Code, maps: &Maps, out: Label) {
 }
 
 /// Returns the program for page additions: `(struct folio *folio)`.
-pub(super) fn page_added(layout: &Layout, maps: &Maps, filter: FileFilter) -> Vec<u64> {
+pub(super) fn page_added(
+    types: &Types,
+    maps: &Maps,
+    filter: FileFilter,
+) -> Result<Vec<u64>, TypesError> {
     let mut code = Code::default();
     let [lost, out, unknown, single, nothing, done] = std::array::from_fn(|_| code.label());
     code.load(Access::U64, R6, R1, 0);
-    code.load(Access::U64, R7, R6, layout.mapping);
-    load_file(&mut code, layout, FileFilter { ino: None, ..filter }, out);
+    code.load(Access::U64, R7, R6, types.offset("folio", "mapping")?);
+    load_file(&mut code, types, FileFilter { ino: None, ..filter }, out)?;
     store_time(&mut code);
     code.store_value(Access::U32, R10, KEY + 12, 0);
-    search_map(&mut code, maps.files);
+    search_map(&mut code, &maps.files);
     code.jump_if_value(R0, JumpCondition::Equal, 0, unknown);
     code.load(Access::U32, R2, R0, 0);
-    element(&mut code, R1, maps.states, R2, FILES_MAX, STATE_SHIFT);
+    element(&mut code, R1, &maps.states, R2, FILES_MAX, STATE_SHIFT);
     code.load(Access::U64, R2, R10, NOW);
     code.store(Access::U64, R1, 0, R2);
     code.set(unknown);
-    load_thread(&mut code, layout, maps, 0);
+    load_thread(&mut code, types, maps, 0)?;
     reserve(&mut code, maps, PAGE_ADDED, lost);
-    code.load(Access::U64, R1, R6, layout.index);
+    code.load(Access::U64, R1, R6, types.offset("folio", "index")?);
     code.store(Access::U64, R0, FIRST, R1);
     code.alu_value(Alu::Mov, R2, 0);
-    code.load(Access::U64, R1, R6, layout.flags);
-    code.alu_value(Alu::And, R1, layout.large);
+    code.load(Access::U64, R1, R6, types.offset("folio", "flags")?);
+    code.alu_value(Alu::And, R1, large_flag(types)?);
     code.jump_if_value(R1, JumpCondition::Equal, 0, single);
-    code.load(Access::U8, R2, R6, layout.order);
+    code.load(Access::U8, R2, R6, types.offset("folio", "_flags_1")?);
     code.set(single);
     code.store(Access::U64, R0, LAST, R2);
     code.jump_if_value(R7, JumpCondition::Equal, 0, nothing);
@@ -424,5 +402,5 @@ pub(super) fn page_added(layout: &Layout, maps: &Maps, filter: FileFilter) -> Ve
     code.set(done);
     submit(&mut code);
     emit_end(&mut code, maps, lost, out);
-    code.finish()
+    Ok(code.finish())
 }

@@ -96,9 +96,7 @@ fn look_ups_are_told_until_they_may_be_counted_and_again_when_a_page_comes() {
         page(&file, number);
     }
     assert_eq!(records_of(&mut probe, key), []);
-    let mut counted = Vec::new();
-    probe.take(|file, process, of| counted.push((file, process, of)));
-    assert_eq!(counted, [(7, 8, KernelCounts { requests: 10, pages: 10, in_order: 10 })]);
+    assert_eq!(probe.take(), [(7, 8, KernelCounts { requests: 10, pages: 10, in_order: 10 })]);
     // After a page addition, the next record reports the look-ups that were only counted.
     file.write_all_at(&[1; 4096], 20 * 4096).unwrap();
     page(&file, 20);
@@ -108,9 +106,9 @@ fn look_ups_are_told_until_they_may_be_counted_and_again_when_a_page_comes() {
     let (first, last) = (15, 15);
     assert_eq!(skipped, UnreportedLookups { count: 10, key, first, last, in_order: 12, pages: 1 });
     assert_eq!((all[1].1.count, all[1].2), (0, look_up(20)));
-    probe.ended(thread, |_, _, _| panic!("all was taken"));
+    assert_eq!(probe.ended(thread), [], "all was taken");
     assert!(probe.by_file.is_empty() && probe.by_thread.is_empty());
-    assert_eq!((probe.free_pairs.len(), probe.free_files.len()), (1, 1));
+    assert_eq!((probe.pair_slots.free.len(), probe.file_slots.free.len()), (1, 1));
     assert_eq!(probe.lost(), 0);
 }
 
@@ -149,11 +147,12 @@ fn what_is_counted_after_a_removal_is_the_next_files() {
     probe.settle(now_ns(), |_| true);
     (0..5).for_each(|_| page(&file, 1));
     let slot = probe.slot(key).unwrap();
-    let mut counted = Vec::new();
-    probe.removed(slot, 9, |file, process, of| counted.push((file, process, of.pages)));
+    let pages = |all: Vec<Counted>| -> Vec<_> {
+        all.into_iter().map(|(file, process, of)| (file, process, of.pages)).collect()
+    };
+    assert_eq!(pages(probe.removed(slot, 9)), [(7, 8, 5)]);
     page(&file, 2);
-    probe.take(|file, process, of| counted.push((file, process, of.pages)));
-    assert_eq!(counted, [(7, 8, 5), (9, 8, 1)]);
+    assert_eq!(pages(probe.take()), [(9, 8, 1)]);
     probe.settle(now_ns(), |file| {
         assert_eq!(file, 9);
         true

@@ -168,7 +168,7 @@ fn memory_is_bounded_and_what_is_forgotten_is_counted() {
         lookups.added(A, 0, 2 * page, 1);
         assert!(lookups.spans <= FRESH_MAX);
     }
-    assert!(lookups.forgotten() >= FRESH_MAX as u64);
+    assert!(lookups.forgotten >= FRESH_MAX as u64);
     assert_eq!(look(&mut lookups, A, 0, 0, 0), found(1, 0, 0));
 }
 
@@ -243,7 +243,6 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
 
 /// Model of the kernel program's state and behaviour for a thread: `watch/kernel_probe/program.rs`
 /// in Rust.
-#[cfg(feature = "bpf")]
 #[derive(Clone, Copy, Debug, Default)]
 struct Kernel {
     request: Option<(FileId, u64, u64)>,
@@ -252,7 +251,6 @@ struct Kernel {
     skipped: u32,
 }
 
-#[cfg(feature = "bpf")]
 impl Kernel {
     /// Performs a look-up; if the kernel counts it, returns its pages.
     fn looked_up(
@@ -280,7 +278,6 @@ impl Kernel {
 }
 
 /// Adds hits, read-ahead hits, misses and pages in order to the sums.
-#[cfg(feature = "bpf")]
 fn add(sums: &mut [u64; 4], one: &Found, pages: u64) {
     let in_order = if one.in_order { pages } else { 0 };
     let values = [one.hits.wrapping_sub(one.corrected), one.ahead, one.misses, in_order];
@@ -290,7 +287,6 @@ fn add(sums: &mut [u64; 4], one: &Found, pages: u64) {
 }
 
 /// Reports the look-ups that the kernel counted, before anything that depends on them.
-#[cfg(feature = "bpf")]
 fn catch_up(lookups: &mut Lookups, thread: u32, of: &mut Kernel) {
     let count = std::mem::take(&mut of.skipped);
     if count > 0 {
@@ -301,7 +297,6 @@ fn catch_up(lookups: &mut Lookups, thread: u32, of: &mut Kernel) {
 
 /// Two instances see the same operations: one receives every look-up, the other only those that the
 /// kernel does not count, together with the counted ones.
-#[cfg(feature = "bpf")]
 #[test]
 fn what_is_only_counted_gives_the_same_numbers() {
     let mut random = 0x9e37_79b9_7f4a_7c15_u64;

@@ -128,7 +128,7 @@ pub(super) fn variant(text: &str) -> Result<Variant, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_host::priority::{IoPriority, Policy, PriorityChange};
+    use larder_host::priority::PriorityChange;
 
     #[test]
     fn parts_stand_in_their_places_or_have_names() {
@@ -142,8 +142,8 @@ mod tests {
         assert_eq!(variant("x=; noatime").unwrap().mount_options, "noatime");
         let all =
             variant("x=-K; nice: 5; policy: batch; iopriority: idle; fs: xfs, btrfs").unwrap();
-        let io = Some(IoPriority::Idle);
-        let expected = PriorityChange { nice: Some(5), policy: Some(Policy::Batch), io };
+        let (policy, io) = ("batch".parse().ok(), "idle".parse().ok());
+        let expected = PriorityChange { nice: Some(5), policy, io };
         assert_eq!((all.priority, all.make_options), (expected, vec!["-K".to_owned()]));
         let only = variant("x=fs:xfs").unwrap();
         assert!(only.is_for("xfs") && !only.is_for("ext4") && plain.is_for("ext4"));
