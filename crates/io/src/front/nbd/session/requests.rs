@@ -1,7 +1,6 @@
 //! Requests of a client: parsing, checks and submission.
 
-use super::Transmission;
-use super::client_request::ClientRequest;
+use super::{ClientRequest, Transmission};
 use super::replies::{Failure, UninterruptedRead};
 use super::writes::Payload;
 use crate::fault;

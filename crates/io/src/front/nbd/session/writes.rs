@@ -1,7 +1,6 @@
 //! Writes: payloads are copied piece by piece from the receive buffer into the cache.
 
-use super::Transmission;
-use super::client_request::ClientRequest;
+use super::{ClientRequest, Transmission};
 use super::replies::Failure;
 use crate::nbd_wire as wire;
 use larder_core::clock::Nanos;
