@@ -20,9 +20,7 @@ pub(crate) use source::{
 use super::backing::{Backing, Transfer};
 use super::directory::LockedDirectory;
 use super::error::store_error_of;
-use super::plain::PlainStore;
-use super::uring::UringStore;
-use super::{EngineStore, Timed};
+use super::EngineStore;
 use crate::frames::ArenaFrames;
 use larder_core::clock::Clock;
 use larder_core::store::{Geometry, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
@@ -91,22 +89,7 @@ impl FileTable {
         clock: Arc<dyn Clock>,
         plain: bool,
     ) -> (Box<dyn EngineStore>, Option<String>) {
-        let backing: Arc<dyn Backing> = Arc::<FileTable>::clone(self);
-        if !plain {
-            match UringStore::with_backing(Arc::clone(&backing)) {
-                Ok(store) => return (Box::new(store), None),
-                Err(error) => {
-                    let note = format!(
-                        "io_uring is not available ({error}): files are read and written with \
-                         plain calls, one at a time; allow io_uring_setup(2) to have it faster"
-                    );
-                    let store = PlainStore::with_backing(backing, Arc::clone(&clock));
-                    return (Box::new(Timed::new(store, clock)), Some(note));
-                }
-            }
-        }
-        let store = PlainStore::with_backing(backing, Arc::clone(&clock));
-        (Box::new(Timed::new(store, clock)), None)
+        super::store_on(Arc::<FileTable>::clone(self), "files are", plain, clock)
     }
 
     /// Returns the address of a byte of a file in the store; allocates its segment if there is
