@@ -83,7 +83,9 @@ impl Client {
         self.continue_answer(index)?;
         let slot = &mut self.slots[index];
         let with_payload = matches!(slot.request.command, wire::CMD_READ | wire::CMD_BLOCK_STATUS);
-        if self.details.structured && with_payload && (slot.request.command == wire::CMD_READ || code == 0)
+        if self.details.structured
+            && with_payload
+            && (slot.request.command == wire::CMD_READ || code == 0)
         {
             return protocol("it sent a simple reply where a structured one is due");
         }
@@ -132,7 +134,8 @@ impl Client {
             return protocol("it sent a block status of a context that was not selected");
         }
         let slot = &self.slots[index];
-        let (requested, only_one) = (u64::from(slot.request.len), slot.request.flags & wire::CMD_FLAG_REQ_ONE != 0);
+        let (requested, only_one) =
+            (u64::from(slot.request.len), slot.request.flags & wire::CMD_FLAG_REQ_ONE != 0);
         let (mut sum, mut is_full) = (0, false);
         for number in 0..len / 8 {
             let extent = Extent { len: self.read_u32()?, state: self.read_u32()? };
@@ -205,8 +208,10 @@ impl Slot {
         if self.request.command != wire::CMD_READ {
             return protocol("it sent data to a request that reads none");
         }
-        let start = offset.checked_sub(self.request.offset).and_then(|start| u32::try_from(start).ok());
-        let end = start.and_then(|start| start.checked_add(len)).filter(|&end| end <= self.request.len);
+        let start =
+            offset.checked_sub(self.request.offset).and_then(|start| u32::try_from(start).ok());
+        let end =
+            start.and_then(|start| start.checked_add(len)).filter(|&end| end <= self.request.len);
         let (Some(start), Some(end), true) = (start, end, len > 0) else {
             return protocol("it sent data outside of the request");
         };
@@ -255,7 +260,9 @@ impl Slot {
         }
         let covered: u32 = self.covered.iter().map(|(start, end)| end - start).sum();
         match self.request.command {
-            wire::CMD_READ if covered != self.request.len => protocol("it ended a read without all data"),
+            wire::CMD_READ if covered != self.request.len => {
+                protocol("it ended a read without all data")
+            }
             wire::CMD_BLOCK_STATUS if self.extents.is_empty() => {
                 protocol("it ended a block status without extents")
             }

@@ -6,7 +6,7 @@
 //! is probed with a read of one sector, then of one block.
 
 use super::backing::{Backing, Transfer};
-use super::error::{short_error, store_error};
+use super::error::store_error;
 use crate::claim::{self, Claim, ClaimError};
 use crate::frames::ArenaFrames;
 use larder_core::store::{Geometry, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
@@ -125,19 +125,18 @@ impl OpenedFile {
         if self.is_device {
             return Ok(());
         }
-        match rustix::fs::fstat(&self.main) {
-            Ok(stat) => {
-                let length = u64::try_from(stat.st_size).unwrap_or(0);
-                if length < self.geometry.length {
-                    return Err(short_error(&self.path, op, self.geometry.length, length));
-                }
-                Ok(())
-            }
-            Err(error) => Err(StoreError::new(
-                StoreErrorKind::Gone,
-                format!("look at {}: {error}", self.path.display()),
-            )),
+        let (path, old_length) = (self.path.display(), self.geometry.length);
+        let stat = rustix::fs::fstat(&self.main).map_err(|error| {
+            StoreError::new(StoreErrorKind::Gone, format!("look at {path}: {error}"))
+        })?;
+        let length = u64::try_from(stat.st_size).unwrap_or(0);
+        if length >= old_length {
+            return Ok(());
         }
+        let message = format!(
+            "{op} {path}: it was {old_length} bytes long when it was opened and now is {length}"
+        );
+        Err(StoreError::new(StoreErrorKind::Short, message))
     }
 
     /// Writes zeros where the file system cannot make them.
@@ -180,7 +179,7 @@ impl Backing for OpenedFile {
         op: &mut StoreOp<ArenaFrames>,
     ) -> Option<Result<(), StoreError>> {
         let (kind, offset, len) = (op.kind, op.offset, op.len);
-        let failed = |error: io::Error| store_error(&self.path, kind, offset, len, &error);
+        let failed = |error: io::Error| store_error(self.path.display(), kind, offset, len, &error);
         match kind {
             StoreOpKind::Read | StoreOpKind::Flush => None,
             // A write would extend a truncated file again, with a hole in it.
@@ -211,7 +210,7 @@ impl Backing for OpenedFile {
     }
 
     fn call_failed(&self, op: &StoreOp<ArenaFrames>, error: &io::Error) -> Option<StoreError> {
-        Some(store_error(&self.path, op.kind, op.offset, op.len, error))
+        Some(store_error(self.path.display(), op.kind, op.offset, op.len, error))
     }
 
     fn no_progress(&self, op: &StoreOp<ArenaFrames>) -> Option<StoreError> {

@@ -158,8 +158,7 @@ impl UringStore {
             memory = vec![libc::iovec { iov_base, iov_len }];
         }
         let (vectors, started_at) = (part(&memory, 0, transfer.len), now);
-        let flight =
-            InFlight { op, memory, vectors, transfer, started_at, buffer_index, done: 0 };
+        let flight = InFlight { op, memory, vectors, transfer, started_at, buffer_index, done: 0 };
         let index = self.in_flight.insert(Box::new(flight));
         self.push_call(index);
     }

@@ -23,9 +23,7 @@ mod tests;
 pub use crate::nbd_wire::BlockSizes;
 pub use export::{ExportFault, ExportInfo};
 
-use crate::nbd_wire::{
-    self as wire, BadMagic, OPTION_HEADER_BYTES, OptionHeader, ServerGreeting,
-};
+use crate::nbd_wire::{self as wire, BadMagic, OPTION_HEADER_BYTES, OptionHeader, ServerGreeting};
 use crate::tls::TlsMode;
 use options::Refusal;
 use zerocopy::IntoBytes;

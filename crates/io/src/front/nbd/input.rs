@@ -123,7 +123,11 @@ impl Input {
     }
 
     /// Receives available bytes without waiting; more of them if a `payload` is expected.
-    pub(super) fn receive(&mut self, transport: &mut Transport<&Socket>, payload: bool) -> Received {
+    pub(super) fn receive(
+        &mut self,
+        transport: &mut Transport<&Socket>,
+        payload: bool,
+    ) -> Received {
         let limit = self.limit(payload);
         if !self.can_shrink() {
             return self.receive_first(transport, limit);

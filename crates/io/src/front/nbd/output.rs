@@ -73,7 +73,11 @@ impl Output {
     }
 
     /// Sends as much as the transport accepts. Returns false if the client is gone.
-    pub(super) fn send(&mut self, frames: &ArenaFrames, transport: &mut Transport<&Socket>) -> bool {
+    pub(super) fn send(
+        &mut self,
+        frames: &ArenaFrames,
+        transport: &mut Transport<&Socket>,
+    ) -> bool {
         let slices_max =
             if transport.channel.is_none() { PLAIN_SLICES_MAX } else { TLS_SLICES_MAX };
         while self.backlog > 0 {

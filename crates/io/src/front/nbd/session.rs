@@ -343,11 +343,8 @@ impl Transmission<'_> {
         if !wanted.contains(PollFlags::IN) {
             wanted |= self.hang_up.poll_flags();
         }
-        let next = [
-            self.requests.next_deadline(),
-            self.send_timer.next_check(),
-            self.hang_up.deadline(),
-        ];
+        let next =
+            [self.requests.next_deadline(), self.send_timer.next_check(), self.hang_up.deadline()];
         let next = next.into_iter().flatten().min();
         let mut timeout = next.map(|at| Duration::from_nanos(at.saturating_sub(now)));
         let channel = self.transport.channel.as_ref();

@@ -34,12 +34,7 @@ impl HangupDetector {
 
     /// Polls the socket for the end of the client's side. Returns true if the grace period has
     /// passed.
-    pub(super) fn poll_socket(
-        &mut self,
-        now: Nanos,
-        is_receiving: bool,
-        socket: &Socket,
-    ) -> bool {
+    pub(super) fn poll_socket(&mut self, now: Nanos, is_receiving: bool, socket: &Socket) -> bool {
         if is_receiving {
             self.seen_at = None;
             return false;

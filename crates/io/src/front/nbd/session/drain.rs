@@ -81,7 +81,8 @@ impl SendTimer {
 impl Transmission<'_> {
     /// Returns true if the client has received no replies for too long, and logs it.
     pub(super) fn has_send_timed_out(&mut self, now: Nanos) -> bool {
-        let has_expired = self.send_timer.has_expired(now, self.all_sent(), &self.connection.socket);
+        let has_expired =
+            self.send_timer.has_expired(now, self.all_sent(), &self.connection.socket);
         if has_expired {
             let (export, limit) = (&self.export.info.name, self.shared.limits.send_time_max);
             let seconds = limit.unwrap_or_default().as_secs_f64();

@@ -1,8 +1,8 @@
 //! Requests of a client: parsing, checks and submission.
 
-use super::{ClientRequest, Transmission};
 use super::replies::{Failure, UninterruptedRead};
 use super::writes::Payload;
+use super::{ClientRequest, Transmission};
 use crate::fault;
 use crate::nbd_wire::{self as wire, Errno, REQUEST_BYTES};
 use larder_core::clock::Nanos;
