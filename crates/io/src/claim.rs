@@ -21,8 +21,8 @@ mod watch;
 
 pub use watch::ClaimWatch;
 
-use footprint::{CachedData, FootprintPart, UnresolvedLayer, footprint_with_unresolved};
-use machine::{FileLocation, ThisMachine};
+use footprint::{CachedData, Footprint, UnresolvedLayer, footprint};
+use machine::ThisMachine;
 use registry::Registry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
@@ -199,49 +199,36 @@ enum Source {
     Mount(u64, PathBuf),
 }
 
+/// What a cache of some data uses now.
+struct DataUse {
+    footprint: Footprint,
+    /// The file systems that are mounted in a claimed directory, each with its device number and
+    /// mountpoint.
+    nested: Vec<(u64, PathBuf)>,
+}
+
 impl Source {
-    fn cached_data(&self, machine: &ThisMachine) -> io::Result<CachedData> {
-        let descriptor = match self {
-            Source::Open(descriptor) => descriptor,
-            Source::Export(name) => return Ok(CachedData::Export(name.clone())),
-            Source::Mount(number, _) => return Ok(CachedData::FileSystem(*number)),
+    fn trace(&self, machine: &ThisMachine) -> io::Result<DataUse> {
+        let mut is_in_unlisted_overlay = false;
+        let data = match self {
+            Source::Export(name) => CachedData::Export(name.clone()),
+            Source::Mount(number, _) => CachedData::FileSystem(*number),
+            Source::Open(descriptor) => {
+                let located = machine.locate(descriptor)?;
+                is_in_unlisted_overlay = located.is_in_unlisted_overlay;
+                located.into_data()
+            }
         };
-        let FileLocation { inode, kind, device, links, fs_path, at, .. } =
-            machine.locate(descriptor)?;
-        Ok(match kind {
-            FileType::BlockDevice => CachedData::Disk(device),
-            FileType::Directory => CachedData::Tree { inode, fs_path, at },
-            _ => CachedData::File { inode, fs_path, links },
-        })
-    }
-
-    /// Returns the file systems that are mounted in a claimed directory, each with its device
-    /// number and mountpoint.
-    fn nested(&self, machine: &ThisMachine) -> Vec<(u64, PathBuf)> {
-        match self.cached_data(machine) {
-            Ok(CachedData::Tree { at, .. }) => machine.filesystems_below(&at),
+        let nested = match &data {
+            CachedData::Tree { at, .. } => machine.filesystems_below(at),
             _ => Vec::new(),
-        }
-    }
-
-    fn footprint(&self, machine: &ThisMachine) -> io::Result<Vec<FootprintPart>> {
-        Ok(self.footprint_with_unresolved(machine)?.0)
-    }
-
-    /// Returns the footprint, and the layers of it that cannot be found.
-    fn footprint_with_unresolved(
-        &self,
-        machine: &ThisMachine,
-    ) -> io::Result<(Vec<FootprintPart>, Vec<UnresolvedLayer>)> {
-        let (parts, mut unresolved) =
-            footprint_with_unresolved(&self.cached_data(machine)?, machine);
-        if let Source::Open(descriptor) = self
-            && machine.locate(descriptor)?.is_in_unlisted_overlay
-        {
+        };
+        let mut footprint = footprint(&data, machine);
+        if is_in_unlisted_overlay {
             let [name, at] = ["(unknown)", "(unmounted)"].map(PathBuf::from);
-            unresolved.push(UnresolvedLayer { name, at });
+            footprint.unresolved.push(UnresolvedLayer { name, at });
         }
-        Ok((parts, unresolved))
+        Ok(DataUse { footprint, nested })
     }
 }
 

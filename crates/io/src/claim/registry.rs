@@ -1,11 +1,12 @@
 //! The claims of this process, published for others, and the claims of other processes.
 
 use super::footprint::{
-    CachedData, FootprintPart, FsPath, Inode, Node, footprint, footprint_of_mount, overlap,
+    CachedData, Footprint, FootprintPart, FsPath, Inode, Node, footprint, footprint_of_mount,
+    overlap,
 };
 use super::machine::{self, ThisMachine};
 use super::record::Record;
-use super::{Claim, ClaimError, Holder, Source, UnresolvedLayer, links};
+use super::{Claim, ClaimError, DataUse, Holder, Source, UnresolvedLayer, links};
 use crate::mount_table::{self, LARDER, MountLine};
 use crate::runtime_directory::PrivateDirectory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,8 +49,8 @@ struct HeldClaim {
     record: Record,
     /// A layer of an overlay that may lie outside of this mount namespace.
     unresolved: Option<UnresolvedLayer>,
-    /// The claim file, whose lock shows that this process lives, and its name.
-    file: Option<(OwnedFd, String)>,
+    /// The claim file, whose lock shows that this process lives.
+    file: Option<OwnedFd>,
 }
 
 /// The claim of another process.
@@ -170,12 +171,13 @@ impl Registry {
     ) -> Result<u64, ClaimError> {
         let failed = |source| ClaimError::Locate { data: data.to_owned(), source };
         let machine = ThisMachine::read().map_err(failed)?;
-        let (parts, unresolved) = source.footprint_with_unresolved(&machine).map_err(failed)?;
+        let DataUse { footprint: Footprint { parts, unresolved }, nested } =
+            source.trace(&machine).map_err(failed)?;
         let (mount, at) = match &**source {
             Source::Mount(number, at) => (Some(*number), Some(at.clone())),
             Source::Open(_) | Source::Export(_) => (None, None),
         };
-        let (pid, data, nested) = (std::process::id(), data.to_owned(), source.nested(&machine));
+        let (pid, data) = (std::process::id(), data.to_owned());
         let record = Record { pid, data, read_only, pending: true, mount, at, nested, parts };
         if let Some(error) = unresolved_layer(&record.data, &unresolved)
             .or_else(|| mounted(&record, source, &machine))
@@ -217,20 +219,18 @@ impl Registry {
         if lock.is_some() {
             remove_dead(directory);
         }
-        let own_file = claim.file.as_ref();
-        let read_others = || self.others(directory, held, own_file);
+        let read_others = || self.others(directory, held, Some(claim.number));
         let refusal = settled_conflict(&claim.record, machine, read_others);
-        let granted = if let Some(error) = refusal.or_else(|| in_use(&claim.record)) {
-            Err(error)
-        } else {
-            let record = Record { pending: false, ..claim.record.clone() };
-            write(directory, claim.number, &record).map_err(failed)
-        };
+        let granted =
+            refusal.or_else(|| in_use(&claim.record)).map_or(Ok(()), Err).and_then(|()| {
+                let record = Record { pending: false, ..claim.record.clone() };
+                write(directory, claim.number, &record).map_err(failed)
+            });
         match granted {
             // The new file has the name now; closing the old one ends its lock.
             Ok(file) => drop(claim.file.replace(file)),
             Err(error) => {
-                withdraw(directory, claim.file.take());
+                withdraw(directory, claim);
                 return Err(error);
             }
         }
@@ -242,11 +242,11 @@ impl Registry {
         &self,
         directory: &PrivateDirectory,
         held: &[HeldClaim],
-        own_file: Option<&(OwnedFd, String)>,
+        own_number: Option<u64>,
     ) -> Vec<ForeignClaim> {
-        let own_files: Vec<_> =
-            held.iter().filter_map(|held| held.file.as_ref()).chain(own_file).collect();
-        let is_own = |name: &str| own_files.iter().any(|(_, own_name)| own_name == name);
+        let own_numbers = held.iter().map(|claim| claim.number).chain(own_number);
+        let own_files: HashSet<_> = own_numbers.map(file_name).collect();
+        let is_own = |name: &str| own_files.contains(name);
         let mut found: Vec<_> = read_all(directory.as_fd(), is_own, u64::MAX)
             .into_iter()
             .map(|record| ForeignClaim { record, user: None })
@@ -278,7 +278,8 @@ impl Registry {
         claim.record.data = format!("{}, mounted at {}", claim.record.data, at.display());
         match ThisMachine::read() {
             Ok(machine) => {
-                claim.record.parts.extend(footprint(&CachedData::FileSystem(filesystem), &machine));
+                let shown = footprint(&CachedData::FileSystem(filesystem), &machine);
+                claim.record.parts.extend(shown.parts);
             }
             Err(error) => tracing::error!(%error, "cannot read the mount table"),
         }
@@ -300,9 +301,9 @@ impl Registry {
     pub(super) fn release(&self, number: u64) {
         let mut held = self.held();
         let Some(index) = held.iter().position(|claim| claim.number == number) else { return };
-        let claim = held.swap_remove(index);
+        let mut claim = held.swap_remove(index);
         if let Ok(directory) = &self.directory {
-            withdraw(directory, claim.file);
+            withdraw(directory, &mut claim);
         }
     }
 
@@ -313,7 +314,8 @@ impl Registry {
         // A mountpoint that cannot be opened cannot be mounted on; the mount fails with its own
         // reason.
         let Ok(opened) = rustix::fs::open(at, flags, Mode::empty()) else { return Ok(()) };
-        let Ok(mut parts) = Source::Open(opened).footprint(&machine) else { return Ok(()) };
+        let Ok(data_use) = Source::Open(opened).trace(&machine) else { return Ok(()) };
+        let mut parts = data_use.footprint.parts;
         for part in &mut parts {
             part.owned = false;
         }
@@ -389,8 +391,9 @@ impl Registry {
             Err(error) => return vec![format!("claims are not checked: {error}")],
         };
         let found = sources.into_iter().filter_map(|(number, source)| {
-            let (parts, unresolved) = source.footprint_with_unresolved(&machine).ok()?;
-            let record = self.update(number, parts, source.nested(&machine))?;
+            let DataUse { footprint: Footprint { parts, unresolved }, nested } =
+                source.trace(&machine).ok()?;
+            let record = self.update(number, parts, nested)?;
             let held = self.held();
             let others = held.iter().filter(|other| other.number != number);
             let others: Vec<_> = others.map(|other| other.record.clone()).collect();
@@ -659,30 +662,29 @@ fn lock_claims(directory: &PrivateDirectory) -> Option<OwnedFd> {
     locked.inspect_err(|error| tracing::warn!(%error, "cannot lock the directory of claims")).ok()
 }
 
-/// Writes and locks a claim file. The file gets its name when it is complete.
-fn write(
-    directory: &PrivateDirectory,
-    number: u64,
-    record: &Record,
-) -> std::io::Result<(OwnedFd, String)> {
-    let name = format!("{}-{number}", std::process::id());
-    let unfinished = format!(".{name}");
-    let written = || -> std::io::Result<OwnedFd> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = rustix::fs::openat(directory, &unfinished, flags | OFlags::CLOEXEC, mode)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let mut file = File::from(file);
-        file.write_all(record.encode().as_bytes())?;
-        rustix::fs::renameat(directory, &unfinished, directory, &name)?;
-        Ok(file.into())
-    };
-    Ok((written()?, name))
+/// Returns the name of the file of a claim of this process.
+fn file_name(number: u64) -> String {
+    format!("{}-{number}", std::process::id())
 }
 
-/// Removes a claim file.
-fn withdraw(directory: &PrivateDirectory, file: Option<(OwnedFd, String)>) {
-    let Some((file, name)) = file else { return };
+/// Writes and locks a claim file. The file gets its name when it is complete.
+fn write(directory: &PrivateDirectory, number: u64, record: &Record) -> std::io::Result<OwnedFd> {
+    let name = file_name(number);
+    let unfinished = format!(".{name}");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = rustix::fs::openat(directory, &unfinished, flags | OFlags::CLOEXEC, mode)?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    let mut file = File::from(file);
+    file.write_all(record.encode().as_bytes())?;
+    rustix::fs::renameat(directory, &unfinished, directory, &name)?;
+    Ok(file.into())
+}
+
+/// Removes the file of a claim.
+fn withdraw(directory: &PrivateDirectory, claim: &mut HeldClaim) {
+    let Some(file) = claim.file.take() else { return };
+    let name = file_name(claim.number);
     if let Err(error) = rustix::fs::unlinkat(directory, &name, AtFlags::empty()) {
         tracing::debug!(%error, name, "a claim file was already removed");
     }
@@ -815,10 +817,8 @@ mod tests {
         let machine = ThisMachine::read().unwrap();
         let record = |path: &Path| {
             let source = Source::Open(File::open(path).unwrap().into());
-            let parts = source.footprint(&machine).unwrap();
-            let data = path.display().to_string();
-            let (read_only, pending, nested) = (false, false, Vec::new());
-            Record { pid: 1, data, read_only, pending, mount: None, at: None, nested, parts }
+            let parts = source.trace(&machine).unwrap().footprint.parts;
+            Record { pid: 1, data: path.display().to_string(), parts, ..Record::default() }
         };
         let (own, other) = (record(&image), record(&tree));
         std::fs::remove_dir(&tree).unwrap();
@@ -872,9 +872,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let part = |inode| FootprintPart { node: Node::File((1, inode)), range: 0..1, owned: true };
         let parts: Vec<_> = (0..20_000).map(part).collect();
-        let (data, read_only, pending, mount, at) = ("x".to_owned(), false, false, None, None);
-        let nested = Vec::new();
-        let record = Record { pid: 1, data, read_only, pending, mount, at, nested, parts };
+        let record = Record { pid: 1, data: "x".to_owned(), parts, ..Record::default() };
         let text = record.encode();
         let first = directory.path().join("1-0");
         std::fs::write(&first, &text).unwrap();

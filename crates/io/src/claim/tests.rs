@@ -107,11 +107,8 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
     let path = setup.path("run/larder/claims/4711-1");
     let machine = ThisMachine::read().unwrap();
     let source = Source::Open(File::open(setup.path("data")).unwrap().into());
-    let parts = source.footprint(&machine).unwrap();
-    let data = "the directory".to_owned();
-    let (read_only, pending, mount, at) = (false, false, None, None);
-    let nested = Vec::new();
-    let record = Record { pid: 4711, data, read_only, pending, mount, at, nested, parts };
+    let parts = source.trace(&machine).unwrap().footprint.parts;
+    let record = Record { pid: 4711, data: "the directory".into(), parts, ..Record::default() };
     fs::write(&path, record.encode()).unwrap();
     let locked = File::open(&path).unwrap();
     locked.lock().unwrap();
