@@ -18,7 +18,7 @@ mod uring;
 pub(crate) use file::file_size_limit;
 pub use file::{OpenError, OpenedFile, open_file};
 pub use map::{AllocationMap, FileMap, MapExtent, Solid};
-pub use nbd::{NbdOptions, NbdStore, Upstream, UpstreamError, open_nbd};
+pub use nbd::{NbdOptions, Upstream, open_nbd};
 
 use crate::frames::ArenaFrames;
 use crate::waker::Waker;

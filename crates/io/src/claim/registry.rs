@@ -6,7 +6,7 @@ use super::footprint::{
 };
 use super::machine::{self, ThisMachine};
 use super::record::Record;
-use super::{Claim, ClaimError, DataUse, Holder, Source, UnresolvedLayer, links};
+use super::{Claim, ClaimError, DataUse, Holder, Refusal, Source, UnresolvedLayer, links};
 use crate::mount_table::{self, LARDER, MountLine};
 use crate::runtime_directory::PrivateDirectory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -152,7 +152,9 @@ impl Registry {
         loop {
             match self.try_acquire(&source, data, read_only) {
                 Ok(number) => return Ok(Claim { registry: Arc::clone(self), number }),
-                Err(error @ ClaimError::Ending { .. }) if begin.elapsed() < timeout => {
+                Err(error)
+                    if matches!(error.reason, Refusal::Ending(_)) && begin.elapsed() < timeout =>
+                {
                     if begin.elapsed() > LOG_AFTER && !std::mem::replace(&mut has_logged, true) {
                         tracing::warn!(%error, "waiting for the other process to end");
                     }
@@ -169,7 +171,7 @@ impl Registry {
         data: &str,
         read_only: bool,
     ) -> Result<u64, ClaimError> {
-        let failed = |source| ClaimError::Locate { data: data.to_owned(), source };
+        let failed = |error| ClaimError::locate(data, error);
         let machine = ThisMachine::read().map_err(failed)?;
         let DataUse { footprint: Footprint { parts, unresolved }, nested } =
             source.trace(&machine).map_err(failed)?;
@@ -177,22 +179,21 @@ impl Registry {
             Source::Mount(number, at) => (Some(*number), Some(at.clone())),
             Source::Open(_) | Source::Export(_) => (None, None),
         };
-        let (pid, data) = (std::process::id(), data.to_owned());
-        let record = Record { pid, data, read_only, pending: true, mount, at, nested, parts };
-        if let Some(error) = unresolved_layer(&record.data, &unresolved)
-            .or_else(|| mounted(&record, source, &machine))
-        {
-            return Err(error);
-        }
+        let (pid, pending) = (std::process::id(), true);
+        let data = data.to_owned();
+        let record = Record { pid, data, read_only, pending, mount, at, nested, parts };
         let mut held = self.held();
-        let refusal = held.iter().find_map(|other| conflict(&record, &other.record, &machine));
-        if let Some(error) = refusal {
-            return Err(error);
+        let refusal = unresolved_layer(&unresolved)
+            .or_else(|| mounted(&record, source, &machine))
+            .or_else(|| held.iter().find_map(|held| conflict(&record, &held.record, &machine)));
+        if let Some(refusal) = refusal {
+            return Err(refusal.of(&record.data));
         }
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let (source, unresolved) = (Arc::clone(source), unresolved.into_iter().next());
         let mut claim = HeldClaim { number, source, record, unresolved, file: None };
-        self.publish(&mut claim, &held, &machine)?;
+        self.publish(&mut claim, &held, &machine)
+            .map_err(|refusal| refusal.of(&claim.record.data))?;
         claim.record.pending = false;
         held.push(claim);
         Ok(number)
@@ -205,16 +206,12 @@ impl Registry {
         claim: &mut HeldClaim,
         held: &[HeldClaim],
         machine: &ThisMachine,
-    ) -> Result<(), ClaimError> {
+    ) -> Result<(), Refusal> {
         let Ok(directory) = &self.directory else {
             return in_use(&claim.record).map_or(Ok(()), Err);
         };
         let lock = lock_claims(directory);
-        let failed = |source| ClaimError::Publish {
-            data: claim.record.data.clone(),
-            directory: directory.path().to_owned(),
-            source,
-        };
+        let failed = |error| Refusal::Publish(directory.path().to_owned(), error);
         claim.file = Some(write(directory, claim.number, &claim.record).map_err(failed)?);
         if lock.is_some() {
             remove_dead(directory);
@@ -308,7 +305,7 @@ impl Registry {
     }
 
     pub(super) fn check_mountpoint(&self, at: &Path) -> Result<(), ClaimError> {
-        let failed = |source| ClaimError::Locate { data: at.display().to_string(), source };
+        let failed = |error| ClaimError::locate(&at.display().to_string(), error);
         let machine = ThisMachine::read().map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A mountpoint that cannot be opened cannot be mounted on; the mount fails with its own
@@ -335,13 +332,10 @@ impl Registry {
             });
             overlap(&data, &parts).is_some() && other.is_credible()
         });
-        match holder {
-            None => Ok(()),
-            Some(other) => Err(ClaimError::Mountpoint {
-                at: at.display().to_string(),
-                holder: holder_of(&other.record),
-            }),
-        }
+        holder.map_or(Ok(()), |other| {
+            let reason = Refusal::Mountpoint(holder_of(&other.record));
+            Err(ClaimError { operation: format!("mount at {}", at.display()), reason })
+        })
     }
 
     /// Returns the holder of another claim of this very file or directory, if the claim with this
@@ -403,9 +397,11 @@ impl Registry {
             let by_process = own_conflict.or_else(foreign);
             drop(held);
             let by_kernel = || mounted(&record, &source, &machine);
-            by_process.or_else(by_kernel).or_else(|| unresolved_layer(&record.data, &unresolved))
+            let refusal =
+                by_process.or_else(by_kernel).or_else(|| unresolved_layer(&unresolved))?;
+            Some(refusal.of(&record.data).to_string())
         });
-        found.map(|error| error.to_string()).collect()
+        found.collect()
     }
 
     /// Sets the current footprint of a claim and the file systems that are mounted in its
@@ -435,7 +431,7 @@ impl Registry {
         record: &Record,
         held: &[HeldClaim],
         machine: &ThisMachine,
-    ) -> Option<ClaimError> {
+    ) -> Option<Refusal> {
         let directory = self.directory.as_ref().ok()?;
         self.granted(directory, held).iter().find_map(|other| {
             let refusal = certain_conflict(record, &other.record, machine)?;
@@ -472,7 +468,7 @@ fn settled_conflict(
     record: &Record,
     machine: &ThisMachine,
     mut read_others: impl FnMut() -> Vec<ForeignClaim>,
-) -> Option<ClaimError> {
+) -> Option<Refusal> {
     let mut others = read_others();
     loop {
         let (refusal, other) = others.iter().find_map(|other| {
@@ -482,7 +478,7 @@ fn settled_conflict(
                 other.is_credible().then(|| conflict(record, &other.record, machine))??;
             Some((refusal, other))
         })?;
-        if !matches!(refusal, ClaimError::Linked { .. }) {
+        if !matches!(refusal, Refusal::Linked(_)) {
             return Some(refusal);
         }
         let current = read_others();
@@ -494,24 +490,22 @@ fn settled_conflict(
 }
 
 /// Returns the reason why two claims exclude each other, phrased for the first.
-fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
+fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<Refusal> {
     certain_conflict(one, other, machine).or_else(|| {
         let excludes = !(one.read_only && other.read_only);
         let by_link = excludes
             && overlap(&one.parts, &other.parts).is_some()
             && (links::may_hold(&one.parts, &other.parts, machine)
                 || links::may_hold(&other.parts, &one.parts, machine));
-        let (data, holder) = (one.data.clone(), holder_of(other));
-        by_link.then_some(ClaimError::Linked { data, holder })
+        by_link.then(|| Refusal::Linked(holder_of(other)))
     })
 }
 
 /// Returns the reason like [`conflict`], without a search for other names of files.
-fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
+fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<Refusal> {
     if one.read_only && other.read_only {
         return None;
     }
-    let (data, holder) = (one.data.clone(), holder_of(other));
     let certain = |record: &Record| {
         // Another file system may have got the number of an unmounted one. If that is a mount of
         // another claim, one of the two mounts is gone.
@@ -525,31 +519,26 @@ fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Opti
         record.parts.iter().filter(is_valid).cloned().collect::<Vec<_>>()
     };
     overlap(&certain(one), &certain(other))?;
-    Some(if is_ending(other, machine) {
-        ClaimError::Ending { data, holder }
-    } else {
-        ClaimError::Held { data, holder }
-    })
+    let refusal = if is_ending(other, machine) { Refusal::Ending } else { Refusal::Held };
+    Some(refusal(holder_of(other)))
 }
 
 /// Returns an error for a layer of an overlay that cannot be found, unless it may lie outside of
 /// this mount namespace, as those of the root of a container do.
-fn unresolved_layer(data: &str, unresolved: &[UnresolvedLayer]) -> Option<ClaimError> {
+fn unresolved_layer(unresolved: &[UnresolvedLayer]) -> Option<Refusal> {
     let is_root = |unresolved: &UnresolvedLayer| unresolved.at == Path::new("/");
     let UnresolvedLayer { name, at } =
         unresolved.iter().find(|unresolved| !is_root(unresolved))?.clone();
-    let data = data.to_owned();
-    (!machine::is_in_container()).then_some(ClaimError::Layer { data, name, at })
+    (!machine::is_in_container()).then_some(Refusal::Layer { name, at })
 }
 
 /// Returns an error if the kernel uses the data through a loop device for a purpose that it does
 /// not show here.
-fn in_use(record: &Record) -> Option<ClaimError> {
+fn in_use(record: &Record) -> Option<Refusal> {
     if is_of_directory(record) {
         return None;
     }
-    let device = machine::loop_in_use(&record.parts, record.read_only)?;
-    Some(ClaimError::InUse { data: record.data.clone(), device })
+    machine::loop_in_use(&record.parts, record.read_only).map(Refusal::InUse)
 }
 
 /// Returns true if a directory is claimed: images in it may be mounted.
@@ -559,7 +548,7 @@ fn is_of_directory(record: &Record) -> bool {
 
 /// Returns an error for a file system that the kernel has mounted on the data, and that changes the
 /// data, or would see it change, behind the cache.
-fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<ClaimError> {
+fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<Refusal> {
     if !matches!(source, Source::Open(_)) || is_of_directory(record) {
         return None;
     }
@@ -576,8 +565,7 @@ fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<Cl
         let below = footprint_of_mount(mount.filesystem, machine);
         overlap(&raw, &below).is_some()
     })?;
-    let (data, at) = (record.data.clone(), super::printable(&mount.at.to_string_lossy()));
-    Some(ClaimError::Mounted { data, at })
+    Some(Refusal::Mounted(super::printable(&mount.at.to_string_lossy())))
 }
 
 fn holder_of(record: &Record) -> Holder {
@@ -827,7 +815,7 @@ mod tests {
         let released = || claims(counts.next().unwrap_or(0)).collect();
         assert!(settled_conflict(&own, &machine, released).is_none());
         let refused = settled_conflict(&own, &machine, || claims(1).collect());
-        assert!(matches!(refused, Some(ClaimError::Linked { .. })), "{refused:?}");
+        assert!(matches!(refused, Some(Refusal::Linked(_))), "{refused:?}");
     }
 
     #[test]

@@ -25,7 +25,7 @@ mod open;
 mod pieces;
 mod recover;
 
-pub use open::{NbdOptions, Upstream, UpstreamError, open_nbd};
+pub use open::{NbdOptions, Upstream, open_nbd};
 
 use super::{EngineStore, PeerControl};
 use crate::claim::Claim;
@@ -47,7 +47,6 @@ use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -71,7 +70,7 @@ struct Job {
 }
 
 /// A store on an NBD server.
-pub struct NbdStore {
+pub(super) struct NbdStore {
     uri: NbdUri,
     /// The address, for messages.
     address: String,
@@ -114,15 +113,6 @@ pub struct NbdStore {
     done: Vec<StoreDone<ArenaFrames>>,
     /// Held while the export is cached.
     _claim: Claim,
-}
-
-impl fmt::Debug for NbdStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NbdStore")
-            .field("place", &self.address)
-            .field("link", &self.link)
-            .finish_non_exhaustive()
-    }
 }
 
 impl NbdStore {

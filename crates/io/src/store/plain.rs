@@ -8,7 +8,6 @@ use larder_core::store::{
     Buffer, Geometry, Segment, Store, StoreDone, StoreError, StoreOp, StoreOpKind,
 };
 use rustix::io::{Errno, ReadWriteFlags};
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
@@ -17,12 +16,6 @@ pub(super) struct PlainStore {
     backing: Arc<dyn Backing>,
     clock: Arc<dyn Clock>,
     done: Vec<StoreDone<ArenaFrames>>,
-}
-
-impl fmt::Debug for PlainStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlainStore").finish_non_exhaustive()
-    }
 }
 
 impl PlainStore {

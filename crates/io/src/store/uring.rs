@@ -14,7 +14,6 @@ use larder_core::store::{
 };
 use slab::Slab;
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -56,12 +55,6 @@ pub(super) struct UringStore {
     /// Operations that have begun, and wait for a buffer; while there are any, all buffers are in
     /// use.
     waiting: VecDeque<StoreOp<ArenaFrames>>,
-}
-
-impl fmt::Debug for UringStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UringStore").finish_non_exhaustive()
-    }
 }
 
 impl UringStore {

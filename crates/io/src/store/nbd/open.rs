@@ -3,11 +3,11 @@
 use super::link::{Link, Up};
 use super::map::{HoleQueries, NbdMap};
 use super::{ANSWER_TIME_MAX, NbdStore};
-use crate::claim::{Claim, ClaimError};
+use crate::claim::Claim;
 use crate::log_limit::LogLimit;
-use crate::nbd_client::{BlockSizes, Client, ClientError, ConnectOptions, ExportDetails, NbdUri};
+use crate::nbd_client::{BlockSizes, Client, ConnectOptions, ExportDetails, NbdUri};
 use crate::nbd_wire as wire;
-use crate::store::{AllocationMap, Opened, PeerControl, Solid};
+use crate::store::{AllocationMap, OpenError, Opened, PeerControl, Solid};
 use larder_core::clock::Clock;
 use larder_core::store::Geometry;
 use slab::Slab;
@@ -55,30 +55,6 @@ impl Default for NbdOptions {
             away_after: Duration::from_secs(20),
         }
     }
-}
-
-/// A reason why an export cannot be a store.
-#[derive(Debug, thiserror::Error)]
-pub enum UpstreamError {
-    /// There is no connection, or no such export.
-    #[error("open {place}: {error}")]
-    Connect {
-        /// The address.
-        place: String,
-        /// The reason; boxed, since it is large.
-        error: Box<ClientError>,
-    },
-    /// The export exists, but is unusable.
-    #[error("serve {place}: {reason}")]
-    Unfit {
-        /// The address.
-        place: String,
-        /// The reason, and a remedy.
-        reason: String,
-    },
-    /// Another cache of this machine has the export.
-    #[error(transparent)]
-    Claimed(#[from] ClaimError),
 }
 
 /// Checks that an export with these features is the same after a reconnection; returns the current
@@ -129,19 +105,19 @@ pub struct Upstream {
 /// Connects to an export.
 ///
 /// # Errors
-/// If there is no such export, or if the cache could not keep its promises on it: see
-/// [`UpstreamError`].
+/// If there is no such export, if another cache of this machine has it, or if the cache could not
+/// keep its promises on it.
 pub fn open_nbd(
     uri: &NbdUri,
     options: NbdOptions,
     clock: Arc<dyn Clock>,
-) -> Result<Upstream, UpstreamError> {
+) -> Result<Upstream, OpenError> {
     let place = uri.to_string();
     let connect = ConnectOptions { timeout: Some(ANSWER_TIME_MAX), ..ConnectOptions::default() };
     let mut client = Client::connect_with(uri, connect)
-        .map_err(|error| UpstreamError::Connect { place: place.clone(), error: Box::new(error) })?;
+        .map_err(|error| OpenError::new("open", &place, error))?;
     let details = client.info().clone();
-    let unfit = |reason: String| UpstreamError::Unfit { place: place.clone(), reason };
+    let unfit = |reason: String| OpenError::new("serve", &place, reason);
     let geometry = check_export(&details, options).map_err(unfit)?;
     let mut notes = Vec::new();
     if !geometry.read_only && !details.has(wire::FLAG_SEND_FLUSH) {

@@ -25,21 +25,8 @@ struct UnsentReplies {
     /// Time of the last known progress.
     since: Nanos,
     next_check: Nanos,
-    progress: Progress,
-}
-
-/// Bytes passed to the kernel, and bytes still in its send queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Progress {
-    sent_bytes: u64,
-    queued_bytes: u64,
-}
-
-impl Progress {
-    fn of(socket: &Socket) -> Self {
-        let (sent_bytes, queued_bytes) = socket.sent_and_queued();
-        Progress { sent_bytes, queued_bytes }
-    }
+    /// Bytes passed to the kernel, and bytes still in its send queue.
+    progress: (u64, u64),
 }
 
 impl SendTimer {
@@ -62,7 +49,7 @@ impl SendTimer {
         }
         let pause = (limit / CHECKS_PER_LIMIT).max(1);
         let Some(waiting) = &mut self.waiting else {
-            let progress = Progress::of(socket);
+            let progress = socket.sent_and_queued();
             self.waiting = Some(UnsentReplies { since: now, next_check: now + pause, progress });
             return false;
         };
@@ -70,7 +57,7 @@ impl SendTimer {
             return false;
         }
         waiting.next_check = now + pause;
-        let progress = Progress::of(socket);
+        let progress = socket.sent_and_queued();
         if progress != waiting.progress {
             (waiting.progress, waiting.since) = (progress, now);
         }
