@@ -21,8 +21,8 @@ mod watch;
 
 pub use watch::ClaimWatch;
 
-use footprint::{CachedData, FootprintPart, UnresolvedLayer, footprint_with_unresolved};
-use machine::{FileLocation, ThisMachine};
+use footprint::{CachedData, Footprint, UnresolvedLayer, footprint};
+use machine::ThisMachine;
 use registry::Registry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
@@ -37,77 +37,60 @@ const ENDING_WAIT: Duration = Duration::from_mins(1);
 /// Maximum number of characters of another process's text that a message repeats.
 const TEXT_CHARS_MAX: usize = 400;
 
-/// A reason to refuse a cache. Each message reads as an operation after "failed to".
+/// A cache that was refused. The message reads as an operation after "failed to".
 #[derive(Debug, thiserror::Error)]
-pub enum ClaimError {
+#[error("{operation}: {reason}")]
+pub struct ClaimError {
+    /// The operation, with the data.
+    pub operation: String,
+    /// The reason.
+    pub reason: Refusal,
+}
+
+/// A reason to refuse a cache.
+#[derive(Debug, thiserror::Error)]
+pub enum Refusal {
     /// Another cache has the data.
     #[error(
-        "cache {data}: {holder} caches the same data; use that cache or stop it first, since two \
-         caches of the same data lose changes"
+        "{0} caches the same data; use that cache or stop it first, since two caches of the same \
+         data lose changes"
     )]
-    Held {
-        /// Description of the data.
-        data: String,
-        /// The other cache.
-        holder: Holder,
-    },
+    Held(Holder),
     /// Another cache may have the data under another name of the file.
     #[error(
-        "cache {data}: there are files with several names (hard links), and {holder} may cache one \
-         of them by another name; stop it first, or cache a copy"
+        "there are files with several names (hard links), and {0} may cache one of them by another \
+         name; stop it first, or cache a copy"
     )]
-    Linked {
-        /// Description of the data.
-        data: String,
-        /// The other cache.
-        holder: Holder,
-    },
+    Linked(Holder),
     /// Another cache has the data; its mount is already gone.
     #[error(
-        "cache {data}: {holder} caches the same data; its mount is gone, but it is still used or \
-         still writes; try again when the process has ended"
+        "{0} caches the same data; its mount is gone, but it is still used or still writes; try \
+         again when the process has ended"
     )]
-    Ending {
-        /// Description of the data.
-        data: String,
-        /// The other cache.
-        holder: Holder,
-    },
-    /// The kernel has a file system on the data.
+    Ending(Holder),
+    /// The kernel has a file system on the data, which is mounted at this path.
     #[error(
-        "cache {data}: it holds the file system that is mounted at {at}, whose changes the cache \
-         would not see; unmount that first"
+        "it holds the file system that is mounted at {0}, whose changes the cache would not see; \
+         unmount that first"
     )]
-    Mounted {
-        /// Description of the data.
-        data: String,
-        /// A mountpoint.
-        at: String,
-    },
-    /// The kernel uses the data through a loop device, for a file system that it does not list
+    Mounted(String),
+    /// The kernel uses the data through this loop device, for a file system that it does not list
     /// here.
     #[error(
-        "cache {data}: {} uses it for a file system that is mounted in another mount namespace or \
-         was unmounted while it was open, or for another program; stop the programs that use \
-         the device first", device.display()
+        "{} uses it for a file system that is mounted in another mount namespace or was unmounted \
+         while it was open, or for another program; stop the programs that use the device first",
+        .0.display()
     )]
-    InUse {
-        /// Description of the data.
-        data: String,
-        /// The loop device.
-        device: PathBuf,
-    },
+    InUse(PathBuf),
     /// A layer of an overlay cannot be found.
     #[error(
-        "cache {data}: the layer {} of the overlay at {} cannot be found, since its name is \
-         relative or leads elsewhere by now, so another cache of the layer would not be refused; \
-         mount the overlay again with absolute paths, or cache the layer itself",
+        "the layer {} of the overlay at {} cannot be found, since its name is relative or leads \
+         elsewhere by now, so another cache of the layer would not be refused; mount the overlay \
+         again with absolute paths, or cache the layer itself",
         printable(&name.to_string_lossy()),
         printable(&at.to_string_lossy())
     )]
     Layer {
-        /// Description of the data.
-        data: String,
         /// The name of the layer.
         name: PathBuf,
         /// A mountpoint of the overlay.
@@ -115,36 +98,34 @@ pub enum ClaimError {
     },
     /// A mountpoint lies in a directory that is cached.
     #[error(
-        "mount at {at}: {holder} caches this directory or one above it, so the files of the mount \
-         would be cached twice; choose another mountpoint"
+        "{0} caches this directory or one above it, so the files of the mount would be cached \
+         twice; choose another mountpoint"
     )]
-    Mountpoint {
-        /// The mountpoint.
-        at: String,
-        /// The other cache.
-        holder: Holder,
-    },
-    /// The claim cannot be published.
+    Mountpoint(Holder),
+    /// The claim cannot be published in this directory.
     #[error(
-        "cache {data}: failed to publish that in {}: {source}; a second cache of the same data \
-         would not be refused", directory.display()
+        "failed to publish that in {directory}: {1}; a second cache of the same data would not be \
+         refused", directory = .0.display()
     )]
-    Publish {
-        /// Description of the data.
-        data: String,
-        /// The directory of claims.
-        directory: PathBuf,
-        /// The kernel's reason.
-        source: io::Error,
-    },
+    Publish(PathBuf, io::Error),
     /// The data cannot be identified.
-    #[error("determine the location of {data}: {source}")]
-    Locate {
-        /// Description of the data.
-        data: String,
-        /// The kernel's reason.
-        source: io::Error,
-    },
+    #[error("{0}")]
+    Locate(io::Error),
+}
+
+impl ClaimError {
+    /// Returns the error for data that cannot be identified.
+    fn locate(data: &str, error: io::Error) -> Self {
+        let operation = format!("determine the location of {data}");
+        ClaimError { operation, reason: Refusal::Locate(error) }
+    }
+}
+
+impl Refusal {
+    /// Returns the error of a claim of this data.
+    fn of(self, data: &str) -> ClaimError {
+        ClaimError { operation: format!("cache {data}"), reason: self }
+    }
 }
 
 /// A process that caches data.
@@ -177,15 +158,10 @@ fn printable(text: &str) -> String {
 }
 
 /// The data of one cache, claimed until it is dropped.
+#[derive(Debug)]
 pub struct Claim {
     registry: Arc<Registry>,
     number: u64,
-}
-
-impl fmt::Debug for Claim {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Claim").field("number", &self.number).finish_non_exhaustive()
-    }
 }
 
 /// Claimed data, kept to compute its footprint again when mounts have changed.
@@ -199,49 +175,36 @@ enum Source {
     Mount(u64, PathBuf),
 }
 
+/// What a cache of some data uses now.
+struct DataUse {
+    footprint: Footprint,
+    /// The file systems that are mounted in a claimed directory, each with its device number and
+    /// mountpoint.
+    nested: Vec<(u64, PathBuf)>,
+}
+
 impl Source {
-    fn cached_data(&self, machine: &ThisMachine) -> io::Result<CachedData> {
-        let descriptor = match self {
-            Source::Open(descriptor) => descriptor,
-            Source::Export(name) => return Ok(CachedData::Export(name.clone())),
-            Source::Mount(number, _) => return Ok(CachedData::FileSystem(*number)),
+    fn trace(&self, machine: &ThisMachine) -> io::Result<DataUse> {
+        let mut is_in_unlisted_overlay = false;
+        let data = match self {
+            Source::Export(name) => CachedData::Export(name.clone()),
+            Source::Mount(number, _) => CachedData::FileSystem(*number),
+            Source::Open(descriptor) => {
+                let located = machine.locate(descriptor)?;
+                is_in_unlisted_overlay = located.is_in_unlisted_overlay;
+                located.into_data()
+            }
         };
-        let FileLocation { inode, kind, device, links, fs_path, at, .. } =
-            machine.locate(descriptor)?;
-        Ok(match kind {
-            FileType::BlockDevice => CachedData::Disk(device),
-            FileType::Directory => CachedData::Tree { inode, fs_path, at },
-            _ => CachedData::File { inode, fs_path, links },
-        })
-    }
-
-    /// Returns the file systems that are mounted in a claimed directory, each with its device
-    /// number and mountpoint.
-    fn nested(&self, machine: &ThisMachine) -> Vec<(u64, PathBuf)> {
-        match self.cached_data(machine) {
-            Ok(CachedData::Tree { at, .. }) => machine.filesystems_below(&at),
+        let nested = match &data {
+            CachedData::Tree { at, .. } => machine.filesystems_below(at),
             _ => Vec::new(),
-        }
-    }
-
-    fn footprint(&self, machine: &ThisMachine) -> io::Result<Vec<FootprintPart>> {
-        Ok(self.footprint_with_unresolved(machine)?.0)
-    }
-
-    /// Returns the footprint, and the layers of it that cannot be found.
-    fn footprint_with_unresolved(
-        &self,
-        machine: &ThisMachine,
-    ) -> io::Result<(Vec<FootprintPart>, Vec<UnresolvedLayer>)> {
-        let (parts, mut unresolved) =
-            footprint_with_unresolved(&self.cached_data(machine)?, machine);
-        if let Source::Open(descriptor) = self
-            && machine.locate(descriptor)?.is_in_unlisted_overlay
-        {
+        };
+        let mut footprint = footprint(&data, machine);
+        if is_in_unlisted_overlay {
             let [name, at] = ["(unknown)", "(unmounted)"].map(PathBuf::from);
-            unresolved.push(UnresolvedLayer { name, at });
+            footprint.unresolved.push(UnresolvedLayer { name, at });
         }
-        Ok((parts, unresolved))
+        Ok(DataUse { footprint, nested })
     }
 }
 
@@ -274,8 +237,8 @@ impl Claim {
         };
         let data = format!("{word} {}", path.display());
         let copy = rustix::io::fcntl_dupfd_cloexec(descriptor, 0);
-        let failed = |source| ClaimError::Locate { data: data.clone(), source };
-        let source = Source::Open(copy.map_err(|error| failed(error.into()))?);
+        let source = copy.map_err(|error| ClaimError::locate(&data, error.into()));
+        let source = Source::Open(source?);
         registry.acquire(source, &data, read_only, ENDING_WAIT)
     }
 

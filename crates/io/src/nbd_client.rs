@@ -189,7 +189,7 @@ impl Client {
     /// Lets another thread end all waits for the server by setting this flag; the connection is
     /// then unusable.
     pub(crate) fn end_with(&mut self, ended: Arc<AtomicBool>) {
-        self.stream.get_mut().end_with(ended);
+        self.stream.get_mut().ended = Some(ended);
     }
 
     /// Returns the details of the export.

@@ -8,7 +8,6 @@
 
 use crate::waker::Waker;
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::fd::{AsFd, BorrowedFd};
 use rustix::time::Timespec;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Write};
@@ -117,13 +116,11 @@ impl Pressure for Psi {
         if !waker.prepare_sleep() {
             return Ok(false);
         }
-        let timeout = Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        };
-        let mut fds: Vec<PollFd<'_>> = vec![poll_fd(waker.event(), PollFlags::IN)];
-        fds.extend(self.files.iter().map(|(_, file)| poll_fd(file.as_fd(), PollFlags::PRI)));
-        let polled = poll(&mut fds, Some(&timeout));
+        // A time that does not fit is longer than any wait.
+        let timeout = Timespec::try_from(time).ok();
+        let mut fds = vec![PollFd::from_borrowed_fd(waker.event(), PollFlags::IN)];
+        fds.extend(self.files.iter().map(|(_, file)| PollFd::new(file, PollFlags::PRI)));
+        let polled = poll(&mut fds, timeout.as_ref());
         let events: Vec<PollFlags> = fds[1..].iter().map(PollFd::revents).collect();
         drop(fds);
         waker.awake();
@@ -146,10 +143,6 @@ impl Pressure for Psi {
     fn watched(&self) -> Vec<String> {
         self.files.iter().map(|(path, _)| path.display().to_string()).collect()
     }
-}
-
-fn poll_fd(fd: BorrowedFd<'_>, flags: PollFlags) -> PollFd<'_> {
-    PollFd::from_borrowed_fd(fd, flags)
 }
 
 #[cfg(test)]

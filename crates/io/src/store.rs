@@ -18,14 +18,14 @@ mod uring;
 pub(crate) use file::file_size_limit;
 pub use file::{OpenError, OpenedFile, open_file};
 pub use map::{AllocationMap, FileMap, MapExtent, Solid};
-pub use nbd::{NbdOptions, NbdStore, Upstream, UpstreamError, open_nbd};
-pub use plain::PlainStore;
-pub use uring::UringStore;
+pub use nbd::{NbdOptions, Upstream, open_nbd};
 
 use crate::frames::ArenaFrames;
 use crate::waker::Waker;
+use backing::Backing;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::store::{Geometry, Store, StoreDone, StoreOp};
+use plain::PlainStore;
 use rustix::event::PollFlags;
 use std::fmt;
 use std::io;
@@ -34,6 +34,7 @@ use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
+use uring::UringStore;
 
 /// A store that an engine thread can sleep on.
 pub trait EngineStore: Store<ArenaFrames> {
@@ -172,25 +173,31 @@ pub fn open(path: &Path, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<
         notes.extend(file::size_limit_note(path, file.geometry.length));
     }
     let map: Arc<dyn AllocationMap> = Arc::new(FileMap::new(&file)?);
-    let file = Arc::new(file);
-    let uring = if options.plain {
-        Err(io::Error::other("plain calls were asked for"))
-    } else {
-        UringStore::new(Arc::clone(&file))
-    };
-    let store: Box<dyn EngineStore> = match uring {
-        Ok(store) => Box::new(store),
-        Err(error) => {
-            if !options.plain {
-                notes.push(format!(
-                    "io_uring is not available ({error}): {} is read and written with plain calls, \
-                     one at a time; allow io_uring_setup(2) to have it faster",
-                    path.display()
-                ));
-            }
-            let plain = PlainStore::new(file, Arc::clone(&clock));
-            Box::new(Timed::new(plain, clock))
-        }
-    };
+    let subject = format!("{} is", path.display());
+    let (store, slow) = store_on(Arc::new(file), &subject, options.plain, clock);
+    notes.extend(slow);
     Ok(Opened { store, map, notes })
+}
+
+/// Returns a store on io_uring, or on plain calls if `plain` or without io_uring. A note says the
+/// latter; `subject` begins its sentence: "FILE is".
+fn store_on(
+    backing: Arc<dyn Backing>,
+    subject: &str,
+    plain: bool,
+    clock: Arc<dyn Clock>,
+) -> (Box<dyn EngineStore>, Option<String>) {
+    let uring = (!plain).then(|| UringStore::new(Arc::clone(&backing)));
+    let denied = match uring {
+        Some(Ok(store)) => return (Box::new(store), None),
+        other => other.and_then(Result::err),
+    };
+    let note = denied.map(|error| {
+        format!(
+            "io_uring is not available ({error}): {subject} read and written with plain calls, one at \
+             a time; allow io_uring_setup(2) to have it faster"
+        )
+    });
+    let store = PlainStore::new(backing, Arc::clone(&clock));
+    (Box::new(Timed::new(store, clock)), note)
 }

@@ -15,6 +15,7 @@ mod absent;
 mod channel;
 #[cfg(feature = "tls")]
 mod config;
+mod transport;
 
 #[cfg(not(feature = "tls"))]
 pub(crate) use absent::Channel;
@@ -24,14 +25,12 @@ pub use absent::{TlsClient, TlsServer};
 pub(crate) use channel::Channel;
 #[cfg(feature = "tls")]
 pub use config::{TlsClient, TlsServer};
+pub(crate) use transport::Transport;
 
 use crate::owned_file::FileError;
 use rustix::io::Errno;
-use std::io::IoSlice;
+use std::io::{self, IoSlice};
 use std::path::PathBuf;
-
-/// True if this build supports TLS.
-pub const AVAILABLE: bool = cfg!(feature = "tls");
 
 /// Use of TLS by a server.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -95,5 +94,15 @@ pub(crate) enum Failure {
 impl Failure {
     pub(crate) fn is_wait(&self) -> bool {
         matches!(self, Failure::Socket(Errno::AGAIN))
+    }
+}
+
+impl From<Failure> for io::Error {
+    /// An error of TLS is invalid data.
+    fn from(failure: Failure) -> Self {
+        match failure {
+            Failure::Socket(error) => error.into(),
+            Failure::Tls(error) => io::Error::new(io::ErrorKind::InvalidData, error),
+        }
     }
 }

@@ -3,6 +3,7 @@
 use larder_core::completion::Notify;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
+use rustix::time::Timespec;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering};
@@ -88,10 +89,8 @@ impl Waker {
         if !self.prepare_sleep() {
             return Ok(());
         }
-        let timeout = timeout.map(|t| rustix::time::Timespec {
-            tv_sec: i64::try_from(t.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: t.subsec_nanos().into(),
-        });
+        // A timeout that does not fit is longer than any wait.
+        let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
         let event = PollFd::from_borrowed_fd(self.event(), PollFlags::IN);
         let waited = match other {
             Some((fd, flags)) => {
@@ -124,7 +123,7 @@ mod tests {
     /// Returns true if a sleep would return immediately.
     fn is_readable(waker: &Waker) -> bool {
         let mut event = [PollFd::from_borrowed_fd(waker.event(), PollFlags::IN)];
-        let at_once = rustix::time::Timespec { tv_sec: 0, tv_nsec: 0 };
+        let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
         rustix::event::poll(&mut event, Some(&at_once)).expect("poll") > 0
     }
 

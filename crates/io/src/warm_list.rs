@@ -13,5 +13,5 @@ mod identity;
 #[cfg(test)]
 mod tests;
 
-pub use file::{ListError, load, parse, save};
+pub use file::{ListError, UnusableList, load, parse, save};
 pub use identity::{Stale, StoreIdentity, StoreKind};

@@ -106,7 +106,7 @@ mod tests {
         assert_eq!(sentence(&error.context("open x")), "open x: entity not found");
         let path = std::path::PathBuf::from("/x");
         let source = std::io::Error::from(std::io::ErrorKind::NotFound);
-        let error = larder_io::store::OpenError::Open { path, source, hint: "" };
+        let error = larder_io::runtime_directory::RuntimeDirectoryError::Open { path, source };
         assert_eq!(sentence(&anyhow::Error::new(error)), "open /x: entity not found");
     }
 

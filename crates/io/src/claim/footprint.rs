@@ -117,16 +117,15 @@ pub(crate) trait Machine {
     fn mounted_below(&self, path: &Path) -> Vec<NestedMount>;
 }
 
-/// Returns the data that `data` depends on.
-pub(crate) fn footprint(data: &CachedData, machine: &dyn Machine) -> Vec<FootprintPart> {
-    footprint_with_unresolved(data, machine).0
+/// The data that some data depends on.
+pub(crate) struct Footprint {
+    pub(crate) parts: Vec<FootprintPart>,
+    /// Layers of overlays that cannot be found.
+    pub(crate) unresolved: Vec<UnresolvedLayer>,
 }
 
-/// Returns the data that `data` depends on, and the layers of it that cannot be found.
-pub(crate) fn footprint_with_unresolved(
-    data: &CachedData,
-    machine: &dyn Machine,
-) -> (Vec<FootprintPart>, Vec<UnresolvedLayer>) {
+/// Returns the footprint of `data`.
+pub(crate) fn footprint(data: &CachedData, machine: &dyn Machine) -> Footprint {
     let mut tracer = Tracer::new(machine);
     match data {
         CachedData::File { inode, fs_path, links } => {
@@ -151,7 +150,7 @@ pub(crate) fn footprint_with_unresolved(
             tracer.tree(None, Some(&root), true);
         }
     }
-    (tracer.parts, tracer.unresolved)
+    tracer.found
 }
 
 /// Returns the parts that a mounted file system depends on. It owns none of them: a cache of one of
@@ -159,7 +158,7 @@ pub(crate) fn footprint_with_unresolved(
 pub(crate) fn footprint_of_mount(filesystem: u64, machine: &dyn Machine) -> Vec<FootprintPart> {
     let mut tracer = Tracer::new(machine);
     tracer.below_filesystem(filesystem);
-    tracer.parts
+    tracer.found.parts
 }
 
 /// Returns the first node that makes two footprints the same data, at least in part.
@@ -196,22 +195,23 @@ fn is_same(one: &Node, other: &Node) -> bool {
 /// Follows data downwards through the layers.
 struct Tracer<'a> {
     machine: &'a dyn Machine,
-    parts: Vec<FootprintPart>,
-    unresolved: Vec<UnresolvedLayer>,
+    found: Footprint,
     depth: usize,
 }
 
 impl<'a> Tracer<'a> {
     fn new(machine: &'a dyn Machine) -> Self {
-        Tracer { machine, parts: Vec::new(), unresolved: Vec::new(), depth: 0 }
+        let found = Footprint { parts: Vec::new(), unresolved: Vec::new() };
+        Tracer { machine, found, depth: 0 }
     }
 
     /// Adds a part unless it is present; returns whether it was new.
     fn add(&mut self, node: Node, range: Range<u64>, owned: bool) -> bool {
         let part = FootprintPart { node, range, owned };
-        let is_new = !self.parts.contains(&part) && self.parts.len() < PARTS_MAX;
+        let parts = &mut self.found.parts;
+        let is_new = !parts.contains(&part) && parts.len() < PARTS_MAX;
         if is_new {
-            self.parts.push(part);
+            parts.push(part);
         }
         is_new
     }
@@ -279,8 +279,8 @@ impl<'a> Tracer<'a> {
 
     fn below_filesystem(&mut self, filesystem: u64) {
         let FileSystem { disks, layers, unresolved } = self.machine.filesystem(filesystem);
-        self.unresolved
-            .extend(unresolved.filter(|unresolved| !self.unresolved.contains(unresolved)));
+        let known = &mut self.found.unresolved;
+        known.extend(unresolved.filter(|unresolved| !known.contains(unresolved)));
         for disk in disks {
             self.descend(|tracer| tracer.disk(disk, &EVERYTHING, false));
         }

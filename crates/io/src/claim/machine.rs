@@ -9,7 +9,7 @@ mod foreign;
 mod layers;
 
 use super::footprint::{
-    Disk, FileSystem, FootprintPart, FsPath, Inode, Machine, NestedMount, Node,
+    CachedData, Disk, FileSystem, FootprintPart, FsPath, Inode, Machine, NestedMount, Node,
 };
 use crate::mount_table::{self, MountLine, device_number, mount_id};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -71,6 +71,18 @@ pub(crate) struct FileLocation {
     pub(crate) is_in_unlisted_overlay: bool,
     /// Its path as seen from this mount namespace; empty if no mount shows it.
     pub(crate) at: PathBuf,
+}
+
+impl FileLocation {
+    /// Returns the data of the file.
+    pub(super) fn into_data(self) -> CachedData {
+        let FileLocation { inode, kind, device, links, fs_path, at, .. } = self;
+        match kind {
+            FileType::BlockDevice => CachedData::Disk(device),
+            FileType::Directory => CachedData::Tree { inode, fs_path, at },
+            _ => CachedData::File { inode, fs_path, links },
+        }
+    }
 }
 
 /// A snapshot of the facts about this machine.

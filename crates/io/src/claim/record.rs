@@ -14,7 +14,7 @@ use std::path::PathBuf;
 const TITLE: &str = "larder-claim 1";
 
 /// A claim, as other processes read it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Record {
     /// The process that caches the data.
     pub(crate) pid: u32,
@@ -87,16 +87,7 @@ impl Record {
     pub(crate) fn decode(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         lines.next().filter(|line| *line == TITLE)?;
-        let mut record = Record {
-            pid: 0,
-            data: String::new(),
-            read_only: false,
-            pending: false,
-            mount: None,
-            at: None,
-            nested: Vec::new(),
-            parts: Vec::new(),
-        };
+        let mut record = Record::default();
         for line in lines {
             let (key, rest) = line.split_once(' ').unwrap_or((line, ""));
             match key {

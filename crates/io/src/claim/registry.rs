@@ -1,11 +1,12 @@
 //! The claims of this process, published for others, and the claims of other processes.
 
 use super::footprint::{
-    CachedData, FootprintPart, FsPath, Inode, Node, footprint, footprint_of_mount, overlap,
+    CachedData, Footprint, FootprintPart, FsPath, Inode, Node, footprint, footprint_of_mount,
+    overlap,
 };
 use super::machine::{self, ThisMachine};
 use super::record::Record;
-use super::{Claim, ClaimError, Holder, Source, UnresolvedLayer, links};
+use super::{Claim, ClaimError, DataUse, Holder, Refusal, Source, UnresolvedLayer, links};
 use crate::mount_table::{self, LARDER, MountLine};
 use crate::runtime_directory::PrivateDirectory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -48,8 +49,8 @@ struct HeldClaim {
     record: Record,
     /// A layer of an overlay that may lie outside of this mount namespace.
     unresolved: Option<UnresolvedLayer>,
-    /// The claim file, whose lock shows that this process lives, and its name.
-    file: Option<(OwnedFd, String)>,
+    /// The claim file, whose lock shows that this process lives.
+    file: Option<OwnedFd>,
 }
 
 /// The claim of another process.
@@ -151,7 +152,9 @@ impl Registry {
         loop {
             match self.try_acquire(&source, data, read_only) {
                 Ok(number) => return Ok(Claim { registry: Arc::clone(self), number }),
-                Err(error @ ClaimError::Ending { .. }) if begin.elapsed() < timeout => {
+                Err(error)
+                    if matches!(error.reason, Refusal::Ending(_)) && begin.elapsed() < timeout =>
+                {
                     if begin.elapsed() > LOG_AFTER && !std::mem::replace(&mut has_logged, true) {
                         tracing::warn!(%error, "waiting for the other process to end");
                     }
@@ -168,29 +171,29 @@ impl Registry {
         data: &str,
         read_only: bool,
     ) -> Result<u64, ClaimError> {
-        let failed = |source| ClaimError::Locate { data: data.to_owned(), source };
+        let failed = |error| ClaimError::locate(data, error);
         let machine = ThisMachine::read().map_err(failed)?;
-        let (parts, unresolved) = source.footprint_with_unresolved(&machine).map_err(failed)?;
+        let DataUse { footprint: Footprint { parts, unresolved }, nested } =
+            source.trace(&machine).map_err(failed)?;
         let (mount, at) = match &**source {
             Source::Mount(number, at) => (Some(*number), Some(at.clone())),
             Source::Open(_) | Source::Export(_) => (None, None),
         };
-        let (pid, data, nested) = (std::process::id(), data.to_owned(), source.nested(&machine));
-        let record = Record { pid, data, read_only, pending: true, mount, at, nested, parts };
-        if let Some(error) = unresolved_layer(&record.data, &unresolved)
-            .or_else(|| mounted(&record, source, &machine))
-        {
-            return Err(error);
-        }
+        let (pid, pending) = (std::process::id(), true);
+        let data = data.to_owned();
+        let record = Record { pid, data, read_only, pending, mount, at, nested, parts };
         let mut held = self.held();
-        let refusal = held.iter().find_map(|other| conflict(&record, &other.record, &machine));
-        if let Some(error) = refusal {
-            return Err(error);
+        let refusal = unresolved_layer(&unresolved)
+            .or_else(|| mounted(&record, source, &machine))
+            .or_else(|| held.iter().find_map(|held| conflict(&record, &held.record, &machine)));
+        if let Some(refusal) = refusal {
+            return Err(refusal.of(&record.data));
         }
         let number = NEXT_NUMBER.fetch_add(1, Ordering::Relaxed);
         let (source, unresolved) = (Arc::clone(source), unresolved.into_iter().next());
         let mut claim = HeldClaim { number, source, record, unresolved, file: None };
-        self.publish(&mut claim, &held, &machine)?;
+        self.publish(&mut claim, &held, &machine)
+            .map_err(|refusal| refusal.of(&claim.record.data))?;
         claim.record.pending = false;
         held.push(claim);
         Ok(number)
@@ -203,34 +206,28 @@ impl Registry {
         claim: &mut HeldClaim,
         held: &[HeldClaim],
         machine: &ThisMachine,
-    ) -> Result<(), ClaimError> {
+    ) -> Result<(), Refusal> {
         let Ok(directory) = &self.directory else {
             return in_use(&claim.record).map_or(Ok(()), Err);
         };
         let lock = lock_claims(directory);
-        let failed = |source| ClaimError::Publish {
-            data: claim.record.data.clone(),
-            directory: directory.path().to_owned(),
-            source,
-        };
+        let failed = |error| Refusal::Publish(directory.path().to_owned(), error);
         claim.file = Some(write(directory, claim.number, &claim.record).map_err(failed)?);
         if lock.is_some() {
             remove_dead(directory);
         }
-        let own_file = claim.file.as_ref();
-        let read_others = || self.others(directory, held, own_file);
+        let read_others = || self.others(directory, held, Some(claim.number));
         let refusal = settled_conflict(&claim.record, machine, read_others);
-        let granted = if let Some(error) = refusal.or_else(|| in_use(&claim.record)) {
-            Err(error)
-        } else {
-            let record = Record { pending: false, ..claim.record.clone() };
-            write(directory, claim.number, &record).map_err(failed)
-        };
+        let granted =
+            refusal.or_else(|| in_use(&claim.record)).map_or(Ok(()), Err).and_then(|()| {
+                let record = Record { pending: false, ..claim.record.clone() };
+                write(directory, claim.number, &record).map_err(failed)
+            });
         match granted {
             // The new file has the name now; closing the old one ends its lock.
             Ok(file) => drop(claim.file.replace(file)),
             Err(error) => {
-                withdraw(directory, claim.file.take());
+                withdraw(directory, claim);
                 return Err(error);
             }
         }
@@ -242,11 +239,11 @@ impl Registry {
         &self,
         directory: &PrivateDirectory,
         held: &[HeldClaim],
-        own_file: Option<&(OwnedFd, String)>,
+        own_number: Option<u64>,
     ) -> Vec<ForeignClaim> {
-        let own_files: Vec<_> =
-            held.iter().filter_map(|held| held.file.as_ref()).chain(own_file).collect();
-        let is_own = |name: &str| own_files.iter().any(|(_, own_name)| own_name == name);
+        let own_numbers = held.iter().map(|claim| claim.number).chain(own_number);
+        let own_files: HashSet<_> = own_numbers.map(file_name).collect();
+        let is_own = |name: &str| own_files.contains(name);
         let mut found: Vec<_> = read_all(directory.as_fd(), is_own, u64::MAX)
             .into_iter()
             .map(|record| ForeignClaim { record, user: None })
@@ -278,7 +275,8 @@ impl Registry {
         claim.record.data = format!("{}, mounted at {}", claim.record.data, at.display());
         match ThisMachine::read() {
             Ok(machine) => {
-                claim.record.parts.extend(footprint(&CachedData::FileSystem(filesystem), &machine));
+                let shown = footprint(&CachedData::FileSystem(filesystem), &machine);
+                claim.record.parts.extend(shown.parts);
             }
             Err(error) => tracing::error!(%error, "cannot read the mount table"),
         }
@@ -300,20 +298,21 @@ impl Registry {
     pub(super) fn release(&self, number: u64) {
         let mut held = self.held();
         let Some(index) = held.iter().position(|claim| claim.number == number) else { return };
-        let claim = held.swap_remove(index);
+        let mut claim = held.swap_remove(index);
         if let Ok(directory) = &self.directory {
-            withdraw(directory, claim.file);
+            withdraw(directory, &mut claim);
         }
     }
 
     pub(super) fn check_mountpoint(&self, at: &Path) -> Result<(), ClaimError> {
-        let failed = |source| ClaimError::Locate { data: at.display().to_string(), source };
+        let failed = |error| ClaimError::locate(&at.display().to_string(), error);
         let machine = ThisMachine::read().map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A mountpoint that cannot be opened cannot be mounted on; the mount fails with its own
         // reason.
         let Ok(opened) = rustix::fs::open(at, flags, Mode::empty()) else { return Ok(()) };
-        let Ok(mut parts) = Source::Open(opened).footprint(&machine) else { return Ok(()) };
+        let Ok(data_use) = Source::Open(opened).trace(&machine) else { return Ok(()) };
+        let mut parts = data_use.footprint.parts;
         for part in &mut parts {
             part.owned = false;
         }
@@ -333,13 +332,10 @@ impl Registry {
             });
             overlap(&data, &parts).is_some() && other.is_credible()
         });
-        match holder {
-            None => Ok(()),
-            Some(other) => Err(ClaimError::Mountpoint {
-                at: at.display().to_string(),
-                holder: holder_of(&other.record),
-            }),
-        }
+        holder.map_or(Ok(()), |other| {
+            let reason = Refusal::Mountpoint(holder_of(&other.record));
+            Err(ClaimError { operation: format!("mount at {}", at.display()), reason })
+        })
     }
 
     /// Returns the holder of another claim of this very file or directory, if the claim with this
@@ -389,8 +385,9 @@ impl Registry {
             Err(error) => return vec![format!("claims are not checked: {error}")],
         };
         let found = sources.into_iter().filter_map(|(number, source)| {
-            let (parts, unresolved) = source.footprint_with_unresolved(&machine).ok()?;
-            let record = self.update(number, parts, source.nested(&machine))?;
+            let DataUse { footprint: Footprint { parts, unresolved }, nested } =
+                source.trace(&machine).ok()?;
+            let record = self.update(number, parts, nested)?;
             let held = self.held();
             let others = held.iter().filter(|other| other.number != number);
             let others: Vec<_> = others.map(|other| other.record.clone()).collect();
@@ -400,9 +397,11 @@ impl Registry {
             let by_process = own_conflict.or_else(foreign);
             drop(held);
             let by_kernel = || mounted(&record, &source, &machine);
-            by_process.or_else(by_kernel).or_else(|| unresolved_layer(&record.data, &unresolved))
+            let refusal =
+                by_process.or_else(by_kernel).or_else(|| unresolved_layer(&unresolved))?;
+            Some(refusal.of(&record.data).to_string())
         });
-        found.map(|error| error.to_string()).collect()
+        found.collect()
     }
 
     /// Sets the current footprint of a claim and the file systems that are mounted in its
@@ -432,7 +431,7 @@ impl Registry {
         record: &Record,
         held: &[HeldClaim],
         machine: &ThisMachine,
-    ) -> Option<ClaimError> {
+    ) -> Option<Refusal> {
         let directory = self.directory.as_ref().ok()?;
         self.granted(directory, held).iter().find_map(|other| {
             let refusal = certain_conflict(record, &other.record, machine)?;
@@ -469,7 +468,7 @@ fn settled_conflict(
     record: &Record,
     machine: &ThisMachine,
     mut read_others: impl FnMut() -> Vec<ForeignClaim>,
-) -> Option<ClaimError> {
+) -> Option<Refusal> {
     let mut others = read_others();
     loop {
         let (refusal, other) = others.iter().find_map(|other| {
@@ -479,7 +478,7 @@ fn settled_conflict(
                 other.is_credible().then(|| conflict(record, &other.record, machine))??;
             Some((refusal, other))
         })?;
-        if !matches!(refusal, ClaimError::Linked { .. }) {
+        if !matches!(refusal, Refusal::Linked(_)) {
             return Some(refusal);
         }
         let current = read_others();
@@ -491,24 +490,22 @@ fn settled_conflict(
 }
 
 /// Returns the reason why two claims exclude each other, phrased for the first.
-fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
+fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<Refusal> {
     certain_conflict(one, other, machine).or_else(|| {
         let excludes = !(one.read_only && other.read_only);
         let by_link = excludes
             && overlap(&one.parts, &other.parts).is_some()
             && (links::may_hold(&one.parts, &other.parts, machine)
                 || links::may_hold(&other.parts, &one.parts, machine));
-        let (data, holder) = (one.data.clone(), holder_of(other));
-        by_link.then_some(ClaimError::Linked { data, holder })
+        by_link.then(|| Refusal::Linked(holder_of(other)))
     })
 }
 
 /// Returns the reason like [`conflict`], without a search for other names of files.
-fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<ClaimError> {
+fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<Refusal> {
     if one.read_only && other.read_only {
         return None;
     }
-    let (data, holder) = (one.data.clone(), holder_of(other));
     let certain = |record: &Record| {
         // Another file system may have got the number of an unmounted one. If that is a mount of
         // another claim, one of the two mounts is gone.
@@ -522,31 +519,26 @@ fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Opti
         record.parts.iter().filter(is_valid).cloned().collect::<Vec<_>>()
     };
     overlap(&certain(one), &certain(other))?;
-    Some(if is_ending(other, machine) {
-        ClaimError::Ending { data, holder }
-    } else {
-        ClaimError::Held { data, holder }
-    })
+    let refusal = if is_ending(other, machine) { Refusal::Ending } else { Refusal::Held };
+    Some(refusal(holder_of(other)))
 }
 
 /// Returns an error for a layer of an overlay that cannot be found, unless it may lie outside of
 /// this mount namespace, as those of the root of a container do.
-fn unresolved_layer(data: &str, unresolved: &[UnresolvedLayer]) -> Option<ClaimError> {
+fn unresolved_layer(unresolved: &[UnresolvedLayer]) -> Option<Refusal> {
     let is_root = |unresolved: &UnresolvedLayer| unresolved.at == Path::new("/");
     let UnresolvedLayer { name, at } =
         unresolved.iter().find(|unresolved| !is_root(unresolved))?.clone();
-    let data = data.to_owned();
-    (!machine::is_in_container()).then_some(ClaimError::Layer { data, name, at })
+    (!machine::is_in_container()).then_some(Refusal::Layer { name, at })
 }
 
 /// Returns an error if the kernel uses the data through a loop device for a purpose that it does
 /// not show here.
-fn in_use(record: &Record) -> Option<ClaimError> {
+fn in_use(record: &Record) -> Option<Refusal> {
     if is_of_directory(record) {
         return None;
     }
-    let device = machine::loop_in_use(&record.parts, record.read_only)?;
-    Some(ClaimError::InUse { data: record.data.clone(), device })
+    machine::loop_in_use(&record.parts, record.read_only).map(Refusal::InUse)
 }
 
 /// Returns true if a directory is claimed: images in it may be mounted.
@@ -556,7 +548,7 @@ fn is_of_directory(record: &Record) -> bool {
 
 /// Returns an error for a file system that the kernel has mounted on the data, and that changes the
 /// data, or would see it change, behind the cache.
-fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<ClaimError> {
+fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<Refusal> {
     if !matches!(source, Source::Open(_)) || is_of_directory(record) {
         return None;
     }
@@ -573,8 +565,7 @@ fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<Cl
         let below = footprint_of_mount(mount.filesystem, machine);
         overlap(&raw, &below).is_some()
     })?;
-    let (data, at) = (record.data.clone(), super::printable(&mount.at.to_string_lossy()));
-    Some(ClaimError::Mounted { data, at })
+    Some(Refusal::Mounted(super::printable(&mount.at.to_string_lossy())))
 }
 
 fn holder_of(record: &Record) -> Holder {
@@ -659,30 +650,29 @@ fn lock_claims(directory: &PrivateDirectory) -> Option<OwnedFd> {
     locked.inspect_err(|error| tracing::warn!(%error, "cannot lock the directory of claims")).ok()
 }
 
-/// Writes and locks a claim file. The file gets its name when it is complete.
-fn write(
-    directory: &PrivateDirectory,
-    number: u64,
-    record: &Record,
-) -> std::io::Result<(OwnedFd, String)> {
-    let name = format!("{}-{number}", std::process::id());
-    let unfinished = format!(".{name}");
-    let written = || -> std::io::Result<OwnedFd> {
-        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
-        let mode = Mode::RUSR | Mode::WUSR;
-        let file = rustix::fs::openat(directory, &unfinished, flags | OFlags::CLOEXEC, mode)?;
-        rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
-        let mut file = File::from(file);
-        file.write_all(record.encode().as_bytes())?;
-        rustix::fs::renameat(directory, &unfinished, directory, &name)?;
-        Ok(file.into())
-    };
-    Ok((written()?, name))
+/// Returns the name of the file of a claim of this process.
+fn file_name(number: u64) -> String {
+    format!("{}-{number}", std::process::id())
 }
 
-/// Removes a claim file.
-fn withdraw(directory: &PrivateDirectory, file: Option<(OwnedFd, String)>) {
-    let Some((file, name)) = file else { return };
+/// Writes and locks a claim file. The file gets its name when it is complete.
+fn write(directory: &PrivateDirectory, number: u64, record: &Record) -> std::io::Result<OwnedFd> {
+    let name = file_name(number);
+    let unfinished = format!(".{name}");
+    let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
+    let mode = Mode::RUSR | Mode::WUSR;
+    let file = rustix::fs::openat(directory, &unfinished, flags | OFlags::CLOEXEC, mode)?;
+    rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
+    let mut file = File::from(file);
+    file.write_all(record.encode().as_bytes())?;
+    rustix::fs::renameat(directory, &unfinished, directory, &name)?;
+    Ok(file.into())
+}
+
+/// Removes the file of a claim.
+fn withdraw(directory: &PrivateDirectory, claim: &mut HeldClaim) {
+    let Some(file) = claim.file.take() else { return };
+    let name = file_name(claim.number);
     if let Err(error) = rustix::fs::unlinkat(directory, &name, AtFlags::empty()) {
         tracing::debug!(%error, name, "a claim file was already removed");
     }
@@ -815,10 +805,8 @@ mod tests {
         let machine = ThisMachine::read().unwrap();
         let record = |path: &Path| {
             let source = Source::Open(File::open(path).unwrap().into());
-            let parts = source.footprint(&machine).unwrap();
-            let data = path.display().to_string();
-            let (read_only, pending, nested) = (false, false, Vec::new());
-            Record { pid: 1, data, read_only, pending, mount: None, at: None, nested, parts }
+            let parts = source.trace(&machine).unwrap().footprint.parts;
+            Record { pid: 1, data: path.display().to_string(), parts, ..Record::default() }
         };
         let (own, other) = (record(&image), record(&tree));
         std::fs::remove_dir(&tree).unwrap();
@@ -827,7 +815,7 @@ mod tests {
         let released = || claims(counts.next().unwrap_or(0)).collect();
         assert!(settled_conflict(&own, &machine, released).is_none());
         let refused = settled_conflict(&own, &machine, || claims(1).collect());
-        assert!(matches!(refused, Some(ClaimError::Linked { .. })), "{refused:?}");
+        assert!(matches!(refused, Some(Refusal::Linked(_))), "{refused:?}");
     }
 
     #[test]
@@ -872,9 +860,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let part = |inode| FootprintPart { node: Node::File((1, inode)), range: 0..1, owned: true };
         let parts: Vec<_> = (0..20_000).map(part).collect();
-        let (data, read_only, pending, mount, at) = ("x".to_owned(), false, false, None, None);
-        let nested = Vec::new();
-        let record = Record { pid: 1, data, read_only, pending, mount, at, nested, parts };
+        let record = Record { pid: 1, data: "x".to_owned(), parts, ..Record::default() };
         let text = record.encode();
         let first = directory.path().join("1-0");
         std::fs::write(&first, &text).unwrap();

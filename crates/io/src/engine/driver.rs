@@ -111,27 +111,11 @@ impl Drop for Driver {
     }
 }
 
-/// An operation in flight at the store, kept to complete it if the store never does.
-#[derive(Clone, Copy, Debug)]
-struct InFlightOp {
-    tag: u64,
-    kind: StoreOpKind,
-    offset: u64,
-    len: u64,
-    queued_at: Nanos,
-}
-
-impl InFlightOp {
-    fn of(op: &StoreOp<ArenaFrames>) -> Self {
-        let StoreOp { tag, kind, offset, len, queued_at, .. } = *op;
-        InFlightOp { tag, kind, offset, len, queued_at }
-    }
-
-    /// Returns the operation without its memory, which stays with the store forever.
-    fn without_memory(self) -> StoreOp<ArenaFrames> {
-        let InFlightOp { tag, kind, offset, len, queued_at } = self;
-        StoreOp { tag, kind, offset, len, segments: Vec::new(), queued_at }
-    }
+/// Returns an operation without its memory, to complete it if the store never does; the memory then
+/// stays with the store forever.
+fn without_memory(op: &StoreOp<ArenaFrames>) -> StoreOp<ArenaFrames> {
+    let StoreOp { tag, kind, offset, len, queued_at, .. } = *op;
+    StoreOp { tag, kind, offset, len, segments: Vec::new(), queued_at }
 }
 
 struct DriverThread {
@@ -145,7 +129,8 @@ struct DriverThread {
     store: Option<Box<dyn EngineStore>>,
     /// A panic of the store during the last wait.
     panicked: Option<Panicked>,
-    in_flight: Vec<InFlightOp>,
+    /// The operations in flight at the store, without their memory.
+    in_flight: Vec<StoreOp<ArenaFrames>>,
     stall_detector: StallDetector,
     failures: WriteFailures,
 }
@@ -270,7 +255,7 @@ impl DriverThread {
             let Some(store) = &mut self.store else { return Ok(()) };
             confine(|| {
                 while !is_given_up && let Some(op) = ops.pop() {
-                    in_flight.push(InFlightOp::of(&op));
+                    in_flight.push(without_memory(&op));
                     fault::point("store", self.volume.name());
                     store.submit(now, frames, op);
                 }
@@ -310,10 +295,10 @@ impl DriverThread {
         // The kernel may still access the frames; they must stay in place.
         std::mem::forget(self.store.take());
         self.cache.break_volume(&self.volume, error.clone());
-        for in_flight in self.in_flight.drain(..) {
-            let (op, result) = (in_flight.without_memory(), Err(error.clone()));
-            done.push(StoreDone { op, result, started_at: now, finished_at: now });
-        }
+        done.extend(self.in_flight.drain(..).map(|op| {
+            let result = Err(error.clone());
+            StoreDone { op, result, started_at: now, finished_at: now }
+        }));
     }
 
     /// Sleeps until there is work.

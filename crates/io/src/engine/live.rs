@@ -126,25 +126,27 @@ impl Engine {
     /// Gives up the unwritten data of a volume: later writes are discarded, and reads of the store
     /// fail. The caller then calls [`Engine::remove_volume`].
     pub fn give_up_volume(&self, volume: &Arc<ArenaVolume>) {
-        let unwritten = fault::unwritten(&self.cache, volume);
-        tracing::warn!(volume = volume.name(), "unwritten data is given up; {unwritten}");
-        if let Some(driver) = self.drivers().iter().find(|one| Arc::ptr_eq(&one.volume, volume)) {
-            driver.give_up();
-        }
+        self.give_up(volume, || {});
     }
 
     /// Gives up the unwritten data of a volume while a stop writes it: requests of its clients fail
     /// from now on, and the stop continues without the data.
     pub fn give_up_volume_at_stop(&self, volume: &Arc<ArenaVolume>) {
+        // The volume is broken first, so that no discarded write is acknowledged. A stop that sees
+        // the broken volume waits for the list of drivers, and then sees that its data is given up.
+        self.give_up(volume, || {
+            let message = format!("use {}: its data was given up", volume.name());
+            self.cache.break_volume(volume, StoreError::new(StoreErrorKind::Gone, message));
+        });
+    }
+
+    /// Calls `prepare` with the list of drivers locked, then makes the volume's driver give up.
+    fn give_up(&self, volume: &Arc<ArenaVolume>, prepare: impl FnOnce()) {
         let unwritten = fault::unwritten(&self.cache, volume);
         tracing::warn!(volume = volume.name(), "unwritten data is given up; {unwritten}");
         let drivers = self.drivers();
         if let Some(driver) = drivers.iter().find(|one| Arc::ptr_eq(&one.volume, volume)) {
-            // The volume is broken first, so that no discarded write is acknowledged. A stop that
-            // sees the broken volume waits for the list of drivers, and then sees that its data is
-            // given up.
-            let message = format!("use {}: its data was given up", volume.name());
-            self.cache.break_volume(volume, StoreError::new(StoreErrorKind::Gone, message));
+            prepare();
             driver.give_up();
         }
     }

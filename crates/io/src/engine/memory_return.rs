@@ -17,8 +17,8 @@ use larder_core::pressure::{GiveBack, Given};
 use larder_core::units::BLOCK_BYTES_U64;
 use std::fmt;
 use std::io;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
-use std::sync::{Arc, Weak};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 /// Memory that one step gives back, per mille.
@@ -64,14 +64,8 @@ pub struct GiveBackState {
     pub pressed_at: Option<Nanos>,
 }
 
-#[derive(Debug)]
-struct SharedState {
-    kept_bytes: AtomicU64,
-    floor_bytes: AtomicU64,
-    pressures: AtomicU64,
-    /// [`Nanos::MAX`] if no check has found pressure.
-    pressed_at: AtomicU64,
-}
+/// State that the thread shares with its owner. Its bytes may be more than the requested memory.
+type SharedState = Mutex<GiveBackState>;
 
 /// The running thread, which ends when this is dropped; the cache then takes all memory again.
 #[derive(Debug)]
@@ -94,12 +88,9 @@ impl GivingBack {
         options: GiveBackOptions,
         mut pressure: Box<dyn Pressure>,
     ) -> io::Result<Self> {
-        let shared = Arc::new(SharedState {
-            kept_bytes: AtomicU64::new(u64::MAX),
-            floor_bytes: AtomicU64::new(options.floor_bytes),
-            pressures: AtomicU64::new(0),
-            pressed_at: AtomicU64::new(Nanos::MAX),
-        });
+        let (kept_bytes, floor_bytes) = (u64::MAX, options.floor_bytes);
+        let state = GiveBackState { kept_bytes, floor_bytes, ..GiveBackState::default() };
+        let shared = Arc::new(Mutex::new(state));
         let (waker, quit) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
         let watched = pressure.watched();
         let mut returner = MemoryReturner::new(engine, options, Arc::clone(&shared));
@@ -144,14 +135,12 @@ impl GivingBack {
     #[must_use]
     pub fn state(&self) -> GiveBackState {
         let full_bytes = self.engine.upgrade().map_or(0, |engine| engine.memory_bytes());
-        let load = |value: &AtomicU64| value.load(Ordering::Relaxed);
-        let pressed_at = load(&self.shared.pressed_at);
+        let state = *lock(&self.shared);
         GiveBackState {
             full_bytes,
-            kept_bytes: load(&self.shared.kept_bytes).min(full_bytes),
-            floor_bytes: load(&self.shared.floor_bytes).min(full_bytes),
-            pressures: load(&self.shared.pressures),
-            pressed_at: (pressed_at < Nanos::MAX).then_some(pressed_at),
+            kept_bytes: state.kept_bytes.min(full_bytes),
+            floor_bytes: state.floor_bytes.min(full_bytes),
+            ..state
         }
     }
 }
@@ -167,6 +156,11 @@ impl Drop for GivingBack {
     }
 }
 
+/// Locks the state, which changes in single steps, so a panic leaves it consistent.
+fn lock(shared: &SharedState) -> MutexGuard<'_, GiveBackState> {
+    shared.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Makes the cache take all of its memory again.
 fn take_all(engine: &Weak<Engine>, shared: &SharedState) {
     if let Some(engine) = engine.upgrade() {
@@ -177,7 +171,7 @@ fn take_all(engine: &Weak<Engine>, shared: &SharedState) {
 /// Limits the cache to `bytes`.
 fn limit_memory(engine: &Engine, shared: &SharedState, bytes: u64) {
     match engine.keep_memory(bytes) {
-        Ok(()) => shared.kept_bytes.store(bytes, Ordering::Relaxed),
+        Ok(()) => lock(shared).kept_bytes = bytes,
         // The floor of a volume may have been raised meanwhile; the next check uses the new one.
         Err(error) => tracing::info!(%error, "memory was not given back"),
     }
@@ -223,11 +217,14 @@ impl MemoryReturner {
         self.full = full;
         let before = self.given.target();
         self.given = self.given.next(&settings, now, under_pressure);
-        if under_pressure {
-            self.shared.pressures.fetch_add(1, Ordering::Relaxed);
-            self.shared.pressed_at.store(now, Ordering::Relaxed);
+        {
+            let mut state = lock(&self.shared);
+            if under_pressure {
+                state.pressures += 1;
+                state.pressed_at = Some(now);
+            }
+            state.floor_bytes = floor_bytes;
         }
-        self.shared.floor_bytes.store(floor_bytes, Ordering::Relaxed);
         let target = self.given.target();
         if target != before {
             self.log_change(before, target);

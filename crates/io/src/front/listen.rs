@@ -7,7 +7,7 @@
 
 use crate::owned_file::{self, FileError};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
-use rustix::fs::{FlockOperation, Mode};
+use rustix::fs::{FileType, FlockOperation, Mode};
 use rustix::io::Errno;
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::fmt;
@@ -78,25 +78,21 @@ impl Listener {
     /// If the address is in use or cannot be listened on.
     pub fn bind(address: &ListenAddress) -> Result<Self, ListenError> {
         let refused = |source: io::Error| ListenError::Refused { address: address.clone(), source };
+        let busy = || ListenError::Busy(address.clone());
         match address {
             ListenAddress::Unix(path) => {
-                if let Ok(stat) = rustix::fs::lstat(path)
-                    && rustix::fs::FileType::from_raw_mode(stat.st_mode)
-                        != rustix::fs::FileType::Socket
-                {
+                let kind =
+                    rustix::fs::lstat(path).map(|stat| FileType::from_raw_mode(stat.st_mode));
+                if kind.is_ok_and(|kind| kind != FileType::Socket) {
                     return Err(ListenError::NotASocket(address.clone()));
                 }
-                match listen_unix(path) {
-                    Ok((fd, lock)) => {
-                        Ok(Listener { fd, address: address.clone(), lock: Some(lock) })
-                    }
-                    Err(None) => Err(ListenError::Busy(address.clone())),
-                    Err(Some(error)) => Err(refused(error)),
-                }
+                let (fd, lock) =
+                    listen_unix(path).map_err(|error| error.map_or_else(busy, refused))?;
+                Ok(Listener { fd, address: address.clone(), lock: Some(lock) })
             }
             ListenAddress::Tcp(socket) => {
                 let listener = TcpListener::bind(socket).map_err(|error| match error.kind() {
-                    io::ErrorKind::AddrInUse => ListenError::Busy(address.clone()),
+                    io::ErrorKind::AddrInUse => busy(),
                     _ => refused(error),
                 })?;
                 listener.set_nonblocking(true).map_err(refused)?;

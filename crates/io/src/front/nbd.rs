@@ -11,17 +11,14 @@ mod connection;
 mod exports;
 pub mod handshake;
 mod input;
-mod limits;
 mod options;
 mod output;
 mod server;
 mod session;
 mod shared;
 mod socket;
-mod transport;
 
 pub use crate::front::listen::{ListenAddress, ListenError};
 pub use exports::{Export, NameTaken};
-pub use limits::ServerLimits;
-pub use options::{ServerOptions, TlsOptions};
+pub use options::{ServerLimits, ServerOptions, TlsOptions};
 pub use server::Server;

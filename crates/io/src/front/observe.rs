@@ -149,7 +149,7 @@ pub(super) struct RequestRecorder {
 impl RequestRecorder {
     /// Starts recording a new connection to `export` for an observer.
     pub(super) fn begin(observer: &Arc<dyn Observer>, export: &str) -> Self {
-        let (events, receiver) = new_ring();
+        let (events, receiver) = new_ring(RING_EVENTS);
         observer.connected(export, receiver);
         RequestRecorder { events, observer: Arc::clone(observer) }
     }
@@ -185,11 +185,7 @@ impl RequestRecorder {
 }
 
 /// Creates the ring of a connection.
-fn new_ring() -> (EventSender, EventReceiver) {
-    new_ring_with(RING_EVENTS)
-}
-
-fn new_ring_with(events: u64) -> (EventSender, EventReceiver) {
+fn new_ring(events: u64) -> (EventSender, EventReceiver) {
     let ring = Arc::new(Ring {
         words: (0..events).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
         head: PaddedCounter::default(),
@@ -305,7 +301,7 @@ mod tests {
 
     #[test]
     fn events_come_out_as_they_went_in_with_the_latency_of_their_batch() {
-        let (mut sender, mut receiver) = new_ring_with(64);
+        let (mut sender, mut receiver) = new_ring(64);
         for batch in 0..100 {
             let numbers = batch * 30..batch * 30 + 30;
             numbers.clone().for_each(|number| sender.stage(event(number)));
@@ -320,7 +316,7 @@ mod tests {
 
     #[test]
     fn a_full_ring_loses_what_comes_and_keeps_what_is_there() {
-        let (mut sender, mut receiver) = new_ring_with(8);
+        let (mut sender, mut receiver) = new_ring(8);
         assert!(!{
             (0..3).for_each(|number| sender.stage(event(number)));
             sender.publish(0)
@@ -339,14 +335,14 @@ mod tests {
 
     #[test]
     fn each_end_notices_that_the_other_is_gone() {
-        let (mut sender, mut receiver) = new_ring_with(8);
+        let (mut sender, mut receiver) = new_ring(8);
         sender.stage(event(1));
         sender.publish(0);
         assert!(!receiver.is_over());
         drop(sender);
         assert!(receiver.is_over());
         assert_eq!(drained(&mut receiver).len(), 1);
-        let (sender, receiver) = new_ring_with(8);
+        let (sender, receiver) = new_ring(8);
         assert!(sender.has_receiver());
         drop(receiver);
         assert!(!sender.has_receiver());
@@ -355,7 +351,7 @@ mod tests {
     #[test]
     fn two_threads_lose_nothing_uncounted_and_tear_nothing() {
         const COUNT: u64 = 200_000;
-        let (mut sender, mut receiver) = new_ring_with(64);
+        let (mut sender, mut receiver) = new_ring(64);
         let (seen, lost) = std::thread::scope(|scope| {
             scope.spawn(move || {
                 for number in 0..COUNT {

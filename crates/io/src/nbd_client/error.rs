@@ -4,7 +4,7 @@
 //! connection usable; an error of the connection or of the protocol does not.
 
 use crate::nbd_wire::{self as wire, BadMagic, Errno};
-use crate::tls::TlsError;
+use crate::tls::{Failure, TlsError};
 use std::io;
 
 /// An error reply of the server to one request.
@@ -105,6 +105,12 @@ impl From<io::Error> for ClientError {
             io::ErrorKind::InvalidData => Self::Tls(error.to_string()),
             _ => Self::Io(error),
         }
+    }
+}
+
+impl From<Failure> for ClientError {
+    fn from(failure: Failure) -> Self {
+        io::Error::from(failure).into()
     }
 }
 

@@ -18,10 +18,8 @@ pub(super) const COVERED_KEPT: usize = 4;
 /// A request to submit. The client sends ranges and flags unchecked.
 #[derive(Debug)]
 pub struct Request {
-    command: u16,
-    flags: u16,
-    offset: u64,
-    len: u32,
+    /// The header; its cookie is set when the request is submitted.
+    header: wire::Request,
     data: Vec<u8>,
 }
 
@@ -54,10 +52,7 @@ pub(super) struct Slot {
     /// Number of uses of the slot; the upper half of the cookie.
     uses: u32,
     pub active: bool,
-    pub command: u16,
-    pub flags: u16,
-    pub offset: u64,
-    pub len: u32,
+    pub request: wire::Request,
     pub data: Vec<u8>,
     /// Deadline of the reply, once it has begun.
     pub deadline: Option<Deadline>,
@@ -67,66 +62,67 @@ pub(super) struct Slot {
     pub error: Option<RequestError>,
 }
 
-fn length_of(data: &[u8]) -> u32 {
-    u32::try_from(data.len()).expect("an NBD request is shorter than 4 GiB")
-}
-
 impl Request {
-    fn without_data(command: u16, offset: u64, len: u32) -> Self {
-        Self { command, flags: 0, offset, len, data: Vec::new() }
+    fn new(command: u16, offset: u64, len: u32, data: Vec<u8>) -> Self {
+        Self { header: wire::Request { command, offset, len, ..wire::Request::default() }, data }
+    }
+
+    fn with_data(command: u16, offset: u64, data: Vec<u8>) -> Self {
+        let len = u32::try_from(data.len()).expect("an NBD request is shorter than 4 GiB");
+        Self::new(command, offset, len, data)
     }
 
     /// Creates a read that fills the whole buffer, whatever its content.
     #[must_use]
     pub fn read(offset: u64, buffer: Vec<u8>) -> Self {
-        Self { command: wire::CMD_READ, flags: 0, offset, len: length_of(&buffer), data: buffer }
+        Self::with_data(wire::CMD_READ, offset, buffer)
     }
 
     /// Creates a write of all of `data`.
     #[must_use]
     pub fn write(offset: u64, data: Vec<u8>) -> Self {
-        Self { command: wire::CMD_WRITE, flags: 0, offset, len: length_of(&data), data }
+        Self::with_data(wire::CMD_WRITE, offset, data)
     }
 
     /// Creates a flush, which makes all completed writes stable.
     #[must_use]
     pub fn flush() -> Self {
-        Self::without_data(wire::CMD_FLUSH, 0, 0)
+        Self::new(wire::CMD_FLUSH, 0, 0, Vec::new())
     }
 
     /// Creates a trim, which discards a range.
     #[must_use]
     pub fn trim(offset: u64, len: u32) -> Self {
-        Self::without_data(wire::CMD_TRIM, offset, len)
+        Self::new(wire::CMD_TRIM, offset, len, Vec::new())
     }
 
     /// Creates a cache request, which announces reads of a range.
     #[must_use]
     pub fn cache(offset: u64, len: u32) -> Self {
-        Self::without_data(wire::CMD_CACHE, offset, len)
+        Self::new(wire::CMD_CACHE, offset, len, Vec::new())
     }
 
     /// Creates a request that makes a range read as zeros.
     #[must_use]
     pub fn write_zeroes(offset: u64, len: u32) -> Self {
-        Self::without_data(wire::CMD_WRITE_ZEROES, offset, len)
+        Self::new(wire::CMD_WRITE_ZEROES, offset, len, Vec::new())
     }
 
     /// Creates a block status request for a range.
     #[must_use]
     pub fn block_status(offset: u64, len: u32) -> Self {
-        Self::without_data(wire::CMD_BLOCK_STATUS, offset, len)
+        Self::new(wire::CMD_BLOCK_STATUS, offset, len, Vec::new())
     }
 
     /// Creates a disconnect request, which has no reply.
     pub(super) fn disconnect() -> Self {
-        Self::without_data(wire::CMD_DISC, 0, 0)
+        Self::new(wire::CMD_DISC, 0, 0, Vec::new())
     }
 
     /// Returns the request with these `CMD_FLAG_*` bits.
     #[must_use]
     pub fn with_flags(self, flags: u16) -> Self {
-        Self { flags, ..self }
+        Self { header: wire::Request { flags, ..self.header }, ..self }
     }
 }
 
@@ -148,29 +144,20 @@ impl Client {
         debug_assert!(!slot.active, "a free slot is free");
         slot.uses = slot.uses.wrapping_add(1);
         slot.active = true;
-        slot.command = request.command;
-        slot.flags = request.flags;
-        slot.offset = request.offset;
-        slot.len = request.len;
         slot.deadline = None;
         slot.error = None;
         let low = u64::try_from(index).expect("a slot's index fits");
         let cookie = u64::from(slot.uses) << 32 | low;
-        let header = wire::Request {
-            flags: request.flags,
-            command: request.command,
-            cookie,
-            offset: request.offset,
-            len: request.len,
-        }
-        .to_bytes();
-        if request.command == wire::CMD_WRITE {
-            let sent = self.send(&header, &request.data);
+        let Request { header, data } = request;
+        slot.request = wire::Request { cookie, ..header };
+        let header = slot.request.to_bytes();
+        if slot.request.command == wire::CMD_WRITE {
+            let sent = self.send(&header, &data);
             self.note_error(sent)?;
-            self.return_buffer(cookie, request.data);
+            self.return_buffer(cookie, data);
         } else {
             // The reply may arrive at any time from the first byte on.
-            self.slots[index].data = request.data;
+            slot.data = data;
             let sent = self.send(&header, &[]);
             self.note_error(sent)?;
         }
@@ -205,6 +192,7 @@ impl Client {
             if self.in_flight() > 0 && !self.failed && !self.has_input() {
                 let left = time.saturating_sub(started.elapsed());
                 let ready = self.stream.get_ref().wait_ready(false, Some(left));
+                let ready = ready.map_err(ClientError::from);
                 if self.note_error(ready)?.is_none() {
                     return Ok(None);
                 }
@@ -235,7 +223,7 @@ impl Client {
     pub(super) fn slot_of(&self, cookie: u64) -> Result<usize, ClientError> {
         let index = usize::try_from(cookie & u64::from(u32::MAX)).unwrap_or(usize::MAX);
         match self.slots.get(index) {
-            Some(slot) if slot.active && u64::from(slot.uses) == cookie >> 32 => Ok(index),
+            Some(slot) if slot.active && slot.request.cookie == cookie => Ok(index),
             _ => Err(ClientError::Protocol(format!(
                 "it answered request {cookie:#x}, which is not in flight"
             ))),
@@ -248,9 +236,8 @@ impl Client {
         slot.active = false;
         slot.covered.clear();
         slot.covered.shrink_to(COVERED_KEPT);
-        let low = u64::try_from(index).expect("a slot's index fits");
         self.ready.push_back(Completion {
-            cookie: u64::from(slot.uses) << 32 | low,
+            cookie: slot.request.cookie,
             result: slot.error.take().map_or(Ok(()), Err),
             data: std::mem::take(&mut slot.data),
             extents: std::mem::take(&mut slot.extents),

@@ -82,14 +82,16 @@ impl Client {
         let index = self.slot_of(cookie)?;
         self.continue_answer(index)?;
         let slot = &mut self.slots[index];
-        let with_payload = matches!(slot.command, wire::CMD_READ | wire::CMD_BLOCK_STATUS);
-        if self.details.structured && with_payload && (slot.command == wire::CMD_READ || code == 0)
+        let with_payload = matches!(slot.request.command, wire::CMD_READ | wire::CMD_BLOCK_STATUS);
+        if self.details.structured
+            && with_payload
+            && (slot.request.command == wire::CMD_READ || code == 0)
         {
             return protocol("it sent a simple reply where a structured one is due");
         }
         if code != 0 {
             slot.error = Some(RequestError::of_code(code));
-        } else if slot.command == wire::CMD_READ {
+        } else if slot.request.command == wire::CMD_READ {
             self.stream.read_exact(&mut slot.data)?;
         }
         self.finish(index);
@@ -122,7 +124,7 @@ impl Client {
         if len < 12 || !(len - 4).is_multiple_of(8) || len / 8 > EXTENTS_MAX {
             return protocol("it sent a block status of a wrong length");
         }
-        if self.slots[index].command != wire::CMD_BLOCK_STATUS {
+        if self.slots[index].request.command != wire::CMD_BLOCK_STATUS {
             return protocol("it sent a block status to another request");
         }
         if !self.slots[index].extents.is_empty() {
@@ -132,7 +134,8 @@ impl Client {
             return protocol("it sent a block status of a context that was not selected");
         }
         let slot = &self.slots[index];
-        let (requested, only_one) = (u64::from(slot.len), slot.flags & wire::CMD_FLAG_REQ_ONE != 0);
+        let (requested, only_one) =
+            (u64::from(slot.request.len), slot.request.flags & wire::CMD_FLAG_REQ_ONE != 0);
         let (mut sum, mut is_full) = (0, false);
         for number in 0..len / 8 {
             let extent = Extent { len: self.read_u32()?, state: self.read_u32()? };
@@ -202,11 +205,13 @@ impl Slot {
         offset: u64,
         len: u32,
     ) -> Result<std::ops::Range<usize>, ClientError> {
-        if self.command != wire::CMD_READ {
+        if self.request.command != wire::CMD_READ {
             return protocol("it sent data to a request that reads none");
         }
-        let start = offset.checked_sub(self.offset).and_then(|start| u32::try_from(start).ok());
-        let end = start.and_then(|start| start.checked_add(len)).filter(|&end| end <= self.len);
+        let start =
+            offset.checked_sub(self.request.offset).and_then(|start| u32::try_from(start).ok());
+        let end =
+            start.and_then(|start| start.checked_add(len)).filter(|&end| end <= self.request.len);
         let (Some(start), Some(end), true) = (start, end, len > 0) else {
             return protocol("it sent data outside of the request");
         };
@@ -216,7 +221,7 @@ impl Slot {
         if !(after_previous && before_next) {
             return protocol("it sent the same data twice");
         }
-        if self.flags & wire::CMD_FLAG_DF != 0 && !self.covered.is_empty() {
+        if self.request.flags & wire::CMD_FLAG_DF != 0 && !self.covered.is_empty() {
             return protocol("it fragmented an answer that it was asked not to");
         }
         let continues = at > 0 && self.covered[at - 1].1 == start;
@@ -254,8 +259,10 @@ impl Slot {
             return Ok(());
         }
         let covered: u32 = self.covered.iter().map(|(start, end)| end - start).sum();
-        match self.command {
-            wire::CMD_READ if covered != self.len => protocol("it ended a read without all data"),
+        match self.request.command {
+            wire::CMD_READ if covered != self.request.len => {
+                protocol("it ended a read without all data")
+            }
             wire::CMD_BLOCK_STATUS if self.extents.is_empty() => {
                 protocol("it ended a block status without extents")
             }

@@ -6,18 +6,18 @@
 use super::deadline::Deadline;
 use super::error::ClientError;
 use super::uri::NbdAddress;
-use crate::tls::{Channel, Failure, RawSocket};
+use crate::tls::{Channel, Failure, Transport};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::{Errno, retry_on_intr};
 use rustix::net::{
-    AddressFamily, RecvFlags, SendAncillaryBuffer, SendFlags, SocketAddrUnix, SocketFlags,
-    SocketType, connect, recv, sendmsg, socket_with, sockopt,
+    AddressFamily, SocketAddrUnix, SocketFlags, SocketType, connect, getpeername, socket_with,
+    sockopt,
 };
+use std::ffi::OsStr;
 use std::io::{self, IoSlice, Read, Write};
-use std::net::{TcpStream, ToSocketAddrs};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -31,19 +31,12 @@ const KEEP_ALIVE_COUNT: u32 = 3;
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 #[derive(Debug)]
-enum Socket {
-    Unix(UnixStream),
-    Tcp(TcpStream),
-}
-
-#[derive(Debug)]
 pub(super) struct Stream {
-    socket: Socket,
+    transport: Transport<OwnedFd>,
     /// Deadline of the current exchange.
     pub deadline: Deadline,
     /// Set by another thread to end all waits for the server.
-    ended: Option<Arc<AtomicBool>>,
-    channel: Option<Box<Channel>>,
+    pub ended: Option<Arc<AtomicBool>>,
 }
 
 /// Readiness of a socket.
@@ -53,29 +46,8 @@ pub(super) struct Readiness {
     pub output: bool,
 }
 
-impl RawSocket for Socket {
-    fn receive(&self, to: &mut [u8]) -> Result<usize, Errno> {
-        loop {
-            match recv(self, &mut *to, RecvFlags::DONTWAIT) {
-                Err(Errno::INTR) => {}
-                received => return received.map(|(count, _)| count),
-            }
-        }
-    }
-
-    fn send(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        loop {
-            match sendmsg(self, slices, &mut SendAncillaryBuffer::default(), flags) {
-                Err(Errno::INTR) => {}
-                sent => return sent,
-            }
-        }
-    }
-}
-
 /// Connects to the first address of a host that accepts, until the deadline.
-fn connect_tcp(host: &str, port: u16, deadline: Deadline) -> io::Result<TcpStream> {
+fn connect_tcp(host: &str, port: u16, deadline: Deadline) -> io::Result<OwnedFd> {
     let mut last = io::Error::new(io::ErrorKind::NotFound, "the host has no address");
     for address in (host, port).to_socket_addrs()? {
         let connected = match deadline.left() {
@@ -84,7 +56,7 @@ fn connect_tcp(host: &str, port: u16, deadline: Deadline) -> io::Result<TcpStrea
             Some(left) => TcpStream::connect_timeout(&address, left),
         };
         match connected {
-            Ok(stream) => return Ok(stream),
+            Ok(stream) => return Ok(stream.into()),
             Err(error) => last = error,
         }
     }
@@ -92,7 +64,7 @@ fn connect_tcp(host: &str, port: u16, deadline: Deadline) -> io::Result<TcpStrea
 }
 
 /// Connects to a unix socket. A server that accepts no connection blocks until the deadline.
-fn connect_unix(path: &Path, deadline: Deadline) -> io::Result<UnixStream> {
+fn connect_unix(path: &Path, deadline: Deadline) -> io::Result<OwnedFd> {
     let address = match path.as_os_str().as_bytes() {
         [0, name @ ..] => SocketAddrUnix::new_abstract_name(name)?,
         _ => SocketAddrUnix::new(path)?,
@@ -101,97 +73,81 @@ fn connect_unix(path: &Path, deadline: Deadline) -> io::Result<UnixStream> {
     let socket = socket_with(AddressFamily::UNIX, SocketType::STREAM, flags, None)?;
     sockopt::set_socket_timeout(&socket, sockopt::Timeout::Send, deadline.left())?;
     retry_on_intr(|| connect(&socket, &address))?;
-    Ok(socket.into())
+    Ok(socket)
 }
 
 impl Stream {
     pub(super) fn connect(address: &NbdAddress, deadline: Deadline) -> Result<Self, ClientError> {
-        let socket = match address {
-            NbdAddress::Unix(path) => connect_unix(path, deadline).map(Socket::Unix),
-            NbdAddress::Tcp { host, port } => connect_tcp(host, *port, deadline).map(Socket::Tcp),
+        let (socket, peer) = match address {
+            NbdAddress::Unix(path) => (connect_unix(path, deadline), path.display().to_string()),
+            NbdAddress::Tcp { host, port } => {
+                (connect_tcp(host, *port, deadline), format!("{host} port {port}"))
+            }
         };
-        let socket = socket.map_err(|error| {
-            let address = match address {
-                NbdAddress::Unix(path) => path.display().to_string(),
-                NbdAddress::Tcp { host, port } => format!("{host} port {port}"),
-            };
-            ClientError::Connect { address, error }
-        })?;
-        if let Socket::Tcp(socket) = &socket {
+        let socket = socket.map_err(|error| ClientError::Connect { address: peer, error })?;
+        if let NbdAddress::Tcp { .. } = address {
             // Requests are sent whole; waiting for more data would only delay them.
-            socket.set_nodelay(true)?;
+            sockopt::set_tcp_nodelay(&socket, true)?;
             // The kernel also detects an unreachable host while the client waits for a reply.
-            sockopt::set_socket_keepalive(socket, true)?;
-            sockopt::set_tcp_keepidle(socket, KEEP_ALIVE_IDLE)?;
-            sockopt::set_tcp_keepintvl(socket, KEEP_ALIVE_INTERVAL)?;
-            sockopt::set_tcp_keepcnt(socket, KEEP_ALIVE_COUNT)?;
+            sockopt::set_socket_keepalive(&socket, true)?;
+            sockopt::set_tcp_keepidle(&socket, KEEP_ALIVE_IDLE)?;
+            sockopt::set_tcp_keepintvl(&socket, KEEP_ALIVE_INTERVAL)?;
+            sockopt::set_tcp_keepcnt(&socket, KEEP_ALIVE_COUNT)?;
         }
-        Ok(Stream { socket, deadline, ended: None, channel: None })
-    }
-
-    /// Lets another thread end all waits for the server by setting this flag.
-    pub(super) fn end_with(&mut self, ended: Arc<AtomicBool>) {
-        self.ended = Some(ended);
+        Ok(Stream { transport: Transport::new(socket), deadline, ended: None })
     }
 
     /// Returns a description of the peer.
     pub(super) fn peer(&self) -> String {
-        match &self.socket {
-            Socket::Unix(socket) => socket.peer_addr().map(|address| {
-                let path = address.as_pathname();
-                path.map_or_else(
-                    || format!("{address:?}"),
-                    |path| path.canonicalize().unwrap_or(path.to_owned()).display().to_string(),
-                )
-            }),
-            Socket::Tcp(socket) => socket.peer_addr().map(|address| address.to_string()),
+        let address = match getpeername(self).and_then(|named| named.ok_or(Errno::NOTCONN)) {
+            Ok(address) => address,
+            Err(error) => return error.to_string(),
+        };
+        if let Ok(address) = SocketAddr::try_from(address.clone()) {
+            return address.to_string();
         }
-        .unwrap_or_else(|error| error.to_string())
+        let address = SocketAddrUnix::try_from(address).ok();
+        let path = address.as_ref().and_then(|address| address.path());
+        path.map_or_else(
+            || format!("{address:?}"),
+            |path| {
+                let path = Path::new(OsStr::from_bytes(path.to_bytes()));
+                path.canonicalize().as_deref().unwrap_or(path).display().to_string()
+            },
+        )
     }
 
     /// Starts TLS for all later bytes; returns when the handshake is complete.
     pub(super) fn start_tls(&mut self, mut channel: Channel) -> Result<(), ClientError> {
         while channel.is_handshaking() {
-            match channel.handshake(&self.socket) {
+            match channel.handshake(&self.transport.socket) {
                 Ok(true) => {}
                 Ok(false) => return Err(ClientError::Closed),
-                Err(failure) if failure.is_wait() => {
-                    self.wait_blocking(channel.has_unsent())?;
-                }
-                Err(failure) => return Err(to_io(failure).into()),
+                Err(failure) => self.wait_after(failure, channel.has_unsent())?,
             }
         }
-        self.channel = Some(Box::new(channel));
+        self.transport.channel = Some(Box::new(channel));
         // The last message of a handshake may be the client's.
         Ok(self.flush()?)
     }
 
     /// Sends as much as the socket accepts now; `None` if it accepts nothing.
     pub(super) fn send_now(&mut self, parts: &[IoSlice<'_>]) -> Result<Option<usize>, ClientError> {
-        let sent = match &mut self.channel {
-            None => self.socket.send(parts).map_err(Failure::Socket),
-            Some(channel) => channel.send(&self.socket, parts),
-        };
-        match sent {
+        match self.transport.send(parts) {
             Ok(sent) => Ok(Some(sent)),
             Err(failure) if failure.is_wait() => Ok(None),
-            Err(failure) => Err(to_io(failure).into()),
+            Err(failure) => Err(failure.into()),
         }
     }
 
     /// Sends bytes that are buffered; returns true if none are left.
     pub(super) fn flush_now(&mut self) -> Result<bool, ClientError> {
-        let Some(channel) = &mut self.channel else { return Ok(true) };
-        match channel.flush(&self.socket) {
-            Ok(()) => Ok(true),
-            Err(failure) if failure.is_wait() => Ok(false),
-            Err(failure) => Err(to_io(failure).into()),
-        }
+        Ok(self.transport.flush()?)
     }
 
     /// Returns true if a read returns data that polling the socket does not report.
     pub(super) fn has_input(&mut self) -> bool {
-        self.channel.as_mut().is_some_and(|channel| channel.has_input())
+        self.transport.has_input()
     }
 
     /// Waits until one of the connections has input, or the timeout has passed.
@@ -213,7 +169,7 @@ impl Stream {
         &self,
         output: bool,
         timeout: Option<Duration>,
-    ) -> Result<Option<Readiness>, ClientError> {
+    ) -> io::Result<Option<Readiness>> {
         let events = if output { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         // A timeout that does not fit is longer than any wait.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -240,56 +196,32 @@ impl Stream {
             }
             let left = self.deadline.left();
             let check = self.ended.as_ref().map(|_| END_CHECK_INTERVAL);
-            let timeout = left.map_or(check, |left| Some(check.map_or(left, |at| at.min(left))));
-            match self.wait_ready(output, timeout) {
-                Ok(Some(ready)) => return Ok(ready),
-                Ok(None) if left == Some(Duration::ZERO) => {
-                    return Err(io::ErrorKind::TimedOut.into());
-                }
-                Ok(None) => {}
-                Err(error) => return Err(io::Error::other(error)),
+            match self.wait_ready(output, left.into_iter().chain(check).min())? {
+                Some(ready) => return Ok(ready),
+                None if left == Some(Duration::ZERO) => return Err(io::ErrorKind::TimedOut.into()),
+                None => {}
             }
         }
     }
-}
 
-/// Converts a failure; an error of TLS is invalid data.
-fn to_io(failure: Failure) -> io::Error {
-    match failure {
-        Failure::Socket(error) => error.into(),
-        Failure::Tls(error) => io::Error::new(io::ErrorKind::InvalidData, error),
-    }
-}
-
-impl AsFd for Socket {
-    fn as_fd(&self) -> BorrowedFd<'_> {
-        match self {
-            Self::Unix(socket) => socket.as_fd(),
-            Self::Tcp(socket) => socket.as_fd(),
-        }
+    /// Waits after a call that the socket did not accept yet.
+    fn wait_after(&self, failure: Failure, output: bool) -> io::Result<()> {
+        if failure.is_wait() { self.wait_blocking(output).map(drop) } else { Err(failure.into()) }
     }
 }
 
 impl AsFd for Stream {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.socket.as_fd()
+        self.transport.as_fd()
     }
 }
 
 impl Read for Stream {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
-            let received = match &mut self.channel {
-                None => self.socket.receive(buffer).map_err(Failure::Socket),
-                Some(channel) => channel.receive(&self.socket, buffer),
-            };
-            match received {
+            match self.transport.receive(buffer) {
                 Ok(count) => return Ok(count),
-                Err(failure) if failure.is_wait() => {
-                    let output = self.channel.as_ref().is_some_and(|channel| channel.has_unsent());
-                    self.wait_blocking(output)?;
-                }
-                Err(failure) => return Err(to_io(failure)),
+                Err(failure) => self.wait_after(failure, self.transport.has_unsent())?,
             }
         }
     }
@@ -298,29 +230,19 @@ impl Read for Stream {
 impl Write for Stream {
     fn write(&mut self, buffer: &[u8]) -> io::Result<usize> {
         loop {
-            let parts = [IoSlice::new(buffer)];
-            let sent = match &mut self.channel {
-                None => self.socket.send(&parts).map_err(Failure::Socket),
-                Some(channel) => channel.send(&self.socket, &parts),
-            };
-            match sent {
+            match self.transport.send(&[IoSlice::new(buffer)]) {
                 Ok(count) => {
                     self.flush()?;
                     return Ok(count);
                 }
-                Err(failure) if failure.is_wait() => drop(self.wait_blocking(true)?),
-                Err(failure) => return Err(to_io(failure)),
+                Err(failure) => self.wait_after(failure, true)?,
             }
         }
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        while let Some(channel) = &mut self.channel {
-            match channel.flush(&self.socket) {
-                Ok(()) => break,
-                Err(failure) if failure.is_wait() => drop(self.wait_blocking(true)?),
-                Err(failure) => return Err(to_io(failure)),
-            }
+        while !self.transport.flush()? {
+            self.wait_blocking(true)?;
         }
         Ok(())
     }

@@ -48,74 +48,72 @@ pub struct UriTls {
 
 /// Text that is not the address of an NBD export.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum UriError {
-    /// The scheme is unknown or missing.
-    #[error(
-        "{0:?} is no NBD address: it starts with none of nbd://, nbd+unix://, nbds://, nbds+unix://"
-    )]
-    Scheme(String),
-    /// The host or the socket is missing.
-    #[error("{0:?} names no {1}")]
-    Missing(String, &'static str),
-    /// A part of the address is not supported.
-    #[error("{0:?} has {1}, which is not supported in an NBD address")]
-    Unsupported(String, &'static str),
-    /// The port is not a number from 0 to 65535.
-    #[error("{0:?} has no valid port")]
-    Port(String),
+#[error("{text:?} {fault}")]
+pub struct UriError {
+    text: String,
+    fault: UriFault,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+enum UriFault {
+    #[error("is no NBD address: it starts with none of nbd://, nbd+unix://, nbds://, nbds+unix://")]
+    Scheme,
+    #[error("names no {0}")]
+    Missing(&'static str),
+    #[error("has {0}, which is not supported in an NBD address")]
+    Unsupported(&'static str),
+    #[error("has no valid port")]
+    Port,
     /// A percent sign without two hexadecimal digits, or bytes that are not text.
-    #[error("{0:?} is not well encoded")]
-    Encoding(String),
+    #[error("is not well encoded")]
+    Encoding,
 }
 
 impl FromStr for NbdUri {
     type Err = UriError;
 
     fn from_str(text: &str) -> Result<Self, UriError> {
-        let owned = || text.to_owned();
-        let (scheme, rest) = text.split_once("://").ok_or_else(|| UriError::Scheme(owned()))?;
-        if rest.contains('#') {
-            return Err(UriError::Unsupported(owned(), "a fragment"));
-        }
-        let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
-        let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
-        if authority.contains('@') {
-            return Err(UriError::Unsupported(owned(), "a user name"));
-        }
-        let plain_scheme = scheme.strip_prefix("nbds").map(|rest| format!("nbd{rest}"));
-        let with_tls = plain_scheme.is_some();
-        let mut parameters = Parameters::default();
-        for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
-            if !parameters.take(parameter, with_tls) {
-                return Err(UriError::Unsupported(owned(), "a query parameter"));
-            }
-        }
-        let socket = parameters.socket;
-        let address = match plain_scheme.as_deref().unwrap_or(scheme) {
-            "nbd+unix" if !authority.is_empty() => {
-                return Err(UriError::Unsupported(owned(), "a host beside the socket"));
-            }
-            "nbd+unix" => {
-                let path = socket.filter(|path| !path.is_empty());
-                let path = path.ok_or_else(|| UriError::Missing(owned(), "socket"))?;
-                let path = decode(path).ok_or_else(|| UriError::Encoding(owned()))?;
-                NbdAddress::Unix(OsString::from_vec(path).into())
-            }
-            "nbd" if socket.is_some() => {
-                return Err(UriError::Unsupported(owned(), "a socket beside the host"));
-            }
-            "nbd" => tcp(authority, text)?,
-            _ => return Err(UriError::Scheme(owned())),
-        };
-        let export = decode(path)
-            .and_then(|bytes| String::from_utf8(bytes).ok())
-            .ok_or_else(|| UriError::Encoding(owned()))?;
-        let tls = with_tls.then(|| parameters.tls()).flatten();
-        if with_tls && tls.is_none() {
-            return Err(UriError::Encoding(owned()));
-        }
-        Ok(Self { address, export, tls })
+        parse(text).map_err(|fault| UriError { text: text.to_owned(), fault })
     }
+}
+
+fn parse(text: &str) -> Result<NbdUri, UriFault> {
+    let (scheme, rest) = text.split_once("://").ok_or(UriFault::Scheme)?;
+    if rest.contains('#') {
+        return Err(UriFault::Unsupported("a fragment"));
+    }
+    let (rest, query) = rest.split_once('?').unwrap_or((rest, ""));
+    let (authority, path) = rest.split_once('/').unwrap_or((rest, ""));
+    if authority.contains('@') {
+        return Err(UriFault::Unsupported("a user name"));
+    }
+    let plain_scheme = scheme.strip_prefix("nbds").map(|rest| format!("nbd{rest}"));
+    let with_tls = plain_scheme.is_some();
+    let mut parameters = Parameters::default();
+    for parameter in query.split('&').filter(|parameter| !parameter.is_empty()) {
+        if !parameters.take(parameter, with_tls) {
+            return Err(UriFault::Unsupported("a query parameter"));
+        }
+    }
+    let address = match (plain_scheme.as_deref().unwrap_or(scheme), parameters.socket) {
+        ("nbd+unix", _) if !authority.is_empty() => {
+            return Err(UriFault::Unsupported("a host beside the socket"));
+        }
+        ("nbd+unix", None | Some("")) => return Err(UriFault::Missing("socket")),
+        ("nbd+unix", Some(path)) => NbdAddress::Unix(decode_path(path)?),
+        ("nbd", Some(_)) => return Err(UriFault::Unsupported("a socket beside the host")),
+        ("nbd", None) => tcp(authority)?,
+        _ => return Err(UriFault::Scheme),
+    };
+    let export = decode_text(path)?;
+    let tls = if with_tls {
+        let certificates = parameters.certificates.map(decode_path).transpose()?;
+        let hostname = parameters.hostname.map(decode_text).transpose()?;
+        Some(UriTls { certificates, hostname })
+    } else {
+        None
+    };
+    Ok(NbdUri { address, export, tls })
 }
 
 /// The query parameters of an address.
@@ -138,58 +136,51 @@ impl<'a> Parameters<'a> {
         };
         field.replace(value).is_none()
     }
-
-    /// Returns the TLS parameters; `None` if they are not well encoded.
-    fn tls(&self) -> Option<UriTls> {
-        let certificates = match self.certificates {
-            Some(text) => Some(OsString::from_vec(decode(text)?).into()),
-            None => None,
-        };
-        let hostname = match self.hostname {
-            Some(text) => Some(String::from_utf8(decode(text)?).ok()?),
-            None => None,
-        };
-        Some(UriTls { certificates, hostname })
-    }
 }
 
 /// Parses host and port; the host may be in brackets.
-fn tcp(authority: &str, text: &str) -> Result<NbdAddress, UriError> {
+fn tcp(authority: &str) -> Result<NbdAddress, UriFault> {
     let (host, port) = match authority.strip_prefix('[') {
-        Some(rest) => rest.split_once(']').ok_or_else(|| UriError::Encoding(text.to_owned()))?,
+        Some(rest) => rest.split_once(']').ok_or(UriFault::Encoding)?,
         None => authority.split_at(authority.find(':').unwrap_or(authority.len())),
     };
     let port = match port.strip_prefix(':') {
         None if port.is_empty() => DEFAULT_PORT,
         Some("") => DEFAULT_PORT,
         Some(digits) if digits.bytes().all(|byte| byte.is_ascii_digit()) => {
-            digits.parse().or(Err(UriError::Port(text.to_owned())))?
+            digits.parse().or(Err(UriFault::Port))?
         }
-        _ => return Err(UriError::Port(text.to_owned())),
+        _ => return Err(UriFault::Port),
     };
-    let host = decode(host).and_then(|bytes| String::from_utf8(bytes).ok());
-    let host = host.ok_or_else(|| UriError::Encoding(text.to_owned()))?;
+    let host = decode_text(host)?;
     if host.is_empty() {
-        return Err(UriError::Missing(text.to_owned(), "host"));
+        Err(UriFault::Missing("host"))
+    } else {
+        Ok(NbdAddress::Tcp { host, port })
     }
-    Ok(NbdAddress::Tcp { host, port })
 }
 
-fn decode(text: &str) -> Option<Vec<u8>> {
+fn decode_text(text: &str) -> Result<String, UriFault> {
+    String::from_utf8(decode(text)?).or(Err(UriFault::Encoding))
+}
+
+fn decode_path(text: &str) -> Result<PathBuf, UriFault> {
+    Ok(OsString::from_vec(decode(text)?).into())
+}
+
+fn decode(text: &str) -> Result<Vec<u8>, UriFault> {
     let digit = |byte: u8| char::from(byte).to_digit(16).and_then(|digit| u8::try_from(digit).ok());
     let mut bytes = Vec::with_capacity(text.len());
-    let mut rest = text.as_bytes();
-    while let [first, tail @ ..] = rest {
-        rest = tail;
-        if *first == b'%' {
-            let ([high, low], tail) = rest.split_first_chunk::<2>()?;
-            bytes.push(digit(*high)? << 4 | digit(*low)?);
-            rest = tail;
+    let mut rest = text.as_bytes().iter().copied();
+    while let Some(byte) = rest.next() {
+        bytes.push(if byte == b'%' {
+            let [high, low] = [rest.next(), rest.next()].map(|byte| byte.and_then(digit));
+            high.ok_or(UriFault::Encoding)? << 4 | low.ok_or(UriFault::Encoding)?
         } else {
-            bytes.push(*first);
-        }
+            byte
+        });
     }
-    Some(bytes)
+    Ok(bytes)
 }
 
 /// Writes the unreserved characters of RFC 3986, and `delimiters`, as they are.

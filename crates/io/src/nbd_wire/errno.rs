@@ -1,7 +1,6 @@
 //! The error values that replies carry.
 //!
-//! NBD's proto.md, "Error values": a closed list. Every errno of this machine is mapped to it, and
-//! a client takes an unknown value as `EINVAL`.
+//! NBD's proto.md, "Error values": a closed list. A client takes an unknown value as `EINVAL`.
 
 use std::fmt;
 
@@ -46,23 +45,6 @@ impl Errno {
             95 => Self::NotSup,
             108 => Self::Shutdown,
             _ => Self::Inval,
-        }
-    }
-
-    /// Returns the NBD error for an errno of this machine.
-    ///
-    /// `EOVERFLOW` and `EOPNOTSUPP` become [`Errno::Inval`], since the protocol reserves the NBD
-    /// errors of these names for the command flags `DF` and `FAST_ZERO`. Other errnos come from a
-    /// store and become an I/O error.
-    #[must_use]
-    pub fn from_os(errno: i32) -> Self {
-        match errno {
-            libc::EPERM | libc::EACCES | libc::EROFS => Self::Perm,
-            libc::ENOMEM => Self::NoMem,
-            libc::EINVAL | libc::EOVERFLOW | libc::EOPNOTSUPP => Self::Inval,
-            libc::ENOSPC | libc::EDQUOT | libc::EFBIG => Self::NoSpace,
-            libc::ESHUTDOWN => Self::Shutdown,
-            _ => Self::Io,
         }
     }
 }

@@ -92,22 +92,6 @@ fn errno_is_a_closed_list_both_ways() {
         let errno = Errno::from_code(code);
         assert!(errno.code() == code || errno == Errno::Inval, "{code}");
     }
-    for (os, errno) in [
-        (libc::EPERM, Errno::Perm),
-        (libc::EROFS, Errno::Perm),
-        (libc::EIO, Errno::Io),
-        (libc::ENOMEM, Errno::NoMem),
-        (libc::EINVAL, Errno::Inval),
-        (libc::ENOSPC, Errno::NoSpace),
-        (libc::EDQUOT, Errno::NoSpace),
-        (libc::EFBIG, Errno::NoSpace),
-        (libc::EOVERFLOW, Errno::Inval),
-        (libc::EOPNOTSUPP, Errno::Inval),
-        (libc::ESHUTDOWN, Errno::Shutdown),
-        (libc::ENODEV, Errno::Io),
-    ] {
-        assert_eq!(Errno::from_os(os), errno, "errno {os}");
-    }
 }
 
 #[test]

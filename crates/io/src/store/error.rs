@@ -1,10 +1,8 @@
 //! Errors of the kernel as errors of a store.
 
 use larder_core::store::{StoreError, StoreErrorKind, StoreOpKind};
-use rustix::io::Errno;
 use std::fmt;
 use std::io;
-use std::path::Path;
 
 /// Returns the kind of store error for an error of the kernel.
 fn kind(error: &io::Error) -> StoreErrorKind {
@@ -18,30 +16,9 @@ fn kind(error: &io::Error) -> StoreErrorKind {
     }
 }
 
-/// Returns the error of an operation on `path`.
-pub(super) fn store_error(
-    path: &Path,
-    op: StoreOpKind,
-    offset: u64,
-    len: u64,
-    error: &io::Error,
-) -> StoreError {
-    named(&path.display(), op, offset, len, error)
-}
-
 /// Returns the error of an operation on the file or directory `name`.
-pub(super) fn store_error_of(
-    name: &str,
-    op: StoreOpKind,
-    offset: u64,
-    len: u64,
-    error: Errno,
-) -> StoreError {
-    named(&name, op, offset, len, &error.into())
-}
-
-fn named(
-    name: &dyn fmt::Display,
+pub(super) fn store_error(
+    name: impl fmt::Display,
     op: StoreOpKind,
     offset: u64,
     len: u64,
@@ -52,20 +29,6 @@ fn named(
         _ => format!("{op} {len} bytes at {offset} of {name}: {error}"),
     };
     StoreError::new(kind(error), message)
-}
-
-/// Returns the error for a file that is shorter than when it was opened.
-pub(super) fn short_error(
-    path: &Path,
-    op: StoreOpKind,
-    old_length: u64,
-    length: u64,
-) -> StoreError {
-    let message = format!(
-        "{op} {}: it was {old_length} bytes long when it was opened and now is {length}",
-        path.display()
-    );
-    StoreError::new(StoreErrorKind::Short, message)
 }
 
 #[cfg(test)]

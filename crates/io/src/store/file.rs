@@ -6,12 +6,13 @@
 //! is probed with a read of one sector, then of one block.
 
 use super::backing::{Backing, Transfer};
-use super::error::{short_error, store_error};
+use super::error::store_error;
 use crate::claim::{self, Claim, ClaimError};
 use crate::frames::ArenaFrames;
 use larder_core::store::{Geometry, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
 use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
+use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::OwnedFd;
@@ -25,51 +26,36 @@ const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE;
 /// A reason why a store cannot be opened.
 #[derive(Debug, thiserror::Error)]
 pub enum OpenError {
-    /// The kernel refused to open it.
-    #[error("open {path}: {source}{hint}")]
-    Open {
-        /// The path.
-        path: PathBuf,
-        /// The kernel's reason.
-        source: io::Error,
-        /// A remedy, or empty.
-        hint: &'static str,
-    },
-    /// It is neither a file nor a block device.
-    #[error("serve {path}: it is a {kind}, not a file or block device{hint}")]
-    Kind {
-        /// The path.
-        path: PathBuf,
-        /// The file type.
-        kind: &'static str,
-        /// A remedy, or empty.
-        hint: &'static str,
-    },
-    /// Another process has locked it.
-    #[error("lock {path}: {holder} uses it; one cache per data, or data would be lost")]
-    Busy {
-        /// The path.
-        path: PathBuf,
-        /// The other process, if the kernel shows it.
-        holder: String,
+    /// It cannot be reached, or does not fit a cache.
+    #[error("{operation} {store}: {reason}")]
+    Unfit {
+        /// The operation that failed.
+        operation: &'static str,
+        /// Path or address.
+        store: String,
+        /// The reason, and a remedy if there is one.
+        reason: String,
     },
     /// Another cache has its data.
     #[error(transparent)]
     Claimed(#[from] ClaimError),
-    /// Its length is zero.
-    #[error("serve {path}: it is empty; give it the size of the volume, as in truncate -s 10G")]
-    Empty {
-        /// The path.
-        path: PathBuf,
-    },
-    /// Its length is not a multiple of a sector.
-    #[error("serve {path}: its length, {length} bytes, is not a multiple of 512")]
-    Unaligned {
-        /// The path.
-        path: PathBuf,
-        /// Length in bytes.
-        length: u64,
-    },
+}
+
+impl OpenError {
+    pub(super) fn new(
+        operation: &'static str,
+        store: impl fmt::Display,
+        reason: impl fmt::Display,
+    ) -> Self {
+        let (store, reason) = (store.to_string(), reason.to_string());
+        OpenError::Unfit { operation, store, reason }
+    }
+
+    /// Returns the error for a path that another process has locked.
+    fn busy(path: &Path, holder: &str) -> Self {
+        let reason = format!("{holder} uses it; one cache per data, or data would be lost");
+        OpenError::new("lock", path.display(), reason)
+    }
 }
 
 /// Returns a sentence if this process may not write all of a file of this length.
@@ -125,19 +111,18 @@ impl OpenedFile {
         if self.is_device {
             return Ok(());
         }
-        match rustix::fs::fstat(&self.main) {
-            Ok(stat) => {
-                let length = u64::try_from(stat.st_size).unwrap_or(0);
-                if length < self.geometry.length {
-                    return Err(short_error(&self.path, op, self.geometry.length, length));
-                }
-                Ok(())
-            }
-            Err(error) => Err(StoreError::new(
-                StoreErrorKind::Gone,
-                format!("look at {}: {error}", self.path.display()),
-            )),
+        let (path, old_length) = (self.path.display(), self.geometry.length);
+        let stat = rustix::fs::fstat(&self.main).map_err(|error| {
+            StoreError::new(StoreErrorKind::Gone, format!("look at {path}: {error}"))
+        })?;
+        let length = u64::try_from(stat.st_size).unwrap_or(0);
+        if length >= old_length {
+            return Ok(());
         }
+        let message = format!(
+            "{op} {path}: it was {old_length} bytes long when it was opened and now is {length}"
+        );
+        Err(StoreError::new(StoreErrorKind::Short, message))
     }
 
     /// Writes zeros where the file system cannot make them.
@@ -180,7 +165,7 @@ impl Backing for OpenedFile {
         op: &mut StoreOp<ArenaFrames>,
     ) -> Option<Result<(), StoreError>> {
         let (kind, offset, len) = (op.kind, op.offset, op.len);
-        let failed = |error: io::Error| store_error(&self.path, kind, offset, len, &error);
+        let failed = |error: io::Error| store_error(self.path.display(), kind, offset, len, &error);
         match kind {
             StoreOpKind::Read | StoreOpKind::Flush => None,
             // A write would extend a truncated file again, with a hole in it.
@@ -211,7 +196,7 @@ impl Backing for OpenedFile {
     }
 
     fn call_failed(&self, op: &StoreOp<ArenaFrames>, error: &io::Error) -> Option<StoreError> {
-        Some(store_error(&self.path, op.kind, op.offset, op.len, error))
+        Some(store_error(self.path.display(), op.kind, op.offset, op.len, error))
     }
 
     fn no_progress(&self, op: &StoreOp<ArenaFrames>) -> Option<StoreError> {
@@ -237,33 +222,32 @@ impl Drop for OpenedFile {
 
 fn open_error(path: &Path, error: Errno) -> OpenError {
     let hint = match error {
+        Errno::BUSY => return OpenError::busy(path, "another program or the kernel"),
         Errno::ACCESS | Errno::PERM | Errno::ROFS => {
             "; to serve it without writing, use --write-mode read-only"
         }
         Errno::NOENT => "; check the path, or create an empty image with truncate -s 10G FILE",
         _ => "",
     };
-    if error == Errno::BUSY {
-        let holder = "another program or the kernel".to_owned();
-        return OpenError::Busy { path: path.to_owned(), holder };
-    }
-    OpenError::Open { path: path.to_owned(), source: error.into(), hint }
+    OpenError::new("open", path.display(), format!("{}{hint}", io::Error::from(error)))
 }
 
+/// Returns true for a block device, and false for a file.
 fn check_type(path: &Path) -> Result<bool, OpenError> {
     let stat = rustix::fs::stat(path).map_err(|error| open_error(path, error))?;
-    let refused = |kind, hint| Err(OpenError::Kind { path: path.to_owned(), kind, hint });
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile => Ok(false),
-        FileType::BlockDevice => Ok(true),
+    let (kind, hint) = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile => return Ok(false),
+        FileType::BlockDevice => return Ok(true),
         FileType::Directory => {
-            refused("directory", "; make an image file in it, for example with truncate -s 10G")
+            ("directory", "; make an image file in it, for example with truncate -s 10G")
         }
-        FileType::CharacterDevice => refused("character device", ""),
-        FileType::Fifo => refused("pipe", ""),
-        FileType::Socket => refused("socket", ""),
-        _ => refused("special file", ""),
-    }
+        FileType::CharacterDevice => ("character device", ""),
+        FileType::Fifo => ("pipe", ""),
+        FileType::Socket => ("socket", ""),
+        _ => ("special file", ""),
+    };
+    let reason = format!("it is a {kind}, not a file or block device{hint}");
+    Err(OpenError::new("serve", path.display(), reason))
 }
 
 /// Returns true if a read of `len` bytes works with direct I/O.
@@ -296,19 +280,19 @@ pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> 
         Err(Errno::AGAIN) => {
             // The claim of a Larder process of this user has more details than the kernel shows.
             Claim::of_open(&buffered, path, read_only)?;
-            let holder = claim::lock_holder(&buffered);
-            return Err(OpenError::Busy { path: path.to_owned(), holder });
+            return Err(OpenError::busy(path, &claim::lock_holder(&buffered)));
         }
         Err(error) => return Err(open_error(path, error)),
     }
     let claim = Claim::of_open(&buffered, path, read_only)?;
     let length =
         rustix::fs::seek(&buffered, SeekFrom::End(0)).map_err(|error| open_error(path, error))?;
+    let unfit = |reason: String| Err(OpenError::new("serve", path.display(), reason));
     if length == 0 {
-        return Err(OpenError::Empty { path: path.to_owned() });
+        return unfit("it is empty; give it the size of the volume, as in truncate -s 10G".into());
     }
     if !length.is_multiple_of(512) {
-        return Err(OpenError::Unaligned { path: path.to_owned(), length });
+        return unfit(format!("its length, {length} bytes, is not a multiple of 512"));
     }
     let mut notes = Vec::new();
     // The descriptor above holds the device exclusively; this process may open the device again

@@ -17,12 +17,10 @@ pub(crate) use source::{
     is_some_device_full, link_to,
 };
 
+use super::EngineStore;
 use super::backing::{Backing, Transfer};
 use super::directory::LockedDirectory;
-use super::error::store_error_of;
-use super::plain::PlainStore;
-use super::uring::UringStore;
-use super::{EngineStore, Timed};
+use super::error::store_error;
 use crate::frames::ArenaFrames;
 use larder_core::clock::Clock;
 use larder_core::store::{Geometry, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
@@ -91,22 +89,7 @@ impl FileTable {
         clock: Arc<dyn Clock>,
         plain: bool,
     ) -> (Box<dyn EngineStore>, Option<String>) {
-        let backing: Arc<dyn Backing> = Arc::<FileTable>::clone(self);
-        if !plain {
-            match UringStore::with_backing(Arc::clone(&backing)) {
-                Ok(store) => return (Box::new(store), None),
-                Err(error) => {
-                    let note = format!(
-                        "io_uring is not available ({error}): files are read and written with \
-                         plain calls, one at a time; allow io_uring_setup(2) to have it faster"
-                    );
-                    let store = PlainStore::with_backing(backing, Arc::clone(&clock));
-                    return (Box::new(Timed::new(store, clock)), Some(note));
-                }
-            }
-        }
-        let store = PlainStore::with_backing(backing, Arc::clone(&clock));
-        (Box::new(Timed::new(store, clock)), None)
+        super::store_on(Arc::<FileTable>::clone(self), "files are", plain, clock)
     }
 
     /// Returns the address of a byte of a file in the store; allocates its segment if there is
@@ -216,7 +199,7 @@ impl FileTable {
     /// Makes all data of the directory's file system stable.
     fn flush_all(&self) -> Result<(), StoreError> {
         let failed = |error: Errno| {
-            store_error_of(&self.directory.display().to_string(), StoreOpKind::Flush, 0, 0, error)
+            store_error(self.directory.display(), StoreOpKind::Flush, 0, 0, &error.into())
         };
         rustix::fs::syncfs(&self.root).map_err(failed)
     }
@@ -224,7 +207,7 @@ impl FileTable {
 
 /// Returns the error of an operation on a file.
 fn failure(file: &SourceFile, op: &StoreOp<ArenaFrames>, at: u64, error: Errno) -> StoreError {
-    store_error_of(&file.name(), op.kind, at, op.len, error)
+    store_error(file.name(), op.kind, at, op.len, &error.into())
 }
 
 /// Returns the errno for an error of the store.
@@ -253,8 +236,8 @@ impl Backing for FileTable {
         }
         let Some((file, at)) = self.at(op.offset) else {
             // The cache may read ahead for a file that is gone.
-            let directory = self.directory.display().to_string();
-            return Some(Err(store_error_of(&directory, op.kind, op.offset, op.len, Errno::STALE)));
+            let (directory, error) = (self.directory.display(), Errno::STALE.into());
+            return Some(Err(store_error(directory, op.kind, op.offset, op.len, &error)));
         };
         let failed = |error| failure(&file, op, at, error);
         match op.kind {

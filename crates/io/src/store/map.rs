@@ -2,7 +2,6 @@
 
 use super::file::{OpenError, OpenedFile};
 use rustix::fs::SeekFrom;
-use std::fmt;
 use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 
@@ -32,15 +31,10 @@ impl AllocationMap for Solid {
 }
 
 /// Map of a file, by lseek(2). If the file system does not report holes, everything is data.
+#[derive(Debug)]
 pub struct FileMap {
     /// Searches share the position of the descriptor, so they run one at a time.
     descriptor: Mutex<OwnedFd>,
-}
-
-impl fmt::Debug for FileMap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("FileMap").finish_non_exhaustive()
-    }
 }
 
 impl FileMap {
@@ -49,12 +43,8 @@ impl FileMap {
     /// # Errors
     /// If the process has no file descriptor left.
     pub fn new(file: &OpenedFile) -> Result<Self, OpenError> {
-        let descriptor = file.duplicate().map_err(|source| OpenError::Open {
-            path: file.path.clone(),
-            source,
-            hint: "",
-        })?;
-        Ok(FileMap { descriptor: Mutex::new(descriptor) })
+        let failed = |error| OpenError::new("open", file.path.display(), error);
+        Ok(FileMap { descriptor: Mutex::new(file.duplicate().map_err(failed)?) })
     }
 }
 

@@ -25,7 +25,7 @@ mod open;
 mod pieces;
 mod recover;
 
-pub use open::{NbdOptions, Upstream, UpstreamError, open_nbd};
+pub use open::{NbdOptions, Upstream, open_nbd};
 
 use super::{EngineStore, PeerControl};
 use crate::claim::Claim;
@@ -41,12 +41,12 @@ use larder_core::store::{
 };
 use link::Link;
 use map::HoleQueries;
-use open::{DISCARD_BYTES_MAX, Features};
+use open::DISCARD_BYTES_MAX;
 use pieces::{Piece, PieceOperation};
 use rustix::event::PollFlags;
 use rustix::fd::BorrowedFd;
+use slab::Slab;
 use std::collections::{HashMap, VecDeque};
-use std::fmt;
 use std::io;
 use std::ops::Range;
 use std::sync::Arc;
@@ -70,13 +70,14 @@ struct Job {
 }
 
 /// A store on an NBD server.
-pub struct NbdStore {
+pub(super) struct NbdStore {
     uri: NbdUri,
     /// The address, for messages.
     address: String,
     connect: ConnectOptions,
     geometry: Geometry,
-    features: Features,
+    /// Transmission flags of the server: `FLAG_*` bits.
+    features: u16,
     /// Maximum length of a piece of a read or write.
     piece_bytes: u32,
     /// Maximum bytes of the copies in the journal, and of the buffers in flight, each.
@@ -91,8 +92,7 @@ pub struct NbdStore {
     /// of them.
     discards: u64,
     discards_flushed: u64,
-    jobs: Vec<Option<Job>>,
-    free_jobs: Vec<usize>,
+    jobs: Slab<Job>,
     /// Pieces to send that need no room in the journal.
     ready: VecDeque<Piece>,
     /// Pieces to send that need room in the journal.
@@ -115,82 +115,63 @@ pub struct NbdStore {
     _claim: Claim,
 }
 
-impl fmt::Debug for NbdStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("NbdStore")
-            .field("place", &self.address)
-            .field("link", &self.link)
-            .finish_non_exhaustive()
-    }
-}
-
-fn add_job(store: &mut NbdStore, op: StoreOp<ArenaFrames>, now: Nanos) -> usize {
-    let job = Job {
-        op,
-        pieces_left: 0,
-        error: None,
-        started_at: now,
-        lost_at: matches!(store.link, Link::Down(_)).then_some(now),
-        needs_flush: false,
-        flush_follows: false,
-    };
-    if let Some(index) = store.free_jobs.pop() {
-        store.jobs[index] = Some(job);
-        return index;
-    }
-    store.jobs.push(Some(job));
-    store.jobs.len() - 1
-}
-
 impl NbdStore {
+    fn add_job(&mut self, op: StoreOp<ArenaFrames>, now: Nanos) -> usize {
+        self.jobs.insert(Job {
+            op,
+            pieces_left: 0,
+            error: None,
+            started_at: now,
+            lost_at: matches!(self.link, Link::Down(_)).then_some(now),
+            needs_flush: false,
+            flush_follows: false,
+        })
+    }
+
+    /// Returns true if the server offers the feature of a `FLAG_*` bit.
+    fn offers(&self, flag: u16) -> bool {
+        self.features & flag != 0
+    }
+
     /// Splits an operation into pieces. An operation without pieces is complete.
     fn split(&mut self, index: usize) {
-        let op = &self.jobs[index].as_ref().expect("a job under way").op;
+        let op = &self.jobs[index].op;
         let (kind, range) = (op.kind, op.offset..op.offset + op.len);
-        match kind {
-            StoreOpKind::Read => {
-                self.split_range(index, PieceOperation::Read, &range, self.piece_bytes);
-            }
+        let (operation, piece_bytes) = match kind {
+            StoreOpKind::Read => (PieceOperation::Read, self.piece_bytes),
             StoreOpKind::Write { fua } => {
-                let native = fua && self.features.fua();
-                self.split_range(
-                    index,
-                    PieceOperation::Write { fua: native },
-                    &range,
-                    self.piece_bytes,
-                );
-                let flush_follows = fua && !native && self.features.flush();
-                let job = self.job(index);
+                let native = fua && self.offers(wire::FLAG_SEND_FUA);
+                let flush_follows = fua && !native && self.offers(wire::FLAG_SEND_FLUSH);
+                let job = &mut self.jobs[index];
                 (job.needs_flush, job.flush_follows) = (flush_follows, flush_follows);
+                (PieceOperation::Write { fua: native }, self.piece_bytes)
             }
-            // A server that is away, or does not reply, must not delay a flush without unflushed
-            // changes.
-            StoreOpKind::Flush if !self.control.has_unflushed() => {}
-            StoreOpKind::Flush if self.features.flush() => {
-                self.job(index).needs_flush = true;
-                self.add_piece(Piece { job: Some(index), operation: PieceOperation::Flush, range });
+            StoreOpKind::Flush => {
+                // A server that is away, or does not reply, must not delay a flush without
+                // unflushed changes. A server without flushes is used with --flush ignore only,
+                // where nothing is guaranteed.
+                if self.control.has_unflushed() && self.offers(wire::FLAG_SEND_FLUSH) {
+                    self.jobs[index].needs_flush = true;
+                    self.add_piece(Piece::flush(Some(index)));
+                }
+                return;
             }
-            StoreOpKind::Discard if self.features.trim() => {
-                self.split_range(index, PieceOperation::Trim, &range, DISCARD_BYTES_MAX);
-            }
-            StoreOpKind::Zero { keep_allocated } if self.features.zero() => {
-                let operation = PieceOperation::Zero { keep_allocated };
-                self.split_range(index, operation, &range, DISCARD_BYTES_MAX);
-            }
-            StoreOpKind::Zero { .. } => {
-                self.split_range(index, PieceOperation::Zeros, &range, self.piece_bytes);
+            StoreOpKind::Discard if self.offers(wire::FLAG_SEND_TRIM) => {
+                (PieceOperation::Trim, DISCARD_BYTES_MAX)
             }
             StoreOpKind::Discard => {
-                let message = format!(
-                    "discard {} bytes of {}: it has no trim",
-                    range.end - range.start,
-                    self.address
-                );
-                self.job(index).error = Some(StoreError::new(StoreErrorKind::Unsupported, message));
+                let (len, address) = (range.end - range.start, &self.address);
+                let message = format!("discard {len} bytes of {address}: it has no trim");
+                let error = StoreError::new(StoreErrorKind::Unsupported, message);
+                self.jobs[index].error = Some(error);
+                return;
             }
-            // Requested with --flush ignore only, where nothing is guaranteed.
-            StoreOpKind::Flush => {}
-        }
+            StoreOpKind::Zero { keep_allocated } if self.offers(wire::FLAG_SEND_WRITE_ZEROES) => {
+                (PieceOperation::Zero { keep_allocated }, DISCARD_BYTES_MAX)
+            }
+            StoreOpKind::Zero { .. } => (PieceOperation::Zeros, self.piece_bytes),
+        };
+        self.split_range(index, operation, &range, piece_bytes);
     }
 
     fn split_range(
@@ -210,35 +191,26 @@ impl NbdStore {
 
     fn add_piece(&mut self, piece: Piece) {
         if let Some(index) = piece.job {
-            self.job(index).pieces_left += 1;
+            self.jobs[index].pieces_left += 1;
         }
-        if piece.operation.is_change() && self.features.flush() {
+        if piece.operation.is_change() && self.offers(wire::FLAG_SEND_FLUSH) {
             self.changes.push_back(piece);
         } else {
             self.ready.push_back(piece);
         }
     }
 
-    fn job(&mut self, index: usize) -> &mut Job {
-        self.jobs[index].as_mut().expect("a job under way")
-    }
-
     /// Completes a job if it has no pieces left.
     fn finish_if_complete(&mut self, index: usize, now: Nanos) {
-        let job = self.job(index);
+        let job = &mut self.jobs[index];
         if job.pieces_left > 0 {
             return;
         }
         if std::mem::take(&mut job.flush_follows) && job.error.is_none() {
-            self.add_piece(Piece {
-                job: Some(index),
-                operation: PieceOperation::Flush,
-                range: 0..0,
-            });
+            self.add_piece(Piece::flush(Some(index)));
             return;
         }
-        let Job { op, error, started_at, .. } = self.jobs[index].take().expect("looked at above");
-        self.free_jobs.push(index);
+        let Job { op, error, started_at, .. } = self.jobs.remove(index);
         let result = error.map_or(Ok(()), Err);
         self.done.push(StoreDone { op, result, started_at, finished_at: now });
     }
@@ -268,7 +240,7 @@ impl NbdStore {
         // Also after a failed flush: only a flush makes room in the journal.
         if !self.flushing && self.journal.bytes() > self.buffer_bytes / 2 {
             self.flushing = true;
-            return Some(Piece { job: None, operation: PieceOperation::Flush, range: 0..0 });
+            return Some(Piece::flush(None));
         }
         let change = self.changes.front()?;
         let bytes = self.journal.bytes() + self.sent_change_bytes;
@@ -350,11 +322,11 @@ impl Store<ArenaFrames> for NbdStore {
     }
 
     fn submit(&mut self, now: Nanos, frames: &ArenaFrames, op: StoreOp<ArenaFrames>) {
-        let index = add_job(self, op, now);
+        let index = self.add_job(op, now);
         if let (StoreOpKind::Flush, Some(error)) =
-            (self.job(index).op.kind, self.flush_error.clone())
+            (self.jobs[index].op.kind, self.flush_error.clone())
         {
-            self.job(index).error = Some(error);
+            self.jobs[index].error = Some(error);
         } else {
             self.split(index);
         }
@@ -370,7 +342,7 @@ impl Store<ArenaFrames> for NbdStore {
     }
 
     fn in_flight(&self) -> usize {
-        self.jobs.len() - self.free_jobs.len() + self.done.len()
+        self.jobs.len() + self.done.len()
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -404,13 +376,13 @@ impl EngineStore for NbdStore {
                 waker.sleep(socket, timeout)
             }
             Link::Down(down) => {
-                if self.control.is_ended() && self.jobs.len() > self.free_jobs.len() {
+                if self.control.is_ended() && !self.jobs.is_empty() {
                     return Ok(());
                 }
                 let next = down.start_attempt(now, (&self.uri, self.connect), waker);
                 let since = down.outage.since;
                 // An outage that is long enough fails new operations immediately.
-                let lost = self.jobs.iter().flatten().filter_map(|job| job.lost_at);
+                let lost = self.jobs.iter().filter_map(|(_, job)| job.lost_at);
                 let away = lost.min().map(|at| at.min(since).saturating_add(self.away_after));
                 let at = next.into_iter().chain(away).min();
                 let timeout = at.map_or(timeout, earlier);

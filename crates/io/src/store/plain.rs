@@ -2,39 +2,25 @@
 //! kernels that deny io_uring. The io_uring store uses its function for the rest of a short read.
 
 use super::backing::{Backing, Transfer};
-use super::file::OpenedFile;
 use crate::frames::ArenaFrames;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::store::{
     Buffer, Geometry, Segment, Store, StoreDone, StoreError, StoreOp, StoreOpKind,
 };
 use rustix::io::{Errno, ReadWriteFlags};
-use std::fmt;
 use std::io;
 use std::sync::Arc;
 
 /// A store on plain calls.
-pub struct PlainStore {
+pub(super) struct PlainStore {
     backing: Arc<dyn Backing>,
     clock: Arc<dyn Clock>,
     done: Vec<StoreDone<ArenaFrames>>,
 }
 
-impl fmt::Debug for PlainStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("PlainStore").finish_non_exhaustive()
-    }
-}
-
 impl PlainStore {
-    /// Creates a store on `file`; `clock` measures the duration of operations.
-    #[must_use]
-    pub fn new(file: Arc<OpenedFile>, clock: Arc<dyn Clock>) -> Self {
-        PlainStore::with_backing(file, clock)
-    }
-
-    /// Creates a store on a backing.
-    pub(super) fn with_backing(backing: Arc<dyn Backing>, clock: Arc<dyn Clock>) -> Self {
+    /// Creates a store on a backing; `clock` measures the duration of operations.
+    pub(super) fn new(backing: Arc<dyn Backing>, clock: Arc<dyn Clock>) -> Self {
         PlainStore { backing, clock, done: Vec::new() }
     }
 }

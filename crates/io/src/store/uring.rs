@@ -3,7 +3,6 @@
 
 use super::EngineStore;
 use super::backing::{Backing, Transfer};
-use super::file::OpenedFile;
 use super::gather::{BounceBuffers, BufferIndex};
 use super::plain::zero_rest;
 use crate::frames::ArenaFrames;
@@ -13,8 +12,8 @@ use larder_core::clock::{Nanos, SECOND};
 use larder_core::store::{
     Buffer, Geometry, Segment, Store, StoreDone, StoreError, StoreOp, StoreOpKind,
 };
+use slab::Slab;
 use std::collections::VecDeque;
-use std::fmt;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::sync::Arc;
@@ -29,53 +28,41 @@ const WAKE: u64 = u64::MAX;
 /// An operation in flight in the kernel.
 struct InFlight {
     op: StoreOp<ArenaFrames>,
-    /// Vectors that the kernel reads; they must stay in place until the completion.
+    /// The memory of the segments, or the bounce buffer that replaces it.
+    memory: Vec<libc::iovec>,
+    /// The part of the memory for the call in flight. The kernel reads these vectors; they must
+    /// stay in place until the completion.
     vectors: Box<[libc::iovec]>,
-    /// The memory after that of the vectors, for later calls.
-    rest: Vec<libc::iovec>,
     /// The system call in flight.
-    transfer: Option<Transfer>,
+    transfer: Transfer,
     started_at: Nanos,
-    /// Index of the bounce buffer that replaces the memory of the segments.
+    /// Index of the bounce buffer.
     buffer_index: Option<BufferIndex>,
     /// Bytes that earlier calls have moved.
     done: u64,
 }
 
 /// A store on io_uring.
-pub struct UringStore {
+pub(super) struct UringStore {
     backing: Arc<dyn Backing>,
     ring: IoUring,
-    in_flight: Vec<Option<Box<InFlight>>>,
-    free: Vec<usize>,
+    in_flight: Slab<Box<InFlight>>,
     /// Operations that completed without the ring, or failed before it.
     done: Vec<StoreDone<ArenaFrames>>,
     backlog: VecDeque<squeue::Entry>,
     wake_armed: bool,
-    count: usize,
     buffers: BounceBuffers,
     /// Operations that have begun, and wait for a buffer; while there are any, all buffers are in
     /// use.
     waiting: VecDeque<StoreOp<ArenaFrames>>,
 }
 
-impl fmt::Debug for UringStore {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("UringStore").finish_non_exhaustive()
-    }
-}
-
 impl UringStore {
-    /// Creates a ring for `file`.
+    /// Creates a ring for a backing.
     ///
     /// # Errors
     /// If the kernel has no io_uring, denies it, or lacks waiting with a timeout (Linux 5.11).
-    pub fn new(file: Arc<OpenedFile>) -> io::Result<Self> {
-        UringStore::with_backing(file)
-    }
-
-    /// Creates a ring for a backing.
-    pub(super) fn with_backing(backing: Arc<dyn Backing>) -> io::Result<Self> {
+    pub(super) fn new(backing: Arc<dyn Backing>) -> io::Result<Self> {
         let ring = IoUring::builder().setup_clamp().build(ENTRIES)?;
         if !ring.params().is_feature_ext_arg() {
             return Err(io::Error::other("this kernel's io_uring cannot wait with a timeout"));
@@ -83,22 +70,18 @@ impl UringStore {
         Ok(UringStore {
             backing,
             ring,
-            in_flight: Vec::new(),
-            free: Vec::new(),
+            in_flight: Slab::new(),
             done: Vec::new(),
             backlog: VecDeque::new(),
             wake_armed: false,
-            count: 0,
             buffers: BounceBuffers::default(),
             waiting: VecDeque::new(),
         })
     }
 
-    /// Returns the submission entry of an operation.
-    fn entry(&self, index: usize) -> squeue::Entry {
-        let flight = self.in_flight[index].as_ref().expect("an operation in flight");
-        let InFlight { op, vectors, transfer, .. } = &**flight;
-        let transfer = transfer.as_ref().expect("it was pointed at something");
+    /// Queues the submission entry of an operation.
+    fn push_call(&mut self, index: usize) {
+        let InFlight { op, vectors, transfer, .. } = &*self.in_flight[index];
         let (descriptor, at) = (types::Fd(transfer.descriptor().as_raw_fd()), transfer.offset);
         let count = u32::try_from(vectors.len()).expect("at most 512 vectors");
         let entry = match op.kind {
@@ -121,7 +104,7 @@ impl UringStore {
                 unreachable!("discards and zeroings are plain calls")
             }
         };
-        entry.user_data(index as u64)
+        self.push(entry.user_data(index as u64));
     }
 
     /// Submits the next call of an operation; returns its result if no call is left.
@@ -130,12 +113,12 @@ impl UringStore {
         index: usize,
         frames: &ArenaFrames,
     ) -> Option<Result<(), StoreError>> {
-        let flight = self.in_flight[index].as_mut().expect("an operation in flight");
+        let flight = &mut *self.in_flight[index];
         match self.backing.next_transfer(&flight.op, flight.done) {
             Ok(Some(transfer)) => {
-                set_transfer(flight, transfer);
-                let entry = self.entry(index);
-                self.push(entry);
+                flight.vectors = part(&flight.memory, flight.done, transfer.len);
+                flight.transfer = transfer;
+                self.push_call(index);
                 None
             }
             Ok(None) => {
@@ -157,28 +140,20 @@ impl UringStore {
                 return;
             }
         };
-        let mut rest = vectors(frames, &mut op.segments);
-        let buffer_index = self.buffers.acquire(&op, rest.len());
+        let mut memory = vectors(frames, &mut op.segments);
+        let buffer_index = self.buffers.acquire(&op, memory.len());
         if let Some(buffer_index) = buffer_index {
             if op.kind != StoreOpKind::Read {
                 self.buffers.copy_in(buffer_index, frames, &op.segments);
             }
             let iov_base = self.buffers.bytes(buffer_index).as_mut_ptr().cast();
             let iov_len = usize::try_from(op.len).expect("at most a buffer");
-            rest = vec![libc::iovec { iov_base, iov_len }];
+            memory = vec![libc::iovec { iov_base, iov_len }];
         }
-        let (vectors, started_at) = (Box::default(), now);
-        let mut flight =
-            InFlight { op, vectors, rest, transfer: None, started_at, buffer_index, done: 0 };
-        set_transfer(&mut flight, transfer);
-        let index = self.free.pop().unwrap_or_else(|| {
-            self.in_flight.push(None);
-            self.in_flight.len() - 1
-        });
-        self.in_flight[index] = Some(Box::new(flight));
-        self.count += 1;
-        let entry = self.entry(index);
-        self.push(entry);
+        let (vectors, started_at) = (part(&memory, 0, transfer.len), now);
+        let flight = InFlight { op, memory, vectors, transfer, started_at, buffer_index, done: 0 };
+        let index = self.in_flight.insert(Box::new(flight));
+        self.push_call(index);
     }
 
     fn push(&mut self, entry: squeue::Entry) {
@@ -201,12 +176,6 @@ impl UringStore {
         }
     }
 
-    fn take(&mut self, index: usize) -> InFlight {
-        self.free.push(index);
-        self.count -= 1;
-        *self.in_flight[index].take().expect("an operation completes once")
-    }
-
     /// Processes a completion; `None` if the operation continues.
     fn handle_completion(
         &mut self,
@@ -214,11 +183,10 @@ impl UringStore {
         now: Nanos,
         frames: &ArenaFrames,
     ) -> Option<StoreDone<ArenaFrames>> {
-        let flight = self.in_flight[index].as_mut().expect("an operation in flight");
+        let flight = &mut *self.in_flight[index];
         let result = match u64::try_from(code) {
             Err(_) if -code == libc::EINTR || -code == libc::EAGAIN => {
-                let entry = self.entry(index);
-                self.push(entry);
+                self.push_call(index);
                 return None;
             }
             Err(_) => {
@@ -226,7 +194,6 @@ impl UringStore {
                 if let Some(error) = self.backing.call_failed(&flight.op, &error) {
                     Err(error)
                 } else {
-                    advance(flight, 0);
                     self.continue_operation(index, frames)?
                 }
             }
@@ -240,7 +207,7 @@ impl UringStore {
                 }
             }
             Ok(n) => {
-                advance(flight, n);
+                flight.done += n;
                 if flight.done < flight.op.len {
                     self.continue_operation(index, frames)?
                 } else {
@@ -258,7 +225,7 @@ impl UringStore {
         now: Nanos,
         frames: &ArenaFrames,
     ) -> StoreDone<ArenaFrames> {
-        let InFlight { mut op, started_at, buffer_index, done, .. } = self.take(index);
+        let InFlight { mut op, started_at, buffer_index, done, .. } = *self.in_flight.remove(index);
         self.buffers.record(done, started_at, now);
         if let Some(buffer_index) = buffer_index {
             if op.kind == StoreOpKind::Read && result.is_ok() {
@@ -281,41 +248,16 @@ impl UringStore {
     }
 }
 
-/// Skips the bytes that the kernel has moved.
-fn advance(flight: &mut InFlight, bytes: u64) {
-    flight.done += bytes;
-    let mut left = usize::try_from(bytes).expect("at most an operation");
-    let mut rest = Vec::new();
-    for vector in flight.vectors.iter().chain(&flight.rest) {
-        let skip = left.min(vector.iov_len);
-        left -= skip;
-        if skip < vector.iov_len {
-            let iov_base = vector.iov_base.wrapping_byte_add(skip);
-            rest.push(libc::iovec { iov_base, iov_len: vector.iov_len - skip });
-        }
-    }
-    flight.vectors = Box::default();
-    flight.rest = rest;
-}
-
-/// Sets a transfer, and the vectors for as much of the memory as it covers.
-fn set_transfer(flight: &mut InFlight, transfer: Transfer) {
-    let all = std::mem::take(&mut flight.rest);
-    let mut left = usize::try_from(transfer.len).expect("at most an operation");
-    let mut first = Vec::with_capacity(all.len());
-    for vector in all {
-        let len = left.min(vector.iov_len);
-        left -= len;
-        if len > 0 {
-            first.push(libc::iovec { iov_base: vector.iov_base, iov_len: len });
-        }
-        if len < vector.iov_len {
-            let iov_base = vector.iov_base.wrapping_byte_add(len);
-            flight.rest.push(libc::iovec { iov_base, iov_len: vector.iov_len - len });
-        }
-    }
-    flight.vectors = first.into();
-    flight.transfer = Some(transfer);
+/// Returns the parts of an operation's memory for a call that moves `len` bytes from byte `done` on.
+fn part(memory: &[libc::iovec], done: u64, len: u64) -> Box<[libc::iovec]> {
+    let [mut skip, mut left] = [done, len].map(|n| usize::try_from(n).expect("an operation"));
+    let parts = memory.iter().map(|vector| {
+        let skipped = skip.min(vector.iov_len);
+        let iov_len = left.min(vector.iov_len - skipped);
+        (skip, left) = (skip - skipped, left - iov_len);
+        libc::iovec { iov_base: vector.iov_base.wrapping_byte_add(skipped), iov_len }
+    });
+    parts.filter(|part| part.iov_len > 0).collect()
 }
 
 /// Returns the memory of an operation's segments, with neighbors joined.
@@ -399,7 +341,7 @@ impl Store<ArenaFrames> for UringStore {
     }
 
     fn in_flight(&self) -> usize {
-        self.count + self.waiting.len() + self.done.len()
+        self.in_flight.len() + self.waiting.len() + self.done.len()
     }
 
     fn next_event(&self) -> Option<Nanos> {
@@ -434,7 +376,7 @@ impl EngineStore for UringStore {
 impl Drop for UringStore {
     /// Waits for operations in the kernel: their memory must not be freed before.
     fn drop(&mut self) {
-        while self.count > 0 {
+        while !self.in_flight.is_empty() {
             if self.ring.submit_and_wait(1).is_err() {
                 // Operations in flight stay pinned; leaking them is better than freeing their
                 // memory.
@@ -443,7 +385,8 @@ impl Drop for UringStore {
             }
             let completions: Vec<u64> = self.ring.completion().map(|c| c.user_data()).collect();
             for tag in completions.into_iter().filter(|&tag| tag != WAKE) {
-                std::mem::forget(self.take(usize::try_from(tag).expect("an index")));
+                let index = usize::try_from(tag).expect("an index");
+                std::mem::forget(self.in_flight.remove(index));
             }
         }
         std::mem::forget(std::mem::take(&mut self.in_flight));

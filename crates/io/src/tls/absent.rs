@@ -45,52 +45,26 @@ impl TlsClient {
     }
 }
 
-impl Channel {
-    pub(crate) fn is_handshaking(&self) -> bool {
-        match self.0 {}
-    }
+/// Methods that no call reaches.
+macro_rules! never {
+    ($(fn $name:ident($this:ident: $receiver:ty $(, $argument:ty)*) $(-> $result:ty)?;)*) => {
+        impl Channel {
+            $(pub(crate) fn $name($this: $receiver $(, _: $argument)*) $(-> $result)? {
+                match $this.0 {}
+            })*
+        }
+    };
+}
 
-    pub(crate) fn is_whole(&self) -> bool {
-        match self.0 {}
-    }
-
-    pub(crate) fn shrink(&mut self) {
-        match self.0 {}
-    }
-
-    pub(crate) fn has_unsent(&self) -> bool {
-        match self.0 {}
-    }
-
-    pub(crate) fn handshake(&mut self, _socket: &impl RawSocket) -> Result<bool, Failure> {
-        match self.0 {}
-    }
-
-    pub(crate) fn has_input(&mut self) -> bool {
-        match self.0 {}
-    }
-
-    pub(crate) fn receive(
-        &mut self,
-        _socket: &impl RawSocket,
-        _to: &mut [u8],
-    ) -> Result<usize, Failure> {
-        match self.0 {}
-    }
-
-    pub(crate) fn send(
-        &mut self,
-        _socket: &impl RawSocket,
-        _slices: &[IoSlice<'_>],
-    ) -> Result<usize, Failure> {
-        match self.0 {}
-    }
-
-    pub(crate) fn flush(&mut self, _socket: &impl RawSocket) -> Result<(), Failure> {
-        match self.0 {}
-    }
-
-    pub(crate) fn close(&mut self, _socket: &impl RawSocket) {
-        match self.0 {}
-    }
+never! {
+    fn is_handshaking(self: &Self) -> bool;
+    fn is_whole(self: &Self) -> bool;
+    fn has_unsent(self: &Self) -> bool;
+    fn has_input(self: &mut Self) -> bool;
+    fn shrink(self: &mut Self);
+    fn handshake(self: &mut Self, &impl RawSocket) -> Result<bool, Failure>;
+    fn receive(self: &mut Self, &impl RawSocket, &mut [u8]) -> Result<usize, Failure>;
+    fn send(self: &mut Self, &impl RawSocket, &[IoSlice<'_>]) -> Result<usize, Failure>;
+    fn flush(self: &mut Self, &impl RawSocket) -> Result<(), Failure>;
+    fn close(self: &mut Self, &impl RawSocket);
 }

@@ -38,58 +38,31 @@ pub enum ListError {
         /// The kernel's reason.
         source: FileError,
     },
-    /// The file is not a list.
-    #[error("use the list {}: it is not a list of resident blocks", path.display())]
-    Foreign {
-        /// The file.
-        path: PathBuf,
-    },
-    /// A later version of Larder has written it.
-    #[error("use the list {}: its version is {version}, and {VERSION} is the latest known here",
-            path.display())]
-    Version {
-        /// The list.
-        path: PathBuf,
-        /// Its version.
-        version: u16,
-    },
-    /// Its bytes have changed since they were written.
-    #[error("use the list {}: it is damaged: {damage}", path.display())]
-    Damaged {
-        /// The list.
-        path: PathBuf,
-        /// The damage.
-        damage: &'static str,
-    },
-    /// It belongs to another store.
-    #[error("use the list {}: it is stale: {reason}", path.display())]
-    Stale {
+    /// It is not a list of this store.
+    #[error("use the list {}: {reason}", path.display())]
+    Unusable {
         /// The list.
         path: PathBuf,
         /// The reason.
-        reason: Stale,
+        reason: UnusableList,
     },
 }
 
-/// An error in the bytes of a list.
-#[derive(Debug, PartialEq, Eq)]
-pub(super) enum FormatError {
+/// A reason why bytes are not a list of a store.
+#[derive(Debug, PartialEq, Eq, thiserror::Error)]
+pub enum UnusableList {
+    /// They are not a list.
+    #[error("it is not a list of resident blocks")]
     Foreign,
+    /// A later version of Larder has written them.
+    #[error("its version is {0}, and {VERSION} is the latest known here")]
     Version(u16),
+    /// They have changed since they were written.
+    #[error("it is damaged: {0}")]
     Damaged(&'static str),
+    /// They belong to another store.
+    #[error("it is stale: {0}")]
     Stale(Stale),
-}
-
-impl FormatError {
-    fn with_path(self, path: &Path) -> ListError {
-        let path = path.to_owned();
-        match self {
-            FormatError::Foreign => ListError::Foreign { path },
-            FormatError::Version(version) => ListError::Version { path, version },
-            FormatError::Damaged(damage) => ListError::Damaged { path, damage },
-            FormatError::Stale(reason) => ListError::Stale { path, reason },
-        }
-    }
 }
 
 /// Replaces the list at `path` as a whole: afterwards the file is the old list or the new one, even
@@ -124,7 +97,7 @@ pub fn load(
         Err(FileError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(None);
         }
-        Err(FileError::TooLong(_)) => return Err(FormatError::Foreign.with_path(path)),
+        Err(FileError::TooLong(_)) => return Err(unusable(path, UnusableList::Foreign)),
         Err(source) => return Err(ListError::Read { path: path.to_owned(), source }),
     };
     parse(path, &bytes, now, ranges_max).map(Some)
@@ -140,7 +113,11 @@ pub fn parse(
     now: &StoreIdentity,
     ranges_max: usize,
 ) -> Result<Vec<Range<u64>>, ListError> {
-    from_bytes(bytes, now, ranges_max).map_err(|error| error.with_path(path))
+    from_bytes(bytes, now, ranges_max).map_err(|reason| unusable(path, reason))
+}
+
+fn unusable(path: &Path, reason: UnusableList) -> ListError {
+    ListError::Unusable { path: path.to_owned(), reason }
 }
 
 /// Returns the bytes of a list.
@@ -148,7 +125,7 @@ pub(super) fn to_bytes(store: &StoreIdentity, ranges: &[Range<u64>]) -> io::Resu
     let mut encoder = zstd::stream::write::Encoder::new(vec![0; HEADER_BYTES], LEVEL)?;
     let place = &store.place[..store.place.len().min(PLACE_BYTES_MAX)];
     let place_bytes = u16::try_from(place.len()).expect("it was cut off");
-    encoder.write_all(&[store.kind.number()])?;
+    encoder.write_all(&[store.kind as u8])?;
     encoder.write_all(&place_bytes.to_le_bytes())?;
     encoder.write_all(place)?;
     for number in [store.length, store.device, store.inode, store.changed_ns] {
@@ -180,13 +157,13 @@ pub(super) fn from_bytes(
     bytes: &[u8],
     now: &StoreIdentity,
     ranges_max: usize,
-) -> Result<Vec<Range<u64>>, FormatError> {
+) -> Result<Vec<Range<u64>>, UnusableList> {
     let magic = &bytes[..bytes.len().min(MAGIC.len())];
     if !MAGIC.starts_with(magic) || magic.is_empty() {
-        return Err(FormatError::Foreign);
+        return Err(UnusableList::Foreign);
     }
     let Some((header, payload)) = bytes.split_at_checked(HEADER_BYTES) else {
-        return Err(FormatError::Damaged("it is cut short"));
+        return Err(UnusableList::Damaged("it is cut short"));
     };
     let word = |at: usize| {
         u32::from_le_bytes(header[at..at + 4].try_into().expect("four bytes of a header"))
@@ -194,22 +171,22 @@ pub(super) fn from_bytes(
     // The version is checked first, since the header of a later version may differ.
     let version = u16::from_le_bytes([header[8], header[9]]);
     if version != VERSION {
-        return Err(FormatError::Version(version));
+        return Err(UnusableList::Version(version));
     }
     if crc32c::crc32c(&header[..28]) != word(28) {
-        return Err(FormatError::Damaged("the checksum of its header is wrong"));
+        return Err(UnusableList::Damaged("the checksum of its header is wrong"));
     }
     if u64::from(word(12)) != payload.len() as u64 {
-        return Err(FormatError::Damaged("it is cut short, or something follows it"));
+        return Err(UnusableList::Damaged("it is cut short, or something follows it"));
     }
     if crc32c::crc32c(payload) != word(16) {
-        return Err(FormatError::Damaged("its checksum is wrong"));
+        return Err(UnusableList::Damaged("its checksum is wrong"));
     }
     let malformed =
-        |_: io::Error| FormatError::Damaged("its payload is not in the form it should have");
+        |_: io::Error| UnusableList::Damaged("its payload is not in the form it should have");
     let decoder = zstd::stream::read::Decoder::with_buffer(payload).map_err(malformed)?;
     let mut decoder = BufReader::new(decoder);
-    identity(&mut decoder).map_err(malformed)?.check(now).map_err(FormatError::Stale)?;
+    identity(&mut decoder).map_err(malformed)?.check(now).map_err(UnusableList::Stale)?;
     ranges(&mut decoder, ranges_max).map_err(malformed)
 }
 

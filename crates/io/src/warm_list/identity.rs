@@ -22,14 +22,6 @@ pub enum StoreKind {
 impl StoreKind {
     /// All types; each is at the index of its number in files.
     pub(super) const ALL: [StoreKind; 3] = [StoreKind::File, StoreKind::Device, StoreKind::Export];
-
-    pub(super) fn number(self) -> u8 {
-        match self {
-            StoreKind::File => 0,
-            StoreKind::Device => 1,
-            StoreKind::Export => 2,
-        }
-    }
 }
 
 impl fmt::Display for StoreKind {
@@ -109,24 +101,17 @@ impl StoreIdentity {
         let metadata = std::fs::metadata(path)?;
         let is_device = FileType::from_raw_mode(metadata.mode()) == FileType::BlockDevice;
         let place = std::path::absolute(path)?.as_os_str().as_bytes().to_owned();
+        // The number of a device may differ after each boot.
+        let device = StoreIdentity { kind: StoreKind::Device, ..Self::of_place(place, length) };
         Ok(if is_device {
-            // The number of a device may differ after each boot.
-            StoreIdentity {
-                kind: StoreKind::Device,
-                device: 0,
-                inode: 0,
-                changed_ns: 0,
-                place,
-                length,
-            }
+            device
         } else {
             StoreIdentity {
                 kind: StoreKind::File,
-                place,
-                length,
                 device: metadata.dev(),
                 inode: metadata.ino(),
                 changed_ns: changed_ns(&metadata),
+                ..device
             }
         })
     }
@@ -134,7 +119,11 @@ impl StoreIdentity {
     /// Returns the identity of the export at this address.
     #[must_use]
     pub fn of_export(address: &str, length: u64) -> Self {
-        let place = address.as_bytes().to_owned();
+        Self::of_place(address.as_bytes().to_owned(), length)
+    }
+
+    /// Returns the identity of an export.
+    fn of_place(place: Vec<u8>, length: u64) -> Self {
         StoreIdentity { kind: StoreKind::Export, place, length, device: 0, inode: 0, changed_ns: 0 }
     }
 

@@ -1,6 +1,6 @@
 //! Saved lists are read back; truncated or changed ones are refused; other stores are detected.
 
-use super::file::{FormatError, HEADER_BYTES, VERSION, from_bytes, to_bytes};
+use super::file::{HEADER_BYTES, UnusableList, VERSION, from_bytes, to_bytes};
 use super::{ListError, Stale, StoreIdentity, StoreKind, load, save};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -66,7 +66,7 @@ fn every_truncation_and_every_changed_bit_is_refused() {
     for length in 0..bytes.len() {
         let error = refused(&bytes[..length]);
         assert!(
-            matches!(error, FormatError::Foreign | FormatError::Damaged(_)),
+            matches!(error, UnusableList::Foreign | UnusableList::Damaged(_)),
             "{length}: {error:?}"
         );
     }
@@ -75,15 +75,15 @@ fn every_truncation_and_every_changed_bit_is_refused() {
         changed[bit / 8] ^= 1 << (bit % 8);
         let error = refused(&changed);
         let is_expected = match bit / 8 {
-            0..8 => matches!(error, FormatError::Foreign),
-            8..10 => matches!(error, FormatError::Version(_)),
-            _ => matches!(error, FormatError::Damaged(_)),
+            0..8 => matches!(error, UnusableList::Foreign),
+            8..10 => matches!(error, UnusableList::Version(_)),
+            _ => matches!(error, UnusableList::Damaged(_)),
         };
         assert!(is_expected, "bit {bit}: {error:?}");
     }
     let mut longer = bytes;
     longer.push(0);
-    assert!(matches!(refused(&longer), FormatError::Damaged(_)));
+    assert!(matches!(refused(&longer), UnusableList::Damaged(_)));
 }
 
 /// Returns a list with this payload, compressed, and correct checksums.
@@ -106,7 +106,7 @@ fn payloads_of_another_form_are_refused_and_harm_nobody() {
     assert!(from_bytes(&with_payload(&raw), &store(), 9).is_ok());
     for length in 0..raw.len() {
         let error = from_bytes(&with_payload(&raw[..length]), &store(), 9).unwrap_err();
-        assert!(matches!(error, FormatError::Damaged(_)), "{length}: {error:?}");
+        assert!(matches!(error, UnusableList::Damaged(_)), "{length}: {error:?}");
     }
     let mut random = Xoshiro256PlusPlus::seed_from_u64(0x14);
     for _ in 0..5000 {
@@ -159,7 +159,9 @@ fn a_file_that_others_changed_or_replaced_is_noticed() {
     let file = std::fs::File::options().write(true).open(&image).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(5)).unwrap();
     let stale = |expected: &Stale| match load(&list, &now(), 9) {
-        Err(ListError::Stale { reason, .. }) => assert_eq!(reason, *expected),
+        Err(ListError::Unusable { reason: UnusableList::Stale(reason), .. }) => {
+            assert_eq!(reason, *expected);
+        }
         other => panic!("{other:?}"),
     };
     stale(&Stale::Changed);

@@ -17,6 +17,7 @@ use crate::common::{self, certificates::Authority, rig};
 use larder_core::store::Store;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::frames::ArenaFrames;
+use larder_io::front::listen::Listener;
 use larder_io::front::nbd::{
     Export, ListenAddress, Server, ServerLimits, ServerOptions, TlsOptions,
 };
@@ -122,8 +123,8 @@ impl Service {
         };
         let export = Export::new(Arc::clone(&volume), map, true, &options.limits);
         let exports = vec![export];
-        let server = Server::start_with(Arc::clone(&engine), &address, exports, options)
-            .expect("the address is free");
+        let listener = Listener::bind(&address).expect("the address is free");
+        let server = Server::start_on(Arc::clone(&engine), listener, exports, options).unwrap();
         Service { engine, volume, server, dir, certificates: None }
     }
 

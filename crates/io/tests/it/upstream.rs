@@ -14,7 +14,7 @@ use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits};
 use larder_io::nbd_client::{Client, ConnectOptions, NbdUri};
-use larder_io::store::{NbdOptions, Solid, Timed, UpstreamError, open_nbd};
+use larder_io::store::{NbdOptions, OpenError, Solid, Timed, open_nbd};
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex};
 use tempfile::TempDir;
@@ -96,7 +96,7 @@ struct Downstream {
 }
 
 impl Downstream {
-    fn new(uri: &NbdUri, options: NbdOptions) -> Result<Self, UpstreamError> {
+    fn new(uri: &NbdUri, options: NbdOptions) -> Result<Self, OpenError> {
         let engine = rig::engine(8 * MIB);
         let opened = open_nbd(uri, options, engine.clock())?.opened;
         let volume_options = VolumeOptions::new("cached", opened.store.geometry());

@@ -5,7 +5,8 @@ use super::*;
 use larder_core::policy::PolicyKind;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{Engine, EngineOptions};
-use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits};
+use larder_io::front::listen::Listener;
+use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits, ServerOptions};
 use larder_io::nbd_client::{Client, NbdUri};
 use larder_io::store;
 use larder_lab::trace::{OpenOptions, open_stream};
@@ -93,9 +94,9 @@ impl Service {
         let recording = Recording::start(disk, names, engine.clock(), warn).unwrap();
         let address = ListenAddress::Unix(directory.path().join("socket"));
         let observer = Some(recording.observer());
-        let engine_of_server = Arc::clone(&engine);
-        let server =
-            Server::start_observed(engine_of_server, &address, exports, limits, observer).unwrap();
+        let options = ServerOptions { limits, observer, ..ServerOptions::default() };
+        let listener = Listener::bind(&address).unwrap();
+        let server = Server::start_on(Arc::clone(&engine), listener, exports, options).unwrap();
         Service { engine, server, recording, warnings, _directory: directory }
     }
 

@@ -32,6 +32,11 @@ impl Machine for SimulatedMachine {
     }
 }
 
+/// Returns the parts of a footprint.
+fn parts(data: &CachedData, machine: &SimulatedMachine) -> Vec<FootprintPart> {
+    footprint(data, machine).parts
+}
+
 const MIB: u64 = 1 << 20;
 
 /// Disks: sda with sda1 and sda2; md0 of sdb and sdc; lv1 and lv2 in a volume group on sda2; crypt
@@ -337,7 +342,7 @@ fn cases() -> Vec<Case> {
 fn pairs_of_the_same_data_overlap_in_either_order_and_others_do_not() {
     let machine = machine();
     for (case, one, other, expected) in cases() {
-        let (one, other) = (footprint(&one, &machine), footprint(&other, &machine));
+        let (one, other) = (parts(&one, &machine), parts(&other, &machine));
         assert_eq!(overlap(&one, &other).is_some(), expected, "{case}: {one:#?} {other:#?}");
         assert_eq!(overlap(&other, &one).is_some(), expected, "{case}, the other way round");
     }
@@ -347,8 +352,7 @@ fn pairs_of_the_same_data_overlap_in_either_order_and_others_do_not() {
 fn what_the_kernel_has_mounted_overlaps_what_it_lies_on_and_not_its_own_files() {
     let machine = machine();
     let mounted = footprint_of_mount(ON_LOOP, &machine);
-    let overlaps =
-        |subject: &CachedData| overlap(&footprint(subject, &machine), &mounted).is_some();
+    let overlaps = |subject: &CachedData| overlap(&parts(subject, &machine), &mounted).is_some();
     assert!(overlaps(&image()) && overlaps(&CachedData::Disk(LOOP)));
     assert!(!overlaps(&file(ON_LOOP, "/f", 22)) && !overlaps(&tree(ON_LOOP, "/deep", 21, "/m")));
     assert!(!overlaps(&file(ROOT, "/srv/images/b.img", 11)));
@@ -363,7 +367,7 @@ fn a_layer_that_cannot_be_found_is_known_to_all_that_lies_above() {
     machine
         .mounts
         .push(("/above/ov".into(), NestedMount { fs_path: fs_path(60, "/"), file: None }));
-    let found = |subject: &CachedData| footprint_with_unresolved(subject, &machine).1;
+    let found = |subject: &CachedData| footprint(subject, &machine).unresolved;
     for subject in [file(60, "/f", 1), tree(60, "/d", 2, "/ov/d"), tree(ROOT, "/a", 9, "/above")] {
         assert_eq!(found(&subject), std::slice::from_ref(&unresolved), "{subject:?}");
     }
@@ -373,15 +377,15 @@ fn a_layer_that_cannot_be_found_is_known_to_all_that_lies_above() {
 #[test]
 fn a_directory_that_was_renamed_is_known_by_its_inode() {
     let machine = machine();
-    let renamed = footprint(&tree(ROOT, "/srv/old", 3, "/srv/old"), &machine);
-    assert!(overlap(&renamed, &footprint(&image(), &machine)).is_some());
-    let successor = footprint(&tree(ROOT, "/srv/images", 40, "/srv/images"), &machine);
+    let renamed = parts(&tree(ROOT, "/srv/old", 3, "/srv/old"), &machine);
+    assert!(overlap(&renamed, &parts(&image(), &machine)).is_some());
+    let successor = parts(&tree(ROOT, "/srv/images", 40, "/srv/images"), &machine);
     let elsewhere = CachedData::File {
         inode: (ROOT, 41),
         fs_path: Some(fs_path(ROOT, "/srv/images/b.img")),
         links: 1,
     };
-    assert!(overlap(&successor, &footprint(&elsewhere, &machine)).is_none(), "another inode");
+    assert!(overlap(&successor, &parts(&elsewhere, &machine)).is_none(), "another inode");
 }
 
 #[test]
@@ -392,6 +396,6 @@ fn circular_facts_come_to_an_end() {
     machine.disks.insert(3, Disk::Part { of: 2, start: 1, bytes: 9 });
     let layers = vec![fs_path(7, "/a"), fs_path(7, "/b")];
     machine.filesystems.insert(7, FileSystem { disks: vec![1], layers, unresolved: None });
-    assert!(!footprint(&CachedData::Disk(2), &machine).iter().any(|part| part.range.end > 10));
-    assert!(footprint(&CachedData::FileSystem(7), &machine).len() <= PARTS_MAX);
+    assert!(!parts(&CachedData::Disk(2), &machine).iter().any(|part| part.range.end > 10));
+    assert!(parts(&CachedData::FileSystem(7), &machine).len() <= PARTS_MAX);
 }

@@ -1,29 +1,44 @@
-//! The handle of an NBD server to a connection.
+//! A connection, as its thread and the server share it.
 
 use super::exports::Export;
 use super::socket::Socket;
 use crate::fault::Thread;
 use crate::waker::Waker;
 use larder_core::completion::Notify;
+use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, OnceLock};
+use std::sync::{Mutex, OnceLock};
 
-/// Handle of the server to a connection.
+/// State that the thread of a connection shares with the server.
 pub(super) struct Connection {
-    pub(super) socket: Arc<Socket>,
+    pub(super) socket: Socket,
     pub(super) waker: Waker,
-    pub(super) done: Arc<AtomicBool>,
     /// The export, once it is negotiated.
-    pub(super) export: Arc<OnceLock<Export>>,
+    pub(super) export: OnceLock<Export>,
     /// Address of a TCP client.
     pub(super) peer: Option<IpAddr>,
     /// True if the server ends the connection, even with requests in flight.
-    pub(super) close_requested: Arc<AtomicBool>,
+    pub(super) close_requested: AtomicBool,
+    pub(super) done: AtomicBool,
+    /// The thread, until it is joined.
     pub(super) thread: Mutex<Option<Thread>>,
 }
 
 impl Connection {
+    /// Returns a connection without a thread.
+    pub(super) fn new(socket: Socket) -> io::Result<Self> {
+        Ok(Connection {
+            peer: socket.peer(),
+            socket,
+            waker: Waker::new()?,
+            export: OnceLock::new(),
+            close_requested: AtomicBool::new(false),
+            done: AtomicBool::new(false),
+            thread: Mutex::new(None),
+        })
+    }
+
     pub(super) fn is_done(&self) -> bool {
         self.done.load(Ordering::Acquire)
     }
@@ -33,23 +48,8 @@ impl Connection {
         self.export.get().is_none() && !self.is_done()
     }
 
-    /// Returns true if the client has sent anything.
-    pub(super) fn has_received(&self) -> bool {
-        self.socket.has_received()
-    }
-
-    /// Returns the address of a TCP client.
-    pub(super) fn peer(&self) -> Option<IpAddr> {
-        self.peer
-    }
-
     pub(super) fn serves(&self, export: &Export) -> bool {
-        self.export.get().is_some_and(|current| current.is_same(export))
-    }
-
-    /// Wakes the connection's thread, to check whether its export was removed.
-    pub(super) fn wake(&self) {
-        self.waker.notify();
+        !self.is_done() && self.export.get().is_some_and(|current| current.is_same(export))
     }
 
     pub(super) fn close(&self) {

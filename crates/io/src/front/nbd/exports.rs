@@ -5,7 +5,7 @@
 //! later ones, and are disconnected when none of their requests is in flight.
 
 use super::handshake::{BlockSizes, ExportInfo};
-use super::limits::ServerLimits;
+use super::options::ServerLimits;
 use crate::engine::ArenaVolume;
 use crate::nbd_wire as wire;
 use crate::store::AllocationMap;

@@ -17,17 +17,16 @@
 mod answers;
 mod export;
 mod options;
-mod replies;
 #[cfg(test)]
 mod tests;
 
 pub use crate::nbd_wire::BlockSizes;
 pub use export::{ExportFault, ExportInfo};
 
-use crate::nbd_wire::{self as wire, BadMagic, OPTION_HEADER_BYTES, OptionHeader};
+use crate::nbd_wire::{self as wire, BadMagic, OPTION_HEADER_BYTES, OptionHeader, ServerGreeting};
 use crate::tls::TlsMode;
 use options::Refusal;
-use replies::Replies;
+use zerocopy::IntoBytes;
 
 const CLIENT_FLAGS_BYTES: usize = 4;
 /// Output size above which the caller sends the output before the next option is answered.
@@ -256,7 +255,8 @@ impl Handshake {
         }
         match self.state {
             State::Start => {
-                Replies::new(output, &mut self.output_bytes_left).greeting()?;
+                let flags = wire::FLAG_FIXED_NEWSTYLE | wire::FLAG_NO_ZEROES;
+                self.replies(output).push(&[ServerGreeting::new(flags).as_bytes()])?;
                 self.state = State::ClientFlags;
             }
             State::ClientFlags => {

@@ -1,9 +1,9 @@
 //! The receive buffer of a connection. It is small; only with memory that the session has leased
 //! is it large, for long payloads. It is released while the client sends nothing.
 
-use super::transport::Transport;
+use super::socket::Socket;
+use crate::tls::{Failure, Transport};
 use larder_core::request::{SMALL_WRITE_PIECE_BYTES, WRITE_PIECE_BYTES};
-use rustix::io::Errno;
 
 /// Bytes of the small buffer: one small piece of a payload, and the headers behind it.
 const SMALL_BYTES: usize = SMALL_WRITE_PIECE_BYTES as usize + HEADERS_BYTES;
@@ -123,7 +123,11 @@ impl Input {
     }
 
     /// Receives available bytes without waiting; more of them if a `payload` is expected.
-    pub(super) fn receive(&mut self, transport: &mut Transport<'_>, payload: bool) -> Received {
+    pub(super) fn receive(
+        &mut self,
+        transport: &mut Transport<&Socket>,
+        payload: bool,
+    ) -> Received {
         let limit = self.limit(payload);
         if !self.can_shrink() {
             return self.receive_first(transport, limit);
@@ -135,33 +139,49 @@ impl Input {
         if self.end >= limit {
             return Received::Nothing;
         }
-        match transport.receive(&mut self.buffer[self.end..limit]) {
-            Ok(0) => Received::Closed,
+        match receive_some(transport, &mut self.buffer[self.end..limit]) {
             Ok(count) => {
                 self.end += count;
                 self.has_exceeded_headers |= self.end > HEADERS_BYTES;
                 Received::Some
             }
-            Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
-            Err(_) => Received::Closed,
+            Err(nothing) => nothing,
         }
     }
 
     /// Receives into a released buffer, which is restored when bytes arrive.
-    fn receive_first(&mut self, transport: &mut Transport<'_>, limit: usize) -> Received {
+    fn receive_first(&mut self, transport: &mut Transport<&Socket>, limit: usize) -> Received {
         let mut first = [0; FIRST_BYTES];
         let room = limit.saturating_sub(self.bytes().len()).min(FIRST_BYTES);
         if room == 0 {
             return Received::Nothing;
         }
-        match transport.receive(&mut first[..room]) {
-            Ok(0) => Received::Closed,
+        match receive_some(transport, &mut first[..room]) {
             Ok(count) => {
                 self.grow(&first[..count]);
                 Received::Some
             }
-            Err(Errno::AGAIN | Errno::INTR) => Received::Nothing,
-            Err(_) => Received::Closed,
+            Err(nothing) => nothing,
         }
+    }
+}
+
+/// Receives available bytes, and returns their number if there are any.
+fn receive_some(transport: &mut Transport<&Socket>, to: &mut [u8]) -> Result<usize, Received> {
+    match transport.receive(to) {
+        Ok(0) => Err(Received::Closed),
+        Ok(count) => Ok(count),
+        Err(failure) if failure.is_wait() => Err(Received::Nothing),
+        Err(failure) => {
+            log_failure(&failure);
+            Err(Received::Closed)
+        }
+    }
+}
+
+/// Logs a failure of TLS, which ends the connection.
+pub(super) fn log_failure(failure: &Failure) {
+    if let Failure::Tls(error) = failure {
+        tracing::info!(%error, "TLS with a client failed");
     }
 }

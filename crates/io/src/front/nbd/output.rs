@@ -4,14 +4,19 @@
 //! frame in the meantime copies its block to another frame, so no client waits for a slow reader.
 //! Invariant: the pins of sent bytes can be taken, even while other replies are queued behind them.
 
-use super::transport::Transport;
+use super::input::log_failure;
+use super::socket::Socket;
 use crate::frames::ArenaFrames;
+use crate::tls::Transport;
 use larder_mem::Pin;
-use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::io::IoSlice;
 use std::ops::Range;
 
+/// Maximum number of slices in one call on a plain socket; the kernel's limit is 1,024.
+const PLAIN_SLICES_MAX: usize = 512;
+/// Maximum number of slices in one call of TLS: not many more than it encrypts at a time.
+const TLS_SLICES_MAX: usize = 32;
 /// Memory that an empty queue keeps.
 const SPARE_BYTES_MAX: usize = 64 << 10;
 
@@ -68,17 +73,24 @@ impl Output {
     }
 
     /// Sends as much as the transport accepts. Returns false if the client is gone.
-    pub(super) fn send(&mut self, frames: &ArenaFrames, transport: &mut Transport<'_>) -> bool {
+    pub(super) fn send(
+        &mut self,
+        frames: &ArenaFrames,
+        transport: &mut Transport<&Socket>,
+    ) -> bool {
+        let slices_max =
+            if transport.channel.is_none() { PLAIN_SLICES_MAX } else { TLS_SLICES_MAX };
         while self.backlog > 0 {
-            let slices = self.slices(frames, transport.slices_max());
-            match transport.send(&slices) {
+            match transport.send(&self.slices(frames, slices_max)) {
                 Ok(count) => self.advance(count),
-                Err(Errno::AGAIN) => return true,
-                Err(Errno::INTR) => {}
-                Err(_) => return false,
+                Err(failure) if failure.is_wait() => return true,
+                Err(failure) => {
+                    log_failure(&failure);
+                    return false;
+                }
             }
         }
-        transport.flush().is_ok()
+        transport.flush().inspect_err(log_failure).is_ok()
     }
 
     fn slices<'a>(&'a self, frames: &'a ArenaFrames, slices_max: usize) -> Vec<IoSlice<'a>> {

@@ -2,15 +2,13 @@
 
 use super::connection::Connection;
 use super::exports::{Export, Exports, NameTaken};
-use super::limits::ServerLimits;
-use super::options::ServerOptions;
+use super::options::{ServerLimits, ServerOptions};
 use super::session::serve_connection;
 use super::shared::Shared;
 use super::socket::Socket;
 use crate::engine::Engine;
 use crate::fault::{self, Thread, confine, report_failed_part};
 use crate::front::listen::{ListenAddress, ListenError, Listener};
-use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
 use crate::log_limit::LogLimit;
 use crate::tls::TlsMode;
@@ -56,38 +54,10 @@ impl Server {
         limits: ServerLimits,
     ) -> Result<Self, ListenError> {
         let options = ServerOptions { limits, ..ServerOptions::default() };
-        Server::start_with(engine, address, exports, options)
-    }
-
-    /// As [`Server::start`]; `observer` receives the events of all answered requests.
-    ///
-    /// # Errors
-    /// As [`Server::start`].
-    pub fn start_observed(
-        engine: Arc<Engine>,
-        address: &ListenAddress,
-        exports: Vec<Export>,
-        limits: ServerLimits,
-        observer: Option<Arc<dyn Observer>>,
-    ) -> Result<Self, ListenError> {
-        let options = ServerOptions { limits, observer, ..ServerOptions::default() };
-        Server::start_with(engine, address, exports, options)
-    }
-
-    /// As [`Server::start`], with an observer or TLS.
-    ///
-    /// # Errors
-    /// As [`Server::start`].
-    pub fn start_with(
-        engine: Arc<Engine>,
-        address: &ListenAddress,
-        exports: Vec<Export>,
-        options: ServerOptions,
-    ) -> Result<Self, ListenError> {
         Server::start_on(engine, Listener::bind(address)?, exports, options)
     }
 
-    /// As [`Server::start_with`], on an existing listener.
+    /// As [`Server::start`], on an existing listener and with all options.
     ///
     /// # Errors
     /// If the kernel has no thread or file descriptor left.
@@ -158,12 +128,14 @@ impl Server {
     #[must_use]
     pub fn clients(&self, name: &str) -> usize {
         let exports = self.shared.exports.list();
-        let Some(export) = exports.iter().find(|export| export.info.name == name) else { return 0 };
-        let connections = self.shared.connections();
+        let export = exports.iter().find(|export| export.info.name == name);
+        export.map_or(0, |export| self.connections_to(export).len())
+    }
+
+    fn connections_to(&self, export: &Export) -> Vec<Arc<Connection>> {
+        let mut connections = self.shared.connections().clone();
+        connections.retain(|connection| connection.serves(export));
         connections
-            .iter()
-            .filter(|connection| !connection.is_done() && connection.serves(export))
-            .count()
     }
 
     /// Returns the usage of the memory budget of all clients' requests.
@@ -179,15 +151,10 @@ impl Server {
     /// export's volume any more. Returns false if there is no such export.
     pub fn remove_export(&self, name: &str, patience: Duration) -> bool {
         let Some(export) = self.shared.exports.remove(name) else { return false };
-        let serving = || {
-            let connections = self.shared.connections();
-            let serves =
-                |connection: &&Arc<Connection>| !connection.is_done() && connection.serves(&export);
-            connections.iter().filter(serves).cloned().collect::<Vec<_>>()
-        };
+        let serving = || self.connections_to(&export);
         let begin = Instant::now();
         for connection in serving() {
-            connection.wake();
+            connection.waker.notify();
         }
         while begin.elapsed() < patience && !serving().is_empty() {
             std::thread::sleep(Duration::from_millis(1));
@@ -302,15 +269,15 @@ fn handshake_to_close(connections: &[Arc<Connection>], handshakes_max: usize) ->
         return None;
     }
     let count_from =
-        |peer| handshakes.iter().filter(|(_, connection)| connection.peer() == peer).count();
+        |peer| handshakes.iter().filter(|(_, connection)| connection.peer == peer).count();
     let busiest = handshakes
         .iter()
-        .map(|(_, connection)| connection.peer())
+        .map(|(_, connection)| connection.peer)
         .max_by_key(|&peer| count_from(peer))?;
-    let mut of_busiest = handshakes.iter().filter(|(_, connection)| connection.peer() == busiest);
+    let mut of_busiest = handshakes.iter().filter(|(_, connection)| connection.peer == busiest);
     of_busiest
         .clone()
-        .find(|(_, connection)| !connection.has_received())
+        .find(|(_, connection)| !connection.socket.has_received())
         .or(of_busiest.next())
         .map(|&(index, _)| index)
 }

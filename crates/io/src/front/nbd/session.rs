@@ -5,7 +5,6 @@
 //! at a time, the thread polls briefly before it sleeps, since waking a sleeping thread costs more
 //! than the reply; for a client with many requests in flight it does not.
 
-mod client_request;
 mod disconnect;
 mod drain;
 mod greet;
@@ -20,13 +19,13 @@ use super::input::{Input, LEASE_BYTES, Received};
 use super::output::Output;
 use super::shared::Shared;
 use super::socket::Socket;
-use super::transport::Transport;
 use crate::engine::{ArenaCache, ArenaSession};
 use crate::fault::{self, confine};
 use crate::front::observe::RequestRecorder;
 use crate::front::spin::SpinHistory;
+use crate::nbd_wire as wire;
+use crate::tls::Transport;
 use crate::waker::Waker;
-use client_request::ClientRequest;
 use disconnect::HangupDetector;
 use drain::SendTimer;
 use greet::run_handshake;
@@ -39,8 +38,7 @@ use rustix::fd::AsFd;
 use std::fmt;
 use std::io;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Mutex, OnceLock};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 use writes::Payload;
 
@@ -53,77 +51,70 @@ const REQUESTS_MAX: usize = 512;
 /// Idle time after which a connection releases its receive buffers.
 const IDLE_AFTER: Duration = Duration::from_secs(1);
 
+/// A client's request while it is in flight.
+#[derive(Clone, Copy, Debug)]
+struct ClientRequest {
+    request: wire::Request,
+    op: RequestOp,
+    arrived_at: Nanos,
+}
+
 /// Starts the thread of a connection.
 pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Result<Arc<Connection>> {
-    let peer = socket.peer();
-    let socket = Arc::new(socket);
-    let waker = Waker::new()?;
-    let done = Arc::new(AtomicBool::new(false));
-    let (export, close_requested) = (Arc::new(OnceLock::new()), Arc::new(AtomicBool::new(false)));
-    let thread = {
-        let (socket, waker, done) = (Arc::clone(&socket), waker.clone(), Arc::clone(&done));
-        let (export, close_requested) = (Arc::clone(&export), Arc::clone(&close_requested));
-        let cache = Arc::clone(shared.engine.cache());
-        let run = move || {
-            crate::time_slice::shorten();
-            let acceptor = shared.acceptor.clone();
-            let _done = DisconnectGuard { done, socket: Arc::clone(&socket), acceptor };
-            run_connection(&shared, &socket, &waker, &export, &close_requested);
-        };
-        let failed = |error: &dyn fmt::Display| tracing::error!("a connection has ended: {error}");
-        fault::spawn("connection", Some(&cache), run, failed)?
+    let connection = Arc::new(Connection::new(socket)?);
+    let (cache, inside) = (Arc::clone(shared.engine.cache()), Arc::clone(&connection));
+    let run = move || {
+        crate::time_slice::shorten();
+        let acceptor = shared.acceptor.clone();
+        let guard = DisconnectGuard { connection: inside, acceptor };
+        run_connection(&shared, &guard.connection);
     };
-    let thread = Mutex::new(Some(thread));
-    Ok(Arc::new(Connection { socket, waker, done, export, peer, close_requested, thread }))
+    let failed = |error: &dyn fmt::Display| tracing::error!("a connection has ended: {error}");
+    let thread = fault::spawn("connection", Some(&cache), run, failed)?;
+    *connection.thread.lock().expect("no holder panics") = Some(thread);
+    Ok(connection)
 }
 
 /// Shuts down the socket of a connection, marks the connection as done, and makes the acceptor
 /// release it.
 struct DisconnectGuard {
-    done: Arc<AtomicBool>,
-    socket: Arc<Socket>,
+    connection: Arc<Connection>,
     acceptor: Waker,
 }
 
 impl Drop for DisconnectGuard {
     fn drop(&mut self) {
-        self.socket.shut_down();
-        self.done.store(true, Ordering::Release);
+        self.connection.socket.shut_down();
+        self.connection.done.store(true, Ordering::Release);
         self.acceptor.notify();
     }
 }
 
-fn run_connection(
-    shared: &Arc<Shared>,
-    socket: &Socket,
-    waker: &Waker,
-    export_cell: &OnceLock<Export>,
-    close_requested: &AtomicBool,
-) {
+fn run_connection(shared: &Arc<Shared>, connection: &Connection) {
     let mut input = Input::new();
     let mut exports = shared.exports.list();
-    let mut transport = Transport::new(socket);
-    let outcome = run_handshake(shared, &exports, &mut transport, waker, &mut input);
+    let mut transport = Transport::new(&connection.socket);
+    let outcome = run_handshake(shared, &exports, &mut transport, &connection.waker, &mut input);
     let Some((negotiated, _slot)) = outcome else {
-        transport.close();
+        close_transport(&mut transport);
         return;
     };
-    let export = export_cell.get_or_init(|| exports.swap_remove(negotiated.export));
+    let export = connection.export.get_or_init(|| exports.swap_remove(negotiated.export));
     drop(exports);
     let cache = Arc::clone(shared.engine.cache());
     if export.is_removed() {
         return;
     }
     let limit = SessionLimit::Shared(Arc::clone(&shared.budget));
-    let requests = Session::open(&cache, &export.volume, Box::new(waker.clone()), limit);
+    let waker = Box::new(connection.waker.clone());
+    let requests = Session::open(&cache, &export.volume, waker, limit);
     // The volume may have been removed since.
     let Ok(requests) = requests else { return };
     let mut transmission = Transmission {
         export,
-        close_requested,
+        connection,
         shared,
         transport,
-        waker,
         negotiated,
         input: input.into_requests(),
         output: Output::default(),
@@ -154,13 +145,19 @@ fn run_connection(
     transmission.close();
 }
 
+/// Closes TLS with a client that has received all its replies.
+fn close_transport(transport: &mut Transport<&Socket>) {
+    if let Some(channel) = &mut transport.channel {
+        channel.close(&transport.socket);
+    }
+}
+
 /// A connection in the transmission phase.
 struct Transmission<'a> {
     export: &'a Export,
-    close_requested: &'a AtomicBool,
+    connection: &'a Connection,
     shared: &'a Shared,
-    transport: Transport<'a>,
-    waker: &'a Waker,
+    transport: Transport<&'a Socket>,
     negotiated: Negotiated,
     cache: Arc<ArenaCache>,
     clock: Arc<dyn Clock>,
@@ -226,12 +223,12 @@ impl Transmission<'_> {
             self.record_batch(now);
             self.publish_events();
             if self.shared.closing.load(Ordering::Acquire)
-                || self.close_requested.load(Ordering::Acquire)
+                || self.connection.close_requested.load(Ordering::Acquire)
             {
                 return;
             }
             if self.has_send_timed_out(now) {
-                self.transport.shut_down();
+                self.connection.socket.shut_down();
                 return;
             }
             if self.export.is_removed() && self.is_idle() {
@@ -306,7 +303,7 @@ impl Transmission<'_> {
     /// has to be closed.
     fn poll_hang_up(&mut self) -> bool {
         let is_receiving = self.may_receive() && self.input.has_room(self.payload.is_some());
-        self.hang_up.poll_socket(self.clock.now(), is_receiving, &self.transport)
+        self.hang_up.poll_socket(self.clock.now(), is_receiving, &self.connection.socket)
     }
 
     fn record_batch(&mut self, since: Nanos) {
@@ -346,12 +343,12 @@ impl Transmission<'_> {
         if !wanted.contains(PollFlags::IN) {
             wanted |= self.hang_up.poll_flags();
         }
-        let delayed = self.requests.next_deadline().map(|at| at.saturating_sub(now));
-        let send_check = self.send_timer.next_check().map(|at| at.saturating_sub(now));
-        let hang_up_deadline = self.hang_up.deadline().map(|at| at.saturating_sub(now));
-        let next = delayed.into_iter().chain(send_check).chain(hang_up_deadline).min();
-        let mut timeout = next.map(Duration::from_nanos);
-        let can_shrink = self.input.can_shrink() || self.transport.can_shrink();
+        let next =
+            [self.requests.next_deadline(), self.send_timer.next_check(), self.hang_up.deadline()];
+        let next = next.into_iter().flatten().min();
+        let mut timeout = next.map(|at| Duration::from_nanos(at.saturating_sub(now)));
+        let channel = self.transport.channel.as_ref();
+        let can_shrink = self.input.can_shrink() || channel.is_some_and(|tls| tls.is_whole());
         if can_shrink {
             timeout = Some(timeout.map_or(IDLE_AFTER, |t| t.min(IDLE_AFTER)));
         }
@@ -361,10 +358,12 @@ impl Transmission<'_> {
         // The socket of a client that has hung up is always ready, and would end every sleep at
         // once.
         let socket = (!wanted.is_empty()).then(|| (self.transport.as_fd(), wanted));
-        self.waker.sleep(socket, timeout)?;
+        self.connection.waker.sleep(socket, timeout)?;
         if can_shrink && Duration::from_nanos(self.clock.now().saturating_sub(now)) >= IDLE_AFTER {
             self.input.shrink();
-            self.transport.shrink();
+            if let Some(channel) = &mut self.transport.channel {
+                channel.shrink();
+            }
             if !self.input.is_large() {
                 self.requests.lease_buffer(&self.cache, 0);
             }
@@ -375,10 +374,10 @@ impl Transmission<'_> {
     /// Releases all resources of the connection.
     fn close(mut self) {
         self.publish_events();
-        self.transport.close();
+        close_transport(&mut self.transport);
         self.output.discard_unsent();
         self.requests.close_and_release(&self.cache, self.output.take_released());
         // Other sessions may wait for frames that this connection had pinned.
-        self.waker.notify();
+        self.connection.waker.notify();
     }
 }

@@ -2,8 +2,7 @@
 
 use super::connection::Connection;
 use super::exports::Exports;
-use super::limits::ServerLimits;
-use super::options::TlsOptions;
+use super::options::{ServerLimits, TlsOptions};
 use crate::engine::Engine;
 use crate::front::observe::Observer;
 use crate::front::spin::Spinners;

@@ -1,9 +1,10 @@
 //! A connected socket. Its system calls never block.
 
+use crate::tls::RawSocket;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::ioctl;
-use rustix::net::{RecvFlags, SendAncillaryBuffer, SendFlags, Shutdown, sockopt};
+use rustix::net::{Shutdown, sockopt};
 use std::io::IoSlice;
 use std::net::{IpAddr, SocketAddr};
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
@@ -51,22 +52,6 @@ impl Socket {
         SocketAddr::try_from(address).ok().map(|address| address.ip())
     }
 
-    pub(super) fn receive(&self, to: &mut [u8]) -> Result<usize, Errno> {
-        let (count, _) = rustix::net::recv(&self.fd, to, RecvFlags::DONTWAIT)?;
-        if count > 0 && !self.has_received() {
-            self.has_received.store(true, Ordering::Relaxed);
-        }
-        Ok(count)
-    }
-
-    pub(super) fn send(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
-        let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        let mut control = SendAncillaryBuffer::default();
-        let sent = rustix::net::sendmsg(&self.fd, slices, &mut control, flags)?;
-        self.sent_bytes.fetch_add(sent as u64, Ordering::Relaxed);
-        Ok(sent)
-    }
-
     /// Returns the bytes passed to the kernel since the connection began, and how many of them the
     /// peer has not received (tcp(7), unix(7): `SIOCOUTQ`).
     pub(super) fn sent_and_queued(&self) -> (u64, u64) {
@@ -84,6 +69,22 @@ impl Socket {
         // ENOTCONN: the client has disconnected before.
         let shut = rustix::net::shutdown(&self.fd, Shutdown::Both);
         tracing::trace!(?shut, "shut down");
+    }
+}
+
+impl RawSocket for &Socket {
+    fn receive(&self, to: &mut [u8]) -> Result<usize, Errno> {
+        let count = self.fd.receive(to)?;
+        if count > 0 && !self.has_received() {
+            self.has_received.store(true, Ordering::Relaxed);
+        }
+        Ok(count)
+    }
+
+    fn send(&self, slices: &[IoSlice<'_>]) -> Result<usize, Errno> {
+        let sent = self.fd.send(slices)?;
+        self.sent_bytes.fetch_add(sent as u64, Ordering::Relaxed);
+        Ok(sent)
     }
 }
 

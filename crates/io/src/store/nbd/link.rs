@@ -59,15 +59,6 @@ pub(super) struct Down {
     attempt: Option<Arc<Mutex<Option<Outcome>>>>,
 }
 
-impl fmt::Debug for Link {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        match self {
-            Link::Up(_) => f.write_str("Up"),
-            Link::Down(down) => write!(f, "Down({})", down.reason),
-        }
-    }
-}
-
 impl Up {
     pub(super) fn new(client: Box<Client>, now: Nanos, outage: Option<Outage>) -> Self {
         Up { client, connected_at: now, outage, first_sent: None }

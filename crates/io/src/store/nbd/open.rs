@@ -3,13 +3,14 @@
 use super::link::{Link, Up};
 use super::map::{HoleQueries, NbdMap};
 use super::{ANSWER_TIME_MAX, NbdStore};
-use crate::claim::{Claim, ClaimError};
+use crate::claim::Claim;
 use crate::log_limit::LogLimit;
-use crate::nbd_client::{BlockSizes, Client, ClientError, ConnectOptions, ExportDetails, NbdUri};
+use crate::nbd_client::{BlockSizes, Client, ConnectOptions, ExportDetails, NbdUri};
 use crate::nbd_wire as wire;
-use crate::store::{AllocationMap, Opened, PeerControl, Solid};
+use crate::store::{AllocationMap, OpenError, Opened, PeerControl, Solid};
 use larder_core::clock::Clock;
 use larder_core::store::Geometry;
+use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
 use std::time::Duration;
@@ -56,86 +57,34 @@ impl Default for NbdOptions {
     }
 }
 
-/// A reason why an export cannot be a store.
-#[derive(Debug, thiserror::Error)]
-pub enum UpstreamError {
-    /// There is no connection, or no such export.
-    #[error("open {place}: {error}")]
-    Connect {
-        /// The address.
-        place: String,
-        /// The reason; boxed, since it is large.
-        error: Box<ClientError>,
-    },
-    /// The export exists, but is unusable.
-    #[error("serve {place}: {reason}")]
-    Unfit {
-        /// The address.
-        place: String,
-        /// The reason, and a remedy.
-        reason: String,
-    },
-    /// Another cache of this machine has the export.
-    #[error(transparent)]
-    Claimed(#[from] ClaimError),
-}
-
-/// Features of the server that matter to a store.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Features(u16);
-
-impl Features {
-    pub(super) fn flush(self) -> bool {
-        self.0 & wire::FLAG_SEND_FLUSH != 0
+/// Checks that an export with these features is the same after a reconnection; returns the current
+/// features of the server.
+pub(super) fn check_again(
+    features: u16,
+    details: &ExportDetails,
+    geometry: Geometry,
+) -> Result<u16, String> {
+    let Geometry { length, granule, read_only } = geometry;
+    if details.length != length {
+        let length_now = details.length;
+        return Err(format!(
+            "find what was there: it was {length} bytes long and now is {length_now}"
+        ));
     }
-
-    pub(super) fn fua(self) -> bool {
-        self.0 & wire::FLAG_SEND_FUA != 0
+    if details.has(wire::FLAG_READ_ONLY) && !read_only {
+        return Err("write to it: it is read-only now".to_owned());
     }
-
-    pub(super) fn trim(self) -> bool {
-        self.0 & wire::FLAG_SEND_TRIM != 0
+    let is_lost = |flag: u16| features & flag != 0 && !details.has(flag);
+    if is_lost(wire::FLAG_SEND_FLUSH) {
+        return Err("flush it: it does not offer that any more".to_owned());
     }
-
-    pub(super) fn zero(self) -> bool {
-        self.0 & wire::FLAG_SEND_WRITE_ZEROES != 0
+    if is_lost(wire::FLAG_SEND_FUA) && !details.has(wire::FLAG_SEND_FLUSH) {
+        return Err("make writes stable: it does not offer that any more".to_owned());
     }
-
-    /// Clears the feature of zeroing: the server offers it, but fails it.
-    pub(super) fn clear_zero(&mut self) {
-        self.0 &= !wire::FLAG_SEND_WRITE_ZEROES;
+    if granule_of(details.block_sizes) > Some(granule) {
+        return Err("write small blocks: it does not take them any more".to_owned());
     }
-
-    /// Checks that an export is the same after a reconnection, and adopts the current features of
-    /// the server.
-    pub(super) fn update(
-        &mut self,
-        details: &ExportDetails,
-        geometry: Geometry,
-    ) -> Result<(), String> {
-        let Geometry { length, granule, read_only } = geometry;
-        if details.length != length {
-            let length_now = details.length;
-            return Err(format!(
-                "find what was there: it was {length} bytes long and now is {length_now}"
-            ));
-        }
-        if details.has(wire::FLAG_READ_ONLY) && !read_only {
-            return Err("write to it: it is read-only now".to_owned());
-        }
-        let now = Features(details.flags);
-        if self.flush() && !now.flush() {
-            return Err("flush it: it does not offer that any more".to_owned());
-        }
-        if self.fua() && !now.fua() && !now.flush() {
-            return Err("make writes stable: it does not offer that any more".to_owned());
-        }
-        if granule_of(details.block_sizes) > Some(granule) {
-            return Err("write small blocks: it does not take them any more".to_owned());
-        }
-        *self = now;
-        Ok(())
-    }
+    Ok(details.flags)
 }
 
 /// Returns the smallest granule that the cache may use.
@@ -156,23 +105,22 @@ pub struct Upstream {
 /// Connects to an export.
 ///
 /// # Errors
-/// If there is no such export, or if the cache could not keep its promises on it: see
-/// [`UpstreamError`].
+/// If there is no such export, if another cache of this machine has it, or if the cache could not
+/// keep its promises on it.
 pub fn open_nbd(
     uri: &NbdUri,
     options: NbdOptions,
     clock: Arc<dyn Clock>,
-) -> Result<Upstream, UpstreamError> {
+) -> Result<Upstream, OpenError> {
     let place = uri.to_string();
     let connect = ConnectOptions { timeout: Some(ANSWER_TIME_MAX), ..ConnectOptions::default() };
     let mut client = Client::connect_with(uri, connect)
-        .map_err(|error| UpstreamError::Connect { place: place.clone(), error: Box::new(error) })?;
+        .map_err(|error| OpenError::new("open", &place, error))?;
     let details = client.info().clone();
-    let unfit = |reason: String| UpstreamError::Unfit { place: place.clone(), reason };
+    let unfit = |reason: String| OpenError::new("serve", &place, reason);
     let geometry = check_export(&details, options).map_err(unfit)?;
-    let features = Features(details.flags);
     let mut notes = Vec::new();
-    if !geometry.read_only && !features.flush() {
+    if !geometry.read_only && !details.has(wire::FLAG_SEND_FLUSH) {
         notes.push(format!("{place} knows no flush: nothing that is written there is promised"));
     }
     let identity = format!("{} {}", client.peer(), details.name);
@@ -192,7 +140,7 @@ pub fn open_nbd(
         address: place,
         connect,
         geometry,
-        features,
+        features: details.flags,
         piece_bytes: (max - max % geometry.granule).min(PIECE_BYTES_MAX),
         buffer_bytes: usize::try_from(options.memory_bytes / 3).unwrap_or(usize::MAX),
         away_after: u64::try_from(options.away_after.as_nanos()).unwrap_or(u64::MAX),
@@ -203,8 +151,7 @@ pub fn open_nbd(
         reconnections: LogLimit::default(),
         discards: 0,
         discards_flushed: 0,
-        jobs: Vec::new(),
-        free_jobs: Vec::new(),
+        jobs: Slab::new(),
         ready: VecDeque::new(),
         changes: VecDeque::new(),
         sent: HashMap::new(),

@@ -1,7 +1,7 @@
 //! Pieces of operations: their requests on the wire, and the meaning of their replies.
 
+use super::NbdStore;
 use super::journal::Change;
-use super::{Job, NbdStore};
 use crate::frames::ArenaFrames;
 use crate::nbd_client::{Completion, Request, RequestError};
 use crate::nbd_wire::{self as wire, Errno};
@@ -62,6 +62,11 @@ pub(super) struct Piece {
 }
 
 impl Piece {
+    /// Returns a flush for an operation, or of the store itself.
+    pub(super) fn flush(job: Option<usize>) -> Self {
+        Piece { job, operation: PieceOperation::Flush, range: 0..0 }
+    }
+
     fn len(&self) -> usize {
         usize::try_from(self.range.end - self.range.start).expect("a range that a request can have")
     }
@@ -142,7 +147,7 @@ impl NbdStore {
             PieceOperation::Read => Request::read(offset, self.buffer(piece.len())),
             PieceOperation::Write { fua } => {
                 let mut bytes = self.buffer(piece.len());
-                let op = &mut self.job(piece.job.expect("a piece of a job")).op;
+                let op = &mut self.jobs[piece.job.expect("a piece of a job")].op;
                 for_each_part(&mut op.segments, op.offset, &piece.range, |buffer, within, part| {
                     let Buffer::Pinned(pin) = buffer else { unreachable!("a write pins") };
                     frames.read(pin, within, &mut bytes[part]);
@@ -190,7 +195,7 @@ impl NbdStore {
         let error = result.err().map(|error| self.error(&piece, &error));
         match (piece.operation, &error) {
             (PieceOperation::Read, None) => {
-                let op = &mut self.job(piece.job.expect("a piece of a job")).op;
+                let op = &mut self.jobs[piece.job.expect("a piece of a job")].op;
                 for_each_part(&mut op.segments, op.offset, &piece.range, |buffer, within, part| {
                     let Buffer::Owned(pin) = buffer else { unreachable!("a read owns") };
                     frames.write(pin, within, &data[part]);
@@ -199,11 +204,13 @@ impl NbdStore {
             }
             // A write with FUA is stable, but an older one that is repeated must not undo it.
             (PieceOperation::Write { .. } | PieceOperation::Zeros, None)
-                if self.features.flush() =>
+                if self.offers(wire::FLAG_SEND_FLUSH) =>
             {
                 self.journal.push(piece.range.clone(), Change::Write(data));
             }
-            (PieceOperation::Zero { keep_allocated }, None) if self.features.flush() => {
+            (PieceOperation::Zero { keep_allocated }, None)
+                if self.offers(wire::FLAG_SEND_FLUSH) =>
+            {
                 self.journal.push(piece.range.clone(), Change::Zero { keep_allocated });
             }
             (PieceOperation::Zero { .. }, Some(error))
@@ -240,7 +247,7 @@ impl NbdStore {
             self.flushing = false;
         }
         let Some(index) = piece.job else { return };
-        let job: &mut Job = self.job(index);
+        let job = &mut self.jobs[index];
         job.pieces_left -= 1;
         if let Some(error) = error {
             job.error.get_or_insert(error);
@@ -250,9 +257,9 @@ impl NbdStore {
 
     /// Writes zeros to a server that offers zeroing, but fails it.
     fn write_zeros_instead(&mut self, piece: &Piece) {
-        self.features.clear_zero();
+        self.features &= !wire::FLAG_SEND_WRITE_ZEROES;
         let index = piece.job.expect("a piece of a job");
-        self.job(index).pieces_left -= 1;
+        self.jobs[index].pieces_left -= 1;
         self.split_range(index, PieceOperation::Zeros, &piece.range, self.piece_bytes);
     }
 
@@ -274,7 +281,7 @@ impl NbdStore {
         } else {
             tracing::debug!(place = self.address, %error, "another flush or repeated write failed");
         }
-        for job in self.jobs.iter_mut().flatten().filter(|job| job.needs_flush) {
+        for (_, job) in self.jobs.iter_mut().filter(|(_, job)| job.needs_flush) {
             job.error.get_or_insert_with(|| error.clone());
         }
         self.journal.drop_flushed(self.journal.end());

@@ -2,19 +2,22 @@
 //! again, and operations that wait for too long fail.
 
 use super::link::{Link, Up};
+use super::open::check_again;
 use super::pieces::{Piece, PieceOperation};
 use super::{Job, NbdStore};
 use crate::nbd_client::ClientError;
+use crate::nbd_wire as wire;
 use larder_core::clock::Nanos;
 use larder_core::store::{StoreDone, StoreError, StoreErrorKind};
+use slab::Slab;
 
 /// Adds a flush after writes with FUA, which the server no longer supports. It may be another
 /// server than the one that executed the first pieces of a write.
-fn flush_after_writes<'a>(jobs: &mut [Option<Job>], pieces: impl Iterator<Item = &'a mut Piece>) {
+fn flush_after_writes<'a>(jobs: &mut Slab<Job>, pieces: impl Iterator<Item = &'a mut Piece>) {
     for piece in pieces {
         let PieceOperation::Write { fua: true } = piece.operation else { continue };
         piece.operation = PieceOperation::Write { fua: false };
-        if let Some(job) = piece.job.and_then(|index| jobs[index].as_mut()) {
+        if let Some(job) = piece.job.and_then(|index| jobs.get_mut(index)) {
             (job.needs_flush, job.flush_follows) = (true, true);
         }
     }
@@ -30,14 +33,7 @@ impl NbdStore {
                 self.repeat = None;
                 // The changes were lost once, so they are flushed now rather than later.
                 self.flushing = !self.journal.is_empty();
-                if self.flushing {
-                    return Some(Piece {
-                        job: None,
-                        operation: PieceOperation::Flush,
-                        range: 0..0,
-                    });
-                }
-                return self.next_piece();
+                return if self.flushing { Some(Piece::flush(None)) } else { self.next_piece() };
             }
             return None;
         };
@@ -70,19 +66,20 @@ impl NbdStore {
         let suspect = up.first_sent.filter(|_| up.outage.is_some());
         self.link = Link::Down(up.lost(now, error.to_string()));
         self.map.set_up(false);
-        for job in self.jobs.iter_mut().flatten() {
+        for (_, job) in &mut self.jobs {
             job.lost_at.get_or_insert(now);
         }
         (self.sent_bytes, self.sent_change_bytes, self.repeat) = (0, 0, None);
         self.flushing = false;
+        let is_kept = self.offers(wire::FLAG_SEND_FLUSH);
         for (cookie, mut piece) in self.sent.drain() {
             if let PieceOperation::Flushing { .. } = piece.operation {
                 piece.operation = PieceOperation::Flush;
             }
-            if piece.job.is_none_or(|index| self.jobs[index].is_none()) {
+            if piece.job.is_none_or(|index| !self.jobs.contains(index)) {
                 continue;
             }
-            let is_change = piece.operation.is_change() && self.features.flush();
+            let is_change = piece.operation.is_change() && is_kept;
             let queue = if is_change { &mut self.changes } else { &mut self.ready };
             if suspect == Some(cookie) {
                 queue.push_back(piece);
@@ -96,15 +93,16 @@ impl NbdStore {
     /// too long.
     pub(super) fn recover(&mut self, now: Nanos) {
         let is_ended = self.control.is_ended();
-        if is_ended && self.jobs.len() > self.free_jobs.len() {
+        if is_ended && !self.jobs.is_empty() {
             self.handle_loss(now, &ClientError::Failed);
         }
+        let had_fua = self.offers(wire::FLAG_SEND_FUA);
         let Link::Down(down) = &mut self.link else { return };
         if let Some(mut client) = down.take(now) {
-            let had_fua = self.features.fua();
-            match self.features.update(client.info(), self.geometry) {
-                Ok(()) => {
-                    if had_fua && !self.features.fua() {
+            match check_again(self.features, client.info(), self.geometry) {
+                Ok(features) => {
+                    self.features = features;
+                    if had_fua && features & wire::FLAG_SEND_FUA == 0 {
                         flush_after_writes(
                             &mut self.jobs,
                             self.ready.iter_mut().chain(&mut self.changes),
@@ -127,15 +125,15 @@ impl NbdStore {
         let has_expired = |since: Nanos| is_ended || latest.is_some_and(|latest| since <= latest);
         let all_expired = has_expired(down.outage.since);
         let message = format!("reach {}: {}", self.address, down.reason);
-        for index in 0..self.jobs.len() {
-            let is_expired = |job: &mut Job| all_expired || job.lost_at.is_some_and(has_expired);
-            let Some(job) = self.jobs[index].take_if(is_expired) else { continue };
-            let Job { op, started_at, .. } = job;
-            self.free_jobs.push(index);
+        let is_expired = |job: &Job| all_expired || job.lost_at.is_some_and(has_expired);
+        let expired = self.jobs.iter().filter(|(_, job)| is_expired(job));
+        let expired: Vec<_> = expired.map(|(index, _)| index).collect();
+        for index in expired {
+            let Job { op, started_at, .. } = self.jobs.remove(index);
             let result = Err(StoreError::new(StoreErrorKind::Away, message.clone()));
             self.done.push(StoreDone { op, result, started_at, finished_at: now });
         }
-        let is_wanted = |piece: &Piece| piece.job.is_some_and(|index| self.jobs[index].is_some());
+        let is_wanted = |piece: &Piece| piece.job.is_some_and(|index| self.jobs.contains(index));
         self.ready.retain(is_wanted);
         self.changes.retain(is_wanted);
     }

@@ -5,6 +5,7 @@ use crate::common::{certificates::Authority, rig};
 use larder_core::mode::WriteMode;
 use larder_core::store::{CrashStore, SparseBytes};
 use larder_core::volume::VolumeOptions;
+use larder_io::front::listen::Listener;
 use larder_io::front::nbd::TlsOptions;
 use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits, ServerOptions};
 use larder_io::nbd_client::{Client, NbdUri, UriTls, ZeroFlags};
@@ -142,7 +143,8 @@ fn an_upstream_with_tls_is_reached_with_certificates_only() {
     let options = ServerOptions { tls: TlsOptions::new(server, true), ..ServerOptions::default() };
     let export = Export::new(volume, Arc::new(Solid), true, &options.limits);
     let address = ListenAddress::Tcp(([127, 0, 0, 1], 0).into());
-    let server = Server::start_with(Arc::clone(&engine), &address, vec![export], options).unwrap();
+    let listener = Listener::bind(&address).unwrap();
+    let server = Server::start_on(Arc::clone(&engine), listener, vec![export], options).unwrap();
     let uri: NbdUri = server.uri("disk").parse().unwrap();
     assert_eq!(uri.tls, Some(UriTls::default()), "it says that it wants TLS");
     let without = Downstream::new(&uri, NbdOptions::default()).map(|_| ()).unwrap_err();

@@ -3,23 +3,56 @@
 //! NBD's proto.md, "Option types". The handshake answers an option when all its data has arrived.
 
 use super::options::{InfoQuery, MetaQuery, Refusal};
-use super::replies::Replies;
 use super::{Answer, ClientTransport, Handshake, HandshakeError, Negotiated, Progress, State};
-use crate::nbd_wire as wire;
+use crate::nbd_wire::{
+    self as wire, BlockSizeReply, BlockSizes, ExportInfoReply, ExportReply, OptionReplyHeader,
+};
+use zerocopy::IntoBytes;
 
 const UNKNOWN_EXPORT: Refusal =
     Refusal { reply: wire::REP_ERR_UNKNOWN, text: "there is no such export" };
 
+/// Output of a handshake, with the number of bytes that may still be sent: a client can request the
+/// same list again and again.
+pub(super) struct Replies<'a> {
+    pub(super) output: &'a mut Vec<u8>,
+    pub(super) bytes_left: &'a mut usize,
+}
+
+impl Replies<'_> {
+    pub(super) fn push(&mut self, parts: &[&[u8]]) -> Result<(), HandshakeError> {
+        let bytes = parts.iter().map(|part| part.len()).sum();
+        *self.bytes_left =
+            self.bytes_left.checked_sub(bytes).ok_or(HandshakeError::TooMuchOutput)?;
+        self.output.extend(parts.iter().copied().flatten());
+        Ok(())
+    }
+
+    /// Adds a reply to an option, of a type `REP_*`.
+    fn reply(&mut self, option: u32, kind: u32, data: &[&[u8]]) -> Result<(), HandshakeError> {
+        let len = data.iter().map(|part| part.len()).sum::<usize>();
+        let len = u32::try_from(len).expect("strings are short and structs shorter");
+        self.push(&[OptionReplyHeader::new(option, kind, len).as_bytes()])?;
+        self.push(data)
+    }
+}
+
 impl Handshake {
+    pub(super) fn replies<'a>(&'a mut self, output: &'a mut Vec<u8>) -> Replies<'a> {
+        Replies { output, bytes_left: &mut self.output_bytes_left }
+    }
+
     pub(super) fn answer(
         &mut self,
         option: u32,
         answer: Answer,
         output: &mut Vec<u8>,
     ) -> Result<(), HandshakeError> {
-        let mut replies = Replies::new(output, &mut self.output_bytes_left);
+        let mut replies = Replies { output, bytes_left: &mut self.output_bytes_left };
         match answer {
-            Answer::Refuse(refusal) => return replies.refuse(option, refusal),
+            Answer::Refuse(refusal) => {
+                return replies.reply(option, refusal.reply, &[refusal.text.as_bytes()]);
+            }
             Answer::Abort => self.state = State::Done(Progress::Aborted),
             Answer::Structured => self.structured = true,
             Answer::StartTls => {
@@ -30,12 +63,15 @@ impl Handshake {
             }
             Answer::List => {
                 for export in &self.exports {
-                    replies.server(export)?;
+                    let (name, description) = (&export.name, &export.description);
+                    let len = u32::try_from(name.len()).expect("a name is a short string");
+                    let data = [&len.to_be_bytes(), name.as_bytes(), description.as_bytes()];
+                    replies.reply(option, wire::REP_SERVER, &data)?;
                 }
             }
             Answer::Ack => {}
         }
-        replies.ack(option)
+        replies.reply(option, wire::REP_ACK, &[])
     }
 
     pub(super) fn answer_data(
@@ -64,12 +100,11 @@ impl Handshake {
             HandshakeError::UnknownExport(String::from_utf8_lossy(name).into_owned())
         })?;
         let negotiated = self.negotiated(export);
-        let length = self.exports[export].length;
-        Replies::new(output, &mut self.output_bytes_left).export_name(
-            length,
-            negotiated.flags,
-            self.no_zeroes,
-        )?;
+        let reply = ExportReply::new(self.exports[export].length, negotiated.flags);
+        let padding_bytes = if self.no_zeroes { 0 } else { wire::EXPORT_NAME_PADDING_BYTES };
+        let padding = &[0; wire::EXPORT_NAME_PADDING_BYTES][..padding_bytes];
+        // This reply has no header.
+        self.replies(output).push(&[reply.as_bytes(), padding])?;
         self.state = State::Done(Progress::Transmission(negotiated));
         Ok(())
     }
@@ -90,16 +125,19 @@ impl Handshake {
         };
         let negotiated = self.negotiated(index);
         let export = &self.exports[index];
-        let mut replies = Replies::new(output, &mut self.output_bytes_left);
-        replies.info_export(option, export.length, negotiated.flags)?;
+        let mut replies = Replies { output, bytes_left: &mut self.output_bytes_left };
+        let mut info = |data: &[&[u8]]| replies.reply(option, wire::REP_INFO, data);
+        let string = |kind: u16, text: &str| [&kind.to_be_bytes()[..], text.as_bytes()].concat();
+        info(&[ExportInfoReply::new(export.length, negotiated.flags).as_bytes()])?;
         if query.wants_name {
-            replies.info_string(option, wire::INFO_NAME, &export.name)?;
+            info(&[&string(wire::INFO_NAME, &export.name)])?;
         }
         if query.wants_description && !export.description.is_empty() {
-            replies.info_string(option, wire::INFO_DESCRIPTION, &export.description)?;
+            info(&[&string(wire::INFO_DESCRIPTION, &export.description)])?;
         }
         if query.wants_block_size {
-            replies.info_block_size(option, export)?;
+            let BlockSizes { min, preferred, max } = export.block_sizes;
+            info(&[BlockSizeReply::new(min, preferred, max).as_bytes()])?;
         }
         if option == wire::OPT_GO {
             self.state = State::Done(Progress::Transmission(negotiated));
@@ -125,14 +163,14 @@ impl Handshake {
         let Some(export) = self.find(query.name) else {
             return Ok(Err(UNKNOWN_EXPORT));
         };
-        let mut replies = Replies::new(output, &mut self.output_bytes_left);
-        if option == wire::OPT_LIST_META_CONTEXT {
-            if query.queries == 0 || query.exact || query.wildcard {
-                replies.base_allocation(option, 0)?;
+        let is_list = option == wire::OPT_LIST_META_CONTEXT;
+        if query.exact || is_list && (query.queries == 0 || query.wildcard) {
+            let id = if is_list { 0 } else { wire::BASE_ALLOCATION_ID };
+            let data = [&id.to_be_bytes(), wire::BASE_ALLOCATION.as_bytes()];
+            self.replies(output).reply(option, wire::REP_META_CONTEXT, &data)?;
+            if !is_list {
+                self.context_export = Some(export);
             }
-        } else if query.exact {
-            replies.base_allocation(option, wire::BASE_ALLOCATION_ID)?;
-            self.context_export = Some(export);
         }
         Ok(Ok(()))
     }

@@ -41,12 +41,7 @@ impl<'a> Cursor<'a> {
     }
 
     fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
-        let (head, rest) = self
-            .rest
-            .split_first_chunk::<N>()
-            .ok_or(Refusal::invalid("the option's data end too early"))?;
-        self.rest = rest;
-        Ok(*head)
+        Ok(self.bytes(N)?.try_into().expect("as many bytes"))
     }
 
     fn u16(&mut self) -> Result<u16, Refusal> {

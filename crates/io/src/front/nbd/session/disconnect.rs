@@ -5,10 +5,9 @@
 //! as their requests wait for the store. Such a connection is closed after [`GRACE`], in which the
 //! server can still receive a request that the client has sent before.
 
-use crate::front::nbd::transport::Transport;
+use crate::front::nbd::socket::Socket;
 use larder_core::clock::{Nanos, SECOND};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use rustix::fd::AsFd as _;
 
 /// Time from the end of the client's side to the end of the connection.
 const GRACE: Nanos = SECOND;
@@ -35,25 +34,20 @@ impl HangupDetector {
 
     /// Polls the socket for the end of the client's side. Returns true if the grace period has
     /// passed.
-    pub(super) fn poll_socket(
-        &mut self,
-        now: Nanos,
-        is_receiving: bool,
-        transport: &Transport<'_>,
-    ) -> bool {
+    pub(super) fn poll_socket(&mut self, now: Nanos, is_receiving: bool, socket: &Socket) -> bool {
         if is_receiving {
             self.seen_at = None;
             return false;
         }
-        if self.seen_at.is_none() && has_ended(transport) {
+        if self.seen_at.is_none() && has_ended(socket) {
             self.seen_at = Some(now);
         }
         self.deadline().is_some_and(|deadline| deadline <= now)
     }
 }
 
-fn has_ended(transport: &Transport<'_>) -> bool {
-    let mut socket = [PollFd::from_borrowed_fd(transport.as_fd(), PollFlags::RDHUP)];
+fn has_ended(socket: &Socket) -> bool {
+    let mut socket = [PollFd::new(socket, PollFlags::RDHUP)];
     let at_once = Timespec { tv_sec: 0, tv_nsec: 0 };
     poll(&mut socket, Some(&at_once)).is_ok() && socket[0].revents().intersects(ENDED)
 }

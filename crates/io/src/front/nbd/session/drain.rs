@@ -5,7 +5,7 @@
 //! which counts as progress even while the queue is full.
 
 use super::Transmission;
-use crate::front::nbd::transport::Transport;
+use crate::front::nbd::socket::Socket;
 use larder_core::clock::Nanos;
 use std::time::Duration;
 
@@ -25,21 +25,8 @@ struct UnsentReplies {
     /// Time of the last known progress.
     since: Nanos,
     next_check: Nanos,
-    progress: Progress,
-}
-
-/// Bytes passed to the kernel, and bytes still in its send queue.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-struct Progress {
-    sent_bytes: u64,
-    queued_bytes: u64,
-}
-
-impl Progress {
-    fn of(transport: &Transport<'_>) -> Self {
-        let (sent_bytes, queued_bytes) = transport.sent_and_queued();
-        Progress { sent_bytes, queued_bytes }
-    }
+    /// Bytes passed to the kernel, and bytes still in its send queue.
+    progress: (u64, u64),
 }
 
 impl SendTimer {
@@ -54,7 +41,7 @@ impl SendTimer {
     }
 
     /// Returns true if the client has made no progress for too long.
-    fn has_expired(&mut self, now: Nanos, all_sent: bool, transport: &Transport<'_>) -> bool {
+    fn has_expired(&mut self, now: Nanos, all_sent: bool, socket: &Socket) -> bool {
         let Some(limit) = self.limit else { return false };
         if all_sent {
             self.waiting = None;
@@ -62,7 +49,7 @@ impl SendTimer {
         }
         let pause = (limit / CHECKS_PER_LIMIT).max(1);
         let Some(waiting) = &mut self.waiting else {
-            let progress = Progress::of(transport);
+            let progress = socket.sent_and_queued();
             self.waiting = Some(UnsentReplies { since: now, next_check: now + pause, progress });
             return false;
         };
@@ -70,7 +57,7 @@ impl SendTimer {
             return false;
         }
         waiting.next_check = now + pause;
-        let progress = Progress::of(transport);
+        let progress = socket.sent_and_queued();
         if progress != waiting.progress {
             (waiting.progress, waiting.since) = (progress, now);
         }
@@ -81,7 +68,8 @@ impl SendTimer {
 impl Transmission<'_> {
     /// Returns true if the client has received no replies for too long, and logs it.
     pub(super) fn has_send_timed_out(&mut self, now: Nanos) -> bool {
-        let has_expired = self.send_timer.has_expired(now, self.all_sent(), &self.transport);
+        let has_expired =
+            self.send_timer.has_expired(now, self.all_sent(), &self.connection.socket);
         if has_expired {
             let (export, limit) = (&self.export.info.name, self.shared.limits.send_time_max);
             let seconds = limit.unwrap_or_default().as_secs_f64();

@@ -2,10 +2,11 @@
 
 use crate::front::nbd::exports::Export;
 use crate::front::nbd::handshake::{ExportInfo, Handshake, HandshakeLimits, Negotiated, Progress};
-use crate::front::nbd::input::{Input, Received};
+use crate::front::nbd::input::{Input, Received, log_failure};
 use crate::front::nbd::output::Output;
 use crate::front::nbd::shared::{ConnectionSlot, Shared};
-use crate::front::nbd::transport::Transport;
+use crate::front::nbd::socket::Socket;
+use crate::tls::{Failure, Transport};
 use crate::waker::Waker;
 use larder_core::clock::Nanos;
 use rustix::event::PollFlags;
@@ -18,7 +19,7 @@ use std::time::Duration;
 pub(super) fn run_handshake<'a>(
     shared: &'a Shared,
     exports: &[Export],
-    transport: &mut Transport<'_>,
+    transport: &mut Transport<&Socket>,
     waker: &Waker,
     input: &mut Input,
 ) -> Option<(Negotiated, ConnectionSlot<'a>)> {
@@ -85,7 +86,7 @@ pub(super) fn run_handshake<'a>(
 /// Sends the remaining output in clear, then begins TLS with the input that follows.
 fn start_tls(
     shared: &Shared,
-    transport: &mut Transport<'_>,
+    transport: &mut Transport<&Socket>,
     waker: &Waker,
     (input, output): (&mut Input, &mut Output),
     deadline: Nanos,
@@ -103,7 +104,8 @@ fn start_tls(
         }
     }
     let tls = shared.tls.server.as_ref().expect("a mode with TLS has what it needs");
-    transport.start_tls(tls, input.bytes()).ok()?;
+    let channel = tls.accept(input.bytes()).map_err(Failure::Tls).inspect_err(log_failure).ok()?;
+    transport.channel = Some(Box::new(channel));
     input.consume(input.bytes().len());
     // TLS already holds bytes that were read from the socket, which poll(2) does not report.
     (input.receive(transport, false) != Received::Closed).then_some(())

@@ -1,7 +1,6 @@
 //! Replies to the requests of a client, in the form that the client has negotiated.
 
-use super::Transmission;
-use super::client_request::ClientRequest;
+use super::{ClientRequest, Transmission};
 use crate::frames::ArenaFrames;
 use crate::front::errors::nbd_error_of;
 use crate::nbd_wire::{self as wire, Errno};
@@ -70,7 +69,7 @@ impl Transmission<'_> {
         if self.uninterrupted_read.as_ref().is_some_and(|read| read.begun) {
             let message = &failure.message;
             tracing::warn!(message, "a read failed midway; the client is disconnected");
-            self.transport.shut_down();
+            self.connection.socket.shut_down();
         }
         self.reply_error(cookie, failure);
     }

@@ -1,9 +1,8 @@
 //! Requests of a client: parsing, checks and submission.
 
-use super::Transmission;
-use super::client_request::ClientRequest;
 use super::replies::{Failure, UninterruptedRead};
 use super::writes::Payload;
+use super::{ClientRequest, Transmission};
 use crate::fault;
 use crate::nbd_wire::{self as wire, Errno, REQUEST_BYTES};
 use larder_core::clock::Nanos;

@@ -1,8 +1,7 @@
 //! Writes: payloads are copied piece by piece from the receive buffer into the cache.
 
-use super::Transmission;
-use super::client_request::ClientRequest;
 use super::replies::Failure;
+use super::{ClientRequest, Transmission};
 use crate::nbd_wire as wire;
 use larder_core::clock::Nanos;
 use larder_core::request::{
