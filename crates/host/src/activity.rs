@@ -7,7 +7,7 @@
 
 use crate::disk::Disk;
 use crate::{disk_counters, proc};
-use larder_report::watch::Disk as DiskCounters;
+use larder_schema::watch::Disk as DiskCounters;
 
 /// Readings of all counters at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

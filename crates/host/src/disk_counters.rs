@@ -2,7 +2,7 @@
 
 use crate::disk::encode;
 use crate::proc;
-use larder_report::watch::Disk;
+use larder_schema::watch::Disk;
 use std::path::Path;
 
 /// Returns the counters of all whole disks that have completed a request; they only grow.

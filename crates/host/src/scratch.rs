@@ -16,7 +16,7 @@ pub use kind::{KINDS, Kind};
 
 use crate::space;
 use directory::Directory;
-use larder_report::format;
+use larder_schema::format;
 use rustix::io::Errno;
 use std::fs::File;
 use std::io;

@@ -45,7 +45,7 @@ pub fn of_machine(scratch: &Path) -> BTreeMap<String, String> {
 mod tests {
     use super::*;
     use crate::priority::PriorityChange;
-    use larder_report::run::trial::SettingChange;
+    use larder_schema::run::trial::SettingChange;
 
     #[test]
     fn a_difference_is_noticed_and_gone_when_it_is_undone() {

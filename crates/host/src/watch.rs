@@ -394,7 +394,7 @@ impl Watcher {
             });
         }
         let page_bytes = residency::page_bytes();
-        let (rows, rows_all) = larder_report::watch::rows(all, page_bytes, self.options.rows_max);
+        let (rows, rows_all) = larder_schema::watch::rows(all, page_bytes, self.options.rows_max);
         let (after, before) = (now.unattributed, checkpoint.unattributed);
         let mut memory: Memory = now.readings.memory_since(&checkpoint.readings);
         if self.group.is_some() {

@@ -1,7 +1,8 @@
 //! The state of the machine at one moment: a grid for each view.
 
 use clap::ValueEnum;
-use larder_report::{escape, format};
+use larder_report::escape;
+use larder_schema::format;
 use serde_json::{Value as Json, json};
 use std::cmp::Ordering;
 

@@ -3,7 +3,7 @@
 
 use super::accounting::{Accounting, BLOCK_DEVICES};
 use crate::{disk, mounts, proc, residency};
-use larder_report::watch::StackedCache;
+use larder_schema::watch::StackedCache;
 use std::collections::BTreeMap;
 use std::path::Path;
 

@@ -2,7 +2,7 @@
 
 use super::memory_group::{Group, GroupMemory};
 use crate::{disk_counters, proc, tracefs};
-use larder_report::watch::{Disk, Memory};
+use larder_schema::watch::{Disk, Memory};
 
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Readings {

@@ -33,7 +33,7 @@ impl WatchScope {
     /// Describes the scope in a few words.
     pub(super) fn describe(&self) -> String {
         match self {
-            WatchScope::Machine => larder_report::watch::WHOLE.to_owned(),
+            WatchScope::Machine => larder_schema::watch::WHOLE.to_owned(),
             WatchScope::Path(path) => path.display().to_string(),
             WatchScope::Process(pid) => format!("process {pid}"),
             WatchScope::Group(group) => format!("group {group}"),
