@@ -121,15 +121,11 @@ impl Device {
         }
     }
 
-    /// Replies with `body`.
-    pub(super) fn reply(&self, unique: u64, body: &[u8]) {
-        let header = header(unique, body.len(), 0);
+    /// Replies with a body, or with an errno.
+    pub(super) fn answer(&self, unique: u64, answer: Result<&[u8], Errno>) {
+        let (error, body) = error_and_body(answer);
+        let header = OutHeader::new(unique, error, body.len());
         self.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(body)]);
-    }
-
-    /// Replies with an errno.
-    pub(super) fn refuse(&self, unique: u64, errno: Errno) {
-        self.send(&[IoSlice::new(header(unique, 0, errno.raw_os_error()).as_bytes())]);
     }
 
     /// Replies with the data of a completed read, directly from its frames.
@@ -156,7 +152,7 @@ impl Device {
         frames: &ArenaFrames,
         read: &ReadRequest<ArenaFrames>,
     ) {
-        let header = header(unique, read.len as usize, 0);
+        let header = OutHeader::new(unique, 0, read.len as usize);
         // On the stack, as a hit allocates nothing.
         let mut slices = [IoSlice::new(&[]); SLICES];
         slices[0] = IoSlice::new(header.as_bytes());
@@ -189,7 +185,10 @@ impl AsFd for Device {
     }
 }
 
-fn header(unique: u64, body: usize, errno: i32) -> OutHeader {
-    let len = u32::try_from(size_of::<OutHeader>() + body).expect("at most 1 MiB");
-    OutHeader { len, error: -errno, unique }
+/// Returns the error and the body of a reply.
+pub(super) fn error_and_body(answer: Result<&[u8], Errno>) -> (i32, &[u8]) {
+    match answer {
+        Ok(body) => (0, body),
+        Err(errno) => (-errno.raw_os_error(), &[]),
+    }
 }

@@ -18,26 +18,23 @@ mod crossing;
 mod data;
 mod descriptor_limit;
 mod entries;
-
 mod generation;
 mod mount;
 mod names;
 mod nodes;
-mod reply;
 mod requests;
 mod rules;
 mod sections;
 mod sweep_control;
 mod unnamed;
 
-pub(super) use answer::{Answer, AnswerResult, is_lookup};
-pub(super) use blocking_pool::{BlockingPool, unshare_umask};
+pub(super) use answer::{Answer, AnswerResult, is_lookup, reply};
+pub(super) use blocking_pool::unshare_umask;
 pub use change_watcher::ChangeEvents;
 pub(super) use data::{
     RecentNodes, SYNCHRONOUS, begin_write, check_alignment, clear_privileges, pad_to_sector,
     read_bound, segments, to_last_block,
 };
-pub(super) use reply::reply;
 pub(super) use requests::{is_release, needs_no_disk};
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 pub(super) use sections::{CachedSection, Section};
@@ -52,7 +49,7 @@ use crate::store::EngineStore;
 use crate::store::directory::{LockError, LockedDirectory};
 use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
-use blocking_pool::{CoveredWrite, Job};
+use blocking_pool::{BlockingPool, CoveredWrite, Job};
 use change_watcher::ChangeWatcher;
 use descriptor_limit::DescriptorLimit;
 use entries::Listing;
@@ -131,6 +128,8 @@ pub struct DirectoryOptions {
 pub struct Directory {
     /// The directory, locked and claimed.
     root: Arc<LockedDirectory>,
+    /// Queues of the threads that may block.
+    pub(super) pool: BlockingPool,
     /// True if it is on a network file system, which other clients can change.
     is_remote: bool,
     /// Section of the files without a rule, then one for each rule.
@@ -252,6 +251,7 @@ impl Directory {
         let of_rules = options.rules.iter().map(|rule| rule.files);
         let sections = std::iter::once(options.rest).chain(of_rules).map(&mut section).collect();
         let directory = Directory {
+            pool: BlockingPool::default(),
             is_remote: is_remote(&root),
             root,
             sections,
@@ -342,15 +342,15 @@ impl Directory {
 
     /// Subtracts `count` from the kernel's lookups of a node. If the kernel has forgotten a node
     /// that has cached data but no name, the cache retires it.
-    fn forget(&self, pool: &BlockingPool, id: u64, count: u64) {
+    fn forget(&self, id: u64, count: u64) {
         let Forgotten::StillCached(node) = self.nodes.forget(id, count) else { return };
         if node.has_no_name() {
             node.file.die();
-            pool.send(Job::Retire(node));
+            self.pool.send(Job::Retire(node));
         } else if self.is_remote && names::is_silly_renamed(&node.file) {
-            pool.send(Job::Retire(node));
+            self.pool.send(Job::Retire(node));
         } else if let Some(oldest) = self.nodes.take_least_recent(self.still_cached_max) {
-            pool.send(Job::Retire(oldest));
+            self.pool.send(Job::Retire(oldest));
         }
     }
 }

@@ -4,7 +4,7 @@ mod figures;
 
 pub use figures::{FailingFile, FileFigures};
 
-use super::directory::{BlockingPool, ChangeEvents, Directory, DirectoryError};
+use super::directory::{ChangeEvents, Directory, DirectoryError};
 use super::mount::{MountError, MountOptions, UnmountError};
 use super::mounted::Mounted;
 use super::shared::Tree;
@@ -22,7 +22,6 @@ pub struct DirectoryMount {
     mounted: Mounted,
     pub(super) engine: Arc<Engine>,
     pub(super) directory: Arc<Directory>,
-    pool: BlockingPool,
     volumes: Vec<Arc<ArenaVolume>>,
     /// Applies restrictions that SOURCE's mount gets later.
     _watch: Option<MountWatch>,
@@ -60,25 +59,16 @@ impl DirectoryMount {
             plain: directory.options.plain,
         };
         let started = directory.begin(&engine, &volumes, at);
-        let (directory, pool) =
+        let directory =
             started.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
-        let pool_on_error = pool.clone();
-        let pool_handle = pool.clone();
-        let tree = Tree::Directory { directory: Arc::clone(&directory), pool };
+        let tree = Tree::Directory(Arc::clone(&directory));
         match Mounted::start(Arc::clone(&engine), tree, at, &mount_options, None) {
             Ok(mounted) => {
-                let watch = directory.watch_mounts(pool_handle.failure());
-                Ok(DirectoryMount {
-                    mounted,
-                    engine,
-                    directory,
-                    pool: pool_handle,
-                    volumes,
-                    _watch: watch,
-                })
+                let _watch = directory.watch_mounts();
+                Ok(DirectoryMount { mounted, engine, directory, volumes, _watch })
             }
             Err(error) => {
-                pool_on_error.end();
+                directory.pool.end();
                 Err(error)
             }
         }
@@ -113,7 +103,7 @@ impl DirectoryMount {
     /// attributes until it is dropped, or reports that changes were missed.
     #[must_use]
     pub fn news(&self) -> ChangeEvents {
-        ChangeEvents::new(Arc::clone(&self.directory), self.pool.clone())
+        ChangeEvents::new(Arc::clone(&self.directory))
     }
 
     /// Returns notices of degraded modes, a sentence each.

@@ -84,8 +84,7 @@ pub(super) fn run_handshake(device: &OwnedFd, capabilities: u64) -> io::Result<u
 }
 
 fn answer(device: &OwnedFd, unique: u64, error: i32, body: &[u8]) -> io::Result<()> {
-    let len = u32::try_from(size_of::<OutHeader>() + body.len()).expect("small");
-    let header = OutHeader { len, error, unique };
+    let header = OutHeader::new(unique, error, body.len());
     rustix::io::writev(device, &[IoSlice::new(header.as_bytes()), IoSlice::new(body)])?;
     Ok(())
 }

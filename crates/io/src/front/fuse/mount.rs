@@ -112,7 +112,7 @@ pub enum UnmountError {
 
 /// A mount that a Larder process has made.
 #[derive(Clone, Debug)]
-pub(super) struct Mount {
+pub(crate) struct Mount {
     mountpoint: Mountpoint,
     /// ID of the mount and device number of its file system, as in the mount table.
     id: u64,

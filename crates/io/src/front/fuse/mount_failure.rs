@@ -6,7 +6,7 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Failure state of a mount: after an internal error every request is refused with EIO.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MountFailure {
     /// The mountpoint, for messages.
     name: String,

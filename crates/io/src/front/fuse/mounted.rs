@@ -68,9 +68,7 @@ impl Mounted {
         let (threads_min, capabilities) = match tree {
             Tree::Volumes(_) => (1, handshake::VOLUME_CAPABILITIES),
             // One of the threads may wait for the directory's disk.
-            Tree::Directory { ref directory, .. } => {
-                (DIRECTORY_THREADS_MIN, directory.capabilities())
-            }
+            Tree::Directory(ref directory) => (DIRECTORY_THREADS_MIN, directory.capabilities()),
         };
         let prefault = matches!(tree, Tree::Volumes(_));
         let (rings, note) = match rings(cpus.min(THREADS_MAX), options.plain, prefault) {
@@ -87,17 +85,17 @@ impl Mounted {
         let (descriptor, mount, replaced_stale) = mount::mount(at, options)?;
         let failure = match &tree {
             Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
-            Tree::Directory { pool, .. } => pool.failure(),
+            Tree::Directory(directory) => Arc::clone(&directory.pool.failure),
         };
         let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
         let started = claim(&shared.tree, &mount).map_err(MountError::from).and_then(|claim| {
-            if let Tree::Directory { directory, .. } = &shared.tree {
+            if let Tree::Directory(directory) = &shared.tree {
                 let applied = options.restrictions | mount.inherent_restrictions();
                 directory.follow_restrictions(&mount, applied);
             }
             let agreed =
                 run_handshake(&descriptor, capabilities | ring_capability).map_err(refused)?;
-            if let Tree::Directory { directory, .. } = &shared.tree {
+            if let Tree::Directory(directory) = &shared.tree {
                 directory.set_connection(agreed, &descriptor);
             }
             let uses_rings = agreed & capability::OVER_IO_URING != 0;
@@ -154,8 +152,8 @@ impl Mounted {
         for thread in self.threads.lock().expect("no holder panics").drain(..) {
             thread.join();
         }
-        if let Tree::Directory { pool, .. } = &self.shared.tree {
-            pool.end();
+        if let Tree::Directory(directory) = &self.shared.tree {
+            directory.pool.end();
         }
         if !self.shared.unmounted.load(Ordering::Acquire)
             && let Err(error) = self.mount.unmount(true)
@@ -297,7 +295,7 @@ fn claim(tree: &Tree, mount: &Mount) -> Result<Option<Claim>, ClaimError> {
     let filesystem = mount.filesystem();
     match tree {
         Tree::Volumes(_) => Claim::of_mount(mount.path(), filesystem).map(Some),
-        Tree::Directory { directory, .. } => {
+        Tree::Directory(directory) => {
             directory.claim().mounted(mount.path(), filesystem);
             Ok(None)
         }
@@ -343,28 +341,25 @@ fn start_threads(
         let cache = Arc::clone(shared.engine.cache());
         let run = move || {
             reserve_stack();
-            fault::point("fuse", shared.name());
-            let link = match ring {
-                None => Ok(Link::Device(Arc::new(device))),
-                // A ring belongs to the thread that enables it.
-                Some(ring) => Ring::begin(ring, device, index == 0)
-                    .map(|ring| Link::with_ring(ring, waker.clone())),
-            };
-            let (status, link) = match link {
-                Ok(link) => (Ok(()), Some(link)),
+            fault::point("fuse", shared.failure.name());
+            let device = Arc::new(device);
+            // A ring belongs to the thread that enables it.
+            let begin = |ring| Ring::begin(ring, Arc::clone(&device), waker.clone(), index == 0);
+            let (status, ring) = match ring.map(begin).transpose() {
+                Ok(ring) => (Ok(()), Some(ring)),
                 Err(error) => (Err(error), None),
             };
             // The starting thread may have returned with an error already.
             let _is_received = started.send(status).is_ok();
-            let Some(link) = link else { return shared.thread_ended() };
-            let worker = Worker::new(shared, link, waker);
+            let Some(ring) = ring else { return shared.thread_ended() };
+            let worker = Worker::new(shared, Link::new(device, ring), waker);
             if worker.creates_files() {
                 unshare_umask();
             }
             worker.run();
         };
         let failed = move |error: &dyn fmt::Display| {
-            failing_mount.fail(error);
+            failing_mount.failure.fail(error);
             failing_mount.thread_ended();
             // If the thread was not ready yet, the start waits for it.
             let error = io::Error::other(error.to_string());

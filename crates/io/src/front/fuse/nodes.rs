@@ -16,11 +16,10 @@ const ENTRIES_BYTES_MAX: u32 = 64 << 10;
 impl Worker {
     /// Answers a request that does not concern data.
     pub(super) fn take_node_request(&mut self, header: &InHeader, body: &[u8]) {
-        let unique = header.unique;
         let result = match header.opcode {
             // These have no reply.
             opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return,
-            opcode::LOOKUP => self.lookup(header, abi::name_of(body)),
+            opcode::LOOKUP => self.lookup(header, body),
             opcode::GETATTR => self.attributes(header.nodeid),
             opcode::SETATTR => self.change(header.nodeid, body),
             opcode::OPEN => self.open(header.nodeid, abi::head_of(body)),
@@ -38,10 +37,7 @@ impl Worker {
             code if opcode::NAMES.contains(&code) => Err(Errno::PERM),
             _ => Err(Errno::NOSYS),
         };
-        match result {
-            Ok(bytes) => self.link.reply(unique, &bytes),
-            Err(errno) => self.link.refuse(unique, errno),
-        }
+        self.link.answer(header.unique, result.as_deref().map_err(|errno| *errno));
     }
 
     fn attr(&self, node: u64) -> Result<Attr, Errno> {
@@ -57,11 +53,12 @@ impl Worker {
         Ok(AttrOut { valid: 0, valid_ns: 0, dummy: 0, attr }.as_bytes().to_vec())
     }
 
-    fn lookup(&self, header: &InHeader, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    fn lookup(&self, header: &InHeader, body: &[u8]) -> Result<Vec<u8>, Errno> {
         if header.nodeid != abi::ROOT {
             return Err(Errno::NOTDIR);
         }
-        let file = self.shared.files().by_name(name).ok_or(Errno::NOENT)?;
+        let file =
+            self.shared.files().by_name(abi::parse_name(body)?.to_bytes()).ok_or(Errno::NOENT)?;
         let entry = EntryOut {
             nodeid: file.node,
             generation: 0,

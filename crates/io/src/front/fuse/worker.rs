@@ -78,7 +78,7 @@ impl Worker {
         let cache = Arc::clone(shared.engine.cache());
         let clock = shared.engine.clock();
         let pool = u64::from(cache.frame_count()) * BLOCK_BYTES_U64;
-        let parked_max = PARKED_BYTES_MAX / shared.wakers().len();
+        let parked_max = PARKED_BYTES_MAX / shared.wakers.len();
         Worker {
             shared,
             link,
@@ -104,7 +104,7 @@ impl Worker {
         for _ in 0..PANICS_MAX {
             let Err(panic) = confine(|| self.serve()) else { break };
             panic.end_if_damaging(&self.cache);
-            self.shared.fail(&panic);
+            self.shared.failure.fail(&panic);
             if confine(|| self.refuse_all()).is_err() {
                 break;
             }
@@ -176,7 +176,7 @@ impl Worker {
     fn take_confined(&mut self, now: Nanos, bytes: &[u8], payload: Option<&[u8]>) {
         let Err(panic) = confine(|| self.take_request(now, bytes, payload)) else { return };
         panic.end_if_damaging(&self.cache);
-        self.shared.fail(&panic);
+        self.shared.failure.fail(&panic);
         // The kernel ignores a second reply.
         let unique = abi::head_of::<InHeader>(bytes).unique;
         self.link.refuse(unique, Errno::IO);
@@ -234,7 +234,7 @@ impl Worker {
 
     /// Returns true if the thread may receive more requests.
     fn has_room(&self) -> bool {
-        let is_full = matches!(&self.shared.tree, Tree::Directory { pool, .. } if pool.is_full());
+        let is_full = matches!(&self.shared.tree, Tree::Directory(tree) if tree.pool.is_full());
         let requests = || self.sessions.iter().map(|session| &session.requests);
         !is_full
             && requests().map(Session::in_flight).sum::<usize>() < REQUESTS_MAX
@@ -256,14 +256,14 @@ impl Worker {
         let head_len =
             if header.opcode == opcode::WRITE { size_of::<TransferIn>() } else { body.len() };
         let (body, data) = body.split_at(head_len.min(body.len()));
-        if self.shared.has_failed() {
+        if self.shared.failure.has_failed() {
             if !abi::is_unanswered(header.opcode) {
                 self.link.refuse(header.unique, Errno::IO);
             }
             return;
         }
         let request = FuseRequest { header: &header, body, data: payload.unwrap_or(data) };
-        fault::point("mount", self.shared.name());
+        fault::point("mount", self.shared.failure.name());
         let shared = Arc::clone(&self.shared);
         match &shared.tree {
             Tree::Volumes(_) => {
@@ -271,9 +271,9 @@ impl Worker {
                     self.take_node_request(&header, body);
                 }
             }
-            Tree::Directory { directory, pool } => {
-                if !self.take_file_request((directory, pool), now, request) {
-                    self.take_directory_request(directory, pool, now, request);
+            Tree::Directory(directory) => {
+                if !self.take_file_request(directory, now, request) {
+                    self.take_directory_request(directory, now, request);
                 }
             }
         }
@@ -281,7 +281,7 @@ impl Worker {
 
     /// Returns true if this thread may have to create files.
     pub(super) fn creates_files(&self) -> bool {
-        matches!(self.shared.tree, Tree::Directory { .. })
+        matches!(self.shared.tree, Tree::Directory(_))
     }
 
     /// Returns the session on the volume of a directory's section. Opens it if necessary.

@@ -7,8 +7,7 @@
 //! keep its name.
 
 use super::answer::AnswerResult;
-use super::blocking_pool::{BlockingPool, Job};
-use super::{Directory, Node};
+use super::{Directory, Job, Node};
 use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 use std::ffi::CString;
@@ -57,15 +56,11 @@ impl DescriptorLimit {
 impl Directory {
     /// Starts forgetting inodes if there are too many, or if `result` reports that no descriptor
     /// is left; returns true in the latter case.
-    pub(in crate::front::fuse) fn prune_if_short(
-        &self,
-        pool: &BlockingPool,
-        result: &AnswerResult,
-    ) -> bool {
+    pub(crate) fn prune_if_short(&self, result: &AnswerResult) -> bool {
         let is_short = matches!(result, Err(Errno::MFILE | Errno::NFILE));
         let must_prune = is_short || self.descriptor_limit.exceeds_target(self.nodes.len());
         if must_prune && !self.descriptor_limit.is_pruning.swap(true, Ordering::AcqRel) {
-            pool.queue_notification(Job::PruneIdle);
+            self.pool.queue_notification(Job::PruneIdle);
         }
         is_short
     }

@@ -7,11 +7,9 @@
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
 };
-use super::answer::{
-    Answer, AnswerResult, bytes_after, empty_reply, opens_for_writing, parse_name, parse_two_names,
-};
+use super::answer::{Answer, AnswerResult, empty_reply, opens_for_writing};
 use super::nodes::{key_of, open_path};
-use super::{BlockingPool, Directory, Job, Node};
+use super::{Directory, Job, Node};
 use crate::store::files::{Attributes, SourceFile, link_to};
 use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
@@ -85,7 +83,7 @@ impl Directory {
     pub(super) fn lookup(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let parent = self.node(header.nodeid)?;
         self.descriptor_limit.check_room(self.nodes.len())?;
-        match self.look_up(&parent, parse_name(body)?) {
+        match self.look_up(&parent, abi::parse_name(body)?) {
             Ok((node, attributes)) => Ok(self.reply_entry(&node, &attributes)),
             // The kernel may cache the absence of a name for the same time.
             Err(Errno::NOENT) if !self.ttl(&parent).is_zero() => {
@@ -156,8 +154,8 @@ impl Directory {
     }
 
     pub(super) fn mknod(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
-        let args: MknodIn = abi::head_of(body);
-        let (parent, name) = (self.node(header.nodeid)?, parse_name(bytes_after::<MknodIn>(body))?);
+        let (args, name) = abi::parse_with_name::<MknodIn>(body)?;
+        let parent = self.node(header.nodeid)?;
         set_umask(args.umask);
         let kind = FileType::from_raw_mode(args.mode);
         let device = u64::from(args.rdev);
@@ -167,8 +165,8 @@ impl Directory {
     }
 
     pub(super) fn mkdir(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
-        let args: MkdirIn = abi::head_of(body);
-        let (parent, name) = (self.node(header.nodeid)?, parse_name(bytes_after::<MkdirIn>(body))?);
+        let (args, name) = abi::parse_with_name::<MkdirIn>(body)?;
+        let parent = self.node(header.nodeid)?;
         set_umask(args.umask);
         self.create_as_user(header, &parent, name, || {
             rustix::fs::mkdirat(parent.file.path(), name, mode_of(args.mode))
@@ -177,15 +175,15 @@ impl Directory {
 
     pub(super) fn symlink(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let parent = self.node(header.nodeid)?;
-        let (name, target) = parse_two_names(body)?;
+        let (name, target) = abi::parse_two_names(body)?;
         self.create_as_user(header, &parent, name, || {
             rustix::fs::symlinkat(target, parent.file.path(), name)
         })
     }
 
     pub(super) fn link(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
-        let args: LinkIn = abi::head_of(body);
-        let (parent, name) = (self.node(header.nodeid)?, parse_name(bytes_after::<LinkIn>(body))?);
+        let (args, name) = abi::parse_with_name::<LinkIn>(body)?;
+        let parent = self.node(header.nodeid)?;
         let node = self.node(args.oldnodeid)?;
         let follow = AtFlags::SYMLINK_FOLLOW;
         rustix::fs::linkat(rustix::fs::CWD, node.file.link(), parent.file.path(), name, follow)?;
@@ -209,7 +207,7 @@ impl Directory {
 
     pub(super) fn unlink(&self, header: &InHeader, body: &[u8], directory: bool) -> AnswerResult {
         let parent = self.node(header.nodeid)?;
-        let name = parse_name(body)?;
+        let name = abi::parse_name(body)?;
         if directory {
             let removed = remove_directory(&parent, name);
             // The kernel may still have to forget removed files in it, whose names disappear then.
@@ -230,15 +228,9 @@ impl Directory {
         Ok(empty_reply())
     }
 
-    pub(super) fn create(
-        &self,
-        pool: &BlockingPool,
-        header: &InHeader,
-        body: &[u8],
-    ) -> AnswerResult {
-        let args: CreateIn = abi::head_of(body);
-        let (parent, name) =
-            (self.node(header.nodeid)?, parse_name(bytes_after::<CreateIn>(body))?);
+    pub(super) fn create(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let (args, name) = abi::parse_with_name::<CreateIn>(body)?;
+        let parent = self.node(header.nodeid)?;
         if opens_for_writing(args.flags) {
             let rules = self.nodes.rules();
             let section = rules.section_of_name(&parent.file.link(), name.to_bytes());
@@ -254,28 +246,22 @@ impl Directory {
             errno => errno,
         })?;
         let path_and_stat = path_of_new(&parent, name, &file)?;
-        self.reply_created(pool, header, path_and_stat, file, args.flags)
+        self.reply_created(header, path_and_stat, file, args.flags)
     }
 
-    pub(super) fn tmpfile(
-        &self,
-        pool: &BlockingPool,
-        header: &InHeader,
-        body: &[u8],
-    ) -> AnswerResult {
+    pub(super) fn tmpfile(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let args: CreateIn = abi::head_of(body);
         let parent = self.node(header.nodeid)?;
         let mut open_flags = OFlags::TMPFILE | OFlags::RDWR;
         let flags = libc::c_int::try_from(args.flags).unwrap_or(0);
         open_flags.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
         let file = self.as_user(header, || create_file(&parent, c".", open_flags, &args))?;
-        self.reply_created(pool, header, reopen_path(&file)?, file, args.flags)
+        self.reply_created(header, reopen_path(&file)?, file, args.flags)
     }
 
     /// Returns the reply for a file that was created and opened in one request.
     fn reply_created(
         &self,
-        pool: &BlockingPool,
         header: &InHeader,
         (path, stat): (OwnedFd, Stat),
         file: OwnedFd,
@@ -291,7 +277,7 @@ impl Directory {
         node.file.opened();
         // It may be a node that existed before.
         if self.section(&node.file).options().pin {
-            pool.send(Job::Pin(Arc::clone(&node)));
+            self.pool.send(Job::Pin(Arc::clone(&node)));
         }
         if node.file.is_stale() {
             node.file.set_anew();
@@ -400,7 +386,7 @@ impl<'a> RenameRequest<'a> {
         let args: RenameIn = abi::head_of(body);
         let has_flags = header.opcode == opcode::RENAME2;
         let head = if has_flags { size_of::<RenameIn>() } else { size_of::<u64>() };
-        let (old, new) = parse_two_names(body.get(head..).unwrap_or_default())?;
+        let (old, new) = abi::parse_two_names(body.get(head..).unwrap_or_default())?;
         let flags = if has_flags { args.flags } else { 0 };
         Ok(RenameRequest {
             from: directory.node(header.nodeid)?,

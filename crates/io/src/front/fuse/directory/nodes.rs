@@ -26,9 +26,9 @@ pub(super) type InodeKey = (u64, u64);
 
 /// An inode of the directory.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct Node {
-    pub(in crate::front::fuse) id: u64,
-    pub(in crate::front::fuse) file: Arc<SourceFile>,
+pub(crate) struct Node {
+    pub(crate) id: u64,
+    pub(crate) file: Arc<SourceFile>,
     /// Passthrough state of the file.
     pub(super) backing: BackingFile,
     key: InodeKey,

@@ -16,7 +16,7 @@ struct State {
 
 /// Control of the thread.
 #[derive(Debug, Default)]
-pub(super) struct SweepControl {
+pub(crate) struct SweepControl {
     state: Mutex<State>,
     changed: Condvar,
     /// True while a notification that makes the kernel forget nodes is queued or in progress.
@@ -29,7 +29,7 @@ impl SweepControl {
     }
 
     /// Records that the mount is gone: no program can reach its files any more.
-    pub(super) fn set_gone(&self) {
+    pub(crate) fn set_gone(&self) {
         self.state().is_gone = true;
         self.changed.notify_all();
     }

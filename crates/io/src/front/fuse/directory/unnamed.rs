@@ -11,9 +11,7 @@
 //! Invariants: files that a program has open or mapped stay, since the kernel alone decides which
 //! nodes it forgets; no lock is held during a system call on SOURCE.
 
-use super::blocking_pool::{BlockingPool, Job};
-use super::sweep_control::SweepControl;
-use super::{Directory, Node};
+use super::{Directory, Job, Node};
 use crate::engine::Engine;
 use crate::fault::{self, Thread};
 use crate::front::fuse::abi;
@@ -39,30 +37,23 @@ const BATCH_NODES: usize = 256;
 /// The thread that looks for nodes without a name.
 pub(super) struct Sweeper {
     directory: Arc<Directory>,
-    pool: BlockingPool,
-    sweep: Arc<SweepControl>,
     /// Numbers of the nodes that are not checked yet in this pass over all nodes.
     pending: Vec<u64>,
 }
 
 impl Sweeper {
-    pub(super) fn start(
-        engine: &Arc<Engine>,
-        directory: &Arc<Directory>,
-        pool: &BlockingPool,
-    ) -> io::Result<Thread> {
-        let (directory, pool) = (Arc::clone(directory), pool.clone());
-        let (sweep, failure) = (Arc::clone(pool.sweep()), pool.failure());
-        let sweeper = Sweeper { directory, pool, sweep, pending: Vec::new() };
+    pub(super) fn start(engine: &Engine, directory: &Arc<Directory>) -> io::Result<Thread> {
+        let failure = Arc::clone(&directory.pool.failure);
+        let sweeper = Sweeper { directory: Arc::clone(directory), pending: Vec::new() };
         let failed = move |error: &dyn fmt::Display| failure.fail(error);
         fault::spawn(SWEEPER, Some(engine.cache()), || sweeper.run(), failed)
     }
 
     fn run(mut self) {
         let mut is_gone = false;
-        while let Some(now_gone) = self.sweep.wait(is_gone) {
+        while let Some(now_gone) = self.directory.pool.sweep.wait(is_gone) {
             is_gone = now_gone;
-            fault::point(SWEEPER, self.pool.failure().name());
+            fault::point(SWEEPER, self.directory.pool.failure.name());
             self.sweep_nodes(is_gone);
         }
     }
@@ -86,8 +77,9 @@ impl Sweeper {
             }
         }
         // A notification may have to wait for requests; no second one is sent before it is done.
-        if !to_prune.is_empty() && !self.sweep.is_pruning.swap(true, Ordering::AcqRel) {
-            self.pool.queue_notification(Job::ForgetUnnamed(to_prune));
+        let pool = &self.directory.pool;
+        if !to_prune.is_empty() && !pool.sweep.is_pruning.swap(true, Ordering::AcqRel) {
+            pool.queue_notification(Job::ForgetUnnamed(to_prune));
         }
     }
 
@@ -106,11 +98,11 @@ impl Sweeper {
         if is_gone {
             // The kernel reports neither the last close nor the forget.
             if node.file.close_all() {
-                node.backing.close_all(&self.directory.passthrough);
-                self.directory.last_close(&self.pool, Arc::clone(&node));
+                node.backing.close(u32::MAX, &self.directory.passthrough);
+                self.directory.last_close(Arc::clone(&node));
             }
             if is_known {
-                self.directory.forget(&self.pool, node.id, u64::MAX);
+                self.directory.forget(node.id, u64::MAX);
                 return;
             }
         }
@@ -122,7 +114,7 @@ impl Sweeper {
         } else if node.has_no_name() && node.begin_retirement() {
             // No name leads to it, so that the kernel cannot look it up again.
             node.file.die();
-            self.pool.send(Job::Retire(node));
+            self.directory.pool.send(Job::Retire(node));
         }
     }
 }
@@ -138,11 +130,11 @@ fn has_no_link(node: &Node) -> bool {
 impl Directory {
     /// Makes the kernel forget nodes that have no name in SOURCE, unless programs use them. May
     /// wait for requests, so the calling thread must answer none.
-    pub(super) fn forget_unnamed(&self, pool: &BlockingPool, nodes: &[Arc<Node>]) {
+    pub(super) fn forget_unnamed(&self, nodes: &[Arc<Node>]) {
         let numbers: Vec<_> = nodes.iter().map(|node| node.id).collect();
         if !self.kernel.prune(&numbers) {
             self.invalidate_names(nodes);
         }
-        pool.sweep().is_pruning.store(false, Ordering::Release);
+        self.pool.sweep.is_pruning.store(false, Ordering::Release);
     }
 }

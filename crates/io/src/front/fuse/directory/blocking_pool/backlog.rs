@@ -25,7 +25,7 @@ pub(super) struct Backlog {
 
 /// A request in the backlog; removed when this is dropped.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct BacklogEntry {
+pub(crate) struct BacklogEntry {
     backlog: Arc<Backlog>,
     bytes: usize,
     since: Instant,

@@ -126,7 +126,7 @@ impl BlockingWorker {
             Ok(true) => {
                 // The program that waits for the reply may read the new size next.
                 self.directory.kernel.invalidate_node(node.id, false);
-                self.pool.queue_notification(Job::InvalidateNode(Arc::clone(node)));
+                self.directory.pool.queue_notification(Job::InvalidateNode(Arc::clone(node)));
             }
             Ok(false) => {}
             Err(error) => {

@@ -69,7 +69,7 @@ impl BlockingWorker {
             if let Some(writes) = file.writes() {
                 return Ok(writes);
             }
-            if self.pool.failure.has_failed() {
+            if self.directory.pool.failure.has_failed() {
                 return Err(Errno::IO);
             }
             std::thread::sleep(WRITES_POLL_INTERVAL);
