@@ -28,6 +28,9 @@ pub(super) const LOCKOWNER: u32 = 1 << 1;
 /// In [`TransferIn::transfer_flags`] of a write: the writer must not keep the setuid and setgid
 /// bits of the file.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// In [`TransferIn::flags`], flags of open(2) with which a write must be on stable storage when it
+/// returns.
+pub(super) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// In [`FsyncIn::flags`]: sync only the data, as fdatasync(2).
 pub(super) const FSYNC_DATA: u32 = 1 << 0;
 
@@ -246,6 +249,22 @@ pub(super) struct RingHeader {
     pub(super) payload_bytes: u32,
     pub(super) padding: u32,
     pub(super) reserved: u64,
+}
+
+impl Dirent {
+    /// Returns the bytes that an entry of this name takes in a listing.
+    pub(super) fn len(name: &[u8]) -> usize {
+        (size_of::<Dirent>() + name.len()).next_multiple_of(8)
+    }
+
+    /// Appends an entry to a listing. `off`: offset of the next entry; `kind`: see [`Dirent::kind`].
+    pub(super) fn push(listing: &mut Vec<u8>, ino: u64, off: u64, kind: u32, name: &[u8]) {
+        let end = listing.len() + Dirent::len(name);
+        let namelen = u32::try_from(name.len()).expect("at most 255");
+        listing.extend_from_slice(Dirent { ino, off, namelen, kind }.as_bytes());
+        listing.extend_from_slice(name);
+        listing.resize(end, 0);
+    }
 }
 
 impl OutHeader {

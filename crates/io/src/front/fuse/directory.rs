@@ -25,15 +25,14 @@ mod nodes;
 mod requests;
 mod rules;
 mod sections;
-mod sweep_control;
 mod unnamed;
 
 pub(super) use answer::{Answer, AnswerResult, is_lookup, reply};
 pub(super) use blocking_pool::unshare_umask;
 pub use change_watcher::ChangeEvents;
 pub(super) use data::{
-    RecentNodes, SYNCHRONOUS, begin_write, check_alignment, clear_privileges, pad_to_sector,
-    read_bound, segments, to_last_block,
+    RecentNodes, begin_write, check_alignment, clear_privileges, pad_to_sector, read_bound,
+    segments, to_last_block,
 };
 pub(super) use requests::{is_release, needs_no_disk};
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
@@ -54,7 +53,7 @@ use change_watcher::ChangeWatcher;
 use descriptor_limit::DescriptorLimit;
 use entries::Listing;
 use larder_core::clock::Clock;
-use nodes::{Forgotten, Node, Nodes};
+use nodes::{Node, Nodes};
 use rules::Rules;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -233,7 +232,7 @@ impl Directory {
         let rules = Rules::new(&options.rules, link_to(&root));
         let nodes = root_path.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
         let descriptors = raise_descriptor_limit();
-        let change_watcher = ChangeWatcher::new(nodes.device());
+        let change_watcher = ChangeWatcher::new(nodes.device);
         let root = Arc::new(root);
         let (mut stores, mut of_store) = (Vec::new(), None);
         let mut section = |files: FileOptions| {
@@ -314,7 +313,7 @@ impl Directory {
     }
 
     fn has_uncached(&self) -> bool {
-        self.sections.iter().any(|section| section.options().uncached)
+        self.sections.iter().any(|section| section.options.uncached)
     }
 
     /// Uses the connection of `device`, for which the capabilities `agreed` were negotiated.
@@ -343,7 +342,7 @@ impl Directory {
     /// Subtracts `count` from the kernel's lookups of a node. If the kernel has forgotten a node
     /// that has cached data but no name, the cache retires it.
     fn forget(&self, id: u64, count: u64) {
-        let Forgotten::StillCached(node) = self.nodes.forget(id, count) else { return };
+        let Some(node) = self.nodes.forget(id, count) else { return };
         if node.has_no_name() {
             node.file.die();
             self.pool.send(Job::Retire(node));

@@ -5,18 +5,19 @@ mod figures;
 pub use figures::{FailingFile, FileFigures};
 
 use super::directory::{ChangeEvents, Directory, DirectoryError};
-use super::mount::{MountError, MountOptions, UnmountError};
+use super::mount::{MountError, MountOptions};
 use super::mounted::Mounted;
 use super::shared::Tree;
 use crate::engine::{ArenaVolume, Engine};
 use crate::mount_table::MountWatch;
 use rustix::thread::{CapabilitySet, capabilities};
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
 /// A mounted directory.
 ///
-/// Call [`DirectoryMount::unmount`] while no program uses it, then [`DirectoryMount::close`].
+/// Call [`Mounted::unmount`] while no program uses it, then [`DirectoryMount::close`].
 #[derive(Debug)]
 pub struct DirectoryMount {
     mounted: Mounted,
@@ -25,6 +26,14 @@ pub struct DirectoryMount {
     volumes: Vec<Arc<ArenaVolume>>,
     /// Applies restrictions that SOURCE's mount gets later.
     _watch: Option<MountWatch>,
+}
+
+impl Deref for DirectoryMount {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        &self.mounted
+    }
 }
 
 impl DirectoryMount {
@@ -62,16 +71,10 @@ impl DirectoryMount {
         let directory =
             started.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
         let tree = Tree::Directory(Arc::clone(&directory));
-        match Mounted::start(Arc::clone(&engine), tree, at, &mount_options, None) {
-            Ok(mounted) => {
-                let _watch = directory.watch_mounts();
-                Ok(DirectoryMount { mounted, engine, directory, volumes, _watch })
-            }
-            Err(error) => {
-                directory.pool.end();
-                Err(error)
-            }
-        }
+        let mounted = Mounted::start(Arc::clone(&engine), tree, at, &mount_options, None)
+            .inspect_err(|_| directory.pool.end())?;
+        let _watch = directory.watch_mounts();
+        Ok(DirectoryMount { mounted, engine, directory, volumes, _watch })
     }
 
     /// Checks that a mountpoint does not lie inside of a directory.
@@ -93,36 +96,11 @@ impl DirectoryMount {
         }
     }
 
-    /// Returns true if a dead mount of a killed process was replaced.
-    #[must_use]
-    pub fn took_over(&self) -> bool {
-        self.mounted.took_over()
-    }
-
     /// Returns the receiver of reports of changes by other processes. The kernel caches names and
     /// attributes until it is dropped, or reports that changes were missed.
     #[must_use]
     pub fn news(&self) -> ChangeEvents {
         ChangeEvents::new(Arc::clone(&self.directory))
-    }
-
-    /// Returns notices of degraded modes, a sentence each.
-    #[must_use]
-    pub fn notes(&self) -> Vec<String> {
-        let notes = self.directory.notes.lock().expect("no holder panics").clone();
-        self.mounted.note().map(str::to_owned).into_iter().chain(notes).collect()
-    }
-
-    /// Sets the callback for a mount that another program has unmounted; calls it at once if that
-    /// has happened.
-    pub fn when_gone(&self, callback: impl FnOnce() + Send + 'static) {
-        self.mounted.when_gone(Box::new(callback));
-    }
-
-    /// Returns the mountpoint.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.mounted.path()
     }
 
     /// Returns the path of the directory.
@@ -136,15 +114,6 @@ impl DirectoryMount {
     #[must_use]
     pub fn volumes(&self) -> &[Arc<ArenaVolume>] {
         &self.volumes
-    }
-
-    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
-    /// served until [`DirectoryMount::close`].
-    ///
-    /// # Errors
-    /// If a program uses it, or the kernel reports an error.
-    pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        self.mounted.unmount(lazily)
     }
 
     /// Ends the threads. Programs that still use the mount get errors from now on.

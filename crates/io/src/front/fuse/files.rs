@@ -3,7 +3,7 @@
 //! Invariants: a node's number is never reused, so what the kernel has cached of a removed file
 //! never applies to another file; at most one file has a name.
 
-use super::abi::{self, Attr};
+use super::abi::{self, Attr, Dirent};
 use super::mount::MountError;
 use crate::engine::ArenaVolume;
 use crate::store::AllocationMap;
@@ -60,9 +60,9 @@ pub(in crate::front) struct VolumeFile {
     /// Number of sessions on its volume.
     pub(super) sessions: AtomicUsize,
     /// True if the file was removed: further requests are refused.
-    removed: AtomicBool,
+    pub(super) removed: AtomicBool,
     /// True if the requests in flight are cancelled.
-    cancelled: AtomicBool,
+    pub(super) cancelled: AtomicBool,
 }
 
 impl fmt::Debug for VolumeFile {
@@ -71,29 +71,23 @@ impl fmt::Debug for VolumeFile {
     }
 }
 
-/// Returns seconds and nanoseconds since 1970.
-fn since_epoch(time: SystemTime) -> (u64, u32) {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    (since.as_secs(), since.subsec_nanos())
+/// Returns attributes of which only the times and the block size are set.
+fn attr_with_times(created_at: SystemTime, written_at: SystemTime) -> Attr {
+    let [created, written] = [created_at, written_at]
+        .map(|time| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+    Attr {
+        atime: created.as_secs(),
+        mtime: written.as_secs(),
+        ctime: written.as_secs(),
+        atime_ns: created.subsec_nanos(),
+        mtime_ns: written.subsec_nanos(),
+        ctime_ns: written.subsec_nanos(),
+        blksize: 4096,
+        ..Attr::default()
+    }
 }
 
 impl VolumeFile {
-    pub(super) fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
-    }
-
-    pub(super) fn remove(&self) {
-        self.removed.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
-    }
-
-    pub(super) fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
-    }
-
     pub(super) fn is_read_only(&self) -> bool {
         self.volume.write_mode() == WriteMode::ReadOnly
     }
@@ -112,26 +106,16 @@ impl VolumeFile {
                 SystemTime::now() - Duration::from_nanos(since)
             }
         };
-        let (created_at, created_ns) = since_epoch(self.created_at);
-        let (written, written_ns) = since_epoch(written);
-        let permissions = *self.permissions.lock().expect("no holder panics");
+        let Permissions { mode, uid, gid } = *self.permissions.lock().expect("no holder panics");
         Attr {
             ino: self.node,
             size: self.length,
             blocks: self.length.div_ceil(512),
-            atime: created_at,
-            mtime: written,
-            ctime: written,
-            atime_ns: created_ns,
-            mtime_ns: written_ns,
-            ctime_ns: written_ns,
-            mode: REGULAR | permissions.mode,
+            mode: REGULAR | mode,
             nlink: 1,
-            uid: permissions.uid,
-            gid: permissions.gid,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
+            uid,
+            gid,
+            ..attr_with_times(self.created_at, written)
         }
     }
 
@@ -217,7 +201,7 @@ impl Files {
         let mut list = self.list.lock().expect("no holder panics");
         let index = list.iter().position(|file| file.name == name)?;
         let file = list.remove(index);
-        file.remove();
+        file.removed.store(true, Ordering::Release);
         Some(file)
     }
 
@@ -238,30 +222,18 @@ impl Files {
 
     /// Returns the attributes of the directory itself.
     pub(super) fn attr(&self) -> Attr {
-        let (created_at, created_ns) = since_epoch(self.created_at);
         Attr {
             ino: abi::ROOT,
-            size: 0,
-            blocks: 0,
-            atime: created_at,
-            mtime: created_at,
-            ctime: created_at,
-            atime_ns: created_ns,
-            mtime_ns: created_ns,
-            ctime_ns: created_ns,
             mode: DIRECTORY | 0o755,
             nlink: 2,
             uid: self.uid,
             gid: self.gid,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
+            ..attr_with_times(self.created_at, self.created_at)
         }
     }
 
     /// Returns the directory entries from `offset` on, at most `bytes_max` bytes of them.
     pub(super) fn entries(&self, offset: u64, bytes_max: usize) -> Vec<u8> {
-        use zerocopy::IntoBytes;
         let list = self.list();
         let dots = [(abi::ROOT, ".", DIRECTORY), (abi::ROOT, "..", DIRECTORY)];
         let files = list.iter().map(|file| (file.node, file.name.as_str(), REGULAR));
@@ -274,15 +246,10 @@ impl Files {
             if cookie <= offset {
                 continue;
             }
-            let namelen = u32::try_from(name.len()).expect("at most 255");
-            let head = abi::Dirent { ino: node, off: cookie, namelen, kind: mode >> 12 };
-            let end = (bytes.len() + size_of_val(&head) + name.len()).next_multiple_of(8);
-            if end > bytes_max {
+            if bytes.len() + Dirent::len(name.as_bytes()) > bytes_max {
                 break;
             }
-            bytes.extend_from_slice(head.as_bytes());
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.resize(end, 0);
+            Dirent::push(&mut bytes, node, cookie, mode >> 12, name.as_bytes());
         }
         bytes
     }

@@ -12,7 +12,7 @@ use super::link::Link;
 use super::mount::{self, Mount, MountError, MountOptions, UnmountError};
 use super::mount_failure::MountFailure;
 use super::ring::{self, PreparedRing, Ring};
-use super::shared::{Shared, Tree, UnmountCallback};
+use super::shared::{Shared, Tree};
 use super::worker::Worker;
 use crate::claim::{Claim, ClaimError};
 use crate::engine::{ArenaVolume, Engine};
@@ -24,6 +24,7 @@ use crate::store::AllocationMap;
 use crate::waker::Waker;
 use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -36,7 +37,7 @@ const THREADS_MAX: usize = 8;
 const DIRECTORY_THREADS_MIN: usize = 3;
 
 /// A mount with the threads that serve it.
-pub(super) struct Mounted {
+pub struct Mounted {
     shared: Arc<Shared>,
     mount: Mount,
     threads: Mutex<Vec<Thread>>,
@@ -118,26 +119,41 @@ impl Mounted {
         }
     }
 
-    pub(super) fn took_over(&self) -> bool {
+    /// Returns true if a dead mount of a killed process was replaced.
+    #[must_use]
+    pub fn took_over(&self) -> bool {
         self.replaced_stale
     }
 
-    pub(super) fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+    /// Returns notices of degraded modes, a sentence each.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<_> = self.note.iter().cloned().collect();
+        if let Tree::Directory(directory) = &self.shared.tree {
+            notes.extend_from_slice(&directory.notes.lock().expect("no holder panics"));
+        }
+        notes
     }
 
     /// Sets the callback for a mount that another program has unmounted; calls it at once if that
     /// has happened.
-    pub(super) fn when_gone(&self, callback: UnmountCallback) {
-        *self.shared.unmount_callback.lock().expect("no holder panics") = Some(callback);
+    pub fn when_gone(&self, callback: impl FnOnce() + Send + 'static) {
+        *self.shared.unmount_callback.lock().expect("no holder panics") = Some(Box::new(callback));
         self.shared.run_unmount_callback();
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Returns the mountpoint.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         self.mount.path()
     }
 
-    pub(super) fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
+    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
+    /// served until the end of the mount.
+    ///
+    /// # Errors
+    /// If a program uses it, or the kernel reports an error.
+    pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         self.shared.unmounted.store(true, Ordering::Release);
         let unmounted = self.mount.unmount(lazily);
         if unmounted.is_err() {
@@ -175,9 +191,17 @@ impl Drop for Mounted {
 
 /// Volumes shown as files in a directory.
 ///
-/// Call [`VolumeMount::unmount`] while no program uses them, then [`VolumeMount::close`].
+/// Call [`Mounted::unmount`] while no program uses them, then [`VolumeMount::close`].
 #[derive(Debug)]
 pub struct VolumeMount(Mounted);
+
+impl Deref for VolumeMount {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        &self.0
+    }
+}
 
 impl VolumeMount {
     /// Shows `volumes` as files in the empty directory `at`, each under its name. `observer`
@@ -211,28 +235,10 @@ impl VolumeMount {
         Mounted::start(engine, Tree::Volumes(files), at, &options, observer).map(VolumeMount)
     }
 
-    /// Returns true if a dead mount of a killed process was replaced.
-    #[must_use]
-    pub fn took_over(&self) -> bool {
-        self.0.took_over()
-    }
-
-    /// Returns a notice if the mount works in a degraded mode.
-    #[must_use]
-    pub fn note(&self) -> Option<&str> {
-        self.0.note()
-    }
-
-    /// Returns the mountpoint.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-
     /// Returns the path of the file of the volume of this name.
     #[must_use]
     pub fn file(&self, volume: &str) -> PathBuf {
-        self.0.path().join(volume)
+        self.path().join(volume)
     }
 
     /// Adds a volume as a file.
@@ -244,13 +250,13 @@ impl VolumeMount {
         volume: Arc<ArenaVolume>,
         map: Arc<dyn AllocationMap>,
     ) -> Result<(), MountError> {
-        self.0.shared.files().add(volume, map)
+        self.shared.files().add(volume, map)
     }
 
     /// Returns the number of opens of the file of this name.
     #[must_use]
     pub fn opens(&self, name: &str) -> usize {
-        let file = self.0.shared.files().by_name(name.as_bytes());
+        let file = self.shared.files().by_name(name.as_bytes());
         file.map_or(0, |file| file.opens.load(Ordering::Acquire))
     }
 
@@ -259,28 +265,19 @@ impl VolumeMount {
     /// `ESHUTDOWN` from now on. When this returns, the mount does not use the volume any more.
     /// Returns false if there was no such file.
     pub fn remove(&self, name: &str, patience: Duration) -> bool {
-        let Some(file) = self.0.shared.files().remove(name) else { return false };
+        let Some(file) = self.shared.files().remove(name) else { return false };
         let is_used = || file.sessions.load(Ordering::Acquire) > 0;
-        self.0.shared.wake_all();
+        self.shared.wake_all();
         let begin = Instant::now();
         while is_used() {
-            if begin.elapsed() >= patience && !file.is_cancelled() {
+            if begin.elapsed() >= patience && !file.cancelled.load(Ordering::Acquire) {
                 tracing::info!(volume = name, "requests to a removed volume were given up");
-                file.cancel();
-                self.0.shared.wake_all();
+                file.cancelled.store(true, Ordering::Release);
+                self.shared.wake_all();
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         true
-    }
-
-    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
-    /// served until [`VolumeMount::close`].
-    ///
-    /// # Errors
-    /// If a program uses it, or the kernel reports an error.
-    pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        self.0.unmount(lazily)
     }
 
     /// Ends the threads. Programs that still use the files get errors from now on.

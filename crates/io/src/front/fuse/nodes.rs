@@ -50,7 +50,7 @@ impl Worker {
 
     fn attributes(&self, node: u64) -> Result<Vec<u8>, Errno> {
         let attr = self.attr(node)?;
-        Ok(AttrOut { valid: 0, valid_ns: 0, dummy: 0, attr }.as_bytes().to_vec())
+        Ok(AttrOut { attr, ..AttrOut::default() }.as_bytes().to_vec())
     }
 
     fn lookup(&self, header: &InHeader, body: &[u8]) -> Result<Vec<u8>, Errno> {
@@ -59,15 +59,8 @@ impl Worker {
         }
         let file =
             self.shared.files().by_name(abi::parse_name(body)?.to_bytes()).ok_or(Errno::NOENT)?;
-        let entry = EntryOut {
-            nodeid: file.node,
-            generation: 0,
-            entry_valid: 0,
-            attr_valid: 0,
-            entry_valid_ns: 0,
-            attr_valid_ns: 0,
-            attr: file.attr(&*self.clock),
-        };
+        let attr = file.attr(&*self.clock);
+        let entry = EntryOut { nodeid: file.node, attr, ..EntryOut::default() };
         Ok(entry.as_bytes().to_vec())
     }
 
@@ -112,7 +105,6 @@ fn open_out(open_flags: u32) -> Vec<u8> {
 /// Returns empty space figures: the volumes have their space already.
 fn statfs_out() -> Vec<u8> {
     let namelen = u32::try_from(NAME_BYTES_MAX).expect("small");
-    let statfs =
-        StatfsOut { counts: [0; 5], bsize: 4096, namelen, frsize: 4096, padding: 0, spare: [0; 6] };
+    let statfs = StatfsOut { bsize: 4096, namelen, frsize: 4096, ..StatfsOut::default() };
     statfs.as_bytes().to_vec()
 }

@@ -31,6 +31,7 @@ use larder_core::store::StoreError;
 use larder_core::units::BLOCK_BYTES_U64;
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Bytes of the longest request with its header.
@@ -302,7 +303,7 @@ impl Worker {
     /// without a lock.
     pub(super) fn node_session(&mut self, node: u64) -> Result<usize, Errno> {
         if let Some(index) = self.sessions.iter().position(|open| open.file().node == node) {
-            let is_removed = self.sessions[index].file().is_removed();
+            let is_removed = self.sessions[index].file().removed.load(Ordering::Acquire);
             return if is_removed { Err(Errno::SHUTDOWN) } else { Ok(index) };
         }
         // An unknown node number is that of a removed file.
@@ -407,7 +408,8 @@ impl Worker {
     fn close_removed_sessions(&mut self) {
         let is_closable = |session: &VolumeSession| {
             let Owner::Volume(file) = &session.owner else { return false };
-            file.is_cancelled() || file.is_removed() && session.is_idle()
+            file.cancelled.load(Ordering::Acquire)
+                || file.removed.load(Ordering::Acquire) && session.is_idle()
         };
         while let Some(index) = self.sessions.iter().position(is_closable) {
             let session = self.sessions.swap_remove(index);

@@ -189,8 +189,7 @@ impl Directory {
             bsize: small(stat.f_bsize),
             namelen: small(stat.f_namemax),
             frsize: small(stat.f_frsize),
-            padding: 0,
-            spare: [0; 6],
+            ..StatfsOut::default()
         };
         Ok(statfs.as_bytes().to_vec().into())
     }

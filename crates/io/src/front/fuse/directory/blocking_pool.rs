@@ -22,8 +22,7 @@ use super::answer::{Answer, AnswerResult, empty_reply, is_lookup};
 use super::attributes::sets_capabilities;
 use super::data::BLOCK;
 use super::names::{RenameRequest, remove_directory, removed_files_in};
-use super::sweep_control::SweepControl;
-use super::unnamed::Sweeper;
+use super::unnamed::{SweepControl, Sweeper};
 use super::{Directory, Node};
 use crate::blocking::BlockingSession;
 use crate::engine::{ArenaCache, Engine};
@@ -496,7 +495,7 @@ impl BlockingWorker {
     fn rename(&mut self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let directory = Arc::clone(&self.directory);
         let renaming = RenameRequest::parse(&directory, header, body)?;
-        let (file, moving) = (renaming.file_node(&directory)?, renaming.files_to_move(&directory)?);
+        let (file, moving) = renaming.files(&directory)?;
         if let Some(node) = &file {
             self.write_out(&node.file, 0..node.file.size(), renaming.replaces_target())?;
         }

@@ -17,8 +17,6 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES_U64;
-/// Flags of open(2) with which a write must be on stable storage when it returns.
-pub(crate) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// The flag of open(2) for direct I/O.
 const DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
 /// Number of nodes that a thread finds without a lock.

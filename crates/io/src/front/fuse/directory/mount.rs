@@ -20,7 +20,7 @@ impl Directory {
         volumes: &[Arc<ArenaVolume>],
         at: &Path,
     ) -> io::Result<Arc<Self>> {
-        let cached = self.sections.iter().filter(|section| section.table().is_some());
+        let cached = self.sections.iter().filter(|section| section.table.is_some());
         for (section, volume) in cached.zip(volumes) {
             section.set_volume(Arc::clone(volume));
         }
@@ -34,7 +34,8 @@ impl Directory {
     pub(crate) fn follow_restrictions(&self, mount: &Mount, applied: MountRestrictions) {
         let (root, path) = (Arc::clone(&self.root), self.path.clone());
         let follower = RestrictionFollower::new(mount.clone(), root, path, applied);
-        self.nodes.follow_restrictions(follower);
+        let is_first = self.nodes.follower.set(Arc::new(follower)).is_ok();
+        debug_assert!(is_first, "a directory is mounted once");
     }
 
     /// Forgets all nodes but the root, and all listings.
@@ -68,7 +69,7 @@ impl Directory {
     /// mount could give rights that SOURCE does not give: so an error of the watch fails the mount.
     pub(crate) fn watch_mounts(&self) -> Option<MountWatch> {
         let failure = Arc::clone(&self.pool.failure);
-        let follower = Arc::clone(self.nodes.follower().expect("set when it was mounted"));
+        let follower = Arc::clone(self.nodes.follower.get().expect("set when it was mounted"));
         let unwatched = |error| {
             tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
         };

@@ -189,7 +189,7 @@ impl Directory {
         rustix::fs::linkat(rustix::fs::CWD, node.file.link(), parent.file.path(), name, follow)?;
         if self.is_remote
             && let Ok((path, stat)) = self.nodes.open_by_name(&parent, name)
-            && key_of(&stat) == node.inode()
+            && key_of(&stat) == node.key
         {
             // The name through which a descriptor was opened can only be removed when it is closed
             // (see `SILLY_RENAME_PREFIX`). The new name is likely to exist longer than the old one.
@@ -232,7 +232,7 @@ impl Directory {
         let (args, name) = abi::parse_with_name::<CreateIn>(body)?;
         let parent = self.node(header.nodeid)?;
         if opens_for_writing(args.flags) {
-            let rules = self.nodes.rules();
+            let rules = &self.nodes.rules;
             let section = rules.section_of_name(&parent.file.link(), name.to_bytes());
             self.sections[section].check_writable()?;
         }
@@ -276,7 +276,7 @@ impl Directory {
         node.file.give(file);
         node.file.opened();
         // It may be a node that existed before.
-        if self.section(&node.file).options().pin {
+        if self.section(&node.file).options.pin {
             self.pool.send(Job::Pin(Arc::clone(&node)));
         }
         if node.file.is_stale() {
@@ -290,7 +290,7 @@ impl Directory {
     /// Renames, unless data of the file has to be written first.
     pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let renaming = RenameRequest::parse(self, header, body)?;
-        let (file, moving) = (renaming.file_node(self)?, renaming.files_to_move(self)?);
+        let (file, moving) = renaming.files(self)?;
         if file.is_some_and(|node| node.file.was_written()) || !moving.is_empty() {
             return Ok(Answer::BlockingWorker);
         }
@@ -397,27 +397,25 @@ impl<'a> RenameRequest<'a> {
         })
     }
 
-    /// Returns the node to rename, if it is a file that may have cached data.
-    pub(super) fn file_node(&self, directory: &Directory) -> Result<Option<Arc<Node>>, Errno> {
-        let node = directory.nodes.known_by_name(&self.from, self.old)?;
-        Ok(node.filter(|node| node.is_regular()))
-    }
-
-    /// Returns the files that change their section, including the file that gets the old name in an
-    /// exchange.
-    pub(super) fn files_to_move(&self, directory: &Directory) -> Result<Vec<Arc<Node>>, Errno> {
-        let rules = directory.nodes.rules();
+    /// Returns the node to rename if it is a file, which may have cached data; and the files that
+    /// change their section, including the file that gets the old name in an exchange.
+    pub(super) fn files(
+        &self,
+        directory: &Directory,
+    ) -> Result<(Option<Arc<Node>>, Vec<Arc<Node>>), Errno> {
+        let (nodes, rules) = (&directory.nodes, &directory.nodes.rules);
         let is_moved = |node: &Arc<Node>, to: &Node, name: &CStr| {
             let section = rules.section_of_name(&to.file.link(), name.to_bytes());
             // A file whose move is pending belongs to the section of its old name.
-            node.is_regular() && (node.file.moves() || section != node.file.section())
+            node.file.moves() || section != node.file.section()
         };
-        let file = self.file_node(directory)?.filter(|node| is_moved(node, &self.to, self.new));
+        let is_file = |node: &Arc<Node>| node.is_regular();
+        let file = nodes.known_by_name(&self.from, self.old)?.filter(is_file);
         let exchanges = self.flags.contains(RenameFlags::EXCHANGE);
-        let other =
-            if exchanges { directory.nodes.known_by_name(&self.to, self.new)? } else { None };
-        let other = other.filter(|node| is_moved(node, &self.from, self.old));
-        Ok(file.into_iter().chain(other).collect())
+        let other = if exchanges { nodes.known_by_name(&self.to, self.new)? } else { None };
+        let moved = file.clone().filter(|node| is_moved(node, &self.to, self.new));
+        let other = other.filter(|node| is_file(node) && is_moved(node, &self.from, self.old));
+        Ok((file, moved.into_iter().chain(other).collect()))
     }
 
     /// Returns true if the new name exists and is replaced.

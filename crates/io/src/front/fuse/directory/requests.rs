@@ -98,7 +98,7 @@ impl Directory {
             opcode::RELEASEDIR => self.close_listing(closed.fh),
             opcode::RELEASE => {
                 let node = self.node(header.nodeid)?;
-                if self.section(&node.file).options().uncached {
+                if self.section(&node.file).options.uncached {
                     node.backing.close(1, &self.passthrough);
                 }
                 if node.file.closed() {
@@ -116,7 +116,7 @@ impl Directory {
     pub(super) fn last_close(&self, node: Arc<Node>) {
         if node.file.moves() {
             self.pool.send(Job::Relocate(Arc::clone(&node)));
-        } else if node.file.was_written() && self.section(&node.file).options().pin {
+        } else if node.file.was_written() && self.section(&node.file).options.pin {
             self.pool.send(Job::Pin(Arc::clone(&node)));
         }
         if self.is_root() || !node.file.was_written() {
@@ -163,7 +163,7 @@ impl Directory {
             node.file.record_writer_and_capabilities(header.uid, &file);
         }
         node.file.opened();
-        if self.section(&node.file).options().pin {
+        if self.section(&node.file).options.pin {
             self.pool.send(Job::Pin(Arc::clone(node)));
         }
         Ok(self.open_out(node, writes))
@@ -172,7 +172,7 @@ impl Directory {
     /// Refuses a file that another cache has under another name, or has claimed later.
     /// `has_one_name` was read just before.
     pub(super) fn check_unclaimed(&self, node: &Node, has_one_name: bool) -> Result<(), Errno> {
-        let (device, inode) = node.inode();
+        let (device, inode) = node.key;
         let by_claim = self.claim().other_holder(device, inode).map(|holder| holder.to_string());
         let by_lock = || {
             let refused = node.lock_links(self.options.read_only, has_one_name).err()?;
@@ -186,7 +186,7 @@ impl Directory {
 
     /// Returns the reply to an open.
     pub(super) fn open_out(&self, node: &Node, writes: bool) -> Vec<u8> {
-        let options = self.section(&node.file).options();
+        let options = self.section(&node.file).options;
         let backing = options.uncached.then(|| self.register_backing(node)).flatten();
         let mut open_flags = match options.kernel_pages {
             _ if backing.is_some() => open_flag::PASSTHROUGH,
@@ -241,7 +241,7 @@ impl Directory {
             // The kernel's old encoding for small numbers, which all drivers have.
             rdev: u32::try_from(stat.st_rdev).unwrap_or(0),
             blksize: 4096,
-            flags: 0,
+            ..Attr::default()
         }
     }
 

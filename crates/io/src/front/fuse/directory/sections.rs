@@ -15,9 +15,9 @@ use std::sync::{Arc, OnceLock};
 /// Files of one rule.
 #[derive(Debug)]
 pub(crate) struct Section {
-    options: FileOptions,
+    pub(super) options: FileOptions,
     /// Addresses of the files in the store; none for files that are not cached.
-    table: Option<Arc<FileTable>>,
+    pub(super) table: Option<Arc<FileTable>>,
     /// Set when the directory is mounted.
     volume: OnceLock<Arc<ArenaVolume>>,
 }
@@ -42,10 +42,6 @@ impl Section {
         Section { options, table, volume: OnceLock::new() }
     }
 
-    pub(super) fn options(&self) -> FileOptions {
-        self.options
-    }
-
     /// Returns true if the kernel passes each read(2) and write(2) through, and caches pages only
     /// for mappings. Files that the kernel reads and writes itself are exempt.
     pub(crate) fn is_direct_io(&self) -> bool {
@@ -56,10 +52,6 @@ impl Section {
     pub(super) fn set_volume(&self, volume: Arc<ArenaVolume>) {
         let is_first = self.volume.set(volume).is_ok();
         debug_assert!(is_first, "a directory is mounted once");
-    }
-
-    pub(super) fn table(&self) -> Option<&Arc<FileTable>> {
-        self.table.as_ref()
     }
 
     /// Returns its store and volume, if it is cached.

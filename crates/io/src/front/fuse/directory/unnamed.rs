@@ -19,8 +19,9 @@ use crate::store::files::is_some_device_full;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::fmt;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 /// Name of the thread.
 pub(super) const SWEEPER: &str = "sweeper";
@@ -33,6 +34,51 @@ const NODES_MAX_URGENT: usize = 1 << 16;
 
 /// Number of nodes that are taken from the table at a time.
 const BATCH_NODES: usize = 256;
+
+/// Pause between two sweeps.
+const PAUSE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Default)]
+struct SweepState {
+    /// True if the kernel sends no requests any more.
+    is_gone: bool,
+    has_ended: bool,
+}
+
+/// Control of the thread that looks for nodes without a name.
+#[derive(Debug, Default)]
+pub(crate) struct SweepControl {
+    state: Mutex<SweepState>,
+    changed: Condvar,
+    /// True while a notification that makes the kernel forget nodes is queued or in progress.
+    pub(super) is_pruning: AtomicBool,
+}
+
+impl SweepControl {
+    fn state(&self) -> MutexGuard<'_, SweepState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that the mount is gone: no program can reach its files any more.
+    pub(crate) fn set_gone(&self) {
+        self.state().is_gone = true;
+        self.changed.notify_all();
+    }
+
+    /// Ends the thread.
+    pub(super) fn end(&self) {
+        self.state().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the next sweep; returns true if the mount is gone, or `None` at the end.
+    pub(super) fn wait(&self, was_gone: bool) -> Option<bool> {
+        let is_unchanged = |state: &mut SweepState| !state.has_ended && state.is_gone == was_gone;
+        let waited = self.changed.wait_timeout_while(self.state(), PAUSE, is_unchanged);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        (!state.has_ended).then_some(state.is_gone)
+    }
+}
 
 /// The thread that looks for nodes without a name.
 pub(super) struct Sweeper {

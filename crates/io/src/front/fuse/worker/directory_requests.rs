@@ -3,8 +3,8 @@
 
 use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
 use super::super::directory::{
-    Answer, AnswerResult, Directory, SYNCHRONOUS, begin_write, check_alignment, clear_privileges,
-    is_lookup, is_release, needs_no_disk, pad_to_sector, read_bound, reply, to_last_block,
+    Answer, AnswerResult, Directory, begin_write, check_alignment, clear_privileges, is_lookup,
+    is_release, needs_no_disk, pad_to_sector, read_bound, reply, to_last_block,
 };
 use super::super::link::FuseRequest;
 use super::super::request_limits::READ_BYTES_MAX;
@@ -164,7 +164,7 @@ impl Worker {
         let bytes = start..start + len as u64;
         let mut in_flight = self.in_flight(header.unique, RequestOp::Write, bytes.clone());
         (in_flight.file, in_flight.write_guard) = (Some(Arc::clone(&node.file)), write_guard);
-        let then = if args.flags & SYNCHRONOUS == 0 {
+        let then = if args.flags & abi::SYNCHRONOUS == 0 {
             Then::Nothing
         } else {
             Then::FlushRange(bytes.clone())

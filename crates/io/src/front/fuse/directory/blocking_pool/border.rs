@@ -94,7 +94,7 @@ impl BlockingWorker {
             covered = Some(node.file.cover(range.clone()));
             self.write_range(&node, cached, range.clone(), payload)?;
         }
-        if args.flags & data::SYNCHRONOUS != 0 {
+        if args.flags & abi::SYNCHRONOUS != 0 {
             match cached {
                 Some(_) => self.write_out(&node.file, range, true)?,
                 None => rustix::fs::fdatasync(&*node.file.buffered(true)?)?,
