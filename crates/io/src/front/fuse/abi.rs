@@ -14,7 +14,6 @@ use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Protocol version of this server; a kernel with a larger minor number falls back to this one.
 pub(super) const MAJOR: u32 = 7;
-/// See [`MAJOR`].
 pub(super) const MINOR: u32 = 40;
 /// The node of the root directory.
 pub(super) const ROOT: u64 = 1;
@@ -47,7 +46,6 @@ macro_rules! wire_structs {
 }
 
 wire_structs! {
-    /// Header of a request.
     InHeader {
         /// Bytes of the request, including this header.
         len: u32,
@@ -57,7 +55,7 @@ wire_structs! {
         nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,
     }
 
-    /// Header of a reply.
+    /// Header of a reply or a notification.
     OutHeader {
         /// Bytes of the reply, including this header.
         len: u32,
@@ -143,7 +141,6 @@ wire_structs! {
     /// Arguments of the last close of a file or directory; further fields are not used here.
     ReleaseIn { fh: u64 }
 
-    /// Arguments of access(2).
     AccessIn { mask: u32, unused: u32 }
 
     /// Arguments of a request that forgets a node: the number of lookups to forget.
@@ -276,7 +273,6 @@ impl OutHeader {
     }
 }
 
-/// Bytes of the header of a request.
 pub(super) const IN_HEADER_BYTES: usize = size_of::<InHeader>();
 /// Bytes before the payload of a write.
 pub(super) const WRITE_HEAD_BYTES: usize = IN_HEADER_BYTES + size_of::<TransferIn>();

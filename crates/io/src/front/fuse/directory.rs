@@ -22,6 +22,7 @@ mod generation;
 mod mount;
 mod names;
 mod nodes;
+mod removal;
 mod requests;
 mod rules;
 mod sections;
@@ -138,7 +139,6 @@ pub struct Directory {
     nodes: Nodes,
     /// Backing files that the kernel reads and writes itself.
     passthrough: Passthrough,
-    /// Sender of notifications to the kernel.
     kernel: KernelNotifier,
     /// State of the reports of changes by other processes.
     change_watcher: ChangeWatcher,
@@ -209,46 +209,40 @@ impl Directory {
         options: DirectoryOptions,
         clock: &Arc<dyn Clock>,
     ) -> Result<OpenedDirectory, DirectoryError> {
-        let failed =
-            |source: Errno| DirectoryError::Open { path: path.into(), source: source.into() };
         let given = path;
-        let path = given
-            .canonicalize()
-            .map_err(|source| DirectoryError::Open { path: given.to_owned(), source })?;
+        let failed = |path: &Path, source| DirectoryError::Open { path: path.to_owned(), source };
+        let path = given.canonicalize().map_err(|error| failed(given, error))?;
         let root =
             LockedDirectory::open(&path, options.read_only).map_err(|error| match error {
-                LockError::Refused(error) => failed(error),
+                LockError::Refused(error) => failed(&path, error.into()),
                 LockError::Busy(holder) => DirectoryError::Busy { path: path.clone(), holder },
                 LockError::Claimed(error) => error.into(),
             })?;
         check_identity(given, &root)?;
-        let root_path = rustix::fs::openat(
-            &root,
-            ".",
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        );
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root_path = rustix::fs::openat(&root, ".", flags, Mode::empty());
         let reopens = rustix::process::geteuid().is_root();
         let rules = Rules::new(&options.rules, link_to(&root));
-        let nodes = root_path.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
+        let nodes = root_path.and_then(|root| Nodes::new(root, rules, reopens));
+        let nodes = nodes.map_err(|error| failed(&path, error.into()))?;
         let descriptors = raise_descriptor_limit();
         let change_watcher = ChangeWatcher::new(nodes.device);
         let root = Arc::new(root);
         let (mut stores, mut of_store) = (Vec::new(), None);
-        let mut section = |files: FileOptions| {
-            if files.uncached {
-                return Section::new(files, None);
-            }
-            let table = FileTable::new(Arc::clone(&root), path.clone(), options.read_only);
-            let table = Arc::new(table);
-            let (store, note) = table.store(Arc::clone(clock), options.plain);
-            stores.push(store);
-            // The notice is the same for all sections.
-            of_store = note;
-            Section::new(files, Some(table))
+        let section = |files: FileOptions| {
+            let table = (!files.uncached).then(|| {
+                let table = FileTable::new(Arc::clone(&root), path.clone(), options.read_only);
+                let table = Arc::new(table);
+                // The notice is the same for all sections.
+                let (store, note) = table.store(Arc::clone(clock), options.plain);
+                stores.push(store);
+                of_store = note;
+                table
+            });
+            Section::new(files, table)
         };
         let of_rules = options.rules.iter().map(|rule| rule.files);
-        let sections = std::iter::once(options.rest).chain(of_rules).map(&mut section).collect();
+        let sections = std::iter::once(options.rest).chain(of_rules).map(section).collect();
         let directory = Directory {
             pool: BlockingPool::default(),
             is_remote: is_remote(&root),
@@ -287,12 +281,10 @@ impl Directory {
         &self.path
     }
 
-    /// Returns the claim of the directory's data.
     pub(super) fn claim(&self) -> &Claim {
         self.root.claim()
     }
 
-    /// Returns the capabilities to negotiate with the kernel.
     pub(super) fn capabilities(&self) -> u64 {
         let mut capabilities = handshake::DIRECTORY_CAPABILITIES;
         if self.has_uncached() {
@@ -346,7 +338,7 @@ impl Directory {
         if node.has_no_name() {
             node.file.die();
             self.pool.send(Job::Retire(node));
-        } else if self.is_remote && names::is_silly_renamed(&node.file) {
+        } else if self.is_remote && removal::is_hidden(&node.file) {
             self.pool.send(Job::Retire(node));
         } else if let Some(oldest) = self.nodes.take_least_recent(self.still_cached_max) {
             self.pool.send(Job::Retire(oldest));
@@ -396,7 +388,6 @@ fn reserve_descriptor_table(limit: usize) {
 }
 
 impl Directory {
-    /// Registers a listing of a directory, and returns its number.
     fn open_listing(&self, directory: OwnedFd) -> u64 {
         let number = self.next_listing.fetch_add(1, Ordering::Relaxed);
         let listing = Arc::new(Listing::new(directory));
@@ -413,14 +404,12 @@ impl Directory {
         self.listings.lock().expect("no holder panics").remove(&number);
     }
 
-    /// Closes all listings, after the end of the mount.
     fn close_listings(&self) {
         let closed = std::mem::take(&mut *self.listings.lock().expect("no holder panics"));
         // Closing a directory may delete it, which takes longer than the lock should be held.
         drop(closed);
     }
 
-    /// Returns the section of a file.
     pub(super) fn section(&self, file: &SourceFile) -> &Section {
         &self.sections[file.section()]
     }

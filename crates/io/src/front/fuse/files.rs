@@ -10,12 +10,10 @@ use crate::store::AllocationMap;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::mode::WriteMode;
 use rustix::io::Errno;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-/// The longest name of a file.
 pub(super) const NAME_BYTES_MAX: usize = 255;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
@@ -35,7 +33,6 @@ pub fn check_name(name: &str) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Permissions and owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Permissions {
     mode: u32,
@@ -55,20 +52,12 @@ pub(in crate::front) struct VolumeFile {
     created_at: SystemTime,
     /// Time of the last write, by the engine's clock; 0 if there was none.
     written_at: AtomicU64,
-    /// Number of opens of the file.
     pub(super) opens: AtomicUsize,
-    /// Number of sessions on its volume.
     pub(super) sessions: AtomicUsize,
     /// True if the file was removed: further requests are refused.
     pub(super) removed: AtomicBool,
     /// True if the requests in flight are cancelled.
     pub(super) cancelled: AtomicBool,
-}
-
-impl fmt::Debug for VolumeFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VolumeFile").field("name", &self.name).finish_non_exhaustive()
-    }
 }
 
 /// Returns attributes of which only the times and the block size are set.
@@ -142,8 +131,6 @@ impl VolumeFile {
     }
 }
 
-/// The current files.
-#[derive(Debug)]
 pub(super) struct Files {
     list: Mutex<Vec<Arc<VolumeFile>>>,
     next_node: AtomicU64,
@@ -196,7 +183,6 @@ impl Files {
         Ok(())
     }
 
-    /// Removes and returns the file of this name.
     pub(super) fn remove(&self, name: &str) -> Option<Arc<VolumeFile>> {
         let mut list = self.list.lock().expect("no holder panics");
         let index = list.iter().position(|file| file.name == name)?;
@@ -215,12 +201,10 @@ impl Files {
         list.iter().find(|file| file.node == node).cloned()
     }
 
-    /// Returns the current files.
     pub(super) fn list(&self) -> Vec<Arc<VolumeFile>> {
         self.list.lock().expect("no holder panics").clone()
     }
 
-    /// Returns the attributes of the directory itself.
     pub(super) fn attr(&self) -> Attr {
         Attr {
             ino: abi::ROOT,

@@ -89,7 +89,6 @@ fn answer(device: &OwnedFd, unique: u64, error: i32, body: &[u8]) -> io::Result<
     Ok(())
 }
 
-/// Returns the reply to a first request.
 fn negotiate(init: &InitIn, capabilities: u64) -> InitOut {
     let mut offered = u64::from(init.flags);
     if offered & capability::INIT_EXT != 0 {

@@ -12,13 +12,11 @@ use std::io;
 use std::sync::Arc;
 use std::time::Duration;
 
-/// A request of the kernel.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct FuseRequest<'a> {
     pub(super) header: &'a InHeader,
     /// Bytes after the header, without the data of a write.
     pub(super) body: &'a [u8],
-    /// The data of a write.
     pub(super) data: &'a [u8],
 }
 
@@ -47,7 +45,6 @@ impl ReplyPath {
         }
     }
 
-    /// Replies to a request.
     pub(super) fn answer(&self, unique: u64, answer: Result<Vec<u8>, Errno>) {
         match self {
             ReplyPath::Device(device) => {
@@ -59,7 +56,6 @@ impl ReplyPath {
 }
 
 /// Transport of one thread's requests and replies.
-#[derive(Debug)]
 pub(super) struct Link {
     device: Arc<Device>,
     ring: Option<Box<Ring>>,
@@ -70,7 +66,6 @@ impl Link {
         Link { device, ring: ring.map(Box::new) }
     }
 
-    /// Returns the path for replies of other threads.
     pub(super) fn reply_path(&self) -> ReplyPath {
         match &self.ring {
             Some(ring) => ReplyPath::Queue(Arc::clone(&ring.queue)),
@@ -79,9 +74,6 @@ impl Link {
     }
 
     /// Receives a request, if one is available.
-    ///
-    /// # Errors
-    /// If the kernel reports an error.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received<RingPayload>> {
         match &mut self.ring {
             Some(ring) => ring.receive(buffer),
@@ -110,17 +102,11 @@ impl Link {
     }
 
     /// Submits the replies before a period without other calls to the kernel.
-    ///
-    /// # Errors
-    /// If the kernel accepts nothing any more.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         self.ring.as_mut().map_or(Ok(()), |ring| ring.submit())
     }
 
     /// Sleeps until a request comes, the waker is notified, or `timeout` has passed.
-    ///
-    /// # Errors
-    /// If the kernel refuses to wait.
     pub(super) fn sleep(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
         match &mut self.ring {
             Some(ring) => ring.sleep(waker, timeout),
@@ -128,17 +114,14 @@ impl Link {
         }
     }
 
-    /// Replies with `body`.
     pub(super) fn reply(&mut self, unique: u64, body: &[u8]) {
         self.answer(unique, Ok(body));
     }
 
-    /// Replies with an errno.
     pub(super) fn refuse(&mut self, unique: u64, errno: Errno) {
         self.answer(unique, Err(errno));
     }
 
-    /// Replies with a body, or with an errno.
     pub(super) fn answer(&mut self, unique: u64, answer: Result<&[u8], Errno>) {
         let Some((ring, index)) = self.entry_of(unique) else {
             return self.device.answer(unique, answer);

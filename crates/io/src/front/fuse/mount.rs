@@ -123,7 +123,6 @@ struct Mountpoint {
     name: OsString,
 }
 
-/// Options of a mount.
 #[derive(Clone, Debug)]
 pub(super) struct MountOptions {
     /// Source in the mount table.
@@ -139,7 +138,6 @@ pub(super) struct MountOptions {
 }
 
 impl MountOptions {
-    /// Returns the options that define the rights of users.
     fn rights(&self) -> impl Iterator<Item = &'static str> {
         let options =
             [(self.check_permissions, "default_permissions"), (self.allow_other, "allow_other")];
@@ -287,7 +285,6 @@ impl Mountpoint {
         Ok(Mountpoint { path, parent, name })
     }
 
-    /// Opens the directory, which must be empty.
     fn open_empty(&self) -> Result<OwnedFd, MountError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.parent, &self.name, flags, Mode::empty());
@@ -376,7 +373,6 @@ fn receive_descriptor(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     Ok(descriptors.flatten().next())
 }
 
-/// Returns the output of the helper on one line.
 fn error_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
@@ -391,7 +387,6 @@ impl Mount {
         Some(Mount { mountpoint: mountpoint.clone(), id, filesystem, unique_id, by_helper })
     }
 
-    /// Returns the mountpoint.
     pub(super) fn path(&self) -> &Path {
         &self.mountpoint.path
     }
@@ -401,7 +396,6 @@ impl Mount {
         if self.by_helper { MountRestrictions::UNTRUSTED } else { MountRestrictions::NONE }
     }
 
-    /// Returns the device number of its file system.
     pub(super) fn filesystem(&self) -> u64 {
         self.filesystem
     }

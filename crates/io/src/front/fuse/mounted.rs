@@ -43,8 +43,8 @@ pub struct Mounted {
     threads: Mutex<Vec<Thread>>,
     replaced_stale: bool,
     /// Prevents other caches from caching the files of volumes.
-    _claim: Option<Claim>,
-    /// Notice of a degraded mode of the mount, if any.
+    claim: Option<Claim>,
+    /// Notice of a degraded mode, if any.
     note: Option<String>,
 }
 
@@ -89,34 +89,33 @@ impl Mounted {
             Tree::Directory(directory) => Arc::clone(&directory.pool.failure),
         };
         let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
-        let started = claim(&shared.tree, &mount).map_err(MountError::from).and_then(|claim| {
-            if let Tree::Directory(directory) = &shared.tree {
-                let applied = options.restrictions | mount.inherent_restrictions();
-                directory.follow_restrictions(&mount, applied);
-            }
-            let agreed =
-                run_handshake(&descriptor, capabilities | ring_capability).map_err(refused)?;
-            if let Tree::Directory(directory) = &shared.tree {
-                directory.set_connection(agreed, &descriptor);
-            }
-            let uses_rings = agreed & capability::OVER_IO_URING != 0;
-            let rings = if uses_rings { rings } else { Vec::new() };
-            Ok((claim, start_threads(&shared, descriptor, rings).map_err(refused)?))
-        });
-        match started {
-            Ok((claim, threads)) => {
-                let threads = Mutex::new(threads);
-                Ok(Mounted { shared, mount, threads, replaced_stale, _claim: claim, note })
-            }
-            Err(error) => {
-                shared.closing.store(true, Ordering::Release);
-                shared.wake_all();
-                if let Err(unmount_error) = mount.unmount(true) {
-                    tracing::error!(again = %unmount_error, "a mount that failed was left behind");
-                }
-                Err(error)
+        let threads = Mutex::default();
+        // From here on, an error unmounts when this is dropped.
+        let mut mounted = Mounted { shared, mount, threads, replaced_stale, claim: None, note };
+        mounted.claim(options.restrictions)?;
+        let agreed = run_handshake(&descriptor, capabilities | ring_capability).map_err(refused)?;
+        if let Tree::Directory(directory) = &mounted.shared.tree {
+            directory.set_connection(agreed, &descriptor);
+        }
+        let uses_rings = agreed & capability::OVER_IO_URING != 0;
+        let rings = if uses_rings { rings } else { Vec::new() };
+        let threads = start_threads(&mounted.shared, descriptor, rings).map_err(refused)?;
+        mounted.threads = Mutex::new(threads);
+        Ok(mounted)
+    }
+
+    /// Claims the mount: files of volumes get a claim of their own, a directory uses the claim of
+    /// its source, whose later restrictions the mount gets too.
+    fn claim(&mut self, restrictions: MountRestrictions) -> Result<(), ClaimError> {
+        let (mount, filesystem) = (&self.mount, self.mount.filesystem());
+        match &self.shared.tree {
+            Tree::Volumes(_) => self.claim = Some(Claim::of_mount(mount.path(), filesystem)?),
+            Tree::Directory(directory) => {
+                directory.claim().mounted(mount.path(), filesystem);
+                directory.follow_restrictions(mount, restrictions | mount.inherent_restrictions());
             }
         }
+        Ok(())
     }
 
     /// Returns true if a dead mount of a killed process was replaced.
@@ -283,19 +282,6 @@ impl VolumeMount {
     /// Ends the threads. Programs that still use the files get errors from now on.
     pub fn close(self) {
         drop(self);
-    }
-}
-
-/// Claims a mount: files of volumes get a claim of their own, a directory uses the claim of its
-/// source.
-fn claim(tree: &Tree, mount: &Mount) -> Result<Option<Claim>, ClaimError> {
-    let filesystem = mount.filesystem();
-    match tree {
-        Tree::Volumes(_) => Claim::of_mount(mount.path(), filesystem).map(Some),
-        Tree::Directory(directory) => {
-            directory.claim().mounted(mount.path(), filesystem);
-            Ok(None)
-        }
     }
 }
 

@@ -10,11 +10,9 @@ use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
-/// Maximum size of the reply to a directory listing.
 const ENTRIES_BYTES_MAX: u32 = 64 << 10;
 
 impl Worker {
-    /// Answers a request that does not concern data.
     pub(super) fn take_node_request(&mut self, header: &InHeader, body: &[u8]) {
         let result = match header.opcode {
             // These have no reply.

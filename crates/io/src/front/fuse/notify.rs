@@ -21,7 +21,6 @@ const PRUNE_MAX: usize = 500;
 pub(super) struct KernelNotifier(OnceLock<OwnedFd>);
 
 impl KernelNotifier {
-    /// Sets the device of the connection.
     pub(super) fn connect(&self, device: &OwnedFd) {
         match device.try_clone() {
             Ok(device) => {

@@ -50,7 +50,6 @@ impl Passthrough {
         Ok(())
     }
 
-    /// Registers a file of the directory.
     pub(super) fn register(&self, file: impl AsFd) -> Result<u32, Errno> {
         register(self.0.get().ok_or(Errno::OPNOTSUPP)?, file.as_fd())
     }
@@ -76,7 +75,6 @@ fn unregister(device: &OwnedFd, backing_id: u32) {
     }
 }
 
-/// Opens of a file.
 #[derive(Debug, Default)]
 struct BackingState {
     opens: u32,

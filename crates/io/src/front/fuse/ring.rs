@@ -58,7 +58,6 @@ fn queue_count() -> io::Result<u16> {
     last.map(|last| last + 1).ok_or_else(|| io::Error::other("the processors are not known"))
 }
 
-/// A ring that is not enabled yet.
 pub(super) struct PreparedRing {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     entries: Vec<RingEntry>,
@@ -124,7 +123,6 @@ fn pin_to_processor(processor: u16) {
     }
 }
 
-/// A reply, with the number of its request.
 type QueuedAnswer = (u64, Result<Vec<u8>, Errno>);
 
 /// Replies from other threads, until the thread of the ring submits them.
@@ -136,7 +134,6 @@ pub(super) struct ReplyQueue {
 }
 
 impl ReplyQueue {
-    /// Adds a reply, and wakes the thread of the ring.
     pub(super) fn add(&self, unique: u64, answer: Result<Vec<u8>, Errno>) {
         let mut answers = self.answers.lock().expect("no holder panics");
         answers.push((unique, answer));
@@ -145,7 +142,6 @@ impl ReplyQueue {
         self.waker.notify();
     }
 
-    /// Removes and returns all replies.
     pub(super) fn take(&self) -> Vec<QueuedAnswer> {
         if !self.is_nonempty.load(Ordering::Acquire) {
             return Vec::new();
@@ -156,7 +152,6 @@ impl ReplyQueue {
     }
 }
 
-/// One thread's ring.
 pub(super) struct Ring {
     kernel: IoUring<squeue::Entry128, cqueue::Entry>,
     /// Declared after the ring, which uses them, so that they are dropped later.
@@ -179,18 +174,9 @@ pub(super) struct Ring {
     awaited_replies: usize,
 }
 
-impl std::fmt::Debug for Ring {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("places", &self.entries.len()).finish_non_exhaustive()
-    }
-}
-
 impl Ring {
     /// Enables the ring, in the thread that answers its requests and that `waker` wakes.
     /// `polls_device`: the thread also answers the requests from the device.
-    ///
-    /// # Errors
-    /// If the kernel refuses the ring.
     pub(super) fn begin(
         prepared: PreparedRing,
         device: Arc<Device>,
@@ -257,9 +243,6 @@ impl Ring {
     }
 
     /// Submits the replies, and lets the kernel post completions.
-    ///
-    /// # Errors
-    /// If the kernel accepts nothing any more.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         self.awaited_replies = 0;
         match self.kernel.submit() {
@@ -270,9 +253,6 @@ impl Ring {
     }
 
     /// Receives a request, if one is available: into `buffer`, except for the data of a write.
-    ///
-    /// # Errors
-    /// If the kernel accepts nothing any more.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received<RingPayload>> {
         let mut has_run = false;
         loop {
@@ -304,7 +284,6 @@ impl Ring {
         Ok(received)
     }
 
-    /// Returns the next request of the completion queue.
     fn next_request(&mut self, buffer: &mut [u8]) -> Option<Received<RingPayload>> {
         loop {
             let done = self.kernel.completion().next()?;
@@ -381,9 +360,6 @@ impl Ring {
     }
 
     /// Sleeps until a request comes, the waker is notified, or `timeout` has passed.
-    ///
-    /// # Errors
-    /// If the kernel refuses to wait.
     pub(super) fn sleep(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
         if self.is_closed() {
             return self.device.sleep(waker, timeout);
@@ -435,7 +411,6 @@ impl Ring {
     }
 }
 
-/// Returns true if the call can be repeated.
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
 }

@@ -11,15 +11,12 @@ use larder_core::completion::Notify;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Contents of a mount.
 pub(super) enum Tree {
-    /// Volumes as files.
     Volumes(Files),
     /// A directory, whose files are one volume, or one for each of its sections.
     Directory(Arc<Directory>),
 }
 
-/// State that all threads of a mount share.
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) tree: Tree,
@@ -41,7 +38,6 @@ pub(super) struct Shared {
 pub(super) type UnmountCallback = Box<dyn FnOnce() + Send>;
 
 impl Shared {
-    /// Returns the state of a mount with one thread per waker.
     pub(super) fn new(
         engine: Arc<Engine>,
         tree: Tree,
@@ -67,7 +63,6 @@ impl Shared {
         }
     }
 
-    /// Returns the files of a mount of volumes.
     pub(super) fn files(&self) -> &Files {
         match &self.tree {
             Tree::Volumes(files) => files,
@@ -75,7 +70,6 @@ impl Shared {
         }
     }
 
-    /// Records that a thread has ended.
     pub(super) fn thread_ended(&self) {
         let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last

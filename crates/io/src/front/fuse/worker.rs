@@ -50,7 +50,6 @@ const READING_SHARE: u64 = 16;
 /// Number of panics after which a thread ends; it refuses all requests after the first one.
 const PANICS_MAX: usize = 3;
 
-/// State of a thread.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) link: Link,
@@ -233,7 +232,6 @@ impl Worker {
         is_mounted.then_some(taken)
     }
 
-    /// Returns true if the thread may receive more requests.
     fn has_room(&self) -> bool {
         let is_full = matches!(&self.shared.tree, Tree::Directory(tree) if tree.pool.is_full());
         let requests = || self.sessions.iter().map(|session| &session.requests);
@@ -353,7 +351,6 @@ impl Worker {
         }
     }
 
-    /// Answers the completed requests of a session.
     pub(super) fn answer_ended(&mut self, now: Nanos, index: usize) {
         while let Some(event) = self.sessions[index].requests.poll_event() {
             let Event::End(Reply { context: request, data, error, classes, .. }) = event else {
@@ -364,7 +361,6 @@ impl Worker {
         }
     }
 
-    /// Answers a completed request.
     pub(super) fn answer(
         &mut self,
         now: Nanos,
@@ -465,7 +461,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Releases all resources of the thread.
     fn close(mut self) {
         self.publish_events();
         for session in std::mem::take(&mut self.sessions) {

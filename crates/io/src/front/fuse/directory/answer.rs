@@ -5,10 +5,8 @@ use super::super::link::{FuseRequest, Link};
 use super::{CoveredWrite, Directory};
 use rustix::io::Errno;
 
-/// Result of a request.
 #[derive(Debug)]
 pub(crate) enum Answer {
-    /// A reply with these bytes.
     Bytes(Vec<u8>),
     /// No reply now: the kernel expects none, or it follows when the request completes.
     None,
@@ -26,10 +24,8 @@ impl From<Vec<u8>> for Answer {
     }
 }
 
-/// Result of a request, or the errno of its refusal.
 pub(crate) type AnswerResult = Result<Answer, Errno>;
 
-/// Returns an empty reply.
 pub(super) fn empty_reply() -> Answer {
     Answer::Bytes(Vec::new())
 }

@@ -25,7 +25,6 @@ const DEFAULT_ACL_NAME: &CStr = c"system.posix_acl_default";
 const SETGID: RawMode = 0o2000;
 
 impl Directory {
-    /// Answers stat(2) or statx(2).
     pub(super) fn stat(&self, header: &InHeader) -> AnswerResult {
         let node = self.node(header.nodeid)?;
         let attributes = node.file.attributes()?;
@@ -35,7 +34,6 @@ impl Directory {
         Ok(self.reply_with(header, &node, &attributes).into())
     }
 
-    /// Returns the reply with current attributes.
     pub(super) fn reply_with(
         &self,
         header: &InHeader,
@@ -248,7 +246,6 @@ impl Directory {
     }
 }
 
-/// Returns true if a request sets capabilities.
 pub(super) fn sets_capabilities(body: &[u8]) -> bool {
     abi::parse_name(abi::bytes_after::<SetxattrIn>(body)).is_ok_and(is_capabilities)
 }

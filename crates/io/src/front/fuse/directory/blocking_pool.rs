@@ -21,7 +21,8 @@ use super::super::mount_failure::MountFailure;
 use super::answer::{Answer, AnswerResult, empty_reply, is_lookup};
 use super::attributes::sets_capabilities;
 use super::data::BLOCK;
-use super::names::{RenameRequest, remove_directory, removed_files_in};
+use super::names::RenameRequest;
+use super::removal::{HiddenNamesWait, hidden_files_in, remove_directory};
 use super::unnamed::{SweepControl, Sweeper};
 use super::{Directory, Node};
 use crate::blocking::BlockingSession;
@@ -39,7 +40,7 @@ use larder_core::request::{Request, RequestOp};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::ops::Range;
@@ -53,12 +54,12 @@ const BLOCKING_WORKERS: usize = 4;
 /// Maximum time that the end of a mount waits for notifications to the kernel.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum time that a request waits for a file descriptor.
 const DESCRIPTOR_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Maximum time that the removal of a directory waits until files that were removed in it are
-/// closed.
-const REMOVAL_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Attempts of a worker to remove a directory with hidden names, before it retries later,
+const REMOVAL_ATTEMPTS: u32 = 4;
+/// and pause between them.
+const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Maximum time that a request waits for a lease of another process. The kernel removes a lease
 /// 45 s after a request for the file, unless `/proc/sys/fs/lease-break-time` says otherwise.
@@ -67,10 +68,18 @@ const LEASE_WAIT_MAX: Duration = Duration::from_mins(2);
 /// Name of the thread that writes to files that have pages in the kernel's page cache.
 const PAGE_WRITER: &str = "page-writer";
 
-/// A job for a blocking worker.
+/// A request that waits for a blocking worker.
+pub(crate) struct QueuedRequest {
+    reply_path: ReplyPath,
+    header: InHeader,
+    body: Vec<u8>,
+    backlog_entry: BacklogEntry,
+    /// Wait of a request that removes a directory.
+    hidden_names: HiddenNamesWait,
+}
+
 pub(crate) enum Job {
-    /// Answer a request.
-    Request { reply_path: ReplyPath, header: InHeader, body: Vec<u8>, backlog_entry: BacklogEntry },
+    Request(QueuedRequest),
     /// Drop the cached data of a node that the kernel has forgotten.
     Retire(Arc<Node>),
     /// Write the unwritten data of a file that no program has open, and close it.
@@ -81,11 +90,17 @@ pub(crate) enum Job {
     Relocate(Arc<Node>),
     /// Handle a change of a node by another process: invalidate its attributes in the kernel, and
     /// its contents too if `contents`.
-    HandleChange { node: Arc<Node>, contents: bool },
+    HandleChange {
+        node: Arc<Node>,
+        contents: bool,
+    },
     /// Invalidate the kernel's pages and attributes of a file.
     InvalidateNode(Arc<Node>),
     /// Invalidate a name in a directory in the kernel.
-    InvalidateEntry { directory: Arc<Node>, name: CString },
+    InvalidateEntry {
+        directory: Arc<Node>,
+        name: CString,
+    },
     /// Make the kernel forget files, to free file descriptors.
     PruneIdle,
     /// Make the kernel forget nodes that have no name in SOURCE any more.
@@ -94,7 +109,7 @@ pub(crate) enum Job {
 
 /// Queues and threads of a mount that may block. The threads run from [`start`] to the end of the
 /// mount.
-#[derive(Debug, Default)]
+#[derive(Default)]
 pub(crate) struct BlockingPool {
     jobs: JobQueue,
     /// Jobs of the thread that sends the kernel notifications of changes by other processes. It may
@@ -156,10 +171,10 @@ impl BlockingPool {
         self.backlog.is_full()
     }
 
-    /// Returns a job that answers a request.
     pub(super) fn request(&self, reply_path: ReplyPath, header: &InHeader, body: Vec<u8>) -> Job {
         let backlog_entry = self.backlog.add(body.len());
-        Job::Request { reply_path, header: *header, body, backlog_entry }
+        let (header, hidden_names) = (*header, HiddenNamesWait::default());
+        Job::Request(QueuedRequest { reply_path, header, body, backlog_entry, hidden_names })
     }
 
     pub(super) fn send(&self, job: Job) {
@@ -211,7 +226,6 @@ struct BlockingWorker {
     clock: Arc<dyn Clock>,
     /// Selects the queue of its jobs.
     jobs: fn(&BlockingPool) -> &JobQueue,
-    /// Name of the thread, for fault injection.
     thread_name: &'static str,
     /// Page drops of the page writer; none for other workers.
     page_dropper: Option<PageDropper>,
@@ -220,7 +234,7 @@ struct BlockingWorker {
 /// Returns the reply path and the header of the request that a job answers.
 fn requester_of(job: &Job) -> Option<(ReplyPath, InHeader)> {
     match job {
-        Job::Request { reply_path, header, .. } => Some((reply_path.clone(), *header)),
+        Job::Request(request) => Some((request.reply_path.clone(), request.header)),
         _ => None,
     }
 }
@@ -249,7 +263,6 @@ pub(crate) fn unshare_umask() {
     }
 }
 
-/// Returns a range of bytes, extended to whole blocks.
 fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / BLOCK * BLOCK..bytes.end.next_multiple_of(BLOCK)
 }
@@ -276,40 +289,7 @@ impl BlockingWorker {
     fn run_job(&mut self, job: Job) {
         fault::point(self.thread_name, self.directory.pool.failure.name());
         match job {
-            Job::Request { reply_path, header, body, backlog_entry } => {
-                match self.answer_with_retries(&header, &body) {
-                    Ok(Answer::Bytes(bytes)) => reply_path.answer(header.unique, Ok(bytes)),
-                    Ok(Answer::None) => {}
-                    Ok(Answer::PageWriter) => {
-                        self.directory.pool.queue_page_write(Job::Request {
-                            reply_path,
-                            header,
-                            body,
-                            backlog_entry,
-                        });
-                    }
-                    Ok(Answer::WhenDropped(write)) => {
-                        let page_dropper =
-                            self.page_dropper.as_ref().expect("this is the page writer");
-                        page_dropper.drop_and_answer(reply_path, header.unique, write);
-                    }
-                    Ok(Answer::BlockingWorker) => {
-                        unreachable!("a blocking worker does not pass this on")
-                    }
-                    // Another process has a lease on the file. Waiting here could occupy all
-                    // blocking workers, so the request is retried later.
-                    Err(Errno::AGAIN)
-                        if backlog_entry.age() < LEASE_WAIT_MAX
-                            && !is_nonblocking(&header, &body) =>
-                    {
-                        let count_max = reply_path.waiting_max();
-                        let job = Job::Request { reply_path, header, body, backlog_entry };
-                        let refused = (self.jobs)(&self.directory.pool).add_delayed(job, count_max);
-                        refuse(refused.as_ref().and_then(requester_of), Errno::AGAIN);
-                    }
-                    Err(errno) => reply_path.answer(header.unique, Err(errno)),
-                }
-            }
+            Job::Request(request) => self.run_request(request),
             Job::Retire(node) => {
                 self.retire(&node);
                 node.end_retirement();
@@ -324,6 +304,41 @@ impl BlockingWorker {
             }
             Job::PruneIdle => self.directory.prune_idle(),
             Job::ForgetUnnamed(nodes) => self.directory.forget_unnamed(&nodes),
+        }
+    }
+
+    fn run_request(&mut self, mut request: QueuedRequest) {
+        let is_removal = request.header.opcode == opcode::RMDIR;
+        let answer = if is_removal {
+            self.remove_directory(&mut request)
+        } else {
+            self.answer_with_retries(&request.header, &request.body)
+        };
+        let QueuedRequest { reply_path, header, body, backlog_entry, .. } = &request;
+        match answer {
+            Ok(Answer::Bytes(bytes)) => reply_path.answer(header.unique, Ok(bytes)),
+            Ok(Answer::None) => {}
+            Ok(Answer::PageWriter) => {
+                self.directory.pool.queue_page_write(Job::Request(request));
+            }
+            Ok(Answer::WhenDropped(write)) => {
+                let page_dropper = self.page_dropper.as_ref().expect("this is the page writer");
+                page_dropper.drop_and_answer(reply_path.clone(), header.unique, write);
+            }
+            Ok(Answer::BlockingWorker) => unreachable!("a blocking worker does not pass this on"),
+            // Another process has a lease on the file, or files in a directory have hidden names.
+            // Waiting here could occupy all blocking workers, so the request is retried later.
+            Err(Errno::AGAIN)
+                if is_removal
+                    || backlog_entry.age() < LEASE_WAIT_MAX && !is_nonblocking(header, body) =>
+            {
+                let count_max = reply_path.waiting_max();
+                let jobs = (self.jobs)(&self.directory.pool);
+                let refused = jobs.add_delayed(Job::Request(request), count_max);
+                let errno = if is_removal { Errno::NOTEMPTY } else { Errno::AGAIN };
+                refuse(refused.as_ref().and_then(requester_of), errno);
+            }
+            Err(errno) => reply_path.answer(header.unique, Err(errno)),
         }
     }
 
@@ -388,10 +403,6 @@ impl BlockingWorker {
                 changed
             }
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
-            opcode::RMDIR => {
-                let parent = self.directory.node(header.nodeid)?;
-                self.remove_directory(&parent, abi::parse_name(body)?)
-            }
             opcode::SETXATTR => {
                 let directory = Arc::clone(&self.directory);
                 if sets_capabilities(body) {
@@ -507,25 +518,34 @@ impl BlockingWorker {
         Ok(empty_reply())
     }
 
-    /// Removes a directory on NFS. Files that were removed in it keep other names there until the
-    /// kernel and the cache have forgotten them.
-    fn remove_directory(&mut self, parent: &Node, name: &CStr) -> AnswerResult {
-        let begun = Instant::now();
-        loop {
-            let removed = remove_directory(parent, name);
-            if removed != Err(Errno::NOTEMPTY) || begun.elapsed() > REMOVAL_WAIT_MAX {
+    /// Removes a directory on a server. While files that were removed in it have hidden names, the
+    /// result is `EAGAIN` if they are likely to disappear. Closes those that no program has open.
+    fn remove_directory(&mut self, request: &mut QueuedRequest) -> AnswerResult {
+        let parent = self.directory.node(request.header.nodeid)?;
+        let name = abi::parse_name(&request.body)?;
+        let (mut count, mut is_held) = (0, false);
+        for _ in 0..REMOVAL_ATTEMPTS {
+            let removed = remove_directory(&parent, name);
+            if removed != Err(Errno::NOTEMPTY) {
                 return removed.map(|()| empty_reply());
             }
-            let Ok(Some(inodes)) = removed_files_in(parent, name) else {
+            let Ok(Some(inodes)) = hidden_files_in(&parent, name) else {
                 return Err(Errno::NOTEMPTY);
             };
+            (count, is_held) = (inodes.len(), false);
             for inode in inodes {
-                if let Some(node) = self.directory.nodes.by_inode(parent.device(), inode) {
+                let node = self.directory.nodes.by_inode(parent.device(), inode);
+                // A file with another name (hard link) is forgotten with that name.
+                is_held |= node.as_ref().is_none_or(|it| it.file.is_open() || !it.has_one_name());
+                if let Some(node) = node {
                     self.retire(&node);
+                    node.file.rest();
                 }
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(REMOVAL_PAUSE);
         }
+        let waits = request.hidden_names.continues(Instant::now(), count, is_held);
+        Err(if waits { Errno::AGAIN } else { Errno::NOTEMPTY })
     }
 
     /// Syncs a file without cached data.
@@ -536,7 +556,6 @@ impl BlockingWorker {
     }
 }
 
-/// Syncs a file or directory of SOURCE.
 fn sync(file: impl std::os::fd::AsFd, args: &FsyncIn) -> Result<(), Errno> {
     if args.flags & abi::FSYNC_DATA != 0 {
         rustix::fs::fdatasync(file)

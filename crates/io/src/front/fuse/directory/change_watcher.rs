@@ -13,7 +13,6 @@ use std::time::Duration;
 /// State of the reports of changes by other processes.
 #[derive(Debug)]
 pub(super) struct ChangeWatcher {
-    /// Device whose changes are reported.
     device: u64,
     is_connected: AtomicBool,
     has_missed: AtomicBool,

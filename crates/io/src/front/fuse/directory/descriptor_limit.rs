@@ -24,7 +24,6 @@ pub(super) struct DescriptorLimit {
     /// Number of inodes above which the kernel is next made to forget some; above the target while
     /// all are in use.
     prune_above: AtomicUsize,
-    /// True while the kernel is made to forget inodes.
     is_pruning: AtomicBool,
     /// Number of inodes at which lookups fail: the remaining descriptors are for data.
     full_at: usize,
@@ -39,7 +38,6 @@ impl DescriptorLimit {
         DescriptorLimit { nodes_max, prune_above, is_pruning: AtomicBool::new(false), full_at }
     }
 
-    /// Returns an error if `nodes` inodes leave no room for another one.
     pub(super) fn check_room(&self, nodes: usize) -> Result<(), Errno> {
         if nodes < self.full_at { Ok(()) } else { Err(Errno::MFILE) }
     }

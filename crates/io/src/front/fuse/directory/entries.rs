@@ -10,7 +10,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Maximum size of a reply.
 const ENTRIES_BYTES_MAX: u32 = 64 << 10;
 /// Bytes that are read of the directory at a time.
 const BUFFER_BYTES: usize = 32 << 10;

@@ -38,7 +38,6 @@ impl Directory {
         debug_assert!(is_first, "a directory is mounted once");
     }
 
-    /// Forgets all nodes but the root, and all listings.
     pub(crate) fn forget_all(&self) {
         for node in self.nodes.all() {
             self.forget(node.id, u64::MAX);

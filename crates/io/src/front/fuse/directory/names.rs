@@ -9,23 +9,21 @@ use super::super::abi::{
 };
 use super::answer::{Answer, AnswerResult, empty_reply, opens_for_writing};
 use super::nodes::{key_of, open_path};
+use super::removal::remove_directory;
 use super::{Directory, Job, Node};
-use crate::store::files::{Attributes, SourceFile, link_to};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
+use crate::store::files::{Attributes, link_to};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use rustix::thread::{capabilities, set_capabilities};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
 const MODE_BITS: u32 = 0o7777;
 
 thread_local! {
-    /// Current umask of this thread.
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
@@ -192,7 +190,7 @@ impl Directory {
             && key_of(&stat) == node.key
         {
             // The name through which a descriptor was opened can only be removed when it is closed
-            // (see `SILLY_RENAME_PREFIX`). The new name is likely to exist longer than the old one.
+            // (see `removal.rs`). The new name is likely to exist longer than the old one.
             node.file.set_path(&path);
         }
         let (node, attributes) = self.look_up(&parent, name)?;
@@ -210,7 +208,7 @@ impl Directory {
         let name = abi::parse_name(body)?;
         if directory {
             let removed = remove_directory(&parent, name);
-            // The kernel may still have to forget removed files in it, whose names disappear then.
+            // Removed files in it may have hidden names until the kernel and the cache close them.
             let waits = self.is_remote && removed == Err(Errno::NOTEMPTY);
             return if waits {
                 Ok(Answer::BlockingWorker)
@@ -219,10 +217,13 @@ impl Directory {
             };
         }
         let node = self.nodes.known_by_name(&parent, name).ok().flatten();
-        let node = node.filter(|node| node.file.was_written());
+        if let Some(node) = node.as_ref().filter(|_| self.is_remote) {
+            // The SMB client hides a removed file that is open, as the cache may have it.
+            node.file.rest();
+        }
         rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty())?;
         // Programs may still read its times through other names.
-        if let Some(node) = node {
+        if let Some(node) = node.filter(|node| node.file.was_written()) {
             node.file.take_ctime();
         }
         Ok(empty_reply())
@@ -287,7 +288,6 @@ impl Directory {
         Ok(bytes.into())
     }
 
-    /// Renames, unless data of the file has to be written first.
     pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let renaming = RenameRequest::parse(self, header, body)?;
         let (file, moving) = renaming.files(self)?;
@@ -297,44 +297,6 @@ impl Directory {
         renaming.perform()?;
         Ok(empty_reply())
     }
-}
-
-/// Removes an empty directory.
-pub(super) fn remove_directory(parent: &Node, name: &CStr) -> Result<(), Errno> {
-    rustix::fs::unlinkat(parent.file.path(), name, AtFlags::REMOVEDIR)
-}
-
-/// Start of the names that the kernel's NFS client gives to files that are removed while a process,
-/// such as this one, has a descriptor of them (`nfs_sillyrename` in fs/nfs/unlink.c). The client
-/// removes these names when the descriptors are closed.
-const SILLY_RENAME_PREFIX: &[u8] = b".nfs";
-
-/// Returns true if a file on NFS was removed.
-pub(super) fn is_silly_renamed(file: &SourceFile) -> bool {
-    let path = file.name();
-    Path::new(&path)
-        .file_name()
-        .is_some_and(|name| name.as_bytes().starts_with(SILLY_RENAME_PREFIX))
-}
-
-/// Returns the inode numbers of the files in a directory on NFS; none if it has others than those
-/// that were removed.
-///
-/// # Errors
-/// If the directory cannot be read.
-pub(super) fn removed_files_in(parent: &Node, name: &CStr) -> Result<Option<Vec<u64>>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())?;
-    let mut inodes = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        match entry.file_name().to_bytes() {
-            b"." | b".." => {}
-            name if name.starts_with(SILLY_RENAME_PREFIX) => inodes.push(entry.ino()),
-            _ => return Ok(None),
-        }
-    }
-    Ok(Some(inodes))
 }
 
 /// Creates a file with the umask of the requesting process.
@@ -367,7 +329,6 @@ fn path_of_new(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<(OwnedFd, S
     }
 }
 
-/// A request to rename.
 #[derive(Debug)]
 pub(super) struct RenameRequest<'a> {
     from: Arc<Node>,
@@ -418,7 +379,6 @@ impl<'a> RenameRequest<'a> {
         Ok((file, moved.into_iter().chain(other).collect()))
     }
 
-    /// Returns true if the new name exists and is replaced.
     pub(super) fn replaces_target(&self) -> bool {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         rustix::fs::statat(self.to.file.path(), self.new, flags).is_ok()

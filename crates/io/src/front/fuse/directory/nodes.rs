@@ -21,7 +21,6 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// Device and inode.
 pub(super) type InodeKey = (u64, u64);
 
 /// An inode of the directory.
@@ -29,7 +28,6 @@ pub(super) type InodeKey = (u64, u64);
 pub(crate) struct Node {
     pub(crate) id: u64,
     pub(crate) file: Arc<SourceFile>,
-    /// Passthrough state of the file.
     pub(super) backing: BackingFile,
     pub(super) key: InodeKey,
     /// Generation of the inode on a server, which may reuse its number.
@@ -47,7 +45,6 @@ impl Node {
         rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink < 2)
     }
 
-    /// Returns true if the inode has no name any more.
     pub(super) fn has_no_name(&self) -> bool {
         rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink == 0)
     }
@@ -110,7 +107,6 @@ impl Node {
         self.kind == FileType::RegularFile
     }
 
-    /// Returns the device of the inode.
     pub(super) fn device(&self) -> u64 {
         self.key.0
     }
@@ -132,17 +128,13 @@ struct NodeTable {
     reopens: bool,
 }
 
-/// All nodes of a mount.
-#[derive(Debug)]
 pub(super) struct Nodes {
     table: Mutex<NodeTable>,
-    /// Number of nodes.
     len: AtomicUsize,
     /// Rules that assign files to sections.
     pub(super) rules: Rules,
     /// Device of the directory itself.
     pub(super) device: u64,
-    /// True if the directory is on a server.
     is_remote: bool,
     /// See [`Nodes::deferred_size_max`].
     deferred_size_max: u64,
@@ -150,7 +142,6 @@ pub(super) struct Nodes {
     pub(super) follower: OnceLock<Arc<RestrictionFollower>>,
 }
 
-/// Returns the key of an inode: its device and inode numbers.
 pub(super) fn key_of(stat: &Stat) -> InodeKey {
     (stat.st_dev, stat.st_ino)
 }
@@ -179,24 +170,20 @@ impl Nodes {
         self.table.lock().expect("no holder panics")
     }
 
-    /// Returns the node of this number.
     pub(super) fn by_id(&self, id: u64) -> Result<Arc<Node>, Errno> {
         self.table().by_id.get(&id).map(|(node, _)| Arc::clone(node)).ok_or(Errno::STALE)
     }
 
-    /// Returns the node of an inode, if it is known.
     pub(super) fn by_inode(&self, device: u64, ino: u64) -> Option<Arc<Node>> {
         let table = self.table();
         let id = table.by_key.get(&(device, ino))?;
         table.by_id.get(id).map(|(node, _)| Arc::clone(node))
     }
 
-    /// All nodes of a mount.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         self.table().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
     }
 
-    /// Returns the numbers of all nodes.
     pub(super) fn ids(&self) -> Vec<u64> {
         self.table().by_id.keys().copied().collect()
     }
@@ -208,7 +195,6 @@ impl Nodes {
         found.map(|(node, count)| (Arc::clone(node), *count > 0)).collect()
     }
 
-    /// Returns the number of nodes.
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }

@@ -184,7 +184,6 @@ impl Directory {
         Err(Errno::BUSY)
     }
 
-    /// Returns the reply to an open.
     pub(super) fn open_out(&self, node: &Node, writes: bool) -> Vec<u8> {
         let options = self.section(&node.file).options;
         let backing = options.uncached.then(|| self.register_backing(node)).flatten();
@@ -218,7 +217,6 @@ impl Directory {
         node.backing.open(&self.passthrough, register)
     }
 
-    /// Converts attributes for the kernel.
     pub(super) fn attr(&self, attributes: &Attributes) -> Attr {
         let Attributes { stat, size, mtime, ctime, .. } = attributes;
         let seconds = |seconds: i64| seconds.cast_unsigned();
@@ -263,7 +261,6 @@ impl Directory {
         }
     }
 
-    /// Returns the reply with the attributes of a node.
     pub(super) fn attr_out(&self, node: &Node, attributes: &Attributes) -> Vec<u8> {
         let (ttl, attr) = (self.attr_ttl(node, attributes), self.attr(attributes));
         AttrOut { valid: ttl.as_secs(), valid_ns: ttl.subsec_nanos(), dummy: 0, attr }

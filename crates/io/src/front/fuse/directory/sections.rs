@@ -12,7 +12,6 @@ use larder_core::mode::WriteMode;
 use rustix::io::Errno;
 use std::sync::{Arc, OnceLock};
 
-/// Files of one rule.
 #[derive(Debug)]
 pub(crate) struct Section {
     pub(super) options: FileOptions,
@@ -22,7 +21,6 @@ pub(crate) struct Section {
     volume: OnceLock<Arc<ArenaVolume>>,
 }
 
-/// A section that is cached.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct CachedSection<'a> {
     pub(crate) table: &'a Arc<FileTable>,
@@ -48,7 +46,6 @@ impl Section {
         self.options.kernel_pages == KernelPages::Off
     }
 
-    /// Sets the volume of its files.
     pub(super) fn set_volume(&self, volume: Arc<ArenaVolume>) {
         let is_first = self.volume.set(volume).is_ok();
         debug_assert!(is_first, "a directory is mounted once");

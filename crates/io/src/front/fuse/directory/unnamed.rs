@@ -23,7 +23,6 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
-/// Name of the thread.
 pub(super) const SWEEPER: &str = "sweeper";
 
 /// Maximum number of nodes that one sweep checks: some milliseconds.
@@ -35,7 +34,6 @@ const NODES_MAX_URGENT: usize = 1 << 16;
 /// Number of nodes that are taken from the table at a time.
 const BATCH_NODES: usize = 256;
 
-/// Pause between two sweeps.
 const PAUSE: Duration = Duration::from_secs(2);
 
 #[derive(Debug, Default)]
@@ -65,7 +63,6 @@ impl SweepControl {
         self.changed.notify_all();
     }
 
-    /// Ends the thread.
     pub(super) fn end(&self) {
         self.state().has_ended = true;
         self.changed.notify_all();
@@ -104,7 +101,6 @@ impl Sweeper {
         }
     }
 
-    /// Checks a bounded number of nodes.
     fn sweep_nodes(&mut self, is_gone: bool) {
         let is_urgent = is_gone || is_some_device_full();
         let nodes_max = if is_urgent { NODES_MAX_URGENT } else { NODES_MAX };

@@ -47,7 +47,6 @@ impl RingBuffer {
         &self.memory.0[self.range.clone()]
     }
 
-    /// Returns the contents.
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the caller owns the entry, so the kernel does not write; writes of this process
         // take `&mut self`.
@@ -70,13 +69,11 @@ pub(crate) struct RingPayload {
 }
 
 impl RingPayload {
-    /// Returns the data.
     pub(crate) fn data(&self) -> &[u8] {
         &self.payload_buffer.bytes()[..self.len]
     }
 }
 
-/// State of a ring entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The kernel owns the entry.
@@ -87,7 +84,6 @@ enum State {
     Answered,
 }
 
-/// A ring entry.
 #[derive(Debug)]
 pub(super) struct RingEntry {
     /// Queue of the entry: the number of its processor.
@@ -102,7 +98,6 @@ pub(super) struct RingEntry {
     pub(super) commit_id: u64,
     /// True if a process waits for the reply.
     pub(super) is_awaited: bool,
-    /// Reply that waits for the payload buffer.
     deferred_reply: Vec<u8>,
 }
 

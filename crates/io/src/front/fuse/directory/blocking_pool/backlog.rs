@@ -32,7 +32,6 @@ pub(crate) struct BacklogEntry {
 }
 
 impl BacklogEntry {
-    /// Returns the time since the request was accepted.
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
     }
@@ -45,7 +44,6 @@ impl Backlog {
         debug_assert!(is_first, "a directory is mounted once");
     }
 
-    /// Returns true if no further requests may be received.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.load(Ordering::Acquire) > BACKLOG_BYTES_MAX
     }

@@ -108,7 +108,6 @@ impl BlockingWorker {
         })
     }
 
-    /// Writes a byte range, which may touch two segments.
     fn write_range(
         &mut self,
         node: &Node,

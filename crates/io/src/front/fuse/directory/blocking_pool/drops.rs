@@ -131,7 +131,6 @@ pub(super) struct PageDropper {
 }
 
 impl PageDropper {
-    /// Starts the threads.
     pub(super) fn start(
         engine: &Engine,
         directory: &Arc<Directory>,

@@ -49,7 +49,6 @@ impl BlockingWorker {
         }
     }
 
-    /// Unpins the part of a file from `from` on.
     pub(super) fn unpin(&self, file: &SourceFile, from: u64) {
         let Some(cached) = self.directory.section(file).cached() else { return };
         let from = from.next_multiple_of(cached.volume.page_bytes());
@@ -106,7 +105,6 @@ impl BlockingWorker {
         Ok(false)
     }
 
-    /// Handles a change of a node by another process.
     pub(super) fn handle_change(&mut self, node: &Node, contents: bool) {
         if contents && node.is_regular() {
             node.file.set_stale();
