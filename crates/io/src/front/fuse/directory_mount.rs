@@ -73,8 +73,7 @@ impl DirectoryMount {
         let tree = Tree::Directory(Arc::clone(&directory));
         let mounted = Mounted::start(Arc::clone(&engine), tree, at, &mount_options, None)
             .inspect_err(|_| directory.pool.end())?;
-        let _watch = directory.watch_mounts();
-        Ok(DirectoryMount { mounted, engine, directory, volumes, _watch })
+        Ok(DirectoryMount { mounted, engine, _watch: directory.watch_mounts(), directory, volumes })
     }
 
     /// Checks that a mountpoint does not lie inside of a directory.

@@ -329,6 +329,9 @@ fn path_of_new(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<(OwnedFd, S
     }
 }
 
+/// The file to rename, if it is one, and the files that change their section.
+type RenamedFiles = (Option<Arc<Node>>, Vec<Arc<Node>>);
+
 #[derive(Debug)]
 pub(super) struct RenameRequest<'a> {
     from: Arc<Node>,
@@ -358,12 +361,9 @@ impl<'a> RenameRequest<'a> {
         })
     }
 
-    /// Returns the node to rename if it is a file, which may have cached data; and the files that
-    /// change their section, including the file that gets the old name in an exchange.
-    pub(super) fn files(
-        &self,
-        directory: &Directory,
-    ) -> Result<(Option<Arc<Node>>, Vec<Arc<Node>>), Errno> {
+    /// Returns the files that a rename affects in the cache, including the one that gets the old
+    /// name in an exchange.
+    pub(super) fn files(&self, directory: &Directory) -> Result<RenamedFiles, Errno> {
         let (nodes, rules) = (&directory.nodes, &directory.nodes.rules);
         let is_moved = |node: &Arc<Node>, to: &Node, name: &CStr| {
             let section = rules.section_of_name(&to.file.link(), name.to_bytes());
