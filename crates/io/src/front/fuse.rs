@@ -38,4 +38,4 @@ pub use directory::{
 pub use directory_mount::{DirectoryMount, FailingFile, FileFigures};
 pub use files::check_name;
 pub use mount::{MountError, UnmountError, detach_ours};
-pub use mounted::VolumeMount;
+pub use mounted::{Mounted, VolumeMount};

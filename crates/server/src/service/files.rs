@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use larder_host::holders::holders;
 use larder_io::engine::Engine;
 use larder_io::front::fuse::{
-    Directory, DirectoryMount, FailingFile, FileFigures, UnmountError, VolumeMount,
+    Directory, DirectoryMount, FailingFile, FileFigures, Mounted, UnmountError, VolumeMount,
 };
 use larder_io::front::observe::Observer;
 use larder_io::reclaim;
@@ -35,24 +35,10 @@ enum Mount {
 }
 
 impl Mount {
-    fn path(&self) -> &Path {
+    fn mounted(&self) -> &Mounted {
         match self {
-            Mount::Volumes(mount) => mount.path(),
-            Mount::Directory(mount, _) => mount.path(),
-        }
-    }
-
-    fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        match self {
-            Mount::Volumes(mount) => mount.unmount(lazily),
-            Mount::Directory(mount, _) => mount.unmount(lazily),
-        }
-    }
-
-    fn took_over(&self) -> bool {
-        match self {
-            Mount::Volumes(mount) => mount.took_over(),
-            Mount::Directory(mount, _) => mount.took_over(),
+            Mount::Volumes(mount) => mount,
+            Mount::Directory(mount, _) => mount,
         }
     }
 
@@ -105,9 +91,6 @@ impl Files {
         let volumes = volumes.iter().map(|served| (Arc::clone(&served.volume), served.map.clone()));
         let (engine, volumes) = (Arc::clone(engine), volumes.collect());
         let mount = VolumeMount::start(engine, directory, volumes, observer, settings.plain_io)?;
-        if let Some(note) = mount.note() {
-            eprintln!("larder: note: {note}");
-        }
         Ok(Files::new(Mount::Volumes(mount)))
     }
 
@@ -122,9 +105,6 @@ impl Files {
         let (mountpoint, allow_other) = (&options.mountpoint, options.allow_other);
         let mount =
             DirectoryMount::start(Arc::clone(engine), directory, volumes, mountpoint, allow_other)?;
-        for note in mount.notes() {
-            eprintln!("larder: note: {note}");
-        }
         // An unmount by the user ends the server, after it has written all dirty data.
         mount.when_gone(|| {
             if let Err(error) = kill_process(getpid(), Signal::TERM) {
@@ -137,8 +117,12 @@ impl Files {
     }
 
     fn new(mount: Mount) -> Self {
-        if mount.took_over() {
-            let path = mount.path().display();
+        let mounted = mount.mounted();
+        for note in mounted.notes() {
+            eprintln!("larder: note: {note}");
+        }
+        if mounted.took_over() {
+            let path = mounted.path().display();
             eprintln!("larder: note: {path} was still mounted by a larder that was killed");
         }
         Files(RwLock::new(Some(mount)))
@@ -234,7 +218,7 @@ impl Service {
     /// Unmounts the files, after their users are gone or on a second signal; returns true if
     /// programs may have written data while it waited.
     pub(crate) fn unmount(&self, requests: &RequestReceiver) -> bool {
-        let attempt = |lazily| self.files().with(|mount| mount.unmount(lazily));
+        let attempt = |lazily| self.files().with(|mount| mount.mounted().unmount(lazily));
         let mut reported = String::new();
         loop {
             let path = match attempt(false) {

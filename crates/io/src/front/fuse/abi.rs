@@ -8,11 +8,12 @@ mod numbers;
 
 pub(super) use numbers::{attribute, capability, notice, opcode, open_flag};
 
+use rustix::io::Errno;
+use std::ffi::CStr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
 
 /// Protocol version of this server; a kernel with a larger minor number falls back to this one.
 pub(super) const MAJOR: u32 = 7;
-/// See [`MAJOR`].
 pub(super) const MINOR: u32 = 40;
 /// The node of the root directory.
 pub(super) const ROOT: u64 = 1;
@@ -26,395 +27,252 @@ pub(super) const LOCKOWNER: u32 = 1 << 1;
 /// In [`TransferIn::transfer_flags`] of a write: the writer must not keep the setuid and setgid
 /// bits of the file.
 pub(super) const WRITE_KILL_SUIDGID: u32 = 1 << 2;
+/// In [`TransferIn::flags`], flags of open(2) with which a write must be on stable storage when it
+/// returns.
+pub(super) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// In [`FsyncIn::flags`]: sync only the data, as fdatasync(2).
 pub(super) const FSYNC_DATA: u32 = 1 << 0;
 
-/// Header of a request.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct InHeader {
-    /// Bytes of the request, including this header.
-    pub(super) len: u32,
-    pub(super) opcode: u32,
-    /// Repeated in the reply.
-    pub(super) unique: u64,
-    pub(super) nodeid: u64,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) pid: u32,
-    pub(super) total_extlen: u16,
-    pub(super) padding: u16,
+/// Defines structures of the protocol: their fields, in the order of the kernel's.
+macro_rules! wire_structs {
+    ($(
+        $(#[$doc:meta])* $name:ident { $($(#[$field_doc:meta])* $field:ident: $type:ty),+ $(,)? }
+    )+) => {$(
+        $(#[$doc])*
+        #[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
+        #[repr(C)]
+        pub(crate) struct $name { $($(#[$field_doc])* pub(crate) $field: $type),+ }
+    )+};
 }
 
-/// Header of a reply.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct OutHeader {
-    /// Bytes of the reply, including this header.
-    pub(super) len: u32,
-    /// 0, or a negative errno.
-    pub(super) error: i32,
-    pub(super) unique: u64,
+wire_structs! {
+    InHeader {
+        /// Bytes of the request, including this header.
+        len: u32,
+        opcode: u32,
+        /// Repeated in the reply.
+        unique: u64,
+        nodeid: u64, uid: u32, gid: u32, pid: u32, total_extlen: u16, padding: u16,
+    }
+
+    /// Header of a reply or a notification.
+    OutHeader {
+        /// Bytes of the reply, including this header.
+        len: u32,
+        /// 0, or a negative errno.
+        error: i32,
+        unique: u64,
+    }
+
+    InitIn {
+        major: u32, minor: u32, max_readahead: u32, flags: u32, flags2: u32, unused: [u32; 11],
+    }
+
+    InitOut {
+        major: u32, minor: u32, max_readahead: u32, flags: u32,
+        /// Maximum number of background requests.
+        max_background: u16,
+        /// Number of background requests at which the kernel throttles their processes.
+        congestion_threshold: u16,
+        max_write: u32, time_gran: u32, max_pages: u16, map_alignment: u16, flags2: u32,
+        /// Maximum depth of stacked file systems below the backing files of passthrough.
+        max_stack_depth: u32,
+        unused: [u32; 6],
+    }
+
+    /// Attributes of a node, in replies for attributes and entries.
+    Attr {
+        ino: u64, size: u64,
+        /// In units of 512 bytes.
+        blocks: u64,
+        atime: u64, mtime: u64, ctime: u64, atime_ns: u32, mtime_ns: u32, ctime_ns: u32,
+        mode: u32, nlink: u32, uid: u32, gid: u32, rdev: u32, blksize: u32, flags: u32,
+    }
+
+    /// Reply to a lookup. The times are the periods for which the kernel may cache the entry and
+    /// the attributes.
+    EntryOut {
+        nodeid: u64, generation: u64,
+        entry_valid: u64, attr_valid: u64, entry_valid_ns: u32, attr_valid_ns: u32,
+        attr: Attr,
+    }
+
+    AttrOut { valid: u64, valid_ns: u32, dummy: u32, attr: Attr }
+
+    SetattrIn {
+        valid: u32, padding: u32, fh: u64, size: u64, lock_owner: u64,
+        times: [u64; 3], times_ns: [u32; 3],
+        mode: u32, unused4: u32, uid: u32, gid: u32, unused5: u32,
+    }
+
+    MknodIn { mode: u32, rdev: u32, umask: u32, padding: u32 }
+
+    MkdirIn { mode: u32, umask: u32 }
+
+    CreateIn {
+        /// Flags of open(2).
+        flags: u32,
+        mode: u32, umask: u32, open_flags: u32,
+    }
+
+    /// Arguments of a rename; those of the older opcode end after the directory. Both names
+    /// follow.
+    RenameIn {
+        newdir: u64,
+        /// Flags of renameat2(2).
+        flags: u32,
+        padding: u32,
+    }
+
+    LinkIn { oldnodeid: u64 }
+
+    /// Arguments of a request that sets an extended attribute; name and value follow.
+    SetxattrIn {
+        size: u32,
+        /// Flags of setxattr(2).
+        flags: u32,
+    }
+
+    /// Arguments of a request for one or all extended attributes, and the reply if `size` is 0.
+    GetxattrIn { size: u32, padding: u32 }
+
+    FsyncIn { fh: u64, flags: u32, padding: u32 }
+
+    /// Arguments of the last close of a file or directory; further fields are not used here.
+    ReleaseIn { fh: u64 }
+
+    AccessIn { mask: u32, unused: u32 }
+
+    /// Arguments of a request that forgets a node: the number of lookups to forget.
+    ForgetIn { nlookup: u64 }
+
+    /// Header of several such requests, each of which is a [`ForgetOne`].
+    BatchForgetIn { count: u32, dummy: u32 }
+
+    ForgetOne { nodeid: u64, nlookup: u64 }
+
+    OpenIn {
+        /// Flags of open(2).
+        flags: u32,
+        open_flags: u32,
+    }
+
+    OpenOut { fh: u64, open_flags: u32, backing_id: u32 }
+
+    /// Arguments of a read of a file or directory, and of a write, whose data follows.
+    TransferIn {
+        fh: u64, offset: u64, size: u32, transfer_flags: u32, lock_owner: u64, flags: u32,
+        padding: u32,
+    }
+
+    WriteOut { size: u32, padding: u32 }
+
+    FallocateIn {
+        fh: u64, offset: u64, length: u64,
+        /// Mode of fallocate(2).
+        mode: u32,
+        padding: u32,
+    }
+
+    LseekIn {
+        fh: u64, offset: u64,
+        /// As in lseek(2): the kernel sends only `SEEK_DATA` and `SEEK_HOLE`.
+        whence: u32,
+        padding: u32,
+    }
+
+    LseekOut { offset: u64 }
+
+    StatfsOut {
+        /// Blocks, free, available; files, free.
+        counts: [u64; 5],
+        bsize: u32, namelen: u32, frsize: u32, padding: u32, spare: [u32; 6],
+    }
+
+    /// Seconds since 1970, and nanoseconds.
+    StatxTime { seconds: i64, nanos: u32, reserved: i32 }
+
+    /// Reply to statx(2): as [`AttrOut`], with the creation time.
+    StatxOut {
+        valid: u64, valid_ns: u32, flags: u32, spare: [u64; 2],
+        /// Mask of the valid fields, as in statx(2).
+        mask: u32,
+        blksize: u32, attributes: u64, nlink: u32, uid: u32, gid: u32, mode: u16, spare0: u16,
+        ino: u64, size: u64,
+        /// In units of 512 bytes.
+        blocks: u64,
+        attributes_mask: u64,
+        atime: StatxTime, btime: StatxTime, ctime: StatxTime, mtime: StatxTime,
+        rdev: [u32; 2], dev: [u32; 2], spare2: [u64; 14],
+    }
+
+    /// Payload of a notification that invalidates a node: its attributes, and its pages from
+    /// `offset` on, or no pages if that is negative.
+    NotifyInodeOut { node: u64, offset: i64, length: i64 }
+
+    /// Payload header of a notification that invalidates a name in a directory; the name follows,
+    /// with a zero byte.
+    NotifyEntryOut { directory: u64, namelen: u32, flags: u32 }
+
+    /// Payload header of a prune notification; the node numbers follow.
+    NotifyPruneOut { count: u32, padding: u32, spare: u64 }
+
+    /// Header of a directory entry; the name follows, and zeros up to a multiple of eight.
+    Dirent {
+        ino: u64,
+        /// Offset of the next entry.
+        off: u64,
+        namelen: u32,
+        /// File type, as in the upper bits of a mode.
+        kind: u32,
+    }
+
+    /// Arguments of each command of a ring, in a 128-byte submission.
+    RingCommand { flags: u64, commit_id: u64, queue: u16, padding: [u8; 6] }
 }
 
+/// Headers of a request or reply in a ring entry (version 7.42, Linux 6.14).
 #[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
 #[repr(C)]
-pub(super) struct InitIn {
-    pub(super) major: u32,
-    pub(super) minor: u32,
-    pub(super) max_readahead: u32,
-    pub(super) flags: u32,
-    pub(super) flags2: u32,
-    pub(super) unused: [u32; 11],
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct InitOut {
-    pub(super) major: u32,
-    pub(super) minor: u32,
-    pub(super) max_readahead: u32,
-    pub(super) flags: u32,
-    /// Maximum number of background requests.
-    pub(super) max_background: u16,
-    /// Number of background requests at which the kernel throttles the processes that cause more.
-    pub(super) congestion_threshold: u16,
-    pub(super) max_write: u32,
-    pub(super) time_gran: u32,
-    pub(super) max_pages: u16,
-    pub(super) map_alignment: u16,
-    pub(super) flags2: u32,
-    /// Maximum depth of stacked file systems below the backing files of passthrough.
-    pub(super) max_stack_depth: u32,
-    pub(super) unused: [u32; 6],
-}
-
-/// Attributes of a node, in replies for attributes and entries.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct Attr {
-    pub(super) ino: u64,
-    pub(super) size: u64,
-    /// In units of 512 bytes.
-    pub(super) blocks: u64,
-    pub(super) atime: u64,
-    pub(super) mtime: u64,
-    pub(super) ctime: u64,
-    pub(super) atime_ns: u32,
-    pub(super) mtime_ns: u32,
-    pub(super) ctime_ns: u32,
-    pub(super) mode: u32,
-    pub(super) nlink: u32,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) rdev: u32,
-    pub(super) blksize: u32,
-    pub(super) flags: u32,
-}
-
-/// Reply to a lookup. The times are the periods for which the kernel may cache the entry and the
-/// attributes.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct EntryOut {
-    pub(super) nodeid: u64,
-    pub(super) generation: u64,
-    pub(super) entry_valid: u64,
-    pub(super) attr_valid: u64,
-    pub(super) entry_valid_ns: u32,
-    pub(super) attr_valid_ns: u32,
-    pub(super) attr: Attr,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct AttrOut {
-    pub(super) valid: u64,
-    pub(super) valid_ns: u32,
-    pub(super) dummy: u32,
-    pub(super) attr: Attr,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct SetattrIn {
-    pub(super) valid: u32,
+pub(super) struct RingHeader {
+    /// An `InHeader`, or an `OutHeader`.
+    pub(super) head: [u8; 128],
+    /// Arguments of a request: as many bytes as its length says.
+    pub(super) operation: [u8; 128],
+    pub(super) flags: u64,
+    /// Identifies the request in the commit.
+    pub(super) commit_id: u64,
+    /// Bytes of the payload, which is in the payload buffer of the entry.
+    pub(super) payload_bytes: u32,
     pub(super) padding: u32,
-    pub(super) fh: u64,
-    pub(super) size: u64,
-    pub(super) lock_owner: u64,
-    pub(super) times: [u64; 3],
-    pub(super) times_ns: [u32; 3],
-    pub(super) mode: u32,
-    pub(super) unused4: u32,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) unused5: u32,
+    pub(super) reserved: u64,
 }
 
-/// Arguments of a request that creates a node: `mknod`. For `mkdir` and `create` see [`MkdirIn`]
-/// and [`CreateIn`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct MknodIn {
-    pub(super) mode: u32,
-    pub(super) rdev: u32,
-    pub(super) umask: u32,
-    pub(super) padding: u32,
+impl Dirent {
+    /// Returns the bytes that an entry of this name takes in a listing.
+    pub(super) fn len(name: &[u8]) -> usize {
+        (size_of::<Dirent>() + name.len()).next_multiple_of(8)
+    }
+
+    /// Appends an entry to a listing. `off`: offset of the next entry; `kind`: see [`Dirent::kind`].
+    pub(super) fn push(listing: &mut Vec<u8>, ino: u64, off: u64, kind: u32, name: &[u8]) {
+        let end = listing.len() + Dirent::len(name);
+        let namelen = u32::try_from(name.len()).expect("at most 255");
+        listing.extend_from_slice(Dirent { ino, off, namelen, kind }.as_bytes());
+        listing.extend_from_slice(name);
+        listing.resize(end, 0);
+    }
 }
 
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct MkdirIn {
-    pub(super) mode: u32,
-    pub(super) umask: u32,
+impl OutHeader {
+    /// Returns the header of a message with a body of `body_len` bytes. `error`: 0, a negative
+    /// errno, or the code of a notification.
+    pub(super) fn new(unique: u64, error: i32, body_len: usize) -> Self {
+        let len = u32::try_from(size_of::<OutHeader>() + body_len).expect("at most 1 MiB");
+        OutHeader { len, error, unique }
+    }
 }
 
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct CreateIn {
-    /// Flags of open(2).
-    pub(super) flags: u32,
-    pub(super) mode: u32,
-    pub(super) umask: u32,
-    pub(super) open_flags: u32,
-}
-
-/// Arguments of a rename; those of the older opcode end after the directory. Both names follow.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct RenameIn {
-    pub(super) newdir: u64,
-    /// Flags of renameat2(2).
-    pub(super) flags: u32,
-    pub(super) padding: u32,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct LinkIn {
-    pub(super) oldnodeid: u64,
-}
-
-/// Arguments of a request that sets an extended attribute; name and value follow.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct SetxattrIn {
-    pub(super) size: u32,
-    /// Flags of setxattr(2).
-    pub(super) flags: u32,
-}
-
-/// Arguments of a request for one or all extended attributes, and the reply if `size` is 0.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct GetxattrIn {
-    pub(super) size: u32,
-    pub(super) padding: u32,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct FsyncIn {
-    pub(super) fh: u64,
-    pub(super) flags: u32,
-    pub(super) padding: u32,
-}
-
-/// Arguments of the last close of a file or directory; the fields that follow are not used here.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct ReleaseIn {
-    pub(super) fh: u64,
-}
-
-/// Arguments of access(2).
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct AccessIn {
-    pub(super) mask: u32,
-    pub(super) unused: u32,
-}
-
-/// Arguments of a request that forgets a node: the number of lookups to forget.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct ForgetIn {
-    pub(super) nlookup: u64,
-}
-
-/// Header of several such requests, each of which is a [`ForgetOne`].
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct BatchForgetIn {
-    pub(super) count: u32,
-    pub(super) dummy: u32,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct ForgetOne {
-    pub(super) nodeid: u64,
-    pub(super) nlookup: u64,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct OpenIn {
-    /// Flags of open(2).
-    pub(super) flags: u32,
-    pub(super) open_flags: u32,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct OpenOut {
-    pub(super) fh: u64,
-    pub(super) open_flags: u32,
-    pub(super) backing_id: u32,
-}
-
-/// Arguments of a read of a file or directory, and of a write, whose data follows.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct TransferIn {
-    pub(super) fh: u64,
-    pub(super) offset: u64,
-    pub(super) size: u32,
-    pub(super) transfer_flags: u32,
-    pub(super) lock_owner: u64,
-    pub(super) flags: u32,
-    pub(super) padding: u32,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct WriteOut {
-    pub(super) size: u32,
-    pub(super) padding: u32,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct FallocateIn {
-    pub(super) fh: u64,
-    pub(super) offset: u64,
-    pub(super) length: u64,
-    /// Mode of fallocate(2).
-    pub(super) mode: u32,
-    pub(super) padding: u32,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct LseekIn {
-    pub(super) fh: u64,
-    pub(super) offset: u64,
-    /// As in lseek(2): the kernel sends only `SEEK_DATA` and `SEEK_HOLE`.
-    pub(super) whence: u32,
-    pub(super) padding: u32,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct LseekOut {
-    pub(super) offset: u64,
-}
-
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct StatfsOut {
-    /// Blocks, free, available; files, free.
-    pub(super) counts: [u64; 5],
-    pub(super) bsize: u32,
-    pub(super) namelen: u32,
-    pub(super) frsize: u32,
-    pub(super) padding: u32,
-    pub(super) spare: [u32; 6],
-}
-
-/// Seconds since 1970, and nanoseconds.
-#[derive(Clone, Copy, Debug, Default, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct StatxTime {
-    pub(super) seconds: i64,
-    pub(super) nanos: u32,
-    pub(super) reserved: i32,
-}
-
-/// Reply to statx(2): as [`AttrOut`], with the creation time.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct StatxOut {
-    pub(super) valid: u64,
-    pub(super) valid_ns: u32,
-    pub(super) flags: u32,
-    pub(super) spare: [u64; 2],
-    /// Mask of the valid fields, as in statx(2).
-    pub(super) mask: u32,
-    pub(super) blksize: u32,
-    pub(super) attributes: u64,
-    pub(super) nlink: u32,
-    pub(super) uid: u32,
-    pub(super) gid: u32,
-    pub(super) mode: u16,
-    pub(super) spare0: u16,
-    pub(super) ino: u64,
-    pub(super) size: u64,
-    /// In units of 512 bytes.
-    pub(super) blocks: u64,
-    pub(super) attributes_mask: u64,
-    pub(super) atime: StatxTime,
-    pub(super) btime: StatxTime,
-    pub(super) ctime: StatxTime,
-    pub(super) mtime: StatxTime,
-    pub(super) rdev: [u32; 2],
-    pub(super) dev: [u32; 2],
-    pub(super) spare2: [u64; 14],
-}
-
-/// Payload of a notification that invalidates a node: its attributes, and its pages from `offset`
-/// on, or no pages if that is negative.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct NotifyInodeOut {
-    pub(super) node: u64,
-    pub(super) offset: i64,
-    pub(super) length: i64,
-}
-
-/// Payload header of a notification that invalidates a name in a directory; the name follows, with
-/// a zero byte.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct NotifyEntryOut {
-    pub(super) directory: u64,
-    pub(super) namelen: u32,
-    pub(super) flags: u32,
-}
-
-/// Payload header of a prune notification; the node numbers follow.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct NotifyPruneOut {
-    pub(super) count: u32,
-    pub(super) padding: u32,
-    pub(super) spare: u64,
-}
-
-/// Header of a directory entry; the name follows, and zeros up to a multiple of eight.
-#[derive(Clone, Copy, Debug, FromBytes, IntoBytes, Immutable, KnownLayout)]
-#[repr(C)]
-pub(super) struct Dirent {
-    pub(super) ino: u64,
-    /// Offset of the next entry.
-    pub(super) off: u64,
-    pub(super) namelen: u32,
-    /// File type, as in the upper bits of a mode.
-    pub(super) kind: u32,
-}
-
-/// Bytes of the header of a request.
 pub(super) const IN_HEADER_BYTES: usize = size_of::<InHeader>();
 /// Bytes before the payload of a write.
 pub(super) const WRITE_HEAD_BYTES: usize = IN_HEADER_BYTES + size_of::<TransferIn>();
@@ -428,9 +286,25 @@ pub(super) fn head_of<T: FromBytes + IntoBytes>(bytes: &[u8]) -> T {
 }
 
 /// Returns the name at the start of `bytes`, which ends at a zero byte.
-pub(super) fn name_of(bytes: &[u8]) -> &[u8] {
-    let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-    &bytes[..end]
+pub(super) fn parse_name(bytes: &[u8]) -> Result<&CStr, Errno> {
+    CStr::from_bytes_until_nul(bytes).map_err(|_unterminated| Errno::INVAL)
+}
+
+/// Returns two consecutive names.
+pub(super) fn parse_two_names(bytes: &[u8]) -> Result<(&CStr, &CStr), Errno> {
+    let first = parse_name(bytes)?;
+    let second = parse_name(bytes.get(first.count_bytes() + 1..).unwrap_or_default())?;
+    Ok((first, second))
+}
+
+/// Returns the bytes after the arguments of a request, which are a `T`.
+pub(super) fn bytes_after<T>(body: &[u8]) -> &[u8] {
+    body.get(size_of::<T>()..).unwrap_or_default()
+}
+
+/// Returns the arguments of a request, and the name that follows them.
+pub(super) fn parse_with_name<T: FromBytes + IntoBytes>(body: &[u8]) -> Result<(T, &CStr), Errno> {
+    Ok((head_of(body), parse_name(bytes_after::<T>(body))?))
 }
 
 /// Returns true if the kernel expects no reply to a request.
@@ -473,6 +347,9 @@ mod tests {
             [24, 16, 16]
         );
         assert_eq!([size_of::<BatchForgetIn>(), size_of::<ForgetOne>()], [8, 16]);
+        assert_eq!([size_of::<RingHeader>(), size_of::<RingCommand>()], [288, 24]);
+        assert_eq!(std::mem::offset_of!(RingHeader, operation), 128);
+        assert_eq!(std::mem::offset_of!(RingHeader, payload_bytes), 272);
     }
 
     #[test]
@@ -489,8 +366,7 @@ mod tests {
 
     #[test]
     fn names_end_at_their_zero() {
-        assert_eq!(name_of(b"disk\0rest"), b"disk");
-        assert_eq!(name_of(b"disk"), b"disk");
-        assert_eq!(name_of(b""), b"");
+        assert_eq!(parse_name(b"disk\0rest"), Ok(c"disk"));
+        assert_eq!([parse_name(b"disk"), parse_name(b"")], [Err(Errno::INVAL); 2]);
     }
 }

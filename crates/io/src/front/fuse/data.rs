@@ -1,7 +1,7 @@
 //! Requests about the data of volumes: read, write, flush, zeroing, and the search for data and
 //! holes.
 
-use super::abi::{self, FallocateIn, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
+use super::abi::{self, FallocateIn, InHeader, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
 use super::files::VolumeFile;
 use super::link::FuseRequest;
 use super::request_limits::READ_BYTES_MAX;
@@ -15,61 +15,46 @@ use larder_core::request::{ImmediateReply, Request, RequestOp, Submitted};
 use rustix::io::Errno;
 use std::ops::Range;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
-/// Flags of open(2) with which a write must be on stable storage when it returns.
-const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// Bytes of one query of the allocation map.
 const SEEK_PIECE_BYTES: u64 = 1 << 30;
 
 impl Worker {
     /// Handles a data request. Returns false for other requests.
     pub(super) fn take_data_request(&mut self, now: Nanos, fuse_request: FuseRequest<'_>) -> bool {
-        if !matches!(
-            fuse_request.header.opcode,
-            opcode::READ | opcode::WRITE | opcode::FSYNC | opcode::FALLOCATE | opcode::LSEEK
-        ) {
-            return false;
-        }
-        if let Err(errno) = self.begin(now, fuse_request) {
-            self.link.refuse(fuse_request.header.unique, errno);
+        let FuseRequest { header, body, data } = fuse_request;
+        let begun = match header.opcode {
+            opcode::READ => self.begin_read(now, header, &abi::head_of(body)),
+            opcode::WRITE => self.begin_write(now, header, &abi::head_of(body), data),
+            opcode::FSYNC => self.begin_flush(now, header),
+            opcode::FALLOCATE => self.begin_zero(now, header, &abi::head_of(body)),
+            opcode::LSEEK => self.reply_seek(header, &abi::head_of(body)),
+            _ => return false,
+        };
+        if let Err(errno) = begun {
+            self.link.refuse(header.unique, errno);
         }
         true
     }
 
-    fn begin(&mut self, now: Nanos, fuse_request: FuseRequest<'_>) -> Result<(), Errno> {
-        let FuseRequest { header, body, data } = fuse_request;
-        let unique = header.unique;
-        if header.opcode == opcode::LSEEK {
-            let file = self.shared.files().by_node(header.nodeid).ok_or(Errno::SHUTDOWN)?;
-            let found = self.seek(&file, &abi::head_of(body))?;
-            self.link.reply(unique, LseekOut { offset: found }.as_bytes());
-            return Ok(());
-        }
+    fn begin_read(
+        &mut self,
+        now: Nanos,
+        header: &InHeader,
+        args: &TransferIn,
+    ) -> Result<(), Errno> {
         let index = self.node_session(header.nodeid)?;
-        match header.opcode {
-            opcode::READ => {
-                self.begin_read(now, index, unique, &abi::head_of(body));
-                Ok(())
-            }
-            opcode::WRITE => self.begin_write(now, index, unique, &abi::head_of(body), data),
-            opcode::FSYNC => {
-                self.begin_flush(now, index, unique);
-                Ok(())
-            }
-            _ => self.begin_zero(now, index, unique, &abi::head_of(body)),
-        }
-    }
-
-    fn begin_read(&mut self, now: Nanos, index: usize, unique: u64, args: &TransferIn) {
         let left = self.sessions[index].file().length.saturating_sub(args.offset);
         let len_max = args.size.min(READ_BYTES_MAX);
         let len = u32::try_from(left.min(u64::from(len_max))).expect("at most 1 MiB");
         if len == 0 {
-            self.link.reply(unique, &[]);
-            return;
+            self.link.reply(header.unique, &[]);
+        } else {
+            self.read_at(now, index, header.unique, (args.offset, len), None);
         }
-        self.read_at(now, index, unique, (args.offset, len), None);
+        Ok(())
     }
 
     /// Reads at least one byte of a volume. `of`: the file of a directory that the bytes belong to,
@@ -108,11 +93,11 @@ impl Worker {
     fn begin_write(
         &mut self,
         now: Nanos,
-        index: usize,
-        unique: u64,
+        header: &InHeader,
         args: &TransferIn,
         payload: &[u8],
     ) -> Result<(), Errno> {
+        let index = self.node_session(header.nodeid)?;
         let file = self.sessions[index].file();
         if file.is_read_only() {
             return Err(Errno::ROFS);
@@ -125,9 +110,9 @@ impl Worker {
         }
         file.record_write(now);
         let bytes = args.offset..args.offset + len;
-        let in_flight = self.in_flight(unique, RequestOp::Write, bytes.clone());
+        let in_flight = self.in_flight(header.unique, RequestOp::Write, bytes.clone());
         // The server implements synchronous writes; the kernel passes the flags with each write.
-        let fua = args.flags & SYNCHRONOUS != 0;
+        let fua = args.flags & abi::SYNCHRONOUS != 0;
         let request = Request { fua, ..Request::new(RequestOp::Write, bytes) };
         let short = usize::try_from(len).expect("at most the payload");
         self.submit(now, index, request, &payload[..short], in_flight);
@@ -139,9 +124,11 @@ impl Worker {
         self.link.reply(unique, WriteOut { size, padding: 0 }.as_bytes());
     }
 
-    fn begin_flush(&mut self, now: Nanos, index: usize, unique: u64) {
-        let in_flight = self.in_flight(unique, RequestOp::Flush, 0..0);
+    fn begin_flush(&mut self, now: Nanos, header: &InHeader) -> Result<(), Errno> {
+        let index = self.node_session(header.nodeid)?;
+        let in_flight = self.in_flight(header.unique, RequestOp::Flush, 0..0);
         self.submit(now, index, Request::new(RequestOp::Flush, 0..0), &[], in_flight);
+        Ok(())
     }
 
     /// Zeroes a range by punching a hole or by zeroing. The other modes of fallocate(2) do not
@@ -149,10 +136,10 @@ impl Worker {
     fn begin_zero(
         &mut self,
         now: Nanos,
-        index: usize,
-        unique: u64,
+        header: &InHeader,
         args: &FallocateIn,
     ) -> Result<(), Errno> {
+        let index = self.node_session(header.nodeid)?;
         let file = self.sessions[index].file();
         let mode = libc::c_int::try_from(args.mode).map_err(|_unknown| Errno::OPNOTSUPP)?;
         let keeps_size = mode & libc::FALLOC_FL_KEEP_SIZE != 0;
@@ -172,12 +159,19 @@ impl Worker {
         let range = args.offset.min(length)..end.min(length);
         file.record_write(now);
         let op = RequestOp::Zero { keep_allocated };
-        let in_flight = self.in_flight(unique, op, range.clone());
+        let in_flight = self.in_flight(header.unique, op, range.clone());
         self.submit(now, index, Request::new(op, range), &[], in_flight);
         Ok(())
     }
 
-    /// Returns the offset of the first data or hole at or after an offset.
+    /// Replies with the offset of the first data or hole at or after an offset.
+    fn reply_seek(&mut self, header: &InHeader, args: &LseekIn) -> Result<(), Errno> {
+        let file = self.shared.files().by_node(header.nodeid).ok_or(Errno::SHUTDOWN)?;
+        let offset = self.seek(&file, args)?;
+        self.link.reply(header.unique, LseekOut { offset }.as_bytes());
+        Ok(())
+    }
+
     fn seek(&self, file: &VolumeFile, args: &LseekIn) -> Result<u64, Errno> {
         let wants_hole =
             match libc::c_int::try_from(args.whence).map_err(|_unknown| Errno::INVAL)? {
@@ -185,7 +179,7 @@ impl Worker {
                 libc::SEEK_HOLE => true,
                 _ => return Err(Errno::INVAL),
             };
-        if file.is_removed() {
+        if file.removed.load(Ordering::Acquire) {
             return Err(Errno::SHUTDOWN);
         }
         let mut position = args.offset;

@@ -18,7 +18,6 @@ use std::io::{self, IoSlice};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
-/// Path of the device.
 pub(super) const PATH: &str = "/dev/fuse";
 
 /// Number of the ioctl that clones a connection: `_IOR(229, 0, u32)`.
@@ -36,9 +35,7 @@ const FEW_SLICES: usize = 4;
 pub(super) enum Received<P> {
     /// A request of this many bytes, and its payload if that lies outside the buffer.
     Request(usize, Option<P>),
-    /// No request is available now.
     Nothing,
-    /// The file system is unmounted.
     Unmounted,
 }
 
@@ -48,7 +45,6 @@ pub(super) fn open() -> rustix::io::Result<OwnedFd> {
     rustix::fs::open(PATH, flags, Mode::empty())
 }
 
-/// One thread's descriptor of a connection.
 #[derive(Debug)]
 pub(super) struct Device {
     descriptor: OwnedFd,
@@ -57,9 +53,6 @@ pub(super) struct Device {
 
 impl Device {
     /// Wraps the connection of `descriptor`, for the thread that `waker` wakes.
-    ///
-    /// # Errors
-    /// If the process has no file descriptor left.
     pub(super) fn new(descriptor: OwnedFd, waker: &Waker) -> io::Result<Self> {
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let data = |number| epoll::EventData::new_u64(number);
@@ -71,9 +64,6 @@ impl Device {
     }
 
     /// Returns another descriptor of the same connection, for another thread.
-    ///
-    /// # Errors
-    /// If the process has no file descriptor left.
     pub(super) fn clone_descriptor(&self) -> io::Result<OwnedFd> {
         let new = open()?;
         let fd = u32::try_from(self.descriptor.as_raw_fd()).expect("descriptors are positive");
@@ -85,9 +75,6 @@ impl Device {
     }
 
     /// Receives a request, if one is available.
-    ///
-    /// # Errors
-    /// If the kernel reports an error.
     pub(super) fn receive<P>(&self, buffer: &mut [u8]) -> io::Result<Received<P>> {
         match rustix::io::read(&self.descriptor, buffer) {
             Ok(bytes) => Ok(Received::Request(bytes, None)),
@@ -100,9 +87,6 @@ impl Device {
     }
 
     /// Sleeps until a request comes, the waker is notified, or `timeout` has passed.
-    ///
-    /// # Errors
-    /// If the kernel refuses to wait.
     pub(super) fn sleep(&self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
         if !waker.prepare_sleep() {
             return Ok(());
@@ -121,15 +105,10 @@ impl Device {
         }
     }
 
-    /// Replies with `body`.
-    pub(super) fn reply(&self, unique: u64, body: &[u8]) {
-        let header = header(unique, body.len(), 0);
+    pub(super) fn answer(&self, unique: u64, answer: Result<&[u8], Errno>) {
+        let (error, body) = error_and_body(answer);
+        let header = OutHeader::new(unique, error, body.len());
         self.send(&[IoSlice::new(header.as_bytes()), IoSlice::new(body)]);
-    }
-
-    /// Replies with an errno.
-    pub(super) fn refuse(&self, unique: u64, errno: Errno) {
-        self.send(&[IoSlice::new(header(unique, 0, errno.raw_os_error()).as_bytes())]);
     }
 
     /// Replies with the data of a completed read, directly from its frames.
@@ -156,7 +135,7 @@ impl Device {
         frames: &ArenaFrames,
         read: &ReadRequest<ArenaFrames>,
     ) {
-        let header = header(unique, read.len as usize, 0);
+        let header = OutHeader::new(unique, 0, read.len as usize);
         // On the stack, as a hit allocates nothing.
         let mut slices = [IoSlice::new(&[]); SLICES];
         slices[0] = IoSlice::new(header.as_bytes());
@@ -189,7 +168,10 @@ impl AsFd for Device {
     }
 }
 
-fn header(unique: u64, body: usize, errno: i32) -> OutHeader {
-    let len = u32::try_from(size_of::<OutHeader>() + body).expect("at most 1 MiB");
-    OutHeader { len, error: -errno, unique }
+/// Returns the error and the body of a reply.
+pub(super) fn error_and_body(answer: Result<&[u8], Errno>) -> (i32, &[u8]) {
+    match answer {
+        Ok(body) => (0, body),
+        Err(errno) => (-errno.raw_os_error(), &[]),
+    }
 }

@@ -18,26 +18,23 @@ mod crossing;
 mod data;
 mod descriptor_limit;
 mod entries;
-
 mod generation;
 mod mount;
 mod names;
 mod nodes;
-mod reply;
+mod removal;
 mod requests;
 mod rules;
 mod sections;
-mod sweep_control;
 mod unnamed;
 
-pub(super) use answer::{Answer, AnswerResult, is_lookup};
-pub(super) use blocking_pool::{BlockingPool, unshare_umask};
+pub(super) use answer::{Answer, AnswerResult, is_lookup, reply};
+pub(super) use blocking_pool::unshare_umask;
 pub use change_watcher::ChangeEvents;
 pub(super) use data::{
-    RecentNodes, SYNCHRONOUS, begin_write, check_alignment, clear_privileges, pad_to_sector,
-    read_bound, segments, to_last_block,
+    RecentNodes, begin_write, check_alignment, clear_privileges, pad_to_sector, read_bound,
+    segments, to_last_block,
 };
-pub(super) use reply::reply;
 pub(super) use requests::{is_release, needs_no_disk};
 pub use rules::{FileGlob, FileOptions, FileRule, KernelPages};
 pub(super) use sections::{CachedSection, Section};
@@ -52,12 +49,12 @@ use crate::store::EngineStore;
 use crate::store::directory::{LockError, LockedDirectory};
 use crate::store::file_size_limit;
 use crate::store::files::{FileTable, SourceFile, link_to};
-use blocking_pool::{CoveredWrite, Job};
+use blocking_pool::{BlockingPool, CoveredWrite, Job};
 use change_watcher::ChangeWatcher;
 use descriptor_limit::DescriptorLimit;
 use entries::Listing;
 use larder_core::clock::Clock;
-use nodes::{Forgotten, Node, Nodes};
+use nodes::{Node, Nodes};
 use rules::Rules;
 use rustix::fs::{Mode, OFlags};
 use rustix::io::Errno;
@@ -131,6 +128,8 @@ pub struct DirectoryOptions {
 pub struct Directory {
     /// The directory, locked and claimed.
     root: Arc<LockedDirectory>,
+    /// Queues of the threads that may block.
+    pub(super) pool: BlockingPool,
     /// True if it is on a network file system, which other clients can change.
     is_remote: bool,
     /// Section of the files without a rule, then one for each rule.
@@ -140,7 +139,6 @@ pub struct Directory {
     nodes: Nodes,
     /// Backing files that the kernel reads and writes itself.
     passthrough: Passthrough,
-    /// Sender of notifications to the kernel.
     kernel: KernelNotifier,
     /// State of the reports of changes by other processes.
     change_watcher: ChangeWatcher,
@@ -211,47 +209,42 @@ impl Directory {
         options: DirectoryOptions,
         clock: &Arc<dyn Clock>,
     ) -> Result<OpenedDirectory, DirectoryError> {
-        let failed =
-            |source: Errno| DirectoryError::Open { path: path.into(), source: source.into() };
         let given = path;
-        let path = given
-            .canonicalize()
-            .map_err(|source| DirectoryError::Open { path: given.to_owned(), source })?;
+        let failed = |path: &Path, source| DirectoryError::Open { path: path.to_owned(), source };
+        let path = given.canonicalize().map_err(|error| failed(given, error))?;
         let root =
             LockedDirectory::open(&path, options.read_only).map_err(|error| match error {
-                LockError::Refused(error) => failed(error),
+                LockError::Refused(error) => failed(&path, error.into()),
                 LockError::Busy(holder) => DirectoryError::Busy { path: path.clone(), holder },
                 LockError::Claimed(error) => error.into(),
             })?;
         check_identity(given, &root)?;
-        let root_path = rustix::fs::openat(
-            &root,
-            ".",
-            OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC,
-            Mode::empty(),
-        );
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let root_path = rustix::fs::openat(&root, ".", flags, Mode::empty());
         let reopens = rustix::process::geteuid().is_root();
         let rules = Rules::new(&options.rules, link_to(&root));
-        let nodes = root_path.and_then(|root| Nodes::new(root, rules, reopens)).map_err(failed)?;
+        let nodes = root_path.and_then(|root| Nodes::new(root, rules, reopens));
+        let nodes = nodes.map_err(|error| failed(&path, error.into()))?;
         let descriptors = raise_descriptor_limit();
-        let change_watcher = ChangeWatcher::new(nodes.device());
+        let change_watcher = ChangeWatcher::new(nodes.device);
         let root = Arc::new(root);
         let (mut stores, mut of_store) = (Vec::new(), None);
-        let mut section = |files: FileOptions| {
-            if files.uncached {
-                return Section::new(files, None);
-            }
-            let table = FileTable::new(Arc::clone(&root), path.clone(), options.read_only);
-            let table = Arc::new(table);
-            let (store, note) = table.store(Arc::clone(clock), options.plain);
-            stores.push(store);
-            // The notice is the same for all sections.
-            of_store = note;
-            Section::new(files, Some(table))
+        let section = |files: FileOptions| {
+            let table = (!files.uncached).then(|| {
+                let table = FileTable::new(Arc::clone(&root), path.clone(), options.read_only);
+                let table = Arc::new(table);
+                // The notice is the same for all sections.
+                let (store, note) = table.store(Arc::clone(clock), options.plain);
+                stores.push(store);
+                of_store = note;
+                table
+            });
+            Section::new(files, table)
         };
         let of_rules = options.rules.iter().map(|rule| rule.files);
-        let sections = std::iter::once(options.rest).chain(of_rules).map(&mut section).collect();
+        let sections = std::iter::once(options.rest).chain(of_rules).map(section).collect();
         let directory = Directory {
+            pool: BlockingPool::default(),
             is_remote: is_remote(&root),
             root,
             sections,
@@ -288,12 +281,10 @@ impl Directory {
         &self.path
     }
 
-    /// Returns the claim of the directory's data.
     pub(super) fn claim(&self) -> &Claim {
         self.root.claim()
     }
 
-    /// Returns the capabilities to negotiate with the kernel.
     pub(super) fn capabilities(&self) -> u64 {
         let mut capabilities = handshake::DIRECTORY_CAPABILITIES;
         if self.has_uncached() {
@@ -314,7 +305,7 @@ impl Directory {
     }
 
     fn has_uncached(&self) -> bool {
-        self.sections.iter().any(|section| section.options().uncached)
+        self.sections.iter().any(|section| section.options.uncached)
     }
 
     /// Uses the connection of `device`, for which the capabilities `agreed` were negotiated.
@@ -342,15 +333,15 @@ impl Directory {
 
     /// Subtracts `count` from the kernel's lookups of a node. If the kernel has forgotten a node
     /// that has cached data but no name, the cache retires it.
-    fn forget(&self, pool: &BlockingPool, id: u64, count: u64) {
-        let Forgotten::StillCached(node) = self.nodes.forget(id, count) else { return };
+    fn forget(&self, id: u64, count: u64) {
+        let Some(node) = self.nodes.forget(id, count) else { return };
         if node.has_no_name() {
             node.file.die();
-            pool.send(Job::Retire(node));
-        } else if self.is_remote && names::is_silly_renamed(&node.file) {
-            pool.send(Job::Retire(node));
+            self.pool.send(Job::Retire(node));
+        } else if self.is_remote && removal::is_hidden(&node.file) {
+            self.pool.send(Job::Retire(node));
         } else if let Some(oldest) = self.nodes.take_least_recent(self.still_cached_max) {
-            pool.send(Job::Retire(oldest));
+            self.pool.send(Job::Retire(oldest));
         }
     }
 }
@@ -397,7 +388,6 @@ fn reserve_descriptor_table(limit: usize) {
 }
 
 impl Directory {
-    /// Registers a listing of a directory, and returns its number.
     fn open_listing(&self, directory: OwnedFd) -> u64 {
         let number = self.next_listing.fetch_add(1, Ordering::Relaxed);
         let listing = Arc::new(Listing::new(directory));
@@ -414,14 +404,12 @@ impl Directory {
         self.listings.lock().expect("no holder panics").remove(&number);
     }
 
-    /// Closes all listings, after the end of the mount.
     fn close_listings(&self) {
         let closed = std::mem::take(&mut *self.listings.lock().expect("no holder panics"));
         // Closing a directory may delete it, which takes longer than the lock should be held.
         drop(closed);
     }
 
-    /// Returns the section of a file.
     pub(super) fn section(&self, file: &SourceFile) -> &Section {
         &self.sections[file.section()]
     }

@@ -4,28 +4,36 @@ mod figures;
 
 pub use figures::{FailingFile, FileFigures};
 
-use super::directory::{BlockingPool, ChangeEvents, Directory, DirectoryError};
-use super::mount::{MountError, MountOptions, UnmountError};
+use super::directory::{ChangeEvents, Directory, DirectoryError};
+use super::mount::{MountError, MountOptions};
 use super::mounted::Mounted;
 use super::shared::Tree;
 use crate::engine::{ArenaVolume, Engine};
 use crate::mount_table::MountWatch;
 use rustix::thread::{CapabilitySet, capabilities};
+use std::ops::Deref;
 use std::path::Path;
 use std::sync::Arc;
 
 /// A mounted directory.
 ///
-/// Call [`DirectoryMount::unmount`] while no program uses it, then [`DirectoryMount::close`].
+/// Call [`Mounted::unmount`] while no program uses it, then [`DirectoryMount::close`].
 #[derive(Debug)]
 pub struct DirectoryMount {
     mounted: Mounted,
     pub(super) engine: Arc<Engine>,
     pub(super) directory: Arc<Directory>,
-    pool: BlockingPool,
     volumes: Vec<Arc<ArenaVolume>>,
     /// Applies restrictions that SOURCE's mount gets later.
     _watch: Option<MountWatch>,
+}
+
+impl Deref for DirectoryMount {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        &self.mounted
+    }
 }
 
 impl DirectoryMount {
@@ -60,28 +68,12 @@ impl DirectoryMount {
             plain: directory.options.plain,
         };
         let started = directory.begin(&engine, &volumes, at);
-        let (directory, pool) =
+        let directory =
             started.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
-        let pool_on_error = pool.clone();
-        let pool_handle = pool.clone();
-        let tree = Tree::Directory { directory: Arc::clone(&directory), pool };
-        match Mounted::start(Arc::clone(&engine), tree, at, &mount_options, None) {
-            Ok(mounted) => {
-                let watch = directory.watch_mounts(pool_handle.failure());
-                Ok(DirectoryMount {
-                    mounted,
-                    engine,
-                    directory,
-                    pool: pool_handle,
-                    volumes,
-                    _watch: watch,
-                })
-            }
-            Err(error) => {
-                pool_on_error.end();
-                Err(error)
-            }
-        }
+        let tree = Tree::Directory(Arc::clone(&directory));
+        let mounted = Mounted::start(Arc::clone(&engine), tree, at, &mount_options, None)
+            .inspect_err(|_| directory.pool.end())?;
+        Ok(DirectoryMount { mounted, engine, _watch: directory.watch_mounts(), directory, volumes })
     }
 
     /// Checks that a mountpoint does not lie inside of a directory.
@@ -103,36 +95,11 @@ impl DirectoryMount {
         }
     }
 
-    /// Returns true if a dead mount of a killed process was replaced.
-    #[must_use]
-    pub fn took_over(&self) -> bool {
-        self.mounted.took_over()
-    }
-
     /// Returns the receiver of reports of changes by other processes. The kernel caches names and
     /// attributes until it is dropped, or reports that changes were missed.
     #[must_use]
     pub fn news(&self) -> ChangeEvents {
-        ChangeEvents::new(Arc::clone(&self.directory), self.pool.clone())
-    }
-
-    /// Returns notices of degraded modes, a sentence each.
-    #[must_use]
-    pub fn notes(&self) -> Vec<String> {
-        let notes = self.directory.notes.lock().expect("no holder panics").clone();
-        self.mounted.note().map(str::to_owned).into_iter().chain(notes).collect()
-    }
-
-    /// Sets the callback for a mount that another program has unmounted; calls it at once if that
-    /// has happened.
-    pub fn when_gone(&self, callback: impl FnOnce() + Send + 'static) {
-        self.mounted.when_gone(Box::new(callback));
-    }
-
-    /// Returns the mountpoint.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.mounted.path()
+        ChangeEvents::new(Arc::clone(&self.directory))
     }
 
     /// Returns the path of the directory.
@@ -146,15 +113,6 @@ impl DirectoryMount {
     #[must_use]
     pub fn volumes(&self) -> &[Arc<ArenaVolume>] {
         &self.volumes
-    }
-
-    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
-    /// served until [`DirectoryMount::close`].
-    ///
-    /// # Errors
-    /// If a program uses it, or the kernel reports an error.
-    pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        self.mounted.unmount(lazily)
     }
 
     /// Ends the threads. Programs that still use the mount get errors from now on.

@@ -3,19 +3,17 @@
 //! Invariants: a node's number is never reused, so what the kernel has cached of a removed file
 //! never applies to another file; at most one file has a name.
 
-use super::abi::{self, Attr};
+use super::abi::{self, Attr, Dirent};
 use super::mount::MountError;
 use crate::engine::ArenaVolume;
 use crate::store::AllocationMap;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::mode::WriteMode;
 use rustix::io::Errno;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, SystemTime};
 
-/// The longest name of a file.
 pub(super) const NAME_BYTES_MAX: usize = 255;
 const DIRECTORY: u32 = 0o040_000;
 const REGULAR: u32 = 0o100_000;
@@ -35,7 +33,6 @@ pub fn check_name(name: &str) -> Result<(), MountError> {
     Ok(())
 }
 
-/// Permissions and owner of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Permissions {
     mode: u32,
@@ -55,45 +52,31 @@ pub(in crate::front) struct VolumeFile {
     created_at: SystemTime,
     /// Time of the last write, by the engine's clock; 0 if there was none.
     written_at: AtomicU64,
-    /// Number of opens of the file.
     pub(super) opens: AtomicUsize,
-    /// Number of sessions on its volume.
     pub(super) sessions: AtomicUsize,
     /// True if the file was removed: further requests are refused.
-    removed: AtomicBool,
+    pub(super) removed: AtomicBool,
     /// True if the requests in flight are cancelled.
-    cancelled: AtomicBool,
+    pub(super) cancelled: AtomicBool,
 }
 
-impl fmt::Debug for VolumeFile {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("VolumeFile").field("name", &self.name).finish_non_exhaustive()
+/// Returns attributes of which only the times and the block size are set.
+fn attr_with_times(created_at: SystemTime, written_at: SystemTime) -> Attr {
+    let [created, written] = [created_at, written_at]
+        .map(|time| time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default());
+    Attr {
+        atime: created.as_secs(),
+        mtime: written.as_secs(),
+        ctime: written.as_secs(),
+        atime_ns: created.subsec_nanos(),
+        mtime_ns: written.subsec_nanos(),
+        ctime_ns: written.subsec_nanos(),
+        blksize: 4096,
+        ..Attr::default()
     }
-}
-
-/// Returns seconds and nanoseconds since 1970.
-fn since_epoch(time: SystemTime) -> (u64, u32) {
-    let since = time.duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    (since.as_secs(), since.subsec_nanos())
 }
 
 impl VolumeFile {
-    pub(super) fn is_removed(&self) -> bool {
-        self.removed.load(Ordering::Acquire)
-    }
-
-    pub(super) fn remove(&self) {
-        self.removed.store(true, Ordering::Release);
-    }
-
-    pub(super) fn is_cancelled(&self) -> bool {
-        self.cancelled.load(Ordering::Acquire)
-    }
-
-    pub(super) fn cancel(&self) {
-        self.cancelled.store(true, Ordering::Release);
-    }
-
     pub(super) fn is_read_only(&self) -> bool {
         self.volume.write_mode() == WriteMode::ReadOnly
     }
@@ -112,26 +95,16 @@ impl VolumeFile {
                 SystemTime::now() - Duration::from_nanos(since)
             }
         };
-        let (created_at, created_ns) = since_epoch(self.created_at);
-        let (written, written_ns) = since_epoch(written);
-        let permissions = *self.permissions.lock().expect("no holder panics");
+        let Permissions { mode, uid, gid } = *self.permissions.lock().expect("no holder panics");
         Attr {
             ino: self.node,
             size: self.length,
             blocks: self.length.div_ceil(512),
-            atime: created_at,
-            mtime: written,
-            ctime: written,
-            atime_ns: created_ns,
-            mtime_ns: written_ns,
-            ctime_ns: written_ns,
-            mode: REGULAR | permissions.mode,
+            mode: REGULAR | mode,
             nlink: 1,
-            uid: permissions.uid,
-            gid: permissions.gid,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
+            uid,
+            gid,
+            ..attr_with_times(self.created_at, written)
         }
     }
 
@@ -158,8 +131,6 @@ impl VolumeFile {
     }
 }
 
-/// The current files.
-#[derive(Debug)]
 pub(super) struct Files {
     list: Mutex<Vec<Arc<VolumeFile>>>,
     next_node: AtomicU64,
@@ -212,12 +183,11 @@ impl Files {
         Ok(())
     }
 
-    /// Removes and returns the file of this name.
     pub(super) fn remove(&self, name: &str) -> Option<Arc<VolumeFile>> {
         let mut list = self.list.lock().expect("no holder panics");
         let index = list.iter().position(|file| file.name == name)?;
         let file = list.remove(index);
-        file.remove();
+        file.removed.store(true, Ordering::Release);
         Some(file)
     }
 
@@ -231,37 +201,23 @@ impl Files {
         list.iter().find(|file| file.node == node).cloned()
     }
 
-    /// Returns the current files.
     pub(super) fn list(&self) -> Vec<Arc<VolumeFile>> {
         self.list.lock().expect("no holder panics").clone()
     }
 
-    /// Returns the attributes of the directory itself.
     pub(super) fn attr(&self) -> Attr {
-        let (created_at, created_ns) = since_epoch(self.created_at);
         Attr {
             ino: abi::ROOT,
-            size: 0,
-            blocks: 0,
-            atime: created_at,
-            mtime: created_at,
-            ctime: created_at,
-            atime_ns: created_ns,
-            mtime_ns: created_ns,
-            ctime_ns: created_ns,
             mode: DIRECTORY | 0o755,
             nlink: 2,
             uid: self.uid,
             gid: self.gid,
-            rdev: 0,
-            blksize: 4096,
-            flags: 0,
+            ..attr_with_times(self.created_at, self.created_at)
         }
     }
 
     /// Returns the directory entries from `offset` on, at most `bytes_max` bytes of them.
     pub(super) fn entries(&self, offset: u64, bytes_max: usize) -> Vec<u8> {
-        use zerocopy::IntoBytes;
         let list = self.list();
         let dots = [(abi::ROOT, ".", DIRECTORY), (abi::ROOT, "..", DIRECTORY)];
         let files = list.iter().map(|file| (file.node, file.name.as_str(), REGULAR));
@@ -274,15 +230,10 @@ impl Files {
             if cookie <= offset {
                 continue;
             }
-            let namelen = u32::try_from(name.len()).expect("at most 255");
-            let head = abi::Dirent { ino: node, off: cookie, namelen, kind: mode >> 12 };
-            let end = (bytes.len() + size_of_val(&head) + name.len()).next_multiple_of(8);
-            if end > bytes_max {
+            if bytes.len() + Dirent::len(name.as_bytes()) > bytes_max {
                 break;
             }
-            bytes.extend_from_slice(head.as_bytes());
-            bytes.extend_from_slice(name.as_bytes());
-            bytes.resize(end, 0);
+            Dirent::push(&mut bytes, node, cookie, mode >> 12, name.as_bytes());
         }
         bytes
     }

@@ -149,9 +149,9 @@ impl Mount {
             engine.add_volume(options, store).expect("a volume")
         });
         let volumes: Vec<_> = volumes.collect();
-        let (directory, pool) = directory.begin(&engine, &volumes, path).expect("threads");
-        let failure = pool.failure();
-        Mount::new(engine, Tree::Directory { directory, pool }, failure)
+        let directory = directory.begin(&engine, &volumes, path).expect("threads");
+        let failure = Arc::clone(&directory.pool.failure);
+        Mount::new(engine, Tree::Directory(directory), failure)
     }
 
     fn new(engine: Arc<Engine>, tree: Tree, failure: Arc<MountFailure>) -> Self {
@@ -160,7 +160,7 @@ impl Mount {
         let shared = Shared::new(engine, tree, failure, None, vec![waker.clone()]);
         let shared = Arc::new(shared);
         let device = Device::new(device, &waker).expect("a descriptor");
-        let worker = Worker::new(Arc::clone(&shared), Link::Device(Arc::new(device)), waker);
+        let worker = Worker::new(Arc::clone(&shared), Link::new(Arc::new(device), None), waker);
         let (nodes, handles, buffer) = (vec![abi::ROOT], Vec::new(), vec![0; ANSWER_BYTES]);
         Mount { worker, shared, kernel, nodes, handles, unique: 0, buffer }
     }
@@ -180,7 +180,7 @@ impl Mount {
             is_taken |= self.worker.take_requests().expect("the socket is open") > 0;
             self.worker.take_completions(self.worker.clock.now());
             self.receive(&mut answers);
-            assert!(!self.shared.has_failed(), "the mount has failed after {sent:?}");
+            assert!(!self.shared.failure.has_failed(), "the mount has failed after {sent:?}");
             assert!(begun.elapsed() < REPLY_TIMEOUT, "{sent:?} is not answered");
             if is_taken && answers.len() < wanted && begun.elapsed() < SPIN {
                 std::thread::yield_now();
@@ -197,8 +197,8 @@ impl Mount {
 
     /// Makes the mount forget the nodes that were looked up.
     pub fn reset(&mut self) {
-        if let Tree::Directory { directory, pool } = &self.shared.tree {
-            directory.forget_all(pool);
+        if let Tree::Directory(directory) = &self.shared.tree {
+            directory.forget_all();
         }
         self.nodes = vec![abi::ROOT];
         self.handles.clear();

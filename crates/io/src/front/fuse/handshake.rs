@@ -84,13 +84,11 @@ pub(super) fn run_handshake(device: &OwnedFd, capabilities: u64) -> io::Result<u
 }
 
 fn answer(device: &OwnedFd, unique: u64, error: i32, body: &[u8]) -> io::Result<()> {
-    let len = u32::try_from(size_of::<OutHeader>() + body.len()).expect("small");
-    let header = OutHeader { len, error, unique };
+    let header = OutHeader::new(unique, error, body.len());
     rustix::io::writev(device, &[IoSlice::new(header.as_bytes()), IoSlice::new(body)])?;
     Ok(())
 }
 
-/// Returns the reply to a first request.
 fn negotiate(init: &InitIn, capabilities: u64) -> InitOut {
     let mut offered = u64::from(init.flags);
     if offered & capability::INIT_EXT != 0 {

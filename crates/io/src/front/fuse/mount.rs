@@ -45,23 +45,13 @@ pub enum MountError {
         /// Reason of the failure.
         source: io::Error,
     },
-    /// The path cannot be a mountpoint.
+    /// The path cannot be a mountpoint, or this process has no permission to mount and the helper
+    /// fails.
     #[error("mount at {}: {reason}", path.display())]
     Mountpoint {
         /// Path of the mountpoint.
         path: PathBuf,
         /// Reason of the failure.
-        reason: String,
-    },
-    /// This process has no permission to mount, and the helper fails.
-    #[error(
-        "mount at {}: only root mounts by itself, and {HELPER} (package fuse3) {reason}",
-        path.display()
-    )]
-    Helper {
-        /// Path of the mountpoint.
-        path: PathBuf,
-        /// Failure of the helper.
         reason: String,
     },
     /// The kernel reports an error.
@@ -112,7 +102,7 @@ pub enum UnmountError {
 
 /// A mount that a Larder process has made.
 #[derive(Clone, Debug)]
-pub(super) struct Mount {
+pub(crate) struct Mount {
     mountpoint: Mountpoint,
     /// ID of the mount and device number of its file system, as in the mount table.
     id: u64,
@@ -133,7 +123,6 @@ struct Mountpoint {
     name: OsString,
 }
 
-/// Options of a mount.
 #[derive(Clone, Debug)]
 pub(super) struct MountOptions {
     /// Source in the mount table.
@@ -149,7 +138,6 @@ pub(super) struct MountOptions {
 }
 
 impl MountOptions {
-    /// Returns the options that define the rights of users.
     fn rights(&self) -> impl Iterator<Item = &'static str> {
         let options =
             [(self.check_permissions, "default_permissions"), (self.allow_other, "allow_other")];
@@ -170,10 +158,8 @@ pub(super) fn mount(
     };
     let replaced_stale = unmount_stale(&mountpoint)?;
     let directory = mountpoint.open_empty()?;
-    let descriptor = match device::open() {
-        Ok(descriptor) => descriptor,
-        Err(error) => return Err(MountError::NoDevice { source: error.into() }),
-    };
+    let descriptor =
+        device::open().map_err(|error| MountError::NoDevice { source: error.into() })?;
     if rustix::process::geteuid().is_root() {
         match attach(&directory, &descriptor, options) {
             Ok((id, filesystem, unique_id)) => {
@@ -190,8 +176,8 @@ pub(super) fn mount(
     let flags = rustix::fs::fcntl_getfl(&descriptor).map_err(refused)?;
     rustix::fs::fcntl_setfl(&descriptor, flags | OFlags::NONBLOCK).map_err(refused)?;
     let Some(mount) = Mount::existing(&mountpoint, true) else {
-        let reason = "has mounted elsewhere: a directory above was renamed".to_owned();
-        return Err(MountError::Helper { path: mountpoint.path, reason });
+        let reason = "has mounted elsewhere: a directory above was renamed";
+        return Err(helper_failed(&mountpoint, reason));
     };
     Ok((descriptor, mount, replaced_stale))
 }
@@ -299,7 +285,6 @@ impl Mountpoint {
         Ok(Mountpoint { path, parent, name })
     }
 
-    /// Opens the directory, which must be empty.
     fn open_empty(&self) -> Result<OwnedFd, MountError> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(&self.parent, &self.name, flags, Mode::empty());
@@ -334,9 +319,14 @@ impl Mountpoint {
     }
 }
 
+fn helper_failed(mountpoint: &Mountpoint, failure: &str) -> MountError {
+    let reason = format!("only root mounts by itself, and {HELPER} (package fuse3) {failure}");
+    MountError::Mountpoint { path: mountpoint.path.clone(), reason }
+}
+
 /// Runs the helper to mount, and receives the descriptor that it sends.
 fn mount_by_helper(mountpoint: &Mountpoint, options: &MountOptions) -> Result<OwnedFd, MountError> {
-    let failed = |reason: String| MountError::Helper { path: mountpoint.path.clone(), reason };
+    let failed = |reason: String| helper_failed(mountpoint, &reason);
     let refused = |error: Errno| failed(format!("cannot be talked to: {error}"));
     let (ours, theirs) = rustix::net::socketpair(
         AddressFamily::UNIX,
@@ -383,7 +373,6 @@ fn receive_descriptor(socket: &OwnedFd) -> rustix::io::Result<Option<OwnedFd>> {
     Ok(descriptors.flatten().next())
 }
 
-/// Returns the output of the helper on one line.
 fn error_text(bytes: &[u8]) -> String {
     let text = String::from_utf8_lossy(bytes);
     text.lines().map(str::trim).filter(|line| !line.is_empty()).collect::<Vec<_>>().join("; ")
@@ -398,7 +387,6 @@ impl Mount {
         Some(Mount { mountpoint: mountpoint.clone(), id, filesystem, unique_id, by_helper })
     }
 
-    /// Returns the mountpoint.
     pub(super) fn path(&self) -> &Path {
         &self.mountpoint.path
     }
@@ -408,7 +396,6 @@ impl Mount {
         if self.by_helper { MountRestrictions::UNTRUSTED } else { MountRestrictions::NONE }
     }
 
-    /// Returns the device number of its file system.
     pub(super) fn filesystem(&self) -> u64 {
         self.filesystem
     }
@@ -464,13 +451,12 @@ impl Mount {
     /// If a program uses it, another mount covers it, or the kernel reports an error.
     pub(super) fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         let path = self.mountpoint.path.clone();
+        let refused = |reason| Err(UnmountError::Refused { path: path.clone(), reason });
         let mountpoint = match self.current_mountpoint() {
             Ok(Some(mountpoint)) => mountpoint,
             // Another program has unmounted it.
             Ok(None) => return Ok(()),
-            Err(error) => {
-                return Err(UnmountError::Refused { path, reason: error.to_string() });
-            }
+            Err(error) => return refused(error.to_string()),
         };
         if !self.by_helper {
             let mut flags = UnmountFlags::NOFOLLOW;
@@ -479,21 +465,16 @@ impl Mount {
                 // Another program has unmounted it.
                 Ok(()) | Err(Errno::INVAL | Errno::NOENT) => Ok(()),
                 Err(Errno::BUSY) => Err(UnmountError::Busy(path)),
-                Err(error) => Err(UnmountError::Refused { path, reason: error.to_string() }),
+                Err(error) => refused(error.to_string()),
             };
         }
-        let arguments: &[&OsStr] =
-            if lazily { &["-u".as_ref(), "-z".as_ref()] } else { &["-u".as_ref()] };
-        let run =
-            Command::new(HELPER).args(arguments).arg("--").arg(mountpoint.path_now()).output();
+        let flags: &[&str] = if lazily { &["-u", "-z"] } else { &["-u"] };
+        let run = Command::new(HELPER).args(flags).arg("--").arg(mountpoint.path_now()).output();
         match run {
             Ok(run) if run.status.success() || matches!(self.line(), Ok(None)) => Ok(()),
             Ok(run) if error_text(&run.stderr).contains("busy") => Err(UnmountError::Busy(path)),
-            Ok(run) => Err(UnmountError::Refused { path, reason: error_text(&run.stderr) }),
-            Err(error) => {
-                let reason = format!("{HELPER} cannot be run: {error}");
-                Err(UnmountError::Refused { path, reason })
-            }
+            Ok(run) => refused(error_text(&run.stderr)),
+            Err(error) => refused(format!("{HELPER} cannot be run: {error}")),
         }
     }
 }

@@ -6,9 +6,8 @@ use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Failure state of a mount: after an internal error every request is refused with EIO.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct MountFailure {
-    /// The mountpoint, for messages.
     name: String,
     has_failed: AtomicBool,
 }
@@ -22,12 +21,10 @@ impl MountFailure {
         self.has_failed.load(Ordering::Acquire)
     }
 
-    /// Returns the mountpoint.
     pub(super) fn name(&self) -> &str {
         &self.name
     }
 
-    /// Marks the mount as failed.
     pub(super) fn fail(&self, error: &dyn fmt::Display) {
         let is_first = !self.has_failed.swap(true, Ordering::AcqRel);
         if is_first {

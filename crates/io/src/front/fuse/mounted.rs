@@ -12,7 +12,7 @@ use super::link::Link;
 use super::mount::{self, Mount, MountError, MountOptions, UnmountError};
 use super::mount_failure::MountFailure;
 use super::ring::{self, PreparedRing, Ring};
-use super::shared::{Shared, Tree, UnmountCallback};
+use super::shared::{Shared, Tree};
 use super::worker::Worker;
 use crate::claim::{Claim, ClaimError};
 use crate::engine::{ArenaVolume, Engine};
@@ -24,6 +24,7 @@ use crate::store::AllocationMap;
 use crate::waker::Waker;
 use std::fmt;
 use std::io;
+use std::ops::Deref;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::channel;
@@ -36,14 +37,14 @@ const THREADS_MAX: usize = 8;
 const DIRECTORY_THREADS_MIN: usize = 3;
 
 /// A mount with the threads that serve it.
-pub(super) struct Mounted {
+pub struct Mounted {
     shared: Arc<Shared>,
     mount: Mount,
     threads: Mutex<Vec<Thread>>,
     replaced_stale: bool,
     /// Prevents other caches from caching the files of volumes.
-    _claim: Option<Claim>,
-    /// Notice of a degraded mode of the mount, if any.
+    claim: Option<Claim>,
+    /// Notice of a degraded mode, if any.
     note: Option<String>,
 }
 
@@ -68,9 +69,7 @@ impl Mounted {
         let (threads_min, capabilities) = match tree {
             Tree::Volumes(_) => (1, handshake::VOLUME_CAPABILITIES),
             // One of the threads may wait for the directory's disk.
-            Tree::Directory { ref directory, .. } => {
-                (DIRECTORY_THREADS_MIN, directory.capabilities())
-            }
+            Tree::Directory(ref directory) => (DIRECTORY_THREADS_MIN, directory.capabilities()),
         };
         let prefault = matches!(tree, Tree::Volumes(_));
         let (rings, note) = match rings(cpus.min(THREADS_MAX), options.plain, prefault) {
@@ -87,59 +86,73 @@ impl Mounted {
         let (descriptor, mount, replaced_stale) = mount::mount(at, options)?;
         let failure = match &tree {
             Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
-            Tree::Directory { pool, .. } => pool.failure(),
+            Tree::Directory(directory) => Arc::clone(&directory.pool.failure),
         };
         let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
-        let started = claim(&shared.tree, &mount).map_err(MountError::from).and_then(|claim| {
-            if let Tree::Directory { directory, .. } = &shared.tree {
-                let applied = options.restrictions | mount.inherent_restrictions();
-                directory.follow_restrictions(&mount, applied);
-            }
-            let agreed =
-                run_handshake(&descriptor, capabilities | ring_capability).map_err(refused)?;
-            if let Tree::Directory { directory, .. } = &shared.tree {
-                directory.set_connection(agreed, &descriptor);
-            }
-            let uses_rings = agreed & capability::OVER_IO_URING != 0;
-            let rings = if uses_rings { rings } else { Vec::new() };
-            Ok((claim, start_threads(&shared, descriptor, rings).map_err(refused)?))
-        });
-        match started {
-            Ok((claim, threads)) => {
-                let threads = Mutex::new(threads);
-                Ok(Mounted { shared, mount, threads, replaced_stale, _claim: claim, note })
-            }
-            Err(error) => {
-                shared.closing.store(true, Ordering::Release);
-                shared.wake_all();
-                if let Err(unmount_error) = mount.unmount(true) {
-                    tracing::error!(again = %unmount_error, "a mount that failed was left behind");
-                }
-                Err(error)
-            }
+        let threads = Mutex::default();
+        // From here on, an error unmounts when this is dropped.
+        let mut mounted = Mounted { shared, mount, threads, replaced_stale, claim: None, note };
+        mounted.claim(options.restrictions)?;
+        let agreed = run_handshake(&descriptor, capabilities | ring_capability).map_err(refused)?;
+        if let Tree::Directory(directory) = &mounted.shared.tree {
+            directory.set_connection(agreed, &descriptor);
         }
+        let uses_rings = agreed & capability::OVER_IO_URING != 0;
+        let rings = if uses_rings { rings } else { Vec::new() };
+        let threads = start_threads(&mounted.shared, descriptor, rings).map_err(refused)?;
+        mounted.threads = Mutex::new(threads);
+        Ok(mounted)
     }
 
-    pub(super) fn took_over(&self) -> bool {
+    /// Claims the mount: files of volumes get a claim of their own, a directory uses the claim of
+    /// its source, whose later restrictions the mount gets too.
+    fn claim(&mut self, restrictions: MountRestrictions) -> Result<(), ClaimError> {
+        let (mount, filesystem) = (&self.mount, self.mount.filesystem());
+        match &self.shared.tree {
+            Tree::Volumes(_) => self.claim = Some(Claim::of_mount(mount.path(), filesystem)?),
+            Tree::Directory(directory) => {
+                directory.claim().mounted(mount.path(), filesystem);
+                directory.follow_restrictions(mount, restrictions | mount.inherent_restrictions());
+            }
+        }
+        Ok(())
+    }
+
+    /// Returns true if a dead mount of a killed process was replaced.
+    #[must_use]
+    pub fn took_over(&self) -> bool {
         self.replaced_stale
     }
 
-    pub(super) fn note(&self) -> Option<&str> {
-        self.note.as_deref()
+    /// Returns notices of degraded modes, a sentence each.
+    #[must_use]
+    pub fn notes(&self) -> Vec<String> {
+        let mut notes: Vec<_> = self.note.iter().cloned().collect();
+        if let Tree::Directory(directory) = &self.shared.tree {
+            notes.extend_from_slice(&directory.notes.lock().expect("no holder panics"));
+        }
+        notes
     }
 
     /// Sets the callback for a mount that another program has unmounted; calls it at once if that
     /// has happened.
-    pub(super) fn when_gone(&self, callback: UnmountCallback) {
-        *self.shared.unmount_callback.lock().expect("no holder panics") = Some(callback);
+    pub fn when_gone(&self, callback: impl FnOnce() + Send + 'static) {
+        *self.shared.unmount_callback.lock().expect("no holder panics") = Some(Box::new(callback));
         self.shared.run_unmount_callback();
     }
 
-    pub(super) fn path(&self) -> &Path {
+    /// Returns the mountpoint.
+    #[must_use]
+    pub fn path(&self) -> &Path {
         self.mount.path()
     }
 
-    pub(super) fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
+    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
+    /// served until the end of the mount.
+    ///
+    /// # Errors
+    /// If a program uses it, or the kernel reports an error.
+    pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
         self.shared.unmounted.store(true, Ordering::Release);
         let unmounted = self.mount.unmount(lazily);
         if unmounted.is_err() {
@@ -154,8 +167,8 @@ impl Mounted {
         for thread in self.threads.lock().expect("no holder panics").drain(..) {
             thread.join();
         }
-        if let Tree::Directory { pool, .. } = &self.shared.tree {
-            pool.end();
+        if let Tree::Directory(directory) = &self.shared.tree {
+            directory.pool.end();
         }
         if !self.shared.unmounted.load(Ordering::Acquire)
             && let Err(error) = self.mount.unmount(true)
@@ -177,9 +190,17 @@ impl Drop for Mounted {
 
 /// Volumes shown as files in a directory.
 ///
-/// Call [`VolumeMount::unmount`] while no program uses them, then [`VolumeMount::close`].
+/// Call [`Mounted::unmount`] while no program uses them, then [`VolumeMount::close`].
 #[derive(Debug)]
 pub struct VolumeMount(Mounted);
+
+impl Deref for VolumeMount {
+    type Target = Mounted;
+
+    fn deref(&self) -> &Mounted {
+        &self.0
+    }
+}
 
 impl VolumeMount {
     /// Shows `volumes` as files in the empty directory `at`, each under its name. `observer`
@@ -213,28 +234,10 @@ impl VolumeMount {
         Mounted::start(engine, Tree::Volumes(files), at, &options, observer).map(VolumeMount)
     }
 
-    /// Returns true if a dead mount of a killed process was replaced.
-    #[must_use]
-    pub fn took_over(&self) -> bool {
-        self.0.took_over()
-    }
-
-    /// Returns a notice if the mount works in a degraded mode.
-    #[must_use]
-    pub fn note(&self) -> Option<&str> {
-        self.0.note()
-    }
-
-    /// Returns the mountpoint.
-    #[must_use]
-    pub fn path(&self) -> &Path {
-        self.0.path()
-    }
-
     /// Returns the path of the file of the volume of this name.
     #[must_use]
     pub fn file(&self, volume: &str) -> PathBuf {
-        self.0.path().join(volume)
+        self.path().join(volume)
     }
 
     /// Adds a volume as a file.
@@ -246,13 +249,13 @@ impl VolumeMount {
         volume: Arc<ArenaVolume>,
         map: Arc<dyn AllocationMap>,
     ) -> Result<(), MountError> {
-        self.0.shared.files().add(volume, map)
+        self.shared.files().add(volume, map)
     }
 
     /// Returns the number of opens of the file of this name.
     #[must_use]
     pub fn opens(&self, name: &str) -> usize {
-        let file = self.0.shared.files().by_name(name.as_bytes());
+        let file = self.shared.files().by_name(name.as_bytes());
         file.map_or(0, |file| file.opens.load(Ordering::Acquire))
     }
 
@@ -261,46 +264,24 @@ impl VolumeMount {
     /// `ESHUTDOWN` from now on. When this returns, the mount does not use the volume any more.
     /// Returns false if there was no such file.
     pub fn remove(&self, name: &str, patience: Duration) -> bool {
-        let Some(file) = self.0.shared.files().remove(name) else { return false };
+        let Some(file) = self.shared.files().remove(name) else { return false };
         let is_used = || file.sessions.load(Ordering::Acquire) > 0;
-        self.0.shared.wake_all();
+        self.shared.wake_all();
         let begin = Instant::now();
         while is_used() {
-            if begin.elapsed() >= patience && !file.is_cancelled() {
+            if begin.elapsed() >= patience && !file.cancelled.load(Ordering::Acquire) {
                 tracing::info!(volume = name, "requests to a removed volume were given up");
-                file.cancel();
-                self.0.shared.wake_all();
+                file.cancelled.store(true, Ordering::Release);
+                self.shared.wake_all();
             }
             std::thread::sleep(Duration::from_millis(1));
         }
         true
     }
 
-    /// Unmounts. With `lazily`, the mount disappears at once even if programs use it; these are
-    /// served until [`VolumeMount::close`].
-    ///
-    /// # Errors
-    /// If a program uses it, or the kernel reports an error.
-    pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        self.0.unmount(lazily)
-    }
-
     /// Ends the threads. Programs that still use the files get errors from now on.
     pub fn close(self) {
         drop(self);
-    }
-}
-
-/// Claims a mount: files of volumes get a claim of their own, a directory uses the claim of its
-/// source.
-fn claim(tree: &Tree, mount: &Mount) -> Result<Option<Claim>, ClaimError> {
-    let filesystem = mount.filesystem();
-    match tree {
-        Tree::Volumes(_) => Claim::of_mount(mount.path(), filesystem).map(Some),
-        Tree::Directory { directory, .. } => {
-            directory.claim().mounted(mount.path(), filesystem);
-            Ok(None)
-        }
     }
 }
 
@@ -343,28 +324,25 @@ fn start_threads(
         let cache = Arc::clone(shared.engine.cache());
         let run = move || {
             reserve_stack();
-            fault::point("fuse", shared.name());
-            let link = match ring {
-                None => Ok(Link::Device(Arc::new(device))),
-                // A ring belongs to the thread that enables it.
-                Some(ring) => Ring::begin(ring, device, index == 0)
-                    .map(|ring| Link::with_ring(ring, waker.clone())),
-            };
-            let (status, link) = match link {
-                Ok(link) => (Ok(()), Some(link)),
+            fault::point("fuse", shared.failure.name());
+            let device = Arc::new(device);
+            // A ring belongs to the thread that enables it.
+            let begin = |ring| Ring::begin(ring, Arc::clone(&device), waker.clone(), index == 0);
+            let (status, ring) = match ring.map(begin).transpose() {
+                Ok(ring) => (Ok(()), Some(ring)),
                 Err(error) => (Err(error), None),
             };
             // The starting thread may have returned with an error already.
             let _is_received = started.send(status).is_ok();
-            let Some(link) = link else { return shared.thread_ended() };
-            let worker = Worker::new(shared, link, waker);
+            let Some(ring) = ring else { return shared.thread_ended() };
+            let worker = Worker::new(shared, Link::new(device, ring), waker);
             if worker.creates_files() {
                 unshare_umask();
             }
             worker.run();
         };
         let failed = move |error: &dyn fmt::Display| {
-            failing_mount.fail(error);
+            failing_mount.failure.fail(error);
             failing_mount.thread_ended();
             // If the thread was not ready yet, the start waits for it.
             let error = io::Error::other(error.to_string());

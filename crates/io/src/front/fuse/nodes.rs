@@ -10,17 +10,14 @@ use rustix::io::Errno;
 use std::sync::atomic::Ordering;
 use zerocopy::IntoBytes;
 
-/// Maximum size of the reply to a directory listing.
 const ENTRIES_BYTES_MAX: u32 = 64 << 10;
 
 impl Worker {
-    /// Answers a request that does not concern data.
     pub(super) fn take_node_request(&mut self, header: &InHeader, body: &[u8]) {
-        let unique = header.unique;
         let result = match header.opcode {
             // These have no reply.
             opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT => return,
-            opcode::LOOKUP => self.lookup(header, abi::name_of(body)),
+            opcode::LOOKUP => self.lookup(header, body),
             opcode::GETATTR => self.attributes(header.nodeid),
             opcode::SETATTR => self.change(header.nodeid, body),
             opcode::OPEN => self.open(header.nodeid, abi::head_of(body)),
@@ -38,10 +35,7 @@ impl Worker {
             code if opcode::NAMES.contains(&code) => Err(Errno::PERM),
             _ => Err(Errno::NOSYS),
         };
-        match result {
-            Ok(bytes) => self.link.reply(unique, &bytes),
-            Err(errno) => self.link.refuse(unique, errno),
-        }
+        self.link.answer(header.unique, result.as_deref().map_err(|errno| *errno));
     }
 
     fn attr(&self, node: u64) -> Result<Attr, Errno> {
@@ -54,23 +48,17 @@ impl Worker {
 
     fn attributes(&self, node: u64) -> Result<Vec<u8>, Errno> {
         let attr = self.attr(node)?;
-        Ok(AttrOut { valid: 0, valid_ns: 0, dummy: 0, attr }.as_bytes().to_vec())
+        Ok(AttrOut { attr, ..AttrOut::default() }.as_bytes().to_vec())
     }
 
-    fn lookup(&self, header: &InHeader, name: &[u8]) -> Result<Vec<u8>, Errno> {
+    fn lookup(&self, header: &InHeader, body: &[u8]) -> Result<Vec<u8>, Errno> {
         if header.nodeid != abi::ROOT {
             return Err(Errno::NOTDIR);
         }
-        let file = self.shared.files().by_name(name).ok_or(Errno::NOENT)?;
-        let entry = EntryOut {
-            nodeid: file.node,
-            generation: 0,
-            entry_valid: 0,
-            attr_valid: 0,
-            entry_valid_ns: 0,
-            attr_valid_ns: 0,
-            attr: file.attr(&*self.clock),
-        };
+        let file =
+            self.shared.files().by_name(abi::parse_name(body)?.to_bytes()).ok_or(Errno::NOENT)?;
+        let attr = file.attr(&*self.clock);
+        let entry = EntryOut { nodeid: file.node, attr, ..EntryOut::default() };
         Ok(entry.as_bytes().to_vec())
     }
 
@@ -115,7 +103,6 @@ fn open_out(open_flags: u32) -> Vec<u8> {
 /// Returns empty space figures: the volumes have their space already.
 fn statfs_out() -> Vec<u8> {
     let namelen = u32::try_from(NAME_BYTES_MAX).expect("small");
-    let statfs =
-        StatfsOut { counts: [0; 5], bsize: 4096, namelen, frsize: 4096, padding: 0, spare: [0; 6] };
+    let statfs = StatfsOut { bsize: 4096, namelen, frsize: 4096, ..StatfsOut::default() };
     statfs.as_bytes().to_vec()
 }

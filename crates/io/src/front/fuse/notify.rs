@@ -21,7 +21,6 @@ const PRUNE_MAX: usize = 500;
 pub(super) struct KernelNotifier(OnceLock<OwnedFd>);
 
 impl KernelNotifier {
-    /// Sets the device of the connection.
     pub(super) fn connect(&self, device: &OwnedFd) {
         match device.try_clone() {
             Ok(device) => {
@@ -35,20 +34,18 @@ impl KernelNotifier {
     /// Invalidates the attributes of a node, and its pages if `contents`.
     pub(super) fn invalidate_node(&self, node: u64, contents: bool) {
         // All pages from the beginning on, or none.
-        let offset = if contents { 0 } else { -1 };
-        let notification = NotifyInodeOut { node, offset, length: 0 };
-        self.send_notification(notice::INODE, &[notification.as_bytes()]);
+        self.invalidate_range(node, if contents { 0 } else { -1 }, 0);
     }
 
     /// Invalidates the kernel's pages of a byte range of a file: the kernel writes modified pages
     /// back, then drops all of them. Returns when that is done.
     pub(super) fn drop_pages(&self, node: u64, range: Range<u64>) {
         let number = |at: u64| i64::try_from(at).unwrap_or(i64::MAX);
-        let notification = NotifyInodeOut {
-            node,
-            offset: number(range.start),
-            length: number(range.end - range.start),
-        };
+        self.invalidate_range(node, number(range.start), number(range.end - range.start));
+    }
+
+    fn invalidate_range(&self, node: u64, offset: i64, length: i64) {
+        let notification = NotifyInodeOut { node, offset, length };
         self.send_notification(notice::INODE, &[notification.as_bytes()]);
     }
 
@@ -79,9 +76,7 @@ impl KernelNotifier {
     /// Sends a notification, if the kernel is connected and knows its subject.
     fn send(&self, code: i32, parts: &[&[u8]]) -> Result<(), Errno> {
         let Some(device) = self.0.get() else { return Ok(()) };
-        let len = size_of::<OutHeader>() + parts.iter().map(|part| part.len()).sum::<usize>();
-        let len = u32::try_from(len).expect("at most some thousand bytes");
-        let header = OutHeader { len, error: code, unique: 0 };
+        let header = OutHeader::new(0, code, parts.iter().map(|part| part.len()).sum());
         let head = std::iter::once(header.as_bytes());
         let slices: Vec<_> = head.chain(parts.iter().copied()).map(IoSlice::new).collect();
         match rustix::io::writev(device, &slices) {

@@ -6,9 +6,8 @@
 
 use rustix::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use rustix::ioctl::{Ioctl, IoctlOutput, Opcode, Setter, opcode};
-use std::ffi::c_void;
-use std::ptr;
+use rustix::ioctl::{Opcode, Setter, opcode};
+use std::io;
 use std::sync::{Mutex, OnceLock};
 
 /// `struct fuse_backing_map`: a file, and no flags yet.
@@ -24,28 +23,6 @@ struct BackingMap {
 const BACKING_OPEN: Opcode = opcode::write::<BackingMap>(229, 1);
 /// Number of the ioctl that unregisters it: `_IOW(229, 2, u32)`.
 const BACKING_CLOSE: Opcode = opcode::write::<u32>(229, 2);
-
-/// The ioctl that registers a file; it returns the backing ID.
-struct Register(BackingMap);
-
-// SAFETY: the number is that of a call that reads one `fuse_backing_map`, to which the pointer
-// leads, and answers with a number alone.
-unsafe impl Ioctl for Register {
-    type Output = i32;
-    const IS_MUTATING: bool = false;
-
-    fn opcode(&self) -> Opcode {
-        BACKING_OPEN
-    }
-
-    fn as_ptr(&mut self) -> *mut c_void {
-        ptr::from_mut(&mut self.0).cast()
-    }
-
-    unsafe fn output_from_ptr(out: IoctlOutput, _: *mut c_void) -> rustix::io::Result<i32> {
-        Ok(out)
-    }
-}
 
 /// Connection on which backing files are registered; none without passthrough.
 #[derive(Debug, Default)]
@@ -72,13 +49,21 @@ impl Passthrough {
         debug_assert!(is_first, "a directory is mounted once");
         Ok(())
     }
+
+    pub(super) fn register(&self, file: impl AsFd) -> Result<u32, Errno> {
+        register(self.0.get().ok_or(Errno::OPNOTSUPP)?, file.as_fd())
+    }
 }
 
 fn register(device: &OwnedFd, file: BorrowedFd<'_>) -> Result<u32, Errno> {
     let map = BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 };
-    // SAFETY: it is a call of /dev/fuse that changes nothing of this process.
-    let backing_id = unsafe { rustix::ioctl::ioctl(device, Register(map)) }?;
-    u32::try_from(backing_id).ok().filter(|&backing_id| backing_id > 0).ok_or(Errno::IO)
+    // SAFETY: this call of /dev/fuse only reads the structure, which lives during the call.
+    let id = unsafe { libc::ioctl(device.as_raw_fd(), BACKING_OPEN.into(), &raw const map) };
+    match u32::try_from(id) {
+        Ok(backing_id) if backing_id > 0 => Ok(backing_id),
+        Ok(_) => Err(Errno::IO),
+        Err(_) => Err(Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)),
+    }
 }
 
 fn unregister(device: &OwnedFd, backing_id: u32) {
@@ -90,7 +75,6 @@ fn unregister(device: &OwnedFd, backing_id: u32) {
     }
 }
 
-/// Opens of a file.
 #[derive(Debug, Default)]
 struct BackingState {
     opens: u32,
@@ -124,17 +108,8 @@ impl BackingFile {
         state.backing_id
     }
 
-    /// Records a close of the file.
-    pub(super) fn close(&self, passthrough: &Passthrough) {
-        self.close_opens(1, passthrough);
-    }
-
-    /// Records the close of all opens of the file, after the end of the mount.
-    pub(super) fn close_all(&self, passthrough: &Passthrough) {
-        self.close_opens(u32::MAX, passthrough);
-    }
-
-    fn close_opens(&self, opens: u32, passthrough: &Passthrough) {
+    /// Records the close of a number of opens of the file, or of all of them if there are fewer.
+    pub(super) fn close(&self, opens: u32, passthrough: &Passthrough) {
         let mut state = self.0.lock().expect("no holder panics");
         state.opens = state.opens.saturating_sub(opens);
         if state.opens == 0
@@ -143,13 +118,6 @@ impl BackingFile {
         {
             unregister(device, backing_id);
         }
-    }
-}
-
-impl Passthrough {
-    /// Registers a file of the directory.
-    pub(super) fn register(&self, file: impl AsFd) -> Result<u32, Errno> {
-        register(self.0.get().ok_or(Errno::OPNOTSUPP)?, file.as_fd())
     }
 }
 
@@ -168,7 +136,7 @@ mod tests {
     fn without_the_kernels_help_nothing_is_registered() {
         let (none, backing) = (Passthrough::default(), BackingFile::default());
         assert_eq!(backing.open(&none, || panic!("nobody to register with")), None);
-        backing.close(&none);
+        backing.close(1, &none);
         assert_eq!(none.register(std::io::stdin()), Err(Errno::OPNOTSUPP));
     }
 }

@@ -2,7 +2,6 @@
 
 use larder_core::request::READ_PIECE_BYTES;
 
-/// Maximum length of a read in bytes.
 pub(super) const READ_BYTES_MAX: u32 = READ_PIECE_BYTES;
 /// Maximum payload of a write: long enough to keep the cost per byte low, and short enough to be
 /// parked while it waits.

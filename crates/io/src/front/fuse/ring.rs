@@ -6,27 +6,34 @@
 //! the device. One thread polls it: at once when it is idle, else at intervals. Invariants: a ring
 //! entry that the kernel owns outlives the ring; a reply uses the transport of its request.
 
-mod abi;
 mod place;
 
+use super::abi::RingCommand;
 use super::device::{Device, Received};
 use super::request_limits::WRITE_BYTES_MAX;
-use crate::frames::ArenaFrames;
 use crate::waker::Waker;
-use abi::{COMMAND_BYTES, COMMIT_AND_FETCH, Command, REGISTER, SUBMISSION_LEN_AT};
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use larder_core::request::ReadRequest;
+use larder_core::completion::Notify as _;
 use place::{RingBuffer, RingEntry};
 use rustix::fd::{AsFd as _, AsRawFd as _};
 use rustix::io::Errno;
 use rustix::thread::{CpuSet, sched_setaffinity};
 use std::io;
-use std::sync::LazyLock;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, LazyLock, Mutex};
 use std::time::Duration;
 use zerocopy::IntoBytes;
 
 pub(super) use place::RingPayload;
 
+/// Registers a ring entry, into which the kernel can put a request (`linux/fuse.h` 7.42).
+const REGISTER: u32 = 1;
+/// Commits the reply of a ring entry, and returns the entry to the kernel.
+const COMMIT_AND_FETCH: u32 = 2;
+/// Bytes of a command in a 128-byte submission.
+const COMMAND_BYTES: usize = 80;
+/// Offset of the length in a submission (`linux/io_uring.h`).
+const SUBMISSION_LEN_AT: usize = 24;
 /// Maximum payload of a request or reply. Read data is copied twice on the way to the requesting
 /// process; this much of it is still in the processor's cache for the second copy.
 pub(super) const PAYLOAD_BYTES_MAX: u32 = WRITE_BYTES_MAX;
@@ -51,7 +58,6 @@ fn queue_count() -> io::Result<u16> {
     last.map(|last| last + 1).ok_or_else(|| io::Error::other("the processors are not known"))
 }
 
-/// A ring that is not enabled yet.
 pub(super) struct PreparedRing {
     ring: IoUring<squeue::Entry128, cqueue::Entry>,
     entries: Vec<RingEntry>,
@@ -117,12 +123,41 @@ fn pin_to_processor(processor: u16) {
     }
 }
 
-/// One thread's ring.
+type QueuedAnswer = (u64, Result<Vec<u8>, Errno>);
+
+/// Replies from other threads, until the thread of the ring submits them.
+#[derive(Debug)]
+pub(super) struct ReplyQueue {
+    answers: Mutex<Vec<QueuedAnswer>>,
+    is_nonempty: AtomicBool,
+    waker: Waker,
+}
+
+impl ReplyQueue {
+    pub(super) fn add(&self, unique: u64, answer: Result<Vec<u8>, Errno>) {
+        let mut answers = self.answers.lock().expect("no holder panics");
+        answers.push((unique, answer));
+        self.is_nonempty.store(true, Ordering::Release);
+        drop(answers);
+        self.waker.notify();
+    }
+
+    pub(super) fn take(&self) -> Vec<QueuedAnswer> {
+        if !self.is_nonempty.load(Ordering::Acquire) {
+            return Vec::new();
+        }
+        let mut answers = self.answers.lock().expect("no holder panics");
+        self.is_nonempty.store(false, Ordering::Release);
+        std::mem::take(&mut *answers)
+    }
+}
+
 pub(super) struct Ring {
     kernel: IoUring<squeue::Entry128, cqueue::Entry>,
     /// Declared after the ring, which uses them, so that they are dropped later.
     entries: Vec<RingEntry>,
-    device: Device,
+    device: Arc<Device>,
+    pub(super) queue: Arc<ReplyQueue>,
     /// True if this thread polls the device.
     polls_device: bool,
     /// Number of entries that the kernel has not given up.
@@ -139,21 +174,13 @@ pub(super) struct Ring {
     awaited_replies: usize,
 }
 
-impl std::fmt::Debug for Ring {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Ring").field("places", &self.entries.len()).finish_non_exhaustive()
-    }
-}
-
 impl Ring {
-    /// Enables the ring, in the thread that answers its requests. `polls_device`: the thread also
-    /// answers the requests from the device.
-    ///
-    /// # Errors
-    /// If the kernel refuses the ring.
+    /// Enables the ring, in the thread that answers its requests and that `waker` wakes.
+    /// `polls_device`: the thread also answers the requests from the device.
     pub(super) fn begin(
         prepared: PreparedRing,
-        device: Device,
+        device: Arc<Device>,
+        waker: Waker,
         polls_device: bool,
     ) -> io::Result<Self> {
         let PreparedRing { ring, entries, processor } = prepared;
@@ -162,10 +189,12 @@ impl Ring {
         }
         ring.submitter().register_enable_rings()?;
         let live_entries = entries.len();
+        let (answers, is_nonempty) = (Mutex::default(), AtomicBool::new(false));
         let mut new = Ring {
             kernel: ring,
             entries,
             device,
+            queue: Arc::new(ReplyQueue { answers, is_nonempty, waker }),
             polls_device,
             live_entries,
             is_polling: [false; 2],
@@ -190,9 +219,9 @@ impl Ring {
         let ring_entry = &mut self.entries[index];
         ring_entry.give_to_kernel();
         let (queue, commit_id) = (ring_entry.queue, ring_entry.commit_id);
-        let command = Command { flags: 0, commit_id, queue, padding: [0; 6] };
+        let command = RingCommand { flags: 0, commit_id, queue, padding: [0; 6] };
         let mut bytes = [0; COMMAND_BYTES];
-        bytes[..size_of::<Command>()].copy_from_slice(command.as_bytes());
+        bytes[..size_of::<RingCommand>()].copy_from_slice(command.as_bytes());
         let fd = types::Fd(self.device.as_fd().as_raw_fd());
         let entry = opcode::UringCmd80::new(fd, code).cmd(bytes);
         let mut entry =
@@ -214,9 +243,6 @@ impl Ring {
     }
 
     /// Submits the replies, and lets the kernel post completions.
-    ///
-    /// # Errors
-    /// If the kernel accepts nothing any more.
     pub(super) fn submit(&mut self) -> io::Result<()> {
         self.awaited_replies = 0;
         match self.kernel.submit() {
@@ -227,9 +253,6 @@ impl Ring {
     }
 
     /// Receives a request, if one is available: into `buffer`, except for the data of a write.
-    ///
-    /// # Errors
-    /// If the kernel accepts nothing any more.
     pub(super) fn receive(&mut self, buffer: &mut [u8]) -> io::Result<Received<RingPayload>> {
         let mut has_run = false;
         loop {
@@ -261,7 +284,6 @@ impl Ring {
         Ok(received)
     }
 
-    /// Returns the next request of the completion queue.
     fn next_request(&mut self, buffer: &mut [u8]) -> Option<Received<RingPayload>> {
         loop {
             let done = self.kernel.completion().next()?;
@@ -303,7 +325,7 @@ impl Ring {
             return Some(Received::Request(len, payload));
         }
         tracing::error!("the kernel put a torn request");
-        self.answer(index, Errno::IO.raw_os_error(), std::iter::empty());
+        self.answer(index, -Errno::IO.raw_os_error(), std::iter::empty());
         None
     }
 
@@ -315,7 +337,13 @@ impl Ring {
         }
     }
 
-    fn answer<'a>(&mut self, index: usize, error: i32, parts: impl Iterator<Item = &'a [u8]>) {
+    /// Replies to the request of an entry. `error`: 0, or a negative errno.
+    pub(super) fn answer<'a>(
+        &mut self,
+        index: usize,
+        error: i32,
+        parts: impl Iterator<Item = &'a [u8]>,
+    ) {
         if self.entries[index].answer(error, parts) {
             self.commit(index);
         }
@@ -326,44 +354,12 @@ impl Ring {
         self.push(index, COMMIT_AND_FETCH);
     }
 
-    fn entry_of(&self, unique: u64) -> Option<usize> {
+    /// Returns the index of the entry that holds a request and awaits its reply.
+    pub(super) fn entry_of(&self, unique: u64) -> Option<usize> {
         self.entries.iter().position(|ring_entry| ring_entry.awaits_reply_to(unique))
     }
 
-    /// Replies with `body`.
-    pub(super) fn reply(&mut self, unique: u64, body: &[u8]) {
-        match self.entry_of(unique) {
-            Some(index) => self.answer(index, 0, std::iter::once(body)),
-            None => self.device.reply(unique, body),
-        }
-    }
-
-    /// Replies with an errno.
-    pub(super) fn refuse(&mut self, unique: u64, errno: Errno) {
-        match self.entry_of(unique) {
-            Some(index) => self.answer(index, errno.raw_os_error(), std::iter::empty()),
-            None => self.device.refuse(unique, errno),
-        }
-    }
-
-    /// Replies with the data of a completed read.
-    pub(super) fn reply_read(
-        &mut self,
-        unique: u64,
-        frames: &ArenaFrames,
-        read: &ReadRequest<ArenaFrames>,
-    ) {
-        let Some(index) = self.entry_of(unique) else {
-            return self.device.reply_read(unique, frames, read);
-        };
-        let pieces = read.pieces().map(|(pin, range)| &frames.arena().bytes(pin)[range]);
-        self.answer(index, 0, pieces);
-    }
-
     /// Sleeps until a request comes, the waker is notified, or `timeout` has passed.
-    ///
-    /// # Errors
-    /// If the kernel refuses to wait.
     pub(super) fn sleep(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
         if self.is_closed() {
             return self.device.sleep(waker, timeout);
@@ -415,7 +411,6 @@ impl Ring {
     }
 }
 
-/// Returns true if the call can be repeated.
 fn is_transient(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EINTR | libc::ETIME | libc::EAGAIN | libc::EBUSY))
 }

@@ -1,6 +1,6 @@
 //! The state that all threads of a mount share.
 
-use super::directory::{BlockingPool, Directory};
+use super::directory::Directory;
 use super::files::Files;
 use super::mount_failure::MountFailure;
 use crate::engine::Engine;
@@ -8,19 +8,15 @@ use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
 use crate::waker::Waker;
 use larder_core::completion::Notify;
-use std::fmt;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-/// Contents of a mount.
 pub(super) enum Tree {
-    /// Volumes as files.
     Volumes(Files),
     /// A directory, whose files are one volume, or one for each of its sections.
-    Directory { directory: Arc<Directory>, pool: BlockingPool },
+    Directory(Arc<Directory>),
 }
 
-/// State that all threads of a mount share.
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) tree: Tree,
@@ -35,14 +31,13 @@ pub(super) struct Shared {
     is_gone: AtomicBool,
     /// Called once when that has happened.
     pub(super) unmount_callback: Mutex<Option<UnmountCallback>>,
-    failure: Arc<MountFailure>,
+    pub(super) failure: Arc<MountFailure>,
 }
 
 /// Callback for a mount that another program has unmounted.
 pub(super) type UnmountCallback = Box<dyn FnOnce() + Send>;
 
 impl Shared {
-    /// Returns the state of a mount with one thread per waker.
     pub(super) fn new(
         engine: Arc<Engine>,
         tree: Tree,
@@ -50,8 +45,8 @@ impl Shared {
         observer: Option<Arc<dyn Observer>>,
         wakers: Vec<Waker>,
     ) -> Self {
-        if let Tree::Directory { pool, .. } = &tree {
-            pool.set_wakers(&wakers);
+        if let Tree::Directory(directory) = &tree {
+            directory.pool.set_wakers(&wakers);
         }
         Shared {
             engine,
@@ -68,41 +63,20 @@ impl Shared {
         }
     }
 
-    /// Returns the files of a mount of volumes.
     pub(super) fn files(&self) -> &Files {
         match &self.tree {
             Tree::Volumes(files) => files,
-            Tree::Directory { .. } => unreachable!("requests to a directory are not about volumes"),
+            Tree::Directory(_) => unreachable!("requests to a directory are not about volumes"),
         }
     }
 
-    /// Returns true if an internal error has ended the mount.
-    pub(super) fn has_failed(&self) -> bool {
-        self.failure.has_failed()
-    }
-
-    /// Ends the mount after an internal error.
-    pub(super) fn fail(&self, panic: &dyn fmt::Display) {
-        self.failure.fail(panic);
-    }
-
-    /// Returns the mountpoint, for messages.
-    pub(super) fn name(&self) -> &str {
-        self.failure.name()
-    }
-
-    pub(super) fn wakers(&self) -> &[Waker] {
-        &self.wakers
-    }
-
-    /// Records that a thread has ended.
     pub(super) fn thread_ended(&self) {
         let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
         if is_last
             && !self.is_closing()
-            && let Tree::Directory { pool, .. } = &self.tree
+            && let Tree::Directory(directory) = &self.tree
         {
-            pool.set_gone();
+            directory.pool.sweep.set_gone();
         }
         let is_expected = self.is_closing() || self.unmounted.load(Ordering::Acquire);
         if is_last && !is_expected {
@@ -124,7 +98,7 @@ impl Shared {
 impl Shared {
     /// Wakes all threads, to check the changed state.
     pub(super) fn wake_all(&self) {
-        for waker in self.wakers() {
+        for waker in &self.wakers {
             waker.notify();
         }
     }

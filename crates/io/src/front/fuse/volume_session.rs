@@ -13,7 +13,6 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The files through which programs access the volume of a session.
-#[derive(Debug)]
 pub(super) enum Owner {
     /// A file that shows the whole volume.
     Volume(Arc<VolumeFile>),
@@ -21,7 +20,6 @@ pub(super) enum Owner {
     Section(usize),
 }
 
-/// A request in flight.
 #[derive(Debug)]
 pub(super) struct InFlight {
     pub(super) unique: u64,
@@ -88,7 +86,6 @@ impl VolumeSession {
         Ok(VolumeSession { owner, requests, recorder: None })
     }
 
-    /// Returns the file that shows the volume.
     pub(super) fn file(&self) -> &Arc<VolumeFile> {
         let Owner::Volume(file) = &self.owner else {
             unreachable!("the volume of a section has no file of its own")
@@ -96,7 +93,6 @@ impl VolumeSession {
         file
     }
 
-    /// Returns true if no request is in flight.
     pub(super) fn is_idle(&self) -> bool {
         self.requests.in_flight() == 0
     }

@@ -31,6 +31,7 @@ use larder_core::store::StoreError;
 use larder_core::units::BLOCK_BYTES_U64;
 use rustix::io::Errno;
 use std::sync::Arc;
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Bytes of the longest request with its header.
@@ -49,7 +50,6 @@ const READING_SHARE: u64 = 16;
 /// Number of panics after which a thread ends; it refuses all requests after the first one.
 const PANICS_MAX: usize = 3;
 
-/// State of a thread.
 pub(super) struct Worker {
     pub(super) shared: Arc<Shared>,
     pub(super) link: Link,
@@ -78,7 +78,7 @@ impl Worker {
         let cache = Arc::clone(shared.engine.cache());
         let clock = shared.engine.clock();
         let pool = u64::from(cache.frame_count()) * BLOCK_BYTES_U64;
-        let parked_max = PARKED_BYTES_MAX / shared.wakers().len();
+        let parked_max = PARKED_BYTES_MAX / shared.wakers.len();
         Worker {
             shared,
             link,
@@ -104,7 +104,7 @@ impl Worker {
         for _ in 0..PANICS_MAX {
             let Err(panic) = confine(|| self.serve()) else { break };
             panic.end_if_damaging(&self.cache);
-            self.shared.fail(&panic);
+            self.shared.failure.fail(&panic);
             if confine(|| self.refuse_all()).is_err() {
                 break;
             }
@@ -176,7 +176,7 @@ impl Worker {
     fn take_confined(&mut self, now: Nanos, bytes: &[u8], payload: Option<&[u8]>) {
         let Err(panic) = confine(|| self.take_request(now, bytes, payload)) else { return };
         panic.end_if_damaging(&self.cache);
-        self.shared.fail(&panic);
+        self.shared.failure.fail(&panic);
         // The kernel ignores a second reply.
         let unique = abi::head_of::<InHeader>(bytes).unique;
         self.link.refuse(unique, Errno::IO);
@@ -232,9 +232,8 @@ impl Worker {
         is_mounted.then_some(taken)
     }
 
-    /// Returns true if the thread may receive more requests.
     fn has_room(&self) -> bool {
-        let is_full = matches!(&self.shared.tree, Tree::Directory { pool, .. } if pool.is_full());
+        let is_full = matches!(&self.shared.tree, Tree::Directory(tree) if tree.pool.is_full());
         let requests = || self.sessions.iter().map(|session| &session.requests);
         !is_full
             && requests().map(Session::in_flight).sum::<usize>() < REQUESTS_MAX
@@ -256,14 +255,14 @@ impl Worker {
         let head_len =
             if header.opcode == opcode::WRITE { size_of::<TransferIn>() } else { body.len() };
         let (body, data) = body.split_at(head_len.min(body.len()));
-        if self.shared.has_failed() {
+        if self.shared.failure.has_failed() {
             if !abi::is_unanswered(header.opcode) {
                 self.link.refuse(header.unique, Errno::IO);
             }
             return;
         }
         let request = FuseRequest { header: &header, body, data: payload.unwrap_or(data) };
-        fault::point("mount", self.shared.name());
+        fault::point("mount", self.shared.failure.name());
         let shared = Arc::clone(&self.shared);
         match &shared.tree {
             Tree::Volumes(_) => {
@@ -271,9 +270,9 @@ impl Worker {
                     self.take_node_request(&header, body);
                 }
             }
-            Tree::Directory { directory, pool } => {
-                if !self.take_file_request((directory, pool), now, request) {
-                    self.take_directory_request(directory, pool, now, request);
+            Tree::Directory(directory) => {
+                if !self.take_file_request(directory, now, request) {
+                    self.take_directory_request(directory, now, request);
                 }
             }
         }
@@ -281,7 +280,7 @@ impl Worker {
 
     /// Returns true if this thread may have to create files.
     pub(super) fn creates_files(&self) -> bool {
-        matches!(self.shared.tree, Tree::Directory { .. })
+        matches!(self.shared.tree, Tree::Directory(_))
     }
 
     /// Returns the session on the volume of a directory's section. Opens it if necessary.
@@ -302,7 +301,7 @@ impl Worker {
     /// without a lock.
     pub(super) fn node_session(&mut self, node: u64) -> Result<usize, Errno> {
         if let Some(index) = self.sessions.iter().position(|open| open.file().node == node) {
-            let is_removed = self.sessions[index].file().is_removed();
+            let is_removed = self.sessions[index].file().removed.load(Ordering::Acquire);
             return if is_removed { Err(Errno::SHUTDOWN) } else { Ok(index) };
         }
         // An unknown node number is that of a removed file.
@@ -352,7 +351,6 @@ impl Worker {
         }
     }
 
-    /// Answers the completed requests of a session.
     pub(super) fn answer_ended(&mut self, now: Nanos, index: usize) {
         while let Some(event) = self.sessions[index].requests.poll_event() {
             let Event::End(Reply { context: request, data, error, classes, .. }) = event else {
@@ -363,7 +361,6 @@ impl Worker {
         }
     }
 
-    /// Answers a completed request.
     pub(super) fn answer(
         &mut self,
         now: Nanos,
@@ -407,7 +404,8 @@ impl Worker {
     fn close_removed_sessions(&mut self) {
         let is_closable = |session: &VolumeSession| {
             let Owner::Volume(file) = &session.owner else { return false };
-            file.is_cancelled() || file.is_removed() && session.is_idle()
+            file.cancelled.load(Ordering::Acquire)
+                || file.removed.load(Ordering::Acquire) && session.is_idle()
         };
         while let Some(index) = self.sessions.iter().position(is_closable) {
             let session = self.sessions.swap_remove(index);
@@ -463,7 +461,6 @@ impl Worker {
         Ok(())
     }
 
-    /// Releases all resources of the thread.
     fn close(mut self) {
         self.publish_events();
         for session in std::mem::take(&mut self.sessions) {

@@ -22,10 +22,10 @@ fn what_could_be_faster_is_said_with_the_way_to_have_it() {
     let service = Service::new(16 * MIB, MIB, Memory::new(MIB));
     match std::fs::read_to_string(SWITCH) {
         Ok(state) if state.trim() == "N" => {
-            let note = service.mount().note().expect("it is switched off");
+            let note = service.mount().notes().pop().expect("it is switched off");
             assert!(note.contains(&format!("echo Y > {SWITCH}")), "{note}");
         }
-        _ => assert_eq!(service.mount().note(), None),
+        _ => assert!(service.mount().notes().is_empty()),
     }
     service.end();
 }
@@ -42,7 +42,7 @@ fn requests_of_all_sizes_come_whole_by_either_way() {
         let volumes = vec![(Arc::clone(&disk), Arc::new(Solid) as _)];
         let mount = VolumeMount::start(Arc::clone(&engine), directory.path(), volumes, None, plain);
         let mount = mount.expect("a mount");
-        assert!(!plain || mount.note().is_none(), "it was asked for");
+        assert!(!plain || mount.notes().is_empty(), "it was asked for");
         let mut options = std::fs::OpenOptions::new();
         let file =
             options.read(true).write(true).open(directory.path().join("disk")).expect("there");

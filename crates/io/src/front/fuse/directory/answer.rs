@@ -1,14 +1,12 @@
-//! Answers to requests of a mounted directory, and the names and bytes after their arguments.
+//! Answers to requests of a mounted directory, and their way to the kernel.
 
-use super::CoveredWrite;
-use crate::front::fuse::abi::opcode;
+use super::super::abi::opcode;
+use super::super::link::{FuseRequest, Link};
+use super::{CoveredWrite, Directory};
 use rustix::io::Errno;
-use std::ffi::CStr;
 
-/// Result of a request.
 #[derive(Debug)]
-pub(in crate::front::fuse) enum Answer {
-    /// A reply with these bytes.
+pub(crate) enum Answer {
     Bytes(Vec<u8>),
     /// No reply now: the kernel expects none, or it follows when the request completes.
     None,
@@ -26,37 +24,39 @@ impl From<Vec<u8>> for Answer {
     }
 }
 
-/// Result of a request, or the errno of its refusal.
-pub(in crate::front::fuse) type AnswerResult = Result<Answer, Errno>;
+pub(crate) type AnswerResult = Result<Answer, Errno>;
 
-/// Returns an empty reply.
 pub(super) fn empty_reply() -> Answer {
     Answer::Bytes(Vec::new())
 }
 
-/// Returns the name at the start of `bytes`.
-pub(super) fn parse_name(bytes: &[u8]) -> Result<&CStr, Errno> {
-    CStr::from_bytes_until_nul(bytes).map_err(|_unterminated| Errno::INVAL)
-}
-
-/// Returns two consecutive names.
-pub(super) fn parse_two_names(bytes: &[u8]) -> Result<(&CStr, &CStr), Errno> {
-    let first = parse_name(bytes)?;
-    let second = parse_name(bytes.get(first.count_bytes() + 1..).unwrap_or_default())?;
-    Ok((first, second))
-}
-
-/// Returns the bytes after the arguments of a request, which are a `T`.
-pub(super) fn bytes_after<T>(body: &[u8]) -> &[u8] {
-    body.get(size_of::<T>()..).unwrap_or_default()
-}
-
 /// Returns true if a request changes nothing, so that it can be retried.
-pub(in crate::front::fuse) fn is_lookup(code: u32) -> bool {
+pub(crate) fn is_lookup(code: u32) -> bool {
     matches!(code, opcode::LOOKUP | opcode::OPEN | opcode::OPENDIR | opcode::READDIRPLUS)
 }
 
 /// Returns true if open(2) with these flags permits writing.
 pub(super) fn opens_for_writing(flags: u32) -> bool {
     libc::c_int::try_from(flags).unwrap_or(0) & libc::O_ACCMODE != libc::O_RDONLY
+}
+
+/// Sends an answer to the kernel, or passes the request on to the thread that has to answer it.
+pub(crate) fn reply(
+    link: &mut Link,
+    directory: &Directory,
+    request: FuseRequest<'_>,
+    result: AnswerResult,
+) {
+    let unique = request.header.unique;
+    let pool = &directory.pool;
+    let job =
+        |link: &Link| pool.request(link.reply_path(), request.header, request.whole_payload());
+    match result {
+        Ok(Answer::Bytes(bytes)) => link.reply(unique, &bytes),
+        Ok(Answer::None) => {}
+        Ok(Answer::BlockingWorker) => pool.send(job(link)),
+        Ok(Answer::PageWriter) => pool.queue_page_write(job(link)),
+        Ok(Answer::WhenDropped(_)) => unreachable!("the page writer alone has such an answer"),
+        Err(errno) => link.refuse(unique, errno),
+    }
 }

@@ -5,7 +5,7 @@ use super::super::abi::{
     self, AccessIn, GetxattrIn, InHeader, SetattrIn, SetxattrIn, StatfsOut, StatxOut, StatxTime,
     attribute, opcode,
 };
-use super::answer::{Answer, AnswerResult, bytes_after, empty_reply, parse_name};
+use super::answer::{Answer, AnswerResult, empty_reply};
 use super::data::is_member;
 use super::{Directory, Node};
 use crate::store::files::{Attributes, is_capabilities};
@@ -14,7 +14,7 @@ use rustix::fs::{
 };
 use rustix::io::Errno;
 use std::ffi::CStr;
-use zerocopy::{FromZeros, IntoBytes};
+use zerocopy::IntoBytes;
 
 /// Maximum length of a value or list of extended attributes in Linux.
 const XATTR_BYTES_MAX: usize = 64 << 10;
@@ -25,7 +25,6 @@ const DEFAULT_ACL_NAME: &CStr = c"system.posix_acl_default";
 const SETGID: RawMode = 0o2000;
 
 impl Directory {
-    /// Answers stat(2) or statx(2).
     pub(super) fn stat(&self, header: &InHeader) -> AnswerResult {
         let node = self.node(header.nodeid)?;
         let attributes = node.file.attributes()?;
@@ -35,7 +34,6 @@ impl Directory {
         Ok(self.reply_with(header, &node, &attributes).into())
     }
 
-    /// Returns the reply with current attributes.
     pub(super) fn reply_with(
         &self,
         header: &InHeader,
@@ -88,7 +86,7 @@ impl Directory {
             ctime: time(attr.ctime, attr.ctime_ns),
             mtime: time(attr.mtime, attr.mtime_ns),
             rdev: [rustix::fs::major(device), rustix::fs::minor(device)],
-            ..StatxOut::new_zeroed()
+            ..StatxOut::default()
         };
         statx.as_bytes().to_vec()
     }
@@ -189,8 +187,7 @@ impl Directory {
             bsize: small(stat.f_bsize),
             namelen: small(stat.f_namemax),
             frsize: small(stat.f_frsize),
-            padding: 0,
-            spare: [0; 6],
+            ..StatfsOut::default()
         };
         Ok(statfs.as_bytes().to_vec().into())
     }
@@ -198,8 +195,8 @@ impl Directory {
     pub(super) fn setxattr(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let args: SetxattrIn = abi::head_of(body);
         let node = self.node(header.nodeid)?;
-        let rest = bytes_after::<SetxattrIn>(body);
-        let name = parse_name(rest)?;
+        let rest = abi::bytes_after::<SetxattrIn>(body);
+        let name = abi::parse_name(rest)?;
         let value = rest.get(name.count_bytes() + 1..).unwrap_or_default();
         let value = value.get(..args.size as usize).ok_or(Errno::INVAL)?;
         let flags = XattrFlags::from_bits_retain(args.flags);
@@ -212,9 +209,8 @@ impl Directory {
     }
 
     pub(super) fn getxattr(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
-        let args: GetxattrIn = abi::head_of(body);
+        let (args, name) = abi::parse_with_name::<GetxattrIn>(body)?;
         let node = self.node(header.nodeid)?;
-        let name = parse_name(bytes_after::<GetxattrIn>(body))?;
         let read = |buffer: &mut [u8]| rustix::fs::getxattr(node.file.link(), name, buffer);
         let found = reply_sized(args.size, read).map_err(|errno| match errno {
             // Without an ACL, the kernel checks permissions by the mode (fuse_get_acl in
@@ -245,14 +241,13 @@ impl Directory {
 
     pub(super) fn removexattr(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let node = self.node(header.nodeid)?;
-        node.file.remove_attribute(parse_name(body)?)?;
+        node.file.remove_attribute(abi::parse_name(body)?)?;
         Ok(empty_reply())
     }
 }
 
-/// Returns true if a request sets capabilities.
 pub(super) fn sets_capabilities(body: &[u8]) -> bool {
-    parse_name(bytes_after::<SetxattrIn>(body)).is_ok_and(is_capabilities)
+    abi::parse_name(abi::bytes_after::<SetxattrIn>(body)).is_ok_and(is_capabilities)
 }
 
 /// Clears setgid of a file or directory whose ACL was set, unless the user is root or a member of

@@ -18,11 +18,12 @@ pub(super) use drops::CoveredWrite;
 use super::super::abi::{self, FsyncIn, InHeader, OpenIn, SetattrIn, TransferIn, opcode};
 use super::super::link::ReplyPath;
 use super::super::mount_failure::MountFailure;
-use super::answer::{Answer, AnswerResult, bytes_after, empty_reply, is_lookup, parse_name};
+use super::answer::{Answer, AnswerResult, empty_reply, is_lookup};
 use super::attributes::sets_capabilities;
 use super::data::BLOCK;
-use super::names::{RenameRequest, remove_directory, removed_files_in};
-use super::sweep_control::SweepControl;
+use super::names::RenameRequest;
+use super::removal::{HiddenNamesWait, hidden_files_in, remove_directory};
+use super::unnamed::{SweepControl, Sweeper};
 use super::{Directory, Node};
 use crate::blocking::BlockingSession;
 use crate::engine::{ArenaCache, Engine};
@@ -39,11 +40,10 @@ use larder_core::request::{Request, RequestOp};
 use rustix::fs::OFlags;
 use rustix::io::Errno;
 use rustix::thread::UnshareFlags;
-use std::ffi::{CStr, CString};
+use std::ffi::CString;
 use std::fmt;
 use std::io;
 use std::ops::Range;
-use std::path::Path;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -54,12 +54,12 @@ const BLOCKING_WORKERS: usize = 4;
 /// Maximum time that the end of a mount waits for notifications to the kernel.
 const END_TIMEOUT: Duration = Duration::from_secs(2);
 
-/// Maximum time that a request waits for a file descriptor.
 const DESCRIPTOR_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// Maximum time that the removal of a directory waits until files that were removed in it are
-/// closed.
-const REMOVAL_WAIT_MAX: Duration = Duration::from_secs(1);
+/// Attempts of a worker to remove a directory with hidden names, before it retries later,
+const REMOVAL_ATTEMPTS: u32 = 4;
+/// and pause between them.
+const REMOVAL_PAUSE: Duration = Duration::from_millis(5);
 
 /// Maximum time that a request waits for a lease of another process. The kernel removes a lease
 /// 45 s after a request for the file, unless `/proc/sys/fs/lease-break-time` says otherwise.
@@ -68,10 +68,18 @@ const LEASE_WAIT_MAX: Duration = Duration::from_mins(2);
 /// Name of the thread that writes to files that have pages in the kernel's page cache.
 const PAGE_WRITER: &str = "page-writer";
 
-/// A job for a blocking worker.
-pub(in crate::front::fuse) enum Job {
-    /// Answer a request.
-    Request { reply_path: ReplyPath, header: InHeader, body: Vec<u8>, backlog_entry: BacklogEntry },
+/// A request that waits for a blocking worker.
+pub(crate) struct QueuedRequest {
+    reply_path: ReplyPath,
+    header: InHeader,
+    body: Vec<u8>,
+    backlog_entry: BacklogEntry,
+    /// Wait of a request that removes a directory.
+    hidden_names: HiddenNamesWait,
+}
+
+pub(crate) enum Job {
+    Request(QueuedRequest),
     /// Drop the cached data of a node that the kernel has forgotten.
     Retire(Arc<Node>),
     /// Write the unwritten data of a file that no program has open, and close it.
@@ -82,120 +90,91 @@ pub(in crate::front::fuse) enum Job {
     Relocate(Arc<Node>),
     /// Handle a change of a node by another process: invalidate its attributes in the kernel, and
     /// its contents too if `contents`.
-    HandleChange { node: Arc<Node>, contents: bool },
+    HandleChange {
+        node: Arc<Node>,
+        contents: bool,
+    },
     /// Invalidate the kernel's pages and attributes of a file.
     InvalidateNode(Arc<Node>),
     /// Invalidate a name in a directory in the kernel.
-    InvalidateEntry { directory: Arc<Node>, name: CString },
+    InvalidateEntry {
+        directory: Arc<Node>,
+        name: CString,
+    },
     /// Make the kernel forget files, to free file descriptors.
     PruneIdle,
     /// Make the kernel forget nodes that have no name in SOURCE any more.
     ForgetUnnamed(Vec<Arc<Node>>),
 }
 
-/// A handle to the threads of a mount that may block. Clones are handles to the same threads.
-#[derive(Clone, Debug)]
-pub(in crate::front::fuse) struct BlockingPool {
-    jobs: Arc<JobQueue>,
+/// Queues and threads of a mount that may block. The threads run from [`start`] to the end of the
+/// mount.
+#[derive(Default)]
+pub(crate) struct BlockingPool {
+    jobs: JobQueue,
     /// Jobs of the thread that sends the kernel notifications of changes by other processes. It may
     /// have to wait for requests, so it answers none.
-    notifications: Arc<JobQueue>,
+    notifications: JobQueue,
     /// Requests for the thread that writes to files that have pages in the kernel's page cache.
     /// Other threads make the kernel drop these pages. All of these threads wait only for requests
     /// that further threads answer.
-    page_writes: Arc<JobQueue>,
+    page_writes: JobQueue,
     /// Control of the thread that looks for files without a name.
-    sweep: Arc<SweepControl>,
+    pub(crate) sweep: SweepControl,
     /// Memory of the requests in `jobs` and `page_writes`.
     backlog: Arc<Backlog>,
-    threads: Arc<Mutex<Vec<Thread>>>,
+    threads: Mutex<Vec<Thread>>,
     /// Threads that handle `notifications` and `page_writes`, those that make the kernel drop
     /// pages, and the one that looks for files without a name.
-    service_threads: Arc<Mutex<Vec<Thread>>>,
-    failure: Arc<MountFailure>,
+    service_threads: Mutex<Vec<Thread>>,
+    pub(crate) failure: Arc<MountFailure>,
+}
+
+/// Starts the threads of a directory that is about to be mounted.
+pub(super) fn start(engine: &Engine, directory: &Arc<Directory>) -> io::Result<()> {
+    let pool = &directory.pool;
+    let start = |thread_name, jobs: fn(&BlockingPool) -> &JobQueue, page_dropper| {
+        let worker = BlockingWorker {
+            directory: Arc::clone(directory),
+            sessions: directory.sections.iter().map(|_| None).collect(),
+            cache: Arc::clone(engine.cache()),
+            clock: engine.clock(),
+            jobs,
+            thread_name,
+            page_dropper,
+        };
+        let failure = Arc::clone(&pool.failure);
+        let failed = move |error: &dyn fmt::Display| failure.fail(error);
+        fault::spawn(thread_name, Some(engine.cache()), || worker.run(), failed)
+    };
+    for _ in 0..BLOCKING_WORKERS {
+        let thread = start("blocking-worker", |pool| &pool.jobs, None)?;
+        pool.threads.lock().expect("no holder panics").push(thread);
+    }
+    let (page_dropper, [dropper, late_answers]) = PageDropper::start(engine, directory)?;
+    let notifier = start("notifier", |pool| &pool.notifications, None)?;
+    let writer = start(PAGE_WRITER, |pool| &pool.page_writes, Some(page_dropper))?;
+    let sweeper = Sweeper::start(engine, directory)?;
+    let threads = [notifier, writer, dropper, late_answers, sweeper];
+    pool.service_threads.lock().expect("no holder panics").extend(threads);
+    Ok(())
 }
 
 impl BlockingPool {
-    /// Starts the threads for a directory that is to be mounted at `at`.
-    pub(super) fn start(
-        engine: &Arc<Engine>,
-        directory: &Arc<Directory>,
-        at: &Path,
-    ) -> io::Result<Self> {
-        let (jobs, notifications, page_writes) = (Arc::default(), Arc::default(), Arc::default());
-        let (threads, service_threads) = (Arc::default(), Arc::default());
-        let failure = Arc::new(MountFailure::new(at));
-        let (sweep, backlog) = (Arc::default(), Arc::default());
-        let pool = BlockingPool {
-            jobs,
-            notifications,
-            page_writes,
-            sweep,
-            backlog,
-            threads,
-            service_threads,
-            failure,
-        };
-        let start = |name: &'static str, jobs: &Arc<JobQueue>, page_dropper| {
-            let worker = BlockingWorker {
-                directory: Arc::clone(directory),
-                pool: pool.clone(),
-                sessions: directory.sections.iter().map(|_| None).collect(),
-                cache: Arc::clone(engine.cache()),
-                clock: engine.clock(),
-                jobs: Arc::clone(jobs),
-                thread_name: name,
-                page_dropper,
-            };
-            let failure = Arc::clone(&pool.failure);
-            let failed = move |error: &dyn fmt::Display| failure.fail(error);
-            fault::spawn(name, Some(engine.cache()), || worker.run(), failed)
-        };
-        for _ in 0..BLOCKING_WORKERS {
-            let thread = start("blocking-worker", &pool.jobs, None)?;
-            pool.threads.lock().expect("no holder panics").push(thread);
-        }
-        let (page_dropper, drop_threads) = PageDropper::start(engine, directory, &pool.failure)?;
-        let notifier = start("notifier", &pool.notifications, None)?;
-        let writer = start(PAGE_WRITER, &pool.page_writes, Some(page_dropper))?;
-        let service_threads = [notifier, writer].into_iter().chain(drop_threads);
-        pool.service_threads.lock().expect("no holder panics").extend(service_threads);
-        Ok(pool)
-    }
-
-    /// Returns the failure state of the mount.
-    pub(in crate::front::fuse) fn failure(&self) -> Arc<MountFailure> {
-        Arc::clone(&self.failure)
-    }
-
-    /// Records that the mount is gone: the kernel sends no requests any more.
-    pub(in crate::front::fuse) fn set_gone(&self) {
-        self.sweep.set_gone();
-    }
-
-    pub(super) fn sweep(&self) -> &Arc<SweepControl> {
-        &self.sweep
-    }
-
-    /// Adds a thread that ends with the pool.
-    pub(super) fn add_service_thread(&self, thread: Thread) {
-        self.service_threads.lock().expect("no holder panics").push(thread);
-    }
-
     /// Sets the wakers of the threads that receive requests from the kernel.
-    pub(in crate::front::fuse) fn set_wakers(&self, wakers: &[Waker]) {
+    pub(crate) fn set_wakers(&self, wakers: &[Waker]) {
         self.backlog.set_wakers(wakers);
     }
 
     /// Returns true if so many requests wait that no further ones may be received from the kernel.
-    pub(in crate::front::fuse) fn is_full(&self) -> bool {
+    pub(crate) fn is_full(&self) -> bool {
         self.backlog.is_full()
     }
 
-    /// Returns a job that answers a request.
     pub(super) fn request(&self, reply_path: ReplyPath, header: &InHeader, body: Vec<u8>) -> Job {
         let backlog_entry = self.backlog.add(body.len());
-        Job::Request { reply_path, header: *header, body, backlog_entry }
+        let (header, hidden_names) = (*header, HiddenNamesWait::default());
+        Job::Request(QueuedRequest { reply_path, header, body, backlog_entry, hidden_names })
     }
 
     pub(super) fn send(&self, job: Job) {
@@ -213,7 +192,7 @@ impl BlockingPool {
     }
 
     /// Ends all threads after they have handled the queued requests.
-    pub(in crate::front::fuse) fn end(&self) {
+    pub(crate) fn end(&self) {
         let threads = std::mem::take(&mut *self.threads.lock().expect("no holder panics"));
         self.sweep.end();
         self.jobs.close();
@@ -241,13 +220,12 @@ impl BlockingPool {
 
 struct BlockingWorker {
     directory: Arc<Directory>,
-    pool: BlockingPool,
     cache: Arc<ArenaCache>,
     /// Session for each section, opened at its first use.
     sessions: Vec<Option<BlockingSession>>,
     clock: Arc<dyn Clock>,
-    jobs: Arc<JobQueue>,
-    /// Name of the thread, for fault injection.
+    /// Selects the queue of its jobs.
+    jobs: fn(&BlockingPool) -> &JobQueue,
     thread_name: &'static str,
     /// Page drops of the page writer; none for other workers.
     page_dropper: Option<PageDropper>,
@@ -256,7 +234,7 @@ struct BlockingWorker {
 /// Returns the reply path and the header of the request that a job answers.
 fn requester_of(job: &Job) -> Option<(ReplyPath, InHeader)> {
     match job {
-        Job::Request { reply_path, header, .. } => Some((reply_path.clone(), *header)),
+        Job::Request(request) => Some((request.reply_path.clone(), request.header)),
         _ => None,
     }
 }
@@ -277,7 +255,7 @@ fn is_nonblocking(header: &InHeader, body: &[u8]) -> bool {
 }
 
 /// Gives this thread its own umask, with which it creates files.
-pub(in crate::front::fuse) fn unshare_umask() {
+pub(crate) fn unshare_umask() {
     #[expect(deprecated, reason = "the part of it that is meant is safe")]
     let unshared = rustix::thread::unshare(UnshareFlags::FS);
     if let Err(error) = unshared {
@@ -285,7 +263,6 @@ pub(in crate::front::fuse) fn unshare_umask() {
     }
 }
 
-/// Returns a range of bytes, extended to whole blocks.
 fn whole_blocks(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / BLOCK * BLOCK..bytes.end.next_multiple_of(BLOCK)
 }
@@ -294,14 +271,14 @@ impl BlockingWorker {
     fn run(mut self) {
         reserve_stack();
         unshare_umask();
-        while let Some(job) = self.jobs.next() {
+        while let Some(job) = (self.jobs)(&self.directory.pool).next() {
             let requester = requester_of(&job);
-            if self.pool.failure.has_failed() {
+            if self.directory.pool.failure.has_failed() {
                 refuse(requester, Errno::IO);
             } else if let Err(panic) = confine(|| self.run_job(job)) {
                 // Without a reply, the requesting process would block in the kernel for ever.
                 panic.end_if_damaging(&self.cache);
-                self.pool.failure.fail(&panic);
+                self.directory.pool.failure.fail(&panic);
                 refuse(requester, Errno::IO);
                 // The reply to a request in flight must not be taken for that of the next one.
                 self.sessions.iter_mut().for_each(|session| drop(session.take()));
@@ -310,42 +287,9 @@ impl BlockingWorker {
     }
 
     fn run_job(&mut self, job: Job) {
-        fault::point(self.thread_name, self.pool.failure.name());
+        fault::point(self.thread_name, self.directory.pool.failure.name());
         match job {
-            Job::Request { reply_path, header, body, backlog_entry } => {
-                match self.answer_with_retries(&header, &body) {
-                    Ok(Answer::Bytes(bytes)) => reply_path.answer(header.unique, Ok(bytes)),
-                    Ok(Answer::None) => {}
-                    Ok(Answer::PageWriter) => {
-                        self.pool.queue_page_write(Job::Request {
-                            reply_path,
-                            header,
-                            body,
-                            backlog_entry,
-                        });
-                    }
-                    Ok(Answer::WhenDropped(write)) => {
-                        let page_dropper =
-                            self.page_dropper.as_ref().expect("this is the page writer");
-                        page_dropper.drop_and_answer(reply_path, header.unique, write);
-                    }
-                    Ok(Answer::BlockingWorker) => {
-                        unreachable!("a blocking worker does not pass this on")
-                    }
-                    // Another process has a lease on the file. Waiting here could occupy all
-                    // blocking workers, so the request is retried later.
-                    Err(Errno::AGAIN)
-                        if backlog_entry.age() < LEASE_WAIT_MAX
-                            && !is_nonblocking(&header, &body) =>
-                    {
-                        let count_max = reply_path.waiting_max();
-                        let job = Job::Request { reply_path, header, body, backlog_entry };
-                        let refused = self.jobs.add_delayed(job, count_max);
-                        refuse(refused.as_ref().and_then(requester_of), Errno::AGAIN);
-                    }
-                    Err(errno) => reply_path.answer(header.unique, Err(errno)),
-                }
-            }
+            Job::Request(request) => self.run_request(request),
             Job::Retire(node) => {
                 self.retire(&node);
                 node.end_retirement();
@@ -359,7 +303,42 @@ impl BlockingWorker {
                 self.directory.kernel.invalidate_entry(directory.id, &name);
             }
             Job::PruneIdle => self.directory.prune_idle(),
-            Job::ForgetUnnamed(nodes) => self.directory.forget_unnamed(&self.pool, &nodes),
+            Job::ForgetUnnamed(nodes) => self.directory.forget_unnamed(&nodes),
+        }
+    }
+
+    fn run_request(&mut self, mut request: QueuedRequest) {
+        let is_removal = request.header.opcode == opcode::RMDIR;
+        let answer = if is_removal {
+            self.remove_directory(&mut request)
+        } else {
+            self.answer_with_retries(&request.header, &request.body)
+        };
+        let QueuedRequest { reply_path, header, body, backlog_entry, .. } = &request;
+        match answer {
+            Ok(Answer::Bytes(bytes)) => reply_path.answer(header.unique, Ok(bytes)),
+            Ok(Answer::None) => {}
+            Ok(Answer::PageWriter) => {
+                self.directory.pool.queue_page_write(Job::Request(request));
+            }
+            Ok(Answer::WhenDropped(write)) => {
+                let page_dropper = self.page_dropper.as_ref().expect("this is the page writer");
+                page_dropper.drop_and_answer(reply_path.clone(), header.unique, write);
+            }
+            Ok(Answer::BlockingWorker) => unreachable!("a blocking worker does not pass this on"),
+            // Another process has a lease on the file, or files in a directory have hidden names.
+            // Waiting here could occupy all blocking workers, so the request is retried later.
+            Err(Errno::AGAIN)
+                if is_removal
+                    || backlog_entry.age() < LEASE_WAIT_MAX && !is_nonblocking(header, body) =>
+            {
+                let count_max = reply_path.waiting_max();
+                let jobs = (self.jobs)(&self.directory.pool);
+                let refused = jobs.add_delayed(Job::Request(request), count_max);
+                let errno = if is_removal { Errno::NOTEMPTY } else { Errno::AGAIN };
+                refuse(refused.as_ref().and_then(requester_of), errno);
+            }
+            Err(errno) => reply_path.answer(header.unique, Err(errno)),
         }
     }
 
@@ -368,7 +347,7 @@ impl BlockingWorker {
         let begun = Instant::now();
         loop {
             let result = self.answer(header, body);
-            let is_short = self.directory.prune_if_short(&self.pool, &result);
+            let is_short = self.directory.prune_if_short(&result);
             if !is_short || !is_lookup(header.opcode) || begun.elapsed() > DESCRIPTOR_WAIT_MAX {
                 return result;
             }
@@ -381,7 +360,7 @@ impl BlockingWorker {
             opcode::READ => self.read(header, &abi::head_of(body)),
             opcode::WRITE => {
                 let args: TransferIn = abi::head_of(body);
-                let payload = bytes_after::<TransferIn>(body);
+                let payload = abi::bytes_after::<TransferIn>(body);
                 let len = payload.len().min(args.size as usize);
                 self.write(header, &args, &payload[..len])
             }
@@ -419,15 +398,11 @@ impl BlockingWorker {
                     directory.change(header, &node, &args, |size| self.resize(&node.file, size));
                 if changed.is_err() {
                     // A truncation unpins the end of the file before it fails.
-                    self.pool.send(Job::Pin(node));
+                    self.directory.pool.send(Job::Pin(node));
                 }
                 changed
             }
             opcode::RENAME | opcode::RENAME2 => self.rename(header, body),
-            opcode::RMDIR => {
-                let parent = self.directory.node(header.nodeid)?;
-                self.remove_directory(&parent, parse_name(body)?)
-            }
             opcode::SETXATTR => {
                 let directory = Arc::clone(&self.directory);
                 if sets_capabilities(body) {
@@ -437,7 +412,7 @@ impl BlockingWorker {
                 }
                 directory.setxattr(header, body)
             }
-            _ => Arc::clone(&self.directory).answer(&self.pool, header, body),
+            _ => Arc::clone(&self.directory).answer(header, body),
         }
     }
 
@@ -523,10 +498,7 @@ impl BlockingWorker {
             self.check_for_changes(&node)?;
         }
         self.renew(&node.file)?;
-        Ok(self
-            .directory
-            .open_node(&self.pool, (&node, node.has_one_name()), header, args.flags)?
-            .into())
+        Ok(self.directory.open_node((&node, node.has_one_name()), header, args.flags)?.into())
     }
 
     /// Renames a file after its data is written; if it replaces another file, after its data is on
@@ -534,7 +506,7 @@ impl BlockingWorker {
     fn rename(&mut self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let directory = Arc::clone(&self.directory);
         let renaming = RenameRequest::parse(&directory, header, body)?;
-        let (file, moving) = (renaming.file_node(&directory)?, renaming.files_to_move(&directory)?);
+        let (file, moving) = renaming.files(&directory)?;
         if let Some(node) = &file {
             self.write_out(&node.file, 0..node.file.size(), renaming.replaces_target())?;
         }
@@ -546,25 +518,34 @@ impl BlockingWorker {
         Ok(empty_reply())
     }
 
-    /// Removes a directory on NFS. Files that were removed in it keep other names there until the
-    /// kernel and the cache have forgotten them.
-    fn remove_directory(&mut self, parent: &Node, name: &CStr) -> AnswerResult {
-        let begun = Instant::now();
-        loop {
-            let removed = remove_directory(parent, name);
-            if removed != Err(Errno::NOTEMPTY) || begun.elapsed() > REMOVAL_WAIT_MAX {
+    /// Removes a directory on a server. While files that were removed in it have hidden names, the
+    /// result is `EAGAIN` if they are likely to disappear. Closes those that no program has open.
+    fn remove_directory(&mut self, request: &mut QueuedRequest) -> AnswerResult {
+        let parent = self.directory.node(request.header.nodeid)?;
+        let name = abi::parse_name(&request.body)?;
+        let (mut count, mut is_held) = (0, false);
+        for _ in 0..REMOVAL_ATTEMPTS {
+            let removed = remove_directory(&parent, name);
+            if removed != Err(Errno::NOTEMPTY) {
                 return removed.map(|()| empty_reply());
             }
-            let Ok(Some(inodes)) = removed_files_in(parent, name) else {
+            let Ok(Some(inodes)) = hidden_files_in(&parent, name) else {
                 return Err(Errno::NOTEMPTY);
             };
+            (count, is_held) = (inodes.len(), false);
             for inode in inodes {
-                if let Some(node) = self.directory.nodes.by_inode(parent.device(), inode) {
+                let node = self.directory.nodes.by_inode(parent.device(), inode);
+                // A file with another name (hard link) is forgotten with that name.
+                is_held |= node.as_ref().is_none_or(|it| it.file.is_open() || !it.has_one_name());
+                if let Some(node) = node {
                     self.retire(&node);
+                    node.file.rest();
                 }
             }
-            std::thread::sleep(Duration::from_millis(5));
+            std::thread::sleep(REMOVAL_PAUSE);
         }
+        let waits = request.hidden_names.continues(Instant::now(), count, is_held);
+        Err(if waits { Errno::AGAIN } else { Errno::NOTEMPTY })
     }
 
     /// Syncs a file without cached data.
@@ -575,7 +556,6 @@ impl BlockingWorker {
     }
 }
 
-/// Syncs a file or directory of SOURCE.
 fn sync(file: impl std::os::fd::AsFd, args: &FsyncIn) -> Result<(), Errno> {
     if args.flags & abi::FSYNC_DATA != 0 {
         rustix::fs::fdatasync(file)

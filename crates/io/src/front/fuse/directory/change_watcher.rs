@@ -3,8 +3,7 @@
 //! Invariant: the kernel caches names and attributes only while every change by other processes is
 //! reported; once a change may have been missed, it does not.
 
-use super::blocking_pool::{BlockingPool, Job};
-use super::{Directory, Node};
+use super::{Directory, Job, Node};
 use larder_core::clock::Nanos;
 use std::ffi::CString;
 use std::sync::Arc;
@@ -14,7 +13,6 @@ use std::time::Duration;
 /// State of the reports of changes by other processes.
 #[derive(Debug)]
 pub(super) struct ChangeWatcher {
-    /// Device whose changes are reported.
     device: u64,
     is_connected: AtomicBool,
     has_missed: AtomicBool,
@@ -22,7 +20,7 @@ pub(super) struct ChangeWatcher {
 
 impl ChangeWatcher {
     /// Returns the state for files on a device, without reports yet.
-    pub(in crate::front::fuse) fn new(device: u64) -> Self {
+    pub(crate) fn new(device: u64) -> Self {
         ChangeWatcher {
             device,
             is_connected: AtomicBool::new(false),
@@ -46,7 +44,7 @@ impl Directory {
     }
 
     /// Returns true if a file has to be checked for changes before its cached data is read.
-    pub(in crate::front::fuse) fn must_check(&self, node: &Node, now: Nanos) -> bool {
+    pub(crate) fn must_check(&self, node: &Node, now: Nanos) -> bool {
         let age = || Duration::from_nanos(now.saturating_sub(node.file.checked_at()));
         self.is_unwatched(node) && age() >= self.options.ttl
     }
@@ -57,18 +55,17 @@ impl Directory {
 #[derive(Debug)]
 pub struct ChangeEvents {
     directory: Arc<Directory>,
-    pool: BlockingPool,
 }
 
 impl ChangeEvents {
-    pub(in crate::front::fuse) fn new(directory: Arc<Directory>, pool: BlockingPool) -> Self {
+    pub(crate) fn new(directory: Arc<Directory>) -> Self {
         directory.change_watcher.is_connected.store(true, Ordering::Release);
-        ChangeEvents { directory, pool }
+        ChangeEvents { directory }
     }
 
     fn queue(&self, device: u64, inode: u64, to_job: impl FnOnce(Arc<Node>) -> Job) {
         if let Some(node) = self.directory.nodes.by_inode(device, inode) {
-            self.pool.queue_notification(to_job(node));
+            self.directory.pool.queue_notification(to_job(node));
         }
     }
 
@@ -98,7 +95,7 @@ impl ChangeEvents {
              without asking"
         );
         for node in self.directory.nodes.all() {
-            self.pool.queue_notification(Job::HandleChange { node, contents: true });
+            self.directory.pool.queue_notification(Job::HandleChange { node, contents: true });
         }
     }
 }

@@ -10,7 +10,6 @@ use crate::store::directory::LockedDirectory;
 use crate::store::files::link_to;
 use rustix::io::Errno;
 use std::ffi::OsString;
-use std::fmt;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::ffi::OsStringExt as _;
 use std::path::{Path, PathBuf};
@@ -26,18 +25,11 @@ pub(super) struct RestrictionFollower {
 }
 
 struct State {
-    /// Restrictions that the mount has.
     applied: MountRestrictions,
     /// Restrictions that could not be applied, and that the log has named.
     reported: MountRestrictions,
     /// Mountpoints that the log has named since names that lead into them are refused.
     refused: Vec<PathBuf>,
-}
-
-impl fmt::Debug for RestrictionFollower {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("RestrictionFollower").finish_non_exhaustive()
-    }
 }
 
 impl RestrictionFollower {

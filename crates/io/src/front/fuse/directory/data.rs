@@ -17,8 +17,6 @@ use std::ops::Range;
 use std::sync::{Arc, Weak};
 
 pub(super) const BLOCK: u64 = BLOCK_BYTES_U64;
-/// Flags of open(2) with which a write must be on stable storage when it returns.
-pub(in crate::front::fuse) const SYNCHRONOUS: u32 = (libc::O_DSYNC | libc::O_SYNC).cast_unsigned();
 /// The flag of open(2) for direct I/O.
 const DIRECT: u32 = libc::O_DIRECT.cast_unsigned();
 /// Number of nodes that a thread finds without a lock.
@@ -28,7 +26,7 @@ const RECENT_NODES: usize = 64;
 /// as the kernel sends requests for it. The references are weak: a node is dropped with its last
 /// other reference.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct RecentNodes(Vec<(u64, Weak<Node>)>);
+pub(crate) struct RecentNodes(Vec<(u64, Weak<Node>)>);
 
 impl Default for RecentNodes {
     fn default() -> Self {
@@ -37,11 +35,7 @@ impl Default for RecentNodes {
 }
 
 impl RecentNodes {
-    pub(in crate::front::fuse) fn find(
-        &mut self,
-        directory: &Directory,
-        id: u64,
-    ) -> Result<Arc<Node>, Errno> {
+    pub(crate) fn find(&mut self, directory: &Directory, id: u64) -> Result<Arc<Node>, Errno> {
         let slot = &mut self.0[usize::try_from(id % RECENT_NODES as u64).expect("small")];
         if slot.0 == id
             && let Some(node) = slot.1.upgrade()
@@ -56,16 +50,14 @@ impl RecentNodes {
 
 /// Returns the bytes of the store beyond which nothing is read ahead: those of a file of `size`
 /// bytes in the segment in which its byte `offset` lies at `start`.
-pub(in crate::front::fuse) fn read_bound(start: u64, offset: u64, size: u64) -> Range<u64> {
+pub(crate) fn read_bound(start: u64, offset: u64, size: u64) -> Range<u64> {
     let begin = offset % SEGMENT_BYTES;
     let segment = start - begin;
     segment..segment + (size - (offset - begin)).min(SEGMENT_BYTES)
 }
 
 /// Splits a range of a file at segments; returns each part with its offset in the range.
-pub(in crate::front::fuse) fn segments(
-    range: Range<u64>,
-) -> impl Iterator<Item = (Range<u64>, usize)> {
+pub(crate) fn segments(range: Range<u64>) -> impl Iterator<Item = (Range<u64>, usize)> {
     let first = range.start;
     let mut position = range.start;
     std::iter::from_fn(move || {
@@ -79,7 +71,7 @@ pub(in crate::front::fuse) fn segments(
 
 /// Returns the parts of a write of `bytes` at `offset`. If it ends at the end of the file, its
 /// bytes of the last sector are padded with zeros to a whole one in `sector`.
-pub(in crate::front::fuse) fn pad_to_sector<'a>(
+pub(crate) fn pad_to_sector<'a>(
     offset: u64,
     bytes: &'a [u8],
     is_end: bool,
@@ -97,7 +89,7 @@ pub(in crate::front::fuse) fn pad_to_sector<'a>(
 
 /// Begins a write to a byte range of a file, if the write must be tracked while it is in flight.
 /// Returns the thread that has to handle it if this one cannot.
-pub(in crate::front::fuse) fn begin_write(
+pub(crate) fn begin_write(
     section: &Section,
     file: &Arc<SourceFile>,
     args: &TransferIn,
@@ -119,7 +111,7 @@ pub(in crate::front::fuse) fn begin_write(
 /// setgid. Where the kernel caches pages it has already cleared them, except setgid on a file
 /// without the group's execute permission. It does not report which process changed a page: then
 /// setuid and setgid are cleared if a user other than root has opened the file for writing.
-pub(in crate::front::fuse) fn clear_privileges(
+pub(crate) fn clear_privileges(
     directory: &Directory,
     node: &Node,
     header: &InHeader,
@@ -150,18 +142,14 @@ pub(super) fn is_member(header: &InHeader, group: u32) -> bool {
 }
 
 /// Returns the bytes of a read up to the end of the last block; file systems do not check the rest.
-pub(in crate::front::fuse) fn to_last_block(node: &Node, args: &TransferIn) -> u64 {
+pub(crate) fn to_last_block(node: &Node, args: &TransferIn) -> u64 {
     let end = node.file.size().next_multiple_of(BLOCK);
     u64::from(args.size).min(end.saturating_sub(args.offset))
 }
 
 /// Refuses direct I/O of `len` bytes that SOURCE's file system would refuse. The alignment of the
 /// buffer in memory is not known here.
-pub(in crate::front::fuse) fn check_alignment(
-    node: &Node,
-    args: &TransferIn,
-    len: u64,
-) -> Result<(), Errno> {
+pub(crate) fn check_alignment(node: &Node, args: &TransferIn, len: u64) -> Result<(), Errno> {
     if args.flags & DIRECT == 0 {
         return Ok(());
     }

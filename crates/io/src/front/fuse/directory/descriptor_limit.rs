@@ -7,8 +7,7 @@
 //! keep its name.
 
 use super::answer::AnswerResult;
-use super::blocking_pool::{BlockingPool, Job};
-use super::{Directory, Node};
+use super::{Directory, Job, Node};
 use rustix::fs::{AtFlags, CWD};
 use rustix::io::Errno;
 use std::ffi::CString;
@@ -25,7 +24,6 @@ pub(super) struct DescriptorLimit {
     /// Number of inodes above which the kernel is next made to forget some; above the target while
     /// all are in use.
     prune_above: AtomicUsize,
-    /// True while the kernel is made to forget inodes.
     is_pruning: AtomicBool,
     /// Number of inodes at which lookups fail: the remaining descriptors are for data.
     full_at: usize,
@@ -40,7 +38,6 @@ impl DescriptorLimit {
         DescriptorLimit { nodes_max, prune_above, is_pruning: AtomicBool::new(false), full_at }
     }
 
-    /// Returns an error if `nodes` inodes leave no room for another one.
     pub(super) fn check_room(&self, nodes: usize) -> Result<(), Errno> {
         if nodes < self.full_at { Ok(()) } else { Err(Errno::MFILE) }
     }
@@ -57,15 +54,11 @@ impl DescriptorLimit {
 impl Directory {
     /// Starts forgetting inodes if there are too many, or if `result` reports that no descriptor
     /// is left; returns true in the latter case.
-    pub(in crate::front::fuse) fn prune_if_short(
-        &self,
-        pool: &BlockingPool,
-        result: &AnswerResult,
-    ) -> bool {
+    pub(crate) fn prune_if_short(&self, result: &AnswerResult) -> bool {
         let is_short = matches!(result, Err(Errno::MFILE | Errno::NFILE));
         let must_prune = is_short || self.descriptor_limit.exceeds_target(self.nodes.len());
         if must_prune && !self.descriptor_limit.is_pruning.swap(true, Ordering::AcqRel) {
-            pool.queue_notification(Job::PruneIdle);
+            self.pool.queue_notification(Job::PruneIdle);
         }
         is_short
     }

@@ -10,7 +10,6 @@ use std::os::fd::OwnedFd;
 use std::sync::Mutex;
 use zerocopy::{FromZeros, IntoBytes};
 
-/// Maximum size of a reply.
 const ENTRIES_BYTES_MAX: u32 = 64 << 10;
 /// Bytes that are read of the directory at a time.
 const BUFFER_BYTES: usize = 32 << 10;
@@ -56,25 +55,17 @@ impl Directory {
         while let Some(entry) = entries.next() {
             let entry = entry?;
             let name = entry.file_name();
-            let head = Dirent {
-                ino: entry.ino(),
-                off: entry.next_entry_cookie(),
-                namelen: u32::try_from(name.count_bytes()).expect("at most 255"),
-                kind: entry.file_type().as_raw_mode() >> 12,
-            };
             let attributes = if plus { size_of::<EntryOut>() } else { 0 };
-            let len = attributes + size_of_val(&head) + name.count_bytes();
-            if bytes.len() + len.next_multiple_of(8) > bytes_max {
+            if bytes.len() + attributes + Dirent::len(name.to_bytes()) > bytes_max {
                 is_full = true;
                 break;
             }
             if plus {
                 bytes.extend_from_slice(self.look_up_entry(&node, name).as_bytes());
             }
-            bytes.extend_from_slice(head.as_bytes());
-            bytes.extend_from_slice(name.to_bytes());
-            bytes.resize(bytes.len().next_multiple_of(8), 0);
-            cookie = head.off;
+            cookie = entry.next_entry_cookie();
+            let kind = entry.file_type().as_raw_mode() >> 12;
+            Dirent::push(&mut bytes, entry.ino(), cookie, kind, name.to_bytes());
         }
         // The next request reads the unused entries again.
         *position = if is_full || !entries.is_buffer_empty() { UNKNOWN_POSITION } else { cookie };

@@ -2,10 +2,8 @@
 
 use super::super::mount::Mount;
 use super::super::mount_failure::MountFailure;
-use super::blocking_pool::BlockingPool;
 use super::crossing::{RestrictionFollower, path_now};
-use super::unnamed::Sweeper;
-use super::{Directory, Node};
+use super::{Directory, Node, blocking_pool};
 use crate::engine::{ArenaVolume, Engine};
 use crate::mount_table::{self, MountRestrictions, MountWatch};
 use rustix::io::Errno;
@@ -16,43 +14,39 @@ use std::sync::Arc;
 
 impl Directory {
     /// Assigns the volumes to the sections and starts the threads that may wait.
-    pub(in crate::front::fuse) fn begin(
-        self,
+    pub(crate) fn begin(
+        mut self,
         engine: &Arc<Engine>,
         volumes: &[Arc<ArenaVolume>],
         at: &Path,
-    ) -> io::Result<(Arc<Self>, BlockingPool)> {
-        let cached = self.sections.iter().filter(|section| section.table().is_some());
+    ) -> io::Result<Arc<Self>> {
+        let cached = self.sections.iter().filter(|section| section.table.is_some());
         for (section, volume) in cached.zip(volumes) {
             section.set_volume(Arc::clone(volume));
         }
+        self.pool.failure = Arc::new(MountFailure::new(at));
         let directory = Arc::new(self);
-        let pool = BlockingPool::start(engine, &directory, at)?;
-        pool.add_service_thread(Sweeper::start(engine, &directory, &pool)?);
-        Ok((directory, pool))
+        blocking_pool::start(engine, &directory)?;
+        Ok(directory)
     }
 
     /// Applies restrictions that mounts of the directory get later to `mount`, which has `applied`.
-    pub(in crate::front::fuse) fn follow_restrictions(
-        &self,
-        mount: &Mount,
-        applied: MountRestrictions,
-    ) {
+    pub(crate) fn follow_restrictions(&self, mount: &Mount, applied: MountRestrictions) {
         let (root, path) = (Arc::clone(&self.root), self.path.clone());
         let follower = RestrictionFollower::new(mount.clone(), root, path, applied);
-        self.nodes.follow_restrictions(follower);
+        let is_first = self.nodes.follower.set(Arc::new(follower)).is_ok();
+        debug_assert!(is_first, "a directory is mounted once");
     }
 
-    /// Forgets all nodes but the root, and all listings.
-    pub(in crate::front::fuse) fn forget_all(&self, pool: &BlockingPool) {
+    pub(crate) fn forget_all(&self) {
         for node in self.nodes.all() {
-            self.forget(pool, node.id, u64::MAX);
+            self.forget(node.id, u64::MAX);
         }
         self.close_listings();
     }
 
     /// Returns the restrictions that the mount must have, according to the current mount table.
-    pub(in crate::front::fuse) fn restrictions_now(&self) -> Result<MountRestrictions, Errno> {
+    pub(crate) fn restrictions_now(&self) -> Result<MountRestrictions, Errno> {
         let table = mount_table::read()?;
         let of_root = MountRestrictions::of(&table, &*self.root)?;
         let mut restrictions = self.options.restrictions | of_root;
@@ -72,11 +66,9 @@ impl Directory {
 
     /// Watches for restrictions that the mounts of the directory get later. Without the watch, the
     /// mount could give rights that SOURCE does not give: so an error of the watch fails the mount.
-    pub(in crate::front::fuse) fn watch_mounts(
-        &self,
-        failure: Arc<MountFailure>,
-    ) -> Option<MountWatch> {
-        let follower = Arc::clone(self.nodes.follower().expect("set when it was mounted"));
+    pub(crate) fn watch_mounts(&self) -> Option<MountWatch> {
+        let failure = Arc::clone(&self.pool.failure);
+        let follower = Arc::clone(self.nodes.follower.get().expect("set when it was mounted"));
         let unwatched = |error| {
             tracing::warn!(%error, "restrictions that SOURCE's mount gets later are not applied");
         };
@@ -85,7 +77,7 @@ impl Directory {
     }
 
     /// Returns the size up to which a file grows in the cache first.
-    pub(in crate::front::fuse) fn deferred_size_max(&self, node: &Node) -> u64 {
+    pub(crate) fn deferred_size_max(&self, node: &Node) -> u64 {
         self.nodes.deferred_size_max(node)
     }
 }

@@ -7,27 +7,23 @@
 use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
 };
-use super::answer::{
-    Answer, AnswerResult, bytes_after, empty_reply, opens_for_writing, parse_name, parse_two_names,
-};
+use super::answer::{Answer, AnswerResult, empty_reply, opens_for_writing};
 use super::nodes::{key_of, open_path};
-use super::{BlockingPool, Directory, Job, Node};
-use crate::store::files::{Attributes, SourceFile, link_to};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, RenameFlags, Stat};
+use super::removal::remove_directory;
+use super::{Directory, Job, Node};
+use crate::store::files::{Attributes, link_to};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, RenameFlags, Stat};
 use rustix::io::Errno;
 use rustix::thread::{capabilities, set_capabilities};
 use std::cell::Cell;
 use std::ffi::CStr;
 use std::os::fd::OwnedFd;
-use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
 use std::sync::Arc;
 use zerocopy::{FromZeros, IntoBytes};
 
 const MODE_BITS: u32 = 0o7777;
 
 thread_local! {
-    /// Current umask of this thread.
     static UMASK: Cell<Option<u32>> = const { Cell::new(None) };
 }
 
@@ -85,7 +81,7 @@ impl Directory {
     pub(super) fn lookup(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let parent = self.node(header.nodeid)?;
         self.descriptor_limit.check_room(self.nodes.len())?;
-        match self.look_up(&parent, parse_name(body)?) {
+        match self.look_up(&parent, abi::parse_name(body)?) {
             Ok((node, attributes)) => Ok(self.reply_entry(&node, &attributes)),
             // The kernel may cache the absence of a name for the same time.
             Err(Errno::NOENT) if !self.ttl(&parent).is_zero() => {
@@ -156,8 +152,8 @@ impl Directory {
     }
 
     pub(super) fn mknod(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
-        let args: MknodIn = abi::head_of(body);
-        let (parent, name) = (self.node(header.nodeid)?, parse_name(bytes_after::<MknodIn>(body))?);
+        let (args, name) = abi::parse_with_name::<MknodIn>(body)?;
+        let parent = self.node(header.nodeid)?;
         set_umask(args.umask);
         let kind = FileType::from_raw_mode(args.mode);
         let device = u64::from(args.rdev);
@@ -167,8 +163,8 @@ impl Directory {
     }
 
     pub(super) fn mkdir(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
-        let args: MkdirIn = abi::head_of(body);
-        let (parent, name) = (self.node(header.nodeid)?, parse_name(bytes_after::<MkdirIn>(body))?);
+        let (args, name) = abi::parse_with_name::<MkdirIn>(body)?;
+        let parent = self.node(header.nodeid)?;
         set_umask(args.umask);
         self.create_as_user(header, &parent, name, || {
             rustix::fs::mkdirat(parent.file.path(), name, mode_of(args.mode))
@@ -177,24 +173,24 @@ impl Directory {
 
     pub(super) fn symlink(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let parent = self.node(header.nodeid)?;
-        let (name, target) = parse_two_names(body)?;
+        let (name, target) = abi::parse_two_names(body)?;
         self.create_as_user(header, &parent, name, || {
             rustix::fs::symlinkat(target, parent.file.path(), name)
         })
     }
 
     pub(super) fn link(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
-        let args: LinkIn = abi::head_of(body);
-        let (parent, name) = (self.node(header.nodeid)?, parse_name(bytes_after::<LinkIn>(body))?);
+        let (args, name) = abi::parse_with_name::<LinkIn>(body)?;
+        let parent = self.node(header.nodeid)?;
         let node = self.node(args.oldnodeid)?;
         let follow = AtFlags::SYMLINK_FOLLOW;
         rustix::fs::linkat(rustix::fs::CWD, node.file.link(), parent.file.path(), name, follow)?;
         if self.is_remote
             && let Ok((path, stat)) = self.nodes.open_by_name(&parent, name)
-            && key_of(&stat) == node.inode()
+            && key_of(&stat) == node.key
         {
             // The name through which a descriptor was opened can only be removed when it is closed
-            // (see `SILLY_RENAME_PREFIX`). The new name is likely to exist longer than the old one.
+            // (see `removal.rs`). The new name is likely to exist longer than the old one.
             node.file.set_path(&path);
         }
         let (node, attributes) = self.look_up(&parent, name)?;
@@ -209,10 +205,10 @@ impl Directory {
 
     pub(super) fn unlink(&self, header: &InHeader, body: &[u8], directory: bool) -> AnswerResult {
         let parent = self.node(header.nodeid)?;
-        let name = parse_name(body)?;
+        let name = abi::parse_name(body)?;
         if directory {
             let removed = remove_directory(&parent, name);
-            // The kernel may still have to forget removed files in it, whose names disappear then.
+            // Removed files in it may have hidden names until the kernel and the cache close them.
             let waits = self.is_remote && removed == Err(Errno::NOTEMPTY);
             return if waits {
                 Ok(Answer::BlockingWorker)
@@ -221,26 +217,23 @@ impl Directory {
             };
         }
         let node = self.nodes.known_by_name(&parent, name).ok().flatten();
-        let node = node.filter(|node| node.file.was_written());
+        if let Some(node) = node.as_ref().filter(|_| self.is_remote) {
+            // The SMB client hides a removed file that is open, as the cache may have it.
+            node.file.rest();
+        }
         rustix::fs::unlinkat(parent.file.path(), name, AtFlags::empty())?;
         // Programs may still read its times through other names.
-        if let Some(node) = node {
+        if let Some(node) = node.filter(|node| node.file.was_written()) {
             node.file.take_ctime();
         }
         Ok(empty_reply())
     }
 
-    pub(super) fn create(
-        &self,
-        pool: &BlockingPool,
-        header: &InHeader,
-        body: &[u8],
-    ) -> AnswerResult {
-        let args: CreateIn = abi::head_of(body);
-        let (parent, name) =
-            (self.node(header.nodeid)?, parse_name(bytes_after::<CreateIn>(body))?);
+    pub(super) fn create(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
+        let (args, name) = abi::parse_with_name::<CreateIn>(body)?;
+        let parent = self.node(header.nodeid)?;
         if opens_for_writing(args.flags) {
-            let rules = self.nodes.rules();
+            let rules = &self.nodes.rules;
             let section = rules.section_of_name(&parent.file.link(), name.to_bytes());
             self.sections[section].check_writable()?;
         }
@@ -254,28 +247,22 @@ impl Directory {
             errno => errno,
         })?;
         let path_and_stat = path_of_new(&parent, name, &file)?;
-        self.reply_created(pool, header, path_and_stat, file, args.flags)
+        self.reply_created(header, path_and_stat, file, args.flags)
     }
 
-    pub(super) fn tmpfile(
-        &self,
-        pool: &BlockingPool,
-        header: &InHeader,
-        body: &[u8],
-    ) -> AnswerResult {
+    pub(super) fn tmpfile(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let args: CreateIn = abi::head_of(body);
         let parent = self.node(header.nodeid)?;
         let mut open_flags = OFlags::TMPFILE | OFlags::RDWR;
         let flags = libc::c_int::try_from(args.flags).unwrap_or(0);
         open_flags.set(OFlags::EXCL, flags & libc::O_EXCL != 0);
         let file = self.as_user(header, || create_file(&parent, c".", open_flags, &args))?;
-        self.reply_created(pool, header, reopen_path(&file)?, file, args.flags)
+        self.reply_created(header, reopen_path(&file)?, file, args.flags)
     }
 
     /// Returns the reply for a file that was created and opened in one request.
     fn reply_created(
         &self,
-        pool: &BlockingPool,
         header: &InHeader,
         (path, stat): (OwnedFd, Stat),
         file: OwnedFd,
@@ -290,8 +277,8 @@ impl Directory {
         node.file.give(file);
         node.file.opened();
         // It may be a node that existed before.
-        if self.section(&node.file).options().pin {
-            pool.send(Job::Pin(Arc::clone(&node)));
+        if self.section(&node.file).options.pin {
+            self.pool.send(Job::Pin(Arc::clone(&node)));
         }
         if node.file.is_stale() {
             node.file.set_anew();
@@ -301,54 +288,15 @@ impl Directory {
         Ok(bytes.into())
     }
 
-    /// Renames, unless data of the file has to be written first.
     pub(super) fn rename(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let renaming = RenameRequest::parse(self, header, body)?;
-        let (file, moving) = (renaming.file_node(self)?, renaming.files_to_move(self)?);
+        let (file, moving) = renaming.files(self)?;
         if file.is_some_and(|node| node.file.was_written()) || !moving.is_empty() {
             return Ok(Answer::BlockingWorker);
         }
         renaming.perform()?;
         Ok(empty_reply())
     }
-}
-
-/// Removes an empty directory.
-pub(super) fn remove_directory(parent: &Node, name: &CStr) -> Result<(), Errno> {
-    rustix::fs::unlinkat(parent.file.path(), name, AtFlags::REMOVEDIR)
-}
-
-/// Start of the names that the kernel's NFS client gives to files that are removed while a process,
-/// such as this one, has a descriptor of them (`nfs_sillyrename` in fs/nfs/unlink.c). The client
-/// removes these names when the descriptors are closed.
-const SILLY_RENAME_PREFIX: &[u8] = b".nfs";
-
-/// Returns true if a file on NFS was removed.
-pub(super) fn is_silly_renamed(file: &SourceFile) -> bool {
-    let path = file.name();
-    Path::new(&path)
-        .file_name()
-        .is_some_and(|name| name.as_bytes().starts_with(SILLY_RENAME_PREFIX))
-}
-
-/// Returns the inode numbers of the files in a directory on NFS; none if it has others than those
-/// that were removed.
-///
-/// # Errors
-/// If the directory cannot be read.
-pub(super) fn removed_files_in(parent: &Node, name: &CStr) -> Result<Option<Vec<u64>>, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())?;
-    let mut inodes = Vec::new();
-    for entry in Dir::read_from(directory)? {
-        let entry = entry?;
-        match entry.file_name().to_bytes() {
-            b"." | b".." => {}
-            name if name.starts_with(SILLY_RENAME_PREFIX) => inodes.push(entry.ino()),
-            _ => return Ok(None),
-        }
-    }
-    Ok(Some(inodes))
 }
 
 /// Creates a file with the umask of the requesting process.
@@ -381,7 +329,9 @@ fn path_of_new(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<(OwnedFd, S
     }
 }
 
-/// A request to rename.
+/// The file to rename, if it is one, and the files that change their section.
+type RenamedFiles = (Option<Arc<Node>>, Vec<Arc<Node>>);
+
 #[derive(Debug)]
 pub(super) struct RenameRequest<'a> {
     from: Arc<Node>,
@@ -400,7 +350,7 @@ impl<'a> RenameRequest<'a> {
         let args: RenameIn = abi::head_of(body);
         let has_flags = header.opcode == opcode::RENAME2;
         let head = if has_flags { size_of::<RenameIn>() } else { size_of::<u64>() };
-        let (old, new) = parse_two_names(body.get(head..).unwrap_or_default())?;
+        let (old, new) = abi::parse_two_names(body.get(head..).unwrap_or_default())?;
         let flags = if has_flags { args.flags } else { 0 };
         Ok(RenameRequest {
             from: directory.node(header.nodeid)?,
@@ -411,30 +361,24 @@ impl<'a> RenameRequest<'a> {
         })
     }
 
-    /// Returns the node to rename, if it is a file that may have cached data.
-    pub(super) fn file_node(&self, directory: &Directory) -> Result<Option<Arc<Node>>, Errno> {
-        let node = directory.nodes.known_by_name(&self.from, self.old)?;
-        Ok(node.filter(|node| node.is_regular()))
-    }
-
-    /// Returns the files that change their section, including the file that gets the old name in an
-    /// exchange.
-    pub(super) fn files_to_move(&self, directory: &Directory) -> Result<Vec<Arc<Node>>, Errno> {
-        let rules = directory.nodes.rules();
+    /// Returns the files that a rename affects in the cache, including the one that gets the old
+    /// name in an exchange.
+    pub(super) fn files(&self, directory: &Directory) -> Result<RenamedFiles, Errno> {
+        let (nodes, rules) = (&directory.nodes, &directory.nodes.rules);
         let is_moved = |node: &Arc<Node>, to: &Node, name: &CStr| {
             let section = rules.section_of_name(&to.file.link(), name.to_bytes());
             // A file whose move is pending belongs to the section of its old name.
-            node.is_regular() && (node.file.moves() || section != node.file.section())
+            node.file.moves() || section != node.file.section()
         };
-        let file = self.file_node(directory)?.filter(|node| is_moved(node, &self.to, self.new));
+        let is_file = |node: &Arc<Node>| node.is_regular();
+        let file = nodes.known_by_name(&self.from, self.old)?.filter(is_file);
         let exchanges = self.flags.contains(RenameFlags::EXCHANGE);
-        let other =
-            if exchanges { directory.nodes.known_by_name(&self.to, self.new)? } else { None };
-        let other = other.filter(|node| is_moved(node, &self.from, self.old));
-        Ok(file.into_iter().chain(other).collect())
+        let other = if exchanges { nodes.known_by_name(&self.to, self.new)? } else { None };
+        let moved = file.clone().filter(|node| is_moved(node, &self.to, self.new));
+        let other = other.filter(|node| is_file(node) && is_moved(node, &self.from, self.old));
+        Ok((file, moved.into_iter().chain(other).collect()))
     }
 
-    /// Returns true if the new name exists and is replaced.
     pub(super) fn replaces_target(&self) -> bool {
         let flags = AtFlags::SYMLINK_NOFOLLOW;
         rustix::fs::statat(self.to.file.path(), self.new, flags).is_ok()

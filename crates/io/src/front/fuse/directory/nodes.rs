@@ -21,17 +21,15 @@ use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
-/// Device and inode.
 pub(super) type InodeKey = (u64, u64);
 
 /// An inode of the directory.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct Node {
-    pub(in crate::front::fuse) id: u64,
-    pub(in crate::front::fuse) file: Arc<SourceFile>,
-    /// Passthrough state of the file.
+pub(crate) struct Node {
+    pub(crate) id: u64,
+    pub(crate) file: Arc<SourceFile>,
     pub(super) backing: BackingFile,
-    key: InodeKey,
+    pub(super) key: InodeKey,
     /// Generation of the inode on a server, which may reuse its number.
     generation: Option<Generation>,
     kind: FileType,
@@ -47,7 +45,6 @@ impl Node {
         rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink < 2)
     }
 
-    /// Returns true if the inode has no name any more.
     pub(super) fn has_no_name(&self) -> bool {
         rustix::fs::fstat(self.file.path()).is_ok_and(|stat| stat.st_nlink == 0)
     }
@@ -110,12 +107,6 @@ impl Node {
         self.kind == FileType::RegularFile
     }
 
-    /// Returns the device and inode numbers in the cached directory.
-    pub(super) fn inode(&self) -> InodeKey {
-        self.key
-    }
-
-    /// Returns the device of the inode.
     pub(super) fn device(&self) -> u64 {
         self.key.0
     }
@@ -137,34 +128,20 @@ struct NodeTable {
     reopens: bool,
 }
 
-/// Result of forgetting lookups of a node.
-#[derive(Debug)]
-pub(super) enum Forgotten {
-    /// The kernel still knows the node; or it had no cached data and was dropped.
-    Nothing,
-    /// The node has cached data, and is kept.
-    StillCached(Arc<Node>),
-}
-
-/// All nodes of a mount.
-#[derive(Debug)]
 pub(super) struct Nodes {
     table: Mutex<NodeTable>,
-    /// Number of nodes.
     len: AtomicUsize,
     /// Rules that assign files to sections.
-    rules: Rules,
+    pub(super) rules: Rules,
     /// Device of the directory itself.
-    device: u64,
-    /// True if the directory is on a server.
+    pub(super) device: u64,
     is_remote: bool,
     /// See [`Nodes::deferred_size_max`].
     deferred_size_max: u64,
-    /// Set when the directory is mounted.
-    follower: OnceLock<Arc<RestrictionFollower>>,
+    /// Checks names that lead into other mounts; set before any request is answered.
+    pub(super) follower: OnceLock<Arc<RestrictionFollower>>,
 }
 
-/// Returns the key of an inode: its device and inode numbers.
 pub(super) fn key_of(stat: &Stat) -> InodeKey {
     (stat.st_dev, stat.st_ino)
 }
@@ -189,33 +166,24 @@ impl Nodes {
         Ok(Nodes { table, len, rules, device, is_remote, deferred_size_max, follower })
     }
 
-    /// Rules that assign files to sections.
-    pub(super) fn rules(&self) -> &Rules {
-        &self.rules
-    }
-
     fn table(&self) -> MutexGuard<'_, NodeTable> {
         self.table.lock().expect("no holder panics")
     }
 
-    /// Returns the node of this number.
     pub(super) fn by_id(&self, id: u64) -> Result<Arc<Node>, Errno> {
         self.table().by_id.get(&id).map(|(node, _)| Arc::clone(node)).ok_or(Errno::STALE)
     }
 
-    /// Returns the node of an inode, if it is known.
     pub(super) fn by_inode(&self, device: u64, ino: u64) -> Option<Arc<Node>> {
         let table = self.table();
         let id = table.by_key.get(&(device, ino))?;
         table.by_id.get(id).map(|(node, _)| Arc::clone(node))
     }
 
-    /// All nodes of a mount.
     pub(super) fn all(&self) -> Vec<Arc<Node>> {
         self.table().by_id.values().map(|(node, _)| Arc::clone(node)).collect()
     }
 
-    /// Returns the numbers of all nodes.
     pub(super) fn ids(&self) -> Vec<u64> {
         self.table().by_id.keys().copied().collect()
     }
@@ -227,7 +195,6 @@ impl Nodes {
         found.map(|(node, count)| (Arc::clone(node), *count > 0)).collect()
     }
 
-    /// Returns the number of nodes.
     pub(super) fn len(&self) -> usize {
         self.len.load(Ordering::Relaxed)
     }
@@ -243,11 +210,6 @@ impl Nodes {
         idle.sort_unstable_by_key(|node| node.id);
         idle.truncate(count_max);
         idle
-    }
-
-    /// Device of the directory itself.
-    pub(super) fn device(&self) -> u64 {
-        self.device
     }
 
     /// Returns the node that a name leads to, if it is known, without counting a lookup.
@@ -268,19 +230,6 @@ impl Nodes {
     fn generation(&self, path: &OwnedFd, stat: &Stat) -> Option<Generation> {
         let is_remote = if stat.st_dev == self.device { self.is_remote } else { is_remote(path) };
         is_remote.then(|| Generation::of(path))
-    }
-
-    /// Enables the check of names that lead into other mounts; called before any request is
-    /// answered.
-    pub(super) fn follow_restrictions(&self, follower: RestrictionFollower) {
-        let is_first = self.follower.set(Arc::new(follower)).is_ok();
-        debug_assert!(is_first, "a directory is mounted once");
-    }
-
-    /// Returns the follower that checks names that lead into other mounts, once the directory is
-    /// mounted.
-    pub(super) fn follower(&self) -> Option<&Arc<RestrictionFollower>> {
-        self.follower.get()
     }
 
     /// Does the same as [`open_path`]. A name that leads into another mount is checked first.
@@ -338,25 +287,26 @@ impl Nodes {
         Ok((node, attributes))
     }
 
-    /// Subtracts `count` from the kernel's lookups of a node.
-    pub(super) fn forget(&self, id: u64, count: u64) -> Forgotten {
+    /// Subtracts `count` from the kernel's lookups of a node. Drops the node if the kernel knows it
+    /// no more, but keeps and returns it if it has cached data.
+    pub(super) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
         let mut table = self.table();
-        let Some((node, left)) = table.by_id.get_mut(&id) else { return Forgotten::Nothing };
+        let (node, left) = table.by_id.get_mut(&id)?;
         *left = left.saturating_sub(count);
         if *left > 0 || id == abi::ROOT {
-            return Forgotten::Nothing;
+            return None;
         }
         if node.file.has_segments() {
             let node = Arc::clone(node);
             table.still_cached.push_back(id);
-            return Forgotten::StillCached(node);
+            return Some(node);
         }
         let gone = table.remove(id);
         self.len.store(table.by_id.len(), Ordering::Relaxed);
         drop(table);
         // Closing it may delete a file, which takes longer than the lock should be held.
         drop(gone);
-        Forgotten::Nothing
+        None
     }
 
     /// Removes and returns the node that the kernel forgot first of those with cached data, if
@@ -517,7 +467,7 @@ mod tests {
         let (_directory, nodes) = nodes();
         let node = look_up(&nodes);
         node.lock_links(false, false).unwrap();
-        assert!(matches!(nodes.forget(node.id, 1), Forgotten::Nothing));
+        assert!(nodes.forget(node.id, 1).is_none());
         look_up(&nodes).lock_links(false, false).unwrap();
     }
 
@@ -529,14 +479,14 @@ mod tests {
         let path = directory.path().canonicalize().unwrap();
         let locked = LockedDirectory::open(&path, false).unwrap();
         FileTable::new(Arc::new(locked), path, false).place(&node.file, 0).unwrap();
-        assert!(matches!(nodes.forget(node.id, 1), Forgotten::StillCached(_)));
+        assert!(nodes.forget(node.id, 1).is_some());
         let before = node.file.openings();
         // These events follow after the data of the file was written and discarded from the cache.
         look_up();
         node.file.opened();
         nodes.drop_unused(&node, before, || panic!("the kernel knows it"));
         node.file.closed();
-        assert!(matches!(nodes.forget(node.id, 1), Forgotten::StillCached(_)));
+        assert!(nodes.forget(node.id, 1).is_some());
         nodes.drop_unused(&node, before, || panic!("something may be cached"));
         let mut has_left = false;
         nodes.drop_unused(&node, node.file.openings(), || has_left = true);

@@ -5,9 +5,9 @@ use super::super::abi::{
     self, Attr, AttrOut, BatchForgetIn, EntryOut, ForgetIn, ForgetOne, InHeader, OpenIn, OpenOut,
     opcode, open_flag,
 };
-use super::answer::{Answer, AnswerResult, bytes_after, empty_reply, opens_for_writing};
+use super::answer::{Answer, AnswerResult, empty_reply, opens_for_writing};
 use super::attributes::sets_capabilities;
-use super::{BlockingPool, Directory, Job, KernelPages, Node};
+use super::{Directory, Job, KernelPages, Node};
 use crate::claim;
 use crate::store::files::Attributes;
 use rustix::io::Errno;
@@ -16,12 +16,12 @@ use std::time::Duration;
 use zerocopy::IntoBytes;
 
 /// Returns true if a request can be answered without access to the directory's disk.
-pub(in crate::front::fuse) fn needs_no_disk(code: u32) -> bool {
+pub(crate) fn needs_no_disk(code: u32) -> bool {
     is_release(code) || matches!(code, opcode::GETATTR | opcode::STATX | opcode::ACCESS)
 }
 
 /// Returns true if a request only releases something, which is never refused.
-pub(in crate::front::fuse) fn is_release(code: u32) -> bool {
+pub(crate) fn is_release(code: u32) -> bool {
     matches!(
         code,
         opcode::FORGET
@@ -36,37 +36,31 @@ pub(in crate::front::fuse) fn is_release(code: u32) -> bool {
 
 impl Directory {
     /// Answers a request, if that does not wait for the cache.
-    pub(in crate::front::fuse) fn answer(
-        &self,
-        pool: &BlockingPool,
-        header: &InHeader,
-        body: &[u8],
-    ) -> AnswerResult {
+    pub(crate) fn answer(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         match header.opcode {
             opcode::INTERRUPT => Ok(Answer::None),
             opcode::FORGET => {
                 let forget: ForgetIn = abi::head_of(body);
-                self.forget(pool, header.nodeid, forget.nlookup);
+                self.forget(header.nodeid, forget.nlookup);
                 Ok(Answer::None)
             }
             opcode::BATCH_FORGET => {
                 let head: BatchForgetIn = abi::head_of(body);
-                let all = bytes_after::<BatchForgetIn>(body).chunks_exact(size_of::<ForgetOne>());
+                let all =
+                    abi::bytes_after::<BatchForgetIn>(body).chunks_exact(size_of::<ForgetOne>());
                 for forget_one in all.take(head.count as usize) {
                     let forget_one: ForgetOne = abi::head_of(forget_one);
-                    self.forget(pool, forget_one.nodeid, forget_one.nlookup);
+                    self.forget(forget_one.nodeid, forget_one.nlookup);
                 }
                 Ok(Answer::None)
             }
-            opcode::DESTROY | opcode::RELEASEDIR | opcode::RELEASE => {
-                self.release(pool, header, body)
-            }
+            opcode::DESTROY | opcode::RELEASEDIR | opcode::RELEASE => self.release(header, body),
             opcode::LOOKUP => self.lookup(header, body),
             opcode::GETATTR | opcode::STATX => self.stat(header),
             opcode::ACCESS => self.access(header, body),
             opcode::SETATTR => self.setattr(header, body),
             opcode::STATFS => self.statfs(header),
-            opcode::OPEN => self.open_file(pool, header, abi::head_of(body)),
+            opcode::OPEN => self.open_file(header, abi::head_of(body)),
             opcode::FLUSH => match self.node(header.nodeid)?.file.take_late() {
                 Some(errno) => Err(errno),
                 None => Ok(empty_reply()),
@@ -74,8 +68,8 @@ impl Directory {
             opcode::OPENDIR => self.opendir(header),
             opcode::READDIR => self.readdir(header, &abi::head_of(body), false),
             opcode::READDIRPLUS => self.readdir(header, &abi::head_of(body), true),
-            opcode::CREATE => self.create(pool, header, body),
-            opcode::TMPFILE => self.tmpfile(pool, header, body),
+            opcode::CREATE => self.create(header, body),
+            opcode::TMPFILE => self.tmpfile(header, body),
             opcode::MKNOD => self.mknod(header, body),
             opcode::MKDIR => self.mkdir(header, body),
             opcode::SYMLINK => self.symlink(header, body),
@@ -98,17 +92,17 @@ impl Directory {
         }
     }
 
-    fn release(&self, pool: &BlockingPool, header: &InHeader, body: &[u8]) -> AnswerResult {
+    fn release(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let closed: abi::ReleaseIn = abi::head_of(body);
         match header.opcode {
             opcode::RELEASEDIR => self.close_listing(closed.fh),
             opcode::RELEASE => {
                 let node = self.node(header.nodeid)?;
-                if self.section(&node.file).options().uncached {
-                    node.backing.close(&self.passthrough);
+                if self.section(&node.file).options.uncached {
+                    node.backing.close(1, &self.passthrough);
                 }
                 if node.file.closed() {
-                    self.last_close(pool, node);
+                    self.last_close(node);
                 }
             }
             _ => {}
@@ -119,20 +113,20 @@ impl Directory {
     /// Handles the last close of a file: its descriptors need not stay open. Root can reopen any
     /// file to write the remaining data; other users may not be able to, so for them it is written
     /// first.
-    pub(super) fn last_close(&self, pool: &BlockingPool, node: Arc<Node>) {
+    pub(super) fn last_close(&self, node: Arc<Node>) {
         if node.file.moves() {
-            pool.send(Job::Relocate(Arc::clone(&node)));
-        } else if node.file.was_written() && self.section(&node.file).options().pin {
-            pool.send(Job::Pin(Arc::clone(&node)));
+            self.pool.send(Job::Relocate(Arc::clone(&node)));
+        } else if node.file.was_written() && self.section(&node.file).options.pin {
+            self.pool.send(Job::Pin(Arc::clone(&node)));
         }
         if self.is_root() || !node.file.was_written() {
             node.file.close_data();
         } else {
-            pool.send(Job::Close(node));
+            self.pool.send(Job::Close(node));
         }
     }
 
-    fn open_file(&self, pool: &BlockingPool, header: &InHeader, args: OpenIn) -> AnswerResult {
+    fn open_file(&self, header: &InHeader, args: OpenIn) -> AnswerResult {
         let node = self.node(header.nodeid)?;
         // A check may wait for a server.
         if self.is_unwatched(&node) {
@@ -146,13 +140,12 @@ impl Directory {
         if node.file.take_stale() {
             node.file.set_anew();
         }
-        Ok(self.open_node(pool, (&node, has_one_name), header, args.flags)?.into())
+        Ok(self.open_node((&node, has_one_name), header, args.flags)?.into())
     }
 
     /// Opens a file until the kernel releases it.
     pub(super) fn open_node(
         &self,
-        pool: &BlockingPool,
         (node, has_one_name): (&Arc<Node>, bool),
         header: &InHeader,
         flags: u32,
@@ -170,8 +163,8 @@ impl Directory {
             node.file.record_writer_and_capabilities(header.uid, &file);
         }
         node.file.opened();
-        if self.section(&node.file).options().pin {
-            pool.send(Job::Pin(Arc::clone(node)));
+        if self.section(&node.file).options.pin {
+            self.pool.send(Job::Pin(Arc::clone(node)));
         }
         Ok(self.open_out(node, writes))
     }
@@ -179,7 +172,7 @@ impl Directory {
     /// Refuses a file that another cache has under another name, or has claimed later.
     /// `has_one_name` was read just before.
     pub(super) fn check_unclaimed(&self, node: &Node, has_one_name: bool) -> Result<(), Errno> {
-        let (device, inode) = node.inode();
+        let (device, inode) = node.key;
         let by_claim = self.claim().other_holder(device, inode).map(|holder| holder.to_string());
         let by_lock = || {
             let refused = node.lock_links(self.options.read_only, has_one_name).err()?;
@@ -191,9 +184,8 @@ impl Directory {
         Err(Errno::BUSY)
     }
 
-    /// Returns the reply to an open.
     pub(super) fn open_out(&self, node: &Node, writes: bool) -> Vec<u8> {
-        let options = self.section(&node.file).options();
+        let options = self.section(&node.file).options;
         let backing = options.uncached.then(|| self.register_backing(node)).flatten();
         let mut open_flags = match options.kernel_pages {
             _ if backing.is_some() => open_flag::PASSTHROUGH,
@@ -225,7 +217,6 @@ impl Directory {
         node.backing.open(&self.passthrough, register)
     }
 
-    /// Converts attributes for the kernel.
     pub(super) fn attr(&self, attributes: &Attributes) -> Attr {
         let Attributes { stat, size, mtime, ctime, .. } = attributes;
         let seconds = |seconds: i64| seconds.cast_unsigned();
@@ -248,7 +239,7 @@ impl Directory {
             // The kernel's old encoding for small numbers, which all drivers have.
             rdev: u32::try_from(stat.st_rdev).unwrap_or(0),
             blksize: 4096,
-            flags: 0,
+            ..Attr::default()
         }
     }
 
@@ -270,7 +261,6 @@ impl Directory {
         }
     }
 
-    /// Returns the reply with the attributes of a node.
     pub(super) fn attr_out(&self, node: &Node, attributes: &Attributes) -> Vec<u8> {
         let (ttl, attr) = (self.attr_ttl(node, attributes), self.attr(attributes));
         AttrOut { valid: ttl.as_secs(), valid_ns: ttl.subsec_nanos(), dummy: 0, attr }

@@ -8,7 +8,7 @@ mod glob;
 use glob::Glob;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 /// Pages of a file that the kernel caches in addition to Larder's cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -119,37 +119,35 @@ impl Rules {
         Rules { globs: rules.iter().map(|rule| rule.glob.clone()).collect(), directory }
     }
 
-    /// Returns the section of the file that `link` leads to.
+    /// Returns the section of the file that `link` leads to. A file whose path is too long to be
+    /// read belongs to section 0.
     pub(super) fn section(&self, link: &str) -> usize {
-        if self.globs.is_empty() {
-            return 0;
-        }
-        let path = |link: &str| rustix::fs::readlink(link, Vec::new());
-        // A file whose path is too long to be read belongs to section 0.
-        let (Ok(directory), Ok(file)) = (path(&self.directory), path(link)) else { return 0 };
-        let (directory, file) = (directory.as_bytes(), file.as_bytes());
-        // For a file without a name, its last name decides.
-        let file = file.strip_suffix(b" (deleted)").unwrap_or(file);
-        let inside = file.strip_prefix(directory).unwrap_or(file);
-        let inside = inside.strip_prefix(b"/").unwrap_or(inside);
-        self.section_at(Path::new(OsStr::from_bytes(inside)))
+        self.section_at(link, |inside| {
+            // For a file without a name, its last name decides.
+            let inside = inside.strip_suffix(b" (deleted)").unwrap_or(inside);
+            PathBuf::from(OsStr::from_bytes(inside))
+        })
     }
 
     /// Returns the section of the name `name` in the directory that `link` leads to.
     pub(super) fn section_of_name(&self, link: &str, name: &[u8]) -> usize {
+        self.section_at(link, |inside| {
+            Path::new(OsStr::from_bytes(inside)).join(OsStr::from_bytes(name))
+        })
+    }
+
+    /// Returns the section of the path that `path` makes of the one inside of the directory that
+    /// `link` leads to.
+    fn section_at(&self, link: &str, path: impl FnOnce(&[u8]) -> PathBuf) -> usize {
         if self.globs.is_empty() {
             return 0;
         }
-        let path = |link: &str| rustix::fs::readlink(link, Vec::new());
-        let (Ok(directory), Ok(parent)) = (path(&self.directory), path(link)) else { return 0 };
-        let (directory, parent) = (directory.as_bytes(), parent.as_bytes());
-        let inside = parent.strip_prefix(directory).unwrap_or(parent);
-        let inside = Path::new(OsStr::from_bytes(inside.strip_prefix(b"/").unwrap_or(inside)));
-        self.section_at(&inside.join(OsStr::from_bytes(name)))
-    }
-
-    fn section_at(&self, path: &Path) -> usize {
-        self.globs.iter().position(|glob| glob.matches(path)).map_or(0, |rule| rule + 1)
+        let read = |link: &str| rustix::fs::readlink(link, Vec::new());
+        let (Ok(directory), Ok(file)) = (read(&self.directory), read(link)) else { return 0 };
+        let file = file.as_bytes();
+        let inside = file.strip_prefix(directory.as_bytes()).unwrap_or(file);
+        let path = path(inside.strip_prefix(b"/").unwrap_or(inside));
+        self.globs.iter().position(|glob| glob.matches(&path)).map_or(0, |rule| rule + 1)
     }
 }
 

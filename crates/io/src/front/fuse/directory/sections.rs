@@ -12,27 +12,25 @@ use larder_core::mode::WriteMode;
 use rustix::io::Errno;
 use std::sync::{Arc, OnceLock};
 
-/// Files of one rule.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct Section {
-    options: FileOptions,
+pub(crate) struct Section {
+    pub(super) options: FileOptions,
     /// Addresses of the files in the store; none for files that are not cached.
-    table: Option<Arc<FileTable>>,
+    pub(super) table: Option<Arc<FileTable>>,
     /// Set when the directory is mounted.
     volume: OnceLock<Arc<ArenaVolume>>,
 }
 
-/// A section that is cached.
 #[derive(Clone, Copy, Debug)]
-pub(in crate::front::fuse) struct CachedSection<'a> {
-    pub(in crate::front::fuse) table: &'a Arc<FileTable>,
-    pub(in crate::front::fuse) volume: &'a Arc<ArenaVolume>,
+pub(crate) struct CachedSection<'a> {
+    pub(crate) table: &'a Arc<FileTable>,
+    pub(crate) volume: &'a Arc<ArenaVolume>,
 }
 
 impl CachedSection<'_> {
     /// Records that all of a file may be cached, including the rest of its last page beyond the
     /// end.
-    pub(in crate::front::fuse) fn note_reach(&self, file: &SourceFile) {
+    pub(crate) fn note_reach(&self, file: &SourceFile) {
         file.note_reach(file.size().next_multiple_of(self.volume.page_bytes()));
     }
 }
@@ -42,28 +40,19 @@ impl Section {
         Section { options, table, volume: OnceLock::new() }
     }
 
-    pub(super) fn options(&self) -> FileOptions {
-        self.options
-    }
-
     /// Returns true if the kernel passes each read(2) and write(2) through, and caches pages only
     /// for mappings. Files that the kernel reads and writes itself are exempt.
-    pub(in crate::front::fuse) fn is_direct_io(&self) -> bool {
+    pub(crate) fn is_direct_io(&self) -> bool {
         self.options.kernel_pages == KernelPages::Off
     }
 
-    /// Sets the volume of its files.
     pub(super) fn set_volume(&self, volume: Arc<ArenaVolume>) {
         let is_first = self.volume.set(volume).is_ok();
         debug_assert!(is_first, "a directory is mounted once");
     }
 
-    pub(super) fn table(&self) -> Option<&Arc<FileTable>> {
-        self.table.as_ref()
-    }
-
     /// Returns its store and volume, if it is cached.
-    pub(in crate::front::fuse) fn cached(&self) -> Option<CachedSection<'_>> {
+    pub(crate) fn cached(&self) -> Option<CachedSection<'_>> {
         Some(CachedSection { table: self.table.as_ref()?, volume: self.volume.get()? })
     }
 

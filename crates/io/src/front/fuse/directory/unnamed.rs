@@ -11,9 +11,7 @@
 //! Invariants: files that a program has open or mapped stay, since the kernel alone decides which
 //! nodes it forgets; no lock is held during a system call on SOURCE.
 
-use super::blocking_pool::{BlockingPool, Job};
-use super::sweep_control::SweepControl;
-use super::{Directory, Node};
+use super::{Directory, Job, Node};
 use crate::engine::Engine;
 use crate::fault::{self, Thread};
 use crate::front::fuse::abi;
@@ -21,10 +19,10 @@ use crate::store::files::is_some_device_full;
 use rustix::fs::{AtFlags, StatxFlags};
 use std::fmt;
 use std::io;
-use std::sync::Arc;
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
-/// Name of the thread.
 pub(super) const SWEEPER: &str = "sweeper";
 
 /// Maximum number of nodes that one sweep checks: some milliseconds.
@@ -36,38 +34,73 @@ const NODES_MAX_URGENT: usize = 1 << 16;
 /// Number of nodes that are taken from the table at a time.
 const BATCH_NODES: usize = 256;
 
+const PAUSE: Duration = Duration::from_secs(2);
+
+#[derive(Debug, Default)]
+struct SweepState {
+    /// True if the kernel sends no requests any more.
+    is_gone: bool,
+    has_ended: bool,
+}
+
+/// Control of the thread that looks for nodes without a name.
+#[derive(Debug, Default)]
+pub(crate) struct SweepControl {
+    state: Mutex<SweepState>,
+    changed: Condvar,
+    /// True while a notification that makes the kernel forget nodes is queued or in progress.
+    pub(super) is_pruning: AtomicBool,
+}
+
+impl SweepControl {
+    fn state(&self) -> MutexGuard<'_, SweepState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Records that the mount is gone: no program can reach its files any more.
+    pub(crate) fn set_gone(&self) {
+        self.state().is_gone = true;
+        self.changed.notify_all();
+    }
+
+    pub(super) fn end(&self) {
+        self.state().has_ended = true;
+        self.changed.notify_all();
+    }
+
+    /// Waits for the next sweep; returns true if the mount is gone, or `None` at the end.
+    pub(super) fn wait(&self, was_gone: bool) -> Option<bool> {
+        let is_unchanged = |state: &mut SweepState| !state.has_ended && state.is_gone == was_gone;
+        let waited = self.changed.wait_timeout_while(self.state(), PAUSE, is_unchanged);
+        let (state, _) = waited.unwrap_or_else(PoisonError::into_inner);
+        (!state.has_ended).then_some(state.is_gone)
+    }
+}
+
 /// The thread that looks for nodes without a name.
 pub(super) struct Sweeper {
     directory: Arc<Directory>,
-    pool: BlockingPool,
-    sweep: Arc<SweepControl>,
     /// Numbers of the nodes that are not checked yet in this pass over all nodes.
     pending: Vec<u64>,
 }
 
 impl Sweeper {
-    pub(super) fn start(
-        engine: &Arc<Engine>,
-        directory: &Arc<Directory>,
-        pool: &BlockingPool,
-    ) -> io::Result<Thread> {
-        let (directory, pool) = (Arc::clone(directory), pool.clone());
-        let (sweep, failure) = (Arc::clone(pool.sweep()), pool.failure());
-        let sweeper = Sweeper { directory, pool, sweep, pending: Vec::new() };
+    pub(super) fn start(engine: &Engine, directory: &Arc<Directory>) -> io::Result<Thread> {
+        let failure = Arc::clone(&directory.pool.failure);
+        let sweeper = Sweeper { directory: Arc::clone(directory), pending: Vec::new() };
         let failed = move |error: &dyn fmt::Display| failure.fail(error);
         fault::spawn(SWEEPER, Some(engine.cache()), || sweeper.run(), failed)
     }
 
     fn run(mut self) {
         let mut is_gone = false;
-        while let Some(now_gone) = self.sweep.wait(is_gone) {
+        while let Some(now_gone) = self.directory.pool.sweep.wait(is_gone) {
             is_gone = now_gone;
-            fault::point(SWEEPER, self.pool.failure().name());
+            fault::point(SWEEPER, self.directory.pool.failure.name());
             self.sweep_nodes(is_gone);
         }
     }
 
-    /// Checks a bounded number of nodes.
     fn sweep_nodes(&mut self, is_gone: bool) {
         let is_urgent = is_gone || is_some_device_full();
         let nodes_max = if is_urgent { NODES_MAX_URGENT } else { NODES_MAX };
@@ -86,8 +119,9 @@ impl Sweeper {
             }
         }
         // A notification may have to wait for requests; no second one is sent before it is done.
-        if !to_prune.is_empty() && !self.sweep.is_pruning.swap(true, Ordering::AcqRel) {
-            self.pool.queue_notification(Job::ForgetUnnamed(to_prune));
+        let pool = &self.directory.pool;
+        if !to_prune.is_empty() && !pool.sweep.is_pruning.swap(true, Ordering::AcqRel) {
+            pool.queue_notification(Job::ForgetUnnamed(to_prune));
         }
     }
 
@@ -106,11 +140,11 @@ impl Sweeper {
         if is_gone {
             // The kernel reports neither the last close nor the forget.
             if node.file.close_all() {
-                node.backing.close_all(&self.directory.passthrough);
-                self.directory.last_close(&self.pool, Arc::clone(&node));
+                node.backing.close(u32::MAX, &self.directory.passthrough);
+                self.directory.last_close(Arc::clone(&node));
             }
             if is_known {
-                self.directory.forget(&self.pool, node.id, u64::MAX);
+                self.directory.forget(node.id, u64::MAX);
                 return;
             }
         }
@@ -122,7 +156,7 @@ impl Sweeper {
         } else if node.has_no_name() && node.begin_retirement() {
             // No name leads to it, so that the kernel cannot look it up again.
             node.file.die();
-            self.pool.send(Job::Retire(node));
+            self.directory.pool.send(Job::Retire(node));
         }
     }
 }
@@ -138,11 +172,11 @@ fn has_no_link(node: &Node) -> bool {
 impl Directory {
     /// Makes the kernel forget nodes that have no name in SOURCE, unless programs use them. May
     /// wait for requests, so the calling thread must answer none.
-    pub(super) fn forget_unnamed(&self, pool: &BlockingPool, nodes: &[Arc<Node>]) {
+    pub(super) fn forget_unnamed(&self, nodes: &[Arc<Node>]) {
         let numbers: Vec<_> = nodes.iter().map(|node| node.id).collect();
         if !self.kernel.prune(&numbers) {
             self.invalidate_names(nodes);
         }
-        pool.sweep().is_pruning.store(false, Ordering::Release);
+        self.pool.sweep.is_pruning.store(false, Ordering::Release);
     }
 }

@@ -65,7 +65,6 @@ impl DirectoryMount {
         found.into_iter().map(failing_file).collect()
     }
 
-    /// Returns the path of a file in the directory.
     fn path_of(&self, file: &SourceFile) -> String {
         let (name, directory) = (file.name(), format!("{}/", self.directory.path.display()));
         name.strip_prefix(&directory).unwrap_or(&name).to_owned()

@@ -3,8 +3,7 @@
 //!
 //! Invariant: either the kernel or this process owns an entry; the owner alone accesses its memory.
 
-use super::super::abi::{self, InHeader, OutHeader, opcode};
-use super::abi::RequestHeader;
+use super::super::abi::{self, InHeader, OutHeader, RingHeader, opcode};
 use std::cell::UnsafeCell;
 use std::ops::Range;
 use std::sync::Arc;
@@ -48,7 +47,6 @@ impl RingBuffer {
         &self.memory.0[self.range.clone()]
     }
 
-    /// Returns the contents.
     pub(super) fn bytes(&self) -> &[u8] {
         // SAFETY: the caller owns the entry, so the kernel does not write; writes of this process
         // take `&mut self`.
@@ -64,20 +62,18 @@ impl RingBuffer {
 
 /// Payload of a write in a ring entry, borrowed from the entry until it is returned.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct RingPayload {
+pub(crate) struct RingPayload {
     pub(super) entry_index: usize,
     payload_buffer: RingBuffer,
     len: usize,
 }
 
 impl RingPayload {
-    /// Returns the data.
-    pub(in crate::front::fuse) fn data(&self) -> &[u8] {
+    pub(crate) fn data(&self) -> &[u8] {
         &self.payload_buffer.bytes()[..self.len]
     }
 }
 
-/// State of a ring entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// The kernel owns the entry.
@@ -88,12 +84,11 @@ enum State {
     Answered,
 }
 
-/// A ring entry.
 #[derive(Debug)]
 pub(super) struct RingEntry {
     /// Queue of the entry: the number of its processor.
     pub(super) queue: u16,
-    ring_header: Box<UnsafeCell<RequestHeader>>,
+    ring_header: Box<UnsafeCell<RingHeader>>,
     /// Payload buffer; none while a [`RingPayload`] borrows it.
     payload_buffer: Option<RingBuffer>,
     /// Headers and payload buffer, for the kernel.
@@ -103,7 +98,6 @@ pub(super) struct RingEntry {
     pub(super) commit_id: u64,
     /// True if a process waits for the reply.
     pub(super) is_awaited: bool,
-    /// Reply that waits for the payload buffer.
     deferred_reply: Vec<u8>,
 }
 
@@ -113,10 +107,10 @@ unsafe impl Send for RingEntry {}
 impl RingEntry {
     /// Returns an entry that is about to be registered.
     pub(super) fn new(queue: u16, payload_buffer: RingBuffer) -> Self {
-        let ring_header = Box::new(UnsafeCell::new(RequestHeader::new_zeroed()));
+        let ring_header = Box::new(UnsafeCell::new(RingHeader::new_zeroed()));
         let iovec = |base: *mut libc::c_void, len| libc::iovec { iov_base: base, iov_len: len };
         let iovecs = Box::new([
-            iovec(ring_header.get().cast(), size_of::<RequestHeader>()),
+            iovec(ring_header.get().cast(), size_of::<RingHeader>()),
             iovec(payload_buffer.cells().as_ptr().cast_mut().cast(), payload_buffer.range.len()),
         ]);
         RingEntry {
@@ -144,7 +138,7 @@ impl RingEntry {
         self.iovecs.as_ptr() as u64
     }
 
-    fn ring_header(&mut self) -> &mut RequestHeader {
+    fn ring_header(&mut self) -> &mut RingHeader {
         // SAFETY: callers own the entry, and the borrow is the only one.
         unsafe { &mut *self.ring_header.get() }
     }
@@ -176,10 +170,8 @@ impl RingEntry {
         if header.opcode == opcode::WRITE {
             let payload_buffer = self.payload_buffer.take()?;
             (payload_len <= payload_buffer.range.len()).then_some(())?;
-            return Some((
-                len,
-                Some(RingPayload { entry_index: index, payload_buffer, len: payload_len }),
-            ));
+            let payload = RingPayload { entry_index: index, payload_buffer, len: payload_len };
+            return Some((len, Some(payload)));
         }
         let data = self.payload_buffer.as_ref()?.bytes().get(..payload_len)?;
         buffer.get_mut(len..len + payload_len)?.copy_from_slice(data);
@@ -191,7 +183,7 @@ impl RingEntry {
         self.state == State::Received && self.unique == unique
     }
 
-    /// Stores a reply. Returns true if it can be committed; a lent payload has to be returned
+    /// Stores a reply with `error`, 0 or a negative errno. Returns true if it can be committed; a lent payload has to be returned
     /// first.
     pub(super) fn answer<'a>(&mut self, error: i32, parts: impl Iterator<Item = &'a [u8]>) -> bool {
         self.state = State::Answered;
@@ -207,13 +199,10 @@ impl RingEntry {
             parts.for_each(|part| self.deferred_reply.extend_from_slice(part));
             len = self.deferred_reply.len();
         }
-        let len = u32::try_from(len).expect("a small answer");
-        let unique = self.unique;
-        let head_bytes = u32::try_from(size_of::<OutHeader>()).expect("small");
-        let header = OutHeader { len: head_bytes + len, error: -error, unique };
+        let header = OutHeader::new(self.unique, error, len);
         let ring_header = self.ring_header();
         ring_header.head[..size_of::<OutHeader>()].copy_from_slice(header.as_bytes());
-        ring_header.payload_bytes = len;
+        ring_header.payload_bytes = u32::try_from(len).expect("at most 1 MiB");
         self.payload_buffer.is_some()
     }
 
@@ -306,7 +295,7 @@ mod tests {
         put(&mut ring_entry, opcode::WRITE, &[5; 40], b"more");
         let (_, ring_payload) = ring_entry.take(3, &mut buffer).unwrap();
         assert!(!ring_entry.return_payload(ring_payload.unwrap()), "it is not answered yet");
-        assert!(ring_entry.answer(28, std::iter::empty()));
+        assert!(ring_entry.answer(-28, std::iter::empty()));
         let header: OutHeader = abi::head_of(&ring_entry.ring_header().head);
         assert_eq!(header.error, -28);
     }

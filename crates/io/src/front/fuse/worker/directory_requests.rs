@@ -3,9 +3,8 @@
 
 use super::super::abi::{self, FsyncIn, InHeader, TransferIn, opcode};
 use super::super::directory::{
-    Answer, AnswerResult, BlockingPool, Directory, SYNCHRONOUS, begin_write, check_alignment,
-    clear_privileges, is_lookup, is_release, needs_no_disk, pad_to_sector, read_bound, reply,
-    to_last_block,
+    Answer, AnswerResult, Directory, begin_write, check_alignment, clear_privileges, is_lookup,
+    is_release, needs_no_disk, pad_to_sector, read_bound, reply, to_last_block,
 };
 use super::super::link::FuseRequest;
 use super::super::request_limits::READ_BYTES_MAX;
@@ -26,10 +25,9 @@ const SLOW_PERIOD: Nanos = 40_000_000;
 
 impl Worker {
     /// Answers a request that does not concern data, or passes it on.
-    pub(in crate::front::fuse) fn take_directory_request(
+    pub(crate) fn take_directory_request(
         &mut self,
         directory: &Arc<Directory>,
-        pool: &BlockingPool,
         now: Nanos,
         request: FuseRequest<'_>,
     ) {
@@ -39,9 +37,9 @@ impl Worker {
         let result = if directory.is_unauthorized(header) && !is_release(header.opcode) {
             Err(Errno::ACCESS)
         } else if needs_no_disk(header.opcode) {
-            directory.answer(pool, header, body)
+            directory.answer(header, body)
         } else if is_idle && now >= self.slow_until {
-            let result = directory.answer(pool, header, body);
+            let result = directory.answer(header, body);
             let end = self.clock.now();
             if end.saturating_sub(now) > SLOW_ANSWER {
                 self.slow_until = end + SLOW_PERIOD;
@@ -51,19 +49,19 @@ impl Worker {
             Ok(Answer::BlockingWorker)
         };
         // A request that changes nothing can be retried when file descriptors are free.
-        let is_short = directory.prune_if_short(pool, &result);
+        let is_short = directory.prune_if_short(&result);
         let is_leased = matches!(result, Err(Errno::AGAIN));
         let is_retried = is_leased || is_short && is_lookup(header.opcode);
         let result = if is_retried { Ok(Answer::BlockingWorker) } else { result };
-        reply(&mut self.link, pool, request, result);
+        reply(&mut self.link, directory, request, result);
     }
 }
 
 impl Worker {
     /// Handles a data request for a file of a directory. Returns false for other requests.
-    pub(in crate::front::fuse) fn take_file_request(
+    pub(crate) fn take_file_request(
         &mut self,
-        (directory, pool): (&Arc<Directory>, &BlockingPool),
+        directory: &Arc<Directory>,
         now: Nanos,
         request: FuseRequest<'_>,
     ) -> bool {
@@ -74,7 +72,7 @@ impl Worker {
             opcode::FSYNC => self.sync_file(directory, now, header, &abi::head_of(body)),
             _ => return false,
         };
-        reply(&mut self.link, pool, request, result);
+        reply(&mut self.link, directory, request, result);
         true
     }
 
@@ -166,7 +164,7 @@ impl Worker {
         let bytes = start..start + len as u64;
         let mut in_flight = self.in_flight(header.unique, RequestOp::Write, bytes.clone());
         (in_flight.file, in_flight.write_guard) = (Some(Arc::clone(&node.file)), write_guard);
-        let then = if args.flags & SYNCHRONOUS == 0 {
+        let then = if args.flags & abi::SYNCHRONOUS == 0 {
             Then::Nothing
         } else {
             Then::FlushRange(bytes.clone())

@@ -25,14 +25,13 @@ pub(super) struct Backlog {
 
 /// A request in the backlog; removed when this is dropped.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct BacklogEntry {
+pub(crate) struct BacklogEntry {
     backlog: Arc<Backlog>,
     bytes: usize,
     since: Instant,
 }
 
 impl BacklogEntry {
-    /// Returns the time since the request was accepted.
     pub(super) fn age(&self) -> Duration {
         self.since.elapsed()
     }
@@ -45,7 +44,6 @@ impl Backlog {
         debug_assert!(is_first, "a directory is mounted once");
     }
 
-    /// Returns true if no further requests may be received.
     pub(super) fn is_full(&self) -> bool {
         self.bytes.load(Ordering::Acquire) > BACKLOG_BYTES_MAX
     }

@@ -94,7 +94,7 @@ impl BlockingWorker {
             covered = Some(node.file.cover(range.clone()));
             self.write_range(&node, cached, range.clone(), payload)?;
         }
-        if args.flags & data::SYNCHRONOUS != 0 {
+        if args.flags & abi::SYNCHRONOUS != 0 {
             match cached {
                 Some(_) => self.write_out(&node.file, range, true)?,
                 None => rustix::fs::fdatasync(&*node.file.buffered(true)?)?,
@@ -108,7 +108,6 @@ impl BlockingWorker {
         })
     }
 
-    /// Writes a byte range, which may touch two segments.
     fn write_range(
         &mut self,
         node: &Node,

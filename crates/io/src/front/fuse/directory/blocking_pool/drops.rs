@@ -15,7 +15,6 @@ use crate::engine::Engine;
 use crate::fault::{self, Thread};
 use crate::front::fuse::handshake::BACKGROUND_MAX;
 use crate::front::fuse::link::ReplyPath;
-use crate::front::fuse::mount_failure::MountFailure;
 use crate::front::fuse::ring::queue_depth;
 use crate::store::files::Covered;
 use rustix::io::Errno;
@@ -32,7 +31,7 @@ const ANSWER_AFTER: Duration = Duration::from_millis(50);
 
 /// A completed write to a range of which the kernel has pages.
 #[derive(Debug)]
-pub(in crate::front::fuse) struct CoveredWrite {
+pub(crate) struct CoveredWrite {
     pub(super) node: u64,
     pub(super) covered: Covered,
     pub(super) answer: Vec<u8>,
@@ -132,11 +131,9 @@ pub(super) struct PageDropper {
 }
 
 impl PageDropper {
-    /// Starts the threads.
     pub(super) fn start(
         engine: &Engine,
         directory: &Arc<Directory>,
-        failure: &Arc<MountFailure>,
     ) -> io::Result<(Self, [Thread; 2])> {
         let (to_drop, writes) = channel();
         let background = usize::from(BACKGROUND_MAX);
@@ -145,21 +142,20 @@ impl PageDropper {
         let (state, changed) = (Mutex::default(), Condvar::new());
         let shared = Arc::new(PendingWrites { exhausted_at, state, changed });
         let spawn = |name: &str, work: Box<dyn FnOnce() + Send>| {
-            let (failure, shared) = (Arc::clone(failure), Arc::clone(&shared));
+            let (failure, shared) = (Arc::clone(&directory.pool.failure), Arc::clone(&shared));
             let failed = move |error: &dyn fmt::Display| {
                 failure.fail(error);
                 shared.end();
             };
             fault::spawn(name, Some(engine.cache()), work, failed)
         };
-        let (directory, failure) = (Arc::clone(directory), Arc::clone(failure));
-        let (drop_state, late_state) = (Arc::clone(&shared), Arc::clone(&shared));
-        let name = failure.name().to_owned();
+        let (of_dropper, late_state) = (Arc::clone(directory), Arc::clone(&shared));
+        let (drop_state, name) = (Arc::clone(&shared), directory.pool.failure.name().to_owned());
         let answer_late = move || {
             fault::point("late-answers", &name);
             late_state.answer_late();
         };
-        let drop_all = move || drop_pages(&directory, &failure, &drop_state, &writes);
+        let drop_all = move || drop_pages(&of_dropper, &drop_state, &writes);
         let threads = [
             spawn("page-dropper", Box::new(drop_all))?,
             spawn("late-answers", Box::new(answer_late))?,
@@ -191,12 +187,11 @@ impl PageDropper {
 /// Makes the kernel drop pages until no more writes can come.
 fn drop_pages(
     directory: &Directory,
-    failure: &MountFailure,
     shared: &PendingWrites,
     writes: &Receiver<(u64, u64, Covered)>,
 ) {
     for (number, node, covered) in writes {
-        fault::point("page-dropper", failure.name());
+        fault::point("page-dropper", directory.pool.failure.name());
         directory.kernel.drop_pages(node, covered.range());
         drop(covered);
         shared.answer(number);

@@ -2,13 +2,11 @@
 
 use super::Job;
 use std::collections::VecDeque;
-use std::fmt;
 use std::sync::{Condvar, Mutex, MutexGuard};
 use std::time::{Duration, Instant};
 
 /// Time after which a delayed job is done.
 const DELAY: Duration = Duration::from_millis(20);
-/// Maximum number of delayed jobs.
 const DELAYED_MAX: usize = 1024;
 
 #[derive(Default)]
@@ -16,22 +14,14 @@ struct State {
     jobs: VecDeque<Job>,
     /// Jobs to do later, with their times, the earliest first.
     delayed: VecDeque<(Instant, Job)>,
-    /// Threads that wait for a job.
     idle: usize,
     is_closed: bool,
 }
 
-/// A queue of jobs.
 #[derive(Default)]
 pub(super) struct JobQueue {
     state: Mutex<State>,
     added: Condvar,
-}
-
-impl fmt::Debug for JobQueue {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Jobs").field("len", &self.state().jobs.len()).finish_non_exhaustive()
-    }
 }
 
 impl JobQueue {

@@ -21,7 +21,7 @@ impl BlockingWorker {
         let _change_guard = file.change();
         let directory = Arc::clone(&self.directory);
         let section = directory.section(file);
-        let wanted = section.options().pin && !file.is_dead();
+        let wanted = section.options.pin && !file.is_dead();
         let Some(cached) = section.cached().filter(|_| wanted) else { return };
         let end = file.size();
         if file.pinned() >= end {
@@ -49,7 +49,6 @@ impl BlockingWorker {
         }
     }
 
-    /// Unpins the part of a file from `from` on.
     pub(super) fn unpin(&self, file: &SourceFile, from: u64) {
         let Some(cached) = self.directory.section(file).cached() else { return };
         let from = from.next_multiple_of(cached.volume.page_bytes());
@@ -106,7 +105,6 @@ impl BlockingWorker {
         Ok(false)
     }
 
-    /// Handles a change of a node by another process.
     pub(super) fn handle_change(&mut self, node: &Node, contents: bool) {
         if contents && node.is_regular() {
             node.file.set_stale();
@@ -126,7 +124,7 @@ impl BlockingWorker {
             Ok(true) => {
                 // The program that waits for the reply may read the new size next.
                 self.directory.kernel.invalidate_node(node.id, false);
-                self.pool.queue_notification(Job::InvalidateNode(Arc::clone(node)));
+                self.directory.pool.queue_notification(Job::InvalidateNode(Arc::clone(node)));
             }
             Ok(false) => {}
             Err(error) => {
@@ -159,7 +157,7 @@ impl BlockingWorker {
             return;
         }
         let directory = Arc::clone(&self.directory);
-        let Some(table) = directory.section(file).table() else { return };
+        let Some(table) = &directory.section(file).table else { return };
         self.directory.nodes.drop_unused(node, openings, || table.free(file));
     }
 
@@ -181,7 +179,7 @@ impl BlockingWorker {
         let openings = file.openings();
         // A process that opens the file now closes it again, and this close repeats the attempt.
         let Some(writes) = file.writes() else { return };
-        let section = self.directory.nodes.rules().section(&file.link());
+        let section = self.directory.nodes.rules.section(&file.link());
         let discarded = self.write_out(file, 0..file.reach(), true).and_then(|()| {
             self.unpin(file, 0);
             // Data that is written in the meantime must not be dropped.
@@ -192,12 +190,12 @@ impl BlockingWorker {
             return;
         }
         let directory = Arc::clone(&self.directory);
-        let before = directory.section(file).table();
+        let before = &directory.section(file).table;
         let Some(segments) = file.move_to(section, openings) else { return };
         file.has_moved();
         // Another rename in the meantime waits to move the file, and must not take this move for
         // its own.
-        if self.directory.nodes.rules().section(&file.link()) != section {
+        if self.directory.nodes.rules.section(&file.link()) != section {
             file.set_moves();
         }
         if let Some(table) = before {

@@ -19,7 +19,6 @@ use zerocopy::IntoBytes;
 const WRITES_POLL_INTERVAL: Duration = Duration::from_micros(100);
 
 impl BlockingWorker {
-    /// Changes the length of a file.
     pub(super) fn resize(&mut self, file: &Arc<SourceFile>, size: u64) -> Result<(), Errno> {
         let _change_guard = file.change();
         let directory = Arc::clone(&self.directory);
@@ -37,7 +36,6 @@ impl BlockingWorker {
         resized
     }
 
-    /// Truncates a file to a smaller size.
     fn shorten(
         &mut self,
         file: &Arc<SourceFile>,
@@ -69,7 +67,7 @@ impl BlockingWorker {
             if let Some(writes) = file.writes() {
                 return Ok(writes);
             }
-            if self.pool.failure.has_failed() {
+            if self.directory.pool.failure.has_failed() {
                 return Err(Errno::IO);
             }
             std::thread::sleep(WRITES_POLL_INTERVAL);

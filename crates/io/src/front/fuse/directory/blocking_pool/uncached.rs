@@ -30,7 +30,6 @@ pub(super) fn fill(file: &SourceFile, offset: u64, bytes: &mut [u8]) -> Result<u
     Ok(len)
 }
 
-/// Writes all bytes.
 pub(super) fn write(file: &SourceFile, offset: u64, payload: &[u8]) -> Result<(), Errno> {
     let directory_file = file.buffered(true)?;
     let mut len = 0;
@@ -40,7 +39,6 @@ pub(super) fn write(file: &SourceFile, offset: u64, payload: &[u8]) -> Result<()
     Ok(())
 }
 
-/// Allocates, punches or zeroes.
 pub(super) fn allocate(file: &SourceFile, args: &FallocateIn) -> AnswerResult {
     let mode = FallocateFlags::from_bits_retain(args.mode);
     rustix::fs::fallocate(file.buffered(true)?, mode, args.offset, args.length)?;

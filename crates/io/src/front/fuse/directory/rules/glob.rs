@@ -6,13 +6,11 @@
 /// Maximum nesting of groups: a match stores positions in the path for each open group.
 const DEPTH_MAX: usize = 16;
 
-/// A parsed pattern.
 #[derive(Clone, Debug)]
 pub(super) struct Glob {
     steps: Vec<Step>,
 }
 
-/// One step of a match.
 #[derive(Clone, Debug)]
 enum Step {
     /// A byte within one of these ranges or, if negated, outside all of them.
@@ -98,7 +96,6 @@ impl Glob {
         Ok(Glob { steps })
     }
 
-    /// Returns whether all of `path` matches.
     pub(super) fn matches(&self, path: &[u8]) -> bool {
         // The positions that the steps so far can have reached, in ascending order.
         let mut positions = vec![0];
