@@ -1,7 +1,11 @@
 //! Values on the command line: sizes with units, names, volumes, addresses.
 
 use crate::output_file::OutputFile;
+use larder_core::hint::Hint;
+use larder_core::mode::{FlushMode, WriteMode};
+use larder_core::policy::PolicyKind;
 use larder_io::front::fuse::MountRestrictions;
+use larder_server::settings::find;
 use std::any::TypeId;
 use std::num::NonZero;
 use std::path::PathBuf;
@@ -12,7 +16,7 @@ mod settings;
 
 pub(crate) use larder_server::value::*;
 pub(crate) use larder_server::volume_source::VolumeSource;
-pub(crate) use output_format::{FormatArgs, OutputFormat, TableFormat, TextOrJson};
+pub(crate) use output_format::{FormatArgs, TableFormat, TextOrJson};
 pub(crate) use rule::{RuleArgument, rule};
 pub(crate) use settings::{MountSettings, PathText, ServeSettings};
 
@@ -36,6 +40,21 @@ pub(crate) fn allow_hyphens(command: clap::Command) -> clap::Command {
             if takes_one(&arg) && !is_text { arg.allow_hyphen_values(true) } else { arg }
         })
         .mut_subcommands(allow_hyphens)
+}
+
+/// Returns the names of the values of an argument; none if its values have no names.
+pub(crate) fn value_names(arg: &clap::Arg) -> Vec<&'static str> {
+    let type_id = arg.get_value_parser().type_id();
+    if type_id == TypeId::of::<settings::ValidText>() {
+        return find(arg.get_id().as_str()).map_or_else(Vec::new, |setting| setting.values.clone());
+    }
+    let types = [
+        (TypeId::of::<PolicyKind>(), PolicyKind::names()),
+        (TypeId::of::<WriteMode>(), WriteMode::names()),
+        (TypeId::of::<FlushMode>(), FlushMode::names()),
+        (TypeId::of::<Hint>(), Hint::names()),
+    ];
+    types.into_iter().find(|(it, _)| type_id == *it).map_or_else(Vec::new, |(_, names)| names)
 }
 
 /// Parses a mount restriction by its name in mount(8).

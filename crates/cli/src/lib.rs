@@ -91,7 +91,7 @@ enum Command {
     /// Print the version and the features of this program.
     Version(commands::version::VersionArgs),
     /// Print the completions of the command line for a shell.
-    Completions(commands::docs::CompletionsArgs),
+    Completions(commands::docs::shell::CompletionsArgs),
     /// Print the manual page.
     Man,
     /// Print generated documentation.
@@ -172,8 +172,8 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Top(arguments) => succeed(commands::top::run(&arguments)),
         Command::Help(arguments) => succeed(commands::help::run(&arguments)),
         Command::Version(arguments) => succeed(commands::version::run(&arguments)),
-        Command::Completions(arguments) => succeed(commands::docs::completions(&arguments)),
-        Command::Man => succeed(commands::docs::manual()),
+        Command::Completions(arguments) => succeed(commands::docs::shell::completions(&arguments)),
+        Command::Man => succeed(commands::docs::shell::manual()),
         Command::Docs(arguments) => succeed(commands::docs::run(&arguments)),
         Command::Load(arguments) => commands::load::run(&arguments),
         Command::TakeMemory(arguments) => succeed(commands::take_memory::run(&arguments)),

@@ -21,7 +21,6 @@ use std::time::{Duration, Instant, SystemTime};
 /// Interval at which pending records are written as a block.
 const CUT: Duration = Duration::from_secs(1);
 
-/// Options of a recording.
 #[derive(Clone, Debug)]
 pub(crate) struct RecordOptions {
     pub(crate) scope: WatchScope,

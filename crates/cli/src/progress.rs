@@ -77,7 +77,6 @@ impl WritebackProgress {
         }
     }
 
-    /// Shows the progress of a stop.
     pub(crate) fn show(&mut self, progress: &StopProgress) {
         if self.volume != progress.volume {
             self.finish();

@@ -141,7 +141,6 @@ impl Stop {
         Ok(Stop { flag, signal })
     }
 
-    /// Returns the flag.
     pub(crate) fn flag(&self) -> &AtomicBool {
         &self.flag
     }

@@ -12,6 +12,7 @@ pub(crate) use page::Page;
 
 use crate::clock::Nanos;
 use crate::completion::{CompletionQueue, Ring};
+use crate::curve::locked_tracker::LockedTracker;
 use crate::frames::Frames;
 use crate::page::{Key, Paging, Slab, Table};
 use crate::policy::{Policy, Slot};
@@ -69,7 +70,7 @@ pub(crate) struct Instance<F: Frames> {
 impl<F: Frames> Instance<F> {
     pub(crate) fn new(index: usize, volume: Arc<Volume<F>>, policy: Box<dyn Policy>) -> Self {
         let tracker = volume.tuning.tracker.as_ref();
-        let sampler = tracker.map(|tracker| tracker.sampler());
+        let sampler = tracker.map(LockedTracker::sampler);
         Instance {
             index,
             paging: volume.paging(),

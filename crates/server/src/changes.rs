@@ -6,26 +6,26 @@
 //! reverted.
 
 use crate::plan::{Plan, VolumeValues, refuse_value};
-use crate::policy_choice::PolicyChoice;
-use crate::service::{ServedVolume, Service};
+use crate::service::{ServedVolume, Service, loses_flushed_writes, warn_of_ignored_flushes};
 use crate::settings::{Assignment, SETTINGS, find};
-use crate::value::unknown;
-use crate::volume_plan::VolumePlan;
+use crate::value::{quoted, unknown};
+use crate::volume_plan::{PolicyChoice, VolumePlan};
+use larder_core::tunables::TUNABLES;
 use larder_io::engine::EngineError;
 use larder_schema::control::Change;
 
+/// Names of settings with their values.
+type Values = Vec<(&'static str, String)>;
+
 impl Plan {
     /// Returns the settings of the server itself that can be changed, with their values.
-    fn settings(&self) -> Vec<(&'static str, String)> {
+    fn settings(&self) -> Values {
         let live = SETTINGS.iter().filter(|setting| setting.is_live);
         live.filter_map(|it| Some((it.name, it.of_server(&self.server)?))).collect()
     }
 
     /// Returns this plan with other values. A value for one volume takes precedence over the value
     /// for all volumes, regardless of their order.
-    ///
-    /// # Errors
-    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn with(&self, assignments: &[Assignment]) -> Result<Plan, String> {
         let mut new = self.clone();
         for assignment in assignments {
@@ -54,7 +54,7 @@ impl Plan {
         if let Some(volume) = volume
             && !self.volumes.iter().any(|plan| plan.name == *volume)
         {
-            return Err(format!("no volume is called \"{volume}\""));
+            return Err(format!("no volume is called {}", quoted(volume)));
         }
         if !setting.is_live {
             return Err("it is read at the start; start the server anew to change it".to_owned());
@@ -66,69 +66,67 @@ impl Plan {
 impl VolumePlan {
     /// True if a crash loses writes that a client has flushed.
     pub(super) fn loses_flushed_writes(&self) -> bool {
-        crate::service::loses_flushed_writes(self.write_mode, self.flush_mode)
+        loses_flushed_writes(self.write_mode, self.flush_mode)
     }
 
     /// Returns the settings with their values, as texts: first flags, then tunables.
-    pub(crate) fn settings(&self) -> Vec<(&'static str, String)> {
+    pub(crate) fn settings(&self) -> Values {
         SETTINGS.iter().filter_map(|it| Some((it.name, it.of_volume(self)?))).collect()
     }
 }
 
-/// Returns the settings that lead from the old plan to the new one, for the same volumes.
-pub(crate) fn difference(old: &Plan, new: &Plan) -> Vec<Assignment> {
-    let mut settings = Vec::new();
-    for ((name, before), (_, now)) in old.settings().into_iter().zip(new.settings()) {
-        if before != now {
-            settings.push(Assignment::parse(name, &now));
+/// Returns the differences of the settings between two plans, in the volumes that both have.
+pub(crate) fn difference(old: &Plan, new: &Plan) -> Vec<Change> {
+    let mut changes = Vec::new();
+    let mut compare = |volume: &str, old: Values, new: Values| {
+        for ((name, from), (_, to)) in old.into_iter().zip(new).filter(|(old, new)| old != new) {
+            // The cache allocates and frees frames in the background.
+            let pending = matches!(name, "memory" | "page-size" | "max");
+            let (volume, name) = (volume.to_owned(), name.to_owned());
+            changes.push(Change { volume, name, from, to, pending });
         }
-    }
+    };
+    compare("", old.settings(), new.settings());
     for volume in &new.volumes {
-        let Some(old_volume) = old.volumes.iter().find(|other| other.name == volume.name) else {
-            continue;
-        };
-        for ((name, before), (_, now)) in old_volume.settings().into_iter().zip(volume.settings()) {
-            if before != now {
-                let volume = Some(volume.name.clone());
-                settings.push(Assignment { volume, name: name.to_owned(), value: now.into() });
-            }
+        if let Some(old) = old.volumes.iter().find(|other| other.name == volume.name) {
+            compare(&volume.name, old.settings(), volume.settings());
         }
     }
-    settings
+    changes
+}
+
+/// Returns the assignment that makes a change.
+pub(crate) fn assignment(Change { volume, name, to, .. }: Change) -> Assignment {
+    let volume = (!volume.is_empty()).then_some(volume);
+    Assignment { volume, name, value: to.into() }
 }
 
 impl Service {
     /// Changes settings, all of them or none; returns the changes.
-    ///
-    /// # Errors
-    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn set(&self, settings: &[Assignment]) -> Result<Vec<Change>, String> {
         let _change_lock = self.lock_changes();
         let volumes = self.volumes();
         let old = self.plan();
         let new = old.with(settings)?;
         if let Err(error) = self.apply(&volumes, &old, &new) {
-            if let Err(revert_error) = self.apply(&volumes, &new, &old) {
-                tracing::error!(
-                    again = %revert_error,
-                    "a change that was refused could not be taken back"
-                );
+            if let Err(again) = self.apply(&volumes, &new, &old) {
+                tracing::error!(%again, "a change that was refused could not be taken back");
             }
             return Err(error.to_string());
         }
         self.set_plan(&new);
         for (before, now) in old.volumes.iter().zip(&new.volumes) {
             if now.loses_flushed_writes() && !before.loses_flushed_writes() {
-                crate::service::warn_of_ignored_flushes(&now.name);
+                warn_of_ignored_flushes(&now.name);
             }
         }
-        Ok(changes(&old, &new))
+        Ok(difference(&old, &new))
     }
 
     /// Changes the cache from one plan to another. In between no volume has a minimum that the
     /// current memory cannot hold.
     fn apply(&self, volumes: &[ServedVolume], old: &Plan, new: &Plan) -> Result<(), EngineError> {
-        let cache = self.engine().cache();
+        let cache = self.engine.cache();
         let plans = || volumes.iter().zip(old.volumes.iter().zip(&new.volumes));
         for (served, (old, new)) in plans() {
             let volume = &served.volume;
@@ -142,7 +140,7 @@ impl Service {
             if old.write_mode != new.write_mode {
                 volume.set_write_mode(new.write_mode)?;
             }
-            let tunables = larder_core::tunables::TUNABLES.iter().zip(new.tunables.values());
+            let tunables = TUNABLES.iter().zip(new.tunables.values());
             for ((tunable, value), before) in tunables.zip(old.tunables.values()) {
                 if value != before {
                     volume.set_tunable(tunable.name, *value)?;
@@ -150,7 +148,7 @@ impl Service {
             }
         }
         if old.server.memory_bytes != new.server.memory_bytes {
-            self.engine().set_memory(new.server.memory_bytes - self.reserved_bytes())?;
+            self.engine.set_memory(new.server.memory_bytes - self.reserved_bytes())?;
         }
         for (served, (old, new)) in plans() {
             let volume = &served.volume;
@@ -163,8 +161,8 @@ impl Service {
             }
             if old.policy != new.policy {
                 match new.policy {
-                    PolicyChoice::Fixed(kind) => self.engine().set_policy(volume, kind)?,
-                    PolicyChoice::Auto => self.engine().set_policy_auto(volume)?,
+                    PolicyChoice::Fixed(kind) => self.engine.set_policy(volume, kind)?,
+                    PolicyChoice::Auto => self.engine.set_policy_auto(volume)?,
                 }
             }
             if old.flush_mode != new.flush_mode {
@@ -179,27 +177,6 @@ impl Service {
         }
         Ok(())
     }
-}
-
-/// Returns the differences between two plans, for the response to a client.
-fn changes(old: &Plan, new: &Plan) -> Vec<Change> {
-    let mut changes = Vec::new();
-    for Assignment { volume, name, value } in difference(old, new) {
-        let from = match &volume {
-            None => old.settings().clone(),
-            Some(volume) => {
-                let volume_plan = old.volumes.iter().find(|plan| plan.name == *volume);
-                volume_plan.map(VolumePlan::settings).unwrap_or_default()
-            }
-        };
-        let from = from.into_iter().find(|(other, _)| *other == name).unwrap_or_default().1;
-        // The cache allocates and frees frames in the background.
-        let pending = matches!(name.as_str(), "memory" | "page-size" | "max");
-        let volume = volume.unwrap_or_default();
-        let to = value.to_string_lossy().into_owned();
-        changes.push(Change { volume, name, from, to, pending });
-    }
-    changes
 }
 
 #[cfg(test)]

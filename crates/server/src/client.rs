@@ -56,16 +56,15 @@ impl Client {
             ensure!(token.is_none(), "use --token: it needs --control http://127.0.0.1:PORT");
             ServerAddress::Unix(single_live_socket(known_sockets())?)
         };
-        Ok(Client { address, trusted_uid, runtime: runtime()? })
+        Client::new(address, trusted_uid)
     }
 
     /// Returns a client of the server with this control socket.
     ///
     /// # Errors
-    /// The server cannot be reached.
+    /// A runtime cannot be started.
     pub fn at(socket: &Path) -> Result<Self> {
-        let address = ServerAddress::Unix(socket.to_owned());
-        Ok(Client { address, trusted_uid: None, runtime: runtime()? })
+        Client::new(ServerAddress::Unix(socket.to_owned()), None)
     }
 
     /// Returns a client for each server in the runtime directory.
@@ -73,14 +72,14 @@ impl Client {
     /// # Errors
     /// A runtime cannot be started.
     pub fn all() -> Result<Vec<Self>> {
-        let mut clients = Vec::new();
-        for path in known_sockets() {
-            if try_connect(&path).is_ok() {
-                let address = ServerAddress::Unix(path);
-                clients.push(Client { address, trusted_uid: None, runtime: runtime()? });
-            }
-        }
-        Ok(clients)
+        let live = known_sockets().into_iter().filter(|path| try_connect(path).is_ok());
+        live.map(|path| Client::new(ServerAddress::Unix(path), None)).collect()
+    }
+
+    fn new(address: ServerAddress, trusted_uid: Option<u32>) -> Result<Self> {
+        let mut builder = tokio::runtime::Builder::new_current_thread();
+        let runtime = builder.enable_all().build().context("start to ask")?;
+        Ok(Client { address, trusted_uid, runtime })
     }
 
     /// Returns the response to `GET /v1/NAME`.
@@ -88,8 +87,7 @@ impl Client {
     /// # Errors
     /// The server refuses the request, or does not answer.
     pub fn get<T: DeserializeOwned>(&self, name: &str) -> Result<T> {
-        let text = self.get_text(&format!("/v1/{name}"))?;
-        serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
+        parse_answer(&self.get_text(&format!("/v1/{name}"))?)
     }
 
     /// Returns the response to `GET path` as text.
@@ -98,8 +96,7 @@ impl Client {
     /// The server refuses the request, or does not answer.
     pub fn get_text(&self, path: &str) -> Result<String> {
         self.runtime.block_on(async {
-            let mut response = self.send_request(Method::GET, path, Bytes::new()).await?;
-            read_body(&mut response).await
+            read_body(&mut self.send_request(Method::GET, path, Bytes::new()).await?).await
         })
     }
 
@@ -108,13 +105,10 @@ impl Client {
     /// # Errors
     /// The server refuses the request, or does not answer.
     pub fn post<B: Serialize, T: DeserializeOwned>(&self, name: &str, body: &B) -> Result<T> {
-        let body = serde_json::to_vec(body)?;
-        self.runtime.block_on(async {
-            let mut response =
-                self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await?;
-            let text = read_body(&mut response).await?;
-            serde_json::from_str(&text).context("understand the answer: is it a server of larder?")
-        })
+        let text = self
+            .runtime
+            .block_on(async { read_body(&mut self.send_post(name, body).await?).await });
+        parse_answer(&text?)
     }
 
     /// Sends `POST /v1/NAME` and calls `on_progress` for each line of the response; returns the
@@ -128,10 +122,8 @@ impl Client {
         body: &B,
         mut on_progress: impl FnMut(&Progress),
     ) -> Result<(u64, Vec<String>)> {
-        let body = serde_json::to_vec(body)?;
         self.runtime.block_on(async {
-            let mut response =
-                self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await?;
+            let mut response = self.send_post(name, body).await?;
             let mut text = Vec::new();
             while let Some(frame) = response.frame().await {
                 let frame = frame.context("hear how far it is: the server has gone")?;
@@ -150,6 +142,11 @@ impl Client {
         })
     }
 
+    async fn send_post<B: Serialize>(&self, name: &str, body: &B) -> Result<Response<Incoming>> {
+        let body = serde_json::to_vec(body)?;
+        self.send_request(Method::POST, &format!("/v1/{name}"), body.into()).await
+    }
+
     async fn send_request(
         &self,
         method: Method,
@@ -161,19 +158,16 @@ impl Client {
             .uri(path)
             .header(header::HOST, "larder")
             .header(header::CONNECTION, "close");
+        let unreachable = |error| self.no_server_error(&error);
         let result = match &self.address {
             ServerAddress::Unix(path) => {
-                let stream = UnixStream::connect(path)
-                    .await
-                    .map_err(|error| self.no_server_error(&error))?;
+                let stream = UnixStream::connect(path).await.map_err(unreachable)?;
                 let owner = stream.peer_cred().context("get the user of the server")?.uid();
                 self.check_owners(&[owner])?;
                 send(stream, request.body(Full::new(body))?).await
             }
             ServerAddress::Tcp(address, token) => {
-                let stream = TcpStream::connect(address)
-                    .await
-                    .map_err(|error| self.no_server_error(&error))?;
+                let stream = TcpStream::connect(address).await.map_err(unreachable)?;
                 let owners =
                     stream.local_addr().and_then(|local| tcp_owner::owners(*address, local));
                 let context = || format!("get the user of the server at {}", self.address);
@@ -294,8 +288,8 @@ fn single_live_socket(sockets: Vec<PathBuf>) -> Result<PathBuf> {
     }
 }
 
-fn runtime() -> Result<Runtime> {
-    tokio::runtime::Builder::new_current_thread().enable_all().build().context("start to ask")
+fn parse_answer<T: DeserializeOwned>(text: &str) -> Result<T> {
+    serde_json::from_str(text).context("understand the answer: is it a server of larder?")
 }
 
 async fn send<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>>

@@ -35,7 +35,7 @@ use std::sync::Arc;
 /// Starts the control interface at the addresses of the settings, or on the inherited socket.
 ///
 /// # Errors
-/// A socket cannot be opened. The error text is a verb phrase that follows "failed to".
+/// A socket cannot be opened.
 pub fn start(service: &Arc<Service>, inherited: Option<Listener>) -> Result<Control> {
     let listeners = listen::open_listeners(service, inherited)?;
     server::start(listeners, service)

@@ -86,7 +86,6 @@ pub(crate) fn json(cache: &ArenaCache, volumes: &[Arc<ArenaVolume>]) -> Value {
     json!({ "schema": "larder-counters", "version": 1, "volumes": volumes })
 }
 
-/// Returns the latencies of one volume.
 pub(crate) fn latencies(volume: &ArenaVolume, totals: &Totals) -> Option<Table> {
     let columns = [
         Column::words("name", "latency"),

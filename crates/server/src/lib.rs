@@ -6,6 +6,8 @@
 //! * [`service`], [`run`]: a running server, and its life from the start to the stop;
 //! * [`control`]: HTTP and JSON for `larder ctl`, and the metrics;
 //! * [`output`]: messages, and files that are written completely or not at all.
+//!
+//! The text of an error is a verb phrase that follows "failed to".
 
 #[macro_use]
 mod messages;
@@ -20,7 +22,6 @@ pub mod fuzzing;
 mod memory_return;
 pub mod output;
 pub mod plan;
-pub mod policy_choice;
 mod record;
 mod recording;
 pub mod reload;
@@ -39,3 +40,11 @@ mod warm;
 
 pub use counters::value as counter_value;
 pub use service::prepare;
+
+use std::sync::{Mutex, MutexGuard, PoisonError};
+
+/// Locks a mutex, also a poisoned one: each change behind a lock of this crate is one step, and a
+/// request of the control interface that panics must not prevent a stop from writing all dirty data.
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

@@ -5,7 +5,7 @@
 
 use crate::output::{DistinctFiles, real_path};
 use crate::settings::{Assignment, ServerSettings, find};
-use crate::value::{PathOrNone, unknown};
+use crate::value::{PathOrNone, shortened, unknown};
 use crate::volume_plan::VolumePlan;
 use crate::volume_source::VolumeSource;
 use crate::{settings, warm};
@@ -71,12 +71,20 @@ pub struct Plan {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct PlanError {
-    /// Error text, a verb phrase that follows "failed to".
+    /// Error text, a verb phrase that follows "failed to"; it names settings by their flags.
     pub message: String,
     /// The setting.
     pub key: String,
     /// The volume that the setting applies to.
     pub volume: Option<String>,
+}
+
+impl PlanError {
+    /// Returns the message with the keys of a configuration file in place of flags.
+    pub(crate) fn with_keys(&self) -> String {
+        let names = settings::SETTINGS.iter().map(|setting| setting.name);
+        names.fold(self.message.clone(), |text, name| text.replace(&format!("--{name}"), name))
+    }
 }
 
 fn refuse<T>(key: &str, volume: Option<&str>, message: impl Into<String>) -> Result<T, PlanError> {
@@ -87,8 +95,9 @@ fn refuse<T>(key: &str, volume: Option<&str>, message: impl Into<String>) -> Res
 /// Returns the error of a value that a setting refuses.
 pub(crate) fn refuse_value(assignment: &Assignment, reason: &str) -> PlanError {
     let Assignment { volume, name, .. } = assignment;
-    let prefix = volume.as_ref().map(|volume| format!("{volume}.")).unwrap_or_default();
-    let message = format!("set {prefix}{name}: {reason}");
+    let full_name =
+        volume.iter().chain([name]).map(|it| shortened(it)).collect::<Vec<_>>().join(".");
+    let message = format!("set {full_name}: {reason}");
     PlanError { message, key: name.clone(), volume: volume.clone() }
 }
 
@@ -103,9 +112,8 @@ impl Configuration {
         for assignment in &self.assignments {
             if let Some(setting) = find(&assignment.name).filter(|it| !it.is_of_volumes()) {
                 self.check_required(setting)?;
-                setting
-                    .set_server(&mut server, &assignment.value)
-                    .map_err(|reason| refuse_value(assignment, &reason))?;
+                let set = setting.set_server(&mut server, &assignment.value);
+                set.map_err(|reason| refuse_value(assignment, &reason))?;
             }
         }
         self.check_files(&server, None)?;
@@ -137,8 +145,7 @@ impl Configuration {
         if self.assignments.iter().any(|assignment| assignment.name == required) {
             return Ok(());
         }
-        let name = setting.name;
-        refuse(name, None, format!("set --{name}: it needs --{required}"))
+        refuse(setting.name, None, format!("set --{}: it needs --{required}", setting.name))
     }
 
     /// Returns the settings that name an output file, with the file.
@@ -236,33 +243,24 @@ impl Configuration {
 
 /// The values for volumes, by volume, of which there may be thousands. The key `None` is for all
 /// volumes.
-#[derive(Default)]
-pub(crate) struct VolumeValues<'a> {
-    by_volume: HashMap<Option<&'a str>, Vec<&'a Assignment>>,
-}
+pub(crate) struct VolumeValues<'a>(HashMap<Option<&'a str>, Vec<&'a Assignment>>);
 
 impl<'a> VolumeValues<'a> {
     pub(crate) fn new(assignments: &'a [Assignment]) -> Self {
-        let mut values = VolumeValues::default();
+        let mut values: HashMap<_, Vec<_>> = HashMap::new();
         for assignment in assignments {
-            let volume = assignment.volume.as_deref();
-            values.by_volume.entry(volume).or_default().push(assignment);
+            values.entry(assignment.volume.as_deref()).or_default().push(assignment);
         }
-        values
-    }
-
-    fn of<'s>(&'s self, volume: Option<&'s str>) -> &'s [&'a Assignment] {
-        self.by_volume.get(&volume).map_or(&[], Vec::as_slice)
+        VolumeValues(values)
     }
 
     /// Sets the values for a volume: those for all volumes first.
     pub(crate) fn assign(&self, plan: &mut VolumePlan) -> Result<(), PlanError> {
         let name = plan.name.clone();
-        let (for_all, for_one) = (self.of(None), self.of(Some(&name)));
-        plan.assign(for_all.iter().chain(for_one).copied())
+        let of = |volume| self.0.get(&volume).into_iter().flatten().copied();
+        plan.assign(of(None).chain(of(Some(&name))))
     }
 
-    /// Returns the plan of a volume.
     fn plan(&self, source: &VolumeSource) -> Result<VolumePlan, PlanError> {
         let VolumeSource { name, path, upstream } = source.clone();
         let mut plan = VolumePlan { name, path, upstream, ..VolumePlan::default() };
@@ -289,9 +287,8 @@ impl VolumePlan {
             if !setting.is_of_volumes() && assignment.volume.is_none() {
                 continue;
             }
-            setting
-                .set_volume(self, &assignment.value)
-                .map_err(|reason| refuse_value(assignment, &reason))?;
+            let set = setting.set_volume(self, &assignment.value);
+            set.map_err(|reason| refuse_value(assignment, &reason))?;
         }
         Ok(())
     }

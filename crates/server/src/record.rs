@@ -6,6 +6,7 @@
 //! loses only requests that arrived in its last [`REORDER_WINDOW`] and [`BLOCK_INTERVAL`]; memory
 //! is bounded, except for the file's index of 40 bytes for each second with a request.
 
+use crate::lock;
 use larder_core::clock::{Clock, Nanos, SECOND};
 use larder_core::counters::Class;
 use larder_io::fault::{self, Thread};
@@ -15,7 +16,7 @@ use larder_lab::trace::{NameOf, Op, Record};
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
+use std::sync::{Arc, Mutex, OnceLock};
 use std::time::{Duration, SystemTime};
 
 /// Interval at which rings are drained that are less than half full.
@@ -28,7 +29,6 @@ const BLOCK_INTERVAL: Nanos = SECOND;
 /// Maximum number of records that are held back.
 const PENDING_MAX: usize = BLOCK_RECORDS_MAX;
 
-/// Summary of a recording.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct RecordingSummary {
     /// Requests in the file.
@@ -56,18 +56,10 @@ struct Registrations {
     rings: Vec<(u32, EventReceiver)>,
 }
 
-impl Shared {
-    /// Locks the registrations. A poisoned lock is accepted: connections must be served even if the
-    /// recorder has panicked.
-    fn lock_registrations(&self) -> MutexGuard<'_, Option<Registrations>> {
-        self.registrations.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-}
-
 impl Observer for Shared {
     fn connected(&self, export: &str, events: EventReceiver) {
         // Without a recorder the ring is dropped, which the connection detects.
-        if let Some(registrations) = &mut *self.lock_registrations() {
+        if let Some(registrations) = &mut *lock(&self.registrations) {
             let number = registrations.volumes.iter().position(|volume| volume == export);
             let number = number.unwrap_or_else(|| {
                 registrations.volumes.push(export.to_owned());
@@ -123,7 +115,7 @@ impl Recording {
             let (shared, shared_at_end) = (Arc::clone(&shared), Arc::clone(&shared));
             let record = move || recorder.run(&shared).map(Ok);
             let failed = move |error: &dyn fmt::Display| {
-                shared_at_end.lock_registrations().take();
+                lock(&shared_at_end.registrations).take();
                 warn(error);
                 Err(io::Error::other(error.to_string()))
             };
@@ -167,7 +159,7 @@ impl<W: Write> RecorderThread<W> {
             let stopping = shared.stopping.load(Ordering::Acquire);
             fault::point("recorder", "trace");
             let mut names = Vec::new();
-            if let Some(registrations) = &mut *shared.lock_registrations() {
+            if let Some(registrations) = &mut *lock(&shared.registrations) {
                 rings.append(&mut registrations.rings);
                 let fresh = (0..).zip(&registrations.volumes).skip(registrations.named_count);
                 names.extend(fresh.map(|(number, name)| (number, name.clone())));

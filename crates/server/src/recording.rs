@@ -6,6 +6,7 @@ use anyhow::{Context, Result, bail};
 use larder_core::input::InputSink;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::fault::report_failed_part;
+use larder_io::front::observe::Observer;
 use larder_io::owned_file::{CreatedFile, FileError};
 use larder_lab::inputs;
 use larder_schema::format;
@@ -13,29 +14,7 @@ use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-/// Starts a recording into a new file.
-pub(super) fn start(
-    path: &Path,
-    engine: &Engine,
-    names: Vec<String>,
-) -> Result<(Recording, RecordingFile)> {
-    let (recording_file, file) = RecordingFile::create(path)?;
-    let shown = path.display().to_string();
-    let warn = move |error: &dyn std::fmt::Display| {
-        let effect = format!("recording to {shown} has stopped; its volumes are still served");
-        report_failed_part(&effect, error);
-    };
-    match Recording::start(file, names, engine.clock(), warn) {
-        Ok(recording) => Ok((recording, recording_file)),
-        Err(error) => {
-            recording_file.remove();
-            Err(error).with_context(|| format!("record to {}", path.display()))
-        }
-    }
-}
-
-/// The file of a recording.
-pub(super) struct RecordingFile {
+struct RecordingFile {
     file: CreatedFile,
     path: PathBuf,
 }
@@ -61,6 +40,61 @@ impl RecordingFile {
                 %error,
                 "cannot remove the file of an unused recording; remove it before the next start"
             );
+        }
+    }
+}
+
+/// A recording of requests, and its file.
+pub(super) struct RequestRecording {
+    recording: Recording,
+    file: RecordingFile,
+}
+
+impl RequestRecording {
+    /// Starts a recording of the requests for these volumes into a new file.
+    pub(super) fn start(path: &Path, engine: &Engine, names: Vec<String>) -> Result<Self> {
+        let (file, opened) = RecordingFile::create(path)?;
+        let shown = path.display().to_string();
+        let warn = move |error: &dyn std::fmt::Display| {
+            let effect = format!("recording to {shown} has stopped; its volumes are still served");
+            report_failed_part(&effect, error);
+        };
+        match Recording::start(opened, names, engine.clock(), warn) {
+            Ok(recording) => Ok(RequestRecording { recording, file }),
+            Err(error) => {
+                file.remove();
+                Err(error).with_context(|| format!("record to {}", path.display()))
+            }
+        }
+    }
+
+    /// Returns the observer that the server notifies of requests.
+    pub(super) fn observer(&self) -> Arc<dyn Observer> {
+        self.recording.observer()
+    }
+
+    /// Ends a recording whose server has not started, and removes its file.
+    pub(super) fn discard(self) {
+        // The file is removed even if its end cannot be written.
+        drop(self.recording.finish());
+        self.file.remove();
+    }
+
+    /// Ends a recording and prints its summary. An error does not make the server fail.
+    pub(super) fn finish(self) {
+        let path = self.file.path.display();
+        match self.recording.finish() {
+            Ok(recorded) => {
+                let requests = format::count(recorded.requests);
+                eprintln!("larder: recorded {requests} requests in {path}");
+                if recorded.lost > 0 {
+                    let lost = format::count(recorded.lost);
+                    eprintln!("larder: {lost} more were answered too fast to be recorded");
+                }
+            }
+            Err(error) => {
+                eprintln!("larder: {path} is not whole: recording stopped early: {error}");
+            }
         }
     }
 }
@@ -99,28 +133,5 @@ impl InputRecording {
                 eprintln!("larder: {path} is incomplete: recording stopped early: {error}");
             }
         }
-    }
-}
-
-/// Ends a recording whose server has not started, and removes its file.
-pub(super) fn discard(recording: Recording, file: &RecordingFile) {
-    // The file is removed even if its end cannot be written.
-    drop(recording.finish());
-    file.remove();
-}
-
-/// Ends a recording and prints its summary. An error does not make the server fail.
-pub(super) fn finish(recording: Recording, file: &RecordingFile) {
-    let path = file.path.display();
-    match recording.finish() {
-        Ok(recorded) => {
-            let requests = format::count(recorded.requests);
-            eprintln!("larder: recorded {requests} requests in {path}");
-            if recorded.lost > 0 {
-                let lost = format::count(recorded.lost);
-                eprintln!("larder: {lost} more were answered too fast to be recorded");
-            }
-        }
-        Err(error) => eprintln!("larder: {path} is not whole: recording stopped early: {error}"),
     }
 }

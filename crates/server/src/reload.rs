@@ -4,7 +4,7 @@
 //! so the changes of `larder ctl set` stay, unless the file changes the same setting. Invariant: a
 //! file with an error changes nothing.
 
-use crate::changes;
+use crate::changes::{assignment, difference};
 use crate::config::ConfigFile;
 use crate::output::sentence;
 use crate::plan::{Configuration, Plan};
@@ -12,6 +12,7 @@ use crate::service::Service;
 use crate::settings::{SETTINGS, ServerSettings};
 use crate::volume_plan::VolumePlan;
 use anyhow::{Result, anyhow, ensure};
+use larder_schema::control::Change;
 
 /// The configuration at the start, and the plan of the last read.
 #[derive(Debug)]
@@ -72,67 +73,30 @@ impl Reloader {
 
     fn change(&mut self, service: &Service) -> Result<()> {
         let (_, mut plan) = read(&self.command_line)?;
-        let is_in = |plan: &Plan, volume_plan: &VolumePlan| {
-            let same = |other: &VolumePlan| {
-                (&other.name, &other.path) == (&volume_plan.name, &volume_plan.path)
-            };
-            plan.volumes.iter().any(same)
-        };
         // Settings are changed first: an invalid file then has no effect at all.
-        let mut settings = changes::difference(&self.plan, &plan);
-        settings.retain(|setting| match &setting.volume {
-            Some(name) => {
-                let same = |volume_plan: &&VolumePlan| {
-                    volume_plan.name == *name && is_in(&self.plan, volume_plan)
-                };
-                service.volume(name).is_some()
-                    && plan.volumes.iter().any(|volume_plan| same(&volume_plan))
-            }
-            None => true,
-        });
-        for change in service.set(&settings).map_err(|error| anyhow!(error))? {
-            let volume = if change.volume.is_empty() { "" } else { "." };
-            let name = format!("{}{volume}{}", change.volume, change.name);
-            eprintln!("larder: {name} was {} and is {}", change.from, change.to);
-        }
+        self.change_settings(service, &plan)?;
         let mut retained = Vec::new();
-        for removed in self.plan.volumes.iter().filter(|volume_plan| !is_in(&plan, volume_plan)) {
+        for removed in self.plan.volumes.iter().filter(|volume| !serves(&plan, volume)) {
             // Another client may have removed the volume.
             let is_served =
                 service.volume(&removed.name).is_some_and(|now| now.plan.path == removed.path);
-            match if is_served {
-                service.remove(&removed.name, (false, false), |_| {})
-            } else {
-                Ok(())
-            } {
+            let remove = || service.remove(&removed.name, (false, false), |_| {});
+            match if is_served { remove() } else { Ok(()) } {
                 Ok(()) => eprintln!("larder: {} is not served any more", removed.name),
                 Err(error) => {
-                    eprintln!(
-                        "larder: note: failed to {}; the next reload tries again",
-                        sentence(&error)
-                    );
+                    report_failure(&error);
                     retained.push(removed.clone());
                 }
             }
         }
-        let added: Vec<_> = plan
-            .volumes
-            .iter()
-            .filter(|volume_plan| !is_in(&self.plan, volume_plan))
-            .cloned()
-            .collect();
-        for added_plan in added {
-            match service.add_planned(&added_plan) {
-                Ok(served) => eprintln!("larder: {}", service.serving_line(&served.volume)),
-                Err(error) => {
-                    eprintln!(
-                        "larder: note: failed to {}; the next reload tries again",
-                        sentence(&error)
-                    );
-                    plan.volumes.retain(|volume_plan| volume_plan.name != added_plan.name);
-                }
+        plan.volumes.retain(|volume| {
+            if serves(&self.plan, volume) {
+                return true;
             }
-        }
+            let added = service.add_planned(volume).inspect_err(report_failure);
+            let served = added.as_ref().map(|served| service.serving_line(&served.volume));
+            served.inspect(|line| eprintln!("larder: {line}")).is_ok()
+        });
         for name in restart_required(&self.server, &plan.server) {
             eprintln!("larder: note: {name} cannot be changed while it serves; start it anew");
         }
@@ -140,9 +104,36 @@ impl Reloader {
         self.plan = plan;
         Ok(())
     }
+
+    /// Changes the settings of the server and of the volumes that both plans have and that are
+    /// served.
+    fn change_settings(&self, service: &Service, plan: &Plan) -> Result<()> {
+        let is_kept = |name: &str| {
+            let same = |volume: &VolumePlan| volume.name == name && serves(&self.plan, volume);
+            service.volume(name).is_some() && plan.volumes.iter().any(same)
+        };
+        let changes = difference(&self.plan, plan).into_iter();
+        let changes = changes.filter(|it| it.volume.is_empty() || is_kept(&it.volume));
+        let settings: Vec<_> = changes.map(assignment).collect();
+        for Change { volume, name, from, to, .. } in
+            service.set(&settings).map_err(|error| anyhow!(error))?
+        {
+            let dot = if volume.is_empty() { "" } else { "." };
+            eprintln!("larder: {volume}{dot}{name} was {from} and is {to}");
+        }
+        Ok(())
+    }
 }
 
-/// Returns the changed settings that require a restart.
+/// Returns true if a plan has this volume, with the same store.
+fn serves(plan: &Plan, volume: &VolumePlan) -> bool {
+    plan.volumes.iter().any(|it| (&it.name, &it.path) == (&volume.name, &volume.path))
+}
+
+fn report_failure(error: &anyhow::Error) {
+    eprintln!("larder: note: failed to {}; the next reload tries again", sentence(error));
+}
+
 fn restart_required<'a>(
     old: &'a ServerSettings,
     new: &'a ServerSettings,

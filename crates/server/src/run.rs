@@ -8,7 +8,7 @@ use crate::service::Service;
 use crate::systemd::{ServiceManager, take_inherited_sockets};
 use anyhow::{Result, anyhow, ensure};
 use larder_io::engine::StopProgress;
-use larder_io::fault::{Panicked, confine, point};
+use larder_io::fault::{self, Panicked, confine, point};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -16,6 +16,9 @@ use std::time::Duration;
 
 /// Interval at which the service manager gets the progress of a stop.
 const PROGRESS_INTERVAL: Duration = Duration::from_millis(100);
+
+/// Interval at which the server checks for deleted images.
+const STORES_CHECK: Duration = Duration::from_secs(5);
 
 /// The callbacks of a server to its program.
 pub struct Callbacks<'a> {
@@ -34,8 +37,7 @@ impl fmt::Debug for Callbacks<'_> {
 /// Serves until a stop is requested, and all data is written.
 ///
 /// # Errors
-/// The server cannot start, or data could not be written. The error text is a verb phrase that
-/// follows "failed to".
+/// The server cannot start, or data could not be written.
 pub fn run(
     configuration: &Configuration,
     plan: &Plan,
@@ -50,7 +52,7 @@ pub fn run(
     let mut inherited = take_inherited_sockets()?;
     let service = Service::start(configuration, plan, inherited.nbd.take(), sender)?;
     let service = Arc::new(service);
-    Service::watch_stores(&service);
+    watch_stores(&service);
     let control =
         control::start(&service, inherited.control).inspect_err(|_| service.abort_start())?;
     if let Err(error) = service.announce() {
@@ -61,7 +63,7 @@ pub fn run(
     let wait = || wait_for_stop((&service, receiver, &manager), reload);
     // Dirty data must be written out, even after an internal error here.
     let result = confine(wait).map_err(|panic| {
-        panic.end_if_damaging(service.engine().cache());
+        panic.end_if_damaging(service.engine.cache());
         anyhow!("keep serving: {panic}; the server was stopped as after SIGTERM")
     });
     manager.stopping();
@@ -89,13 +91,35 @@ pub fn run(
 
 /// Fails if the paths of some images no longer lead to the files that were opened.
 fn check_lost(service: &Service) -> Result<()> {
-    let lost: Vec<_> = service.find_lost().iter().map(|path| path.display().to_string()).collect();
+    let lost: Vec<_> =
+        service.stores.find_lost().iter().map(|path| path.display().to_string()).collect();
     ensure!(
         lost.is_empty(),
         "keep what was written: {} was deleted or replaced while it was served",
         lost.join(" and ")
     );
     Ok(())
+}
+
+/// Starts a thread that checks for deleted and replaced images until the service is dropped.
+fn watch_stores(service: &Arc<Service>) {
+    if service.is_directory() {
+        return;
+    }
+    let weak = Arc::downgrade(service);
+    let watch = move || {
+        while let Some(service) = weak.upgrade() {
+            drop(service.stores.find_lost());
+            drop(service);
+            std::thread::sleep(STORES_CHECK);
+        }
+    };
+    let warn = |error: &dyn fmt::Display| {
+        tracing::warn!("cannot watch for deleted images: {error}");
+    };
+    if let Err(error) = fault::spawn("stores", None, watch, warn) {
+        warn(&error);
+    }
 }
 
 /// Handles requests until one requests a stop.
@@ -110,7 +134,7 @@ fn wait_for_stop(
                 service.report();
             }
             // Without a configuration file, SIGHUP means that the terminal is being closed.
-            Some(ServerRequest::Reload) if service.configuration().file.is_none() => return,
+            Some(ServerRequest::Reload) if service.configuration.file.is_none() => return,
             Some(ServerRequest::Reload) => {
                 manager.reloading();
                 reload(service);
@@ -164,7 +188,7 @@ fn drain(
                 // Without this thread, the service manager would end the process before all data is
                 // written.
                 if let Err(panic) = confine(answer) {
-                    let cache = service.engine().cache();
+                    let cache = service.engine.cache();
                     panic.report(cache, "a signal during the stop was not handled");
                 }
             }
@@ -176,7 +200,7 @@ fn drain(
             result
         };
         let retry = |panic: Panicked| {
-            panic.report(service.engine().cache(), "writing everything begins again");
+            panic.report(service.engine.cache(), "writing everything begins again");
             confine(write)
         };
         let result = confine(write).or_else(retry);

@@ -18,48 +18,39 @@ use std::path::PathBuf;
 use std::sync::LazyLock;
 use std::time::Duration;
 
-/// The settings of a server as a whole.
+/// The settings of a server as a whole; the table has their meanings.
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a setting")]
 pub struct ServerSettings {
     /// Bytes of memory of the cache, with its metadata.
     pub memory_bytes: u64,
-    /// Mode in which volumes share the memory.
-    pub share: ShareMode,
-    /// Address for NBD clients; by default a socket in the runtime directory.
-    pub listen: Option<ListenAddress>,
-    /// Time after which a connection is closed whose client receives no replies.
-    pub send_timeout: Option<Duration>,
-    /// Directory for volumes as files.
-    pub fuse: Option<PathBuf>,
+    pub(crate) share: ShareMode,
+    /// `None` for a socket in the runtime directory.
+    pub(crate) listen: Option<ListenAddress>,
+    pub(crate) send_timeout: Option<Duration>,
+    pub(crate) fuse: Option<PathBuf>,
     /// Directory with certificates.
-    pub tls: Option<PathBuf>,
+    pub(crate) tls: Option<PathBuf>,
     /// True if clients without TLS are served.
-    pub allows_plain_clients: bool,
+    pub(crate) allows_plain_clients: bool,
     /// True if clients need a certificate.
-    pub tls_verify_peer: bool,
-    /// New file for a trace of the requests.
-    pub record: Option<PathBuf>,
-    /// New file for the inputs of the cache.
-    pub record_inputs: Option<PathBuf>,
+    pub(crate) tls_verify_peer: bool,
+    pub(crate) record: Option<PathBuf>,
+    pub(crate) record_inputs: Option<PathBuf>,
     /// Bytes down to which memory is returned to a system that is short of it.
-    pub give_back: Option<u64>,
+    pub(crate) give_back: Option<u64>,
     /// True if the memory is locked.
     pub lock: bool,
-    /// File for the counters.
-    pub counters: Option<PathBuf>,
-    /// Control socket; by default one in the runtime directory.
-    pub control: Option<PathOrNone>,
-    /// Loopback address for control.
-    pub control_tcp: Option<SocketAddr>,
-    /// File with the token of control clients over TCP.
-    pub control_token: Option<PathBuf>,
-    /// Directory for lists of cached pages; by default that of the service manager.
-    pub warm_list: Option<PathOrNone>,
-    /// Interval at which the lists are saved; `None` for at the end only.
-    pub warm_list_interval: Option<Duration>,
-    /// True if io_uring is not used.
-    pub plain_io: bool,
+    pub(crate) counters: Option<PathBuf>,
+    /// `None` for a socket in the runtime directory.
+    pub(crate) control: Option<PathOrNone>,
+    pub(crate) control_tcp: Option<SocketAddr>,
+    pub(crate) control_token: Option<PathBuf>,
+    /// `None` for the directory of the service manager.
+    pub(crate) warm_list: Option<PathOrNone>,
+    /// `None` if the lists are saved at the end only.
+    pub(crate) warm_list_interval: Option<Duration>,
+    pub(crate) plain_io: bool,
 }
 
 impl Default for ServerSettings {
@@ -164,15 +155,14 @@ impl Group {
 
 type Refused = Result<(), String>;
 
-/// The access to the value of a setting.
+/// The access to the value of a setting: a function that sets it from a text, and one that returns
+/// it as a text.
 #[derive(Clone, Copy, Debug)]
 enum Field {
-    /// Of the server: sets the value, and returns it as a text.
-    Server(fn(&mut ServerSettings, &str) -> Refused, fn(&ServerSettings) -> String),
-    /// A path of the server.
-    ServerPath(fn(&mut ServerSettings) -> &mut Option<PathBuf>),
-    /// Of a volume: sets the value, and returns it as a text.
-    Volume(fn(&mut VolumePlan, &str) -> Refused, fn(&VolumePlan) -> String),
+    /// Of the server.
+    Server(fn(&mut ServerSettings, &OsStr) -> Refused, fn(&ServerSettings) -> String),
+    /// Of a volume.
+    Volume(fn(&mut VolumePlan, &OsStr) -> Refused, fn(&VolumePlan) -> String),
     /// Sets other settings of a volume.
     VolumeAlias(fn(&mut VolumePlan, &str) -> Refused),
     /// The tunable of this index in [`TUNABLES`].
@@ -186,12 +176,14 @@ pub struct Setting {
     pub name: &'static str,
     /// The form of its value.
     pub form: Form,
+    /// The names of its values; empty if it has others.
+    pub values: Vec<&'static str>,
     /// Its default value; empty if it has none.
     pub default: String,
     /// The part of the help in which it is listed.
     pub group: Group,
     /// Its meaning.
-    pub meaning: &'static str,
+    pub meaning: String,
     /// True if `larder ctl set` and a reload can change it.
     pub is_live: bool,
     /// True if `larder mount` has it too.
@@ -205,7 +197,7 @@ impl Setting {
     /// Returns true if each volume has its own value.
     #[must_use]
     pub fn is_of_volumes(&self) -> bool {
-        !matches!(self.field, Field::Server(..) | Field::ServerPath(_))
+        !matches!(self.field, Field::Server(..))
     }
 
     /// Checks the text of a value.
@@ -223,27 +215,22 @@ impl Setting {
     /// Sets the value of a setting of the server.
     pub(crate) fn set_server(&self, settings: &mut ServerSettings, value: &OsStr) -> Refused {
         match self.field {
-            Field::Server(set, _) => set(settings, text_of(value)?),
-            Field::ServerPath(_) if value.is_empty() => Err("a path cannot be empty".to_owned()),
-            Field::ServerPath(path) => {
-                *path(settings) = Some(value.into());
-                Ok(())
-            }
+            Field::Server(set, _) => set(settings, value),
             _ => Err("it is one of a volume, not of the server".to_owned()),
         }
     }
 
     /// Sets the value of a setting of a volume.
     pub(crate) fn set_volume(&self, plan: &mut VolumePlan, value: &OsStr) -> Refused {
-        let value = text_of(value)?;
         match self.field {
-            Field::Volume(set, _) | Field::VolumeAlias(set) => set(plan, value),
+            Field::Volume(set, _) => set(plan, value),
+            Field::VolumeAlias(set) => set(plan, text_of(value)?),
             Field::Tunable(index) => {
-                let value = value::whole_number(value)?;
+                let value = value::whole_number(text_of(value)?)?;
                 let name = TUNABLES[index].name;
                 plan.tunables.set(name, value).map_err(|error| error.to_string())
             }
-            _ => Err(format!(
+            Field::Server(..) => Err(format!(
                 "there is no setting \"{}\" here: it is one of the server, not of a volume",
                 self.name
             )),
@@ -255,7 +242,6 @@ impl Setting {
     pub(crate) fn of_server(&self, settings: &ServerSettings) -> Option<String> {
         match self.field {
             Field::Server(_, show) => Some(show(settings)),
-            Field::ServerPath(path) => Some(format!("{:?}", path(&mut settings.clone()))),
             _ => None,
         }
     }
@@ -346,6 +332,20 @@ mod tests {
             let shown = setting.of_server(&server).or_else(|| setting.of_volume(&volume));
             let Some(shown) = shown else { continue };
             assert_eq!(setting.check(OsStr::new(&shown)), Ok(()), "{}: {shown}", setting.name);
+        }
+    }
+
+    #[test]
+    fn the_document_lists_the_names_of_values() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../docs/serve.md");
+        let text = std::fs::read_to_string(path).expect("a document of the repository");
+        for setting in SETTINGS.iter().filter(|setting| !setting.values.is_empty()) {
+            let begin = format!("| `--{} ", setting.name);
+            let row = text.lines().find(|line| line.starts_with(&begin));
+            let row = row.unwrap_or_else(|| panic!("serve.md has no row for {}", setting.name));
+            for value in &setting.values {
+                assert!(row.contains(&format!("`{value}`")), "{}: {value}: {row}", setting.name);
+            }
         }
     }
 }

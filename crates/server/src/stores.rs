@@ -1,5 +1,6 @@
 //! The stores of `serve`: files, devices, exports of other servers; and its TLS options.
 
+use crate::lock;
 use crate::settings::ServerSettings;
 use crate::volume_plan::VolumePlan;
 use anyhow::{Context, Result, anyhow, ensure};
@@ -13,8 +14,8 @@ use larder_io::warm_list::StoreIdentity;
 use std::fmt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 use std::sync::mpsc::{RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, TryLockError};
 use std::time::Duration;
 
 /// Interval at which a connection attempt checks if the server is stopping.
@@ -28,22 +29,18 @@ fn identity(path: &Path) -> std::io::Result<FileIdentity> {
     Ok((metadata.dev(), metadata.ino()))
 }
 
-/// The opened files and devices.
-#[derive(Debug, Default)]
-pub(super) struct Stores {
-    files: Vec<(PathBuf, FileIdentity)>,
-    /// Paths that were lost at the last check, and are logged.
-    lost: Vec<PathBuf>,
-}
-
 fn is_lost((path, identity_at_open): &(PathBuf, FileIdentity)) -> bool {
     identity(path).ok() != Some(*identity_at_open)
 }
 
-/// Returns the paths of `files` that no longer lead to the opened files. It may wait for a file
-/// system, so no lock is held meanwhile.
-pub(super) fn find_lost_files(files: &[(PathBuf, FileIdentity)]) -> Vec<PathBuf> {
-    files.iter().filter(|file| is_lost(file)).map(|(path, _)| path.clone()).collect()
+/// The opened files and devices.
+#[derive(Debug, Default)]
+pub(super) struct Stores {
+    files: Mutex<Vec<(PathBuf, FileIdentity)>>,
+    /// Paths that were lost at the last check, and are logged.
+    lost: Mutex<Vec<PathBuf>>,
+    /// Held by the thread that checks the paths.
+    check: Mutex<()>,
 }
 
 /// The opened store of a volume that is being added.
@@ -101,33 +98,51 @@ impl OpenedStore {
 
 impl Stores {
     /// Records a store that was opened, and returns it.
-    pub(super) fn add_opened(&mut self, store: OpenedStore) -> Opened {
-        self.files.extend(store.file);
+    pub(super) fn add_opened(&self, store: OpenedStore) -> Opened {
+        lock(&self.files).extend(store.file);
         store.opened
     }
 
-    /// Returns the files and devices with their identities at the opening.
-    pub(super) fn files(&self) -> Vec<(PathBuf, FileIdentity)> {
-        self.files.clone()
-    }
-
-    /// Records the lost paths. Returns those that were not lost at the last call, and so are not
-    /// logged yet.
-    pub(super) fn record_lost(&mut self, lost: &[PathBuf]) -> Vec<PathBuf> {
-        let new = lost.iter().filter(|path| !self.lost.contains(path)).cloned().collect();
-        self.lost = lost.to_vec();
-        new
-    }
-
-    /// Returns the paths that were lost at the last call of [`Stores::record_lost`].
-    pub(super) fn known_lost(&self) -> Vec<PathBuf> {
-        self.lost.clone()
-    }
-
     /// Removes the entry of a volume; returns true if its path was lost.
-    pub(super) fn forget(&mut self, volume: &VolumePlan) -> bool {
-        let removed = self.files.extract_if(.., |(path, _)| *path == volume.path);
+    pub(super) fn forget(&self, volume: &VolumePlan) -> bool {
+        let mut files = lock(&self.files);
+        let removed = files.extract_if(.., |(path, _)| *path == volume.path);
         removed.fold(false, |lost, file| lost | is_lost(&file))
+    }
+
+    /// Returns the paths that no longer lead to the files that are written, and logs each new one.
+    /// It may wait for a file system.
+    pub(super) fn find_lost(&self) -> Vec<PathBuf> {
+        let _guard = lock(&self.check);
+        self.check_paths()
+    }
+
+    /// Checks the paths, unless another thread does so and may be waiting for a file system.
+    pub(super) fn try_find_lost(&self) {
+        let guard = self.check.try_lock();
+        if !matches!(guard, Err(TryLockError::WouldBlock)) {
+            drop(self.check_paths());
+        }
+    }
+
+    /// Returns the paths that were lost at the last check.
+    pub(super) fn known_lost(&self) -> Vec<PathBuf> {
+        lock(&self.lost).clone()
+    }
+
+    /// The file system may not respond, so no lock on the lists is held meanwhile.
+    fn check_paths(&self) -> Vec<PathBuf> {
+        let files = lock(&self.files).clone();
+        let lost: Vec<_> = files.into_iter().filter(is_lost).map(|(path, _)| path).collect();
+        let known = std::mem::replace(&mut *lock(&self.lost), lost.clone());
+        for path in lost.iter().filter(|path| !known.contains(path)) {
+            tracing::warn!(
+                "{} was deleted or replaced while it is served; what is written will not be there \
+                 after the server's end (copy the data by way of the server)",
+                path.display()
+            );
+        }
+        lost
     }
 }
 
@@ -139,7 +154,6 @@ pub(super) fn store_identity(volume: &VolumePlan, length: u64) -> std::io::Resul
     }
 }
 
-/// Returns the TLS options of the server.
 pub(super) fn tls(settings: &ServerSettings) -> Result<TlsOptions> {
     let Some(directory) = &settings.tls else { return Ok(TlsOptions::default()) };
     let server = TlsServer::from_directory(directory, settings.tls_verify_peer)?;

@@ -1,8 +1,10 @@
 //! The texts that settings are written as: sizes with units, times, names, addresses.
 //!
-//! Each parser returns the reason why it refuses a text, as a sentence without a capital letter.
+//! The error of each parser is the reason why it refuses a text, as a sentence without a capital
+//! letter.
+#![expect(clippy::missing_errors_doc, reason = "the documentation of the module describes them")]
 
-use crate::policy_choice::PolicyChoice;
+use crate::volume_plan::PolicyChoice;
 use bytesize::ByteSize;
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
@@ -11,40 +13,62 @@ use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunables;
 use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use larder_io::front::nbd::ListenAddress;
+use std::borrow::Cow;
 use std::net::{SocketAddr, ToSocketAddrs};
 use std::path::PathBuf;
+use std::time::Duration;
+
+/// Maximum number of characters of a user's text that a message repeats.
+const SHOWN_MAX: usize = 80;
+
+/// Returns the beginning of a user's text, as a message repeats it.
+#[must_use]
+pub fn shortened(text: &str) -> Cow<'_, str> {
+    match text.char_indices().nth(SHOWN_MAX) {
+        Some((end, _)) => format!("{}...", &text[..end]).into(),
+        None => text.into(),
+    }
+}
+
+/// Returns the beginning of a user's text in quotation marks.
+#[must_use]
+pub fn quoted(text: &str) -> String {
+    format!("\"{}\"", shortened(text))
+}
 
 /// Parses a number of bytes, as in `256MiB`. `M` alone is MiB, as for truncate, fio and qemu; `MB`
 /// is 10^6 bytes.
-///
-/// # Errors
-/// The reason why the text is refused.
 pub fn bytes(text: &str) -> Result<u64, String> {
     let is_letter = |letter: char| "kmgtpe".contains(letter.to_ascii_lowercase());
     let number = text.strip_suffix(is_letter).map(str::trim_end);
     let is_short = number.is_some_and(|number| number.ends_with(|end: char| end.is_ascii_digit()));
     let size: Option<ByteSize> =
         if is_short { format!("{text}iB").parse().ok() } else { text.parse().ok() };
-    let size = size.ok_or_else(|| format!("\"{text}\" is not a size; write 4KiB, 256MiB, 2GiB"))?;
     // The library saturates at `u64::MAX` instead of returning an error.
-    match size.as_u64() {
-        u64::MAX => Err(format!("\"{text}\" is not a size: it is 16 EiB or more")),
-        bytes => Ok(bytes),
+    match size.map(|size| size.as_u64()) {
+        None => Err(format!("{} is not a size; write 4KiB, 256MiB, 2GiB", quoted(text))),
+        Some(u64::MAX) => Err(format!("{} is not a size: it is 16 EiB or more", quoted(text))),
+        Some(bytes) => Ok(bytes),
     }
 }
 
-/// Parses a ceiling: a number of bytes, or `all` for no ceiling.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn ceiling(text: &str) -> Result<u64, String> {
-    if text == "all" { Ok(u64::MAX) } else { bytes(text) }
+/// Parses a number of bytes, or `word`, which means `value`.
+pub fn bytes_or(word: &str, value: u64, text: &str) -> Result<u64, String> {
+    if text == word { Ok(value) } else { bytes(text) }
+}
+
+/// Formats a number of bytes as [`bytes`] parses it, in the largest unit that needs no fraction.
+#[must_use]
+pub fn size_text(bytes: u64) -> String {
+    for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
+        if bytes > 0 && bytes.trailing_zeros() >= shift {
+            return format!("{}{unit}", bytes >> shift);
+        }
+    }
+    bytes.to_string()
 }
 
 /// Parses a duration; returns nanoseconds.
-///
-/// # Errors
-/// The reason why the text is refused.
 pub fn time(text: &str) -> Result<u64, String> {
     let units = [("ns", 1.0), ("us", 1e3), ("ms", 1e6), ("s", 1e9), ("m", 60e9), ("h", 3600e9)];
     let number = units.into_iter().find_map(|(unit, ns)| {
@@ -54,32 +78,34 @@ pub fn time(text: &str) -> Result<u64, String> {
     match number {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
         Some(ns) if (0.0..1.8e19).contains(&ns) => Ok(ns as u64),
-        _ => Err(format!("\"{text}\" is not a time; write 90s, 5m, 1.5h, 20ms")),
+        _ => Err(format!("{} is not a time; write 90s, 5m, 1.5h, 20ms", quoted(text))),
+    }
+}
+
+/// Parses an interval; `None` for `off`.
+pub fn interval(text: &str) -> Result<Option<Duration>, String> {
+    if text == "off" {
+        return Ok(None);
+    }
+    match time(text)? {
+        0 => Err("0 is no time between two; write off".into()),
+        ns => Ok(Some(Duration::from_nanos(ns))),
     }
 }
 
 /// Parses a page size; returns blocks.
-///
-/// # Errors
-/// The reason why the text is refused.
 pub fn page_blocks(text: &str) -> Result<u32, String> {
     let bytes = bytes(text)?;
-    let blocks = bytes / BLOCK_BYTES_U64;
-    let fits = bytes.is_multiple_of(BLOCK_BYTES_U64)
-        && blocks.is_power_of_two()
-        && blocks <= u64::from(PAGE_BLOCKS_MAX);
-    u32::try_from(blocks)
-        .ok()
-        .filter(|_| fits)
+    let blocks = u32::try_from(bytes / BLOCK_BYTES_U64).ok();
+    let fits = |blocks: &u32| blocks.is_power_of_two() && *blocks <= PAGE_BLOCKS_MAX;
+    blocks
+        .filter(|blocks| bytes.is_multiple_of(BLOCK_BYTES_U64) && fits(blocks))
         .ok_or_else(|| format!("a page of {text}: must be a power of two from 4KiB to 1MiB"))
 }
 
 /// Returns what a name stands for; an error lists the known names.
-///
-/// # Errors
-/// The reason why the text is refused.
 pub fn one_of<T>(kind: &str, text: &str, found: Option<T>, names: &[&str]) -> Result<T, String> {
-    found.ok_or_else(|| format!("there is no {kind} \"{text}\"; one of {}", names.join(", ")))
+    found.ok_or_else(|| format!("there is no {kind} {}; one of {}", quoted(text), names.join(", ")))
 }
 
 /// Returns the error message for an unknown name, with the most similar known name.
@@ -92,154 +118,122 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a s
         .map(|known| (strsim::damerau_levenshtein(name, known), known))
         .min()
         .filter(|(distance, known)| *distance <= known.len().max(name.len()) / 2);
-    match nearest {
-        Some((_, nearest)) => format!("there is no {kind} \"{name}\"; did you mean \"{nearest}\"?"),
-        None => format!("there is no {kind} \"{name}\""),
+    let hint = nearest.map(|(_, nearest)| format!("; did you mean \"{nearest}\"?"));
+    format!("there is no {kind} {}{}", quoted(name), hint.unwrap_or_default())
+}
+
+/// A type whose values have names.
+pub trait Named: Copy + 'static {
+    /// The kind of the values in a message.
+    const KIND: &'static str;
+
+    /// Returns all values.
+    fn all() -> Vec<Self>;
+
+    /// Returns the name of a value.
+    fn name(self) -> &'static str;
+
+    /// Returns the names of all values.
+    #[must_use]
+    fn names() -> Vec<&'static str> {
+        Self::all().into_iter().map(Self::name).collect()
     }
 }
 
-/// Parses the name of a policy.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn policy(text: &str) -> Result<PolicyKind, String> {
-    one_of("policy", text, PolicyKind::from_name(text), &PolicyKind::ALL.map(PolicyKind::name))
+macro_rules! named {
+    ($($type:ident = $kind:literal),*) => {$(
+        impl Named for $type {
+            const KIND: &'static str = $kind;
+
+            fn all() -> Vec<Self> {
+                $type::ALL.to_vec()
+            }
+
+            fn name(self) -> &'static str {
+                $type::name(self)
+            }
+        }
+    )*};
 }
 
-/// Parses the name of a policy, or `auto`.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn policy_choice(text: &str) -> Result<PolicyChoice, String> {
-    let found = match text {
-        "auto" => Some(PolicyChoice::Auto),
-        name => PolicyKind::from_name(name).map(PolicyChoice::Fixed),
-    };
-    let mut names = PolicyKind::ALL.map(PolicyKind::name).to_vec();
-    names.push("auto");
-    one_of("policy", text, found, &names)
+named!(
+    PolicyKind = "policy",
+    ShareMode = "way to share",
+    WriteMode = "write mode",
+    FlushMode = "flush mode",
+    Hint = "hint"
+);
+
+impl Named for PolicyChoice {
+    const KIND: &'static str = PolicyKind::KIND;
+
+    fn all() -> Vec<Self> {
+        let fixed = PolicyKind::ALL.into_iter().map(PolicyChoice::Fixed);
+        fixed.chain([PolicyChoice::Auto]).collect()
+    }
+
+    fn name(self) -> &'static str {
+        PolicyChoice::name(self)
+    }
 }
 
-/// Parses the name of a mode in which volumes share the memory.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn share(text: &str) -> Result<ShareMode, String> {
-    let names: Vec<_> = ShareMode::ALL.iter().map(|mode| mode.name()).collect();
-    one_of("way to share", text, ShareMode::from_name(text), &names)
+/// Parses the name of a value.
+pub fn named<T: Named>(text: &str) -> Result<T, String> {
+    let found = T::all().into_iter().find(|value| value.name() == text);
+    one_of(T::KIND, text, found, &T::names())
 }
 
-/// Parses the name of a write mode.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn write_mode(text: &str) -> Result<WriteMode, String> {
-    let names: Vec<_> = WriteMode::ALL.iter().map(|mode| mode.name()).collect();
-    one_of("write mode", text, WriteMode::from_name(text), &names)
-}
-
-/// Parses the name of a flush mode.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn flush_mode(text: &str) -> Result<FlushMode, String> {
-    let names: Vec<_> = FlushMode::ALL.iter().map(|mode| mode.name()).collect();
-    one_of("flush mode", text, FlushMode::from_name(text), &names)
-}
-
-/// Parses the name of a hint.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn hint(text: &str) -> Result<Hint, String> {
-    let names: Vec<_> = Hint::ALL.iter().map(|hint| hint.name()).collect();
-    one_of("hint", text, Hint::from_name(text), &names)
-}
+/// The names of the presets of tunables.
+pub(crate) const PRESETS: [&str; 2] = ["larder", "nt"];
 
 /// Parses the name of a preset of tunables.
-///
-/// # Errors
-/// The reason why the text is refused.
 pub fn preset(text: &str) -> Result<Tunables, String> {
-    one_of("preset", text, Tunables::preset(text), &["larder", "nt"])
+    one_of("preset", text, Tunables::preset(text), &PRESETS)
+}
+
+/// Parses `true` or `false`.
+pub fn switch(text: &str) -> Result<bool, String> {
+    text.parse().ok().ok_or_else(|| format!("{} is neither true nor false", quoted(text)))
 }
 
 /// Parses the value of a tunable.
-///
-/// # Errors
-/// The reason why the text is refused.
 pub fn whole_number(text: &str) -> Result<u64, String> {
     text.parse().ok().ok_or_else(|| {
-        format!("\"{text}\" is not a number; write a whole number from 0 to {}", u64::MAX)
+        let (text, max) = (quoted(text), u64::MAX);
+        format!("{text} is not a number; write a whole number from 0 to {max}")
     })
 }
 
 /// Parses `unix:PATH` or `tcp:ADDRESS:PORT`.
-///
-/// # Errors
-/// The reason why the text is refused.
 pub fn listen(text: &str) -> Result<ListenAddress, String> {
     match text.split_once(':') {
         Some(("unix", path)) if !path.is_empty() => Ok(ListenAddress::Unix(path.into())),
         Some(("tcp", address)) => {
-            let with_port = if address.rsplit_once(':').is_some_and(|(_, port)| {
-                !port.is_empty() && port.bytes().all(|b| b.is_ascii_digit())
-            }) {
-                address.to_owned()
-            } else {
-                format!("{address}:10809")
-            };
+            let port = address.rsplit_once(':').map_or("", |(_, port)| port);
+            let has_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
+            let with_port = format!("{address}{}", if has_port { "" } else { ":10809" });
             let mut addresses = with_port
                 .to_socket_addrs()
-                .map_err(|error| format!("\"{address}\" is not an address: {error}"))?;
+                .map_err(|error| format!("{} is not an address: {error}", quoted(address)))?;
             let address = addresses.next();
             address.map(ListenAddress::Tcp).ok_or_else(|| format!("{text} names no address"))
         }
-        _ => Err(format!("\"{text}\" is not an address; write unix:PATH or tcp:ADDRESS:PORT")),
-    }
-}
-
-/// Parses a number of bytes, or `off` for 0.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn bytes_or_off(text: &str) -> Result<u64, String> {
-    if text == "off" { Ok(0) } else { bytes(text) }
-}
-
-/// Formats a number of bytes as [`bytes`] parses it, in the largest unit that needs no fraction.
-#[must_use]
-pub fn size_text(bytes: u64) -> String {
-    for (shift, unit) in [(30, "GiB"), (20, "MiB"), (10, "KiB")] {
-        if bytes > 0 && bytes.trailing_zeros() >= shift {
-            return format!("{}{unit}", bytes >> shift);
+        _ => {
+            let text = quoted(text);
+            Err(format!("{text} is not an address; write unix:PATH or tcp:ADDRESS:PORT"))
         }
     }
-    format!("{bytes}")
 }
 
-/// Parses the path of a control socket, or `none`.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn control(text: &str) -> Result<PathOrNone, String> {
-    match text {
-        "" => Err("a control socket needs a path".into()),
-        "none" => Ok(PathOrNone::None),
-        path => Ok(PathOrNone::Path(path.strip_prefix("unix:").unwrap_or(path).into())),
+/// Parses an address of this machine's loopback interface, as in `127.0.0.1:9090`.
+pub fn loopback(text: &str) -> Result<SocketAddr, String> {
+    let address: SocketAddr = text.parse().map_err(|error| {
+        format!("{} is not an address ({error}); write it as 127.0.0.1:PORT", quoted(text))
+    })?;
+    if address.ip().is_loopback() {
+        return Ok(address);
     }
-}
-
-/// Parses the path of a directory, or `none`.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn directory(text: &str) -> Result<PathOrNone, String> {
-    match text {
-        "" => Err("a directory needs a path".into()),
-        "none" => Ok(PathOrNone::None),
-        path => Ok(PathOrNone::Path(path.into())),
-    }
+    Err(format!("{text} can be reached from outside: use 127.0.0.1:PORT or [::1]:PORT"))
 }
 
 /// An optional path.
@@ -252,6 +246,15 @@ pub enum PathOrNone {
 }
 
 impl PathOrNone {
+    /// Parses a path of `what`, or `none`.
+    fn parse(what: &str, text: &str) -> Result<Self, String> {
+        match text {
+            "" => Err(format!("{what} needs a path")),
+            "none" => Ok(PathOrNone::None),
+            path => Ok(PathOrNone::Path(path.into())),
+        }
+    }
+
     /// Returns the path, if it is one.
     #[must_use]
     pub fn path(&self) -> Option<&PathBuf> {
@@ -262,33 +265,14 @@ impl PathOrNone {
     }
 }
 
-/// Parses an interval, in nanoseconds, or `off` for 0.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn time_or_off(text: &str) -> Result<u64, String> {
-    match text {
-        "off" => Ok(0),
-        text => match time(text)? {
-            0 => Err("0 is no time between two; write off".into()),
-            ns => Ok(ns),
-        },
-    }
+/// Parses the path of a control socket, or `none`.
+pub fn control(text: &str) -> Result<PathOrNone, String> {
+    PathOrNone::parse("a control socket", text.strip_prefix("unix:").unwrap_or(text))
 }
 
-/// Parses an address of this machine's loopback interface, as in `127.0.0.1:9090`.
-///
-/// # Errors
-/// The reason why the text is refused.
-pub fn loopback(text: &str) -> Result<SocketAddr, String> {
-    let address: SocketAddr = text.parse().map_err(|error| {
-        format!("\"{text}\" is not an address ({error}); write it as 127.0.0.1:PORT")
-    })?;
-    if address.ip().is_loopback() {
-        Ok(address)
-    } else {
-        Err(format!("{text} can be reached from outside: use 127.0.0.1:PORT or [::1]:PORT"))
-    }
+/// Parses the path of a directory, or `none`.
+pub fn directory(text: &str) -> Result<PathOrNone, String> {
+    PathOrNone::parse("a directory", text)
 }
 
 #[cfg(test)]
@@ -310,11 +294,12 @@ mod tests {
             assert!(page_blocks(wrong).is_err(), "{wrong}");
         }
         for kind in PolicyKind::ALL {
-            assert_eq!(policy(kind.name()).unwrap(), kind);
+            assert_eq!(named::<PolicyKind>(kind.name()).unwrap(), kind);
         }
-        assert!(policy("mru").unwrap_err().contains("lirs, s3fifo"));
-        assert_eq!(write_mode("read-only").unwrap(), WriteMode::ReadOnly);
-        assert_eq!(flush_mode("ignore").unwrap(), FlushMode::Ignore);
+        assert!(named::<PolicyKind>("mru").unwrap_err().contains("lirs, s3fifo"));
+        assert_eq!(named::<WriteMode>("read-only").unwrap(), WriteMode::ReadOnly);
+        assert_eq!(named::<FlushMode>("ignore").unwrap(), FlushMode::Ignore);
+        assert_eq!(named::<PolicyChoice>("auto").unwrap(), PolicyChoice::Auto);
     }
 
     #[test]
@@ -348,7 +333,24 @@ mod tests {
         assert_eq!(control("/run/x").unwrap(), PathOrNone::Path("/run/x".into()));
         assert_eq!(directory("none").unwrap(), PathOrNone::None);
         assert_eq!(directory("/var/x").unwrap(), PathOrNone::Path("/var/x".into()));
-        assert_eq!((time_or_off("off").unwrap(), time_or_off("5m").unwrap()), (0, 300_000_000_000));
-        assert!(time_or_off("0s").is_err() && time_or_off("often").is_err());
+        assert_eq!((interval("off"), interval("5m")), (Ok(None), Ok(Some(Duration::from_mins(5)))));
+        assert!(interval("0s").is_err() && interval("often").is_err());
+    }
+
+    #[test]
+    fn a_message_repeats_only_the_beginning_of_a_long_text() {
+        let long = "\u{fc}".repeat(1 << 20);
+        for error in [
+            unknown("key", &long, ["policy"]),
+            bytes(&long).unwrap_err(),
+            named::<Hint>(&long).unwrap_err(),
+            switch(&long).unwrap_err(),
+        ] {
+            assert!(error.len() < 400 && error.contains("\u{fc}...\""), "{error}");
+        }
+        assert_eq!(
+            unknown("key", "polcy", ["policy"]),
+            "there is no key \"polcy\"; did you mean \"policy\"?"
+        );
     }
 }

@@ -7,6 +7,8 @@
 //! followed by a stop loses nothing of it; an error of a list is reported, and its volume is served
 //! regardless; the memory of lists is bounded by the amount reserved for them.
 
+use crate::lock;
+use crate::runtime_directory::of_service;
 use crate::settings::ServerSettings;
 use crate::value::PathOrNone;
 use anyhow::{Context, Result};
@@ -22,7 +24,7 @@ use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 /// Maximum memory per page while a list is created: 20 bytes for its page, and its range.
@@ -36,19 +38,12 @@ pub(super) fn directory(settings: &ServerSettings) -> Option<PathBuf> {
     match &settings.warm_list {
         Some(PathOrNone::None) => None,
         Some(PathOrNone::Path(path)) => Some(path.clone()),
-        None => state_directory(std::env::var_os("STATE_DIRECTORY")?.as_bytes()),
+        None => of_service("STATE_DIRECTORY"),
     }
 }
 
-/// Returns the path of the list of a volume.
 pub(super) fn list(directory: &Path, volume: &str) -> PathBuf {
     directory.join(format!("{volume}.warm"))
-}
-
-/// Returns the first of the directories that systemd.exec(5) names, which are separated by colons.
-fn state_directory(directories: &[u8]) -> Option<PathBuf> {
-    let first = directories.split(|&byte| byte == b':').next()?;
-    (!first.is_empty()).then(|| std::ffi::OsStr::from_bytes(first).into())
 }
 
 /// Starts the lists, if they are on.
@@ -148,8 +143,8 @@ impl WarmLists {
     pub(super) fn add(&self, volume: &Arc<ArenaVolume>, store: StoreIdentity) {
         let volume = Arc::clone(volume);
         let listed = ListedVolume { volume, store, is_read: false, keeps_file: false, requests: 0 };
-        self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner).push(listed);
-        if let Some(thread) = &*self.thread.lock().unwrap_or_else(PoisonError::into_inner) {
+        lock(&self.shared.listed).push(listed);
+        if let Some(thread) = &*lock(&self.thread) {
             thread.thread().unpark();
         }
     }
@@ -157,7 +152,7 @@ impl WarmLists {
     /// Ends the thread. The caller calls it before it stops the volumes, which ends reading back.
     pub(super) fn before_stop(&self) {
         self.end();
-        for listed in &mut *self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner) {
+        for listed in &mut *lock(&self.shared.listed) {
             listed.keeps_file = self.shared.must_keep_file(listed);
         }
     }
@@ -166,7 +161,7 @@ impl WarmLists {
     /// removal, which ends reading back, and then [`WarmLists::forget`], or [`WarmLists::resume`]
     /// if the volume stays.
     pub(super) fn before_removal(&self, volume: &Arc<ArenaVolume>) -> Option<PendingList> {
-        let mut listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = lock(&self.shared.listed);
         let listed = listed.iter_mut().find(|listed| Arc::ptr_eq(&listed.volume, volume))?;
         let pending = self.shared.collect(listed);
         listed.keeps_file = true;
@@ -175,13 +170,13 @@ impl WarmLists {
 
     /// Removes the entry of a volume.
     pub(super) fn forget(&self, volume: &Arc<ArenaVolume>) {
-        let mut listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = lock(&self.shared.listed);
         listed.retain(|listed| !Arc::ptr_eq(&listed.volume, volume));
     }
 
     /// Resumes saving the list of a volume whose removal failed.
     pub(super) fn resume(&self, volume: &Arc<ArenaVolume>) {
-        let mut listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut listed = lock(&self.shared.listed);
         let same = listed.iter_mut().find(|listed| Arc::ptr_eq(&listed.volume, volume));
         if let Some(listed) = same {
             listed.keeps_file = false;
@@ -190,13 +185,13 @@ impl WarmLists {
 
     /// Returns the lists that are saved once the stores are no longer used.
     pub(super) fn collect(&self) -> Vec<PendingList> {
-        let listed = self.shared.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let listed = lock(&self.shared.listed);
         listed.iter().filter_map(|listed| self.shared.collect(listed)).collect()
     }
 
     fn end(&self) {
         self.shared.is_ending.store(true, Ordering::Release);
-        let Some(thread) = self.thread.lock().unwrap_or_else(PoisonError::into_inner).take() else {
+        let Some(thread) = lock(&self.thread).take() else {
             return;
         };
         thread.thread().unpark();
@@ -234,7 +229,7 @@ impl Shared {
 
     /// Reads the list of the next new volume; returns false if there is none.
     fn read_one(&self) -> bool {
-        let mut all = self.listed.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut all = lock(&self.listed);
         let cache = self.engine.cache();
         let warming: u64 =
             all.iter().map(|listed| cache.gauge(&listed.volume, Gauge::Warming)).sum();
@@ -274,7 +269,7 @@ impl Shared {
 
     /// Saves the list of each volume with requests since the last save.
     fn save_all(&self) {
-        for listed in &mut *self.listed.lock().unwrap_or_else(PoisonError::into_inner) {
+        for listed in &mut *lock(&self.listed) {
             let requests = listed.requests_now();
             if requests == listed.requests || self.must_keep_file(listed) {
                 continue;

@@ -1,20 +1,18 @@
 //! The options `--format` and `--json` of commands that print a result.
 
+use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 
-/// The output formats of a command.
-pub(crate) trait OutputFormat: ValueEnum + Clone + Copy + Send + Sync + 'static {
-    /// The default.
-    const TEXT: Self;
-    /// JSON.
-    const JSON: Self;
-}
-
-/// The format that a command line selects.
+/// The format that a command line selects; `F` has the value `json`.
 #[derive(Clone, Debug, Args)]
-pub(crate) struct FormatArgs<F: OutputFormat> {
+pub(crate) struct FormatArgs<F: ValueEnum + Send + Sync + 'static> {
     /// Output format; text, if not given.
-    #[arg(long, value_name = "FORMAT", value_enum)]
+    #[arg(
+        long,
+        value_name = "FORMAT",
+        value_enum,
+        default_value_if("json", ArgPredicate::IsPresent, Some("json"))
+    )]
     format: Option<F>,
 
     /// The same as --format json.
@@ -22,44 +20,35 @@ pub(crate) struct FormatArgs<F: OutputFormat> {
     json: bool,
 }
 
-impl<F: OutputFormat> FormatArgs<F> {
+impl<F: ValueEnum + Copy + Default + Send + Sync> FormatArgs<F> {
     /// Returns the selected format; `None` if the command line selects none.
     pub(crate) fn selected(&self) -> Option<F> {
-        if self.json { Some(F::JSON) } else { self.format }
+        self.format
     }
 
-    /// Returns the selected format, or text.
+    /// Returns the selected format, or the default one: text.
     pub(crate) fn get(&self) -> F {
-        self.selected().unwrap_or(F::TEXT)
+        self.format.unwrap_or_default()
     }
 }
 
-/// Text, or JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TextOrJson {
     /// Text for people.
+    #[default]
     Text,
     /// All data.
     Json,
 }
 
-impl OutputFormat for TextOrJson {
-    const TEXT: Self = TextOrJson::Text;
-    const JSON: Self = TextOrJson::Json;
-}
-
 /// Text, CSV, or JSON.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum TableFormat {
     /// Text for people.
+    #[default]
     Text,
     /// One table with plain numbers.
     Csv,
     /// All data.
     Json,
-}
-
-impl OutputFormat for TableFormat {
-    const TEXT: Self = TableFormat::Text;
-    const JSON: Self = TableFormat::Json;
 }

@@ -18,7 +18,7 @@ pub(crate) struct PathText;
 
 /// A text that its setting accepts.
 #[derive(Clone, Debug)]
-struct ValidText;
+pub(super) struct ValidText;
 
 /// The settings that a command line gives to a server, or to a mount.
 #[derive(Clone, Debug)]
@@ -26,7 +26,6 @@ pub(crate) struct Settings<const OF_MOUNT: bool>(pub(crate) Vec<Assignment>);
 
 /// The settings of `larder serve`: a value of a volume may begin with its name.
 pub(crate) type ServeSettings = Settings<false>;
-/// The settings of `larder mount`.
 pub(crate) type MountSettings = Settings<true>;
 
 impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {

@@ -11,14 +11,13 @@ use crate::args::TableFormat;
 use crate::args::{self, VolumeSource};
 use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
-use larder_report::control::{dropped_table, pinned_table};
+use larder_report::control;
 use larder_schema::control::{
-    AddRequest, AtRisk, ByteRange, Curves, Dropped, Pinned, RangeRequest, RemoveRequest,
+    AddRequest, ByteRange, Changed, Curves, Dropped, Pinned, RangeRequest, RemoveRequest,
     SetRequest, Stats, VolumeRequest, Volumes,
 };
 use larder_server::client::Client;
-use output::{Answer, AtRiskAnswer};
-use serde_json::json;
+use output::Answer;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -58,6 +57,15 @@ pub(crate) struct CtlArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
+    #[command(flatten)]
+    Query(Query),
+    #[command(flatten)]
+    Change(Change),
+}
+
+/// A command that can be repeated.
+#[derive(Debug, Subcommand)]
+enum Query {
     /// Requests of clients, their results in the cache, and operations of the stores.
     Stats {
         /// Show every counter, gauge and latency instead.
@@ -85,6 +93,11 @@ enum Command {
     /// Data that a crash now would lose, and failing writes; exit code 1 if there are failing
     /// writes.
     AtRisk,
+}
+
+/// A command that is executed once.
+#[derive(Debug, Subcommand)]
+enum Change {
     /// All metrics in OpenMetrics format, as Prometheus reads them.
     Metrics,
     /// Change settings of a running server: all of these or none.
@@ -216,106 +229,121 @@ pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
     let (server, token) = (arguments.control.as_deref(), arguments.token.as_deref());
     let client = Client::find(server, token, arguments.trust_uid)?;
     let format = if arguments.json { TableFormat::Json } else { arguments.format };
-    if let Some(interval) = arguments.watch {
-        return watch::run(&client, &arguments.command, format, interval);
+    let answer = match (&arguments.command, arguments.watch) {
+        (Command::Query(query), Some(interval)) => {
+            return watch::run(&client, query, format, interval);
+        }
+        (Command::Query(query), None) => query.execute(&client, &mut None)?,
+        (Command::Change(_), Some(_)) => {
+            bail!("watch this: only stats, volumes, at-risk and curve can be watched")
+        }
+        (Command::Change(change), None) => match change.execute(&client, format)? {
+            Some(answer) => answer,
+            None => return Ok(ExitCode::SUCCESS),
+        },
+    };
+    answer.print(format)?;
+    Ok(ExitCode::from(u8::from(answer.has_finding)))
+}
+
+impl Query {
+    /// Returns the answer. Statistics are rates since `earlier`, if this is not the first query, and
+    /// are stored there.
+    fn execute(&self, client: &Client, earlier: &mut Option<Stats>) -> Result<Answer> {
+        Ok(match self {
+            Query::Stats { all } => {
+                let now: Stats = client.get("stats")?;
+                let answer = match &earlier {
+                    Some(earlier) => output::rates(&now, earlier),
+                    None => output::stats(&now, *all),
+                };
+                *earlier = Some(now);
+                answer
+            }
+            Query::Volumes { places } => output::volumes(&client.get("volumes")?, *places),
+            Query::AtRisk => output::at_risk(&client.get("at-risk")?),
+            Query::Curve { volume } => {
+                let mut curves: Curves = client.get("curve")?;
+                if let Some(name) = volume {
+                    curves.volumes.retain(|volume| volume.name == *name);
+                    let is_found = !curves.volumes.is_empty();
+                    ensure!(is_found, "find the volume \"{name}\": none is called so");
+                }
+                Answer::new(
+                    control::curves_to_text(&curves),
+                    &curves,
+                    control::curves_table(&curves),
+                )
+            }
+            Query::Files { top } => output::files(client.get("files")?, *top),
+        })
     }
-    match &arguments.command {
-        Command::Stats { all } => {
-            output::Statistics { now: client.get("stats")?, all: *all }.print(format)
-        }
-        Command::Volumes { places } => {
-            let volumes: Volumes = client.get("volumes")?;
-            output::VolumeList { volumes, places: *places }.print(format)
-        }
-        Command::AtRisk => {
-            let risk = AtRiskAnswer(client.get::<AtRisk>("at-risk")?);
-            risk.print(format)?;
-            return Ok(risk.exit_code());
-        }
-        Command::Curve { volume } => curve(&client, volume.as_deref())?.print(format),
-        Command::Files { top } => {
-            output::CachedFiles::first(client.get("files")?, *top).print(format)
-        }
-        Command::Drop { volume } => {
-            let dropped: Dropped = client.post("drop", &volume_request(volume.as_ref()))?;
-            output::print(&json!(dropped), &dropped_table(&dropped), "", format)
-        }
-        Command::Freeze { volume } => change(&client, "freeze", volume.as_ref(), format),
-        Command::Unfreeze { volume } => change(&client, "unfreeze", volume.as_ref(), format),
-        Command::Pin { volume, ranges } => pin(&client, "pin", volume, ranges, format),
-        Command::Unpin { volume, ranges } => pin(&client, "unpin", volume, ranges, format),
-        Command::Metrics => {
-            ensure!(
-                format == TableFormat::Text,
-                "print the metrics: they are OpenMetrics text; leave --format out, or use \
+}
+
+impl Change {
+    /// Executes the command; returns `None` if it has printed its result.
+    fn execute(&self, client: &Client, format: TableFormat) -> Result<Option<Answer>> {
+        let of_volume = |volume: &Option<String>| VolumeRequest { volume: volume.clone() };
+        let changed = |path: &str, volume| {
+            let changed: Changed = client.post(path, &of_volume(volume))?;
+            Ok(Some(output::changed(&changed)))
+        };
+        let pin = |path: &str, volume: &str, ranges: &[ByteRange]| {
+            let request = RangeRequest { volume: volume.to_owned(), ranges: ranges.to_vec() };
+            let pinned: Pinned = client.post(path, &request)?;
+            Ok(Some(Answer::of_table(
+                &pinned,
+                control::pinned_table(&pinned),
+                "nothing is pinned\n",
+            )))
+        };
+        match self {
+            Change::Drop { volume } => {
+                let dropped: Dropped = client.post("drop", &of_volume(volume))?;
+                return Ok(Some(Answer::of_table(&dropped, control::dropped_table(&dropped), "")));
+            }
+            Change::Freeze { volume } => return changed("freeze", volume),
+            Change::Unfreeze { volume } => return changed("unfreeze", volume),
+            Change::Pin { volume, ranges } => return pin("pin", volume, ranges),
+            Change::Unpin { volume, ranges } => return pin("unpin", volume, ranges),
+            Change::Set { settings } => {
+                let request = SetRequest { set: by_name(settings)? };
+                return Ok(Some(output::changed(&client.post("set", &request)?)));
+            }
+            Change::Add { volume, settings } => {
+                let request = AddRequest { volume: volume.clone(), set: by_name(settings)? };
+                return Ok(Some(output::added(&client.post("add", &request)?)));
+            }
+            Change::Metrics => {
+                ensure!(
+                    format == TableFormat::Text,
+                    "print the metrics: they are OpenMetrics text; leave --format out, or use \
                  larder ctl stats --all"
-            );
-            output::text(&client.get_text("/metrics")?)
+                );
+                output::text(&client.get_text("/metrics")?)?;
+            }
+            Change::Flush { volume } => {
+                follow::run(client, "flush", &of_volume(volume), ("writing", "flushed"), format)?;
+            }
+            Change::Warm { volume, ranges } => {
+                let ranges =
+                    if ranges.is_empty() { whole_volume(client, volume)? } else { ranges.clone() };
+                let request = RangeRequest { volume: volume.clone(), ranges };
+                follow::run(client, "warm", &request, ("reading", "warmed"), format)?;
+            }
+            Change::Remove { volume, disconnect, give_up } => {
+                let (disconnect, give_up) = (*disconnect, *give_up);
+                let request = RemoveRequest { volume: volume.clone(), disconnect, give_up };
+                follow::run(client, "remove", &request, ("writing", "removed"), format)?;
+            }
+            Change::Stop => {
+                follow::run(client, "stop", &of_volume(&None), ("writing", "stopped"), format)?;
+            }
         }
-        Command::Set { settings } => {
-            let request = SetRequest { set: by_name(settings)? };
-            output::Changes(client.post("set", &request)?).print(format)
-        }
-        Command::Flush { volume } => {
-            follow::run(&client, "flush", &volume_request(volume.as_ref()), &follow::FLUSH, format)
-        }
-        Command::Warm { volume, ranges } => {
-            let ranges =
-                if ranges.is_empty() { whole_volume(&client, volume)? } else { ranges.clone() };
-            let request = RangeRequest { volume: volume.clone(), ranges };
-            follow::run(&client, "warm", &request, &follow::WARM, format)
-        }
-        Command::Add { volume, settings } => {
-            let set = by_name(settings)?;
-            let request = AddRequest { volume: volume.clone(), set };
-            output::AddedVolumes(client.post("add", &request)?).print(format)
-        }
-        Command::Remove { volume, disconnect, give_up } => {
-            let (disconnect, give_up) = (*disconnect, *give_up);
-            let request = RemoveRequest { volume: volume.clone(), disconnect, give_up };
-            follow::run(&client, "remove", &request, &follow::REMOVE, format)
-        }
-        Command::Stop => {
-            follow::run(&client, "stop", &VolumeRequest::default(), &follow::STOP, format)
-        }
-    }?;
-    Ok(ExitCode::SUCCESS)
-}
-
-/// Changes one volume, or all volumes, by the request that `path` names.
-fn change(client: &Client, path: &str, volume: Option<&String>, format: TableFormat) -> Result<()> {
-    output::Changes(client.post(path, &volume_request(volume))?).print(format)
-}
-
-/// Returns a request for one volume, or for all volumes.
-fn volume_request(volume: Option<&String>) -> VolumeRequest {
-    VolumeRequest { volume: volume.cloned() }
-}
-
-/// Returns the curves of one volume, or of all volumes.
-fn curve(client: &Client, volume: Option<&str>) -> Result<output::CurveTable> {
-    let mut curves: Curves = client.get("curve")?;
-    if let Some(name) = volume {
-        curves.volumes.retain(|volume| volume.name == name);
-        ensure!(!curves.volumes.is_empty(), "find the volume \"{name}\": none is called so");
+        Ok(None)
     }
-    Ok(output::CurveTable(curves))
 }
 
-/// Pins or unpins ranges, and prints the pinned ranges afterwards.
-fn pin(
-    client: &Client,
-    endpoint: &str,
-    volume: &str,
-    ranges: &[ByteRange],
-    format: TableFormat,
-) -> Result<()> {
-    let request = RangeRequest { volume: volume.to_owned(), ranges: ranges.to_vec() };
-    let pinned: Pinned = client.post(endpoint, &request)?;
-    output::print(&json!(pinned), &pinned_table(&pinned), "nothing is pinned\n", format)
-}
-
-/// Returns the whole volume as one range.
 fn whole_volume(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
     let volumes: Volumes = client.get("volumes")?;
     let Some(volume) = volumes.volumes.iter().find(|volume| volume.name == name) else {
@@ -323,23 +351,6 @@ fn whole_volume(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
         bail!("find the volume \"{name}\": there are {}", names.join(", "));
     };
     Ok(vec![ByteRange { offset: 0, length: volume.length_bytes.unwrap_or_default() }])
-}
-
-/// Executes a query that can be repeated; returns `None` for other commands.
-fn query(client: &Client, command: &Command) -> Result<Option<Box<dyn Answer>>> {
-    Ok(Some(match command {
-        Command::Stats { all } => {
-            let now: Stats = client.get("stats")?;
-            Box::new(output::Statistics { now, all: *all })
-        }
-        Command::Volumes { places } => {
-            Box::new(output::VolumeList { volumes: client.get("volumes")?, places: *places })
-        }
-        Command::AtRisk => Box::new(AtRiskAnswer(client.get("at-risk")?)),
-        Command::Curve { volume } => Box::new(curve(client, volume.as_deref())?),
-        Command::Files { top } => Box::new(output::CachedFiles::first(client.get("files")?, *top)),
-        _ => return Ok(None),
-    }))
 }
 
 #[cfg(test)]

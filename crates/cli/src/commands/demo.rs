@@ -6,15 +6,13 @@
 //! modelled 7,200 rpm disk in real time. The image is unlinked once it is open, so no file remains
 //! however the demo ends.
 
-mod cached;
 mod disk;
 mod outcome;
-mod runner;
-mod uncached;
+mod trial;
 
 use crate::args;
 use crate::free_space;
-use crate::signals::channel_of_signals;
+use crate::signals::Stop;
 use anyhow::{Result, bail};
 use clap::Args;
 use disk::{Disk, DiskKind};
@@ -24,7 +22,7 @@ use larder_server::plan::check_memory;
 use outcome::Outcome;
 use std::path::PathBuf;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// The seed of the workload: the same requests without and with the cache.
@@ -61,13 +59,13 @@ struct DemoContext {
     image_bytes: u64,
     trial: Duration,
     clock: Arc<MonotonicClock>,
-    stop: Arc<AtomicBool>,
+    stop: Stop,
 }
 
 impl DemoContext {
     /// Fails if Ctrl-C was pressed.
     fn check(&self) -> Result<()> {
-        if self.stop.load(Ordering::Acquire) {
+        if self.stop.flag().load(Ordering::Acquire) {
             bail!("finish the demo: interrupted; nothing was left behind");
         }
         Ok(())
@@ -79,15 +77,13 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<()> {
     let largest = SIZES.map(|(times, _)| Probe::sized(arguments.memory, times).file_bytes);
     let image_bytes = largest.into_iter().max().expect("two sizes").next_multiple_of(4096);
     free_space::check(&arguments.directory, image_bytes)?;
-    let image = disk::create_image(&arguments.directory)?;
-    let stop = Arc::new(AtomicBool::new(false));
-    let _watch = watch_signals(&stop)?;
+    let mut image = disk::Image::create(&arguments.directory)?;
     let context = DemoContext {
         memory: arguments.memory,
         image_bytes,
         trial: Duration::from_nanos(arguments.time),
         clock: Arc::new(MonotonicClock::new()),
-        stop,
+        stop: Stop::listen()?,
     };
     println!(
         "One program, one request at a time: random blocks of 4 KiB, one read to three writes,\n\
@@ -96,7 +92,7 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<()> {
         larder_schema::format::bytes(arguments.memory),
         larder_schema::format::duration(arguments.time)
     )?;
-    let image = image.fill(&context)?;
+    image.fill(&context)?;
     for kind in [DiskKind::Real, DiskKind::Modelled] {
         let mut outcomes = Vec::new();
         for (times, title) in SIZES {
@@ -111,35 +107,6 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<()> {
     Ok(())
 }
 
-/// Sets `stop` on Ctrl-C; dropping the result ends the thread.
-fn watch_signals(stop: &Arc<AtomicBool>) -> Result<impl Drop + use<>> {
-    struct SignalWatcher(Arc<AtomicBool>, Option<std::thread::JoinHandle<()>>);
-    impl Drop for SignalWatcher {
-        fn drop(&mut self) {
-            self.0.store(true, Ordering::Release);
-            if let Some(thread) = self.1.take()
-                && thread.join().is_err()
-            {
-                eprintln!("larder: the thread that watches signals panicked");
-            }
-        }
-    }
-    let (finished, stop) = (Arc::new(AtomicBool::new(false)), Arc::clone(stop));
-    let signals = channel_of_signals()?;
-    let thread_finished = Arc::clone(&finished);
-    let thread = std::thread::Builder::new().name("watch".into()).spawn(move || {
-        while !thread_finished.load(Ordering::Acquire) {
-            use larder_server::requests::ServerRequest;
-            if let Some(ServerRequest::Stop | ServerRequest::Reload) =
-                signals.receiver().wait(Duration::from_millis(50))
-            {
-                stop.store(true, Ordering::Release);
-            }
-        }
-    })?;
-    Ok(SignalWatcher(finished, Some(thread)))
-}
-
 /// Measures one working set on one disk, without and with the cache.
 fn compare(
     context: &DemoContext,
@@ -149,10 +116,10 @@ fn compare(
     title: &'static str,
 ) -> Result<Outcome> {
     let probe = Probe::sized(context.memory, times);
-    let uncached = uncached::trial(context, Disk::open(kind, image, context)?, &probe, title)?;
+    let uncached = trial::uncached(context, Disk::open(kind, image, context)?, &probe, title)?;
     context.check()?;
     let fits = times <= 1.0;
-    let cached = cached::trial(context, Disk::open(kind, image, context)?, &probe, fits, title)?;
+    let cached = trial::cached(context, Disk::open(kind, image, context)?, &probe, fits, title)?;
     context.check()?;
     Ok(Outcome { title, uncached, cached })
 }

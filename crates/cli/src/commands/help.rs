@@ -41,8 +41,7 @@ const COLUMNS: usize = 100;
 /// The beginning of the lines of a meaning.
 const INDENT: &str = "      ";
 
-/// The topics.
-const TOPICS: [&str; 4] = ["settings", "metrics", "sizes", "exit-codes"];
+pub(crate) const TOPICS: [&str; 4] = ["settings", "metrics", "sizes", "exit-codes"];
 
 pub(crate) fn run(arguments: &HelpArgs) -> Result<()> {
     let words: Vec<&str> = arguments.words.iter().map(String::as_str).collect();
@@ -83,7 +82,7 @@ fn settings() -> String {
             properties.extend((!setting.is_of_mounts).then(|| "serve only".to_owned()));
             let is_shown = !setting.default.is_empty() && setting.form != Form::Switch;
             properties.extend(is_shown.then(|| format!("default {}", setting.default)));
-            text.push_str(&entry(setting.name, &properties.join(", "), setting.meaning));
+            text.push_str(&entry(setting.name, &properties.join(", "), &setting.meaning));
         }
     }
     text

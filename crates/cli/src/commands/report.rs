@@ -1,6 +1,6 @@
 //! `larder report`: a recorded run, or a log of Perfmon, for people and for other programs.
 
-use crate::args::{FormatArgs, OutputFormat};
+use crate::args::FormatArgs;
 use crate::output;
 use crate::output_file::OutputFile;
 use anyhow::{Context, Result, bail, ensure};
@@ -50,9 +50,10 @@ enum DecimalSeparator {
 }
 
 /// The output formats of a run and of a log.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Tables and sentences.
+    #[default]
     Text,
     /// Every value, one line each.
     Csv,
@@ -60,11 +61,6 @@ pub(crate) enum Format {
     Html,
     /// The record, in the newest version of the format.
     Json,
-}
-
-impl OutputFormat for Format {
-    const TEXT: Self = Format::Text;
-    const JSON: Self = Format::Json;
 }
 
 impl Format {
@@ -101,7 +97,7 @@ impl Format {
 
 pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {
     let by_extension = arguments.output.as_deref().and_then(Format::from_extension);
-    let format = arguments.format.selected().or(by_extension).unwrap_or(Format::Text);
+    let format = arguments.format.selected().or(by_extension).unwrap_or_default();
     let context = || format!("read {}", arguments.file.display());
     let mut file = open_text(&arguments.file)?;
     let text = if perfmon::is_log(file.fill_buf().with_context(context)?) {

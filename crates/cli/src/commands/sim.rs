@@ -146,7 +146,7 @@ impl Policies {
                     continue;
                 }
                 other => {
-                    let kind = args::policy(other).map_err(anyhow::Error::msg);
+                    let kind = args::named::<PolicyKind>(other).map_err(anyhow::Error::msg);
                     vec![kind.context("choose policies")?]
                 }
             };

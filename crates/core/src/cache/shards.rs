@@ -83,7 +83,9 @@ impl<F: Frames> Shards<F> {
             let mut first = 0;
             loop {
                 let mut shard = self.lock(index);
-                drain_at.into_iter().for_each(|now| shard.drain(now));
+                if let Some(now) = drain_at {
+                    shard.drain(now);
+                }
                 let Some(instance) = shard.instance_of(volume) else { return false };
                 if first >= instance.pages.end() {
                     break;

@@ -50,8 +50,7 @@ pub(crate) struct References {
 impl References {
     /// Returns the state without pages; `sampler` is that of the volume's tracker.
     pub(super) fn new(policy: Box<dyn Policy>, sampler: Option<Sampler>) -> Self {
-        let samples = sampler.map(PendingSamples::new);
-        References { policy, last: Chunked::default(), samples }
+        References { policy, last: Chunked::default(), samples: sampler.map(PendingSamples::new) }
     }
 
     /// Returns true if the policy knows the page.

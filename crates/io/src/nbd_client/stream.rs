@@ -107,7 +107,7 @@ impl Stream {
             return address.to_string();
         }
         let address = SocketAddrUnix::try_from(address).ok();
-        let path = address.as_ref().and_then(|address| address.path());
+        let path = address.as_ref().and_then(SocketAddrUnix::path);
         path.map_or_else(
             || format!("{address:?}"),
             |path| {

@@ -1,7 +1,7 @@
 //! Valid and invalid configuration files.
 
 use super::*;
-use crate::policy_choice::PolicyChoice;
+use crate::volume_plan::PolicyChoice;
 use larder_core::cache::ShareMode;
 use larder_core::curve::candidates::CANDIDATES;
 use larder_core::mode::WriteMode;
@@ -167,5 +167,12 @@ fn what_is_wrong_is_said_with_its_line() {
     // The command line may name the volumes.
     assert!(plan_of("memory = \"16MiB\"").unwrap().volumes.is_empty());
     let error = plan_of(&format!("control-tcp = \"127.0.0.1:1\"{volume}")).unwrap_err();
-    assert!(error.contains("--control-token"), "{error}");
+    assert_eq!(error, "use f.toml: line 1: set control-tcp: it needs control-token");
+    let error = plan_of(&format!("give-back = \"1TiB\"{volume}")).unwrap_err();
+    assert!(error.contains("1 TiB: memory is only 256 MiB"), "keys, not flags: {error}");
+    let long = "k".repeat(1 << 19);
+    let error = plan_of(&format!("{long} = 1{volume}")).unwrap_err();
+    assert!(error.len() < 300 && error.contains("kkk...\""), "{error}");
+    let error = plan_of(&format!("set = {{ {long} = 1 }}{volume}")).unwrap_err();
+    assert!(error.len() < 300 && error.contains("kkk...\""), "{error}");
 }

@@ -28,12 +28,12 @@ const MILLISECOND: u64 = 1_000_000;
 
 pub(super) fn stats(service: &Service) -> Stats {
     let volumes = service.volumes();
-    let cache = service.engine().cache();
+    let cache = service.engine.cache();
     let of_pool = |gauge| Some((name_of(gauge), cache.pool_gauge(gauge)?));
     let pool = Gauge::ALL.into_iter().filter_map(of_pool).collect();
     Stats {
         head: Head::default(),
-        uptime_ns: u64::try_from(service.uptime().as_nanos()).unwrap_or(u64::MAX),
+        uptime_ns: u64::try_from(service.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX),
         stopping: service.is_stopping(),
         pool,
         budget: service.budget().map(budget),
@@ -53,10 +53,10 @@ fn budget(usage: BudgetUsage) -> Budget {
 }
 
 fn give_back(service: &Service) -> Option<GiveBack> {
-    match service.memory_return()? {
+    match service.memory_return.as_ref()? {
         MemoryReturn::Active(memory_return) => {
             let state = memory_return.state();
-            let age = |at| service.engine().now().saturating_sub(at);
+            let age = |at| service.engine.now().saturating_sub(at);
             Some(GiveBack {
                 full_bytes: state.full_bytes,
                 kept_bytes: state.kept_bytes,
@@ -68,7 +68,7 @@ fn give_back(service: &Service) -> Option<GiveBack> {
             })
         }
         MemoryReturn::Unavailable(error) => {
-            let bytes = service.engine().memory_bytes();
+            let bytes = service.engine.memory_bytes();
             let error = Some(error.clone());
             Some(GiveBack { full_bytes: bytes, kept_bytes: bytes, error, ..GiveBack::default() })
         }
@@ -82,7 +82,7 @@ fn name_of(gauge: Gauge) -> String {
 fn volume_stats(service: &Service, served: &ServedVolume) -> VolumeStats {
     let ServedVolume { volume, .. } = served;
     let totals = volume.totals();
-    let cache = service.engine().cache();
+    let cache = service.engine.cache();
     let counter = |counter: Counter| (counter.meaning().name.to_owned(), totals.get(counter));
     let of_volume = Gauge::ALL.into_iter().filter(|gauge| !gauge.is_of_pool());
     let latency =
@@ -110,13 +110,9 @@ fn latency_stats(totals: &Totals, latency: Latency) -> LatencyStats {
     }
 }
 
-pub(super) fn volumes(service: &Service) -> Volumes {
-    volume_list(service, service.volumes())
-}
-
 /// Returns the description of these volumes.
-pub(super) fn volume_list(service: &Service, volumes: Vec<ServedVolume>) -> Volumes {
-    let cache = service.engine().cache();
+pub(super) fn volumes(service: &Service, volumes: Vec<ServedVolume>) -> Volumes {
+    let cache = service.engine.cache();
     // The length of a directory is the size of its address space for files, which is of no use to a
     // client.
     let has_length = !service.is_directory();
@@ -137,7 +133,7 @@ pub(super) fn volume_list(service: &Service, volumes: Vec<ServedVolume>) -> Volu
             resident_bytes: cache.gauge(&volume, Gauge::Resident),
             warming_bytes: cache.gauge(&volume, Gauge::Warming),
             target_bytes: volume.target_frames().map(|frames| u64::from(frames) * BLOCK_BYTES_U64),
-            policy: policy(&volume, service.engine().now()),
+            policy: policy(&volume, service.engine.now()),
             settings,
             tunables,
         }
@@ -195,10 +191,10 @@ pub(super) fn files(service: &Service) -> Option<Files> {
 
 /// Returns the unwritten data of all volumes.
 pub(super) fn at_risk(service: &Service) -> AtRisk {
-    let now = service.engine().now();
-    let lost = service.known_lost();
+    let now = service.engine.now();
+    let lost = service.stores.known_lost();
     let one = |ServedVolume { volume, plan, .. }: ServedVolume| {
-        let risk = service.engine().cache().at_risk(&volume, RANGES_MAX);
+        let risk = service.engine.cache().at_risk(&volume, RANGES_MAX);
         let file = |file: FailingFile| FileAtRisk {
             path: file.path,
             failing_bytes: file.failing_bytes,

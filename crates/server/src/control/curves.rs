@@ -15,22 +15,21 @@ use larder_schema::sizing::PolicyRatio;
 const Z_95: f64 = 1.96;
 
 pub(super) fn curves(service: &Service) -> Curves {
-    let share = service.engine().cache().share_mode().name().to_owned();
+    let share = service.engine.cache().share_mode().name().to_owned();
     let volumes = service.volumes().iter().map(|served| volume(service, served)).collect();
     let mut curves = Curves { head: Head::default(), share, volumes };
     control::advise(&mut curves);
     curves
 }
 
-/// Returns the findings of a volume.
 pub(super) fn findings(service: &Service, served: &ServedVolume) -> Vec<Finding> {
-    let report = service.engine().cache().curve(&served.volume, service.engine().now());
+    let report = service.engine.cache().curve(&served.volume, service.engine.now());
     report.map(|report| curve_findings(service, served, &report)).unwrap_or_default()
 }
 
 fn volume(service: &Service, served: &ServedVolume) -> VolumeCurve {
     let ServedVolume { volume, .. } = served;
-    let cache = service.engine().cache();
+    let cache = service.engine.cache();
     let bytes = cache.gauge(volume, Gauge::Resident);
     let totals = volume.totals();
     let most = u64::from(volume.bounds().1).saturating_mul(BLOCK_BYTES_U64);
@@ -44,7 +43,7 @@ fn volume(service: &Service, served: &ServedVolume) -> VolumeCurve {
         auto: volume.policy_auto(),
         ..VolumeCurve::default()
     };
-    let Some(report) = cache.curve(volume, service.engine().now()) else { return unknown };
+    let Some(report) = cache.curve(volume, service.engine.now()) else { return unknown };
     VolumeCurve {
         sample_rate: report.sample_rate,
         references: report.references,
@@ -83,7 +82,7 @@ fn curve_findings(
 ) -> Vec<Finding> {
     let automatic = AutomaticAction {
         policy: volume.policy_auto(),
-        share: service.engine().cache().share_mode() == ShareMode::Auto,
+        share: service.engine.cache().share_mode() == ShareMode::Auto,
     };
     let curve = points(report);
     let convert = |finding: &report::Finding| match finding {

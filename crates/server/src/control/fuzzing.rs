@@ -6,7 +6,7 @@ use super::request::{ApiError, Request, json};
 use super::routes::{Command, check_token, settings};
 use super::server::http;
 use super::token::Token;
-use crate::changes::difference;
+use crate::changes::{assignment, difference};
 use crate::plan::{Configuration, Plan};
 use crate::settings::Assignment;
 use crate::volume_source::VolumeSource;
@@ -93,7 +93,7 @@ pub fn converse(input: &[u8], piece: usize, token: Option<&str>) -> Conversation
         let command = Command::parse(request).await?;
         check(&command)?;
         *commands.borrow_mut() += 1;
-        Ok::<_, ApiError>(json(&Changed::default()))
+        Ok::<_, ApiError>(json(Changed::default()))
     };
     let answer = &answer;
     let service = service_fn(move |request| async move {
@@ -134,10 +134,8 @@ fn check(command: &Command) -> Result<(), ApiError> {
         Command::Set(request) => check_set(request),
         Command::Add(AddRequest { volume, set }) => {
             let added = configuration().plan_added(&plan().server, volume, set);
-            let added =
-                added.map_err(|error| ApiError::invalid(crate::output::sentence(&error)))?;
             let mut new = plan().clone();
-            new.volumes.push(added);
+            new.volumes.push(added.map_err(ApiError::refused)?);
             new.check().map_err(|error| ApiError::invalid(error.to_string()))
         }
         Command::Pin(request) | Command::Unpin(request) | Command::Warm(request) => {
@@ -155,6 +153,7 @@ fn check(command: &Command) -> Result<(), ApiError> {
 fn check_set(request: &SetRequest) -> Result<(), ApiError> {
     let old = plan();
     let new = old.with(&settings(request)).map_err(ApiError::invalid)?;
-    assert_eq!(old.with(&difference(old, &new)).as_ref(), Ok(&new), "{request:?}");
+    let changes: Vec<_> = difference(old, &new).into_iter().map(assignment).collect();
+    assert_eq!(old.with(&changes).as_ref(), Ok(&new), "{request:?}");
     Ok(())
 }

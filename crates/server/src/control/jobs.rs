@@ -34,7 +34,6 @@ pub(super) const FAILED: &str = "a control request has failed";
 /// The progress of a job; `None` before it starts.
 pub(super) type ProgressSender = watch::Sender<Option<Progress>>;
 
-/// Result of a job.
 #[derive(Debug, Default)]
 pub(super) struct JobResult {
     done_bytes: u64,
@@ -43,14 +42,11 @@ pub(super) struct JobResult {
 }
 
 /// A limit on concurrent jobs.
-#[derive(Clone)]
-pub(super) struct Jobs {
-    permits: Arc<Semaphore>,
-}
+pub(super) struct Jobs(Arc<Semaphore>);
 
 impl Jobs {
     pub(super) fn new() -> Self {
-        Jobs { permits: Arc::new(Semaphore::new(JOBS_MAX)) }
+        Jobs(Arc::new(Semaphore::new(JOBS_MAX)))
     }
 
     /// Starts a job; the response ends with the job.
@@ -59,7 +55,7 @@ impl Jobs {
         service: &Arc<Service>,
         job: impl FnOnce(&Service, &ProgressSender) -> JobResult + Send + 'static,
     ) -> Result<Response, ApiError> {
-        let Ok(permit) = Arc::clone(&self.permits).try_acquire_owned() else {
+        let Ok(permit) = Arc::clone(&self.0).try_acquire_owned() else {
             let error = format!("begin: {JOBS_MAX} such requests are under way");
             return Err(ApiError::busy(error));
         };
@@ -71,7 +67,7 @@ impl Jobs {
                 job(&service, &sender)
             });
             let JobResult { done_bytes, failures } = result.unwrap_or_else(|panic| {
-                panic.report(service.engine().cache(), FAILED);
+                panic.report(service.engine.cache(), FAILED);
                 JobResult { done_bytes: 0, failures: vec![format!("go on: {panic}")] }
             });
             sender.send_replace(Some(Progress::Done { done_bytes, failures }));
@@ -121,6 +117,12 @@ pub(super) fn follow_stop(service: &Service) -> Response {
     stream(progress)
 }
 
+/// Reports the progress of a job.
+fn report(progress: &ProgressSender, volume: &str, done_bytes: u64, total_bytes: u64) {
+    let volume = volume.to_owned();
+    progress.send_replace(Some(Progress::Volume { volume, done_bytes, total_bytes, error: None }));
+}
+
 /// Flushes volumes, all at once, regardless of their flush mode. It also fails for each image that
 /// was deleted or replaced.
 pub(super) fn flush(
@@ -129,7 +131,7 @@ pub(super) fn flush(
     progress: &ProgressSender,
 ) -> JobResult {
     let mut result = flush_stores(service, volumes, progress);
-    let lost = service.find_lost();
+    let lost = service.stores.find_lost();
     for served in volumes.iter().filter(|served| lost.contains(&served.plan.path)) {
         let (name, path) = (served.volume.name(), served.plan.path.display());
         result.failures.push(format!(
@@ -152,7 +154,7 @@ fn flush_stores(
     let mut failures = Vec::new();
     for ServedVolume { volume, .. } in volumes {
         // Another client may have removed the volume since the request.
-        let mut session = match service.engine().blocking_session(volume) {
+        let mut session = match service.engine.blocking_session(volume) {
             Ok(session) => session,
             Err(error) => {
                 failures.push(format!("flush {}: {error}", volume.name()));
@@ -170,12 +172,7 @@ fn flush_stores(
     while !sessions.is_empty() {
         // Data that becomes dirty after the start is not part of this flush.
         left = left.min(unclean());
-        progress.send_replace(Some(Progress::Volume {
-            volume: name.clone(),
-            done_bytes: total_bytes - left,
-            total_bytes,
-            error: None,
-        }));
+        report(progress, &name, total_bytes - left, total_bytes);
         sessions.retain_mut(|(name, session)| {
             let Some(result) = session.poll() else { return true };
             if let Err(error) = result {
@@ -251,15 +248,15 @@ pub(super) fn warm(
     ranges: &[ByteRange],
     progress: &ProgressSender,
 ) -> JobResult {
-    let mut session = match service.engine().blocking_session(volume) {
+    let (name, total_bytes) = (volume.name(), ranges.iter().map(|range| range.length).sum());
+    let (mut done_bytes, mut failures) = (0, Vec::new());
+    let mut session = match service.engine.blocking_session(volume) {
         Ok(session) => session,
         Err(error) => {
-            let failures = vec![format!("warm {}: {error}", volume.name())];
-            return JobResult { done_bytes: 0, failures };
+            failures.push(format!("warm {name}: {error}"));
+            return JobResult { done_bytes, failures };
         }
     };
-    let total_bytes = ranges.iter().map(|range| range.length).sum();
-    let (mut done_bytes, mut failures) = (0, Vec::new());
     'ranges: for range in ranges {
         let end = range.offset + range.length;
         let mut at = range.offset;
@@ -272,17 +269,12 @@ pub(super) fn warm(
             let len = (end - at).min(WARM_BYTES - at % WARM_BYTES);
             let populate = Request::new(RequestOp::Populate, at..at + len);
             if let Err(error) = session.submit(populate, &[], |_, _| {}) {
-                failures.push(format!("warm {}: failed to {error}", volume.name()));
+                failures.push(format!("warm {name}: failed to {error}"));
                 break 'ranges;
             }
             at += len;
             done_bytes += len;
-            progress.send_replace(Some(Progress::Volume {
-                volume: volume.name().to_owned(),
-                done_bytes,
-                total_bytes,
-                error: None,
-            }));
+            report(progress, name, done_bytes, total_bytes);
         }
     }
     JobResult { done_bytes, failures }

@@ -31,7 +31,7 @@ pub(super) fn open_listeners(
     } else {
         listeners.extend(unix_listener(service)?);
     }
-    let settings = service.start_settings();
+    let settings = service.settings();
     if let (Some(address), Some(file)) = (settings.control_tcp, &settings.control_token) {
         let token = Some(Token::read(file)?);
         let listener = Listener::bind(&ListenAddress::Tcp(address))?;
@@ -42,7 +42,7 @@ pub(super) fn open_listeners(
 
 fn unix_listener(service: &Service) -> Result<Option<ControlListener>> {
     let bind = |path: PathBuf| Listener::bind(&ListenAddress::Unix(path));
-    let bound = match &service.start_settings().control {
+    let bound = match &service.settings().control {
         Some(PathOrNone::None) => return Ok(None),
         Some(PathOrNone::Path(path)) => bind(path.clone())?,
         None => match in_runtime_directory(service) {
@@ -74,7 +74,7 @@ fn in_runtime_directory(service: &Service) -> Result<Listener> {
 /// Returns the name of a control socket without its suffix: the name of the unix socket for
 /// clients, or else its port.
 fn stem(service: &Service) -> Result<String> {
-    Ok(match &service::address(service.start_settings(), &service.plan().volumes)? {
+    Ok(match &service::address(&service.settings(), &service.plan().volumes)? {
         ListenAddress::Unix(path) => {
             let name = path.file_name().unwrap_or_default().to_string_lossy().into_owned();
             name.strip_suffix(".sock").unwrap_or(&name).to_owned()

@@ -44,31 +44,7 @@ impl MetricFamily {
     }
 }
 
-const PROGRAM: MetricFamily =
-    MetricFamily { name: "larder", kind: Kind::Info, labels: "version", help: "The program." };
-const POLICY: MetricFamily = MetricFamily {
-    name: "larder_policy",
-    kind: Kind::Info,
-    labels: "volume, policy, auto",
-    help: "The replacement policy that is in force; auto says whether the cache chooses it.",
-};
-const FROZEN: MetricFamily = MetricFamily {
-    name: "larder_frozen",
-    kind: Kind::Gauge,
-    labels: "volume",
-    help: "1 where nothing enters the cache or leaves it for what is asked of the volume.",
-};
-const FINDING: MetricFamily = MetricFamily {
-    name: "larder_finding",
-    kind: Kind::Gauge,
-    labels: "volume, finding",
-    help: "1 where a volume suffers from it; docs/curve.md says what is meant.",
-};
-
-/// Metric families for the state of the program and its volumes, in the order of `/metrics`.
-pub const STATE_FAMILIES: [MetricFamily; 4] = [PROGRAM, POLICY, FROZEN, FINDING];
-
-const fn session_family(
+const fn family(
     name: &'static str,
     kind: Kind,
     labels: &'static str,
@@ -77,24 +53,47 @@ const fn session_family(
     MetricFamily { name, kind, labels, help }
 }
 
+const PROGRAM: MetricFamily = family("larder", Kind::Info, "version", "The program.");
+const POLICY: MetricFamily = family(
+    "larder_policy",
+    Kind::Info,
+    "volume, policy, auto",
+    "The replacement policy that is in force; auto says whether the cache chooses it.",
+);
+const FROZEN: MetricFamily = family(
+    "larder_frozen",
+    Kind::Gauge,
+    "volume",
+    "1 where nothing enters the cache or leaves it for what is asked of the volume.",
+);
+const FINDING: MetricFamily = family(
+    "larder_finding",
+    Kind::Gauge,
+    "volume, finding",
+    "1 where a volume suffers from it; docs/curve.md says what is meant.",
+);
+
+/// Metric families for the state of the program and its volumes, in the order of `/metrics`.
+pub const STATE_FAMILIES: [MetricFamily; 4] = [PROGRAM, POLICY, FROZEN, FINDING];
+
 /// Families about the sessions of the NBD server, in the order of `/metrics`.
 pub const SESSION_FAMILIES: [MetricFamily; 6] = [
-    session_family("larder_sessions", Kind::Gauge, "", "Open sessions of NBD clients."),
-    session_family("larder_sessions_max", Kind::Gauge, "", "Maximum number of open sessions."),
-    session_family("larder_budget_size_bytes", Kind::Gauge, "pool", "Size of the pool."),
-    session_family(
+    family("larder_sessions", Kind::Gauge, "", "Open sessions of NBD clients."),
+    family("larder_sessions_max", Kind::Gauge, "", "Maximum number of open sessions."),
+    family("larder_budget_size_bytes", Kind::Gauge, "pool", "Size of the pool."),
+    family(
         "larder_budget_leased_bytes",
         Kind::Gauge,
         "pool",
         "Bytes that sessions have leased from the pool.",
     ),
-    session_family(
+    family(
         "larder_budget_peak_bytes",
         Kind::Gauge,
         "pool",
         "Maximum of the leased bytes since the start.",
     ),
-    session_family(
+    family(
         "larder_budget_refusals",
         Kind::Counter,
         "pool",
@@ -118,7 +117,7 @@ pub(super) fn text(service: &Service) -> String {
     states(&mut text, service, &volumes);
     sessions(&mut text, service.budget());
     for (counter, definition) in Counter::ALL.into_iter().zip(&COUNTERS) {
-        family(&mut text, Kind::Counter, definition);
+        catalogue_header(&mut text, Kind::Counter, definition);
         for (served, totals) in volumes.iter().zip(&totals) {
             text.sample(&[("volume", served.volume.name())], totals.get(counter));
         }
@@ -183,9 +182,9 @@ fn sessions(text: &mut Exposition, budget: Option<BudgetUsage>) {
 }
 
 fn gauges(text: &mut Exposition, service: &Service, volumes: &[ServedVolume]) {
-    let cache = service.engine().cache();
+    let cache = service.engine.cache();
     for gauge in Gauge::ALL {
-        family(text, Kind::Gauge, gauge.meaning());
+        catalogue_header(text, Kind::Gauge, gauge.meaning());
         if let Some(value) = cache.pool_gauge(gauge) {
             text.sample(&[], value);
             continue;
@@ -198,7 +197,7 @@ fn gauges(text: &mut Exposition, service: &Service, volumes: &[ServedVolume]) {
 
 fn histograms(text: &mut Exposition, volumes: &[ServedVolume], totals: &[Totals]) {
     for latency in Latency::ALL {
-        family(text, Kind::Histogram, latency.meaning());
+        catalogue_header(text, Kind::Histogram, latency.meaning());
         for (served, totals) in volumes.iter().zip(totals) {
             let buckets = buckets(totals.latency(latency));
             text.histogram(&[("volume", served.volume.name())], &buckets);
@@ -206,7 +205,7 @@ fn histograms(text: &mut Exposition, volumes: &[ServedVolume], totals: &[Totals]
     }
 }
 
-fn family(text: &mut Exposition, kind: Kind, definition: &MetricDefinition) {
+fn catalogue_header(text: &mut Exposition, kind: Kind, definition: &MetricDefinition) {
     let unit = match definition.unit {
         // Operations are not part of the name.
         Unit::Operations => None,

@@ -1,8 +1,9 @@
 //! Requests and responses of the control API: allowed methods, bodies of bounded size and time.
 
 use super::strict_json;
+use crate::output::sentence;
 use http_body_util::channel::Channel;
-use http_body_util::{BodyExt, Either, Full, Limited};
+use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
 use hyper::body::{Bytes, Incoming};
 use hyper::header::{ALLOW, CONTENT_TYPE, HeaderName, HeaderValue, WWW_AUTHENTICATE};
 use hyper::{Method, StatusCode};
@@ -41,7 +42,12 @@ impl ApiError {
         ApiError::new(StatusCode::UNPROCESSABLE_ENTITY, error)
     }
 
-    /// No volume has this name.
+    /// The service refuses the request.
+    #[expect(clippy::needless_pass_by_value, reason = "it converts an error")]
+    pub(super) fn refused(error: anyhow::Error) -> Self {
+        ApiError::invalid(sentence(&error))
+    }
+
     pub(super) fn no_volume(name: &str) -> Self {
         let error = format!("find the volume \"{name}\": none is called so");
         ApiError::new(StatusCode::NOT_FOUND, error)
@@ -85,7 +91,7 @@ impl ApiError {
 
     /// Returns the response that states the reason.
     pub(super) fn into_response(self) -> Response {
-        let mut response = json(&Refusal { error: self.error });
+        let mut response = json(Refusal { error: self.error });
         *response.status_mut() = self.status;
         let header = self.header.map(|(name, value)| (name, HeaderValue::from_static(value)));
         response.headers_mut().extend(header);
@@ -96,19 +102,16 @@ impl ApiError {
 /// The media type of JSON.
 pub(super) const JSON: &str = "application/json";
 
-/// Returns a JSON response.
-pub(super) fn json<T: Serialize>(value: &T) -> Response {
-    response(JSON, Either::Left(json_text(value).into()))
+pub(super) fn json<T: Serialize>(value: T) -> Response {
+    response(JSON, Either::Left(json_text(&value).into()))
 }
 
-/// Returns the text of a value in JSON.
 pub(super) fn json_text<T: Serialize>(value: &T) -> Vec<u8> {
     let mut text = serde_json::to_vec_pretty(value).expect("maps with keys of text");
     text.push(b'\n');
     text
 }
 
-/// Returns a response of this media type.
 pub(super) fn response(
     media_type: &'static str,
     body: Either<Full<Bytes>, Channel<Bytes, Infallible>>,
@@ -135,9 +138,16 @@ pub(super) async fn post<T: DeserializeOwned>(request: Request) -> Result<T, Api
     let body = Limited::new(request.into_body(), BODY_BYTES_MAX).collect();
     let bytes = match tokio::time::timeout(BODY_TIME_MAX, body).await {
         Ok(Ok(body)) => body.to_bytes(),
-        Ok(Err(error)) => {
-            let error = format!("read the request body of at most {BODY_BYTES_MAX} bytes: {error}");
+        Ok(Err(error)) if error.is::<LengthLimitError>() => {
+            let error = format!(
+                "read the request body: it has more than {BODY_BYTES_MAX} bytes; split the request \
+                 into smaller ones"
+            );
             return Err(ApiError::new(StatusCode::PAYLOAD_TOO_LARGE, error));
+        }
+        Ok(Err(error)) => {
+            let error = format!("read the request body: {error}");
+            return Err(ApiError::new(StatusCode::BAD_REQUEST, error));
         }
         Err(_) => {
             let error = format!("read the request body: it took over {BODY_TIME_MAX:?}");

@@ -11,7 +11,6 @@ use larder_schema::control::{
 };
 use std::ops::Range;
 
-/// Returns the volume that a request names, or all volumes.
 pub(super) fn selected_volumes(
     service: &Service,
     request: &VolumeRequest,
@@ -22,27 +21,32 @@ pub(super) fn selected_volumes(
 
 /// Evicts clean pages.
 pub(super) fn drop_clean(service: &Service, volumes: &[ServedVolume]) -> Dropped {
-    let cache = service.engine().cache();
+    let cache = service.engine.cache();
     let one = |ServedVolume { volume, .. }: &ServedVolume| VolumeDropped {
         volume: volume.name().to_owned(),
-        dropped_bytes: cache.drop_clean(volume, service.engine().now()) * BLOCK_BYTES_U64,
+        dropped_bytes: cache.drop_clean(volume, service.engine.now()) * BLOCK_BYTES_U64,
         resident_bytes: cache.gauge(volume, Gauge::Resident),
     };
     Dropped { head: Head::default(), dropped: volumes.iter().map(one).collect() }
 }
 
 /// Freezes or unfreezes volumes.
-pub(super) fn freeze(service: &Service, volumes: &[ServedVolume], frozen: bool) -> Changed {
+pub(super) fn freeze(
+    service: &Service,
+    request: &VolumeRequest,
+    frozen: bool,
+) -> Result<Changed, ApiError> {
     let word = |frozen: bool| if frozen { "yes" } else { "no" }.to_owned();
-    let one = |ServedVolume { volume, .. }: &ServedVolume| {
-        if volume.is_frozen() == frozen {
-            return None;
+    let mut changed = Vec::new();
+    for ServedVolume { volume, .. } in selected_volumes(service, request)? {
+        if volume.is_frozen() != frozen {
+            service.engine.cache().freeze(&volume, frozen);
+            let (volume, name) = (volume.name().to_owned(), "frozen".to_owned());
+            let (from, to) = (word(!frozen), word(frozen));
+            changed.push(Change { volume, name, from, to, pending: false });
         }
-        service.engine().cache().freeze(volume, frozen);
-        let (volume, name) = (volume.name().to_owned(), "frozen".to_owned());
-        Some(Change { volume, name, from: word(!frozen), to: word(frozen), pending: false })
-    };
-    Changed { changed: volumes.iter().filter_map(one).collect(), ..Changed::default() }
+    }
+    Ok(Changed { changed, ..Changed::default() })
 }
 
 /// Reason for refusing a range request on a mounted directory.
@@ -52,18 +56,18 @@ const DIRECTORY_ALTERNATIVE: &str =
 /// Pins ranges of a volume: all of them, or none.
 pub(super) fn pin(service: &Service, request: &RangeRequest) -> Result<Pinned, ApiError> {
     let served = find_volume(service, request, "pin", DIRECTORY_ALTERNATIVE)?;
-    let (cache, volume) = (service.engine().cache(), &served.volume);
+    let (cache, volume) = (service.engine.cache(), &served.volume);
     let _change_lock = service.lock_changes();
     let before = cache.pinned(volume);
     for (index, range) in request.ranges.iter().enumerate() {
-        let Err(error) = cache.pin_range(volume, bytes(range), service.engine().now()) else {
+        let Err(error) = cache.pin_range(volume, bytes(range), service.engine.now()) else {
             continue;
         };
         for range in &request.ranges[..index] {
             unpin_one(service, volume, bytes(range))?;
         }
         for range in before {
-            let restored = cache.pin_range(volume, range, service.engine().now());
+            let restored = cache.pin_range(volume, range, service.engine.now());
             restored.map_err(|error| ApiError::failed(error.to_string()))?;
         }
         return Err(ApiError::invalid(error.to_string()));
@@ -74,7 +78,7 @@ pub(super) fn pin(service: &Service, request: &RangeRequest) -> Result<Pinned, A
 /// Unpins ranges of a volume; without ranges, all of them.
 pub(super) fn unpin(service: &Service, request: &RangeRequest) -> Result<Pinned, ApiError> {
     let served = find_volume(service, request, "unpin", DIRECTORY_ALTERNATIVE)?;
-    let (cache, volume) = (service.engine().cache(), &served.volume);
+    let (cache, volume) = (service.engine.cache(), &served.volume);
     let _change_lock = service.lock_changes();
     let ranges = match &request.ranges[..] {
         [] => cache.pinned(volume),
@@ -87,7 +91,7 @@ pub(super) fn unpin(service: &Service, request: &RangeRequest) -> Result<Pinned,
 }
 
 fn unpin_one(service: &Service, volume: &ArenaVolume, range: Range<u64>) -> Result<(), ApiError> {
-    let unpinned = service.engine().cache().unpin_range(volume, range, service.engine().now());
+    let unpinned = service.engine.cache().unpin_range(volume, range, service.engine.now());
     unpinned.map_err(|error| ApiError::invalid(error.to_string()))
 }
 
@@ -99,10 +103,9 @@ pub(super) fn find_volume(
     operation: &str,
     alternative: &str,
 ) -> Result<ServedVolume, ApiError> {
-    let served = service.volume(&request.volume);
-    let served = served.ok_or_else(|| ApiError::no_volume(&request.volume))?;
-    let checked = service.check_no_directory(operation, &request.volume, alternative);
-    checked.map_err(|error| ApiError::invalid(error.to_string()))?;
+    let name = &request.volume;
+    let served = service.volume(name).ok_or_else(|| ApiError::no_volume(name))?;
+    service.check_no_directory(operation, name, alternative).map_err(ApiError::refused)?;
     check_ranges(&request.ranges, served.volume.geometry().length)?;
     Ok(served)
 }

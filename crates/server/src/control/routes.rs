@@ -18,6 +18,7 @@ use larder_report::openmetrics::MEDIA_TYPE;
 use larder_schema::control::{
     AddRequest, Changed, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
 };
+use serde::Serialize;
 use std::fmt;
 use std::sync::Arc;
 use std::time::Duration;
@@ -42,7 +43,6 @@ impl Api {
         Api { service, jobs: jobs::Jobs::new(), token, bodies }
     }
 
-    /// Responds to one request.
     pub(super) async fn answer(&self, request: Request, connection: &Connection) -> Response {
         if let Err(refused) = check_token(self.token.as_ref(), &request) {
             // A client without the token has to reconnect for another attempt.
@@ -55,7 +55,7 @@ impl Api {
         }
         let result = confine_future(self.route(request, connection)).await;
         let result = result.unwrap_or_else(|panic| {
-            self.report(&panic, FAILED);
+            self.report_panic(&panic, FAILED);
             Err(ApiError::failed(format!("answer: {panic}")))
         });
         let response = result.unwrap_or_else(ApiError::into_response);
@@ -66,8 +66,8 @@ impl Api {
     }
 
     /// Logs a panic with its effect on a client.
-    pub(super) fn report(&self, panic: &Panicked, effect: &str) {
-        panic.report(self.service.engine().cache(), effect);
+    pub(super) fn report_panic(&self, panic: &Panicked, effect: &str) {
+        panic.report(self.service.engine.cache(), effect);
     }
 
     /// Parses a request and executes its command.
@@ -76,51 +76,75 @@ impl Api {
         let service = &*self.service;
         match Command::parse(request).await? {
             Command::Metrics => {
-                self.respond_with_body(connection, MEDIA_TYPE, || {
-                    metrics::text(service).into_bytes()
-                })
-                .await
+                let text = || metrics::text(service).into_bytes();
+                self.respond_with_body(connection, MEDIA_TYPE, text).await
             }
-            Command::Stats => {
-                self.respond_with_body(connection, JSON, || json_text(&answers::stats(service)))
-                    .await
-            }
+            Command::Stats => self.report(connection, || answers::stats(service)).await,
             Command::Volumes => {
-                self.respond_with_body(connection, JSON, || json_text(&answers::volumes(service)))
-                    .await
+                self.report(connection, || answers::volumes(service, service.volumes())).await
             }
             Command::AtRisk => {
                 // The file system of an image may not respond; the check has covered the other
                 // images by then.
-                let check = self.run_blocking("look at images", Service::try_check_paths);
+                let check = self.run("look at images", |it| {
+                    it.stores.try_find_lost();
+                    Ok(())
+                });
                 drop(tokio::time::timeout(CHECK_TIME_MAX, check).await);
-                self.respond_with_body(connection, JSON, || json_text(&answers::at_risk(service)))
-                    .await
+                self.report(connection, || answers::at_risk(service)).await
             }
-            Command::Curve => {
-                self.respond_with_body(connection, JSON, || json_text(&curves::curves(service)))
-                    .await
+            Command::Curve => self.report(connection, || curves::curves(service)).await,
+            Command::Files => {
+                let files = |it: &Service| answers::files(it).ok_or_else(ApiError::no_directory);
+                let files = self.run("list files", files).await?;
+                self.report(connection, || files).await
             }
-            Command::Files => self.files(connection).await,
-            Command::Drop(request) => self.drop_clean(request).await,
-            Command::Freeze(request) => self.freeze(&request, true),
-            Command::Unfreeze(request) => self.freeze(&request, false),
-            Command::Pin(request) => self.pin(request).await,
-            Command::Unpin(request) => self.unpin(request).await,
-            Command::Set(request) => self.set(request).await,
-            Command::Flush(request) => self.flush(&request),
-            Command::Warm(request) => self.warm(request),
-            Command::Add(request) => self.add(request).await,
+            Command::Drop(request) => {
+                let volumes = retention::selected_volumes(service, &request)?;
+                self.work("drop", move |it| Ok(retention::drop_clean(it, &volumes))).await
+            }
+            Command::Freeze(request) => retention::freeze(service, &request, true).map(json),
+            Command::Unfreeze(request) => retention::freeze(service, &request, false).map(json),
+            Command::Pin(request) => self.work("pin", move |it| retention::pin(it, &request)).await,
+            Command::Unpin(request) => {
+                self.work("unpin", move |it| retention::unpin(it, &request)).await
+            }
+            Command::Set(request) => self.work("set", move |it| set(it, &request)).await,
+            Command::Flush(request) => {
+                let volumes = retention::selected_volumes(service, &request)?;
+                self.start_job(move |it, progress| jobs::flush(it, &volumes, progress))
+            }
+            Command::Warm(request) => {
+                let alternative = "whose files are warm once they were read";
+                let served = retention::find_volume(service, &request, "warm", alternative)?;
+                self.start_job(move |it, progress| {
+                    jobs::warm(it, &served, &request.ranges, progress)
+                })
+            }
+            Command::Add(AddRequest { volume, set }) => {
+                // Connecting to the server of a new export may take long; such requests must not
+                // occupy all threads.
+                let add_lock = Arc::clone(&service.add_lock).lock_owned().await;
+                let add = move |service: &Service| {
+                    let _add_lock = add_lock;
+                    let served = service.add(&volume, &set).map_err(ApiError::refused)?;
+                    Ok(answers::volumes(service, vec![served]))
+                };
+                self.work("add", add).await
+            }
             Command::Remove(request) => self.remove(request),
-            Command::Stop(Empty {}) => Ok(self.stop()),
+            Command::Stop(Empty {}) => {
+                service.request_stop();
+                Ok(jobs::follow_stop(service))
+            }
         }
     }
 
     /// Runs `work` on a blocking thread, since it visits every page or waits for another server.
-    async fn run_blocking<T: Send + 'static>(
+    async fn run<T: Send + 'static>(
         &self,
         operation: &str,
-        work: impl FnOnce(&Service) -> T + Send + 'static,
+        work: impl FnOnce(&Service) -> Result<T, ApiError> + Send + 'static,
     ) -> Result<T, ApiError> {
         let service = Arc::clone(&self.service);
         let run = move || {
@@ -128,11 +152,29 @@ impl Api {
                 point("control", "work");
                 work(&service)
             });
-            result.inspect_err(|panic| panic.report(service.engine().cache(), FAILED))
+            result.inspect_err(|panic| panic.report(service.engine.cache(), FAILED))
         };
         let failed = |error: &dyn fmt::Display| ApiError::failed(format!("{operation}: {error}"));
         let result = tokio::task::spawn_blocking(run).await.map_err(|error| failed(&error))?;
-        result.map_err(|panic| failed(&panic))
+        result.map_err(|panic| failed(&panic))?
+    }
+
+    /// Responds with the result of `work` on a blocking thread.
+    async fn work<T: Serialize + Send + 'static>(
+        &self,
+        operation: &str,
+        work: impl FnOnce(&Service) -> Result<T, ApiError> + Send + 'static,
+    ) -> Result<Response, ApiError> {
+        self.run(operation, work).await.map(json)
+    }
+
+    /// Responds with a state of the service.
+    async fn report<T: Serialize>(
+        &self,
+        connection: &Connection,
+        state: impl FnOnce() -> T,
+    ) -> Result<Response, ApiError> {
+        self.respond_with_body(connection, JSON, || json_text(&state())).await
     }
 
     /// Responds with a body that may be large. The connection counts as idle while it waits, so
@@ -150,67 +192,11 @@ impl Api {
         Ok(response(media_type, Either::Left(body.into())))
     }
 
-    async fn files(&self, connection: &Connection) -> Result<Response, ApiError> {
-        let files = self.run_blocking("list files", answers::files).await?;
-        let files = files.ok_or_else(ApiError::no_directory)?;
-        self.respond_with_body(connection, JSON, || json_text(&files)).await
-    }
-
-    async fn drop_clean(&self, request: VolumeRequest) -> Result<Response, ApiError> {
-        let volumes = retention::selected_volumes(&self.service, &request)?;
-        let dropped =
-            self.run_blocking("drop", move |service| retention::drop_clean(service, &volumes));
-        Ok(json(&dropped.await?))
-    }
-
-    fn freeze(&self, request: &VolumeRequest, frozen: bool) -> Result<Response, ApiError> {
-        let volumes = retention::selected_volumes(&self.service, request)?;
-        Ok(json(&retention::freeze(&self.service, &volumes, frozen)))
-    }
-
-    async fn pin(&self, request: RangeRequest) -> Result<Response, ApiError> {
-        let pinned = self.run_blocking("pin", move |service| retention::pin(service, &request));
-        Ok(json(&pinned.await??))
-    }
-
-    async fn unpin(&self, request: RangeRequest) -> Result<Response, ApiError> {
-        let pinned = self.run_blocking("unpin", move |service| retention::unpin(service, &request));
-        Ok(json(&pinned.await??))
-    }
-
-    async fn set(&self, request: SetRequest) -> Result<Response, ApiError> {
-        let settings = settings(&request);
-        let changed = self.run_blocking("set", move |service| service.set(&settings));
-        let changed = changed.await?.map_err(ApiError::invalid)?;
-        Ok(json(&Changed { changed, ..Changed::default() }))
-    }
-
-    fn flush(&self, request: &VolumeRequest) -> Result<Response, ApiError> {
-        let volumes = retention::selected_volumes(&self.service, request)?;
-        self.jobs
-            .start(&self.service, move |service, progress| jobs::flush(service, &volumes, progress))
-    }
-
-    fn warm(&self, request: RangeRequest) -> Result<Response, ApiError> {
-        let alternative = "whose files are warm once they were read";
-        let served = retention::find_volume(&self.service, &request, "warm", alternative)?;
-        let ranges = request.ranges;
-        self.jobs.start(&self.service, move |service, progress| {
-            jobs::warm(service, &served, &ranges, progress)
-        })
-    }
-
-    async fn add(&self, AddRequest { volume, set }: AddRequest) -> Result<Response, ApiError> {
-        // Connecting to the server of a new export may take long; such requests must not occupy all
-        // threads.
-        let add_lock = self.service.add_lock().lock_owned().await;
-        let add = move |service: &Service| {
-            let _add_lock = add_lock;
-            service.add(&volume, &set)
-        };
-        let added = self.run_blocking("add", add).await?;
-        let served = added.map_err(|error| ApiError::invalid(crate::output::sentence(&error)))?;
-        Ok(json(&answers::volume_list(&self.service, vec![served])))
+    fn start_job(
+        &self,
+        job: impl FnOnce(&Service, &jobs::ProgressSender) -> jobs::JobResult + Send + 'static,
+    ) -> Result<Response, ApiError> {
+        self.jobs.start(&self.service, job)
     }
 
     fn remove(&self, request: RemoveRequest) -> Result<Response, ApiError> {
@@ -218,68 +204,61 @@ impl Api {
         let served = self.service.volume(&volume).ok_or_else(|| ApiError::no_volume(&volume))?;
         // A stop disconnects all clients.
         if !(give_up && self.service.is_stopping()) {
-            let unused = self.service.check_unused(&volume, disconnect);
-            unused.map_err(|error| ApiError::invalid(error.to_string()))?;
+            self.service.check_unused(&volume, disconnect).map_err(ApiError::refused)?;
         }
-        let remove = move |service: &Service, progress: &jobs::ProgressSender| {
+        self.start_job(move |service, progress| {
             jobs::remove(service, served, (disconnect, give_up), progress)
-        };
-        self.jobs.start(&self.service, remove)
-    }
-
-    fn stop(&self) -> Response {
-        self.service.request_stop();
-        jobs::follow_stop(&self.service)
+        })
     }
 }
 
-/// A request without its path and encoding.
-#[derive(Debug)]
-pub(super) enum Command {
-    Metrics,
-    Stats,
-    Volumes,
-    AtRisk,
-    Curve,
-    Files,
-    Drop(VolumeRequest),
-    Freeze(VolumeRequest),
-    Unfreeze(VolumeRequest),
-    Pin(RangeRequest),
-    Unpin(RangeRequest),
-    Set(SetRequest),
-    Flush(VolumeRequest),
-    Warm(RangeRequest),
-    Add(AddRequest),
-    Remove(RemoveRequest),
-    Stop(Empty),
-}
-
-impl Command {
-    /// Parses a request by its path.
-    pub(super) async fn parse(request: Request) -> Result<Self, ApiError> {
-        let uri = request.uri().clone();
-        match uri.path() {
-            "/metrics" => get(&request, Command::Metrics),
-            "/v1/stats" => get(&request, Command::Stats),
-            "/v1/volumes" => get(&request, Command::Volumes),
-            "/v1/at-risk" => get(&request, Command::AtRisk),
-            "/v1/curve" => get(&request, Command::Curve),
-            "/v1/files" => get(&request, Command::Files),
-            "/v1/drop" => post(request).await.map(Command::Drop),
-            "/v1/freeze" => post(request).await.map(Command::Freeze),
-            "/v1/unfreeze" => post(request).await.map(Command::Unfreeze),
-            "/v1/pin" => post(request).await.map(Command::Pin),
-            "/v1/unpin" => post(request).await.map(Command::Unpin),
-            "/v1/set" => post(request).await.map(Command::Set),
-            "/v1/flush" => post(request).await.map(Command::Flush),
-            "/v1/warm" => post(request).await.map(Command::Warm),
-            "/v1/add" => post(request).await.map(Command::Add),
-            "/v1/remove" => post(request).await.map(Command::Remove),
-            "/v1/stop" => post(request).await.map(Command::Stop),
-            path => Err(ApiError::no_path(path)),
+/// Makes the commands, and their parser, from a table of paths: with the type of its body a command
+/// is a POST, without one a GET.
+macro_rules! routes {
+    ($($path:literal => $command:ident $(($body:ident))?,)*) => {
+        /// A request without its path and encoding.
+        #[derive(Debug)]
+        pub(super) enum Command {
+            $($command $(($body))?,)*
         }
-    }
+
+        impl Command {
+            /// Parses a request by its path.
+            pub(super) async fn parse(request: Request) -> Result<Self, ApiError> {
+                match request.uri().path() {
+                    $($path => routes!(request, $command $($body)?),)*
+                    path => Err(ApiError::no_path(path)),
+                }
+            }
+        }
+    };
+    ($request:ident, $command:ident) => { get(&$request, Command::$command) };
+    ($request:ident, $command:ident $body:ident) => { post($request).await.map(Command::$command) };
+}
+
+routes! {
+    "/metrics" => Metrics,
+    "/v1/stats" => Stats,
+    "/v1/volumes" => Volumes,
+    "/v1/at-risk" => AtRisk,
+    "/v1/curve" => Curve,
+    "/v1/files" => Files,
+    "/v1/drop" => Drop(VolumeRequest),
+    "/v1/freeze" => Freeze(VolumeRequest),
+    "/v1/unfreeze" => Unfreeze(VolumeRequest),
+    "/v1/pin" => Pin(RangeRequest),
+    "/v1/unpin" => Unpin(RangeRequest),
+    "/v1/set" => Set(SetRequest),
+    "/v1/flush" => Flush(VolumeRequest),
+    "/v1/warm" => Warm(RangeRequest),
+    "/v1/add" => Add(AddRequest),
+    "/v1/remove" => Remove(RemoveRequest),
+    "/v1/stop" => Stop(Empty),
+}
+
+fn set(service: &Service, request: &SetRequest) -> Result<Changed, ApiError> {
+    let changed = service.set(&settings(request)).map_err(ApiError::invalid)?;
+    Ok(Changed { changed, ..Changed::default() })
 }
 
 /// Refuses a request that does not carry the token, if the socket requires one.

@@ -91,7 +91,7 @@ pub(super) fn start(listeners: Vec<ControlListener>, service: &Arc<Service>) -> 
         .thread_keep_alive(Duration::from_secs(1))
         .build()
         .context("start the control interface")?;
-    let cache = Arc::clone(service.engine().cache());
+    let cache = Arc::clone(service.engine.cache());
     let service = Arc::clone(service);
     let run = move || {
         runtime.block_on(serve(listeners, &service, closed));
@@ -220,7 +220,7 @@ impl Acceptor {
                     match result {
                         Ok(Ok(())) => {}
                         Ok(Err(error)) => tracing::info!(%error, "a control connection was closed"),
-                        Err(panic) => self.api.report(&panic, CLOSED),
+                        Err(panic) => self.api.report_panic(&panic, CLOSED),
                     }
                 }
                 Some(Err(error)) => {
@@ -244,7 +244,7 @@ impl Acceptor {
         let serving = answer(stream, connection, Arc::clone(&api), self.closed.clone());
         let task = tasks.spawn(async move {
             if let Err(panic) = confine_future(serving).await {
-                api.report(&panic, CLOSED);
+                api.report_panic(&panic, CLOSED);
             }
         });
         self.connections.add(id, task);

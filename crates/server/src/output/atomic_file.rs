@@ -34,7 +34,7 @@ enum Target {
 /// Refuses a file whose directory does not exist.
 ///
 /// # Errors
-/// The error text is a verb phrase that follows "failed to".
+/// The directory does not exist.
 pub fn check_directory(path: &Path) -> Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let missing = directory.filter(|directory| matches!(directory.try_exists(), Ok(false)));
@@ -48,8 +48,7 @@ impl AtomicFile {
     /// Opens a file for writing.
     ///
     /// # Errors
-    /// It is a directory, or cannot be written: the error text is a verb phrase that follows
-    /// "failed to".
+    /// It is a directory, or cannot be written.
     pub fn begin(path: &Path, suffix: &str) -> Result<AtomicFile> {
         let context = || format!("write {}", path.display());
         // Other programs take "-" for standard output, so a file of this name is unlikely to be

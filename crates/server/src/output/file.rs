@@ -59,8 +59,7 @@ impl DistinctFiles {
     /// Adds a file that the command writes.
     ///
     /// # Errors
-    /// The command reads the file, or writes it already. The error text is a verb phrase that
-    /// follows "failed to".
+    /// The command reads the file, or writes it already.
     pub fn add_output(&mut self, to: &Path) -> Result<()> {
         let Some(identity) = Identity::of(to) else { return Ok(()) };
         match self.names.insert(identity, (to.to_owned(), false)) {

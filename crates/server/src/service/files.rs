@@ -27,7 +27,6 @@ const RETRY_INTERVAL: Duration = Duration::from_millis(250);
 /// Maximum number of processes in a message about a mount in use.
 const USERS_SHOWN_MAX: usize = 5;
 
-/// A mount.
 enum Mount {
     Volumes(VolumeMount),
     /// With the listener for changes of SOURCE.
@@ -53,7 +52,7 @@ impl Mount {
     }
 }
 
-/// The mount, if there is one.
+#[derive(Default)]
 pub(super) struct Files(RwLock<Option<Mount>>);
 
 /// Prepares the process to serve as backing of file systems and swap, as far as it is permitted;
@@ -81,26 +80,30 @@ pub fn prepare(settings: &ServerSettings) -> Result<bool> {
 }
 
 impl Files {
+    /// Mounts the volumes as files, if `--fuse` is set.
     pub(super) fn start(
+        &self,
         settings: &ServerSettings,
         engine: &Arc<Engine>,
         volumes: &[ServedVolume],
         observer: Option<Arc<dyn Observer>>,
-    ) -> Result<Self> {
-        let Some(directory) = &settings.fuse else { return Ok(Files(RwLock::new(None))) };
+    ) -> Result<()> {
+        let Some(directory) = &settings.fuse else { return Ok(()) };
         let volumes = volumes.iter().map(|served| (Arc::clone(&served.volume), served.map.clone()));
         let (engine, volumes) = (Arc::clone(engine), volumes.collect());
         let mount = VolumeMount::start(engine, directory, volumes, observer, settings.plain_io)?;
-        Ok(Files::new(Mount::Volumes(mount)))
+        self.set(Mount::Volumes(mount));
+        Ok(())
     }
 
     /// Mounts a directory, whose files are the volumes of `served`.
     pub(super) fn start_directory(
+        &self,
         options: &MountOptions,
         engine: &Arc<Engine>,
         directory: Directory,
         served: &[ServedVolume],
-    ) -> Result<Self> {
+    ) -> Result<()> {
         let volumes = served.iter().map(|served| Arc::clone(&served.volume)).collect();
         let (mountpoint, allow_other) = (&options.mountpoint, options.allow_other);
         let mount =
@@ -113,10 +116,11 @@ impl Files {
         });
         let shared = options.shared;
         let listener = shared.then(|| ChangeListener::start(&options.source, &mount)).flatten();
-        Ok(Files::new(Mount::Directory(mount, listener)))
+        self.set(Mount::Directory(mount, listener));
+        Ok(())
     }
 
-    fn new(mount: Mount) -> Self {
+    fn set(&self, mount: Mount) {
         let mounted = mount.mounted();
         for note in mounted.notes() {
             eprintln!("larder: note: {note}");
@@ -125,7 +129,7 @@ impl Files {
             let path = mounted.path().display();
             eprintln!("larder: note: {path} was still mounted by a larder that was killed");
         }
-        Files(RwLock::new(Some(mount)))
+        *self.0.write().expect("no holder panics") = Some(mount);
     }
 
     fn with<T>(&self, action: impl FnOnce(&Mount) -> T) -> Option<T> {
@@ -134,10 +138,18 @@ impl Files {
 
     /// Calls `action` if volumes are mounted as files.
     fn with_volumes<T>(&self, action: impl FnOnce(&VolumeMount) -> T) -> Option<T> {
-        match self.0.read().expect("no holder panics").as_ref() {
-            Some(Mount::Volumes(mount)) => Some(action(mount)),
-            Some(Mount::Directory(..)) | None => None,
-        }
+        self.with(|mount| match mount {
+            Mount::Volumes(mount) => Some(action(mount)),
+            Mount::Directory(..) => None,
+        })?
+    }
+
+    /// Calls `action` if a directory is mounted.
+    fn with_directory<T>(&self, action: impl FnOnce(&DirectoryMount) -> T) -> Option<T> {
+        self.with(|mount| match mount {
+            Mount::Directory(mount, _) => Some(action(mount)),
+            Mount::Volumes(_) => None,
+        })?
     }
 
     /// Adds the file of a volume.
@@ -150,22 +162,6 @@ impl Files {
     /// Removes the file of a volume; waits up to `patience` for its users.
     pub(super) fn remove(&self, name: &str, patience: Duration) {
         self.with_volumes(|mount| mount.remove(name, patience));
-    }
-
-    /// Returns the cached data by file, if a directory is mounted.
-    fn cached(&self) -> Option<Vec<FileFigures>> {
-        match self.0.read().expect("no holder panics").as_ref() {
-            Some(Mount::Directory(mount, _)) => Some(mount.files()),
-            Some(Mount::Volumes(_)) | None => None,
-        }
-    }
-
-    /// Returns the files of a directory that contain these ranges of one of its volumes.
-    fn failing(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
-        match self.0.read().expect("no holder panics").as_ref() {
-            Some(Mount::Directory(mount, _)) => mount.failing(volume, failing),
-            Some(Mount::Volumes(_)) | None => Vec::new(),
-        }
     }
 
     /// Returns the file of a volume, if volumes are mounted as files.
@@ -207,18 +203,18 @@ fn in_use(path: &Path) -> String {
 impl Service {
     /// Returns the cached data by file, if a directory is mounted.
     pub(crate) fn cached_files(&self) -> Option<Vec<FileFigures>> {
-        self.files().cached()
+        self.files.with_directory(DirectoryMount::files)
     }
 
     /// Returns the files of a directory that contain these ranges of one of its volumes.
     pub(crate) fn failing_files(&self, volume: &str, failing: &[Range<u64>]) -> Vec<FailingFile> {
-        self.files().failing(volume, failing)
+        self.files.with_directory(|mount| mount.failing(volume, failing)).unwrap_or_default()
     }
 
     /// Unmounts the files, after their users are gone or on a second signal; returns true if
     /// programs may have written data while it waited.
     pub(crate) fn unmount(&self, requests: &RequestReceiver) -> bool {
-        let attempt = |lazily| self.files().with(|mount| mount.mounted().unmount(lazily));
+        let attempt = |lazily| self.files.with(|mount| mount.mounted().unmount(lazily));
         let mut reported = String::new();
         loop {
             let path = match attempt(false) {

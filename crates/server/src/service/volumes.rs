@@ -4,19 +4,17 @@
 //! opened; a removed volume is written out and flushed before its store is closed, and stays served
 //! if that fails or if clients use it.
 
-use super::files::Files;
 use super::{ServedVolume, Service, warn_if_flushes_are_ignored};
+use crate::lock;
 use crate::plan::{Configuration, MountOptions};
-use crate::policy_choice::PolicyChoice;
 use crate::settings::{Assignment, ServerSettings};
-use crate::stores::{self, OpenedStore, Stores};
-use crate::volume_plan::VolumePlan;
+use crate::stores::{self, OpenedStore};
+use crate::volume_plan::{PolicyChoice, VolumePlan};
 use crate::volume_source::VolumeSource;
-use crate::warm::WarmLists;
 use anyhow::{Context, Result, anyhow};
 use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;
-use larder_io::engine::{Engine, StopProgress};
+use larder_io::engine::StopProgress;
 use larder_io::front::fuse::{
     Directory, DirectoryMount, DirectoryOptions, FileOptions, OpenedDirectory,
 };
@@ -31,80 +29,35 @@ use std::time::Duration;
 /// Time limit for the requests in flight of a removed volume's clients.
 const DISCONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
-/// The resources that are needed to open volumes.
-pub(super) struct VolumeOpener<'a> {
-    pub(super) engine: &'a Arc<Engine>,
-    pub(super) lists: Option<&'a WarmLists>,
-    /// True if io_uring is not used.
-    pub(super) plain_io: bool,
-    pub(super) memory_bytes: u64,
-}
-
-impl VolumeOpener<'_> {
+impl Service {
     /// Opens the store of a volume. An upstream server may be slow to respond, so no lock is held.
-    pub(super) fn open_store(
-        &self,
-        plan: &VolumePlan,
-        is_stopping: &dyn Fn() -> bool,
-    ) -> Result<OpenedStore> {
-        let VolumeOpener { engine, plain_io, memory_bytes, .. } = *self;
-        OpenedStore::open(plan, memory_bytes, plain_io, engine.clock(), is_stopping)
+    pub(super) fn open_store(&self, plan: &VolumePlan, memory_bytes: u64) -> Result<OpenedStore> {
+        let (plain_io, clock) = (self.settings().plain_io, self.engine.clock());
+        OpenedStore::open(plan, memory_bytes, plain_io, clock, &|| self.is_stopping())
     }
 
     /// Adds a volume to the cache; the only export of a server is also its default.
     pub(super) fn add_volume(
         &self,
-        stores: &mut Stores,
         plan: &VolumePlan,
         store: OpenedStore,
         default: bool,
     ) -> Result<ServedVolume> {
-        let lists = self.lists;
-        let opened = stores.add_opened(store);
-        let added = self.add(plan, opened, default);
-        let result = added.and_then(|served| {
-            if let Some(lists) = lists {
+        let opened = self.stores.add_opened(store);
+        let result = self.add_opened(plan, opened, default).and_then(|served| {
+            if let Some(lists) = &self.lists {
                 let length = served.volume.geometry().length;
                 let store = stores::store_identity(plan, length);
                 lists.add(&served.volume, store.context("look at the volume once more")?);
             }
             Ok(served)
         });
-        if result.is_err() {
-            stores.forget(plan);
-        }
-        result
+        result.inspect_err(|_| {
+            self.stores.forget(plan);
+        })
     }
 
-    /// Opens a directory, adds its volumes to the cache, and mounts it.
-    pub(super) fn mount(
-        &self,
-        mount: &MountOptions,
-        plans: &[VolumePlan],
-    ) -> Result<(Vec<ServedVolume>, Files)> {
-        DirectoryMount::check(&mount.source, &mount.mountpoint)?;
-        let options = DirectoryOptions {
-            read_only: plans[0].write_mode == WriteMode::ReadOnly,
-            restrictions: mount.restrictions,
-            ttl: mount.ttl,
-            shared: mount.shared,
-            plain: self.plain_io,
-            rules: mount.rules.clone(),
-            rest: FileOptions::default(),
-        };
-        let opened = Directory::open(&mount.source, options, &self.engine.clock())?;
-        let OpenedDirectory { directory: opened_directory, stores, mut notes } = opened;
-        let opened = stores.into_iter().map(|store| {
-            let notes = std::mem::take(&mut notes);
-            Opened { store, map: Arc::new(Solid), notes }
-        });
-        let added = plans.iter().zip(opened).map(|(plan, opened)| self.add(plan, opened, true));
-        let served: Vec<_> = added.collect::<Result<_>>()?;
-        let files = Files::start_directory(mount, self.engine, opened_directory, &served)?;
-        Ok((served, files))
-    }
-
-    fn add(&self, plan: &VolumePlan, opened: Opened, default: bool) -> Result<ServedVolume> {
+    fn add_opened(&self, plan: &VolumePlan, opened: Opened, default: bool) -> Result<ServedVolume> {
         for note in &opened.notes {
             eprintln!("larder: note: {note}");
         }
@@ -121,17 +74,37 @@ impl VolumeOpener<'_> {
             ..VolumeOptions::new(&plan.name, opened.store.geometry())
         };
         let volume = self.engine.add_volume(options, opened.store)?;
-        let buffer_bytes = plan.buffer_bytes(self.memory_bytes);
+        let buffer_bytes = plan.buffer_bytes(self.settings().memory_bytes);
         Ok(ServedVolume { volume, map: opened.map, plan: plan.clone(), default, buffer_bytes })
+    }
+
+    /// Opens a directory, adds its volumes to the cache, and mounts it.
+    pub(super) fn mount(&self, mount: &MountOptions, plans: &[VolumePlan]) -> Result<()> {
+        DirectoryMount::check(&mount.source, &mount.mountpoint)?;
+        let options = DirectoryOptions {
+            read_only: plans[0].write_mode == WriteMode::ReadOnly,
+            restrictions: mount.restrictions,
+            ttl: mount.ttl,
+            shared: mount.shared,
+            plain: self.settings().plain_io,
+            rules: mount.rules.clone(),
+            rest: FileOptions::default(),
+        };
+        let opened = Directory::open(&mount.source, options, &self.engine.clock())?;
+        let OpenedDirectory { directory, stores, mut notes } = opened;
+        for (plan, store) in plans.iter().zip(stores) {
+            let notes = std::mem::take(&mut notes);
+            let served =
+                self.add_opened(plan, Opened { store, map: Arc::new(Solid), notes }, true)?;
+            lock(&self.volumes).push(served);
+        }
+        self.files.start_directory(mount, &self.engine, directory, &self.volumes())
     }
 }
 
 impl Configuration {
     /// Returns the plan of a volume that is to be added with these settings, to a server that was
     /// started with `server`.
-    ///
-    /// # Errors
-    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn plan_added(
         &self,
         server: &ServerSettings,
@@ -170,16 +143,12 @@ fn continue_always(_: &StopProgress) -> ControlFlow<()> {
 impl Service {
     /// Adds a volume, written as on the command line, with these settings in addition to the flags
     /// of the server for all volumes.
-    ///
-    /// # Errors
-    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn add(
         &self,
         volume: &str,
         settings: &BTreeMap<String, String>,
     ) -> Result<ServedVolume> {
-        let (configuration, server) = (self.configuration(), self.start_settings());
-        self.add_planned(&configuration.plan_added(server, volume, settings)?)
+        self.add_planned(&self.configuration.plan_added(&self.settings(), volume, settings)?)
     }
 
     /// Fails if a directory is mounted: volumes can be added and removed only by `larder serve`.
@@ -191,17 +160,8 @@ impl Service {
         self.check_no_directory(operation, name, alternative)
     }
 
-    /// Returns true if a directory is mounted.
-    pub(crate) fn is_directory(&self) -> bool {
-        self.configuration().mount.is_some()
-    }
-
     /// Fails if a directory is mounted: its files get their addresses as they are opened, so
-    /// clients cannot use them.
-    ///
-    /// # Errors
-    /// The error text is a verb phrase that follows "failed to": the `operation` on `name`, and the
-    /// `alternative`.
+    /// clients cannot use them. The error has the `operation` on `name`, and the `alternative`.
     pub(crate) fn check_no_directory(
         &self,
         operation: &str,
@@ -218,13 +178,11 @@ impl Service {
     /// Adds a volume.
     ///
     /// # Errors
-    /// Nothing has changed. The error text is a verb phrase that follows "failed to".
+    /// Nothing has changed then.
     pub(crate) fn add_planned(&self, plan: &VolumePlan) -> Result<ServedVolume> {
         let name = &plan.name;
         let memory_bytes = self.check_added(plan)?;
-        let (engine, plain_io) = (self.engine(), self.start_settings().plain_io);
-        let opener = VolumeOpener { engine, lists: self.lists(), plain_io, memory_bytes };
-        let store = opener.open_store(plan, &|| self.is_stopping())?;
+        let store = self.open_store(plan, memory_bytes)?;
         let _change_lock = self.lock_changes();
         // Other volumes and settings may have changed meanwhile.
         anyhow::ensure!(
@@ -232,12 +190,9 @@ impl Service {
             "add {name}: the memory of the cache was changed meanwhile; try again"
         );
         let buffer_bytes = plan.buffer_bytes(memory_bytes);
-        self.reserve_memory(buffer_bytes)?;
-        let added = self.add_and_publish(&opener, plan, store);
-        if added.is_err() {
-            self.release_memory(buffer_bytes);
-        }
-        let served = added?;
+        self.set_reserved_bytes(self.reserved_bytes() + buffer_bytes)?;
+        let added = self.add_and_publish(plan, store);
+        let served = added.inspect_err(|_| self.release_memory(buffer_bytes))?;
         warn_if_flushes_are_ignored(&served.volume);
         Ok(served)
     }
@@ -255,14 +210,9 @@ impl Service {
         Ok(memory_bytes)
     }
 
-    fn add_and_publish(
-        &self,
-        opener: &VolumeOpener<'_>,
-        plan: &VolumePlan,
-        store: OpenedStore,
-    ) -> Result<ServedVolume> {
-        let engine = self.engine();
-        let served = opener.add_volume(&mut self.stores(), plan, store, false)?;
+    fn add_and_publish(&self, plan: &VolumePlan, store: OpenedStore) -> Result<ServedVolume> {
+        let engine = &self.engine;
+        let served = self.add_volume(plan, store, false)?;
         let volume = &served.volume;
         let published = match plan.policy {
             // The memory for the policy's tables is taken from the cache.
@@ -271,10 +221,10 @@ impl Service {
         };
         let published = published.map_err(anyhow::Error::from).and_then(|()| self.publish(&served));
         if let Err(error) = published {
-            if let Some(lists) = self.lists() {
+            if let Some(lists) = &self.lists {
                 lists.forget(volume);
             }
-            self.stores().forget(plan);
+            self.stores.forget(plan);
             if let Err(removal_error) = engine.remove_volume(volume, continue_always) {
                 tracing::error!(
                     again = %removal_error,
@@ -283,7 +233,7 @@ impl Service {
             }
             return Err(error);
         }
-        self.note_added(served.clone());
+        lock(&self.volumes).push(served.clone());
         Ok(served)
     }
 
@@ -291,19 +241,16 @@ impl Service {
     fn publish(&self, served: &ServedVolume) -> Result<()> {
         let export = served.export(&ServerLimits::default());
         self.with_server(|server| Ok(server.add_export(export)?))?;
-        let result = self.files().add(served);
+        let result = self.files.add(served);
         if result.is_err() {
             let name = served.volume.name();
-            self.files().remove(name, DISCONNECT_TIME_MAX);
+            self.files.remove(name, DISCONNECT_TIME_MAX);
             self.with_server(|server| Ok(server.remove_export(name, DISCONNECT_TIME_MAX)))?;
         }
         result
     }
 
     /// Fails if a volume cannot be removed now.
-    ///
-    /// # Errors
-    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn check_unused(&self, name: &str, disconnect: bool) -> Result<()> {
         anyhow::ensure!(
             !self.is_stopping(),
@@ -318,7 +265,7 @@ impl Service {
             "remove {name}: {clients} {word} connected; let them go first, or use \
              larder ctl remove --disconnect"
         );
-        let usage = self.files().usage(name);
+        let usage = self.files.usage(name);
         if let Some(usage) = usage.filter(|_| !disconnect) {
             anyhow::bail!(
                 "remove {name}: {usage}; end that first, or use larder ctl remove --disconnect"
@@ -333,9 +280,8 @@ impl Service {
     ///
     /// # Errors
     /// There is no such volume, clients use it and are not to be disconnected, or its store fails:
-    /// the error text is a verb phrase that follows "failed to". Then the volume is served as
-    /// before. While the server stops, a volume can only be given up: the stop then ends without
-    /// its data.
+    /// then the volume is served as before. While the server stops, a volume can only be given up:
+    /// the stop then ends without its data.
     pub(crate) fn remove(
         &self,
         name: &str,
@@ -351,11 +297,11 @@ impl Service {
         };
         self.check_unused(name, disconnect)?;
         self.with_server(|server| Ok(server.remove_export(name, DISCONNECT_TIME_MAX)))?;
-        self.files().remove(name, DISCONNECT_TIME_MAX);
+        self.files.remove(name, DISCONNECT_TIME_MAX);
         if give_up {
-            self.engine().give_up_volume(&served.volume);
+            self.engine.give_up_volume(&served.volume);
         }
-        let list = self.lists().and_then(|lists| lists.before_removal(&served.volume));
+        let list = self.lists.as_ref().and_then(|lists| lists.before_removal(&served.volume));
         // The store may be slow: other volumes can be changed meanwhile.
         drop(change_lock);
         let mut report = |state: &StopProgress| {
@@ -364,26 +310,25 @@ impl Service {
             let is_over = state.error.is_some() && !give_up || self.is_stopping();
             if is_over { ControlFlow::Break(()) } else { ControlFlow::Continue(()) }
         };
-        let written = self.engine().write_out_volume(&served.volume, &mut report);
+        let written = self.engine.write_out_volume(&served.volume, &mut report);
         let _change_lock = self.lock_changes();
-        let removed =
-            written.and_then(|()| self.engine().remove_volume(&served.volume, &mut report));
+        let removed = written.and_then(|()| self.engine.remove_volume(&served.volume, &mut report));
         if let Err(error) = removed {
-            if let Some(lists) = self.lists() {
+            if let Some(lists) = &self.lists {
                 lists.resume(&served.volume);
             }
             self.publish(&served)?;
             return Err(error.into());
         }
-        self.note_removed(name);
-        if let Some(lists) = self.lists() {
+        lock(&self.volumes).retain(|served| served.volume.name() != name);
+        if let Some(lists) = &self.lists {
             lists.forget(&served.volume);
         }
         if let Some(list) = list {
             list.save();
         }
         self.release_memory(served.buffer_bytes);
-        let is_lost = self.stores().forget(&served.plan);
+        let is_lost = self.stores.forget(&served.plan);
         anyhow::ensure!(
             !is_lost,
             "keep what was written: {} was deleted or replaced while it was served",
@@ -392,24 +337,18 @@ impl Service {
         Ok(())
     }
 
-    /// Takes memory from the cache for the buffers of an upstream volume.
-    fn reserve_memory(&self, bytes: u64) -> Result<()> {
-        if bytes > 0 {
-            let reserved = self.reserved_bytes() + bytes;
-            self.engine().set_memory(self.plan().server.memory_bytes - reserved)?;
-            self.reserved_bytes.store(reserved, Ordering::Release);
+    /// Sets the memory that the cache cannot use, for the buffers of upstream volumes.
+    fn set_reserved_bytes(&self, bytes: u64) -> Result<()> {
+        if bytes != self.reserved_bytes() {
+            self.engine.set_memory(self.settings().memory_bytes - bytes)?;
+            self.reserved_bytes.store(bytes, Ordering::Release);
         }
         Ok(())
     }
 
     fn release_memory(&self, bytes: u64) {
-        if bytes > 0 {
-            let reserved = self.reserved_bytes() - bytes;
-            self.reserved_bytes.store(reserved, Ordering::Release);
-            if let Err(error) = self.engine().set_memory(self.plan().server.memory_bytes - reserved)
-            {
-                tracing::error!(%error, "the cache could not take back its memory");
-            }
+        if let Err(error) = self.set_reserved_bytes(self.reserved_bytes() - bytes) {
+            tracing::error!(%error, "the cache could not take back its memory");
         }
     }
 }

@@ -7,14 +7,6 @@ use larder_io::engine::EngineOptions;
 use larder_io::store;
 
 #[test]
-fn the_first_directory_for_state_is_taken() {
-    let directory = |directories: &str| state_directory(directories.as_bytes());
-    assert_eq!(directory("/var/lib/larder"), Some("/var/lib/larder".into()));
-    assert_eq!(directory("/var/lib/a:/var/lib/b"), Some("/var/lib/a".into()));
-    assert_eq!(directory(""), None);
-}
-
-#[test]
 fn a_list_that_is_still_being_read_back_is_kept() {
     let directory = tempfile::tempdir().unwrap();
     let (image, list) = (directory.path().join("one.img"), directory.path().join("one.warm"));

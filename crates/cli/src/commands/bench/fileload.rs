@@ -55,7 +55,7 @@ pub(super) struct FileloadArgs {
 
     /// Advice to the kernel on the expected reads: normal (none), sequential, random, or
     /// no-buffering, which bypasses the page cache.
-    #[arg(long, value_name = "HINT", default_value = "normal", value_parser = args::hint)]
+    #[arg(long, value_name = "HINT", default_value = "normal", value_parser = args::named::<Hint>)]
     hint: Hint,
 
     #[command(flatten)]

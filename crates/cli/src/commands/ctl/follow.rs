@@ -12,29 +12,16 @@ use serde::Serialize;
 use serde_json::json;
 use std::time::Instant;
 
-/// The words of the output for a request.
-pub(super) struct RequestText {
-    /// Verb of the progress line.
-    in_progress: &'static str,
-    /// Verb of the result line.
-    completed: &'static str,
-}
-
-pub(super) const FLUSH: RequestText = RequestText { in_progress: "writing", completed: "flushed" };
-pub(super) const WARM: RequestText = RequestText { in_progress: "reading", completed: "warmed" };
-pub(super) const REMOVE: RequestText = RequestText { in_progress: "writing", completed: "removed" };
-pub(super) const STOP: RequestText = RequestText { in_progress: "writing", completed: "stopped" };
-
-/// Sends a request, shows its progress, and prints its result.
+/// Sends a request, shows its progress, and prints its result, each with its verb.
 pub(super) fn run<B: Serialize>(
     client: &Client,
     name: &str,
     request: &B,
-    words: &RequestText,
+    (in_progress, completed): (&'static str, &str),
     format: TableFormat,
 ) -> Result<()> {
     let started = Instant::now();
-    let mut display = WritebackProgress::new(words.in_progress);
+    let mut display = WritebackProgress::new(in_progress);
     let result = client.follow(name, request, |progress| {
         let Progress::Volume { volume, done_bytes, total_bytes, error } = progress else { return };
         display.show(&StopProgress {
@@ -53,7 +40,7 @@ pub(super) fn run<B: Serialize>(
     match format {
         TableFormat::Text => {
             let (bytes, elapsed) = (format::bytes(bytes), format::duration(elapsed_ns));
-            output::text(&format!("{}: {bytes} in {elapsed}\n", words.completed))
+            output::text(&format!("{completed}: {bytes} in {elapsed}\n"))
         }
         TableFormat::Json => {
             output::text(&format!("{}\n", json!({"bytes": bytes, "took_ns": elapsed_ns})))

@@ -1,11 +1,11 @@
 //! Repeats a query, until Ctrl-C or until standard output is closed.
 
-use super::Command;
-use super::output::{self, Answer};
+use super::Query;
+use super::output;
 use crate::args::TableFormat;
 use crate::output::raw_stdout;
 use crate::signals::channel_of_signals;
-use anyhow::{Result, bail};
+use anyhow::Result;
 use larder_server::client::Client;
 use larder_server::requests::ServerRequest;
 use std::io::{IsTerminal, Write};
@@ -22,7 +22,7 @@ const CLEAR_SCREEN: &str = "\x1b[J";
 
 pub(super) fn run(
     client: &Client,
-    command: &Command,
+    query: &Query,
     format: TableFormat,
     interval: Duration,
 ) -> Result<ExitCode> {
@@ -31,14 +31,19 @@ pub(super) fn run(
     if redraw {
         control(&format!("{HOME}{CLEAR_SCREEN}"))?;
     }
-    let mut earlier: Option<Box<dyn Answer>> = None;
+    let (mut earlier, mut is_first) = (None, true);
     let mut next = Instant::now();
     loop {
-        let Some(answer) = super::query(client, command)? else {
-            bail!("watch this: only stats, volumes, at-risk and curve can be watched");
-        };
-        show(&*answer, earlier.as_deref(), format, redraw)?;
-        earlier = Some(answer);
+        let answer = query.execute(client, &mut earlier)?;
+        match format {
+            TableFormat::Text if redraw => draw(&answer.text)?,
+            TableFormat::Text => output::text(&format!("{}\n", answer.text))?,
+            // The first response is the base of the first interval.
+            _ if is_first => {}
+            TableFormat::Json => output::text(&format!("{}\n", answer.json))?,
+            TableFormat::Csv => output::text(&answer.table.to_csv())?,
+        }
+        is_first = false;
         next += interval;
         // After a slow response, missed intervals are skipped.
         next = next.max(Instant::now());
@@ -57,30 +62,12 @@ fn control(sequence: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-fn show(
-    answer: &dyn Answer,
-    earlier: Option<&dyn Answer>,
-    format: TableFormat,
-    redraw: bool,
-) -> Result<()> {
-    let since = earlier.map(|earlier| answer.since(earlier));
-    match (format, since) {
-        (TableFormat::Text, since) => {
-            let text = since.map_or_else(|| answer.to_text(), |(text, ..)| text);
-            if redraw {
-                control(HOME)?;
-                for line in text.split_inclusive('\n') {
-                    output::text(line.trim_end_matches('\n'))?;
-                    control(&format!("{CLEAR_LINE}\n"))?;
-                }
-                control(CLEAR_SCREEN)
-            } else {
-                output::text(&format!("{text}\n"))
-            }
-        }
-        // The first response is the base of the first interval.
-        (TableFormat::Json | TableFormat::Csv, None) => Ok(()),
-        (TableFormat::Json, Some((_, json, _))) => output::text(&format!("{json}\n")),
-        (TableFormat::Csv, Some((_, _, table))) => output::text(&table.to_csv()),
+/// Overwrites the screen with a text.
+fn draw(text: &str) -> Result<()> {
+    control(HOME)?;
+    for line in text.split_inclusive('\n') {
+        output::text(line.trim_end_matches('\n'))?;
+        control(&format!("{CLEAR_LINE}\n"))?;
     }
+    control(CLEAR_SCREEN)
 }

@@ -9,13 +9,12 @@ use larder_lab::model::{self, ModelledStore};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 /// Bytes written at a time while the image is filled.
 const CHUNK: usize = 1 << 20;
 
-/// Kind of disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiskKind {
     Real,
@@ -33,26 +32,22 @@ impl DiskKind {
 
 /// A file without a name.
 #[derive(Debug)]
-pub(super) struct Image(File);
-
-/// An image without data.
-pub(super) struct EmptyImage<'a> {
-    directory: &'a Path,
+pub(super) struct Image {
+    directory: PathBuf,
     file: File,
 }
 
-/// Creates an image in `directory`; it is unlinked when this returns.
-pub(super) fn create_image(directory: &Path) -> Result<EmptyImage<'_>> {
-    let file = tempfile::tempfile_in(directory)
-        .with_context(|| format!("make an image in {}", directory.display()))?;
-    Ok(EmptyImage { directory, file })
-}
+impl Image {
+    /// Creates an empty image in `directory`; it is unlinked when this returns.
+    pub(super) fn create(directory: &Path) -> Result<Self> {
+        let file = tempfile::tempfile_in(directory)
+            .with_context(|| format!("make an image in {}", directory.display()))?;
+        Ok(Image { directory: directory.to_owned(), file })
+    }
 
-impl EmptyImage<'_> {
     /// Fills the image with data.
-    pub(super) fn fill(self, context: &DemoContext) -> Result<Image> {
-        let EmptyImage { directory, mut file } = self;
-        let error_context = || format!("make an image in {}", directory.display());
+    pub(super) fn fill(&mut self, context: &DemoContext) -> Result<()> {
+        let error_context = || format!("make an image in {}", self.directory.display());
         let bar = progress::bar(context.image_bytes, "making an image [{bar:30}] {bytes}");
         let mut chunk = vec![0u8; CHUNK];
         let mut written = 0;
@@ -63,13 +58,13 @@ impl EmptyImage<'_> {
                 *byte = u8::try_from((i as u64 * 31 + written / 4096) % 251).expect("below 251");
             }
             let len = CHUNK.min(usize::try_from(context.image_bytes - written).unwrap_or(CHUNK));
-            file.write_all(&chunk[..len]).with_context(error_context)?;
+            self.file.write_all(&chunk[..len]).with_context(error_context)?;
             written += len as u64;
             bar.set_position(written);
         }
-        file.sync_all().with_context(error_context)?;
+        self.file.sync_all().with_context(error_context)?;
         bar.finish_and_clear();
-        Ok(Image(file))
+        Ok(())
     }
 }
 
@@ -85,7 +80,7 @@ impl Disk {
         match kind {
             DiskKind::Real => {
                 // A file without a name is opened again through its descriptor.
-                let path = format!("/proc/self/fd/{}", image.0.as_raw_fd());
+                let path = format!("/proc/self/fd/{}", image.file.as_raw_fd());
                 let opened = store::open(path.as_ref(), OpenOptions::default(), clock)?;
                 for note in opened.notes {
                     eprintln!("larder: note: {note}");

@@ -1,7 +1,6 @@
 //! The results of the trials.
 
-use super::cached::CachedTrial;
-use super::runner::Rate;
+use super::trial::{CachedTrial, Rate};
 use larder_core::counters::Counter;
 use larder_report::table::{Cell, Column, Table};
 use larder_schema::format;

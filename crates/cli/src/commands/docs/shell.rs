@@ -1,21 +1,29 @@
 //! Shell completions and the manual page, generated from the definition of the command line.
 
+use crate::args::value_names;
+use crate::commands::help;
 use crate::output_file::OutputFile;
 use anyhow::Result;
-use clap::{Command, CommandFactory, ValueHint};
+use clap::{Arg, Args, Command, CommandFactory, ValueHint};
 use clap_complete::Shell;
 use std::any::TypeId;
 use std::io::Write;
 
+#[derive(Debug, Args)]
+pub(crate) struct CompletionsArgs {
+    /// The shell.
+    shell: Shell,
+}
+
 /// Prints the completions for a shell.
-pub(in crate::commands) fn completions(shell: Shell) -> Result<()> {
+pub(crate) fn completions(arguments: &CompletionsArgs) -> Result<()> {
     let mut text = Vec::new();
-    clap_complete::generate(shell, &mut visible_command(), "larder", &mut text);
+    clap_complete::generate(arguments.shell, &mut visible_command(), "larder", &mut text);
     Ok(crate::output::stdout().write_all(&text)?)
 }
 
 /// Prints one manual page with all commands.
-pub(in crate::commands) fn manual() -> Result<()> {
+pub(crate) fn manual() -> Result<()> {
     let mut text = Vec::new();
     let mut command = visible_command();
     command.build();
@@ -47,8 +55,10 @@ fn visible_command() -> Command {
         .get_subcommands()
         .filter(|sub| !sub.is_hide_set())
         .cloned()
-        .map(with_file_hints)
+        .map(with_hints)
         .collect();
+    let names = visible.iter().map(|command| command.get_name().to_owned());
+    let words: Vec<String> = names.chain(help::TOPICS.map(str::to_owned)).collect();
     let about = command.get_about().cloned().unwrap_or_default();
     Command::new("larder")
         .version(env!("CARGO_PKG_VERSION"))
@@ -56,13 +66,47 @@ fn visible_command() -> Command {
         .disable_help_subcommand(true)
         .args(command.get_arguments().cloned())
         .subcommands(visible)
+        .mut_subcommand("help", |help| {
+            help.mut_arg("words", |arg| arg.value_parser(words).hide_possible_values(true))
+        })
 }
 
-/// Lets shells complete the names of files that a command writes.
-fn with_file_hints(command: Command) -> Command {
-    let is_output =
-        |arg: &clap::Arg| arg.get_value_parser().type_id() == TypeId::of::<OutputFile>();
-    command
-        .mut_args(|arg| if is_output(&arg) { arg.value_hint(ValueHint::AnyPath) } else { arg })
-        .mut_subcommands(with_file_hints)
+/// Lets shells complete the names of files that a command writes, and the names of values.
+fn with_hints(command: Command) -> Command {
+    let hinted = |arg: Arg| {
+        let is_output = arg.get_value_parser().type_id() == TypeId::of::<OutputFile>();
+        match value_names(&arg) {
+            _ if is_output => arg.value_hint(ValueHint::AnyPath),
+            names if names.is_empty() => arg,
+            // The help of the argument explains them.
+            names => arg.value_parser(names).hide_possible_values(true),
+        }
+    };
+    command.mut_args(hinted).mut_subcommands(with_hints)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn names_of_values_commands_and_topics_are_completed() {
+        let mut text = Vec::new();
+        clap_complete::generate(Shell::Fish, &mut visible_command(), "larder", &mut text);
+        let text = String::from_utf8(text).unwrap();
+        for (command, option, value) in [
+            ("serve", "-l policy ", "s3fifo"),
+            ("serve", "-l policy ", "auto"),
+            ("serve", "-l tls-mode ", "require"),
+            ("mount", "-l write-mode ", "read-only"),
+            ("bench", "-l policy ", "lirs"),
+            ("help", "-a ", "exit-codes"),
+            ("help", "-a ", "serve"),
+        ] {
+            let is_completed = text
+                .lines()
+                .any(|line| [command, option, value].iter().all(|part| line.contains(part)));
+            assert!(is_completed, "{command} {option} {value}");
+        }
+    }
 }

@@ -31,7 +31,7 @@ const TICK: Duration = Duration::from_millis(100);
 #[command(next_help_heading = "Whole cache (--level whole)")]
 pub(super) struct EngineArgs {
     /// Write modes, separated by commas.
-    #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = args::write_mode,
+    #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = args::named::<WriteMode>,
           default_value = "back")]
     write_mode: Vec<WriteMode>,
 
@@ -62,7 +62,7 @@ pub(super) struct EngineArgs {
     read_ahead: ReadAhead,
 
     /// Expected access pattern of the volumes: normal, sequential, random, no-buffering.
-    #[arg(long, default_value = "normal", value_parser = args::hint)]
+    #[arg(long, default_value = "normal", value_parser = args::named::<Hint>)]
     hint: Hint,
 
     /// Set a tunable (docs/TUNABLES.md), as NAME=VALUE.

@@ -143,6 +143,7 @@ fn requests_that_are_too_long_are_refused() {
     let long = format!(r#"{{"volume": "{}"}}"#, "x".repeat(100_000));
     let answer = server.post("/v1/flush", &long);
     assert_eq!(answer.status, 413, "{answer:?}");
+    assert!(answer.error().contains("split the request into smaller ones"), "{answer:?}");
     // A chunked request does not announce the length of its body. The server reads the body only up
     // to the maximum.
     let answer = server.send_raw(&format!(

@@ -1,6 +1,5 @@
 //! The modes of `larder bench iozone`, and the output of their results.
 
-use crate::args::OutputFormat;
 use anyhow::Result;
 use clap::ValueEnum;
 use larder_lab::bench::iozone::columns;
@@ -11,10 +10,11 @@ use larder_schema::format;
 use larder_schema::run::Run;
 
 /// The output formats of a result.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(super) enum Format {
     /// A row for each cell with the rates of all tests, in kB/s; in throughput mode the rates of
     /// parent and children.
+    #[default]
     Rows,
     /// As for a spreadsheet: a table for each column, file sizes down, record sizes across, kB/s.
     Tables,
@@ -26,11 +26,6 @@ pub(super) enum Format {
     Html,
     /// The record.
     Json,
-}
-
-impl OutputFormat for Format {
-    const TEXT: Self = Format::Rows;
-    const JSON: Self = Format::Json;
 }
 
 /// A run in one of the two modes.

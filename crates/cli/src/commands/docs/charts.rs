@@ -1,10 +1,6 @@
-//! The chart of Probe scenario 1: dirty data, and the writes of the lazy writer, over time.
-//!
-//! The file fits the cache; writes are absorbed, and dirty data accumulates until its age limit and
-//! is then written in one burst, in disk order. The chart uses the production cache with the preset
-//! `nt`, on a virtual clock, in front of the modelled 7,200 rpm disk: it is reproducible.
+//! The charts of the documentation, as SVG.
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use larder_core::clock::SECOND;
 use larder_core::counters::Counter;
 use larder_core::store::{Geometry, MemoryStore};
@@ -15,6 +11,7 @@ use larder_lab::cache_simulation::CacheSimulation;
 use larder_lab::model::{Disk, ModelledStore};
 use larder_lab::workload::probe::Probe;
 use larder_report::chart::{Axis, Chart};
+use larder_schema::run::Run;
 
 /// Maximum size of the cache on the machine on which the scenario was measured.
 const CACHE_BYTES: u64 = 26 << 20;
@@ -24,9 +21,13 @@ const THINK_NS: f64 = 1.36e6;
 const SECONDS: u64 = 60;
 const SEED: u64 = 1998;
 
-/// Returns the chart as SVG.
+/// Draws Probe scenario 1: dirty data, and the writes of the lazy writer, over time.
+///
+/// The file fits the cache; writes are absorbed, and dirty data accumulates until its age limit and
+/// is then written in one burst, in disk order. The chart uses the production cache with the preset
+/// `nt`, on a virtual clock, in front of the modelled 7,200 rpm disk: it is reproducible.
 #[expect(clippy::cast_precision_loss, reason = "points of a chart")]
-pub(super) fn chart() -> Result<String> {
+pub(super) fn saw_tooth() -> Result<String> {
     let mut probe = Probe::scenario_1(CACHE_BYTES);
     probe.think.mean = THINK_NS;
     let geometry = Geometry { length: probe.file_bytes, granule: 512, read_only: false };
@@ -62,5 +63,27 @@ pub(super) fn chart() -> Result<String> {
     );
     chart.line("dirty", dirty);
     chart.line("written lazily per second", written);
+    chart.to_svg(900, 420).context("draw the chart")
+}
+
+/// The recorded run of a leak, relative to the root of the repository.
+const LEAK_RECORD: &str = "bench-runs/leak.json";
+
+/// Draws a leak and a floor: the recorded run of `cargo xtask prove leak`.
+pub(super) fn leak() -> Result<String> {
+    let text =
+        std::fs::read_to_string(LEAK_RECORD).with_context(|| format!("read {LEAK_RECORD}"))?;
+    let run = Run::from_json(&text).with_context(|| format!("read {LEAK_RECORD}"))?;
+    let Some((time, series)) = run.samples.split_first() else {
+        bail!("{LEAK_RECORD} has no samples")
+    };
+    let mut chart = Chart::new(
+        "A process leaks memory, and no more than 640 MiB are there",
+        Axis::new("time", "s"),
+        Axis::new("memory", "MiB"),
+    );
+    for sample in series {
+        chart.line(&sample.series, time.values.iter().copied().zip(sample.values.iter().copied()));
+    }
     chart.to_svg(900, 420).context("draw the chart")
 }
