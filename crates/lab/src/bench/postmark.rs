@@ -83,7 +83,9 @@ impl PostmarkBench {
         for thread in 0..self.options.threads.get() {
             let engine = engine(&self.options, thread, None)?;
             let uses = simulate(&engine, self.locations().len(), &|| Ok(()))?;
-            uses.iter().for_each(|space_use| sum.add(space_use));
+            for space_use in &uses {
+                sum.add(space_use);
+            }
         }
         Ok(sum.bytes_max())
     }
@@ -146,7 +148,9 @@ impl PostmarkBench {
             outcome.phases.append(&mut phases);
         }
         let mut counts = Counts::default();
-        workers.iter().for_each(|worker| counts.add(&worker.engine.counts));
+        for worker in &workers {
+            counts.add(&worker.engine.counts);
+        }
         let durations = [0, 1, 2].map(|phase| outcome.phases[phase].duration_ns);
         outcome.values = self.values(&counts, durations);
         for (operation, name) in OPERATIONS {

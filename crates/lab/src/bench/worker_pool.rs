@@ -70,16 +70,16 @@ pub fn run<W: Send>(
         let results = threads.into_iter().map(|thread| thread.join().expect("panics are caught"));
         results.collect::<Vec<_>>()
     });
-    let (mut times, mut stop) = (Vec::with_capacity(results.len()), None);
+    let (mut times, mut stopped) = (Vec::with_capacity(results.len()), None);
     for result in results {
         match result {
             Ok(one) => times.push(one),
             // The worker may have ended because another one failed.
-            Err(error) if error.is_stop() => stop = Some(error),
+            Err(error) if error.is_stop() => stopped = Some(error),
             Err(error) => return Err(error),
         }
     }
-    if let Some(error) = stop {
+    if let Some(error) = stopped {
         return Err(error);
     }
     let phase = |(number, name): (usize, &&str)| {

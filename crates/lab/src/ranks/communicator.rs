@@ -96,8 +96,8 @@ impl Communicator {
     pub fn join(hello: Hello, link: Link, stop: Arc<AtomicBool>) -> Result<Self, String> {
         let Link { mut reader, mut writer } = link;
         let is_rank_0 = hello.rank == 0;
-        let disconnected = || "meet the others: the one that leads is gone".to_owned();
-        link::write(&mut writer, &Message::Hello(hello)).map_err(|_| disconnected())?;
+        let disconnected = "meet the others: the one that leads is gone";
+        link::write(&mut writer, &Message::Hello(hello)).map_err(|_closed| disconnected)?;
         loop {
             match link::read(&mut reader, LINE_BYTES_MAX) {
                 Ok(Some(Message::Alive)) => {}
@@ -105,7 +105,7 @@ impl Communicator {
                 Ok(Some(Message::Ends(reason))) => {
                     return Err(format!("meet the others: {reason}"));
                 }
-                _ => return Err(disconnected()),
+                _ => return Err(disconnected.to_owned()),
             }
         }
         let shared = Arc::new(Shared {

@@ -336,6 +336,8 @@ mod tests {
         assert_eq!(link::read(&mut link.reader, 1000).unwrap(), Some(Message::Welcome));
         assert!(!path.exists() && TcpStream::connect(&address).is_err(), "nobody listens any more");
         drop(first);
+        while link::read(&mut link.reader, 1000).unwrap() == Some(Message::Alive) {}
+        drop(link);
         let error = thread.join().unwrap().unwrap_err();
         assert_eq!(error, "rank 0 on h is gone: it died or was killed");
     }

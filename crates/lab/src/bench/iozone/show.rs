@@ -16,11 +16,11 @@ pub fn notes(run: &Run, flushed: bool) -> String {
     let spread = widest(run, flushed).map(|(series, half)| {
         format!("; half the range is at most {} of it ({series})", format::percent(half))
     });
-    let doubts: String =
-        run.doubts.iter().map(|doubt| format!("\nDoubtful because {}.\n", doubt.text)).collect();
+    let doubts = run.doubts.iter().map(|doubt| format!("\nDoubtful because {}.\n", doubt.text));
     format!(
-        "\nkB per second, {count}, start {start}, {flush} the flush of writes{}.\n{doubts}",
-        spread.unwrap_or_default()
+        "\nkB per second, {count}, start {start}, {flush} the flush of writes{}.\n{}",
+        spread.unwrap_or_default(),
+        doubts.collect::<Vec<_>>().concat()
     )
 }
 

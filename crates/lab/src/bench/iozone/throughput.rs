@@ -310,7 +310,9 @@ impl Mode for ThroughputRun {
             let flush = writes.then(|| phases[1].duration_ns);
             self.add_figures((kind, &results), (phases[0].duration_ns, flush), &mut outcome);
             let mut times = HistogramSnapshot::default();
-            results.iter().for_each(|one| times.add(&one.times));
+            for one in results {
+                times.add(&one.times);
+            }
             outcome.latencies.push((kind.name.to_owned(), times));
             outcome.phases.extend(phases);
         }

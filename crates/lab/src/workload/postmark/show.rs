@@ -89,7 +89,7 @@ pub fn help(prefix: &[u8]) -> String {
     let matches = |name: &str| name.as_bytes().starts_with(prefix);
     let none = !COMMANDS.iter().any(|(_, name, _)| matches(name));
     let chosen = COMMANDS.iter().filter(|(_, name, _)| none || matches(name));
-    chosen.map(|(_, name, about)| format!("{name} - {about}\n")).collect()
+    chosen.flat_map(|(_, name, about)| [*name, " - ", *about, "\n"]).collect()
 }
 
 #[cfg(test)]
