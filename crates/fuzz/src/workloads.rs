@@ -31,7 +31,7 @@ fn script(input: &[u8]) {
     for line in input.split(|&byte| byte == b'\n') {
         let Some((command, parameter)) = Command::parse(line) else { continue };
         if let Err(error) = config.set(command, parameter) {
-            assert!(!error.to_string().is_empty());
+            assert!(!error.is_empty());
         }
         assert!(config.number > 0 && config.transactions > 0 && config.seed > 0);
         assert!((1..=config.size_high).contains(&config.size_low), "{config:?}");

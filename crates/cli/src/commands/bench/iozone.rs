@@ -237,7 +237,7 @@ pub(super) fn run(arguments: &IozoneArgs) -> Result<ExitCode> {
         record
             .and(page.map_or(Ok(()), |page| output::write_atomically(page, &report::to_html(run))))
     };
-    finish("iozone", stop, result, |run| arguments.show(&*mode, run), write)
+    finish("iozone", &stop, result, |run| arguments.show(&*mode, run), write)
 }
 
 #[cfg(test)]

@@ -140,7 +140,7 @@ impl RunArgs {
         let stop = Stop::listen()?;
         match self.multi_host.lead(stop.flag()) {
             // The repetitions are as in this process; the parts contain the start.
-            Ok(results) => self.finish_ranks(name, stop, results).map(Some),
+            Ok(results) => self.finish_ranks(name, &stop, results).map(Some),
             Err(error) => {
                 stop.reraise_signal()?;
                 Err(anyhow!("run {name} together: {error}"))
@@ -148,7 +148,7 @@ impl RunArgs {
         }
     }
 
-    fn finish_ranks(&self, name: &str, stop: Stop, results: RankResults) -> Result<ExitCode> {
+    fn finish_ranks(&self, name: &str, stop: &Stop, results: RankResults) -> Result<ExitCode> {
         let run = combine(results, &self.plan(Start::default())).map_err(anyhow::Error::msg)?;
         self.finish(name, stop, Ok(RunResult { run, stopped: false }))
     }
@@ -190,7 +190,7 @@ impl RunArgs {
         let mut show = |step| progress.show(step);
         let result = run_trials(workload, &plan, &host, stop.flag(), &mut show);
         progress.end();
-        let Some(communicator) = communicator else { return self.finish(&name, stop, result) };
+        let Some(communicator) = communicator else { return self.finish(&name, &stop, result) };
         let result = communicator.finish(result);
         // The leader waits until the other ranks have cleaned up.
         let leader =
@@ -199,7 +199,7 @@ impl RunArgs {
             Ok(()) => match leader {
                 Some(results) => {
                     let together = |error| anyhow!("run {name} together: {error}");
-                    self.finish_ranks(&name, stop, results.map_err(together)?)
+                    self.finish_ranks(&name, &stop, results.map_err(together)?)
                 }
                 None => Ok(ExitCode::SUCCESS),
             },
@@ -235,7 +235,7 @@ impl RunArgs {
     pub(super) fn finish(
         &self,
         name: &str,
-        stop: Stop,
+        stop: &Stop,
         result: Result<RunResult, BenchError>,
     ) -> Result<ExitCode> {
         let write = |run: &Run| write_record(run, self.output.as_deref());
@@ -253,7 +253,7 @@ pub(super) fn write_record(run: &Run, output: Option<&Path>) -> Result<()> {
 /// and then ends with the default action of the signal.
 pub(super) fn finish(
     name: &str,
-    stop: Stop,
+    stop: &Stop,
     result: Result<RunResult, BenchError>,
     show: impl FnOnce(&Run) -> Result<String>,
     write: impl FnOnce(&Run) -> Result<()>,

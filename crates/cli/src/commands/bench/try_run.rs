@@ -104,7 +104,7 @@ pub(crate) fn run(arguments: &TryArgs) -> Result<ExitCode> {
                 eprintln!("larder: note: failed to {more:#}");
             }
             let error = error.downcast::<BenchError>()?;
-            return finish("the trial", stop, Err(error), |_| Ok(String::new()), |_| Ok(()));
+            return finish("the trial", &stop, Err(error), |_| Ok(String::new()), |_| Ok(()));
         }
     };
     removed?;
@@ -113,7 +113,7 @@ pub(crate) fn run(arguments: &TryArgs) -> Result<ExitCode> {
     let write = |run: &Run| arguments.write(run);
     finish(
         "the trial",
-        stop,
+        &stop,
         Ok(RunResult { run, stopped }),
         |run| Ok(larder_report::run::to_text(run)),
         write,

@@ -75,7 +75,7 @@ fn with_the_wall_files_are_whole_in_the_end_and_without_it_all_is_moved() {
         let (host, stop) = (host(), no_stop());
         let context = trial_context(&host, &stop);
         let threads = vec![4];
-        let mode = ThroughputRun { stonewall, threads, ..throughput(&directory, &[0, 1]) };
+        let mode = ThroughputRun { threads, stonewall, ..throughput(&directory, &[0, 1]) };
         let mut test = IozoneBench::new(&mode);
         test.prepare(&context).unwrap();
         let outcome = test.trial(&context).unwrap();
