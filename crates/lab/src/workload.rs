@@ -1,10 +1,9 @@
 //! Workloads: the requests of clients, and the evaluation of response times. No I/O here, except in
-//! [`postmark`], `iozone` and [`fragments`], which need real files.
+//! [`postmark`], whose original needs real files.
 //!
 //! Sizes are bytes, times are nanoseconds.
 
 pub mod fileload;
-pub mod fragments;
 pub mod postmark;
 pub mod probe;
 pub mod server;

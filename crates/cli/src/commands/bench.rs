@@ -12,7 +12,6 @@ mod matrix;
 mod places;
 mod postmark;
 mod probe;
-mod ranked_run;
 mod ranks;
 mod run_args;
 mod server;

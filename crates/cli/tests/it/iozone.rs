@@ -5,4 +5,5 @@ mod ends;
 mod grid;
 mod refusals;
 mod rig;
+mod tables;
 mod throughput;

@@ -8,10 +8,11 @@
 //! nanoseconds.
 
 use super::error::BenchError;
-use super::parts::InParts;
 use super::target::{AtFile, AtPath, Buffering, Place, Target};
 use super::worker_pool;
-use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload};
+use super::workload::{
+    Outcome, Series, Space, StartState, TrialContext, WorkPart, Workload, parameters,
+};
 use crate::workload::fileload::{FileTooSmall, Fileload, Order};
 use larder_core::counters::{Histogram, HistogramSnapshot};
 use larder_core::hint::Hint;
@@ -23,10 +24,6 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::sync::{Mutex, PoisonError};
-
-const THROUGHPUT: &str = "throughput";
-const READS: &str = "reads";
-const ANSWER: &str = "answer time";
 
 /// The way in which the files are read.
 #[derive(Clone, Debug)]
@@ -92,6 +89,9 @@ impl FileSet {
 pub struct FileloadBench {
     pattern: ReadPattern,
     sets: Vec<FileSet>,
+    /// The set and the read size of the selected part.
+    set: usize,
+    read_bytes: u64,
 }
 
 impl FileloadBench {
@@ -110,7 +110,8 @@ impl FileloadBench {
                 Fileload::new(pattern.order, file.bytes(), read_bytes)?;
             }
         }
-        Ok(FileloadBench { pattern, sets })
+        let read_bytes = pattern.read_bytes[0];
+        Ok(FileloadBench { pattern, sets, set: 0, read_bytes })
     }
 
     fn order_name(&self) -> &'static str {
@@ -120,12 +121,35 @@ impl FileloadBench {
             Order::Database => "database",
         }
     }
+
+    fn set(&self) -> &FileSet {
+        &self.sets[self.set]
+    }
+
+    /// Returns `name` with the name of the set, if there are several.
+    fn named(&self, name: &str) -> String {
+        let set = &self.set().name;
+        if set.is_empty() { name.to_owned() } else { format!("{name}, {set}") }
+    }
 }
 
-impl InParts for FileloadBench {
+impl Workload for FileloadBench {
+    fn name(&self) -> &'static str {
+        "fileload"
+    }
+
+    fn parts(&self) -> Vec<WorkPart> {
+        vec![WorkPart::default(); self.sets.len() * self.pattern.read_bytes.len()]
+    }
+
+    fn select_part(&mut self, number: usize) -> Result<(), BenchError> {
+        let sizes = self.pattern.read_bytes.len();
+        (self.set, self.read_bytes) = (number / sizes, self.pattern.read_bytes[number % sizes]);
+        Ok(())
+    }
+
     fn description(&self) -> String {
         let sizes = self.pattern.read_bytes.iter().map(|bytes| format::bytes(*bytes));
-        let sizes: Vec<String> = sizes.collect();
         let users = self.sets[0].files.len();
         let hint = match self.pattern.hint {
             Hint::Normal => "no hint".to_owned(),
@@ -134,99 +158,51 @@ impl InParts for FileloadBench {
         format!(
             "Fileload: {}, reads of {}, {} in flight by each of {users} user{}, {hint}",
             self.order_name(),
-            sizes.join(", "),
+            sizes.collect::<Vec<_>>().join(", "),
             self.pattern.in_flight,
             if users == 1 { "" } else { "s" },
         )
     }
 
-    fn parts(&self) -> usize {
-        self.sets.len() * self.pattern.read_bytes.len()
-    }
-
-    fn part(&mut self, number: usize) -> Box<dyn Workload + '_> {
-        let sizes = self.pattern.read_bytes.len();
-        Box::new(FileloadPart {
-            set: number / sizes,
-            read_bytes: self.pattern.read_bytes[number % sizes],
-            bench: self,
-        })
-    }
-
-    fn clean_up(&mut self) -> Result<(), BenchError> {
-        let files = self.sets.iter_mut().flat_map(|set| &mut set.files);
-        // All files are removed if possible; the first error is returned.
-        files.map(Place::clean_up).fold(Ok(()), Result::and)
-    }
-}
-
-/// One set with one read size.
-struct FileloadPart<'a> {
-    bench: &'a mut FileloadBench,
-    set: usize,
-    read_bytes: u64,
-}
-
-impl FileloadPart<'_> {
-    fn set(&self) -> &FileSet {
-        &self.bench.sets[self.set]
-    }
-
-    /// Returns `name` with the name of the set, if there are several.
-    fn named(&self, name: &str) -> String {
-        let set = &self.set().name;
-        if set.is_empty() { name.to_owned() } else { format!("{name}, {set}") }
-    }
-
-    fn part_series(&self, name: &str, unit: &str, better: Direction) -> Series {
-        let series = Series::new(self.named(name), unit, Some(better));
-        if self.bench.pattern.read_bytes.len() == 1 {
-            return series;
-        }
-        #[expect(clippy::cast_precision_loss, reason = "a read is shorter than 2^53 bytes")]
-        let read_bytes = self.read_bytes as f64;
-        series.at(&[("read_bytes", read_bytes)])
-    }
-}
-
-impl Workload for FileloadPart<'_> {
-    fn name(&self) -> &'static str {
-        "fileload"
-    }
-
-    fn description(&self) -> String {
-        self.bench.description()
-    }
-
     fn settings(&self) -> BTreeMap<String, Value> {
-        let pattern = &self.bench.pattern;
-        let bytes = |set: &FileSet| json!(set.files.iter().map(Place::bytes).collect::<Vec<_>>());
-        let pieces = |set: &FileSet| json!(set.pieces);
-        let by_set = |value: &dyn Fn(&FileSet) -> Value| match &self.bench.sets[..] {
+        let by_set = |value: &dyn Fn(&FileSet) -> Value| match &self.sets[..] {
             [set] => value(set),
             sets => sets.iter().map(|set| (set.name.clone(), value(set))).collect(),
         };
-        let mut settings = vec![
-            ("order", json!(self.bench.order_name())),
-            ("users", json!(self.set().files.len())),
-            ("file_bytes", by_set(&bytes)),
-            ("read_bytes", json!(pattern.read_bytes)),
-            ("reads", json!(pattern.reads)),
-            ("in_flight", json!(pattern.in_flight)),
-            ("hint", json!(pattern.hint.name())),
-        ];
-        if self.bench.sets.iter().any(|set| !set.pieces.is_empty()) {
-            settings.push(("extents", by_set(&pieces)));
+        let bytes = |set: &FileSet| set.files.iter().map(Place::bytes).collect();
+        let mut settings = parameters(json!({
+            "order": self.order_name(),
+            "users": self.set().files.len(),
+            "file_bytes": by_set(&bytes),
+            "read_bytes": self.pattern.read_bytes,
+            "reads": self.pattern.reads,
+            "in_flight": self.pattern.in_flight,
+            "hint": self.pattern.hint.name(),
+        }));
+        if self.sets.iter().any(|set| !set.pieces.is_empty()) {
+            settings.insert("extents".to_owned(), by_set(&|set| json!(set.pieces)));
         }
-        settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        settings
     }
 
     fn series(&self) -> Vec<Series> {
-        vec![
-            self.part_series(THROUGHPUT, "bytes/s", Direction::Higher),
-            self.part_series(READS, "reads/s", Direction::Higher),
-            self.part_series(ANSWER, "ns", Direction::Lower),
+        let series = |(name, unit, better): (&str, &str, Direction)| {
+            let series = Series::new(self.named(name), unit, Some(better));
+            #[expect(clippy::cast_precision_loss, reason = "a read is shorter than 2^53 bytes")]
+            let read_bytes = self.read_bytes as f64;
+            if self.pattern.read_bytes.len() == 1 {
+                series
+            } else {
+                series.at(&[("read_bytes", read_bytes)])
+            }
+        };
+        [
+            ("throughput", "bytes/s", Direction::Higher),
+            ("reads", "reads/s", Direction::Higher),
+            ("answer time", "ns", Direction::Lower),
         ]
+        .map(series)
+        .into()
     }
 
     fn space(&self) -> Vec<Space> {
@@ -246,7 +222,7 @@ impl Workload for FileloadPart<'_> {
     }
 
     fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
-        let files = &mut self.bench.sets[self.set].files;
+        let files = &mut self.sets[self.set].files;
         files.iter_mut().try_for_each(|file| file.prepare(context))
     }
 
@@ -255,7 +231,7 @@ impl Workload for FileloadPart<'_> {
     }
 
     fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError> {
-        let pattern = &self.bench.pattern;
+        let pattern = &self.pattern;
         let (files, in_flight) = (self.set().files.iter(), pattern.in_flight);
         let users = files
             .zip(context.seed..)
@@ -294,8 +270,9 @@ impl Workload for FileloadPart<'_> {
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
-        // All parts share the files, which `FileloadBench` removes.
-        Ok(())
+        let files = self.sets.iter_mut().flat_map(|set| &mut set.files);
+        // All files are removed if possible; the first error is returned.
+        files.map(Place::clean_up).fold(Ok(()), Result::and)
     }
 }
 
@@ -340,10 +317,10 @@ impl User {
         rustix::fs::fadvise(&file, 0, None, advice)
             .map_err(|error| BenchError::io(what())(error.into()))?;
         let load = Fileload::new(pattern.order, source.bytes(), read_bytes)
-            .map_err(|error| BenchError::Workload(error.to_string()))?;
+            .map_err(|error| BenchError::Failed(error.to_string()))?;
         let reads = pattern.reads.unwrap_or(load.reads());
         let read_len = usize::try_from(read_bytes)
-            .map_err(|error| BenchError::Workload(format!("make room for a read: {error}")))?;
+            .map_err(|error| BenchError::Failed(format!("make room for a read: {error}")))?;
         let remaining = RemainingReads { offsets: Box::new(load.offsets(seed)), count: reads };
         let remaining = Mutex::new(remaining);
         Ok(User { file, buffering: buffering(pattern.hint), read_len, reads, remaining })

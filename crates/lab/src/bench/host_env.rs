@@ -1,6 +1,6 @@
 //! Operations on the machine that a run needs.
 
-use super::error::HostError;
+use super::error::BenchError;
 use super::ranks::Ranks;
 use larder_core::clock::Nanos;
 use larder_schema::run::Machine;
@@ -63,7 +63,7 @@ pub trait HostEnv: Sync {
     ///
     /// # Errors
     /// The path does not exist, or the system does not report its free space.
-    fn free_bytes(&self, path: &Path) -> Result<u64, HostError>;
+    fn free_bytes(&self, path: &Path) -> Result<u64, BenchError>;
 
     /// Writes out and drops the pages of these files, and what else this host is configured to
     /// drop. Returns the residency afterwards. `keep_going` returns false if the run is to stop.
@@ -74,7 +74,7 @@ pub trait HostEnv: Sync {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, HostError>;
+    ) -> Result<Found, BenchError>;
 
     /// Reads these files into memory. Returns the residency afterwards. `keep_going` returns false
     /// if the run is to stop.
@@ -85,13 +85,13 @@ pub trait HostEnv: Sync {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, HostError>;
+    ) -> Result<Found, BenchError>;
 
     /// Returns the residency of these files, without changing it.
     ///
     /// # Errors
     /// The kernel does not report it.
-    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, HostError>;
+    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, BenchError>;
 
     /// Returns a sentence for each cache below the page cache that may keep data of these files
     /// without reporting it, such as the cache of a FUSE daemon.

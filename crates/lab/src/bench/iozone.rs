@@ -2,19 +2,24 @@
 //! record size, and the order in which each test goes through the records of a file.
 //!
 //! The behavior is that of IOzone 3.487, as far as it is useful. Intended differences: a cell that
-//! was not measured is never 0 but states the reason, columns never run together, and a cell can
-//! hold several repetitions. Sizes are bytes, rates are bytes per second. No I/O here.
+//! was not measured is never 0, columns never run together, and a cell can hold several
+//! repetitions. Sizes are bytes, rates are bytes per second. No I/O here.
 
-pub mod cell;
 pub mod grid;
-pub mod order;
-pub mod passes;
+mod grid_run;
+mod mode;
+mod order;
+mod passes;
 mod records;
-pub mod run;
-pub mod sequence;
-pub mod subject;
-pub mod tables;
+pub mod show;
+mod subject;
+mod tables;
 pub mod throughput;
+
+pub use grid_run::GridRun;
+pub use mode::{Mode, run};
+pub use order::STRIDE;
+pub use subject::{AccessPattern, Sync};
 
 /// A column of results: a test of `-i`, as a whole or one of its halves.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]

@@ -1,38 +1,57 @@
 //! PostMark as a workload: each trial creates its files and removes them.
 //!
-//! Units are those of the series. There are no files before a trial, so a cold start has nothing to
-//! drop; PostMark reads only files that it has just written.
+//! [`crate::workload::postmark`] draws the operations; a trial performs them in any number of
+//! threads, each timed, with every result checked. Invariants: nothing is written before the trial
+//! has determined that the files fit and do not run out; all threads begin a phase together;
+//! however a trial ends, its files are removed, or the error says that they are left. There are no
+//! files before a trial, so a cold start has nothing to drop; PostMark reads only files that it has
+//! just written. Units are those of the series.
+
+mod checked;
+mod directory;
+mod options;
+
+pub use options::{Data, Fsync, Options};
 
 use super::error::BenchError;
-use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload};
-use crate::workload::postmark::trial::per_s;
-use crate::workload::postmark::{self, Control, Fsync, Options, Phase, PostmarkError};
+use super::worker_pool::{self, PhaseContext};
+use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload, parameters};
+use crate::random::Random;
+use crate::workload::postmark::{Counts, Engine, Location, Model, SpaceUse};
+use checked::{CheckedFiles, OPERATIONS, Operation};
+use directory::{WorkDirectory, check_space, remove_left_over};
+use larder_core::counters::HistogramSnapshot;
 use larder_schema::format;
-use larder_schema::run::{Direction, trial};
-use serde_json::Value;
+use larder_schema::run::Direction;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
-use std::path::PathBuf;
-use std::time::Duration;
+use std::path::{Path, PathBuf};
 
-/// The series, the main one first.
-const TRANSACTIONS: &str = "transactions";
-const TOTAL: &str = "all phases";
-const CREATION: &str = "creation alone";
-const DELETION: &str = "deletion alone";
-const READS: &str = "read in transactions";
-const APPENDS: &str = "appended in transactions";
-const READ: &str = "read, over all phases";
-const WRITTEN: &str = "written, over all phases";
-/// Counts that a configuration and its seed determine: equal in every trial and in every
+const HIGHER: Option<Direction> = Some(Direction::Higher);
+
+/// The series with their units, the main one first. A configuration and its seed determine the
+/// counts, which have no better direction: they are equal in every trial and in every
 /// implementation.
-const COUNTS: [(&str, &str); 6] = [
-    ("created", "files"),
-    ("read", "files"),
-    ("appended", "files"),
-    ("deleted", "files"),
-    ("bytes read", "bytes"),
-    ("bytes written", "bytes"),
+const SERIES: [(&str, &str, Option<Direction>); 14] = [
+    ("transactions", "transactions/s", HIGHER),
+    ("all phases", "s", Some(Direction::Lower)),
+    ("creation alone", "files/s", HIGHER),
+    ("deletion alone", "files/s", HIGHER),
+    ("read in transactions", "files/s", HIGHER),
+    ("appended in transactions", "files/s", HIGHER),
+    ("read, over all phases", "bytes/s", HIGHER),
+    ("written, over all phases", "bytes/s", HIGHER),
+    ("created", "files", None),
+    ("read", "files", None),
+    ("appended", "files", None),
+    ("deleted", "files", None),
+    ("bytes read", "bytes", None),
+    ("bytes written", "bytes", None),
 ];
+
+/// The phases of a trial: creation of the initial files, the transactions, and deletion of the
+/// remaining files.
+const PHASES: [&str; 3] = ["create", "transactions", "delete"];
 
 /// PostMark with its options.
 #[derive(Clone, Debug)]
@@ -54,56 +73,215 @@ impl PostmarkBench {
         &self.left_over
     }
 
-    /// Returns the maximum number of bytes that its files take at a time.
+    /// Returns the maximum number of bytes that its files take at a time, in blocks of 4 KiB.
+    /// Writes nothing.
     ///
     /// # Errors
-    /// The files would run out.
-    pub fn room_bytes(&self) -> Result<u64, PostmarkError> {
-        postmark::room_bytes(&self.options)
+    /// The files would run out, or there is not enough memory for their table.
+    pub fn room_bytes(&self) -> Result<u64, BenchError> {
+        let mut sum = SpaceUse::default();
+        for thread in 0..self.options.threads.get() {
+            let engine = engine(&self.options, thread, None)?;
+            let uses = simulate(&engine, self.locations().len(), &|| Ok(()))?;
+            for space_use in &uses {
+                sum.add(space_use);
+            }
+        }
+        Ok(sum.bytes_max())
     }
 
-    fn doubts(&self) -> Vec<String> {
-        let unstable = self.options.fsync == Fsync::None;
-        let text = "nothing is made stable (--fsync none), so that writes may end in memory";
-        unstable.then(|| text.to_owned()).into_iter().collect()
+    fn locations(&self) -> Vec<&Path> {
+        let current = Path::new(".");
+        let named = self.options.config.locations.iter().map(Location::as_path);
+        let mut paths: Vec<&Path> =
+            named.map(|path| if path.as_os_str().is_empty() { current } else { path }).collect();
+        if paths.is_empty() {
+            paths.push(current);
+        }
+        paths
+    }
+
+    /// Removes the directories that killed runs have left in the locations.
+    fn remove_left_over(&mut self) {
+        let removed: Vec<_> = self.locations().into_iter().flat_map(remove_left_over).collect();
+        self.left_over.extend(removed);
+    }
+
+    /// Runs a trial in new directories, which the caller removes.
+    fn run(
+        &self,
+        context: &TrialContext<'_>,
+        directories: &mut Vec<WorkDirectory>,
+    ) -> Result<Outcome, BenchError> {
+        let options = &self.options;
+        for location in self.locations() {
+            directories.push(WorkDirectory::make(location)?);
+        }
+        let mut space_uses = vec![SpaceUse::default(); directories.len()];
+        let mut workers = Vec::new();
+        for thread in 0..options.threads.get() {
+            let worker = Worker::new(options, thread, directories, context)?;
+            let uses = simulate(&worker.engine, directories.len(), &|| context.check())?;
+            space_uses.iter_mut().zip(&uses).for_each(|(sum, space_use)| sum.add(space_use));
+            workers.push(worker);
+        }
+        check_space(directories, &space_uses)?;
+        for (thread, directory) in (0..options.threads.get())
+            .flat_map(|thread| directories.iter().map(move |directory| (thread, directory)))
+        {
+            directory.create_subdirectory(&format!("t{thread}"))?;
+            for number in 0..options.config.directories() {
+                directory.create_subdirectory(&format!("t{thread}/s{number}"))?;
+            }
+        }
+        let mut outcome = Outcome::default();
+        for name in PHASES {
+            let mut phases =
+                worker_pool::run(context, &[name], &mut workers, |worker, current| {
+                    worker.run_phase(name, context, current)
+                })?;
+            if options.fsync == Fsync::End {
+                let begun_at = context.now();
+                directories.iter().try_for_each(WorkDirectory::sync)?;
+                phases[0].duration_ns += workers[0].files.end_operation(Operation::Sync, begun_at);
+            }
+            outcome.phases.append(&mut phases);
+        }
+        let mut counts = Counts::default();
+        for worker in &workers {
+            counts.add(&worker.engine.counts);
+        }
+        let durations = [0, 1, 2].map(|phase| outcome.phases[phase].duration_ns);
+        outcome.values = self.values(&counts, durations);
+        for (operation, name) in OPERATIONS {
+            let mut times = HistogramSnapshot::default();
+            for worker in &workers {
+                worker.files.times[operation as usize].add_to(&mut times);
+            }
+            outcome.latencies.extend((times.count() > 0).then(|| (name.to_owned(), times)));
+        }
+        if options.fsync == Fsync::None {
+            let unstable =
+                "nothing is made stable (--fsync none), so that writes may end in memory";
+            outcome.doubts.push(unstable.to_owned());
+        }
+        Ok(outcome)
+    }
+
+    /// Returns the values of the series from the counts of all threads and the nanoseconds of the
+    /// phases.
+    #[expect(clippy::cast_precision_loss, reason = "counts are exact below 2^53")]
+    fn values(
+        &self,
+        counts: &Counts,
+        [create, transactions, delete]: [u64; 3],
+    ) -> BTreeMap<String, f64> {
+        let total = create + transactions + delete;
+        let per_s = |count: u64, over: u64| {
+            if over == 0 { 0.0 } else { count as f64 * 1e9 / over as f64 }
+        };
+        let number = u64::from(self.options.config.number);
+        let (read, written) = (counts.bytes_read.bytes, counts.bytes_written.bytes);
+        let values = [
+            per_s(counts.transactions, transactions),
+            total as f64 / 1e9,
+            per_s(number * u64::from(self.options.threads.get()), create),
+            per_s(counts.deleted_at_end, delete),
+            per_s(counts.read, transactions),
+            per_s(counts.appended, transactions),
+            per_s(read, total),
+            per_s(written, total),
+            counts.created as f64,
+            counts.read as f64,
+            counts.appended as f64,
+            counts.deleted as f64,
+            read as f64,
+            written as f64,
+        ];
+        SERIES.iter().map(|(name, ..)| (*name).to_owned()).zip(values).collect()
     }
 }
 
-/// Returns the values of the series for the outcome of a run.
-fn values(outcome: &postmark::Outcome) -> BTreeMap<String, f64> {
-    let (counts, total) = (&outcome.counts, outcome.total());
-    let of_phase = |count, phase| per_s(count, outcome.duration(phase));
-    let number = u64::from(outcome.options.config.number);
-    let all = number * u64::from(outcome.options.threads.get());
-    let mut values = BTreeMap::from([
-        (TRANSACTIONS.to_owned(), outcome.transactions_per_s()),
-        (TOTAL.to_owned(), total.as_secs_f64()),
-        (CREATION.to_owned(), of_phase(all, Phase::Create)),
-        (DELETION.to_owned(), of_phase(counts.deleted_at_end, Phase::Delete)),
-        (READS.to_owned(), of_phase(counts.read, Phase::Transactions)),
-        (APPENDS.to_owned(), of_phase(counts.appended, Phase::Transactions)),
-        (READ.to_owned(), per_s(counts.bytes_read.bytes, total)),
-        (WRITTEN.to_owned(), per_s(counts.bytes_written.bytes, total)),
-    ]);
-    let counted = [
-        counts.created,
-        counts.read,
-        counts.appended,
-        counts.deleted,
-        counts.bytes_read.bytes,
-        counts.bytes_written.bytes,
-    ];
-    for ((name, _), count) in COUNTS.into_iter().zip(counted) {
-        #[expect(clippy::cast_precision_loss, reason = "exact below 2^53")]
-        values.insert(name.to_owned(), count as f64);
-    }
-    values
+/// Returns the operations of a thread, in these directories or in the locations.
+fn engine(
+    options: &Options,
+    thread: u32,
+    directories: Option<&[PathBuf]>,
+) -> Result<Engine, BenchError> {
+    Engine::new(&options.of_thread(thread), directories).map_err(BenchError::Failed)
 }
 
-/// Converts a phase for the record.
-fn phase((phase, duration): &(Phase, Duration)) -> trial::Phase {
-    let duration_ns = u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX);
-    trial::Phase { name: phase.name().to_owned(), duration_ns }
+/// Simulates all operations without I/O. Returns the space that the files will use in each
+/// location, or an error if they run out.
+fn simulate(
+    engine: &Engine,
+    locations: usize,
+    check: &dyn Fn() -> Result<(), BenchError>,
+) -> Result<Vec<SpaceUse>, BenchError> {
+    let (mut engine, mut model) = (engine.clone(), Model::new(locations));
+    let (number, all) = (engine.config.number, engine.config.transactions);
+    for _ in 0..number {
+        let Ok(()) = engine.create(&mut model);
+    }
+    for done in 0..all {
+        if engine.is_out_of_files() {
+            return Err(BenchError::Failed(format!(
+                "do all transactions: after {done} of {all} no file is left; begin with more \
+                 files, do fewer transactions, or create more often than delete"
+            )));
+        }
+        check()?;
+        let Ok(()) = engine.transaction(&mut model);
+    }
+    Ok(model.space_uses)
+}
+
+/// The work of one thread.
+struct Worker<'a> {
+    engine: Engine,
+    files: CheckedFiles<'a>,
+}
+
+impl<'a> Worker<'a> {
+    fn new(
+        options: &Options,
+        thread: u32,
+        directories: &[WorkDirectory],
+        context: &'a TrialContext<'a>,
+    ) -> Result<Self, BenchError> {
+        let path = |directory: &WorkDirectory| directory.path.join(format!("t{thread}"));
+        let paths: Vec<PathBuf> = directories.iter().map(path).collect();
+        let mut engine = engine(options, thread, Some(&paths))?;
+        if options.data == Data::Random {
+            Random::from_seed(engine.config.seed.into()).fill(&mut engine.data);
+        }
+        Ok(Worker { engine, files: CheckedFiles::new(options, thread, context) })
+    }
+
+    fn run_phase(
+        &mut self,
+        phase: &str,
+        context: &TrialContext<'_>,
+        current: PhaseContext<'_>,
+    ) -> Result<(), BenchError> {
+        let Worker { engine, files } = self;
+        let count = match phase {
+            "create" => engine.config.number as usize,
+            "transactions" => engine.config.transactions as usize,
+            _ => engine.places(),
+        };
+        for index in 0..count {
+            context.check()?;
+            current.check_others()?;
+            match phase {
+                "create" => engine.create(files)?,
+                "transactions" => engine.transaction(files)?,
+                _ => engine.delete_at(index, files)?,
+            }
+            files.end_transaction()?;
+        }
+        Ok(())
+    }
 }
 
 impl Workload for PostmarkBench {
@@ -117,12 +295,12 @@ impl Workload for PostmarkBench {
             1 => String::new(),
             threads => format!(", by each of {threads} threads"),
         };
+        let [number, low, high, transactions] =
+            [config.number, config.size_low, config.size_high, config.transactions]
+                .map(|count| format::count(count.into()));
         format!(
-            "PostMark: {} files of {} to {} bytes, {} transactions{threads}, fsync {}",
-            format::count(config.number.into()),
-            format::count(config.size_low.into()),
-            format::count(config.size_high.into()),
-            format::count(config.transactions.into()),
+            "PostMark: {number} files of {low} to {high} bytes, {transactions} \
+             transactions{threads}, fsync {}",
             self.options.fsync.name(),
         )
     }
@@ -134,40 +312,27 @@ impl Workload for PostmarkBench {
             let path = location.path.to_string_lossy();
             Value::from(format!("{path} {}", location.weight))
         });
-        let settings = [
-            ("number", Value::from(config.number)),
-            ("transactions", config.transactions.into()),
-            ("size_low_bytes", config.size_low.into()),
-            ("size_high_bytes", config.size_high.into()),
-            ("postmark_seed", config.seed.into()),
-            ("locations", locations.collect()),
-            ("subdirectories", config.subdirectories.into()),
-            ("read_bytes", config.read_block.into()),
-            ("write_bytes", config.write_block.into()),
-            ("buffering", config.buffered.into()),
-            ("bias_read", bias(config.bias_read)),
-            ("bias_create", bias(config.bias_create)),
-            ("threads", self.options.threads.get().into()),
-            ("fsync", self.options.fsync.name().into()),
-            ("data", self.options.data.name().into()),
-        ];
-        settings.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+        parameters(json!({
+            "number": config.number,
+            "transactions": config.transactions,
+            "size_low_bytes": config.size_low,
+            "size_high_bytes": config.size_high,
+            "postmark_seed": config.seed,
+            "locations": locations.collect::<Value>(),
+            "subdirectories": config.subdirectories,
+            "read_bytes": config.read_block,
+            "write_bytes": config.write_block,
+            "buffering": config.buffered,
+            "bias_read": bias(config.bias_read),
+            "bias_create": bias(config.bias_create),
+            "threads": self.options.threads,
+            "fsync": self.options.fsync.name(),
+            "data": self.options.data.name(),
+        }))
     }
 
     fn series(&self) -> Vec<Series> {
-        let better = Some(Direction::Higher);
-        let mut series = vec![
-            Series::new(TRANSACTIONS, "transactions/s", better),
-            Series::new(TOTAL, "s", Some(Direction::Lower)),
-            Series::new(CREATION, "files/s", better),
-            Series::new(DELETION, "files/s", better),
-            Series::new(READS, "files/s", better),
-            Series::new(APPENDS, "files/s", better),
-            Series::new(READ, "bytes/s", better),
-            Series::new(WRITTEN, "bytes/s", better),
-        ];
-        series.extend(COUNTS.map(|(name, unit)| Series::new(name, unit, None)));
-        series
+        SERIES.map(|(name, unit, better)| Series::new(name, unit, better)).into()
     }
 
     fn space(&self) -> Vec<Space> {
@@ -176,9 +341,7 @@ impl Workload for PostmarkBench {
     }
 
     fn paths(&self) -> Vec<PathBuf> {
-        let locations = &self.options.config.locations;
-        let named = locations.iter().map(|location| location.as_path().to_owned());
-        if locations.is_empty() { vec![PathBuf::from(".")] } else { named.collect() }
+        self.locations().into_iter().map(Path::to_owned).collect()
     }
 
     fn prepare(&mut self, _: &TrialContext<'_>) -> Result<(), BenchError> {
@@ -190,30 +353,17 @@ impl Workload for PostmarkBench {
     }
 
     fn trial(&mut self, context: &TrialContext<'_>) -> Result<Outcome, BenchError> {
-        let should_stop = || context.check().is_err();
-        let may_begin = |phase: Phase| context.wait_at_barrier(phase.name()).is_ok();
-        let control = Control::with_stop_check(&should_stop).before_phases(&may_begin);
-        match postmark::run(&self.options, &control) {
-            Ok(mut outcome) => {
-                self.left_over.append(&mut outcome.left_over);
-                let (values, phases) = (values(&outcome), outcome.phases.iter().map(phase));
-                let times = outcome.operations.iter();
-                let latencies = times.map(|(what, times)| (what.name().to_owned(), times.clone()));
-                Ok(Outcome {
-                    values,
-                    phases: phases.collect(),
-                    latencies: latencies.collect(),
-                    doubts: self.doubts(),
-                })
-            }
-            Err(PostmarkError::Stopped) => Err(BenchError::Stopped),
-            Err(error) => Err(BenchError::Workload(error.to_string())),
-        }
+        self.remove_left_over();
+        let mut directories = Vec::new();
+        let outcome = self.run(context, &mut directories);
+        // All of them are removed if possible; the first error is returned.
+        let removed = directories.iter().map(WorkDirectory::remove).fold(Ok(()), Result::and);
+        BenchError::first_of(outcome, removed)
     }
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
         // Each trial removes its files itself. Another rank may have been killed.
-        self.left_over.append(&mut postmark::clear_up(&self.options.config));
+        self.remove_left_over();
         Ok(())
     }
 }

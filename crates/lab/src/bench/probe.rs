@@ -9,7 +9,7 @@
 use super::error::BenchError;
 use super::target::{Place, Target};
 use super::worker_pool::{self, PhaseContext};
-use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload};
+use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload, parameters};
 use crate::random::{Random, Spread};
 use crate::workload::probe::{Action, Order, Probe, ProbeRequest, ProbeRequests};
 use crate::workload::trial::{ResponseTimes, Trial};
@@ -118,29 +118,27 @@ impl Workload for ProbeBench {
     }
 
     fn settings(&self) -> BTreeMap<String, Value> {
-        let (order, mean, sdev) = match self.probe.order {
-            Order::Normal(spread) => ("normal", spread.mean, spread.sdev),
-            Order::Uniform => ("uniform", 0.0, 0.0),
-            Order::Sequential => ("sequential", 0.0, 0.0),
+        let (order, seek) = match self.probe.order {
+            Order::Normal(spread) => ("normal", spread),
+            Order::Uniform => ("uniform", Spread::default()),
+            Order::Sequential => ("sequential", Spread::default()),
         };
         let spread = |spread: Spread| json!([spread.mean, spread.sdev]);
-        [
-            ("target", json!(self.place.description())),
-            ("file_bytes", json!(self.probe.file_bytes)),
-            ("record_bytes", json!(self.probe.record_bytes)),
-            ("pattern", json!(letters(&self.probe.pattern))),
-            ("order", json!(order)),
-            ("seek_records", json!([mean, sdev])),
-            ("cycle_records", spread(self.probe.cycle_records)),
-            ("think_ns", spread(self.probe.think)),
-            ("compute_ns", spread(self.compute)),
-            ("threads", json!(self.threads)),
-            ("trial_ns", json!(self.length)),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .chain(self.background.iter().flat_map(|background| background.settings()))
-        .collect()
+        let mut settings = parameters(json!({
+            "target": self.place.description(),
+            "file_bytes": self.probe.file_bytes,
+            "record_bytes": self.probe.record_bytes,
+            "pattern": letters(&self.probe.pattern),
+            "order": order,
+            "seek_records": spread(seek),
+            "cycle_records": spread(self.probe.cycle_records),
+            "think_ns": spread(self.probe.think),
+            "compute_ns": spread(self.compute),
+            "threads": self.threads,
+            "trial_ns": self.length,
+        }));
+        settings.extend(self.background.iter().flat_map(|background| background.settings()));
+        settings
     }
 
     fn series(&self) -> Vec<Series> {
@@ -223,14 +221,12 @@ struct Worker {
 impl Worker {
     fn new(bench: &ProbeBench, seed: u64) -> Result<Self, BenchError> {
         let len = usize::try_from(bench.probe.record_bytes)
-            .map_err(|error| BenchError::Workload(format!("make room for a record: {error}")))?;
+            .map_err(|error| BenchError::Failed(format!("make room for a record: {error}")))?;
         let mut random = Random::from_seed(seed);
         // Data that cannot be compressed, since some disks and file systems store zeros without
         // space.
         let mut buffer = vec![0; len];
-        for piece in buffer.chunks_mut(8) {
-            piece.copy_from_slice(&random.bits().to_le_bytes()[..piece.len()]);
-        }
+        random.fill(&mut buffer);
         Ok(Worker {
             target: bench.place.open()?,
             requests: bench.probe.requests(seed),

@@ -14,7 +14,7 @@ pub use share::{Directory, Extent, Share};
 
 use super::error::BenchError;
 use super::worker_pool;
-use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload};
+use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload, parameters};
 use crate::random::Random;
 use crate::workload::server::{Kind, ServerLoad, Transaction};
 use larder_core::clock::Nanos;
@@ -113,7 +113,7 @@ impl ServerBench {
             let time = format::duration(self.steps.measure);
             let none =
                 format!("measure {name}: no transaction ended within {time}; measure longer");
-            return Err(BenchError::Workload(none));
+            return Err(BenchError::Failed(none));
         }
         let idle = workers.iter().filter(|client| client.bytes == 0).count();
         if idle > 0 {
@@ -155,22 +155,18 @@ impl Workload for ServerBench {
     }
 
     fn settings(&self) -> BTreeMap<String, Value> {
-        let think = self.load.think;
-        [
-            ("target", json!(self.share.description())),
-            ("clients", json!(self.steps.clients)),
-            ("mix", json!(self.load.mix.in_words())),
-            ("think_ns", json!([think.mean, think.sdev])),
-            ("items", json!(self.extent.items)),
-            ("item_bytes", json!(self.extent.item_bytes)),
-            ("record_bytes", json!(self.steps.record_bytes)),
-            ("warm_up_ns", json!(self.steps.warm_up)),
-            ("measure_ns", json!(self.steps.measure)),
-            ("sync", json!(self.steps.sync)),
-        ]
-        .into_iter()
-        .map(|(name, value)| (name.to_owned(), value))
-        .collect()
+        parameters(json!({
+            "target": self.share.description(),
+            "clients": self.steps.clients,
+            "mix": self.load.mix.in_words(),
+            "think_ns": [self.load.think.mean, self.load.think.sdev],
+            "items": self.extent.items,
+            "item_bytes": self.extent.item_bytes,
+            "record_bytes": self.steps.record_bytes,
+            "warm_up_ns": self.steps.warm_up,
+            "measure_ns": self.steps.measure,
+            "sync": self.steps.sync,
+        }))
     }
 
     fn series(&self) -> Vec<Series> {
@@ -226,7 +222,7 @@ struct Client<'a> {
 impl<'a> Client<'a> {
     fn new(bench: &'a ServerBench, number: u64, seed: u64) -> Result<Self, BenchError> {
         let len = usize::try_from(bench.steps.record_bytes.min(bench.extent.item_bytes))
-            .map_err(|error| BenchError::Workload(format!("make room for a record: {error}")))?;
+            .map_err(|error| BenchError::Failed(format!("make room for a record: {error}")))?;
         let seed = seed.wrapping_add(number);
         // Data that cannot be compressed, since some disks and file systems store zeros without
         // space.

@@ -4,8 +4,8 @@
 //! those of exports and engines, since this crate knows neither.
 
 use super::error::BenchError;
-use super::held::{Held, clear_up_siblings};
 use super::workload::{Space, StartState, TrialContext};
+use crate::held::{Held, clear_up_siblings};
 use crate::random::Random;
 use larder_core::units::BLOCK_BYTES_U64;
 use std::fmt;
@@ -141,9 +141,7 @@ impl AtPath {
         let mut left = self.bytes;
         while left > 0 {
             context.check()?;
-            for word in piece.chunks_exact_mut(8) {
-                word.copy_from_slice(&random.bits().to_le_bytes());
-            }
+            random.fill(&mut piece);
             let len = usize::try_from(left).map_or(PIECE_BYTES, |left| left.min(PIECE_BYTES));
             file.write_all(&piece[..len]).map_err(failed())?;
             left -= len as u64;

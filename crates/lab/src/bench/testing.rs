@@ -3,8 +3,10 @@
 use super::*;
 use larder_core::clock::Nanos;
 use larder_schema::run::Machine;
+use std::cell::Cell;
 use std::collections::{BTreeMap, VecDeque};
 use std::path::{Path, PathBuf};
+use std::rc::Rc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Mutex};
 
@@ -80,21 +82,21 @@ impl HostEnv for FakeHost {
         next(&self.speeds)
     }
 
-    fn free_bytes(&self, _: &Path) -> Result<u64, HostError> {
+    fn free_bytes(&self, _: &Path) -> Result<u64, BenchError> {
         Ok(self.free_bytes)
     }
 
-    fn make_cold(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, HostError> {
+    fn make_cold(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, BenchError> {
         self.record_call("cold");
         Ok(next(&self.found))
     }
 
-    fn make_warm(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, HostError> {
+    fn make_warm(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, BenchError> {
         self.record_call("warm");
         Ok(next(&self.found))
     }
 
-    fn find_cached(&self, _: &[PathBuf]) -> Result<Found, HostError> {
+    fn find_cached(&self, _: &[PathBuf]) -> Result<Found, BenchError> {
         self.record_call("look");
         Ok(next(&self.found))
     }
@@ -119,6 +121,9 @@ pub(crate) struct FakeWorkload {
     pub(crate) fails_to_clean: bool,
     pub(crate) start_unknown: bool,
     pub(crate) own_cache: Option<Counts>,
+    pub(crate) parts: usize,
+    /// The part that was selected last.
+    pub(crate) part: Rc<Cell<usize>>,
 }
 
 /// A target with its own cache, which has these blocks whatever start is requested.
@@ -135,15 +140,15 @@ impl FakeWorkload {
     pub(crate) fn doing(
         trial: impl FnMut(&TrialContext<'_>) -> Result<Outcome, BenchError> + 'static,
     ) -> Self {
-        let trial = Box::new(trial);
-        let (prepared, cleaned, fails_to_clean) = (false, 0, false);
         FakeWorkload {
-            trial,
-            prepared,
-            cleaned,
-            fails_to_clean,
+            trial: Box::new(trial),
+            prepared: false,
+            cleaned: 0,
+            fails_to_clean: false,
             start_unknown: false,
             own_cache: None,
+            parts: 1,
+            part: Rc::default(),
         }
     }
 
@@ -163,6 +168,15 @@ pub(crate) fn rate(value: f64) -> Outcome {
 impl Workload for FakeWorkload {
     fn name(&self) -> &'static str {
         "given"
+    }
+
+    fn parts(&self) -> Vec<WorkPart> {
+        vec![WorkPart::default(); self.parts]
+    }
+
+    fn select_part(&mut self, number: usize) -> Result<(), BenchError> {
+        self.part.set(number);
+        Ok(())
     }
 
     fn description(&self) -> String {
@@ -206,7 +220,7 @@ impl Workload for FakeWorkload {
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
         self.cleaned += 1;
-        let error = || BenchError::Workload("remove /given: it is busy".to_owned());
+        let error = || BenchError::Failed("remove /given: it is busy".to_owned());
         if self.fails_to_clean { Err(error()) } else { Ok(()) }
     }
 }

@@ -210,7 +210,7 @@ fn a_stop_keeps_the_trials_that_were_done_and_cleans_up() {
 #[test]
 fn an_error_ends_the_run_and_what_is_left_behind_is_said() {
     let failing =
-        || FakeWorkload::doing(|_| Err(BenchError::Workload("write /x: disk full".to_owned())));
+        || FakeWorkload::doing(|_| Err(BenchError::Failed("write /x: disk full".to_owned())));
     assert_eq!(expect_error(&mut failing(), Start::Cold, &machine(&[])), "write /x: disk full");
     let mut workload = FakeWorkload { fails_to_clean: true, ..failing() };
     assert_eq!(
@@ -356,7 +356,7 @@ fn a_worker_that_fails_or_panics_holds_up_nobody() {
     let failing = run_four_workers(|worker, current| {
         worker.push(current.phase);
         let bad = current.worker == 2 && current.phase == 1;
-        if bad { Err(BenchError::Workload("read /x: broken".to_owned())) } else { Ok(()) }
+        if bad { Err(BenchError::Failed("read /x: broken".to_owned())) } else { Ok(()) }
     });
     assert_eq!(failing.unwrap_err().to_string(), "read /x: broken");
     let panicking = run_four_workers(|worker, current| {

@@ -1,4 +1,4 @@
-//! Trials of a workload: space, settings, starts, trials, doubts, cleanup.
+//! Trials of a workload from one start: settings, starts, trials, doubts.
 
 use super::doubts;
 use super::error::BenchError;
@@ -15,7 +15,6 @@ use larder_schema::run::trial::{
 use larder_schema::run::{Run, Sample};
 use serde_json::Value;
 use std::collections::BTreeSet;
-use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -39,9 +38,15 @@ pub enum Step {
 pub struct Progress {
     /// The current step.
     pub step: Step,
-    /// Trials that are done.
+    /// The current variant, from 0.
+    pub variant: usize,
+    /// The start of its current trials.
+    pub start: Start,
+    /// The current part, from 0.
+    pub part: usize,
+    /// Trials of the part that are done, of all variants and starts.
     pub done: u64,
-    /// The maximum number of trials.
+    /// The maximum number of trials of one variant from one start.
     pub most: u64,
     /// Half the width of the interval so far, as a share of the median.
     pub half_width: Option<f64>,
@@ -49,55 +54,8 @@ pub struct Progress {
     pub left: Option<Nanos>,
 }
 
-/// A run that has ended with a result.
-#[derive(Debug)]
-pub struct RunResult {
-    /// The run, with at least one trial.
-    pub run: Run,
-    /// True if a stop request ended the run before all trials were done.
-    pub stopped: bool,
-}
-
-/// Runs the trials of a workload. Checks `stop` continuously, and reports to `on_progress`. If
-/// there are other ranks, all of them begin each trial and each phase at the same time, and the
-/// sums over all ranks decide the number of trials.
-///
-/// # Errors
-/// There is no result: the first error of the workload or the machine, a start that cannot be
-/// reached, or a stop before the first trial was done. The files of the workload have been removed,
-/// or the error says that they have not.
-pub fn run_trials(
-    workload: &mut dyn Workload,
-    plan: &Plan,
-    host: &dyn HostEnv,
-    stop: &AtomicBool,
-    on_progress: &mut dyn FnMut(Progress),
-) -> Result<RunResult, BenchError> {
-    check_space(workload, host)?;
-    let mut runner = TrialRunner::new(workload, plan, host, stop);
-    // A panic is a broken invariant and propagates, but leaves no files behind.
-    let result = catch_unwind(AssertUnwindSafe(|| runner.trials(workload, on_progress)));
-    runner.report(on_progress, Step::CleaningUp);
-    let clean_up = workload.clean_up();
-    let result = result.unwrap_or_else(|panic| resume_unwind(panic));
-    let stopped = BenchError::first_of(result, clean_up)?;
-    Ok(RunResult { run: runner.finish(stopped), stopped })
-}
-
-/// Checks that there is enough free space for a workload.
-pub(super) fn check_space(workload: &dyn Workload, host: &dyn HostEnv) -> Result<(), BenchError> {
-    for space in workload.space() {
-        let free = host.free_bytes(&space.directory)?;
-        if free < space.bytes {
-            return Err(BenchError::NoSpace {
-                directory: space.directory,
-                needs: space.bytes,
-                free,
-            });
-        }
-    }
-    Ok(())
-}
+/// Receives each step of a runner.
+pub(super) type OnStep<'a> = dyn FnMut(&TrialRunner<'_>, Step) + 'a;
 
 /// Consecutive trials of a workload from one start.
 pub(super) struct TrialRunner<'a> {
@@ -158,32 +116,13 @@ impl<'a> TrialRunner<'a> {
         }
     }
 
-    /// Prepares the workload and runs all trials. Returns true if a stop request ended them after
-    /// at least one.
-    fn trials(
-        &mut self,
-        workload: &mut dyn Workload,
-        on_progress: &mut dyn FnMut(Progress),
-    ) -> Result<bool, BenchError> {
-        self.prepare(workload, on_progress)?;
-        self.begin();
-        while self.needs_trial()? {
-            match self.trial(workload, on_progress) {
-                Ok(()) => {}
-                Err(error) if error.is_stop() && !self.run.trials.is_empty() => return Ok(true),
-                Err(error) => return Err(error),
-            }
-        }
-        Ok(false)
-    }
-
     /// Has the workload create its files.
     pub(super) fn prepare(
         &self,
         workload: &mut dyn Workload,
-        on_progress: &mut dyn FnMut(Progress),
+        on_step: &mut OnStep<'_>,
     ) -> Result<(), BenchError> {
-        self.report(on_progress, Step::Preparing);
+        on_step(self, Step::Preparing);
         let context = self.trial_context(0);
         context.check()?;
         workload.prepare(&context)?;
@@ -219,16 +158,16 @@ impl<'a> TrialRunner<'a> {
     pub(super) fn trial(
         &mut self,
         workload: &mut dyn Workload,
-        on_progress: &mut dyn FnMut(Progress),
+        on_step: &mut OnStep<'_>,
     ) -> Result<(), BenchError> {
-        let number = self.run.trials.len() as u64 + 1;
-        self.wait_for_speed(number, on_progress)?;
+        let number = self.done() + 1;
+        self.wait_for_speed(number, on_step)?;
         self.trial_context(number).check()?;
-        self.report(on_progress, Step::Starting);
+        on_step(self, Step::Starting);
         let started = self.start(workload)?;
         // A rank that still drops or fills caches would disturb those that have begun.
         self.trial_context(number).wait_at_barrier(&format!("start of trial {number}"))?;
-        self.report(on_progress, Step::Running);
+        on_step(self, Step::Running);
         let speed = self.host.speed();
         let before = self.host.count(&self.paths);
         let begun_at = self.host.now();
@@ -253,11 +192,7 @@ impl<'a> TrialRunner<'a> {
     }
 
     /// Waits while the machine is slower than it can be, as long as more time may be lost.
-    fn wait_for_speed(
-        &mut self,
-        number: u64,
-        on_progress: &mut dyn FnMut(Progress),
-    ) -> Result<(), BenchError> {
+    fn wait_for_speed(&mut self, number: u64, on_step: &mut OnStep<'_>) -> Result<(), BenchError> {
         let begun_at = self.host.now();
         let mut waited = 0;
         while self.speed_tracker.may_lose_time() && !self.is_spent() {
@@ -266,7 +201,7 @@ impl<'a> TrialRunner<'a> {
                 _ => break,
             }
             self.trial_context(number).check()?;
-            self.report(on_progress, Step::Waiting);
+            on_step(self, Step::Waiting);
             let now = self.host.now() - begun_at;
             self.speed_tracker.add_lost_time(now - waited);
             waited = now;
@@ -309,20 +244,21 @@ impl<'a> TrialRunner<'a> {
             StartState::Unknown(_) if start == Start::AsIs => {
                 Ok(Started { start, ..Started::default() })
             }
-            StartState::Unknown(why) => Err(BenchError::NoStart { start, why }),
+            StartState::Unknown(why) => {
+                let start = start.name();
+                Err(BenchError::Failed(format!("start {start}: {why}; say --start as-is")))
+            }
             StartState::Own(cache) => {
                 let found = cache.start(start)?;
-                let right = match start {
-                    Start::Cold => found.resident == 0,
-                    Start::Warm => found.resident == found.pages,
+                let (pages, resident) = (found.pages, found.resident);
+                let is_right = match start {
+                    Start::Cold => resident == 0,
+                    Start::Warm => resident == pages,
                     Start::AsIs => true,
                 };
-                let (pages, resident) = (found.pages, found.resident);
-                right.then(|| started(&found)).ok_or(BenchError::NotStarted {
-                    start,
-                    resident,
-                    pages,
-                })
+                let start = start.name();
+                let wrong = || format!("start {start}: {resident} of {pages} blocks are cached");
+                is_right.then(|| started(&found)).ok_or_else(|| BenchError::Failed(wrong()))
             }
             StartState::Files(files) => {
                 let below = self.host.caches_below(&files);
@@ -347,10 +283,10 @@ impl<'a> TrialRunner<'a> {
     fn record(&mut self, outcome: Outcome, mut trial: Trial) -> Result<(), BenchError> {
         let mut values = outcome.values;
         for (series, sample) in self.series.iter().zip(&mut self.run.samples) {
-            let no_value = |what: &str| BenchError::NoValue {
-                trial: trial.number,
-                series: series.name.clone(),
-                what: what.to_owned(),
+            let no_value = |what: &str| {
+                let (trial, series) = (trial.number, &series.name);
+                let error = format!("record trial {trial}: series \"{series}\" has {what}");
+                BenchError::Failed(error)
             };
             let value = values.remove(&series.name).ok_or_else(|| no_value("no value"))?;
             if !value.is_finite() {
@@ -387,8 +323,8 @@ impl<'a> TrialRunner<'a> {
     }
 
     /// Returns the number of trials that count so far.
-    pub(super) fn done(&self) -> usize {
-        self.run.trials.len()
+    pub(super) fn done(&self) -> u64 {
+        self.run.trials.len() as u64
     }
 
     /// Returns the values of the main series so far, summed over all ranks.
@@ -406,31 +342,38 @@ impl<'a> TrialRunner<'a> {
         self.plan.budget.is_some_and(|budget| self.spent() >= budget)
     }
 
-    pub(super) fn report(&self, on_progress: &mut dyn FnMut(Progress), step: Step) {
-        on_progress(Progress {
+    /// Returns the progress, as that of the first variant and part.
+    pub(super) fn progress(&self, step: Step) -> Progress {
+        Progress {
             step,
-            done: self.run.trials.len() as u64,
+            variant: 0,
+            start: self.plan.start,
+            part: 0,
+            done: self.done(),
             most: *self.plan.trials.end(),
             half_width: half_width(self.values()),
             left: self.plan.time_left(self.values(), self.spent()),
-        });
+        }
     }
 }
 
 /// Checks the residency against the start.
 fn check_start(start: Start, found: &Found) -> Result<(), BenchError> {
-    let &Found { pages, resident, .. } = found;
+    let &Found { pages, resident, ref why, .. } = found;
     let (file, of_file) = found.wrong.clone().unwrap_or_default();
-    let why = found.why.clone();
-    match start {
-        Start::Cold if resident > 0 => {
-            Err(BenchError::NotCold { resident, pages, file, of_file, why })
-        }
-        Start::Warm if resident < pages => {
-            Err(BenchError::NotWarm { resident, pages, file, of_file, why })
-        }
-        _ => Ok(()),
-    }
+    let file = file.display();
+    let wrong = match start {
+        Start::Cold if resident > 0 => format!(
+            "start cold: {resident} of {pages} pages stay in memory; {file} has {of_file} of them, \
+             and {why}"
+        ),
+        Start::Warm if resident < pages => format!(
+            "start warm: {resident} of {pages} pages are in memory after everything was read; \
+             {file} lacks {of_file}, and {why}"
+        ),
+        _ => return Ok(()),
+    };
+    Err(BenchError::Failed(wrong))
 }
 
 /// Returns a trial with the activity between two readings of the counters.

@@ -53,6 +53,21 @@ impl Series {
     }
 }
 
+/// A part of a workload.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct WorkPart {
+    /// Its description for progress reports; empty if it has no name.
+    pub what: String,
+    /// Bytes that it processes, if they determine its time.
+    pub bytes: u64,
+}
+
+/// Returns the parameters of a workload, stated as a JSON object.
+pub(super) fn parameters(object: Value) -> BTreeMap<String, Value> {
+    let Value::Object(entries) = object else { unreachable!("parameters have names") };
+    entries.into_iter().collect()
+}
+
 /// Free space that a workload needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Space {
@@ -162,11 +177,26 @@ pub struct Outcome {
     pub doubts: Vec<String>,
 }
 
-/// A workload that can be measured. Calls have this order: `space`, `prepare`, then for each trial
-/// `start_state` and `trial`, then `clean_up`, which is called however the run ends.
+/// A workload that can be measured. Calls have this order: for each part `select_part`, `space`,
+/// `prepare`, then for each trial `start_state` and `trial`; then `clean_up`, which is called however
+/// the run ends.
 pub trait Workload {
     /// Returns the name, as on the command line.
     fn name(&self) -> &str;
+
+    /// Returns the parts, at least one. They run one after the other and share their files; each
+    /// has its own series and its own cold or warm starts. The result is one run.
+    fn parts(&self) -> Vec<WorkPart> {
+        vec![WorkPart::default()]
+    }
+
+    /// Selects the part that the other methods are about; the first one is selected initially.
+    ///
+    /// # Errors
+    /// What an earlier part made is in the way and cannot be removed.
+    fn select_part(&mut self, _number: usize) -> Result<(), BenchError> {
+        Ok(())
+    }
 
     /// Returns a one-line description.
     fn description(&self) -> String;

@@ -2,6 +2,7 @@
 
 use crate::progress;
 use indicatif::ProgressBar;
+use larder_lab::bench::{Progress, Step, WorkPart};
 use larder_report::escape;
 use larder_schema::format;
 use std::time::{Duration, Instant};
@@ -51,6 +52,70 @@ impl Bar {
         if let Some(bar) = self.line.take() {
             bar.finish_and_clear();
         }
+    }
+}
+
+/// Progress of a run: its trials, or its parts if they have names.
+pub(super) struct RunProgress {
+    bar: Bar,
+    /// Prefix of the task; may be empty.
+    prefix: String,
+    parts: Vec<WorkPart>,
+    started_at: Instant,
+}
+
+impl RunProgress {
+    /// Returns the progress of a run with these parts; `name` is that of the run among several, or
+    /// empty.
+    pub(super) fn new(name: &str, parts: Vec<WorkPart>) -> Self {
+        let is_named = parts.iter().any(|part| !part.what.is_empty());
+        let bar = Bar::new(if is_named { "of {len} tests" } else { "of up to {len} trials" });
+        let prefix = if name.is_empty() { String::new() } else { format!("{name}: ") };
+        RunProgress { bar, prefix, parts, started_at: Instant::now() }
+    }
+
+    /// Returns the same without output.
+    pub(super) fn hidden(self) -> Self {
+        RunProgress { bar: Bar::hidden(), ..self }
+    }
+
+    pub(super) fn show(&mut self, progress: Progress) {
+        let (part, parts) = (progress.part, self.parts.len());
+        let what = &self.parts[part].what;
+        if !what.is_empty() {
+            let left = self.left_by_bytes(part);
+            return self.bar.show([part as u64, parts as u64], what, &remaining_time(left));
+        }
+        let of_parts =
+            if parts > 1 { format!("part {} of {parts}: ", part + 1) } else { String::new() };
+        let task = format!("{}{of_parts}{}", self.prefix, task(progress.step));
+        let half = progress.half_width.map(|half| format!(", +-{}", format::percent(half)));
+        let suffix = half.unwrap_or_default() + &remaining_time(progress.left);
+        self.bar.show([progress.done, progress.most], &task, &suffix);
+    }
+
+    /// Estimates the time that is left from the bytes of the parts.
+    fn left_by_bytes(&self, part: usize) -> Option<u64> {
+        let bytes =
+            |parts: &[WorkPart]| parts.iter().map(|part| u128::from(part.bytes)).sum::<u128>();
+        let (done, left) = (bytes(&self.parts[..part]), bytes(&self.parts[part..]));
+        let left_ns = (self.started_at.elapsed().as_nanos() * left).checked_div(done)?;
+        u64::try_from(left_ns).ok()
+    }
+
+    pub(super) fn end(mut self) {
+        self.bar.end();
+    }
+}
+
+/// Returns a step in words.
+pub(super) fn task(step: Step) -> &'static str {
+    match step {
+        Step::Preparing => "preparing",
+        Step::Starting => "making the start",
+        Step::Waiting => "waiting until the machine is as fast again",
+        Step::Running => "running",
+        Step::CleaningUp => "removing what was made",
     }
 }
 

@@ -11,8 +11,8 @@ use larder_host::extents;
 use larder_host::residency::files_below;
 use larder_lab::bench::Start;
 use larder_lab::bench::fileload::{FileSet, FileloadBench, ReadPattern};
+use larder_lab::bench::fragments::{CONTIGUOUS, FRAGMENTED};
 use larder_lab::workload::fileload::{DATABASE_READ_BYTES, FILE_BYTES, Order, READ_BYTES};
-use larder_lab::workload::fragments::{CONTIGUOUS, FRAGMENTED};
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
@@ -227,12 +227,10 @@ fn piece_count(path: &Path) -> Option<u64> {
 }
 
 pub(super) fn run(arguments: &FileloadArgs) -> Result<ExitCode> {
-    if let Some(code) = arguments.run_args.lead_ranks("fileload")? {
-        return Ok(code);
-    }
-    let mut bench = FileloadBench::new(arguments.pattern()?, arguments.sets()?)?;
     let default_start = arguments.mode.start(arguments.hint);
-    arguments.run_args.run_parts("fileload", &mut bench, default_start)
+    arguments.run_args.run("fileload", default_start, || {
+        Ok(FileloadBench::new(arguments.pattern()?, arguments.sets()?)?)
+    })
 }
 
 #[cfg(test)]

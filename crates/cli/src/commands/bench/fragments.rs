@@ -7,7 +7,8 @@ use crate::{args, progress};
 use anyhow::Result;
 use clap::Args;
 use larder_host::extents;
-use larder_lab::workload::fragments::{CONTIGUOUS, FRAGMENTED, Fragments, FragmentsError, remove};
+use larder_lab::bench::BenchError;
+use larder_lab::bench::fragments::{CONTIGUOUS, FRAGMENTED, Fragments, remove};
 use larder_report::escape;
 use larder_schema::format;
 use std::fs::File;
@@ -79,7 +80,7 @@ fn make(arguments: &FragmentsArgs, directory: &Path) -> Result<String> {
     if let Some(bar) = bar {
         bar.finish_and_clear();
     }
-    if matches!(result, Err(FragmentsError::Stopped)) {
+    if result.as_ref().is_err_and(BenchError::is_stop) {
         eprintln!("larder: stopped; what it made is removed");
         stop.reraise_signal()?;
     }

@@ -2,12 +2,9 @@
 //! docs/bench-iozone.md.
 
 mod cells;
-mod opening;
-mod quantity;
-mod size;
 mod threads;
 
-use super::bar::{Bar, remaining_time};
+use super::bar::RunProgress;
 use super::leftovers::remove_leftovers;
 use super::local_host::LocalHost;
 use super::run_args::{Confidence, confidence, finish, start, trials, write_record};
@@ -17,19 +14,18 @@ use crate::output_file::OutputFile;
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
 use cells::GridArgs;
-use clap::Args;
+use clap::{Args, ValueEnum};
 use larder_lab::bench::iozone::grid::{Cell, RECORD_MAX};
-use larder_lab::bench::iozone::run::GridRun;
-use larder_lab::bench::iozone::sequence::Progressed;
-use larder_lab::bench::iozone::{DEFAULT_TESTS, LAST_TEST, MIX_TEST};
+use larder_lab::bench::iozone::show::notes;
+use larder_lab::bench::iozone::{
+    self, AccessPattern, DEFAULT_TESTS, GridRun, LAST_TEST, MIX_TEST, Mode, STRIDE, Sync,
+};
 use larder_lab::bench::{Plan, Start};
+use larder_report::run as report;
 use larder_schema::run::Run;
-use opening::OpenArgs;
-use quantity::{Format, IozoneRun};
 use std::ops::RangeInclusive;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::time::Instant;
 use threads::ThroughputArgs;
 
 #[derive(Debug, Args)]
@@ -94,6 +90,48 @@ pub(super) struct IozoneArgs {
     page: Option<OutputFile>,
 }
 
+#[derive(Debug, Args)]
+struct OpenArgs {
+    /// Bypass the page cache (`O_DIRECT`).
+    #[arg(short = 'I', long)]
+    direct: bool,
+
+    /// Make every write wait until it is stable: all of it (`O_SYNC`), or its data alone
+    /// (`O_DSYNC`).
+    #[arg(short = 'o', long, value_name = "WHAT", num_args = 0..=1, require_equals = true,
+          default_missing_value = "all")]
+    sync: Option<SyncMode>,
+
+    /// Include closing the file in the time of each pass.
+    #[arg(short = 'c', long)]
+    close_counts: bool,
+
+    /// Distance of records in the stride test, in records.
+    #[arg(short = 'j', long, value_name = "RECORDS", default_value_t = STRIDE,
+          value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+    stride: u64,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum SyncMode {
+    /// `O_SYNC`.
+    All,
+    /// `O_DSYNC`.
+    Data,
+}
+
+impl OpenArgs {
+    fn access_pattern(&self) -> AccessPattern {
+        let sync = match self.sync {
+            None => Sync::None,
+            Some(SyncMode::Data) => Sync::Data,
+            Some(SyncMode::All) => Sync::All,
+        };
+        let (direct, close_counts, stride) = (self.direct, self.close_counts, self.stride);
+        AccessPattern { direct, sync, close_counts, stride }
+    }
+}
+
 fn test(text: &str) -> Result<u8, String> {
     let found = text.parse().ok().filter(|test: &u8| *test <= LAST_TEST);
     found.ok_or_else(|| format!("there is no test \"{text}\"; 0 to {LAST_TEST}"))
@@ -126,24 +164,16 @@ impl IozoneArgs {
         Ok(())
     }
 
-    /// Returns the run of the arguments.
-    fn iozone_run(&self) -> Result<IozoneRun> {
-        ensure!(
-            self.directory.is_dir(),
-            "work in {}: it is no directory",
-            self.directory.display()
-        );
+    /// Returns the mode of the arguments.
+    fn mode(&self) -> Result<Box<dyn Mode>> {
+        let shown = self.directory.display();
+        ensure!(self.directory.is_dir(), "work in {shown}: it is no directory");
         remove_leftovers(&self.directory, "iozone");
-        let (manner, directory) = (self.opening.access_pattern(), self.directory.clone());
+        let (access, directory) = (self.opening.access_pattern(), self.directory.clone());
         if self.threads.is_enabled() {
             let cell = self.cells.single_cell()?;
             self.check(&cell)?;
-            return Ok(IozoneRun::Throughput(self.threads.run(
-                cell,
-                &self.tests,
-                manner,
-                directory,
-            )?));
+            return Ok(Box::new(self.threads.run(cell, &self.tests, access, directory)?));
         }
         let thread_options = "use --no-stonewall or --mix-readers: they are for threads (-t 4)";
         ensure!(!self.threads.has_options(), thread_options);
@@ -153,39 +183,57 @@ impl IozoneArgs {
         grid.cells().iter().try_for_each(|cell| self.check(cell))?;
         let default = DEFAULT_TESTS.to_vec();
         let tests = if self.tests.is_empty() { default } else { self.tests.clone() };
-        Ok(IozoneRun::Grid(GridRun { grid, tests, manner, directory }))
+        Ok(Box::new(GridRun { grid, tests, access, directory }))
+    }
+
+    /// Formats a result.
+    fn show(&self, mode: &dyn Mode, run: &Run) -> Result<String> {
+        let flushed = self.flush_counts;
+        let body = match self.format.get() {
+            Format::Text => return Ok(report::to_text(run)),
+            Format::Csv => return Ok(report::to_csv(run)),
+            Format::Html => return Ok(report::to_html(run)),
+            Format::Json => return Ok(run.to_json()?),
+            Format::Rows => mode.rows(run, flushed),
+            Format::Tables => mode.tables(run, flushed),
+        };
+        Ok(body + &notes(run, flushed))
     }
 }
 
+/// The output formats of a result.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
+enum Format {
+    /// A row for each cell with the rates of all tests, in kB/s; in throughput mode the rates of
+    /// parent and children.
+    #[default]
+    Rows,
+    /// As for a spreadsheet: a table for each column, file sizes down, record sizes across, kB/s.
+    Tables,
+    /// Tables and sentences of all runs.
+    Text,
+    /// Every value, one line each.
+    Csv,
+    /// One self-contained page with charts.
+    Html,
+    /// The record.
+    Json,
+}
+
 pub(super) fn run(arguments: &IozoneArgs) -> Result<ExitCode> {
-    let (iozone_run, plan) = (arguments.iozone_run()?, arguments.plan()?);
+    let (mode, plan) = (arguments.mode()?, arguments.plan()?);
     let stop = Stop::listen()?;
-    let (mut bar, started_at) = (Bar::new("of {len} tests"), Instant::now());
-    let host = LocalHost::new(false);
-    let mut watch = |progress: Progressed<'_>| show(&mut bar, started_at, &progress);
-    let result = match &iozone_run {
-        IozoneRun::Grid(grid) => grid.run(&plan, &host, stop.flag(), &mut watch),
-        IozoneRun::Throughput(all) => all.run(&plan, &host, stop.flag(), &mut watch),
-    };
-    bar.end();
-    let text = |run: &Run| iozone_run.show(run, arguments.format.get(), arguments.flush_counts);
+    let mut progress = RunProgress::new("", mode.work_parts());
+    let mut watch = |step| progress.show(step);
+    let result = iozone::run(&*mode, &plan, &LocalHost::new(false), stop.flag(), &mut watch);
+    progress.end();
     let write = |run: &Run| {
         let record = write_record(run, arguments.output.as_deref());
         let page = arguments.page.as_ref();
-        record.and(page.map_or(Ok(()), |page| {
-            output::write_atomically(page, &larder_report::run::to_html(run))
-        }))
+        record
+            .and(page.map_or(Ok(()), |page| output::write_atomically(page, &report::to_html(run))))
     };
-    finish("iozone", (stop, result), text, write)
-}
-
-/// Updates the progress bar; the remaining time is estimated from the bytes.
-fn show(bar: &mut Bar, started_at: Instant, progress: &Progressed<'_>) {
-    let [bytes, all_bytes] = progress.bytes;
-    let left_ns = started_at.elapsed().as_nanos() * u128::from(all_bytes - bytes.min(all_bytes));
-    let left_ns = left_ns.checked_div(u128::from(bytes));
-    let suffix = remaining_time(left_ns.and_then(|left| u64::try_from(left).ok()));
-    bar.show(progress.done.map(|count| count as u64), progress.what, &suffix);
+    finish("iozone", &stop, result, |run| arguments.show(&*mode, run), write)
 }
 
 #[cfg(test)]

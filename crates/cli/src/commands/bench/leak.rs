@@ -99,7 +99,7 @@ impl BackgroundLoad for Leak {
         let bytes = |bytes: u64| bytes as f64;
         let mut values = BTreeMap::from([(TAKEN.to_owned(), bytes(taken))]);
         if let Some(left) = left {
-            let left = left.map_err(|error| BenchError::Workload(error.to_string()))?;
+            let left = left.map_err(|error| BenchError::Failed(error.to_string()))?;
             values.insert(LEFT.to_owned(), bytes(left.resident * residency::page_bytes()));
         }
         Ok((values, doubts))

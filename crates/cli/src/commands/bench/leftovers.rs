@@ -1,6 +1,6 @@
 //! Removal of files that killed runs have left in the directory of a benchmark.
 
-use larder_lab::bench::held;
+use larder_lab::held;
 use std::path::Path;
 
 /// Removes files and directories of this benchmark, named `larder-NAME-NUMBERS`, and reports them.

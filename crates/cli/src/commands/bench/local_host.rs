@@ -8,7 +8,7 @@ use larder_host::residency::prefetch::{Files, Found as Pages};
 use larder_host::residency::{self, drop::everything, why_pages_lack, why_pages_stay};
 use larder_host::{machine, settings, space};
 use larder_io::clock::MonotonicClock;
-use larder_lab::bench::{Counted, Found, HostEnv, HostError, Ranks};
+use larder_lab::bench::{BenchError, Counted, Found, HostEnv, Ranks};
 use larder_schema::run::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -45,12 +45,12 @@ impl LocalHost {
 /// Opens files once for all operations on them: on file systems where an open drops pages (FUSE),
 /// further opens would change the result. They are opened again for each start, since a workload
 /// may have replaced them.
-fn open(paths: &[PathBuf]) -> Result<Files, HostError> {
+fn open(paths: &[PathBuf]) -> Result<Files, BenchError> {
     Files::open(paths.to_vec()).map_err(host_error)
 }
 
-fn host_error(error: impl Display) -> HostError {
-    HostError(error.to_string())
+fn host_error(error: impl Display) -> BenchError {
+    BenchError::Failed(error.to_string())
 }
 
 /// Converts the result of a check that no page is resident.
@@ -115,16 +115,17 @@ impl HostEnv for LocalHost {
         self.calibration.as_ref()?.reads_per_second().ok()
     }
 
-    fn free_bytes(&self, path: &Path) -> Result<u64, HostError> {
-        space::free_bytes(path)
-            .map_err(|error| HostError(format!("see what is free in {}: {error}", path.display())))
+    fn free_bytes(&self, path: &Path) -> Result<u64, BenchError> {
+        space::free_bytes(path).map_err(|error| {
+            BenchError::Failed(format!("see what is free in {}: {error}", path.display()))
+        })
     }
 
     fn make_cold(
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, HostError> {
+    ) -> Result<Found, BenchError> {
         let files = open(files)?;
         files.drop(keep_going).map_err(host_error)?;
         if self.drop_all {
@@ -137,11 +138,11 @@ impl HostEnv for LocalHost {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, HostError> {
+    ) -> Result<Found, BenchError> {
         open(files)?.fill(|_| keep_going()).map(|found| warm(&found)).map_err(host_error)
     }
 
-    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, HostError> {
+    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, BenchError> {
         open(files)?.residency().map(|found| cold(&found)).map_err(host_error)
     }
 

@@ -145,10 +145,10 @@ pub(super) fn run(arguments: &MatrixArgs) -> Result<ExitCode> {
         if !stopped {
             return Err(error);
         }
-        return arguments.run_args.finish("matrix", (stop, Err(BenchError::Stopped)));
+        return arguments.run_args.finish("matrix", &stop, Err(BenchError::Stopped));
     }
     let run = arguments.combine(parts, skipped, &changes, result.as_ref().err());
-    let code = arguments.run_args.finish("matrix", (stop, Ok(RunResult { run, stopped })));
+    let code = arguments.run_args.finish("matrix", &stop, Ok(RunResult { run, stopped }));
     print_changes(&changes);
     result.and(code).map(|code| if changes.is_empty() { code } else { ExitCode::from(1) })
 }

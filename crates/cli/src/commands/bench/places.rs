@@ -1,7 +1,7 @@
 //! Targets of block workloads, other than a path: an NBD export, a mapped file, and an engine in
 //! this process.
 
-use anyhow::Context;
+use anyhow::{Context, ensure};
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Geometry, MemoryStore};
 use larder_io::clock::MonotonicClock;
@@ -10,7 +10,7 @@ use larder_io::engine::EngineOptions;
 use larder_io::file_map::FileMap;
 use larder_io::nbd_client::{Client, NbdUri};
 use larder_io::store::{EngineStore, Timed};
-use larder_lab::bench::target::{AtPath, Place, Target};
+use larder_lab::bench::target::{AtPath, Buffering, Place, Target};
 use larder_lab::bench::{BenchError, Found, OwnCache, Space, Start, StartState, TrialContext};
 use larder_lab::model::{Disk, ModelledStore};
 use std::fmt::Display;
@@ -33,21 +33,71 @@ pub(super) fn length(path: &Path) -> anyhow::Result<u64> {
     device.seek(io::SeekFrom::End(0)).with_context(|| format!("find the length of {shown}"))
 }
 
-fn workload_error(operation: &str) -> impl FnOnce(&dyn Display) -> BenchError {
+/// The way in which files are opened.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct FileOptions {
+    pub(super) unbuffered: bool,
+    pub(super) mapped: bool,
+    pub(super) writes: bool,
+}
+
+impl FileOptions {
+    /// Refuses the options for a target that is no file.
+    pub(super) fn refuse(self, operation: &str) -> anyhow::Result<()> {
+        ensure!(!self.unbuffered, "{operation}: --unbuffered is for files");
+        ensure!(!self.mapped, "{operation}: --mapped is for files");
+        Ok(())
+    }
+
+    pub(super) fn buffering(self) -> Buffering {
+        if self.unbuffered { Buffering::Unbuffered } else { Buffering::Buffered }
+    }
+
+    /// Returns a file of `bytes` bytes that is created.
+    pub(super) fn new_file(self, path: &Path, bytes: u64) -> Box<dyn Place> {
+        self.mapped_or_not(path, true, AtPath::new(path, bytes, self.buffering()))
+    }
+
+    /// Returns an existing file or block device.
+    pub(super) fn existing(self, path: &Path, bytes: u64) -> Box<dyn Place> {
+        let file = AtPath::existing(path, bytes, self.buffering(), self.writes);
+        self.mapped_or_not(path, self.writes, file)
+    }
+
+    fn mapped_or_not(self, path: &Path, writes: bool, file: AtPath) -> Box<dyn Place> {
+        let path = path.to_path_buf();
+        if self.mapped { Box::new(AtMapping { path, writes, file }) } else { Box::new(file) }
+    }
+
+    /// Returns the existing file, block device or export with this name; `None` for a directory.
+    pub(super) fn open(self, target: &str) -> anyhow::Result<Option<Box<dyn Place>>> {
+        if target.contains("://") {
+            self.refuse("work on an export")?;
+            let place = AtExport::connect(target.parse()?);
+            return Ok(Some(Box::new(place.with_context(|| format!("reach {target}"))?)));
+        }
+        let path = Path::new(target);
+        let metadata = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
+        if metadata.is_dir() { Ok(None) } else { Ok(Some(self.existing(path, length(path)?))) }
+    }
+}
+
+/// Returns a function that turns an error into one of the workload.
+fn failed<E: Display>(operation: &str) -> impl FnOnce(E) -> BenchError {
     let operation = operation.to_owned();
-    move |error| BenchError::Workload(format!("{operation}: {error}"))
+    move |error| BenchError::Failed(format!("{operation}: {error}"))
 }
 
 /// An export of a server, with a connection for each worker.
 #[derive(Debug)]
-pub(super) struct AtExport {
+struct AtExport {
     uri: NbdUri,
     bytes: u64,
 }
 
 impl AtExport {
     /// Connects to the export once, to check it and to get its length.
-    pub(super) fn connect(uri: NbdUri) -> anyhow::Result<Self> {
+    fn connect(uri: NbdUri) -> anyhow::Result<Self> {
         let client = Client::connect(&uri)?;
         let bytes = client.info().length;
         client.disconnect()?;
@@ -65,8 +115,7 @@ impl Place for AtExport {
     }
 
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
-        let client = Client::connect(&self.uri);
-        Ok(Box::new(Connection(client.map_err(|error| workload_error("connect")(&error))?)))
+        Ok(Box::new(Connection(Client::connect(&self.uri).map_err(failed("connect"))?)))
     }
 
     fn start_state(&mut self) -> StartState<'_> {
@@ -92,18 +141,11 @@ impl Target for Connection {
 
 /// A file or block device that each worker maps into memory.
 #[derive(Debug)]
-pub(super) struct AtMapping {
+struct AtMapping {
     path: PathBuf,
     writes: bool,
     /// The unmapped file, for creation, removal and state.
     file: AtPath,
-}
-
-impl AtMapping {
-    /// Creates a target that maps the file at this path.
-    pub(super) fn new(path: &Path, file: AtPath, writes: bool) -> Self {
-        AtMapping { path: path.to_path_buf(), writes, file }
-    }
 }
 
 impl Place for AtMapping {
@@ -172,23 +214,15 @@ pub(super) enum BackingStore {
 /// The engine of this program over its own store, with a new engine for each trial.
 #[derive(Debug)]
 pub(super) struct InProcess {
-    backing: BackingStore,
-    bytes: u64,
-    memory_bytes: u64,
-    policy: PolicyKind,
-    running: Option<(Caches, CachedVolume)>,
+    pub(super) backing: BackingStore,
+    pub(super) bytes: u64,
+    pub(super) memory_bytes: u64,
+    pub(super) policy: PolicyKind,
+    /// The engine of the current trial.
+    pub(super) running: Option<(Caches, CachedVolume)>,
 }
 
 impl InProcess {
-    pub(super) fn new(
-        backing: BackingStore,
-        bytes: u64,
-        memory_bytes: u64,
-        policy: PolicyKind,
-    ) -> Self {
-        InProcess { backing, bytes, memory_bytes, policy, running: None }
-    }
-
     fn store(&self) -> Box<dyn EngineStore> {
         let geometry = Geometry { length: self.bytes, granule: 512, read_only: false };
         let clock = Arc::new(MonotonicClock::new());
@@ -205,7 +239,7 @@ impl InProcess {
     fn stop(&mut self) -> Result<(), BenchError> {
         let Some((caches, volume)) = self.running.take() else { return Ok(()) };
         drop(volume);
-        caches.close().map_err(|error| workload_error("stop the engine")(&error))
+        caches.close().map_err(failed("stop the engine"))
     }
 
     /// Starts a new, empty engine.
@@ -218,11 +252,10 @@ impl InProcess {
             threads: 1,
             policy_bytes: self.policy.bytes_per_page(),
         });
-        let caches = caches.map_err(|error| workload_error("start the engine")(&error))?;
-        let volume = caches.add(self.store(), "bench".to_owned(), |options| {
-            options.policy = self.policy;
-        });
-        let volume = volume.map_err(|error| workload_error("start the engine")(&error))?;
+        let caches = caches.map_err(failed("start the engine"))?;
+        let volume = caches
+            .add(self.store(), "bench".to_owned(), |options| options.policy = self.policy)
+            .map_err(failed("start the engine"))?;
         let (_, volume) = self.running.insert((caches, volume));
         Ok(volume)
     }
@@ -237,13 +270,13 @@ impl OwnCache for InProcess {
             _ => self.begin()?,
         };
         if start == Start::Warm {
-            let mut handle = volume.handle().map_err(|error| workload_error("warm up")(&error))?;
+            let mut handle = volume.handle().map_err(failed("warm up"))?;
             let mut buffer = vec![0; WARM_BYTES];
             let mut at = 0;
             while at < bytes {
                 let len = usize::try_from(bytes - at).unwrap_or(WARM_BYTES).min(WARM_BYTES);
                 let read = handle.read(at, &mut buffer[..len]);
-                read.map_err(|error| workload_error("warm up")(&error))?;
+                read.map_err(failed("warm up"))?;
                 at += len as u64;
             }
         }
@@ -273,7 +306,7 @@ impl Place for InProcess {
 
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
         let (_, volume) = self.running.as_ref().expect("a trial begins with a start");
-        let handle = volume.handle().map_err(|error| workload_error("open the engine")(&error))?;
+        let handle = volume.handle().map_err(failed("open the engine"))?;
         Ok(Box::new(EngineTarget(handle)))
     }
 

@@ -9,10 +9,9 @@ use super::run_args::RunArgs;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
-use larder_lab::bench::postmark::PostmarkBench;
-use larder_lab::workload::postmark::{
-    Config, Data, Fsync, Location, Options, Script, Session, Step, help, show,
-};
+use larder_lab::bench::Start;
+use larder_lab::bench::postmark::{Data, Fsync, Options, PostmarkBench};
+use larder_lab::workload::postmark::{Config, Location, Script, Session, Step, help, show};
 use settings::Settings;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
@@ -67,22 +66,18 @@ fn threads(text: &str) -> Result<NonZero<u32>, String> {
 }
 
 /// Parses a value by its name.
-fn parse_name<T: Copy>(
-    text: &str,
-    all: &[T],
-    name: impl Fn(T) -> &'static str,
-) -> Result<T, String> {
-    let names: Vec<_> = all.iter().map(|each| name(*each)).collect();
-    let found = all.iter().copied().find(|each| name(*each) == text);
+fn parse_name<T: Copy>(text: &str, all: &[(T, &str)]) -> Result<T, String> {
+    let names: Vec<_> = all.iter().map(|(_, name)| *name).collect();
+    let found = all.iter().find(|(_, name)| *name == text).map(|(value, _)| *value);
     found.ok_or_else(|| format!("\"{text}\" is none of {}", names.join(", ")))
 }
 
 fn fsync(text: &str) -> Result<Fsync, String> {
-    parse_name(text, &Fsync::ALL, Fsync::name)
+    parse_name(text, &Fsync::ALL)
 }
 
 fn data(text: &str) -> Result<Data, String> {
-    parse_name(text, &Data::ALL, Data::name)
+    parse_name(text, &Data::ALL)
 }
 
 pub(crate) fn run(arguments: &PostmarkArgs) -> Result<ExitCode> {
@@ -166,7 +161,7 @@ impl PostmarkArgs {
 
     fn run_config(&self, config: Config) -> Result<ExitCode> {
         let mut bench = PostmarkBench::new(self.options(config));
-        let result = self.run_args.run(&mut bench);
+        let result = self.run_args.run_here(&mut bench, Start::Cold);
         for directory in bench.left_over() {
             eprintln!(
                 "larder: removed {}, which a run that was killed had left",

@@ -3,14 +3,15 @@
 
 use super::leak::Leak;
 use super::leftovers::remove_leftovers;
-use super::places::{AtExport, AtMapping, BackingStore, InProcess, length};
+use super::places::{BackingStore, FileOptions, InProcess};
 use super::run_args::RunArgs;
 use crate::args;
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use larder_core::policy::PolicyKind;
+use larder_lab::bench::Start;
 use larder_lab::bench::probe::ProbeBench;
-use larder_lab::bench::target::{AtPath, Buffering, Place};
+use larder_lab::bench::target::Place;
 use larder_lab::random::Spread;
 use larder_lab::workload::probe::{
     Action, FITS, OVERRUN, OVERRUN_FAVOURED, Order, Probe, parse_pattern,
@@ -162,68 +163,38 @@ impl ProbeArgs {
         Some(Probe::sized(self.memory?, times).file_bytes)
     }
 
+    fn file_options(&self) -> FileOptions {
+        let &ProbeArgs { unbuffered, mapped, .. } = self;
+        FileOptions { unbuffered, mapped, writes: self.writes() }
+    }
+
     /// Returns the target, and the bytes of it that are used.
     fn target_place(&self) -> Result<(Box<dyn Place>, u64)> {
         const NEW_BYTES: u64 = 64 << 20;
-        let requested = self.requested_bytes();
+        let (requested, options) = (self.requested_bytes(), self.file_options());
+        let new_bytes = requested.unwrap_or(NEW_BYTES);
         if let Some(backing) = self.in_process {
-            self.check_no_file_options("work in process")?;
-            let bytes = requested.unwrap_or(NEW_BYTES);
-            let memory = self.memory.unwrap_or(NEW_BYTES);
-            return Ok((Box::new(InProcess::new(backing, bytes, memory, self.policy)), bytes));
+            options.refuse("work in process")?;
+            let (memory_bytes, policy) = (self.memory.unwrap_or(NEW_BYTES), self.policy);
+            let place =
+                InProcess { backing, bytes: new_bytes, memory_bytes, policy, running: None };
+            return Ok((Box::new(place), new_bytes));
         }
         let target = self.target.as_deref().unwrap_or_default();
-        if target.contains("://") {
-            self.check_no_file_options("work on an export")?;
-            let uri = target.parse()?;
-            let place = AtExport::connect(uri).with_context(|| format!("reach {target}"))?;
-            self.check_may_write(target)?;
-            return Self::checked_place(Box::new(place), requested, target);
-        }
-        let path = Path::new(target);
-        let metadata = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
-        let buffering = self.buffering();
-        if metadata.is_dir() {
-            remove_leftovers(path, "probe");
-            let bytes = requested.unwrap_or(NEW_BYTES);
-            let file = path.join(format!("larder-probe-{}", std::process::id()));
-            let place = AtPath::new(&file, bytes, buffering);
-            return Ok((self.mapped_or_not(&file, place, true), bytes));
-        }
-        self.check_may_write(target)?;
-        let place = AtPath::existing(path, length(path)?, buffering, self.writes());
-        Self::checked_place(self.mapped_or_not(path, place, self.writes()), requested, target)
-    }
-
-    fn mapped_or_not(&self, path: &Path, place: AtPath, writes: bool) -> Box<dyn Place> {
-        if self.mapped { Box::new(AtMapping::new(path, place, writes)) } else { Box::new(place) }
-    }
-
-    fn check_no_file_options(&self, operation: &str) -> Result<()> {
-        ensure!(!self.unbuffered, "{operation}: --unbuffered is for files");
-        ensure!(!self.mapped, "{operation}: --mapped is for files");
-        Ok(())
-    }
-
-    fn check_may_write(&self, target: &str) -> Result<()> {
-        if self.writes() && !self.overwrite {
-            bail!("work on {target}: the pattern writes to it; say --overwrite, or --pattern R");
-        }
-        Ok(())
-    }
-
-    fn checked_place(
-        place: Box<dyn Place>,
-        requested: Option<u64>,
-        target: &str,
-    ) -> Result<(Box<dyn Place>, u64)> {
+        let Some(place) = options.open(target)? else {
+            let directory = Path::new(target);
+            remove_leftovers(directory, "probe");
+            return Ok((options.new_file(&directory.join(file_name()), new_bytes), new_bytes));
+        };
+        ensure!(
+            self.overwrite || !options.writes,
+            "work on {target}: the pattern writes to it; say --overwrite, or --pattern R"
+        );
         let (available, bytes) = (place.bytes(), requested.unwrap_or(place.bytes()));
         ensure!(bytes <= available, "work on {bytes} bytes of {target}: it has {available}");
         Ok((place, bytes))
     }
-}
 
-impl ProbeArgs {
     /// Returns the workload.
     pub(super) fn bench(&self) -> Result<ProbeBench> {
         let leaks = self.scenario == Some(Scenario::Leak);
@@ -248,11 +219,8 @@ impl ProbeArgs {
         let mut probe = Probe::random(bytes - bytes % record);
         probe.record_bytes = record;
         probe.pattern.clone_from(&self.pattern.0);
-        let records = probe.records();
-        #[expect(clippy::cast_precision_loss, reason = "records stay below 2^53")]
-        let middle = Spread { mean: records as f64 / 2.0, sdev: records as f64 / 6.0 };
         probe.order = match self.order {
-            SeekOrder::Normal => Order::Normal(self.seek.unwrap_or(middle)),
+            SeekOrder::Normal => self.seek.map_or_else(|| probe.middle(), Order::Normal),
             SeekOrder::Uniform => Order::Uniform,
             SeekOrder::Sequential => Order::Sequential,
         };
@@ -282,25 +250,21 @@ impl ProbeArgs {
     ) -> Result<[ProbeBench; 2]> {
         let has_conflict = self.in_process.is_some() || self.scenario.is_some();
         ensure!(!has_conflict, "run probe here: --in-process and --scenario are for larder bench");
-        let name = format!("larder-probe-{}", std::process::id());
-        let [native_path, cached_path] =
-            [native_directory, mount_directory].map(|directory| directory.join(&name));
-        let place = AtPath::new(&native_path, bytes, self.buffering());
-        let native = self.bench_on(self.mapped_or_not(&native_path, place, true), bytes)?;
-        let place = AtPath::existing(&cached_path, bytes, self.buffering(), self.writes());
-        let cached =
-            self.bench_on(self.mapped_or_not(&cached_path, place, self.writes()), bytes)?;
-        Ok([native, cached])
-    }
-
-    fn buffering(&self) -> Buffering {
-        if self.unbuffered { Buffering::Unbuffered } else { Buffering::Buffered }
+        let options = self.file_options();
+        let [native, cached] =
+            [native_directory, mount_directory].map(|directory| directory.join(file_name()));
+        Ok([
+            self.bench_on(options.new_file(&native, bytes), bytes)?,
+            self.bench_on(options.existing(&cached, bytes), bytes)?,
+        ])
     }
 }
 
+/// Returns the name of a file that is created.
+fn file_name() -> String {
+    format!("larder-probe-{}", std::process::id())
+}
+
 pub(super) fn run(arguments: &ProbeArgs) -> Result<ExitCode> {
-    match arguments.run_args.lead_ranks("probe")? {
-        Some(code) => Ok(code),
-        None => arguments.run_args.run(&mut arguments.bench()?),
-    }
+    arguments.run_args.run("probe", Start::Cold, || arguments.bench())
 }

@@ -1,6 +1,6 @@
 //! The common arguments of all benchmarks, and the execution of one.
 
-use super::bar::{Bar, remaining_time};
+use super::bar::RunProgress;
 use super::local_host::LocalHost;
 use super::ranks::MultiHostArgs;
 use crate::args;
@@ -10,18 +10,16 @@ use crate::commands::report::{self, Format};
 use crate::output;
 use crate::output_file::OutputFile;
 use crate::signals::Stop;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use larder_lab::bench::{
-    BenchError, InParts, PartsProgress, Plan, Progress, RunResult, SameSpeed, Start, Step,
-    Workload, play_parts, run_trials,
-};
-use larder_schema::format;
+use larder_lab::bench::{BenchError, Plan, RunResult, SameSpeed, Start, Workload, run_trials};
+use larder_lab::ranks::{Communicator, RankError, RankResults, combine};
 use larder_schema::run::Run;
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
+use std::sync::Arc;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct RunArgs {
@@ -133,47 +131,89 @@ impl RunArgs {
         }
     }
 
-    /// Runs a workload on this machine and prints the result.
-    pub(super) fn run(&self, workload: &mut dyn Workload) -> Result<ExitCode> {
-        self.run_from(workload, Start::Cold)
+    /// Leads ranks on other hosts, if `--hosts` is given; returns `None` otherwise. It is called
+    /// before any file of the benchmark is examined, as those are on the hosts.
+    pub(super) fn lead_ranks(&self, name: &str) -> Result<Option<ExitCode>> {
+        if self.multi_host.hosts().is_empty() {
+            return Ok(None);
+        }
+        let stop = Stop::listen()?;
+        match self.multi_host.lead(stop.flag()) {
+            // The repetitions are as in this process; the parts contain the start.
+            Ok(results) => self.finish_ranks(name, &stop, results).map(Some),
+            Err(error) => {
+                stop.reraise_signal()?;
+                Err(anyhow!("run {name} together: {error}"))
+            }
+        }
     }
 
-    /// Runs a workload with another default start than cold, and prints the result.
-    pub(super) fn run_from(
+    fn finish_ranks(&self, name: &str, stop: &Stop, results: RankResults) -> Result<ExitCode> {
+        let run = combine(results, &self.plan(Start::default())).map_err(anyhow::Error::msg)?;
+        self.finish(name, stop, Ok(RunResult { run, stopped: false }))
+    }
+
+    /// Runs the workload that `make` returns, or leads ranks on other hosts that do, and prints the
+    /// result.
+    pub(super) fn run<W: Workload>(
+        &self,
+        name: &str,
+        default_start: Start,
+        make: impl FnOnce() -> Result<W>,
+    ) -> Result<ExitCode> {
+        match self.lead_ranks(name)? {
+            Some(code) => Ok(code),
+            None => self.run_here(&mut make()?, default_start),
+        }
+    }
+
+    /// Runs a workload on this machine alone or as one of several ranks, and prints the result.
+    pub(super) fn run_here(
         &self,
         workload: &mut dyn Workload,
         default_start: Start,
     ) -> Result<ExitCode> {
         let plan = self.plan(default_start);
-        let (name, description) = (workload.name().to_owned(), workload.description());
-        self.run_ranked(&name, &description, |host, stop, bar| {
-            run_trials(workload, &plan, host, stop, &mut |progress| bar.show(progress))
-        })
-    }
-
-    /// Runs a workload in parts that share their setup, and prints the result.
-    pub(super) fn run_parts(
-        &self,
-        name: &str,
-        bench: &mut dyn InParts,
-        default_start: Start,
-    ) -> Result<ExitCode> {
-        let plan = self.plan(default_start);
-        let description = bench.description();
-        self.run_ranked(name, &description, |host, stop, bar| {
-            let mut show = |progress: PartsProgress| {
-                if progress.parts > 1 {
-                    bar.part = format!("part {} of {}: ", progress.part, progress.parts);
+        let name = workload.name().to_owned();
+        let stop = Stop::listen()?;
+        let what = format!("{name}: {}", workload.description());
+        let (communicator, leader) = self.multi_host.join(what, &stop)?.unzip();
+        let communicator = communicator.map(Arc::new);
+        let mut progress = RunProgress::new("", workload.parts());
+        let mut host = LocalHost::new(self.drop_all);
+        if let Some(communicator) = &communicator {
+            host = host.with(Arc::<Communicator>::clone(communicator));
+            if !communicator.is_rank_0() {
+                progress = progress.hidden();
+            }
+        }
+        let mut show = |step| progress.show(step);
+        let result = run_trials(workload, &plan, &host, stop.flag(), &mut show);
+        progress.end();
+        let Some(communicator) = communicator else { return self.finish(&name, &stop, result) };
+        let result = communicator.finish(result);
+        // The leader waits until the other ranks have cleaned up.
+        let leader =
+            leader.flatten().map(|leader| leader.join().expect("the leader does not panic"));
+        match result {
+            Ok(()) => match leader {
+                Some(results) => {
+                    let together = |error| anyhow!("run {name} together: {error}");
+                    self.finish_ranks(&name, &stop, results.map_err(together)?)
                 }
-                bar.show(progress.progress);
-            };
-            play_parts(bench, &plan, host, stop, &mut show)
-        })
-    }
-
-    /// Returns this machine as the environment of a benchmark.
-    pub(super) fn host(&self) -> LocalHost {
-        LocalHost::new(self.drop_all)
+                None => Ok(ExitCode::SUCCESS),
+            },
+            Err(RankError::Others(reason)) => {
+                bail!("run {name} together: {reason}; what was made here is removed")
+            }
+            Err(RankError::Own(error)) => {
+                if error.is_stop() {
+                    eprintln!("larder: stopped; what it made is removed");
+                    stop.reraise_signal()?;
+                }
+                Err(error).context(format!("run {name}"))
+            }
+        }
     }
 
     /// Runs one of several workloads; `part` names it in the progress display.
@@ -183,11 +223,11 @@ impl RunArgs {
         stop: &Stop,
         part: &str,
     ) -> Result<RunResult, BenchError> {
-        let mut bar = Trials::new(part);
-        let mut show = |progress| bar.show(progress);
-        let plan = self.plan(Start::Cold);
-        let result = run_trials(workload, &plan, &self.host(), stop.flag(), &mut show);
-        bar.end();
+        let mut progress = RunProgress::new(part, workload.parts());
+        let (plan, host) = (self.plan(Start::Cold), LocalHost::new(self.drop_all));
+        let result =
+            run_trials(workload, &plan, &host, stop.flag(), &mut |step| progress.show(step));
+        progress.end();
         result
     }
 
@@ -195,10 +235,11 @@ impl RunArgs {
     pub(super) fn finish(
         &self,
         name: &str,
-        result: (Stop, Result<RunResult, BenchError>),
+        stop: &Stop,
+        result: Result<RunResult, BenchError>,
     ) -> Result<ExitCode> {
         let write = |run: &Run| write_record(run, self.output.as_deref());
-        finish(name, result, |run| self.format.get().write(run), write)
+        finish(name, stop, result, |run| self.format.get().write(run), write)
     }
 }
 
@@ -212,7 +253,8 @@ pub(super) fn write_record(run: &Run, output: Option<&Path>) -> Result<()> {
 /// and then ends with the default action of the signal.
 pub(super) fn finish(
     name: &str,
-    (stop, result): (Stop, Result<RunResult, BenchError>),
+    stop: &Stop,
+    result: Result<RunResult, BenchError>,
     show: impl FnOnce(&Run) -> Result<String>,
     write: impl FnOnce(&Run) -> Result<()>,
 ) -> Result<ExitCode> {
@@ -236,42 +278,6 @@ pub(super) fn finish(
         stop.reraise_signal()?;
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// Progress of a workload, trial by trial.
-pub(super) struct Trials {
-    bar: Bar,
-    /// Prefix of the task; may be empty.
-    part: String,
-}
-
-impl Trials {
-    pub(super) fn new(part: &str) -> Self {
-        let part = if part.is_empty() { String::new() } else { format!("{part}: ") };
-        Trials { bar: Bar::new("of up to {len} trials"), part }
-    }
-
-    /// Returns a display without output.
-    pub(super) fn hidden() -> Self {
-        Trials { bar: Bar::hidden(), part: String::new() }
-    }
-
-    fn show(&mut self, progress: Progress) {
-        let task = match progress.step {
-            Step::Preparing => "preparing",
-            Step::Starting => "making the start",
-            Step::Waiting => "waiting until the machine is as fast again",
-            Step::Running => "running",
-            Step::CleaningUp => "removing what was made",
-        };
-        let half = progress.half_width.map(|half| format!(", +-{}", format::percent(half)));
-        let suffix = half.unwrap_or_default() + &remaining_time(progress.left);
-        self.bar.show([progress.done, progress.most], &format!("{}{task}", self.part), &suffix);
-    }
-
-    pub(super) fn end(&mut self) {
-        self.bar.end();
-    }
 }
 
 #[cfg(test)]

@@ -1,15 +1,14 @@
 //! `larder bench server`: steps with an increasing number of clients, until a server is saturated.
 
 use super::leftovers::remove_leftovers;
-use super::places::{AtExport, length};
+use super::places::FileOptions;
 use super::probe::{milliseconds, pair};
 use super::run_args::RunArgs;
 use crate::args;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use larder_lab::bench::Start;
 use larder_lab::bench::server::{Directory, Extent, ServerBench, Share, Steps};
-use larder_lab::bench::target::{AtPath, Buffering};
 use larder_lab::random::Spread;
 use larder_lab::workload::server::{Mix, ServerLoad};
 use std::path::Path;
@@ -84,54 +83,40 @@ fn mix(text: &str) -> Result<Mix, String> {
 impl ServerArgs {
     fn share(&self) -> Result<Share> {
         let target = self.target.as_str();
-        let buffering = if self.unbuffered { Buffering::Unbuffered } else { Buffering::Buffered };
-        if target.contains("://") {
-            ensure!(!self.unbuffered, "work on an export: --unbuffered is for files");
-            let place = AtExport::connect(target.parse()?);
-            let place = place.with_context(|| format!("reach {target}"))?;
-            return self.existing(Box::new(place));
-        }
-        let path = Path::new(target);
-        let metadata = std::fs::metadata(path).with_context(|| format!("find {target}"))?;
-        if metadata.is_dir() {
-            remove_leftovers(path, "server");
-            return Ok(Share::Directory(Directory::inside(path, buffering)));
-        }
-        let place = AtPath::existing(path, length(path)?, buffering, self.mix.writes());
-        self.existing(Box::new(place))
-    }
-
-    /// Returns an existing target for the clients.
-    fn existing(&self, place: Box<dyn larder_lab::bench::target::Place>) -> Result<Share> {
-        let target = &self.target;
+        let (unbuffered, writes) = (self.unbuffered, self.mix.writes());
+        let options = FileOptions { unbuffered, mapped: false, writes };
+        let Some(place) = options.open(target)? else {
+            let directory = Path::new(target);
+            remove_leftovers(directory, "server");
+            return Ok(Share::Directory(Directory::inside(directory, options.buffering())));
+        };
         let clients = self.clients.iter().copied().max().unwrap_or(1);
         let extent = Extent { clients, items: self.items, item_bytes: self.size };
         let (available, needed) = (place.bytes(), extent.bytes());
         ensure!(needed <= available, "work on {needed} bytes of {target}: it has {available}");
         ensure!(
-            self.overwrite || !self.mix.writes(),
+            self.overwrite || !writes,
             "work on {target}: the mix writes to it; say --overwrite, or --mix read=1"
         );
         Ok(Share::Places(place))
     }
+
+    fn bench(&self) -> Result<ServerBench> {
+        let &ServerArgs { record, size, measure, warm_up, sync, mix, items, .. } = self;
+        ensure!(size > 0 && record > 0, "work on items of 0 bytes: there is nothing to do");
+        ensure!(measure > 0, "measure for no time: nothing can end in it");
+        let fits = !self.unbuffered || (size % 512 == 0 && record % 512 == 0);
+        ensure!(fits, "work past the page cache: items and records are multiples of 512 bytes");
+        let is_increasing = self.clients.is_sorted_by(|one, next| one < next);
+        ensure!(is_increasing, "load step by step: each step has more clients than the one before");
+        let load = ServerLoad { mix, think: milliseconds(self.think), items };
+        let clients = self.clients.clone();
+        let steps = Steps { clients, warm_up, measure, record_bytes: record, sync };
+        Ok(ServerBench::new(self.share()?, load, steps, size))
+    }
 }
 
 pub(super) fn run(arguments: &ServerArgs) -> Result<ExitCode> {
-    if let Some(code) = arguments.run_args.lead_ranks("server")? {
-        return Ok(code);
-    }
-    let &ServerArgs { record, size, measure, warm_up, sync, unbuffered, .. } = arguments;
-    ensure!(size > 0 && record > 0, "work on items of 0 bytes: there is nothing to do");
-    ensure!(measure > 0, "measure for no time: nothing can end in it");
-    let fits = !unbuffered || (size % 512 == 0 && record % 512 == 0);
-    ensure!(fits, "work past the page cache: items and records are multiples of 512 bytes");
-    let is_increasing = arguments.clients.windows(2).all(|pair| pair[0] < pair[1]);
-    ensure!(is_increasing, "load step by step: each step has more clients than the one before");
-    let (mix, think) = (arguments.mix, milliseconds(arguments.think));
-    let load = ServerLoad { mix, think, items: arguments.items };
-    let clients = arguments.clients.clone();
-    let steps = Steps { clients, warm_up, measure, record_bytes: record, sync };
-    let mut bench = ServerBench::new(arguments.share()?, load, steps, size);
     // Each step has its own warm-up, and the cache of a server cannot be queried.
-    arguments.run_args.run_from(&mut bench, Start::AsIs)
+    arguments.run_args.run("server", Start::AsIs, || arguments.bench())
 }

@@ -10,7 +10,7 @@ mod scratch;
 mod sides;
 mod work;
 
-use super::bar::{Bar, remaining_time};
+use super::bar::{Bar, remaining_time, task};
 use super::run_args::finish;
 use crate::args;
 use crate::commands::report::Format;
@@ -24,8 +24,7 @@ use clap::Args;
 use larder_core::mode::FlushMode;
 use larder_host::mounts::Mount;
 use larder_lab::bench::{
-    AlternatingTrials, BenchError, Plan, RunResult, Start, Step, TrialVariant, TurnsProgress,
-    play_by_turns,
+    AlternatingTrials, BenchError, Plan, Progress, RunResult, Start, Step, Variant, alternate,
 };
 use larder_report::escape;
 use larder_report::try_verdict::{self, LARDER, NATIVE, SIDE};
@@ -40,7 +39,7 @@ use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::Mutex;
 use std::time::Instant;
-use work::{Benchmark, BothSides, Work};
+use work::{Benchmark, Work};
 
 /// Divisor of the free space that may be used without confirmation.
 const FREE_DIVISOR: u64 = 10;
@@ -104,12 +103,8 @@ pub(crate) fn run(arguments: &TryArgs) -> Result<ExitCode> {
             if let Err(more) = removed {
                 eprintln!("larder: note: failed to {more:#}");
             }
-            return match error.downcast::<BenchError>() {
-                Ok(error) => {
-                    finish("the trial", (stop, Err(error)), |_| Ok(String::new()), |_| Ok(()))
-                }
-                Err(error) => Err(error),
-            };
+            let error = error.downcast::<BenchError>()?;
+            return finish("the trial", &stop, Err(error), |_| Ok(String::new()), |_| Ok(()));
         }
     };
     removed?;
@@ -118,7 +113,8 @@ pub(crate) fn run(arguments: &TryArgs) -> Result<ExitCode> {
     let write = |run: &Run| arguments.write(run);
     finish(
         "the trial",
-        (stop, Ok(RunResult { run, stopped })),
+        &stop,
+        Ok(RunResult { run, stopped }),
         |run| Ok(larder_report::run::to_text(run)),
         write,
     )
@@ -205,19 +201,16 @@ impl TryArgs {
         let trials_per_round = 2 * starts.len() as u64;
         let mut progress_display =
             TrialProgress::new(trials_per_round, self.trials * trials_per_round);
-        let result = work.on_both_sides([&files, &mount], self.memory, |both| {
-            let BothSides { native, larder } = both;
-            let mut larder = CachedWorkload::new(larder, &cache, work.writes());
-            let mut variants = [
-                TrialVariant { workload: native, surroundings: &native_host },
-                TrialVariant { workload: &mut larder, surroundings: &larder_host },
-            ];
-            play_by_turns(&mut variants, starts, &plan, stop.flag(), &mut |progress| {
-                progress_display.show(progress);
-            })
-        });
+        let [mut native, mut larder] = work.both_sides([&files, &mount], self.memory)?;
+        let mut larder = CachedWorkload::new(&mut *larder, &cache, work.writes());
+        let mut variants = [
+            Variant { workload: &mut *native, host: &native_host },
+            Variant { workload: &mut larder, host: &larder_host },
+        ];
+        let mut show = |progress| progress_display.show(progress);
+        let result = alternate(&mut variants, starts, &plan, stop.flag(), &mut show);
         progress_display.bar.end();
-        Ok(result??)
+        Ok(result?)
     }
 
     /// Combines all runs into one, with the verdict.
@@ -288,16 +281,9 @@ impl TrialProgress {
         }
     }
 
-    fn show(&mut self, progress: TurnsProgress) {
-        let task = match progress.progress.step {
-            Step::Preparing => "making files",
-            Step::Starting => "making the start",
-            Step::Waiting => "waiting until the machine is as fast again",
-            Step::Running => "running",
-            Step::CleaningUp => "removing what was made",
-        };
+    fn show(&mut self, progress: Progress) {
         let started_at = *self.started_at.get_or_insert_with(Instant::now);
-        if progress.progress.step == Step::Preparing {
+        if progress.step == Step::Preparing {
             self.started_at = None;
         }
         let spent = u64::try_from(started_at.elapsed().as_nanos()).unwrap_or(u64::MAX);
@@ -309,8 +295,8 @@ impl TrialProgress {
         {
             eprintln!("larder: about {} more on this one", format::duration(left_ns));
         }
-        let side = if progress.way == 0 { NATIVE } else { LARDER };
-        let task = format!("{side}, {}: {task}", progress.start.name());
+        let side = if progress.variant == 0 { NATIVE } else { LARDER };
+        let task = format!("{side}, {}: {}", progress.start.name(), task(progress.step));
         self.bar.show([progress.done, self.total], &task, &remaining_time(left_ns));
     }
 }

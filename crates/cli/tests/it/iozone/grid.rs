@@ -1,7 +1,7 @@
 //! The grid: rows, tables for spreadsheets, charts, start states and open modes.
 
 use super::rig::{names, run, run_recorded};
-use larder_lab::bench::iozone::tables::RateTable;
+use super::tables::parse_tables;
 use larder_report::stats::{Summary, sign_interval};
 use larder_schema::run::Run;
 use larder_schema::run::trial::Start;
@@ -25,7 +25,7 @@ fn median(run: &Run, series: &str, file: u64, record: u64) -> u64 {
 fn tables_are_parsed_and_hold_what_the_record_holds() {
     let all = "-i 0 -i 1 -i 2 -i 3 -i 4 -i 5 -i 6 -i 7 -i 9 -i 10 --format tables";
     let (text, run) = run_recorded(&format!("{SMALL} {all}"));
-    let tables = RateTable::parse_all(&text).unwrap();
+    let tables = parse_tables(&text);
     let reports: Vec<&str> = tables.iter().map(|table| table.report.as_str()).collect();
     let expected = [
         "Writer report",
@@ -63,7 +63,7 @@ fn tables_are_parsed_and_hold_what_the_record_holds() {
 #[test]
 fn with_e_the_rates_of_writes_include_the_flush_and_the_record_has_both() {
     let (text, run) = run_recorded(&format!("{SMALL} -e -i 0 -i 1 --format tables"));
-    let tables = RateTable::parse_all(&text).unwrap();
+    let tables = parse_tables(&text);
     let shown = tables[0].files[1].1[0].unwrap();
     let flushed = median(&run, "write, flushed", 256 * KIB, 4 * KIB);
     assert_eq!(shown, flushed - flushed % KIB);
@@ -203,7 +203,7 @@ fn the_automatic_grid_is_one_command_with_tables_and_maps() {
     assert!(base.is_none() || cells.len() == 126, "{} cells", cells.len());
     let read = |name: &str| std::fs::read_to_string(directory.path().join(name)).unwrap();
     let record = Run::from_json(&read("run.json")).unwrap();
-    let tables = RateTable::parse_all(&outcome.out).unwrap();
+    let tables = parse_tables(&outcome.out);
     assert_eq!(tables.len(), COLUMNS.len());
     let page = read("run.html");
     for (table, (column, writes)) in tables.iter().zip(COLUMNS) {

@@ -1,7 +1,7 @@
 //! Fileload over real files: the amount and distribution of reads, cleanup, and errors.
 
 use super::super::testing::{FakeHost, no_stop};
-use super::super::{Plan, Start, play_parts};
+use super::super::{Plan, Start, run_trials};
 use super::*;
 use larder_schema::run::Run;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -23,7 +23,7 @@ fn play_on(
     stop: &AtomicBool,
 ) -> Result<Run, String> {
     let plan = Plan { start: Start::AsIs, trials: 2..=2, confidence: None, ..Plan::default() };
-    let result = play_parts(bench, &plan, machine, stop, &mut |_| ());
+    let result = run_trials(bench, &plan, machine, stop, &mut |_| ());
     result.map(|result| result.run).map_err(|error| error.to_string())
 }
 

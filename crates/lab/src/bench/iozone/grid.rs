@@ -11,9 +11,9 @@ const MIB: u64 = 1024 * KIB;
 /// The largest record, which is the buffer size of IOzone.
 pub const RECORD_MAX: u64 = 16 * MIB;
 /// Files larger than this omit small records by default.
-pub const CROSS_OVER_FILE: u64 = 16 * MIB;
+const CROSS_OVER_FILE: u64 = 16 * MIB;
 /// Records smaller than this are small in that sense.
-pub const CROSS_OVER_RECORD: u64 = 64 * KIB;
+const CROSS_OVER_RECORD: u64 = 64 * KIB;
 
 /// A file size and a record size, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -84,54 +84,30 @@ impl Default for Grid {
     }
 }
 
-/// The reason for which a cell of the table is not measured.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LeftOut {
-    /// The record is larger than the file.
-    RecordLarger,
-    /// The file is large and the record small: such a cell takes long and shows little.
-    CrossOver,
-}
-
-impl LeftOut {
-    /// Returns the reason in words.
-    #[must_use]
-    pub fn reason(self) -> &'static str {
-        match self {
-            LeftOut::RecordLarger => "the record is larger than the file",
-            LeftOut::CrossOver => "small records of large files are left out",
-        }
-    }
-}
-
 impl Grid {
-    /// Returns every cell of the table, with the reason if it is left out.
+    /// Returns every cell of the table, and true if it is measured.
     #[must_use]
-    pub fn table(&self) -> Vec<(Cell, Option<LeftOut>)> {
+    pub fn table(&self) -> Vec<(Cell, bool)> {
         let factor = self.factor.max(2);
         let records = self.records.all(factor);
         let cells = self.files.all(factor).into_iter().flat_map(|file_bytes| {
             records.iter().map(move |&record_bytes| Cell { file_bytes, record_bytes })
         });
-        cells.map(|cell| (cell, self.left_out(&cell))).collect()
+        cells.map(|cell| (cell, self.is_measured(&cell))).collect()
     }
 
     /// Returns the cells to measure.
     #[must_use]
     pub fn cells(&self) -> Vec<Cell> {
-        let measured =
-            |(cell, left_out): (Cell, Option<LeftOut>)| left_out.is_none().then_some(cell);
-        self.table().into_iter().filter_map(measured).collect()
+        self.table().into_iter().filter_map(|(cell, measured)| measured.then_some(cell)).collect()
     }
 
-    fn left_out(&self, cell: &Cell) -> Option<LeftOut> {
-        if cell.record_bytes > cell.file_bytes {
-            return Some(LeftOut::RecordLarger);
-        }
-        let is_left_out = self.cross_over
+    /// Small records of large files take long and show little.
+    fn is_measured(&self, cell: &Cell) -> bool {
+        let is_crossed_over = self.cross_over
             && cell.file_bytes > CROSS_OVER_FILE
             && cell.record_bytes < CROSS_OVER_RECORD;
-        is_left_out.then_some(LeftOut::CrossOver)
+        cell.record_bytes <= cell.file_bytes && !is_crossed_over
     }
 }
 
@@ -147,7 +123,7 @@ mod tests {
     }
 
     #[test]
-    fn cells_rise_and_say_why_they_are_left_out() {
+    fn cells_rise_and_those_that_do_not_fit_are_left_out() {
         let grid = Grid {
             files: Sizes::List(vec![32 * MIB, 8 * KIB]),
             records: Sizes::Range { least: 4 * KIB, most: 16 * KIB },
@@ -156,9 +132,9 @@ mod tests {
         let cell = |file_bytes, record_bytes| Cell { file_bytes, record_bytes };
         let table = grid.table();
         assert_eq!(table.len(), 6);
-        assert_eq!(table[0], (cell(8 * KIB, 4 * KIB), None));
-        assert_eq!(table[2], (cell(8 * KIB, 16 * KIB), Some(LeftOut::RecordLarger)));
-        assert_eq!(table[3], (cell(32 * MIB, 4 * KIB), Some(LeftOut::CrossOver)));
+        assert_eq!(table[0], (cell(8 * KIB, 4 * KIB), true));
+        assert_eq!(table[2], (cell(8 * KIB, 16 * KIB), false));
+        assert_eq!(table[3], (cell(32 * MIB, 4 * KIB), false));
         assert_eq!(grid.cells(), [cell(8 * KIB, 4 * KIB), cell(8 * KIB, 8 * KIB)]);
         assert_eq!(cell(10, 4).records(), 2);
     }

@@ -13,8 +13,7 @@ const KEY: [u64; 4] = [0x12345, 0x23456, 0x34567, 0x45678];
 ///
 /// Element i of the list is exchanged with a random one, for each i: not an unbiased shuffle, but
 /// the one of IOzone.
-#[must_use]
-pub fn random(count: u64) -> Vec<u64> {
+pub(super) fn random(count: u64) -> Vec<u64> {
     let mut generator = Mt64::new_with_key(KEY);
     let mut list: Vec<u64> = (0..count).collect();
     for i in 0..list.len() {
@@ -30,7 +29,7 @@ pub fn random(count: u64) -> Vec<u64> {
 /// After a read, the position is the record behind it. If another stride would come near the end, a
 /// new lap begins, at the number of the lap; otherwise the next record is a stride from the last
 /// one.
-pub fn strided(count: u64, stride: u64) -> impl Iterator<Item = u64> {
+pub(super) fn strided(count: u64, stride: u64) -> impl Iterator<Item = u64> {
     let mut record = 0;
     let mut lap = 0;
     let mut is_first = true;
@@ -51,7 +50,7 @@ pub fn strided(count: u64, stride: u64) -> impl Iterator<Item = u64> {
 }
 
 /// Returns the records of a backward read.
-pub fn backward(count: u64) -> impl Iterator<Item = u64> {
+pub(super) fn backward(count: u64) -> impl Iterator<Item = u64> {
     (0..count).rev()
 }
 

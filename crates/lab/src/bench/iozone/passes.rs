@@ -57,7 +57,7 @@ const fn make(method: IoMethod) -> Pass {
 }
 
 /// Makes a file with all its records.
-pub const MAKE: Pass = make(IoMethod::Next);
+pub(super) const MAKE: Pass = make(IoMethod::Next);
 
 const START: Order = Order::From(0);
 const WRITE: [Pass; 2] = [MAKE, write(IoMethod::Next, START)];
@@ -73,8 +73,7 @@ const PREAD: [Pass; 2] = [read(IoMethod::At, START); 2];
 
 /// Returns the passes of a test of `-i`, one for each of its columns; none for a test that is not
 /// in the grid.
-#[must_use]
-pub fn passes(test: u8) -> &'static [Pass] {
+pub(super) fn passes(test: u8) -> &'static [Pass] {
     match test {
         0 => &WRITE,
         1 => &READ,

@@ -13,15 +13,16 @@ use super::order;
 use super::passes::{IoMethod, MAKE, Order, Pass, passes};
 use super::records::Records;
 use crate::bench::target::O_DIRECT;
+use crate::bench::workload::parameters;
 use crate::bench::{BenchError, TrialContext};
 use larder_core::clock::Nanos;
 use larder_core::counters::{Histogram, HistogramSnapshot};
-use serde_json::Value;
+use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufReader, BufWriter, Read, Write};
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 /// Flags of open(2) for synchronous writes (include/uapi/asm-generic/fcntl.h).
@@ -67,13 +68,12 @@ impl Default for AccessPattern {
 impl AccessPattern {
     /// Returns the settings by name, for records of runs.
     pub(super) fn settings(self) -> BTreeMap<String, Value> {
-        [
-            ("direct".to_owned(), self.direct.into()),
-            ("sync".to_owned(), format!("{:?}", self.sync).to_lowercase().into()),
-            ("close_counts".to_owned(), self.close_counts.into()),
-            ("stride_records".to_owned(), self.stride.into()),
-        ]
-        .into()
+        parameters(json!({
+            "direct": self.direct,
+            "sync": format!("{:?}", self.sync).to_lowercase(),
+            "close_counts": self.close_counts,
+            "stride_records": self.stride,
+        }))
     }
 }
 
@@ -91,12 +91,12 @@ pub struct PassResult {
 }
 
 /// Ends the passes of all threads when the first of them has finished: the stonewall of IOzone.
-pub type Stonewall = AtomicBool;
+pub(super) type Stonewall = AtomicBool;
 
 /// One file under test.
 pub struct TestFile<'a> {
     context: &'a TrialContext<'a>,
-    path: &'a Path,
+    path: PathBuf,
     cell: Cell,
     pattern: AccessPattern,
     records: Records,
@@ -107,7 +107,7 @@ pub struct TestFile<'a> {
 
 impl std::fmt::Debug for TestFile<'_> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Subject").field("path", &self.path).field("cell", &self.cell).finish()
+        f.debug_struct("TestFile").field("path", &self.path).field("cell", &self.cell).finish()
     }
 }
 
@@ -186,13 +186,18 @@ impl<'a> TestFile<'a> {
     #[must_use]
     pub fn new(
         context: &'a TrialContext<'a>,
-        path: &'a Path,
+        path: &Path,
         cell: Cell,
         pattern: AccessPattern,
         thread: u64,
     ) -> Self {
-        let records = Records::new(&cell, context.seed, thread);
+        let (path, records) = (path.to_owned(), Records::new(&cell, context.seed, thread));
         TestFile { context, path, cell, pattern, records, wall: None, unflushed: None }
+    }
+
+    /// Returns the clock and the stop flag of its trial.
+    pub(super) fn context(&self) -> &'a TrialContext<'a> {
+        self.context
     }
 
     /// Ends later passes at this stonewall.
@@ -301,7 +306,7 @@ impl<'a> TestFile<'a> {
         let file = match self.unflushed.take() {
             Some(file) => file,
             None => {
-                OpenOptions::new().write(true).open(self.path).map_err(self.io_error("open"))?
+                OpenOptions::new().write(true).open(&self.path).map_err(self.io_error("open"))?
             }
         };
         let before = self.context.now();
@@ -331,7 +336,7 @@ impl<'a> TestFile<'a> {
         }
         let mut options = OpenOptions::new();
         options.read(!pass.writes).write(pass.writes).create(pass.makes).truncate(pass.makes);
-        let file = options.custom_flags(flags).open(self.path).map_err(self.io_error("open"))?;
+        let file = options.custom_flags(flags).open(&self.path).map_err(self.io_error("open"))?;
         let size = usize::try_from(self.cell.record_bytes).expect("a record fits memory");
         Ok(match (pass.method, pass.writes) {
             (IoMethod::Stream, true) => Handle::Out(BufWriter::with_capacity(size, file)),

@@ -6,26 +6,32 @@
 //! nanoseconds.
 
 mod table;
-mod test;
 
 pub use table::{Seen, ThroughputTable};
 
 use super::grid::Cell;
-use super::sequence::{Part, Progressed, Sequence, work_directory};
-use super::subject::AccessPattern;
-use crate::bench::{BenchError, HostEnv, Plan, RunResult};
+use super::mode::{Mode, RATE, TestPart, rate};
+use super::passes::{Pass, passes};
+use super::subject::{AccessPattern, PassResult, Stonewall, TestFile};
+use super::{MIX_TEST, RANDOM_TEST};
+use crate::bench::workload::parameters;
+use crate::bench::{BenchError, Direction, Outcome, Series, worker_pool};
+use larder_core::clock::Nanos;
+use larder_core::counters::HistogramSnapshot;
 use larder_report::stats::median;
 use larder_schema::format;
 use larder_schema::run::Run;
-use std::collections::BTreeSet;
-use std::path::PathBuf;
-use std::sync::atomic::AtomicBool;
-use test::ThreadTest;
+use serde_json::{Value, json};
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::{Path, PathBuf};
 
 /// Maximum number of threads, which is also that of IOzone.
 pub const THREADS_MAX: u64 = 1024;
 /// Share of threads of the mixed test that read, by default.
 pub const READERS: f64 = 0.5;
+/// A thread that moved less than this share of its file before the stonewall has hardly been
+/// measured.
+const MOVED_MIN: f64 = 0.5;
 
 /// A measured pass of a test of `-i` by all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -45,7 +51,7 @@ const fn kind(test: u8, pass: usize, name: &'static str, who: &'static str) -> K
 }
 
 /// All kinds, in the order of IOzone's reports.
-pub const KINDS: [Kind; 13] = [
+const KINDS: [Kind; 13] = [
     kind(0, 0, "initial write", "initial writers"),
     kind(0, 1, "rewrite", "rewriters"),
     kind(1, 0, "read", "readers"),
@@ -53,7 +59,7 @@ pub const KINDS: [Kind; 13] = [
     kind(3, 0, "reverse read", "reverse readers"),
     kind(5, 0, "stride read", "stride readers"),
     kind(2, 0, "random read", "random readers"),
-    kind(super::MIX_TEST, 0, "mixed workload", "mixed workload"),
+    kind(MIX_TEST, 0, "mixed workload", "mixed workload"),
     kind(2, 1, "random write", "random writers"),
     kind(9, 0, "pwrite", "pwrite writers"),
     kind(10, 0, "pread", "pread readers"),
@@ -69,7 +75,7 @@ pub fn kinds(tests: &[u8]) -> Vec<Kind> {
 
 /// A figure of a pass of all threads.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Figure {
+enum Figure {
     /// Sum of the rates of all threads, each in its own time.
     Children,
     /// All bytes divided by the time from the first begin to the last end.
@@ -86,31 +92,16 @@ pub enum Figure {
     MinMoved,
 }
 
-impl Figure {
-    /// All figures.
-    pub const ALL: [Figure; 7] = [
-        Figure::Children,
-        Figure::Parent,
-        Figure::ParentFlushed,
-        Figure::Min,
-        Figure::Max,
-        Figure::Avg,
-        Figure::MinMoved,
-    ];
-
-    /// Returns the suffix of the series name.
-    fn suffix(self) -> &'static str {
-        match self {
-            Figure::Children => "",
-            Figure::Parent => ", parent",
-            Figure::ParentFlushed => ", parent, flushed",
-            Figure::Min => ", slowest thread",
-            Figure::Max => ", fastest thread",
-            Figure::Avg => ", mean of threads",
-            Figure::MinMoved => ", least moved",
-        }
-    }
-}
+/// All figures, with the suffix of their series.
+const FIGURES: [(Figure, &str); 7] = [
+    (Figure::Children, ""),
+    (Figure::Parent, ", parent"),
+    (Figure::ParentFlushed, ", parent, flushed"),
+    (Figure::Min, ", slowest thread"),
+    (Figure::Max, ", fastest thread"),
+    (Figure::Avg, ", mean of threads"),
+    (Figure::MinMoved, ", least moved"),
+];
 
 /// Parameters of a throughput run.
 #[derive(Clone, Debug)]
@@ -122,7 +113,7 @@ pub struct ThroughputRun {
     /// The tests, by their numbers.
     pub tests: Vec<u8>,
     /// The way in which files are opened.
-    pub manner: AccessPattern,
+    pub access: AccessPattern,
     /// True if a pass ends for all threads with the first one that has finished.
     pub stonewall: bool,
     /// The share of threads that read in the mixed test, 0 to 1; if it is [`READERS`], even threads
@@ -133,51 +124,14 @@ pub struct ThroughputRun {
 }
 
 impl ThroughputRun {
-    /// Runs all tests; a stop after the first result returns the results so far.
-    ///
-    /// # Errors
-    /// The directory for the files cannot be created, or the first error of a test.
-    pub fn run(
-        &self,
-        plan: &Plan,
-        host: &dyn HostEnv,
-        stop: &AtomicBool,
-        on_progress: &mut dyn FnMut(Progressed<'_>),
-    ) -> Result<RunResult, BenchError> {
-        let most = self.threads.iter().copied().max().unwrap_or(0);
-        let directory = work_directory(&self.directory);
-        let file = |thread| directory.join(format!("file.{thread}"));
-        let files: Vec<PathBuf> = (0..most).map(file).collect();
-        // The tests of a thread share its file.
-        let tests: BTreeSet<u8> = kinds(&self.tests).iter().map(|kind| kind.test).collect();
-        let mut parts: Vec<Part<'_>> = Vec::new();
-        for &threads in &self.threads {
-            for &test in &tests {
-                let count = usize::try_from(threads).expect("at most 1024");
-                let workload = ThreadTest::new(test, self, &files[..count]);
-                parts.push(Part {
-                    workload: Box::new(workload),
-                    bytes: self.cell.file_bytes * threads,
-                    what: format!("test {test} by {}", threads_text(threads)),
-                });
-            }
-        }
-        let size = format::bytes(self.cell.file_bytes);
-        let record = format::bytes(self.cell.record_bytes);
-        let what = format!("IOzone throughput: {size} for each thread, in records of {record}");
-        Sequence::new(what, parts, directory.clone()).run_sequence(plan, host, stop, on_progress)
-    }
-
     /// Returns the median of a figure, if it was measured.
-    #[must_use]
-    pub fn value(&self, run: &Run, kind: &Kind, figure: Figure, threads: u64) -> Option<f64> {
-        median(&run.sample(&test::series(kind, figure, threads).name)?.values)
+    fn value(run: &Run, kind: &Kind, figure: Figure, threads: u64) -> Option<f64> {
+        median(&run.sample(&series(kind, figure, threads).name)?.values)
     }
 
     /// Returns the figures of parent and children for a kind with this number of threads.
-    #[must_use]
-    pub fn seen(&self, run: &Run, kind: &Kind, threads: u64) -> Option<Seen> {
-        let value = |figure| self.value(run, kind, figure, threads);
+    fn seen(run: &Run, kind: &Kind, threads: u64) -> Option<Seen> {
+        let value = |figure| ThroughputRun::value(run, kind, figure, threads);
         Some(Seen {
             who: kind.who,
             threads,
@@ -193,15 +147,14 @@ impl ThroughputRun {
 
     /// Returns the table for spreadsheets: the rates of the children, or with `flushed` those of
     /// the parent including the flush, for kinds that write.
-    #[must_use]
-    pub fn table(&self, run: &Run, flushed: bool) -> ThroughputTable {
-        let rate = |kind: &Kind, threads: &u64| {
-            let with = flushed.then(|| self.value(run, kind, Figure::ParentFlushed, *threads));
-            let plain = || self.value(run, kind, Figure::Children, *threads);
-            with.flatten().or_else(plain)
+    fn table(&self, run: &Run, flushed: bool) -> ThroughputTable {
+        let rate = |kind: &Kind, threads: u64| {
+            let value = |figure| ThroughputRun::value(run, kind, figure, threads);
+            let with = flushed.then(|| value(Figure::ParentFlushed)).flatten();
+            with.or_else(|| value(Figure::Children))
         };
         let row = |kind: Kind| {
-            let rates = self.threads.iter().map(|threads| rate(&kind, threads)).collect();
+            let rates = self.threads.iter().map(|threads| rate(&kind, *threads)).collect();
             (kind.name.to_owned(), rates)
         };
         ThroughputTable {
@@ -210,6 +163,188 @@ impl ThroughputRun {
             rows: kinds(&self.tests).into_iter().map(row).collect(),
         }
     }
+
+    /// Returns true if this one of `threads` threads reads in the mixed test.
+    fn reads(&self, thread: usize, threads: usize) -> bool {
+        if self.readers.total_cmp(&READERS).is_eq() {
+            return thread.is_multiple_of(2);
+        }
+        as_f64(thread as u64) < (self.readers * as_f64(threads as u64)).round()
+    }
+
+    /// Returns the pass of one of `threads` threads.
+    fn pass(&self, kind: &Kind, thread: usize, threads: usize) -> &'static Pass {
+        if kind.test != MIX_TEST {
+            return &passes(kind.test)[kind.pass];
+        }
+        &passes(RANDOM_TEST)[usize::from(!self.reads(thread, threads))]
+    }
+
+    /// Returns true if any of `threads` threads writes.
+    fn writes(&self, kind: &Kind, threads: usize) -> bool {
+        (0..threads).any(|thread| self.pass(kind, thread, threads).writes)
+    }
+
+    /// Adds the figures of all threads for a pass that took `wall`, and `flush` after that.
+    fn add_figures(
+        &self,
+        (kind, results): (&Kind, &[&PassResult]),
+        (wall, flush): (Nanos, Option<Nanos>),
+        outcome: &mut Outcome,
+    ) {
+        let threads = results.len() as u64;
+        let rates: Vec<f64> = results.iter().map(|one| rate(one.bytes, one.took)).collect();
+        let bytes: u64 = results.iter().map(|one| one.bytes).sum();
+        let least = results.iter().map(|one| one.bytes).min().unwrap_or(0);
+        let sum: f64 = rates.iter().sum();
+        for (figure, _) in FIGURES {
+            let value = match figure {
+                Figure::Children => Some(sum),
+                Figure::Parent => Some(rate(bytes, wall)),
+                Figure::ParentFlushed => flush.map(|flush| rate(bytes, wall + flush)),
+                Figure::Min => rates.iter().copied().reduce(f64::min),
+                Figure::Max => rates.iter().copied().reduce(f64::max),
+                Figure::Avg => Some(sum / as_f64(threads)),
+                Figure::MinMoved => Some(as_f64(least)),
+            };
+            let named = value.map(|value| (series(kind, figure, threads).name, value));
+            outcome.values.extend(named);
+        }
+        let whole = self.cell.records() * self.cell.record_bytes;
+        if as_f64(least) < MOVED_MIN * as_f64(whole) {
+            outcome.doubts.push(format!(
+                "a thread had moved less than half of its file when the first one of {} was \
+                 through with \"{}\" (stonewall): larger files show more, or no stonewall",
+                threads_text(threads),
+                kind.name
+            ));
+        }
+    }
+}
+
+/// A thread: its file, and the results of its passes.
+struct Worker<'a> {
+    file: TestFile<'a>,
+    results: Vec<PassResult>,
+}
+
+impl Mode for ThroughputRun {
+    fn description(&self) -> String {
+        let [size, record] = [self.cell.file_bytes, self.cell.record_bytes].map(format::bytes);
+        format!("IOzone throughput: {size} for each thread, in records of {record}")
+    }
+
+    fn settings(&self) -> BTreeMap<String, Value> {
+        let mut settings = self.access.settings();
+        settings.extend(parameters(json!({
+            "file_bytes": self.cell.file_bytes,
+            "record_bytes": self.cell.record_bytes,
+            "threads": self.threads,
+            "stonewall": self.stonewall,
+            "mix_readers_ratio": self.readers,
+        })));
+        settings
+    }
+
+    fn directory(&self) -> &Path {
+        &self.directory
+    }
+
+    fn access(&self) -> AccessPattern {
+        self.access
+    }
+
+    fn parts(&self) -> Vec<TestPart> {
+        let tests: BTreeSet<u8> = kinds(&self.tests).iter().map(|kind| kind.test).collect();
+        let part = |number: u64, test| {
+            let threads = usize::try_from(number).expect("at most 1024");
+            let what = format!("test {test} by {}", threads_text(number));
+            TestPart { test, cell: self.cell, threads, what }
+        };
+        let numbers = self.threads.iter();
+        numbers.flat_map(|&number| tests.iter().map(move |&test| part(number, test))).collect()
+    }
+
+    fn series(&self, part: &TestPart) -> Vec<Series> {
+        let mut all = Vec::new();
+        for kind in kinds(&[part.test]) {
+            let writes = self.writes(&kind, part.threads);
+            let figures = FIGURES.iter().map(|(figure, _)| *figure);
+            let measured = figures.filter(|figure| writes || *figure != Figure::ParentFlushed);
+            all.extend(measured.map(|figure| series(&kind, figure, part.threads as u64)));
+        }
+        all
+    }
+
+    fn trial(&self, part: &TestPart, files: Vec<TestFile<'_>>) -> Result<Outcome, BenchError> {
+        let (kinds, threads) = (kinds(&[part.test]), part.threads);
+        let context = files[0].context();
+        let walls: Vec<Stonewall> = kinds.iter().map(|_| Stonewall::new(false)).collect();
+        let worker = |file| Worker { file, results: Vec::new() };
+        let mut workers: Vec<Worker<'_>> = files.into_iter().map(worker).collect();
+        let mut outcome = Outcome::default();
+        for (kind, wall) in kinds.iter().zip(&walls) {
+            let writes = self.writes(kind, threads);
+            let mut names = vec![kind.name.to_owned()];
+            names.extend(writes.then(|| format!("{}, flush", kind.name)));
+            // The stonewall leaves out a part of a new file, which is written outside the time.
+            if self.stonewall && self.pass(kind, 0, threads).makes {
+                names.push(format!("{}, the rest", kind.name));
+            }
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let phases = worker_pool::run(context, &names, &mut workers, |worker, current| {
+                let pass = self.pass(kind, current.worker, threads);
+                match current.phase {
+                    0 => {
+                        worker.file.set_wall(self.stonewall.then_some(wall));
+                        worker.results.push(worker.file.pass(pass)?);
+                    }
+                    1 if pass.writes => drop(worker.file.flush()?),
+                    1 => {}
+                    _ => worker.file.complete(worker.results.last().map_or(0, |one| one.bytes))?,
+                }
+                Ok(())
+            })?;
+            let results = workers.iter().filter_map(|worker| worker.results.last());
+            let results: Vec<&PassResult> = results.collect();
+            let flush = writes.then(|| phases[1].duration_ns);
+            self.add_figures((kind, &results), (phases[0].duration_ns, flush), &mut outcome);
+            let mut times = HistogramSnapshot::default();
+            for one in results {
+                times.add(&one.times);
+            }
+            outcome.latencies.push((kind.name.to_owned(), times));
+            outcome.phases.extend(phases);
+        }
+        Ok(outcome)
+    }
+
+    fn rows(&self, run: &Run, _: bool) -> String {
+        let seen = self.threads.iter().flat_map(|&threads| {
+            let seen = move |kind| Some(ThroughputRun::seen(run, &kind, threads)?.to_text());
+            kinds(&self.tests).into_iter().filter_map(seen)
+        });
+        seen.collect::<Vec<_>>().join("\n")
+    }
+
+    fn tables(&self, run: &Run, flushed: bool) -> String {
+        self.table(run, flushed).to_text()
+    }
+}
+
+/// Returns the series of a figure with this number of threads.
+fn series(kind: &Kind, figure: Figure, threads: u64) -> Series {
+    let name = format!("{}{}", kind.name, FIGURES[figure as usize].1);
+    let (unit, better) = match figure {
+        Figure::MinMoved => ("bytes", None),
+        _ => (RATE, Some(Direction::Higher)),
+    };
+    Series::new(name, unit, better).at(&[("threads", as_f64(threads))])
+}
+
+#[expect(clippy::cast_precision_loss, reason = "bytes and threads stay below 2^53")]
+fn as_f64(count: u64) -> f64 {
+    count as f64
 }
 
 /// Returns the number of threads in words.

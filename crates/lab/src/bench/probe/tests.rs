@@ -212,7 +212,7 @@ impl BackgroundLoad for RecordingLoad {
 
     fn begin(&mut self) -> Result<(), BenchError> {
         self.requests.lock().unwrap().push(('B', 0));
-        if self.fails { Err(BenchError::Workload("begin".to_owned())) } else { Ok(()) }
+        if self.fails { Err(BenchError::Failed("begin".to_owned())) } else { Ok(()) }
     }
 
     fn end(&mut self) -> Result<(BTreeMap<String, f64>, Vec<String>), BenchError> {

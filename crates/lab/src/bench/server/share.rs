@@ -5,9 +5,9 @@
 //! are bytes.
 
 use super::super::error::BenchError;
-use super::super::held::{Held, clear_up_siblings};
 use super::super::target::{AtPath, Buffering, Place, Target};
 use super::super::workload::{Space, StartState, TrialContext};
+use crate::held::{Held, clear_up_siblings};
 use std::path::{Path, PathBuf};
 
 /// Numbers and sizes of the items.

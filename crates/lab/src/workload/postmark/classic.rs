@@ -164,7 +164,7 @@ pub(super) fn run(
         creation: between(start, transactions_start),
         deletion: between(transactions_end, end),
     };
-    Ok(Some(complete.then(|| (*engine.counts(), seconds))))
+    Ok(Some(complete.then_some((engine.counts, seconds))))
 }
 
 /// Performs the transactions with their dots. Returns true if all were done.

@@ -23,29 +23,6 @@ impl Location {
     }
 }
 
-/// Format of the result of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ReportFormat {
-    /// Several lines for people.
-    Verbose,
-    /// Thirteen numbers on one line.
-    Terse,
-}
-
-impl ReportFormat {
-    /// All formats.
-    pub const ALL: [ReportFormat; 2] = [ReportFormat::Verbose, ReportFormat::Terse];
-
-    /// Returns the word of the script.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            ReportFormat::Verbose => "verbose",
-            ReportFormat::Terse => "terse",
-        }
-    }
-}
-
 /// The largest chance of a bias, and the bound of the numbers that are drawn against it.
 pub const BIAS_MAX: u32 = 10;
 
@@ -79,8 +56,8 @@ pub struct Config {
     pub bias_read: Option<u32>,
     /// Chance in ten that a file is created and not deleted; `None` for neither.
     pub bias_create: Option<u32>,
-    /// Format of the result.
-    pub report: ReportFormat,
+    /// True for a result of several lines for people, and not of thirteen numbers on one line.
+    pub is_verbose: bool,
 }
 
 impl Default for Config {
@@ -98,7 +75,7 @@ impl Default for Config {
             buffered: true,
             bias_read: Some(5),
             bias_create: Some(5),
-            report: ReportFormat::Verbose,
+            is_verbose: true,
         }
     }
 }

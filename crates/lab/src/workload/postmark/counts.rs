@@ -6,11 +6,11 @@
 
 /// A sum of bytes, exact and as a C `float`.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Sum {
+pub(crate) struct Sum {
     /// The exact sum.
-    pub bytes: u64,
+    pub(crate) bytes: u64,
     /// The sum as the original computes it.
-    pub single: f32,
+    pub(crate) single: f32,
 }
 
 impl Sum {
@@ -24,28 +24,28 @@ impl Sum {
 
 /// Numbers of operations.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Counts {
+pub(crate) struct Counts {
     /// Files created, including those that could not be opened (classic mode continues then).
-    pub created: u64,
+    pub(crate) created: u64,
     /// Files deleted.
-    pub deleted: u64,
+    pub(crate) deleted: u64,
     /// Files among them that were left after the transactions.
-    pub deleted_at_end: u64,
+    pub(crate) deleted_at_end: u64,
     /// Files read.
-    pub read: u64,
+    pub(crate) read: u64,
     /// Files appended to.
-    pub appended: u64,
+    pub(crate) appended: u64,
     /// Bytes read.
-    pub bytes_read: Sum,
+    pub(crate) bytes_read: Sum,
     /// Bytes written.
-    pub bytes_written: Sum,
+    pub(crate) bytes_written: Sum,
     /// Completed transactions.
-    pub transactions: u64,
+    pub(crate) transactions: u64,
 }
 
 impl Counts {
     /// Adds the counts of another thread.
-    pub(super) fn add(&mut self, other: &Counts) {
+    pub(crate) fn add(&mut self, other: &Counts) {
         self.created += other.created;
         self.deleted += other.deleted;
         self.deleted_at_end += other.deleted_at_end;

@@ -13,28 +13,28 @@ use std::path::Path;
 
 /// The way in which files are read and written.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct IoStyle {
+pub(crate) struct IoStyle {
     /// Uses a buffer like that of stdio.
-    pub(super) buffered: bool,
+    pub(crate) buffered: bool,
     /// Bytes that the program reads at a time.
-    pub(super) read_block: usize,
+    pub(crate) read_block: usize,
     /// Bytes that the program writes at a time.
-    pub(super) write_block: usize,
+    pub(crate) write_block: usize,
     /// True if a short write is followed by one of the rest, as in stdio. A full disk is then an
     /// error and not only a short write.
-    pub(super) completes_short_writes: bool,
+    pub(crate) completes_short_writes: bool,
 }
 
 /// The purpose of opening a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum OpenMode {
+pub(crate) enum OpenMode {
     Create,
     Append,
     Read,
 }
 
 impl IoStyle {
-    pub(super) fn of(config: &super::Config) -> Self {
+    pub(crate) fn of(config: &super::Config) -> Self {
         IoStyle {
             buffered: config.buffered,
             completes_short_writes: config.buffered,
@@ -44,7 +44,7 @@ impl IoStyle {
     }
 
     /// Opens a file as `fopen` or, unbuffered, as `open` of the original does.
-    pub(super) fn open(self, path: &Path, mode: OpenMode) -> Result<OwnedFd, Errno> {
+    pub(crate) fn open(self, path: &Path, mode: OpenMode) -> Result<OwnedFd, Errno> {
         let write = OFlags::WRONLY | OFlags::CREATE;
         let (flags, permissions) = match (self.buffered, mode) {
             (true, OpenMode::Create) => (write | OFlags::TRUNC, 0o666),
@@ -67,7 +67,7 @@ impl IoStyle {
     }
 
     /// Writes all of `data`. `step` is called for each system call and may continue after an error.
-    pub(super) fn write<E>(
+    pub(crate) fn write<E>(
         self,
         file: impl AsFd + Copy,
         data: &[u8],
@@ -94,7 +94,7 @@ impl IoStyle {
     }
 
     /// Reads `bytes` from the beginning of a file into `buffer`, which grows as needed.
-    pub(super) fn read<E>(
+    pub(crate) fn read<E>(
         self,
         file: impl AsFd + Copy,
         bytes: usize,

@@ -17,32 +17,16 @@ use std::path::{Path, PathBuf};
 const FIRST_CHARACTER: u8 = b' ';
 const CHARACTERS: u32 = 95;
 
-/// The reason for which a run cannot begin. The message can follow "failed to".
-#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum TooLarge {
-    /// The data of the largest file is too large.
-    #[error("hold {bytes} bytes of data in memory; files may have up to {SIZE_MAX}")]
-    Data {
-        /// The largest size of a file.
-        bytes: u32,
-    },
-    /// The table of files is too large.
-    #[error("hold a table of twice {number} files in memory")]
-    Table {
-        /// Files at the beginning.
-        number: u32,
-    },
-}
-
 /// Draws operations and executes them through [`Files`].
 #[derive(Clone, Debug)]
-pub struct Engine {
-    config: Config,
+pub(crate) struct Engine {
+    pub(crate) config: Config,
     random: Generator,
     table: Table,
-    counts: Counts,
-    /// Data with which files begin.
-    data: Vec<u8>,
+    /// The counts so far.
+    pub(crate) counts: Counts,
+    /// Data with which files begin, as long as the largest of them.
+    pub(crate) data: Vec<u8>,
     /// Prefix of the names of files, for each location.
     prefixes: Vec<Vec<u8>>,
     /// Cumulative weights of the locations.
@@ -56,12 +40,13 @@ impl Engine {
     /// configuration, or instead to `directories`, one for each.
     ///
     /// # Errors
-    /// There is not enough memory.
-    pub fn new(config: &Config, directories: Option<&[PathBuf]>) -> Result<Self, TooLarge> {
+    /// There is not enough memory; a verb phrase that can follow "failed to".
+    pub(crate) fn new(config: &Config, directories: Option<&[PathBuf]>) -> Result<Self, String> {
         let mut random = Generator::from_seed(config.seed);
         let data = draw_data(&mut random, config.size_high)?;
         let number = config.number;
-        let table = Table::new(number).ok_or(TooLarge::Table { number })?;
+        let table = Table::new(number)
+            .ok_or_else(|| format!("hold a table of twice {number} files in memory"))?;
         let prefix = |path: &OsStr| [path.as_bytes(), b"/"].concat();
         let mut prefixes: Vec<_> = match directories {
             Some(directories) => {
@@ -89,40 +74,13 @@ impl Engine {
         })
     }
 
-    /// Returns the counts so far.
-    #[must_use]
-    pub fn counts(&self) -> &Counts {
-        &self.counts
-    }
-
-    /// Returns the configuration.
-    #[must_use]
-    pub fn config(&self) -> &Config {
-        &self.config
-    }
-
-    /// Returns the data with which files begin, as long as the largest of them.
-    pub fn data_mut(&mut self) -> &mut [u8] {
-        &mut self.data
-    }
-
-    /// Returns the number of random numbers drawn so far.
-    #[must_use]
-    pub fn draws(&self) -> u64 {
-        self.random.draws()
-    }
-
     /// Returns true if no file is left, so that no transaction can be done.
-    #[must_use]
-    pub fn is_out_of_files(&self) -> bool {
+    pub(crate) fn is_out_of_files(&self) -> bool {
         self.counts.created == self.counts.deleted
     }
 
     /// Creates one file, unless the table is full.
-    ///
-    /// # Errors
-    /// `files` stopped the run.
-    pub fn create<F: Files>(&mut self, files: &mut F) -> Result<(), F::Stop> {
+    pub(crate) fn create<F: Files>(&mut self, files: &mut F) -> Result<(), F::Stop> {
         let Some(index) = self.table.free() else { return Ok(()) };
         let location = self.draw_location();
         let directories = self.config.directories();
@@ -142,10 +100,7 @@ impl Engine {
     }
 
     /// Does one transaction: reads or appends, and creates or deletes. There must be a file.
-    ///
-    /// # Errors
-    /// `files` stopped the run.
-    pub fn transaction<F: Files>(&mut self, files: &mut F) -> Result<(), F::Stop> {
+    pub(crate) fn transaction<F: Files>(&mut self, files: &mut F) -> Result<(), F::Stop> {
         if let Some(bias) = self.config.bias_read {
             if self.random.below(BIAS_MAX) < bias {
                 self.read(files)?;
@@ -166,22 +121,16 @@ impl Engine {
     }
 
     /// Returns the number of slots of the table, for [`Engine::delete_at`].
-    #[must_use]
-    pub fn places(&self) -> usize {
+    pub(crate) fn places(&self) -> usize {
         self.table.len()
     }
 
-    /// Returns the number of existing files.
-    #[must_use]
-    pub fn files(&self) -> usize {
-        self.table.used()
-    }
-
     /// Deletes the file in a slot of the table, if there is one.
-    ///
-    /// # Errors
-    /// `files` stopped the run.
-    pub fn delete_at<F: Files>(&mut self, index: usize, files: &mut F) -> Result<(), F::Stop> {
+    pub(crate) fn delete_at<F: Files>(
+        &mut self,
+        index: usize,
+        files: &mut F,
+    ) -> Result<(), F::Stop> {
         if self.table.get(index).bytes > 0 && self.delete(index, files)? {
             self.counts.deleted_at_end += 1;
         }
@@ -240,14 +189,12 @@ impl Engine {
 }
 
 /// Draws the data with which files begin. Twice as much is drawn as a file can hold.
-fn draw_data(random: &mut Generator, bytes: u32) -> Result<Vec<u8>, TooLarge> {
-    let too_large = TooLarge::Data { bytes };
-    if bytes > SIZE_MAX {
-        return Err(too_large);
+fn draw_data(random: &mut Generator, bytes: u32) -> Result<Vec<u8>, String> {
+    let (len, mut data) = (bytes as usize, Vec::new());
+    if bytes > SIZE_MAX || data.try_reserve_exact(len).is_err() {
+        let limit = format!("files may have up to {SIZE_MAX}");
+        return Err(format!("hold {bytes} bytes of data in memory; {limit}"));
     }
-    let len = bytes as usize;
-    let mut data = Vec::new();
-    data.try_reserve_exact(len).map_err(|_out_of_memory| too_large)?;
     let mut character = || {
         let offset = u8::try_from(random.below(CHARACTERS)).expect("below 95");
         FIRST_CHARACTER + offset

@@ -7,75 +7,62 @@ use std::path::Path;
 
 /// A work file.
 #[derive(Clone, Copy, Debug)]
-pub struct File<'a> {
+pub(crate) struct File<'a> {
     /// Its path.
-    pub path: &'a Path,
+    pub(crate) path: &'a Path,
     /// The index of its location in the list; 0 without locations.
-    pub location: usize,
+    pub(crate) location: usize,
     /// Its size before the operation; 0 before its creation.
-    pub bytes: u32,
+    pub(crate) bytes: u32,
 }
 
 /// Executes the operations.
 ///
 /// Each method returns true if the operation was done. An operation that was not done is not
 /// counted, and the run continues; an error stops it.
-pub trait Files {
+pub(crate) trait Files {
     /// The reason for which the run stops.
     type Stop;
 
     /// Creates a file with this content.
-    ///
-    /// # Errors
-    /// The run has to stop.
     fn create(&mut self, file: File<'_>, data: &mut [u8]) -> Result<bool, Self::Stop>;
 
     /// Appends this content to a file.
-    ///
-    /// # Errors
-    /// The run has to stop.
     fn append(&mut self, file: File<'_>, data: &mut [u8]) -> Result<bool, Self::Stop>;
 
     /// Reads a whole file.
-    ///
-    /// # Errors
-    /// The run has to stop.
     fn read(&mut self, file: File<'_>) -> Result<bool, Self::Stop>;
 
     /// Removes a file.
-    ///
-    /// # Errors
-    /// The run has to stop.
     fn delete(&mut self, file: File<'_>) -> Result<bool, Self::Stop>;
 }
 
 /// Files that are only counted: the space that they use, with immediate allocation.
 #[derive(Clone, Debug)]
-pub struct Model {
+pub(crate) struct Model {
     /// The space used in each location.
-    pub space_uses: Vec<SpaceUse>,
+    pub(crate) space_uses: Vec<SpaceUse>,
 }
 
 /// Space that files in a location use.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct SpaceUse {
-    pub(super) blocks: u64,
+pub(crate) struct SpaceUse {
+    blocks: u64,
     pub(super) files: u64,
     /// Maximum number of blocks of 4 KiB in use at a time.
-    pub blocks_max: u64,
+    pub(crate) blocks_max: u64,
     /// Maximum number of files at a time.
-    pub files_max: u64,
+    pub(crate) files_max: u64,
 }
 
 impl SpaceUse {
     /// Returns the maximum number of bytes in use at a time.
-    #[must_use]
-    pub fn bytes_max(&self) -> u64 {
+    pub(crate) fn bytes_max(&self) -> u64 {
         self.blocks_max * u64::from(BLOCK_BYTES)
     }
 
     /// Adds the maxima of another location, as if both occurred at the same time.
-    pub(super) fn add(&mut self, other: &SpaceUse) {
+    pub(crate) fn add(&mut self, other: &SpaceUse) {
         self.blocks_max += other.blocks_max;
         self.files_max += other.files_max;
     }
@@ -86,8 +73,7 @@ const BLOCK_BYTES: u32 = 4096;
 
 impl Model {
     /// Returns a model of `locations` locations, at least one.
-    #[must_use]
-    pub fn new(locations: usize) -> Self {
+    pub(crate) fn new(locations: usize) -> Self {
         Model { space_uses: vec![SpaceUse::default(); locations.max(1)] }
     }
 

@@ -14,16 +14,15 @@ const SEEDING: u32 = 69_069;
 
 /// The generator, and the number of values drawn from it.
 #[derive(Clone, Debug)]
-pub struct Generator {
+pub(super) struct Generator {
     state: Box<[u32; WORDS]>,
     next: usize,
-    draws: u64,
+    pub(super) draws: u64,
 }
 
 impl Generator {
     /// Returns the stream for `seed`.
-    #[must_use]
-    pub fn from_seed(seed: u32) -> Self {
+    pub(super) fn from_seed(seed: u32) -> Self {
         let step = |value: u32| value.wrapping_mul(SEEDING).wrapping_add(1);
         let mut value = seed;
         let state = std::array::from_fn(|_| {
@@ -36,7 +35,7 @@ impl Generator {
     }
 
     /// Returns the next 32 bits.
-    pub fn word(&mut self) -> u32 {
+    pub(super) fn word(&mut self) -> u32 {
         if self.next == WORDS {
             self.twist();
         }
@@ -50,7 +49,7 @@ impl Generator {
     }
 
     /// Returns a number below `end`, by a plain remainder; 0, without a draw, if `end` is 0.
-    pub fn below(&mut self, end: u32) -> u32 {
+    pub(super) fn below(&mut self, end: u32) -> u32 {
         if end == 0 { 0 } else { self.word() % end }
     }
 
@@ -60,12 +59,6 @@ impl Generator {
         assert!(self.next > 0, "a number to put back");
         self.next -= 1;
         self.draws -= 1;
-    }
-
-    /// Returns the number of values drawn.
-    #[must_use]
-    pub fn draws(&self) -> u64 {
-        self.draws
     }
 
     fn twist(&mut self) {
@@ -88,7 +81,7 @@ mod tests {
         let drawn = (0..40).map(|_| u8::try_from(32 + generator.below(95)).unwrap());
         let text = String::from_utf8(drawn.collect()).unwrap();
         assert_eq!(text, "LeZebJ6S5~qPv$C$py}hmKd H58nM4~.}pv}Q7wS");
-        assert_eq!(generator.draws(), 40);
+        assert_eq!(generator.draws, 40);
     }
 
     #[test]
@@ -99,15 +92,15 @@ mod tests {
             hesitant.put_back();
             assert_eq!(hesitant.word(), plain.word());
         }
-        assert_eq!(hesitant.draws(), plain.draws());
+        assert_eq!(hesitant.draws, plain.draws);
     }
 
     #[test]
     fn nothing_is_drawn_for_an_empty_range() {
         let mut generator = Generator::from_seed(7);
         assert_eq!(generator.below(0), 0);
-        assert_eq!(generator.draws(), 0);
+        assert_eq!(generator.draws, 0);
         assert_eq!(generator.below(1), 0);
-        assert_eq!(generator.draws(), 1);
+        assert_eq!(generator.draws, 1);
     }
 }

@@ -4,30 +4,27 @@
 //! and all rates of bytes, are in single precision. Times are whole seconds, never 0. Byte rates
 //! are over the total time, those of reads and appends over the time of the transactions.
 
-use super::config::{Config, ReportFormat};
+use super::config::Config;
 use super::counts::Counts;
 use std::fmt::Write;
 
 /// Whole seconds that a run took; each is at least 1.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Seconds {
+pub(super) struct Seconds {
     /// From the first creation to the last deletion.
-    pub total: u64,
+    pub(super) total: u64,
     /// The transactions alone.
-    pub transactions: u64,
+    pub(super) transactions: u64,
     /// The creation before the transactions.
-    pub creation: u64,
+    pub(super) creation: u64,
     /// The deletion after the transactions.
-    pub deletion: u64,
+    pub(super) deletion: u64,
 }
 
 /// Returns the report in the configured format.
-#[must_use]
-pub fn report(config: &Config, counts: &Counts, seconds: Seconds) -> String {
-    match config.report {
-        ReportFormat::Verbose => verbose(config, counts, seconds),
-        ReportFormat::Terse => terse(config, counts, seconds),
-    }
+pub(super) fn report(config: &Config, counts: &Counts, seconds: Seconds) -> String {
+    let format = if config.is_verbose { verbose } else { terse };
+    format(config, counts, seconds)
 }
 
 fn verbose(config: &Config, counts: &Counts, seconds: Seconds) -> String {
@@ -112,7 +109,7 @@ fn scaled(bytes: f32) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::super::Sum;
+    use super::super::counts::Sum;
     use super::*;
 
     const SECOND: Seconds = Seconds { total: 1, transactions: 1, creation: 1, deletion: 1 };
@@ -139,7 +136,7 @@ mod tests {
     #[test]
     fn the_terse_report_has_thirteen_numbers() {
         let (mut config, counts) = hundred();
-        config.report = ReportFormat::Terse;
+        config.is_verbose = false;
         assert_eq!(
             report(&config, &counts, SECOND),
             "1 1 500.00 349.00 100.00 249.00 252.00 248.00 349.00 98.00 251.00 1719418.00 \

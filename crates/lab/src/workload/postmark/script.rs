@@ -4,7 +4,7 @@
 //! unknown line is refused with its file and line instead of skipped, empty lines are ignored, and
 //! a last line without a line break is complete.
 
-use super::command::{Command, ParameterError};
+use super::command::Command;
 use super::config::Config;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -44,43 +44,15 @@ pub enum ScriptError {
         /// The error of the system.
         source: std::io::Error,
     },
-    /// A line is not a command.
-    #[error("read {}, line {line}: there is no command \"{text}\"", .path.display())]
-    Unknown {
-        /// The script.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The text of the line.
-        text: String,
-    },
-    /// A command for a shell.
-    #[error("read {}, line {line}: commands for a shell are not carried out", .path.display())]
-    Shell {
-        /// The script.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-    },
-    /// A parameter is invalid.
-    #[error("read {}, line {line}: {error}", .path.display())]
-    Wrong {
-        /// The script.
-        path: PathBuf,
-        /// The line, from 1.
-        line: usize,
-        /// The error.
-        error: ParameterError,
-    },
-    /// A `load` has no parameter, or scripts load each other in a cycle.
+    /// A line is invalid.
     #[error("read {}, line {line}: {why}", .path.display())]
-    Load {
+    Line {
         /// The script.
         path: PathBuf,
         /// The line, from 1.
         line: usize,
         /// The reason.
-        why: &'static str,
+        why: String,
     },
 }
 
@@ -100,44 +72,34 @@ impl Script {
             .map_err(|source| ScriptError::Unreadable { path: path.to_owned(), source })?;
         for (index, text) in text.split(|&byte| byte == b'\n').enumerate() {
             let text = text.strip_suffix(b"\r").unwrap_or(text);
-            let position = || (path.to_owned(), index + 1);
+            let wrong =
+                |why: String| ScriptError::Line { path: path.to_owned(), line: index + 1, why };
             if text.is_empty() {
                 continue;
             }
             if text[0] == b'!' {
-                let (path, line) = position();
-                return Err(ScriptError::Shell { path, line });
+                return Err(wrong("commands for a shell are not carried out".to_owned()));
             }
-            let Some((command, parameter)) = Command::parse(text) else {
-                let text = String::from_utf8_lossy(text).into_owned();
-                let (path, line) = position();
-                return Err(ScriptError::Unknown { path, line, text });
-            };
-            let file = || parameter.map(|name| PathBuf::from(OsStr::from_bytes(name)));
+            let unknown =
+                || wrong(format!("there is no command \"{}\"", String::from_utf8_lossy(text)));
+            let (command, parameter) = Command::parse(text).ok_or_else(unknown)?;
+            let file = parameter.map(|name| PathBuf::from(OsStr::from_bytes(name)));
             match command {
                 // Ends this file, not the one that loaded it.
                 Command::Quit => break,
-                Command::Run => self.steps.push(Step::Run(self.config.clone(), file())),
-                Command::Show => self.steps.push(Step::Show(self.config.clone(), file())),
+                Command::Run => self.steps.push(Step::Run(self.config.clone(), file)),
+                Command::Show => self.steps.push(Step::Show(self.config.clone(), file)),
                 Command::Help => {
                     self.steps.push(Step::Help(parameter.unwrap_or_default().to_vec()));
                 }
-                Command::Load => {
-                    let load_error = |why| {
-                        let (path, line) = position();
-                        ScriptError::Load { path, line, why }
-                    };
-                    let loaded =
-                        file().ok_or_else(|| load_error("no configuration file specified"))?;
-                    if depth == DEPTH_MAX {
-                        return Err(load_error("scripts load each other in a circle"));
+                Command::Load => match file {
+                    None => return Err(wrong("no configuration file specified".to_owned())),
+                    Some(_) if depth == DEPTH_MAX => {
+                        return Err(wrong("scripts load each other in a circle".to_owned()));
                     }
-                    self.read_file(&loaded, depth + 1)?;
-                }
-                setting => self.config.set(setting, parameter).map_err(|error| {
-                    let (path, line) = position();
-                    ScriptError::Wrong { path, line, error }
-                })?,
+                    Some(file) => self.read_file(&file, depth + 1)?,
+                },
+                setting => self.config.set(setting, parameter).map_err(wrong)?,
             }
         }
         Ok(())

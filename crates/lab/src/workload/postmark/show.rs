@@ -3,7 +3,7 @@
 //! Invariant: `show` is that of the original, byte for byte; `help` has the same commands, with
 //! other descriptions. Sizes are in the unit that the original chooses.
 
-use super::command::Command;
+use super::command::COMMANDS;
 use super::config::Config;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -69,7 +69,7 @@ fn after(config: &Config) -> String {
         bias(config.bias_create),
         if config.buffered { "Using" } else { "Not using" },
         config.seed,
-        config.report.name(),
+        if config.is_verbose { "verbose" } else { "terse" },
     )
 }
 
@@ -86,14 +86,10 @@ fn scaled(bytes: u32) -> String {
 /// none.
 #[must_use]
 pub fn help(prefix: &[u8]) -> String {
-    let matches = |command: &Command| command.usage().0.as_bytes().starts_with(prefix);
-    let none = !Command::ALL.iter().any(matches);
-    let chosen = Command::ALL.into_iter().filter(|command| none || matches(command));
-    let line = |command: Command| {
-        let (name, about) = command.usage();
-        format!("{name} - {about}\n")
-    };
-    chosen.map(line).collect()
+    let matches = |name: &str| name.as_bytes().starts_with(prefix);
+    let none = !COMMANDS.iter().any(|(_, name, _)| matches(name));
+    let chosen = COMMANDS.iter().filter(|(_, name, _)| none || matches(name));
+    chosen.flat_map(|(_, name, about)| [*name, " - ", *about, "\n"]).collect()
 }
 
 #[cfg(test)]

@@ -28,7 +28,8 @@ pub(super) struct Table {
     slots: Vec<Slot>,
     /// The slot after the one that was used last.
     next: usize,
-    used: usize,
+    /// The number of files.
+    pub(super) used: usize,
 }
 
 impl Table {
@@ -95,11 +96,6 @@ impl Table {
     pub(super) fn len(&self) -> usize {
         self.slots.len()
     }
-
-    /// Returns the number of files.
-    pub(super) fn used(&self) -> usize {
-        self.used
-    }
 }
 
 #[cfg(test)]
@@ -125,7 +121,7 @@ mod tests {
         table.put(1, file(9));
         table.clear(0);
         assert_eq!(table.free(), Some(0), "slot 2 is taken, so the first free one");
-        assert_eq!(table.used(), 2);
+        assert_eq!(table.used, 2);
     }
 
     #[test]
@@ -136,6 +132,6 @@ mod tests {
         assert_eq!(table.pick(&mut random), 77);
         let mut repeated = Generator::from_seed(1);
         while repeated.below(100) != 77 {}
-        assert_eq!(random.draws(), repeated.draws());
+        assert_eq!(random.draws, repeated.draws);
     }
 }

@@ -1,6 +1,6 @@
-//! File and record sizes.
+//! File and record sizes, in the notation of IOzone: `k`, `m` and `g` are powers of 1,024.
 
-use super::size::size;
+use crate::args;
 use anyhow::{Result, bail};
 use clap::Args;
 use larder_lab::bench::iozone::grid::{Cell, Grid, Sizes};
@@ -55,23 +55,20 @@ impl GridArgs {
     /// Returns the grid.
     pub(super) fn grid(&self) -> Grid {
         let default = Grid::default();
-        let sizes = |list: &[u64], (min, max): (Option<u64>, Option<u64>), range: &Sizes| {
-            let (least, most) = match range {
-                Sizes::Range { least, most } => (*least, *most),
-                Sizes::List(_) => unreachable!("the grid of the automatic mode has ranges"),
-            };
-            match list {
-                [] => Sizes::Range { least: min.unwrap_or(least), most: max.unwrap_or(most) },
-                list => Sizes::List(list.to_vec()),
+        let sizes = |list: &[u64], [min, max]: [Option<u64>; 2], range| match (list, range) {
+            ([], Sizes::Range { least, most }) => {
+                Sizes::Range { least: min.unwrap_or(least), most: max.unwrap_or(most) }
             }
+            ([], list) => list,
+            (list, _) => Sizes::List(list.to_vec()),
         };
         // Explicit sizes are all measured.
         let is_named = !self.files.is_empty()
             || !self.records.is_empty()
             || self.min_record.or(self.max_record).is_some();
         Grid {
-            files: sizes(&self.files, (self.min_file, self.max_file), &default.files),
-            records: sizes(&self.records, (self.min_record, self.max_record), &default.records),
+            files: sizes(&self.files, [self.min_file, self.max_file], default.files),
+            records: sizes(&self.records, [self.min_record, self.max_record], default.records),
             factor: self.factor.unwrap_or(default.factor),
             cross_over: !self.no_cross_over && !is_named,
         }
@@ -91,6 +88,19 @@ impl GridArgs {
         }
         Ok(Cell { file_bytes, record_bytes })
     }
+}
+
+/// Parses a number of bytes. A plain number is refused: it means kB in IOzone and bytes elsewhere.
+fn size(text: &str) -> Result<u64, String> {
+    if !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit()) {
+        return Err(format!("\"{text}\" has no unit; write {text}k or {text}KiB"));
+    }
+    let units = [('k', 10), ('m', 20), ('g', 30)];
+    let bytes = units.into_iter().find_map(|(unit, shift)| {
+        let number = text.strip_suffix([unit, unit.to_ascii_uppercase()])?;
+        number.parse::<u64>().ok()?.checked_mul(1 << shift)
+    });
+    bytes.map_or_else(|| args::bytes(text), Ok)
 }
 
 #[cfg(test)]
@@ -127,5 +137,15 @@ mod tests {
         assert!(
             grid_args("-s 4k -r 8k").single_cell().unwrap_err().to_string().ends_with("none fits")
         );
+    }
+
+    #[test]
+    fn letters_are_powers_of_1024_and_plain_numbers_are_refused() {
+        assert_eq!((size("64k"), size("2M"), size("1g")), (Ok(65_536), Ok(2 << 20), Ok(1 << 30)));
+        assert_eq!((size("64KiB"), size("1.5MiB")), (Ok(65_536), Ok(3 << 19)));
+        assert_eq!(size("512").unwrap_err(), "\"512\" has no unit; write 512k or 512KiB");
+        for wrong in ["", "k", "-1k", "99999999999999999999g", "much"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
     }
 }

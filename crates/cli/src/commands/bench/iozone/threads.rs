@@ -5,9 +5,8 @@ use crate::commands::compare::percent;
 use anyhow::{Result, ensure};
 use clap::Args;
 use larder_lab::bench::iozone::grid::Cell;
-use larder_lab::bench::iozone::subject::AccessPattern;
 use larder_lab::bench::iozone::throughput::{READERS, THREADS_MAX, ThroughputRun, kinds};
-use larder_lab::bench::iozone::{DEFAULT_TESTS, MIX_TEST, RECORD_REWRITE_TEST};
+use larder_lab::bench::iozone::{AccessPattern, DEFAULT_TESTS, MIX_TEST, RECORD_REWRITE_TEST};
 use std::path::PathBuf;
 
 #[derive(Debug, Args)]
@@ -69,7 +68,7 @@ impl ThroughputArgs {
         &self,
         cell: Cell,
         tests: &[u8],
-        manner: AccessPattern,
+        access: AccessPattern,
         directory: PathBuf,
     ) -> Result<ThroughputRun> {
         let all = || DEFAULT_TESTS.into_iter().chain([MIX_TEST]);
@@ -84,7 +83,7 @@ impl ThroughputArgs {
         }
         let readers = self.mix_readers.unwrap_or(READERS);
         let (threads, stonewall) = (self.numbers()?, !self.no_stonewall);
-        Ok(ThroughputRun { threads, cell, tests, manner, stonewall, readers, directory })
+        Ok(ThroughputRun { threads, cell, tests, access, stonewall, readers, directory })
     }
 }
 

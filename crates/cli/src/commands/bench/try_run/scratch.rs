@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Result};
 use larder_io::front::fuse::detach_ours;
-use larder_lab::bench::held::{Held, clear_up_after};
+use larder_lab::held::{Held, clear_up_after};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;

@@ -12,7 +12,7 @@ use crate::commands::bench::local_host::LocalHost;
 use larder_core::clock::Nanos;
 use larder_host::residency::page_bytes;
 use larder_lab::bench::{
-    BenchError, Counted, Direction, Found, HostEnv, HostError, Outcome, Series, Space, StartState,
+    BenchError, Counted, Direction, Found, HostEnv, Outcome, Series, Space, StartState,
     TrialContext, Workload,
 };
 use larder_report::try_verdict;
@@ -42,8 +42,8 @@ fn lock_cache(cache: &Mutex<Cache>) -> MutexGuard<'_, Cache> {
     cache.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-fn host_error(error: &anyhow::Error) -> HostError {
-    HostError(format!("{error:#}"))
+fn host_error(error: &anyhow::Error) -> BenchError {
+    BenchError::Failed(format!("{error:#}"))
 }
 
 impl<'a> SideHost<'a> {
@@ -74,7 +74,7 @@ impl<'a> SideHost<'a> {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, HostError> {
+    ) -> Result<Found, BenchError> {
         let mut cache = lock_cache(self.cache);
         cache.stop().map_err(|error| host_error(&error))?;
         let found = self.host.make_cold(&self.below_cache(files), keep_going)?;
@@ -88,16 +88,17 @@ impl<'a> SideHost<'a> {
 }
 
 /// Replaces the resident pages by those in the cache.
-fn with_cached_pages(cache: &Cache, found: Found) -> Result<Found, HostError> {
+fn with_cached_pages(cache: &Cache, found: Found) -> Result<Found, BenchError> {
     let bytes = cache.resident_bytes().map_err(|error| host_error(&error))?;
     Ok(Found { resident: bytes.div_ceil(page_bytes()), ..found })
 }
 
 /// Reads files through the cache.
-fn fill(files: &[PathBuf], keep_going: &mut dyn FnMut() -> bool) -> Result<(), HostError> {
+fn fill(files: &[PathBuf], keep_going: &mut dyn FnMut() -> bool) -> Result<(), BenchError> {
     let mut buffer = vec![0; READ_BYTES];
     for path in files {
-        let failed = |error| HostError(format!("read {} through it: {error}", path.display()));
+        let failed =
+            |error| BenchError::Failed(format!("read {} through it: {error}", path.display()));
         let mut file = File::open(path).map_err(failed)?;
         while keep_going() && file.read(&mut buffer).map_err(failed)? > 0 {}
     }
@@ -138,7 +139,7 @@ impl HostEnv for SideHost<'_> {
         None
     }
 
-    fn free_bytes(&self, path: &Path) -> Result<u64, HostError> {
+    fn free_bytes(&self, path: &Path) -> Result<u64, BenchError> {
         self.host.free_bytes(path)
     }
 
@@ -146,7 +147,7 @@ impl HostEnv for SideHost<'_> {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, HostError> {
+    ) -> Result<Found, BenchError> {
         self.make_cold_with_new_cache(files, keep_going)
     }
 
@@ -154,13 +155,13 @@ impl HostEnv for SideHost<'_> {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, HostError> {
+    ) -> Result<Found, BenchError> {
         let found = self.make_cold_with_new_cache(files, keep_going)?;
         if self.paths.is_none() {
             return self.host.make_warm(files, keep_going);
         }
         if found.resident > 0 {
-            return Err(HostError("begin with nothing in the cache".to_owned()));
+            return Err(BenchError::Failed("begin with nothing in the cache".to_owned()));
         }
         fill(files, keep_going)?;
         let found = with_cached_pages(&lock_cache(self.cache), found)?;
@@ -171,7 +172,7 @@ impl HostEnv for SideHost<'_> {
         Ok(Found { resident: found.resident.min(found.pages), wrong, why: reason, ..found })
     }
 
-    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, HostError> {
+    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, BenchError> {
         let found = self.host.find_cached(&self.below_cache(files))?;
         if self.paths.is_some() {
             with_cached_pages(&lock_cache(self.cache), found)
@@ -203,7 +204,7 @@ impl<'a> CachedWorkload<'a> {
     }
 
     fn stats(&self) -> Result<Stats, BenchError> {
-        lock_cache(self.cache).stats().map_err(|error| host_error(&error).into())
+        lock_cache(self.cache).stats().map_err(|error| host_error(&error))
     }
 }
 
@@ -287,7 +288,7 @@ impl Workload for CachedWorkload<'_> {
         let before = self.stats()?;
         let outcome = self.workload.trial(context);
         if let Some(reason) = lock_cache(self.cache).exit_description() {
-            return Err(BenchError::Workload(format!("go on: {reason}")));
+            return Err(BenchError::Failed(format!("go on: {reason}")));
         }
         let mut outcome = outcome?;
         // The number of disk writes is complete only after a flush.
@@ -300,7 +301,7 @@ impl Workload for CachedWorkload<'_> {
 
     fn clean_up(&mut self) -> Result<(), BenchError> {
         let cleanup = self.workload.clean_up();
-        let stopped = lock_cache(self.cache).stop().map_err(|error| host_error(&error).into());
+        let stopped = lock_cache(self.cache).stop().map_err(|error| host_error(&error));
         cleanup.and(stopped)
     }
 }

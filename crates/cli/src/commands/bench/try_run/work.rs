@@ -8,7 +8,7 @@ use crate::commands::bench::embedded::parse;
 use crate::commands::bench::{fileload, postmark, probe};
 use anyhow::{Result, bail};
 use clap::ValueEnum;
-use larder_lab::bench::{InParts, Start, Workload};
+use larder_lab::bench::{Start, Workload};
 use larder_schema::format;
 use std::ffi::OsString;
 use std::path::Path;
@@ -37,12 +37,6 @@ pub(super) enum Work {
     Postmark(Box<postmark::PostmarkArgs>),
     Fileload(Box<fileload::FileloadArgs>),
     Probe(Box<probe::ProbeArgs>),
-}
-
-/// The workloads of both sides.
-pub(super) struct BothSides<'a> {
-    pub(super) native: &'a mut dyn Workload,
-    pub(super) larder: &'a mut dyn Workload,
 }
 
 impl Work {
@@ -110,31 +104,24 @@ impl Work {
         Ok((vec![Start::Cold, Start::Warm], None))
     }
 
-    /// Calls `play` with the workloads of both sides: in a directory, and in its mount through the
-    /// cache. Files are not removed: the caller removes the directory.
-    pub(super) fn on_both_sides<T>(
+    /// Returns the workloads of both sides: in a directory, and in its mount through the cache.
+    pub(super) fn both_sides(
         &self,
-        [files, mount]: [&Path; 2],
+        directories: [&Path; 2],
         memory: u64,
-        play: impl FnOnce(BothSides<'_>) -> T,
-    ) -> Result<T> {
-        let directories = [files, mount];
+    ) -> Result<[Box<dyn Workload>; 2]> {
+        fn boxed<W: Workload + 'static>(sides: [W; 2]) -> [Box<dyn Workload>; 2] {
+            sides.map(|side| Box::new(side) as Box<dyn Workload>)
+        }
+        let bytes = file_bytes(memory);
         Ok(match self {
             Work::Postmark(arguments) => {
-                let [mut native, mut larder] =
-                    [arguments.in_directory(files)?, arguments.in_directory(mount)?];
-                play(BothSides { native: &mut native, larder: &mut larder })
+                let [native, larder] = directories.map(|path| arguments.in_directory(path));
+                boxed([native?, larder?])
             }
-            Work::Fileload(arguments) => {
-                let [mut native, mut larder] =
-                    arguments.native_and_cached(directories, file_bytes(memory))?;
-                let (mut native, mut larder) = (native.part(0), larder.part(0));
-                play(BothSides { native: native.as_mut(), larder: larder.as_mut() })
-            }
+            Work::Fileload(arguments) => boxed(arguments.native_and_cached(directories, bytes)?),
             Work::Probe(arguments) => {
-                let bytes = arguments.bytes_or(file_bytes(memory));
-                let [mut native, mut larder] = arguments.native_and_cached(directories, bytes)?;
-                play(BothSides { native: &mut native, larder: &mut larder })
+                boxed(arguments.native_and_cached(directories, arguments.bytes_or(bytes))?)
             }
         })
     }
@@ -205,13 +192,12 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let [files, mount] = ["files", "mount"].map(|name| directory.path().join(name));
         for kind in [Benchmark::Fileload, Benchmark::Probe] {
-            let same = work(kind, "").on_both_sides([&files, &mount], MEMORY, |both| {
-                let names = [both.native.paths(), both.larder.paths()];
-                assert!(names[0][0].starts_with(&files) && names[1][0].starts_with(&mount));
-                let names = names.map(|paths| paths[0].file_name().unwrap().to_owned());
-                names[0] == names[1] && both.native.description() == both.larder.description()
-            });
-            assert!(same.unwrap(), "{kind:?}");
+            let [native, larder] = work(kind, "").both_sides([&files, &mount], MEMORY).unwrap();
+            let paths = [native.paths(), larder.paths()];
+            assert!(paths[0][0].starts_with(&files) && paths[1][0].starts_with(&mount));
+            let names = paths.map(|paths| paths[0].file_name().unwrap().to_owned());
+            assert_eq!(names[0], names[1], "{kind:?}");
+            assert_eq!(native.description(), larder.description());
         }
     }
 }

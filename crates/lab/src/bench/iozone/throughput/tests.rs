@@ -1,8 +1,10 @@
 //! Small throughput runs: consistent figures, the stonewall, and complete files.
 
 use super::*;
+use crate::bench::iozone::mode::IozoneBench;
+use crate::bench::iozone::run;
 use crate::bench::testing::{FakeHost, no_stop, trial_context};
-use crate::bench::{Start, Workload};
+use crate::bench::{Plan, Progress, Start, Workload};
 use tempfile::TempDir;
 
 const KIB: u64 = 1024;
@@ -16,7 +18,7 @@ fn throughput(directory: &TempDir, tests: &[u8]) -> ThroughputRun {
         threads: vec![1, 3],
         cell: Cell { file_bytes: 256 * KIB, record_bytes: 4 * KIB },
         tests: tests.to_vec(),
-        manner: AccessPattern::default(),
+        access: AccessPattern::default(),
         stonewall: true,
         readers: READERS,
         directory: directory.path().to_path_buf(),
@@ -32,18 +34,20 @@ fn every_kind_is_measured_with_each_number_of_threads_and_nothing_is_left_behind
     let directory = TempDir::new().unwrap();
     let all = throughput(&directory, &[0, 1, 2, 3, 5, 6, 7, 8, 9, 10]);
     let mut last = None;
-    let mut on_progress = |at: Progressed<'_>| last = Some((at.what.to_owned(), at.done, at.bytes));
-    let result = all.run(&plan(), &host(), &no_stop(), &mut on_progress).unwrap();
+    let mut on_progress = |at: Progress| last = Some(at.part);
+    let result = run(&all, &plan(), &host(), &no_stop(), &mut on_progress).unwrap();
     assert!(!result.stopped);
     let run = result.run;
     // Thirteen kinds, six of which write: the mixed one with a single thread only reads.
     assert_eq!(run.samples.len(), 2 * 13 * 6 + 6 + 5);
     assert!(run.samples.iter().all(|sample| sample.values.len() == 2));
-    let done = ("test 10 by 3 threads".to_owned(), [19, 20], [37 * 256 * KIB, 40 * 256 * KIB]);
-    assert_eq!(last, Some(done));
+    let parts = Workload::parts(&IozoneBench::new(&all));
+    assert_eq!((last, parts.len()), (Some(19), 20));
+    assert_eq!(parts[19].what, "test 10 by 3 threads");
+    assert_eq!(parts.iter().map(|part| part.bytes).sum::<u64>(), 40 * 256 * KIB);
     for kind in KINDS {
         for threads in [1, 3] {
-            let seen = all.seen(&run, &kind, threads).unwrap();
+            let seen = ThroughputRun::seen(&run, &kind, threads).unwrap();
             let Seen { children, min, max, avg, .. } = seen;
             assert!(seen.parent > 0.0 && max > 0.0, "{seen:?}");
             assert!(min <= avg && avg <= max && max <= children, "{seen:?}");
@@ -59,7 +63,7 @@ fn every_kind_is_measured_with_each_number_of_threads_and_nothing_is_left_behind
 #[test]
 fn a_test_that_is_not_of_this_mode_is_nothing() {
     let directory = TempDir::new().unwrap();
-    let error = throughput(&directory, &[4]).run(&plan(), &host(), &no_stop(), &mut |_| {});
+    let error = run(&throughput(&directory, &[4]), &plan(), &host(), &no_stop(), &mut |_| {});
     assert!(error.unwrap_err().to_string().contains("no cell or no test is left"));
     assert!(kinds(&[4]).is_empty());
 }
@@ -70,19 +74,18 @@ fn with_the_wall_files_are_whole_in_the_end_and_without_it_all_is_moved() {
         let directory = TempDir::new().unwrap();
         let (host, stop) = (host(), no_stop());
         let context = trial_context(&host, &stop);
-        let run = ThroughputRun { stonewall, ..throughput(&directory, &[0, 1]) };
-        let files: Vec<PathBuf> =
-            (0..4).map(|thread| directory.path().join(format!("{thread}"))).collect();
-        let mut test = ThreadTest::new(0, &run, &files);
+        let threads = vec![4];
+        let mode = ThroughputRun { threads, stonewall, ..throughput(&directory, &[0, 1]) };
+        let mut test = IozoneBench::new(&mode);
         test.prepare(&context).unwrap();
         let outcome = test.trial(&context).unwrap();
-        for file in &files {
+        for file in &test.files() {
             assert_eq!(file.metadata().unwrap().len(), 256 * KIB);
             // No block was left out: each begins with a mark, and none is 0.
             let bytes = std::fs::read(file).unwrap();
             assert!(bytes.chunks(512).skip(1).all(|part| part[..8] != [0; 8]));
         }
-        let least = |kind: &Kind| outcome.values[&test::series(kind, Figure::MinMoved, 4).name];
+        let least = |kind: &Kind| outcome.values[&series(kind, Figure::MinMoved, 4).name];
         #[expect(clippy::cast_precision_loss, reason = "exact")]
         let whole = (256 * KIB) as f64;
         for kind in kinds(&[0]) {
@@ -122,11 +125,9 @@ fn a_wall_that_stands_ends_a_pass_before_its_first_record() {
 #[test]
 fn readers_of_the_mixed_test_take_turns_or_are_a_share() {
     let directory = TempDir::new().unwrap();
-    let files: Vec<PathBuf> = (0..5).map(|thread| PathBuf::from(format!("{thread}"))).collect();
     let reads = |readers: f64| {
         let run = ThroughputRun { readers, ..throughput(&directory, &[8]) };
-        let test = ThreadTest::new(8, &run, &files);
-        (0..5).map(|thread| test.reads(thread)).collect::<Vec<_>>()
+        (0..5).map(|thread| run.reads(thread, 5)).collect::<Vec<_>>()
     };
     assert_eq!(reads(READERS), [true, false, true, false, true]);
     assert_eq!(reads(0.2), [true, false, false, false, false]);
@@ -136,13 +137,13 @@ fn readers_of_the_mixed_test_take_turns_or_are_a_share() {
 #[test]
 fn files_of_others_are_never_touched() {
     let directory = TempDir::new().unwrap();
-    let foreign_file = super::super::sequence::work_directory(directory.path());
+    let foreign_file = super::super::mode::work_directory(directory.path());
     std::fs::write(&foreign_file, "theirs").unwrap();
-    let run = throughput(&directory, &[0]);
-    let error = run.run(&plan(), &host(), &no_stop(), &mut |_| {}).unwrap_err();
+    let mode = throughput(&directory, &[0]);
+    let error = run(&mode, &plan(), &host(), &no_stop(), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("File exists"), "{error}");
     assert_eq!(std::fs::read(&foreign_file).unwrap(), b"theirs");
-    let full = run.run(&plan(), &FakeHost::default(), &no_stop(), &mut |_| {});
+    let full = run(&mode, &plan(), &FakeHost::default(), &no_stop(), &mut |_| {});
     assert!(full.is_err());
 }
 

@@ -8,7 +8,7 @@ fn set(lines: &[&str]) -> (Config, Vec<String>) {
     for line in lines {
         let (command, parameter) = Command::parse(line.as_bytes()).expect("a command");
         if let Err(error) = config.set(command, parameter) {
-            errors.push(error.to_string());
+            errors.push(error);
         }
     }
     (config, errors)

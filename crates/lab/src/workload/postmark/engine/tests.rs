@@ -18,7 +18,7 @@ fn run<F: Files<Stop = Infallible>>(config: &Config, files: &mut F) -> Engine {
     for index in 0..engine.places() {
         let Ok(()) = engine.delete_at(index, files);
     }
-    assert_eq!(engine.files(), 0);
+    assert_eq!(engine.table.used, 0);
     engine
 }
 
@@ -48,12 +48,12 @@ fn second_reference() -> Config {
 /// Returns created, read, appended, deleted at the end; bytes read and written; and numbers drawn.
 fn figures(config: &Config) -> ([u64; 6], u64) {
     let engine = run(config, &mut Model::new(1));
-    let counts = engine.counts();
+    let counts = engine.counts;
     assert_eq!(counts.created, counts.deleted);
     assert_eq!(counts.transactions, u64::from(config.transactions));
-    let Counts { created, read, appended, deleted_at_end, bytes_read, bytes_written, .. } = *counts;
+    let Counts { created, read, appended, deleted_at_end, bytes_read, bytes_written, .. } = counts;
     let bytes = [bytes_read.bytes, bytes_written.bytes];
-    ([created, read, appended, deleted_at_end, bytes[0], bytes[1]], engine.draws())
+    ([created, read, appended, deleted_at_end, bytes[0], bytes[1]], engine.random.draws)
 }
 
 #[test]
@@ -78,7 +78,7 @@ fn one_subdirectory_is_none_and_how_many_there_are_beyond_does_not_matter() {
     let located = |paths: &[&str]| {
         let locations = paths.iter().map(|path| location(path)).collect();
         let config = Config { locations, ..Config::default() };
-        run(&config, &mut Model::new(paths.len())).counts().created
+        run(&config, &mut Model::new(paths.len())).counts.created
     };
     assert_eq!(located(&["a"]), with(0).0[0]);
     assert_eq!(located(&["a", "b"]), with(2).0[0]);
@@ -152,17 +152,17 @@ fn files_may_run_out_and_a_full_table_is_passed_over() {
         ..Config::default()
     };
     let emptied = run(&only(0), &mut Model::new(1));
-    assert_eq!((emptied.counts().transactions, emptied.files()), (5, 0));
+    assert_eq!((emptied.counts.transactions, emptied.table.used), (5, 0));
     let filled = run(&only(10), &mut Model::new(1));
-    assert_eq!((filled.counts().created, filled.counts().transactions), (10, 50));
+    assert_eq!((filled.counts.created, filled.counts.transactions), (10, 50));
 }
 
 #[test]
 fn files_of_one_size_are_never_appended_to() {
     let config = Config { size_low: 700, size_high: 700, ..Config::default() };
     let engine = run(&config, &mut Model::new(1));
-    assert_eq!(engine.counts().appended, 0);
-    let Counts { created, bytes_written, .. } = *engine.counts();
+    assert_eq!(engine.counts.appended, 0);
+    let Counts { created, bytes_written, .. } = engine.counts;
     assert_eq!(bytes_written.bytes, created * 700);
 }
 
@@ -181,5 +181,5 @@ fn what_does_not_fit_is_refused() {
     let huge = Config { size_high: SIZE_MAX + 1, ..Config::default() };
     let error = Engine::new(&huge, None).unwrap_err();
     let message = "hold 1073741825 bytes of data in memory; files may have up to 1073741824";
-    assert_eq!(error.to_string(), message);
+    assert_eq!(error, message);
 }

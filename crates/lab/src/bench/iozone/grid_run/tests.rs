@@ -1,13 +1,15 @@
 //! A small grid: measurements, cleanup, and the position of records.
 
 use super::*;
-use crate::bench::Start;
 use crate::bench::iozone::grid::{Cell, Sizes};
 use crate::bench::iozone::order;
 use crate::bench::iozone::passes::passes;
 use crate::bench::iozone::records::first_mark;
+use crate::bench::iozone::run;
+use crate::bench::iozone::show::widest;
 use crate::bench::iozone::subject::{Sync, TestFile};
 use crate::bench::testing::{FakeHost, no_stop, trial_context};
+use crate::bench::{Plan, Progress, Start};
 use crate::random::mark_bytes;
 use std::os::unix::fs::FileExt;
 use std::sync::atomic::Ordering;
@@ -26,7 +28,7 @@ fn grid_run(directory: &TempDir, tests: &[u8]) -> GridRun {
         ..Grid::default()
     };
     let directory = directory.path().to_path_buf();
-    GridRun { grid, tests: tests.to_vec(), manner: AccessPattern::default(), directory }
+    GridRun { grid, tests: tests.to_vec(), access: AccessPattern::default(), directory }
 }
 
 fn plan() -> Plan {
@@ -37,9 +39,9 @@ fn plan() -> Plan {
 fn every_test_is_measured_in_every_cell_and_nothing_is_left_behind() {
     let directory = TempDir::new().unwrap();
     let grid = grid_run(&directory, &[0, 1, 2, 3, 4, 5, 6, 7, 9, 10]);
-    let mut cells = Vec::new();
-    let mut on_progress = |at: Progressed<'_>| cells.push((at.what.to_owned(), at.done));
-    let result = grid.run(&plan(), &host(), &no_stop(), &mut on_progress).unwrap();
+    let mut parts = Vec::new();
+    let mut on_progress = |at: Progress| parts.push(at.part);
+    let result = run(&grid, &plan(), &host(), &no_stop(), &mut on_progress).unwrap();
     assert!(!result.stopped);
     let run = result.run;
     // Three cells; 17 columns, 8 of which write and have a rate with the flush as well.
@@ -48,16 +50,16 @@ fn every_test_is_measured_in_every_cell_and_nothing_is_left_behind() {
     assert!(run.samples.iter().all(|sample| sample.values.iter().all(|&rate| rate > 0.0)));
     assert_eq!(run.trials.len(), 2);
     assert_eq!(run.trials[0].phases.len(), 17);
-    let last = ("test 10 on 64 KiB in records of 32 KiB".to_owned(), [29, 30]);
-    assert_eq!(cells.last().unwrap(), &last);
+    assert_eq!((parts.last(), grid.parts().len()), (Some(&29), 30));
+    assert_eq!(grid.parts()[29].what, "test 10 on 64 KiB in records of 32 KiB");
     for column in columns(&grid.tests) {
         let table = grid.table(&run, &column, false);
-        let rates: Vec<bool> =
-            table.files.iter().flat_map(|(_, rates)| rates).map(Option::is_some).collect();
-        assert_eq!(rates, [true, false, true, true], "{column:?}");
-        assert_eq!(RateTable::parse_all(&table.to_text()).unwrap().len(), 1);
+        let words: Vec<&str> = table.lines().skip(3).flat_map(str::split_whitespace).collect();
+        let measured: Vec<bool> = words.iter().map(|word| *word != "-").collect();
+        assert_eq!(measured, [true, true, false, true, true, true], "{table}");
+        assert!(table.contains(column.report), "{table}");
     }
-    let rows = grid.rows(&run, false).to_text();
+    let rows = grid.rows(&run, false);
     let words: Vec<Vec<&str>> =
         rows.lines().map(|line| line.split_whitespace().collect()).collect();
     assert_eq!(words.len(), 2 + 3, "{rows}");
@@ -73,8 +75,8 @@ fn every_test_is_measured_in_every_cell_and_nothing_is_left_behind() {
 #[test]
 fn the_rate_with_the_flush_is_never_the_higher_one() {
     let directory = TempDir::new().unwrap();
-    let run =
-        grid_run(&directory, &[0]).run(&plan(), &host(), &no_stop(), &mut |_| {}).unwrap().run;
+    let grid = grid_run(&directory, &[0]);
+    let run = run(&grid, &plan(), &host(), &no_stop(), &mut |_| {}).unwrap().run;
     let of = |group: &str| {
         let samples = run.samples.iter().filter(|s| s.group.as_deref() == Some(group));
         samples.flat_map(|sample| sample.values.clone()).collect::<Vec<_>>()
@@ -88,13 +90,13 @@ fn the_rate_with_the_flush_is_never_the_higher_one() {
 fn a_stop_gives_what_there_is_and_removes_the_file() {
     let directory = TempDir::new().unwrap();
     let stop = no_stop();
-    let mut on_progress = |at: Progressed<'_>| {
-        if at.done[0] == 2 {
+    let mut on_progress = |at: Progress| {
+        if at.part == 2 {
             stop.store(true, Ordering::Relaxed);
         }
     };
-    let result =
-        grid_run(&directory, &[0, 1]).run(&plan(), &host(), &stop, &mut on_progress).unwrap();
+    let grid = grid_run(&directory, &[0, 1]);
+    let result = run(&grid, &plan(), &host(), &stop, &mut on_progress).unwrap();
     assert!(result.stopped);
     assert_eq!(result.run.samples.len(), 6, "both tests of the first cell");
     assert_eq!(directory.path().read_dir().unwrap().count(), 0);
@@ -105,8 +107,8 @@ fn a_file_of_others_is_never_touched() {
     let directory = TempDir::new().unwrap();
     let foreign_file = directory.path().join(format!("larder-iozone-{}", std::process::id()));
     std::fs::write(&foreign_file, "theirs").unwrap();
-    let error =
-        grid_run(&directory, &[0]).run(&plan(), &host(), &no_stop(), &mut |_| {}).unwrap_err();
+    let grid = grid_run(&directory, &[0]);
+    let error = run(&grid, &plan(), &host(), &no_stop(), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("File exists"), "{error}");
     assert_eq!(std::fs::read(&foreign_file).unwrap(), b"theirs");
 }
@@ -114,10 +116,10 @@ fn a_file_of_others_is_never_touched() {
 #[test]
 fn nothing_to_measure_and_no_room_are_said() {
     let directory = TempDir::new().unwrap();
-    let none = grid_run(&directory, &[8]).run(&plan(), &host(), &no_stop(), &mut |_| {});
+    let none = run(&grid_run(&directory, &[8]), &plan(), &host(), &no_stop(), &mut |_| {});
     assert!(none.unwrap_err().to_string().contains("no cell or no test is left"));
-    let full =
-        grid_run(&directory, &[0]).run(&plan(), &FakeHost::default(), &no_stop(), &mut |_| {});
+    let (grid, full) = (grid_run(&directory, &[0]), FakeHost::default());
+    let full = run(&grid, &plan(), &full, &no_stop(), &mut |_| {});
     assert!(full.unwrap_err().to_string().contains("it needs 16 KiB and 0 B are free"));
 }
 

@@ -79,7 +79,7 @@ fn another_number_of_pieces_is_refused_and_nothing_is_left() {
 fn a_stop_leaves_nothing() {
     let Some(directory) = directory() else { return };
     let stopped = FEW.make(directory.path(), &requested_extents(), &mut |_| false).unwrap_err();
-    assert!(matches!(stopped, FragmentsError::Stopped));
+    assert!(stopped.is_stop());
     assert!(is_empty(directory.path()));
 }
 

@@ -1,9 +1,9 @@
 //! Variants whose trials record their order, on a fake host.
 
 use super::super::testing::{FakeHost, FakeWorkload, no_stop, rate};
-use super::super::{BenchError, Found, Start};
+use super::super::{BenchError, Found, Start, TrialContext};
 use super::*;
-use std::cell::RefCell;
+use std::cell::{Cell, RefCell};
 use std::rc::Rc;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -40,11 +40,9 @@ fn turns(
     stop: &AtomicBool,
 ) -> Result<AlternatingTrials, BenchError> {
     let machine = machine();
-    let mut variants = [
-        TrialVariant { workload: one, surroundings: &machine },
-        TrialVariant { workload: other, surroundings: &machine },
-    ];
-    play_by_turns(&mut variants, &BOTH, plan, stop, &mut |_| ())
+    let mut variants =
+        [Variant { workload: one, host: &machine }, Variant { workload: other, host: &machine }];
+    alternate(&mut variants, &BOTH, plan, stop, &mut |_| ())
 }
 
 #[test]
@@ -87,7 +85,7 @@ fn a_stop_counts_once_all_had_a_trial_and_an_error_never_does() {
     }
     let log = CallLog::default();
     let mut good = named_workload("a", &log);
-    let mut bad = FakeWorkload::doing(|_| Err(BenchError::Workload("go on: it broke".to_owned())));
+    let mut bad = FakeWorkload::doing(|_| Err(BenchError::Failed("go on: it broke".to_owned())));
     bad.fails_to_clean = true;
     let error = turns([&mut good, &mut bad], &plan(3), &no_stop()).unwrap_err();
     let message =
@@ -104,14 +102,92 @@ fn a_way_that_does_not_start_as_it_should_is_refused() {
     let found = Mutex::new([warm].into());
     let machine = FakeHost { free_bytes: 1 << 20, found, ..FakeHost::default() };
     let mut variants = [
-        TrialVariant { workload: &mut one, surroundings: &machine },
-        TrialVariant { workload: &mut other, surroundings: &machine },
+        Variant { workload: &mut one, host: &machine },
+        Variant { workload: &mut other, host: &machine },
     ];
-    let error = play_by_turns(&mut variants, &BOTH, &plan(3), &no_stop(), &mut |_| ()).unwrap_err();
+    let error = alternate(&mut variants, &BOTH, &plan(3), &no_stop(), &mut |_| ()).unwrap_err();
     assert!(error.to_string().starts_with("start cold: 8 of 8 pages stay"), "{error}");
     let full = FakeHost { free_bytes: 1, ..FakeHost::default() };
-    variants[1].surroundings = &full;
-    let error = play_by_turns(&mut variants, &BOTH, &plan(3), &no_stop(), &mut |_| ()).unwrap_err();
+    variants[1].host = &full;
+    let error = alternate(&mut variants, &BOTH, &plan(3), &no_stop(), &mut |_| ()).unwrap_err();
     assert!(error.to_string().starts_with("run in /given: it needs 1000 B"), "{error}");
     assert!(log.borrow().is_empty());
+}
+
+/// Three parts whose trials report the number of their part. `in_part` runs in each trial, with the
+/// part counted from 0.
+fn numbered_parts(
+    in_part: impl Fn(usize, &TrialContext<'_>) -> Result<(), BenchError> + 'static,
+) -> FakeWorkload {
+    let part = Rc::new(Cell::new(0));
+    let selected = Rc::clone(&part);
+    let trial = move |context: &TrialContext<'_>| {
+        in_part(selected.get(), context)?;
+        Ok(rate([1.0, 2.0, 3.0][selected.get()]))
+    };
+    FakeWorkload { parts: 3, part, ..FakeWorkload::doing(trial) }
+}
+
+fn run_numbered(
+    workload: &mut FakeWorkload,
+    stop: &AtomicBool,
+    on_progress: &mut dyn FnMut(Progress),
+) -> Result<RunResult, BenchError> {
+    let machine = FakeHost { free_bytes: 1 << 20, ..FakeHost::default() };
+    let plan = Plan { start: Start::AsIs, trials: 2..=2, confidence: None, ..Plan::default() };
+    let result = run_trials(workload, &plan, &machine, stop, on_progress);
+    assert_eq!(workload.cleaned, 1);
+    result
+}
+
+fn values(run: &Run) -> Vec<Vec<f64>> {
+    run.samples.iter().map(|sample| sample.values.clone()).collect()
+}
+
+#[test]
+fn what_all_parts_show_is_one_run() {
+    let mut parts = Vec::new();
+    let mut workload = numbered_parts(|_, _| Ok(()));
+    let result = run_numbered(&mut workload, &no_stop(), &mut |at| parts.push(at.part)).unwrap();
+    assert!(!result.stopped);
+    assert_eq!(values(&result.run), [[1.0, 1.0], [2.0, 2.0], [3.0, 3.0]]);
+    assert_eq!(result.run.trials.len(), 2);
+    assert_eq!(result.run.trials[0].phases[0].duration_ns, 3_000_000_000);
+    parts.dedup();
+    assert_eq!(parts, [0, 1, 2]);
+}
+
+#[test]
+fn an_error_of_any_part_ends_it_and_what_was_made_is_removed() {
+    for fails in 0..3 {
+        let mut workload = numbered_parts(move |part, _| {
+            let error = || BenchError::Failed("go on: it broke".to_owned());
+            if part == fails { Err(error()) } else { Ok(()) }
+        });
+        let result = run_numbered(&mut workload, &no_stop(), &mut |_| ());
+        assert_eq!(result.unwrap_err().to_string(), "go on: it broke");
+    }
+}
+
+#[test]
+fn a_stop_leaves_what_was_shown_before() {
+    let stop = Rc::new(AtomicBool::new(false));
+    let raised = Rc::clone(&stop);
+    let mut workload = numbered_parts(move |part, _| {
+        raised.fetch_or(part == 1, Ordering::Relaxed);
+        Ok(())
+    });
+    let result = run_numbered(&mut workload, &stop, &mut |_| ()).unwrap();
+    assert!(result.stopped);
+    assert_eq!(values(&result.run), [vec![1.0, 1.0], vec![2.0]]);
+    // A stop before the first trial of a later part keeps the parts before it.
+    stop.store(false, Ordering::Relaxed);
+    let raised = Rc::clone(&stop);
+    let mut workload = numbered_parts(move |part, context| {
+        raised.fetch_or(part == 1, Ordering::Relaxed);
+        context.check()
+    });
+    let result = run_numbered(&mut workload, &stop, &mut |_| ()).unwrap();
+    assert!(result.stopped);
+    assert_eq!(values(&result.run), [[1.0, 1.0]]);
 }

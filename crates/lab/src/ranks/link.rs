@@ -3,12 +3,15 @@
 //! Invariant: the length of a line is limited, so that a peer cannot exhaust memory; the limit is
 //! small until a peer has introduced itself.
 
+use super::RankId;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::io::{self, BufRead, BufReader, Read, Write};
 
 /// The version of this protocol.
-pub(super) const PROTOCOL: u32 = 1;
+const PROTOCOL: u32 = 1;
+/// The version of Larder.
+const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Maximum length of the first line of a peer.
 pub(super) const HELLO_BYTES_MAX: u64 = 64 << 10;
 /// Maximum length of other lines, which may contain a whole record.
@@ -36,7 +39,7 @@ pub(super) enum Message {
 
 /// The first message of a rank.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub(super) struct Hello {
+pub struct Hello {
     pub(super) protocol: u32,
     /// Version of Larder.
     pub(super) version: String,
@@ -52,17 +55,62 @@ pub(super) struct Hello {
     pub(super) token: String,
 }
 
+impl Hello {
+    /// Returns the message of a rank; `what` describes its benchmark.
+    #[must_use]
+    pub fn new(rank_id: &RankId, what: String) -> Self {
+        let RankId { rank, ranks, host } = rank_id.clone();
+        let (version, token) = (VERSION.to_owned(), String::new());
+        Hello { protocol: PROTOCOL, version, rank, ranks, host, what, token }
+    }
+
+    /// Returns the name of the rank for messages.
+    pub(super) fn name(&self) -> String {
+        format!("rank {} on {}", self.rank, self.host)
+    }
+
+    /// Checks that an authenticated peer matches the ranks that have joined.
+    ///
+    /// # Errors
+    /// The reason for which it does not.
+    pub(super) fn check(&self, joined: &[Option<RankLink>]) -> Result<(), String> {
+        let (peer, ranks) = (self.name(), joined.len());
+        if (self.protocol, self.version.as_str()) != (PROTOCOL, VERSION) {
+            let theirs = &self.version;
+            return Err(format!(
+                "{peer} is larder {theirs}, and this is {VERSION}: all must be the same"
+            ));
+        }
+        if self.ranks != ranks || self.rank >= ranks {
+            return Err(format!("{peer} is one of {}, and here are {ranks}", self.ranks));
+        }
+        if let Some(other) = &joined[self.rank] {
+            return Err(format!("{peer} and {} are both this rank", other.hello.name()));
+        }
+        let differs = |other: &&RankLink| other.hello.what != self.what;
+        joined.iter().flatten().find(differs).map_or(Ok(()), |other| {
+            let (new, old, name) = (&self.what, &other.hello.what, other.hello.name());
+            Err(format!("{peer} measures \"{new}\", and {name} \"{old}\""))
+        })
+    }
+}
+
+/// A rank that has introduced itself.
+#[derive(Debug)]
+pub(super) struct RankLink {
+    pub(super) hello: Hello,
+    pub(super) link: Link,
+}
+
 /// Both directions of a connection.
-pub(super) struct Link {
+pub struct Link {
     pub(super) reader: Box<dyn BufRead + Send>,
     pub(super) writer: Box<dyn Write + Send>,
 }
 
 impl Link {
-    pub(super) fn new(
-        reader: impl Read + Send + 'static,
-        writer: impl Write + Send + 'static,
-    ) -> Self {
+    /// Returns the connection with these two ends.
+    pub fn new(reader: impl Read + Send + 'static, writer: impl Write + Send + 'static) -> Self {
         Link { reader: Box::new(BufReader::new(reader)), writer: Box::new(writer) }
     }
 }
@@ -120,5 +168,22 @@ mod tests {
         assert_eq!(error(b"\"alive\"", 1000), io::ErrorKind::UnexpectedEof);
         assert_eq!(error(b"\"alive\"\n", 4), io::ErrorKind::InvalidData);
         assert_eq!(error(b"GET / HTTP/1.1\r\n", 1000), io::ErrorKind::InvalidData);
+    }
+    #[test]
+    fn who_does_not_fit_is_refused_with_a_sentence() {
+        let hello = |rank: usize, what: &str| {
+            let rank_id = RankId { rank, ranks: 2, host: format!("h{rank}") };
+            Hello::new(&rank_id, what.to_owned())
+        };
+        let link = Link::new(io::empty(), io::sink());
+        let joined = [Some(RankLink { hello: hello(0, "x"), link }), None];
+        assert_eq!(hello(1, "x").check(&joined), Ok(()));
+        let error = |hello: &Hello| hello.check(&joined).unwrap_err();
+        let old = Hello { version: "0.0.1".to_owned(), ..hello(1, "x") };
+        assert!(error(&old).starts_with("rank 1 on h1 is larder 0.0.1, and this is "));
+        assert!(error(&hello(0, "x")).contains("are both this rank"));
+        assert_eq!(error(&hello(1, "y")), "rank 1 on h1 measures \"y\", and rank 0 on h0 \"x\"");
+        let three = Hello { ranks: 3, ..hello(1, "x") };
+        assert_eq!(error(&three), "rank 1 on h1 is one of 3, and here are 2");
     }
 }

@@ -4,7 +4,7 @@
 //! them with the same message; the leader returns only when every rank has ended, or the time limit
 //! for that has passed. Times are those of this machine.
 
-use super::link::{self, Hello, LINE_BYTES_MAX, Link, Message};
+use super::link::{self, LINE_BYTES_MAX, Link, Message, RankLink};
 use serde_json::Value;
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -21,25 +21,7 @@ const END_TIME_MAX: Duration = Duration::from_mins(1);
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
 /// The last barrier, at which each rank sends its result.
-pub(in super::super) const RESULT: &str = "result";
-
-/// A rank that has introduced itself.
-#[derive(Debug)]
-pub(super) struct RankLink {
-    pub(super) hello: Hello,
-    pub(super) link: Link,
-}
-
-impl RankLink {
-    /// Returns the name for messages.
-    pub(super) fn name(&self) -> String {
-        name(&self.hello)
-    }
-}
-
-fn name(hello: &Hello) -> String {
-    format!("rank {} on {}", hello.rank, hello.host)
-}
+pub(super) const RESULT: &str = "result";
 
 /// A message from a rank; `None` at the end of its connection.
 type Event = (usize, Option<Message>);
@@ -49,20 +31,14 @@ type Event = (usize, Option<Message>);
 /// # Errors
 /// A message with the rank that ended first, and its reason.
 pub(super) fn lead(ranks: Vec<RankLink>, stop: &AtomicBool) -> Result<Vec<Value>, String> {
-    let (sender, receiver) = channel();
-    let mut ranks_state = Vec::new();
+    let (sender, events) = channel();
+    let mut states = Vec::new();
     for (rank, RankLink { hello, link: Link { reader, writer } }) in ranks.into_iter().enumerate() {
         listen(rank, reader, sender.clone());
-        let name = name(&hello);
-        ranks_state.push(RankState {
-            name,
-            writer,
-            at: None,
-            last_message_at: Instant::now(),
-            is_gone: false,
-        });
+        let (name, last_message_at) = (hello.name(), Instant::now());
+        states.push(RankState { name, writer, at: None, last_message_at, is_gone: false });
     }
-    let mut coordinator = Coordinator { ranks: ranks_state, events: receiver };
+    let mut coordinator = Coordinator { ranks: states, events };
     coordinator.broadcast(&Message::Welcome);
     let result = coordinator.coordinate(stop);
     if let Err(error) = &result {
@@ -198,6 +174,7 @@ impl Coordinator {
 
 #[cfg(test)]
 mod tests {
+    use super::super::link::Hello;
     use super::*;
     use std::os::unix::net::UnixStream;
     use std::sync::Arc;

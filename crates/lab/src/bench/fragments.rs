@@ -7,6 +7,7 @@
 //! Invariants: nothing that existed before is changed or removed; after an error or a stop no file
 //! is left, or the error says so. Sizes are bytes.
 
+use super::error::BenchError;
 use crate::random::Random;
 use larder_core::units::BLOCK_BYTES_U64;
 use rustix::fs::FallocateFlags;
@@ -39,71 +40,8 @@ pub struct Fragments {
     pub seed: u64,
 }
 
-/// The reason for which the files were not made. Every message can follow "failed to".
-#[derive(Debug, thiserror::Error)]
-pub enum FragmentsError {
-    /// The numbers do not fit together.
-    #[error("make files of {file_bytes} bytes in {extents} extents: {why}")]
-    Impossible {
-        /// Bytes of each file.
-        file_bytes: u64,
-        /// Extents of each.
-        extents: u64,
-        /// The reason.
-        why: &'static str,
-    },
-    /// The system reported an error.
-    #[error("{what}: {source}")]
-    Io {
-        /// The operation and its object.
-        what: String,
-        /// The error of the system.
-        source: io::Error,
-    },
-    /// The extents of a file cannot be counted.
-    #[error("count the extents of {}: {why}", path.display())]
-    Uncounted {
-        /// The file.
-        path: PathBuf,
-        /// The reason.
-        why: String,
-    },
-    /// The file system allocated another number of extents.
-    #[error(
-        "make {} in {asked} extent{}: the file system gave {given}",
-        path.display(),
-        if *asked == 1 { "" } else { "s" }
-    )]
-    OtherCount {
-        /// The file.
-        path: PathBuf,
-        /// Requested extents.
-        asked: u64,
-        /// Actual extents.
-        given: u64,
-    },
-    /// The user stopped it.
-    #[error("go on: it was stopped")]
-    Stopped,
-    /// A directory contains an entry that was not made here.
-    #[error("remove {}: it is not one of the files that were made", path.display())]
-    Foreign {
-        /// The entry.
-        path: PathBuf,
-    },
-    /// It ended with an error, and its files could not be removed.
-    #[error("{first}; and what it made could not be removed: {second}")]
-    LeftBehind {
-        /// The error that ended it.
-        first: Box<FragmentsError>,
-        /// The error of the removal.
-        second: Box<FragmentsError>,
-    },
-}
-
-fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> FragmentsError {
-    let what = format!("{what} {}", path.display());
-    move |source| FragmentsError::Io { what, source }
+fn io_error(what: &str, path: &Path) -> impl FnOnce(io::Error) -> BenchError {
+    BenchError::io(format!("{what} {}", path.display()))
 }
 
 /// Counts the extents of a file on its disk, or returns the reason for which it cannot.
@@ -119,7 +57,7 @@ impl Fragments {
         2 * u64::from(self.files) * self.file_bytes
     }
 
-    fn check(&self) -> Result<(), FragmentsError> {
+    fn check(&self) -> Result<(), BenchError> {
         let &Fragments { file_bytes, extents, .. } = self;
         let blocks = file_bytes / BLOCK_BYTES_U64;
         let why = if self.files == 0 || blocks == 0 || extents == 0 {
@@ -131,7 +69,8 @@ impl Fragments {
         } else {
             return Ok(());
         };
-        Err(FragmentsError::Impossible { file_bytes, extents, why })
+        let error = format!("make files of {file_bytes} bytes in {extents} extents: {why}");
+        Err(BenchError::Failed(error))
     }
 
     /// Makes both sets in an existing directory: `fragmented/file-1` and so on, and the same in
@@ -145,16 +84,21 @@ impl Fragments {
         directory: &Path,
         count: Count<'_>,
         watch: Watch<'_>,
-    ) -> Result<(), FragmentsError> {
+    ) -> Result<(), BenchError> {
         self.check()?;
         let kinds = [CONTIGUOUS, FRAGMENTED].map(|kind| directory.join(kind));
-        for (number, kind) in kinds.iter().enumerate() {
-            if let Err(error) = std::fs::create_dir(kind) {
-                let made = &kinds[..number];
-                return clean_up_after(io_error("make", kind)(error), made);
-            }
+        let mut made = Vec::new();
+        let result = kinds.iter().try_for_each(|kind| {
+            std::fs::create_dir(kind).map_err(io_error("make", kind))?;
+            made.push(kind);
+            Ok(())
+        });
+        let result = result.and_then(|()| self.fill(&kinds, count, watch));
+        if result.is_ok() {
+            return result;
         }
-        self.fill(&kinds, count, watch).or_else(|error| clean_up_after(error, &kinds))
+        let removed = made.into_iter().try_for_each(|kind| remove_directory(kind).map(drop));
+        BenchError::first_of(result, removed)
     }
 
     fn fill(
@@ -162,7 +106,7 @@ impl Fragments {
         kinds: &[PathBuf; 2],
         count: Count<'_>,
         watch: Watch<'_>,
-    ) -> Result<(), FragmentsError> {
+    ) -> Result<(), BenchError> {
         let [contiguous, fragmented] = kinds;
         // Contiguous space is allocated first.
         let mut made = self.reserve_contiguous(contiguous, count)?;
@@ -175,7 +119,7 @@ impl Fragments {
                 watch(written)
             })?;
         }
-        made.iter().try_for_each(|made| made.check_extents(count))
+        made.iter().try_for_each(|made| made.check_extents(made.count_extents(count)?))
     }
 
     /// Creates empty files with space in one extent each.
@@ -183,22 +127,23 @@ impl Fragments {
         &self,
         directory: &Path,
         count: Count<'_>,
-    ) -> Result<Vec<ReservedFile>, FragmentsError> {
+    ) -> Result<Vec<ReservedFile>, BenchError> {
         let mut all = Vec::new();
         for number in 1..=self.files {
             let mut rejected = Vec::new();
             let found = loop {
                 let made = ReservedFile::new(directory, number, 1)?;
                 made.reserve(0, self.file_bytes)?;
-                match made.check_extents(count) {
-                    Ok(()) => break made,
-                    Err(FragmentsError::OtherCount { .. }) if rejected.len() < ATTEMPTS => {
-                        // The file keeps its space as long as it is open.
-                        made.remove()?;
-                        rejected.push(made);
-                    }
-                    Err(error) => return Err(error),
+                let given = made.count_extents(count)?;
+                if given == 1 {
+                    break made;
                 }
+                if rejected.len() == ATTEMPTS {
+                    made.check_extents(given)?;
+                }
+                // The file keeps its space as long as it is open.
+                made.remove()?;
+                rejected.push(made);
             };
             all.push(found);
         }
@@ -206,18 +151,15 @@ impl Fragments {
     }
 
     /// Creates files whose extents are interleaved.
-    fn reserve_interleaved(&self, directory: &Path) -> Result<Vec<ReservedFile>, FragmentsError> {
+    fn reserve_interleaved(&self, directory: &Path) -> Result<Vec<ReservedFile>, BenchError> {
         let numbers = 1..=self.files;
         let files = numbers.map(|number| ReservedFile::new(directory, number, self.extents));
         let files = files.collect::<Result<Vec<_>, _>>()?;
         // A single file is interleaved with a file that is removed afterwards.
-        let spacer = if self.files == 1 && self.extents > 1 {
-            let made = ReservedFile::new(directory, 2, 0)?;
-            made.remove()?;
-            Some(made)
-        } else {
-            None
-        };
+        let mut spacer = None;
+        if self.files == 1 && self.extents > 1 {
+            spacer.insert(ReservedFile::new(directory, 2, 0)?).remove()?;
+        }
         let blocks = self.file_bytes / BLOCK_BYTES_U64;
         let ends = |piece: u64| {
             let end = u128::from(blocks) * u128::from(piece) / u128::from(self.extents);
@@ -240,7 +182,7 @@ impl Fragments {
         ReservedFile { file, path, .. }: &ReservedFile,
         seed: u64,
         on_written: &mut dyn FnMut(u64) -> bool,
-    ) -> Result<(), FragmentsError> {
+    ) -> Result<(), BenchError> {
         let (mut file, mut random) = (file, Random::from_seed(seed));
         let mut piece = vec![0; PIECE_BYTES];
         let mut left = self.file_bytes;
@@ -250,7 +192,7 @@ impl Fragments {
             file.write_all(&piece[..len]).map_err(io_error("write", path))?;
             left -= len as u64;
             if !on_written(len as u64) {
-                return Err(FragmentsError::Stopped);
+                return Err(BenchError::Stopped);
             }
         }
         file.sync_all().map_err(io_error("write out", path))
@@ -265,41 +207,39 @@ struct ReservedFile {
 }
 
 impl ReservedFile {
-    fn new(directory: &Path, number: u32, extents: u64) -> Result<ReservedFile, FragmentsError> {
+    fn new(directory: &Path, number: u32, extents: u64) -> Result<ReservedFile, BenchError> {
         let path = directory.join(format!("{FILE}{number}"));
         let mut options = OpenOptions::new();
         let file = options.read(true).write(true).create_new(true).open(&path);
         Ok(ReservedFile { file: file.map_err(io_error("make", &path))?, path, extents })
     }
 
-    fn reserve(&self, offset: u64, len: u64) -> Result<(), FragmentsError> {
+    fn reserve(&self, offset: u64, len: u64) -> Result<(), BenchError> {
         rustix::fs::fallocate(&self.file, FallocateFlags::empty(), offset, len)
             .map_err(|error| io_error("reserve room for", &self.path)(error.into()))
     }
 
     /// Removes the name; the file system frees the space when the file is closed.
-    fn remove(&self) -> Result<(), FragmentsError> {
+    fn remove(&self) -> Result<(), BenchError> {
         std::fs::remove_file(&self.path).map_err(io_error("remove", &self.path))
     }
 
-    /// Checks that the file has the required number of extents.
-    fn check_extents(&self, count: Count<'_>) -> Result<(), FragmentsError> {
-        let (path, asked) = (self.path.clone(), self.extents);
-        match count(&self.file) {
-            Ok(given) if given == asked => Ok(()),
-            Ok(given) => Err(FragmentsError::OtherCount { path, asked, given }),
-            Err(why) => Err(FragmentsError::Uncounted { path, why }),
-        }
+    fn count_extents(&self, count: Count<'_>) -> Result<u64, BenchError> {
+        count(&self.file).map_err(|why| {
+            let path = self.path.display();
+            BenchError::Failed(format!("count the extents of {path}: {why}"))
+        })
     }
-}
 
-/// Removes what was made, and returns the error.
-fn clean_up_after(first: FragmentsError, directories: &[PathBuf]) -> Result<(), FragmentsError> {
-    match directories.iter().try_for_each(|directory| remove_directory(directory).map(|_| ())) {
-        Ok(()) => Err(first),
-        Err(second) => {
-            Err(FragmentsError::LeftBehind { first: Box::new(first), second: Box::new(second) })
+    /// Checks that the file has the required number of extents.
+    fn check_extents(&self, given: u64) -> Result<(), BenchError> {
+        let asked = self.extents;
+        if given == asked {
+            return Ok(());
         }
+        let (path, plural) = (self.path.display(), if asked == 1 { "" } else { "s" });
+        let error = format!("make {path} in {asked} extent{plural}: the file system gave {given}");
+        Err(BenchError::Failed(error))
     }
 }
 
@@ -308,7 +248,7 @@ fn clean_up_after(first: FragmentsError, directories: &[PathBuf]) -> Result<(), 
 ///
 /// # Errors
 /// A set contains another entry, and nothing of that set is removed; or a file cannot be removed.
-pub fn remove(directory: &Path) -> Result<u64, FragmentsError> {
+pub fn remove(directory: &Path) -> Result<u64, BenchError> {
     let mut removed = 0;
     for kind in [FRAGMENTED, CONTIGUOUS] {
         let kind = directory.join(kind);
@@ -319,7 +259,7 @@ pub fn remove(directory: &Path) -> Result<u64, FragmentsError> {
     Ok(removed)
 }
 
-fn remove_directory(directory: &Path) -> Result<u64, FragmentsError> {
+fn remove_directory(directory: &Path) -> Result<u64, BenchError> {
     let mut files = Vec::new();
     for entry in std::fs::read_dir(directory).map_err(io_error("list", directory))? {
         let entry = entry.map_err(io_error("list", directory))?;
@@ -327,7 +267,9 @@ fn remove_directory(directory: &Path) -> Result<u64, FragmentsError> {
         let name = entry.file_name();
         let number = name.to_str().and_then(|name| name.strip_prefix(FILE));
         if !is_file || number.is_none_or(|number| number.parse::<u32>().is_err()) {
-            return Err(FragmentsError::Foreign { path: entry.path() });
+            let path = entry.path();
+            let foreign = "it is not one of the files that were made";
+            return Err(BenchError::Failed(format!("remove {}: {foreign}", path.display())));
         }
         files.push(entry.path());
     }

@@ -17,9 +17,14 @@ const ATTEMPTS: usize = 8;
 
 /// A locked file or directory; the lock is released when the last copy is dropped.
 #[derive(Clone, Debug)]
-pub struct Held(#[expect(dead_code, reason = "it is there for its lock")] Arc<File>);
+pub struct Held(Arc<File>);
 
 impl Held {
+    /// Returns the open file or directory.
+    pub(crate) fn file(&self) -> &File {
+        &self.0
+    }
+
     /// Creates a file or directory at a path and locks it. `make` fails if the path exists.
     ///
     /// # Errors
@@ -60,7 +65,7 @@ pub fn clear_up_after(
 }
 
 /// Does the same next to a path made by [`Held::make`], for ranks that were killed meanwhile.
-pub(super) fn clear_up_siblings(path: &Path) {
+pub(crate) fn clear_up_siblings(path: &Path) {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
     let directory = path.parent().filter(|directory| !directory.as_os_str().is_empty());
@@ -85,10 +90,7 @@ fn remove(path: &Path, undo: &mut dyn FnMut(&Path) -> bool) -> io::Result<bool> 
         return Ok(false);
     }
     let file = File::open(path)?;
-    if file.try_lock().is_err() {
-        return Ok(false);
-    }
-    if !undo(path) {
+    if file.try_lock().is_err() || !undo(path) {
         return Ok(false);
     }
     let found = file.metadata()?;

@@ -3,10 +3,9 @@
 //! Invariants: when the leader announces the end, or is disconnected, the stop flag of the
 //! benchmark is set, so that the current trial ends soon and cleans up; the reason is kept.
 
-use super::coordinator::{KEEP_ALIVE_INTERVAL, SILENCE_MAX};
+use super::coordinator::{KEEP_ALIVE_INTERVAL, RESULT, SILENCE_MAX};
 use super::link::{self, Hello, LINE_BYTES_MAX, Link, Message};
-use anyhow::{Result, bail};
-use larder_lab::bench::{BenchError, Ranks};
+use crate::bench::{BenchError, Ranks, RunResult};
 use serde_json::Value;
 use std::io::{BufRead, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -18,7 +17,7 @@ use std::time::{Duration, Instant};
 const STOP_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
 /// The connection of a rank to the leader.
-pub(in super::super) struct Communicator {
+pub struct Communicator {
     is_rank_0: bool,
     shared: Arc<Shared>,
     released: Mutex<Receiver<(String, Vec<Value>)>>,
@@ -41,7 +40,7 @@ fn lock<T>(mutex: &Mutex<T>) -> std::sync::MutexGuard<'_, T> {
 
 impl std::fmt::Debug for Communicator {
     fn fmt(&self, out: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        out.write_str("Company")
+        out.write_str("Communicator")
     }
 }
 
@@ -91,17 +90,22 @@ impl Shared {
 impl Communicator {
     /// Sends the first message of this rank, and waits until all ranks have joined. `stop` is set
     /// at the end of the run.
-    pub(super) fn join(hello: Hello, link: Link, stop: Arc<AtomicBool>) -> Result<Self> {
+    ///
+    /// # Errors
+    /// The leader is gone, or ends the run; the text is a verb phrase that follows "failed to".
+    pub fn join(hello: Hello, link: Link, stop: Arc<AtomicBool>) -> Result<Self, String> {
         let Link { mut reader, mut writer } = link;
         let is_rank_0 = hello.rank == 0;
-        let disconnected = |_| anyhow::anyhow!("meet the others: the one that leads is gone");
-        link::write(&mut writer, &Message::Hello(hello)).map_err(disconnected)?;
+        let disconnected = "meet the others: the one that leads is gone";
+        link::write(&mut writer, &Message::Hello(hello)).map_err(|_closed| disconnected)?;
         loop {
-            match link::read(&mut reader, LINE_BYTES_MAX).map_err(disconnected)? {
-                Some(Message::Alive) => {}
-                Some(Message::Welcome) => break,
-                Some(Message::Ends(reason)) => bail!("meet the others: {reason}"),
-                _ => bail!("meet the others: the one that leads is gone"),
+            match link::read(&mut reader, LINE_BYTES_MAX) {
+                Ok(Some(Message::Alive)) => {}
+                Ok(Some(Message::Welcome)) => break,
+                Ok(Some(Message::Ends(reason))) => {
+                    return Err(format!("meet the others: {reason}"));
+                }
+                _ => return Err(disconnected.to_owned()),
             }
         }
         let shared = Arc::new(Shared {
@@ -119,21 +123,49 @@ impl Communicator {
     }
 
     /// Returns true for rank 0.
-    pub(in super::super) fn is_rank_0(&self) -> bool {
+    pub fn is_rank_0(&self) -> bool {
         self.is_rank_0
     }
 
-    /// Returns the reason for the end of the run, unless this rank ended it.
-    pub(in super::super) fn reason(&self) -> Option<String> {
-        lock(&self.shared.end_reason).clone()
+    /// Hands over the result of this rank after it has cleaned up, and leaves the run. All ranks
+    /// must have a result: a run that was stopped is an error.
+    ///
+    /// # Errors
+    /// The reason for which there is no result.
+    pub fn finish(&self, result: Result<RunResult, BenchError>) -> Result<(), RankError> {
+        let result = result.and_then(|RunResult { run, stopped }| {
+            if stopped {
+                return Err(BenchError::Stopped);
+            }
+            let run = serde_json::to_value(&run);
+            let run = run.map_err(|error| BenchError::Failed(format!("hand over: {error}")))?;
+            self.wait_at_barrier(RESULT, run)
+        });
+        let Err(error) = result else {
+            self.leave(None);
+            return Ok(());
+        };
+        let by_others = lock(&self.shared.end_reason).clone();
+        let own_reason =
+            if error.is_stop() { "it was stopped".to_owned() } else { error.to_string() };
+        self.leave(by_others.is_none().then_some(own_reason));
+        Err(by_others.map_or(RankError::Own(error), RankError::Others))
     }
 
-    /// Leaves the run, after this rank has cleaned up; with the reason if it is premature, and not
-    /// caused by another rank.
-    pub(in super::super) fn leave(&self, reason: Option<&str>) {
+    /// Leaves the run; with the reason if it is premature, and not caused by another rank.
+    fn leave(&self, reason: Option<String>) {
         self.shared.is_over.store(true, Ordering::Release);
-        self.shared.send(&reason.map_or(Message::Bye, |reason| Message::Ends(reason.to_owned())));
+        self.shared.send(&reason.map_or(Message::Bye, Message::Ends));
     }
+}
+
+/// The reason for which a rank has no result.
+#[derive(Debug)]
+pub enum RankError {
+    /// The rank itself failed or was stopped.
+    Own(BenchError),
+    /// Another rank or the leader ended the run, for this reason.
+    Others(String),
 }
 
 impl Ranks for Communicator {
