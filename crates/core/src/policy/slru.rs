@@ -100,10 +100,6 @@ impl Slru {
 }
 
 impl Policy for Slru {
-    fn name(&self) -> &'static str {
-        "slru"
-    }
-
     fn on_capacity(&mut self, pages: usize) {
         self.capacity = pages;
     }

@@ -456,7 +456,7 @@ fn discards_that_wait_for_a_write_add_no_operation_to_a_poll() {
     rig.run();
     let zeroed = rig.ops.iter().filter(|op| op.1 == zero).count();
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     let is_success = |completion: &Completion<_>| {
         matches!(completion, Completion::Finished { result: Ok(()), .. })
     };

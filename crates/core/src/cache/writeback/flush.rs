@@ -10,7 +10,6 @@
 use crate::cache::Cache;
 use crate::clock::Nanos;
 use crate::completion::Completion;
-use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::mode::FlushMode;
 use crate::queue::{Context, FlushWaiter, Queue};
@@ -18,7 +17,7 @@ use crate::read_write::{Status, WriteRequest};
 use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
-use crate::volume::{Volume, VolumeHandle, Writer};
+use crate::volume::{Call, Volume, VolumeHandle, Writer};
 use crate::write_order::WriteOrder;
 
 impl<F: Frames> Cache<F> {
@@ -66,17 +65,12 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Advances flushes: writes the pages for which they wait, then flushes the store.
-    pub(in crate::cache) fn advance_flushes(
-        &self,
-        volume: &Volume<F>,
-        writer: &mut Writer,
-        recorder: &Recorder,
-        now: Nanos,
-    ) {
+    pub(in crate::cache) fn advance_flushes(&self, call: &Call<'_, F>, writer: &mut Writer) {
+        let Call { volume, now, .. } = *call;
         let Some(epoch) = lock(&volume.queue).flushes.back().map(|flush| flush.epoch) else {
             return;
         };
-        self.write_up_to(volume, writer, epoch, recorder, now);
+        self.write_up_to(call, writer, epoch);
         let oldest = self.oldest_dirty(volume).map(|(_, epoch)| epoch);
         let mut queue = lock(&volume.queue);
         if queue.flush_in_flight {
@@ -134,14 +128,8 @@ impl<F: Frames> Cache<F> {
 
     /// Starts the writeback of pages that became dirty at `epoch` or before, up to the depth of
     /// forced writes.
-    fn write_up_to(
-        &self,
-        volume: &Volume<F>,
-        writer: &mut Writer,
-        epoch: u64,
-        recorder: &Recorder,
-        now: Nanos,
-    ) {
+    fn write_up_to(&self, call: &Call<'_, F>, writer: &mut Writer, epoch: u64) {
+        let Call { volume, .. } = *call;
         let depth = volume.config.tunables.count(Tunable::ForcedDepth);
         let mut gathered = false;
         loop {
@@ -157,7 +145,7 @@ impl<F: Frames> Cache<F> {
             }
             let Some(block) = writer.forced.next() else { return };
             let cause = crate::queue::WriteCause::Forced;
-            self.write_back_around(volume, block, cause, recorder, now);
+            self.write_back_around(call, block, cause);
         }
     }
 
