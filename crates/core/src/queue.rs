@@ -14,6 +14,7 @@ use crate::policy::Slot;
 use crate::readahead::PendingWindows;
 use crate::store::{Segment, StoreError, StoreOp, StoreOpKind};
 use crate::sync::Arc;
+use crate::units::overlap;
 use exclusive::ExclusiveRanges;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
@@ -112,10 +113,6 @@ impl<F: Frames> Context<F> {
             | Context::Exclusive { .. } => None,
         }
     }
-}
-
-fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
 }
 
 /// The operations of one volume.

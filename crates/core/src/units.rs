@@ -21,6 +21,11 @@ pub const PAGE_BLOCKS_MAX: u32 = 256;
 /// may cross a multiple of this.
 pub const SEGMENT_BYTES: u64 = 1 << 30;
 
+/// Returns true if the ranges, which are not empty, have a common element.
+pub(crate) fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
 /// Returns the blocks that a range of bytes touches, completely or in part.
 #[must_use]
 pub fn blocks_touched(bytes: &Range<u64>) -> Range<u64> {

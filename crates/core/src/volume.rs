@@ -169,7 +169,6 @@ impl<F: Frames> Volume<F> {
         self.geometry
     }
 
-    /// Returns the number of blocks in a page.
     pub(crate) fn page_blocks(&self) -> u32 {
         self.config.page_size.blocks()
     }

@@ -34,7 +34,7 @@ impl<F: Frames> Cache<F> {
     /// Passes a read that was not only hits to the detector, and queues the resulting window.
     pub(super) fn detect_stream(handle: &mut VolumeHandle<F>, read: &ReadRequest<F>, now: Nanos) {
         let VolumeHandle { volume, detector, .. } = handle;
-        let hint = read.hint_or(|| volume.config.hint.get());
+        let hint = read.hint.unwrap_or_else(|| volume.config.hint.get());
         if matches!(hint, Hint::Random | Hint::NoBuffering) {
             return;
         }

@@ -9,7 +9,7 @@ use crate::input::Input;
 use crate::mode::BypassReason;
 use crate::queue::{Context, FillWaiter};
 use crate::shard::{Fill, Instance};
-use crate::store::{Buffer, StoreDone, StoreError, StoreOp, StoreOpKind};
+use crate::store::{StoreDone, StoreError, StoreOp, StoreOpKind};
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::units::{BLOCK_BYTES_U64, blocks_touched};
@@ -84,10 +84,7 @@ impl<F: Frames> Cache<F> {
         let first = op.offset / BLOCK_BYTES_U64;
         let fill = instance.fills.get(&page).expect("a page that is being filled");
         let (slot, ahead) = (fill.slot, fill.ahead);
-        let write_pins = op.segments.into_iter().map(|segment| match segment.buffer {
-            Buffer::Owned(write_pin) => write_pin,
-            Buffer::Pinned(_) => unreachable!("a read owns its frames"),
-        });
+        let write_pins = op.segments.into_iter().map(|segment| segment.buffer.into_owned());
         if let Some(error) = error {
             let failed_frames: Vec<_> = write_pins.collect();
             let fill = instance.fills.get_mut(&page).expect("looked up above");
@@ -180,14 +177,8 @@ impl<F: Frames> Cache<F> {
     ) {
         let (_, part) = waiter.read.expect("only reads bypass");
         let first = op.offset / BLOCK_BYTES_U64;
-        let mut write_pins: Vec<F::WritePin> = op
-            .segments
-            .into_iter()
-            .map(|segment| match segment.buffer {
-                Buffer::Owned(write_pin) => write_pin,
-                Buffer::Pinned(_) => unreachable!("a read owns its frames"),
-            })
-            .collect();
+        let mut write_pins: Vec<F::WritePin> =
+            op.segments.into_iter().map(|segment| segment.buffer.into_owned()).collect();
         for (block, pin, valid) in overlays {
             // After an error there may be no frame for the merge.
             if error.is_none() {

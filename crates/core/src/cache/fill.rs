@@ -86,7 +86,8 @@ impl<F: Frames> Cache<F> {
             token: read.token,
             read: Some((blocks.clone(), read.cursor)),
         };
-        let unbuffered = read.hint_or(|| handle.volume.config.hint.get()) == Hint::NoBuffering;
+        let unbuffered =
+            read.hint.unwrap_or_else(|| handle.volume.config.hint.get()) == Hint::NoBuffering;
         let bypass_reason = unbuffered.then_some(BypassReason::NoBuffering);
         let outcome = self.fetch(handle, now, waiter, blocks, bypass_reason);
         match outcome {
@@ -243,7 +244,6 @@ impl<F: Frames> Cache<F> {
         blocks.clone().filter(is_absent).count()
     }
 
-    /// Starts to fill a page.
     pub(super) fn start_fill(
         &self,
         instance: &mut Instance<F>,

@@ -19,7 +19,7 @@ use crate::read_write::Status;
 use crate::shard::Instance;
 use crate::store::{StoreError, StoreErrorKind};
 use crate::sync::{Arc, lock};
-use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES};
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES, overlap};
 use crate::volume::{Call, Volume, VolumeHandle};
 use std::ops::Range;
 
@@ -146,8 +146,7 @@ impl<F: Frames> Cache<F> {
         }
         let mut maps = lock(&volume.maps);
         let is_of_handle = |completions: &Arc<_>| Arc::ptr_eq(completions, &handle.completions);
-        let overlaps = |other: &Range<u64>| other.start < blocks.end && blocks.start < other.end;
-        if let Some((other, holder)) = maps.iter().find(|(other, _)| overlaps(other)) {
+        if let Some((other, holder)) = maps.iter().find(|(other, _)| overlap(other, &blocks)) {
             if !is_of_handle(holder) {
                 return Ok(false);
             }
@@ -192,7 +191,7 @@ impl<F: Frames> Cache<F> {
 
     /// Ends a mapping: puts the bytes that were marked dirty into the cache page by page; from then
     /// on they are a write. As with [`Cache::write`], call it again after [`Completion::Continue`]
-    /// and after a stall, and pass other completions to [`Cache::unpin_completed`].
+    /// and after a stall, and pass other completions to [`Cache::write_completed`].
     ///
     /// If it fails before all bytes are in the cache ([`Mapping::is_held`]), the caller may retry
     /// it or abandon the mapping with [`Cache::unmap`].
@@ -230,17 +229,6 @@ impl<F: Frames> Cache<F> {
             self.unmap(&volume, mapping);
         }
         self.finish_write(&volume, handle, now, &mut mapping.write, (mode, before))
-    }
-
-    /// Processes a completion of a mapping for which [`Cache::unpin`] has returned pending.
-    pub(crate) fn unpin_completed(
-        &self,
-        handle: &mut VolumeHandle<F>,
-        now: Nanos,
-        mapping: &mut Mapping<F>,
-        completion: Completion<F>,
-    ) -> Status {
-        self.write_completed(handle, now, &mut mapping.write, completion)
     }
 
     /// Puts the marked blocks of one page into the cache. Returns `None` if the page size has

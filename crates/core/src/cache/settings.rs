@@ -1,5 +1,5 @@
-//! Changes of a volume while it serves: its bounds, its policy, and its clean pages. (Modes and tunables are plain
-//! values; they are set at the volume.)
+//! Changes of a volume while it serves: its bounds, its policy, and its clean pages. (Modes and
+//! tunables are plain values; they are set at the volume.)
 //!
 //! The lock `settings` serializes the changes; it is taken before other locks. Each change is
 //! checked as for a new volume, and either refused or performed; dirty data is never dropped.

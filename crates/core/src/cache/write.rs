@@ -67,7 +67,6 @@ impl<'a, F: Frames, P: ?Sized> PagePart<'a, F, P> {
         blocks_touched(&self.bytes)
     }
 
-    /// Returns the pieces, one for each block.
     fn pieces(&self) -> impl Iterator<Item = Piece<'a, P>> + use<'a, F, P> {
         let (volume, payload, base) = (self.volume, self.payload, self.base);
         let bytes = self.bytes.clone();
@@ -255,7 +254,6 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Returns the part of a write that lies in the next page.
     fn next_page_part<'a, P: ?Sized>(
         volume: &'a Volume<F>,
         write: &WriteRequest,
@@ -267,7 +265,6 @@ impl<F: Frames> Cache<F> {
         PagePart { volume, payload, base: write.offset, bytes: start..end }
     }
 
-    /// Places a part of a write in the cache.
     fn place<P: Payload + ?Sized>(
         &self,
         handle: &mut VolumeHandle<F>,

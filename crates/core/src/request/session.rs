@@ -375,7 +375,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let mut write = self.write_of(&request, request.offset, payload.len());
         let status = cache.write(&self.volume, &mut self.handle, now, &mut write, &payload);
         if status == Status::Done && request.then == Then::Nothing {
-            return Submitted::Done(ImmediateReply { data: None, classes: write.classes() });
+            return Submitted::Done(ImmediateReply { data: None, classes: write.classes });
         }
         let id = self.insert(request, now, context(), false);
         self.keep_write(cache, now, id, write, payload, status);
@@ -691,7 +691,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         status: Status,
     ) {
         if status == Status::Done {
-            self.requests[id].classes.add(write.classes());
+            self.requests[id].classes.add(write.classes);
             self.continue_request(cache, now, id);
             return;
         }

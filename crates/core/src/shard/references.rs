@@ -143,7 +143,6 @@ impl References {
         }
     }
 
-    /// Counts references to resident pages.
     pub(super) fn count_hits(&mut self, hits: u64) {
         if let Some(samples) = &mut self.samples {
             samples.references += hits;

@@ -22,25 +22,21 @@ use crate::write_order::WriteOrder;
 
 impl<F: Frames> Cache<F> {
     /// Flushes the volume of `handle`. Data that was acknowledged before is on stable storage when
-    /// the completion with `token` reports success.
-    pub(crate) fn flush(&self, handle: &mut VolumeHandle<F>, now: Nanos, token: u64) -> Status {
-        handle.volume.note_request(now);
-        if handle.volume.flush_mode() == FlushMode::Ignore {
-            return Status::Done;
-        }
-        self.flush_always(handle, now, token)
-    }
-
-    /// Flushes the volume even if its flush mode ignores flushes; for a stop.
+    /// the completion with `token` reports success. If flushes are ignored, it completes
+    /// immediately, unless `always` is true: for a stop.
     #[expect(clippy::unused_self, reason = "an operation of the cache, as the others")]
-    pub(crate) fn flush_always(
+    pub(crate) fn flush(
         &self,
-        handle: &mut VolumeHandle<F>,
+        handle: &VolumeHandle<F>,
         now: Nanos,
         token: u64,
+        always: bool,
     ) -> Status {
-        handle.volume.note_request(now);
         let volume = &handle.volume;
+        volume.note_request(now);
+        if !always && volume.flush_mode() == FlushMode::Ignore {
+            return Status::Done;
+        }
         let mut queue = lock(&volume.queue);
         let epoch = volume.dirty.end_epoch();
         let completions = Arc::clone(&handle.completions);
@@ -59,7 +55,7 @@ impl<F: Frames> Cache<F> {
     ) -> Status {
         write.needs_flush = false;
         // The flush mode was checked at the start of the write.
-        let status = self.flush_always(handle, now, write.token);
+        let status = self.flush(handle, now, write.token, true);
         write.waiting += 1;
         status
     }
@@ -149,7 +145,6 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Completes a flush of the store.
     pub(in crate::cache) fn flushed(
         &self,
         volume: &Volume<F>,

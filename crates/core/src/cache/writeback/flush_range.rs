@@ -17,6 +17,7 @@ use crate::read_write::Status;
 use crate::store::{StoreError, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
+use crate::units::overlap;
 use crate::volume::{Call, Volume, VolumeHandle};
 use std::ops::Range;
 
@@ -52,7 +53,6 @@ impl<F: Frames> Cache<F> {
         Status::Pending
     }
 
-    /// Advances flushes of ranges.
     pub(in crate::cache) fn advance_ranges(&self, call: &Call<'_, F>) {
         let Call { volume, now, .. } = *call;
         let mut index = 0;
@@ -121,7 +121,6 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Completes a flush of a range.
     pub(in crate::cache) fn range_flushed(&self, range: RangeFlush<F>, error: Option<StoreError>) {
         let RangeFlush { completions, token, .. } = range;
         let result = error.map_or(Ok(()), Err);
@@ -136,10 +135,8 @@ impl<F: Frames> Cache<F> {
         epoch: u64,
         error: &StoreError,
     ) {
-        let is_covered = |range: &mut RangeFlush<F>| {
-            let overlaps = range.blocks.start < blocks.end && blocks.start < range.blocks.end;
-            overlaps && range.epoch >= epoch
-        };
+        let is_covered =
+            |range: &mut RangeFlush<F>| overlap(&range.blocks, blocks) && range.epoch >= epoch;
         let failed: Vec<_> = lock(&volume.queue).ranges.extract_if(.., is_covered).collect();
         for range in failed {
             self.range_flushed(range, Some(error.clone()));

@@ -48,7 +48,7 @@ fn unpin(rig: &mut TestBench, handle: &mut VolumeHandle<Plain>, mapping: &mut Ma
                     rig.unpin(pins);
                     rig.cache.unpin(handle, rig.now, mapping)
                 }
-                other => rig.cache.unpin_completed(handle, rig.now, mapping, other),
+                other => rig.cache.write_completed(handle, rig.now, &mut mapping.write, other),
             };
         }
     }

@@ -228,7 +228,7 @@ impl TestBench {
         handle: &mut VolumeHandle<Plain>,
     ) -> Option<Result<(), StoreError>> {
         let token = self.token();
-        assert_eq!(self.cache.flush(handle, self.now, token), Status::Pending);
+        assert_eq!(self.cache.flush(handle, self.now, token, false), Status::Pending);
         self.run();
         Self::finished(handle)
     }
