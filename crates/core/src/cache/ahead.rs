@@ -22,7 +22,7 @@ use crate::readahead::ObservedRequest;
 use crate::store::{StoreError, StoreOp};
 use crate::sync::lock;
 use crate::tunables::Tunable;
-use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
+use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, regions};
 use crate::volume::{Call, Volume, VolumeHandle};
 use std::ops::Range;
 
@@ -222,17 +222,7 @@ impl<F: Frames> Cache<F> {
     pub(super) fn ahead(&self, call: &Call<'_, F>, blocks: Range<u64>, may_evict: bool) -> bool {
         let Call { volume, .. } = *call;
         let blocks = blocks.start..blocks.end.min(volume.blocks);
-        let mut from = blocks.start;
-        while from < blocks.end {
-            // The blocks of one region, which are in one shard.
-            let region = u64::from(PAGE_BLOCKS_MAX);
-            let to = (from / region * region + region).min(blocks.end);
-            if !self.ahead_in_region(call, from..to, may_evict) {
-                return false;
-            }
-            from = to;
-        }
-        true
+        regions(blocks).all(|blocks| self.ahead_in_region(call, blocks, may_evict))
     }
 
     fn ahead_in_region(&self, call: &Call<'_, F>, blocks: Range<u64>, may_evict: bool) -> bool {

@@ -41,7 +41,6 @@ impl Window {
         Some(mirrored(self.backward, &run))
     }
 
-    /// Returns the number of pages.
     pub(crate) fn pages(&self) -> u64 {
         self.len * self.count
     }
@@ -88,7 +87,6 @@ impl Stream {
         Stream { backward, stride, steps, ..positions }
     }
 
-    /// Returns the pages of the last request.
     pub(super) fn last_request(&self) -> Range<u64> {
         mirrored(self.backward, &(self.start..self.end))
     }

@@ -143,7 +143,6 @@ impl<F: Frames, P: Payload> Work<F, P> {
         }
     }
 
-    /// Returns the bytes of the parked payload.
     pub(super) fn parked_bytes(&self) -> usize {
         match self {
             Work::Write(_, Some(payload)) => payload.len(),

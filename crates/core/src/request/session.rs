@@ -648,7 +648,6 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
     }
 
-    /// Returns a read of a part of a request.
     #[expect(clippy::unnecessary_box_returns, reason = "a reused read is boxed already")]
     fn read_of(&mut self, request: &Request, bytes: Range<u64>) -> Box<ReadRequest<F>> {
         let token = self.operations.vacant_key() as u64;
@@ -668,7 +667,6 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         read
     }
 
-    /// Returns a write of a part of a request.
     fn write_of(&self, request: &Request, offset: u64, len: usize) -> WriteRequest {
         let len = u32::try_from(len).expect("a payload has less than 4 GiB");
         if request.is_counted {
