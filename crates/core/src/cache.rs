@@ -12,7 +12,6 @@ mod complete;
 mod evict;
 mod exclusive;
 mod fill;
-mod freeze;
 mod join;
 mod maintenance;
 mod map;

@@ -118,7 +118,6 @@ impl<F: Frames> CompletionQueue<F> {
         self.notify.notify();
     }
 
-    /// Moves all completions to `to`.
     pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
         if self.has_entries.swap(false, Ordering::AcqRel) {
             to.append(&mut lock(&self.inbox));

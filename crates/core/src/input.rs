@@ -216,7 +216,6 @@ impl LogGuard<'_> {
         self.0.to.add(input);
     }
 
-    /// Returns the number of the next session.
     pub(crate) fn next_session(&mut self) -> u32 {
         self.0.sessions += 1;
         self.0.sessions

@@ -50,7 +50,6 @@ pub enum BypassReason {
 }
 
 impl BypassReason {
-    /// Returns the counter of this reason.
     pub(crate) fn counter(self) -> Counter {
         match self {
             BypassReason::NoBuffering => Counter::BypassNoBuffering,

@@ -93,7 +93,6 @@ fn with_change(ranges: &BTreeMap<u64, u64>, blocks: &Range<u64>, add: bool) -> B
 }
 
 impl PinnedRanges {
-    /// Returns the number of pinned blocks.
     pub(crate) fn blocks(&self) -> u64 {
         self.blocks.load(Ordering::Acquire)
     }
@@ -107,7 +106,6 @@ impl PinnedRanges {
         }
     }
 
-    /// Returns the ranges in order.
     pub(crate) fn list(&self) -> Vec<Range<u64>> {
         lock(&self.ranges).list.iter().map(|(&start, &end)| start..end).collect()
     }

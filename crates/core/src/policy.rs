@@ -97,8 +97,6 @@ pub const PASSED_OVER_MAX: u32 = 64;
 /// [`Policy::on_miss`], then, if the cache is full, [`Policy::victim`] and [`Policy::on_remove`] of
 /// the returned page, then [`Policy::on_insert`].
 pub trait Policy: Send + std::fmt::Debug {
-    /// Returns its name in the literature and on the command line.
-    fn name(&self) -> &'static str;
     /// Sets the number of pages that it is expected to hold when the cache is full. It may hold
     /// more or fewer, and the number may change at any time.
     fn on_capacity(&mut self, _pages: usize) {}
@@ -132,10 +130,6 @@ pub trait Policy: Send + std::fmt::Debug {
 }
 
 impl<P: Policy + ?Sized> Policy for Box<P> {
-    fn name(&self) -> &'static str {
-        (**self).name()
-    }
-
     fn on_capacity(&mut self, pages: usize) {
         (**self).on_capacity(pages);
     }

@@ -90,7 +90,6 @@ impl<F: Frames> Pool<F> {
         lock(&self.free).fresh
     }
 
-    /// Returns the reason why the target could not be reached.
     pub(crate) fn refusal(&self) -> Option<String> {
         lock(&self.free).refused.clone()
     }
@@ -113,7 +112,6 @@ impl<F: Frames> Pool<F> {
         frames
     }
 
-    /// Returns true if the list of parked frames is not empty.
     pub(crate) fn has_parked(&self) -> bool {
         !lock(&self.free).parked.is_empty()
     }
@@ -224,7 +222,6 @@ impl<F: Frames> Pool<F> {
         lock(&self.free).limbo.push_back((frame, volume));
     }
 
-    /// Returns the number of free frames.
     pub(crate) fn free(&self) -> usize {
         lock(&self.free).frames.len()
     }

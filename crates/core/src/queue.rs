@@ -14,7 +14,9 @@ use crate::policy::Slot;
 use crate::readahead::PendingWindows;
 use crate::store::{Segment, StoreError, StoreOp, StoreOpKind};
 use crate::sync::Arc;
+use crate::units::overlap;
 use exclusive::ExclusiveRanges;
+use slab::Slab;
 use std::collections::{BTreeMap, VecDeque};
 use std::ops::Range;
 use warm_restart::WarmRestartList;
@@ -114,8 +116,8 @@ impl<F: Frames> Context<F> {
     }
 }
 
-fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
-    one.start < other.end && other.start < one.end
+fn index(tag: u64) -> usize {
+    usize::try_from(tag).expect("an index")
 }
 
 /// The operations of one volume.
@@ -137,8 +139,8 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) background: VecDeque<StoreOp<F>>,
     /// Number of consecutive reads submitted to the store while writes waited.
     pub(crate) reads_in_row: u32,
-    contexts: Vec<Option<Context<F>>>,
-    free_tags: Vec<u64>,
+    /// By tag.
+    contexts: Slab<Context<F>>,
     /// Reads that failed as parts of a joined read, to be retried separately.
     separate_reads: Vec<u64>,
     /// Operations in the store: reads, writes, all.
@@ -173,8 +175,7 @@ impl<F: Frames> Queue<F> {
             drop_behind: Vec::new(),
             background: VecDeque::new(),
             reads_in_row: 0,
-            contexts: Vec::new(),
-            free_tags: Vec::new(),
+            contexts: Slab::new(),
             separate_reads: Vec::new(),
             reads_in_flight: 0,
             writes_in_flight: 0,
@@ -206,11 +207,7 @@ impl<F: Frames> Queue<F> {
         if let Context::WriteBack { epoch, .. } = context {
             *self.changes_by_epoch.entry(epoch).or_default() += 1;
         }
-        let tag = self.free_tags.pop().unwrap_or_else(|| {
-            self.contexts.push(None);
-            self.contexts.len() as u64 - 1
-        });
-        self.contexts[usize::try_from(tag).expect("an index")] = Some(context);
+        let tag = self.contexts.insert(context) as u64;
         let len = range.end - range.start;
         StoreOp { tag, kind, offset: range.start, len, segments, queued_at: now }
     }
@@ -219,8 +216,8 @@ impl<F: Frames> Queue<F> {
     pub(crate) fn finish(&mut self, op: &StoreOp<F>) -> Context<F> {
         let context = self.take_context(op.tag);
         self.in_flight -= 1;
-        if let Some(index) = self.ahead_tags.iter().position(|&tag| tag == op.tag) {
-            self.ahead_tags.swap_remove(index);
+        if let Some(at) = self.ahead_tags.iter().position(|&tag| tag == op.tag) {
+            self.ahead_tags.swap_remove(at);
             self.ahead_frames -= op.segments.len();
         }
         match op.kind {
@@ -233,10 +230,8 @@ impl<F: Frames> Queue<F> {
 
     /// Returns the context of a completed operation, or of a completed part of one.
     pub(crate) fn take_context(&mut self, tag: u64) -> Context<F> {
-        let index = usize::try_from(tag).expect("an index");
-        self.free_tags.push(tag);
         self.separate_reads.retain(|&other| other != tag);
-        let context = self.contexts[index].take().expect("an operation is done once");
+        let context = self.contexts.try_remove(index(tag)).expect("an operation is done once");
         if let Some(blocks) = context.blocks() {
             self.exclusives.end_operation(&blocks);
         }
@@ -245,7 +240,7 @@ impl<F: Frames> Queue<F> {
 
     /// Returns true if a read may be joined with adjacent ones.
     pub(crate) fn may_join(&self, op: &StoreOp<F>) -> bool {
-        let context = &self.contexts[usize::try_from(op.tag).expect("an index")];
+        let context = self.contexts.get(index(op.tag));
         matches!(context, Some(Context::Fill { .. })) && !self.separate_reads.contains(&op.tag)
     }
 
@@ -271,18 +266,18 @@ impl<F: Frames> Queue<F> {
     pub(crate) fn promote(&mut self, blocks: &Range<u64>) {
         let Queue { ahead, ahead_frames, reads, contexts, .. } = self;
         let is_of_page = |op: &mut StoreOp<F>| {
-            let context = &contexts[usize::try_from(op.tag).expect("an index")];
+            let context = contexts.get(index(op.tag));
             let Some(Context::Fill { page, paging }) = context else { return false };
             overlap(&paging.blocks_of(*page), blocks)
         };
-        let mut index = 0;
-        while index < ahead.len() {
-            if is_of_page(&mut ahead[index]) {
-                let op = ahead.remove(index).expect("below the length");
+        let mut at = 0;
+        while at < ahead.len() {
+            if is_of_page(&mut ahead[at]) {
+                let op = ahead.remove(at).expect("below the length");
                 *ahead_frames -= op.segments.len();
                 reads.push_back(op);
             } else {
-                index += 1;
+                at += 1;
             }
         }
     }
@@ -374,13 +369,13 @@ impl<F: Frames> Queue<F> {
     /// Counts the fills and write-backs, queued or in flight, of pages that overlap `blocks`. It
     /// visits all operations, so it runs once for each range, when the range is added.
     fn count_outstanding(&self, blocks: &Range<u64>) -> usize {
-        let ranges = self.contexts.iter().flatten().filter_map(Context::blocks);
+        let ranges = self.contexts.iter().filter_map(|(_, context)| context.blocks());
         ranges.filter(|range| overlap(range, blocks)).count()
     }
 
     /// Asserts the invariants of exclusive ranges; for tests.
     pub(crate) fn check(&self) {
-        let submitted = self.contexts.iter().flatten().filter_map(|context| match context {
+        let submitted = self.contexts.iter().filter_map(|(_, context)| match context {
             Context::Exclusive { start } => Some(*start),
             _ => None,
         });
@@ -391,7 +386,7 @@ impl<F: Frames> Queue<F> {
     /// Returns true if a write-back of `epoch` or before of a page that overlaps `blocks` is queued
     /// or in flight.
     pub(crate) fn has_writes_in(&self, blocks: &Range<u64>, epoch: u64) -> bool {
-        self.contexts.iter().flatten().any(|context| match context {
+        self.contexts.iter().any(|(_, context)| match context {
             Context::WriteBack { epoch: write_epoch, .. } => {
                 *write_epoch <= epoch
                     && context.blocks().is_some_and(|range| overlap(&range, blocks))
@@ -402,7 +397,7 @@ impl<F: Frames> Queue<F> {
 
     /// Returns the pages with a write to the store queued or in flight.
     pub(crate) fn pages_under_writeback(&self) -> Vec<u64> {
-        let pages = self.contexts.iter().flatten().filter_map(|context| match context {
+        let pages = self.contexts.iter().filter_map(|(_, context)| match context {
             Context::WriteBack { pages, .. } => Some(pages),
             _ => None,
         });
@@ -412,7 +407,7 @@ impl<F: Frames> Queue<F> {
     /// Takes the pins of bypasses that will not complete, because the driver of the store has
     /// ended.
     pub(crate) fn take_overlays(&mut self) -> Vec<F::Pin> {
-        let overlays = self.contexts.iter_mut().flatten().filter_map(|context| match context {
+        let overlays = self.contexts.iter_mut().filter_map(|(_, context)| match context {
             Context::Bypass { overlays, .. } => Some(std::mem::take(overlays)),
             _ => None,
         });

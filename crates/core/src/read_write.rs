@@ -119,11 +119,6 @@ impl<F: Frames> ReadRequest<F> {
         (self.missed, self.is_detector_input) = (false, false);
     }
 
-    /// Returns its access pattern; `default` if the client has declared none.
-    pub(crate) fn hint_or(&self, default: impl FnOnce() -> Hint) -> Hint {
-        self.hint.unwrap_or_else(default)
-    }
-
     /// Counts a page as a reference of this class, if a client has requested it.
     pub(crate) fn count(&mut self, recorder: &Recorder, class: Class) {
         if self.purpose == Purpose::Client {
@@ -189,14 +184,20 @@ impl<F: Frames> ReadRequest<F> {
     }
 
     /// Returns the pieces of a complete read: the pin of each block, and the byte range in it.
-    pub fn pieces(&self) -> impl Iterator<Item = (&F::Pin, std::ops::Range<usize>)> {
+    pub fn pieces(&self) -> impl Iterator<Item = (&F::Pin, Range<usize>)> {
+        let range = self.range_in_part();
+        let pieces = self.parts.iter().enumerate();
+        pieces.map(move |(i, pin)| (pin.as_ref().expect("the read is done"), range(i)))
+    }
+
+    /// Returns a function from the index of a part to the byte range of the read in its block.
+    fn range_in_part(&self) -> impl Fn(usize) -> Range<usize> + use<F> {
         let start = usize::try_from(self.offset % BLOCK_BYTES_U64).expect("below a block");
         let end = start + self.len as usize;
-        self.parts.iter().enumerate().map(move |(i, pin)| {
+        move |i| {
             let block = i * BLOCK_BYTES;
-            let range = start.max(block) - block..end.min(block + BLOCK_BYTES) - block;
-            (pin.as_ref().expect("the read is done"), range)
-        })
+            start.max(block) - block..end.min(block + BLOCK_BYTES) - block
+        }
     }
 
     /// Copies the bytes of a complete read.
@@ -211,14 +212,10 @@ impl<F: Frames> ReadRequest<F> {
     }
 
     /// Moves the pieces of a complete read out of it; the caller unpins them.
-    pub fn take_pieces(&mut self) -> impl Iterator<Item = (F::Pin, std::ops::Range<usize>)> + '_ {
-        let start = usize::try_from(self.offset % BLOCK_BYTES_U64).expect("below a block");
-        let end = start + self.len as usize;
-        self.parts.iter_mut().enumerate().map(move |(i, pin)| {
-            let block = i * BLOCK_BYTES;
-            let range = start.max(block) - block..end.min(block + BLOCK_BYTES) - block;
-            (pin.take().expect("the read is done"), range)
-        })
+    pub fn take_pieces(&mut self) -> impl Iterator<Item = (F::Pin, Range<usize>)> + '_ {
+        let range = self.range_in_part();
+        let pieces = self.parts.iter_mut().enumerate();
+        pieces.map(move |(i, pin)| (pin.take().expect("the read is done"), range(i)))
     }
 
     /// Cancels a read whose handle is closed. Completions that still arrive are discarded.
@@ -295,12 +292,6 @@ impl WriteRequest {
     /// not ignored.
     pub(crate) fn is_stable(&self) -> bool {
         self.fua && self.modes.is_none_or(|(_, flush_mode)| flush_mode == FlushMode::Keep)
-    }
-
-    /// Returns the classes of the pages that are in the cache.
-    #[must_use]
-    pub(crate) fn classes(&self) -> Classes {
-        self.classes
     }
 
     /// Returns true if all bytes are in the cache, so that the caller may release them.

@@ -54,6 +54,16 @@ pub enum Buffer<F: Frames> {
     Pinned(F::Pin),
 }
 
+impl<F: Frames> Buffer<F> {
+    /// Returns the frame of a completed read.
+    pub(crate) fn into_owned(self) -> F::WritePin {
+        match self {
+            Buffer::Owned(write_pin) => write_pin,
+            Buffer::Pinned(_) => unreachable!("a read owns its frames"),
+        }
+    }
+}
+
 /// A part of a frame in an operation.
 #[derive(Debug)]
 pub struct Segment<F: Frames> {

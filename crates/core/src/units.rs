@@ -21,10 +21,24 @@ pub const PAGE_BLOCKS_MAX: u32 = 256;
 /// may cross a multiple of this.
 pub const SEGMENT_BYTES: u64 = 1 << 30;
 
+/// Returns true if the ranges, which are not empty, have a common element.
+pub(crate) fn overlap(one: &Range<u64>, other: &Range<u64>) -> bool {
+    one.start < other.end && other.start < one.end
+}
+
 /// Returns the blocks that a range of bytes touches, completely or in part.
 #[must_use]
 pub fn blocks_touched(bytes: &Range<u64>) -> Range<u64> {
     bytes.start / BLOCK_BYTES_U64..bytes.end.div_ceil(BLOCK_BYTES_U64)
+}
+
+/// Splits blocks at the boundaries of regions of [`PAGE_BLOCKS_MAX`] blocks. The blocks of a region
+/// are in one shard of the cache.
+pub(crate) fn regions(blocks: Range<u64>) -> impl Iterator<Item = Range<u64>> {
+    let region = u64::from(PAGE_BLOCKS_MAX);
+    let parts = (blocks.start / region..blocks.end.div_ceil(region))
+        .map(move |i| blocks.start.max(i * region)..blocks.end.min((i + 1) * region));
+    parts.filter(|part| !part.is_empty())
 }
 
 /// Returns the mask of the sectors that the bytes `offset..offset + len` of a block touch,
@@ -63,6 +77,14 @@ pub fn as_f64(count: u64) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn blocks_are_split_at_the_boundaries_of_regions() {
+        let split = |blocks| regions(blocks).collect::<Vec<_>>();
+        assert_eq!(split(255..513), [255..256, 256..512, 512..513]);
+        assert_eq!(split(256..512).len(), 1);
+        assert_eq!(split(7..7), []);
+    }
 
     #[test]
     fn masks_of_touched_and_covered_sectors() {

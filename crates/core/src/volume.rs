@@ -4,7 +4,6 @@ mod ahead;
 mod config;
 mod dirty;
 mod dirty_limit;
-mod handle;
 mod lifecycle;
 mod pace;
 mod quota;
@@ -18,20 +17,19 @@ pub use tuning::PolicySwitch;
 
 pub use crate::units::LENGTH_MAX;
 pub use crate::volume_options::VolumeOptions;
-pub(crate) use handle::VolumeHandle;
 pub(crate) use writer::{Trigger, Writer};
 
 use crate::clock::Nanos;
-use crate::completion::{CompletionQueue, Notify};
-use crate::counters::Totals;
+use crate::completion::{CompletionQueue, Notify, Ring};
+use crate::counters::{Recorder, Totals};
 use crate::curve::tracker::Tracker;
-use crate::frames::Frames;
+use crate::frames::{FrameId, Frames};
 use crate::input::{InputLog, LogGuard};
 use crate::mode::{WriteMode, effective};
 use crate::page::Paging;
 use crate::pinned::PinnedRanges;
 use crate::queue::Queue;
-use crate::readahead::Limits;
+use crate::readahead::{Detector, Limits};
 use crate::store::{Geometry, StoreError};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, CachePadded, Mutex, lock};
@@ -81,6 +79,27 @@ pub struct Volume<F: Frames> {
     pub(crate) maps: Mutex<Vec<MappedRange<F>>>,
     pub(crate) notify: Box<dyn Notify>,
     pub(crate) log: InputLog,
+}
+
+/// The handle of one thread on one volume. Only the request engine opens it; close it with
+/// `Cache::close_handle`.
+#[derive(Debug)]
+pub(crate) struct VolumeHandle<F: Frames> {
+    pub(crate) volume: Arc<Volume<F>>,
+    pub(crate) completions: Arc<CompletionQueue<F>>,
+    pub(crate) rings: Box<[Arc<Ring>]>,
+    pub(crate) recorder: Arc<Recorder>,
+    /// The sequential and strided streams of its client.
+    pub(crate) detector: Detector,
+    /// Frames taken from the pool for the current request.
+    pub(crate) spare: Vec<FrameId>,
+}
+
+/// The circumstances of a call: the volume, the recorder of the calling thread, and the time.
+pub(crate) struct Call<'a, F: Frames> {
+    pub(crate) volume: &'a Volume<F>,
+    pub(crate) recorder: &'a Recorder,
+    pub(crate) now: Nanos,
 }
 
 impl<F: Frames> std::fmt::Debug for Volume<F> {
@@ -150,7 +169,6 @@ impl<F: Frames> Volume<F> {
         self.geometry
     }
 
-    /// Returns the number of blocks in a page.
     pub(crate) fn page_blocks(&self) -> u32 {
         self.config.page_size.blocks()
     }

@@ -60,7 +60,6 @@ impl VolumeOptions {
         }
     }
 
-    /// Returns the requested bounds and the page size.
     pub(crate) fn frame_bounds(&self) -> FrameBounds<'_> {
         FrameBounds {
             name: &self.name,

@@ -69,7 +69,7 @@ enum Phase {
     WritingAndDirty,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct OrderedGroup {
     /// The stage that takes the next change.
     open: Option<Stage>,
@@ -77,7 +77,7 @@ struct OrderedGroup {
     waits: BTreeSet<Stage>,
 }
 
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct StageState {
     group: u64,
     /// Number of blocks that have not been written.
@@ -213,9 +213,7 @@ impl WriteOrder {
         for stage in waiting {
             self.stage(stage).waits.extend(&firsts);
         }
-        let group =
-            self.active.entry(after).or_insert(OrderedGroup { open: None, waits: BTreeSet::new() });
-        group.waits.extend(firsts);
+        self.active.entry(after).or_default().waits.extend(firsts);
         if let Some(group) = self.active.get_mut(&before) {
             group.open = None;
         }
@@ -233,12 +231,12 @@ impl WriteOrder {
         blocks: impl Iterator<Item = u64>,
     ) -> bool {
         let stages_of_page = self.stages_in(page);
-        let (open, waits) = match self.active.get(&group) {
-            Some(OrderedGroup { open: Some(stage), .. }) => {
-                (Some(*stage), self.stages[stage].waits.clone())
-            }
-            Some(OrderedGroup { open: None, waits }) => (None, waits.clone()),
-            None => (None, BTreeSet::new()),
+        let active = self.active.get(&group);
+        let open = active.and_then(|active| active.open);
+        let waits = match (open, active) {
+            (Some(stage), _) => self.stages[&stage].waits.clone(),
+            (None, Some(active)) => active.waits.clone(),
+            (None, None) => BTreeSet::new(),
         };
         let needed = self.needs(waits.iter().copied());
         let before: Vec<_> = stages_of_page.intersection(&needed).copied().collect();
@@ -274,12 +272,8 @@ impl WriteOrder {
     fn open(&mut self, group: u64, waits: BTreeSet<Stage>) -> Stage {
         self.last_stage += 1;
         let stage = self.last_stage;
-        let (unwritten, flush, coupled, is_urgent) = (0, 0, BTreeSet::new(), false);
-        self.stages
-            .insert(stage, StageState { group, unwritten, flush, waits, coupled, is_urgent });
-        let entry =
-            self.active.entry(group).or_insert(OrderedGroup { open: None, waits: BTreeSet::new() });
-        entry.open = Some(stage);
+        self.stages.insert(stage, StageState { group, waits, ..StageState::default() });
+        self.active.entry(group).or_default().open = Some(stage);
         stage
     }
 

@@ -12,7 +12,7 @@
 use super::Cache;
 use super::fill::FillCause;
 use crate::clock::Nanos;
-use crate::counters::{Counter, Recorder};
+use crate::counters::Counter;
 use crate::frames::Frames;
 use crate::hint::Hint;
 use crate::page::Key;
@@ -22,9 +22,8 @@ use crate::readahead::ObservedRequest;
 use crate::store::{StoreError, StoreOp};
 use crate::sync::lock;
 use crate::tunables::Tunable;
-use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
-use crate::volume::Volume;
-use crate::volume::VolumeHandle;
+use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, regions};
+use crate::volume::{Call, Volume, VolumeHandle};
 use std::ops::Range;
 
 /// Maximum number of pages behind readers that each shard remembers; the pages that were passed
@@ -35,7 +34,7 @@ impl<F: Frames> Cache<F> {
     /// Passes a read that was not only hits to the detector, and queues the resulting window.
     pub(super) fn detect_stream(handle: &mut VolumeHandle<F>, read: &ReadRequest<F>, now: Nanos) {
         let VolumeHandle { volume, detector, .. } = handle;
-        let hint = read.hint_or(|| volume.config.hint.get());
+        let hint = read.hint.unwrap_or_else(|| volume.config.hint.get());
         if matches!(hint, Hint::Random | Hint::NoBuffering) {
             return;
         }
@@ -123,12 +122,11 @@ impl<F: Frames> Cache<F> {
     /// others.
     pub(super) fn give_up_ahead(
         &self,
-        volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
+        call: &Call<'_, F>,
         ops: Vec<StoreOp<F>>,
         error: &StoreError,
     ) -> Vec<StoreOp<F>> {
+        let Call { volume, .. } = *call;
         let mut others = Vec::new();
         for op in ops {
             let first = op.offset / BLOCK_BYTES_U64;
@@ -139,7 +137,7 @@ impl<F: Frames> Cache<F> {
             if fill.ahead {
                 lock(&volume.queue).take_context(op.tag);
                 let error = Some(error.clone());
-                self.filled_in(instance, recorder, now, (op, page), error);
+                self.filled_in(call, instance, (op, page), error);
             } else {
                 others.push(op);
             }
@@ -172,7 +170,8 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Starts to read pending windows, as far as the store and the memory allow.
-    pub(super) fn read_ahead(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
+    pub(super) fn read_ahead(&self, call: &Call<'_, F>) {
+        let Call { volume, recorder, .. } = *call;
         if !volume.ahead.has_windows() {
             return;
         }
@@ -198,7 +197,7 @@ impl<F: Frames> Cache<F> {
             let is_given_up = pages_max == 0
                 || volume.lifecycle.is_stopping()
                 || volume.is_frozen()
-                || !self.ahead(volume, (recorder, now), blocks, true);
+                || !self.ahead(call, blocks, true);
             if is_given_up {
                 let mut queue = lock(&volume.queue);
                 let dropped = wanted + queue.pending_windows.clear();
@@ -220,34 +219,14 @@ impl<F: Frames> Cache<F> {
 
     /// Starts to read the pages of `blocks`; `may_evict` is true if other pages may be evicted for
     /// them. Returns false if there are not enough frames.
-    pub(super) fn ahead(
-        &self,
-        volume: &Volume<F>,
-        (recorder, now): (&Recorder, Nanos),
-        blocks: Range<u64>,
-        may_evict: bool,
-    ) -> bool {
+    pub(super) fn ahead(&self, call: &Call<'_, F>, blocks: Range<u64>, may_evict: bool) -> bool {
+        let Call { volume, .. } = *call;
         let blocks = blocks.start..blocks.end.min(volume.blocks);
-        let mut from = blocks.start;
-        while from < blocks.end {
-            // The blocks of one region, which are in one shard.
-            let region = u64::from(PAGE_BLOCKS_MAX);
-            let to = (from / region * region + region).min(blocks.end);
-            if !self.ahead_in_region(volume, (recorder, now), from..to, may_evict) {
-                return false;
-            }
-            from = to;
-        }
-        true
+        regions(blocks).all(|blocks| self.ahead_in_region(call, blocks, may_evict))
     }
 
-    fn ahead_in_region(
-        &self,
-        volume: &Volume<F>,
-        (recorder, now): (&Recorder, Nanos),
-        blocks: Range<u64>,
-        may_evict: bool,
-    ) -> bool {
+    fn ahead_in_region(&self, call: &Call<'_, F>, blocks: Range<u64>, may_evict: bool) -> bool {
+        let Call { volume, now, .. } = *call;
         let around = |block| volume.paging().around(block);
         let blocks = around(blocks.start).start..around(blocks.end - 1).end;
         let wanted = self.count_absent(volume.id, &blocks);
@@ -256,7 +235,7 @@ impl<F: Frames> Cache<F> {
         let has_frames = wanted == 0
             || no_session_waits
                 && if may_evict {
-                    self.reserve_with(volume, wanted, &mut spare, (recorder, now), false)
+                    self.reserve_with(call, wanted, &mut spare, false)
                 } else {
                     self.pool.take(&self.frames, volume, wanted, &mut spare)
                 };

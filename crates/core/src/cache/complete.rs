@@ -9,11 +9,11 @@ use crate::input::Input;
 use crate::mode::BypassReason;
 use crate::queue::{Context, FillWaiter};
 use crate::shard::{Fill, Instance};
-use crate::store::{Buffer, StoreDone, StoreError, StoreOp, StoreOpKind};
-use crate::sync::{Arc, lock};
+use crate::store::{StoreDone, StoreError, StoreOp, StoreOpKind};
+use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::units::{BLOCK_BYTES_U64, blocks_touched};
-use crate::volume::Volume;
+use crate::volume::{Call, Volume};
 
 impl<F: Frames> Cache<F> {
     /// Processes an operation that the store of `volume` has completed. `recorder` belongs to the
@@ -33,27 +33,28 @@ impl<F: Frames> Cache<F> {
             started_at: done.started_at,
             finished_at: done.finished_at,
         });
+        let call = &Call { volume, recorder, now };
         record(recorder, &done);
         let StoreDone { op, result, .. } = done;
         let context = lock(&volume.queue).finish(&op);
         let error = result.err();
         match context {
-            Context::Fill { page, .. } => self.filled(volume, recorder, now, (op, page), error),
+            Context::Fill { page, .. } => self.filled(call, (op, page), error),
             Context::JoinedRead(parts) => {
-                self.split_joined_read(volume, recorder, now, (op, parts), error.as_ref());
+                self.split_joined_read(call, (op, parts), error.as_ref());
             }
             Context::Bypass { waiter, overlays } => {
                 self.bypassed(volume, op, waiter, overlays, error);
             }
             Context::WriteBack { pages, epoch, .. } => {
                 let blocks = blocks_touched(&(op.offset..op.offset + op.len));
-                self.written(volume, recorder, now, op, (&pages, epoch), error.as_ref());
+                self.written(call, op, (&pages, epoch), error.as_ref());
                 self.after_write(volume, now, (epoch, blocks), error);
             }
             Context::Flush(waiters) => self.flushed(volume, waiters, error.as_ref()),
             Context::FlushRange(range) => self.range_flushed(range, error),
             Context::Exclusive { start } => {
-                self.exclusive_done(volume, recorder, now, start, error);
+                self.exclusive_done(call, start, error);
             }
         }
         self.unstall();
@@ -61,33 +62,29 @@ impl<F: Frames> Cache<F> {
 
     pub(super) fn filled(
         &self,
-        volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
+        call: &Call<'_, F>,
         (op, page): (StoreOp<F>, u64),
         error: Option<StoreError>,
     ) {
+        let Call { volume, .. } = *call;
         let first = op.offset / BLOCK_BYTES_U64;
         let mut shard = self.shard_of(volume, first);
-        self.filled_in(shard.instance(volume.id), recorder, now, (op, page), error);
+        self.filled_in(call, shard.instance(volume.id), (op, page), error);
     }
 
     /// As [`Cache::filled`]. The caller holds the shard's lock.
     pub(super) fn filled_in(
         &self,
+        call: &Call<'_, F>,
         instance: &mut Instance<F>,
-        recorder: &Recorder,
-        now: Nanos,
         (op, page): (StoreOp<F>, u64),
         error: Option<StoreError>,
     ) {
+        let Call { recorder, .. } = *call;
         let first = op.offset / BLOCK_BYTES_U64;
         let fill = instance.fills.get(&page).expect("a page that is being filled");
         let (slot, ahead) = (fill.slot, fill.ahead);
-        let write_pins = op.segments.into_iter().map(|segment| match segment.buffer {
-            Buffer::Owned(write_pin) => write_pin,
-            Buffer::Pinned(_) => unreachable!("a read owns its frames"),
-        });
+        let write_pins = op.segments.into_iter().map(|segment| segment.buffer.into_owned());
         if let Some(error) = error {
             let failed_frames: Vec<_> = write_pins.collect();
             let fill = instance.fills.get_mut(&page).expect("looked up above");
@@ -104,21 +101,14 @@ impl<F: Frames> Cache<F> {
         fill.ops_left -= 1;
         if fill.ops_left == 0 {
             let fill = instance.fills.remove(&page).expect("looked up above");
-            self.end_fill(instance, fill, page, recorder, now);
+            self.end_fill(call, instance, fill, page);
         }
     }
 
-    fn end_fill(
-        &self,
-        instance: &mut Instance<F>,
-        fill: Fill<F>,
-        page: u64,
-        recorder: &Recorder,
-        now: Nanos,
-    ) {
+    fn end_fill(&self, call: &Call<'_, F>, instance: &mut Instance<F>, fill: Fill<F>, page: u64) {
+        let Call { volume, recorder, now } = *call;
         let Fill { slot, error, mut failed_frames, waiters, .. } = fill;
         instance.pages.get_mut(slot).filling = false;
-        let volume = Arc::clone(&instance.volume);
         let whole = instance.paging.blocks_of(page);
         if error.is_some() && volume.pinned.overlaps(&whole) {
             volume.pinned.rescan_after(now, volume.config.tunables.nanos(Tunable::RetryDelayMax));
@@ -155,9 +145,9 @@ impl<F: Frames> Cache<F> {
                 spare.push(self.frames.write_pinned(&write_pin));
                 self.frames.release_write_pin(write_pin);
             }
-            let has_frames = self.pool.take(&self.frames, &volume, parts as usize, &mut spare);
+            let has_frames = self.pool.take(&self.frames, volume, parts as usize, &mut spare);
             if blocks == whole || !has_frames {
-                self.pool.give_back(&volume, spare);
+                self.pool.give_back(volume, spare);
                 let failed = Completion::Failed { token, parts, error: error.clone() };
                 waiter.completions.deliver(&self.frames, failed);
                 continue;
@@ -166,13 +156,13 @@ impl<F: Frames> Cache<F> {
             // needs.
             recorder.add(BypassReason::FillFailed.counter(), 1);
             let mut queue = lock(&volume.queue);
-            self.start_bypass(&volume, &mut queue, &blocks, &mut spare, waiter, now);
+            self.start_bypass(volume, &mut queue, &blocks, &mut spare, waiter, now);
         }
-        self.free_write_pinned(&volume, failed_frames);
+        self.free_write_pinned(volume, failed_frames);
         if instance.pages.get(slot).resident == 0 {
             instance.remove(slot, false);
         } else {
-            self.continue_page(instance, slot, recorder, now);
+            self.continue_page(call, instance, slot);
         }
     }
 
@@ -187,14 +177,8 @@ impl<F: Frames> Cache<F> {
     ) {
         let (_, part) = waiter.read.expect("only reads bypass");
         let first = op.offset / BLOCK_BYTES_U64;
-        let mut write_pins: Vec<F::WritePin> = op
-            .segments
-            .into_iter()
-            .map(|segment| match segment.buffer {
-                Buffer::Owned(write_pin) => write_pin,
-                Buffer::Pinned(_) => unreachable!("a read owns its frames"),
-            })
-            .collect();
+        let mut write_pins: Vec<F::WritePin> =
+            op.segments.into_iter().map(|segment| segment.buffer.into_owned()).collect();
         for (block, pin, valid) in overlays {
             // After an error there may be no frame for the merge.
             if error.is_none() {

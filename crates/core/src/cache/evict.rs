@@ -9,7 +9,7 @@ use crate::page::Key;
 use crate::policy::Slot;
 use crate::shard::Instance;
 use crate::sync::{Arc, lock};
-use crate::volume::Volume;
+use crate::volume::{Call, Volume};
 use std::cmp::Reverse;
 use std::ops::Range;
 
@@ -42,30 +42,28 @@ impl<F: Frames> Cache<F> {
     /// true if `spare` has enough. The caller holds no lock.
     pub(super) fn reserve(
         &self,
-        volume: &Volume<F>,
+        call: &Call<'_, F>,
         wanted: usize,
         spare: &mut Vec<FrameId>,
-        recorder: &Recorder,
-        now: Nanos,
     ) -> bool {
-        self.reserve_with(volume, wanted, spare, (recorder, now), true)
+        self.reserve_with(call, wanted, spare, true)
     }
 
     /// As [`Cache::reserve`]; `steal` is true if the writeback of dirty pages may be requested.
     pub(super) fn reserve_with(
         &self,
-        volume: &Volume<F>,
+        call: &Call<'_, F>,
         wanted: usize,
         spare: &mut Vec<FrameId>,
-        (recorder, now): (&Recorder, Nanos),
         steal: bool,
     ) -> bool {
+        let Call { volume, .. } = *call;
         // Each eviction frees at least one frame; other threads may take some of them first.
         for _ in 0..=wanted * 2 + 16 {
             if self.pool.take(&self.frames, volume, wanted, spare) {
                 return true;
             }
-            if !self.evict_for(volume, recorder, now, steal) {
+            if !self.evict_coldest(call, steal) {
                 break;
             }
         }
@@ -88,18 +86,10 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Evicts the coldest evictable page for the benefit of `volume`. Returns false if there is
-    /// none.
-    pub(super) fn evict_coldest(
-        &self,
-        volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
-    ) -> bool {
-        self.evict_for(volume, recorder, now, true)
-    }
-
-    fn evict_for(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos, steal: bool) -> bool {
+    /// Evicts the coldest evictable page for the benefit of a volume; `steal` is true if the
+    /// writeback of dirty pages may be requested. Returns false if there is none.
+    pub(super) fn evict_coldest(&self, call: &Call<'_, F>, steal: bool) -> bool {
+        let Call { volume, recorder, now } = *call;
         let evicted = self.evict_first(self.candidates(Some(volume)), Some(recorder), now, steal);
         let Some((victim, write_pins)) = evicted else { return false };
         self.free_write_pinned(&victim, write_pins);
@@ -127,10 +117,11 @@ impl<F: Frames> Cache<F> {
         let find = |any: bool| {
             candidates.iter().find_map(|Candidate { shard, volume, .. }| {
                 let recorder = recorder.unwrap_or(&volume.recorders.maintenance);
+                let call = &Call { volume, recorder, now };
                 let write_pins = if any {
-                    self.evict_any_from(volume, *shard, recorder, now)
+                    self.evict_any_from(call, *shard)
                 } else {
-                    self.evict_from(volume, *shard, recorder, now, steal)
+                    self.evict_from(call, *shard, steal)
                 };
                 (!write_pins.is_empty()).then(|| (Arc::clone(volume), write_pins))
             })
@@ -167,20 +158,14 @@ impl<F: Frames> Cache<F> {
         })
     }
 
-    fn evict_from(
-        &self,
-        victim: &Volume<F>,
-        index: usize,
-        recorder: &Recorder,
-        now: Nanos,
-        steal: bool,
-    ) -> Vec<F::WritePin> {
+    fn evict_from(&self, call: &Call<'_, F>, index: usize, steal: bool) -> Vec<F::WritePin> {
+        let Call { volume: victim, now, .. } = *call;
         let mut shard = self.shards.lock(index);
         shard.drain(now);
         // The candidate was selected without the lock: the volume may be gone, and its number
         // reused.
         let Some(instance) = shard.instance_of(victim) else { return Vec::new() };
-        let (write_pins, steals) = self.evict_page(instance, recorder, now, !steal);
+        let (write_pins, steals) = self.evict_page(call, instance, !steal);
         drop(shard);
         if steal && !steals.is_empty() {
             let mut queue = lock(&victim.queue);
@@ -195,13 +180,8 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Evicts any evictable page of a shard whose policy has not found one.
-    fn evict_any_from(
-        &self,
-        victim: &Volume<F>,
-        index: usize,
-        recorder: &Recorder,
-        now: Nanos,
-    ) -> Vec<F::WritePin> {
+    fn evict_any_from(&self, call: &Call<'_, F>, index: usize) -> Vec<F::WritePin> {
+        let Call { volume: victim, recorder, now } = *call;
         let mut write_pins = Vec::new();
         let mut shard = self.shards.lock(index);
         shard.drain(now);
@@ -222,11 +202,11 @@ impl<F: Frames> Cache<F> {
     /// been read ahead recently itself.
     fn evict_page(
         &self,
+        call: &Call<'_, F>,
         instance: &mut Instance<F>,
-        recorder: &Recorder,
-        now: Nanos,
         ahead: bool,
     ) -> (Vec<F::WritePin>, Vec<u64>) {
+        let Call { recorder, now, .. } = *call;
         let mut write_pins = Vec::new();
         let mut steals = Vec::new();
         if let Some(slot) = self.write_pin_drop_behind(instance, &mut write_pins) {

@@ -7,7 +7,7 @@
 use super::Cache;
 use crate::clock::Nanos;
 use crate::completion::Completion;
-use crate::counters::{Counter, Recorder};
+use crate::counters::Counter;
 use crate::frames::Frames;
 use crate::page::Key;
 use crate::policy::Slot;
@@ -18,8 +18,7 @@ use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::atomic::Ordering;
 use crate::sync::{Arc, lock};
 use crate::units::BLOCK_BYTES_U64;
-use crate::volume::Volume;
-use crate::volume::VolumeHandle;
+use crate::volume::{Call, Volume, VolumeHandle};
 use std::ops::Range;
 
 /// A range of bytes split at block boundaries.
@@ -103,14 +102,8 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Ends the range that starts at `start`; the store has discarded or zeroed it, or failed to.
-    pub(super) fn exclusive_done(
-        &self,
-        volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
-        start: u64,
-        error: Option<StoreError>,
-    ) {
+    pub(super) fn exclusive_done(&self, call: &Call<'_, F>, start: u64, error: Option<StoreError>) {
+        let Call { volume, recorder, now } = *call;
         let blocks = lock(&volume.queue).exclusives.get(start).blocks.clone();
         if error.is_none() {
             self.drop_range(volume, &blocks);
@@ -122,7 +115,7 @@ impl<F: Frames> Cache<F> {
         let pages = volume.paging().pages_of(&blocks);
         recorder.add(Counter::ReadAheadDropped, queue.pending_windows.forget(&pages));
         drop(queue);
-        self.settle_range(volume, recorder, now, &blocks);
+        self.settle_range(call, &blocks);
         if volume.pinned.overlaps(&blocks) {
             volume.pinned.rescan_after(now, 0);
         }
@@ -197,17 +190,12 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Continues with pages of a range for which writers wait.
-    fn settle_range(
-        &self,
-        volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
-        blocks: &Range<u64>,
-    ) {
+    fn settle_range(&self, call: &Call<'_, F>, blocks: &Range<u64>) {
+        let Call { volume, .. } = *call;
         for mut shard in self.shards.each() {
             let instance = shard.instance(volume.id);
             for slot in self.slots_in(instance, blocks) {
-                self.continue_page(instance, slot, recorder, now);
+                self.continue_page(call, instance, slot);
             }
         }
     }

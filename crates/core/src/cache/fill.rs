@@ -18,8 +18,7 @@ use crate::shard::{Fill, Instance};
 use crate::store::{Buffer, Segment, StoreOp, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
-use crate::volume::Volume;
-use crate::volume::VolumeHandle;
+use crate::volume::{Call, Volume, VolumeHandle};
 use std::ops::Range;
 
 pub(super) fn range_len(blocks: &Range<u64>) -> usize {
@@ -87,7 +86,8 @@ impl<F: Frames> Cache<F> {
             token: read.token,
             read: Some((blocks.clone(), read.cursor)),
         };
-        let unbuffered = read.hint_or(|| handle.volume.config.hint.get()) == Hint::NoBuffering;
+        let unbuffered =
+            read.hint.unwrap_or_else(|| handle.volume.config.hint.get()) == Hint::NoBuffering;
         let bypass_reason = unbuffered.then_some(BypassReason::NoBuffering);
         let outcome = self.fetch(handle, now, waiter, blocks, bypass_reason);
         match outcome {
@@ -167,7 +167,7 @@ impl<F: Frames> Cache<F> {
         let mut warm = WarmRange::default();
         let outcome = loop {
             let (spare, recorder) = (&mut handle.spare, &*handle.recorder);
-            let has_frames = self.reserve(&volume, wanted, spare, recorder, now);
+            let has_frames = self.reserve(&Call { volume: &volume, recorder, now }, wanted, spare);
             if has_frames && bypass_reason.is_none() {
                 self.reserve_warm_range(&volume, blocks.start, &mut warm);
             }
@@ -244,7 +244,6 @@ impl<F: Frames> Cache<F> {
         blocks.clone().filter(is_absent).count()
     }
 
-    /// Starts to fill a page.
     pub(super) fn start_fill(
         &self,
         instance: &mut Instance<F>,
@@ -361,18 +360,37 @@ impl<F: Frames> Cache<F> {
         let key = Key::new(instance.volume.id, block);
         let mut state = FrameState { valid: 0xff, dirty: 0, writing: 0, ahead };
         if let Some(old) = self.table.find(key) {
-            let pin = self.pin_published(old);
-            let before = self.table.state(old);
-            self.overlay(before.valid, &pin, &mut write_pin);
+            let before = self.supersede(&instance.volume, old, |pin, before| {
+                self.overlay(before.valid, pin, &mut write_pin);
+            });
             state = FrameState { valid: 0xff, ..before };
-            // Removed from the table first: otherwise a write without the lock could change it in
-            // the meantime.
-            self.table.retract(old);
-            self.frames.unpin(pin);
-            self.pool.retire(instance.volume.id, old);
         } else {
             instance.pages.get_mut(slot).resident += 1;
         }
+        self.publish(write_pin, key, slot, state);
+    }
+
+    /// Takes a frame out of the table after `merge` has copied from it to the frame that replaces
+    /// it. Returns its state.
+    pub(super) fn supersede(
+        &self,
+        volume: &Volume<F>,
+        frame: FrameId,
+        merge: impl FnOnce(&F::Pin, FrameState),
+    ) -> FrameState {
+        let pin = self.pin_published(frame);
+        let state = self.table.state(frame);
+        merge(&pin, state);
+        // Before the release of the pin: otherwise a write without the lock could change it in the
+        // meantime.
+        self.table.retract(frame);
+        self.frames.unpin(pin);
+        self.pool.retire(volume.id, frame);
+        state
+    }
+
+    /// Puts a frame into the table, and releases its write pin.
+    pub(super) fn publish(&self, write_pin: F::WritePin, key: Key, slot: Slot, state: FrameState) {
         let frame = self.frames.write_pinned(&write_pin);
         self.frames.release_write_pin(write_pin);
         self.table.publish(frame, key, slot, state);

@@ -6,14 +6,12 @@
 //! fail its neighbours. Parts for which no client waits are not retried.
 
 use super::Cache;
-use crate::clock::Nanos;
-use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::queue::{Context, JoinedRead, Queue};
 use crate::store::{StoreError, StoreOp, StoreOpKind};
 use crate::sync::lock;
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SEGMENT_BYTES};
-use crate::volume::Volume;
+use crate::volume::Call;
 
 /// Maximum size of a joined read.
 const JOINED_BYTES_MAX: u64 = PAGE_BLOCKS_MAX as u64 * BLOCK_BYTES_U64;
@@ -59,12 +57,11 @@ impl<F: Frames> Cache<F> {
     /// Splits a completed joined read into its parts.
     pub(super) fn split_joined_read(
         &self,
-        volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
+        call: &Call<'_, F>,
         (op, parts): (StoreOp<F>, Vec<JoinedRead>),
         error: Option<&StoreError>,
     ) {
+        let Call { volume, .. } = *call;
         let mut offset = op.offset;
         let mut segments = op.segments.into_iter();
         let mut again = Vec::new();
@@ -79,10 +76,10 @@ impl<F: Frames> Cache<F> {
             let Context::Fill { page, .. } = lock(&volume.queue).take_context(tag) else {
                 unreachable!("only fills are joined")
             };
-            self.filled(volume, recorder, now, (op, page), None);
+            self.filled(call, (op, page), None);
         }
         if let Some(error) = error {
-            again = self.give_up_ahead(volume, recorder, now, again, error);
+            again = self.give_up_ahead(call, again, error);
         }
         lock(&volume.queue).requeue_separately(again);
     }

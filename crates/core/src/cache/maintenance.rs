@@ -13,6 +13,7 @@ use crate::input::Input;
 use crate::settings::{SettingError, check_bounds};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Mutex, lock};
+use crate::volume::Call;
 
 /// Maximum number of frames of one call: 4 MiB, about a millisecond.
 const FRAMES_PER_CALL: usize = 1024;
@@ -193,7 +194,9 @@ impl<F: Frames> Cache<F> {
                 if volume.quota.usage() <= volume.quota.max() {
                     break;
                 }
-                let was_evicted = self.evict_coldest(&volume, &volume.recorders.maintenance, now);
+                let recorder = &*volume.recorders.maintenance;
+                let call = Call { volume: &volume, recorder, now };
+                let was_evicted = self.evict_coldest(&call, true);
                 progress = Some(progress.unwrap_or(false) || was_evicted);
                 if !was_evicted {
                     break;

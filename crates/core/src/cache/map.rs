@@ -7,7 +7,6 @@
 //! mapping that waits for frames holds none.
 
 use super::Cache;
-use super::fill::FetchOutcome;
 use super::write::{PlaceOutcome, count_placed};
 use crate::clock::Nanos;
 use crate::completion::Completion;
@@ -16,14 +15,12 @@ use crate::frames::Frames;
 use crate::mapping::{Access, MappedBlock, Mapping, MappingState};
 use crate::mode::{WriteMode, mode_with};
 use crate::page::{FrameState, Key};
-use crate::queue::FillWaiter;
 use crate::read_write::Status;
 use crate::shard::Instance;
 use crate::store::{StoreError, StoreErrorKind};
 use crate::sync::{Arc, lock};
-use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES};
-use crate::volume::Volume;
-use crate::volume::VolumeHandle;
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES, overlap};
+use crate::volume::{Call, Volume, VolumeHandle};
 use std::ops::Range;
 
 impl<F: Frames> Cache<F> {
@@ -80,7 +77,11 @@ impl<F: Frames> Cache<F> {
         let blocks = mapping.block_range();
         let count = usize::try_from(blocks.end - blocks.start).expect("at most 1 MiB");
         let recorder = Arc::clone(&handle.recorder);
-        if !self.reserve(&volume, count, &mut handle.spare, &recorder, now) {
+        if !self.reserve(
+            &Call { volume: &volume, recorder: &recorder, now },
+            count,
+            &mut handle.spare,
+        ) {
             self.return_spare(handle);
             // Its pins may hold the very frames for which it waits.
             mapping.read.release(&self.frames);
@@ -145,8 +146,7 @@ impl<F: Frames> Cache<F> {
         }
         let mut maps = lock(&volume.maps);
         let is_of_handle = |completions: &Arc<_>| Arc::ptr_eq(completions, &handle.completions);
-        let overlaps = |other: &Range<u64>| other.start < blocks.end && blocks.start < other.end;
-        if let Some((other, holder)) = maps.iter().find(|(other, _)| overlaps(other)) {
+        if let Some((other, holder)) = maps.iter().find(|(other, _)| overlap(other, &blocks)) {
             if !is_of_handle(holder) {
                 return Ok(false);
             }
@@ -191,7 +191,7 @@ impl<F: Frames> Cache<F> {
 
     /// Ends a mapping: puts the bytes that were marked dirty into the cache page by page; from then
     /// on they are a write. As with [`Cache::write`], call it again after [`Completion::Continue`]
-    /// and after a stall, and pass other completions to [`Cache::unpin_completed`].
+    /// and after a stall, and pass other completions to [`Cache::write_completed`].
     ///
     /// If it fails before all bytes are in the cache ([`Mapping::is_held`]), the caller may retry
     /// it or abandon the mapping with [`Cache::unmap`].
@@ -229,17 +229,6 @@ impl<F: Frames> Cache<F> {
             self.unmap(&volume, mapping);
         }
         self.finish_write(&volume, handle, now, &mut mapping.write, (mode, before))
-    }
-
-    /// Processes a completion of a mapping for which [`Cache::unpin`] has returned pending.
-    pub(crate) fn unpin_completed(
-        &self,
-        handle: &mut VolumeHandle<F>,
-        now: Nanos,
-        mapping: &mut Mapping<F>,
-        completion: Completion<F>,
-    ) -> Status {
-        self.write_completed(handle, now, &mut mapping.write, completion)
     }
 
     /// Puts the marked blocks of one page into the cache. Returns `None` if the page size has
@@ -307,17 +296,9 @@ impl<F: Frames> Cache<F> {
             };
             if let Some(&(block, _)) = marked.iter().find(lacks_sectors) {
                 drop(shard);
-                let (completions, token) = (Arc::clone(&handle.completions), mapping.write.token);
-                let waiter = FillWaiter { completions, token, read: None };
-                match self.fetch(handle, now, waiter, &(block..block + 1), None) {
-                    FetchOutcome::Present => continue,
-                    FetchOutcome::Filling | FetchOutcome::ReadAheadPending => {
-                        return PlaceOutcome::Filling;
-                    }
-                    FetchOutcome::Bypassed(_) | FetchOutcome::NoRoom => {
-                        return PlaceOutcome::NoRoom;
-                    }
-                    FetchOutcome::PageSizeChanged => return PlaceOutcome::PageSizeChanged,
+                match self.fill_first(handle, now, &mapping.write, block) {
+                    None => continue,
+                    Some(outcome) => return outcome,
                 }
             }
             let blocks = marked.iter().map(|&(block, _)| block);
@@ -352,23 +333,15 @@ impl<F: Frames> Cache<F> {
                 mapped.write_pin.take().expect("a block is put into the cache once");
             let key = Key::new(volume.id, block);
             let state = if let Some(old) = self.table.find(key) {
-                let pin = self.pin_published(old);
-                let before = self.table.state(old);
-                self.overlay(before.valid & !mark, &pin, &mut write_pin);
-                // Removed from the table first: otherwise a write without the lock could change it
-                // in the meantime.
-                self.table.retract(old);
-                self.frames.unpin(pin);
-                self.pool.retire(volume.id, old);
-                before
+                self.supersede(&volume, old, |pin, before| {
+                    self.overlay(before.valid & !mark, pin, &mut write_pin);
+                })
             } else {
                 instance.pages.get_mut(slot).resident += 1;
                 FrameState::default()
             };
             new_dirty += u16::from(state.dirty == 0);
-            let frame = self.frames.write_pinned(&write_pin);
-            self.frames.release_write_pin(write_pin);
-            self.table.publish(frame, key, slot, state.with_dirty(dirties));
+            self.publish(write_pin, key, slot, state.with_dirty(dirties));
         }
         Self::note_placed(&volume, instance, slot, (new_dirty, bypass_reason), now)
     }

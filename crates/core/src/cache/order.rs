@@ -7,14 +7,14 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::counters::{Counter, Recorder};
+use crate::counters::Counter;
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::page::Paging;
 use crate::queue::WriteCause;
 use crate::sync::lock;
 use crate::tunables::Tunable;
-use crate::volume::{Volume, VolumeHandle, Writer};
+use crate::volume::{Call, Volume, VolumeHandle, Writer};
 use crate::write_order::{GroupId, OrderError, WriteOrder};
 
 /// Maximum number of pages that one poll starts to write for groups.
@@ -70,13 +70,8 @@ impl<F: Frames> Cache<F> {
 
     /// Writes expedited stages, and flushes the store if groups wait for that. Returns the time of
     /// the next attempt, if no completion of the store triggers it.
-    pub(super) fn advance_groups(
-        &self,
-        volume: &Volume<F>,
-        writer: &mut Writer,
-        recorder: &Recorder,
-        now: Nanos,
-    ) -> Option<Nanos> {
+    pub(super) fn advance_groups(&self, call: &Call<'_, F>, writer: &mut Writer) -> Option<Nanos> {
+        let Call { volume, recorder, now } = *call;
         if volume.write_order.is_empty() {
             return None;
         }
@@ -91,7 +86,7 @@ impl<F: Frames> Cache<F> {
             if lock(&volume.queue).writes_started() >= depth {
                 break;
             }
-            self.write_back_around(volume, block, WriteCause::Forced, recorder, now);
+            self.write_back_around(call, block, WriteCause::Forced);
         }
         let mut queue = lock(&volume.queue);
         let may_flush = !queue.flush_in_flight && queue.flush_failed.is_none();

@@ -4,14 +4,13 @@
 use super::Cache;
 use super::fill::FillCause;
 use crate::clock::Nanos;
-use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::input::{Input, LogGuard};
 use crate::pinned::{PinError, RANGES_MAX};
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::units::BLOCK_BYTES_U64;
-use crate::volume::Volume;
+use crate::volume::{Call, Volume};
 use std::ops::Range;
 
 /// Maximum number of reads in the queue and the store up to which fills of pinned pages start.
@@ -122,12 +121,8 @@ impl<F: Frames> Cache<F> {
 
     /// Starts fills of pinned pages that are not resident, while the store has few other reads.
     /// Returns the time of the next scan, if no completion of the store triggers it.
-    pub(super) fn fill_pinned(
-        &self,
-        volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
-    ) -> Option<Nanos> {
+    pub(super) fn fill_pinned(&self, call: &Call<'_, F>) -> Option<Nanos> {
+        let Call { volume, now, .. } = *call;
         if volume.pinned.blocks() == 0 {
             return None;
         }
@@ -147,7 +142,7 @@ impl<F: Frames> Cache<F> {
             };
             let whole = volume.paging().around(block);
             let absent = self.count_absent(volume.id, &whole);
-            let has_frames = self.reserve(volume, absent, &mut spare, recorder, now);
+            let has_frames = self.reserve(call, absent, &mut spare);
             let mut shard = self.shard_of(volume, whole.start);
             let instance = shard.instance(volume.id);
             let whole = instance.paging.around(block);

@@ -11,7 +11,7 @@ use crate::mode::FlushMode;
 use crate::queue::Queue;
 use crate::store::{Buffer, StoreOp, StoreOpKind};
 use crate::sync::lock;
-use crate::volume::Volume;
+use crate::volume::{Call, Volume};
 
 impl<F: Frames> Cache<F> {
     /// Appends the next operations for the store of `volume` to `out`, while the store has fewer
@@ -26,6 +26,7 @@ impl<F: Frames> Cache<F> {
         out: &mut Vec<StoreOp<F>>,
     ) -> Option<Nanos> {
         let _logged = self.log.add(|| Input::Poll { volume: volume.id, now, depth });
+        let call = &Call { volume, recorder, now };
         let mut writer = lock(&volume.writer);
         Self::submit_exclusives(volume, now);
         let may_begin = self.regroup(volume, now);
@@ -35,16 +36,16 @@ impl<F: Frames> Cache<F> {
         let lazy = if may_begin {
             let (flushes, ranges, steals) = lock(&volume.queue).waiting_for_writes();
             if flushes {
-                self.advance_flushes(volume, &mut writer, recorder, now);
+                self.advance_flushes(call, &mut writer);
             }
             if ranges {
-                self.advance_ranges(volume, recorder, now);
+                self.advance_ranges(call);
             }
             if is_served {
                 if steals {
-                    self.steal(volume, recorder, now);
+                    self.steal(call);
                 }
-                self.write_lazily(volume, &mut writer, recorder, now)
+                self.write_lazily(call, &mut writer)
             } else {
                 lock(&volume.queue).steals.clear();
                 None
@@ -54,9 +55,8 @@ impl<F: Frames> Cache<F> {
             None
         };
         // Groups advance in any case: a change of the page size may wait for them.
-        let groups_next = self.advance_groups(volume, &mut writer, recorder, now);
-        let pinned =
-            if may_begin && is_served { self.fill_pinned(volume, recorder, now) } else { None };
+        let groups_next = self.advance_groups(call, &mut writer);
+        let pinned = if may_begin && is_served { self.fill_pinned(call) } else { None };
         let ignores = volume.flush_mode() == FlushMode::Ignore;
         let flush =
             if ignores { Self::flush_in_ignore_mode(volume, &mut writer, now) } else { None };
@@ -65,10 +65,10 @@ impl<F: Frames> Cache<F> {
         let mut again = false;
         if may_begin && is_served {
             self.apply_drop_behind(volume);
-            self.read_ahead(volume, recorder, now);
-            again = self.read_warm(volume, recorder, now);
+            self.read_ahead(call);
+            again = self.read_warm(call);
         }
-        self.tune(volume, recorder, now);
+        self.tune(call);
         let mut queue = lock(&volume.queue);
         emit(&mut queue, recorder, depth, out);
         if again { Some(now) } else { next }

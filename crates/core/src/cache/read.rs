@@ -9,7 +9,7 @@ use crate::message::Prefetch;
 use crate::page::{BlockLookup, Key, Table};
 use crate::policy::Slot;
 use crate::read_write::{Purpose, ReadRequest, Status};
-use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, sectors_touched};
+use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, regions, sectors_touched};
 use crate::volume::Volume;
 use crate::volume::VolumeHandle;
 use std::ops::Range;
@@ -199,23 +199,21 @@ impl<F: Frames> Cache<F> {
     /// `blocks` must not be empty.
     #[must_use]
     pub fn unclean_run(&self, volume: &Volume<F>, blocks: Range<u64>) -> (u64, bool) {
-        let region_blocks = u64::from(PAGE_BLOCKS_MAX);
-        let (mut next, mut is_run_unclean) = (blocks.start, None);
-        while next < blocks.end {
-            // A search without the lock could miss a block that a client is writing. A region is in
-            // one shard.
-            let mut shard = self.shard_of(volume, next);
+        let mut is_run_unclean = None;
+        for region in regions(blocks.clone()) {
+            // A search without the lock could miss a block that a client is writing.
+            let mut shard = self.shard_of(volume, region.start);
             let has_unclean = shard.instance_of(volume).is_some_and(|it| it.has_unclean());
-            let region_end = (next / region_blocks + 1) * region_blocks;
-            while next < blocks.end.min(region_end) {
-                let is_unclean = has_unclean && self.is_unclean(volume, next);
+            // Without unclean blocks the first one stands for all.
+            let examined = if has_unclean { region } else { region.start..region.start + 1 };
+            for block in examined {
+                let is_unclean = has_unclean && self.is_unclean(volume, block);
                 if *is_run_unclean.get_or_insert(is_unclean) != is_unclean {
-                    return (next - blocks.start, !is_unclean);
+                    return (block - blocks.start, !is_unclean);
                 }
-                next = if has_unclean { next + 1 } else { blocks.end.min(region_end) };
             }
         }
-        (next - blocks.start, is_run_unclean.unwrap_or(false))
+        (blocks.end - blocks.start, is_run_unclean.unwrap_or(false))
     }
 
     /// Returns true if the cache has data of a block that the store does not have yet. The caller

@@ -60,7 +60,6 @@ impl<F: Frames> Cache<F> {
         true
     }
 
-    /// Restarts the curve of a volume, whose pages have changed.
     fn restart_tracker(&self, volume: &Volume<F>) {
         let Some(locked_tracker) = &volume.tuning.tracker else { return };
         let frames = volume.quota.max().min(self.pool.size());

@@ -33,7 +33,6 @@ impl Stalls {
         }
     }
 
-    /// Returns true if an operation is stalled.
     #[inline]
     pub(super) fn is_any(&self) -> bool {
         self.stalled.load(Ordering::Acquire) > 0
@@ -76,7 +75,6 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Wakes all stalled handles.
     pub(super) fn unstall(&self) {
         if !self.stalls.take() {
             return;

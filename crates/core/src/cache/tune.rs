@@ -2,14 +2,14 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::counters::{Counter, Recorder};
+use crate::counters::Counter;
 use crate::curve::report::{self, CurveReport, Finding};
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
 use crate::input::{Input, Query};
 use crate::sync::{Mutex, lock};
 use crate::units::BLOCK_BYTES_U64;
-use crate::volume::{PolicySwitch, Volume, VolumeOptions};
+use crate::volume::{Call, PolicySwitch, Volume, VolumeOptions};
 
 /// Divisor of the pool size that gives the number of free frames up to which the pool counts as
 /// full.
@@ -72,7 +72,8 @@ impl<F: Frames> Cache<F> {
 
     /// Updates the policy if a window of references has ended, and divides the pool if that is due.
     /// The driver of a store calls it without a lock.
-    pub(super) fn tune(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
+    pub(super) fn tune(&self, call: &Call<'_, F>) {
+        let Call { volume, recorder, now } = *call;
         if let Some(locked_tracker) =
             volume.tuning.tracker.as_ref().filter(|tracker| tracker.take_window_ended())
         {

@@ -95,7 +95,6 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Returns the number of shards.
     pub(crate) fn shard_count(&self) -> usize {
         self.shards.len()
     }

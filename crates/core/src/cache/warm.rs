@@ -1,5 +1,4 @@
-//! Warm restart: a list of the resident blocks by heat, and the read-back of such a list into
-//! another cache later.
+//! Warm restart: the read-back of a list of blocks ([`Cache::residents`]) into another cache.
 //!
 //! Only block numbers are kept; data always comes from the store, so a wrong list costs reads and
 //! nothing else. The list is read back with read-ahead operations, and only into free frames, in
@@ -16,24 +15,16 @@
 use super::Cache;
 use super::fill::{FillCause, WarmRange, range_len};
 use crate::clock::Nanos;
-use crate::counters::Recorder;
 use crate::frames::{FrameId, Frames};
-use crate::input::{Input, Query};
+use crate::input::Input;
 use crate::queue::{FillWaiter, Queue};
 use crate::shard::Instance;
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::units::PAGE_BLOCKS_MAX;
-use crate::volume::Volume;
+use crate::volume::{Call, Volume};
 use std::ops::Range;
 
-/// Number of classes by heat. Pages are sorted by the heat class of their region, and by position
-/// inside a class. So they are read back hottest first, and still in large reads. If they were
-/// sorted by their own heat, pages with random references among their neighbours would be read one
-/// by one.
-const HEAT_CLASSES: usize = 8;
-/// Blocks of a region: those of the largest read.
-const REGION_BLOCKS: u64 = PAGE_BLOCKS_MAX as u64;
 /// Blocks of a read while clients are active.
 const BUSY_READ_BLOCKS: u64 = 16;
 /// Maximum number of takes from a list per poll, if the blocks are already resident.
@@ -43,66 +34,6 @@ const TAKES_PER_POLL: usize = 64;
 const NEIGHBOUR_BLOCKS: u64 = 64;
 
 impl<F: Frames> Cache<F> {
-    /// Returns the blocks of the resident pages of `volume`, the hottest class first, in order of
-    /// position inside a class; of at most `pages_max` pages, the hottest ones. Pages of the same
-    /// MiB stay together, with their average heat. The call needs 16 bytes for each page that it
-    /// collects, up to a quarter more than `pages_max`.
-    #[must_use]
-    pub fn residents(&self, volume: &Volume<F>, now: Nanos, pages_max: usize) -> Vec<Range<u64>> {
-        let query = || Input::Query { volume: volume.id, query: Query::Residents(pages_max), now };
-        let _logged = self.log.add(query);
-        let mut found: Vec<(Nanos, u64)> = Vec::new();
-        let hottest_first = |page: &(Nanos, u64)| (Nanos::MAX - page.0, page.1);
-        let keep_hottest = |found: &mut Vec<(Nanos, u64)>, limit: usize| {
-            if found.len() > limit {
-                found.select_nth_unstable_by_key(pages_max, hottest_first);
-                found.truncate(pages_max);
-            }
-        };
-        let heat = |instance: &Instance<F>, slot| {
-            let block = instance.paging.blocks_of(instance.pages.get(slot).number).start;
-            (instance.references.last_at(slot), block)
-        };
-        let is_there = self.shards.visit_pages(volume, Some(now), heat, |pages| {
-            found.extend(pages);
-            keep_hottest(&mut found, pages_max.saturating_add(pages_max / 4));
-        });
-        if !is_there {
-            return Vec::new();
-        }
-        keep_hottest(&mut found, pages_max);
-        // From here on each page has the heat of its region.
-        found.sort_unstable_by_key(|page| page.1);
-        for region in found.chunk_by_mut(|a, b| a.1 / REGION_BLOCKS == b.1 / REGION_BLOCKS) {
-            let sum: u128 = region.iter().map(|page| u128::from(page.0)).sum();
-            let mean = sum / region.len() as u128;
-            let mean = Nanos::try_from(mean).expect("no more than the largest of them");
-            for page in region {
-                page.0 = mean;
-            }
-        }
-        found.sort_unstable_by_key(hottest_first);
-        // If the page size changes in the meantime, the ranges have either size: both are read
-        // back, and resident blocks are not read again.
-        let paging = volume.paging();
-        let mut ranges: Vec<Range<u64>> = Vec::new();
-        let region_pages = usize::try_from(REGION_BLOCKS / u64::from(paging.page_blocks));
-        let region_pages = region_pages.expect("at most 256");
-        let class_pages = found.len().div_ceil(HEAT_CLASSES).max(region_pages);
-        for class in found.chunks_mut(class_pages) {
-            class.sort_unstable_by_key(|page| page.1);
-            let begin = ranges.len();
-            for &(_, block) in &*class {
-                let blocks = paging.around(block);
-                match ranges[begin..].last_mut() {
-                    Some(last) if last.end == blocks.start => last.end = blocks.end,
-                    _ => ranges.push(blocks),
-                }
-            }
-        }
-        ranges
-    }
-
     /// Requests reads of `blocks` in this order when there are no other reads, as long as there are
     /// free frames. Ignores blocks beyond the end of the volume.
     pub fn warm(&self, volume: &Volume<F>, blocks: impl IntoIterator<Item = Range<u64>>) {
@@ -197,7 +128,8 @@ impl<F: Frames> Cache<F> {
 
     /// Starts reads of the warm-restart list if there are no other reads. Returns true if the
     /// caller should call it again immediately.
-    pub(super) fn read_warm(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) -> bool {
+    pub(super) fn read_warm(&self, call: &Call<'_, F>) -> bool {
+        let Call { volume, now, .. } = *call;
         if !volume.ahead.has_warm() || volume.ahead.has_windows() || volume.is_frozen() {
             return false;
         }
@@ -231,8 +163,7 @@ impl<F: Frames> Cache<F> {
                 return false;
             };
             drop(queue);
-            let is_continued =
-                !volume.lifecycle.is_stopping() && self.ahead(volume, (recorder, now), next, false);
+            let is_continued = !volume.lifecycle.is_stopping() && self.ahead(call, next, false);
             let mut queue = lock(&volume.queue);
             if !is_continued {
                 queue.warm.clear();

@@ -22,8 +22,7 @@ use crate::tunables::Tunable;
 use crate::units::{
     BLOCK_BYTES, BLOCK_BYTES_U64, blocks_touched, sectors_covered, sectors_touched,
 };
-use crate::volume::Volume;
-use crate::volume::VolumeHandle;
+use crate::volume::{Call, Volume, VolumeHandle};
 use std::ops::Range;
 
 /// Number of attempts to write-pin a pinned frame before its block is copied to a new one. Readers
@@ -68,7 +67,6 @@ impl<'a, F: Frames, P: ?Sized> PagePart<'a, F, P> {
         blocks_touched(&self.bytes)
     }
 
-    /// Returns the pieces, one for each block.
     fn pieces(&self) -> impl Iterator<Item = Piece<'a, P>> + use<'a, F, P> {
         let (volume, payload, base) = (self.volume, self.payload, self.base);
         let bytes = self.bytes.clone();
@@ -256,7 +254,6 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Returns the part of a write that lies in the next page.
     fn next_page_part<'a, P: ?Sized>(
         volume: &'a Volume<F>,
         write: &WriteRequest,
@@ -268,7 +265,6 @@ impl<F: Frames> Cache<F> {
         PagePart { volume, payload, base: write.offset, bytes: start..end }
     }
 
-    /// Places a part of a write in the cache.
     fn place<P: Payload + ?Sized>(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -293,7 +289,12 @@ impl<F: Frames> Cache<F> {
             self.note_miss(volume, blocks.start, now);
         }
         let placed = loop {
-            if wanted > 0 && !self.reserve(volume, wanted, &mut handle.spare, &handle.recorder, now)
+            if wanted > 0
+                && !self.reserve(
+                    &Call { volume, recorder: &handle.recorder, now },
+                    wanted,
+                    &mut handle.spare,
+                )
             {
                 break PlaceOutcome::NoRoom;
             }
@@ -306,31 +307,28 @@ impl<F: Frames> Cache<F> {
                 break PlaceOutcome::PageSizeChanged;
             }
             if let Some(piece) = part.pieces().find(|piece| !self.is_placeable(volume, piece)) {
-                let block = piece.block..piece.block + 1;
                 drop(shard);
-                return self.fill_first(handle, now, write, &block, (part, mode));
+                return self
+                    .fill_first(handle, now, write, piece.block)
+                    .unwrap_or_else(|| self.place(handle, now, write, part, mode));
             }
             let write_pins = self.write_pin_resident(volume, blocks.clone());
             wanted = write_pins.iter().filter(|write_pin| write_pin.is_none()).count();
-            if wanted <= handle.spare.len() {
-                let paging = shard.instance(volume.id).paging;
-                let group = write.group;
-                if !Self::join_group(handle, paging, group, blocks.start, blocks.clone()) {
-                    write_pins
-                        .into_iter()
-                        .flatten()
-                        .for_each(|write_pin| self.frames.release_write_pin(write_pin));
-                    break PlaceOutcome::NoRoom;
-                }
+            let has_frames = wanted <= handle.spare.len();
+            let paging = shard.instance(volume.id).paging;
+            let group = write.group;
+            if has_frames && Self::join_group(handle, paging, group, blocks.start, blocks.clone()) {
                 // Hits that were recorded before precede this reference.
                 shard.drain(now);
                 let instance = shard.instance(volume.id);
                 break self.place_locked(instance, now, (part, write_pins), mode, handle);
             }
-            write_pins
-                .into_iter()
-                .flatten()
-                .for_each(|write_pin| self.frames.release_write_pin(write_pin));
+            for write_pin in write_pins.into_iter().flatten() {
+                self.frames.release_write_pin(write_pin);
+            }
+            if has_frames {
+                break PlaceOutcome::NoRoom;
+            }
         };
         self.return_spare(handle);
         placed
@@ -364,22 +362,22 @@ impl<F: Frames> Cache<F> {
                 .is_some_and(|frame| self.table.state(frame).covers(piece.needs))
     }
 
-    /// Fills the page of a block that the write covers only in part.
-    fn fill_first<P: Payload + ?Sized>(
+    /// Fills the page of a block that a write covers only in part. Returns `None` if the block is
+    /// resident now.
+    pub(super) fn fill_first(
         &self,
         handle: &mut VolumeHandle<F>,
         now: Nanos,
         write: &WriteRequest,
-        blocks: &Range<u64>,
-        again: (&PagePart<'_, F, P>, WriteMode),
-    ) -> PlaceOutcome {
+        block: u64,
+    ) -> Option<PlaceOutcome> {
         let completions = Arc::clone(&handle.completions);
         let waiter = FillWaiter { completions, token: write.token, read: None };
-        match self.fetch(handle, now, waiter, blocks, None) {
-            FetchOutcome::Present => self.place(handle, now, write, again.0, again.1),
-            FetchOutcome::Filling | FetchOutcome::ReadAheadPending => PlaceOutcome::Filling,
-            FetchOutcome::Bypassed(_) | FetchOutcome::NoRoom => PlaceOutcome::NoRoom,
-            FetchOutcome::PageSizeChanged => unreachable!("one block is of one page"),
+        match self.fetch(handle, now, waiter, &(block..block + 1), None) {
+            FetchOutcome::Present => None,
+            FetchOutcome::Filling | FetchOutcome::ReadAheadPending => Some(PlaceOutcome::Filling),
+            FetchOutcome::Bypassed(_) | FetchOutcome::NoRoom => Some(PlaceOutcome::NoRoom),
+            FetchOutcome::PageSizeChanged => Some(PlaceOutcome::PageSizeChanged),
         }
     }
 
@@ -514,9 +512,8 @@ impl<F: Frames> Cache<F> {
             self.frames.zero(&mut write_pin, end, BLOCK_BYTES - end);
         }
         piece.write_to(&self.frames, &mut write_pin);
-        self.frames.release_write_pin(write_pin);
         let state = FrameState::default().with_dirty(piece.dirties);
-        self.table.publish(frame, Key::new(volume.id, piece.block), slot, state);
+        self.publish(write_pin, Key::new(volume.id, piece.block), slot, state);
     }
 
     /// Writes a piece into the frame of its block. Returns true if the block was dirty before.
@@ -546,20 +543,14 @@ impl<F: Frames> Cache<F> {
         handle: &mut VolumeHandle<F>,
     ) -> bool {
         handle.recorder.add(Counter::ReplacedBlocks, 1);
-        let pin = self.pin_published(frame);
-        let state = self.table.state(frame);
         let copy = handle.spare.pop().expect("a frame was reserved for every such piece");
         let mut write_pin = self.write_pin_fresh(copy);
-        self.frames.copy(&pin, &mut write_pin, 0, BLOCK_BYTES);
-        piece.write_to(&self.frames, &mut write_pin);
-        self.frames.release_write_pin(write_pin);
-        // Removed from the table first: otherwise a write without the lock could change it in the
-        // meantime.
-        self.table.retract(frame);
-        self.frames.unpin(pin);
+        let state = self.supersede(volume, frame, |pin, _| {
+            self.frames.copy(pin, &mut write_pin, 0, BLOCK_BYTES);
+            piece.write_to(&self.frames, &mut write_pin);
+        });
         let key = Key::new(volume.id, piece.block);
-        self.table.publish(copy, key, slot, state.with_dirty(piece.dirties));
-        self.pool.retire(volume.id, frame);
+        self.publish(write_pin, key, slot, state.with_dirty(piece.dirties));
         state.dirty != 0
     }
 }
@@ -627,11 +618,9 @@ mod tests {
         // Blocks 0 and 2 are of one page and not adjacent: one writeback with two operations.
         let mut ops = Vec::new();
         assert!(cache.write_back_around(
-            &volume,
+            &Call { volume: &volume, recorder: &recorder, now: 2 },
             0,
-            crate::queue::WriteCause::Forced,
-            &recorder,
-            2
+            crate::queue::WriteCause::Forced
         ));
         cache.poll(&volume, &recorder, 2, 8, &mut ops);
         assert_eq!(ops.len(), 2);

@@ -6,90 +6,64 @@
 
 use super::{Counter, Recorder};
 
-/// The outcome of one request for one page.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum Class {
+/// Makes the enumeration of the classes. Each has a counter of the same name.
+macro_rules! classes {
+    ($($(#[$doc:meta])* $class:ident = $number:literal,)*) => {
+        /// The outcome of one request for one page.
+        #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+        #[repr(u8)]
+        pub enum Class { $($(#[$doc])* $class = $number,)* }
+
+        impl Class {
+            /// All classes, in the order of their numbers: among reads, and among writes, a later
+            /// class is worse.
+            pub const ALL: [Class; [$($number,)*].len()] = [$(Class::$class,)*];
+
+            /// Returns the counter of its pages.
+            #[must_use]
+            pub fn counter(self) -> Counter {
+                match self { $(Class::$class => Counter::$class,)* }
+            }
+        }
+    };
+}
+
+classes! {
     /// Read: all its blocks were resident.
-    ReadHit,
+    ReadHit = 1,
     /// Read: all its blocks were resident from read-ahead, and this was the first reference.
-    ReadAheadHit,
+    ReadAheadHit = 2,
     /// Read: its read-ahead had not completed.
-    ReadAheadWait,
+    ReadAheadWait = 3,
     /// Read: some blocks were resident and some not.
-    ReadPartialHit,
+    ReadPartialHit = 4,
     /// Read: no block was resident.
-    ReadMiss,
+    ReadMiss = 5,
     /// Read: served from the store without caching the page.
-    ReadBypass,
+    ReadBypass = 6,
     /// Write: the page was dirty already.
-    WriteAbsorbed,
+    WriteAbsorbed = 16,
     /// Write: it made the page dirty.
-    WriteNewDirty,
+    WriteNewDirty = 17,
     /// Write: a part of the page had to be read first.
-    WritePartial,
+    WritePartial = 18,
     /// Write: it waited for the store.
-    WriteThrough,
+    WriteThrough = 19,
     /// Write: it went to the store without caching the page.
-    WriteBypass,
+    WriteBypass = 20,
 }
 
 impl Class {
-    /// All classes, in the order of their numbers: among reads, and among writes, a later class is
-    /// worse.
-    pub const ALL: [Class; 11] = [
-        Class::ReadHit,
-        Class::ReadAheadHit,
-        Class::ReadAheadWait,
-        Class::ReadPartialHit,
-        Class::ReadMiss,
-        Class::ReadBypass,
-        Class::WriteAbsorbed,
-        Class::WriteNewDirty,
-        Class::WritePartial,
-        Class::WriteThrough,
-        Class::WriteBypass,
-    ];
-
     /// Returns its number in traces, from 1 to 31.
     #[must_use]
     pub fn number(self) -> u8 {
-        match self {
-            Class::ReadHit => 1,
-            Class::ReadAheadHit => 2,
-            Class::ReadAheadWait => 3,
-            Class::ReadPartialHit => 4,
-            Class::ReadMiss => 5,
-            Class::ReadBypass => 6,
-            Class::WriteAbsorbed => 16,
-            Class::WriteNewDirty => 17,
-            Class::WritePartial => 18,
-            Class::WriteThrough => 19,
-            Class::WriteBypass => 20,
-        }
+        self as u8
     }
 
     /// Returns the class with this number.
     #[must_use]
     pub fn from_number(number: u8) -> Option<Class> {
         Class::ALL.into_iter().find(|class| class.number() == number)
-    }
-
-    /// Returns the counter of its pages.
-    #[must_use]
-    pub fn counter(self) -> Counter {
-        match self {
-            Class::ReadHit => Counter::ReadHit,
-            Class::ReadAheadHit => Counter::ReadAheadHit,
-            Class::ReadAheadWait => Counter::ReadAheadWait,
-            Class::ReadPartialHit => Counter::ReadPartialHit,
-            Class::ReadMiss => Counter::ReadMiss,
-            Class::ReadBypass => Counter::ReadBypass,
-            Class::WriteAbsorbed => Counter::WriteAbsorbed,
-            Class::WriteNewDirty => Counter::WriteNewDirty,
-            Class::WritePartial => Counter::WritePartial,
-            Class::WriteThrough => Counter::WriteThrough,
-            Class::WriteBypass => Counter::WriteBypass,
-        }
     }
 }
 

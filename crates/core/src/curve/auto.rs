@@ -54,7 +54,6 @@ impl Auto {
         }
     }
 
-    /// Returns the current policy of the volume.
     pub(super) fn current(&self) -> PolicyKind {
         self.current
     }

@@ -74,7 +74,6 @@ impl WindowedTotals {
         }
     }
 
-    /// Returns true if there are no references.
     pub(super) fn is_empty(&self) -> bool {
         self.references < 1.0
     }

@@ -27,7 +27,6 @@ impl LockedTracker {
         self.tracker().sampler()
     }
 
-    /// Replaces the tracker.
     pub(crate) fn replace(&self, tracker: Tracker) {
         *self.tracker() = tracker;
         self.window_ended.store(false, Ordering::Release);

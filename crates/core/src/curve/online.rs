@@ -113,7 +113,6 @@ impl Online {
         self.lifetime.references() + self.window.references()
     }
 
-    /// Returns the recent counts.
     pub(super) fn recent(&self) -> HitWeights {
         let mut recent = self.recent.clone();
         recent.merge(&self.window);

@@ -10,7 +10,6 @@ use std::collections::BinaryHeap;
 /// jackknife.
 pub(super) const GROUPS: usize = 16;
 
-/// Returns the group of a page.
 pub(super) fn group(hash: u64) -> usize {
     usize::try_from(hash % GROUPS as u64).expect("a small number")
 }

@@ -28,7 +28,6 @@ impl Sampler {
         self.threshold
     }
 
-    /// Returns the hash of a page.
     #[inline]
     pub(crate) fn hash(self, page: u64) -> u64 {
         mix(page ^ self.salt)

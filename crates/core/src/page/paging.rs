@@ -16,13 +16,11 @@ pub(crate) struct Paging {
 }
 
 impl Paging {
-    /// Returns the blocks of page `page`.
     pub(crate) fn blocks_of(self, page: u64) -> Range<u64> {
         let first = page * u64::from(self.page_blocks);
         first..(first + u64::from(self.page_blocks)).min(self.blocks)
     }
 
-    /// Returns the page of `block`.
     pub(crate) fn page_of(self, block: u64) -> u64 {
         block / u64::from(self.page_blocks)
     }

@@ -45,7 +45,6 @@ impl<T: Clone> Slab<T> {
         self.values.get(slot).as_ref()
     }
 
-    /// Returns the value at `slot`, which is in use.
     pub(crate) fn get_mut(&mut self, slot: u32) -> &mut T {
         self.values.get_mut(slot).as_mut().expect("a slot in use")
     }

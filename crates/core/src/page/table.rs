@@ -156,7 +156,6 @@ impl Table {
         usize::try_from(hash.checked_shr(64 - self.shard_bits).unwrap_or(0)).expect("few shards")
     }
 
-    /// Returns the shard of the block's region.
     pub(crate) fn shard(&self, key: Key) -> usize {
         self.shard_of_hash(mix(key.0 >> REGION_SHIFT))
     }
@@ -172,7 +171,6 @@ impl Table {
         (hash.wrapping_add(key.0 & ((1 << REGION_SHIFT) - 1)) & 0xffff_ffff) as usize
     }
 
-    /// Starts the lookup of `key`.
     #[inline]
     pub(crate) fn lookup(&self, key: Key) -> BlockLookup<'_> {
         let hash = mix(key.0 >> REGION_SHIFT);

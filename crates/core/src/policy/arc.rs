@@ -69,10 +69,6 @@ impl Arc {
 }
 
 impl Policy for Arc {
-    fn name(&self) -> &'static str {
-        "arc"
-    }
-
     fn on_capacity(&mut self, pages: usize) {
         self.capacity = pages;
         self.target = self.target.min(self.capacity() * TARGET_UNIT);

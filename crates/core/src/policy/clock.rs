@@ -22,10 +22,6 @@ impl Clock {
 }
 
 impl Policy for Clock {
-    fn name(&self) -> &'static str {
-        "clock"
-    }
-
     fn on_insert(&mut self, slot: Slot, _page: u64) {
         *self.referenced.get_mut(slot) = false;
         self.links.push_head(&mut self.list, slot);

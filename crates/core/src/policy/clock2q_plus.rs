@@ -35,10 +35,6 @@ impl Clock2QPlus {
 }
 
 impl Policy for Clock2QPlus {
-    fn name(&self) -> &'static str {
-        "clock2q+"
-    }
-
     fn on_capacity(&mut self, pages: usize) {
         self.queues.capacity = pages;
     }

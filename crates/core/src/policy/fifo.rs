@@ -19,10 +19,6 @@ impl Fifo {
 }
 
 impl Policy for Fifo {
-    fn name(&self) -> &'static str {
-        "fifo"
-    }
-
     fn on_insert(&mut self, slot: Slot, _page: u64) {
         self.links.push_head(&mut self.list, slot);
     }

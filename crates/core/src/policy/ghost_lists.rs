@@ -63,17 +63,14 @@ impl<const N: usize> GhostLists<N> {
         u32::try_from(value).expect("below NUMBERS times N")
     }
 
-    /// Returns the number of ghosts in a queue.
     pub(crate) fn len(&self, queue: usize) -> usize {
         self.queues[queue].len
     }
 
-    /// Returns the number of ghosts in all queues.
     pub(crate) fn total(&self) -> usize {
         self.index.len()
     }
 
-    /// Returns the queue that contains `page`.
     pub(crate) fn find(&self, page: u64) -> Option<usize> {
         self.index.get(fingerprint(page)).map(Self::queue_of)
     }

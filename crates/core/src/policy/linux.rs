@@ -56,10 +56,6 @@ impl Linux {
 }
 
 impl Policy for Linux {
-    fn name(&self) -> &'static str {
-        "linux"
-    }
-
     fn on_insert(&mut self, slot: Slot, page: u64) {
         let distance = self.ghosts.take(page).map(|age| age as usize + 1);
         let active = distance.is_some_and(|distance| distance <= self.active.len());

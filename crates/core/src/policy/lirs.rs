@@ -168,10 +168,6 @@ impl Lirs {
 }
 
 impl Policy for Lirs {
-    fn name(&self) -> &'static str {
-        "lirs"
-    }
-
     fn on_capacity(&mut self, pages: usize) {
         self.capacity = pages;
     }

@@ -20,10 +20,6 @@ impl Lru {
 }
 
 impl Policy for Lru {
-    fn name(&self) -> &'static str {
-        "lru"
-    }
-
     fn on_insert(&mut self, slot: Slot, _page: u64) {
         self.links.push_head(&mut self.list, slot);
     }

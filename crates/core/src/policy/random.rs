@@ -46,10 +46,6 @@ impl Random {
 }
 
 impl Policy for Random {
-    fn name(&self) -> &'static str {
-        "random"
-    }
-
     fn on_insert(&mut self, slot: Slot, _page: u64) {
         *self.positions.get_mut(slot) = u32::try_from(self.slots.len()).expect("slots are u32");
         self.slots.push(slot);

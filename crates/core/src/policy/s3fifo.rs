@@ -27,10 +27,6 @@ impl S3Fifo {
 }
 
 impl Policy for S3Fifo {
-    fn name(&self) -> &'static str {
-        "s3fifo"
-    }
-
     fn on_capacity(&mut self, pages: usize) {
         self.queues.capacity = pages;
     }

@@ -37,10 +37,6 @@ impl Sieve {
 }
 
 impl Policy for Sieve {
-    fn name(&self) -> &'static str {
-        "sieve"
-    }
-
     fn on_insert(&mut self, slot: Slot, _page: u64) {
         *self.visited.get_mut(slot) = false;
         self.links.push_head(&mut self.list, slot);

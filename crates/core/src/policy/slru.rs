@@ -71,7 +71,6 @@ impl Segments {
         links.remove(list, slot);
     }
 
-    /// Returns all pages.
     pub(super) fn slots<'a>(&'a self, links: &'a Links) -> impl Iterator<Item = Slot> + 'a {
         links.oldest_first(&self.probation).chain(links.oldest_first(&self.protected))
     }
@@ -100,10 +99,6 @@ impl Slru {
 }
 
 impl Policy for Slru {
-    fn name(&self) -> &'static str {
-        "slru"
-    }
-
     fn on_capacity(&mut self, pages: usize) {
         self.capacity = pages;
     }

@@ -358,7 +358,6 @@ fn no_two_pages_of_the_traces_look_the_same_as_ghosts() {
 fn every_policy_is_found_by_its_name() {
     for kind in PolicyKind::ALL {
         assert_eq!(PolicyKind::from_name(kind.name()), Some(kind));
-        assert_eq!(kind.build().name(), kind.name());
         assert!((8..200).contains(&kind.bytes_per_page()));
     }
     assert_eq!(PolicyKind::from_name("mru"), None);
@@ -436,9 +435,6 @@ fn the_check_of_a_boxed_policy_is_that_of_the_policy() {
     #[derive(Debug)]
     struct Faulty;
     impl Policy for Faulty {
-        fn name(&self) -> &'static str {
-            "faulty"
-        }
         fn on_insert(&mut self, _: Slot, _: u64) {}
         fn on_hit(&mut self, _: Slot) {}
         fn victim(&mut self, _: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {

@@ -38,10 +38,6 @@ impl TwoQ {
 }
 
 impl Policy for TwoQ {
-    fn name(&self) -> &'static str {
-        "2q"
-    }
-
     fn on_capacity(&mut self, pages: usize) {
         self.capacity = pages;
     }

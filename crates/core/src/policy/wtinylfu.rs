@@ -65,10 +65,6 @@ impl WTinyLfu {
 }
 
 impl Policy for WTinyLfu {
-    fn name(&self) -> &'static str {
-        "wtinylfu"
-    }
-
     fn on_capacity(&mut self, pages: usize) {
         self.capacity = pages;
         self.sketch.fit(self.capacity());

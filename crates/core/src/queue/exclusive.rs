@@ -79,12 +79,10 @@ impl<F: Frames> ExclusiveRanges<F> {
         std::mem::take(&mut self.ready)
     }
 
-    /// Returns the range that starts at `start`.
     pub(crate) fn get(&self, start: u64) -> &ExclusiveRange<F> {
         &self.by_start.get(&start).expect("an exclusive range").0
     }
 
-    /// Removes the range that starts at `start`.
     pub(super) fn remove(&mut self, start: u64) -> ExclusiveRange<F> {
         self.by_start.remove(&start).expect("an exclusive range").0
     }

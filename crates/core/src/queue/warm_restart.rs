@@ -53,7 +53,6 @@ impl WarmRestartList {
         self.blocks
     }
 
-    /// Removes all ranges.
     pub(crate) fn clear(&mut self) {
         *self = WarmRestartList::default();
     }

@@ -62,7 +62,6 @@ impl Detector {
         (before.start < end).then_some(before.start..end)
     }
 
-    /// Records a request.
     pub(crate) fn note_request(&mut self, observed: &ObservedRequest, limits: &Limits) -> Advice {
         self.tick += 1;
         let pages = &observed.pages;

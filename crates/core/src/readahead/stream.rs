@@ -41,7 +41,6 @@ impl Window {
         Some(mirrored(self.backward, &run))
     }
 
-    /// Returns the number of pages.
     pub(crate) fn pages(&self) -> u64 {
         self.len * self.count
     }
@@ -59,7 +58,7 @@ fn mirrored(backward: bool, pages: &Range<u64>) -> Range<u64> {
 }
 
 /// A reader of consecutive requests, or of requests at equal distances.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(super) struct Stream {
     backward: bool,
     /// Distance from the start of one request to that of the next; 0 if they are adjacent.
@@ -83,23 +82,11 @@ impl Stream {
     /// Returns a stream whose last request is `request`, after `steps` matching requests.
     pub(super) fn new(request: &Range<u64>, backward: bool, stride: u64, steps: u32) -> Self {
         let Range { start, end } = mirrored(backward, request);
-        let (requested_end, trigger, window) = (end, end, 0);
-        let (wasted_before, used_at) = (0, 0);
-        Stream {
-            backward,
-            stride,
-            start,
-            end,
-            steps,
-            requested_end,
-            trigger,
-            window,
-            wasted_before,
-            used_at,
-        }
+        let positions =
+            Stream { start, end, requested_end: end, trigger: end, ..Stream::default() };
+        Stream { backward, stride, steps, ..positions }
     }
 
-    /// Returns the pages of the last request.
     pub(super) fn last_request(&self) -> Range<u64> {
         mirrored(self.backward, &(self.start..self.end))
     }

@@ -65,8 +65,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
                 let len = write.len as usize;
                 cache.write(volume, handle, now, write, &Zeros(len))
             }
-            Work::Flush { always: true } => cache.flush_always(handle, now, token),
-            Work::Flush { always: false } => cache.flush(handle, now, token),
+            Work::Flush { always } => cache.flush(handle, now, token, *always),
             Work::FlushRange { blocks, durable } => {
                 cache.flush_range(handle, now, blocks.clone(), *durable, token)
             }
@@ -106,6 +105,9 @@ impl<F: Frames, P: Payload> Work<F, P> {
         now: Nanos,
         completion: Completion<F>,
     ) -> Status {
+        if let Completion::Continue { token, pins } = completion {
+            return self.resume(cache, (volume, handle), now, (token, pins));
+        }
         match self {
             Work::Read(read) => match read.apply_completion(cache.frames(), completion) {
                 // The parts for which it waited are pinned: the rest can be read now.
@@ -113,17 +115,11 @@ impl<F: Frames, P: Payload> Work<F, P> {
                 status => status,
             },
             Work::Write(write, _) | Work::WriteZeros(write) => {
-                if let Completion::Continue { token, pins } = completion {
-                    return self.resume(cache, (volume, handle), now, (token, pins));
-                }
                 cache.write_completed(handle, now, write, completion)
             }
             Work::Map(mapping) => cache.map_completed(handle, now, mapping, completion),
             Work::Unpin(mapping) => {
-                if let Completion::Continue { token, pins } = completion {
-                    return self.resume(cache, (volume, handle), now, (token, pins));
-                }
-                cache.unpin_completed(handle, now, mapping, completion)
+                cache.write_completed(handle, now, &mut mapping.write, completion)
             }
             Work::Flush { .. } | Work::FlushRange { .. } | Work::DiscardOrZero { .. } => {
                 let Completion::Finished { result, .. } = completion else {
@@ -138,7 +134,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
     pub(super) fn classes(&self) -> Classes {
         match self {
             Work::Read(read) => read.classes(),
-            Work::Write(write, _) | Work::WriteZeros(write) => write.classes(),
+            Work::Write(write, _) | Work::WriteZeros(write) => write.classes,
             Work::Flush { .. }
             | Work::FlushRange { .. }
             | Work::DiscardOrZero { .. }
@@ -147,7 +143,6 @@ impl<F: Frames, P: Payload> Work<F, P> {
         }
     }
 
-    /// Returns the bytes of the parked payload.
     pub(super) fn parked_bytes(&self) -> usize {
         match self {
             Work::Write(_, Some(payload)) => payload.len(),

@@ -213,7 +213,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             | RequestOp::Map
             | RequestOp::Unpin => return,
         };
-        self.handle.recorder().record(latency, duration);
+        self.handle.recorder.record(latency, duration);
     }
 
     /// Returns the number of requests in flight.
@@ -249,7 +249,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     /// Returns true if [`Session::advance`] would process completions.
     #[must_use]
     pub fn has_completions(&self) -> bool {
-        self.handle.has_completions()
+        self.handle.completions.has_completions()
     }
 
     /// Returns the next time at which [`Session::advance`] has work without a completion: a delayed
@@ -273,8 +273,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     pub fn read_hit(&mut self, cache: &Cache<F>, offset: u64, to: &mut [u8]) -> bool {
         let is_hit = cache.read_hit(&self.handle, offset, to);
         if is_hit {
-            self.handle.recorder().add(Counter::ReadRequests, 1);
-            self.handle.recorder().add(Counter::ReadBytes, to.len() as u64);
+            self.handle.recorder.add(Counter::ReadRequests, 1);
+            self.handle.recorder.add(Counter::ReadBytes, to.len() as u64);
         }
         is_hit
     }
@@ -285,8 +285,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     pub fn read_hits(&mut self, cache: &Cache<F>, reads: &mut [HitRead<'_>]) -> usize {
         let hits = cache.read_hits(&self.handle, reads);
         let bytes: usize = reads.iter().filter(|read| read.hit).map(|read| read.to.len()).sum();
-        self.handle.recorder().add(Counter::ReadRequests, hits as u64);
-        self.handle.recorder().add(Counter::ReadBytes, bytes as u64);
+        self.handle.recorder.add(Counter::ReadRequests, hits as u64);
+        self.handle.recorder.add(Counter::ReadBytes, bytes as u64);
         hits
     }
 
@@ -375,7 +375,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let mut write = self.write_of(&request, request.offset, payload.len());
         let status = cache.write(&self.volume, &mut self.handle, now, &mut write, &payload);
         if status == Status::Done && request.then == Then::Nothing {
-            return Submitted::Done(ImmediateReply { data: None, classes: write.classes() });
+            return Submitted::Done(ImmediateReply { data: None, classes: write.classes });
         }
         let id = self.insert(request, now, context(), false);
         self.keep_write(cache, now, id, write, payload, status);
@@ -411,7 +411,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         context: C,
     ) -> RequestId {
         let _logged = cache.log.add(|| Input::Unsupported { call: "a mapping".to_owned() });
-        let recorder = self.handle.recorder();
+        let recorder = &self.handle.recorder;
         recorder.add(Counter::WriteRequests, 1);
         recorder.add(Counter::WriteBytes, mapping.marked_bytes() as u64);
         let id = self.insert(Request::new(RequestOp::Unpin, mapping.bytes()), now, context, false);
@@ -490,7 +490,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             log.add(Input::Advance { session: self.number, now });
         }
         let mut completions = std::mem::take(&mut self.completions);
-        self.handle.collect(&mut completions);
+        self.handle.completions.collect(&mut completions);
         let mut has_changed = !completions.is_empty();
         let mut has_room = false;
         for completion in completions.drain(..) {
@@ -636,7 +636,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             self.requests = Slab::with_capacity(ENTRIES_KEPT);
             self.ready.shrink_to(ENTRIES_KEPT);
             self.completions.shrink_to(ENTRIES_KEPT);
-            self.handle.shrink();
+            self.handle.completions.shrink();
             debug_assert!(self.operations.is_empty(), "each belongs to a request");
             self.operations = Slab::with_capacity(ENTRIES_KEPT);
         }
@@ -648,7 +648,6 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
     }
 
-    /// Returns a read of a part of a request.
     #[expect(clippy::unnecessary_box_returns, reason = "a reused read is boxed already")]
     fn read_of(&mut self, request: &Request, bytes: Range<u64>) -> Box<ReadRequest<F>> {
         let token = self.operations.vacant_key() as u64;
@@ -668,11 +667,10 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         read
     }
 
-    /// Returns a write of a part of a request.
     fn write_of(&self, request: &Request, offset: u64, len: usize) -> WriteRequest {
         let len = u32::try_from(len).expect("a payload has less than 4 GiB");
         if request.is_counted {
-            self.handle.recorder().add(Counter::WriteBytes, u64::from(len));
+            self.handle.recorder.add(Counter::WriteBytes, u64::from(len));
         }
         let token = self.operations.vacant_key() as u64;
         let mut write = WriteRequest::new(token, offset, len, request.fua);
@@ -691,7 +689,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         status: Status,
     ) {
         if status == Status::Done {
-            self.requests[id].classes.add(write.classes());
+            self.requests[id].classes.add(write.classes);
             self.continue_request(cache, now, id);
             return;
         }
@@ -827,7 +825,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         match status {
             Status::DoneAt(at) => {
                 entry.due = entry.due.max(at);
-                let recorder = self.handle.recorder();
+                let recorder = &self.handle.recorder;
                 recorder.add(Counter::ThrottledWrites, 1);
                 recorder.add(Counter::ThrottledTime, at.saturating_sub(now));
             }
@@ -947,7 +945,7 @@ fn count<F: Frames>(handle: &VolumeHandle<F>, request: &Request) {
     }
     let counter = match request.op {
         RequestOp::Read => {
-            handle.recorder().add(Counter::ReadBytes, request.len);
+            handle.recorder.add(Counter::ReadBytes, request.len);
             Counter::ReadRequests
         }
         RequestOp::Write => Counter::WriteRequests,
@@ -958,7 +956,7 @@ fn count<F: Frames>(handle: &VolumeHandle<F>, request: &Request) {
         RequestOp::Discard => Counter::DiscardRequests,
         RequestOp::Populate | RequestOp::Map | RequestOp::Unpin => return,
     };
-    handle.recorder().add(counter, 1);
+    handle.recorder.add(counter, 1);
 }
 
 /// Returns the bytes of the frames that a read pins.

@@ -397,7 +397,7 @@ fn reads_without_end_do_not_keep_a_write_from_the_store() {
     rig.write(&mut handle, 0, 1);
     let mut ops = Vec::new();
     let token = rig.token();
-    rig.cache.flush(&mut handle, rig.now, token);
+    rig.cache.flush(&handle, rig.now, token, false);
     let mut reads: Vec<_> =
         (0..60).map(|i| ReadRequest::new(100 + i, (2 * i + 9) * BLOCK, 4096)).collect();
     for read in &mut reads {
@@ -456,7 +456,7 @@ fn discards_that_wait_for_a_write_add_no_operation_to_a_poll() {
     rig.run();
     let zeroed = rig.ops.iter().filter(|op| op.1 == zero).count();
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     let is_success = |completion: &Completion<_>| {
         matches!(completion, Completion::Finished { result: Ok(()), .. })
     };
@@ -538,7 +538,7 @@ fn ignored_flushes_lose_nothing_older_than_the_bound_in_age_max() {
         let status = rig.try_write(&mut handle, [block, 1], byte, true);
         assert_eq!(status, Status::Done, "FUA is ignored");
         let (token, before) = (rig.token(), rig.ops.len());
-        assert_eq!(rig.cache.flush(&mut handle, rig.now, token), Status::Done, "and a flush");
+        assert_eq!(rig.cache.flush(&handle, rig.now, token, false), Status::Done, "and a flush");
         assert_eq!(rig.ops.len(), before);
         written.push((rig.now, block, byte));
         rig.run_until(rig.now + STEP);

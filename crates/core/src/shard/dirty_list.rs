@@ -86,11 +86,8 @@ impl DirtyList {
         self.oldest = slot;
     }
 
-    /// Removes a page.
     pub(crate) fn remove(&mut self, pages: &mut Slab<Page>, slot: Slot) {
-        let page = pages.get_mut(slot);
-        let (older, newer) = (page.dirty_older, page.dirty_newer);
-        (page.dirty_older, page.dirty_newer) = (NO_SLOT, NO_SLOT);
+        let Page { dirty_older: older, dirty_newer: newer, .. } = *pages.get(slot);
         if self.untried == slot {
             self.untried = newer;
         }

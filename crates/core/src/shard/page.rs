@@ -1,17 +1,17 @@
 //! A page of an instance.
 
 use crate::clock::Nanos;
-use crate::policy::{NO_SLOT, Slot};
+use crate::policy::Slot;
 
 /// A page that has a resident block or is being filled.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, Default)]
 pub(crate) struct Page {
     /// Page number in the volume.
     pub(crate) number: u64,
     /// Time, and epoch of the volume, at which the page became dirty.
     pub(crate) dirty_at: Nanos,
     pub(crate) dirty_epoch: u64,
-    /// Neighbours in the list of dirty pages.
+    /// Neighbours in the list of dirty pages, if the page is in it.
     pub(super) dirty_older: Slot,
     pub(super) dirty_newer: Slot,
     /// Number of the last writeback of the page; at most one is in progress.
@@ -31,24 +31,9 @@ pub(crate) struct Page {
 
 impl Page {
     pub(crate) fn new(number: u64) -> Self {
-        Page {
-            number,
-            dirty_at: 0,
-            dirty_epoch: 0,
-            dirty_older: NO_SLOT,
-            dirty_newer: NO_SLOT,
-            writeback_seq: 0,
-            resident: 0,
-            dirty: 0,
-            writing: 0,
-            failing: 0,
-            ops: 0,
-            writeback_failed: false,
-            filling: false,
-        }
+        Page { number, ..Page::default() }
     }
 
-    /// Returns true if the page is under writeback.
     pub(crate) fn is_under_writeback(&self) -> bool {
         self.ops > 0
     }

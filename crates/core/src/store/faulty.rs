@@ -3,6 +3,7 @@
 use super::{Geometry, Store, StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
 use crate::clock::Nanos;
 use crate::frames::Frames;
+use crate::units::overlap;
 use std::ops::Range;
 use std::sync::{Arc, Mutex};
 
@@ -64,7 +65,7 @@ impl<F: Frames, S: Store<F>> FaultyStore<F, S> {
 
     fn failure(&self, op: &StoreOp<F>) -> Option<StoreError> {
         let range = op.offset..op.offset + op.len;
-        let overlaps = |faulty: &Range<u64>| faulty.start < range.end && range.start < faulty.end;
+        let overlaps = |faulty: &Range<u64>| overlap(faulty, &range);
         let is_change = matches!(
             op.kind,
             StoreOpKind::Write { .. } | StoreOpKind::Discard | StoreOpKind::Zero { .. }

@@ -22,7 +22,6 @@ impl LiveTunables {
         Ok(())
     }
 
-    /// Returns all current values.
     pub(crate) fn snapshot(&self) -> Tunables {
         let value = |i: usize| self.values[i].load(Ordering::Relaxed);
         Tunables { values: std::array::from_fn(value) }

@@ -43,7 +43,6 @@ impl Config {
         (self.write_mode.get(), self.flush_mode.get())
     }
 
-    /// Returns true if the cache may switch to a policy with more hits.
     #[inline]
     pub(crate) fn policy_auto(&self) -> bool {
         self.policy_auto.load(Ordering::Relaxed)
@@ -87,14 +86,12 @@ impl PageSize {
         self.blocks.load(Ordering::Acquire)
     }
 
-    /// Returns the requested page size, if a change is pending.
     #[inline]
     pub(crate) fn requested(&self) -> Option<u32> {
         let requested = self.requested.load(Ordering::Acquire);
         (requested != 0).then_some(requested)
     }
 
-    /// Returns true if a change is pending.
     #[inline]
     pub(crate) fn is_changing(&self) -> bool {
         self.requested().is_some()

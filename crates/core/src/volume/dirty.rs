@@ -82,7 +82,6 @@ impl DirtyState {
         self.dirty.fetch_add(blocks, Ordering::AcqRel)
     }
 
-    /// Counts dirty blocks as being written.
     pub(crate) fn start_write(&self, blocks: u64) {
         self.writing.fetch_add(blocks, Ordering::AcqRel);
         self.dirty.fetch_sub(blocks, Ordering::AcqRel);
@@ -95,7 +94,6 @@ impl DirtyState {
         self.all.unclean.fetch_sub(written - back, Ordering::AcqRel);
     }
 
-    /// Counts dirty blocks that were discarded.
     pub(crate) fn discard(&self, blocks: u64) {
         self.dirty.fetch_sub(blocks, Ordering::AcqRel);
         self.all.unclean.fetch_sub(blocks, Ordering::AcqRel);
@@ -145,7 +143,6 @@ impl DirtyState {
         (seen.swap(errors, Ordering::AcqRel) < errors).then(|| self.last_error()).flatten()
     }
 
-    /// Marks all errors as reported.
     pub(crate) fn mark_reported(&self, seen: &AtomicU64) {
         seen.store(self.errors.load(Ordering::Acquire), Ordering::Release);
     }

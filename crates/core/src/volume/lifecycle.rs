@@ -51,7 +51,6 @@ impl Lifecycle {
         entered.map(drop).map_err(|_closed| SettingError::Removed { volume: name.to_owned() })
     }
 
-    /// Uncounts a handle.
     pub(crate) fn remove_handle(&self) {
         let before = self.handles.fetch_sub(1, Ordering::AcqRel);
         debug_assert!(before > 0 && before != CLOSED, "a handle was closed that was not open");

@@ -96,7 +96,6 @@ impl Quota {
         self.usage.load(Ordering::Relaxed)
     }
 
-    /// Adds a frame to the usage.
     pub(crate) fn charge(&self) {
         self.usage.fetch_add(1, Ordering::Relaxed);
     }
@@ -107,7 +106,6 @@ impl Quota {
         self.usage.fetch_sub(frames, Ordering::Relaxed);
     }
 
-    /// Returns true if the usage has reached the maximum.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
         self.usage() >= self.max()
@@ -131,7 +129,6 @@ impl Quota {
         self.shards[shard].coldest.store(at, Ordering::Relaxed);
     }
 
-    /// Returns the number of pages in a shard.
     pub(crate) fn pages(&self, shard: usize) -> u32 {
         self.shards[shard].pages.load(Ordering::Relaxed)
     }

@@ -24,7 +24,6 @@ impl Default for Recorders {
 }
 
 impl Recorders {
-    /// Returns all counters since the volume was added.
     pub(super) fn totals(&self) -> Totals {
         let mut totals = lock(&self.retired).clone();
         for recorder in lock(&self.all).iter() {

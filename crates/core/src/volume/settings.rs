@@ -11,7 +11,6 @@ use crate::tunables::Tunables;
 use crate::units::BLOCK_BYTES_U64;
 
 impl<F: Frames> Volume<F> {
-    /// Logs a change of a setting.
     pub(crate) fn log_setting(&self, setting: impl FnOnce() -> Setting) -> Option<LogGuard<'_>> {
         self.log.add(|| Input::Set { volume: self.id, setting: setting() })
     }
@@ -109,7 +108,6 @@ impl<F: Frames> Volume<F> {
         (self.quota.min(), self.quota.max())
     }
 
-    /// Returns the bounds and the page size.
     pub(crate) fn frame_bounds(&self) -> FrameBounds<'_> {
         let (min, max) = self.bounds();
         let page_blocks = self.config.page_size.requested().unwrap_or_else(|| self.page_blocks());

@@ -1,5 +1,5 @@
-//! The state of the lazy writer of a volume. The lock of [`Writer`] is held by polls; the pages that
-//! it writes, and when, are the subject of `cache/writeback.rs`.
+//! The state of the lazy writer of a volume; `cache/writeback.rs` is what it does. A poll holds its
+//! lock.
 
 use super::pace::Pace;
 use crate::clock::Nanos;

@@ -6,6 +6,7 @@ use crate::frames::Frames;
 use crate::policy::Slot;
 use crate::queue::Batch;
 use crate::shard::{Instance, Page};
+use crate::units::overlap;
 use crate::volume::Volume;
 use std::ops::Range;
 
@@ -107,19 +108,15 @@ impl<F: Frames> Cache<F> {
             let instance = shard.instance(volume.id);
             let is_selected = |page: &crate::shard::Page| {
                 let page_blocks = instance.paging.blocks_of(page.number);
-                let overlaps = page_blocks.start < blocks.end && blocks.start < page_blocks.end;
-                (overlaps && page.dirty > 0 && page.dirty_epoch <= epoch)
-                    .then_some(page_blocks.start)
+                let is_due = page.dirty > 0 && page.dirty_epoch <= epoch;
+                (is_due && overlap(&page_blocks, blocks)).then_some(page_blocks.start)
             };
-            if dirty < blocks.end - blocks.start {
-                let list = instance.dirty.iter(&instance.pages);
-                pages.extend(list.filter_map(|slot| is_selected(instance.pages.get(slot))));
+            let slots: Vec<_> = if dirty < blocks.end - blocks.start {
+                instance.dirty.iter(&instance.pages).collect()
             } else {
-                let slots = self.slots_in(instance, blocks);
-                pages.extend(
-                    slots.into_iter().filter_map(|slot| is_selected(instance.pages.get(slot))),
-                );
-            }
+                self.slots_in(instance, blocks)
+            };
+            pages.extend(slots.into_iter().filter_map(|it| is_selected(instance.pages.get(it))));
         }
         Batch::sorted(pages)
     }

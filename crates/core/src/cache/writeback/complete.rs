@@ -4,7 +4,6 @@
 use super::write::WritebackOps;
 use crate::cache::Cache;
 use crate::clock::Nanos;
-use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::page::Key;
 use crate::policy::Slot;
@@ -14,19 +13,18 @@ use crate::store::{Buffer, Segment, StoreError, StoreOp};
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
 use crate::units::BLOCK_BYTES_U64;
-use crate::volume::Volume;
+use crate::volume::{Call, Volume};
 use std::ops::Range;
 
 impl<F: Frames> Cache<F> {
     pub(in crate::cache) fn written(
         &self,
-        volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
+        call: &Call<'_, F>,
         op: StoreOp<F>,
-        (pages, epoch): (&[(u64, crate::policy::Slot)], u64),
+        (pages, epoch): (&[(u64, Slot)], u64),
         error: Option<&StoreError>,
     ) {
+        let Call { volume, .. } = *call;
         let first = op.offset / BLOCK_BYTES_U64;
         let mut shard = self.shard_of(volume, first);
         let instance = shard.instance(volume.id);
@@ -51,7 +49,7 @@ impl<F: Frames> Cache<F> {
                 let earlier =
                     (failed && error.is_none()).then(|| volume.dirty.last_error()).flatten();
                 let error = error.or(earlier.as_ref());
-                self.end_page_writeback(instance, slot, (error, epoch), recorder, now);
+                self.end_page_writeback(call, instance, slot, (error, epoch));
             }
         }
     }
@@ -59,13 +57,12 @@ impl<F: Frames> Cache<F> {
     /// Ends the writeback, of `epoch`, of a page whose last operation has completed.
     pub(super) fn end_page_writeback(
         &self,
+        call: &Call<'_, F>,
         instance: &mut Instance<F>,
         slot: Slot,
         (error, epoch): (Option<&StoreError>, u64),
-        recorder: &Recorder,
-        now: Nanos,
     ) {
-        let volume = Arc::clone(&instance.volume);
+        let Call { volume, .. } = *call;
         let number = instance.pages.get(slot).number;
         let mut back = 0;
         for block in instance.paging.blocks_of(number) {
@@ -101,7 +98,7 @@ impl<F: Frames> Cache<F> {
         // A page that was held back was not written with FUA, whatever its waiters need.
         let stable = volume.write_order.is_empty();
         self.complete_syncs(instance, slot, error, stable);
-        self.continue_page(instance, slot, recorder, now);
+        self.continue_page(call, instance, slot);
     }
 
     /// Updates the volume after a write whose pages have been processed: speed of the store,
@@ -145,12 +142,11 @@ impl<F: Frames> Cache<F> {
     /// waits for it, or drops the page if it must not stay.
     pub(in crate::cache) fn continue_page(
         &self,
+        call: &Call<'_, F>,
         instance: &mut Instance<F>,
         slot: Slot,
-        recorder: &Recorder,
-        now: Nanos,
     ) {
-        let volume = Arc::clone(&instance.volume);
+        let Call { volume, recorder, now } = *call;
         let page = instance.pages.get(slot);
         if page.can_start_writeback() {
             let Some(waiters) = instance.syncs.get(&slot) else { return };

@@ -10,7 +10,6 @@
 use crate::cache::Cache;
 use crate::clock::Nanos;
 use crate::completion::Completion;
-use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::mode::FlushMode;
 use crate::queue::{Context, FlushWaiter, Queue};
@@ -18,30 +17,26 @@ use crate::read_write::{Status, WriteRequest};
 use crate::store::{StoreError, StoreErrorKind, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
-use crate::volume::{Volume, VolumeHandle, Writer};
+use crate::volume::{Call, Volume, VolumeHandle, Writer};
 use crate::write_order::WriteOrder;
 
 impl<F: Frames> Cache<F> {
     /// Flushes the volume of `handle`. Data that was acknowledged before is on stable storage when
-    /// the completion with `token` reports success.
-    pub(crate) fn flush(&self, handle: &mut VolumeHandle<F>, now: Nanos, token: u64) -> Status {
-        handle.volume.note_request(now);
-        if handle.volume.flush_mode() == FlushMode::Ignore {
-            return Status::Done;
-        }
-        self.flush_always(handle, now, token)
-    }
-
-    /// Flushes the volume even if its flush mode ignores flushes; for a stop.
+    /// the completion with `token` reports success. If flushes are ignored, it completes
+    /// immediately, unless `always` is true: for a stop.
     #[expect(clippy::unused_self, reason = "an operation of the cache, as the others")]
-    pub(crate) fn flush_always(
+    pub(crate) fn flush(
         &self,
-        handle: &mut VolumeHandle<F>,
+        handle: &VolumeHandle<F>,
         now: Nanos,
         token: u64,
+        always: bool,
     ) -> Status {
-        handle.volume.note_request(now);
         let volume = &handle.volume;
+        volume.note_request(now);
+        if !always && volume.flush_mode() == FlushMode::Ignore {
+            return Status::Done;
+        }
         let mut queue = lock(&volume.queue);
         let epoch = volume.dirty.end_epoch();
         let completions = Arc::clone(&handle.completions);
@@ -60,23 +55,18 @@ impl<F: Frames> Cache<F> {
     ) -> Status {
         write.needs_flush = false;
         // The flush mode was checked at the start of the write.
-        let status = self.flush_always(handle, now, write.token);
+        let status = self.flush(handle, now, write.token, true);
         write.waiting += 1;
         status
     }
 
     /// Advances flushes: writes the pages for which they wait, then flushes the store.
-    pub(in crate::cache) fn advance_flushes(
-        &self,
-        volume: &Volume<F>,
-        writer: &mut Writer,
-        recorder: &Recorder,
-        now: Nanos,
-    ) {
+    pub(in crate::cache) fn advance_flushes(&self, call: &Call<'_, F>, writer: &mut Writer) {
+        let Call { volume, now, .. } = *call;
         let Some(epoch) = lock(&volume.queue).flushes.back().map(|flush| flush.epoch) else {
             return;
         };
-        self.write_up_to(volume, writer, epoch, recorder, now);
+        self.write_up_to(call, writer, epoch);
         let oldest = self.oldest_dirty(volume).map(|(_, epoch)| epoch);
         let mut queue = lock(&volume.queue);
         if queue.flush_in_flight {
@@ -134,14 +124,8 @@ impl<F: Frames> Cache<F> {
 
     /// Starts the writeback of pages that became dirty at `epoch` or before, up to the depth of
     /// forced writes.
-    fn write_up_to(
-        &self,
-        volume: &Volume<F>,
-        writer: &mut Writer,
-        epoch: u64,
-        recorder: &Recorder,
-        now: Nanos,
-    ) {
+    fn write_up_to(&self, call: &Call<'_, F>, writer: &mut Writer, epoch: u64) {
+        let Call { volume, .. } = *call;
         let depth = volume.config.tunables.count(Tunable::ForcedDepth);
         let mut gathered = false;
         loop {
@@ -157,11 +141,10 @@ impl<F: Frames> Cache<F> {
             }
             let Some(block) = writer.forced.next() else { return };
             let cause = crate::queue::WriteCause::Forced;
-            self.write_back_around(volume, block, cause, recorder, now);
+            self.write_back_around(call, block, cause);
         }
     }
 
-    /// Completes a flush of the store.
     pub(in crate::cache) fn flushed(
         &self,
         volume: &Volume<F>,

@@ -10,7 +10,6 @@
 use crate::cache::Cache;
 use crate::clock::Nanos;
 use crate::completion::Completion;
-use crate::counters::Recorder;
 use crate::frames::Frames;
 use crate::mode::FlushMode;
 use crate::queue::{Batch, Context, RangeFlush, WriteCause};
@@ -18,7 +17,8 @@ use crate::read_write::Status;
 use crate::store::{StoreError, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::tunables::Tunable;
-use crate::volume::{Volume, VolumeHandle};
+use crate::units::overlap;
+use crate::volume::{Call, Volume, VolumeHandle};
 use std::ops::Range;
 
 impl<F: Frames> Cache<F> {
@@ -53,13 +53,8 @@ impl<F: Frames> Cache<F> {
         Status::Pending
     }
 
-    /// Advances flushes of ranges.
-    pub(in crate::cache) fn advance_ranges(
-        &self,
-        volume: &Volume<F>,
-        recorder: &Recorder,
-        now: Nanos,
-    ) {
+    pub(in crate::cache) fn advance_ranges(&self, call: &Call<'_, F>) {
+        let Call { volume, now, .. } = *call;
         let mut index = 0;
         loop {
             let (blocks, epoch, mut batch) = {
@@ -67,7 +62,7 @@ impl<F: Frames> Cache<F> {
                 let Some(range) = queue.ranges.get_mut(index) else { return };
                 (range.blocks.clone(), range.epoch, std::mem::take(&mut range.batch))
             };
-            let is_written = self.write_range(volume, &mut batch, &blocks, epoch, recorder, now);
+            let is_written = self.write_range(call, &mut batch, &blocks, epoch);
             // Only this function removes entries, so the index is still valid.
             let mut queue = lock(&volume.queue);
             if !is_written {
@@ -92,13 +87,12 @@ impl<F: Frames> Cache<F> {
     /// depth of forced writes. Returns true if all of them are written.
     fn write_range(
         &self,
-        volume: &Volume<F>,
+        call: &Call<'_, F>,
         batch: &mut Batch,
         blocks: &Range<u64>,
         epoch: u64,
-        recorder: &Recorder,
-        now: Nanos,
     ) -> bool {
+        let Call { volume, .. } = *call;
         let depth = volume.config.tunables.count(Tunable::ForcedDepth);
         let mut gathered = false;
         loop {
@@ -123,11 +117,10 @@ impl<F: Frames> Cache<F> {
                 return false;
             }
             let Some(block) = batch.next() else { return false };
-            self.write_back_around(volume, block, WriteCause::Forced, recorder, now);
+            self.write_back_around(call, block, WriteCause::Forced);
         }
     }
 
-    /// Completes a flush of a range.
     pub(in crate::cache) fn range_flushed(&self, range: RangeFlush<F>, error: Option<StoreError>) {
         let RangeFlush { completions, token, .. } = range;
         let result = error.map_or(Ok(()), Err);
@@ -142,10 +135,8 @@ impl<F: Frames> Cache<F> {
         epoch: u64,
         error: &StoreError,
     ) {
-        let is_covered = |range: &mut RangeFlush<F>| {
-            let overlaps = range.blocks.start < blocks.end && blocks.start < range.blocks.end;
-            overlaps && range.epoch >= epoch
-        };
+        let is_covered =
+            |range: &mut RangeFlush<F>| overlap(&range.blocks, blocks) && range.epoch >= epoch;
         let failed: Vec<_> = lock(&volume.queue).ranges.extract_if(.., is_covered).collect();
         for range in failed {
             self.range_flushed(range, Some(error.clone()));

@@ -3,35 +3,35 @@
 use super::decide::{Decision, LazyState, decide};
 use crate::cache::Cache;
 use crate::clock::Nanos;
-use crate::counters::{Counter, Recorder};
+use crate::counters::Counter;
 use crate::frames::Frames;
 use crate::queue::{Batch, WriteCause};
 use crate::sync::lock;
 use crate::tunables::Tunable;
-use crate::volume::{Trigger, Volume, Writer};
+use crate::volume::{Call, Trigger, Volume, Writer};
 
 impl<F: Frames> Cache<F> {
     /// Writes dirty pages whose frames are needed, before pages of the lazy writer, up to the depth
     /// of forced writes. Searches that still need frames request the remaining pages again.
-    pub(in crate::cache) fn steal(&self, volume: &Volume<F>, recorder: &Recorder, now: Nanos) {
+    pub(in crate::cache) fn steal(&self, call: &Call<'_, F>) {
+        let Call { volume, .. } = *call;
         let depth = volume.config.tunables.count(Tunable::ForcedDepth);
         let steals = std::mem::take(&mut lock(&volume.queue).steals);
         for block in steals {
             if lock(&volume.queue).writes_started() >= depth {
                 return;
             }
-            self.write_back_around(volume, block, WriteCause::Steal, recorder, now);
+            self.write_back_around(call, block, WriteCause::Steal);
         }
     }
 
     /// Runs the lazy writer up to the depth of background writes.
     pub(in crate::cache) fn write_lazily(
         &self,
-        volume: &Volume<F>,
+        call: &Call<'_, F>,
         writer: &mut Writer,
-        recorder: &Recorder,
-        now: Nanos,
     ) -> Option<Nanos> {
+        let Call { volume, recorder, now } = *call;
         loop {
             if writer.lazy.is_empty() {
                 writer.trigger = None;
@@ -74,7 +74,7 @@ impl<F: Frames> Cache<F> {
                 return None;
             }
             if let Some(block) = writer.lazy.next() {
-                self.write_back_around(volume, block, WriteCause::Lazy, recorder, now);
+                self.write_back_around(call, block, WriteCause::Lazy);
             }
         }
     }

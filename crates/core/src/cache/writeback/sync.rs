@@ -12,7 +12,7 @@ use crate::read_write::{Status, WriteRequest};
 use crate::shard::{Instance, SyncWaiter};
 use crate::store::StoreError;
 use crate::sync::{Arc, lock};
-use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, blocks_touched};
+use crate::units::{blocks_touched, regions};
 use crate::volume::{Volume, VolumeHandle};
 use std::ops::Range;
 
@@ -27,18 +27,11 @@ impl<F: Frames> Cache<F> {
         fua: bool,
     ) {
         let volume = &*handle.volume;
-        let end = write.offset + u64::from(write.len);
-        let last = (end - 1) / BLOCK_BYTES_U64;
-        let mut block = write.offset / BLOCK_BYTES_U64;
-        while block <= last {
-            // Pages of one region: they are all in one shard.
-            let first = block;
-            let region = first / u64::from(PAGE_BLOCKS_MAX);
-            block = (region + 1) * u64::from(PAGE_BLOCKS_MAX);
-            let mut shard = self.shard_of(volume, first);
+        let bytes = write.offset..write.offset + u64::from(write.len);
+        for blocks in regions(blocks_touched(&bytes)) {
+            let mut shard = self.shard_of(volume, blocks.start);
             let instance = shard.instance(volume.id);
-            let paging = instance.paging;
-            let pages = paging.page_of(first)..=paging.page_of(last.min(block - 1));
+            let pages = instance.paging.pages_of(&blocks);
             let mut queue = lock(&volume.queue);
             let mut writeback = WritebackOps::new(WriteCause::Forced, fua);
             for page in pages {

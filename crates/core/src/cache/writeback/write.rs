@@ -15,7 +15,7 @@ use crate::shard::Instance;
 use crate::store::{Buffer, Segment, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES, SECTORS_PER_BLOCK};
-use crate::volume::Volume;
+use crate::volume::{Call, Volume};
 use std::ops::Range;
 
 /// A contiguous range of bytes and the frames that hold them.
@@ -170,12 +170,11 @@ impl<F: Frames> Cache<F> {
     /// Returns false if the page is not resident, not dirty, or cannot be written now.
     pub(in crate::cache) fn write_back_around(
         &self,
-        volume: &Volume<F>,
+        call: &Call<'_, F>,
         block: u64,
         cause: WriteCause,
-        recorder: &Recorder,
-        now: Nanos,
     ) -> bool {
+        let Call { volume, recorder, now } = *call;
         let mut shard = self.shard_of(volume, block);
         let instance = shard.instance(volume.id);
         let paging = instance.paging;

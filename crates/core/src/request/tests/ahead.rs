@@ -84,7 +84,7 @@ fn a_client_that_comes_early_waits_for_what_is_coming_and_goes_first() {
     submit(&mut rig, ops);
     rig.run();
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     for completion in completions {
         assert_eq!(early.apply_completion(rig.cache.frames(), completion), Status::Done);
     }
@@ -135,7 +135,7 @@ fn a_client_that_waits_for_a_part_of_a_failed_window_gets_its_page() {
     assert_eq!(fourth.classes().worst(), Some(Class::ReadAheadWait));
     rig.run();
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     for completion in completions {
         let crate::completion::Completion::Filled { token, .. } = &completion else {
             panic!("{completion:?}")
@@ -180,7 +180,7 @@ fn a_discard_goes_past_what_is_read_ahead_there() {
     assert_eq!(status, Status::Pending);
     rig.run();
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     assert_eq!(completions.len(), 2, "{completions:?}");
     for completion in completions {
         if let crate::completion::Completion::Filled { .. } = completion {
@@ -215,7 +215,7 @@ fn nothing_is_written_back_to_make_room_for_what_nobody_asked_for() {
         let status = rig.cache.read(&mut handle, rig.now, &mut read);
         rig.run();
         let mut completions = Vec::new();
-        handle.collect(&mut completions);
+        handle.completions.collect(&mut completions);
         for completion in completions {
             assert_eq!(read.apply_completion(rig.cache.frames(), completion), Status::Done);
         }
@@ -291,7 +291,7 @@ fn hints_say_what_is_read_ahead_and_kept() {
     assert_eq!(rig.cache.read(&mut handle, rig.now, &mut kept), Status::Pending);
     rig.run();
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     for completion in completions {
         kept.apply_completion(rig.cache.frames(), completion);
     }
@@ -420,7 +420,7 @@ fn nothing_is_read_ahead_of_a_range_after_it_was_discarded() {
     let ahead: Vec<_> = store_reads(&rig).into_iter().filter(|read| read.0 + read.1 > 4).collect();
     assert_eq!(ahead, [], "reads of the discarded range");
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     for completion in completions {
         if let crate::completion::Completion::Filled { .. } = completion {
             third.apply_completion(rig.cache.frames(), completion);

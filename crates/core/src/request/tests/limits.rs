@@ -77,9 +77,9 @@ fn the_lazy_writer_keeps_background_depth_writes_in_the_store() {
     rig.run_until(rig.now + 10 * SECOND);
     assert_eq!(rig.writes().len(), 20, "all is written once the store continues");
     let mut completions = Vec::new();
-    assert!(handle.has_completions());
-    handle.collect(&mut completions);
-    assert!(!handle.has_completions());
+    assert!(handle.completions.has_completions());
+    handle.completions.collect(&mut completions);
+    assert!(!handle.completions.has_completions());
     for completion in completions {
         if matches!(completion, Completion::Filled { token: 1000, .. }) {
             assert_eq!(read.apply_completion(rig.cache.frames(), completion), Status::Done);
@@ -150,7 +150,7 @@ fn a_failed_write_fails_the_flushes_of_the_ranges_that_it_is_in() {
     }
     rig.run();
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     let mut ended: Vec<(u64, bool)> = completions
         .into_iter()
         .filter_map(|completion| match completion {

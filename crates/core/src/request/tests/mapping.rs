@@ -27,7 +27,7 @@ fn map(
     while status == Status::Pending {
         rig.run();
         let mut completions = Vec::new();
-        handle.collect(&mut completions);
+        handle.completions.collect(&mut completions);
         for completion in completions {
             status = rig.cache.map_completed(handle, rig.now, mapping, completion);
         }
@@ -40,7 +40,7 @@ fn unpin(rig: &mut TestBench, handle: &mut VolumeHandle<Plain>, mapping: &mut Ma
     while status == Status::Pending {
         rig.run();
         let mut completions = Vec::new();
-        handle.collect(&mut completions);
+        handle.completions.collect(&mut completions);
         for completion in completions {
             status = match completion {
                 Completion::Unstalled => continue,
@@ -48,7 +48,7 @@ fn unpin(rig: &mut TestBench, handle: &mut VolumeHandle<Plain>, mapping: &mut Ma
                     rig.unpin(pins);
                     rig.cache.unpin(handle, rig.now, mapping)
                 }
-                other => rig.cache.unpin_completed(handle, rig.now, mapping, other),
+                other => rig.cache.write_completed(handle, rig.now, &mut mapping.write, other),
             };
         }
     }
@@ -116,7 +116,7 @@ fn a_page_that_is_mapped_is_not_evicted() {
     assert_eq!(status, Status::Pending);
     rig.run();
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     let status = looked_at.apply_completion(rig.cache.frames(), completions.remove(0));
     assert_eq!(status, Status::Done);
     for block in 2..50 {
@@ -151,7 +151,7 @@ fn one_mapping_at_a_time_has_a_block_and_all_together_a_quarter_of_the_memory() 
     assert_eq!(map(&mut rig, &mut two, &mut adjacent), Status::Stalled, "a quarter is 16 blocks");
     rig.cache.unmap(&rig.disks[0].volume, &mut first);
     let mut completions = Vec::new();
-    two.collect(&mut completions);
+    two.completions.collect(&mut completions);
     assert_eq!(completions.len(), 1, "told that there may be room");
     assert_eq!(map(&mut rig, &mut two, &mut other), Status::Done);
     rig.cache.unmap(&rig.disks[0].volume, &mut other);
@@ -217,7 +217,7 @@ fn pages_that_grow_while_an_unpin_waits_do_not_get_a_block_twice() {
     rig.cache.run_maintenance(rig.now);
     rig.run();
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     let Some(Completion::Continue { pins, .. }) = completions.pop() else {
         panic!("{completions:?}")
     };
@@ -239,7 +239,7 @@ fn each_interface_counts_its_calls_and_hits() {
             if rig.cache.read(&mut handle, rig.now, &mut read) == Status::Pending {
                 rig.run();
                 let mut completions = Vec::new();
-                handle.collect(&mut completions);
+                handle.completions.collect(&mut completions);
                 for completion in completions {
                     read.apply_completion(rig.cache.frames(), completion);
                 }

@@ -138,7 +138,7 @@ impl TestBench {
         while matches!(status, Status::Pending | Status::Stalled) {
             self.run();
             let mut completions = Vec::new();
-            handle.collect(&mut completions);
+            handle.completions.collect(&mut completions);
             if completions.is_empty() {
                 return status;
             }
@@ -187,7 +187,7 @@ impl TestBench {
         }
         self.run();
         let mut completions = Vec::new();
-        handle.collect(&mut completions);
+        handle.completions.collect(&mut completions);
         for completion in completions {
             let (Completion::Filled { token, .. } | Completion::Failed { token, .. }) = &completion
             else {
@@ -228,14 +228,14 @@ impl TestBench {
         handle: &mut VolumeHandle<Plain>,
     ) -> Option<Result<(), StoreError>> {
         let token = self.token();
-        assert_eq!(self.cache.flush(handle, self.now, token), Status::Pending);
+        assert_eq!(self.cache.flush(handle, self.now, token, false), Status::Pending);
         self.run();
         Self::finished(handle)
     }
 
     pub(super) fn finished(handle: &VolumeHandle<Plain>) -> Option<Result<(), StoreError>> {
         let mut completions = Vec::new();
-        handle.collect(&mut completions);
+        handle.completions.collect(&mut completions);
         completions.into_iter().find_map(|completion| match completion {
             Completion::Finished { result, .. } => Some(result),
             _ => None,

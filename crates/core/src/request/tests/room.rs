@@ -30,7 +30,7 @@ fn read_with_retries(
         }
         rig.run();
         let mut completions = Vec::new();
-        handle.collect(&mut completions);
+        handle.completions.collect(&mut completions);
         for completion in completions {
             if !matches!(completion, Completion::Unstalled) {
                 status = read.apply_completion(rig.cache.frames(), completion);
@@ -162,7 +162,7 @@ fn a_release_wakes_those_who_wait_for_the_pinned_frames_and_nobody_else() {
     rig.cache.release(&mut reads.pop().unwrap());
     assert_eq!(count_wakes(&mut waiter), 0, "it is not stalled any more");
     rig.run();
-    waiter.collect(&mut Vec::new());
+    waiter.completions.collect(&mut Vec::new());
     rig.cache.check(rig.now);
 }
 
@@ -196,7 +196,7 @@ fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
 /// Returns the number of wake-ups that a handle has received.
 fn count_wakes(handle: &mut VolumeHandle<Plain>) -> usize {
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     completions.iter().filter(|it| matches!(it, Completion::Unstalled)).count()
 }
 
@@ -210,7 +210,7 @@ fn read_and_pin(
     assert_eq!(rig.cache.read(handle, rig.now, &mut read), Status::Pending);
     rig.run();
     let mut completions = Vec::new();
-    handle.collect(&mut completions);
+    handle.completions.collect(&mut completions);
     for completion in completions {
         read.apply_completion(rig.cache.frames(), completion);
     }
