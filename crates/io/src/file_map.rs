@@ -13,7 +13,6 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 
 /// A file, or the start of one, in memory.
@@ -127,7 +126,6 @@ impl FileMap {
         Ok(())
     }
 
-    /// Returns a byte of the mapping.
     fn byte(&self, index: usize) -> &AtomicU8 {
         assert!(index < self.len, "a place inside of the mapping");
         // SAFETY: the assertion has checked the bounds.

@@ -41,7 +41,6 @@ const REPLACED_MAX: usize = 100;
 /// Directory in which root finds the runtime directories of users.
 const USERS: &str = "/run/user";
 
-/// A claim of this process.
 #[derive(Debug)]
 struct HeldClaim {
     number: u64,
@@ -70,7 +69,6 @@ struct ClaimedInodes {
     inodes: HashMap<Inode, bool>,
 }
 
-/// All claims of this process.
 #[derive(Debug)]
 pub(super) struct Registry {
     directory: Result<PrivateDirectory, String>,
@@ -84,7 +82,6 @@ pub(super) struct Registry {
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Registry {
-    /// Returns the registry of this process.
     pub(super) fn of_process() -> Arc<Self> {
         static OF_PROCESS: OnceLock<Arc<Registry>> = OnceLock::new();
         let create = || {
@@ -602,7 +599,6 @@ fn is_ending(record: &Record, machine: &ThisMachine) -> bool {
     record.mount.is_some_and(is_gone) && sees_same_mounts(record.pid)
 }
 
-/// Returns true if a mount is a Larder mount with this number.
 fn is_larder(mount: &MountLine, number: u64) -> bool {
     mount.filesystem == number && mount.kind == LARDER.as_bytes()
 }
@@ -669,7 +665,6 @@ fn write(directory: &PrivateDirectory, number: u64, record: &Record) -> std::io:
     Ok(file.into())
 }
 
-/// Removes the file of a claim.
 fn withdraw(directory: &PrivateDirectory, claim: &mut HeldClaim) {
     let Some(file) = claim.file.take() else { return };
     let name = file_name(claim.number);
@@ -711,7 +706,6 @@ fn remove_dead(directory: &PrivateDirectory) {
     }
 }
 
-/// Returns the names of claim files.
 fn names(directory: BorrowedFd<'_>) -> Vec<String> {
     let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return Vec::new() };
     let names = entries.flatten().take(CLAIMS_MAX);

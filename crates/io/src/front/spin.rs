@@ -126,7 +126,6 @@ impl SpinHistory {
         is_single && may_try && is_worthwhile
     }
 
-    /// Records the result of a spin.
     pub(super) fn record_spin(&mut self, found: bool) {
         self.failed_spins = if found { 0 } else { self.failed_spins + 1 };
     }

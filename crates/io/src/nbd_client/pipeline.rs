@@ -230,7 +230,6 @@ impl Client {
         }
     }
 
-    /// Completes a request whose last reply has arrived.
     pub(super) fn finish(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.active = false;

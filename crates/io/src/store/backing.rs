@@ -16,7 +16,6 @@ pub(super) struct Transfer {
     descriptor: RawFd,
     /// Owner that keeps the descriptor open until the call completes.
     keep: Option<Arc<OwnedFd>>,
-    /// Offset in the file.
     pub(super) offset: u64,
     /// Length in bytes; 0 for a call that moves none.
     pub(super) len: u64,
@@ -41,7 +40,6 @@ impl Transfer {
         Transfer { metadata, ..Transfer::keeping(shared, 0, 0) }
     }
 
-    /// Returns the descriptor.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         debug_assert!(
             self.keep.as_ref().is_none_or(|shared| shared.as_raw_fd() == self.descriptor)

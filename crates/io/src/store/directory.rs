@@ -54,7 +54,6 @@ impl LockedDirectory {
         }
     }
 
-    /// Returns the claim of its data.
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
     }

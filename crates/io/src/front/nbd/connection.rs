@@ -26,7 +26,6 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Returns a connection without a thread.
     pub(super) fn new(socket: Socket) -> io::Result<Self> {
         Ok(Connection {
             peer: socket.peer(),

@@ -7,7 +7,6 @@ use larder_core::request::{SMALL_WRITE_PIECE_BYTES, WRITE_PIECE_BYTES};
 
 /// Bytes of the small buffer: one small piece of a payload, and the headers behind it.
 const SMALL_BYTES: usize = SMALL_WRITE_PIECE_BYTES as usize + HEADERS_BYTES;
-/// Bytes of the large buffer.
 const LARGE_BYTES: usize = WRITE_PIECE_BYTES as usize + (32 << 10);
 /// Bytes that the session has to lease for a large buffer.
 pub(super) const LEASE_BYTES: u64 = (LARGE_BYTES - SMALL_BYTES) as u64;
@@ -73,7 +72,6 @@ impl Input {
         }
     }
 
-    /// Returns true if the buffer is large.
     pub(super) fn is_large(&self) -> bool {
         self.size == LARGE_BYTES
     }

@@ -13,7 +13,6 @@ use std::ops::Range;
 /// Bytes of an entry besides its data.
 const ENTRY_BYTES: usize = 64;
 
-/// A change to repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
     /// Write these bytes.
@@ -89,7 +88,6 @@ impl Journal {
         spare
     }
 
-    /// Returns the entry with this number.
     pub(super) fn get(&self, number: u64) -> Option<&Entry> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.entries.get(index)

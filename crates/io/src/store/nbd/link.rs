@@ -40,7 +40,6 @@ pub(super) struct Outage {
     delay: Nanos,
 }
 
-/// State with a connection.
 pub(super) struct Up {
     pub(super) client: Box<Client>,
     connected_at: Nanos,
@@ -50,7 +49,6 @@ pub(super) struct Up {
     pub(super) first_sent: Option<u64>,
 }
 
-/// State without a connection.
 pub(super) struct Down {
     pub(super) outage: Outage,
     /// The reason of the outage, or of the last failed attempt: can follow "failed to".

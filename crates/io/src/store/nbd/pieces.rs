@@ -13,7 +13,6 @@ use std::ops::Range;
 /// Maximum number of buffers that are kept for reuse.
 const SPARE_MAX: usize = 16;
 
-/// The operation of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceOperation {
     Read,
@@ -95,7 +94,6 @@ impl Piece {
     }
 }
 
-/// Returns the kind of store error for an error value of the server.
 fn kind(errno: Errno) -> StoreErrorKind {
     match errno {
         Errno::NoSpace => StoreErrorKind::NoSpace,
@@ -140,7 +138,6 @@ impl NbdStore {
         }
     }
 
-    /// Returns the request of a piece.
     pub(super) fn request(&mut self, frames: &ArenaFrames, piece: &Piece) -> Request {
         let offset = piece.range.start;
         match piece.operation {
@@ -178,7 +175,6 @@ impl NbdStore {
         }
     }
 
-    /// Processes the reply to a piece.
     pub(super) fn complete_piece(
         &mut self,
         frames: &ArenaFrames,

@@ -30,7 +30,6 @@ const GROUP_EXECUTES: RawMode = 0o010;
 
 /// The mode is setuid or setgid.
 const MODE: u8 = 1 << 0;
-/// The file has capabilities.
 const CAPABILITIES: u8 = 1 << 1;
 /// A user other than root has opened the file for writing.
 const OTHERS_WRITE: u8 = 1 << 2;

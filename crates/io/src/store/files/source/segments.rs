@@ -10,7 +10,6 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 impl SourceFile {
-    /// Returns the section of the file.
     pub(crate) fn section(&self) -> usize {
         self.section.load(Ordering::Acquire)
     }
@@ -46,7 +45,6 @@ impl SourceFile {
         !self.segments().is_empty()
     }
 
-    /// Returns the segment of this number, if there is one.
     pub(in crate::store::files) fn segment(&self, number: u64) -> Option<u32> {
         if number == 0 {
             return self.first_segment.load(Ordering::Acquire).checked_sub(1);
@@ -118,7 +116,6 @@ impl SourceFile {
         (self.section(), segments)
     }
 
-    /// Removes and returns all segments.
     pub(in crate::store::files) fn take_segments(&self) -> Vec<u32> {
         self.take_from(&mut self.other_segments.lock().expect("no holder panics"))
     }
