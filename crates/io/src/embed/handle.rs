@@ -5,7 +5,6 @@ use crate::blocking::BlockingSession;
 use larder_core::counters::Interface;
 use larder_core::mapping::Access;
 use larder_core::request::{READ_PIECE_BYTES, Request, RequestOp};
-use larder_core::store::StoreError;
 use larder_core::units::SECTOR_BYTES;
 use larder_core::write_order::GroupId;
 use std::ops::Range;
@@ -177,17 +176,5 @@ impl Handle {
     /// error.
     pub fn flush(&mut self) -> Result<(), EmbedError> {
         Ok(self.session.submit(Request::new(RequestOp::Flush, 0..0), &[], |_, _| {})?)
-    }
-}
-
-/// Access to the error of the store behind an error of a call.
-impl EmbedError {
-    /// Returns the error of the store, if the store failed.
-    #[must_use]
-    pub fn store(&self) -> Option<&StoreError> {
-        match self {
-            EmbedError::Store(error) => Some(error),
-            _ => None,
-        }
     }
 }

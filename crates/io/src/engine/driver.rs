@@ -262,7 +262,6 @@ impl DriverThread {
         exchanged
     }
 
-    /// Returns the result of an operation that is not passed to a store.
     fn result_without_store(&self, kind: StoreOpKind, is_given_up: bool) -> Result<(), StoreError> {
         if is_given_up && kind != StoreOpKind::Read {
             return Ok(());

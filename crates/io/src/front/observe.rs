@@ -139,7 +139,6 @@ impl RequestRecorder {
     }
 }
 
-/// Creates the ring of a connection.
 fn new_ring(capacity: usize) -> (EventSender, EventReceiver) {
     let (producer, consumer) = RingBuffer::new(capacity);
     let lost = Arc::new(AtomicU64::new(0));

@@ -74,7 +74,6 @@ impl Spinners {
         self.overlap.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the number of answered batches.
     pub(super) fn batches(&self) -> u64 {
         self.batches.load(Ordering::Relaxed)
     }

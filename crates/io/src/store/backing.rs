@@ -29,13 +29,11 @@ impl Transfer {
         Transfer { descriptor: descriptor.as_raw_fd(), keep: None, offset, len, metadata: false }
     }
 
-    /// Creates a transfer through a shared descriptor.
     pub(super) fn keeping(shared: Arc<OwnedFd>, offset: u64, len: u64) -> Self {
         let descriptor = shared.as_raw_fd();
         Transfer { descriptor, keep: Some(shared), offset, len, metadata: false }
     }
 
-    /// Creates a flush through a shared descriptor.
     pub(super) fn flushing(shared: Arc<OwnedFd>, metadata: bool) -> Self {
         Transfer { metadata, ..Transfer::keeping(shared, 0, 0) }
     }
@@ -52,7 +50,6 @@ impl Transfer {
 
 /// The target of operations.
 pub(super) trait Backing: Send + Sync {
-    /// Returns the geometry of the whole target.
     fn geometry(&self) -> Geometry;
 
     /// Prepares an operation before its first transfer. Returns the result if the operation needs

@@ -79,7 +79,6 @@ impl ServiceTime {
 }
 
 impl BounceBuffers {
-    /// Records the start and the end of an operation of `len` bytes.
     pub(super) fn record(&mut self, len: u64, started_at: Nanos, finished_at: Nanos) {
         self.service.record(len, started_at, finished_at);
     }
@@ -91,7 +90,6 @@ impl BounceBuffers {
         moves && fits && pieces > PIECES_MAX && self.service.mean() >= SLOW_SERVICE
     }
 
-    /// Returns true if all buffers belong to operations.
     pub(super) fn is_full(&self) -> bool {
         self.busy.iter().all(|&busy| busy)
     }

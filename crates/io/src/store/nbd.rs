@@ -68,7 +68,6 @@ struct Job {
     flush_follows: bool,
 }
 
-/// A store on an NBD server.
 pub(super) struct NbdStore {
     uri: NbdUri,
     /// The address, for messages.
@@ -87,10 +86,8 @@ pub(super) struct NbdStore {
     control: Arc<PeerControl>,
     losses: LogLimit,
     reconnections: LogLimit,
-    /// Numbers of completed discards, and of those before the last flush. The journal has no copies
-    /// of them.
+    /// Number of completed discards. The journal has no copies of them.
     discards: u64,
-    discards_flushed: u64,
     jobs: Slab<Job>,
     /// Pieces to send that need no room in the journal.
     ready: VecDeque<Piece>,

@@ -42,7 +42,6 @@ impl Connection {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Returns true while the client has not negotiated an export.
     pub(super) fn is_in_handshake(&self) -> bool {
         self.export.get().is_none() && !self.is_done()
     }

@@ -20,12 +20,9 @@ const HANDSHAKE_INPUT_BYTES: usize = 16 << 10;
 /// Bytes of the first receive after the buffer was released.
 const FIRST_BYTES: usize = 512;
 
-/// Result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// Bytes were received.
     Some,
-    /// No bytes are available now.
     Nothing,
     /// The client has closed the connection, or it has failed.
     Closed,

@@ -15,9 +15,7 @@ const ENTRY_BYTES: usize = 64;
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Write these bytes.
     Write(Vec<u8>),
-    /// Make the range read as zeros.
     Zero { keep_allocated: bool },
 }
 
@@ -55,7 +53,6 @@ impl Journal {
         self.entries.is_empty()
     }
 
-    /// Adds a change that was answered.
     pub(super) fn push(&mut self, range: Range<u64>, change: Change) {
         let entry = Entry { range, change };
         self.bytes += entry.bytes();
@@ -67,7 +64,6 @@ impl Journal {
         self.first + self.entries.len() as u64
     }
 
-    /// Returns the number of the first entry.
     pub(super) fn start(&self) -> u64 {
         self.first
     }

@@ -129,7 +129,6 @@ impl Down {
         }
     }
 
-    /// Schedules the next attempt after a failed one.
     pub(super) fn schedule_retry(&mut self, now: Nanos, reason: String) {
         self.outage.delay = (self.outage.delay * 2).clamp(DELAY_MIN, DELAY_MAX);
         self.retry_at = now + self.outage.delay;

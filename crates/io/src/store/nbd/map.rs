@@ -205,7 +205,6 @@ impl HoleQueries {
     }
 }
 
-/// The allocation map of an export.
 #[derive(Debug)]
 pub(super) struct NbdMap(pub(super) std::sync::Arc<HoleQueries>);
 

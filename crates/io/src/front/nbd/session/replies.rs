@@ -120,7 +120,6 @@ impl Transmission<'_> {
         self.output.push(message);
     }
 
-    /// Records a completed request for the observer.
     pub(super) fn observe(&mut self, client_request: &ClientRequest, classes: Classes) {
         let Some(recorder) = &mut self.recorder else { return };
         let wire::Request { offset, len, .. } = client_request.request;

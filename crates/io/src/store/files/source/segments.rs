@@ -30,7 +30,6 @@ impl SourceFile {
         self.move_pending.store(true, Ordering::Release);
     }
 
-    /// Records that the file has moved.
     pub(crate) fn has_moved(&self) {
         self.move_pending.store(false, Ordering::Release);
     }
