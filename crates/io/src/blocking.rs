@@ -77,7 +77,6 @@ impl BlockingSession {
         Ok(BlockingSession { cache, clock, session, wake_flag })
     }
 
-    /// Returns the cache, the time, and the session.
     fn parts(&mut self) -> (&ArenaCache, Nanos, &mut ArenaSession<()>) {
         let session = self.session.as_mut().expect("open until it is dropped");
         (&self.cache, self.clock.now(), session)

@@ -173,7 +173,8 @@ impl CachedVolume {
     /// # Errors
     /// If the volume is closed.
     pub fn handle(&self) -> Result<Handle, EmbedError> {
-        Handle::new(self.clone())
+        let session = self.engine.blocking_session(&self.volume)?;
+        Ok(Handle { volume: self.clone(), session })
     }
 
     /// Creates a group of writes. A group needs no explicit end.

@@ -96,7 +96,6 @@ struct MemoryPlan {
 }
 
 impl MemoryPlan {
-    /// Returns the memory that is in force.
     fn in_force(&self) -> u64 {
         self.memory_bytes.min(self.limit)
     }
@@ -123,6 +122,18 @@ pub fn machine_memory_bytes() -> u64 {
     info.totalram * u64::from(info.mem_unit)
 }
 
+/// Checks requested memory; returns that of the machine, in bytes.
+fn check_memory(requested: u64) -> Result<u64, EngineError> {
+    let available = machine_memory_bytes();
+    if requested < MEMORY_BYTES_MIN {
+        Err(EngineError::TooLittle { requested })
+    } else if requested > available {
+        Err(EngineError::TooMuch { requested, available })
+    } else {
+        Ok(available)
+    }
+}
+
 impl Engine {
     /// Creates an engine without volumes.
     ///
@@ -141,13 +152,7 @@ impl Engine {
         log: Option<Box<dyn InputSink>>,
     ) -> Result<Self, EngineError> {
         let requested = options.memory_bytes;
-        if requested < MEMORY_BYTES_MIN {
-            return Err(EngineError::TooLittle { requested });
-        }
-        let available = machine_memory_bytes();
-        if requested > available {
-            return Err(EngineError::TooMuch { requested, available });
-        }
+        let available = check_memory(requested)?;
         let frames = frames_in(requested, options.policy_bytes);
         let EngineOptions { huge_pages, lock, policy_bytes, .. } = options;
         // Address space for all memory of the machine costs nothing, and lets the cache grow.

@@ -13,7 +13,6 @@ use std::os::fd::AsFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// Bytes of a word.
 const WORD: usize = size_of::<u64>();
 
 /// A file, or the start of one, in memory.
@@ -71,20 +70,15 @@ impl FileMap {
     /// The range does not lie inside the mapping.
     #[expect(clippy::host_endian_bytes, reason = "bytes stay in the order in which they lie")]
     pub fn read(&self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
-        let (mut index, head) = self.checked_range(offset, buffer.len())?;
+        let (start, head) = self.checked_range(offset, buffer.len())?;
         let (first, rest) = buffer.split_at_mut(head);
         let (words, last) = rest.as_chunks_mut::<WORD>();
-        for byte in first {
-            *byte = self.byte(index).load(Ordering::Relaxed);
-            index += 1;
-        }
-        for word in words {
+        let tail = start + head + words.len() * WORD;
+        for (index, word) in (start + head..).step_by(WORD).zip(words) {
             *word = self.word(index).load(Ordering::Relaxed).to_ne_bytes();
-            index += WORD;
         }
-        for byte in last {
+        for (index, byte) in (start..).zip(first).chain((tail..).zip(last)) {
             *byte = self.byte(index).load(Ordering::Relaxed);
-            index += 1;
         }
         Ok(())
     }
@@ -99,20 +93,15 @@ impl FileMap {
             let error = io::ErrorKind::PermissionDenied;
             return Err(io::Error::new(error, "it is mapped for reading only"));
         }
-        let (mut index, head) = self.checked_range(offset, bytes.len())?;
+        let (start, head) = self.checked_range(offset, bytes.len())?;
         let (first, rest) = bytes.split_at(head);
         let (words, last) = rest.as_chunks::<WORD>();
-        for byte in first {
-            self.byte(index).store(*byte, Ordering::Relaxed);
-            index += 1;
-        }
-        for word in words {
+        let tail = start + head + words.len() * WORD;
+        for (index, word) in (start + head..).step_by(WORD).zip(words) {
             self.word(index).store(u64::from_ne_bytes(*word), Ordering::Relaxed);
-            index += WORD;
         }
-        for byte in last {
+        for (index, byte) in (start..).zip(first).chain((tail..).zip(last)) {
             self.byte(index).store(*byte, Ordering::Relaxed);
-            index += 1;
         }
         Ok(())
     }
@@ -127,7 +116,6 @@ impl FileMap {
         Ok(())
     }
 
-    /// Returns a byte of the mapping.
     fn byte(&self, index: usize) -> &AtomicU8 {
         assert!(index < self.len, "a place inside of the mapping");
         // SAFETY: the assertion has checked the bounds.

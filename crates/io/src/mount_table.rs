@@ -16,32 +16,26 @@ use std::os::unix::ffi::OsStringExt;
 use std::path::PathBuf;
 use std::sync::{Mutex, PoisonError};
 
-/// Path of the table.
 pub(crate) const PATH: &str = "/proc/self/mountinfo";
 
 /// File system type of Larder mounts.
 pub(crate) const LARDER: &str = "fuse.larder";
 
-/// One line of the table.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct MountLine {
-    /// ID of the mount.
     pub(crate) id: u64,
     /// Device number of the file system, as in stat(2); major 0 if it has no device.
     pub(crate) filesystem: u64,
     /// Directory of the file system that is mounted at the mountpoint.
     pub(crate) root: PathBuf,
-    /// Mountpoint.
     pub(crate) at: PathBuf,
     /// Restrictions of the mount or of its file system.
     pub(crate) restrictions: MountRestrictions,
     /// True if the mount shows files with other owners than the file system (idmapped).
     pub(crate) is_idmapped: bool,
-    /// Type of the file system.
     pub(crate) kind: Vec<u8>,
     /// Device, or another source that the file system names.
     pub(crate) source: PathBuf,
-    /// Options of the file system.
     pub(crate) options: Vec<u8>,
 }
 
@@ -124,7 +118,6 @@ fn mount_by_statx(directory: BorrowedFd<'_>, name: &OsStr, flags: AtFlags) -> Op
     has_id.then_some((found.stx_mnt_id, device))
 }
 
-/// Parses the text of a mount table.
 pub(crate) fn parse_all(table: &[u8]) -> Vec<MountLine> {
     table.split(|&byte| byte == b'\n').filter_map(parse).collect()
 }

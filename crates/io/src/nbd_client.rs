@@ -349,7 +349,7 @@ impl Client {
     /// Sends one request and waits for its reply; its buffer becomes the scratch buffer again.
     fn call(&mut self, request: Request) -> Result<Vec<Extent>, ClientError> {
         let cookie = self.submit(request)?;
-        let completion = self.wait_cookie(cookie)?;
+        let completion = self.wait_where(|completion| completion.cookie == cookie)?;
         self.scratch = completion.data;
         completion.result.map_err(ClientError::Request)?;
         Ok(completion.extents)

@@ -7,6 +7,20 @@
 
 mod errno;
 mod negotiation;
+#[cfg(test)]
+mod tests;
+mod values;
+
+pub use errno::Errno;
+pub use negotiation::{
+    BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, OPTION_HEADER_BYTES,
+    OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader, ServerGreeting,
+};
+pub use values::*;
+
+use zerocopy::byteorder::big_endian::{U16, U32, U64};
+use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
+
 /// Block sizes of an export, in bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct BlockSizes {
@@ -25,20 +39,6 @@ impl Default for BlockSizes {
         Self { min: 1, preferred: 4096, max: DEFAULT_BLOCK_BYTES_MAX }
     }
 }
-
-#[cfg(test)]
-mod tests;
-mod values;
-
-pub use errno::Errno;
-pub use negotiation::{
-    BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, OPTION_HEADER_BYTES,
-    OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader, ServerGreeting,
-};
-pub use values::*;
-
-use zerocopy::byteorder::big_endian::{U16, U32, U64};
-use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Bytes of a request header.
 pub const REQUEST_BYTES: usize = 28;
@@ -104,23 +104,9 @@ struct RawChunkWith<T> {
 
 #[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
 #[repr(C)]
-struct RawHole {
-    offset: U64,
-    len: U32,
-}
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
 struct RawError {
     error: U32,
     message_len: U16,
-}
-
-#[derive(Clone, Copy, FromBytes, IntoBytes, KnownLayout, Immutable, Unaligned)]
-#[repr(C)]
-struct RawErrorOffset {
-    error: RawError,
-    offset: U64,
 }
 
 /// A request header. `command` and `flags` are as received: an unknown one still has a cookie for
@@ -230,10 +216,6 @@ fn raw_chunk(cookie: u64, done: bool, kind: u16, len: u32) -> RawChunk {
     }
 }
 
-fn raw_error(error: Errno, message_len: u16) -> RawError {
-    RawError { error: error.code().into(), message_len: message_len.into() }
-}
-
 /// The chunk `NONE`: the successful end of any reply, or the end after other chunks.
 #[must_use]
 pub fn chunk_none(cookie: u64) -> [u8; CHUNK_BYTES] {
@@ -247,16 +229,6 @@ pub fn chunk_data(cookie: u64, done: bool, offset: u64, len: u32) -> [u8; CHUNK_
     zerocopy::transmute!(RawChunkWith {
         chunk: raw_chunk(cookie, done, CHUNK_OFFSET_DATA, len.saturating_add(8)),
         payload: U64::new(offset),
-    })
-}
-
-/// The chunk `OFFSET_HOLE`: `len` bytes from `offset` on read as zeros.
-#[must_use]
-pub fn chunk_hole(cookie: u64, done: bool, offset: u64, len: u32) -> [u8; CHUNK_BYTES + 12] {
-    debug_assert!(len > 0, "a hole has a length");
-    zerocopy::transmute!(RawChunkWith {
-        chunk: raw_chunk(cookie, done, CHUNK_OFFSET_HOLE, 12),
-        payload: RawHole { offset: offset.into(), len: len.into() },
     })
 }
 
@@ -294,20 +266,6 @@ pub fn chunk_error(
     debug_assert!(u32::from(message_len) <= STRING_BYTES_MAX, "a message is a string");
     zerocopy::transmute!(RawChunkWith {
         chunk: raw_chunk(cookie, done, CHUNK_ERROR, 6 + u32::from(message_len)),
-        payload: raw_error(error, message_len),
-    })
-}
-
-/// The chunk `ERROR_OFFSET`, without a message, which would be inside of the payload.
-#[must_use]
-pub fn chunk_error_offset(
-    cookie: u64,
-    done: bool,
-    error: Errno,
-    offset: u64,
-) -> [u8; CHUNK_BYTES + 14] {
-    zerocopy::transmute!(RawChunkWith {
-        chunk: raw_chunk(cookie, done, CHUNK_ERROR_OFFSET, 14),
-        payload: RawErrorOffset { error: raw_error(error, 0), offset: offset.into() },
+        payload: RawError { error: error.code().into(), message_len: message_len.into() },
     })
 }

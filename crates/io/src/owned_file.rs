@@ -78,11 +78,6 @@ pub fn is_trusted(uid: u32) -> bool {
     uid == 0 || uid == rustix::process::geteuid().as_raw()
 }
 
-/// Returns the permission bits of group and others.
-fn open_to_others(stat: &Stat) -> RawMode {
-    stat.st_mode & 0o077
-}
-
 fn file_type(stat: &Stat) -> FileType {
     FileType::from_raw_mode(stat.st_mode)
 }
@@ -96,19 +91,13 @@ pub struct Location {
     is_open_file: bool,
 }
 
-/// Path components that remain to be resolved.
-struct Steps(VecDeque<OsString>);
-
-impl Steps {
-    /// Puts the components of a path before the remaining ones.
-    fn prepend(&mut self, path: &Path) {
-        let names = path.components().filter_map(|component| match component {
-            Component::RootDir | Component::CurDir | Component::Prefix(_) => None,
-            Component::ParentDir => Some(OsString::from("..")),
-            Component::Normal(name) => Some(name.to_owned()),
-        });
-        for name in names.collect::<Vec<_>>().into_iter().rev() {
-            self.0.push_front(name);
+/// Puts the components of a path before the ones that remain to be resolved.
+fn prepend(steps: &mut VecDeque<OsString>, path: &Path) {
+    for component in path.components().rev() {
+        match component {
+            Component::RootDir | Component::CurDir | Component::Prefix(_) => {}
+            Component::ParentDir => steps.push_front("..".into()),
+            Component::Normal(name) => steps.push_front(name.to_owned()),
         }
     }
 }
@@ -124,14 +113,14 @@ impl Location {
     /// # Errors
     /// If a link on the way belongs to another user, or a directory does not exist.
     pub fn find(path: &Path) -> Result<Self, FileError> {
-        let mut steps = Steps(VecDeque::new());
-        steps.prepend(path);
+        let mut steps = VecDeque::new();
+        prepend(&mut steps, path);
         let begin = if path.is_absolute() { "/" } else { "." };
         let mut directory = open_directory(rustix::fs::CWD, begin)?;
         let mut links = 0;
         loop {
-            let name = steps.0.pop_front().unwrap_or_else(|| ".".into());
-            let is_last = steps.0.is_empty();
+            let name = steps.pop_front().unwrap_or_else(|| ".".into());
+            let is_last = steps.is_empty();
             let stat = rustix::fs::statat(&directory, &*name, AtFlags::SYMLINK_NOFOLLOW);
             let is_link = stat.is_ok_and(|stat| file_type(&stat) == FileType::Symlink);
             if !is_link && is_last {
@@ -151,7 +140,7 @@ impl Location {
             if target.is_absolute() {
                 directory = open_directory(rustix::fs::CWD, "/")?;
             }
-            steps.prepend(&target);
+            prepend(&mut steps, &target);
         }
     }
 
@@ -217,8 +206,8 @@ pub fn read(path: &Path, secrecy: Secrecy, bytes_max: u64) -> Result<Vec<u8>, Fi
     if file_type(&stat) != FileType::RegularFile {
         return Err(FileError::NotAFile);
     }
-    let others = open_to_others(&stat);
     let mode = stat.st_mode & 0o777;
+    let others = mode & 0o077;
     if secrecy == Secrecy::Secret && others != 0 {
         return Err(FileError::TooOpen { action: "use", mode, chmod: "600" });
     }

@@ -26,10 +26,8 @@ use backing::Backing;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::store::{Geometry, Store, StoreDone, StoreOp};
 use plain::PlainStore;
-use rustix::event::PollFlags;
 use std::fmt;
 use std::io;
-use std::os::fd::BorrowedFd;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -128,11 +126,7 @@ impl<S: Store<ArenaFrames>> EngineStore for Timed<S> {
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
         let event = self.inner.next_event().map(|at| at.saturating_sub(self.clock.now()));
         let event = event.map(Duration::from_nanos);
-        let timeout = match (event, timeout) {
-            (Some(event), Some(timeout)) => Some(event.min(timeout)),
-            (one, other) => one.or(other),
-        };
-        waker.sleep(None::<(BorrowedFd<'_>, PollFlags)>, timeout)
+        waker.sleep(None, event.into_iter().chain(timeout).min())
     }
 }
 

@@ -43,7 +43,6 @@ pub(crate) enum Node {
     Export(String),
 }
 
-/// One part of a footprint.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct FootprintPart {
     pub(crate) node: Node,
@@ -77,7 +76,6 @@ pub(crate) enum Disk {
     Loop { inode: Inode, fs_path: Option<FsPath>, links: u64, start: u64, bytes: u64 },
 }
 
-/// A file system.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FileSystem {
     /// Block devices that it lies on.
@@ -107,13 +105,10 @@ pub(crate) struct NestedMount {
 
 /// Facts about a machine, real or simulated.
 pub(crate) trait Machine {
-    /// Returns the block device with this number.
     fn disk(&self, number: u64) -> Disk;
-    /// Returns the file system with this number.
     fn filesystem(&self, number: u64) -> FileSystem;
     /// Returns the inode at a path in a file system, if this process can see it.
     fn inode(&self, fs_path: &FsPath) -> Option<Inode>;
-    /// Returns the mounts below a path.
     fn mounted_below(&self, path: &Path) -> Vec<NestedMount>;
 }
 
@@ -124,7 +119,6 @@ pub(crate) struct Footprint {
     pub(crate) unresolved: Vec<UnresolvedLayer>,
 }
 
-/// Returns the footprint of `data`.
 pub(crate) fn footprint(data: &CachedData, machine: &dyn Machine) -> Footprint {
     let mut tracer = Tracer::new(machine);
     match data {
@@ -322,7 +316,6 @@ fn mapped(range: &Range<u64>, start: u64, bytes: u64) -> Range<u64> {
     start.saturating_add(range.start).min(end)..start.saturating_add(range.end).min(end)
 }
 
-/// Returns a path below a directory.
 fn joined(directory: &FsPath, path: &Path) -> FsPath {
     let path = directory.path.join(path.strip_prefix("/").unwrap_or(path));
     FsPath { filesystem: directory.filesystem, path }

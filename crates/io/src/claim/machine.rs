@@ -27,7 +27,6 @@ const SECTOR: u64 = 512;
 const SEARCH_MAX: Duration = Duration::from_secs(5);
 /// Maximum number of reads of the list of locks to find one lock.
 const LOCK_LIST_READS: usize = 4;
-/// The ioctl number of `LOOP_GET_STATUS64`.
 const LOOP_GET_STATUS64: rustix::ioctl::Opcode = 0x4C05;
 /// `OVERLAYFS_SUPER_MAGIC` of the kernel.
 const OVERLAY_MAGIC: rustix::fs::FsWord = 0x794c_7630;
@@ -57,14 +56,12 @@ struct LoopInfo {
     init: [u64; 2],
 }
 
-/// An open file, and its location.
 #[derive(Clone, Debug)]
 pub(crate) struct FileLocation {
     pub(crate) inode: Inode,
     pub(crate) kind: FileType,
     /// The number of the device, if the file is a device.
     pub(crate) device: u64,
-    /// Number of links.
     pub(crate) links: u64,
     pub(crate) fs_path: Option<FsPath>,
     /// True if it lies in an overlay that no mount shows, so that the layers are unknown.
@@ -74,7 +71,6 @@ pub(crate) struct FileLocation {
 }
 
 impl FileLocation {
-    /// Returns the data of the file.
     pub(super) fn into_data(self) -> CachedData {
         let FileLocation { inode, kind, device, links, fs_path, at, .. } = self;
         match kind {
@@ -110,7 +106,6 @@ impl ThisMachine {
         *self.search_end.get_or_init(|| Instant::now() + SEARCH_MAX)
     }
 
-    /// Returns all mounts of this mount namespace.
     pub(crate) fn mounts(&self) -> &[MountLine] {
         &self.mounts
     }
@@ -121,7 +116,6 @@ impl ThisMachine {
         local.or_else(|| self.foreign().iter().find(|mount| fits(mount)))
     }
 
-    /// Returns the mounts that are known so far.
     fn known_mounts(&self) -> impl Iterator<Item = &MountLine> {
         self.mounts.iter().chain(self.foreign.get().into_iter().flatten())
     }
@@ -130,7 +124,6 @@ impl ThisMachine {
         self.foreign.get_or_init(foreign::read)
     }
 
-    /// Locates the file that a descriptor refers to.
     pub(crate) fn locate(&self, descriptor: impl AsFd) -> io::Result<FileLocation> {
         let descriptor = descriptor.as_fd();
         let stat = rustix::fs::fstat(descriptor)?;
@@ -395,7 +388,6 @@ pub(crate) fn loop_in_use(parts: &[FootprintPart], read_only: bool) -> Option<Pa
         .and_then(|sysfs| device_of(&sysfs))
 }
 
-/// Returns the device file of a directory in sysfs.
 fn device_of(sysfs: &Path) -> Option<PathBuf> {
     Some(Path::new("/dev").join(sysfs.file_name()?))
 }

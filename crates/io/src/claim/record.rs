@@ -10,7 +10,6 @@ use std::fmt::Write as _;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::PathBuf;
 
-/// The first line.
 const TITLE: &str = "larder-claim 1";
 
 /// A claim, as other processes read it.
@@ -18,9 +17,7 @@ const TITLE: &str = "larder-claim 1";
 pub(crate) struct Record {
     /// The process that caches the data.
     pub(crate) pid: u32,
-    /// Description of the data.
     pub(crate) data: String,
-    /// True if the cache only reads.
     pub(crate) read_only: bool,
     /// True until the claim has been compared with those of others. It may still be refused.
     pub(crate) pending: bool,
@@ -35,7 +32,6 @@ pub(crate) struct Record {
 }
 
 impl Record {
-    /// Returns the text of the claim file.
     pub(crate) fn encode(&self) -> String {
         let mut text = format!("{TITLE}\npid {}\n", self.pid);
         let data = escape(self.data.as_bytes());

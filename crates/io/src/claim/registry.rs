@@ -41,7 +41,6 @@ const REPLACED_MAX: usize = 100;
 /// Directory in which root finds the runtime directories of users.
 const USERS: &str = "/run/user";
 
-/// A claim of this process.
 #[derive(Debug)]
 struct HeldClaim {
     number: u64,
@@ -70,7 +69,6 @@ struct ClaimedInodes {
     inodes: HashMap<Inode, bool>,
 }
 
-/// All claims of this process.
 #[derive(Debug)]
 pub(super) struct Registry {
     directory: Result<PrivateDirectory, String>,
@@ -84,7 +82,6 @@ pub(super) struct Registry {
 static NEXT_NUMBER: AtomicU64 = AtomicU64::new(1);
 
 impl Registry {
-    /// Returns the registry of this process.
     pub(super) fn of_process() -> Arc<Self> {
         static OF_PROCESS: OnceLock<Arc<Registry>> = OnceLock::new();
         let create = || {
@@ -212,7 +209,7 @@ impl Registry {
         };
         let lock = lock_claims(directory);
         let failed = |error| Refusal::Publish(directory.path().to_owned(), error);
-        claim.file = Some(write(directory, claim.number, &claim.record).map_err(failed)?);
+        write(directory, claim).map_err(failed)?;
         if lock.is_some() {
             remove_dead(directory);
         }
@@ -220,18 +217,13 @@ impl Registry {
         let refusal = settled_conflict(&claim.record, machine, read_others);
         let granted =
             refusal.or_else(|| in_use(&claim.record)).map_or(Ok(()), Err).and_then(|()| {
-                let record = Record { pending: false, ..claim.record.clone() };
-                write(directory, claim.number, &record).map_err(failed)
+                claim.record.pending = false;
+                write(directory, claim).map_err(failed)
             });
-        match granted {
-            // The new file has the name now; closing the old one ends its lock.
-            Ok(file) => drop(claim.file.replace(file)),
-            Err(error) => {
-                withdraw(directory, claim);
-                return Err(error);
-            }
+        if granted.is_err() {
+            withdraw(directory, claim);
         }
-        Ok(())
+        granted
     }
 
     /// Returns the claims of other live processes.
@@ -244,16 +236,10 @@ impl Registry {
         let own_numbers = held.iter().map(|claim| claim.number).chain(own_number);
         let own_files: HashSet<_> = own_numbers.map(file_name).collect();
         let is_own = |name: &str| own_files.contains(name);
-        let mut found: Vec<_> = read_all(directory.as_fd(), is_own, u64::MAX)
-            .into_iter()
-            .map(|record| ForeignClaim { record, user: None })
-            .collect();
+        let mut found = read_all(directory, None, is_own, u64::MAX);
         if self.reads_users {
             for (user, directory) in directories_of_users() {
-                let records = read_all(directory.as_fd(), |_| false, CLAIMS_BYTES_MAX);
-                found.extend(
-                    records.into_iter().map(|record| ForeignClaim { record, user: Some(user) }),
-                );
+                found.extend(read_all(directory, Some(user), |_| false, CLAIMS_BYTES_MAX));
             }
         }
         found
@@ -287,10 +273,8 @@ impl Registry {
     fn rewrite(&self, claim: &mut HeldClaim) {
         if let Ok(directory) = &self.directory {
             let _lock = lock_claims(directory);
-            match write(directory, claim.number, &claim.record) {
-                // The new file has the name now; closing the old one ends its lock.
-                Ok(file) => drop(claim.file.replace(file)),
-                Err(error) => tracing::error!(%error, "cannot publish a changed claim"),
+            if let Err(error) = write(directory, claim) {
+                tracing::error!(%error, "cannot publish a changed claim");
             }
         }
     }
@@ -602,7 +586,6 @@ fn is_ending(record: &Record, machine: &ThisMachine) -> bool {
     record.mount.is_some_and(is_gone) && sees_same_mounts(record.pid)
 }
 
-/// Returns true if a mount is a Larder mount with this number.
 fn is_larder(mount: &MountLine, number: u64) -> bool {
     mount.filesystem == number && mount.kind == LARDER.as_bytes()
 }
@@ -655,21 +638,22 @@ fn file_name(number: u64) -> String {
     format!("{}-{number}", std::process::id())
 }
 
-/// Writes and locks a claim file. The file gets its name when it is complete.
-fn write(directory: &PrivateDirectory, number: u64, record: &Record) -> std::io::Result<OwnedFd> {
-    let name = file_name(number);
+/// Writes and locks the file of a claim. It gets its name when it is complete; closing the previous
+/// file ends the lock of that one.
+fn write(directory: &PrivateDirectory, claim: &mut HeldClaim) -> std::io::Result<()> {
+    let name = file_name(claim.number);
     let unfinished = format!(".{name}");
     let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::NOFOLLOW;
     let mode = Mode::RUSR | Mode::WUSR;
     let file = rustix::fs::openat(directory, &unfinished, flags | OFlags::CLOEXEC, mode)?;
     rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive)?;
     let mut file = File::from(file);
-    file.write_all(record.encode().as_bytes())?;
+    file.write_all(claim.record.encode().as_bytes())?;
     rustix::fs::renameat(directory, &unfinished, directory, &name)?;
-    Ok(file.into())
+    claim.file = Some(file.into());
+    Ok(())
 }
 
-/// Removes the file of a claim.
 fn withdraw(directory: &PrivateDirectory, claim: &mut HeldClaim) {
     let Some(file) = claim.file.take() else { return };
     let name = file_name(claim.number);
@@ -684,9 +668,10 @@ fn withdraw(directory: &PrivateDirectory, claim: &mut HeldClaim) {
 /// Returns the claims of live processes in a directory, up to a total length.
 fn read_all(
     directory: impl AsFd,
+    user: Option<u32>,
     is_own: impl Fn(&str) -> bool,
     mut bytes_max: u64,
-) -> Vec<Record> {
+) -> Vec<ForeignClaim> {
     let directory = directory.as_fd();
     let names = names(directory).into_iter().filter(|name| !is_own(name));
     let read = |name: String| {
@@ -694,7 +679,8 @@ fn read_all(
         let mut text = Vec::new();
         file.take(CLAIM_BYTES_MAX.min(bytes_max)).read_to_end(&mut text).ok()?;
         bytes_max -= text.len() as u64;
-        Record::decode(&String::from_utf8_lossy(&text))
+        let record = Record::decode(&String::from_utf8_lossy(&text))?;
+        Some(ForeignClaim { record, user })
     };
     names.filter_map(read).collect()
 }
@@ -711,7 +697,6 @@ fn remove_dead(directory: &PrivateDirectory) {
     }
 }
 
-/// Returns the names of claim files.
 fn names(directory: BorrowedFd<'_>) -> Vec<String> {
     let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return Vec::new() };
     let names = entries.flatten().take(CLAIMS_MAX);
@@ -870,9 +855,9 @@ mod tests {
         let locked = File::open(&first).unwrap();
         rustix::fs::flock(&locked, FlockOperation::LockExclusive).unwrap();
         let opened = File::open(directory.path()).unwrap();
-        let found = read_all(&opened, |_| false, CLAIMS_BYTES_MAX);
-        let parts = found.iter().map(|record| record.parts.len()).sum::<usize>();
+        let found = read_all(&opened, None, |_| false, CLAIMS_BYTES_MAX);
+        let parts = found.iter().map(|claim| claim.record.parts.len()).sum::<usize>();
         let whole = usize::try_from(CLAIMS_BYTES_MAX).unwrap() / text.len() * 20_000;
-        assert!(found[0] == record && parts <= whole + 20_000, "{parts} parts");
+        assert!(found[0].record == record && parts <= whole + 20_000, "{parts} parts");
     }
 }

@@ -1,38 +1,24 @@
 //! Changes: bytes that the caller changes in place, in private frames, until it unpins them.
 
 use super::CachedVolume;
-use crate::engine::ArenaVolume;
 use crate::frames::ArenaFrames;
 use larder_core::mapping::Mapping;
 use larder_core::write_order::GroupId;
 use std::ops::Range;
-use std::sync::Arc;
 
 /// A range that is mapped for change. [`super::Handle::unpin`] applies the change; dropping this
 /// discards it.
 #[derive(Debug)]
 pub struct Change {
-    volume: CachedVolume,
+    pub(super) volume: CachedVolume,
     /// Present until the mapping ends.
-    mapping: Option<Box<Mapping<ArenaFrames>>>,
+    pub(super) mapping: Option<Box<Mapping<ArenaFrames>>>,
 }
 
 /// Panic message if a [`Change`] has no mapping.
 const PRESENT: &str = "present until the mapping ends";
 
 impl Change {
-    pub(super) fn new(volume: CachedVolume, mapping: Box<Mapping<ArenaFrames>>) -> Self {
-        Change { volume, mapping: Some(mapping) }
-    }
-
-    pub(super) fn volume(&self) -> &Arc<ArenaVolume> {
-        &self.volume.volume
-    }
-
-    fn mapping(&mut self) -> &mut Mapping<ArenaFrames> {
-        self.mapping.as_mut().expect(PRESENT)
-    }
-
     /// Returns the mapping, to be ended as a part of `group`.
     pub(super) fn into_mapping(mut self, group: Option<GroupId>) -> Box<Mapping<ArenaFrames>> {
         let mut mapping = self.mapping.take().expect(PRESENT);
@@ -62,7 +48,7 @@ impl Change {
     /// # Panics
     /// As [`Mapping::mark_dirty`].
     pub fn mark_dirty(&mut self, bytes: Range<u64>) {
-        self.mapping().mark_dirty(bytes);
+        self.mapping.as_mut().expect(PRESENT).mark_dirty(bytes);
     }
 
     /// Copies `bytes` to `offset` of the volume, and marks them dirty.

@@ -5,7 +5,6 @@ use crate::blocking::BlockingSession;
 use larder_core::counters::Interface;
 use larder_core::mapping::Access;
 use larder_core::request::{READ_PIECE_BYTES, Request, RequestOp};
-use larder_core::store::StoreError;
 use larder_core::units::SECTOR_BYTES;
 use larder_core::write_order::GroupId;
 use std::ops::Range;
@@ -17,16 +16,11 @@ const PIECE_BYTES: usize = READ_PIECE_BYTES as usize;
 /// One thread's access to a volume.
 #[derive(Debug)]
 pub struct Handle {
-    volume: CachedVolume,
-    session: BlockingSession,
+    pub(super) volume: CachedVolume,
+    pub(super) session: BlockingSession,
 }
 
 impl Handle {
-    pub(super) fn new(volume: CachedVolume) -> Result<Self, EmbedError> {
-        let session = volume.engine.blocking_session(&volume.volume)?;
-        Ok(Handle { volume, session })
-    }
-
     /// Returns the volume.
     #[must_use]
     pub fn volume(&self) -> &CachedVolume {
@@ -83,7 +77,7 @@ impl Handle {
         let mut request = Request::new(RequestOp::Read, bytes);
         request.interface = interface;
         let read = self.session.pin(request)?;
-        Ok(View::new(Arc::clone(&self.volume.engine), read))
+        Ok(View { engine: Arc::clone(&self.volume.engine), read })
     }
 
     /// Writes `bytes` at `offset`. They are then in the cache, and on stable storage after a flush.
@@ -156,8 +150,8 @@ impl Handle {
             return Err(EmbedError::Range { bytes, length: PIECE_BYTES as u64 });
         }
         let len = u32::try_from(len).expect("at most 1 MiB");
-        let mapping = self.session.map(offset, len, access)?;
-        Ok(Change::new(self.volume.clone(), mapping))
+        let mapping = Some(self.session.map(offset, len, access)?);
+        Ok(Change { volume: self.volume.clone(), mapping })
     }
 
     /// Ends a mapping: the bytes that were marked dirty become a write, in `group` if given.
@@ -170,7 +164,7 @@ impl Handle {
     /// If the change or the group belongs to another volume.
     pub fn unpin(&mut self, change: Change, group: Option<GroupId>) -> Result<(), EmbedError> {
         let volume = &self.volume.volume;
-        assert!(Arc::ptr_eq(volume, change.volume()), "a change of another volume");
+        assert!(Arc::ptr_eq(volume, &change.volume.volume), "a change of another volume");
         Ok(self.session.unpin(change.into_mapping(group))?)
     }
 
@@ -182,17 +176,5 @@ impl Handle {
     /// error.
     pub fn flush(&mut self) -> Result<(), EmbedError> {
         Ok(self.session.submit(Request::new(RequestOp::Flush, 0..0), &[], |_, _| {})?)
-    }
-}
-
-/// Access to the error of the store behind an error of a call.
-impl EmbedError {
-    /// Returns the error of the store, if the store failed.
-    #[must_use]
-    pub fn store(&self) -> Option<&StoreError> {
-        match self {
-            EmbedError::Store(error) => Some(error),
-            _ => None,
-        }
     }
 }

@@ -10,15 +10,11 @@ use std::sync::Arc;
 /// other sessions write, and their pages are not evicted: keep it no longer than needed.
 #[derive(Debug)]
 pub struct View {
-    engine: Arc<Engine>,
-    read: Box<ReadRequest<ArenaFrames>>,
+    pub(super) engine: Arc<Engine>,
+    pub(super) read: Box<ReadRequest<ArenaFrames>>,
 }
 
 impl View {
-    pub(super) fn new(engine: Arc<Engine>, read: Box<ReadRequest<ArenaFrames>>) -> Self {
-        View { engine, read }
-    }
-
     /// Returns the number of bytes.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -28,7 +28,6 @@ const DEPTH: usize = 128;
 /// Maximum time that a thread waits at its end for operations in flight.
 const LAST_WAIT: Nanos = 10 * SECOND;
 
-/// A running thread for one volume.
 pub(super) struct Driver {
     pub(super) volume: Arc<ArenaVolume>,
     quit: Arc<AtomicBool>,
@@ -47,8 +46,19 @@ impl Driver {
         store: Box<dyn EngineStore>,
     ) -> io::Result<Self> {
         let control = store.peer_control();
-        let driver =
-            DriverThread::new(Arc::clone(&cache), Arc::clone(&volume), clock, waker.clone(), store);
+        let driver = DriverThread {
+            cache: Arc::clone(&cache),
+            volume: Arc::clone(&volume),
+            clock,
+            waker: waker.clone(),
+            quit: Arc::default(),
+            given_up: Arc::default(),
+            store: Some(store),
+            panicked: None,
+            in_flight: Vec::new(),
+            stall_detector: StallDetector::default(),
+            failures: WriteFailures::default(),
+        };
         let (quit, given_up) = (Arc::clone(&driver.quit), Arc::clone(&driver.given_up));
         let name = format!("store {}", volume.name());
         let work = || {
@@ -136,28 +146,6 @@ struct DriverThread {
 }
 
 impl DriverThread {
-    fn new(
-        cache: Arc<ArenaCache>,
-        volume: Arc<ArenaVolume>,
-        clock: Arc<dyn Clock>,
-        waker: Waker,
-        store: Box<dyn EngineStore>,
-    ) -> Self {
-        DriverThread {
-            cache,
-            volume,
-            clock,
-            waker,
-            quit: Arc::default(),
-            given_up: Arc::default(),
-            store: Some(store),
-            panicked: None,
-            in_flight: Vec::new(),
-            stall_detector: StallDetector::default(),
-            failures: WriteFailures::default(),
-        }
-    }
-
     fn run(mut self) {
         let recorder = self.cache.recorder(&self.volume);
         let (mut ops, mut done) = (Vec::new(), Vec::new());
@@ -191,12 +179,9 @@ impl DriverThread {
                 continue;
             }
             let stall_check = (!self.in_flight.is_empty()).then_some(STALL);
-            let next = next.into_iter().chain(self.failures.due()).min();
-            let timeout = match (next.map(|at| at.saturating_sub(now)), stall_check) {
-                (Some(next), Some(check)) => Some(next.min(check)),
-                (one, other) => one.or(other),
-            };
-            self.wait(timeout.map(Duration::from_nanos));
+            let next = [next, self.failures.due(), stall_check.map(|check| now + check)];
+            let next = next.into_iter().flatten().min();
+            self.wait(next.map(|at| Duration::from_nanos(at.saturating_sub(now))));
         }
         self.end(&recorder);
     }
@@ -277,7 +262,6 @@ impl DriverThread {
         exchanged
     }
 
-    /// Returns the result of an operation that is not passed to a store.
     fn result_without_store(&self, kind: StoreOpKind, is_given_up: bool) -> Result<(), StoreError> {
         if is_given_up && kind != StoreOpKind::Read {
             return Ok(());
@@ -301,7 +285,6 @@ impl DriverThread {
         }));
     }
 
-    /// Sleeps until there is work.
     fn wait(&mut self, timeout: Option<Duration>) {
         let waited = match &mut self.store {
             None => Ok(self.waker.sleep(None, timeout)),

@@ -1,10 +1,7 @@
 //! Changes while serving that involve more than the cache: memory in bytes with all its tables, and
 //! volumes with the threads that drive their stores.
 
-use super::{
-    ArenaVolume, Engine, EngineError, MEMORY_BYTES_MIN, StopProgress, frames_in,
-    machine_memory_bytes,
-};
+use super::{ArenaVolume, Engine, EngineError, StopProgress, check_memory, frames_in};
 use crate::fault;
 use larder_core::cache::METADATA_BYTES_PER_FRAME;
 use larder_core::curve::candidates::CANDIDATES;
@@ -51,13 +48,7 @@ impl Engine {
     /// If it is less than the minimum, more than the machine has, or not enough for the floors of
     /// the volumes.
     pub fn set_memory(&self, bytes: u64) -> Result<(), EngineError> {
-        if bytes < MEMORY_BYTES_MIN {
-            return Err(EngineError::TooLittle { requested: bytes });
-        }
-        let available = machine_memory_bytes();
-        if bytes > available {
-            return Err(EngineError::TooMuch { requested: bytes, available });
-        }
+        check_memory(bytes)?;
         let mut plan = self.plan();
         let in_force = bytes.min(plan.limit);
         self.cache.set_memory(self.frames_for(in_force, plan.policy_bytes))?;

@@ -13,7 +13,6 @@ use std::time::Duration;
 
 /// Pause between two steps; requests of clients take precedence.
 const PAUSE: Duration = Duration::from_millis(1);
-/// Pause after a failed wait.
 const AFTER_ERROR: Duration = Duration::from_millis(100);
 
 /// A running maintenance thread, which ends when this is dropped.

@@ -25,7 +25,6 @@ use std::time::{Duration, Instant};
 const STEP: u32 = 100;
 /// Time without pressure before memory is taken again.
 const CALM: Nanos = 30 * SECOND;
-/// Interval of the checks.
 const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Options of the return of memory.
@@ -161,14 +160,12 @@ fn lock(shared: &SharedState) -> MutexGuard<'_, GiveBackState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Makes the cache take all of its memory again.
 fn take_all(engine: &Weak<Engine>, shared: &SharedState) {
     if let Some(engine) = engine.upgrade() {
         limit_memory(&engine, shared, u64::MAX);
     }
 }
 
-/// Limits the cache to `bytes`.
 fn limit_memory(engine: &Engine, shared: &SharedState, bytes: u64) {
     match engine.keep_memory(bytes) {
         Ok(()) => lock(shared).kept_bytes = bytes,

@@ -4,7 +4,6 @@ use crate::nbd_wire as wire;
 use larder_core::store::{StoreError, StoreErrorKind};
 use rustix::io::Errno;
 
-/// Returns the errno for a store error.
 pub(in crate::front) fn errno_of(error: &StoreError) -> Errno {
     match error.kind {
         StoreErrorKind::NoSpace => Errno::NOSPC,
@@ -25,7 +24,6 @@ pub(in crate::front) fn log_failure(error: &StoreError) -> Errno {
     errno_of(error)
 }
 
-/// Returns the NBD error for a store error.
 pub(in crate::front) fn nbd_error_of(error: &StoreError) -> wire::Errno {
     match error.kind {
         StoreErrorKind::NoSpace => wire::Errno::NoSpace,

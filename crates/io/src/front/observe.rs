@@ -2,19 +2,21 @@
 //!
 //! Each connection has its own ring. The connection's thread stages an event when a request is
 //! complete, and publishes the events of a batch after the replies were sent; the observer drains
-//! the ring. Invariants: the connection's thread neither waits nor allocates here; an event that
-//! finds the ring full is counted as lost; one thread stages and one thread drains, so no event is
-//! torn.
+//! the ring. Invariants: the connection's thread does not wait here, and allocates only for a larger
+//! batch than all before; an event that finds the ring full is counted as lost.
 
 use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::{Class, Classes};
 use larder_core::request::RequestOp;
+use rtrb::{Consumer, Producer, RingBuffer};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Capacity of a ring in events: 256 KiB, and the requests that the fastest client sends in about
 /// 25 ms.
-const RING_EVENTS: u64 = 8192;
+const RING_EVENTS: usize = 8192;
+/// Number of staged events for which a connection has memory from the start.
+const STAGED_EVENTS: usize = 512;
 
 /// Operation of a client's request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -32,9 +34,6 @@ pub enum Operation {
 }
 
 impl Operation {
-    const ALL: [Operation; 5] =
-        [Operation::Read, Operation::Write, Operation::Flush, Operation::Trim, Operation::Zero];
-
     /// Returns the operation of a request; none for operations that observers do not record.
     fn of(op: RequestOp) -> Option<Self> {
         Some(match op {
@@ -68,27 +67,6 @@ pub struct Event {
     pub class: Option<Class>,
 }
 
-impl Event {
-    /// Encodes all fields except the latency, which is not known yet.
-    fn to_words(self) -> [u64; 3] {
-        let class = self.class.map_or(0, Class::number);
-        let kind = u64::from(self.len) << 32 | (self.operation as u64) << 8 | u64::from(class);
-        [self.at, self.offset, kind]
-    }
-
-    fn from_words([at, offset, kind]: [u64; 3], latency: Nanos) -> Self {
-        let [class, operation, _, _, len @ ..] = kind.to_le_bytes();
-        Event {
-            at,
-            latency,
-            offset,
-            len: u32::from_le_bytes(len),
-            operation: Operation::ALL[usize::from(operation)],
-            class: Class::from_number(class),
-        }
-    }
-}
-
 /// Receiver of the events of all answered requests.
 pub trait Observer: Send + Sync {
     /// Announces a new connection to `export`; `events` receives its events until it ends. An
@@ -101,43 +79,20 @@ pub trait Observer: Send + Sync {
     fn wake(&self);
 }
 
-#[derive(Debug, Default)]
-#[repr(align(64))]
-struct PaddedCounter(AtomicU64);
-
-/// Ring of events. Positions only increase; a slot is the position modulo the length.
-#[derive(Debug)]
-struct Ring {
-    words: Box<[[AtomicU64; 4]]>,
-    /// Events before this position are published. Only the sender writes this.
-    head: PaddedCounter,
-    /// Events before this position are drained. Only the receiver writes this.
-    tail: PaddedCounter,
-    lost: AtomicU64,
-    sender_gone: AtomicBool,
-    receiver_gone: AtomicBool,
-}
-
-impl Ring {
-    fn slot(&self, position: u64) -> &[AtomicU64; 4] {
-        let index = usize::try_from(position % self.words.len() as u64).expect("an index");
-        &self.words[index]
-    }
-}
-
 /// Sending end of a ring, owned by the connection's thread.
 #[derive(Debug)]
 struct EventSender {
-    ring: Arc<Ring>,
-    published: u64,
-    /// Position at which the next event is staged.
-    next: u64,
+    events: Producer<Event>,
+    /// Completed requests whose replies are not sent yet; the ring has room for them.
+    staged: Vec<Event>,
+    lost: Arc<AtomicU64>,
 }
 
 /// Receiving end of a ring, drained by the observer.
 #[derive(Debug)]
 pub struct EventReceiver {
-    ring: Arc<Ring>,
+    events: Consumer<Event>,
+    lost: Arc<AtomicU64>,
 }
 
 /// Records the answered requests of one connection.
@@ -174,112 +129,73 @@ impl RequestRecorder {
     /// Publishes the recorded requests after their replies were sent. Returns true if the observer
     /// still receives events.
     pub(super) fn publish(&mut self, clock: &dyn Clock) -> bool {
-        if !self.events.has_staged() {
+        if self.events.staged.is_empty() {
             return true;
         }
         if self.events.publish(clock.now()) {
             self.observer.wake();
         }
-        self.events.has_receiver()
+        !self.events.events.is_abandoned()
     }
 }
 
-/// Creates the ring of a connection.
-fn new_ring(events: u64) -> (EventSender, EventReceiver) {
-    let ring = Arc::new(Ring {
-        words: (0..events).map(|_| std::array::from_fn(|_| AtomicU64::new(0))).collect(),
-        head: PaddedCounter::default(),
-        tail: PaddedCounter::default(),
-        lost: AtomicU64::new(0),
-        sender_gone: AtomicBool::new(false),
-        receiver_gone: AtomicBool::new(false),
-    });
-    let sender = EventSender { ring: Arc::clone(&ring), published: 0, next: 0 };
-    (sender, EventReceiver { ring })
+fn new_ring(capacity: usize) -> (EventSender, EventReceiver) {
+    let (producer, consumer) = RingBuffer::new(capacity);
+    let lost = Arc::new(AtomicU64::new(0));
+    let staged = Vec::with_capacity(STAGED_EVENTS);
+    let sender = EventSender { events: producer, staged, lost: Arc::clone(&lost) };
+    (sender, EventReceiver { events: consumer, lost })
 }
 
 impl EventSender {
     /// Stages a completed request; [`EventSender::publish`] adds its latency.
     fn stage(&mut self, event: Event) {
-        let waiting = self.next - self.ring.tail.0.load(Ordering::Acquire);
-        if waiting == self.ring.words.len() as u64 {
-            self.ring.lost.fetch_add(1, Ordering::Relaxed);
-            return;
+        if self.staged.len() == self.events.slots() {
+            self.lost.fetch_add(1, Ordering::Relaxed);
+        } else {
+            self.staged.push(event);
         }
-        let slot = self.ring.slot(self.next);
-        for (word, value) in slot.iter().zip(event.to_words()) {
-            word.store(value, Ordering::Relaxed);
-        }
-        self.next += 1;
-    }
-
-    /// Returns true if events are staged.
-    fn has_staged(&self) -> bool {
-        self.next != self.published
     }
 
     /// Publishes the staged events, whose replies were sent at `now`. Returns true if the observer
     /// has to be woken.
     fn publish(&mut self, now: Nanos) -> bool {
-        for position in self.published..self.next {
-            let slot = self.ring.slot(position);
-            let latency = now.saturating_sub(slot[0].load(Ordering::Relaxed));
-            slot[3].store(latency, Ordering::Relaxed);
+        let half = self.events.buffer().capacity() / 2;
+        let had_room = self.events.slots() > half;
+        for event in self.staged.drain(..) {
+            let latency = now.saturating_sub(event.at);
+            let pushed = self.events.push(Event { latency, ..event });
+            debug_assert!(pushed.is_ok(), "there was room when the event was staged");
         }
-        let half = self.ring.words.len() as u64 / 2;
-        let tail = self.ring.tail.0.load(Ordering::Relaxed);
-        let before = self.published.saturating_sub(tail);
-        self.published = self.next;
-        self.ring.head.0.store(self.published, Ordering::Release);
-        before < half && self.published - tail >= half
-    }
-
-    /// Returns true if the receiver exists.
-    fn has_receiver(&self) -> bool {
-        !self.ring.receiver_gone.load(Ordering::Relaxed)
-    }
-}
-
-impl Drop for EventSender {
-    fn drop(&mut self) {
-        self.ring.sender_gone.store(true, Ordering::Release);
+        had_room && self.events.slots() <= half
     }
 }
 
 impl EventReceiver {
     /// Passes all published events to `consume`, in order.
-    pub fn drain(&mut self, mut consume: impl FnMut(Event)) {
-        let head = self.ring.head.0.load(Ordering::Acquire);
-        let tail = self.ring.tail.0.load(Ordering::Relaxed);
-        for position in tail..head {
-            let [at, offset, kind, latency] =
-                std::array::from_fn(|i| self.ring.slot(position)[i].load(Ordering::Relaxed));
-            consume(Event::from_words([at, offset, kind], latency));
-        }
-        self.ring.tail.0.store(head, Ordering::Release);
+    pub fn drain(&mut self, consume: impl FnMut(Event)) {
+        let published = self.events.slots();
+        std::iter::from_fn(|| self.events.pop().ok()).take(published).for_each(consume);
     }
 
     /// Returns the number of events that found the ring full since the last call.
     pub fn take_lost(&mut self) -> u64 {
-        self.ring.lost.swap(0, Ordering::Relaxed)
+        self.lost.swap(0, Ordering::Relaxed)
     }
 
     /// Returns true if the connection has ended: a drain after this call finds the last events.
     #[must_use]
     pub fn is_over(&self) -> bool {
-        self.ring.sender_gone.load(Ordering::Acquire)
-    }
-}
-
-impl Drop for EventReceiver {
-    fn drop(&mut self) {
-        self.ring.receiver_gone.store(true, Ordering::Relaxed);
+        self.events.is_abandoned()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const OPERATIONS: [Operation; 5] =
+        [Operation::Read, Operation::Write, Operation::Flush, Operation::Trim, Operation::Zero];
 
     fn event(number: u64) -> Event {
         let number_u8 = u8::try_from(number % 250).unwrap();
@@ -288,7 +204,7 @@ mod tests {
             latency: 0,
             offset: number << 40 | 7,
             len: u32::MAX - u32::from(number_u8),
-            operation: Operation::ALL[usize::from(number_u8) % 5],
+            operation: OPERATIONS[usize::from(number_u8) % 5],
             class: Class::from_number(number_u8 % 25),
         }
     }
@@ -306,7 +222,7 @@ mod tests {
             let numbers = batch * 30..batch * 30 + 30;
             numbers.clone().for_each(|number| sender.stage(event(number)));
             assert_eq!(drained(&mut receiver), [], "nothing is seen before it is published");
-            assert!(sender.has_staged());
+            assert_eq!(sender.staged.len(), 30);
             sender.publish(50_000);
             let expected =
                 numbers.map(|number| Event { latency: 49_000 - number, ..event(number) });
@@ -343,9 +259,9 @@ mod tests {
         assert!(receiver.is_over());
         assert_eq!(drained(&mut receiver).len(), 1);
         let (sender, receiver) = new_ring(8);
-        assert!(sender.has_receiver());
+        assert!(!sender.events.is_abandoned());
         drop(receiver);
-        assert!(!sender.has_receiver());
+        assert!(sender.events.is_abandoned());
     }
 
     #[test]

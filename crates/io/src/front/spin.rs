@@ -74,7 +74,6 @@ impl Spinners {
         self.overlap.load(Ordering::Relaxed) > 0
     }
 
-    /// Returns the number of answered batches.
     pub(super) fn batches(&self) -> u64 {
         self.batches.load(Ordering::Relaxed)
     }
@@ -126,7 +125,6 @@ impl SpinHistory {
         is_single && may_try && is_worthwhile
     }
 
-    /// Records the result of a spin.
     pub(super) fn record_spin(&mut self, found: bool) {
         self.failed_spins = if found { 0 } else { self.failed_spins + 1 };
     }

@@ -28,7 +28,6 @@ impl Deadline {
         self.0.map(|at| at.saturating_duration_since(Instant::now()))
     }
 
-    /// Returns true if the time is up.
     pub(super) fn is_over(self) -> bool {
         self.left() == Some(Duration::ZERO)
     }

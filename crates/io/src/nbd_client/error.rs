@@ -85,7 +85,6 @@ impl ClientError {
         }
     }
 
-    /// Returns true if the error ends the connection.
     pub(super) fn ends_connection(&self) -> bool {
         matches!(
             self,

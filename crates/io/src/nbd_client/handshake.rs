@@ -34,7 +34,6 @@ pub(super) struct OptionNegotiation<'a> {
 }
 
 impl<'a> OptionNegotiation<'a> {
-    /// Exchanges the greeting and the client flags.
     pub(super) fn begin(stream: &'a mut BufReader<Stream>) -> Result<Self, ClientError> {
         let mut greeting = [0; GREETING_BYTES];
         stream.read_exact(&mut greeting)?;
@@ -66,7 +65,6 @@ impl<'a> OptionNegotiation<'a> {
         Ok(negotiation)
     }
 
-    /// Negotiates all options and starts transmission.
     pub(super) fn negotiate(
         mut self,
         export: &str,

@@ -170,12 +170,7 @@ impl Client {
     /// # Errors
     /// If the connection has failed, or no request is in flight.
     pub fn wait(&mut self) -> Result<Completion, ClientError> {
-        loop {
-            if let Some(completion) = self.ready.pop_front() {
-                return Ok(completion);
-            }
-            self.receive_reply()?;
-        }
+        self.wait_where(|_| true)
     }
 
     /// Waits as [`Client::wait`], but returns `None` if no request completes in this time. A zero
@@ -208,10 +203,13 @@ impl Client {
         self.slots.len() - self.free.len()
     }
 
-    /// Waits for this request; other completions stay queued.
-    pub(super) fn wait_cookie(&mut self, cookie: u64) -> Result<Completion, ClientError> {
+    /// Waits for the first completion that fits; others stay queued.
+    pub(super) fn wait_where(
+        &mut self,
+        fits: impl Fn(&Completion) -> bool,
+    ) -> Result<Completion, ClientError> {
         loop {
-            let found = self.ready.iter().position(|completion| completion.cookie == cookie);
+            let found = self.ready.iter().position(&fits);
             if let Some(completion) = found.and_then(|at| self.ready.remove(at)) {
                 return Ok(completion);
             }
@@ -230,7 +228,6 @@ impl Client {
         }
     }
 
-    /// Completes a request whose last reply has arrived.
     pub(super) fn finish(&mut self, index: usize) {
         let slot = &mut self.slots[index];
         slot.active = false;

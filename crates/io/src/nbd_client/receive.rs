@@ -38,9 +38,7 @@ impl Client {
         let (first, rest) = head.split_at_mut(SIMPLE_REPLY_BYTES);
         self.stream.read_exact(first)?;
         if !first.starts_with(&wire::STRUCTURED_REPLY_MAGIC.to_be_bytes()) {
-            let mut simple = [0; SIMPLE_REPLY_BYTES];
-            simple.copy_from_slice(first);
-            return self.receive_simple(simple);
+            return self.receive_simple(first.first_chunk().expect("a simple reply"));
         }
         self.stream.read_exact(rest)?;
         let chunk = Chunk::parse(&head)?;
@@ -77,8 +75,8 @@ impl Client {
         if deadline.is_over() { Err(ClientError::TimedOut) } else { Ok(()) }
     }
 
-    fn receive_simple(&mut self, bytes: [u8; SIMPLE_REPLY_BYTES]) -> Result<(), ClientError> {
-        let (cookie, code) = wire::parse_simple_reply(&bytes)?;
+    fn receive_simple(&mut self, bytes: &[u8; SIMPLE_REPLY_BYTES]) -> Result<(), ClientError> {
+        let (cookie, code) = wire::parse_simple_reply(bytes)?;
         let index = self.slot_of(cookie)?;
         self.continue_answer(index)?;
         let slot = &mut self.slots[index];

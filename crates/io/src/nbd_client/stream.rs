@@ -39,7 +39,6 @@ pub(super) struct Stream {
     pub ended: Option<Arc<AtomicBool>>,
 }
 
-/// Readiness of a socket.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Readiness {
     pub input: bool,
@@ -97,7 +96,6 @@ impl Stream {
         Ok(Stream { transport: Transport::new(socket), deadline, ended: None })
     }
 
-    /// Returns a description of the peer.
     pub(super) fn peer(&self) -> String {
         let address = match getpeername(self).and_then(|named| named.ok_or(Errno::NOTCONN)) {
             Ok(address) => address,

@@ -16,7 +16,6 @@ pub(super) struct Transfer {
     descriptor: RawFd,
     /// Owner that keeps the descriptor open until the call completes.
     keep: Option<Arc<OwnedFd>>,
-    /// Offset in the file.
     pub(super) offset: u64,
     /// Length in bytes; 0 for a call that moves none.
     pub(super) len: u64,
@@ -30,18 +29,15 @@ impl Transfer {
         Transfer { descriptor: descriptor.as_raw_fd(), keep: None, offset, len, metadata: false }
     }
 
-    /// Creates a transfer through a shared descriptor.
     pub(super) fn keeping(shared: Arc<OwnedFd>, offset: u64, len: u64) -> Self {
         let descriptor = shared.as_raw_fd();
         Transfer { descriptor, keep: Some(shared), offset, len, metadata: false }
     }
 
-    /// Creates a flush through a shared descriptor.
     pub(super) fn flushing(shared: Arc<OwnedFd>, metadata: bool) -> Self {
         Transfer { metadata, ..Transfer::keeping(shared, 0, 0) }
     }
 
-    /// Returns the descriptor.
     pub(super) fn descriptor(&self) -> BorrowedFd<'_> {
         debug_assert!(
             self.keep.as_ref().is_none_or(|shared| shared.as_raw_fd() == self.descriptor)
@@ -54,7 +50,6 @@ impl Transfer {
 
 /// The target of operations.
 pub(super) trait Backing: Send + Sync {
-    /// Returns the geometry of the whole target.
     fn geometry(&self) -> Geometry;
 
     /// Prepares an operation before its first transfer. Returns the result if the operation needs

@@ -21,11 +21,9 @@ pub(crate) struct LockedDirectory {
 /// A reason not to cache a directory.
 #[derive(Debug)]
 pub(crate) enum LockError {
-    /// The kernel refused the operation.
     Refused(Errno),
     /// Another process, described by this text, has locked it.
     Busy(String),
-    /// Another cache has some of its data.
     Claimed(ClaimError),
 }
 
@@ -54,7 +52,6 @@ impl LockedDirectory {
         }
     }
 
-    /// Returns the claim of its data.
     pub(crate) fn claim(&self) -> &Claim {
         &self.claim
     }

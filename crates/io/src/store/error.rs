@@ -4,7 +4,6 @@ use larder_core::store::{StoreError, StoreErrorKind, StoreOpKind};
 use std::fmt;
 use std::io;
 
-/// Returns the kind of store error for an error of the kernel.
 fn kind(error: &io::Error) -> StoreErrorKind {
     match error.raw_os_error() {
         Some(libc::ENOSPC | libc::EDQUOT | libc::EFBIG) => StoreErrorKind::NoSpace,

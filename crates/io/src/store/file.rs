@@ -20,7 +20,6 @@ use std::path::{Path, PathBuf};
 
 /// Size of the pieces in which zeros are written if the store cannot make them itself.
 const ZEROS_BYTES: usize = 1 << 20;
-/// Flag of fallocate(2) that makes a hole.
 const PUNCH: FallocateFlags = FallocateFlags::PUNCH_HOLE;
 
 /// A reason why a store cannot be opened.

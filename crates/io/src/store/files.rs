@@ -205,12 +205,10 @@ impl FileTable {
     }
 }
 
-/// Returns the error of an operation on a file.
 fn failure(file: &SourceFile, op: &StoreOp<ArenaFrames>, at: u64, error: Errno) -> StoreError {
     store_error(file.name(), op.kind, at, op.len, &error.into())
 }
 
-/// Returns the errno for an error of the store.
 fn errno(error: &StoreError) -> Errno {
     match error.kind {
         StoreErrorKind::NoSpace => Errno::NOSPC,

@@ -32,7 +32,6 @@ const SAMPLES: u64 = 32;
 const SAMPLE_BYTES_MIN: u64 = 64 << 10;
 const ALIGN: usize = 4096;
 
-/// Index of the buffer of an operation.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct BufferIndex(usize);
 
@@ -80,7 +79,6 @@ impl ServiceTime {
 }
 
 impl BounceBuffers {
-    /// Records the start and the end of an operation of `len` bytes.
     pub(super) fn record(&mut self, len: u64, started_at: Nanos, finished_at: Nanos) {
         self.service.record(len, started_at, finished_at);
     }
@@ -92,7 +90,6 @@ impl BounceBuffers {
         moves && fits && pieces > PIECES_MAX && self.service.mean() >= SLOW_SERVICE
     }
 
-    /// Returns true if all buffers belong to operations.
     pub(super) fn is_full(&self) -> bool {
         self.busy.iter().all(|&busy| busy)
     }
@@ -117,7 +114,6 @@ impl BounceBuffers {
         Some(BufferIndex(free))
     }
 
-    /// Returns the memory of a buffer.
     pub(super) fn bytes(&mut self, index: BufferIndex) -> &mut [u8] {
         let start = self.memory.as_ptr().align_offset(ALIGN) + index.0 * BUFFER_BYTES;
         &mut self.memory[start..start + BUFFER_BYTES]
@@ -161,7 +157,6 @@ impl BounceBuffers {
         }
     }
 
-    /// Releases the buffer of an operation.
     pub(super) fn release(&mut self, index: BufferIndex) {
         debug_assert!(self.busy[index.0], "{index:?} is given back once");
         self.busy[index.0] = false;

@@ -44,7 +44,6 @@ use map::HoleQueries;
 use open::DISCARD_BYTES_MAX;
 use pieces::{Piece, PieceOperation};
 use rustix::event::PollFlags;
-use rustix::fd::BorrowedFd;
 use slab::Slab;
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -69,7 +68,6 @@ struct Job {
     flush_follows: bool,
 }
 
-/// A store on an NBD server.
 pub(super) struct NbdStore {
     uri: NbdUri,
     /// The address, for messages.
@@ -88,10 +86,8 @@ pub(super) struct NbdStore {
     control: Arc<PeerControl>,
     losses: LogLimit,
     reconnections: LogLimit,
-    /// Numbers of completed discards, and of those before the last flush. The journal has no copies
-    /// of them.
+    /// Number of completed discards. The journal has no copies of them.
     discards: u64,
-    discards_flushed: u64,
     jobs: Slab<Job>,
     /// Pieces to send that need no room in the journal.
     ready: VecDeque<Piece>,
@@ -200,7 +196,6 @@ impl NbdStore {
         }
     }
 
-    /// Completes a job if it has no pieces left.
     fn finish_if_complete(&mut self, index: usize, now: Nanos) {
         let job = &mut self.jobs[index];
         if job.pieces_left > 0 {
@@ -215,7 +210,6 @@ impl NbdStore {
         self.done.push(StoreDone { op, result, started_at, finished_at: now });
     }
 
-    /// Sends all pieces that may be sent now.
     fn send(&mut self, frames: &ArenaFrames, now: Nanos) {
         while matches!(self.link, Link::Up(_)) {
             let Some(piece) = self.next_piece() else { return };
@@ -284,7 +278,6 @@ impl NbdStore {
         }
     }
 
-    /// Processes all replies that have arrived.
     fn receive(&mut self, frames: &ArenaFrames, now: Nanos) {
         loop {
             let Link::Up(up) = &mut self.link else { return };
@@ -362,8 +355,6 @@ impl EngineStore for NbdStore {
             return Ok(());
         }
         let now = self.clock.now();
-        let until = |at: Nanos| Duration::from_nanos(at.saturating_sub(now));
-        let earlier = |at: Nanos| Some(timeout.map_or(until(at), |timeout| timeout.min(until(at))));
         match &mut self.link {
             Link::Up(up) => {
                 let client = &mut up.client;
@@ -385,8 +376,8 @@ impl EngineStore for NbdStore {
                 let lost = self.jobs.iter().filter_map(|(_, job)| job.lost_at);
                 let away = lost.min().map(|at| at.min(since).saturating_add(self.away_after));
                 let at = next.into_iter().chain(away).min();
-                let timeout = at.map_or(timeout, earlier);
-                waker.sleep(None::<(BorrowedFd<'_>, PollFlags)>, timeout)
+                let until = at.map(|at| Duration::from_nanos(at.saturating_sub(now)));
+                waker.sleep(None, until.into_iter().chain(timeout).min())
             }
         }
     }

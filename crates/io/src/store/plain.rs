@@ -11,7 +11,6 @@ use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
 use std::sync::Arc;
 
-/// A store on plain calls.
 pub(super) struct PlainStore {
     backing: Arc<dyn Backing>,
     clock: Arc<dyn Clock>,
@@ -60,20 +59,13 @@ fn execute(
     op: &mut StoreOp<ArenaFrames>,
 ) -> Result<(), StoreError> {
     let mut done = 0;
-    loop {
-        let Some(transfer) = backing.next_transfer(op, done)? else {
-            zero_rest(frames, op, done);
-            return Ok(());
-        };
+    while let Some(transfer) = backing.next_transfer(op, done)? {
         match call(frames, op, done, &transfer) {
             Ok(_) if op.kind == StoreOpKind::Flush => return Ok(()),
-            Ok(0) => {
-                if let Some(error) = backing.no_progress(op) {
-                    return Err(error);
-                }
-                zero_rest(frames, op, done);
-                return Ok(());
-            }
+            Ok(0) => match backing.no_progress(op) {
+                Some(error) => return Err(error),
+                None => break,
+            },
             Ok(moved) => {
                 done += moved as u64;
                 if done == op.len {
@@ -88,6 +80,8 @@ fn execute(
             }
         }
     }
+    zero_rest(frames, op, done);
+    Ok(())
 }
 
 /// Makes one system call for an operation of which `done` bytes are complete.

@@ -36,13 +36,11 @@ struct InFlight {
     /// The system call in flight.
     transfer: Transfer,
     started_at: Nanos,
-    /// Index of the bounce buffer.
     buffer_index: Option<BufferIndex>,
     /// Bytes that earlier calls have moved.
     done: u64,
 }
 
-/// A store on io_uring.
 pub(super) struct UringStore {
     backing: Arc<dyn Backing>,
     ring: IoUring,

@@ -24,7 +24,6 @@ const SILENT_BYTES_MAX: usize = 28 << 10;
 /// Bytes of the first receive after the buffer was released.
 const FIRST_BYTES: usize = 512;
 
-/// One side of a TLS connection.
 pub(crate) struct Channel {
     tls: Connection,
     /// The whole buffer, or the bytes that [`Channel::shrink`] has left.
@@ -97,12 +96,10 @@ impl Channel {
         Ok(self.end)
     }
 
-    /// Returns true if the handshake is not complete.
     pub(crate) fn is_handshaking(&self) -> bool {
         self.tls.is_handshaking()
     }
 
-    /// Returns true if records wait for the socket.
     pub(crate) fn has_unsent(&self) -> bool {
         self.tls.wants_write()
     }

@@ -21,7 +21,6 @@ impl RawSocket for OwnedFd {
     }
 }
 
-/// Transport of a connection's bytes.
 #[derive(Debug)]
 pub(crate) struct Transport<S> {
     pub(crate) socket: S,

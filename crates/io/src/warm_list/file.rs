@@ -120,7 +120,6 @@ fn unusable(path: &Path, reason: UnusableList) -> ListError {
     ListError::Unusable { path: path.to_owned(), reason }
 }
 
-/// Returns the bytes of a list.
 pub(super) fn to_bytes(store: &StoreIdentity, ranges: &[Range<u64>]) -> io::Result<Vec<u8>> {
     let mut encoder = zstd::stream::write::Encoder::new(vec![0; HEADER_BYTES], LEVEL)?;
     let place = &store.place[..store.place.len().min(PLACE_BYTES_MAX)];

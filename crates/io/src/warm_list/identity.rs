@@ -122,7 +122,6 @@ impl StoreIdentity {
         Self::of_place(address.as_bytes().to_owned(), length)
     }
 
-    /// Returns the identity of an export.
     fn of_place(place: Vec<u8>, length: u64) -> Self {
         StoreIdentity { kind: StoreKind::Export, place, length, device: 0, inode: 0, changed_ns: 0 }
     }

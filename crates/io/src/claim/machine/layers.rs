@@ -77,7 +77,6 @@ fn is_confirmed(layers: &[FileLocation], root: Option<u64>, required: bool) -> b
     }
 }
 
-/// Returns the names of all layers.
 fn names(options: &[u8]) -> Vec<LayerNames> {
     let mut layers = Vec::new();
     for option in split(options, b',') {

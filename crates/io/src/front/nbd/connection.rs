@@ -26,7 +26,6 @@ pub(super) struct Connection {
 }
 
 impl Connection {
-    /// Returns a connection without a thread.
     pub(super) fn new(socket: Socket) -> io::Result<Self> {
         Ok(Connection {
             peer: socket.peer(),
@@ -43,7 +42,6 @@ impl Connection {
         self.done.load(Ordering::Acquire)
     }
 
-    /// Returns true while the client has not negotiated an export.
     pub(super) fn is_in_handshake(&self) -> bool {
         self.export.get().is_none() && !self.is_done()
     }

@@ -82,7 +82,6 @@ impl Export {
 #[error("export {0}: there is an export of this name")]
 pub struct NameTaken(pub String);
 
-/// The current exports.
 #[derive(Debug, Default)]
 pub(super) struct Exports(Mutex<Vec<Export>>);
 
@@ -91,7 +90,6 @@ impl Exports {
         Exports(Mutex::new(exports))
     }
 
-    /// Returns the current exports.
     pub(super) fn list(&self) -> Vec<Export> {
         self.0.lock().expect("no holder panics").clone()
     }
@@ -105,7 +103,6 @@ impl Exports {
         Ok(())
     }
 
-    /// Removes and returns the export of this name.
     pub(super) fn remove(&self, name: &str) -> Option<Export> {
         let mut exports = self.0.lock().expect("no holder panics");
         let index = exports.iter().position(|export| export.info.name == name)?;

@@ -332,7 +332,6 @@ impl Handshake {
         Ok(())
     }
 
-    /// Returns the state for the data of an option, from its header.
     fn take_option_header(&mut self) -> Result<State, HandshakeError> {
         let (option, len) =
             OptionHeader::parse(self.take_array()).map_err(HandshakeError::NotAnOption)?;

@@ -7,7 +7,6 @@ use larder_core::request::{SMALL_WRITE_PIECE_BYTES, WRITE_PIECE_BYTES};
 
 /// Bytes of the small buffer: one small piece of a payload, and the headers behind it.
 const SMALL_BYTES: usize = SMALL_WRITE_PIECE_BYTES as usize + HEADERS_BYTES;
-/// Bytes of the large buffer.
 const LARGE_BYTES: usize = WRITE_PIECE_BYTES as usize + (32 << 10);
 /// Bytes that the session has to lease for a large buffer.
 pub(super) const LEASE_BYTES: u64 = (LARGE_BYTES - SMALL_BYTES) as u64;
@@ -21,12 +20,9 @@ const HANDSHAKE_INPUT_BYTES: usize = 16 << 10;
 /// Bytes of the first receive after the buffer was released.
 const FIRST_BYTES: usize = 512;
 
-/// Result of a receive.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Received {
-    /// Bytes were received.
     Some,
-    /// No bytes are available now.
     Nothing,
     /// The client has closed the connection, or it has failed.
     Closed,
@@ -73,7 +69,6 @@ impl Input {
         }
     }
 
-    /// Returns true if the buffer is large.
     pub(super) fn is_large(&self) -> bool {
         self.size == LARGE_BYTES
     }

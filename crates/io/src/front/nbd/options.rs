@@ -41,7 +41,6 @@ impl Default for ServerLimits {
 /// TLS options of a server.
 #[derive(Clone, Debug, Default)]
 pub struct TlsOptions {
-    /// TLS mode.
     pub(super) mode: TlsMode,
     /// TLS configuration; none if the mode is off.
     pub(super) server: Option<TlsServer>,

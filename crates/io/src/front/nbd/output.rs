@@ -27,7 +27,6 @@ enum Piece {
     Frame(Pin, Range<usize>),
 }
 
-/// Unsent replies.
 #[derive(Debug, Default)]
 pub(super) struct Output {
     /// The bytes of all pieces that are not frames, in order, after `sent_bytes` sent ones.
@@ -41,7 +40,6 @@ pub(super) struct Output {
 }
 
 impl Output {
-    /// Returns the number of unsent bytes.
     pub(super) fn backlog(&self) -> usize {
         self.backlog
     }
@@ -56,7 +54,6 @@ impl Output {
         self.released.drain(..)
     }
 
-    /// Adds bytes.
     pub(super) fn push(&mut self, bytes: &[u8]) {
         self.bytes.extend_from_slice(bytes);
         self.backlog += bytes.len();
@@ -66,7 +63,6 @@ impl Output {
         }
     }
 
-    /// Adds a part of a frame.
     pub(super) fn push_frame(&mut self, pin: Pin, range: Range<usize>) {
         self.backlog += range.len();
         self.pieces.push_back(Piece::Frame(pin, range));

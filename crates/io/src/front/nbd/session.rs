@@ -59,7 +59,6 @@ struct ClientRequest {
     arrived_at: Nanos,
 }
 
-/// Starts the thread of a connection.
 pub(super) fn serve_connection(shared: Arc<Shared>, socket: Socket) -> io::Result<Arc<Connection>> {
     let connection = Arc::new(Connection::new(socket)?);
     let (cache, inside) = (Arc::clone(shared.engine.cache()), Arc::clone(&connection));
@@ -152,7 +151,6 @@ fn close_transport(transport: &mut Transport<&Socket>) {
     }
 }
 
-/// A connection in the transmission phase.
 struct Transmission<'a> {
     export: &'a Export,
     connection: &'a Connection,
@@ -176,7 +174,6 @@ struct Transmission<'a> {
     /// they are sent.
     finished_reads: u32,
     finished_writes: u32,
-    /// Number of requests in this batch.
     batch: u32,
     read_in_batch: bool,
     /// Arrival time of the last request; increases from request to request.
@@ -251,7 +248,6 @@ impl Transmission<'_> {
         }
     }
 
-    /// Returns true if the socket has accepted all replies.
     fn all_sent(&self) -> bool {
         self.output.backlog() == 0 && !self.transport.has_unsent()
     }
@@ -371,7 +367,6 @@ impl Transmission<'_> {
         Ok(())
     }
 
-    /// Releases all resources of the connection.
     fn close(mut self) {
         self.publish_events();
         close_transport(&mut self.transport);

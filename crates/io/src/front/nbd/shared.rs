@@ -11,7 +11,6 @@ use larder_core::request::Budget;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
-/// State that all connections share.
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
     pub(super) exports: Exports,

@@ -18,7 +18,6 @@ const SEND_BUFFER_BYTES: usize = 1 << 20;
 #[expect(clippy::cast_possible_truncation, reason = "a number of two bytes")]
 const SIOCOUTQ: ioctl::Opcode = libc::TIOCOUTQ as ioctl::Opcode;
 
-/// A connected socket.
 #[derive(Debug)]
 pub(super) struct Socket {
     fd: OwnedFd,
@@ -41,7 +40,6 @@ impl Socket {
         Socket { fd, sent_bytes: AtomicU64::new(0), has_received: AtomicBool::new(false) }
     }
 
-    /// Returns true if the client has sent anything.
     pub(super) fn has_received(&self) -> bool {
         self.has_received.load(Ordering::Relaxed)
     }

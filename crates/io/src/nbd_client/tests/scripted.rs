@@ -114,6 +114,13 @@ fn read_answered(answer: Answer) -> Result<Vec<u8>, ClientError> {
     result.map(|()| data)
 }
 
+/// Returns a chunk that is not the last one of its reply.
+fn chunk(cookie: u64, kind: u16, payload: &[u8]) -> Vec<u8> {
+    let len = u32::try_from(payload.len()).unwrap();
+    let head = [&wire::STRUCTURED_REPLY_MAGIC.to_be_bytes()[..], &[0; 2], &kind.to_be_bytes()];
+    [&head.concat()[..], &cookie.to_be_bytes(), &len.to_be_bytes(), payload].concat()
+}
+
 pub(super) fn data_chunk(cookie: u64, done: bool, offset: u64, data: &[u8]) -> Vec<u8> {
     let len = u32::try_from(data.len()).unwrap();
     [&wire::chunk_data(cookie, done, offset, len)[..], data].concat()
@@ -140,7 +147,8 @@ fn our_client_understands_our_handshake() {
 fn chunks_of_a_read_come_in_any_order() {
     let data = read_answered(|request| {
         let mut bytes = data_chunk(request.cookie, false, 1024, &[2; 256]);
-        bytes.extend(wire::chunk_hole(request.cookie, false, 1280, 256));
+        let hole = [&1280_u64.to_be_bytes()[..], &256_u32.to_be_bytes()].concat();
+        bytes.extend(chunk(request.cookie, wire::CHUNK_OFFSET_HOLE, &hole));
         bytes.extend(data_chunk(request.cookie, false, 512, &[1; 512]));
         bytes.extend(wire::chunk_none(request.cookie));
         bytes
@@ -152,7 +160,8 @@ fn chunks_of_a_read_come_in_any_order() {
 #[test]
 fn an_error_chunk_tells_code_text_and_place() {
     let error = read_answered(|request| {
-        let mut bytes = wire::chunk_error_offset(request.cookie, false, Errno::Io, 1024).to_vec();
+        let at = [0, 0, 0, 5, 0, 0, 0, 0, 0, 0, 0, 0, 4, 0];
+        let mut bytes = chunk(request.cookie, wire::CHUNK_ERROR_OFFSET, &at);
         bytes.extend(wire::chunk_error(request.cookie, true, Errno::NoMem, 5));
         bytes.extend(b"later");
         bytes

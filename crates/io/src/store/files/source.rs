@@ -36,7 +36,6 @@ const ALIGN: u64 = 512;
 /// Seconds since 1970, and nanoseconds.
 type Time = (i64, i64);
 
-/// Nanoseconds of a second.
 const SECOND: i64 = 1_000_000_000;
 
 /// The latest time, in nanoseconds, that the directory's file system is known to have recorded.
@@ -125,7 +124,6 @@ struct FileMetadata {
     stale: bool,
 }
 
-/// A file of the directory.
 #[derive(Debug)]
 pub(crate) struct SourceFile {
     /// Descriptor that identifies the file; data cannot be read or written through it.
@@ -273,7 +271,6 @@ impl SourceFile {
         self.size.load(Ordering::Acquire)
     }
 
-    /// Records an opening.
     pub(crate) fn opened(&self) {
         // The lock prevents a thread that found the file closed from moving it after this.
         let _section_stays = self.other_segments.lock().expect("no holder panics");

@@ -13,12 +13,9 @@ use std::ops::Range;
 /// Bytes of an entry besides its data.
 const ENTRY_BYTES: usize = 64;
 
-/// A change to repeat.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Change {
-    /// Write these bytes.
     Write(Vec<u8>),
-    /// Make the range read as zeros.
     Zero { keep_allocated: bool },
 }
 
@@ -56,7 +53,6 @@ impl Journal {
         self.entries.is_empty()
     }
 
-    /// Adds a change that was answered.
     pub(super) fn push(&mut self, range: Range<u64>, change: Change) {
         let entry = Entry { range, change };
         self.bytes += entry.bytes();
@@ -68,7 +64,6 @@ impl Journal {
         self.first + self.entries.len() as u64
     }
 
-    /// Returns the number of the first entry.
     pub(super) fn start(&self) -> u64 {
         self.first
     }
@@ -89,7 +84,6 @@ impl Journal {
         spare
     }
 
-    /// Returns the entry with this number.
     pub(super) fn get(&self, number: u64) -> Option<&Entry> {
         let index = usize::try_from(number.checked_sub(self.first)?).ok()?;
         self.entries.get(index)

@@ -40,7 +40,6 @@ pub(super) struct Outage {
     delay: Nanos,
 }
 
-/// State with a connection.
 pub(super) struct Up {
     pub(super) client: Box<Client>,
     connected_at: Nanos,
@@ -50,7 +49,6 @@ pub(super) struct Up {
     pub(super) first_sent: Option<u64>,
 }
 
-/// State without a connection.
 pub(super) struct Down {
     pub(super) outage: Outage,
     /// The reason of the outage, or of the last failed attempt: can follow "failed to".
@@ -131,7 +129,6 @@ impl Down {
         }
     }
 
-    /// Schedules the next attempt after a failed one.
     pub(super) fn schedule_retry(&mut self, now: Nanos, reason: String) {
         self.outage.delay = (self.outage.delay * 2).clamp(DELAY_MIN, DELAY_MAX);
         self.retry_at = now + self.outage.delay;

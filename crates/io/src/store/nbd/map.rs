@@ -40,7 +40,6 @@ impl QueryAnswer {
     }
 }
 
-/// State of the reply to a query.
 #[derive(Debug, Default)]
 enum QueryReply {
     #[default]
@@ -52,6 +51,8 @@ enum QueryReply {
 
 #[derive(Debug, Default)]
 struct QueryState {
+    /// True if there is a connection that supports queries.
+    is_up: bool,
     query: Option<(u64, u64)>,
     reply: QueryReply,
     kept: Option<QueryAnswer>,
@@ -66,7 +67,6 @@ impl QueryState {
     }
 }
 
-/// Queries of clients, and replies of the server.
 #[derive(Debug)]
 pub(super) struct HoleQueries {
     length: u64,
@@ -74,8 +74,6 @@ pub(super) struct HoleQueries {
     state: Mutex<QueryState>,
     replied: Condvar,
     has_query: AtomicBool,
-    /// True if there is a connection that supports queries.
-    up: AtomicBool,
     changes: AtomicU64,
     waker: OnceLock<Waker>,
 }
@@ -88,7 +86,6 @@ impl HoleQueries {
             state: Mutex::default(),
             replied: Condvar::new(),
             has_query: AtomicBool::new(false),
-            up: AtomicBool::new(false),
             changes: AtomicU64::new(0),
             waker: OnceLock::new(),
         }
@@ -106,8 +103,8 @@ impl HoleQueries {
 
     /// Records that a connection was established or lost. Queries to a lost one get no reply.
     pub(super) fn set_up(&self, up: bool) {
-        self.up.store(up, Ordering::Release);
         let mut state = self.state.lock().expect("no holder panics");
+        state.is_up = up;
         if !up {
             (state.query, state.kept, state.reply) = (None, None, QueryReply::Unavailable);
             self.has_query.store(false, Ordering::Release);
@@ -175,7 +172,7 @@ impl HoleQueries {
         {
             return Some(extent);
         }
-        if state.is_pending || state.is_paused() || !self.up.load(Ordering::Acquire) {
+        if state.is_pending || state.is_paused() || !state.is_up {
             return None;
         }
         (state.query, state.reply, state.is_pending) =
@@ -208,7 +205,6 @@ impl HoleQueries {
     }
 }
 
-/// The allocation map of an export.
 #[derive(Debug)]
 pub(super) struct NbdMap(pub(super) std::sync::Arc<HoleQueries>);
 

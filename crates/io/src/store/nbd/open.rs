@@ -150,7 +150,6 @@ pub fn open_nbd(
         losses: LogLimit::default(),
         reconnections: LogLimit::default(),
         discards: 0,
-        discards_flushed: 0,
         jobs: Slab::new(),
         ready: VecDeque::new(),
         changes: VecDeque::new(),

@@ -13,7 +13,6 @@ use std::ops::Range;
 /// Maximum number of buffers that are kept for reuse.
 const SPARE_MAX: usize = 16;
 
-/// The operation of a piece.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum PieceOperation {
     Read,
@@ -75,7 +74,6 @@ impl Piece {
         u32::try_from(self.len()).expect("cut to what a request can have")
     }
 
-    /// Returns the bytes of the request's buffer.
     pub(super) fn buffer_bytes(&self) -> usize {
         match self.operation {
             PieceOperation::Read
@@ -95,7 +93,6 @@ impl Piece {
     }
 }
 
-/// Returns the kind of store error for an error value of the server.
 fn kind(errno: Errno) -> StoreErrorKind {
     match errno {
         Errno::NoSpace => StoreErrorKind::NoSpace,
@@ -140,7 +137,6 @@ impl NbdStore {
         }
     }
 
-    /// Returns the request of a piece.
     pub(super) fn request(&mut self, frames: &ArenaFrames, piece: &Piece) -> Request {
         let offset = piece.range.start;
         match piece.operation {
@@ -178,7 +174,6 @@ impl NbdStore {
         }
     }
 
-    /// Processes the reply to a piece.
     pub(super) fn complete_piece(
         &mut self,
         frames: &ArenaFrames,
@@ -193,6 +188,7 @@ impl NbdStore {
             self.sent_change_bytes -= piece.change_bytes();
         }
         let error = result.err().map(|error| self.error(&piece, &error));
+        let keeps_copies = self.offers(wire::FLAG_SEND_FLUSH);
         match (piece.operation, &error) {
             (PieceOperation::Read, None) => {
                 let op = &mut self.jobs[piece.job.expect("a piece of a job")].op;
@@ -203,14 +199,10 @@ impl NbdStore {
                 self.recycle(data);
             }
             // A write with FUA is stable, but an older one that is repeated must not undo it.
-            (PieceOperation::Write { .. } | PieceOperation::Zeros, None)
-                if self.offers(wire::FLAG_SEND_FLUSH) =>
-            {
+            (PieceOperation::Write { .. } | PieceOperation::Zeros, None) if keeps_copies => {
                 self.journal.push(piece.range.clone(), Change::Write(data));
             }
-            (PieceOperation::Zero { keep_allocated }, None)
-                if self.offers(wire::FLAG_SEND_FLUSH) =>
-            {
+            (PieceOperation::Zero { keep_allocated }, None) if keeps_copies => {
                 self.journal.push(piece.range.clone(), Change::Zero { keep_allocated });
             }
             (PieceOperation::Zero { .. }, Some(error))
@@ -219,20 +211,7 @@ impl NbdStore {
                 self.write_zeros_instead(&piece);
                 return;
             }
-            (PieceOperation::Flushing { end, discards }, None) => {
-                if let Some(spare) = self.journal.drop_flushed(end) {
-                    self.recycle(spare);
-                }
-                self.discards_flushed = discards;
-                let is_unflushed = |piece: &Piece| {
-                    piece.operation.is_change() || matches!(piece.operation, PieceOperation::Trim)
-                };
-                let flushed = self.flush_error.is_none()
-                    && self.journal.is_empty()
-                    && discards == self.discards
-                    && !self.sent.values().any(is_unflushed);
-                self.control.set_unflushed(!flushed);
-            }
+            (PieceOperation::Flushing { end, discards }, None) => self.note_flush(end, discards),
             (PieceOperation::Trim, None) => self.discards += 1,
             (PieceOperation::Flushing { .. } | PieceOperation::Repeat { .. }, Some(error)) => {
                 self.record_loss(error);
@@ -253,6 +232,21 @@ impl NbdStore {
             job.error.get_or_insert(error);
         }
         self.finish_if_complete(index, now);
+    }
+
+    /// Records a flush of the changes before `end` of the journal, and of this many discards.
+    fn note_flush(&mut self, end: u64, discards: u64) {
+        if let Some(spare) = self.journal.drop_flushed(end) {
+            self.recycle(spare);
+        }
+        let is_unflushed = |piece: &Piece| {
+            piece.operation.is_change() || matches!(piece.operation, PieceOperation::Trim)
+        };
+        let flushed = self.flush_error.is_none()
+            && self.journal.is_empty()
+            && discards == self.discards
+            && !self.sent.values().any(is_unflushed);
+        self.control.set_unflushed(!flushed);
     }
 
     /// Writes zeros to a server that offers zeroing, but fails it.

@@ -94,7 +94,6 @@ impl ExportInfo {
         flags
     }
 
-    /// Returns true if `name` selects this export.
     pub(super) fn matches_name(&self, name: &[u8]) -> bool {
         self.name.as_bytes() == name || (name.is_empty() && self.default)
     }

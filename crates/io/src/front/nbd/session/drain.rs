@@ -40,7 +40,6 @@ impl SendTimer {
         self.waiting.map(|waiting| waiting.next_check)
     }
 
-    /// Returns true if the client has made no progress for too long.
     fn has_expired(&mut self, now: Nanos, all_sent: bool, socket: &Socket) -> bool {
         let Some(limit) = self.limit else { return false };
         if all_sent {

@@ -9,7 +9,6 @@ use larder_core::counters::Classes;
 use larder_core::request::{Event, ReadRequest, Reply};
 use larder_core::store::StoreError;
 
-/// The error of a failed request.
 #[derive(Clone, Debug)]
 pub(super) struct Failure {
     pub(super) errno: Errno,
@@ -47,7 +46,6 @@ impl Transmission<'_> {
         any
     }
 
-    /// Replies to a completed request.
     fn end(&mut self, now: Nanos, reply: Reply<ArenaFrames, ClientRequest>) {
         let Reply { context: client_request, data, error, classes, .. } = reply;
         let cookie = client_request.request.cookie;
@@ -122,7 +120,6 @@ impl Transmission<'_> {
         self.output.push(message);
     }
 
-    /// Records a completed request for the observer.
     pub(super) fn observe(&mut self, client_request: &ClientRequest, classes: Classes) {
         let Some(recorder) = &mut self.recorder else { return };
         let wire::Request { offset, len, .. } = client_request.request;

@@ -33,12 +33,10 @@ struct PageWriteback {
 /// State of a file's pages in the kernel's page cache.
 #[derive(Debug, Default)]
 pub(super) struct Pages {
-    /// True if the kernel may have pages.
     may_be_cached: AtomicBool,
     /// Number of writes in flight that began when the kernel had none.
     unaware_writes: AtomicUsize,
     writeback: Mutex<PageWriteback>,
-    /// Signals the end of a page writeback.
     writeback_ended: Condvar,
 }
 

@@ -30,14 +30,12 @@ const GROUP_EXECUTES: RawMode = 0o010;
 
 /// The mode is setuid or setgid.
 const MODE: u8 = 1 << 0;
-/// The file has capabilities.
 const CAPABILITIES: u8 = 1 << 1;
 /// A user other than root has opened the file for writing.
 const OTHERS_WRITE: u8 = 1 << 2;
 /// The file has had capabilities since it is known.
 const CAPABILITIES_KNOWN: u8 = 1 << 3;
 
-/// Known rights of a file.
 #[derive(Debug, Default)]
 pub(super) struct Rights {
     flags: AtomicU8,
@@ -45,7 +43,6 @@ pub(super) struct Rights {
     clearing: Mutex<()>,
 }
 
-/// Returns true if an extended attribute holds capabilities.
 pub(crate) fn is_capabilities(name: &CStr) -> bool {
     name == CAPABILITIES_NAME
 }
@@ -81,7 +78,6 @@ impl SourceFile {
         self.rights.flags.load(Ordering::Acquire) & flag != 0
     }
 
-    /// Records a mode that was read.
     pub(super) fn note_mode(&self, stat: &Stat) {
         if is_privileged(stat.st_mode) && !self.has_flag(MODE) {
             self.flag(MODE);

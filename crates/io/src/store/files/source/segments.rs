@@ -10,7 +10,6 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 impl SourceFile {
-    /// Returns the section of the file.
     pub(crate) fn section(&self) -> usize {
         self.section.load(Ordering::Acquire)
     }
@@ -31,7 +30,6 @@ impl SourceFile {
         self.move_pending.store(true, Ordering::Release);
     }
 
-    /// Records that the file has moved.
     pub(crate) fn has_moved(&self) {
         self.move_pending.store(false, Ordering::Release);
     }
@@ -46,7 +44,6 @@ impl SourceFile {
         !self.segments().is_empty()
     }
 
-    /// Returns the segment of this number, if there is one.
     pub(in crate::store::files) fn segment(&self, number: u64) -> Option<u32> {
         if number == 0 {
             return self.first_segment.load(Ordering::Acquire).checked_sub(1);
@@ -118,7 +115,6 @@ impl SourceFile {
         (self.section(), segments)
     }
 
-    /// Removes and returns all segments.
     pub(in crate::store::files) fn take_segments(&self) -> Vec<u32> {
         self.take_from(&mut self.other_segments.lock().expect("no holder panics"))
     }

@@ -106,7 +106,6 @@ impl SourceFile {
         self.is_stale() && (self.has_segments() || self.may_be_dirty())
     }
 
-    /// Records a change by another process.
     pub(crate) fn set_stale(&self) {
         let mut meta = self.meta();
         (meta.stale, meta.mtime, meta.ctime) = (true, None, None);
@@ -129,7 +128,6 @@ impl SourceFile {
         (self.writes_ended.load(Ordering::Acquire) == begun).then_some(begun)
     }
 
-    /// Records the end of a write.
     pub(crate) fn write_over(&self) {
         self.writes_ended.fetch_add(1, Ordering::AcqRel);
     }
@@ -149,7 +147,6 @@ impl SourceFile {
         Ok(true)
     }
 
-    /// Returns true if another process has changed the file.
     pub(crate) fn is_stale(&self) -> bool {
         self.meta().stale
     }
@@ -251,7 +248,6 @@ impl SourceFile {
         self.fsyncs_in_flight.load(Ordering::Acquire) > 0
     }
 
-    /// Records the start of a write to the directory.
     pub(in crate::store::files) fn write_begins(&self) {
         self.meta().writing += 1;
     }
@@ -306,7 +302,6 @@ impl SourceFile {
         self.flush_failed.lock().expect("no holder panics").get_or_insert(error);
     }
 
-    /// Records the end of a flush.
     pub(in crate::store::files) fn flush_ended(&self, has_succeeded: bool) {
         if has_succeeded {
             *self.late_error.lock().expect("no holder panics") = None;
