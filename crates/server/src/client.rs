@@ -176,9 +176,14 @@ impl Client {
                 send(stream, request.body(Full::new(body))?).await
             }
         };
+        // The name that larder gives to control sockets.
+        let is_named_for_control = match &self.address {
+            ServerAddress::Unix(path) => path.extension().is_some_and(|ending| ending == "control"),
+            ServerAddress::Tcp(..) => true,
+        };
         let mut response = result.map_err(|error| match error.downcast::<hyper::Error>() {
             // Another server, for example of NBD, may also close the connection first.
-            Ok(error) if error.is_parse() || !self.address.is_named_for_control() => anyhow!(
+            Ok(error) if error.is_parse() || !is_named_for_control => anyhow!(
                 "ask {}: it does not answer as a control socket of larder, whose name ends in \
                  .control",
                 self.address
@@ -217,17 +222,6 @@ impl Client {
             _ => error.to_string(),
         };
         anyhow!("reach a server at {}: {reason}", self.address)
-    }
-}
-
-impl ServerAddress {
-    /// Returns true for a TCP address, or a socket with the name that larder gives to control
-    /// sockets.
-    fn is_named_for_control(&self) -> bool {
-        match self {
-            ServerAddress::Unix(path) => path.extension().is_some_and(|ending| ending == "control"),
-            ServerAddress::Tcp(..) => true,
-        }
     }
 }
 

@@ -19,7 +19,6 @@ mod request;
 mod retention;
 mod routes;
 mod server;
-mod strict_json;
 mod token;
 
 pub use listen::known_sockets;

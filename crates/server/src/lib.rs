@@ -44,7 +44,7 @@ pub use service::prepare;
 use std::sync::{Mutex, MutexGuard, PoisonError};
 
 /// Locks a mutex, also a poisoned one: each change behind a lock of this crate is one step, and a
-/// request of the control interface that panics must not prevent a stop from writing all dirty data.
+/// request of the control interface that panics must not prevent a stop from writing all data.
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }

@@ -9,11 +9,12 @@ use crate::value::{PathOrNone, shortened, unknown};
 use crate::volume_plan::VolumePlan;
 use crate::volume_source::VolumeSource;
 use crate::{settings, warm};
+use anyhow::anyhow;
 use larder_io::engine::{MEMORY_BYTES_MIN, frames_in, machine_memory_bytes};
 use larder_io::front::fuse::{FileRule, MountRestrictions};
 use larder_io::front::nbd::ListenAddress;
 use larder_schema::format;
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeMap, HashMap, HashSet};
 use std::path::PathBuf;
 use std::time::Duration;
 
@@ -132,12 +133,28 @@ impl Configuration {
         Ok(plan)
     }
 
-    /// Returns the plan of a volume that is added to those of this configuration.
-    ///
-    /// # Errors
-    /// A setting is invalid.
-    pub(crate) fn plan_volume(&self, source: &VolumeSource) -> Result<VolumePlan, PlanError> {
-        VolumeValues::new(&self.assignments).plan(source)
+    /// Returns the plan of a volume that is to be added with these settings, to a server that was
+    /// started with `server`.
+    pub(crate) fn plan_added(
+        &self,
+        server: &ServerSettings,
+        volume: &str,
+        settings: &BTreeMap<String, String>,
+    ) -> anyhow::Result<VolumePlan> {
+        let source =
+            VolumeSource::parse(volume).map_err(|error| anyhow!("add {volume}: {error}"))?;
+        self.check_files(server, Some(&source))?;
+        let mut plan = VolumeValues::new(&self.assignments).plan(&source)?;
+        let assignments: Vec<_> = settings
+            .iter()
+            .map(|(name, value)| Assignment {
+                volume: Some(source.name.clone()),
+                name: name.clone(),
+                value: value.into(),
+            })
+            .collect();
+        plan.assign(assignments.iter())?;
+        Ok(plan)
     }
 
     fn check_required(&self, setting: &settings::Setting) -> Result<(), PlanError> {
@@ -160,7 +177,7 @@ impl Configuration {
 
     /// Refuses files that the server reads and would replace: with an option that writes a file, or
     /// with the warm list of a volume.
-    pub(crate) fn check_files(
+    fn check_files(
         &self,
         server: &ServerSettings,
         added: Option<&VolumeSource>,
@@ -272,7 +289,7 @@ impl<'a> VolumeValues<'a> {
 impl VolumePlan {
     /// Sets values: presets first, which set all tunables; then the others in their order. Values
     /// for settings of the server are passed over.
-    pub(crate) fn assign<'a>(
+    fn assign<'a>(
         &mut self,
         assignments: impl Iterator<Item = &'a Assignment> + Clone,
     ) -> Result<(), PlanError> {

@@ -247,8 +247,8 @@ pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
 }
 
 impl Query {
-    /// Returns the answer. Statistics are rates since `earlier`, if this is not the first query, and
-    /// are stored there.
+    /// Returns the answer. Statistics are rates since `earlier`, if this is not the first query;
+    /// they are stored there.
     fn execute(&self, client: &Client, earlier: &mut Option<Stats>) -> Result<Answer> {
         Ok(match self {
             Query::Stats { all } => {

@@ -41,7 +41,8 @@ pub(crate) struct SizeArgs {
     budget: Option<u64>,
 
     /// Policies to choose from, separated by commas; all of them, if not given.
-    #[arg(long, value_name = "POLICIES", value_delimiter = ',', value_parser = args::named::<PolicyKind>)]
+    #[arg(long, value_name = "POLICIES", value_delimiter = ',',
+          value_parser = args::named::<PolicyKind>)]
     policy: Vec<PolicyKind>,
 
     /// Write a page with charts as well, one self-contained file.

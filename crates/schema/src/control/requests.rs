@@ -1,8 +1,11 @@
 //! Requests that change the server, and their responses.
 
 use super::Head;
-use serde::{Deserialize, Serialize};
+use serde::de::{Error, MapAccess, Visitor};
+use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
+use std::fmt;
+use std::ops::Range;
 
 /// The body of `POST /v1/set`; the server applies all of it or nothing.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -11,6 +14,7 @@ pub struct SetRequest {
     /// Values by name, in the syntax of the command line. A name is that of an option of `larder
     /// serve` or of a tunable, for all volumes; a prefix `VOLUME.` restricts it to one volume. A
     /// setting of one volume takes precedence over the same setting of all volumes.
+    #[serde(deserialize_with = "unique")]
     pub set: BTreeMap<String, String>,
 }
 
@@ -58,6 +62,12 @@ pub struct ByteRange {
     pub length: u64,
 }
 
+impl From<Range<u64>> for ByteRange {
+    fn from(bytes: Range<u64>) -> Self {
+        ByteRange { offset: bytes.start, length: bytes.end - bytes.start }
+    }
+}
+
 /// The body of a request for ranges of a volume.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -75,7 +85,7 @@ pub struct AddRequest {
     /// The volume in the syntax of the command line: `[NAME=]PATH`. The server opens the path.
     pub volume: String,
     /// Settings of the volume, named after the options of `larder serve`.
-    #[serde(default)]
+    #[serde(default, deserialize_with = "unique")]
     pub set: BTreeMap<String, String>,
 }
 
@@ -116,4 +126,53 @@ pub enum Progress {
         /// Failures, one sentence each; empty on success.
         failures: Vec<String>,
     },
+}
+
+/// Reads a map in which each name occurs once: of several values for a name, client and server
+/// could choose different ones.
+fn unique<'de, D: Deserializer<'de>>(from: D) -> Result<BTreeMap<String, String>, D::Error> {
+    struct Unique;
+
+    impl<'de> Visitor<'de> for Unique {
+        type Value = BTreeMap<String, String>;
+
+        fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+            f.write_str("an object")
+        }
+
+        fn visit_map<A: MapAccess<'de>>(self, mut access: A) -> Result<Self::Value, A::Error> {
+            let mut map = BTreeMap::new();
+            while let Some(name) = access.next_key::<String>()? {
+                if map.contains_key(&name) {
+                    return Err(Error::custom(format_args!("the name \"{name}\" occurs twice")));
+                }
+                map.insert(name, access.next_value()?);
+            }
+            Ok(map)
+        }
+    }
+
+    from.deserialize_map(Unique)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_that_occurs_twice_is_refused() {
+        let parse = |text: &str| serde_json::from_str::<SetRequest>(text);
+        let accepted = parse(r#"{"set": {"a": "1", "b": "2"}}"#).unwrap();
+        assert_eq!(accepted.set.len(), 2);
+        for twice in
+            [r#"{"set": {"x": "1", "y": "2", "x": "3"}}"#, r#"{"set": {"a": "1", "\u0061": "2"}}"#]
+        {
+            assert!(parse(twice).unwrap_err().to_string().contains("occurs twice"), "{twice}");
+        }
+        for wrong in [r#"{"set": {}, "set": {}}"#, r#"{"set": []}"#, r#"{"set": {"a": 1}}"#] {
+            assert!(parse(wrong).is_err(), "{wrong}");
+        }
+        let ranges = r#"{"volume": "a", "ranges": [{"offset": 1, "offset": 2, "length": 3}]}"#;
+        assert!(serde_json::from_str::<RangeRequest>(ranges).is_err());
+    }
 }

@@ -201,10 +201,6 @@ pub(super) fn at_risk(service: &Service) -> AtRisk {
             error: file.error,
         };
         let files = service.failing_files(volume.name(), &risk.failing);
-        let range = |range: std::ops::Range<u64>| ByteRange {
-            offset: range.start,
-            length: range.end - range.start,
-        };
         VolumeAtRisk {
             name: volume.name().to_owned(),
             flush: volume.flush_mode().name().to_owned(),
@@ -214,7 +210,7 @@ pub(super) fn at_risk(service: &Service) -> AtRisk {
             oldest_age_ns: risk.oldest.map(|since| now.saturating_sub(since)),
             age_max_ns: plan.tunables.get(Tunable::AgeMax) * MILLISECOND,
             failing_bytes: risk.failing_blocks * BLOCK_BYTES_U64,
-            failing: risk.failing.into_iter().map(range).collect(),
+            failing: risk.failing.into_iter().map(ByteRange::from).collect(),
             files: files.into_iter().map(file).collect(),
             error: risk.error.map(|error| error.to_string()),
             flush_failed: risk.flush_failed.map(|error| error.to_string()),

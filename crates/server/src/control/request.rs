@@ -1,6 +1,5 @@
 //! Requests and responses of the control API: allowed methods, bodies of bounded size and time.
 
-use super::strict_json;
 use crate::output::sentence;
 use http_body_util::channel::Channel;
 use http_body_util::{BodyExt, Either, Full, LengthLimitError, Limited};
@@ -155,9 +154,12 @@ pub(super) async fn post<T: DeserializeOwned>(request: Request) -> Result<T, Api
         }
     };
     let text = if bytes.is_empty() { b"{}" } else { bytes.as_ref() };
-    // Parsed as an object first: serde also accepts a list of the fields in order.
-    let value = strict_json::object(text).and_then(serde_json::from_value);
-    value.map_err(|error| {
-        ApiError::new(StatusCode::BAD_REQUEST, format!("parse the request body: {error}"))
-    })
+    let invalid = |reason: &str| {
+        ApiError::new(StatusCode::BAD_REQUEST, format!("parse the request body: {reason}"))
+    };
+    // serde also accepts a list of the fields in order.
+    if !text.trim_ascii_start().starts_with(b"{") {
+        return Err(invalid("it is not a JSON object"));
+    }
+    serde_json::from_slice(text).map_err(|error| invalid(&error.to_string()))
 }

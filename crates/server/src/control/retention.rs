@@ -116,12 +116,10 @@ fn bytes(range: &ByteRange) -> Range<u64> {
 
 /// Returns the pinned ranges of a volume.
 pub(super) fn pinned(cache: &ArenaCache, volume: &ArenaVolume) -> Pinned {
-    let range =
-        |bytes: Range<u64>| ByteRange { offset: bytes.start, length: bytes.end - bytes.start };
     Pinned {
         head: Head::default(),
         volume: volume.name().to_owned(),
         pinned_bytes: cache.gauge(volume, Gauge::Pinned),
-        ranges: cache.pinned(volume).into_iter().map(range).collect(),
+        ranges: cache.pinned(volume).into_iter().map(ByteRange::from).collect(),
     }
 }

@@ -84,13 +84,7 @@ impl Api {
                 self.report(connection, || answers::volumes(service, service.volumes())).await
             }
             Command::AtRisk => {
-                // The file system of an image may not respond; the check has covered the other
-                // images by then.
-                let check = self.run("look at images", |it| {
-                    it.stores.try_find_lost();
-                    Ok(())
-                });
-                drop(tokio::time::timeout(CHECK_TIME_MAX, check).await);
+                self.check_images().await;
                 self.report(connection, || answers::at_risk(service)).await
             }
             Command::Curve => self.report(connection, || curves::curves(service)).await,
@@ -138,6 +132,16 @@ impl Api {
                 Ok(jobs::follow_stop(service))
             }
         }
+    }
+
+    /// Checks for deleted and replaced images. The file system of an image may not respond; the
+    /// check has covered the other images by the end of its time.
+    async fn check_images(&self) {
+        let check = self.run("look at images", |service| {
+            service.stores.try_find_lost();
+            Ok(())
+        });
+        drop(tokio::time::timeout(CHECK_TIME_MAX, check).await);
     }
 
     /// Runs `work` on a blocking thread, since it visits every page or waits for another server.

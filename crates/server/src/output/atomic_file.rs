@@ -81,11 +81,14 @@ impl AtomicFile {
     /// # Errors
     /// The process has too many open files.
     pub fn reopen(&self) -> Result<File> {
-        let file = match &self.to {
+        self.file().try_clone().with_context(|| format!("write {}", self.path.display()))
+    }
+
+    fn file(&self) -> &File {
+        match &self.to {
             Target::Replacement(file) => file.file(),
             Target::InPlace(file) => file,
-        };
-        file.try_clone().with_context(|| format!("write {}", self.path.display()))
+        }
     }
 
     /// Syncs the file to disk and renames it.
@@ -104,17 +107,11 @@ impl AtomicFile {
 
 impl Write for AtomicFile {
     fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
-        match &mut self.to {
-            Target::Replacement(file) => file.file().write(bytes),
-            Target::InPlace(file) => file.write(bytes),
-        }
+        self.file().write(bytes)
     }
 
     fn flush(&mut self) -> io::Result<()> {
-        match &mut self.to {
-            Target::Replacement(file) => file.file().flush(),
-            Target::InPlace(file) => file.flush(),
-        }
+        self.file().flush()
     }
 }
 

@@ -6,12 +6,10 @@
 
 use super::{ServedVolume, Service, warn_if_flushes_are_ignored};
 use crate::lock;
-use crate::plan::{Configuration, MountOptions};
-use crate::settings::{Assignment, ServerSettings};
+use crate::plan::MountOptions;
 use crate::stores::{self, OpenedStore};
 use crate::volume_plan::{PolicyChoice, VolumePlan};
-use crate::volume_source::VolumeSource;
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result};
 use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::StopProgress;
@@ -99,32 +97,6 @@ impl Service {
             lock(&self.volumes).push(served);
         }
         self.files.start_directory(mount, &self.engine, directory, &self.volumes())
-    }
-}
-
-impl Configuration {
-    /// Returns the plan of a volume that is to be added with these settings, to a server that was
-    /// started with `server`.
-    pub(crate) fn plan_added(
-        &self,
-        server: &ServerSettings,
-        volume: &str,
-        settings: &BTreeMap<String, String>,
-    ) -> Result<VolumePlan> {
-        let source =
-            VolumeSource::parse(volume).map_err(|error| anyhow!("add {volume}: {error}"))?;
-        self.check_files(server, Some(&source))?;
-        let mut plan = self.plan_volume(&source)?;
-        let assignments: Vec<_> = settings
-            .iter()
-            .map(|(name, value)| Assignment {
-                volume: Some(source.name.clone()),
-                name: name.clone(),
-                value: value.into(),
-            })
-            .collect();
-        plan.assign(assignments.iter())?;
-        Ok(plan)
     }
 }
 

@@ -241,7 +241,8 @@ table! {
     Control:
     "control", Form::PathOrNone("PATH"), [of_mounts()],
         field!(Server.control = |text| some(value::control(text))),
-        "Socket for larder ctl, or none. Default: one in the runtime directory, where ctl finds it.";
+        "Socket for larder ctl, or none. Default: one in the runtime directory, where ctl finds \
+         it.";
     "control-tcp", Form::Text("ADDRESS:PORT"), [requires("control-token"), of_mounts()],
         field!(Server.control_tcp = |text| some(value::loopback(text))),
         "Accept control connections over TCP as well, from this machine only; needs \

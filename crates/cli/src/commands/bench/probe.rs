@@ -35,7 +35,8 @@ pub(super) struct ProbeArgs {
     memory: Option<u64>,
 
     /// Replacement policy of --in-process.
-    #[arg(long, value_name = "POLICY", default_value = "s3fifo", value_parser = args::named::<PolicyKind>)]
+    #[arg(long, value_name = "POLICY", default_value = "s3fifo",
+          value_parser = args::named::<PolicyKind>)]
     policy: PolicyKind,
 
     /// Bytes of the target that are used; 64MiB for a new file, else all of it.

@@ -62,7 +62,8 @@ pub(crate) struct TryArgs {
 
     /// Mode of fsync in the cache: keep its guarantee, or ignore it, which loses unwritten data in
     /// a crash.
-    #[arg(long, value_name = "MODE", default_value = "keep", value_parser = args::named::<FlushMode>)]
+    #[arg(long, value_name = "MODE", default_value = "keep",
+          value_parser = args::named::<FlushMode>)]
     flush: FlushMode,
 
     /// Trials of each side from each start; a verdict needs four.

@@ -31,8 +31,8 @@ const TICK: Duration = Duration::from_millis(100);
 #[command(next_help_heading = "Whole cache (--level whole)")]
 pub(super) struct EngineArgs {
     /// Write modes, separated by commas.
-    #[arg(long, value_name = "MODES", value_delimiter = ',', value_parser = args::named::<WriteMode>,
-          default_value = "back")]
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "back",
+          value_parser = args::named::<WriteMode>)]
     write_mode: Vec<WriteMode>,
 
     /// Model of the store: instant, fixed:TIME (for each operation), disk (7,200 rpm),
