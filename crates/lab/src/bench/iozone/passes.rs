@@ -60,31 +60,22 @@ const fn make(method: IoMethod) -> Pass {
 pub(super) const MAKE: Pass = make(IoMethod::Next);
 
 const START: Order = Order::From(0);
-const WRITE: [Pass; 2] = [MAKE, write(IoMethod::Next, START)];
-const READ: [Pass; 2] = [read(IoMethod::Next, START); 2];
-const RANDOM: [Pass; 2] = [read(IoMethod::At, Order::Random), write(IoMethod::At, Order::Random)];
-const BACKWARD: [Pass; 1] = [read(IoMethod::At, Order::Backward)];
-const AGAIN: [Pass; 1] = [write(IoMethod::At, Order::Again)];
-const STRIDED: [Pass; 1] = [read(IoMethod::At, Order::Strided)];
-const FWRITE: [Pass; 2] = [make(IoMethod::Stream), write(IoMethod::Stream, START)];
-const FREAD: [Pass; 2] = [read(IoMethod::Stream, START); 2];
-const PWRITE: [Pass; 2] = [make(IoMethod::At), write(IoMethod::At, START)];
-const PREAD: [Pass; 2] = [read(IoMethod::At, START); 2];
 
 /// Returns the passes of a test of `-i`, one for each of its columns; none for a test that is not
 /// in the grid.
 pub(super) fn passes(test: u8) -> &'static [Pass] {
+    use IoMethod::{At, Next, Stream};
     match test {
-        0 => &WRITE,
-        1 => &READ,
-        2 => &RANDOM,
-        3 => &BACKWARD,
-        4 => &AGAIN,
-        5 => &STRIDED,
-        6 => &FWRITE,
-        7 => &FREAD,
-        9 => &PWRITE,
-        10 => &PREAD,
+        0 => const { &[MAKE, write(Next, START)] },
+        1 => const { &[read(Next, START), read(Next, START)] },
+        2 => const { &[read(At, Order::Random), write(At, Order::Random)] },
+        3 => const { &[read(At, Order::Backward)] },
+        4 => const { &[write(At, Order::Again)] },
+        5 => const { &[read(At, Order::Strided)] },
+        6 => const { &[make(Stream), write(Stream, START)] },
+        7 => const { &[read(Stream, START), read(Stream, START)] },
+        9 => const { &[make(At), write(At, START)] },
+        10 => const { &[read(At, START), read(At, START)] },
         _ => &[],
     }
 }

@@ -7,8 +7,6 @@
 
 mod table;
 
-pub use table::{Seen, ThroughputTable};
-
 use super::grid::Cell;
 use super::mode::{Mode, RATE, TestPart, rate};
 use super::passes::{Pass, passes};
@@ -24,6 +22,7 @@ use larder_schema::run::Run;
 use serde_json::{Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
+use table::{figures_text, table_text};
 
 /// Maximum number of threads, which is also that of IOzone.
 pub const THREADS_MAX: u64 = 1024;
@@ -124,46 +123,6 @@ pub struct ThroughputRun {
 }
 
 impl ThroughputRun {
-    /// Returns the median of a figure, if it was measured.
-    fn value(run: &Run, kind: &Kind, figure: Figure, threads: u64) -> Option<f64> {
-        median(&run.sample(&series(kind, figure, threads).name)?.values)
-    }
-
-    /// Returns the figures of parent and children for a kind with this number of threads.
-    fn seen(run: &Run, kind: &Kind, threads: u64) -> Option<Seen> {
-        let value = |figure| ThroughputRun::value(run, kind, figure, threads);
-        Some(Seen {
-            who: kind.who,
-            threads,
-            children: value(Figure::Children)?,
-            parent: value(Figure::Parent)?,
-            parent_flushed: value(Figure::ParentFlushed),
-            min: value(Figure::Min)?,
-            max: value(Figure::Max)?,
-            avg: value(Figure::Avg)?,
-            min_moved: value(Figure::MinMoved)?,
-        })
-    }
-
-    /// Returns the table for spreadsheets: the rates of the children, or with `flushed` those of
-    /// the parent including the flush, for kinds that write.
-    fn table(&self, run: &Run, flushed: bool) -> ThroughputTable {
-        let rate = |kind: &Kind, threads: u64| {
-            let value = |figure| ThroughputRun::value(run, kind, figure, threads);
-            let with = flushed.then(|| value(Figure::ParentFlushed)).flatten();
-            with.or_else(|| value(Figure::Children))
-        };
-        let row = |kind: Kind| {
-            let rates = self.threads.iter().map(|threads| rate(&kind, *threads)).collect();
-            (kind.name.to_owned(), rates)
-        };
-        ThroughputTable {
-            record_bytes: self.cell.record_bytes,
-            threads: self.threads.clone(),
-            rows: kinds(&self.tests).into_iter().map(row).collect(),
-        }
-    }
-
     /// Returns true if this one of `threads` threads reads in the mixed test.
     fn reads(&self, thread: usize, threads: usize) -> bool {
         if self.readers.total_cmp(&READERS).is_eq() {
@@ -320,16 +279,34 @@ impl Mode for ThroughputRun {
     }
 
     fn rows(&self, run: &Run, _: bool) -> String {
-        let seen = self.threads.iter().flat_map(|&threads| {
-            let seen = move |kind| Some(ThroughputRun::seen(run, &kind, threads)?.to_text());
-            kinds(&self.tests).into_iter().filter_map(seen)
+        let figures = self.threads.iter().flat_map(|&threads| {
+            let text = move |kind: Kind| {
+                figures_text(threads, kind.who, |figure| median_of(run, &kind, figure, threads))
+            };
+            kinds(&self.tests).into_iter().filter_map(text)
         });
-        seen.collect::<Vec<_>>().join("\n")
+        figures.collect::<Vec<_>>().join("\n")
     }
 
+    /// Returns the table of the rates of the children, or with `flushed` those of the parent
+    /// including the flush, for kinds that write.
     fn tables(&self, run: &Run, flushed: bool) -> String {
-        self.table(run, flushed).to_text()
+        let row = |kind: Kind| {
+            let rate = |threads: &u64| {
+                let value = |figure| median_of(run, &kind, figure, *threads);
+                let with = flushed.then(|| value(Figure::ParentFlushed)).flatten();
+                with.or_else(|| value(Figure::Children))
+            };
+            (kind.name, self.threads.iter().map(rate).collect())
+        };
+        let rows: Vec<_> = kinds(&self.tests).into_iter().map(row).collect();
+        table_text(self.cell.record_bytes, &self.threads, &rows)
     }
+}
+
+/// Returns the median of a figure, if it was measured.
+fn median_of(run: &Run, kind: &Kind, figure: Figure, threads: u64) -> Option<f64> {
+    median(&run.sample(&series(kind, figure, threads).name)?.values)
 }
 
 /// Returns the series of a figure with this number of threads.

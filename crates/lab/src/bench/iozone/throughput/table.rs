@@ -1,38 +1,14 @@
 //! The figures of parent and children in the words of IOzone, and the table for spreadsheets: tests
 //! down, numbers of threads across, kB per second.
 
+use super::Figure;
 use std::fmt::Write as _;
 
 const KIB: u64 = 1024;
-/// Text of a value that was not measured.
-const NOT_MEASURED: &str = "-";
 /// The first line of the table.
 const HEADING: &str = "\"Throughput report Y-axis is type of test X-axis is number of processes\"";
 /// Title of the row with the numbers of threads, which IOzone leaves out.
 const THREADS: &str = "threads";
-
-/// Figures of parent and children for one pass. Rates are bytes per second.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Seen {
-    /// Name of the threads.
-    pub who: &'static str,
-    /// Number of threads.
-    pub threads: u64,
-    /// The sum of their rates.
-    pub children: f64,
-    /// All bytes divided by the time from the first begin to the last end.
-    pub parent: f64,
-    /// The same including the flush, for passes that write.
-    pub parent_flushed: Option<f64>,
-    /// The rate of the slowest thread.
-    pub min: f64,
-    /// The rate of the fastest thread.
-    pub max: f64,
-    /// The mean rate.
-    pub avg: f64,
-    /// Minimum number of bytes that a thread moved.
-    pub min_moved: f64,
-}
 
 fn kib(bytes: f64) -> f64 {
     #[expect(clippy::cast_precision_loss, reason = "exact")]
@@ -40,66 +16,56 @@ fn kib(bytes: f64) -> f64 {
     bytes / kib
 }
 
-impl Seen {
-    /// Returns the lines of text.
-    #[must_use]
-    pub fn to_text(&self) -> String {
-        let mut lines = vec![
-            (
-                format!("Children see throughput for {:>2} {}", self.threads, self.who),
-                self.children,
-            ),
-            (format!("Parent sees throughput for {:>2} {}", self.threads, self.who), self.parent),
-        ];
-        let flushed = self.parent_flushed.map(|rate| ("Parent sees, flushed".to_owned(), rate));
-        lines.extend(flushed);
-        let threads = [("Min", self.min), ("Max", self.max), ("Avg", self.avg)];
-        lines.extend(threads.map(|(what, rate)| (format!("{what} throughput per thread"), rate)));
-        let mut text = String::new();
-        for (what, rate) in lines {
-            writeln!(text, "{what:<48} = {:>15.2} kB/sec", kib(rate))
-                .expect("a string takes everything");
-        }
-        writeln!(text, "{:<48} = {:>15.2} kB", "Min xfer", kib(self.min_moved))
+/// Returns the lines of the figures of a pass by `threads` threads that are called `who`; `None` if
+/// it was not measured. Rates are bytes per second.
+pub(super) fn figures_text(
+    threads: u64,
+    who: &str,
+    value: impl Fn(Figure) -> Option<f64>,
+) -> Option<String> {
+    let lines = [
+        (Figure::Children, format!("Children see throughput for {threads:>2} {who}")),
+        (Figure::Parent, format!("Parent sees throughput for {threads:>2} {who}")),
+        (Figure::ParentFlushed, "Parent sees, flushed".to_owned()),
+        (Figure::Min, "Min throughput per thread".to_owned()),
+        (Figure::Max, "Max throughput per thread".to_owned()),
+        (Figure::Avg, "Avg throughput per thread".to_owned()),
+        (Figure::MinMoved, "Min xfer".to_owned()),
+    ];
+    value(Figure::Children)?;
+    let mut text = String::new();
+    for (figure, what) in lines {
+        let Some(value) = value(figure) else { continue };
+        let unit = if figure == Figure::MinMoved { "kB" } else { "kB/sec" };
+        writeln!(text, "{what:<48} = {:>15.2} {unit}", kib(value))
             .expect("a string takes everything");
-        text
     }
+    Some(text)
 }
 
-/// The table. Rates are bytes per second; `None` if not measured.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ThroughputTable {
-    /// Bytes of a record.
-    pub record_bytes: u64,
-    /// Numbers of threads.
-    pub threads: Vec<u64>,
-    /// The name of a test, and its rate with each number of threads.
-    pub rows: Vec<(String, Vec<Option<f64>>)>,
-}
-
-impl ThroughputTable {
-    /// Returns the text, with an empty line before it.
-    #[must_use]
-    pub fn to_text(&self) -> String {
-        let mut text = format!(
-            "\n{HEADING}\n\"Record size = {} kBytes \"\n\"Output is in kBytes/sec\"\n\n",
-            self.record_bytes / KIB
-        );
-        let name = |name: &str| format!("\"{name:>16} \"");
-        text.push_str(&name(THREADS));
-        for threads in &self.threads {
-            write!(text, " {threads:>14}").expect("a string takes everything");
+/// Returns the table of rates in bytes per second, `None` if not measured, with an empty line
+/// before it. A row has the name of a test, and its rate with each number of threads.
+pub(super) fn table_text(
+    record_bytes: u64,
+    threads: &[u64],
+    rows: &[(&str, Vec<Option<f64>>)],
+) -> String {
+    let mut text = format!(
+        "\n{HEADING}\n\"Record size = {} kBytes \"\n\"Output is in kBytes/sec\"\n\n",
+        record_bytes / KIB
+    );
+    let mut add_row = |name: &str, cells: &mut dyn Iterator<Item = String>| {
+        write!(text, "\"{name:>16} \"").expect("a string takes everything");
+        for cell in cells {
+            write!(text, " {cell:>14}").expect("a string takes everything");
         }
         text.push('\n');
-        for (test, rates) in &self.rows {
-            text.push_str(&name(test));
-            for rate in rates {
-                let shown =
-                    rate.map_or(NOT_MEASURED.to_owned(), |rate| format!("{:.2}", kib(rate)));
-                write!(text, " {shown:>14}").expect("a string takes everything");
-            }
-            text.push('\n');
-        }
-        text
+    };
+    add_row(THREADS, &mut threads.iter().map(ToString::to_string));
+    for (test, rates) in rows {
+        let shown =
+            |rate: &Option<f64>| rate.map_or("-".to_owned(), |rate| format!("{:.2}", kib(rate)));
+        add_row(test, &mut rates.iter().map(shown));
     }
+    text
 }

@@ -47,17 +47,19 @@ fn every_kind_is_measured_with_each_number_of_threads_and_nothing_is_left_behind
     assert_eq!(parts.iter().map(|part| part.bytes).sum::<u64>(), 40 * 256 * KIB);
     for kind in KINDS {
         for threads in [1, 3] {
-            let seen = ThroughputRun::seen(&run, &kind, threads).unwrap();
-            let Seen { children, min, max, avg, .. } = seen;
-            assert!(seen.parent > 0.0 && max > 0.0, "{seen:?}");
-            assert!(min <= avg && avg <= max && max <= children, "{seen:?}");
-            assert!(seen.parent_flushed.is_none_or(|flushed| flushed < seen.parent));
+            let value = |figure| median_of(&run, &kind, figure, threads).unwrap();
+            let [parent, children] = [value(Figure::Parent), value(Figure::Children)];
+            let [min, avg, max] = [Figure::Min, Figure::Avg, Figure::Max].map(value);
+            assert!(parent > 0.0 && max > 0.0, "{kind:?}");
+            assert!(min <= avg && avg <= max && max <= children, "{kind:?}");
+            let flushed = median_of(&run, &kind, Figure::ParentFlushed, threads);
+            assert!(flushed.is_none_or(|flushed| flushed < parent), "{kind:?}");
         }
     }
     assert_eq!(directory.path().read_dir().unwrap().count(), 0);
-    let table = all.table(&run, false);
-    assert_eq!(table.rows.len(), 13);
-    assert!(table.rows.iter().all(|(_, rates)| rates.iter().all(Option::is_some)));
+    let table = all.tables(&run, false);
+    assert_eq!(table.lines().count(), 5 + 1 + 13, "{table}");
+    assert!(!table.contains(" -"), "{table}");
 }
 
 #[test]
@@ -149,30 +151,30 @@ fn files_of_others_are_never_touched() {
 
 #[test]
 fn what_is_seen_and_the_table_never_run_together() {
-    let seen = Seen {
-        who: "initial writers",
-        threads: 1024,
-        children: 1e15,
-        parent: 5e14,
-        parent_flushed: None,
-        min: 0.0,
-        max: 2e12,
-        avg: 1e12,
-        min_moved: 512.0 * 1024.0,
+    let value = |figure| {
+        Some(match figure {
+            Figure::Children => 1e15,
+            Figure::Parent => 5e14,
+            Figure::ParentFlushed => return None,
+            Figure::Min => 0.0,
+            Figure::Max => 2e12,
+            Figure::Avg => 1e12,
+            Figure::MinMoved => 512.0 * 1024.0,
+        })
     };
-    let text = seen.to_text();
+    let text = figures_text(1024, "initial writers", value).unwrap();
     let first = "Children see throughput for 1024 initial writers = 976562500000.00 kB/sec";
     assert_eq!(text.lines().next(), Some(first));
     assert!(text.ends_with("512.00 kB\n") && !text.contains("flushed"), "{text}");
+    assert_eq!(figures_text(1, "readers", |_| None), None);
     let rows = vec![
-        ("initial write".to_owned(), vec![Some(1e15), Some(1.5 * 1024.0)]),
-        ("mixed workload".to_owned(), vec![None, Some(0.0)]),
+        ("initial write", vec![Some(1e15), Some(1.5 * 1024.0)]),
+        ("mixed workload", vec![None, Some(0.0)]),
     ];
-    let table = ThroughputTable { record_bytes: 64 * KIB, threads: vec![1, 64], rows };
     let known = "\n\"Throughput report Y-axis is type of test X-axis is number of processes\"\n\
                  \"Record size = 64 kBytes \"\n\"Output is in kBytes/sec\"\n\n\
                  \"         threads \"              1             64\n\
                  \"   initial write \" 976562500000.00           1.50\n\
                  \"  mixed workload \"              -           0.00\n";
-    assert_eq!(table.to_text(), known);
+    assert_eq!(table_text(64 * KIB, &[1, 64], &rows), known);
 }
