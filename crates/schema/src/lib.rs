@@ -34,3 +34,14 @@ pub fn as_u64(value: f64) -> u64 {
 pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| as_f64(part) / as_f64(whole))
 }
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_share_of_nothing_is_none() {
+        assert_eq!(share(0, 0), None);
+        assert_eq!(share(1, 4), Some(0.25));
+    }
+}

@@ -7,9 +7,10 @@ use super::stress::{steps, stress_in_words, stress_point};
 use super::text::{in_words, latencies, latency_table, series_table, starts_in_words};
 use crate::escape::html as escape;
 use crate::page::{self, card, html_table};
-use crate::stats::{CONFIDENCE, Summary, sign_interval};
-use crate::table::{Cell, Column, Table};
+use crate::stats::{Summary, confidence_interval};
+use crate::table::{Cell, Column, Field, Table};
 use larder_schema::format;
+use larder_schema::run::trial::Trial;
 use larder_schema::run::{Part, Run, Sample};
 
 /// Renders the report.
@@ -50,7 +51,7 @@ fn heading(run: &Run) -> String {
         text.push_str("<div class=\"cards\">\n");
         let value = format!("{} {}", format::number(summary.median), main.unit);
         text.push_str(&card(&main.series, &value, "the median"));
-        let interval = sign_interval(&main.values).filter(|it| it.confidence >= CONFIDENCE);
+        let interval = confidence_interval(&main.values);
         let (value, note) = match interval {
             Some(it) => {
                 let half = (it.high - it.low) / 2.0 / summary.median.abs();
@@ -218,28 +219,15 @@ fn trials_section(run: &Run) -> String {
     if run.trials.is_empty() {
         return String::new();
     }
-    let mut table = Table::new(
-        "",
-        [
-            Column::numbers("trial", "trial"),
-            Column::numbers("duration_ns", "took"),
-            Column::words("start", "start"),
-            Column::numbers("resident", "resident before"),
-            Column::numbers("steal", "stolen"),
-            Column::numbers("foreign", "foreign I/O"),
-        ],
-    );
-    let share = |share: Option<f64>| share.map_or_else(Cell::missing, Cell::percent);
-    for trial in &run.trials {
-        table.push([
-            Cell::count(trial.number),
-            Cell::duration(trial.duration_ns),
-            Cell::word(trial.started.start.name()),
-            share(trial.started.share()),
-            share(trial.steal),
-            share(trial.foreign()),
-        ]);
-    }
+    let fields = [
+        Field::count("trial", "trial", |it: &Trial| it.number),
+        Field::duration("duration_ns", "took", |it| it.duration_ns),
+        Field::word("start", "start", |it| it.started.start.name()),
+        Field::percent("resident", "resident before", |it| it.started.share()),
+        Field::percent("steal", "stolen", |it| it.steal),
+        Field::percent("foreign", "foreign I/O", |it| it.foreign()),
+    ];
+    let table = Table::of("", &run.trials, fields);
     let chart = match run.main_sample().filter(|main| main.values.len() > 1) {
         Some(main) => format!(
             "<figure>\n{}<figcaption>{} in {} by trial. A slope means that something changed \

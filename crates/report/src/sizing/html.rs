@@ -3,13 +3,12 @@
 mod charts;
 
 use super::text::{
-    SERVE_TITLE, advice, effect_cells, effects_columns, page_size_rule, page_sizes_table_of,
-    reason, region_text, serve, unavoidable, volumes_table_of,
+    SERVE_TITLE, advice, effects_table, page_size_rule, page_sizes_table, reason, region_text,
+    serve, unavoidable, volumes_table,
 };
 use crate::advise::page_size;
 use crate::escape::html as escape;
 use crate::page::{self, card, html_table};
-use crate::table::Table;
 use charts::{
     curve_chart, heat_chart, load_chart, policies_chart, windows_chart, working_set_chart,
 };
@@ -95,14 +94,12 @@ fn effects_section(sizing: &Sizing) -> String {
     if sizing.effects.is_empty() {
         return String::new();
     }
-    let mut table = Table::new("", effects_columns());
-    sizing.effects.iter().for_each(|effect| table.push(effect_cells(effect)));
     format!(
         "<section>\n<h2>Half, this, twice</h2>\n{}<p>{}</p>\n<figure>\n{}<figcaption>All \
          policies at half the recommended size (hollow), at that size (full) and at twice of \
          it (light), best first. Far apart dots mean that size matters; rows that look alike, \
          that the policy does not.</figcaption>\n</figure>\n</section>\n",
-        html_table(&table),
+        html_table(&effects_table(sizing)),
         escape(unavoidable(sizing).trim()),
         policies_chart(sizing)
     )
@@ -137,7 +134,7 @@ fn time_section(sizing: &Sizing) -> String {
 
 fn tables_section(sizing: &Sizing) -> String {
     let mut text = String::new();
-    if let Some(table) = page_sizes_table_of(sizing) {
+    if let Some(table) = page_sizes_table(sizing) {
         let chosen = page_size::choose(&sizing.page_sizes).map_or_else(String::new, |index| {
             format!("Chosen: {}. ", format::bytes(sizing.page_sizes[index].page_bytes.into()))
         });
@@ -148,7 +145,7 @@ fn tables_section(sizing: &Sizing) -> String {
             escape(&page_size_rule())
         );
     }
-    if let Some(table) = volumes_table_of(sizing) {
+    if let Some(table) = volumes_table(sizing) {
         put!(
             text,
             "<section>\n<h2>Memory among volumes</h2>\n{}<p>Each byte goes where it gains the \

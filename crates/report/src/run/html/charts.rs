@@ -2,7 +2,7 @@
 
 use crate::chart::{Axis, Labels, Scale};
 use crate::page::plot::{Plot, count_f64};
-use crate::stats::{CONFIDENCE, median, sign_interval};
+use crate::stats::{confidence_interval, median};
 use larder_schema::format;
 use larder_schema::run::Sample;
 use larder_schema::run::trial::Latency;
@@ -20,7 +20,7 @@ const LINEAR_MAX: f64 = 8.0;
 
 /// Returns the median, and its 95 % confidence interval if there is one.
 fn middle(sample: &Sample) -> (f64, Option<(f64, f64)>) {
-    let interval = sign_interval(&sample.values).filter(|it| it.confidence >= CONFIDENCE);
+    let interval = confidence_interval(&sample.values);
     (median(&sample.values).unwrap_or(0.0), interval.map(|it| (it.low, it.high)))
 }
 
