@@ -3,7 +3,7 @@
 use crate::chart::{Axis, Chart, Labels};
 use crate::escape::html as escape;
 use crate::findings;
-use crate::page::{self, card, html_table};
+use crate::page::{self, cards, html_table, list, section};
 use crate::table::{Cell, Column, Field, Table};
 use larder_schema::perfmon::{Bursts, Disk, Interface, Process, Summary};
 use larder_schema::{as_u64, format};
@@ -68,48 +68,33 @@ pub fn to_csv(summary: &Summary) -> String {
 pub fn to_html(summary: &Summary) -> String {
     let title = if summary.host.is_empty() { "Log of Perfmon" } else { &summary.host };
     let mut body = format!(
-        "<header>\n<p class=\"kind\">larder report, Perfmon</p>\n<h1>{}</h1>\n<p>{}</p>\n\
-         </header>\n<div class=\"cards\">\n",
+        "<header>\n<p class=\"kind\">larder report, Perfmon</p>\n<h1>{}</h1>\n<p>{}</p>\n</header>\n",
         escape(title),
         escape(&heading(summary))
     );
-    for interface in &summary.interfaces {
-        if let Some(ratio) = interface.hit_ratio {
-            let note = interface.averaged_hit_ratio.map_or_else(String::new, |unweighted| {
-                format!("averages say {}", format::percent(unweighted))
-            });
-            body.push_str(&card(
-                &format!("Hits, {}", interface.interface),
-                &format::percent(ratio),
-                &note,
-            ));
-        }
-    }
-    body.push_str("</div>\n");
+    let titles: Vec<String> =
+        summary.interfaces.iter().map(|it| format!("Hits, {}", it.interface)).collect();
+    body.push_str(&cards(summary.interfaces.iter().zip(&titles).filter_map(|(it, title)| {
+        let note = it.averaged_hit_ratio.map_or_else(String::new, |unweighted| {
+            format!("averages say {}", format::percent(unweighted))
+        });
+        Some((title.as_str(), format::percent(it.hit_ratio?), note))
+    })));
     for sentence in sentences(summary) {
         put_line!(body, "<p class=\"why\">{}</p>", escape(&sentence));
     }
     if !summary.findings.is_empty() {
         let found = escape(&findings::to_text(&summary.findings));
-        put!(body, "<section>\n<h2>Findings</h2>\n<pre>{found}</pre>\n</section>\n");
+        body.push_str(&section("Findings", &format!("<pre>{found}</pre>\n")));
     }
     for (unit, title) in [("ratio", "Hits"), ("per second", "Pages"), ("bytes", "Memory")] {
         body.push_str(&chart_section(summary, unit, title));
     }
     for table in tables(summary) {
-        put!(
-            body,
-            "<section>\n<h2>{}</h2>\n{}</section>\n",
-            escape(table.title()),
-            html_table(&table)
-        );
+        body.push_str(&section(table.title(), &html_table(&table)));
     }
     if !summary.notes.is_empty() {
-        body.push_str("<section>\n<h2>Notes</h2>\n<ul>\n");
-        for note in &summary.notes {
-            put_line!(body, "<li>{}</li>", escape(note));
-        }
-        body.push_str("</ul>\n</section>\n");
+        body.push_str(&section("Notes", &list(&summary.notes)));
     }
     page::page(title, &body, &summary.to_json())
 }
@@ -143,7 +128,7 @@ fn chart_section(summary: &Summary, unit: &str, title: &str) -> String {
     }
     // A log without these counters has no chart of them.
     let Ok(svg) = chart.to_svg(CHART.0, CHART.1) else { return String::new() };
-    format!("<section>\n<h2>{title} over time</h2>\n<figure>\n{svg}</figure>\n</section>\n")
+    section(&format!("{title} over time"), &format!("<figure>\n{svg}</figure>\n"))
 }
 
 /// Returns notes on the tables.

@@ -166,7 +166,7 @@ fn bars(
     let mut plot = Plot::new((WIDTH, 240.0), x_axis.range(0.0, end), y, &[0.0, end], &ys);
     plot.draw_y();
     plot.draw_x();
-    let [left, right, _, bottom] = plot.ends();
+    let [_, _, _, bottom] = plot.ends();
     let step = end / count_f64(values.len().max(1));
     for (number, value) in values.iter().enumerate().filter(|(_, value)| **value > 0.0) {
         let from = plot.x(step * count_f64(number)) + 0.5;
@@ -174,11 +174,7 @@ fn bars(
         let class = if line.is_some_and(|line| *value > line) { "over" } else { "bar" };
         plot.rectangle(class, (from, to), (plot.y(*value), bottom), &label(*value));
     }
-    if let Some(line) = line {
-        let y = plot.y(line);
-        plot.stroke("chosen", (left, y), (right, y));
-        plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
-    }
+    draw_limit(&mut plot, line);
     plot.finish(&title)
 }
 
@@ -217,11 +213,7 @@ pub(super) fn windows_chart(sizing: &Sizing) -> String {
         let middle = f64::midpoint(from, to);
         plot.words("mark", (middle, bottom + 18.0), "middle", &(number + 1).to_string());
     }
-    if let Some(line) = line {
-        let y = plot.y(line);
-        plot.stroke("chosen", (left, y), (right, y));
-        plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
-    }
+    draw_limit(&mut plot, line);
     plot.finish("What each part of the trace needs")
 }
 
@@ -270,6 +262,14 @@ pub(super) fn heat_chart(sizing: &Sizing) -> String {
     plot.stroke("edge", (left, top), (left, bottom));
     plot.draw_x();
     plot.finish("References by address and time")
+}
+
+/// Draws the recommended size as a horizontal line.
+fn draw_limit(plot: &mut Plot, limit: Option<f64>) {
+    let Some(y) = limit.map(|limit| plot.y(limit)) else { return };
+    let [left, right, ..] = plot.ends();
+    plot.stroke("chosen", (left, y), (right, y));
+    plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
 }
 
 fn effect_text(effect: &Effect) -> String {
