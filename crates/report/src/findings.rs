@@ -22,9 +22,7 @@ mod show;
 mod tests;
 mod throttled;
 
-pub use observation::{
-    AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes,
-};
+pub use observation::{FileUse, MachineSnapshot, Observation, ProcessUse, ReadAhead};
 pub use show::{rules_table, to_text};
 
 use larder_schema::watch::{Confidence, Finding};

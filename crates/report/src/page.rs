@@ -7,6 +7,8 @@
 pub(crate) mod plot;
 mod style;
 
+pub(crate) use style::CSS;
+
 use crate::escape::{html as escape, line};
 use crate::table::{Column, Table};
 
@@ -21,7 +23,7 @@ pub(crate) fn page(title: &str, body: &str, data: &serde_json::Value) -> String 
          <style>{}</style>\n</head>\n<body>\n<main>\n{body}</main>\n<script \
          type=\"application/json\" id=\"data\">{json}</script>\n</body>\n</html>\n",
         escape(title),
-        style::CSS
+        CSS
     )
 }
 

@@ -209,7 +209,7 @@ fn chart(volume: &VolumeCurve) -> Option<String> {
     let mut chart = Chart::new(title, size, hits);
     let coordinates = |point: &Point| (larder_schema::as_f64(point.bytes), point.hit_ratio);
     chart.line("lru", volume.points.points().iter().map(coordinates));
-    chart.to_text(CHART_SIZE.0, CHART_SIZE.1).ok()
+    chart.to_text(CHART_SIZE.0, CHART_SIZE.1)
 }
 
 /// Returns a selection of the curve's points as a table.

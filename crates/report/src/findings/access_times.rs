@@ -26,18 +26,13 @@ pub(super) const RULE: Rule = Rule {
 };
 
 fn seen(observation: &Observation) -> Option<String> {
-    let times = observation.access_times.as_ref()?;
-    let dirtied = observation.writes.map_or(0, |writes| writes.dirtied_pages);
-    let per_s = larder_schema::as_f64(times.updates) / observation.seconds;
-    let fraction = share(times.updates, times.updates.saturating_add(dirtied));
+    let updates = observation.access_time_updates?;
+    let dirtied = observation.dirtied_pages.unwrap_or(0);
+    let per_s = larder_schema::as_f64(updates) / observation.seconds;
+    let fraction = share(updates, updates.saturating_add(dirtied));
     (per_s >= UPDATES_PER_S_MIN && fraction >= DIRTY_SHARE_MIN).then(|| {
-        let mounts = if times.mounts.is_empty() {
-            String::new()
-        } else {
-            format!(" on {}", times.mounts.join(", "))
-        };
         format!(
-            "reading made {} inodes a second dirty{mounts}, {} of all that became dirty",
+            "reading made {} inodes a second dirty, {} of all that became dirty",
             format::number(per_s),
             format::percent(fraction)
         )

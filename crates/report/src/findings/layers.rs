@@ -1,8 +1,8 @@
 //! Two caches that hold the same data.
 
-use super::observation::bytes;
 use super::{Observation, Rule};
-use larder_schema::watch::Confidence;
+use larder_schema::watch::{Confidence, StackedCache};
+use larder_schema::{as_f64, format};
 
 /// Minimum share of memory that both caches hold; less is not worth a change.
 const MEMORY_SHARE_MIN: f64 = 0.05;
@@ -23,14 +23,12 @@ pub(super) const RULE: Rule = Rule {
 
 fn seen(observation: &Observation) -> Option<String> {
     let minimum = observation.memory_bytes.map_or(BYTES_MIN, |memory| memory * MEMORY_SHARE_MIN);
-    let is_duplicated = |layer: &&super::Layer| layer.upper_bytes.min(layer.lower_bytes) >= minimum;
+    let is_duplicated = |it: &&StackedCache| as_f64(it.upper_bytes.min(it.lower_bytes)) >= minimum;
     let layers = observation.layers.iter().filter(is_duplicated);
-    let layer = layers.max_by(|a, b| a.lower_bytes.total_cmp(&b.lower_bytes))?;
+    let StackedCache { upper, upper_bytes, lower, lower_bytes } =
+        layers.max_by_key(|layer| layer.lower_bytes)?;
+    let (upper_size, lower_size) = (format::bytes(*upper_bytes), format::bytes(*lower_bytes));
     Some(format!(
-        "{} holds {}, and {} below it has {} resident as well",
-        layer.upper,
-        bytes(layer.upper_bytes),
-        layer.lower,
-        bytes(layer.lower_bytes)
+        "{upper} holds {upper_size}, and {lower} below it has {lower_size} resident as well"
     ))
 }

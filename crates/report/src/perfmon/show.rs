@@ -127,7 +127,7 @@ fn chart_section(summary: &Summary, unit: &str, title: &str) -> String {
         chart.line(line.name, line.points.iter().copied());
     }
     // A log without these counters has no chart of them.
-    let Ok(svg) = chart.to_svg(CHART.0, CHART.1) else { return String::new() };
+    let Some(svg) = chart.to_svg(CHART.0, CHART.1) else { return String::new() };
     section(&format!("{title} over time"), &format!("<figure>\n{svg}</figure>\n"))
 }
 

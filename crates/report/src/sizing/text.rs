@@ -70,7 +70,7 @@ fn chart(sizing: &Sizing) -> Option<String> {
     let mut chart = Chart::new(format!("Hit-ratio curve ({method})"), size, hits);
     let points = sizing.curve.iter().map(|best| as_pair(best.point.bytes, best.point.hit_ratio));
     chart.line("best", points);
-    chart.to_text(CHART_SIZE.0, CHART_SIZE.1).ok()
+    chart.to_text(CHART_SIZE.0, CHART_SIZE.1)
 }
 
 fn curve_table(sizing: &Sizing) -> Option<String> {

@@ -60,9 +60,9 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
     // If the curve starts high, the free space is below it.
     let high = points.first().is_some_and(|point| point.1 > sizing.workload.ceiling / 3.0);
     let legend = (left + 12.0, if high { bottom - 110.0 } else { ceiling + 24.0 });
-    legend_line(&mut plot, "best", legend, "best policy at each size");
-    legend_line(&mut plot, "other", (legend.0, legend.1 + 20.0), "lru");
-    legend_line(&mut plot, "ceiling", (legend.0, legend.1 + 40.0), "reachable");
+    plot.key("best", legend, "best policy at each size");
+    plot.key("other", (legend.0, legend.1 + 20.0), "lru");
+    plot.key("ceiling", (legend.0, legend.1 + 40.0), "reachable");
     if sizing.min_hit_ratio.is_some() {
         plot.dot("bound", (legend.0 + 13.0, legend.1 + 60.0), "");
         plot.words("mark", (legend.0 + 34.0, legend.1 + 64.0), "start", "MIN, the bound");
@@ -276,9 +276,4 @@ fn effect_text(effect: &Effect) -> String {
     let (bytes, ratio) =
         (format::bytes(effect.point.bytes), format::percent(effect.point.hit_ratio));
     format!("{}: {bytes}, {ratio}", effect.what)
-}
-
-fn legend_line(plot: &mut Plot, class: &str, (x, y): (f64, f64), text: &str) {
-    plot.stroke(class, (x, y), (x + 26.0, y));
-    plot.words("mark", (x + 34.0, y + 4.0), "start", text);
 }
