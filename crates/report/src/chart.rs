@@ -221,12 +221,14 @@ impl Chart {
     #[must_use]
     pub fn to_svg_file(&self, width: u32, height: u32) -> Option<String> {
         let svg = self.to_svg(width, height)?;
-        let (head, body) = svg.split_once('\n')?;
+        let svg = svg.strip_prefix("<svg")?;
+        let (attributes, body) = svg.split_once('\n')?;
+        let head = format!("<svg xmlns=\"http://www.w3.org/2000/svg\"{attributes}");
         Some(format!("{head}\n<style>{CSS}svg{{background:var(--paper)}}</style>\n{body}"))
     }
 
-    /// Renders the chart as an SVG element of `width` by `height` pixels, for a page with the styles;
-    /// `None` if no series has a drawable point.
+    /// Renders the chart as an SVG element of `width` by `height` pixels, for a page with the
+    /// styles; `None` if no series has a drawable point.
     #[must_use]
     pub fn to_svg(&self, width: u32, height: u32) -> Option<String> {
         self.positions()?;

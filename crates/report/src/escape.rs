@@ -114,8 +114,11 @@ fn guarded(text: &str, allowed: bool) -> String {
         '\t' => Some("\\t".to_owned()),
         // JSON escapes a character above U+FFFF as a surrogate pair.
         other if is_unsafe(other) => {
-            let units = other.encode_utf16(&mut [0; 2]).to_vec();
-            Some(units.iter().map(|unit| format!("\\u{unit:04x}")).collect())
+            let mut escaped = String::new();
+            for unit in other.encode_utf16(&mut [0; 2]) {
+                put!(escaped, "\\u{unit:04x}");
+            }
+            Some(escaped)
         }
         _ => None,
     })

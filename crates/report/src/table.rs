@@ -129,7 +129,10 @@ macro_rules! fields {
 }
 
 impl<T: 'static> Field<T> {
-    fields! { count(u64), bytes(u64), duration(u64), number(f64), percent(f64), mean_bytes(f64), seconds(f64), }
+    fields! {
+        count(u64), bytes(u64), duration(u64), number(f64), percent(f64), mean_bytes(f64),
+        seconds(f64),
+    }
 
     pub(crate) fn of(column: Column, cell: impl Fn(&T) -> Cell + 'static) -> Self {
         Field { column, cell: Box::new(cell) }

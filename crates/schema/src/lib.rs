@@ -1,7 +1,8 @@
-//! Types of the public formats, and their versions; docs/FORMATS.md and docs/control.md describe them.
+//! Types of the public formats, and their versions, which docs/FORMATS.md and docs/control.md
+//! describe.
 //!
-//! Invariants: data only. Written data is read back unchanged; readers ignore unknown fields, so that
-//! a format can grow without a new version. Numbers have the unit in their names.
+//! Invariants: data only. Written data is read back unchanged; readers ignore unknown fields, so
+//! that a format can grow without a new version. Numbers have the unit in their names.
 
 #![forbid(unsafe_code)]
 

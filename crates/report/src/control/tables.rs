@@ -28,9 +28,9 @@ pub fn files_table(files: &Files) -> Table {
         Field::bytes("resident_bytes", "resident", |it| it.resident_bytes),
         Field::bytes("dirty_bytes", "dirty", |it| it.dirty_bytes),
         Field::count("opens", "open", |it| it.opens),
-        Field::count("reads", "reads", |it| it.reads()),
+        Field::count("reads", "reads", FileStats::reads),
         Field::percent("hit_ratio", "hits", |it| share(it.hits(), it.reads())),
-        Field::count("writes", "writes", |it| it.writes()),
+        Field::count("writes", "writes", FileStats::writes),
     ];
     Table::of("", &files.files, fields)
 }

@@ -1,4 +1,5 @@
-//! Rules about writes: throttled writers, dirty limits that do not match the disk, access time updates.
+//! Rules about writes: throttled writers, dirty limits that do not match the disk, access time
+//! updates.
 
 use super::observation::{bytes, share};
 use super::{Observation, Rule};

@@ -158,8 +158,7 @@ impl Plot {
     /// Returns the drawing, with a description for screen readers.
     pub(crate) fn finish(self, description: &str) -> String {
         format!(
-            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" \
-             aria-label=\"{}\">\n{}</svg>\n",
+            "<svg viewBox=\"0 0 {:.0} {:.0}\" role=\"img\" aria-label=\"{}\">\n{}</svg>\n",
             self.size.0,
             self.size.1,
             escape(description),

@@ -68,7 +68,8 @@ pub fn to_csv(summary: &Summary) -> String {
 pub fn to_html(summary: &Summary) -> String {
     let title = if summary.host.is_empty() { "Log of Perfmon" } else { &summary.host };
     let mut body = format!(
-        "<header>\n<p class=\"kind\">larder report, Perfmon</p>\n<h1>{}</h1>\n<p>{}</p>\n</header>\n",
+        "<header>\n<p class=\"kind\">larder report, Perfmon</p>\n<h1>{}</h1>\n<p>{}</p>\n\
+         </header>\n",
         escape(title),
         escape(&heading(summary))
     );

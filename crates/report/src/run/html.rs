@@ -204,7 +204,7 @@ fn trials_section(run: &Run) -> String {
         Field::word("start", "start", |it| it.started.start.name()),
         Field::percent("resident", "resident before", |it| it.started.share()),
         Field::percent("steal", "stolen", |it| it.steal),
-        Field::percent("foreign", "foreign I/O", |it| it.foreign()),
+        Field::percent("foreign", "foreign I/O", Trial::foreign),
     ];
     let table = html_table(&Table::of("", &run.trials, fields));
     let main = run.main_sample().filter(|main| main.values.len() > 1);

@@ -59,8 +59,8 @@ pub fn latencies(run: &Run) -> Vec<Latency> {
 pub(super) fn latency_table(run: &Run) -> Table {
     let fields = [
         Field::word("what", "answer times", |it: &Latency| &it.what),
-        Field::count("count", "count", |it| it.count()),
-        Field::duration("mean_ns", "mean", |it| it.mean_ns()),
+        Field::count("count", "count", Latency::count),
+        Field::duration("mean_ns", "mean", Latency::mean_ns),
         Field::duration("p50_ns", "p50", |it| it.quantile_ns(0.5)),
         Field::duration("p90_ns", "p90", |it| it.quantile_ns(0.9)),
         Field::duration("p99_ns", "p99", |it| it.quantile_ns(0.99)),

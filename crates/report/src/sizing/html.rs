@@ -108,8 +108,9 @@ fn time_section(sizing: &Sizing) -> String {
     body.push_str(&figure(&load_chart(sizing), load));
     body.push_str(&figure(
         &heat_chart(sizing),
-        "Addresses, low ones below: the darker, the more references. Horizontal bands are data that \
-         is used again and again, which a cache can hold; rising lines are scans, which it cannot.",
+        "Addresses, low ones below: the darker, the more references. Horizontal bands are data \
+         that is used again and again, which a cache can hold; rising lines are scans, which it \
+         cannot.",
     ));
     if let Some(stability) = &sizing.stability {
         let caption = format!(
