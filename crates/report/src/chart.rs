@@ -5,9 +5,10 @@
 //! widths are estimates, and the viewer's sans-serif font renders the text. Values are in the unit
 //! of their axis.
 
-mod svg;
 mod text;
 
+use crate::page::CSS;
+use crate::page::plot::{self, Plot};
 use larder_schema::format;
 
 /// Maximum number of marks on an axis. The chosen step yields far fewer; the limit matters only for
@@ -75,25 +76,6 @@ pub struct Chart {
     pub y: Axis,
     /// The lines.
     pub series: Vec<Series>,
-}
-
-/// An error drawing a chart.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ChartError {
-    /// No series has a drawable point.
-    #[error("draw the chart {title:?}: there is no point to draw")]
-    Empty {
-        /// Title of the chart.
-        title: String,
-    },
-    /// The drawing library failed.
-    #[error("draw the chart {title:?}: {reason}")]
-    Draw {
-        /// Title of the chart.
-        title: String,
-        /// Its message.
-        reason: String,
-    },
 }
 
 impl Axis {
@@ -234,19 +216,60 @@ impl Chart {
         self.series.push(Series { name: name.into(), points: points.into_iter().collect() });
     }
 
+    /// Renders the chart as an SVG file of its own, with the styles of the pages; otherwise like
+    /// [`Chart::to_svg`].
+    #[must_use]
+    pub fn to_svg_file(&self, width: u32, height: u32) -> Option<String> {
+        let svg = self.to_svg(width, height)?;
+        let svg = svg.strip_prefix("<svg")?;
+        let (attributes, body) = svg.split_once('\n')?;
+        let head = format!("<svg xmlns=\"http://www.w3.org/2000/svg\"{attributes}");
+        Some(format!("{head}\n<style>{CSS}svg{{background:var(--paper)}}</style>\n{body}"))
+    }
+
+    /// Renders the chart as an SVG element of `width` by `height` pixels, for a page with the
+    /// styles; `None` if no series has a drawable point.
+    #[must_use]
+    pub fn to_svg(&self, width: u32, height: u32) -> Option<String> {
+        self.positions()?;
+        let size = (width.max(160).into(), height.max(120).into());
+        let (xs, ys): (Vec<f64>, Vec<f64>) =
+            self.series.iter().flat_map(|series| &series.points).copied().unzip();
+        let mut plot = Plot::new(size, self.x.clone(), self.y.clone(), &xs, &ys);
+        plot.draw_x();
+        plot.draw_y();
+        let [left, _, top, _] = plot.ends();
+        let mut y = top + 18.0;
+        if !self.title.is_empty() {
+            plot.words("label", (left + 12.0, y), "start", &self.title);
+            y += 20.0;
+        }
+        for (number, series) in self.series.iter().enumerate() {
+            let class = plot::line_class(number);
+            let is_drawable = |(x, y): &&(f64, f64)| {
+                self.x.position(*x).is_some() && self.y.position(*y).is_some()
+            };
+            let points: Vec<(f64, f64)> =
+                series.points.iter().filter(is_drawable).copied().collect();
+            plot.line(&class, &points);
+            if self.series.len() > 1 {
+                plot.key(&class, (left + 12.0, y), &series.name);
+                y += 20.0;
+            }
+        }
+        Some(plot.finish(&self.title))
+    }
+
     /// Returns the points of each series as positions on the axes, without those that cannot be
-    /// shown.
-    fn positions(&self) -> Result<Vec<Vec<(f64, f64)>>, ChartError> {
+    /// shown; `None` if there are none.
+    fn positions(&self) -> Option<Vec<Vec<(f64, f64)>>> {
         let position = |(x, y): &(f64, f64)| Some((self.x.position(*x)?, self.y.position(*y)?));
         let positions: Vec<Vec<(f64, f64)>> = self
             .series
             .iter()
             .map(|series| series.points.iter().filter_map(position).collect())
             .collect();
-        if positions.iter().all(Vec::is_empty) {
-            return Err(ChartError::Empty { title: self.title.clone() });
-        }
-        Ok(positions)
+        positions.iter().any(|points| !points.is_empty()).then_some(positions)
     }
 
     fn frames(&self, positions: &[Vec<(f64, f64)>]) -> (Frame, Frame) {

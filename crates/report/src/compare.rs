@@ -16,6 +16,7 @@ use crate::stats::{CONFIDENCE, median};
 use larder_schema::compare::{Compared, Comparison, SCHEMA, VERSION, Verdict};
 use larder_schema::run::trial::{SettingChange, Start};
 use larder_schema::run::{Direction, Machine, Run, Sample};
+use larder_schema::{as_f64, format};
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -54,15 +55,13 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         };
         return Err(CompareError::Workloads { first: name(a), second: name(b) });
     }
-    let unfair_reason = Some(steal_warning(a, b))
-        .filter(|why| !why.is_empty())
-        .unwrap_or_else(|| speed_warning(a, b));
+    let unfair_reason = steal_warning(a, b).or_else(|| speed_warning(a, b));
     let (of_a, of_b) = (by_series(a), by_series(b));
     let mut series: Vec<Compared> = a
         .samples
         .iter()
         .filter_map(|sample| {
-            compare_series(sample, of_b.get(&*sample.series)?, threshold, &unfair_reason)
+            compare_series(sample, of_b.get(&*sample.series)?, threshold, unfair_reason.as_deref())
         })
         .collect();
     if series.is_empty() {
@@ -96,7 +95,12 @@ fn by_series(run: &Run) -> BTreeMap<&str, &Sample> {
 }
 
 /// Compares a series; returns `None` if the units differ or a sample has no values.
-fn compare_series(a: &Sample, b: &Sample, threshold: f64, unfair_reason: &str) -> Option<Compared> {
+fn compare_series(
+    a: &Sample,
+    b: &Sample,
+    threshold: f64,
+    unfair_reason: Option<&str>,
+) -> Option<Compared> {
     if a.unit != b.unit {
         return None;
     }
@@ -122,7 +126,7 @@ fn decide_verdict(
     shift: Option<Shift>,
     better: Option<Direction>,
     threshold: f64,
-    unfair_reason: &str,
+    unfair_reason: Option<&str>,
 ) -> (Verdict, String) {
     let cannot_tell = |why: String| (Verdict::CannotTell, why);
     let Some(shift) = shift else {
@@ -131,8 +135,8 @@ fn decide_verdict(
     let Some(better) = better else {
         return cannot_tell("nobody said which values are better".to_owned());
     };
-    if !unfair_reason.is_empty() {
-        return cannot_tell(unfair_reason.to_owned());
+    if let Some(reason) = unfair_reason {
+        return cannot_tell(reason.to_owned());
     }
     if shift.confidence < CONFIDENCE {
         return cannot_tell("too few values: four of each are needed for 95 %".to_owned());
@@ -143,7 +147,7 @@ fn decide_verdict(
         let is_better = is_higher == (better == Direction::Higher);
         return (if is_better { Verdict::Better } else { Verdict::Worse }, String::new());
     }
-    let limit = larder_schema::format::percent(threshold);
+    let limit = format::percent(threshold);
     if shift.low >= less && shift.high <= more {
         return cannot_tell(format!("no more than {limit} apart"));
     }
@@ -160,40 +164,26 @@ fn usual_direction(unit: &str) -> Option<Direction> {
     }
 }
 
-/// Returns a sentence if the hypervisor stole too much processor time from a run, else an empty
-/// text.
-fn steal_warning(a: &Run, b: &Run) -> String {
+/// Returns a sentence if the hypervisor stole too much processor time from a run.
+fn steal_warning(a: &Run, b: &Run) -> Option<String> {
     let mean = |run: &Run| {
         let steal: Vec<f64> = run.all_trials().filter_map(|trial| trial.steal).collect();
-        if steal.is_empty() {
-            0.0
-        } else {
-            steal.iter().sum::<f64>() / larder_schema::as_f64(steal.len() as u64)
-        }
+        steal.iter().sum::<f64>() / as_f64(steal.len().max(1) as u64)
     };
     let worst = mean(a).max(mean(b));
-    if worst <= STEAL_MAX {
-        return String::new();
-    }
-    format!("the hypervisor took {} of the processors away", larder_schema::format::percent(worst))
+    (worst > STEAL_MAX)
+        .then(|| format!("the hypervisor took {} of the processors away", format::percent(worst)))
 }
 
-/// Returns a sentence if the machine was slower during one of the runs, else an empty text. Between
-/// two machines the speed is part of the comparison.
-fn speed_warning(a: &Run, b: &Run) -> String {
-    let (Some(of_a), Some(of_b)) = (speed(a), speed(b)) else { return String::new() };
-    if a.machine != b.machine {
-        return String::new();
-    }
+/// Returns a sentence if the machine was slower during one of the runs. Between two machines the
+/// speed is part of the comparison.
+fn speed_warning(a: &Run, b: &Run) -> Option<String> {
+    let (of_a, of_b) = (speed(a)?, speed(b)?);
     let (slower_run, slower) =
         if of_a < of_b { ("first", 1.0 - of_a / of_b) } else { ("second", 1.0 - of_b / of_a) };
-    if slower <= SPEED_MAX {
-        return String::new();
-    }
-    format!(
-        "the machine was {} slower during the {slower_run}",
-        larder_schema::format::percent(slower)
-    )
+    (a.machine == b.machine && slower > SPEED_MAX).then(|| {
+        format!("the machine was {} slower during the {slower_run}", format::percent(slower))
+    })
 }
 
 /// Returns all properties of a run that may influence its result, by name.

@@ -1,22 +1,18 @@
 //! Renderings of the responses of a running server as text, and conclusions from its measurements.
 
-mod changes;
 mod curves;
-mod files;
 mod findings;
-mod retention;
 mod stats;
+mod tables;
 mod unwritten;
 mod volumes;
 
-pub use changes::changes_table;
 pub use curves::{REFERENCES_MIN, advise, curves_table, curves_to_text, needed_memory};
-pub use files::files_table;
 pub use findings::{AutomaticAction, FINDINGS, VolumeFinding, describe};
-pub use retention::{dropped_table, pinned_table};
 pub use stats::{
     WATCH_COLUMNS_MAX, everything_table, failures_and_findings, heading, requests_table,
     stores_table,
 };
+pub use tables::{changes_table, dropped_table, files_table, pinned_table};
 pub use unwritten::{unwritten_table, warnings};
 pub use volumes::{notes, places_table, volumes_table};

@@ -108,22 +108,32 @@ pub fn line(text: &str) -> Cow<'_, str> {
 /// Writes unsafe characters of a text as in a JSON string, except line breaks and tabs if they are
 /// `allowed`. In JSON such characters occur only in strings, so a JSON text keeps its meaning.
 fn guarded(text: &str, allowed: bool) -> String {
-    let mut guarded = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' | '\t' if allowed => guarded.push(character),
-            '\n' => guarded.push_str("\\n"),
-            '\t' => guarded.push_str("\\t"),
-            other if is_unsafe(other) => {
-                // JSON escapes a character above U+FFFF as a surrogate pair.
-                for unit in other.encode_utf16(&mut [0; 2]) {
-                    put!(guarded, "\\u{unit:04x}");
-                }
+    replaced(text, |character| match character {
+        '\n' | '\t' if allowed => None,
+        '\n' => Some("\\n".to_owned()),
+        '\t' => Some("\\t".to_owned()),
+        // JSON escapes a character above U+FFFF as a surrogate pair.
+        other if is_unsafe(other) => {
+            let mut escaped = String::new();
+            for unit in other.encode_utf16(&mut [0; 2]) {
+                put!(escaped, "\\u{unit:04x}");
             }
-            other => guarded.push(other),
+            Some(escaped)
+        }
+        _ => None,
+    })
+}
+
+/// Replaces the characters for which `replacement` returns one.
+fn replaced(text: &str, replacement: impl Fn(char) -> Option<String>) -> String {
+    let mut replaced = String::with_capacity(text.len());
+    for character in text.chars() {
+        match replacement(character) {
+            Some(text) => replaced.push_str(&text),
+            None => replaced.push(character),
         }
     }
-    guarded
+    replaced
 }
 
 /// A writer for text that may reach a terminal. It passes no control characters except line breaks
@@ -176,38 +186,32 @@ impl<W: Write> Write for Terminal<W> {
 /// Escapes text for HTML, in elements and in attributes.
 #[must_use]
 pub fn html(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            '\n' => escaped.push_str("&#10;"),
-            '\t' => escaped.push_str("&#9;"),
+    replaced(text, |character| {
+        Some(match character {
+            '&' => "&amp;".to_owned(),
+            '<' => "&lt;".to_owned(),
+            '>' => "&gt;".to_owned(),
+            '"' => "&quot;".to_owned(),
+            '\'' => "&#39;".to_owned(),
+            '\n' => "&#10;".to_owned(),
+            '\t' => "&#9;".to_owned(),
             // HTML permits no other control character, not even as a reference.
-            other if is_unsafe(other) => put!(escaped, "\\u{:04x}", u32::from(other)),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+            other if is_unsafe(other) => format!("\\u{:04x}", u32::from(other)),
+            _ => return None,
+        })
+    })
 }
 
 /// Escapes the value of a label, or a help text, of OpenMetrics. OpenMetrics has an escape for line
 /// breaks only, so other unsafe characters become the text `\u001b`.
 #[must_use]
 pub fn label(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '\n' => escaped.push_str("\\n"),
-            '\\' | '"' => escaped.extend(['\\', character]),
-            other if is_unsafe(other) => put!(escaped, "\\\\u{:04x}", u32::from(other)),
-            other => escaped.push(other),
-        }
-    }
-    escaped
+    replaced(text, |character| match character {
+        '\n' => Some("\\n".to_owned()),
+        '\\' | '"' => Some(format!("\\{character}")),
+        other if is_unsafe(other) => Some(format!("\\\\u{:04x}", u32::from(other))),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

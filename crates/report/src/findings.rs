@@ -2,29 +2,21 @@
 //!
 //! Pure functions over an [`Observation`], in which `None` marks missing data. Live watches,
 //! Perfmon logs and traces each provide a part of it. A rule without the data that it needs finds
-//! nothing. Each rule is a file of `findings/` with thresholds as constants and their source;
+//! nothing. Each rule is a constant, with its thresholds as constants and their source;
 //! [`RULES`] lists all rules.
 //!
 //! Invariants: a finding includes the numbers that led to it. Fewer than [`MOMENTS_MIN`] snapshots
 //! show no trend and yield no finding. Shares are from 0 to 1, sizes bytes, times seconds.
 
-mod access_times;
-mod dirty_limits;
-mod layers;
-mod leak;
+mod memory;
 mod observation;
-mod one_file;
-mod paging;
-mod read_ahead;
-mod scan;
+mod reads;
 mod show;
 #[cfg(test)]
 mod tests;
-mod throttled;
+mod writes;
 
-pub use observation::{
-    AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes,
-};
+pub use observation::{FileUse, MachineSnapshot, Observation, ProcessUse, ReadAhead};
 pub use show::{rules_table, to_text};
 
 use larder_schema::watch::{Confidence, Finding};
@@ -53,17 +45,17 @@ pub struct Rule {
 
 /// All rules, in the order of their findings: the most costly problems come first.
 pub const RULES: [Rule; 11] = [
-    leak::RULE,
-    paging::RULE,
-    scan::RULE,
-    one_file::RULE,
-    throttled::RULE,
-    dirty_limits::TOO_LOW,
-    dirty_limits::TOO_HIGH,
-    read_ahead::WASTED,
-    read_ahead::TOO_SMALL,
-    layers::RULE,
-    access_times::RULE,
+    memory::LEAK,
+    memory::PAGING,
+    reads::SCAN,
+    reads::ONE_FILE,
+    writes::THROTTLED,
+    writes::TOO_LOW,
+    writes::TOO_HIGH,
+    reads::WASTED,
+    reads::TOO_SMALL,
+    memory::LAYERS,
+    writes::ACCESS_TIMES,
 ];
 
 /// Applies all rules.

@@ -7,6 +7,8 @@
 pub(crate) mod plot;
 mod style;
 
+pub(crate) use style::CSS;
+
 use crate::escape::{html as escape, line};
 use crate::table::{Column, Table};
 
@@ -21,14 +23,35 @@ pub(crate) fn page(title: &str, body: &str, data: &serde_json::Value) -> String 
          <style>{}</style>\n</head>\n<body>\n<main>\n{body}</main>\n<script \
          type=\"application/json\" id=\"data\">{json}</script>\n</body>\n</html>\n",
         escape(title),
-        style::CSS
+        CSS
     )
 }
 
-/// Returns a prominent single figure; escapes all its text.
-pub(crate) fn card(title: &str, value: &str, note: &str) -> String {
-    let (title, value, note) = (escape(title), escape(value), escape(note));
-    format!("<div class=\"card\"><h3>{title}</h3><p>{value}</p><small>{note}</small></div>\n")
+/// Returns prominent single figures with title, value and note; escapes all their text.
+pub(crate) fn cards<'a>(cards: impl IntoIterator<Item = (&'a str, String, String)>) -> String {
+    let card = |(title, value, note): (&str, String, String)| {
+        let (title, value, note) = (escape(title), escape(&value), escape(&note));
+        format!("<div class=\"card\"><h3>{title}</h3><p>{value}</p><small>{note}</small></div>\n")
+    };
+    let cards: String = cards.into_iter().map(card).collect();
+    format!("<div class=\"cards\">\n{cards}</div>\n")
+}
+
+/// Returns a section with a heading, which is escaped.
+pub(crate) fn section(title: &str, body: &str) -> String {
+    format!("<section>\n<h2>{}</h2>\n{body}</section>\n", escape(title))
+}
+
+/// Returns a drawing with its caption in HTML.
+pub(crate) fn figure(svg: &str, caption: &str) -> String {
+    format!("<figure>\n{svg}<figcaption>{caption}</figcaption>\n</figure>\n")
+}
+
+/// Returns a list of sentences, which are escaped.
+pub(crate) fn list<'a>(sentences: impl IntoIterator<Item = &'a String>) -> String {
+    let item = |sentence: &String| format!("<li>{}</li>\n", escape(sentence));
+    let items: String = sentences.into_iter().map(item).collect();
+    format!("<ul>\n{items}</ul>\n")
 }
 
 /// Renders a table as HTML.

@@ -1,5 +1,5 @@
-//! Renderings of the required cache size of a workload as text and HTML, and its extrapolation from a
-//! sample. The renderings only present the measurements, so that all of them agree.
+//! Renderings of the required cache size of a workload as text and HTML, and its extrapolation from
+//! a sample. The renderings only present the measurements, so that all of them agree.
 
 mod html;
 mod scale;

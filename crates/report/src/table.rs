@@ -1,14 +1,15 @@
 //! Tables: the same rows as plain text, Markdown, JSON and CSV.
 //!
-//! A column has a key (for JSON and CSV, with the unit in its name: `read_bytes`) and a title with
-//! a unit (for users). A cell contains a value and its formatted text, so programs get numbers and
+//! A column has a key (for JSON and CSV, with the unit in its name: `read_bytes`) and a title
+//! (for users). A cell contains a value and its formatted text, so programs get numbers and
 //! users get `12.8 ms`. Invariants: every row has one cell per column; cells and headings are
 //! escaped in text, Markdown and CSV. Cells have the unit of their column.
 
 use crate::escape;
 use comfy_table::{CellAlignment, presets};
-use larder_schema::format;
+use larder_schema::{as_u64, format};
 use serde_json::{Map, Value, json};
+use std::borrow::Cow;
 use std::path::Path;
 
 /// A column of a [`Table`].
@@ -16,14 +17,13 @@ use std::path::Path;
 pub struct Column {
     key: String,
     title: String,
-    unit: Option<String>,
     is_right_aligned: bool,
 }
 
 impl Column {
     /// Creates a left-aligned column of text.
     pub fn words(key: impl Into<String>, title: impl Into<String>) -> Self {
-        Column { key: key.into(), title: title.into(), unit: None, is_right_aligned: false }
+        Column { key: key.into(), title: title.into(), is_right_aligned: false }
     }
 
     /// Creates a right-aligned column of numbers.
@@ -31,22 +31,12 @@ impl Column {
         Column { is_right_aligned: true, ..Column::words(key, title) }
     }
 
-    /// Sets the unit of the values, shown in the heading and included in JSON.
-    #[must_use]
-    pub fn unit(mut self, unit: impl Into<String>) -> Self {
-        self.unit = Some(unit.into());
-        self
-    }
-
     pub(crate) fn is_right(&self) -> bool {
         self.is_right_aligned
     }
 
-    pub(crate) fn heading(&self) -> String {
-        match &self.unit {
-            Some(unit) => escape::text(&format!("{} [{unit}]", self.title)).into_owned(),
-            None => escape::text(&self.title).into_owned(),
-        }
+    pub(crate) fn heading(&self) -> Cow<'_, str> {
+        escape::text(&self.title)
     }
 }
 
@@ -57,7 +47,35 @@ pub struct Cell {
     shown: String,
 }
 
+/// Defines constructors of cells from one value, which is missing if it is `None`.
+macro_rules! cells {
+    ($($(#[$doc:meta])* $name:ident($type:ty) => $format:expr;)*) => {$(
+        $(#[$doc])*
+        #[must_use]
+        pub fn $name(value: impl Into<Option<$type>>) -> Self {
+            value.into().map_or_else(Cell::missing, |value| Cell::shown(value, ($format)(value)))
+        }
+    )*};
+}
+
 impl Cell {
+    cells! {
+        /// Creates a cell with a whole number, formatted with separators.
+        count(u64) => format::count;
+        /// Creates a cell with bytes, formatted in binary units.
+        bytes(u64) => format::bytes;
+        /// Creates a cell with nanoseconds, formatted in a suitable unit.
+        duration(u64) => format::duration;
+        /// Creates a cell with a number, formatted with three digits.
+        number(f64) => format::number;
+        /// Creates a cell with a share from 0 to 1, formatted as a percentage.
+        percent(f64) => format::percent;
+        /// Creates a cell with a mean number of bytes, formatted in binary units.
+        mean_bytes(f64) => |bytes| format::bytes(as_u64(bytes));
+        /// Creates a cell with seconds, formatted in a suitable unit.
+        seconds(f64) => |seconds| format::duration(as_u64(seconds * 1e9));
+    }
+
     /// Creates a cell with a name or word.
     pub fn word(text: impl Into<String>) -> Self {
         let text = text.into();
@@ -72,59 +90,62 @@ impl Cell {
         Cell { value, shown: escape::path(path).into_owned() }
     }
 
-    /// Creates a cell with a whole number, formatted with separators.
-    #[must_use]
-    pub fn count(value: u64) -> Self {
-        Cell { value: Value::from(value), shown: format::count(value) }
-    }
-
-    /// Creates a cell with a whole number and the caller's text.
-    pub fn written(value: u64, shown: impl Into<String>) -> Self {
-        Cell { value: Value::from(value), shown: escape::text(&shown.into()).into_owned() }
-    }
-
-    /// Creates a cell with a number, formatted with three digits; a missing value if it is not
-    /// finite.
-    #[must_use]
-    pub fn number(value: f64) -> Self {
-        Cell::shown(value, format::number(value))
-    }
-
-    /// Creates a cell with bytes, formatted in binary units.
-    #[must_use]
-    pub fn bytes(value: u64) -> Self {
-        Cell { value: Value::from(value), shown: format::bytes(value) }
-    }
-
-    /// Creates a cell with nanoseconds, formatted in a suitable unit.
-    #[must_use]
-    pub fn duration(nanoseconds: u64) -> Self {
-        Cell { value: Value::from(nanoseconds), shown: format::duration(nanoseconds) }
-    }
-
-    /// Creates a cell with a share from 0 to 1, formatted as a percentage.
-    #[must_use]
-    pub fn percent(ratio: f64) -> Self {
-        Cell::shown(ratio, format::percent(ratio))
-    }
-
     /// Creates a cell with a number and the caller's text; a missing value if it is not finite.
-    pub fn shown(value: f64, shown: impl Into<String>) -> Self {
-        if value.is_finite() {
-            Cell { value: json!(value), shown: escape::text(&shown.into()).into_owned() }
-        } else {
-            Cell::missing()
+    pub fn shown(value: impl Into<Value>, shown: impl Into<String>) -> Self {
+        match value.into() {
+            Value::Null => Cell::missing(),
+            value => Cell { value, shown: escape::text(&shown.into()).into_owned() },
         }
-    }
-
-    pub(crate) fn as_shown(&self) -> &str {
-        &self.shown
     }
 
     /// Creates a cell without a value: `-` in text, `null` in JSON, empty in CSV.
     #[must_use]
     pub fn missing() -> Self {
         Cell { value: Value::Null, shown: "-".to_owned() }
+    }
+
+    pub(crate) fn as_shown(&self) -> &str {
+        &self.shown
+    }
+}
+
+/// A column, and its cell in the row of a `T`.
+pub(crate) struct Field<T> {
+    column: Column,
+    cell: Box<dyn Fn(&T) -> Cell>,
+}
+
+/// Defines constructors of fields with right-aligned numbers.
+macro_rules! fields {
+    ($($name:ident($type:ty),)*) => {$(
+        pub(crate) fn $name<R: Into<Option<$type>> + 'static>(
+            key: &str,
+            title: &str,
+            value: fn(&T) -> R,
+        ) -> Self {
+            Field::of(Column::numbers(key, title), move |row| Cell::$name(value(row)))
+        }
+    )*};
+}
+
+impl<T: 'static> Field<T> {
+    fields! {
+        count(u64), bytes(u64), duration(u64), number(f64), percent(f64), mean_bytes(f64),
+        seconds(f64),
+    }
+
+    pub(crate) fn of(column: Column, cell: impl Fn(&T) -> Cell + 'static) -> Self {
+        Field { column, cell: Box::new(cell) }
+    }
+
+    /// Creates a left-aligned field with text of the row.
+    pub(crate) fn word(key: &str, title: &str, word: fn(&T) -> &str) -> Self {
+        Field::of(Column::words(key, title), move |row| Cell::word(word(row)))
+    }
+
+    /// Creates a left-aligned field with text that is made for the row.
+    pub(crate) fn text(key: &str, title: &str, text: fn(&T) -> String) -> Self {
+        Field::of(Column::words(key, title), move |row| Cell::word(text(row)))
     }
 }
 
@@ -142,6 +163,18 @@ impl Table {
         let columns: Vec<Column> = columns.into_iter().collect();
         assert!(!columns.is_empty(), "a table with columns");
         Table { title: title.into(), columns, rows: Vec::new() }
+    }
+
+    /// Creates a table with a row for each item.
+    pub(crate) fn of<T>(
+        title: &str,
+        items: &[T],
+        fields: impl IntoIterator<Item = Field<T>>,
+    ) -> Self {
+        let (columns, cells): (Vec<Column>, Vec<_>) =
+            fields.into_iter().map(|field| (field.column, field.cell)).unzip();
+        let row = |item: &T| cells.iter().map(|cell| cell(item)).collect();
+        Table { title: title.into(), columns, rows: items.iter().map(row).collect() }
     }
 
     /// Adds a row with one cell per column.
@@ -184,15 +217,12 @@ impl Table {
         for row in &self.rows {
             inner.add_row(row.iter().map(|cell| cell.shown.as_str()));
         }
-        for (index, column) in inner.column_iter_mut().enumerate() {
-            let is_right_aligned = self.columns[index].is_right_aligned;
-            column.set_cell_alignment(if is_right_aligned {
-                CellAlignment::Right
-            } else {
-                CellAlignment::Left
-            });
+        for (inner, column) in inner.column_iter_mut().zip(&self.columns) {
+            let alignment =
+                if column.is_right_aligned { CellAlignment::Right } else { CellAlignment::Left };
+            inner.set_cell_alignment(alignment);
             // Two blanks between columns, and none at the edges.
-            column.set_padding((0, 2));
+            inner.set_padding((0, 2));
         }
         let mut lines: Vec<String> = inner.lines().map(|line| line.trim_end().to_owned()).collect();
         let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
@@ -224,23 +254,13 @@ impl Table {
     /// Returns `{title, columns: [{key, title, unit}], rows: [{key: value}]}` with plain numbers.
     #[must_use]
     pub fn to_json(&self) -> Value {
-        let columns: Vec<Value> = self
-            .columns
-            .iter()
-            .map(|column| json!({"key": column.key, "title": column.title, "unit": column.unit}))
-            .collect();
-        let rows: Vec<Value> = self
-            .rows
-            .iter()
-            .map(|row| {
-                let pairs = self.columns.iter().zip(row);
-                Value::Object(
-                    pairs
-                        .map(|(column, cell)| (column.key.clone(), cell.value.clone()))
-                        .collect::<Map<_, _>>(),
-                )
-            })
-            .collect();
+        let column = |it: &Column| json!({"key": it.key, "title": it.title, "unit": null});
+        let columns: Vec<Value> = self.columns.iter().map(column).collect();
+        let row = |row: &Vec<Cell>| {
+            let pairs = self.columns.iter().zip(row);
+            pairs.map(|(column, cell)| (column.key.clone(), cell.value.clone())).collect()
+        };
+        let rows: Vec<Map<String, Value>> = self.rows.iter().map(row).collect();
         json!({"title": self.title, "columns": columns, "rows": rows})
     }
 
@@ -292,7 +312,7 @@ mod tests {
             Column::words("volume", "volume"),
             Column::numbers("reads", "reads"),
             Column::numbers("mean_ns", "mean"),
-            Column::numbers("hit_ratio", "hits").unit("%"),
+            Column::numbers("hit_ratio", "hits"),
         ];
         let mut table = Table::new("What was read", columns);
         table.push([
@@ -308,17 +328,17 @@ mod tests {
     #[test]
     fn text_aligns_numbers_to_the_right() {
         let known = "What was read\n\n\
-                     volume      reads     mean  hits [%]\n\
-                     ------------------------------------\n\
-                     a|b, c  1,234,567  12.8 ms    61.0 %\n\
-                     d               7        -         -\n";
+                     volume      reads     mean    hits\n\
+                     ----------------------------------\n\
+                     a|b, c  1,234,567  12.8 ms  61.0 %\n\
+                     d               7        -       -\n";
         assert_eq!(table().to_text(), known);
     }
 
     #[test]
     fn markdown_escapes_what_would_end_a_cell() {
         let known = "**What was read**\n\n\
-                     | volume | reads | mean | hits [%] |\n\
+                     | volume | reads | mean | hits |\n\
                      | --- | ---: | ---: | ---: |\n\
                      | a\\|b, c | 1,234,567 | 12.8 ms | 61.0 % |\n\
                      | d | 7 | - | - |\n";
@@ -330,7 +350,6 @@ mod tests {
         let json = table().to_json();
         assert_eq!(json["rows"][0]["mean_ns"], 12_800_000);
         assert_eq!(json["rows"][1]["mean_ns"], Value::Null);
-        assert_eq!(json["columns"][3]["unit"], "%");
         let known = "volume,reads,mean_ns,hit_ratio\n\"a|b, c\",1234567,12800000,0.61\nd,7,,\n";
         assert_eq!(table().to_csv(), known);
         assert_eq!(csv_field("say \"x\""), "\"say \"\"x\"\"\"");

@@ -217,8 +217,10 @@ impl Side<'_> {
             return format!("names are made and removed by the disk all the same, and {through}");
         }
         let warm = all.iter().find(|side| side.start == Start::Warm);
-        let warm = warm.and_then(|side| main_median(side.native));
-        if let Some(part) = main_median(self.native).zip(warm).map(|(cold, warm)| cold / warm)
+        let share_of_warm = |run: for<'a> fn(&'a Side<'a>) -> &'a Run| {
+            Some(main_median(run(self))? / main_median(run(warm?))?)
+        };
+        if let Some(part) = share_of_warm(|side| side.native)
             && part >= FAST_DISK
         {
             return format!(
@@ -234,9 +236,7 @@ impl Side<'_> {
                 format::percent(hits)
             );
         }
-        let warm = all.iter().find(|side| side.start == Start::Warm);
-        let warm = warm.and_then(|side| main_median(side.larder));
-        if let Some(part) = main_median(self.larder).zip(warm).map(|(cold, warm)| cold / warm)
+        if let Some(part) = share_of_warm(|side| side.larder)
             && part < FAST_DISK
         {
             return format!(

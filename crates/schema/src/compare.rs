@@ -1,5 +1,5 @@
-//! Comparison of two runs: `larder-compare`, version 1, the result of `larder compare`. Ratios are the
-//! second run over the first.
+//! Comparison of two runs: `larder-compare`, version 1, the result of `larder compare`. Ratios are
+//! the second run over the first.
 
 use crate::run::trial::SettingChange;
 use serde::Serialize;

@@ -1,6 +1,6 @@
-//! State of a running server: `larder-control`, version 1, the requests and responses of its control
-//! interface (docs/control.md). The server writes the responses, `larder ctl` reads them. Readers
-//! ignore unknown fields, so this version can query newer servers.
+//! State of a running server: `larder-control`, version 1, the requests and responses of its
+//! control interface (docs/control.md). The server writes the responses, `larder ctl` reads them.
+//! Readers ignore unknown fields, so this version can query newer servers.
 
 mod requests;
 mod stats;

@@ -1,7 +1,8 @@
-//! Types of the public formats, and their versions; docs/FORMATS.md and docs/control.md describe them.
+//! Types of the public formats, and their versions, which docs/FORMATS.md and docs/control.md
+//! describe.
 //!
-//! Invariants: data only. Written data is read back unchanged; readers ignore unknown fields, so that
-//! a format can grow without a new version. Numbers have the unit in their names.
+//! Invariants: data only. Written data is read back unchanged; readers ignore unknown fields, so
+//! that a format can grow without a new version. Numbers have the unit in their names.
 
 #![forbid(unsafe_code)]
 
@@ -33,4 +34,15 @@ pub fn as_u64(value: f64) -> u64 {
 #[must_use]
 pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| as_f64(part) / as_f64(whole))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::share;
+
+    #[test]
+    fn a_share_of_nothing_is_none() {
+        assert_eq!(share(0, 0), None);
+        assert_eq!(share(1, 4), Some(0.25));
+    }
 }

@@ -82,7 +82,6 @@ impl Observer {
         );
         let interval = seconds / f64::from(SNAPSHOTS);
         Observation {
-            source: "trace".to_owned(),
             seconds,
             page_bytes: PAGE_BYTES,
             moments: (1..=SNAPSHOTS)

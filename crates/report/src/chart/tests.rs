@@ -58,17 +58,16 @@ fn a_single_value_still_has_a_frame() {
     assert!(frame.low < 5.0 && frame.high > 5.0 && frame.marks.len() > 2, "{frame:?}");
     let mut chart = Chart::new("one", Axis::new("x", ""), Axis::new("y", ""));
     chart.line("point", [(5.0, 5.0)]);
-    assert!(chart.to_svg(400, 300).is_ok());
-    assert!(chart.to_text(20, 5).is_ok());
+    assert!(chart.to_svg(400, 300).is_some());
+    assert!(chart.to_text(20, 5).is_some());
 }
 
 #[test]
-fn a_chart_without_points_says_so() {
+fn a_chart_without_points_is_none() {
     let mut chart = Chart::new("empty", Axis::new("x", ""), Axis::new("y", ""));
     chart.line("none", [(f64::NAN, 1.0)]);
-    let error = chart.to_svg(400, 300).unwrap_err();
-    assert_eq!(error.to_string(), "draw the chart \"empty\": there is no point to draw");
-    assert!(chart.to_text(40, 10).is_err());
+    assert_eq!(chart.to_svg(400, 300), None);
+    assert_eq!(chart.to_text(40, 10), None);
 }
 
 #[test]
@@ -100,14 +99,14 @@ fn values_of_any_size_have_marks_and_stay_inside_the_plane() {
     let mut chart = Chart::new("far", Axis::new("x", ""), Axis::new("y", "").range(0.0, 1.0));
     chart.line("far", [(1e17, 0.5), (1e17 + 16.0, 7e9), (1e17 + 32.0, -3.0)]);
     let svg = chart.to_svg(400, 300).unwrap();
-    let line = svg.lines().find(|line| line.starts_with("<polyline") && line.contains("0072B2"));
+    let line = svg.lines().find(|line| line.starts_with("<polyline") && line.contains("line c0"));
     let points = line.and_then(|line| line.split("points=\"").nth(1)).unwrap();
     let numbers = points.split('"').next().unwrap().split([',', ' ']).filter(|n| !n.is_empty());
     for number in numbers {
-        let pixel: i32 = number.parse().unwrap();
-        assert!((0..=400).contains(&pixel), "{points}");
+        let pixel: f64 = number.parse().unwrap();
+        assert!((0.0..=400.0).contains(&pixel), "{points}");
     }
-    assert!(chart.to_text(20, 6).is_ok());
+    assert!(chart.to_text(20, 6).is_some());
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! Text rendering of a chart. A single line is drawn in Braille (two by four dots per character);
 //! several lines get one letter each, since a terminal may lack colours. Sizes are characters.
 
-use super::{Chart, ChartError, Frame};
+use super::{Chart, Frame};
 
 /// Letters of the series, in order.
 const LETTERS: [char; 8] = ['*', 'o', '+', 'x', '#', '@', '%', '='];
@@ -12,11 +12,9 @@ const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x
 
 impl Chart {
     /// Renders the chart as lines of text with a plane of `width` by `height` characters, at least
-    /// 16 by 4, plus axes and title.
-    ///
-    /// # Errors
-    /// No series has a drawable point.
-    pub fn to_text(&self, width: usize, height: usize) -> Result<String, ChartError> {
+    /// 16 by 4, plus axes and title; `None` if no series has a drawable point.
+    #[must_use]
+    pub fn to_text(&self, width: usize, height: usize) -> Option<String> {
         let positions = self.positions()?;
         let (x, y) = self.frames(&positions);
         let (width, height) = (width.max(16), height.max(4));
@@ -39,7 +37,7 @@ impl Chart {
         text.push('\n');
         self.push_rows(&mut text, &plane, &y);
         self.push_foot(&mut text, &x, &y, width);
-        Ok(text)
+        Some(text)
     }
 
     /// Appends the rows of the plane, each after its mark on the vertical axis.

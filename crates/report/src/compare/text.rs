@@ -1,7 +1,7 @@
 //! Text rendering of a comparison.
 
 use crate::escape;
-use crate::table::{Cell, Column, Table};
+use crate::table::{Cell, Column, Field, Table};
 use larder_schema::compare::{Compared, Comparison, Verdict};
 use larder_schema::format;
 
@@ -14,23 +14,23 @@ fn format_change(ratio: f64) -> String {
 /// Returns the series as a table.
 #[must_use]
 pub fn table(comparison: &Comparison) -> Table {
-    let mut table = Table::new(
-        "",
-        [
-            Column::words("series", "series"),
-            Column::words("unit", "unit"),
-            Column::numbers("median_a", "A"),
-            Column::numbers("median_b", "B"),
-            Column::numbers("ratio", "B against A"),
-            Column::numbers("ratio_low", "from"),
-            Column::numbers("ratio_high", "to"),
-            Column::words("verdict", "verdict"),
-        ],
-    );
-    for compared in &comparison.series {
-        table.push(cells(compared));
-    }
-    table
+    let ratio = |ratio: Option<f64>| {
+        ratio.map_or_else(Cell::missing, |ratio| Cell::shown(ratio, format_change(ratio)))
+    };
+    let fields = [
+        Field::word("series", "series", |it: &Compared| &it.series),
+        Field::word("unit", "unit", |it| &it.unit),
+        Field::number("median_a", "A", |it| it.median_a),
+        Field::number("median_b", "B", |it| it.median_b),
+        Field::of(Column::numbers("ratio", "B against A"), move |it: &Compared| ratio(it.ratio)),
+        Field::of(Column::numbers("ratio_low", "from"), move |it: &Compared| ratio(it.ratio_low)),
+        Field::of(Column::numbers("ratio_high", "to"), move |it: &Compared| ratio(it.ratio_high)),
+        Field::text("verdict", "verdict", |it| match it.verdict {
+            Verdict::CannotTell => format!("{}: {}", it.verdict.words(), it.why),
+            verdict => verdict.words().to_owned(),
+        }),
+    ];
+    Table::of("", &comparison.series, fields)
 }
 
 /// Renders the whole comparison.
@@ -75,25 +75,4 @@ pub fn to_text(comparison: &Comparison) -> String {
         }
     }
     text
-}
-
-fn cells(compared: &Compared) -> Vec<Cell> {
-    let ratio = |ratio: Option<f64>| match ratio {
-        Some(ratio) => Cell::shown(ratio, format_change(ratio)),
-        None => Cell::missing(),
-    };
-    let verdict = match compared.verdict {
-        Verdict::CannotTell => format!("{}: {}", compared.verdict.words(), compared.why),
-        verdict => verdict.words().to_owned(),
-    };
-    vec![
-        Cell::word(&compared.series),
-        Cell::word(&compared.unit),
-        Cell::number(compared.median_a),
-        Cell::number(compared.median_b),
-        ratio(compared.ratio),
-        ratio(compared.ratio_low),
-        ratio(compared.ratio_high),
-        Cell::word(verdict),
-    ]
 }

@@ -9,11 +9,12 @@
 use crate::advise::goal::{self, Source};
 use crate::advise::regions;
 use crate::chart::{Axis, Chart, Labels, Scale};
-use crate::table::{Cell, Column, Table};
+use crate::table::{Field, Table};
 use larder_schema::advice::{Attainment, Choice, Goal, Region};
 use larder_schema::control::{Curves, Finding, VolumeCurve};
 use larder_schema::curve::{Curve, Point};
 use larder_schema::format;
+use larder_schema::sizing::PolicyRatio;
 
 /// Width and height of the chart's plane, in characters.
 const CHART_SIZE: (usize, usize) = (60, 10);
@@ -178,7 +179,7 @@ fn volume_to_text(volume: &VolumeCurve) -> String {
     )];
     if is_known(volume) {
         parts.extend(chart(volume));
-        parts.push(rows(volume).to_text());
+        parts.push(points_table(volume).to_text());
     }
     if !volume.regions_why.is_empty() {
         parts.push(format!("Regions\n\n{}", lines(&volume.regions_why)));
@@ -208,61 +209,35 @@ fn chart(volume: &VolumeCurve) -> Option<String> {
     let mut chart = Chart::new(title, size, hits);
     let coordinates = |point: &Point| (larder_schema::as_f64(point.bytes), point.hit_ratio);
     chart.line("lru", volume.points.points().iter().map(coordinates));
-    chart.to_text(CHART_SIZE.0, CHART_SIZE.1).ok()
+    chart.to_text(CHART_SIZE.0, CHART_SIZE.1)
 }
 
 /// Returns a selection of the curve's points as a table.
-fn rows(volume: &VolumeCurve) -> Table {
-    let mut table = Table::new("", columns().into_iter().skip(1));
+fn points_table(volume: &VolumeCurve) -> Table {
     let points = volume.points.points();
     let every = points.len().div_ceil(ROWS_MAX).max(1);
-    let last = points.len().saturating_sub(1);
-    for (index, _) in points.iter().enumerate() {
-        if (last - index).is_multiple_of(every) {
-            table.push(cells(volume, index).into_iter().skip(1));
-        }
-    }
-    table
+    let shown: Vec<Point> = points.iter().rev().step_by(every).rev().copied().collect();
+    Table::of("", &shown, point_fields())
 }
 
-fn cells(volume: &VolumeCurve, index: usize) -> [Cell; 5] {
-    let point = volume.points.points()[index];
+/// Returns the fields of a point.
+fn point_fields() -> [Field<Point>; 4] {
     [
-        Cell::word(&volume.name),
-        Cell::bytes(point.bytes),
-        Cell::percent(point.hit_ratio),
-        Cell::percent(point.low),
-        Cell::percent(point.high),
+        Field::bytes("bytes", "size", |it| it.bytes),
+        Field::percent("hit_ratio", "hits", |it| it.hit_ratio),
+        Field::percent("low", "from", |it| it.low),
+        Field::percent("high", "to", |it| it.high),
     ]
 }
 
 fn policies_table(volume: &VolumeCurve) -> Table {
-    let columns = [
-        Column::words("policy", "policy"),
-        Column::numbers("hit_ratio", "hits"),
-        Column::numbers("low", "from"),
-        Column::numbers("high", "to"),
+    let fields = [
+        Field::word("policy", "policy", |it: &PolicyRatio| &it.policy),
+        Field::percent("hit_ratio", "hits", |it| it.hit_ratio),
+        Field::percent("low", "from", |it| it.low),
+        Field::percent("high", "to", |it| it.high),
     ];
-    let mut table = Table::new("", columns);
-    for policy in &volume.policies {
-        table.push([
-            Cell::word(&policy.policy),
-            Cell::percent(policy.hit_ratio),
-            Cell::percent(policy.low),
-            Cell::percent(policy.high),
-        ]);
-    }
-    table
-}
-
-fn columns() -> [Column; 5] {
-    [
-        Column::words("volume", "volume"),
-        Column::numbers("bytes", "size"),
-        Column::numbers("hit_ratio", "hits"),
-        Column::numbers("low", "from"),
-        Column::numbers("high", "to"),
-    ]
+    Table::of("", &volume.policies, fields)
 }
 
 fn lines(sentences: &[String]) -> String {
@@ -290,13 +265,19 @@ pub fn curves_to_text(curves: &Curves) -> String {
 /// Returns all points of all volumes as a table.
 #[must_use]
 pub fn curves_table(curves: &Curves) -> Table {
-    let mut table = Table::new("", columns());
-    for volume in &curves.volumes {
-        for index in 0..volume.points.points().len() {
-            table.push(cells(volume, index));
-        }
-    }
-    table
+    let points_of = |volume: &VolumeCurve| {
+        let name = volume.name.clone();
+        volume.points.points().iter().map(move |point| (name.clone(), *point)).collect::<Vec<_>>()
+    };
+    let points: Vec<(String, Point)> = curves.volumes.iter().flat_map(points_of).collect();
+    let fields = [
+        Field::word("volume", "volume", |it: &(String, Point)| &it.0),
+        Field::bytes("bytes", "size", |it| it.1.bytes),
+        Field::percent("hit_ratio", "hits", |it| it.1.hit_ratio),
+        Field::percent("low", "from", |it| it.1.low),
+        Field::percent("high", "to", |it| it.1.high),
+    ];
+    Table::of("", &points, fields)
 }
 
 #[cfg(test)]

@@ -1,13 +1,12 @@
-//! Counters, gauges and latencies of a server at one time, their differences between two times, and
-//! tables of them.
+//! Tables of the counters, gauges and latencies of a server.
 //!
 //! Hit ratios are weighted: hits over references, both summed over the whole interval and all
 //! selected volumes, never a mean of ratios.
 
 use crate::escape;
-use crate::table::{Cell, Column, Table};
+use crate::table::{Cell, Column, Field, Table};
 use larder_schema::control::{Budget, BudgetPool, Finding, GiveBack, Stats, VolumeStats};
-use larder_schema::format;
+use larder_schema::{as_f64, as_u64, format};
 
 /// Maximum length of a line of the summary, so that it fits on every terminal.
 pub const WATCH_COLUMNS_MAX: usize = 80;
@@ -32,44 +31,21 @@ fn figures(budget: &Budget) -> Vec<(String, u64)> {
     figures
 }
 
-/// Totals, or rates per second of an interval.
-#[derive(Clone, Copy)]
-struct Scale(Option<f64>);
-
-impl Scale {
-    fn of(self, value: u64) -> u64 {
-        let Some(seconds) = self.0 else { return value };
-        #[expect(
-            clippy::cast_precision_loss,
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a rate for people"
-        )]
-        let rate = (value as f64 / seconds).round() as u64;
-        rate
-    }
-
-    fn count(self, value: u64) -> Cell {
-        let value = self.of(value);
-        Cell::written(value, format::short_count(value))
-    }
-
-    fn bytes(self, value: u64) -> Cell {
-        Cell::bytes(self.of(value))
-    }
-
-    fn title(self, title: &str) -> String {
-        if self.0.is_some() { format!("{title}/s") } else { title.to_owned() }
-    }
-
-    /// Returns the key of a column; in an interval the unit is per second.
-    fn key(self, key: &str) -> String {
-        if self.0.is_some() { format!("{key}_per_s") } else { key.to_owned() }
-    }
-
-    fn column(self, key: &str, title: &str) -> Column {
-        Column::numbers(self.key(key), self.title(title))
-    }
+/// Returns the field of a counter: its total, or its rate per second in an interval.
+fn counter(key: &'static str, title: &str, seconds: Option<f64>) -> Field<VolumeStats> {
+    let column = match seconds {
+        Some(_) => Column::numbers(format!("{key}_per_s"), format!("{title}/s")),
+        None => Column::numbers(key, title),
+    };
+    Field::of(column, move |volume: &VolumeStats| {
+        let total = volume.counter(key);
+        let value = seconds.map_or(total, |seconds| as_u64(as_f64(total) / seconds));
+        if key.ends_with("_bytes") {
+            Cell::bytes(value)
+        } else {
+            Cell::shown(value, format::short_count(value))
+        }
+    })
 }
 
 /// Returns one line on the server and its pool.
@@ -125,31 +101,19 @@ fn rows(stats: &Stats) -> Vec<VolumeStats> {
 /// Returns the client requests and cache contents: totals, or rates over `seconds`.
 #[must_use]
 pub fn requests_table(stats: &Stats, seconds: Option<f64>) -> Table {
-    let scale = Scale(seconds);
-    let columns = [
-        Column::words("volume", "volume"),
-        scale.column("read_requests", "reads"),
-        scale.column("read_bytes", "read"),
-        Column::numbers("read_hit_ratio", "hits"),
-        scale.column("write_requests", "writes"),
-        scale.column("write_bytes", "written"),
-        Column::numbers("dirty_bytes", "dirty"),
-        Column::numbers("resident_bytes", "cached"),
+    let fields = [
+        Field::text("volume", "volume", short_name),
+        counter("read_requests", "reads", seconds),
+        counter("read_bytes", "read", seconds),
+        Field::percent("read_hit_ratio", "hits", |it| it.read_hit_ratio),
+        counter("write_requests", "writes", seconds),
+        counter("write_bytes", "written", seconds),
+        Field::bytes("dirty_bytes", "dirty", |it| {
+            it.gauge("dirty_bytes") + it.gauge("writing_bytes")
+        }),
+        Field::bytes("resident_bytes", "cached", |it| it.gauge("resident_bytes")),
     ];
-    let mut table = Table::new("", columns);
-    for volume in rows(stats) {
-        table.push([
-            name_cell(&volume),
-            scale.count(volume.counter("read_requests")),
-            scale.bytes(volume.counter("read_bytes")),
-            volume.read_hit_ratio.map_or_else(Cell::missing, Cell::percent),
-            scale.count(volume.counter("write_requests")),
-            scale.bytes(volume.counter("write_bytes")),
-            Cell::bytes(volume.gauge("dirty_bytes") + volume.gauge("writing_bytes")),
-            Cell::bytes(volume.gauge("resident_bytes")),
-        ]);
-    }
-    table
+    Table::of("", &rows(stats), fields)
 }
 
 /// Returns a line for each failed component of the server and each finding of a volume.
@@ -167,32 +131,21 @@ pub fn failures_and_findings(stats: &Stats) -> String {
 /// Returns the requests to the stores: totals, or rates over `seconds`.
 #[must_use]
 pub fn stores_table(stats: &Stats, seconds: Option<f64>) -> Table {
-    let scale = Scale(seconds);
-    let columns = [
-        Column::words("volume", "store of"),
-        scale.column("store_reads", "reads"),
-        scale.column("store_read_bytes", "read"),
-        Column::numbers("store_read_service_mean_ns", "mean"),
-        scale.column("store_writes", "writes"),
-        scale.column("store_write_bytes", "written"),
-        Column::numbers("store_write_service_mean_ns", "mean"),
-        scale.column("store_flushes", "flushes"),
+    let fields = [
+        Field::text("volume", "store of", short_name),
+        counter("store_reads", "reads", seconds),
+        counter("store_read_bytes", "read", seconds),
+        Field::duration("store_read_service_mean_ns", "mean", |it| {
+            it.mean("store_read_service_ns")
+        }),
+        counter("store_writes", "writes", seconds),
+        counter("store_write_bytes", "written", seconds),
+        Field::duration("store_write_service_mean_ns", "mean", |it| {
+            it.mean("store_write_service_ns")
+        }),
+        counter("store_flushes", "flushes", seconds),
     ];
-    let mut table = Table::new("", columns);
-    for volume in rows(stats) {
-        let mean = |latency| volume.mean(latency).map_or_else(Cell::missing, Cell::duration);
-        table.push([
-            name_cell(&volume),
-            scale.count(volume.counter("store_reads")),
-            scale.bytes(volume.counter("store_read_bytes")),
-            mean("store_read_service_ns"),
-            scale.count(volume.counter("store_writes")),
-            scale.bytes(volume.counter("store_write_bytes")),
-            mean("store_write_service_ns"),
-            scale.count(volume.counter("store_flushes")),
-        ]);
-    }
-    table
+    Table::of("", &rows(stats), fields)
 }
 
 /// Returns all values: one row per counter, gauge and latency of each volume.
@@ -218,14 +171,12 @@ pub fn everything_table(stats: &Stats) -> Table {
         for (counter, &value) in volume.counters.iter().chain(&volume.gauges) {
             push(&volume.name, counter.clone(), with_unit(counter, value));
         }
-        let ratio = volume.read_hit_ratio.map_or_else(Cell::missing, Cell::percent);
-        push(&volume.name, "read_hit_ratio".into(), ratio);
+        push(&volume.name, "read_hit_ratio".into(), Cell::percent(volume.read_hit_ratio));
         for (latency, stats) in &volume.latencies {
-            let optional = |value: Option<u64>| value.map_or_else(Cell::missing, Cell::duration);
             push(&volume.name, format!("{latency}_count"), Cell::count(stats.count));
-            push(&volume.name, format!("{latency}_mean"), optional(volume.mean(latency)));
-            push(&volume.name, format!("{latency}_p50"), optional(stats.p50));
-            push(&volume.name, format!("{latency}_p99"), optional(stats.p99));
+            push(&volume.name, format!("{latency}_mean"), Cell::duration(volume.mean(latency)));
+            push(&volume.name, format!("{latency}_p50"), Cell::duration(stats.p50));
+            push(&volume.name, format!("{latency}_p99"), Cell::duration(stats.p99));
             push(&volume.name, format!("{latency}_max"), Cell::duration(stats.max));
         }
     }
@@ -243,12 +194,12 @@ fn with_unit(name: &str, value: u64) -> Cell {
     }
 }
 
-fn name_cell(volume: &VolumeStats) -> Cell {
+fn short_name(volume: &VolumeStats) -> String {
     if volume.name.chars().count() <= NAME_MAX {
-        return Cell::word(&volume.name);
+        return volume.name.clone();
     }
     let cut: String = volume.name.chars().take(NAME_MAX - 2).collect();
-    Cell::word(format!("{cut}.."))
+    format!("{cut}..")
 }
 
 #[cfg(test)]

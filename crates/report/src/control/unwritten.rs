@@ -1,34 +1,22 @@
 //! Data that a crash would lose now, and data that cannot be written.
 
-use crate::table::{Cell, Column, Table};
-use larder_schema::control::AtRisk;
+use crate::table::{Field, Table};
+use larder_schema::control::{AtRisk, VolumeAtRisk};
 use larder_schema::format;
 
-/// Renders the volumes as a table.
+/// Returns the unwritten data of the volumes as a table.
 #[must_use]
 pub fn unwritten_table(at_risk: &AtRisk) -> Table {
-    let columns = [
-        Column::words("name", "volume"),
-        Column::numbers("lost_by_kill_bytes", "a kill loses"),
-        Column::numbers("lost_by_kill_bytes_max", "at most"),
-        Column::numbers("oldest_age_ns", "oldest"),
-        Column::numbers("age_max_ns", "written at"),
-        Column::numbers("failing_bytes", "failing"),
-        Column::words("flush", "flush"),
+    let fields = [
+        Field::word("name", "volume", |it: &VolumeAtRisk| &it.name),
+        Field::bytes("lost_by_kill_bytes", "a kill loses", |it| it.lost_by_kill_bytes),
+        Field::bytes("lost_by_kill_bytes_max", "at most", |it| it.lost_by_kill_bytes_max),
+        Field::duration("oldest_age_ns", "oldest", |it| it.oldest_age_ns),
+        Field::duration("age_max_ns", "written at", |it| it.age_max_ns),
+        Field::bytes("failing_bytes", "failing", |it| it.failing_bytes),
+        Field::word("flush", "flush", |it| &it.flush),
     ];
-    let mut table = Table::new("", columns);
-    for volume in &at_risk.volumes {
-        table.push([
-            Cell::word(&volume.name),
-            Cell::bytes(volume.lost_by_kill_bytes),
-            Cell::bytes(volume.lost_by_kill_bytes_max),
-            volume.oldest_age_ns.map_or_else(Cell::missing, Cell::duration),
-            Cell::duration(volume.age_max_ns),
-            Cell::bytes(volume.failing_bytes),
-            Cell::word(&volume.flush),
-        ]);
-    }
-    table
+    Table::of("", &at_risk.volumes, fields)
 }
 
 /// Returns the problems, one sentence and one line each; empty if there are none.
@@ -82,7 +70,7 @@ pub fn warnings(at_risk: &AtRisk) -> Vec<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_schema::control::{ByteRange, FileAtRisk, VolumeAtRisk};
+    use larder_schema::control::{ByteRange, FileAtRisk};
 
     #[test]
     fn what_is_wrong_is_said_with_its_place() {

@@ -1,6 +1,6 @@
 //! The volumes of a server and their settings.
 
-use crate::table::{Cell, Column, Table};
+use crate::table::{Cell, Column, Field, Table};
 use larder_schema::control::{PolicyInForce, Volume, Volumes};
 use larder_schema::format;
 
@@ -11,53 +11,36 @@ pub fn notes(volumes: &Volumes) -> Vec<String> {
     volumes.volumes.iter().flat_map(volume_notes).collect()
 }
 
-/// Renders the volumes as a table.
+/// Returns the volumes as a table.
 #[must_use]
 pub fn volumes_table(volumes: &Volumes) -> Table {
-    let columns = [
-        Column::words("name", "volume"),
-        Column::numbers("length_bytes", "length"),
-        Column::numbers("resident_bytes", "cached"),
-        Column::numbers("target_bytes", "target"),
-        Column::numbers("min", "min"),
-        Column::numbers("max", "max"),
-        Column::numbers("page_size", "page"),
-        Column::words("policy", "policy"),
-        Column::words("write_mode", "writes"),
-        Column::words("flush", "flush"),
+    let setting = |name: &'static str| {
+        move |it: &Volume| it.settings.get(name).map_or_else(Cell::missing, Cell::word)
+    };
+    let fields = [
+        Field::word("name", "volume", |it: &Volume| &it.name),
+        Field::bytes("length_bytes", "length", |it| it.length_bytes),
+        Field::bytes("resident_bytes", "cached", |it| it.resident_bytes),
+        Field::bytes("target_bytes", "target", |it| it.target_bytes),
+        Field::of(Column::numbers("min", "min"), setting("min")),
+        Field::of(Column::numbers("max", "max"), setting("max")),
+        Field::of(Column::numbers("page_size", "page"), setting("page-size")),
+        Field::text("policy", "policy", policy),
+        Field::of(Column::words("write_mode", "writes"), setting("write-mode")),
+        Field::of(Column::words("flush", "flush"), setting("flush")),
     ];
-    let mut table = Table::new("", columns);
-    for volume in &volumes.volumes {
-        let setting = |name: &str| volume.settings.get(name).map_or_else(Cell::missing, Cell::word);
-        table.push([
-            Cell::word(&volume.name),
-            volume.length_bytes.map_or_else(Cell::missing, Cell::bytes),
-            Cell::bytes(volume.resident_bytes),
-            volume.target_bytes.map_or_else(Cell::missing, Cell::bytes),
-            setting("min"),
-            setting("max"),
-            setting("page-size"),
-            policy(volume),
-            setting("write-mode"),
-            setting("flush"),
-        ]);
-    }
-    table
+    Table::of("", &volumes.volumes, fields)
 }
 
 /// Returns the locations of the volumes as a table.
 #[must_use]
 pub fn places_table(volumes: &Volumes) -> Table {
-    let columns = [
-        Column::words("name", "volume"),
-        Column::words("path", "store"),
-        Column::words("uri", "address"),
+    let fields = [
+        Field::word("name", "volume", |it: &Volume| &it.name),
+        Field::word("path", "store", |it| &it.path),
+        Field::word("uri", "address", |it| &it.uri),
     ];
-    let mut table = Table::new("", columns);
-    for volume in &volumes.volumes {
-        table.push([Cell::word(&volume.name), Cell::word(&volume.path), Cell::word(&volume.uri)]);
-    }
-    table
+    Table::of("", &volumes.volumes, fields)
 }
 
 fn volume_notes(volume: &Volume) -> Vec<String> {
@@ -84,9 +67,9 @@ fn volume_notes(volume: &Volume) -> Vec<String> {
 }
 
 /// Returns the current policy, marked if the cache chose it.
-fn policy(volume: &Volume) -> Cell {
+fn policy(volume: &Volume) -> String {
     let PolicyInForce { name, auto, .. } = &volume.policy;
-    if *auto { Cell::word(format!("{name} (auto)")) } else { Cell::word(name) }
+    if *auto { format!("{name} (auto)") } else { name.clone() }
 }
 
 #[cfg(test)]

@@ -3,10 +3,11 @@
 //! Invariants: `None` means that no source measured a value, 0 that it is zero. Pages have one
 //! size. Snapshots are in order of time.
 
-use serde::Serialize;
+use larder_schema::watch::StackedCache;
+use larder_schema::{as_f64, as_u64, format};
 
 /// State of the machine at one time. Rates are those since the previous snapshot.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct MachineSnapshot {
     /// Seconds since the start.
     pub at_s: f64,
@@ -27,7 +28,7 @@ pub struct MachineSnapshot {
 }
 
 /// Accesses to a file or volume.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct FileUse {
     /// Name.
     pub file: String,
@@ -42,7 +43,7 @@ pub struct FileUse {
 }
 
 /// Activity of a process.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct ProcessUse {
     /// Name and process ID.
     pub process: String,
@@ -53,7 +54,7 @@ pub struct ProcessUse {
 }
 
 /// Read-ahead of the whole machine.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct ReadAhead {
     /// Pages read ahead.
     pub brought_pages: u64,
@@ -61,44 +62,9 @@ pub struct ReadAhead {
     pub unused_pages: u64,
 }
 
-/// Writes into the cache, and their writeback.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
-pub struct Writes {
-    /// Pages that became dirty.
-    pub dirtied_pages: u64,
-    /// Bursts of background writeback.
-    pub bursts: u64,
-    /// Pages written in bursts.
-    pub burst_pages: u64,
-}
-
-/// Data cached in two stacked caches.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Layer {
-    /// The cache closer to the program: a volume that larder serves, or the files on a loop device.
-    pub upper: String,
-    /// Bytes in the upper cache.
-    pub upper_bytes: f64,
-    /// The underlying file or device, which a second cache holds.
-    pub lower: String,
-    /// Its resident bytes.
-    pub lower_bytes: f64,
-}
-
-/// Access time updates.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct AccessTimes {
-    /// Mounts on which reads update access times.
-    pub mounts: Vec<String>,
-    /// Inodes that only reads made dirty.
-    pub updates: u64,
-}
-
 /// Observation of a machine.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Observation {
-    /// Source: `perfmon`, `watch`, `trace`.
-    pub source: String,
     /// Duration in seconds.
     pub seconds: f64,
     /// Page size in bytes.
@@ -117,12 +83,12 @@ pub struct Observation {
     pub evicted_pages: Option<u64>,
     /// Evicted pages that were read again.
     pub refault_pages: Option<u64>,
-    /// Writes.
-    pub writes: Option<Writes>,
+    /// Pages that became dirty.
+    pub dirtied_pages: Option<u64>,
     /// Stacked caches; empty if there are none or no source checked.
-    pub layers: Vec<Layer>,
-    /// Access time updates.
-    pub access_times: Option<AccessTimes>,
+    pub layers: Vec<StackedCache>,
+    /// Inodes that only reads made dirty: access time updates.
+    pub access_time_updates: Option<u64>,
 }
 
 impl Observation {
@@ -185,18 +151,15 @@ fn fastest(speeds: Vec<f64>) -> Option<f64> {
 
 /// Returns `part` as a share of `whole`; 0 if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
-    if whole == 0 { 0.0 } else { larder_schema::as_f64(part) / larder_schema::as_f64(whole) }
+    larder_schema::share(part, whole).unwrap_or(0.0)
 }
 
 /// Returns the mean, or `None` without values.
 pub(super) fn mean(values: &[f64]) -> Option<f64> {
-    let count = larder_schema::as_f64(values.len() as u64);
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / count)
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / as_f64(values.len() as u64))
 }
 
 /// Formats bytes.
 pub(super) fn bytes(value: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    let whole = value.round() as u64;
-    larder_schema::format::bytes(whole)
+    format::bytes(as_u64(value))
 }

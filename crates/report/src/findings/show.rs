@@ -1,8 +1,8 @@
 //! Text rendering of findings, and the table of all rules for docs/findings.md.
 
-use super::RULES;
+use super::{RULES, Rule};
 use crate::escape;
-use crate::table::{Cell, Column, Table};
+use crate::table::{Field, Table};
 use larder_schema::watch::Finding;
 
 /// Renders findings for a terminal; empty if there are none.
@@ -28,20 +28,11 @@ pub fn to_text(findings: &[Finding]) -> String {
 /// Returns all rules with their conditions, sources and confidence.
 #[must_use]
 pub fn rules_table() -> Table {
-    let columns = [
-        Column::words("rule", "finding"),
-        Column::words("when", "when"),
-        Column::words("source", "thresholds from"),
-        Column::words("sure", "how sure"),
+    let fields = [
+        Field::word("rule", "finding", |it: &Rule| it.name),
+        Field::word("when", "when", |it| it.when),
+        Field::word("source", "thresholds from", |it| it.source),
+        Field::word("sure", "how sure", |it| it.sure.word()),
     ];
-    let mut table = Table::new("", columns);
-    for rule in &RULES {
-        table.push([
-            Cell::word(rule.name),
-            Cell::word(rule.when),
-            Cell::word(rule.source),
-            Cell::word(rule.sure.word()),
-        ]);
-    }
-    table
+    Table::of("", &RULES, fields)
 }

@@ -1,6 +1,7 @@
 //! Each rule fires on an observation designed for it, and on no healthy one.
 
 use super::*;
+use larder_schema::watch::StackedCache;
 use proptest::prelude::*;
 
 const MIB: f64 = 1024.0 * 1024.0;
@@ -18,7 +19,6 @@ fn idle_machine() -> Observation {
         busy_ratio: Some(0.1),
     };
     Observation {
-        source: "made".to_owned(),
         seconds: 100.0,
         page_bytes: 4096,
         memory_bytes: Some(1024.0 * MIB),
@@ -78,20 +78,20 @@ fn healthy() -> [(&'static str, Observation); 5] {
         moment.written_per_s = Some(80.0 * MIB);
         moment.cache_bytes = Some((400.0 + f64::from(at)) * MIB);
     }
-    build.writes = Some(Writes { dirtied_pages: 300_000, bursts: 400, burst_pages: 290_000 });
+    build.dirtied_pages = Some(300_000);
     build.processes = vec![process("cc", 0.2, |at| if at % 2.0 < 1.0 { 300.0 } else { 20.0 })];
-    build.access_times = Some(AccessTimes { mounts: vec!["/".to_owned()], updates: 90 });
+    build.access_time_updates = Some(90);
     // Little memory is free, but no program pages; one program allocates its memory at its start.
     let mut full = idle_machine();
     for moment in &mut full.moments {
         moment.available_bytes = Some(30.0 * MIB);
     }
     full.processes = vec![process("vm", 0.0, |at| (200.0 + 100.0 * at).min(500.0))];
-    full.layers = vec![Layer {
+    full.layers = vec![StackedCache {
         upper: "disk".to_owned(),
-        upper_bytes: 300.0 * MIB,
+        upper_bytes: 300 << 20,
         lower: "disk.img".to_owned(),
-        lower_bytes: 3.0 * MIB,
+        lower_bytes: 3 << 20,
     }];
     [("idle", idle), ("database", database), ("backup", backup), ("build", build), ("full", full)]
 }
@@ -143,10 +143,10 @@ fn faulty() -> Vec<(&'static str, Observation)> {
     }
     all.push(("paging", paging));
     let mut layered = full;
-    layered.layers[0].lower_bytes = 250.0 * MIB;
+    layered.layers[0].lower_bytes = 250 << 20;
     all.push(("layered-caches", layered));
     let mut times = build;
-    times.access_times = Some(AccessTimes { mounts: vec!["/srv".to_owned()], updates: 40_000 });
+    times.access_time_updates = Some(40_000);
     all.push(("access-times", times));
     all
 }
@@ -335,11 +335,10 @@ fn anything(moments: std::ops::Range<usize>) -> impl Strategy<Value = Observatio
         files(),
         proptest::collection::vec(process, 0..4),
         counts,
-        proptest::collection::vec((any_value(), any_value()), 0..3),
+        proptest::collection::vec(any::<(u64, u64)>(), 0..3),
     )
         .prop_map(|(seconds, memory_bytes, moments, files, processes, counts, layers)| {
             Observation {
-                source: "any".to_owned(),
                 seconds,
                 page_bytes: 4096,
                 memory_bytes,
@@ -352,17 +351,17 @@ fn anything(moments: std::ops::Range<usize>) -> impl Strategy<Value = Observatio
                 }),
                 evicted_pages: Some(counts.1.into()),
                 refault_pages: Some(counts.2.into()),
-                writes: Some(Writes { dirtied_pages: counts.0.into(), bursts: 1, burst_pages: 1 }),
+                dirtied_pages: Some(counts.0.into()),
                 layers: layers
                     .into_iter()
-                    .map(|(upper_bytes, lower_bytes)| Layer {
+                    .map(|(upper_bytes, lower_bytes)| StackedCache {
                         upper: "u".to_owned(),
                         upper_bytes,
                         lower: "l".to_owned(),
                         lower_bytes,
                     })
                     .collect(),
-                access_times: Some(AccessTimes { mounts: Vec::new(), updates: counts.2.into() }),
+                access_time_updates: Some(counts.2.into()),
             }
         })
 }

@@ -7,6 +7,9 @@ use crate::escape::html as escape;
 /// Margins around the plane: left, right, top, bottom.
 const MARGIN: [f64; 4] = [96.0, 36.0, 14.0, 46.0];
 
+/// Number of line colours in the style sheet.
+const COLOURS: usize = 6;
+
 /// A plane with two axes to draw on.
 #[derive(Debug)]
 pub(crate) struct Plot {
@@ -109,6 +112,12 @@ impl Plot {
         );
     }
 
+    /// Draws an entry of the legend: a piece of a line, and its name.
+    pub(crate) fn key(&mut self, class: &str, (x, y): (f64, f64), name: &str) {
+        self.stroke(class, (x, y), (x + 26.0, y));
+        self.words("mark", (x + 34.0, y + 4.0), "start", name);
+    }
+
     /// Draws the grid lines, marks and heading of the horizontal axis.
     pub(crate) fn draw_x(&mut self) {
         let [left, right, top, bottom] = self.ends();
@@ -160,6 +169,11 @@ impl Plot {
 
 fn title_element(title: &str) -> String {
     if title.is_empty() { String::new() } else { format!("<title>{}</title>", escape(title)) }
+}
+
+/// Returns the class of the line with this number; colours repeat.
+pub(crate) fn line_class(number: usize) -> String {
+    format!("line c{}", number % COLOURS)
 }
 
 /// Converts a small number.

@@ -1,7 +1,7 @@
 //! Style sheet of the HTML reports. The colours are distinct with any colour vision.
 
 /// The style sheet.
-pub(super) const CSS: &str = "
+pub(crate) const CSS: &str = "
 :root{--paper:#fff;--ink:#1d2430;--soft:#5d6778;--rule:#e3e7ee;--card:#f5f7fa;--main:#0072b2;
 --second:#d55e00;--third:#009e73;--steep:#f7e3d6;--useful:#dcefe7;--flat:#e9ecf2;--heat:#0072b2}
 @media (prefers-color-scheme:dark){:root{--paper:#12161d;--ink:#e6eaf1;--soft:#9aa5b5;

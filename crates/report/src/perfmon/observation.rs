@@ -1,6 +1,7 @@
 //! Conversion of a Perfmon log to an observation.
 
-use crate::findings::{MachineSnapshot, Observation, ProcessUse, Writes};
+use crate::findings::{MachineSnapshot, Observation, ProcessUse};
+use larder_schema::as_u64;
 use larder_schema::perfmon::Summary;
 
 /// Page size of the machines that Perfmon runs on.
@@ -35,27 +36,13 @@ impl From<&Summary> for Observation {
             throttled_s: None,
             private_bytes: process.private_bytes.clone(),
         });
-        let count = |per_s: f64| {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                reason = "saturates"
-            )]
-            let whole = (per_s * seconds).round() as u64;
-            whole
-        };
         let writes = log.bursts.iter().find(|bursts| bursts.what == "lazy write");
         Observation {
-            source: "perfmon".to_owned(),
             seconds,
             page_bytes: PAGE_BYTES,
             moments,
             processes: processes.collect(),
-            writes: writes.map(|bursts| Writes {
-                dirtied_pages: count(bursts.pages_per_s),
-                bursts: count(bursts.bursts_per_s),
-                burst_pages: count(bursts.pages_per_s),
-            }),
+            dirtied_pages: writes.map(|bursts| as_u64(bursts.pages_per_s * seconds)),
             ..Observation::default()
         }
     }

@@ -3,41 +3,15 @@
 use crate::chart::{Axis, Chart, Labels};
 use crate::escape::html as escape;
 use crate::findings;
-use crate::page::{self, card, html_table};
-use crate::table::{Cell, Column, Table};
-use larder_schema::format;
-use larder_schema::perfmon::Summary;
+use crate::page::{self, cards, html_table, list, section};
+use crate::table::{Cell, Column, Field, Table};
+use larder_schema::perfmon::{Bursts, Disk, Interface, Process, Summary};
+use larder_schema::{as_u64, format};
 
 /// Minimum difference between two ratios for a warning: five percentage points.
 const MISLEADING_MIN: f64 = 0.05;
 /// Width and height of a chart in HTML.
 const CHART: (u32, u32) = (760, 260);
-
-/// Returns a cell for a number that may be missing.
-fn number(value: Option<f64>) -> Cell {
-    value.map_or_else(Cell::missing, Cell::number)
-}
-
-fn percent(value: Option<f64>) -> Cell {
-    value.map_or_else(Cell::missing, Cell::percent)
-}
-
-fn bytes(value: Option<f64>) -> Cell {
-    value.map_or_else(Cell::missing, |value| Cell::shown(value, format::bytes(rounded(value))))
-}
-
-/// Returns a cell for seconds, in a suitable unit.
-fn seconds(value: Option<f64>) -> Cell {
-    value.map_or_else(Cell::missing, |value| {
-        Cell::shown(value, format::duration(rounded(value * 1e9)))
-    })
-}
-
-fn rounded(value: f64) -> u64 {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    let whole = value.round() as u64;
-    whole
-}
 
 /// Renders the summary for a terminal.
 #[must_use]
@@ -64,15 +38,8 @@ pub fn to_text(summary: &Summary) -> String {
 /// Renders each value as a CSV line: table, words of the row, value name, value.
 #[must_use]
 pub fn to_csv(summary: &Summary) -> String {
-    let mut all = Table::new(
-        "",
-        [
-            Column::words("table", "table"),
-            Column::words("what", "what"),
-            Column::words("name", "name"),
-            Column::numbers("value", "value"),
-        ],
-    );
+    let columns = ["table", "what", "name", "value"].map(|key| Column::words(key, key));
+    let mut all = Table::new("", columns);
     for table in tables(summary) {
         let json = table.to_json();
         let rows = json["rows"].as_array().cloned().unwrap_or_default();
@@ -102,47 +69,33 @@ pub fn to_html(summary: &Summary) -> String {
     let title = if summary.host.is_empty() { "Log of Perfmon" } else { &summary.host };
     let mut body = format!(
         "<header>\n<p class=\"kind\">larder report, Perfmon</p>\n<h1>{}</h1>\n<p>{}</p>\n\
-         </header>\n<div class=\"cards\">\n",
+         </header>\n",
         escape(title),
         escape(&heading(summary))
     );
-    for interface in &summary.interfaces {
-        if let Some(ratio) = interface.hit_ratio {
-            let note = interface.averaged_hit_ratio.map_or_else(String::new, |unweighted| {
-                format!("averages say {}", format::percent(unweighted))
-            });
-            body.push_str(&card(
-                &format!("Hits, {}", interface.interface),
-                &format::percent(ratio),
-                &note,
-            ));
-        }
-    }
-    body.push_str("</div>\n");
+    let titles: Vec<String> =
+        summary.interfaces.iter().map(|it| format!("Hits, {}", it.interface)).collect();
+    body.push_str(&cards(summary.interfaces.iter().zip(&titles).filter_map(|(it, title)| {
+        let note = it.averaged_hit_ratio.map_or_else(String::new, |unweighted| {
+            format!("averages say {}", format::percent(unweighted))
+        });
+        Some((title.as_str(), format::percent(it.hit_ratio?), note))
+    })));
     for sentence in sentences(summary) {
         put_line!(body, "<p class=\"why\">{}</p>", escape(&sentence));
     }
     if !summary.findings.is_empty() {
         let found = escape(&findings::to_text(&summary.findings));
-        put!(body, "<section>\n<h2>Findings</h2>\n<pre>{found}</pre>\n</section>\n");
+        body.push_str(&section("Findings", &format!("<pre>{found}</pre>\n")));
     }
     for (unit, title) in [("ratio", "Hits"), ("per second", "Pages"), ("bytes", "Memory")] {
         body.push_str(&chart_section(summary, unit, title));
     }
     for table in tables(summary) {
-        put!(
-            body,
-            "<section>\n<h2>{}</h2>\n{}</section>\n",
-            escape(table.title()),
-            html_table(&table)
-        );
+        body.push_str(&section(table.title(), &html_table(&table)));
     }
     if !summary.notes.is_empty() {
-        body.push_str("<section>\n<h2>Notes</h2>\n<ul>\n");
-        for note in &summary.notes {
-            put_line!(body, "<li>{}</li>", escape(note));
-        }
-        body.push_str("</ul>\n</section>\n");
+        body.push_str(&section("Notes", &list(&summary.notes)));
     }
     page::page(title, &body, &summary.to_json())
 }
@@ -155,7 +108,7 @@ fn heading(summary: &Summary) -> String {
             format::count(summary.samples),
             summary.begin,
             summary.end,
-            format::duration(rounded(interval * 1e9))
+            format::duration(as_u64(interval * 1e9))
         ),
         None => format!("one sample at {}", summary.begin),
     };
@@ -175,8 +128,8 @@ fn chart_section(summary: &Summary, unit: &str, title: &str) -> String {
         chart.line(line.name, line.points.iter().copied());
     }
     // A log without these counters has no chart of them.
-    let Ok(svg) = chart.to_svg(CHART.0, CHART.1) else { return String::new() };
-    format!("<section>\n<h2>{title} over time</h2>\n<figure>\n{svg}</figure>\n</section>\n")
+    let Some(svg) = chart.to_svg(CHART.0, CHART.1) else { return String::new() };
+    section(&format!("{title} over time"), &format!("<figure>\n{svg}</figure>\n"))
 }
 
 /// Returns notes on the tables.
@@ -235,164 +188,106 @@ fn sentences(summary: &Summary) -> Vec<String> {
 }
 
 fn tables(summary: &Summary) -> Vec<Table> {
-    let tables = [
+    let all = [
         interface_table(summary),
         burst_table(summary),
         disk_table(summary),
         memory_table(summary),
+        process_table(summary),
     ];
-    let all = tables.into_iter().chain([process_table(summary)]);
-    all.filter(|table| !table.is_empty()).collect()
+    all.into_iter().filter(|table| !table.is_empty()).collect()
 }
 
 fn interface_table(summary: &Summary) -> Table {
-    let mut table = Table::new(
-        "Reads of the cache",
-        [
-            Column::words("interface", "interface"),
-            Column::numbers("calls_per_s", "calls/s"),
-            Column::numbers("hit_ratio", "hits"),
-            Column::numbers("averaged_hit_ratio", "as averaged"),
-            Column::numbers("misses_per_s", "misses/s"),
-        ],
-    );
-    for interface in &summary.interfaces {
-        table.push([
-            Cell::word(interface.interface),
-            number(interface.calls_per_s),
-            percent(interface.hit_ratio),
-            percent(interface.averaged_hit_ratio),
-            number(interface.misses_per_s),
-        ]);
-    }
+    let other = |interface, calls_per_s: Option<f64>| {
+        calls_per_s.map(|_| Interface {
+            interface,
+            calls_per_s,
+            hit_ratio: None,
+            averaged_hit_ratio: None,
+            misses_per_s: None,
+        })
+    };
     let others = [
-        ("of copy: fast", summary.fast_reads_per_s),
-        ("of data map: pinned", summary.data_map_pins_per_s),
-        ("read-ahead", summary.read_aheads_per_s),
+        other("of copy: fast", summary.fast_reads_per_s),
+        other("of data map: pinned", summary.data_map_pins_per_s),
+        other("read-ahead", summary.read_aheads_per_s),
     ];
-    for (name, rate) in others.into_iter().filter(|(_, rate)| rate.is_some()) {
-        let missing = Cell::missing;
-        table.push([Cell::word(name), number(rate), missing(), missing(), missing()]);
-    }
-    table
+    let rows: Vec<Interface> =
+        summary.interfaces.iter().cloned().chain(others.into_iter().flatten()).collect();
+    let fields = [
+        Field::word("interface", "interface", |it: &Interface| it.interface),
+        Field::number("calls_per_s", "calls/s", |it| it.calls_per_s),
+        Field::percent("hit_ratio", "hits", |it| it.hit_ratio),
+        Field::percent("averaged_hit_ratio", "as averaged", |it| it.averaged_hit_ratio),
+        Field::number("misses_per_s", "misses/s", |it| it.misses_per_s),
+    ];
+    Table::of("Reads of the cache", &rows, fields)
 }
 
 fn burst_table(summary: &Summary) -> Table {
-    let mut table = Table::new(
-        "Writes of the cache",
-        [
-            Column::words("what", "what"),
-            Column::numbers("bursts_per_s", "bursts/s"),
-            Column::numbers("pages_per_s", "pages/s"),
-            Column::numbers("pages_per_burst", "pages/burst"),
-            Column::numbers("pages_per_s_max", "most pages/s"),
-        ],
-    );
-    for bursts in &summary.bursts {
-        table.push([
-            Cell::word(bursts.what),
-            Cell::number(bursts.bursts_per_s),
-            Cell::number(bursts.pages_per_s),
-            number(bursts.pages_per_burst),
-            Cell::number(bursts.pages_per_s_max),
-        ]);
-    }
-    table
+    let fields = [
+        Field::word("what", "what", |it: &Bursts| it.what),
+        Field::number("bursts_per_s", "bursts/s", |it| it.bursts_per_s),
+        Field::number("pages_per_s", "pages/s", |it| it.pages_per_s),
+        Field::number("pages_per_burst", "pages/burst", |it| it.pages_per_burst),
+        Field::number("pages_per_s_max", "most pages/s", |it| it.pages_per_s_max),
+    ];
+    Table::of("Writes of the cache", &summary.bursts, fields)
 }
 
 fn disk_table(summary: &Summary) -> Table {
-    let mut table = Table::new(
-        "Disks",
-        [
-            Column::words("disk", "disk"),
-            Column::numbers("reads_per_s", "reads/s"),
-            Column::numbers("seconds_per_read", "a read"),
-            Column::numbers("bytes_per_read", "bytes"),
-            Column::numbers("read_time", "% time"),
-            Column::numbers("writes_per_s", "writes/s"),
-            Column::numbers("seconds_per_write", "a write"),
-            Column::numbers("bytes_per_write", "bytes"),
-            Column::numbers("write_time", "% time"),
-            Column::numbers("queue", "queue"),
-            Column::numbers("splits_per_s", "splits/s"),
-        ],
-    );
-    for disk in &summary.disks {
-        table.push([
-            Cell::word(format!("{} {}", disk.object, disk.disk)),
-            number(disk.reads_per_s),
-            seconds(disk.seconds_per_read),
-            bytes(disk.bytes_per_read),
-            percent(disk.read_time),
-            number(disk.writes_per_s),
-            seconds(disk.seconds_per_write),
-            bytes(disk.bytes_per_write),
-            percent(disk.write_time),
-            number(disk.queue),
-            number(disk.splits_per_s),
-        ]);
-    }
-    table
+    let fields = [
+        Field::text("disk", "disk", |it: &Disk| format!("{} {}", it.object, it.disk)),
+        Field::number("reads_per_s", "reads/s", |it| it.reads_per_s),
+        Field::seconds("seconds_per_read", "a read", |it| it.seconds_per_read),
+        Field::mean_bytes("bytes_per_read", "bytes", |it| it.bytes_per_read),
+        Field::percent("read_time", "% time", |it| it.read_time),
+        Field::number("writes_per_s", "writes/s", |it| it.writes_per_s),
+        Field::seconds("seconds_per_write", "a write", |it| it.seconds_per_write),
+        Field::mean_bytes("bytes_per_write", "bytes", |it| it.bytes_per_write),
+        Field::percent("write_time", "% time", |it| it.write_time),
+        Field::number("queue", "queue", |it| it.queue),
+        Field::number("splits_per_s", "splits/s", |it| it.splits_per_s),
+    ];
+    Table::of("Disks", &summary.disks, fields)
 }
 
 fn memory_table(summary: &Summary) -> Table {
-    let columns = [
-        Column::words("memory", "memory"),
-        Column::numbers("first", "first"),
-        Column::numbers("least", "least"),
-        Column::numbers("mean", "mean"),
-        Column::numbers("most", "most"),
-        Column::numbers("last", "last"),
-    ];
-    let mut table = Table::new("Memory", columns);
+    let titles = ["first", "least", "mean", "most", "last"];
+    let numbers = titles.map(|title| Column::numbers(title, title));
+    let mut table =
+        Table::new("Memory", [Column::words("memory", "memory")].into_iter().chain(numbers));
     let Some(memory) = &summary.memory else { return table };
-    let missing = Cell::missing;
-    table.push([
-        Cell::word("available"),
-        missing(),
-        bytes(memory.available_min_bytes),
-        bytes(memory.available_mean_bytes),
-        missing(),
-        missing(),
-    ]);
-    table.push([
-        Cell::word("cache"),
-        bytes(memory.cache_first_bytes),
-        bytes(memory.cache_min_bytes),
-        missing(),
-        bytes(memory.cache_max_bytes),
-        bytes(memory.cache_last_bytes),
-    ]);
-    table.push([
-        Cell::word("paging, pages/s"),
-        missing(),
-        missing(),
-        number(memory.pages_per_s),
-        number(memory.pages_per_s_max),
-        missing(),
-    ]);
+    let bytes = [
+        ("available", [None, memory.available_min_bytes, memory.available_mean_bytes, None, None]),
+        (
+            "cache",
+            [
+                memory.cache_first_bytes,
+                memory.cache_min_bytes,
+                None,
+                memory.cache_max_bytes,
+                memory.cache_last_bytes,
+            ],
+        ),
+    ];
+    for (name, values) in bytes {
+        table.push([Cell::word(name)].into_iter().chain(values.map(Cell::mean_bytes)));
+    }
+    let paging = [None, None, memory.pages_per_s, memory.pages_per_s_max, None];
+    let paging = paging.map(Cell::number);
+    table.push([Cell::word("paging, pages/s")].into_iter().chain(paging));
     table
 }
 
 fn process_table(summary: &Summary) -> Table {
-    let mut table = Table::new(
-        "Processes",
-        [
-            Column::words("process", "process"),
-            Column::numbers("read_bytes_per_s", "read/s"),
-            Column::numbers("write_bytes_per_s", "written/s"),
-            Column::numbers("private_first_bytes", "own memory, first"),
-            Column::numbers("private_last_bytes", "last"),
-        ],
-    );
-    for process in &summary.processes {
-        table.push([
-            Cell::word(&process.process),
-            bytes(process.read_bytes_per_s),
-            bytes(process.write_bytes_per_s),
-            bytes(process.private_first_bytes),
-            bytes(process.private_last_bytes),
-        ]);
-    }
-    table
+    let fields = [
+        Field::word("process", "process", |it: &Process| &it.process),
+        Field::mean_bytes("read_bytes_per_s", "read/s", |it| it.read_bytes_per_s),
+        Field::mean_bytes("write_bytes_per_s", "written/s", |it| it.write_bytes_per_s),
+        Field::mean_bytes("private_first_bytes", "own memory, first", |it| it.private_first_bytes),
+        Field::mean_bytes("private_last_bytes", "last", |it| it.private_last_bytes),
+    ];
+    Table::of("Processes", &summary.processes, fields)
 }

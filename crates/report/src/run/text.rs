@@ -3,8 +3,8 @@
 use super::parts::parts_table;
 use super::stress::stress_in_words;
 use crate::escape;
-use crate::stats::{CONFIDENCE, Summary, sign_interval};
-use crate::table::{Cell, Column, Table};
+use crate::stats::{Summary, confidence_interval, median};
+use crate::table::{Cell, Column, Field, Table};
 use larder_schema::format;
 use larder_schema::run::trial::{Latency, Start};
 use larder_schema::run::{Machine, Run, Sample};
@@ -28,25 +28,18 @@ pub(super) fn in_words(machine: &Machine) -> String {
 }
 
 /// Returns each series with its median, 95 % confidence interval and range.
-#[must_use]
 pub(super) fn series_table(run: &Run) -> Table {
-    let mut table = Table::new(
-        "",
-        [
-            Column::words("series", "series"),
-            Column::words("unit", "unit"),
-            Column::numbers("trials", "trials"),
-            Column::numbers("median", "median"),
-            Column::numbers("low", "from"),
-            Column::numbers("high", "to"),
-            Column::numbers("min", "min"),
-            Column::numbers("max", "max"),
-        ],
-    );
-    for sample in &run.samples {
-        table.push(series_cells(sample));
-    }
-    table
+    let fields = [
+        Field::word("series", "series", |it: &Sample| &it.series),
+        Field::word("unit", "unit", |it| &it.unit),
+        Field::count("trials", "trials", |it| it.values.len() as u64),
+        Field::number("median", "median", |it| median(&it.values)),
+        Field::number("low", "from", |it| Some(confidence_interval(&it.values)?.low)),
+        Field::number("high", "to", |it| Some(confidence_interval(&it.values)?.high)),
+        Field::number("min", "min", |it| Some(Summary::of(&it.values)?.min)),
+        Field::number("max", "max", |it| Some(Summary::of(&it.values)?.max)),
+    ];
+    Table::of("", &run.samples, fields)
 }
 
 /// Returns the response times of all trials combined, by request type.
@@ -63,27 +56,18 @@ pub fn latencies(run: &Run) -> Vec<Latency> {
 }
 
 /// Returns the response times as a table.
-#[must_use]
 pub(super) fn latency_table(run: &Run) -> Table {
-    let parts = [("p50_ns", 0.5), ("p90_ns", 0.9), ("p99_ns", 0.99), ("p999_ns", 0.999)];
-    let mut columns = vec![
-        Column::words("what", "answer times"),
-        Column::numbers("count", "count"),
-        Column::numbers("mean_ns", "mean"),
+    let fields = [
+        Field::word("what", "answer times", |it: &Latency| &it.what),
+        Field::count("count", "count", Latency::count),
+        Field::duration("mean_ns", "mean", Latency::mean_ns),
+        Field::duration("p50_ns", "p50", |it| it.quantile_ns(0.5)),
+        Field::duration("p90_ns", "p90", |it| it.quantile_ns(0.9)),
+        Field::duration("p99_ns", "p99", |it| it.quantile_ns(0.99)),
+        Field::duration("p999_ns", "p99.9", |it| it.quantile_ns(0.999)),
+        Field::duration("max_ns", "max", |it| it.max_ns),
     ];
-    let title = |key: &str| key.trim_end_matches("_ns").replace("p999", "p99.9");
-    columns.extend(parts.iter().map(|(key, _)| Column::numbers(*key, title(key))));
-    columns.push(Column::numbers("max_ns", "max"));
-    let mut table = Table::new("", columns);
-    for latency in latencies(run) {
-        let time = |time: Option<u64>| time.map_or_else(Cell::missing, Cell::duration);
-        let mut cells =
-            vec![Cell::word(&latency.what), Cell::count(latency.count()), time(latency.mean_ns())];
-        cells.extend(parts.iter().map(|(_, part)| time(latency.quantile_ns(*part))));
-        cells.push(Cell::duration(latency.max_ns));
-        table.push(cells);
-    }
-    table
+    Table::of("", &latencies(run), fields)
 }
 
 /// Describes the start states of the trials in one sentence; empty in runs without trials.
@@ -177,16 +161,8 @@ pub fn to_text(run: &Run) -> String {
 /// Renders every value of every series as a CSV line, with its trial.
 #[must_use]
 pub fn to_csv(run: &Run) -> String {
-    let mut table = Table::new(
-        "",
-        [
-            Column::words("series", ""),
-            Column::words("unit", ""),
-            Column::numbers("trial", ""),
-            Column::words("start", ""),
-            Column::numbers("value", ""),
-        ],
-    );
+    let columns = ["series", "unit", "trial", "start", "value"].map(|key| Column::words(key, ""));
+    let mut table = Table::new("", columns);
     for sample in &run.samples {
         for (number, value) in sample.values.iter().enumerate() {
             let start = run.trials.get(number).map(|trial| trial.started.start.name());
@@ -200,23 +176,4 @@ pub fn to_csv(run: &Run) -> String {
         }
     }
     table.to_csv()
-}
-
-fn series_cells(sample: &Sample) -> Vec<Cell> {
-    let mut cells = vec![
-        Cell::word(&sample.series),
-        Cell::word(&sample.unit),
-        Cell::count(sample.values.len() as u64),
-    ];
-    let summary = Summary::of(&sample.values);
-    let interval = sign_interval(&sample.values).filter(|it| it.confidence >= CONFIDENCE);
-    let number = |value: Option<f64>| value.map_or_else(Cell::missing, Cell::number);
-    cells.extend([
-        number(summary.map(|it| it.median)),
-        number(interval.map(|it| it.low)),
-        number(interval.map(|it| it.high)),
-        number(summary.map(|it| it.min)),
-        number(summary.map(|it| it.max)),
-    ]);
-    cells
 }

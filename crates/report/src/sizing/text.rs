@@ -4,10 +4,11 @@ use crate::advise::goal::{self, Source};
 use crate::advise::page_size::{BYTES_MORE, HITS_LOST};
 use crate::advise::regions;
 use crate::chart::{Axis, Chart, Labels, Scale};
-use crate::table::{Cell, Column, Table};
+use crate::table::{Cell, Column, Field, Table};
 use larder_schema::advice::Region;
 use larder_schema::format;
-use larder_schema::sizing::{Effect, Recommendation, Sizing};
+use larder_schema::share;
+use larder_schema::sizing::{BestPoint, Effect, PageSize, Recommendation, Share, Sizing, Window};
 
 /// Width and height of the chart's plane, in characters.
 const CHART_SIZE: (usize, usize) = (64, 12);
@@ -26,11 +27,17 @@ pub fn to_text(sizing: &Sizing) -> String {
         parts.push(format!("Regions\n\n{}\n", indented(&sizing.regions_why)));
     }
     parts.push(advice(sizing));
-    parts.extend(effects_table(sizing));
+    parts.extend(effects_text(sizing));
     parts.push(unavoidable(sizing));
     parts.extend(stability_text(sizing));
-    parts.extend(volumes_table(sizing));
-    parts.extend(page_sizes_table(sizing));
+    parts.extend(volumes_table(sizing).map(|table| {
+        let title = "Memory among volumes, by what the next byte gains (LRU, each for itself)";
+        format!("{title}\n\n{}", table.to_text())
+    }));
+    parts.extend(page_sizes_table(sizing).map(|table| {
+        let title = "Page sizes in the recommended memory; byte hits are of the bytes asked for";
+        format!("{title}\n\n{}{}\n", table.to_text(), page_size_rule())
+    }));
     if !sizing.notes.is_empty() {
         parts.push(format!("Notes\n\n{}\n", indented(&sizing.notes)));
     }
@@ -63,33 +70,21 @@ fn chart(sizing: &Sizing) -> Option<String> {
     let mut chart = Chart::new(format!("Hit-ratio curve ({method})"), size, hits);
     let points = sizing.curve.iter().map(|best| as_pair(best.point.bytes, best.point.hit_ratio));
     chart.line("best", points);
-    chart.to_text(CHART_SIZE.0, CHART_SIZE.1).ok()
+    chart.to_text(CHART_SIZE.0, CHART_SIZE.1)
 }
 
 fn curve_table(sizing: &Sizing) -> Option<String> {
-    let columns = [
-        Column::numbers("bytes", "size"),
-        Column::words("policy", "best policy"),
-        Column::numbers("hit_ratio", "hits"),
-        Column::numbers("low", "from"),
-        Column::numbers("high", "to"),
-    ];
-    let mut table = Table::new("", columns);
     // The evaluated sizes are close together; the table shows a subset.
     let step = sizing.curve.len().div_ceil(CURVE_ROWS_MAX).max(1);
-    let last = sizing.curve.len().checked_sub(1)?;
-    for (index, best) in sizing.curve.iter().enumerate() {
-        if (last - index) % step == 0 {
-            table.push([
-                Cell::bytes(best.point.bytes),
-                Cell::word(&best.policy),
-                Cell::percent(best.point.hit_ratio),
-                Cell::percent(best.point.low),
-                Cell::percent(best.point.high),
-            ]);
-        }
-    }
-    Some(table.to_text())
+    let shown: Vec<BestPoint> = sizing.curve.iter().rev().step_by(step).rev().cloned().collect();
+    let fields = [
+        Field::bytes("bytes", "size", |it: &BestPoint| it.point.bytes),
+        Field::word("policy", "best policy", |it| &it.policy),
+        Field::percent("hit_ratio", "hits", |it| it.point.hit_ratio),
+        Field::percent("low", "from", |it| it.point.low),
+        Field::percent("high", "to", |it| it.point.high),
+    ];
+    (!shown.is_empty()).then(|| Table::of("", &shown, fields).to_text())
 }
 
 pub(super) fn advice(sizing: &Sizing) -> String {
@@ -138,34 +133,21 @@ pub(super) fn reason(sizing: &Sizing, advice: &Recommendation) -> String {
     goal::reason(&sizing.goal, ceiling, advice.reach, advice.target_bytes, source)
 }
 
-pub(super) fn effects_columns() -> [Column; 7] {
-    [
-        Column::words("what", ""),
-        Column::numbers("bytes", "size"),
-        Column::numbers("hit_ratio", "hits"),
-        Column::numbers("low", "from"),
-        Column::numbers("high", "to"),
-        Column::numbers("misses_per_hour", "misses per hour"),
-        Column::numbers("store_bytes", "read from the store"),
-    ]
+pub(super) fn effects_table(sizing: &Sizing) -> Table {
+    let fields = [
+        Field::word("what", "", |it: &Effect| &it.what),
+        Field::bytes("bytes", "size", |it| it.point.bytes),
+        Field::percent("hit_ratio", "hits", |it| it.point.hit_ratio),
+        Field::percent("low", "from", |it| it.point.low),
+        Field::percent("high", "to", |it| it.point.high),
+        Field::number("misses_per_hour", "misses per hour", |it| it.misses_per_hour),
+        Field::bytes("store_bytes", "read from the store", |it| it.store_bytes),
+    ];
+    Table::of("", &sizing.effects, fields)
 }
 
-pub(super) fn effect_cells(effect: &Effect) -> [Cell; 7] {
-    [
-        Cell::word(&effect.what),
-        Cell::bytes(effect.point.bytes),
-        Cell::percent(effect.point.hit_ratio),
-        Cell::percent(effect.point.low),
-        Cell::percent(effect.point.high),
-        effect.misses_per_hour.map_or_else(Cell::missing, Cell::number),
-        Cell::bytes(effect.store_bytes),
-    ]
-}
-
-fn effects_table(sizing: &Sizing) -> Option<String> {
+fn effects_text(sizing: &Sizing) -> Option<String> {
     let first = sizing.effects.first()?;
-    let mut table = Table::new("", effects_columns());
-    sizing.effects.iter().for_each(|effect| table.push(effect_cells(effect)));
     let counted = sizing.effects.iter().all(|effect| effect.counted);
     let method = if counted {
         "Counted over the whole trace".to_owned()
@@ -183,7 +165,7 @@ fn effects_table(sizing: &Sizing) -> Option<String> {
         .collect();
     Some(format!(
         "{}{method}: {policy}, pages of {page}.\nAll policies at the recommended size: {}.\n",
-        table.to_text(),
+        effects_table(sizing).to_text(),
         best.join(", ")
     ))
 }
@@ -209,95 +191,47 @@ pub(super) fn unavoidable(sizing: &Sizing) -> String {
 
 fn stability_text(sizing: &Sizing) -> Option<String> {
     let stability = sizing.stability.as_ref()?;
-    let columns = [
-        Column::numbers("begin_ns", "from"),
-        Column::numbers("references", "references"),
-        Column::numbers("needed_bytes", "needs"),
-        Column::numbers("ceiling", "reachable"),
-        Column::numbers("hit_ratio", "hits with the recommended size"),
+    let has_times = sizing.workload.duration_ns.is_some();
+    let begin = move |it: &Window| Cell::duration(has_times.then_some(it.begin_ns));
+    let fields = [
+        Field::of(Column::numbers("begin_ns", "from"), begin),
+        Field::count("references", "references", |it| it.references),
+        Field::bytes("needed_bytes", "needs", |it| it.needed_bytes),
+        Field::percent("ceiling", "reachable", |it| it.ceiling),
+        Field::percent("hit_ratio", "hits with the recommended size", |it| it.hit_ratio),
     ];
-    let mut table = Table::new("Over time", columns);
-    for window in &sizing.windows {
-        table.push([
-            if sizing.workload.duration_ns.is_some() {
-                Cell::duration(window.begin_ns)
-            } else {
-                Cell::missing()
-            },
-            Cell::count(window.references),
-            window.needed_bytes.map_or_else(Cell::missing, Cell::bytes),
-            Cell::percent(window.ceiling),
-            Cell::percent(window.hit_ratio),
-        ]);
-    }
+    let table = Table::of("Over time", &sizing.windows, fields);
     Some(format!("{}{}\n", table.to_text(), stability.judgement))
 }
 
-pub(super) fn volumes_table_of(sizing: &Sizing) -> Option<Table> {
+pub(super) fn volumes_table(sizing: &Sizing) -> Option<Table> {
     let all: u64 = sizing.volumes.iter().map(|share| share.bytes).sum();
-    if sizing.volumes.is_empty() {
-        return None;
-    }
-    let columns = [
-        Column::words("volume", "volume"),
-        Column::numbers("references", "references"),
-        Column::numbers("footprint_bytes", "footprint"),
-        Column::numbers("bytes", "memory"),
-        Column::numbers("share", "share"),
-        Column::numbers("hit_ratio", "hits"),
-        Column::numbers("low", "from"),
-        Column::numbers("high", "to"),
+    let fields = [
+        Field::word("volume", "volume", |it: &Share| &it.volume),
+        Field::count("references", "references", |it| it.references),
+        Field::bytes("footprint_bytes", "footprint", |it| it.footprint_bytes),
+        Field::bytes("bytes", "memory", |it| it.bytes),
+        Field::of(Column::numbers("share", "share"), move |it: &Share| {
+            Cell::percent(share(it.bytes, all))
+        }),
+        Field::percent("hit_ratio", "hits", |it| it.hit_ratio),
+        Field::percent("low", "from", |it| it.low),
+        Field::percent("high", "to", |it| it.high),
     ];
-    let mut table = Table::new("", columns);
-    for share in &sizing.volumes {
-        table.push([
-            Cell::word(&share.volume),
-            Cell::count(share.references),
-            Cell::bytes(share.footprint_bytes),
-            Cell::bytes(share.bytes),
-            crate::stats::hit_ratio(share.bytes, all).map_or_else(Cell::missing, Cell::percent),
-            Cell::percent(share.hit_ratio),
-            Cell::percent(share.low),
-            Cell::percent(share.high),
-        ]);
-    }
-    Some(table)
+    (!sizing.volumes.is_empty()).then(|| Table::of("", &sizing.volumes, fields))
 }
 
-fn volumes_table(sizing: &Sizing) -> Option<String> {
-    let table = volumes_table_of(sizing)?;
-    Some(format!(
-        "Memory among volumes, by what the next byte gains (LRU, each for itself)\n\n{}",
-        table.to_text()
-    ))
-}
-
-pub(super) fn page_sizes_table_of(sizing: &Sizing) -> Option<Table> {
-    if sizing.page_sizes.is_empty() {
-        return None;
-    }
-    let columns = [
-        Column::numbers("page_bytes", "page"),
-        Column::numbers("byte_hit_ratio", "byte hits"),
-        Column::numbers("low", "from"),
-        Column::numbers("high", "to"),
-        Column::numbers("store_bytes", "read from the store"),
-        Column::numbers("read_misses", "missing pages read"),
-        Column::numbers("footprint_bytes", "footprint"),
+pub(super) fn page_sizes_table(sizing: &Sizing) -> Option<Table> {
+    let fields = [
+        Field::bytes("page_bytes", "page", |it: &PageSize| u64::from(it.page_bytes)),
+        Field::percent("byte_hit_ratio", "byte hits", |it| it.byte_hit_ratio),
+        Field::percent("low", "from", |it| it.low),
+        Field::percent("high", "to", |it| it.high),
+        Field::bytes("store_bytes", "read from the store", |it| it.store_bytes),
+        Field::count("read_misses", "missing pages read", |it| it.read_misses),
+        Field::bytes("footprint_bytes", "footprint", |it| it.footprint_bytes),
     ];
-    let mut table = Table::new("", columns);
-    for size in &sizing.page_sizes {
-        table.push([
-            Cell::bytes(size.page_bytes.into()),
-            Cell::percent(size.byte_hit_ratio),
-            Cell::percent(size.low),
-            Cell::percent(size.high),
-            Cell::bytes(size.store_bytes),
-            Cell::count(size.read_misses),
-            Cell::bytes(size.footprint_bytes),
-        ]);
-    }
-    Some(table)
+    (!sizing.page_sizes.is_empty()).then(|| Table::of("", &sizing.page_sizes, fields))
 }
 
 /// Describes the rule that selects the page size.
@@ -308,15 +242,6 @@ pub(super) fn page_size_rule() -> String {
          reads the fewest bytes. A disk that seeks may be better off with fewer, larger reads.",
         HITS_LOST * 100.0
     )
-}
-
-fn page_sizes_table(sizing: &Sizing) -> Option<String> {
-    let table = page_sizes_table_of(sizing)?;
-    Some(format!(
-        "Page sizes in the recommended memory; byte hits are of the bytes asked for\n\n{}{}\n",
-        table.to_text(),
-        page_size_rule()
-    ))
 }
 
 /// Introduction of the command of [`serve`].

@@ -202,7 +202,7 @@ mod tests {
         ratios.sort_by(f64::total_cmp);
         let (cut, confidence) = cut(first.len(), second.len());
         Shift {
-            ratio: super::super::quantile(&ratios, 0.5).exp(),
+            ratio: super::super::middle(&ratios).exp(),
             low: ratios[cut].exp(),
             high: ratios[ratios.len() - 1 - cut].exp(),
             confidence,

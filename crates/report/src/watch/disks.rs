@@ -1,6 +1,6 @@
 //! Disk activity, in the measures of Perfmon.
 
-use crate::table::{Cell, Column, Table};
+use crate::table::{Cell, Column, Field, Table};
 use larder_schema::share;
 use larder_schema::watch::Disk;
 
@@ -15,43 +15,35 @@ fn queue(mean: f64) -> Cell {
 
 /// Returns the disks as a table; `duration_ns` is the length of the interval.
 pub(super) fn table(disks: &[Disk], duration_ns: u64) -> Table {
-    let columns = [
-        Column::words("disk", "disk"),
-        Column::numbers("reads_per_s", "reads/s"),
-        Column::numbers("read_ns", "sec/read"),
-        Column::numbers("read_bytes_each", "bytes/read"),
-        Column::numbers("read_time", "% read time"),
-        Column::numbers("writes_per_s", "writes/s"),
-        Column::numbers("write_ns", "sec/write"),
-        Column::numbers("write_bytes_each", "bytes/write"),
-        Column::numbers("write_time", "% write time"),
-        Column::numbers("busy", "busy"),
-        Column::numbers("queue", "queue"),
-        Column::numbers("splits_per_s", "splits/s"),
-        Column::numbers("merges_per_s", "merges/s"),
-    ];
     let ms = (duration_ns / 1_000_000).max(1);
-    let rate = |count: u64| Cell::number(1000.0 * ratio(count, ms));
-    let each = |sum: u64, count: u64| sum.checked_div(count);
-    let time = |sum, count| each(sum * 1_000_000, count).map_or_else(Cell::missing, Cell::duration);
-    let size = |sum, count| each(sum, count).map_or_else(Cell::missing, Cell::bytes);
-    let mut table = Table::new("disks", columns);
-    for disk in disks {
-        table.push([
-            Cell::word(&disk.name),
-            rate(disk.reads),
-            time(disk.read_ms, disk.reads),
-            size(disk.read_bytes(), disk.reads),
-            Cell::percent(ratio(disk.read_ms, ms)),
-            rate(disk.writes),
-            time(disk.write_ms, disk.writes),
-            size(disk.write_bytes(), disk.writes),
-            Cell::percent(ratio(disk.write_ms, ms)),
-            Cell::percent(ratio(disk.busy_ms, ms).min(1.0)),
-            queue(ratio(disk.queue_ms, ms)),
-            rate(disk.splits),
-            rate(disk.read_merges + disk.write_merges),
-        ]);
-    }
-    table
+    let rate = |key: &str, title: &str, count: fn(&Disk) -> u64| {
+        let cell = move |disk: &Disk| Cell::number(1000.0 * ratio(count(disk), ms));
+        Field::of(Column::numbers(key, title), cell)
+    };
+    // Several requests may be in flight at once, so that only the busy time has a limit.
+    let time = |key: &str, title: &str, max: f64, busy_ms: fn(&Disk) -> u64| {
+        let cell = move |disk: &Disk| Cell::percent(ratio(busy_ms(disk), ms).min(max));
+        Field::of(Column::numbers(key, title), cell)
+    };
+    let queue_length = move |disk: &Disk| queue(ratio(disk.queue_ms, ms));
+    let fields = [
+        Field::word("disk", "disk", |it: &Disk| &it.name),
+        rate("reads_per_s", "reads/s", |it| it.reads),
+        Field::duration("read_ns", "sec/read", |it| (it.read_ms * 1_000_000).checked_div(it.reads)),
+        Field::bytes("read_bytes_each", "bytes/read", |it| it.read_bytes().checked_div(it.reads)),
+        time("read_time", "% read time", f64::INFINITY, |it| it.read_ms),
+        rate("writes_per_s", "writes/s", |it| it.writes),
+        Field::duration("write_ns", "sec/write", |it| {
+            (it.write_ms * 1_000_000).checked_div(it.writes)
+        }),
+        Field::bytes("write_bytes_each", "bytes/write", |it| {
+            it.write_bytes().checked_div(it.writes)
+        }),
+        time("write_time", "% write time", f64::INFINITY, |it| it.write_ms),
+        time("busy", "busy", 1.0, |it| it.busy_ms),
+        Field::of(Column::numbers("queue", "queue"), queue_length),
+        rate("splits_per_s", "splits/s", |it| it.splits),
+        rate("merges_per_s", "merges/s", |it| it.read_merges + it.write_merges),
+    ];
+    Table::of("disks", disks, fields)
 }

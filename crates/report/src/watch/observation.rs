@@ -4,17 +4,13 @@
 //! visible. Values of the whole machine, such as dirty memory, are compared with written bytes only
 //! if the scope was the whole machine.
 
-use crate::findings::{
-    AccessTimes, FileUse, Layer, MachineSnapshot, Observation, ProcessUse, ReadAhead, Writes,
-};
+use crate::findings::{FileUse, MachineSnapshot, Observation, ProcessUse, ReadAhead};
 use larder_schema::as_f64;
 use larder_schema::watch::{Disk, Interval, ProcessMemory, WHOLE, Watch};
 use std::collections::BTreeMap;
 
 /// Nanoseconds of a second.
 const SECOND: f64 = 1e9;
-/// Sector size of the disk counters, whatever the disk's sector size.
-const SECTOR_BYTES: u64 = 512;
 
 /// Returns the disk that represents all writes. Disk counters, unlike those of processes, count
 /// completed writes. All of several stacked disks have written the same, and the busiest is the
@@ -31,8 +27,7 @@ fn moment(interval: &Interval, writer: Option<&str>, whole: bool) -> MachineSnap
     let known = memory.total_bytes > 0;
     let bytes = |bytes: u64| known.then(|| as_f64(bytes));
     let writer = interval.disks.iter().find(|disk| Some(disk.name.as_str()) == writer);
-    let (sectors, busy_ms) = writer.map_or((0, 0), |disk| (disk.write_sectors, disk.busy_ms));
-    let written = sectors * SECTOR_BYTES;
+    let (written, busy_ms) = writer.map_or((0, 0), |disk| (disk.write_bytes(), disk.busy_ms));
     MachineSnapshot {
         at_s: as_f64(interval.begin_ns + interval.duration_ns) / SECOND,
         cache_bytes: bytes(memory.resident_bytes),
@@ -91,7 +86,6 @@ impl From<&Watch> for Observation {
         let writer = writer(&total.disks).map(|disk| disk.name.as_str());
         let memory = total.memory.total_bytes;
         Observation {
-            source: "watch".to_owned(),
             seconds: as_f64(total.duration_ns) / SECOND,
             page_bytes: watch.page_bytes,
             memory_bytes: (memory > 0).then(|| as_f64(memory)),
@@ -104,25 +98,9 @@ impl From<&Watch> for Observation {
             }),
             evicted_pages: Some(sum.evicted_pages),
             refault_pages: Some(sum.refault_pages),
-            writes: Some(Writes {
-                dirtied_pages: sum.dirtied_pages,
-                bursts: sum.lazy_flushes,
-                burst_pages: sum.lazy_pages(),
-            }),
-            layers: watch
-                .layers
-                .iter()
-                .map(|layer| Layer {
-                    upper: layer.upper.clone(),
-                    upper_bytes: as_f64(layer.upper_bytes),
-                    lower: layer.lower.clone(),
-                    lower_bytes: as_f64(layer.lower_bytes),
-                })
-                .collect(),
-            access_times: Some(AccessTimes {
-                mounts: Vec::new(),
-                updates: sum.access_time_updates,
-            }),
+            dirtied_pages: Some(sum.dirtied_pages),
+            layers: watch.layers.clone(),
+            access_time_updates: Some(sum.access_time_updates),
         }
     }
 }

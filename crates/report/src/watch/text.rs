@@ -1,7 +1,7 @@
 //! Text rendering.
 
 use super::disks;
-use crate::table::{Cell, Column, Table};
+use crate::table::{Cell, Column, Field, Table};
 use larder_schema::format;
 use larder_schema::watch::{Counts, Interval, Row, Unattributed, Watch, WatchColumn};
 
@@ -18,125 +18,91 @@ fn shorten(path: &str) -> String {
     format!("...{end}")
 }
 
-fn ratio(counts: &Counts) -> Cell {
-    counts.hit_ratio().map_or_else(Cell::missing, Cell::percent)
+fn process(row: &Row) -> String {
+    if row.pid == 0 { row.process.clone() } else { format!("{} {}", row.process, row.pid) }
 }
 
-fn thread_cells(row: &Row) -> [Cell; 2] {
-    let process =
-        if row.pid == 0 { row.process.clone() } else { format!("{} {}", row.process, row.pid) };
-    [Cell::word(shorten(&row.file)), Cell::word(process)]
+/// Returns a field with one of the counts of a row.
+fn field<R: Into<Option<u64>> + 'static>(
+    key: &str,
+    title: &str,
+    cell: fn(Option<u64>) -> Cell,
+    value: fn(&Counts) -> R,
+) -> Field<Row> {
+    Field::of(Column::numbers(key, title), move |row: &Row| cell(value(&row.counts).into()))
 }
 
-fn table<const N: usize>(title: &str, columns: [(&str, &str); N]) -> Table {
-    let names = [Column::words("file", "file"), Column::words("process", "process")];
-    let numbers = columns.map(|(key, title)| Column::numbers(key, title));
-    Table::new(title, names.into_iter().chain(numbers))
+/// Returns a field with a number of pages or requests.
+fn count(key: &str, title: &str, value: fn(&Counts) -> u64) -> Field<Row> {
+    field(key, title, Cell::count, value)
 }
 
-/// Rows of an interval, with the maximum number to show for each criterion.
-struct IntervalRows<'a> {
-    rows: &'a [Row],
-    page_bytes: u64,
-    rows_max: usize,
+fn bytes(key: &str, title: &str, value: fn(&Counts) -> u64) -> Field<Row> {
+    field(key, title, Cell::bytes, value)
 }
 
-impl IntervalRows<'_> {
-    /// Adds the first rows of a criterion to the table; returns the number of the other affected
-    /// rows.
-    fn put<const N: usize>(
-        &self,
-        table: &mut Table,
-        criterion: WatchColumn,
-        cells: impl Fn(&Counts) -> [Cell; N],
-    ) -> usize {
-        let order = criterion.order(self.rows, self.page_bytes);
-        for row in order.iter().take(self.rows_max).map(|&index| &self.rows[index]) {
-            table.push(thread_cells(row).into_iter().chain(cells(&row.counts)));
-        }
-        order.len().saturating_sub(self.rows_max)
-    }
-}
-
-fn reads(selection: &IntervalRows<'_>) -> (Table, usize) {
-    let columns = [
-        ("read_pages", "pages read"),
-        ("hit_pages", "hits"),
-        ("read_ahead_hit_pages", "read-ahead"),
-        ("miss_pages", "misses"),
-        ("miss_bytes", "missed"),
-        ("hit_ratio", "hit ratio"),
-        ("map_touches", "map touches"),
-        ("map_misses", "map misses"),
-        ("disk_read_bytes", "from disk"),
+/// Returns the table of a criterion with its first `rows_max` rows, and the number of the others.
+fn table<const N: usize>(
+    title: &str,
+    criterion: WatchColumn,
+    (rows, page_bytes, rows_max): (&[Row], u64, usize),
+    fields: [Field<Row>; N],
+) -> (Table, usize) {
+    let order = criterion.order(rows, page_bytes);
+    let shown: Vec<Row> = order.iter().take(rows_max).map(|&index| rows[index].clone()).collect();
+    let names = [
+        Field::text("file", "file", |row: &Row| shorten(&row.file)),
+        Field::text("process", "process", process),
     ];
-    let mut table = table("reads, in pages", columns);
-    let more = selection.put(&mut table, WatchColumn::Reads, |it| {
-        [
-            Cell::count(it.read_pages),
-            Cell::count(it.hit_pages),
-            Cell::count(it.read_ahead_hit_pages),
-            Cell::count(it.miss_pages),
-            Cell::bytes(it.miss_pages * selection.page_bytes),
-            ratio(it),
-            Cell::count(it.map_touches),
-            Cell::count(it.map_misses),
-            Cell::bytes(it.disk_read_bytes),
-        ]
-    });
-    (table, more)
+    let fields = names.into_iter().chain(fields);
+    (Table::of(title, &shown, fields), order.len().saturating_sub(rows_max))
 }
 
-fn writes(selection: &IntervalRows<'_>) -> (Table, usize) {
-    let columns = [
-        ("write_bytes", "written"),
-        ("write_new_pages", "new pages"),
-        ("dirtied_pages", "dirtied"),
-        ("overwritten_pages", "while dirty"),
-        ("lazy_pages", "lazy pages"),
-        ("lazy_flushes", "lazy flushes"),
-        ("disk_lazy_write_bytes", "to disk, lazily"),
-        ("disk_write_bytes", "to disk, itself"),
-        ("throttled_ms", "throttled"),
+fn reads(rows: (&[Row], u64, usize)) -> (Table, usize) {
+    let page_bytes = rows.1;
+    let missed = move |it: &Row| Cell::bytes(it.counts.miss_pages * page_bytes);
+    let fields = [
+        count("read_pages", "pages read", |it| it.read_pages),
+        count("hit_pages", "hits", |it| it.hit_pages),
+        count("read_ahead_hit_pages", "read-ahead", |it| it.read_ahead_hit_pages),
+        count("miss_pages", "misses", |it| it.miss_pages),
+        Field::of(Column::numbers("miss_bytes", "missed"), missed),
+        Field::percent("hit_ratio", "hit ratio", |it| it.counts.hit_ratio()),
+        count("map_touches", "map touches", |it| it.map_touches),
+        count("map_misses", "map misses", |it| it.map_misses),
+        bytes("disk_read_bytes", "from disk", |it| it.disk_read_bytes),
     ];
-    let mut table = table("writes", columns);
-    let more = selection.put(&mut table, WatchColumn::Writes, |it| {
-        [
-            if it.write_requests > 0 { Cell::bytes(it.write_bytes) } else { Cell::missing() },
-            Cell::count(it.write_new_pages),
-            Cell::count(it.dirtied_pages),
-            if it.write_requests > 0 {
-                Cell::count(it.overwritten_pages())
-            } else {
-                Cell::missing()
-            },
-            Cell::count(it.lazy_pages()),
-            Cell::count(it.lazy_flushes),
-            Cell::bytes(it.disk_lazy_write_bytes),
-            Cell::bytes(it.disk_write_bytes),
-            Cell::duration(it.throttled_ms * 1_000_000),
-        ]
-    });
-    (table, more)
+    table("reads, in pages", WatchColumn::Reads, rows, fields)
 }
 
-fn evictions(selection: &IntervalRows<'_>) -> (Table, usize) {
-    let columns = [
-        ("evicted_pages", "evicted"),
-        ("dropped_pages", "dropped"),
-        ("refault_pages", "came back"),
-        ("read_ahead_unused_pages", "read ahead unused"),
+fn writes(rows: (&[Row], u64, usize)) -> (Table, usize) {
+    // File systems that do not report write requests show neither bytes nor overwritten pages.
+    let fields = [
+        field("write_bytes", "written", Cell::bytes, |it| {
+            (it.write_requests > 0).then_some(it.write_bytes)
+        }),
+        count("write_new_pages", "new pages", |it| it.write_new_pages),
+        count("dirtied_pages", "dirtied", |it| it.dirtied_pages),
+        field("overwritten_pages", "while dirty", Cell::count, |it| {
+            (it.write_requests > 0).then(|| it.overwritten_pages())
+        }),
+        count("lazy_pages", "lazy pages", Counts::lazy_pages),
+        count("lazy_flushes", "lazy flushes", |it| it.lazy_flushes),
+        bytes("disk_lazy_write_bytes", "to disk, lazily", |it| it.disk_lazy_write_bytes),
+        bytes("disk_write_bytes", "to disk, itself", |it| it.disk_write_bytes),
+        field("throttled_ms", "throttled", Cell::duration, |it| it.throttled_ms * 1_000_000),
     ];
-    let mut table = table("pages that left, and by whom", columns);
-    let more = selection.put(&mut table, WatchColumn::Leaving, |it| {
-        [
-            Cell::count(it.evicted_pages),
-            Cell::count(it.dropped_pages),
-            Cell::count(it.refault_pages),
-            Cell::count(it.read_ahead_unused_pages),
-        ]
-    });
-    (table, more)
+    table("writes", WatchColumn::Writes, rows, fields)
+}
+
+fn evictions(rows: (&[Row], u64, usize)) -> (Table, usize) {
+    let fields = [
+        count("evicted_pages", "evicted", |it| it.evicted_pages),
+        count("dropped_pages", "dropped", |it| it.dropped_pages),
+        count("refault_pages", "came back", |it| it.refault_pages),
+        count("read_ahead_unused_pages", "read ahead unused", |it| it.read_ahead_unused_pages),
+    ];
+    table("pages that left, and by whom", WatchColumn::Leaving, rows, fields)
 }
 
 /// Formats one line for an interval that has just ended.
@@ -168,10 +134,9 @@ pub fn to_line(interval: &Interval, page_bytes: u64) -> String {
 #[must_use]
 pub fn interval_to_text(interval: &Interval, page_bytes: u64, rows_max: usize) -> String {
     let mut text = String::new();
-    let selection = IntervalRows { rows: &interval.rows, page_bytes, rows_max };
+    let rows = (interval.rows.as_slice(), page_bytes, rows_max);
     let disks = disks::table(&interval.disks, interval.duration_ns);
-    for (table, more) in [reads(&selection), writes(&selection), evictions(&selection), (disks, 0)]
-    {
+    for (table, more) in [reads(rows), writes(rows), evictions(rows), (disks, 0)] {
         if table.is_empty() && more == 0 {
             continue;
         }

@@ -63,7 +63,7 @@ pub(super) fn saw_tooth() -> Result<String> {
     );
     chart.line("dirty", dirty);
     chart.line("written lazily per second", written);
-    chart.to_svg(900, 420).context("draw the chart")
+    chart.to_svg_file(900, 420).context("draw the chart")
 }
 
 /// The recorded run of a leak, relative to the root of the repository.
@@ -85,5 +85,5 @@ pub(super) fn leak() -> Result<String> {
     for sample in series {
         chart.line(&sample.series, time.values.iter().copied().zip(sample.values.iter().copied()));
     }
-    chart.to_svg(900, 420).context("draw the chart")
+    chart.to_svg_file(900, 420).context("draw the chart")
 }

@@ -86,7 +86,7 @@ impl Row {
             self.page_bytes.map_or_else(Cell::missing, |bytes| {
                 Cell::bytes(self.pages.saturating_mul(u64::from(bytes)))
             }),
-            self.page_bytes.map_or_else(Cell::missing, |bytes| Cell::bytes(bytes.into())),
+            self.page_bytes.map_or_else(Cell::missing, |bytes| Cell::bytes(u64::from(bytes))),
             Cell::count(self.references),
             Cell::percent(self.estimate.hit_ratio),
             Cell::percent(self.estimate.low),

@@ -2,7 +2,6 @@
 
 use super::*;
 use larder_schema::curve::Point;
-use larder_schema::sizing::PolicyRatio;
 
 const MIB: u64 = 1 << 20;
 

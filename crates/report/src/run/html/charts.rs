@@ -1,8 +1,8 @@
 //! Charts of the HTML report of a run.
 
 use crate::chart::{Axis, Labels, Scale};
-use crate::page::plot::{Plot, count_f64};
-use crate::stats::{CONFIDENCE, median, sign_interval};
+use crate::page::plot::{Plot, count_f64, line_class};
+use crate::stats::{confidence_interval, median};
 use larder_schema::format;
 use larder_schema::run::Sample;
 use larder_schema::run::trial::Latency;
@@ -13,14 +13,12 @@ const WIDTH: f64 = 880.0;
 const ROW: f64 = 48.0;
 /// Number of shades of a surface.
 const SHADES: f64 = 7.0;
-/// Number of line colours; further lines repeat them.
-const COLOURS: usize = 6;
 /// Maximum ratio of a linear axis for sizes and client counts; wider ranges use a logarithmic one.
 const LINEAR_MAX: f64 = 8.0;
 
 /// Returns the median, and its 95 % confidence interval if there is one.
 fn middle(sample: &Sample) -> (f64, Option<(f64, f64)>) {
-    let interval = sign_interval(&sample.values).filter(|it| it.confidence >= CONFIDENCE);
+    let interval = confidence_interval(&sample.values);
     (median(&sample.values).unwrap_or(0.0), interval.map(|it| (it.low, it.high)))
 }
 
@@ -217,11 +215,10 @@ pub(super) fn answer_times(latencies: &[Latency]) -> String {
     plot.draw_y();
     let [left, _, top, _] = plot.ends();
     for (number, (what, line)) in lines.iter().enumerate() {
-        let class = format!("line c{}", number % COLOURS);
+        let class = line_class(number);
         plot.line(&class, line);
         let y = top + 18.0 + 20.0 * count_f64(number);
-        plot.stroke(&class, (left + 12.0, y), (left + 38.0, y));
-        plot.words("mark", (left + 46.0, y + 4.0), "start", what);
+        plot.key(&class, (left + 12.0, y), what);
     }
     plot.finish("Share of requests by answer time")
 }

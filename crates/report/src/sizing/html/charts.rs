@@ -60,9 +60,9 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
     // If the curve starts high, the free space is below it.
     let high = points.first().is_some_and(|point| point.1 > sizing.workload.ceiling / 3.0);
     let legend = (left + 12.0, if high { bottom - 110.0 } else { ceiling + 24.0 });
-    legend_line(&mut plot, "best", legend, "best policy at each size");
-    legend_line(&mut plot, "other", (legend.0, legend.1 + 20.0), "lru");
-    legend_line(&mut plot, "ceiling", (legend.0, legend.1 + 40.0), "reachable");
+    plot.key("best", legend, "best policy at each size");
+    plot.key("other", (legend.0, legend.1 + 20.0), "lru");
+    plot.key("ceiling", (legend.0, legend.1 + 40.0), "reachable");
     if sizing.min_hit_ratio.is_some() {
         plot.dot("bound", (legend.0 + 13.0, legend.1 + 60.0), "");
         plot.words("mark", (legend.0 + 34.0, legend.1 + 64.0), "start", "MIN, the bound");
@@ -166,7 +166,7 @@ fn bars(
     let mut plot = Plot::new((WIDTH, 240.0), x_axis.range(0.0, end), y, &[0.0, end], &ys);
     plot.draw_y();
     plot.draw_x();
-    let [left, right, _, bottom] = plot.ends();
+    let [_, _, _, bottom] = plot.ends();
     let step = end / count_f64(values.len().max(1));
     for (number, value) in values.iter().enumerate().filter(|(_, value)| **value > 0.0) {
         let from = plot.x(step * count_f64(number)) + 0.5;
@@ -174,11 +174,7 @@ fn bars(
         let class = if line.is_some_and(|line| *value > line) { "over" } else { "bar" };
         plot.rectangle(class, (from, to), (plot.y(*value), bottom), &label(*value));
     }
-    if let Some(line) = line {
-        let y = plot.y(line);
-        plot.stroke("chosen", (left, y), (right, y));
-        plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
-    }
+    draw_limit(&mut plot, line);
     plot.finish(&title)
 }
 
@@ -217,11 +213,7 @@ pub(super) fn windows_chart(sizing: &Sizing) -> String {
         let middle = f64::midpoint(from, to);
         plot.words("mark", (middle, bottom + 18.0), "middle", &(number + 1).to_string());
     }
-    if let Some(line) = line {
-        let y = plot.y(line);
-        plot.stroke("chosen", (left, y), (right, y));
-        plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
-    }
+    draw_limit(&mut plot, line);
     plot.finish("What each part of the trace needs")
 }
 
@@ -272,13 +264,16 @@ pub(super) fn heat_chart(sizing: &Sizing) -> String {
     plot.finish("References by address and time")
 }
 
+/// Draws the recommended size as a horizontal line.
+fn draw_limit(plot: &mut Plot, limit: Option<f64>) {
+    let Some(y) = limit.map(|limit| plot.y(limit)) else { return };
+    let [left, right, ..] = plot.ends();
+    plot.stroke("chosen", (left, y), (right, y));
+    plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
+}
+
 fn effect_text(effect: &Effect) -> String {
     let (bytes, ratio) =
         (format::bytes(effect.point.bytes), format::percent(effect.point.hit_ratio));
     format!("{}: {bytes}, {ratio}", effect.what)
-}
-
-fn legend_line(plot: &mut Plot, class: &str, (x, y): (f64, f64), text: &str) {
-    plot.stroke(class, (x, y), (x + 26.0, y));
-    plot.words("mark", (x + 34.0, y + 4.0), "start", text);
 }
