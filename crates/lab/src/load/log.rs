@@ -11,8 +11,8 @@
 //! | 8..16 | seed | first sector |
 //! | 16..24 | sectors of the export | sectors (4), kind (4) |
 
-use anyhow::{Context, Result, bail, ensure};
-use larder_io::owned_file;
+use super::sector::SECTOR_BYTES;
+use super::{LoadError, io_error};
 use std::fs::File;
 use std::io::{BufReader, ErrorKind, Read, Write};
 use std::path::Path;
@@ -46,7 +46,7 @@ impl Record {
         encode_record([id, first, last])
     }
 
-    fn of_bytes(bytes: [u8; RECORD_BYTES]) -> Result<Self> {
+    fn of_bytes(bytes: [u8; RECORD_BYTES]) -> Result<Self, LoadError> {
         let [id, first, last] = numbers(bytes);
         let sectors = u32::try_from(last & u64::from(u32::MAX)).expect("32 bits");
         Ok(match last >> 32 {
@@ -55,7 +55,9 @@ impl Record {
             3 => Record::Written { id },
             4 => Record::Flush { id },
             5 => Record::Flushed { id },
-            kind => bail!("understand a record of kind {kind}"),
+            kind => {
+                return Err(LoadError::Refused(format!("understand a record of kind {kind}")));
+            }
         })
     }
 }
@@ -73,30 +75,33 @@ fn numbers(bytes: [u8; RECORD_BYTES]) -> [u64; 3] {
     [0, 1, 2].map(|at| u64::from_le_bytes(words[at]))
 }
 
-/// A log that is being written; `None` for a load without a log.
+/// A log that is being written; `None` for a load that is not checked later.
 #[derive(Debug)]
-pub(super) struct Log(Option<Mutex<File>>);
+pub struct Log(Option<Mutex<File>>);
 
 impl Log {
-    /// Returns a disabled log, for a load that is not checked later.
-    pub(super) fn none() -> Self {
+    /// Returns a disabled log.
+    #[must_use]
+    pub fn none() -> Self {
         Log(None)
     }
 
-    /// Creates a log; replaces the contents of the file.
-    pub(super) fn create(path: &Path, seed: u64, sectors: u64) -> Result<Self> {
-        let mut file = owned_file::create(path, 0o644)
-            .with_context(|| format!("create the log {}", path.display()))?;
+    /// Begins the log of a load with this seed on an export of `bytes` bytes, in an empty file.
+    ///
+    /// # Errors
+    /// Writing failed.
+    pub fn begin(mut file: File, seed: u64, bytes: u64) -> Result<Self, LoadError> {
+        let sectors = bytes / SECTOR_BYTES as u64;
         file.write_all(&encode_record([u64::from_le_bytes(MAGIC), seed, sectors]))
-            .context(WRITING)?;
+            .map_err(io_error(WRITING))?;
         Ok(Log(Some(Mutex::new(file))))
     }
 
     /// Appends a record: before its request is sent, or after its reply was received.
-    pub(super) fn add(&self, record: Record) -> Result<()> {
+    pub(super) fn add(&self, record: Record) -> Result<(), LoadError> {
         let Some(file) = &self.0 else { return Ok(()) };
         let mut file = file.lock().unwrap_or_else(PoisonError::into_inner);
-        file.write_all(&record.to_bytes()).context(WRITING)
+        file.write_all(&record.to_bytes()).map_err(io_error(WRITING))
     }
 }
 
@@ -112,21 +117,24 @@ pub(super) struct Records {
 }
 
 impl Records {
-    pub(super) fn open(path: &Path) -> Result<Self> {
-        let file = File::open(path).with_context(|| format!("open the log {}", path.display()))?;
+    pub(super) fn open(path: &Path) -> Result<Self, LoadError> {
+        let name = path.display();
+        let file = File::open(path).map_err(io_error(format!("open the log {name}")))?;
         let mut file = BufReader::new(file);
         let head = next(&mut file)?.unwrap_or_default();
         let [magic, seed, sectors] = numbers(head);
-        let is_log = magic == u64::from_le_bytes(MAGIC);
-        ensure!(is_log, "read {}: it is not a log of larder load", path.display());
+        if magic != u64::from_le_bytes(MAGIC) {
+            let text = format!("read {name}: it is not a log of larder load");
+            return Err(LoadError::Refused(text));
+        }
         Ok(Records { file, seed, sectors })
     }
 }
 
 impl Iterator for Records {
-    type Item = Result<Record>;
+    type Item = Result<Record, LoadError>;
 
-    fn next(&mut self) -> Option<Result<Record>> {
+    fn next(&mut self) -> Option<Result<Record, LoadError>> {
         let bytes = next(&mut self.file).transpose()?;
         Some(bytes.and_then(Record::of_bytes))
     }
@@ -134,12 +142,12 @@ impl Iterator for Records {
 
 /// Returns the next complete record. A partial record at the end is from a killed load, whose
 /// request was never sent.
-fn next(file: &mut BufReader<File>) -> Result<Option<[u8; RECORD_BYTES]>> {
+fn next(file: &mut BufReader<File>) -> Result<Option<[u8; RECORD_BYTES]>, LoadError> {
     let mut bytes = [0; RECORD_BYTES];
     match file.read_exact(&mut bytes) {
         Ok(()) => Ok(Some(bytes)),
         Err(error) if error.kind() == ErrorKind::UnexpectedEof => Ok(None),
-        Err(error) => Err(error).context("read the log"),
+        Err(error) => Err(io_error("read the log")(error)),
     }
 }
 
@@ -158,7 +166,7 @@ mod tests {
             Record::Flush { id: 3 },
             Record::Flushed { id: 3 },
         ];
-        let log = Log::create(&path, 42, 1000).unwrap();
+        let log = Log::begin(File::create(&path).unwrap(), 42, 1000 * 512).unwrap();
         for record in records {
             log.add(record).unwrap();
         }

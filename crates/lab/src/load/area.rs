@@ -5,9 +5,9 @@
 //! they share pages: a stripe is an odd number of granules, and starts anywhere in a page. All
 //! numbers are sectors of 512 bytes, except the number of granules.
 
+use super::LoadError;
 use super::sector::SECTOR_BYTES;
-use anyhow::{Result, ensure};
-use larder_lab::random::Random;
+use crate::random::Random;
 
 /// Maximum length of a request: 256 KiB.
 pub(super) const REQUEST_SECTORS_MAX: u64 = (256 << 10) / SECTOR_BYTES as u64;
@@ -67,14 +67,15 @@ impl Area {
         min_bytes: u32,
         connection: u64,
         connections: u64,
-    ) -> Result<Self> {
+    ) -> Result<Self, LoadError> {
         let sector = SECTOR_BYTES as u64;
         let granule = u64::from(min_bytes).div_ceil(sector).max(1);
         let granules = bytes / sector / granule;
-        ensure!(
-            granules >= connections,
-            "load an export of {bytes} bytes with {connections} connections"
-        );
+        if granules < connections {
+            return Err(LoadError::Refused(format!(
+                "load an export of {bytes} bytes with {connections} connections"
+            )));
+        }
         let stripe = STRIPE_GRANULES.min(granules / connections);
         Ok(Area { granule, granules, stripe, connection, connections })
     }

@@ -8,7 +8,7 @@
 
 use super::log::{Record, Records};
 use super::sector::{self, Content, Name, SECTOR_BYTES};
-use anyhow::{Context, Result, ensure};
+use super::{LoadError, io_error};
 use std::collections::{HashMap, HashSet};
 use std::fs::File;
 use std::io::Read;
@@ -19,13 +19,14 @@ const CHUNK_SECTORS: u64 = 2048;
 
 /// Result of a check.
 #[derive(Debug)]
-pub(super) struct CheckResult {
-    pub(super) promised: u64,
+pub struct CheckResult {
+    /// Number of writes whose durability the server has acknowledged.
+    pub promised: u64,
     /// Number of writes with a lost sector; all nonzero sectors that were never written count as
     /// one write.
-    pub(super) missing: u64,
+    pub missing: u64,
     /// Descriptions of runs of wrong sectors.
-    pub(super) findings: Vec<String>,
+    pub findings: Vec<String>,
 }
 
 /// A write that was sent.
@@ -49,18 +50,23 @@ struct ExpectedImage {
 }
 
 /// Checks the image of a load that wrote this log.
-pub(super) fn check(image: &Path, log: &Path) -> Result<CheckResult> {
+///
+/// # Errors
+/// A file cannot be read, or the log is none of a load.
+pub fn check(image: &Path, log: &Path) -> Result<CheckResult, LoadError> {
     let expected = ExpectedImage::read(Records::open(log)?)?;
     let name = image.display();
-    let mut file = File::open(image).with_context(|| format!("open the image {name}"))?;
+    let mut file = File::open(image).map_err(io_error(format!("open the image {name}")))?;
     let mut errors = ImageErrors::default();
     let mut chunk = Vec::new();
     let sectors = expected.floor.len() as u64;
     for first in (0..sectors).step_by(usize::try_from(CHUNK_SECTORS).expect("it is small")) {
         let bytes = CHUNK_SECTORS.min(sectors - first) * SECTOR_BYTES as u64;
         chunk.resize(usize::try_from(bytes).expect("a chunk fits memory"), 0);
-        file.read_exact(&mut chunk).with_context(|| {
-            format!("read {sectors} sectors, as the log says, from the image {name}")
+        file.read_exact(&mut chunk).map_err(|error| {
+            io_error(format!("read {sectors} sectors, as the log says, from the image {name}"))(
+                error,
+            )
         })?;
         for (bytes, sector) in chunk.chunks_exact(SECTOR_BYTES).zip(first..) {
             let content = sector::classify(expected.seed, sector, bytes);
@@ -77,12 +83,16 @@ pub(super) fn check(image: &Path, log: &Path) -> Result<CheckResult> {
     })
 }
 
+fn refused(text: impl Into<String>) -> LoadError {
+    LoadError::Refused(text.into())
+}
+
 fn sector_index(sector: u64) -> usize {
     usize::try_from(sector).expect("a sector of the image")
 }
 
 impl ExpectedImage {
-    fn read(records: Records) -> Result<Self> {
+    fn read(records: Records) -> Result<Self, LoadError> {
         let sectors = sector_index(records.sectors);
         let mut expected = ExpectedImage {
             seed: records.seed,
@@ -103,13 +113,15 @@ impl ExpectedImage {
                 Record::Written { id } => written.push(id),
                 Record::Flush { id } => drop(sent.insert(id, written.len())),
                 Record::Flushed { id } => {
-                    let sent = sent.remove(&id).context("find the flush of an answer")?;
+                    let sent = sent.remove(&id);
+                    let sent = sent.ok_or_else(|| refused("find the flush of an answer"))?;
                     covered = covered.max(sent);
                 }
             }
         }
         for (index, id) in written.into_iter().enumerate() {
-            let write = expected.writes.get(&id).context("find the write of an answer")?;
+            let write = expected.writes.get(&id);
+            let write = write.ok_or_else(|| refused("find the write of an answer"))?;
             if index < covered || write.fua {
                 expected.promised += 1;
                 for floor in
@@ -122,11 +134,16 @@ impl ExpectedImage {
         Ok(expected)
     }
 
-    fn send(&mut self, id: u64, write: Write) -> Result<()> {
+    fn send(&mut self, id: u64, write: Write) -> Result<(), LoadError> {
         let end = write.first.saturating_add(write.sectors);
-        ensure!(end <= self.last.len() as u64, "understand write {}: it is too long", Name(id));
+        if end > self.last.len() as u64 {
+            return Err(refused(format!("understand write {}: it is too long", Name(id))));
+        }
         for last in &mut self.last[sector_index(write.first)..sector_index(end)] {
-            ensure!(*last < id, "tell the order of writes {} and {}", Name(*last), Name(id));
+            if *last >= id {
+                let text = format!("tell the order of writes {} and {}", Name(*last), Name(id));
+                return Err(refused(text));
+            }
             *last = id;
         }
         self.writes.insert(id, write);

@@ -1,31 +1,15 @@
-//! `larder trace summary`: a summary of a trace, as text or JSON.
+//! Description of a trace for people and programs: its statistics, and findings about the cache at
+//! which it was recorded.
 
-use super::input::{Input, InputArgs};
-use crate::args::{FormatArgs, TextOrJson};
-use anyhow::Result;
-use clap::Args;
-use larder_lab::trace::summary::{Summary, VolumeSummary};
-use larder_lab::trace::{Addressing, NameOf, Observer, Op, Source};
+use super::summary::{Summary, VolumeSummary};
+use super::{Addressing, NameOf, Observer, Op, Source, TraceError};
+use larder_core::counters::HistogramSnapshot;
 use larder_report::findings;
 use larder_report::table::{Cell, Column, Table};
 use larder_schema::format;
 use larder_schema::watch::Finding;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use std::fmt::Write as _;
-use std::path::PathBuf;
-
-#[derive(Debug, Args)]
-pub(super) struct SummaryArgs {
-    /// The trace; - is standard input.
-    #[arg(value_name = "TRACE")]
-    trace: PathBuf,
-
-    #[command(flatten)]
-    format: FormatArgs<TextOrJson>,
-
-    #[command(flatten)]
-    input: InputArgs,
-}
 
 /// Maximum number of volumes in the text.
 const VOLUMES_SHOWN: usize = 20;
@@ -33,31 +17,48 @@ const VOLUMES_SHOWN: usize = 20;
 const QUANTILES: [(&str, f64); 5] =
     [("p10", 0.1), ("p50", 0.5), ("p90", 0.9), ("p99", 0.99), ("max", 1.0)];
 
-pub(super) fn run(arguments: &SummaryArgs) -> Result<()> {
-    let mut input = Input::open(&arguments.trace, &arguments.input)?;
-    let mut summary = Summary::new(input.source.addressing());
-    let mut observer = Observer::new(input.source.addressing());
-    let mut batch = Vec::new();
-    while input.read(&mut batch)? {
-        for record in &batch {
-            summary.add(record);
-            observer.add(record);
+/// The description of a trace.
+#[derive(Debug)]
+pub struct Description {
+    summary: Summary,
+    findings: Vec<Finding>,
+}
+
+impl Description {
+    /// Reads a trace to its end.
+    ///
+    /// # Errors
+    /// As [`Source::read_batch`].
+    pub fn of(source: &mut dyn Source) -> Result<Self, TraceError> {
+        let mut summary = Summary::new(source.addressing());
+        let mut observer = Observer::new(source.addressing());
+        let mut batch = Vec::new();
+        while source.next_batch(&mut batch)? {
+            for record in &batch {
+                summary.add(record);
+                observer.add(record);
+            }
         }
+        let findings = findings::find(&observer.observation(source));
+        Ok(Description { summary, findings })
     }
-    let list = findings::find(&observer.observation(&*input.source));
-    let text = if arguments.format.get() == TextOrJson::Json {
-        let value = json(&summary, &*input.source, &list);
-        format!("{}\n", serde_json::to_string_pretty(&value)?)
-    } else {
-        let mut text = text(&summary, &*input.source);
-        if !list.is_empty() {
+
+    /// Returns the description as text; `source` provides the names.
+    #[must_use]
+    pub fn to_text(&self, source: &dyn Source) -> String {
+        let mut text = text(&self.summary, source);
+        if !self.findings.is_empty() {
             text.push_str("\nFindings\n\n");
-            text.push_str(&findings::to_text(&list));
+            text.push_str(&findings::to_text(&self.findings));
         }
         text
-    };
-    std::io::Write::write_all(&mut crate::output::stdout(), text.as_bytes())?;
-    Ok(())
+    }
+
+    /// Returns the description as `larder-trace-summary` of docs/FORMATS.md.
+    #[must_use]
+    pub fn to_json(&self, source: &dyn Source) -> Value {
+        json(&self.summary, source, &self.findings)
+    }
 }
 
 /// Returns the name of a volume, or its number.
@@ -71,9 +72,9 @@ fn volume_name(source: &dyn Source, number: u32) -> String {
 
 /// Returns the unit of the footprint.
 fn footprint_unit(summary: &Summary) -> String {
-    match summary.addressing() {
+    match summary.addressing {
         Addressing::Objects => "objects".to_owned(),
-        _ => format!("pages of {}", format::bytes(summary.page_bytes())),
+        _ => format!("pages of {}", format::bytes(summary.page_bytes)),
     }
 }
 
@@ -88,6 +89,11 @@ fn share(part: u64, whole: u64) -> f64 {
     if whole == 0 { 0.0 } else { part as f64 / whole as f64 }
 }
 
+/// Returns a quantile of the times between requests.
+fn quantile(gaps: &HistogramSnapshot, q: f64) -> u64 {
+    if q < 1.0 { gaps.quantile(q).unwrap_or(0) } else { gaps.max() }
+}
+
 fn text(summary: &Summary, source: &dyn Source) -> String {
     let total = &summary.total;
     let requests: u64 = total.ops.iter().map(|tally| tally.requests).sum();
@@ -97,19 +103,19 @@ fn text(summary: &Summary, source: &dyn Source) -> String {
     };
     line("requests", format::count(requests));
     for op in Op::ALL {
-        let tally = total.ops[usize::from(op.number())];
+        let tally = total.ops[op as usize];
         if tally.requests > 0 {
             let (count, part) = (format::count(tally.requests), share(tally.requests, requests));
             let bytes = format::bytes(tally.bytes);
             line(op.name(), format!("{count} ({}), {bytes}", format::percent(part)));
         }
     }
-    let footprint = summary.footprint();
+    let footprint = &summary.footprint;
     let pages = footprint.pages();
     let exact = if footprint.is_exact() { "exact" } else { "estimated, within 1 %" };
     let mut size = String::new();
-    if summary.addressing() != Addressing::Objects {
-        size = format!(" ({})", format::bytes(pages.saturating_mul(summary.page_bytes())));
+    if summary.addressing != Addressing::Objects {
+        size = format!(" ({})", format::bytes(pages.saturating_mul(summary.page_bytes)));
     }
     let unit = footprint_unit(summary);
     line("footprint", format!("{} {unit}{size}, {exact}", format::count(pages)));
@@ -118,15 +124,13 @@ fn text(summary: &Summary, source: &dyn Source) -> String {
         duration => format::duration(duration),
     };
     line("duration", duration);
-    if summary.addressing() != Addressing::Objects {
+    if summary.addressing != Addressing::Objects {
         let part = share(total.sequential, total.transfers());
         line("sequential", format!("{} of reads and writes", format::percent(part)));
     }
     let gaps = summary.gaps();
-    let quantiles = QUANTILES.map(|(name, q)| {
-        let gap = if q < 1.0 { gaps.quantile(q).unwrap_or(0) } else { gaps.max() };
-        format!("{name} {}", format::duration(gap))
-    });
+    let quantiles =
+        QUANTILES.map(|(name, q)| format!("{name} {}", format::duration(quantile(&gaps, q))));
     line("between requests", quantiles.join(", "));
     out.push('\n');
     out.push_str(&sizes(summary).to_text());
@@ -168,8 +172,8 @@ fn volumes(summary: &Summary, source: &dyn Source) -> Table {
     let mut rows: Vec<_> = summary.volumes.iter().collect();
     rows.sort_by_key(|(number, volume)| (std::cmp::Reverse(volume.transfers()), **number));
     for (&number, volume) in rows.into_iter().take(VOLUMES_SHOWN) {
-        let [read, write] = [Op::Read, Op::Write].map(|op| volume.ops[usize::from(op.number())]);
-        let objects = summary.addressing() == Addressing::Objects;
+        let [read, write] = [Op::Read, Op::Write].map(|op| volume.ops[op as usize]);
+        let objects = summary.addressing == Addressing::Objects;
         let unless_objects = |cell: Cell| if objects { Cell::missing() } else { cell };
         table.push([
             Cell::word(volume_name(source, number)),
@@ -186,23 +190,20 @@ fn volumes(summary: &Summary, source: &dyn Source) -> Table {
 
 fn json(summary: &Summary, source: &dyn Source, found: &[Finding]) -> Value {
     let one = |volume: &VolumeSummary| {
-        let ops: serde_json::Map<String, Value> = Op::ALL
-            .iter()
+        let ops: Map<String, Value> = Op::ALL
             .map(|op| {
-                let tally = volume.ops[usize::from(op.number())];
+                let tally = volume.ops[op as usize];
                 let value = json!({ "requests": tally.requests, "bytes": tally.bytes });
                 (op.name().to_owned(), value)
             })
+            .into_iter()
             .collect();
         json!({ "ops": ops, "sequential_requests": volume.sequential, "end_bytes": volume.end })
     };
     let gaps = summary.gaps();
-    let between: serde_json::Map<String, Value> = QUANTILES
-        .iter()
-        .map(|(name, q)| {
-            let gap = if *q < 1.0 { gaps.quantile(*q).unwrap_or(0) } else { gaps.max() };
-            ((*name).to_owned(), gap.into())
-        })
+    let between: Map<String, Value> = QUANTILES
+        .map(|(name, q)| (name.to_owned(), quantile(&gaps, q).into()))
+        .into_iter()
         .collect();
     let sizes: Vec<Value> = summary
         .sizes
@@ -223,21 +224,16 @@ fn json(summary: &Summary, source: &dyn Source, found: &[Finding]) -> Value {
             value
         })
         .collect();
-    let addressing = match summary.addressing() {
-        Addressing::Bytes => "bytes".to_owned(),
-        Addressing::Pages { bytes } => format!("pages:{bytes}"),
-        Addressing::Objects => "objects".to_owned(),
-    };
     json!({
         "schema": "larder-trace-summary",
         "version": 1,
-        "addressing": addressing,
+        "addressing": summary.addressing.to_string(),
         "requests": summary.total.ops.iter().map(|tally| tally.requests).sum::<u64>(),
         "total": one(&summary.total),
         "footprint": {
-            "pages": summary.footprint().pages(),
-            "page_bytes": summary.page_bytes(),
-            "exact": summary.footprint().is_exact(),
+            "pages": summary.footprint.pages(),
+            "page_bytes": summary.page_bytes,
+            "exact": summary.footprint.is_exact(),
         },
         "duration_ns": summary.duration_ns,
         "between_requests_ns": between,

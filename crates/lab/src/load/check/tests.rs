@@ -17,7 +17,8 @@ struct Fixture {
 impl Fixture {
     fn new() -> Self {
         let directory = tempfile::tempdir().unwrap();
-        let log = Log::create(&directory.path().join("log"), SEED, SECTORS).unwrap();
+        let file = File::create(directory.path().join("log")).unwrap();
+        let log = Log::begin(file, SEED, SECTORS * SECTOR_BYTES as u64).unwrap();
         Fixture { directory, log, image: vec![0; sector_index(SECTORS) * SECTOR_BYTES] }
     }
 

@@ -1,10 +1,10 @@
 //! The results of a replay: counted per thread, summed, and formatted.
 
-use super::feed::{ReplayRequest, RequestSource, SkippedRecords};
-use anyhow::Result;
+use super::requests::{RecordCounts, ReplayRequest};
+use super::worker::ReplayOptions;
+use crate::connection::ConnectionError;
+use crate::trace::Op;
 use larder_core::counters::{Histogram, HistogramSnapshot};
-use larder_io::nbd_client::RequestError;
-use larder_lab::trace::Op;
 use larder_report::table::{Cell, Column, Table};
 use larder_schema::format;
 use serde_json::{Map, Value, json};
@@ -22,19 +22,19 @@ const QUANTILES: [(&str, &str, f64); 4] = [
 /// Quantiles of the JSON output only: among them is the latency of a hit, if few requests hit.
 const SHORT_QUANTILES: [(&str, f64); 3] = [("p5", 0.05), ("p10", 0.1), ("p25", 0.25)];
 
-/// Counters of requests of one kind.
+/// Totals of requests of one kind, with a histogram of their latencies.
 #[derive(Debug, Default)]
-struct OpCounters {
+struct OpTotals<H> {
     requests: u64,
     bytes: u64,
     errors: u64,
-    latency: Histogram,
+    latency: H,
 }
 
 /// The results of one thread.
 #[derive(Debug, Default)]
 pub(super) struct ReplayTotals {
-    ops: [OpCounters; Op::ALL.len()],
+    ops: [OpTotals<Histogram>; Op::ALL.len()],
     late: Histogram,
     /// Number of its last request, and the delay of that.
     last_late: (u64, Duration),
@@ -60,9 +60,9 @@ impl ReplayTotals {
         &mut self,
         request: &ReplayRequest,
         time: Duration,
-        error: Option<RequestError>,
+        error: Option<ConnectionError>,
     ) {
-        let op = &mut self.ops[usize::from(request.op.number())];
+        let op = &mut self.ops[request.op as usize];
         op.requests += 1;
         op.latency.record(nanoseconds(time));
         if let Some(error) = error {
@@ -79,49 +79,32 @@ impl ReplayTotals {
     }
 }
 
-/// Totals of requests of one kind, over all threads.
-#[derive(Debug, Default)]
-struct OpTotals {
-    requests: u64,
-    bytes: u64,
-    errors: u64,
-    latency: HistogramSnapshot,
-}
-
 /// The results of all threads.
 #[derive(Debug)]
-pub(super) struct Outcome {
-    connections: u64,
-    depth: u64,
-    speed: Option<f64>,
+pub struct Outcome {
+    connections: usize,
+    options: ReplayOptions,
     pub(super) duration_ns: u64,
-    ops: [OpTotals; Op::ALL.len()],
+    ops: [OpTotals<HistogramSnapshot>; Op::ALL.len()],
     late: HistogramSnapshot,
     last_late: (u64, Duration),
     first_error: Option<(u64, String)>,
     stopped: bool,
-    records: u64,
-    split: u64,
-    wrapped: u64,
-    skipped: SkippedRecords,
+    pub(super) counts: RecordCounts,
 }
 
 impl Outcome {
-    pub(super) fn new(connections: u64, depth: u64, speed: Option<f64>) -> Self {
+    pub(super) fn new(connections: usize, options: ReplayOptions) -> Self {
         Outcome {
             connections,
-            depth,
-            speed,
+            options,
             duration_ns: 0,
             ops: <_>::default(),
             late: HistogramSnapshot::default(),
             last_late: (0, Duration::ZERO),
             first_error: None,
             stopped: false,
-            records: 0,
-            split: 0,
-            wrapped: 0,
-            skipped: SkippedRecords::default(),
+            counts: RecordCounts::default(),
         }
     }
 
@@ -140,30 +123,19 @@ impl Outcome {
         self.stopped |= totals.stopped;
     }
 
-    /// Adds the counts of the source.
-    pub(super) fn add_source_counts(&mut self, source: &RequestSource) {
-        self.records = source.records;
-        self.split = source.split;
-        self.wrapped = source.wrapped;
-        self.skipped = source.skipped;
-    }
-
     /// Returns the number of answered requests.
-    pub(super) fn requests(&self) -> u64 {
+    #[must_use]
+    pub fn requests(&self) -> u64 {
         self.ops.iter().map(|op| op.requests).sum()
     }
 
     fn bytes(&self) -> u64 {
-        self.ops
-            .iter()
-            .zip(Op::ALL)
-            .filter(|(_, op)| op.transfers())
-            .map(|(sum, _)| sum.bytes)
-            .sum()
+        [Op::Read, Op::Write].map(|op| self.ops[op as usize].bytes).iter().sum()
     }
 
     /// Returns the number of failed requests, and the first of them in the order of the trace.
-    pub(super) fn errors(&self) -> Option<(u64, &str)> {
+    #[must_use]
+    pub fn errors(&self) -> Option<(u64, &str)> {
         let (_, first) = self.first_error.as_ref()?;
         Some((self.ops.iter().map(|op| op.errors).sum(), first))
     }
@@ -174,7 +146,8 @@ impl Outcome {
     }
 
     /// Formats the results for people.
-    pub(super) fn text(&self) -> String {
+    #[must_use]
+    pub fn to_text(&self) -> String {
         let mut out = String::new();
         let mut line = |text: std::fmt::Arguments<'_>| {
             writeln!(out, "{text}").expect("text takes any text");
@@ -199,10 +172,10 @@ impl Outcome {
                 format::duration(nanoseconds(self.last_late.1)),
             ));
         }
-        let SkippedRecords { read_only, not_offered, empty } = self.skipped;
+        let RecordCounts { split, wrapped, read_only, not_offered, empty, .. } = self.counts;
         let notes = [
-            (self.split, "sent in pieces"),
-            (self.wrapped, "folded into the export"),
+            (split, "sent in pieces"),
+            (wrapped, "folded into the export"),
             (read_only, "left out because of --read-only"),
             (not_offered, "left out because the server does not know them"),
             (empty, "left out because they are of no bytes"),
@@ -245,20 +218,20 @@ impl Outcome {
         table
     }
 
-    /// Formats the results for programs: `larder-trace-replay` of docs/FORMATS.md.
-    pub(super) fn json(&self) -> Result<String> {
+    /// Returns the results for programs: `larder-trace-replay` of docs/FORMATS.md.
+    #[must_use]
+    pub fn to_json(&self) -> Value {
         let times = |histogram: &HistogramSnapshot| {
-            let quantiles = QUANTILES.map(|(name, _, q)| (name, histogram.quantile(q)));
-            let mut times: Map<String, Value> =
-                quantiles.into_iter().map(|(name, ns)| (name.to_owned(), json!(ns))).collect();
-            for (name, q) in SHORT_QUANTILES {
-                times.insert(name.to_owned(), json!(histogram.quantile(q)));
-            }
+            let quantiles = QUANTILES.map(|(name, _, q)| (name, q)).into_iter();
+            let mut times: Map<String, Value> = quantiles
+                .chain(SHORT_QUANTILES)
+                .map(|(name, q)| (name.to_owned(), json!(histogram.quantile(q))))
+                .collect();
             times.insert("mean".to_owned(), json!(histogram.mean()));
             times.insert("max".to_owned(), json!(histogram.max()));
             Value::Object(times)
         };
-        let op = |(op, sum): (Op, &OpTotals)| {
+        let op = |(op, sum): (Op, &OpTotals<HistogramSnapshot>)| {
             let OpTotals { requests, bytes, errors, latency } = sum;
             let value = json!({
                 "requests": requests,
@@ -269,21 +242,21 @@ impl Outcome {
             (op.name().to_owned(), value)
         };
         let ops: Map<String, Value> = Op::ALL.into_iter().zip(&self.ops).map(op).collect();
-        let late = self.speed.map(|_| {
+        let late = self.options.speed.map(|_| {
             let mut late = times(&self.late);
             late["at_end"] = json!(nanoseconds(self.last_late.1));
             late
         });
         let (requests, bytes) = (self.requests(), self.bytes());
-        let SkippedRecords { read_only, not_offered, empty } = self.skipped;
-        let value = json!({
+        let counts = self.counts;
+        json!({
             "schema": "larder-trace-replay",
             "version": 1,
             "complete": !self.stopped,
             "connections": self.connections,
-            "depth": self.depth,
-            "speed": self.speed,
-            "records": self.records,
+            "depth": self.options.depth,
+            "speed": self.options.speed,
+            "records": counts.records,
             "requests": requests,
             "bytes": bytes,
             "duration_ns": self.duration_ns,
@@ -291,12 +264,14 @@ impl Outcome {
             "bytes_per_s": self.per_second(bytes),
             "ops": ops,
             "late_ns": late,
-            "split": self.split,
-            "wrapped": self.wrapped,
-            "left_out":
-                json!({ "read_only": read_only, "not_offered": not_offered, "empty": empty }),
+            "split": counts.split,
+            "wrapped": counts.wrapped,
+            "left_out": {
+                "read_only": counts.read_only,
+                "not_offered": counts.not_offered,
+                "empty": counts.empty,
+            },
             "first_error": self.first_error.as_ref().map(|(_, text)| text),
-        });
-        Ok(format!("{}\n", serde_json::to_string_pretty(&value)?))
+        })
     }
 }

@@ -1,12 +1,8 @@
 //! The request source against a simple model: each byte of a record, one by one.
 
-use super::super::input::Input;
-use super::feed::{RecordFilter, RequestSource};
-use super::targets::{Targets, volume};
-use larder_io::nbd_client::{BlockSizes, ExportDetails};
-use larder_io::nbd_wire as wire;
-use larder_lab::random::Random;
-use larder_lab::trace::{NameOf, Op, Record, Source, TraceError};
+use super::{Export, Exports, RecordFilter, RequestSource};
+use crate::random::Random;
+use crate::trace::{NameOf, Op, Record, Source, TraceError};
 
 struct Records(Vec<Record>);
 
@@ -22,22 +18,21 @@ impl Source for Records {
 }
 
 /// Returns an export of `length` bytes that accepts requests of up to `max`, in multiples of `min`.
-fn export(length: u64, min: u32, max: u32) -> ExportDetails {
-    ExportDetails {
-        name: String::new(),
-        description: String::new(),
+fn export(length: u64, min: u64, max: u64) -> Export {
+    Export {
+        name: "nbd://localhost".to_owned(),
         length,
-        flags: wire::FLAG_SEND_FLUSH | wire::FLAG_SEND_WRITE_ZEROES,
-        block_sizes: BlockSizes { min, preferred: min, max },
-        structured: true,
-        base_allocation: None,
+        granule: min,
+        transfer_bytes_max: max,
+        is_read_only: false,
+        ops: vec![Op::Read, Op::Write, Op::Flush, Op::Zero],
     }
 }
 
-fn request_source(records: &[Record], export: ExportDetails, wrap: bool) -> RequestSource {
-    let targets = Targets::connected("nbd://localhost".parse().unwrap(), export);
-    let input = Input::from_source(Box::new(Records(records.to_vec())));
-    RequestSource::new(input, targets, RecordFilter { wrap, read_only: false }).unwrap()
+fn request_source(records: &[Record], export: Export, wrap: bool) -> RequestSource {
+    let source = Box::new(Records(records.to_vec()));
+    let filter = RecordFilter { wrap, read_only: false };
+    RequestSource::new(source, Exports::new(vec![(None, export)]), filter).unwrap()
 }
 
 #[test]
@@ -45,7 +40,7 @@ fn every_byte_of_a_record_is_asked_once_where_it_belongs() {
     let mut random = Random::from_seed(31);
     for _ in 0..500 {
         let length = 1 + random.below(300);
-        let max = u32::try_from(1 + random.below(100)).unwrap();
+        let max = 1 + random.below(100);
         let ops = [Op::Read, Op::Write, Op::Zero];
         let records: Vec<Record> = (0..20)
             .map(|time_ns| Record {
@@ -65,19 +60,19 @@ fn every_byte_of_a_record_is_asked_once_where_it_belongs() {
         let mut actual = Vec::new();
         while let Some(request) = source.next().unwrap() {
             assert!(request.len > 0 && request.offset + request.len <= length);
-            assert!(!request.op.transfers() || request.len <= u64::from(max));
+            assert!(!request.op.transfers() || request.len <= max);
             let range = request.offset..request.offset + request.len;
             actual.extend(range.map(|at| (request.op, request.due_ns, at)));
         }
         assert_eq!(actual, expected);
         let beyond = |record: &&Record| record.offset + record.len > length;
-        assert_eq!(source.wrapped, records.iter().filter(beyond).count() as u64);
+        assert_eq!(source.counts.wrapped, records.iter().filter(beyond).count() as u64);
     }
 }
 
 #[test]
 fn what_an_export_cannot_take_is_refused_or_left_out() {
-    let record = |op, offset, len| Record { op, offset, len, ..Record::default() };
+    let record = |op, offset, len| Record { offset, len, op, ..Record::default() };
     let refusal = |record, wrap| {
         request_source(&[record], export(8192, 512, 4096), wrap).next().unwrap_err().to_string()
     };
@@ -94,17 +89,5 @@ fn what_an_export_cannot_take_is_refused_or_left_out() {
     let requests: Vec<_> = std::iter::from_fn(|| source.next().unwrap()).collect();
     let actual: Vec<_> = requests.iter().map(|r| (r.number, r.op, r.offset, r.len)).collect();
     assert_eq!(actual, [(2, Op::Flush, 0, 0), (3, Op::Zero, 512, 1024)]);
-    assert_eq!((source.skipped.not_offered, source.skipped.empty), (1, 1));
-}
-
-#[test]
-fn volumes_and_speeds_are_read_from_the_command_line() {
-    let (name, uri) = volume("a=nbd=nbd+unix:///disk?socket=/s=1").unwrap();
-    assert_eq!(name, "a=nbd");
-    assert_eq!(uri.export, "disk");
-    assert!(volume("a").is_err() && volume("a=/disk").is_err());
-    assert_eq!(super::speed("2x"), Ok(2.0));
-    for wrong in ["0", "-1", "nan", "inf", "fast", "x"] {
-        assert!(super::speed(wrong).is_err(), "{wrong}");
-    }
+    assert_eq!((source.counts.not_offered, source.counts.empty), (1, 1));
 }
