@@ -1,10 +1,10 @@
 //! Tests of caches against simple models, and of both lookup methods against each other.
 
-use super::*;
 use crate::random::Random;
 use crate::sim::interner::Interner;
 use crate::sim::testing::{numbered, random_references, reference};
 use larder_core::policy::PolicyKind;
+use larder_core::replace::*;
 
 #[test]
 fn lru_hits_what_a_list_in_order_of_use_holds() {

@@ -1,10 +1,10 @@
 //! Tests of miniatures against caches of full size.
 
-use super::*;
 use crate::random::Random;
-use crate::sim::replace::{self, FindBy};
 use crate::sim::testing::skewed_references;
+use larder_core::curve::miniature::*;
 use larder_core::policy::PolicyKind;
+use larder_core::replace::{self, FindBy};
 use larder_core::units::as_f64;
 
 #[test]

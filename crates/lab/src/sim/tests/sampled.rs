@@ -1,10 +1,10 @@
 //! Tests of samples against the exact curve.
 
-use super::*;
 use crate::random::Random;
-use crate::sim::curve::exact::{Exact, ExactCurve};
-use crate::sim::replace::Reference;
+use crate::sim::curve::{Exact, ExactCurve};
 use crate::sim::testing::skewed_references;
+use larder_core::curve::sampled::*;
+use larder_core::replace::Reference;
 use larder_core::units::as_f64;
 
 fn exact(references: &[Reference]) -> ExactCurve {

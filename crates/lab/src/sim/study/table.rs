@@ -1,41 +1,43 @@
-//! The output of `larder sim`: one row for each trace, page size, policy and cache size.
+//! The table of results: one row for each trace, page size, policy and cache size.
 
 use super::case::Case;
-use larder_lab::sim::curve::estimate::Estimate;
-use larder_lab::sim::references::By;
-use larder_lab::sim::replace::Counts;
+use crate::sim::references::By;
+use larder_core::curve::estimate::Estimate;
+use larder_core::replace::Counts;
 use larder_report::table::{Cell, Column, Table};
 use larder_schema::share;
 use serde_json::{Value, json};
 
 /// One result.
 #[derive(Clone, Debug)]
-pub(super) struct Row {
-    trace: String,
-    policy: String,
-    pages: u64,
-    page_bytes: Option<u32>,
-    references: u64,
-    estimate: Estimate,
-    counts: Option<Counts>,
-    compulsory: Option<u64>,
-    write_backs: Option<u64>,
-    group: Option<String>,
+pub struct Row {
+    pub(super) trace: String,
+    pub(super) policy: String,
+    pub(super) pages: u64,
+    pub(super) page_bytes: Option<u32>,
+    pub(super) references: u64,
+    pub(super) estimate: Estimate,
+    pub(super) counts: Option<Counts>,
+    /// Misses that no cache avoids.
+    pub(super) compulsory: Option<u64>,
+    /// Dirty pages that were written back.
+    pub(super) write_backs: Option<u64>,
+    pub(super) group: Option<String>,
 }
 
 impl Row {
     /// Returns the row of a simulated cache.
-    pub(super) fn counted(case: &Case, policy: &str, capacity: u32, counts: Counts) -> Self {
+    pub(super) fn counted(case: &Case<'_>, policy: &str, capacity: u32, counts: Counts) -> Self {
         let references = counts.all().references;
         let ratio = share(counts.hits().references, references).unwrap_or_default();
-        let exact = Estimate { hit_ratio: ratio, low: ratio, high: ratio };
+        let exact = Estimate::exact(ratio);
         let row = Row::estimated(case, policy, capacity.into(), references, exact);
         Row { counts: Some(counts), ..row }
     }
 
     /// Returns the row of a point on a curve.
     pub(super) fn estimated(
-        case: &Case,
+        case: &Case<'_>,
         policy: &str,
         pages: u64,
         references: u64,
@@ -55,31 +57,13 @@ impl Row {
         }
     }
 
-    /// Sets the misses that no cache avoids.
-    pub(super) fn compulsory(self, misses: u64) -> Self {
-        Row { compulsory: Some(misses), ..self }
-    }
-
-    /// Sets the number of dirty pages that were written back.
-    pub(super) fn written(self, write_backs: u64) -> Self {
-        Row { write_backs: Some(write_backs), ..self }
-    }
-
-    /// Sets the group.
-    pub(super) fn group(self, group: Option<String>) -> Self {
-        Row { group, ..self }
-    }
-
     fn cells(&self) -> Vec<Cell> {
         let optional = |value: Option<u64>| value.map_or_else(Cell::missing, Cell::count);
-        let ratio =
-            |hits: u64, all: u64| share(hits, all).map_or_else(Cell::missing, Cell::percent);
-        let ratio_of = |cell: fn(&Counts) -> (u64, u64)| {
-            self.counts
-                .as_ref()
-                .map(cell)
-                .map_or_else(Cell::missing, |(hits, all)| ratio(hits, all))
+        let ratio = |part: fn(&Counts) -> (u64, u64)| {
+            let (hits, all) = part(self.counts.as_ref()?);
+            Some(Cell::percent(share(hits, all)?))
         };
+        let ratio = |part| ratio(part).unwrap_or_else(Cell::missing);
         vec![
             Cell::word(&self.trace),
             Cell::word(&self.policy),
@@ -91,13 +75,11 @@ impl Row {
             Cell::percent(self.estimate.hit_ratio),
             Cell::percent(self.estimate.low),
             Cell::percent(self.estimate.high),
-            ratio_of(|c| {
-                (c.read_hits.references, c.read_hits.references + c.read_misses.references)
-            }),
-            ratio_of(|c| {
+            ratio(|c| (c.read_hits.references, c.read_hits.references + c.read_misses.references)),
+            ratio(|c| {
                 (c.write_hits.references, c.write_hits.references + c.write_misses.references)
             }),
-            ratio_of(|c| (c.hits().bytes, c.all().bytes)),
+            ratio(|c| (c.hits().bytes, c.all().bytes)),
             Cell::count(self.pages),
             optional(self.compulsory),
             optional(self.counts.map(|counts| counts.evictions)),
@@ -136,7 +118,8 @@ fn columns() -> Vec<Column> {
 }
 
 /// Returns the table of all rows; with an additional column if they are of groups.
-pub(super) fn from_rows(rows: &[Row], by: Option<By>) -> Table {
+#[must_use]
+pub fn from_rows(rows: &[Row], by: Option<By>) -> Table {
     let mut columns = columns();
     columns.extend(by.map(|by| Column::words(by.name(), by.name())));
     let mut table = Table::new("", columns);
@@ -148,7 +131,8 @@ pub(super) fn from_rows(rows: &[Row], by: Option<By>) -> Table {
 }
 
 /// Returns the JSON object: schema and version before the table.
-pub(super) fn json(table: &Table) -> Value {
+#[must_use]
+pub fn json(table: &Table) -> Value {
     let mut json = json!({ "schema": "larder-sim", "version": 1 });
     let Value::Object(parts) = table.to_json() else { return json };
     for (key, value) in parts {
@@ -170,7 +154,11 @@ mod tests {
             csv.starts_with("trace,policy,size_bytes,page_bytes,references,hit_ratio,"),
             "{csv}"
         );
-        assert!(from_rows(&[], Some(By::File)).to_csv().ends_with(",file\n"));
+        assert!(
+            from_rows(&[], Some(By::Name(crate::trace::NameOf::File)))
+                .to_csv()
+                .ends_with(",file\n")
+        );
         assert_eq!(json(&from_rows(&[], None))["version"], 1);
     }
 }
