@@ -11,7 +11,8 @@
 //!   are valid.
 //! * [`load`]: a load on an export that verifies what it reads, and a check after a crash.
 //! * [`connection`]: the connections of a load and of a replay.
-//! * [`held`]: locked files and directories of a benchmark, and the removal of those of killed runs.
+//! * [`held`]: locked files and directories of a benchmark, and the removal of those of killed
+//!   runs.
 //! * [`inputs`]: logs of all inputs of a serving cache, and their replay.
 //! * [`ranks`]: a benchmark in several processes, on one or several machines.
 //! * [`random`]: the random distributions of the workloads, generated from a given seed.
