@@ -10,6 +10,7 @@ extern crate larder_server;
 
 mod args;
 mod commands;
+mod connection;
 mod free_space;
 mod live;
 mod logging;

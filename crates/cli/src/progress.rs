@@ -2,6 +2,7 @@
 
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use larder_io::engine::StopProgress;
+use larder_lab::sim::sizing::Progress;
 use larder_report::escape;
 use larder_schema::format;
 use std::time::{Duration, Instant};
@@ -36,6 +37,47 @@ fn style(template: &str) -> ProgressStyle {
 fn reason(error: &str) -> &str {
     let reason = error.rsplit_once(": ").map_or(error, |(_, reason)| reason);
     reason.split_once(" (os error ").map_or(reason, |(reason, _)| reason)
+}
+
+/// A bar for each step of a simulation; hidden if standard error is not a terminal.
+#[derive(Debug, Default)]
+pub(crate) struct StepBar {
+    step: &'static str,
+    bar: Option<ProgressBar>,
+}
+
+impl StepBar {
+    pub(crate) fn show(&mut self, progress: Progress) {
+        if !crate::output::shows_progress() {
+            return;
+        }
+        if self.step != progress.step {
+            self.end();
+            self.step = progress.step;
+            let template = if progress.total > 0 {
+                "{msg} [{bar:30}] {pos} of {len} references, {eta} left"
+            } else {
+                "{msg}: {pos} references"
+            };
+            self.bar = Some(bar(progress.total, template).with_message(progress.step));
+        }
+        if let Some(bar) = &self.bar {
+            bar.set_length(progress.total);
+            bar.set_position(progress.done);
+        }
+    }
+
+    fn end(&mut self) {
+        if let Some(bar) = self.bar.take() {
+            bar.finish_and_clear();
+        }
+    }
+}
+
+impl Drop for StepBar {
+    fn drop(&mut self) {
+        self.end();
+    }
 }
 
 /// Progress of writing all dirty data of a volume: bytes, rate, remaining time.

@@ -17,17 +17,17 @@ use std::num::NonZero;
 use std::path::Path;
 use std::time::Instant;
 
+use larder_core::curve::estimate::Estimate;
+use larder_core::curve::miniature::Miniature;
+use larder_core::curve::sampled::{SAMPLE_PAGES, Sampled};
 use larder_core::policy::PolicyKind;
+use larder_core::replace::{self, FindBy};
 use larder_core::units::as_f64;
 use larder_lab::random::Random;
-use larder_lab::sim::curve::estimate::Estimate;
-use larder_lab::sim::curve::exact::{Exact, ExactCurve};
-use larder_lab::sim::curve::miniature::Miniature;
-use larder_lab::sim::curve::sampled::{SAMPLE_PAGES, Sampled};
+use larder_lab::sim::curve::{Exact, ExactCurve};
 use larder_lab::sim::references::{Batch, Reference, References, Split};
-use larder_lab::sim::replace::{self, FindBy};
 use larder_lab::sim::sweep::{self, Planned};
-use larder_lab::trace::{self, BoxedSource, OpenOptions};
+use larder_lab::trace::{self, OpenOptions};
 use larder_testing::claim;
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
@@ -56,7 +56,7 @@ fn main() -> Result<()> {
     }
 }
 
-fn open(trace: &str) -> Result<References<BoxedSource>> {
+fn open(trace: &str) -> Result<References> {
     let source = trace::open(Path::new(trace), &OpenOptions::default())?;
     let split = Split::native(source.addressing());
     Ok(References::new(source, split))

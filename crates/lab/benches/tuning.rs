@@ -9,20 +9,20 @@
 
 use larder_core::cache::ShareMode;
 use larder_core::curve::candidates::CANDIDATES;
+use larder_core::curve::tracker::Tracker;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
+use larder_core::replace::{self, Changeable, Counts, FindBy};
 use larder_core::store::Geometry;
 use larder_core::tunables::Tunables;
 use larder_core::units::as_f64;
 use larder_core::volume::VolumeOptions;
 use larder_lab::cache_simulation::sharing::{Division, SharingExperiment, hit_ratio};
-use larder_lab::sim::auto::AutoCache;
-use larder_lab::sim::curve::exact::Exact;
+use larder_lab::sim::curve::Exact;
 use larder_lab::sim::engine::{self, Lengths, Pace, StoreModel, WholeOptions};
 use larder_lab::sim::min::Future;
 use larder_lab::sim::references::{Batch, Reference, References, Split};
-use larder_lab::sim::replace::{self, Changeable, Counts, FindBy};
 use larder_lab::trace::{self, BoxedSource, OpenOptions};
 use larder_testing::{claim, shared_trace};
 use std::error::Error;
@@ -83,7 +83,7 @@ fn references(trace: &Path) -> Result<Vec<Reference>> {
     }
 }
 
-fn exact(references: &[Reference]) -> larder_lab::sim::curve::exact::ExactCurve {
+fn exact(references: &[Reference]) -> larder_lab::sim::curve::ExactCurve {
     let mut exact = Exact::new();
     exact.run(references);
     exact.curve()
@@ -162,9 +162,21 @@ fn auto_at(pages: &[u64], capacity: u32) -> (Option<(&'static str, f64)>, f64, u
         (kind.name(), hit_ratio_after_warm_up(pages, |page| cache.touch(page)))
     });
     let best = fixed.max_by(|one, other| one.1.total_cmp(&other.1));
-    let mut cache = AutoCache::new(PolicyKind::S3Fifo, capacity, 0);
-    let ratio = hit_ratio_after_warm_up(pages, |page| cache.touch(page));
-    (best, ratio, cache.switches().len())
+    let begin = PolicyKind::S3Fifo;
+    let mut cache = Changeable::new(begin, capacity);
+    let mut tracker = Tracker::new(Tracker::bytes_max(), capacity.into(), begin, 0)
+        .expect("bytes for the largest tracker");
+    let mut switches = 0;
+    let ratio = hit_ratio_after_warm_up(pages, |page| {
+        let hit = cache.touch(page);
+        if let Some(kind) = tracker.reference(page, !hit) {
+            cache.set_policy(kind);
+            tracker.note_policy(kind);
+            switches += 1;
+        }
+        hit
+    });
+    (best, ratio, switches)
 }
 
 fn auto(sizes: &[u64]) -> Result<()> {

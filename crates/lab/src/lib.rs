@@ -9,22 +9,28 @@
 //! * [`trace`]: block traces, recorded by Larder or by other tools.
 //! * [`mod@bench`]: the benchmark runner, which runs workloads on a machine so that their results
 //!   are valid.
-//! * [`held`]: locked files and directories of a benchmark, and the removal of those of killed runs.
+//! * [`load`]: a load on an export that verifies what it reads, and a check after a crash.
+//! * [`connection`]: the connections of a load and of a replay.
+//! * [`held`]: locked files and directories of a benchmark, and the removal of those of killed
+//!   runs.
 //! * [`inputs`]: logs of all inputs of a serving cache, and their replay.
 //! * [`ranks`]: a benchmark in several processes, on one or several machines.
 //! * [`random`]: the random distributions of the workloads, generated from a given seed.
 //!
 //! Invariants: time is an argument, randomness comes from a seed that the caller passes in, and no
-//! module does I/O (except [`trace`] and [`mod@bench`], which read and write files,
-//! [`workload::postmark`], and [`ranks`], which has sockets and child processes) or starts a thread (except [`sim::sweep`], [`bench::worker_pool`] and [`ranks`]).
-//! Times are nanoseconds, sizes are bytes.
+//! module does I/O (except [`trace`], [`load`] and [`mod@bench`], which read and write files,
+//! [`workload::postmark`], and [`ranks`], which has sockets and child processes) or starts a thread
+//! (except [`sim::sweep`], [`sim::study`], [`trace::replay`], [`load`], [`bench::worker_pool`] and
+//! [`ranks`]). Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
 
 pub mod bench;
 pub mod cache_simulation;
+pub mod connection;
 pub mod held;
 pub mod inputs;
+pub mod load;
 pub mod model;
 pub mod random;
 pub mod ranks;

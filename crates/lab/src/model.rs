@@ -14,23 +14,19 @@
 mod capped;
 mod curve;
 mod disk;
-mod fixed;
 mod layout;
 mod modelled;
-mod null_store;
 #[cfg(test)]
 mod rig;
 mod stream;
 
 pub use capped::{CappedVolume, CappedVolumeSpec};
-pub use curve::SeekCurve;
 pub use disk::{Disk, DiskSpec};
-pub use fixed::FixedLatency;
 pub use modelled::{ModelledStore, Totals};
-pub use null_store::NullStore;
 
 use larder_core::clock::Nanos;
-use larder_core::store::StoreOpKind;
+use larder_core::frames::Frames;
+use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
 
 /// An operation as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -51,7 +47,59 @@ pub trait Model: Send {
     fn max_concurrency(&self) -> usize;
     /// Returns the index of the operation of `waiting` (never empty, in order of arrival) to serve
     /// next.
-    fn pick(&self, now: Nanos, waiting: &[Access]) -> usize;
+    fn pick(&self, _now: Nanos, _waiting: &[Access]) -> usize {
+        0
+    }
     /// Begins service at `now` and returns the completion time; never before `now`.
     fn serve(&mut self, now: Nanos, access: &Access) -> Nanos;
+}
+
+/// Completes every operation after the same time, in nanoseconds; no operation waits for another.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct FixedLatency(pub Nanos);
+
+impl Model for FixedLatency {
+    fn max_concurrency(&self) -> usize {
+        // More than a cache ever has in flight.
+        1024
+    }
+
+    fn serve(&mut self, now: Nanos, _access: &Access) -> Nanos {
+        now + self.0
+    }
+}
+
+/// A store without content, for simulations over frames that hold no bytes: it discards writes, and
+/// a read leaves the frame unchanged. Every operation completes immediately; a model in front of it
+/// adds latency.
+#[derive(Debug)]
+pub struct NullStore<F: Frames> {
+    geometry: Geometry,
+    done: Vec<StoreDone<F>>,
+}
+
+impl<F: Frames> NullStore<F> {
+    /// Creates a store with this geometry.
+    #[must_use]
+    pub fn new(geometry: Geometry) -> Self {
+        NullStore { geometry, done: Vec::new() }
+    }
+}
+
+impl<F: Frames> Store<F> for NullStore<F> {
+    fn geometry(&self) -> Geometry {
+        self.geometry
+    }
+
+    fn submit(&mut self, now: Nanos, _frames: &F, op: StoreOp<F>) {
+        self.done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
+    }
+
+    fn reap(&mut self, _now: Nanos, _frames: &F, done: &mut Vec<StoreDone<F>>) {
+        done.append(&mut self.done);
+    }
+
+    fn in_flight(&self) -> usize {
+        self.done.len()
+    }
 }

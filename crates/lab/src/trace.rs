@@ -7,6 +7,7 @@
 mod bytes;
 mod csv;
 mod decode;
+mod describe;
 mod filter;
 mod footprint;
 mod format;
@@ -20,24 +21,25 @@ mod open;
 mod parquet;
 mod read;
 mod record;
+pub mod replay;
 mod sink;
-pub mod summary;
+mod summary;
 pub mod synth;
 #[cfg(test)]
 mod tests;
 mod text;
 
-pub use csv::CsvWriter;
+pub use describe::Description;
 pub use filter::Filter;
-pub use footprint::Footprint;
+pub(crate) use footprint::Footprint;
 pub use format::Format;
 pub use merge::Merge;
-pub use observe::Observer;
+use observe::Observer;
 pub use open::{BoxedSource, OpenOptions, open, open_stream};
-#[cfg(feature = "parquet")]
-pub use parquet::ParquetWriter;
-pub use record::{Op, Record};
+pub use record::{NameOf, Op, Record};
 pub use sink::{Sink, Target};
+
+use std::fmt;
 
 /// Maximum length of a read or write, in bytes: no block protocol has longer ones, and code that
 /// iterates over the pages of a request relies on it.
@@ -70,17 +72,6 @@ pub enum TraceError {
     },
 }
 
-/// The kind of number that a name belongs to.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NameOf {
-    /// [`Record::volume`].
-    Volume,
-    /// [`Record::file`].
-    File,
-    /// [`Record::process`].
-    Process,
-}
-
 /// The unit of [`Record::offset`] and [`Record::len`] in a trace.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Addressing {
@@ -98,6 +89,16 @@ pub enum Addressing {
     /// `len` is the object's size in bytes, 0 if the format has none. A request is one reference to
     /// one object and is never split.
     Objects,
+}
+
+impl fmt::Display for Addressing {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Addressing::Bytes => f.write_str("bytes"),
+            Addressing::Pages { bytes } => write!(f, "pages:{bytes}"),
+            Addressing::Objects => f.write_str("objects"),
+        }
+    }
 }
 
 /// A reader of a trace.

@@ -5,24 +5,16 @@
 //! data. `--check` compares an image with the log of a load, without the cache: exit code 1 if a
 //! write is missing whose durability the server has acknowledged.
 
-mod area;
-mod check;
-mod connection;
-mod log;
-mod sector;
-
+use crate::connection::NbdConnection;
 use anyhow::{Context, Result, anyhow, ensure};
-use area::Area;
 use clap::Args;
-use connection::{Connection, Load, LoadTotals};
 use larder_io::nbd_client::{Client, ConnectOptions, NbdUri};
 use larder_io::nbd_wire as wire;
+use larder_io::owned_file;
+use larder_lab::load::{self, LoadOptions, LoadTotals, Log};
 use larder_schema::format;
-use log::Log;
-use sector::SECTOR_BYTES;
 use std::path::{Path, PathBuf};
 use std::process::ExitCode;
-use std::sync::atomic::AtomicBool;
 use std::time::{Duration, Instant};
 
 /// Time limit for the reply of the server to a request.
@@ -78,7 +70,7 @@ pub(crate) fn run(arguments: &LoadArgs) -> Result<ExitCode> {
 }
 
 fn run_check(image: &Path, log: &Path) -> Result<ExitCode> {
-    let result = check::check(image, log)?;
+    let result = load::check(image, log)?;
     for finding in result.findings.iter().take(FINDINGS_MAX) {
         println!("{finding}")?;
     }
@@ -92,42 +84,20 @@ fn run_check(image: &Path, log: &Path) -> Result<ExitCode> {
 fn load(arguments: &LoadArgs, uri: &NbdUri) -> Result<()> {
     let clients = connect(uri, arguments.connections)?;
     let info = clients[0].info();
-    let (bytes, min) = (info.length, info.block_sizes.min);
+    let (bytes, granule, seed) = (info.length, info.block_sizes.min, arguments.seed);
     let log = match &arguments.log {
-        Some(path) => Log::create(path, arguments.seed, bytes / SECTOR_BYTES as u64)?,
+        Some(path) => {
+            let file = owned_file::create(path, 0o644);
+            let file = file.with_context(|| format!("create the log {}", path.display()))?;
+            Log::begin(file, seed, bytes)?
+        }
         None => Log::none(),
     };
+    let depth = usize::try_from(arguments.depth).context("keep so many requests in flight")?;
+    let options = LoadOptions { bytes, granule, seed, depth, log, time: arguments.time };
     let started = Instant::now();
-    let load = Load {
-        seed: arguments.seed,
-        depth: usize::try_from(arguments.depth).context("keep so many requests in flight")?,
-        log,
-        until: arguments.time.map(|time| started + time),
-        stop: AtomicBool::new(false),
-    };
-    let connections: Result<Vec<_>> = (0..)
-        .zip(clients)
-        .map(|(number, client)| {
-            let area = Area::new(bytes, min, number, arguments.connections)?;
-            Ok(Connection::new(&load, client, number, area))
-        })
-        .collect();
-    let totals = run_all(connections?)?;
+    let totals = load::run(clients.into_iter().map(NbdConnection::new).collect(), options)?;
     report(&totals, started.elapsed())
-}
-
-/// Runs the connections to their ends; returns the first failure, if any.
-fn run_all(connections: Vec<Connection<'_>>) -> Result<LoadTotals> {
-    std::thread::scope(|scope| {
-        let threads: Vec<_> =
-            connections.into_iter().map(|connection| scope.spawn(|| connection.run())).collect();
-        // All threads are joined before a failure is returned.
-        let results: Vec<_> = threads
-            .into_iter()
-            .map(|thread| thread.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect();
-        results.into_iter().try_fold(LoadTotals::default(), |sum, totals| Ok(sum.plus(&totals?)))
-    })
 }
 
 /// Opens the connections; every second one uses structured replies.

@@ -1,38 +1,27 @@
 //! `larder sim`: hit ratios of a trace, by policy and cache size.
 //!
-//! Each trace is read twice: first for its footprint, which determines sizes in per cent and the
-//! memory of the simulation, then for the caches. So standard input is refused. Every trace and
-//! every page size is simulated on its own.
+//! Each trace is read twice, so standard input is refused. Every trace and every page size is
+//! simulated on its own.
 
-mod case;
-mod curves;
 mod engine;
 mod inputs;
-mod sizes;
-mod table;
 
 use crate::args;
 use crate::args::{FormatArgs, TableFormat};
-use crate::commands::trace;
+use crate::commands::trace::InputArgs;
+use crate::progress::StepBar;
 use anyhow::{Context, Result, ensure};
-use case::Case;
 use clap::{Args, ValueEnum};
 use larder_core::policy::PolicyKind;
 use larder_host::memory;
-use larder_lab::sim::min::{self, Future};
-use larder_lab::sim::references::By;
-use larder_lab::sim::sweep::{self, Planned};
-use larder_lab::trace::Format;
+use larder_lab::sim::references::{By, Split};
+use larder_lab::sim::study::{self, Case, CurveKind, MIN, Size, StudyOptions};
+use larder_lab::trace::{self, Addressing};
+use larder_report::escape;
 use larder_report::table::Table;
-use larder_schema::format;
-use sizes::Size;
 use std::io::Write;
 use std::num::NonZero;
-use std::path::PathBuf;
-use table::Row;
-
-/// The name of the bound in `--policy`.
-const MIN: &str = "min";
+use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
@@ -40,13 +29,8 @@ pub(crate) struct SimArgs {
     #[arg(required = true, value_name = "TRACE")]
     traces: Vec<PathBuf>,
 
-    /// Format of the traces; if not given, detected by content, or else by the extension.
-    #[arg(long, value_name = "FORMAT", value_parser = trace::format, help_heading = "Reading")]
-    trace_format: Option<Format>,
-
-    /// Maximum number of bad records that are skipped; one more is an error.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, help_heading = "Reading")]
-    max_bad: u64,
+    #[command(flatten)]
+    input: InputArgs,
 
     /// Policies by name, separated by commas; "all" for all of them, "min" for the bound.
     #[arg(long, value_name = "POLICIES", default_value = "all", value_delimiter = ',')]
@@ -54,11 +38,11 @@ pub(crate) struct SimArgs {
 
     /// Sizes of caches: 5% of the footprint, 64MiB, 1000p (pages).
     #[arg(long, value_name = "SIZES", default_value = "1%,2%,5%,10%,20%,50%",
-          value_delimiter = ',', value_parser = sizes::size)]
+          value_delimiter = ',', value_parser = size)]
     size: Vec<Size>,
 
     /// Sizes of pages, from 512 to 1MiB; if not given, 4KiB, or the unit of the recording.
-    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = sizes::page_bytes)]
+    #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = page_bytes)]
     page_size: Vec<u32>,
 
     /// Split requests into pages, or count each as one reference, like other simulators.
@@ -160,6 +144,29 @@ impl Policies {
     }
 }
 
+/// Parses `5%`, `64MiB` or `1000p`.
+fn size(text: &str) -> Result<Size, String> {
+    let error = || format!("\"{text}\" is not a size; write 5%, 64MiB or 1000p");
+    if let Some(percent) = text.strip_suffix('%') {
+        let percent = percent.parse().ok().filter(|percent| (0.0..=1e6).contains(percent));
+        return percent.filter(|&percent| percent > 0.0).map(Size::Percent).ok_or_else(error);
+    }
+    if let Some(pages) = text.strip_suffix('p') {
+        let pages = pages.parse().ok().filter(|&pages| pages > 0);
+        return pages.map(Size::Pages).ok_or_else(error);
+    }
+    args::bytes(text).ok().filter(|&bytes| bytes > 0).map(Size::Bytes).ok_or_else(error)
+}
+
+/// Parses the size of a page: a power of two from 512 bytes to 1 MiB.
+fn page_bytes(text: &str) -> Result<u32, String> {
+    let bytes = args::bytes(text)?;
+    u32::try_from(bytes)
+        .ok()
+        .filter(|bytes| bytes.is_power_of_two() && (512..=1 << 20).contains(bytes))
+        .ok_or_else(|| format!("a page of {text}: must be a power of two from 512 to 1MiB"))
+}
+
 pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
     let policies = Policies::parse(&arguments.policy)?;
     let engine_options = &arguments.whole.option_names;
@@ -169,118 +176,94 @@ pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
         engine_options.join(", ")
     );
     match arguments.level {
-        Level::Replacement => {}
-        Level::Whole => return run_whole(&policies, arguments),
-        Level::Inputs => return inputs::run(arguments),
+        Level::Replacement => run_replacement(policies, arguments),
+        Level::Whole => engine::run(&policies, arguments),
+        Level::Inputs => inputs::run(arguments),
     }
-    let mut rows = Vec::new();
-    for case in case::cases(arguments)? {
-        match arguments.curve {
-            None => rows.extend(simulate(&case, &policies, arguments)?),
-            Some(curve) => rows.extend(curves::run(&case, curve, &policies, arguments)?),
-        }
-    }
-    print(&table::from_rows(&rows, arguments.by), arguments.format.get())
 }
 
-fn run_whole(policies: &Policies, arguments: &SimArgs) -> Result<()> {
-    ensure!(arguments.curve.is_none(), "simulate the whole cache: it gives no curve, only sizes");
-    ensure!(
-        arguments.split == SplitBy::Pages,
-        "simulate the whole cache: its requests are always split into pages"
-    );
-    let mut runs = Vec::new();
-    for case in case::cases(arguments)? {
-        runs.extend(engine::run(&case, policies, arguments)?);
-    }
-    let table = match arguments.format.get() {
-        TableFormat::Text => engine::short_table(&runs),
-        TableFormat::Csv | TableFormat::Json => engine::full_table(&runs),
+fn run_replacement(policies: Policies, arguments: &SimArgs) -> Result<()> {
+    let options = StudyOptions {
+        policies: policies.kinds,
+        is_default: arguments.policy == ["all"],
+        min: policies.min,
+        sizes: arguments.size.clone(),
+        curve: arguments.curve.map(|curve| match curve {
+            Curve::Exact => CurveKind::Exact,
+            Curve::Sampled => CurveKind::Sampled,
+        }),
+        by: arguments.by,
+        seed: arguments.seed,
+        threads: arguments.threads.unwrap_or_else(args::cores),
+        available_bytes: memory::available_bytes().unwrap_or(u64::MAX),
     };
-    print(&table, arguments.format.get())
+    let mut rows = Vec::new();
+    for_each_case(arguments, |case, bar| {
+        let note = &mut |note| eprintln!("larder: {note}");
+        rows.extend(study::run(case, &options, &mut |progress| bar.show(progress), note)?);
+        Ok(())
+    })?;
+    print(&study::from_rows(&rows, arguments.by), arguments.format.get())
+}
+
+/// Calls `run` with every trace at every requested page size.
+fn for_each_case(
+    arguments: &SimArgs,
+    mut run: impl FnMut(&Case<'_>, &mut StepBar) -> Result<()>,
+) -> Result<()> {
+    let mut cases = Vec::new();
+    for path in &arguments.traces {
+        ensure!(
+            path != Path::new("-"),
+            "simulate standard input: a trace is read twice, so it must be a file"
+        );
+        let name = escape::path(path).into_owned();
+        let source = trace::open(path, &arguments.input.options()).context("simulate")?;
+        let splits = splits(arguments, &name, source.addressing())?;
+        cases.extend(splits.into_iter().map(|split| (path, name.clone(), split)));
+    }
+    let options = arguments.input.options();
+    for (path, name, split) in cases {
+        let mut bar = StepBar::default();
+        run(&Case { name, open: &|| trace::open(path, &options), split }, &mut bar)?;
+    }
+    Ok(())
+}
+
+/// Returns the ways in which the requests of a trace are split.
+fn splits(arguments: &SimArgs, name: &str, addressing: Addressing) -> Result<Vec<Split>> {
+    let page_sizes = &arguments.page_size;
+    Ok(match (addressing, arguments.split) {
+        (Addressing::Objects, _) => {
+            ensure!(
+                page_sizes.is_empty(),
+                "simulate {name} with pages: it is a trace of objects, which have none"
+            );
+            vec![Split::Objects]
+        }
+        (_, SplitBy::None) => {
+            ensure!(
+                page_sizes.is_empty(),
+                "simulate {name} with pages and without: leave out --page-size or --split"
+            );
+            vec![Split::Requests]
+        }
+        (_, SplitBy::Pages) if !page_sizes.is_empty() => {
+            page_sizes.iter().copied().map(Split::Pages).collect()
+        }
+        (_, SplitBy::Pages) if arguments.level == Level::Whole => vec![Split::Pages(4096)],
+        (_, SplitBy::Pages) => vec![Split::native(addressing)],
+    })
 }
 
 fn print(table: &Table, format: TableFormat) -> Result<()> {
     let text = match format {
         TableFormat::Text => table.to_text(),
         TableFormat::Csv => table.to_csv(),
-        TableFormat::Json => format!("{:#}\n", table::json(table)),
+        TableFormat::Json => format!("{:#}\n", study::json(table)),
     };
     // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(crate::output::stdout().write_all(text.as_bytes())?)
-}
-
-/// Simulates every policy at every size.
-fn simulate(case: &Case, policies: &Policies, arguments: &SimArgs) -> Result<Vec<Row>> {
-    let (mut references, mut footprint) = (0, larder_lab::sim::interner::Interner::new());
-    let mut numbers = Vec::new();
-    let read = case.for_each_batch(None, |batch| {
-        references += batch.references.len() as u64;
-        footprint.numbers(&batch.references, &mut numbers);
-        Ok(())
-    })?;
-    case.print_notes(&read);
-    let pages = footprint.len() as u64;
-    drop(footprint);
-    ensure!(references > 0, "simulate {}: it has no read and no write", case.name);
-    let mut capacities = Vec::new();
-    for size in &arguments.size {
-        let pages = size.pages(case.page_bytes(), pages)?;
-        capacities.push(sizes::capacity(pages)?);
-    }
-    let plan: Vec<Planned> = policies
-        .kinds
-        .iter()
-        .flat_map(|&policy| capacities.iter().map(move |&capacity| Planned { policy, capacity }))
-        .collect();
-    let mut rows = Vec::new();
-    if !plan.is_empty() {
-        let threads = arguments.threads.unwrap_or_else(args::cores);
-        let bar = case::bar(references);
-        let counts = sweep::run(case.references()?, &plan, Some(pages), threads, |done| {
-            bar.set_position(done);
-        })
-        .context("simulate")?;
-        bar.finish_and_clear();
-        let counted = plan.iter().zip(counts).map(|(planned, counts)| {
-            Row::counted(case, planned.policy.name(), planned.capacity, counts).compulsory(pages)
-        });
-        rows.extend(counted);
-    }
-    if policies.min {
-        let available = memory::available_bytes().unwrap_or(u64::MAX);
-        match check_memory(&case.name, min::memory_bytes(references, pages), available) {
-            Ok(()) => rows.extend(bound(case, &capacities, pages)?),
-            Err(error) if rows.is_empty() => return Err(error),
-            Err(error) => eprintln!("larder: note: {error}"),
-        }
-    }
-    Ok(rows)
-}
-
-/// Refuses the bound if it would take more than half of the available memory.
-fn check_memory(name: &str, bytes: u64, available: u64) -> Result<()> {
-    ensure!(
-        bytes <= available / 2,
-        "simulate {name} with min: it takes {} of memory, and half of what is available is {}; \
-         leave out min, or shorten the trace with larder trace filter",
-        format::bytes(bytes),
-        format::bytes(available / 2)
-    );
-    Ok(())
-}
-
-/// Computes MIN at every size, over a trace of `pages` pages.
-fn bound(case: &Case, capacities: &[u32], pages: u64) -> Result<Vec<Row>> {
-    let mut future = Future::new();
-    case.for_each_batch(None, |batch| Ok(future.add(&batch.references)?))?;
-    let known = future.known();
-    let row = |&capacity: &u32| {
-        let found = known.run(capacity);
-        let row = Row::counted(case, MIN, capacity, found.counts);
-        row.compulsory(pages).written(found.write_backs)
-    };
-    Ok(capacities.iter().map(row).collect())
 }
 
 #[cfg(test)]
@@ -288,10 +271,19 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_bound_takes_at_most_half_of_the_available_memory() {
-        assert!(check_memory("t.csv", 100, 200).is_ok());
-        let error = format!("{:#}", check_memory("t.csv", 101 << 20, 200 << 20).unwrap_err());
-        assert!(error.starts_with("simulate t.csv with min: it takes 101 MiB"), "{error}");
+    fn sizes_are_per_cent_bytes_or_pages() {
+        assert_eq!(size("10%"), Ok(Size::Percent(10.0)));
+        assert_eq!(size("64MiB"), Ok(Size::Bytes(64 << 20)));
+        assert_eq!(size("1000p"), Ok(Size::Pages(1_000)));
+        for wrong in ["", "%", "-1%", "0%", "nan%", "0p", "xp", "0B", "1e99%", "many"] {
+            assert!(size(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn pages_are_powers_of_two() {
+        assert_eq!(page_bytes("64KiB"), Ok(65_536));
+        assert!(["256B", "3KiB", "2MiB", "x"].iter().all(|text| page_bytes(text).is_err()));
     }
 
     #[test]

@@ -5,16 +5,14 @@
 
 use crate::args;
 use crate::args::{FormatArgs, TextOrJson};
-use crate::commands::trace;
+use crate::commands::trace::InputArgs;
 use crate::output;
 use crate::output_file::OutputFile;
-use crate::progress;
+use crate::progress::StepBar;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use indicatif::ProgressBar;
 use larder_core::policy::PolicyKind;
-use larder_lab::sim::sizing::{self, Options, Progress};
-use larder_lab::trace::{Format, OpenOptions};
+use larder_lab::sim::sizing::{self, Options};
 use larder_report::escape;
 use larder_schema::advice::Goal;
 use larder_schema::sizing::Sizing;
@@ -89,13 +87,8 @@ pub(crate) struct SizeArgs {
           help_heading = "Live")]
     cgroup: Option<String>,
 
-    /// Format of the trace; if not given, detected by content, or else by the extension.
-    #[arg(long, value_name = "FORMAT", value_parser = trace::format, help_heading = "Reading")]
-    trace_format: Option<Format>,
-
-    /// Maximum number of bad records that are skipped; one more is an error.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, help_heading = "Reading")]
-    max_bad: u64,
+    #[command(flatten)]
+    input: InputArgs,
 }
 
 /// Parses a percentage such as `95%`, above 0 and up to 100.
@@ -143,18 +136,10 @@ fn measure(
         seed: arguments.seed,
         threads: arguments.threads.unwrap_or_else(args::cores),
     };
-    let open_options = OpenOptions {
-        format: arguments.trace_format,
-        format_option: "--trace-format",
-        max_bad: arguments.max_bad,
-        ..OpenOptions::default()
-    };
+    let open_options = arguments.input.options();
     let open = || larder_lab::trace::open(path, &open_options);
-    let mut bar = Bar::default();
-    let result = sizing::measure(&open, &options, &mut |progress| bar.show(progress))
-        .context("size a cache");
-    bar.end();
-    result
+    let mut bar = StepBar::default();
+    sizing::measure(&open, &options, &mut |progress| bar.show(progress)).context("size a cache")
 }
 
 /// Prints the result, followed by the memory of this machine.
@@ -185,41 +170,6 @@ fn policies(selected: &[PolicyKind]) -> Vec<PolicyKind> {
         return PolicyKind::ALL.to_vec();
     }
     PolicyKind::ALL.into_iter().filter(|kind| selected.contains(kind)).collect()
-}
-
-/// A bar for each step; hidden if standard error is not a terminal.
-#[derive(Debug, Default)]
-struct Bar {
-    step: &'static str,
-    bar: Option<ProgressBar>,
-}
-
-impl Bar {
-    fn show(&mut self, progress: Progress) {
-        if !crate::output::shows_progress() {
-            return;
-        }
-        if self.step != progress.step {
-            self.end();
-            self.step = progress.step;
-            let template = if progress.total > 0 {
-                "{msg} [{bar:30}] {pos} of {len} references, {eta} left"
-            } else {
-                "{msg}: {pos} references"
-            };
-            self.bar = Some(progress::bar(progress.total, template).with_message(progress.step));
-        }
-        if let Some(bar) = &self.bar {
-            bar.set_length(progress.total);
-            bar.set_position(progress.done);
-        }
-    }
-
-    fn end(&mut self) {
-        if let Some(bar) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-    }
 }
 
 #[cfg(test)]

@@ -8,16 +8,17 @@ mod input;
 mod output;
 mod record;
 mod replay;
-mod summary;
 mod synth;
 
+use crate::args::{FormatArgs, TextOrJson};
 use crate::output::DistinctFiles;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
-pub(crate) use input::format;
-use input::{Input, InputArgs};
-use larder_lab::trace::{BoxedSource, Merge, Record, Source, Target};
+use input::Input;
+pub(crate) use input::InputArgs;
+use larder_lab::trace::{BoxedSource, Description, Merge, Record, Source, Target};
 use output::Output;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 
 #[derive(Debug, Args)]
@@ -31,7 +32,7 @@ enum Command {
     /// Write one or more traces, one after the other, in another format.
     Convert(ConvertArgs),
     /// Describe a trace: requests, bytes, footprint, sizes, times.
-    Summary(summary::SummaryArgs),
+    Summary(SummaryArgs),
     /// Print the first requests as CSV.
     Head(HeadArgs),
     /// Keep only matching requests.
@@ -61,6 +62,19 @@ struct ConvertArgs {
 }
 
 #[derive(Debug, Args)]
+struct SummaryArgs {
+    /// The trace; - is standard input.
+    #[arg(value_name = "TRACE")]
+    trace: PathBuf,
+
+    #[command(flatten)]
+    format: FormatArgs<TextOrJson>,
+
+    #[command(flatten)]
+    input: InputArgs,
+}
+
+#[derive(Debug, Args)]
 struct HeadArgs {
     /// The trace; - is standard input.
     #[arg(value_name = "TRACE")]
@@ -77,7 +91,7 @@ struct HeadArgs {
 pub(crate) fn run(arguments: &TraceArgs) -> Result<()> {
     match &arguments.command {
         Command::Convert(arguments) => convert(arguments),
-        Command::Summary(arguments) => summary::run(arguments),
+        Command::Summary(arguments) => summarise(arguments),
         Command::Head(arguments) => head(arguments),
         Command::Filter(arguments) => filter::run(arguments),
         Command::Merge(arguments) => merge(arguments),
@@ -92,64 +106,81 @@ const INCOMPATIBLE: &str = "traces of volumes with traces of objects, or samples
                               so many with whole traces: they do not count the same";
 
 fn convert(arguments: &ConvertArgs) -> Result<()> {
-    let (to, traces) = arguments.files.split_last().context("name a file to write")?;
-    DistinctFiles::of_inputs(traces.to_vec()).add_output(to)?;
+    let (to, traces) = split_files(arguments)?;
     if let [trace] = traces {
         return write_all(Input::open(trace, &arguments.input)?, to, arguments.to);
     }
     let Some(source) = Merge::in_turn(open_all(traces, &arguments.input)?) else {
         bail!("join {INCOMPATIBLE}");
     };
-    write_all(Input::from_source(Box::new(source)), to, arguments.to)
+    write_all(Input::from_source(source), to, arguments.to)
 }
 
 fn merge(arguments: &ConvertArgs) -> Result<()> {
-    let (to, traces) = arguments.files.split_last().context("name a file to write")?;
+    let (to, traces) = split_files(arguments)?;
     ensure!(traces.len() > 1, "merge a single trace: name two or more, and the file to write");
-    DistinctFiles::of_inputs(traces.to_vec()).add_output(to)?;
     let Some(source) = Merge::by_time(open_all(traces, &arguments.input)?) else {
         bail!("merge {INCOMPATIBLE}");
     };
-    write_all(Input::from_source(Box::new(source)), to, arguments.to)
+    write_all(Input::from_source(source), to, arguments.to)
+}
+
+/// Returns the file to write, and the traces to read.
+fn split_files(arguments: &ConvertArgs) -> Result<(&PathBuf, &[PathBuf])> {
+    let (to, traces) = arguments.files.split_last().context("name a file to write")?;
+    DistinctFiles::of_inputs(traces.to_vec()).add_output(to)?;
+    Ok((to, traces))
 }
 
 fn open_all(traces: &[PathBuf], arguments: &InputArgs) -> Result<Vec<BoxedSource>> {
     let stdins = traces.iter().filter(|path| path.as_os_str() == "-").count();
     ensure!(stdins < 2, "read standard input twice");
-    traces.iter().map(|path| input::open_trace(path, arguments, None, None)).collect()
+    traces.iter().map(|path| arguments.open(path, None)).collect()
 }
 
-fn write_all(mut input: Input, to: &Path, target: Option<Target>) -> Result<()> {
-    let mut output = Output::create(to, target, &*input.source)?;
-    copy(&mut input, &mut output, |_, _| true)?;
-    output.finish(&*input.source)
+fn write_all(input: Input, to: &Path, target: Option<Target>) -> Result<()> {
+    copy(input, to, target, |_, _| true).map(drop)
 }
 
-/// Copies the matching records; returns the number of records read and copied.
+/// Copies the matching records to a file; returns the number of records read and copied.
 fn copy(
-    input: &mut Input,
-    output: &mut Output,
+    mut input: Input,
+    to: &Path,
+    target: Option<Target>,
     matches: impl Fn(&Record, &dyn Source) -> bool,
 ) -> Result<(u64, u64)> {
+    let mut output = Output::create(to, target, &input)?;
     let (mut batch, mut total, mut kept) = (Vec::new(), 0, 0);
-    while input.read(&mut batch)? {
+    while input.next_batch(&mut batch).context(READING)? {
         total += batch.len() as u64;
-        batch.retain(|record| matches(record, &*input.source));
+        batch.retain(|record| matches(record, &input));
         kept += batch.len() as u64;
-        output.append(&batch, &*input.source)?;
+        output.append(&batch, &input)?;
     }
+    output.finish(&input)?;
     Ok((total, kept))
+}
+
+const READING: &str = "read a trace";
+
+fn summarise(arguments: &SummaryArgs) -> Result<()> {
+    let mut input = Input::open(&arguments.trace, &arguments.input)?;
+    let description = Description::of(&mut input).context(READING)?;
+    let text = match arguments.format.get() {
+        TextOrJson::Json => format!("{:#}\n", description.to_json(&input)),
+        TextOrJson::Text => description.to_text(&input),
+    };
+    Ok(crate::output::stdout().write_all(text.as_bytes())?)
 }
 
 fn head(arguments: &HeadArgs) -> Result<()> {
     let mut input = Input::open(&arguments.trace, &arguments.input)?;
-    let stdout = PathBuf::from("-");
-    let mut output = Output::create(&stdout, Some(Target::Csv), &*input.source)?;
+    let mut output = Output::create(Path::new("-"), Some(Target::Csv), &input)?;
     let (mut batch, mut left) = (Vec::new(), arguments.requests);
-    while left > 0 && input.read(&mut batch)? {
+    while left > 0 && input.next_batch(&mut batch).context(READING)? {
         batch.truncate(usize::try_from(left).unwrap_or(usize::MAX));
-        output.append(&batch, &*input.source)?;
+        output.append(&batch, &input)?;
         left -= batch.len() as u64;
     }
-    output.finish(&*input.source)
+    output.finish(&input)
 }

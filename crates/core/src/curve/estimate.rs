@@ -17,6 +17,12 @@ pub struct Estimate {
 }
 
 impl Estimate {
+    /// Returns an exact hit ratio.
+    #[must_use]
+    pub fn exact(hit_ratio: f64) -> Estimate {
+        Estimate { hit_ratio, low: hit_ratio, high: hit_ratio }
+    }
+
     /// Returns an estimate with a bar of `half` on both sides, clamped to 0 to 1.
     pub(super) fn around(hit_ratio: f64, half: f64) -> Estimate {
         let within = |ratio: f64| ratio.clamp(0.0, 1.0);

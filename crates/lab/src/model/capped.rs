@@ -87,10 +87,6 @@ impl Model for CappedVolume {
         self.spec.max_concurrency
     }
 
-    fn pick(&self, _now: Nanos, _waiting: &[Access]) -> usize {
-        0
-    }
-
     fn serve(&mut self, now: Nanos, access: &Access) -> Nanos {
         let operations = access.len.div_ceil(self.spec.operation_bytes_max).max(1);
         let transferred = match access.kind {

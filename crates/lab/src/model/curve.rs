@@ -9,6 +9,7 @@
 //! Distances are fractions of the full stroke, 0 to 1; times are nanoseconds.
 
 use larder_core::clock::Nanos;
+use larder_core::units::as_f64;
 
 /// Fraction of the stroke at which the square root ends and the line begins. On the drives that
 /// Ruemmler and Wilkes measured, the change was at a fifth to two fifths of the stroke.
@@ -16,7 +17,7 @@ const COASTING_FROM: f64 = 1.0 / 3.0;
 
 /// Seek time by distance.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SeekCurve {
+pub(super) struct SeekCurve {
     track_to_track: f64,
     /// Nanoseconds per square root of the stroke.
     root: f64,
@@ -27,8 +28,7 @@ pub struct SeekCurve {
 
 impl SeekCurve {
     /// Fits the curve to the seek times of a data sheet, in nanoseconds.
-    #[must_use]
-    pub fn fit(track_to_track: Nanos, average: Nanos, full_stroke: Nanos) -> Self {
+    pub(super) fn fit(track_to_track: Nanos, average: Nanos, full_stroke: Nanos) -> Self {
         let [nearest, average, farthest] = [track_to_track, average, full_stroke].map(as_f64);
         // The distance of two uniform points has the density 2 (1 - x). `short` is the probability
         // of the square-root part, `roots` the mean of sqrt(x) over it times that probability; over
@@ -47,8 +47,7 @@ impl SeekCurve {
     }
 
     /// Returns the nanoseconds of a seek over `distance` of `stroke` tracks; 0 over no distance.
-    #[must_use]
-    pub fn time(&self, distance: u64, stroke: u64) -> Nanos {
+    pub(super) fn time(&self, distance: u64, stroke: u64) -> Nanos {
         if distance == 0 {
             return 0;
         }
@@ -61,11 +60,6 @@ impl SeekCurve {
         };
         as_nanos(time)
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "times and track counts stay below 2^53")]
-fn as_f64(value: u64) -> f64 {
-    value as f64
 }
 
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "small and positive")]

@@ -13,9 +13,10 @@
 //! both.
 //! Times are nanoseconds, sizes are bytes, rates are bytes per second.
 
+use super::curve::SeekCurve;
 use super::layout::Layout;
 use super::stream::Stream;
-use super::{Access, Model, SeekCurve};
+use super::{Access, Model};
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
 use larder_core::store::StoreOpKind;
 use std::collections::BTreeMap;
@@ -119,7 +120,7 @@ impl Disk {
 
     /// Returns the nanoseconds of positioning that a wait of `waited` nanoseconds compensates for.
     fn age_credit(&self, waited: Nanos) -> Nanos {
-        let worst = self.spec.full_stroke + self.spec.write_settle + self.layout.revolution();
+        let worst = self.spec.full_stroke + self.spec.write_settle + self.layout.revolution;
         let age_credit = u128::from(waited) * u128::from(worst) / u128::from(self.spec.age_max);
         u64::try_from(age_credit).expect("a wait of less than centuries")
     }
@@ -140,7 +141,7 @@ impl Disk {
         let track = self.stream.map_or(self.track, |stream| {
             self.layout.position(stream.position(&self.layout, begin)).track
         });
-        let mut seek = self.curve.time(position.track.abs_diff(track), self.layout.tracks());
+        let mut seek = self.curve.time(position.track.abs_diff(track), self.layout.tracks);
         if write && seek > 0 {
             seek += self.spec.write_settle;
         }
@@ -170,8 +171,7 @@ impl Disk {
     }
 
     /// Writes into the disk's cache, after destaging earlier writes if it is full.
-    fn serve_cached_write(&mut self, begin: Nanos, access: &Access) -> Nanos {
-        let mut begin = begin;
+    fn serve_cached_write(&mut self, mut begin: Nanos, access: &Access) -> Nanos {
         while self.cached_bytes + access.len > self.spec.write_cache_bytes {
             begin = begin.max(self.free_at);
             if !self.destage_nearest(begin) {

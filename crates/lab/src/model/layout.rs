@@ -19,8 +19,10 @@ const ROUNDING: Nanos = 1_000;
 #[derive(Clone, Debug)]
 pub(super) struct Layout {
     zones: Vec<Zone>,
-    revolution: Nanos,
-    tracks: u64,
+    /// Nanoseconds of one revolution.
+    pub(super) revolution: Nanos,
+    /// Tracks from the first to the last byte.
+    pub(super) tracks: u64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -63,16 +65,6 @@ impl Layout {
         let mut layout = Layout { zones, revolution, tracks: 0 };
         layout.tracks = layout.position(length.max(1) - 1).track + 1;
         layout
-    }
-
-    /// Returns the number of tracks from the first to the last byte.
-    pub(super) fn tracks(&self) -> u64 {
-        self.tracks
-    }
-
-    /// Returns the nanoseconds of one revolution.
-    pub(super) fn revolution(&self) -> Nanos {
-        self.revolution
     }
 
     /// Returns the position of `byte`.
@@ -133,7 +125,7 @@ mod tests {
             (0..64 * 64).map(|index| layout.position(index * GIB / 64)).collect();
         assert!(positions.is_sorted_by_key(|position| position.track));
         assert!(positions.iter().all(|position| position.angle < layout.revolution));
-        assert_eq!(layout.position(64 * GIB - 1).track + 1, layout.tracks());
+        assert_eq!(layout.position(64 * GIB - 1).track + 1, layout.tracks);
     }
 
     #[test]
@@ -148,7 +140,7 @@ mod tests {
     #[test]
     fn a_disk_smaller_than_its_zones_still_has_places() {
         let layout = Layout::new(4096, 8_333_333, 150_000_000, 75_000_000);
-        assert_eq!(layout.tracks(), 1);
+        assert_eq!(layout.tracks, 1);
         assert_eq!(layout.position(0), PlatterPosition { track: 0, angle: 0 });
     }
 }

@@ -3,53 +3,27 @@
 //!
 //! Rates are operations per second of virtual time.
 
-use super::{Model, ModelledStore};
+use super::{Model, ModelledStore, NullStore};
 use crate::random::Random;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
 
-/// A store that completes each operation at its submission.
-#[derive(Debug)]
-pub(super) struct InstantStore {
-    length: u64,
-    done: Vec<StoreDone<NoFrames>>,
-}
-
-impl InstantStore {
-    pub(super) fn new(length: u64) -> Self {
-        InstantStore { length, done: Vec::new() }
-    }
-}
-
-impl Store<NoFrames> for InstantStore {
-    fn geometry(&self) -> Geometry {
-        Geometry { length: self.length, granule: 512, read_only: false }
-    }
-
-    fn submit(&mut self, now: Nanos, _frames: &NoFrames, op: StoreOp<NoFrames>) {
-        self.done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
-    }
-
-    fn reap(&mut self, _now: Nanos, _frames: &NoFrames, done: &mut Vec<StoreDone<NoFrames>>) {
-        done.append(&mut self.done);
-    }
-
-    fn in_flight(&self) -> usize {
-        self.done.len()
-    }
+/// Returns a store that completes each operation at its submission.
+pub(super) fn instant(length: u64) -> NullStore<NoFrames> {
+    NullStore::new(Geometry { length, granule: 512, read_only: false })
 }
 
 /// A store that completes each operation `lag` nanoseconds after its submission.
 #[derive(Debug)]
 pub(super) struct DelayedStore {
-    instant: InstantStore,
+    instant: NullStore<NoFrames>,
     lag: Nanos,
 }
 
 impl DelayedStore {
     pub(super) fn new(length: u64, lag: Nanos) -> Self {
-        DelayedStore { instant: InstantStore::new(length), lag }
+        DelayedStore { instant: instant(length), lag }
     }
 }
 
@@ -127,7 +101,7 @@ pub(super) fn closed_loop<M: Model>(
     mut offset_of: impl FnMut(u64) -> u64,
 ) -> LoopResult {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(InstantStore::new(u64::MAX), model);
+    let mut store = ModelledStore::new(instant(u64::MAX), model);
     let (mut now, mut next) = (0, 0);
     let mut result = LoopResult { rate: 0.0, longest: 0, order: Vec::new() };
     while result.order.len() < usize::try_from(count).unwrap() {

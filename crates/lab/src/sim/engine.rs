@@ -71,6 +71,9 @@ impl StoreModel {
 
     fn build(self, geometry: Geometry) -> Box<dyn Store<NoFrames>> {
         let null_store = NullStore::new(geometry);
+        let capped = |spec| -> Box<dyn Store<NoFrames>> {
+            Box::new(ModelledStore::new(NullStore::new(geometry), CappedVolume::new(spec)))
+        };
         match self {
             StoreModel::Instant => Box::new(null_store),
             StoreModel::Fixed(time) => Box::new(ModelledStore::new(null_store, FixedLatency(time))),
@@ -78,14 +81,8 @@ impl StoreModel {
                 let disk = Disk::seven_thousand_two_hundred(geometry.length);
                 Box::new(ModelledStore::new(null_store, disk))
             }
-            StoreModel::CloudGeneral => Box::new(ModelledStore::new(
-                null_store,
-                CappedVolume::new(CappedVolumeSpec::general_purpose()),
-            )),
-            StoreModel::CloudStandard => Box::new(ModelledStore::new(
-                null_store,
-                CappedVolume::new(CappedVolumeSpec::standard()),
-            )),
+            StoreModel::CloudGeneral => capped(CappedVolumeSpec::general_purpose()),
+            StoreModel::CloudStandard => capped(CappedVolumeSpec::standard()),
         }
     }
 }
@@ -208,7 +205,7 @@ impl Lengths {
     }
 
     fn include(&mut self, record: &Record) -> Result<(), WholeError> {
-        let end = record.offset.saturating_add(record.len).max(SECTOR_BYTES);
+        let end = record.end().max(SECTOR_BYTES);
         if end > LENGTH_MAX {
             return Err(WholeError::TooFar { end });
         }
@@ -241,16 +238,13 @@ pub fn simulate(
     let mut batch = Vec::new();
     while source.next_batch(&mut batch)? {
         for record in &batch {
-            let is_refused = options.write_mode == WriteMode::ReadOnly && changes(record.op);
+            let is_refused = options.write_mode == WriteMode::ReadOnly && record.op.changes();
             let Some(request) = request(record).filter(|_| !is_refused) else { continue };
-            match options.pace {
-                Pace::Recorded => simulation.run_until(begin + record.time_ns)?,
-                Pace::Closed { .. } => simulation.run_until(next)?,
-            }
-            let think = match options.pace {
-                Pace::Closed { think, .. } => think,
-                Pace::Recorded => 0,
+            let (until, think) = match options.pace {
+                Pace::Recorded => (begin + record.time_ns, 0),
+                Pace::Closed { think, .. } => (next, think),
             };
+            simulation.run_until(until)?;
             let client = simulation.wait_for_idle(think)?;
             simulation.begin(client, &request)?;
             if let Pace::Closed { gap, .. } = options.pace {
@@ -294,11 +288,6 @@ fn request(record: &Record) -> Option<Request> {
     let Record { volume, op, offset, len, .. } = *record;
     let request = Request { volume: volume as usize, op, offset, len };
     (op == Op::Flush || len > 0).then_some(request)
-}
-
-/// Returns true if an operation of this kind changes data.
-fn changes(op: Op) -> bool {
-    matches!(op, Op::Write | Op::Discard | Op::Zero)
 }
 
 /// Returns the number of frames of this many bytes of cache memory.

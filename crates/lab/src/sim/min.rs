@@ -19,7 +19,7 @@ use std::collections::BinaryHeap;
 
 use super::interner::Interner;
 use super::references::Reference;
-use super::replace::Counts;
+use larder_core::replace::Counts;
 
 /// Bytes for each page of the trace: at most 8 and 48 of the [`Interner`] while the trace is read;
 /// later 9, and 16 in the queue of victims if the cache holds the page.

@@ -9,7 +9,7 @@
 
 pub use larder_core::replace::Reference;
 
-use crate::trace::{Addressing, NameOf, Op, Record, Source, TraceError};
+use crate::trace::{Addressing, BoxedSource, NameOf, Op, Record, Source, TraceError};
 
 /// References in a batch: enough to make the cost of passing a batch to a cache negligible, few
 /// enough to stay in a core's cache.
@@ -55,27 +55,26 @@ impl Split {
 /// The key by which references are grouped, for a curve of each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum By {
-    /// The volume.
-    Volume,
-    /// The file.
-    File,
-    /// The process.
-    Process,
+    /// Volume, file or process.
+    Name(NameOf),
     /// Reads and writes.
     Operation,
 }
 
 impl By {
     /// All keys, in the order of the documentation.
-    pub const ALL: [By; 4] = [By::Volume, By::File, By::Process, By::Operation];
+    pub const ALL: [By; 4] = [
+        By::Name(NameOf::Volume),
+        By::Name(NameOf::File),
+        By::Name(NameOf::Process),
+        By::Operation,
+    ];
 
     /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            By::Volume => "volume",
-            By::File => "file",
-            By::Process => "process",
+            By::Name(kind) => ["volume", "file", "process"][kind as usize],
             By::Operation => "operation",
         }
     }
@@ -84,9 +83,7 @@ impl By {
     #[must_use]
     pub fn group(self, record: &Record) -> u32 {
         match self {
-            By::Volume => record.volume,
-            By::File => record.file,
-            By::Process => record.process,
+            By::Name(kind) => record.number_of(kind),
             By::Operation => u32::from(record.op == Op::Write),
         }
     }
@@ -94,13 +91,12 @@ impl By {
     /// Returns the title of a group: its name if the source has one, else its number.
     #[must_use]
     pub fn title(self, group: u32, source: &dyn Source) -> String {
-        let kind = match self {
-            By::Volume => NameOf::Volume,
-            By::File => NameOf::File,
-            By::Process => NameOf::Process,
-            By::Operation => return if group == 0 { "read" } else { "write" }.to_owned(),
-        };
-        source.name(kind, group).map_or_else(|| group.to_string(), str::to_owned)
+        match self {
+            By::Name(kind) => {
+                source.name(kind, group).map_or_else(|| group.to_string(), str::to_owned)
+            }
+            By::Operation => if group == 0 { "read" } else { "write" }.to_owned(),
+        }
     }
 }
 
@@ -155,8 +151,8 @@ struct Pending {
 }
 
 /// The references of a trace, batch by batch.
-pub struct References<S> {
-    source: S,
+pub struct References {
+    source: BoxedSource,
     split: Split,
     by: Option<By>,
     records: Vec<Record>,
@@ -174,7 +170,7 @@ pub struct Batch {
     pub groups: Vec<u32>,
 }
 
-impl<S> std::fmt::Debug for References<S> {
+impl std::fmt::Debug for References {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         // The source has no `Debug`; the pending request is not worth printing.
         f.debug_struct("References")
@@ -184,12 +180,13 @@ impl<S> std::fmt::Debug for References<S> {
     }
 }
 
-impl<S: Source> References<S> {
+impl References {
     /// Creates the references of `source`.
     ///
     /// # Panics
     /// The size of pages is no power of two.
-    pub fn new(source: S, split: Split) -> Self {
+    #[must_use]
+    pub fn new(source: BoxedSource, split: Split) -> Self {
         if let Split::Pages(bytes) = split {
             assert!(bytes.is_power_of_two(), "pages of {bytes} bytes");
         }
@@ -204,21 +201,41 @@ impl<S: Source> References<S> {
         }
     }
 
-    /// Groups the references by `by`.
+    /// Groups the references.
     #[must_use]
-    pub fn by(mut self, by: By) -> Self {
-        self.by = Some(by);
+    pub fn by(mut self, by: Option<By>) -> Self {
+        self.by = by;
         self
     }
 
+    /// Passes all references to `run`, batch by batch.
+    ///
+    /// # Errors
+    /// As [`Self::read_batch`], or an error of `run`.
+    pub fn for_each_batch<E: From<ReferenceError>>(
+        &mut self,
+        mut run: impl FnMut(&Batch) -> Result<(), E>,
+    ) -> Result<(), E> {
+        let mut batch = Batch::default();
+        loop {
+            self.read_batch(&mut batch)?;
+            if batch.references.is_empty() {
+                return Ok(());
+            }
+            run(&batch)?;
+        }
+    }
+
     /// Returns the counts of the requests read so far.
+    #[must_use]
     pub fn counts(&self) -> RequestCounts {
         self.counts
     }
 
     /// Returns the source of the records.
-    pub fn source(&self) -> &S {
-        &self.source
+    #[must_use]
+    pub fn source(&self) -> &dyn Source {
+        &*self.source
     }
 
     /// Replaces the contents of `batch` with the next references; none at the end.
@@ -247,14 +264,14 @@ impl<S: Source> References<S> {
     }
 
     fn begin(&mut self, record: Record) {
-        let has_references = matches!(record.op, Op::Read | Op::Write)
-            && (record.len > 0 || self.split.page_bytes().is_none());
+        let has_references =
+            record.op.transfers() && (record.len > 0 || self.split.page_bytes().is_none());
         if !has_references {
             self.counts.others += 1;
             return;
         }
         self.counts.requests += 1;
-        let end = record.offset.saturating_add(record.len);
+        let end = record.end();
         let group = self.by.map_or(0, |by| by.group(&record));
         self.pending = Some(Pending { from: record.offset, end, record, group });
     }

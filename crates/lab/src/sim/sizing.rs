@@ -22,10 +22,10 @@ mod volumes;
 mod windows;
 mod working_set;
 
-use crate::sim::curve::miniature::SAMPLE_PAGES;
 use crate::sim::references::{ReferenceError, References, Split};
 use crate::trace::{Addressing, BoxedSource, TraceError};
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
+use larder_core::curve::miniature::SAMPLE_PAGES;
 use larder_core::policy::PolicyKind;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_schema::advice::Goal;
@@ -132,7 +132,7 @@ impl SizingContext<'_> {
     }
 
     /// Returns all references from the beginning, in pages of one of [`PAGE_SIZES`].
-    fn references(&self, page_bytes: u32) -> Result<References<BoxedSource>, SizingError> {
+    fn references(&self, page_bytes: u32) -> Result<References, SizingError> {
         Ok(References::new((self.open)()?, Split::Pages(page_bytes)))
     }
 

@@ -19,8 +19,7 @@ use larder_core::policy::PolicyKind;
 
 use super::interner::Interner;
 use super::references::{Batch, Reference, ReferenceError, References};
-use super::replace::{self, Counts, FindBy, Replace};
-use crate::trace::Source;
+use larder_core::replace::{self, Counts, FindBy, Replace};
 
 /// References of a batch.
 const SWEEP_BATCH_REFERENCES: usize = if cfg!(test) { 32 << 10 } else { 512 << 10 };
@@ -68,9 +67,9 @@ struct SweepBatch {
 
 impl SweepBatch {
     /// Replaces the contents with the next references; none at the end.
-    fn fill<S: Source>(
+    fn fill(
         &mut self,
-        from: &mut References<S>,
+        from: &mut References,
         interner: Option<&mut Interner>,
     ) -> Result<(), ReferenceError> {
         self.references.clear();
@@ -96,8 +95,8 @@ impl SweepBatch {
 ///
 /// # Errors
 /// The trace is bad, cannot be read, or exceeds a limit.
-pub fn run<S: Source>(
-    mut references: References<S>,
+pub fn run(
+    mut references: References,
     plan: &[Planned],
     footprint: Option<u64>,
     threads: NonZero<usize>,
@@ -149,7 +148,7 @@ mod tests {
     use crate::sim::testing::{Memory, random_references};
 
     fn sweep(references: &[Reference], footprint: Option<u64>, threads: usize) -> Vec<Counts> {
-        let stream = References::new(Memory::of(references), Split::Pages(4096));
+        let stream = References::new(Box::new(Memory::of(references)), Split::Pages(4096));
         let threads = NonZero::new(threads).unwrap();
         run(stream, &plan(), footprint, threads, |_| ()).unwrap()
     }

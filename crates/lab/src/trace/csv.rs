@@ -1,10 +1,10 @@
 //! Traces as CSV with the fields as columns, for spreadsheets and scripts; docs/FORMATS.md
 //! describes the columns. The reader returns the same records that the writer was given.
 
-use super::decode::{DecodeOutput, FormatError};
-use super::text::{LineFormat, take_field, take_number};
-use super::{Addressing, NameOf, Op, Record, Source};
-use memchr::memchr;
+use super::decode::{DecodeOutput, Decoded, FormatError};
+use super::text::{Commas, LineFormat, take_quoted};
+use super::{Addressing, NameOf, Op, Record, Sink, Source};
+use std::borrow::Cow;
 use std::io::{self, Write};
 
 /// The headers: one for bytes, one for objects.
@@ -13,153 +13,91 @@ const HEADERS: [&str; 2] = [
     "time_ns,object,len,latency_ns,volume,file,process,op,class,volume_name,file_name,process_name",
 ];
 
-/// Returns the first line without its line ending.
-fn first_line(head: &[u8]) -> &[u8] {
+/// Returns the addressing that the header of a file states; `None` if the file does not begin with
+/// a header.
+pub(super) fn addressing(head: &[u8]) -> Option<Addressing> {
     let line = head.split(|&byte| byte == b'\n').next().unwrap_or(head);
-    line.strip_suffix(b"\r").unwrap_or(line)
-}
-
-/// Returns true if a file begins with the header.
-pub(super) fn is_header(head: &[u8]) -> bool {
-    HEADERS.iter().any(|header| header.as_bytes() == first_line(head))
+    let line = line.strip_suffix(b"\r").unwrap_or(line);
+    let at = HEADERS.iter().position(|header| header.as_bytes() == line)?;
+    Some([Addressing::Bytes, Addressing::Objects][at])
 }
 
 /// Reads CSV.
-#[derive(Debug)]
-pub(super) struct CsvReader {
-    addressing: Addressing,
-    /// The unquoted text of a quoted name.
-    unquoted: Vec<u8>,
-}
+pub(super) struct CsvReader;
 
-impl CsvReader {
-    /// Creates a reader for a file whose first bytes, `head`, begin with the header.
-    pub(super) fn from_head(head: &[u8]) -> Self {
-        let objects = first_line(head) == HEADERS[1].as_bytes();
-        let addressing = if objects { Addressing::Objects } else { Addressing::Bytes };
-        CsvReader { addressing, unquoted: Vec::new() }
+/// Takes a name and assigns it to its number.
+fn take_name(
+    fields: &mut Commas<'_>,
+    (kind, number): (NameOf, u32),
+    out: &mut DecodeOutput<'_>,
+) -> Decoded {
+    let is_quoted = fields.rest.first() == Some(&b'"');
+    let name = take_quoted(&mut fields.rest).ok_or("the quotes do not match")?;
+    let name = std::str::from_utf8(name).ok().ok_or("a name is not UTF-8")?;
+    let name = if is_quoted && name.contains("\"\"") {
+        Cow::Owned(name.replace("\"\"", "\""))
+    } else {
+        Cow::Borrowed(name)
+    };
+    if !name.is_empty() {
+        out.names.of_kind(kind).set(number, &name);
     }
-
-    /// Takes a name and assigns it to its number.
-    fn take_name(
-        &mut self,
-        rest: &mut &[u8],
-        (kind, number): (NameOf, u32),
-        out: &mut DecodeOutput<'_>,
-    ) -> Result<(), FormatError> {
-        let field: &[u8] = rest;
-        let name = if field.first() == Some(&b'"') {
-            self.take_quoted(rest)?;
-            &self.unquoted[..]
-        } else {
-            take_field(rest, b',')
-        };
-        if name.is_empty() {
-            return Ok(());
-        }
-        let name = std::str::from_utf8(name).ok().ok_or("a name is not UTF-8")?;
-        if out.names.get(kind, number) != Some(name) {
-            // If the name does not fit, `names` counts it and reports it in a note.
-            out.names.of_kind(kind).set(number, name);
-        }
-        Ok(())
-    }
-
-    /// Takes a quoted field.
-    fn take_quoted(&mut self, rest: &mut &[u8]) -> Result<(), FormatError> {
-        self.unquoted.clear();
-        let mut quoted = &rest[1..];
-        loop {
-            let end = memchr(b'"', quoted).ok_or("the quotes do not match")?;
-            self.unquoted.extend_from_slice(&quoted[..end]);
-            quoted = &quoted[end + 1..];
-            match quoted.first() {
-                Some(b'"') => {
-                    self.unquoted.push(b'"');
-                    quoted = &quoted[1..];
-                }
-                Some(b',') => {
-                    *rest = &quoted[1..];
-                    return Ok(());
-                }
-                None => {
-                    *rest = &[];
-                    return Ok(());
-                }
-                Some(_) => return Err("the quotes do not match"),
-            }
-        }
-    }
+    Ok(())
 }
 
 /// Takes a number of up to 32 bits.
-fn take_u32(rest: &mut &[u8]) -> Option<u32> {
-    take_number(rest, b',').and_then(|value| u32::try_from(value).ok())
+fn take_u32(fields: &mut Commas<'_>, reason: FormatError) -> Result<u32, FormatError> {
+    u32::try_from(fields.number(reason)?).ok().ok_or(reason)
+}
+
+fn take_op(fields: &mut Commas<'_>) -> Result<Op, FormatError> {
+    let op = std::str::from_utf8(fields.text()).ok().and_then(Op::from_name);
+    op.ok_or("op is not read, write, flush, discard or zero")
 }
 
 impl LineFormat for CsvReader {
-    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
-        let rest = &mut &*line;
-        let mut number = |reason| take_number(rest, b',').ok_or(reason);
-        let time_ns = number("time_ns is not a number")?;
-        let offset = number("offset is not a number")?;
-        let len = number("len is not a number")?;
-        let latency_ns = number("latency_ns is not a number")?;
-        let volume = take_u32(rest).ok_or("volume is not a number of 32 bits")?;
-        let file = take_u32(rest).ok_or("file is not a number of 32 bits")?;
-        let process = take_u32(rest).ok_or("process is not a number of 32 bits")?;
-        let op = std::str::from_utf8(take_field(rest, b',')).ok().and_then(Op::from_name);
-        let op = op.ok_or("op is not read, write, flush, discard or zero")?;
-        let class = take_number(rest, b',').and_then(|class| u8::try_from(class).ok());
-        let class = class.ok_or("class is not a number up to 255")?;
-        self.take_name(rest, (NameOf::Volume, volume), out)?;
-        self.take_name(rest, (NameOf::File, file), out)?;
-        self.take_name(rest, (NameOf::Process, process), out)?;
-        out.push_as_is(Record {
-            time_ns,
-            offset,
-            len,
-            latency_ns,
-            volume,
-            file,
-            process,
-            op,
-            class,
-        })
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
+        let fields = &mut Commas::of(line);
+        let class = "class is not a number up to 255";
+        let record = Record {
+            time_ns: fields.number("time_ns is not a number")?,
+            offset: fields.number("offset is not a number")?,
+            len: fields.number("len is not a number")?,
+            latency_ns: fields.number("latency_ns is not a number")?,
+            volume: take_u32(fields, "volume is not a number of 32 bits")?,
+            file: take_u32(fields, "file is not a number of 32 bits")?,
+            process: take_u32(fields, "process is not a number of 32 bits")?,
+            op: take_op(fields)?,
+            class: u8::try_from(fields.number(class)?).ok().ok_or(class)?,
+        };
+        for kind in NameOf::ALL {
+            take_name(fields, (kind, record.number_of(kind)), out)?;
+        }
+        out.push_as_is(record)
     }
 
     fn has_header(&self) -> bool {
         true
     }
-
-    fn addressing(&self) -> Addressing {
-        self.addressing
-    }
 }
 
 /// Writes CSV.
-#[derive(Debug)]
-pub struct CsvWriter<W> {
+pub(super) struct CsvWriter<W> {
     output: W,
     line: Vec<u8>,
 }
 
 impl<W: Write> CsvWriter<W> {
     /// Writes the header; `output` should be buffered.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn new(mut output: W, addressing: Addressing) -> io::Result<Self> {
+    pub(super) fn new(mut output: W, addressing: Addressing) -> io::Result<Self> {
         let header = HEADERS[usize::from(addressing == Addressing::Objects)];
         writeln!(output, "{header}")?;
         Ok(CsvWriter { output, line: Vec::new() })
     }
+}
 
-    /// Writes a line for each record; names come from `names`.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn append(&mut self, records: &[Record], names: &dyn Source) -> io::Result<()> {
+impl<W: Write> Sink for CsvWriter<W> {
+    fn append(&mut self, records: &[Record], source: &dyn Source) -> io::Result<()> {
         for record in records {
             let Record { time_ns, offset, len, latency_ns, volume, file, process, op, class } =
                 *record;
@@ -169,11 +107,10 @@ impl<W: Write> CsvWriter<W> {
                 self.line,
                 "{time_ns},{offset},{len},{latency_ns},{volume},{file},{process},{op},{class}"
             )?;
-            let numbers =
-                [(NameOf::Volume, volume), (NameOf::File, file), (NameOf::Process, process)];
-            for (kind, number) in numbers {
+            for kind in NameOf::ALL {
                 self.line.push(b',');
-                push_name(names.name(kind, number).unwrap_or_default(), &mut self.line);
+                let name = source.name(kind, record.number_of(kind));
+                push_name(name.unwrap_or_default(), &mut self.line);
             }
             self.line.push(b'\n');
             self.output.write_all(&self.line)?;
@@ -181,13 +118,8 @@ impl<W: Write> CsvWriter<W> {
         Ok(())
     }
 
-    /// Flushes the output.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn finish(mut self) -> io::Result<W> {
-        self.output.flush()?;
-        Ok(self.output)
+    fn finish(mut self: Box<Self>, _source: &dyn Source) -> io::Result<()> {
+        self.output.flush()
     }
 }
 

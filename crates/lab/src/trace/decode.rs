@@ -12,31 +12,18 @@ use super::{Addressing, LEN_MAX, NameOf, Record, Source, TIME_NS_MAX, TraceError
 /// A defect of a record: a fragment such as "the offset is not a number".
 pub(super) type FormatError = &'static str;
 
+/// The result of a decoder of one record.
+pub(super) type Decoded = Result<(), FormatError>;
+
 /// Decoder from the bytes of a format to records.
 pub(super) trait Decode: Send {
     /// Decodes whole records at the front of `bytes` and returns their length in bytes; 0 if the
-    /// first record is not whole, and then the caller calls again with more bytes. `at_end` is true
-    /// if no more bytes follow.
-    fn decode(
-        &mut self,
-        bytes: &[u8],
-        at_end: bool,
-        out: &mut DecodeOutput<'_>,
-    ) -> Result<usize, TraceError>;
+    /// first record is not whole, and then the caller calls again with more bytes.
+    fn decode(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<usize, TraceError>;
 
     /// Emits the remaining records at the end of the stream.
     fn end(&mut self, _out: &mut DecodeOutput<'_>) -> Result<(), TraceError> {
         Ok(())
-    }
-
-    /// Returns the unit of offsets and lengths.
-    fn addressing(&self) -> Addressing {
-        Addressing::Bytes
-    }
-
-    /// Returns the sampling divisor `n`: the trace has one of `n` pages.
-    fn sample(&self) -> u32 {
-        1
     }
 
     /// Returns notes for the user on the reading.
@@ -95,6 +82,8 @@ pub(super) struct DecodeOutput<'a> {
     pub(super) bad: &'a mut BadRecords,
     /// Position in the stream of the bytes that are being decoded.
     pub(super) position: u64,
+    /// True if the stream ends with those bytes.
+    pub(super) at_end: bool,
     batch: &'a mut Vec<Record>,
     clock: &'a mut Clock,
     addressing: Addressing,
@@ -117,13 +106,19 @@ impl Clock {
 
 impl DecodeOutput<'_> {
     /// Adds a record whose time has any origin.
-    pub(super) fn push(&mut self, mut record: Record) -> Result<(), FormatError> {
+    pub(super) fn push(&mut self, mut record: Record) -> Decoded {
         record.time_ns = self.clock.since_first(record.time_ns);
         self.push_as_is(record)
     }
 
+    /// Adds a record of the volume with this name.
+    pub(super) fn push_in(&mut self, volume: &[u8], record: Record) -> Decoded {
+        let volume = self.names.volumes.number(volume);
+        self.push(Record { volume, ..record })
+    }
+
     /// Adds a record of a Larder file, whose time needs no conversion.
-    pub(super) fn push_as_is(&mut self, record: Record) -> Result<(), FormatError> {
+    pub(super) fn push_as_is(&mut self, record: Record) -> Decoded {
         check(&record, self.addressing)?;
         self.batch.push(record);
         Ok(())
@@ -133,10 +128,26 @@ impl DecodeOutput<'_> {
     pub(super) fn bad_byte(&mut self, at: u64, reason: FormatError) -> Result<(), TraceError> {
         self.bad.add(|| format!("byte {at}"), reason)
     }
+
+    /// Decodes the whole records in `bytes`, which all have `size` bytes; `record` adds none if it
+    /// is not a request. Returns their length in bytes.
+    pub(super) fn fixed_size(
+        &mut self,
+        bytes: &[u8],
+        size: usize,
+        mut record: impl FnMut(&[u8], &mut Self) -> Decoded,
+    ) -> Result<usize, TraceError> {
+        for (bytes, at) in bytes.chunks_exact(size).zip((self.position..).step_by(size)) {
+            if let Err(reason) = record(bytes, self) {
+                self.bad_byte(at, reason)?;
+            }
+        }
+        Ok(bytes.len() / size * size)
+    }
 }
 
 /// Checks for values that consumers do not handle; every format reader calls it for each record.
-pub(super) fn check(record: &Record, addressing: Addressing) -> Result<(), FormatError> {
+pub(super) fn check(record: &Record, addressing: Addressing) -> Decoded {
     if record.time_ns > TIME_NS_MAX {
         return Err("a time more than 146 years after the first");
     }
@@ -156,49 +167,53 @@ pub(super) fn check(record: &Record, addressing: Addressing) -> Result<(), Forma
 }
 
 /// A trace that is decoded from a stream.
-pub(super) struct Stream<D> {
+pub(super) struct Stream {
     input: Input,
-    decoder: D,
-    names: AllNames,
+    decoder: Box<dyn Decode>,
+    addressing: Addressing,
+    /// Sampling divisor `n`: the trace has one of `n` pages.
+    pub(super) sample: u32,
+    pub(super) names: AllNames,
     bad: BadRecords,
     clock: Clock,
     has_ended: bool,
 }
 
-impl<D: Decode> Stream<D> {
-    /// Creates a source; nothing of `input` has been consumed yet.
-    pub(super) fn new(input: Input, decoder: D, max_bad: u64) -> Self {
+impl Stream {
+    /// Creates a source of all pages; the headers of `input` have been consumed.
+    pub(super) fn new(
+        input: Input,
+        decoder: Box<dyn Decode>,
+        addressing: Addressing,
+        max_bad: u64,
+    ) -> Self {
         let bad = BadRecords::new(input.name(), max_bad);
-        let (names, clock) = (AllNames::new(), Clock::default());
-        Stream { input, decoder, names, bad, clock, has_ended: false }
+        let (sample, names, clock) = (1, AllNames::new(), Clock::default());
+        Stream { input, decoder, addressing, sample, names, bad, clock, has_ended: false }
     }
 
-    /// Returns the decoder, its input and its output.
-    fn parts<'a>(
-        &'a mut self,
-        batch: &'a mut Vec<Record>,
-    ) -> (&'a mut D, &'a Input, DecodeOutput<'a>) {
-        let out = DecodeOutput {
+    /// Decodes the bytes in the window, or the end of the stream. Returns true if any bytes were
+    /// consumed.
+    fn step(&mut self, batch: &mut Vec<Record>) -> Result<bool, TraceError> {
+        let mut out = DecodeOutput {
             names: &mut self.names,
             bad: &mut self.bad,
             position: self.input.position(),
+            at_end: self.input.at_end(),
             batch,
             clock: &mut self.clock,
-            addressing: self.decoder.addressing(),
+            addressing: self.addressing,
         };
-        (&mut self.decoder, &self.input, out)
-    }
-
-    /// Decodes the bytes in the window. Returns true if any were consumed.
-    fn step(&mut self, batch: &mut Vec<Record>) -> Result<bool, TraceError> {
-        let (decoder, input, mut out) = self.parts(batch);
-        let used = decoder.decode(input.bytes(), input.at_end(), &mut out)?;
+        if self.has_ended {
+            return self.decoder.end(&mut out).map(|()| false);
+        }
+        let used = self.decoder.decode(self.input.bytes(), &mut out)?;
         self.input.consume(used);
         Ok(used > 0)
     }
 }
 
-impl<D: Decode> Source for Stream<D> {
+impl Source for Stream {
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         let len_before = batch.len();
         while batch.len() == len_before && !self.has_ended {
@@ -210,13 +225,12 @@ impl<D: Decode> Source for Stream<D> {
                 continue;
             }
             self.has_ended = true;
-            let (at, remaining) = (self.input.position(), self.input.bytes().len());
-            if remaining > 0 {
+            if !self.input.bytes().is_empty() {
+                let at = self.input.position();
                 let reason = "the file ends in the middle of a record";
                 self.bad.add(|| format!("byte {at}"), reason)?;
             }
-            let (decoder, _, mut out) = self.parts(batch);
-            decoder.end(&mut out)?;
+            self.step(batch)?;
         }
         Ok(())
     }
@@ -226,11 +240,11 @@ impl<D: Decode> Source for Stream<D> {
     }
 
     fn addressing(&self) -> Addressing {
-        self.decoder.addressing()
+        self.addressing
     }
 
     fn sample(&self) -> u32 {
-        self.decoder.sample()
+        self.sample
     }
 
     fn notes(&self) -> Vec<String> {
@@ -243,74 +257,5 @@ impl<D: Decode> Source for Stream<D> {
                 .push(format!("{count} requests are earlier than the first one; they have time 0"));
         }
         notes
-    }
-}
-
-/// A format whose records all have the same length.
-pub(super) trait FixedRecord: Send {
-    /// Returns the bytes of a record.
-    fn bytes(&self) -> usize;
-
-    /// Decodes one record; adds none if it is not a request.
-    fn record(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError>;
-
-    /// Returns the unit of offsets and lengths.
-    fn addressing(&self) -> Addressing {
-        Addressing::Bytes
-    }
-
-    /// Returns notes for the user on the reading.
-    fn notes(&self) -> Vec<String> {
-        Vec::new()
-    }
-}
-
-/// A decoder of a [`FixedRecord`] format; the stream may begin with a header.
-#[derive(Debug)]
-pub(super) struct FixedDecoder<F> {
-    format: F,
-    header_bytes: usize,
-}
-
-impl<F: FixedRecord> FixedDecoder<F> {
-    pub(super) fn new(format: F) -> Self {
-        FixedDecoder { format, header_bytes: 0 }
-    }
-
-    /// Creates a decoder that skips a header, which the caller has checked.
-    pub(super) fn with_header(format: F, header_bytes: usize) -> Self {
-        FixedDecoder { format, header_bytes }
-    }
-}
-
-impl<F: FixedRecord> Decode for FixedDecoder<F> {
-    fn decode(
-        &mut self,
-        bytes: &[u8],
-        _at_end: bool,
-        out: &mut DecodeOutput<'_>,
-    ) -> Result<usize, TraceError> {
-        if self.header_bytes > 0 {
-            let skipped = self.header_bytes.min(bytes.len());
-            self.header_bytes -= skipped;
-            return Ok(skipped);
-        }
-        let size = self.format.bytes();
-        let mut at = out.position;
-        for record in bytes.chunks_exact(size) {
-            if let Err(reason) = self.format.record(record, out) {
-                out.bad_byte(at, reason)?;
-            }
-            at += size as u64;
-        }
-        Ok(bytes.len() / size * size)
-    }
-
-    fn addressing(&self) -> Addressing {
-        self.format.addressing()
-    }
-
-    fn notes(&self) -> Vec<String> {
-        self.format.notes()
     }
 }

@@ -25,7 +25,8 @@ impl Filter {
     /// Returns true if the filter matches the record.
     #[must_use]
     pub fn takes(&self, record: &Record, source: &dyn Source) -> bool {
-        let matches_name = |wanted_names: &[String], kind, number: u32| {
+        let matches_name = |wanted_names: &[String], kind| {
+            let number = record.number_of(kind);
             let matches = |wanted_name: &String| match source.name(kind, number) {
                 Some(name) if kind == NameOf::Process => is_process(name, wanted_name),
                 Some(name) => name == wanted_name,
@@ -40,9 +41,9 @@ impl Filter {
         (self.ops.is_empty() || self.ops.contains(&record.op))
             && self.times.as_ref().is_none_or(|times| times.contains(&record.time_ns))
             && self.range.as_ref().is_none_or(touches)
-            && matches_name(&self.volumes, NameOf::Volume, record.volume)
-            && matches_name(&self.files, NameOf::File, record.file)
-            && matches_name(&self.processes, NameOf::Process, record.process)
+            && matches_name(&self.volumes, NameOf::Volume)
+            && matches_name(&self.files, NameOf::File)
+            && matches_name(&self.processes, NameOf::Process)
     }
 }
 

@@ -15,7 +15,7 @@ const GROUPS_MAX: usize = 1 << 22;
 
 /// A counter of the distinct pages of volumes.
 #[derive(Debug)]
-pub struct Footprint {
+pub(crate) struct Footprint {
     groups: HashMap<(u32, u64), u64>,
     groups_max: usize,
     /// One bitmap in 2^`halvings` is kept.
@@ -34,7 +34,7 @@ impl Footprint {
     }
 
     /// Marks the pages from `first` to `last`.
-    pub fn add(&mut self, volume: u32, first: u64, last: u64) {
+    pub(crate) fn add(&mut self, volume: u32, first: u64, last: u64) {
         for group in first / GROUP_PAGES..=last / GROUP_PAGES {
             if !self.is_kept(volume, group) {
                 continue;
@@ -61,15 +61,13 @@ impl Footprint {
     }
 
     /// Returns the number of distinct pages: exact, or an estimate from a sample.
-    #[must_use]
-    pub fn pages(&self) -> u64 {
+    pub(crate) fn pages(&self) -> u64 {
         let marked: u64 = self.groups.values().map(|mask| u64::from(mask.count_ones())).sum();
         marked.checked_shl(self.halvings).unwrap_or(u64::MAX)
     }
 
     /// Returns true if [`Self::pages`] is exact.
-    #[must_use]
-    pub fn is_exact(&self) -> bool {
+    pub(crate) fn is_exact(&self) -> bool {
         self.halvings == 0
     }
 }

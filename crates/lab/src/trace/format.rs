@@ -4,7 +4,7 @@ use super::read::{
     Blkparse, Blktrace, Fio, Lcs, OracleGeneral, PerfScript, Procmon, Vscsi, perfmon_refusal,
     twitter_operation,
 };
-use super::text::{is_heading, leading_decimal, read_or_write, take_word, whole_number};
+use super::text::{Words, is_heading, leading_decimal, read_or_write, whole_number};
 use super::{csv, ltr};
 
 /// A format that can be read.
@@ -67,6 +67,26 @@ const TABLE: &[(Format, &str, &str, &[&str])] = &[
     (Format::Perfmon, "perfmon", "Perfmon CSV (counters; refused with a sentence)", &[]),
 ];
 
+/// Returns true if the beginning of a file is that of a format.
+type Begins = fn(&[u8]) -> bool;
+
+/// Formats that any file with this beginning has.
+const BY_BEGINNING: [(Begins, Format); 4] = [
+    (|head| head.starts_with(&ltr::MAGIC), Format::Larder),
+    (|head| head.starts_with(b"PAR1"), Format::Parquet),
+    (Lcs::looks_like, Format::Lcs),
+    (|head| Blktrace::from_head(head).is_some(), Format::Blktrace),
+];
+
+/// Formats that a text with this beginning has.
+const BY_FIRST_LINES: [(Begins, Format); 5] = [
+    (|head| csv::addressing(head).is_some(), Format::Csv),
+    (|head| Fio::from_head(head).is_some(), Format::Fio),
+    (|head| perfmon_refusal(head).is_some(), Format::Perfmon),
+    (|head| Procmon::from_head(head).is_some(), Format::Procmon),
+    (PerfScript::looks_like, Format::PerfScript),
+];
+
 impl Format {
     /// Returns all formats, in the order of the table in docs/trace.md.
     pub fn all() -> impl Iterator<Item = Format> {
@@ -109,23 +129,15 @@ impl Format {
 
     /// Returns the format that the (decompressed) first bytes show, if any.
     pub(super) fn from_content(head: &[u8]) -> Option<Format> {
-        if head.starts_with(&ltr::MAGIC) {
-            return Some(Format::Larder);
-        }
-        if head.starts_with(b"PAR1") {
-            return Some(Format::Parquet);
-        }
-        if Lcs::looks_like(head) {
-            return Some(Format::Lcs);
-        }
-        if Blktrace::from_head(head).is_some() {
-            return Some(Format::Blktrace);
+        let found = BY_BEGINNING.iter().find(|(begins, _)| begins(head));
+        if let Some((_, format)) = found {
+            return Some(*format);
         }
         let text = head.iter().take(4096).all(|&b| b >= b' ' || b"\t\r\n".contains(&b));
         match text {
             true => from_text(head),
-            false if Vscsi::v1().looks_like(head) => Some(Format::Vscsi1),
-            false if Vscsi::v2().looks_like(head) => Some(Format::Vscsi2),
+            false if Vscsi::new(false).looks_like(head) => Some(Format::Vscsi1),
+            false if Vscsi::new(true).looks_like(head) => Some(Format::Vscsi2),
             false => OracleGeneral::looks_like(head).then_some(Format::OracleGeneral),
         }
     }
@@ -133,20 +145,9 @@ impl Format {
 
 /// Detects a text format from the header line, else from the fields of the first record.
 fn from_text(head: &[u8]) -> Option<Format> {
-    if csv::is_header(head) {
-        return Some(Format::Csv);
-    }
-    if Fio::from_head(head).is_some() {
-        return Some(Format::Fio);
-    }
-    if perfmon_refusal(head).is_some() {
-        return Some(Format::Perfmon);
-    }
-    if Procmon::from_head(head).is_some() {
-        return Some(Format::Procmon);
-    }
-    if PerfScript::looks_like(head) {
-        return Some(Format::PerfScript);
+    let found = BY_FIRST_LINES.iter().find(|(begins, _)| begins(head));
+    if let Some((_, format)) = found {
+        return Some(*format);
     }
     let mut lines = head.split(|&byte| byte == b'\n').enumerate().filter_map(|(number, line)| {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
@@ -181,11 +182,9 @@ fn from_commas(line: &[u8]) -> Option<Format> {
 }
 
 fn from_words(line: &[u8]) -> Option<Format> {
-    let rest = &mut &*line;
-    let words: Vec<&[u8]> =
-        std::iter::from_fn(|| Some(take_word(rest)).filter(|word| !word.is_empty()))
-            .take(6)
-            .collect();
+    let mut fields = Words::of(line);
+    let words = std::iter::from_fn(|| Some(fields.text()).filter(|word| !word.is_empty()));
+    let words: Vec<&[u8]> = words.take(6).collect();
     let numbers = words.iter().skip(1).all(|word| whole_number(word).is_some());
     let first = words.first()?;
     let decimal = leading_decimal(first, b'.', 6).is_some_and(|(_, len)| len == first.len());

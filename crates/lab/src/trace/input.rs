@@ -32,15 +32,6 @@ pub(super) struct Input {
     at_end: bool,
 }
 
-impl std::fmt::Debug for Input {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("Input")
-            .field("name", &self.name)
-            .field("passed", &self.consumed)
-            .finish_non_exhaustive()
-    }
-}
-
 /// Counts the bytes that are read from the file, for a progress display.
 struct CountingReader<R> {
     inner: R,

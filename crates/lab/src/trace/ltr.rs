@@ -1,6 +1,6 @@
 //! Larder's own trace format, `.ltr`; docs/FORMATS.md specifies it byte by byte.
 //!
-//! [`Writer`] appends; `Reader` decodes from front to back and needs no index; [`Index`] finds
+//! [`Writer`] appends; `source` decodes from front to back and needs no index; `Index` finds
 //! blocks by time or record in a complete file. Invariants: a reader sees a block either whole or
 //! not at all; no length in a file makes a reader allocate more than the limits.
 
@@ -12,9 +12,8 @@ mod section;
 mod tests;
 mod write;
 
-pub(super) use index::RangeReader;
-pub use index::{Index, IndexEntry};
-pub(super) use read::Reader;
+pub(super) use index::{Index, RangeReader};
+pub(super) use read::source;
 pub use write::{BLOCK_RECORDS_MAX, Writer, WriterOptions};
 
 use super::Addressing;

@@ -114,23 +114,22 @@ impl Merge {
             record.time_ns = record.time_ns.saturating_add(self.trace_start_ns);
             self.latest_ns = self.latest_ns.max(record.time_ns);
         }
-        record.volume =
-            merged_number(trace, &mut self.names, NameOf::Volume, record.volume, earliest);
-        record.file = merged_number(trace, &mut self.names, NameOf::File, record.file, earliest);
-        record.process =
-            merged_number(trace, &mut self.names, NameOf::Process, record.process, earliest);
+        record.volume = merged_number(trace, &mut self.names, &record, NameOf::Volume, earliest);
+        record.file = merged_number(trace, &mut self.names, &record, NameOf::File, earliest);
+        record.process = merged_number(trace, &mut self.names, &record, NameOf::Process, earliest);
         Some(record)
     }
 }
 
-/// Returns the merged number of a number of one trace.
+/// Returns the merged number of a volume, file or process of the trace at index `at`.
 fn merged_number(
     trace: &mut InputTrace,
     names: &mut AllNames,
+    record: &Record,
     kind: NameOf,
-    number: u32,
     at: usize,
 ) -> u32 {
+    let number = record.number_of(kind);
     if kind != NameOf::Volume && number == 0 {
         return 0;
     }

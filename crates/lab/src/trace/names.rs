@@ -70,12 +70,16 @@ impl Names {
         Some(number)
     }
 
-    /// Assigns a name to a number, for files that store numbers. Returns false if it does not fit.
+    /// Assigns a name to a number, for files that store numbers. Returns false if it does not fit;
+    /// [`AllNames::note`] reports it.
     pub(super) fn set(&mut self, number: u32, name: &str) -> bool {
         let Some(index) = number.checked_sub(self.base).and_then(|n| usize::try_from(n).ok())
         else {
             return false;
         };
+        if self.get(number) == Some(name) {
+            return true;
+        }
         if index >= NAMES_MAX || self.bytes + name.len() > BYTES_MAX {
             self.lost += 1;
             return false;

@@ -17,7 +17,7 @@ const SNAPSHOTS: u32 = 16;
 
 /// A collector of observations.
 #[derive(Debug)]
-pub struct Observer {
+pub(crate) struct Observer {
     objects: bool,
     /// By volume and file; with the end of the last read.
     files: BTreeMap<(u32, u32), (FileUse, u64)>,
@@ -28,14 +28,13 @@ pub struct Observer {
 
 impl Observer {
     /// Creates an observer of a trace with this addressing.
-    #[must_use]
-    pub fn new(addressing: Addressing) -> Self {
+    pub(crate) fn new(addressing: Addressing) -> Self {
         let objects = addressing == Addressing::Objects;
         Observer { objects, files: BTreeMap::new(), has_classes: false, last_ns: 0 }
     }
 
     /// Observes a record.
-    pub fn add(&mut self, record: &Record) {
+    pub(crate) fn add(&mut self, record: &Record) {
         self.last_ns = self.last_ns.max(record.time_ns);
         let key = (record.volume, record.file);
         let known = self.files.len() < FILES_MAX || self.files.contains_key(&key);
@@ -65,8 +64,7 @@ impl Observer {
 
     /// Returns the observation; `source` provides the names. Without classes it has no files,
     /// because hits are unknown.
-    #[must_use]
-    pub fn observation(&self, source: &dyn Source) -> Observation {
+    pub(crate) fn observation(&self, source: &dyn Source) -> Observation {
         #[expect(clippy::cast_precision_loss, reason = "seconds of a trace")]
         let seconds = self.last_ns as f64 / 1e9;
         let name = |volume: u32, file: u32| {

@@ -1,13 +1,13 @@
 //! Opening of traces: a path becomes a [`Source`], in any supported format and compression.
 
-use super::decode::{Decode, FixedDecoder, Stream};
+use super::decode::{Decode, Stream};
 use super::input::Input;
 use super::read::{
-    Alibaba, Blkparse, Blktrace, DiskSim, Fio, Keys, LCS_HEADER_BYTES, Lcs, Lis, Msr,
-    OracleGeneral, PerfScript, Procmon, Spc, Systor, Tencent, Twitter, Vscsi, perfmon_refusal,
+    Blkparse, Blktrace, Fio, Keys, LCS_HEADER_BYTES, Lcs, OracleGeneral, PerfScript, Procmon,
+    Tencent, Vscsi, alibaba, disksim, lis, msr, perfmon_refusal, spc, systor, twitter,
 };
 use super::text::{LineFormat, Lines};
-use super::{Format, Source, TraceError, csv, ltr};
+use super::{Addressing, Format, Source, TraceError, csv, ltr};
 use std::fs::File;
 use std::io::{Read, Seek};
 use std::ops::Range;
@@ -68,11 +68,8 @@ pub fn open(path: &Path, options: &OpenOptions) -> Result<BoxedSource, TraceErro
                 None => Box::new(file),
             };
             let input = open_input(&name, stream, options)?;
-            let reader = ltr::Reader::from_head(input.bytes()).map_err(|error| input.bad(error))?;
-            let reader = reader.with_names(names);
-            let reader =
-                if options.times.is_some() { reader.with_missing_blocks() } else { reader };
-            return boxed_source(reader, input, options.max_bad);
+            let stream = ltr::source(input, &names, options.times.is_some(), options.max_bad)?;
+            return Ok(Box::new(stream));
         }
         file.seek(std::io::SeekFrom::Start(magic.len() as u64)).map_err(wrap)?;
     }
@@ -138,81 +135,67 @@ fn detect_format(input: &Input, format_option: &str) -> Result<Format, TraceErro
     })
 }
 
-fn source(format: Format, input: Input, max_bad: u64) -> Result<BoxedSource, TraceError> {
+/// Creates the source of a format; a file that does not begin as the format requires is refused.
+fn source(format: Format, mut input: Input, max_bad: u64) -> Result<BoxedSource, TraceError> {
+    use Addressing::{Bytes, Objects, Pages};
     let head = input.bytes();
     let wrong = |defect: &str| input.bad(format!("{defect}, which {} needs", format.name()));
-    match format {
-        Format::Larder => {
-            boxed_source(ltr::Reader::from_head(head).map_err(|e| input.bad(e))?, input, max_bad)
+    let keys = |wide, big_endian| Box::new(Keys { wide, big_endian });
+    let (decoder, addressing): (Box<dyn Decode>, _) = match format {
+        Format::Larder => return Ok(Box::new(ltr::source(input, &[], false, max_bad)?)),
+        Format::Parquet => {
+            return Err(input.bad("Parquet is read from files only, not from streams"));
         }
-        Format::Csv if csv::is_header(head) => {
-            let reader = csv::CsvReader::from_head(head);
-            lines(reader, input, max_bad)
+        Format::Csv => {
+            let addressing =
+                csv::addressing(head).ok_or_else(|| wrong("the first line is not the header"))?;
+            (lines(csv::CsvReader), addressing)
         }
-        Format::Csv => Err(wrong("the first line is not the header")),
-        Format::Parquet => Err(input.bad("Parquet is read from files only, not from streams")),
-        Format::Vscsi1 => boxed_source(FixedDecoder::new(Vscsi::v1()), input, max_bad),
-        Format::Vscsi2 => boxed_source(FixedDecoder::new(Vscsi::v2()), input, max_bad),
-        Format::OracleGeneral => boxed_source(FixedDecoder::new(OracleGeneral), input, max_bad),
+        Format::Vscsi1 => (Box::new(Vscsi::new(false)), Bytes),
+        Format::Vscsi2 => (Box::new(Vscsi::new(true)), Bytes),
+        Format::OracleGeneral => (Box::new(OracleGeneral), Objects),
         Format::Lcs => {
             let lcs = Lcs::from_header(head).map_err(|reason| input.bad(reason))?;
-            boxed_source(FixedDecoder::with_header(lcs, LCS_HEADER_BYTES), input, max_bad)
+            input.consume(LCS_HEADER_BYTES);
+            (Box::new(lcs), Objects)
         }
-        Format::Keys32Le => keys(false, false, input, max_bad),
-        Format::Keys32Be => keys(false, true, input, max_bad),
-        Format::Keys64Le => keys(true, false, input, max_bad),
-        Format::Keys64Be => keys(true, true, input, max_bad),
-        Format::Blktrace => match Blktrace::from_head(head) {
-            Some(blktrace) => boxed_source(blktrace, input, max_bad),
-            None => Err(wrong("the file does not begin with an event")),
-        },
-        Format::Lis => lines(Lis, input, max_bad),
-        Format::Msr => lines(Msr, input, max_bad),
-        Format::Alibaba => lines(Alibaba, input, max_bad),
-        Format::Tencent => lines(Tencent::guess(head), input, max_bad),
-        Format::Systor => lines(Systor, input, max_bad),
-        Format::Spc => lines(Spc, input, max_bad),
-        Format::Twitter => lines(Twitter, input, max_bad),
-        Format::DiskSim => lines(DiskSim, input, max_bad),
-        Format::Blkparse => lines(Blkparse::from_head(head), input, max_bad),
-        Format::Fio => match Fio::from_head(head) {
-            Some(fio) => lines(fio, input, max_bad),
-            None => Err(wrong("the first line does not say \"fio version 2 iolog\" or 3")),
-        },
-        Format::Procmon => match Procmon::from_head(head) {
-            Some(procmon) => lines(procmon, input, max_bad),
-            None => Err(wrong("the first line lacks Time of Day, Operation, Path or Detail")),
-        },
-        Format::PerfScript => lines(PerfScript::default(), input, max_bad),
-        Format::Perfmon => Err(match perfmon_refusal(head) {
-            Some(refusal) => input.bad(refusal),
-            None => wrong("the first line does not begin with (PDH-CSV"),
-        }),
-    }
+        Format::Keys32Le => (keys(false, false), Objects),
+        Format::Keys32Be => (keys(false, true), Objects),
+        Format::Keys64Le => (keys(true, false), Objects),
+        Format::Keys64Be => (keys(true, true), Objects),
+        Format::Blktrace => {
+            let blktrace = Blktrace::from_head(head);
+            let wrong = || wrong("the file does not begin with an event");
+            (Box::new(blktrace.ok_or_else(wrong)?), Bytes)
+        }
+        Format::Lis => (lines(lis), Pages { bytes: 512 }),
+        Format::Msr => (lines(msr), Bytes),
+        Format::Alibaba => (lines(alibaba), Bytes),
+        Format::Tencent => (lines(Tencent::guess(head)), Bytes),
+        Format::Systor => (lines(systor), Bytes),
+        Format::Spc => (lines(spc), Bytes),
+        Format::Twitter => (lines(twitter), Objects),
+        Format::DiskSim => (lines(disksim), Bytes),
+        Format::Blkparse => (lines(Blkparse::from_head(head)), Bytes),
+        Format::Fio => {
+            let defect = "the first line does not say \"fio version 2 iolog\" or 3";
+            (lines(Fio::from_head(head).ok_or_else(|| wrong(defect))?), Bytes)
+        }
+        Format::Procmon => {
+            let defect = "the first line lacks Time of Day, Operation, Path or Detail";
+            (lines(Procmon::from_head(head).ok_or_else(|| wrong(defect))?), Bytes)
+        }
+        Format::PerfScript => (lines(PerfScript::default()), Bytes),
+        Format::Perfmon => {
+            return Err(match perfmon_refusal(head) {
+                Some(refusal) => input.bad(refusal),
+                None => wrong("the first line does not begin with (PDH-CSV"),
+            });
+        }
+    };
+    Ok(Box::new(Stream::new(input, decoder, addressing, max_bad)))
 }
 
-fn keys(
-    wide: bool,
-    big_endian: bool,
-    input: Input,
-    max_bad: u64,
-) -> Result<BoxedSource, TraceError> {
-    boxed_source(FixedDecoder::new(Keys { wide, big_endian }), input, max_bad)
-}
-
-fn lines<F: LineFormat + 'static>(
-    format: F,
-    input: Input,
-    max_bad: u64,
-) -> Result<BoxedSource, TraceError> {
-    boxed_source(Lines::new(format), input, max_bad)
-}
-
-#[expect(clippy::unnecessary_wraps, reason = "the arms of one match that can fail")]
-fn boxed_source<D: Decode + 'static>(
-    decoder: D,
-    input: Input,
-    max_bad: u64,
-) -> Result<BoxedSource, TraceError> {
-    Ok(Box::new(Stream::new(input, decoder, max_bad)))
+fn lines(format: impl LineFormat + 'static) -> Box<dyn Decode> {
+    Box::new(Lines::new(format))
 }

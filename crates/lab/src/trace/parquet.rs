@@ -5,7 +5,7 @@ mod pages;
 
 use super::decode::{BadRecords, check};
 use super::names::AllNames;
-use super::{Addressing, NameOf, Op, Record, Source, TraceError};
+use super::{Addressing, NameOf, Op, Record, Sink, Source, TraceError};
 use ::parquet::basic::{Compression, ZstdLevel};
 use ::parquet::column::reader::ColumnReader;
 use ::parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
@@ -57,14 +57,6 @@ const GROUP_ROWS: usize = 1 << 17;
 /// Rows of a batch.
 const BATCH_ROWS: usize = 8192;
 
-fn addressing_text(addressing: Addressing) -> String {
-    match addressing {
-        Addressing::Bytes => "bytes".to_owned(),
-        Addressing::Pages { bytes } => format!("pages:{bytes}"),
-        Addressing::Objects => "objects".to_owned(),
-    }
-}
-
 fn addressing_from(text: &str) -> Option<Addressing> {
     match text.split_once(':') {
         Some(("pages", bytes)) => {
@@ -78,28 +70,16 @@ fn addressing_from(text: &str) -> Option<Addressing> {
 }
 
 /// Writes Parquet, compressed with zstd.
-pub struct ParquetWriter<W: Write + Send> {
+pub(super) struct ParquetWriter<W: Write + Send> {
     writer: SerializedFileWriter<W>,
     records: Vec<Record>,
 }
 
-impl<W: Write + Send> std::fmt::Debug for ParquetWriter<W> {
-    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("ParquetWriter")
-            .field("waiting", &self.records.len())
-            .finish_non_exhaustive()
-    }
-}
-
 impl<W: Write + Send> ParquetWriter<W> {
-    /// Creates a file.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn new(output: W, addressing: Addressing) -> io::Result<Self> {
+    pub(super) fn new(output: W, addressing: Addressing) -> io::Result<Self> {
         let schema = parse_message_type(SCHEMA).map_err(io::Error::other)?;
         let level = ZstdLevel::try_new(3).map_err(io::Error::other)?;
-        let key = KeyValue::new(ADDRESSING_KEY.to_owned(), addressing_text(addressing));
+        let key = KeyValue::new(ADDRESSING_KEY.to_owned(), addressing.to_string());
         let properties = WriterProperties::builder()
             .set_compression(Compression::ZSTD(level))
             .set_key_value_metadata(Some(vec![key]))
@@ -108,36 +88,30 @@ impl<W: Write + Send> ParquetWriter<W> {
         Ok(ParquetWriter { writer: writer.map_err(io_error)?, records: Vec::new() })
     }
 
-    /// Appends records; names come from `names`.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn append(&mut self, records: &[Record], names: &dyn Source) -> io::Result<()> {
+    /// Writes the buffered records as a row group.
+    fn write_group(&mut self, names: &dyn Source) -> io::Result<()> {
+        let records = std::mem::take(&mut self.records);
+        let group = self.writer.next_row_group().map_err(io_error)?;
+        write_group(group, &records, names).map_err(io_error)
+    }
+}
+
+impl<W: Write + Send> Sink for ParquetWriter<W> {
+    fn append(&mut self, records: &[Record], source: &dyn Source) -> io::Result<()> {
         self.records.extend_from_slice(records);
         while self.records.len() >= GROUP_ROWS {
             let rest = self.records.split_off(GROUP_ROWS);
-            self.group(names)?;
+            self.write_group(source)?;
             self.records = rest;
         }
         Ok(())
     }
 
-    /// Writes the buffered records as a row group.
-    fn group(&mut self, names: &dyn Source) -> io::Result<()> {
-        let records = std::mem::take(&mut self.records);
-        let group = self.writer.next_row_group().map_err(io_error)?;
-        write_group(group, &records, names).map_err(io_error)
-    }
-
-    /// Writes the buffered records and the metadata.
-    ///
-    /// # Errors
-    /// Writing failed.
-    pub fn finish(mut self, names: &dyn Source) -> io::Result<W> {
+    fn finish(mut self: Box<Self>, source: &dyn Source) -> io::Result<()> {
         if !self.records.is_empty() {
-            self.group(names)?;
+            self.write_group(source)?;
         }
-        self.writer.into_inner().map_err(io_error)
+        self.writer.into_inner().map_err(io_error)?.flush()
     }
 }
 
@@ -157,58 +131,40 @@ fn write_group<W: Write + Send>(
     records: &[Record],
     names: &dyn Source,
 ) -> Result<(), ParquetError> {
-    let mut number = 0;
+    let mut index = 0;
     while let Some(mut column) = group.next_column()? {
-        let longs = |field: fn(&Record) -> u64| -> Vec<i64> {
-            records.iter().map(|record| field(record).cast_signed()).collect()
-        };
-        let ints = |field: fn(&Record) -> u32| -> Vec<i32> {
-            records.iter().map(|record| field(record).cast_signed()).collect()
-        };
-        let long: Option<fn(&Record) -> u64> = match number {
-            0 => Some(|record| record.time_ns),
-            1 => Some(|record| record.offset),
-            2 => Some(|record| record.len),
-            3 => Some(|record| record.latency_ns),
-            _ => None,
-        };
-        let int: Option<fn(&Record) -> u32> = match number {
-            4 => Some(|record| record.volume),
-            5 => Some(|record| record.file),
-            6 => Some(|record| record.process),
-            8 => Some(|record| u32::from(record.class)),
-            _ => None,
-        };
-        if let Some(field) = long {
-            column.typed::<Int64Type>().write_batch(&longs(field), None, None)?;
-        } else if let Some(field) = int {
-            column.typed::<Int32Type>().write_batch(&ints(field), None, None)?;
-        } else if number == OP {
-            let text: Vec<_> = records.iter().map(|r| ByteArray::from(r.op.name())).collect();
-            column.typed::<ByteArrayType>().write_batch(&text, None, None)?;
-        } else {
-            let (mut levels, mut text) = (Vec::with_capacity(records.len()), Vec::new());
-            for record in records {
-                let name = names.name(kind_of(number), number_of(record, number));
-                levels.push(i16::from(name.is_some()));
-                text.extend(name.map(ByteArray::from));
+        match index {
+            0..4 => {
+                let values: Vec<i64> =
+                    records.iter().map(|record| record.column(index).cast_signed()).collect();
+                column.typed::<Int64Type>().write_batch(&values, None, None)?;
             }
-            column.typed::<ByteArrayType>().write_batch(&text, Some(&levels), None)?;
+            OP => {
+                let text: Vec<_> = records.iter().map(|r| ByteArray::from(r.op.name())).collect();
+                column.typed::<ByteArrayType>().write_batch(&text, None, None)?;
+            }
+            4..OP | 8 => {
+                let value = |record: &Record| {
+                    u32::try_from(record.column(index)).expect("32 bits").cast_signed()
+                };
+                let values: Vec<i32> = records.iter().map(value).collect();
+                column.typed::<Int32Type>().write_batch(&values, None, None)?;
+            }
+            _ => {
+                let kind = NameOf::ALL[index - FIRST_NAME];
+                let (mut levels, mut text) = (Vec::with_capacity(records.len()), Vec::new());
+                for record in records {
+                    let name = names.name(kind, record.number_of(kind));
+                    levels.push(i16::from(name.is_some()));
+                    text.extend(name.map(ByteArray::from));
+                }
+                column.typed::<ByteArrayType>().write_batch(&text, Some(&levels), None)?;
+            }
         }
         column.close()?;
-        number += 1;
+        index += 1;
     }
     group.close().map(drop)
-}
-
-/// Returns the kind of the names in a column.
-fn kind_of(column: usize) -> NameOf {
-    [NameOf::Volume, NameOf::File, NameOf::Process][column - FIRST_NAME]
-}
-
-/// Returns the number whose name a column holds.
-fn number_of(record: &Record, column: usize) -> u32 {
-    [record.volume, record.file, record.process][column - FIRST_NAME]
 }
 
 /// One column of a row group, and its current values.
@@ -384,7 +340,7 @@ impl ParquetReader {
                 return Err(self.bad_row(&format!("column {} has too few rows", column.name())));
             }
             for (row, at) in column.present_values(rows) {
-                set(&mut records[row], column, at, &mut self.names).map_err(|()| {
+                set(&mut records[row], column, at, &mut self.names).ok_or_else(|| {
                     self.bad_row(&format!("column {} holds nonsense", column.name()))
                 })?;
             }
@@ -440,30 +396,18 @@ fn open_column(
     Ok(Column { index, reader, optional, levels, ints, longs, text })
 }
 
-/// Stores one value in a record.
-fn set(record: &mut Record, column: &Column, at: usize, names: &mut AllNames) -> Result<(), ()> {
-    let number = || column.number(at).ok_or(());
-    let narrow = || number().and_then(|value| u32::try_from(value).map_err(drop));
+/// Stores one value in a record, or the name that the record's number has. `None` if the value is
+/// none of its column.
+fn set(record: &mut Record, column: &Column, at: usize, names: &mut AllNames) -> Option<()> {
     match column.index {
-        0 => record.time_ns = number()?,
-        1 => record.offset = number()?,
-        2 => record.len = number()?,
-        3 => record.latency_ns = number()?,
-        4 => record.volume = narrow()?,
-        5 => record.file = narrow()?,
-        6 => record.process = narrow()?,
-        OP => record.op = column.text(at).and_then(Op::from_name).ok_or(())?,
-        8 => record.class = u8::try_from(number()?).map_err(drop)?,
+        OP => record.op = Op::from_name(column.text(at)?)?,
+        index if index < FIRST_NAME => record.set_column(index, column.number(at)?).ok()?,
         index => {
-            let (kind, number) = (kind_of(index), number_of(record, index));
-            let name = column.text(at).ok_or(())?;
-            if names.get(kind, number) != Some(name) {
-                // If the name does not fit, `names` counts it and reports it in a note.
-                names.of_kind(kind).set(number, name);
-            }
+            let kind = NameOf::ALL[index - FIRST_NAME];
+            names.of_kind(kind).set(record.number_of(kind), column.text(at)?);
         }
     }
-    Ok(())
+    Some(())
 }
 
 impl Source for ParquetReader {

@@ -1,6 +1,8 @@
 //! Records: the requests of a trace.
 
-/// The operation of a request.
+use super::decode::FormatError;
+
+/// The operation of a request; the variants are in the order of their numbers in files, from 0.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub enum Op {
     /// Reads bytes.
@@ -17,37 +19,13 @@ pub enum Op {
 }
 
 impl Op {
-    /// All operations, in the order of their numbers in files.
+    /// All operations, in the order of their numbers.
     pub const ALL: [Op; 5] = [Op::Read, Op::Write, Op::Flush, Op::Discard, Op::Zero];
 
     /// Returns the name in files and on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Op::Read => "read",
-            Op::Write => "write",
-            Op::Flush => "flush",
-            Op::Discard => "discard",
-            Op::Zero => "zero",
-        }
-    }
-
-    /// Returns the number in files, from 0.
-    #[must_use]
-    pub fn number(self) -> u8 {
-        match self {
-            Op::Read => 0,
-            Op::Write => 1,
-            Op::Flush => 2,
-            Op::Discard => 3,
-            Op::Zero => 4,
-        }
-    }
-
-    /// Returns the operation with this number.
-    #[must_use]
-    pub fn from_number(number: u8) -> Option<Op> {
-        Op::ALL.get(usize::from(number)).copied()
+        ["read", "write", "flush", "discard", "zero"][self as usize]
     }
 
     /// Returns the operation with this name.
@@ -61,6 +39,28 @@ impl Op {
     pub fn transfers(self) -> bool {
         matches!(self, Op::Read | Op::Write)
     }
+
+    /// Returns true if the operation changes data.
+    #[must_use]
+    pub fn changes(self) -> bool {
+        !matches!(self, Op::Read | Op::Flush)
+    }
+}
+
+/// The kind of number that a name belongs to, in the order of the numbers of kinds in files.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+pub enum NameOf {
+    /// [`Record::volume`].
+    Volume,
+    /// [`Record::file`].
+    File,
+    /// [`Record::process`].
+    Process,
+}
+
+impl NameOf {
+    /// All kinds.
+    pub const ALL: [NameOf; 3] = [NameOf::Volume, NameOf::File, NameOf::Process];
 }
 
 /// One request. A field that the format does not have is 0.
@@ -85,4 +85,59 @@ pub struct Record {
     /// Class that the recording cache assigned: the number of a [`larder_core::counters::Class`],
     /// the worst one of its pages; 0 if unknown.
     pub class: u8,
+}
+
+/// Number of columns of a record.
+pub(super) const COLUMNS: usize = 9;
+
+impl Record {
+    /// Returns the end of the range, exclusive.
+    #[must_use]
+    pub fn end(&self) -> u64 {
+        self.offset.saturating_add(self.len)
+    }
+
+    /// Returns the number of the volume, the file or the process.
+    #[must_use]
+    pub fn number_of(&self, kind: NameOf) -> u32 {
+        [self.volume, self.file, self.process][kind as usize]
+    }
+
+    /// Returns the field in a column of the formats that store the fields as columns.
+    #[inline]
+    pub(super) fn column(&self, column: usize) -> u64 {
+        match column {
+            0 => self.time_ns,
+            1 => self.offset,
+            2 => self.len,
+            3 => self.latency_ns,
+            4 => self.volume.into(),
+            5 => self.file.into(),
+            6 => self.process.into(),
+            7 => self.op as u64,
+            _ => self.class.into(),
+        }
+    }
+
+    /// Sets the field in a column.
+    #[inline]
+    pub(super) fn set_column(&mut self, column: usize, value: u64) -> Result<(), FormatError> {
+        let number =
+            || u32::try_from(value).ok().ok_or("a volume, file or process is numbered beyond 2^32");
+        match column {
+            0 => self.time_ns = value,
+            1 => self.offset = value,
+            2 => self.len = value,
+            3 => self.latency_ns = value,
+            4 => self.volume = number()?,
+            5 => self.file = number()?,
+            6 => self.process = number()?,
+            7 => {
+                let op = usize::try_from(value).ok().and_then(|number| Op::ALL.get(number));
+                self.op = *op.ok_or("an operation that is not known")?;
+            }
+            _ => self.class = u8::try_from(value).ok().ok_or("a class beyond 255")?,
+        }
+        Ok(())
+    }
 }

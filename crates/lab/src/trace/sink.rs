@@ -3,7 +3,10 @@
 //! Invariant: the reader of each format returns the same records as the source, with the exceptions
 //! for CSV in docs/FORMATS.md.
 
-use super::{CsvWriter, NameOf, Record, Source, ltr};
+use super::csv::CsvWriter;
+#[cfg(feature = "parquet")]
+use super::parquet::ParquetWriter;
+use super::{NameOf, Record, Source, ltr};
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 
@@ -19,48 +22,32 @@ pub enum Target {
     Csv,
 }
 
+/// Format, name on the command line, and file name extension.
+const TABLE: &[(Target, &str, &str)] = &[
+    (Target::Larder, "larder", "ltr"),
+    #[cfg(feature = "parquet")]
+    (Target::Parquet, "parquet", "parquet"),
+    (Target::Csv, "csv", "csv"),
+];
+
 impl Target {
-    /// All formats.
-    pub const ALL: &[Target] = &[
-        Target::Larder,
-        #[cfg(feature = "parquet")]
-        Target::Parquet,
-        Target::Csv,
-    ];
-
-    /// Returns the name on the command line.
+    /// Returns all formats, each with its name and its extension.
     #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            Target::Larder => "larder",
-            #[cfg(feature = "parquet")]
-            Target::Parquet => "parquet",
-            Target::Csv => "csv",
-        }
-    }
-
-    /// Returns the file name extension.
-    #[must_use]
-    pub fn extension(self) -> &'static str {
-        match self {
-            Target::Larder => "ltr",
-            #[cfg(feature = "parquet")]
-            Target::Parquet => "parquet",
-            Target::Csv => "csv",
-        }
+    pub fn all() -> &'static [(Target, &'static str, &'static str)] {
+        TABLE
     }
 
     /// Returns the format with this name.
     #[must_use]
     pub fn from_name(name: &str) -> Option<Target> {
-        Target::ALL.iter().copied().find(|target| target.name() == name)
+        TABLE.iter().find(|row| row.1 == name).map(|row| row.0)
     }
 
     /// Returns the format of a file name extension.
     #[must_use]
     pub fn from_file_name(name: &str) -> Option<Target> {
         let extension = name.rsplit_once('.')?.1.to_ascii_lowercase();
-        Target::ALL.iter().copied().find(|target| target.extension() == extension)
+        TABLE.iter().find(|row| row.2 == extension).map(|row| row.0)
     }
 
     /// Begins a trace in this format with the addressing of `source`. Only Larder's format stores
@@ -73,20 +60,18 @@ impl Target {
         output: W,
         source: &dyn Source,
     ) -> io::Result<Box<dyn Sink>> {
-        let addressing = source.addressing();
+        let (output, addressing) = (BufWriter::new(output), source.addressing());
         Ok(match self {
             Target::Larder => {
                 let sample = source.sample();
                 let options =
                     ltr::WriterOptions { addressing, sample, ..ltr::WriterOptions::default() };
-                let writer = ltr::Writer::new(BufWriter::new(output), options)?;
+                let writer = ltr::Writer::new(output, options)?;
                 Box::new(LtrSink { writer, named_numbers: HashSet::new(), last: [None; 3] })
             }
             #[cfg(feature = "parquet")]
-            Target::Parquet => {
-                Box::new(super::ParquetWriter::new(BufWriter::new(output), addressing)?)
-            }
-            Target::Csv => Box::new(CsvWriter::new(BufWriter::new(output), addressing)?),
+            Target::Parquet => Box::new(ParquetWriter::new(output, addressing)?),
+            Target::Csv => Box::new(CsvWriter::new(output, addressing)?),
         })
     }
 }
@@ -109,61 +94,28 @@ pub trait Sink {
 /// Writer of Larder's format, which writes names before their first use.
 struct LtrSink<W: Write> {
     writer: ltr::Writer<W>,
-    named_numbers: HashSet<(u8, u32)>,
+    named_numbers: HashSet<(NameOf, u32)>,
     /// Previous number of each kind: most records have the same one.
     last: [Option<u32>; 3],
-}
-
-impl<W: Write> LtrSink<W> {
-    fn name(&mut self, index: u8, number: u32, source: &dyn Source) -> io::Result<()> {
-        let kinds = [NameOf::Volume, NameOf::File, NameOf::Process];
-        let kind = kinds[usize::from(index)];
-        let last = &mut self.last[usize::from(index)];
-        if *last == Some(number) {
-            return Ok(());
-        }
-        *last = Some(number);
-        match source.name(kind, number) {
-            Some(name) if self.named_numbers.insert((index, number)) => {
-                self.writer.name(kind, number, name)
-            }
-            _ => Ok(()),
-        }
-    }
 }
 
 impl<W: Write> Sink for LtrSink<W> {
     fn append(&mut self, records: &[Record], source: &dyn Source) -> io::Result<()> {
         for record in records {
-            self.name(0, record.volume, source)?;
-            self.name(1, record.file, source)?;
-            self.name(2, record.process, source)?;
+            for (kind, last) in NameOf::ALL.into_iter().zip(&mut self.last) {
+                let number = record.number_of(kind);
+                if last.replace(number) != Some(number)
+                    && let Some(name) = source.name(kind, number)
+                    && self.named_numbers.insert((kind, number))
+                {
+                    self.writer.name(kind, number, name)?;
+                }
+            }
         }
         self.writer.append(records)
     }
 
     fn finish(self: Box<Self>, _source: &dyn Source) -> io::Result<()> {
         self.writer.finish().map(drop)
-    }
-}
-
-#[cfg(feature = "parquet")]
-impl<W: Write + Send> Sink for super::ParquetWriter<W> {
-    fn append(&mut self, records: &[Record], source: &dyn Source) -> io::Result<()> {
-        self.append(records, source)
-    }
-
-    fn finish(self: Box<Self>, source: &dyn Source) -> io::Result<()> {
-        super::ParquetWriter::finish(*self, source)?.flush()
-    }
-}
-
-impl<W: Write> Sink for CsvWriter<W> {
-    fn append(&mut self, records: &[Record], source: &dyn Source) -> io::Result<()> {
-        self.append(records, source)
-    }
-
-    fn finish(self: Box<Self>, _source: &dyn Source) -> io::Result<()> {
-        CsvWriter::finish(*self).map(drop)
     }
 }

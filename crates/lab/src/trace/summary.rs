@@ -10,57 +10,58 @@ use larder_core::counters::{Histogram, HistogramSnapshot};
 use std::collections::BTreeMap;
 
 /// Bytes of the pages of the footprint, unless the trace has its own page size.
-pub const PAGE_BYTES: u64 = 4096;
+pub(super) const PAGE_BYTES: u64 = 4096;
 /// Size classes: up to 512 bytes, up to 1 KiB, ... up to 4 GiB and more.
-pub const SIZE_CLASSES: usize = 24;
+pub(super) const SIZE_CLASSES: usize = 24;
 /// Maximum number of volumes with separate statistics; the others are combined.
 const VOLUMES_MAX: usize = 65_536;
 
 /// Totals of one kind of requests.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct RequestTotals {
+pub(super) struct RequestTotals {
     /// Number of requests.
-    pub requests: u64,
+    pub(super) requests: u64,
     /// Number of bytes.
-    pub bytes: u64,
+    pub(super) bytes: u64,
 }
 
 /// Statistics of one volume.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct VolumeSummary {
+pub(super) struct VolumeSummary {
     /// By operation, in the order of [`Op::ALL`].
-    pub ops: [RequestTotals; Op::ALL.len()],
+    pub(super) ops: [RequestTotals; Op::ALL.len()],
     /// Reads and writes that begin at the end of the previous one.
-    pub sequential: u64,
+    pub(super) sequential: u64,
     /// Highest end of a read or write.
-    pub end: u64,
+    pub(super) end: u64,
     /// End of the last read or write.
     last_end: Option<u64>,
 }
 
 impl VolumeSummary {
     /// Returns the number of reads and writes.
-    #[must_use]
-    pub fn transfers(&self) -> u64 {
-        let count = |op: Op| self.ops[usize::from(op.number())].requests;
+    pub(super) fn transfers(&self) -> u64 {
+        let count = |op: Op| self.ops[op as usize].requests;
         count(Op::Read) + count(Op::Write)
     }
 }
 
 /// A summary, which can still be extended.
 #[derive(Debug)]
-pub struct Summary {
-    addressing: Addressing,
-    page_bytes: u64,
+pub(super) struct Summary {
+    pub(super) addressing: Addressing,
+    /// Bytes of a page of the footprint.
+    pub(super) page_bytes: u64,
     /// Statistics of the whole trace.
-    pub total: VolumeSummary,
+    pub(super) total: VolumeSummary,
     /// Statistics by volume number; `u32::MAX` holds the others, if there are too many volumes.
-    pub volumes: BTreeMap<u32, VolumeSummary>,
+    pub(super) volumes: BTreeMap<u32, VolumeSummary>,
     /// Reads and writes by size.
-    pub sizes: [u64; SIZE_CLASSES],
+    pub(super) sizes: [u64; SIZE_CLASSES],
     /// Latest time minus first time, in nanoseconds.
-    pub duration_ns: u64,
-    footprint: Footprint,
+    pub(super) duration_ns: u64,
+    /// Distinct pages, or objects, that were read or written.
+    pub(super) footprint: Footprint,
     first_ns: Option<u64>,
     previous_ns: u64,
     gaps: Histogram,
@@ -68,8 +69,7 @@ pub struct Summary {
 
 impl Summary {
     /// Creates an empty summary of a trace with this addressing.
-    #[must_use]
-    pub fn new(addressing: Addressing) -> Self {
+    pub(super) fn new(addressing: Addressing) -> Self {
         let page_bytes = match addressing {
             Addressing::Bytes => PAGE_BYTES,
             Addressing::Pages { bytes } => u64::from(bytes),
@@ -90,17 +90,17 @@ impl Summary {
     }
 
     /// Adds a record.
-    pub fn add(&mut self, record: &Record) {
+    pub(super) fn add(&mut self, record: &Record) {
         let has_entry =
             self.volumes.len() < VOLUMES_MAX || self.volumes.contains_key(&record.volume);
         let volume = if has_entry { record.volume } else { u32::MAX };
         let volume = self.volumes.entry(volume).or_default();
-        let end = record.offset.saturating_add(record.len);
+        let end = record.end();
         let objects = self.addressing == Addressing::Objects;
         let transfers = record.op.transfers();
         let sequential = transfers && !objects && volume.last_end == Some(record.offset);
         for statistics in [volume, &mut self.total] {
-            let totals = &mut statistics.ops[usize::from(record.op.number())];
+            let totals = &mut statistics.ops[record.op as usize];
             totals.requests += 1;
             totals.bytes = totals.bytes.saturating_add(record.len);
             statistics.sequential += u64::from(sequential);
@@ -133,27 +133,8 @@ impl Summary {
         self.previous_ns = time_ns;
     }
 
-    /// Returns the unit of offsets and lengths.
-    #[must_use]
-    pub fn addressing(&self) -> Addressing {
-        self.addressing
-    }
-
-    /// Returns the bytes of a page of the footprint.
-    #[must_use]
-    pub fn page_bytes(&self) -> u64 {
-        self.page_bytes
-    }
-
-    /// Returns the distinct pages, or objects, that were read or written.
-    #[must_use]
-    pub fn footprint(&self) -> &Footprint {
-        &self.footprint
-    }
-
     /// Returns the times between requests.
-    #[must_use]
-    pub fn gaps(&self) -> HistogramSnapshot {
+    pub(super) fn gaps(&self) -> HistogramSnapshot {
         let mut snapshot = HistogramSnapshot::default();
         self.gaps.add_to(&mut snapshot);
         snapshot
@@ -184,7 +165,7 @@ mod tests {
         summary.add(&Record { op: Op::Flush, time_ns: 30, ..Record::default() });
         assert_eq!(summary.total.sequential, 2);
         assert_eq!(summary.volumes[&0].sequential, 2);
-        assert_eq!(summary.footprint().pages(), 4);
+        assert_eq!(summary.footprint.pages(), 4);
         assert_eq!((summary.duration_ns, summary.gaps().count()), (30, 4));
         assert_eq!(summary.total.transfers(), 4);
     }

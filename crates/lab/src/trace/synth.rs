@@ -53,17 +53,18 @@ impl Pattern {
     /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
-        match self {
-            Pattern::Zipf => "zipf",
-            Pattern::Scan => "scan",
-            Pattern::Loop => "loop",
-            Pattern::Backward => "backward",
-            Pattern::Stride => "stride",
-            Pattern::Interleave => "interleave",
-            Pattern::Uniform => "uniform",
-            Pattern::Mix => "mix",
-            Pattern::Database => "database",
-        }
+        const NAMES: [&str; Pattern::ALL.len()] = [
+            "zipf",
+            "scan",
+            "loop",
+            "backward",
+            "stride",
+            "interleave",
+            "uniform",
+            "mix",
+            "database",
+        ];
+        NAMES[self as usize]
     }
 
     /// Returns the pattern with this name.
@@ -215,20 +216,20 @@ impl Synth {
     /// An option is out of range; the error is a sentence.
     pub fn new(options: SynthOptions) -> Result<Self, String> {
         let SynthOptions { requests, pages, page_bytes, exponent, writes, rate, .. } = options;
-        let error = match () {
-            () if pages == 0 => "a trace needs at least one page",
-            () if !(512..=16 << 20).contains(&page_bytes) => "a page has 512 bytes to 16 MiB",
+        let rules = [
+            (pages > 0, "a trace needs at least one page"),
+            ((512..=16 << 20).contains(&page_bytes), "a page has 512 bytes to 16 MiB"),
             // A scan always moves to new pages, and the areas of a mix are separate.
-            () if pages.checked_add(requests).is_none_or(|all| all >= 1 << 38) => {
-                "pages and requests are fewer than 2^38"
-            }
-            () if !(exponent > 0.0 && exponent <= 10.0) => "the exponent is above 0, up to 10",
-            () if !(0.0..=1.0).contains(&writes) => "the share of writes is 0 to 1",
-            () if !(0.001..=1e9).contains(&rate) => "the rate is 0.001 to 1e9 requests/s",
-            () => "",
-        };
-        if !error.is_empty() {
-            return Err(error.to_owned());
+            (
+                pages.checked_add(requests).is_some_and(|all| all < 1 << 38),
+                "pages and requests are fewer than 2^38",
+            ),
+            (exponent > 0.0 && exponent <= 10.0, "the exponent is above 0, up to 10"),
+            ((0.0..=1.0).contains(&writes), "the share of writes is 0 to 1"),
+            ((0.001..=1e9).contains(&rate), "the rate is 0.001 to 1e9 requests/s"),
+        ];
+        if let Some((_, rule)) = rules.into_iter().find(|(is_kept, _)| !is_kept) {
+            return Err(rule.to_owned());
         }
         Ok(Synth {
             options,

@@ -2,14 +2,14 @@
 //!
 //! Invariant: a field that is not exactly a number gives `None`; nothing is guessed or truncated.
 
-use super::decode::{Decode, DecodeOutput, FormatError};
-use super::{Addressing, Op, TraceError};
-use memchr::memchr_iter;
+use super::decode::{Decode, DecodeOutput, Decoded, FormatError};
+use super::{Op, TraceError};
+use memchr::{memchr, memchr_iter};
 
-/// Decoder from the lines of a text format to records.
+/// Decoder from the lines of a text format to records. A function that decodes a line is one.
 pub(super) trait LineFormat: Send {
     /// Decodes one non-empty line without its line ending; adds nothing if it is not a request.
-    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError>;
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Decoded;
 
     /// Returns true if the first line is always a header, whatever its content.
     fn has_header(&self) -> bool {
@@ -17,13 +17,8 @@ pub(super) trait LineFormat: Send {
     }
 
     /// Emits buffered records at the end of the file.
-    fn end(&mut self, _out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
+    fn end(&mut self, _out: &mut DecodeOutput<'_>) -> Decoded {
         Ok(())
-    }
-
-    /// Returns the unit of offsets and lengths.
-    fn addressing(&self) -> Addressing {
-        Addressing::Bytes
     }
 
     /// Returns notes for the user on the reading.
@@ -32,8 +27,13 @@ pub(super) trait LineFormat: Send {
     }
 }
 
+impl<F: FnMut(&[u8], &mut DecodeOutput<'_>) -> Decoded + Send> LineFormat for F {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
+        self(line, out)
+    }
+}
+
 /// A decoder of a [`LineFormat`].
-#[derive(Debug)]
 pub(super) struct Lines<F> {
     format: F,
     /// Number of lines before the window.
@@ -45,17 +45,14 @@ impl<F: LineFormat> Lines<F> {
         Lines { format, line: 0 }
     }
 
-    fn is_heading(&self, line: &[u8]) -> bool {
-        self.line == 1 && (self.format.has_header() || is_heading(line))
-    }
-
     fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), TraceError> {
         self.line += 1;
+        let number = self.line;
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        if line.is_empty() || self.is_heading(line) {
+        let is_header = || number == 1 && (self.format.has_header() || is_heading(line));
+        if line.is_empty() || is_header() {
             return Ok(());
         }
-        let number = self.line;
         match self.format.line(line, out) {
             Ok(()) => Ok(()),
             Err(reason) => out.bad.add(|| format!("line {number}"), reason),
@@ -64,18 +61,13 @@ impl<F: LineFormat> Lines<F> {
 }
 
 impl<F: LineFormat> Decode for Lines<F> {
-    fn decode(
-        &mut self,
-        bytes: &[u8],
-        at_end: bool,
-        out: &mut DecodeOutput<'_>,
-    ) -> Result<usize, TraceError> {
+    fn decode(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<usize, TraceError> {
         let mut from = 0;
         for end in memchr_iter(b'\n', bytes) {
             self.line(&bytes[from..end], out)?;
             from = end + 1;
         }
-        if at_end && from < bytes.len() {
+        if out.at_end && from < bytes.len() {
             self.line(&bytes[from..], out)?;
             from = bytes.len();
         }
@@ -89,12 +81,76 @@ impl<F: LineFormat> Decode for Lines<F> {
         }
     }
 
-    fn addressing(&self) -> Addressing {
-        self.format.addressing()
-    }
-
     fn notes(&self) -> Vec<String> {
         self.format.notes()
+    }
+}
+
+/// Fields of a line that are to be taken: between commas, or between blanks.
+pub(super) struct Fields<'a, const DELIMITER: u8> {
+    /// The bytes behind the fields that were taken.
+    pub(super) rest: &'a [u8],
+}
+
+/// Fields between commas.
+pub(super) type Commas<'a> = Fields<'a, b','>;
+/// Words between spaces or tabs.
+pub(super) type Words<'a> = Fields<'a, b' '>;
+
+impl<'a, const DELIMITER: u8> Fields<'a, DELIMITER> {
+    #[inline]
+    pub(super) fn of(line: &'a [u8]) -> Self {
+        Fields { rest: line }
+    }
+
+    /// Takes a field as it is; empty at the end of the line.
+    #[inline]
+    pub(super) fn text(&mut self) -> &'a [u8] {
+        match DELIMITER {
+            b' ' => take_word(&mut self.rest),
+            _ => take_field(&mut self.rest, DELIMITER),
+        }
+    }
+
+    /// Takes a whole number.
+    #[inline]
+    pub(super) fn number(&mut self, reason: FormatError) -> Result<u64, FormatError> {
+        let number = match DELIMITER {
+            b' ' => whole_number(self.text()),
+            _ => take_number(&mut self.rest, DELIMITER),
+        };
+        number.ok_or(reason)
+    }
+
+    /// Takes a whole number that is a name.
+    #[inline]
+    pub(super) fn digits(&mut self, reason: FormatError) -> Result<&'a [u8], FormatError> {
+        let field = self.text();
+        whole_number(field).map(|_| field).ok_or(reason)
+    }
+
+    /// Takes seconds with decimals as nanoseconds.
+    #[inline]
+    pub(super) fn seconds(&mut self, reason: FormatError) -> Result<u64, FormatError> {
+        take_decimal(&mut self.rest, DELIMITER, 9).ok_or(reason)
+    }
+
+    /// Takes `R`, `r`, `Read`, `W`, `w`, `Write`.
+    #[inline]
+    pub(super) fn op(&mut self, reason: FormatError) -> Result<Op, FormatError> {
+        read_or_write(self.text()).ok_or(reason)
+    }
+
+    /// Takes one of two texts: that of a read, or that of a write.
+    #[inline]
+    pub(super) fn one_of(
+        &mut self,
+        ops: [&[u8]; 2],
+        reason: FormatError,
+    ) -> Result<Op, FormatError> {
+        let field = self.text();
+        let at = ops.iter().position(|op| *op == field).ok_or(reason)?;
+        Ok([Op::Read, Op::Write][at])
     }
 }
 
@@ -193,6 +249,27 @@ pub(super) fn take_field<'a>(rest: &mut &'a [u8], delimiter: u8) -> &'a [u8] {
     }
 }
 
+/// Takes a field of a CSV line, with or without quotes; a doubled quote stays doubled. `None` if
+/// the quotes do not match.
+pub(super) fn take_quoted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
+    let field: &'a [u8] = rest;
+    if field.first() != Some(&b'"') {
+        return Some(take_field(rest, b','));
+    }
+    let mut end = 1;
+    loop {
+        end += memchr(b'"', field.get(end..)?)?;
+        match field.get(end + 1) {
+            Some(b'"') => end += 2,
+            Some(b',') | None => {
+                *rest = field.get(end + 2..).unwrap_or_default();
+                return Some(&field[1..end]);
+            }
+            Some(_) => return None,
+        }
+    }
+}
+
 /// Takes the next word between spaces or tabs; empty at the end of the line.
 #[inline]
 pub(super) fn take_word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
@@ -212,12 +289,6 @@ pub(super) fn take_word<'a>(rest: &mut &'a [u8]) -> &'a [u8] {
 #[inline]
 pub(super) fn whole_number(field: &[u8]) -> Option<u64> {
     leading_number(field).and_then(|(value, len)| (len == field.len()).then_some(value))
-}
-
-/// Takes the next word as a number.
-#[inline]
-pub(super) fn take_word_number(rest: &mut &[u8]) -> Option<u64> {
-    whole_number(take_word(rest))
 }
 
 /// Parses `R`, `r`, `Read`, `W`, `w`, `Write`.

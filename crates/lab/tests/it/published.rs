@@ -2,10 +2,10 @@
 //! the traces next to the repository, the tests are skipped.
 
 use larder_core::policy::PolicyKind;
-use larder_lab::sim::curve::exact::Exact;
+use larder_core::replace::{FindBy, cache};
+use larder_lab::sim::curve::Exact;
 use larder_lab::sim::min::Future;
 use larder_lab::sim::references::{Batch, Reference, References, Split};
-use larder_lab::sim::replace::{FindBy, cache};
 use larder_lab::trace::{OpenOptions, open};
 
 fn references(name: &str, split: Option<Split>) -> Option<Vec<Reference>> {

@@ -13,7 +13,7 @@ const IMAGE_BYTES: u64 = 24 << 20;
 
 /// Loads an image for one second and checks it before the remaining dirty data is written, as after
 /// a crash.
-fn run_load(flush_mode: FlushMode) -> check::CheckResult {
+fn run_load(flush_mode: FlushMode) -> load::CheckResult {
     let directory = tempfile::tempdir().unwrap();
     let (image, log) = (directory.path().join("image"), directory.path().join("log"));
     std::fs::File::create(&image).unwrap().set_len(IMAGE_BYTES).unwrap();
@@ -43,8 +43,8 @@ fn run_load(flush_mode: FlushMode) -> check::CheckResult {
         log: Some(log.clone()),
         check: None,
     };
-    load(&arguments, &server.uri("image").parse().unwrap()).unwrap();
-    let result = check::check(&image, &log).unwrap();
+    super::load(&arguments, &server.uri("image").parse().unwrap()).unwrap();
+    let result = load::check(&image, &log).unwrap();
     server.close();
     engine.shut_down();
     result

@@ -3,12 +3,12 @@
 
 use super::copy;
 use super::input::{Input, InputArgs};
-use super::output::{Output, target};
+use super::output::target;
 use crate::args;
 use crate::output_file::OutputFile;
 use anyhow::{Result, ensure};
 use clap::Args;
-use larder_lab::trace::{Filter, Op, Target};
+use larder_lab::trace::{Filter, Op, Source, Target};
 use larder_schema::format;
 use std::ops::Range;
 use std::path::PathBuf;
@@ -89,11 +89,9 @@ pub(super) fn run(arguments: &FilterArgs) -> Result<()> {
         range: arguments.range.clone(),
     };
     let times = filter.times.clone();
-    let mut input = Input::open_times(&arguments.trace, &arguments.input, times)?;
-    let mut output = Output::create(&arguments.file, arguments.to_format, &*input.source)?;
-    let (total, kept) =
-        copy(&mut input, &mut output, |record, source| filter.takes(record, source))?;
-    output.finish(&*input.source)?;
+    let input = Input::open_times(&arguments.trace, &arguments.input, times)?;
+    let matches = |record: &_, source: &dyn Source| filter.takes(record, source);
+    let (total, kept) = copy(input, &arguments.file, arguments.to_format, matches)?;
     eprintln!("kept {} of {} requests that were read", format::count(kept), format::count(total));
     Ok(())
 }

@@ -4,7 +4,9 @@ use crate::progress;
 use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
-use larder_lab::trace::{BoxedSource, Format, OpenOptions, Record, open};
+use larder_lab::trace::{
+    Addressing, BoxedSource, Format, NameOf, OpenOptions, Record, Source, TraceError, open,
+};
 use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
@@ -12,7 +14,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Options for reading traces.
 #[derive(Debug, Args)]
-pub(super) struct InputArgs {
+pub(crate) struct InputArgs {
     /// Format of the traces; if not given, detected by content, or else by the extension.
     #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = "Reading")]
     trace_format: Option<Format>,
@@ -30,21 +32,24 @@ pub(crate) fn format(text: &str) -> Result<Format, String> {
     })
 }
 
-/// Opens a trace without a progress bar.
-pub(super) fn open_trace(
-    path: &Path,
-    arguments: &InputArgs,
-    times: Option<Range<u64>>,
-    progress: Option<Arc<AtomicU64>>,
-) -> Result<BoxedSource> {
-    let InputArgs { trace_format: format, max_bad } = *arguments;
-    let options = OpenOptions { format, format_option: "--trace-format", max_bad, times, progress };
-    open(path, &options).context("read a trace")
+impl InputArgs {
+    /// Returns the options for opening a trace.
+    pub(crate) fn options(&self) -> OpenOptions {
+        let InputArgs { trace_format: format, max_bad } = *self;
+        let format_option = "--trace-format";
+        OpenOptions { format, format_option, max_bad, ..OpenOptions::default() }
+    }
+
+    /// Opens a trace without a progress bar; `times` limits the times that are needed, in
+    /// nanoseconds since its beginning.
+    pub(super) fn open(&self, path: &Path, times: Option<Range<u64>>) -> Result<BoxedSource> {
+        open(path, &OpenOptions { times, ..self.options() }).context("read a trace")
+    }
 }
 
-/// A trace being read.
+/// A trace being read. It prints the notes of the reader at its end.
 pub(super) struct Input {
-    pub(super) source: BoxedSource,
+    source: BoxedSource,
     bar: Option<(ProgressBar, Arc<AtomicU64>)>,
 }
 
@@ -61,7 +66,8 @@ impl Input {
         times: Option<Range<u64>>,
     ) -> Result<Self> {
         let read = Arc::new(AtomicU64::new(0));
-        let source = open_trace(path, arguments, times, Some(read.clone()))?;
+        let options = OpenOptions { times, progress: Some(read.clone()), ..arguments.options() };
+        let source = open(path, &options).context("read a trace")?;
         let bar = if crate::output::shows_progress()
             && let Ok(metadata) = path.metadata()
         {
@@ -74,34 +80,43 @@ impl Input {
     }
 
     /// Creates an input from a source that is not a file.
-    pub(super) fn from_source(source: BoxedSource) -> Self {
-        Input { source, bar: None }
+    pub(super) fn from_source(source: impl Source + Send + 'static) -> Self {
+        Input { source: Box::new(source), bar: None }
     }
+}
 
-    /// Replaces `batch` by the next records; returns false at the end, after printing the notes.
-    pub(super) fn read(&mut self, batch: &mut Vec<Record>) -> Result<bool> {
-        let has_records = self.read_quietly(batch)?;
+impl Source for Input {
+    fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
+        let len_before = batch.len();
+        self.source.read_batch(batch)?;
         if let Some((bar, read)) = &self.bar {
             bar.set_position(read.load(Ordering::Relaxed));
         }
-        if !has_records {
-            self.print_notes();
+        if batch.len() == len_before {
+            if let Some((bar, _)) = self.bar.take() {
+                bar.finish_and_clear();
+            }
+            for note in self.source.notes() {
+                eprintln!("larder: {note}");
+            }
         }
-        Ok(has_records)
+        Ok(())
     }
 
-    /// Replaces `batch` by the next records; prints no notes.
-    pub(super) fn read_quietly(&mut self, batch: &mut Vec<Record>) -> Result<bool> {
-        self.source.next_batch(batch).context("read a trace")
+    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+        self.source.name(kind, number)
     }
 
-    fn print_notes(&mut self) {
-        if let Some((bar, _)) = self.bar.take() {
-            bar.finish_and_clear();
-        }
-        for note in self.source.notes() {
-            eprintln!("larder: {note}");
-        }
+    fn addressing(&self) -> Addressing {
+        self.source.addressing()
+    }
+
+    fn sample(&self) -> u32 {
+        self.source.sample()
+    }
+
+    fn notes(&self) -> Vec<String> {
+        self.source.notes()
     }
 }
 

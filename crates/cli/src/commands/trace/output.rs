@@ -36,7 +36,7 @@ fn remove_on_signal(path: &Path) -> Result<()> {
 /// Parses the name of an output format.
 pub(super) fn target(text: &str) -> Result<Target, String> {
     Target::from_name(text).ok_or_else(|| {
-        let names: Vec<_> = Target::ALL.iter().map(|target| target.name()).collect();
+        let names: Vec<_> = Target::all().iter().map(|(_, name, _)| *name).collect();
         let is_parquet = text == "parquet";
         let hint = if is_parquet { " (for Parquet build with --features full)" } else { "" };
         let names = names.join(", ");
@@ -73,7 +73,7 @@ impl Output {
         );
         if let (None, None, Some(ending)) = (target, from_name, path.extension()) {
             let endings: Vec<_> =
-                Target::ALL.iter().map(|target| format!(".{}", target.extension())).collect();
+                Target::all().iter().map(|(.., extension)| format!(".{extension}")).collect();
             bail!(
                 "write {name}: no format has the ending .{}; use {}, or name the format",
                 ending.display(),

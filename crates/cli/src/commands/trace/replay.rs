@@ -1,31 +1,26 @@
 //! `larder trace replay`: sends the requests of a trace to an export, and measures the latencies.
 //!
 //! A file is read twice: first to check that all of it can be replayed, so that nothing is written
-//! otherwise; then to replay it. A stream is checked request by request. The threads of the
-//! connections take requests from one [`feed::RequestSource`], in the order of the trace.
+//! otherwise; then to replay it. A stream is checked request by request.
 
-mod feed;
-mod outcome;
-mod targets;
-#[cfg(test)]
-mod tests;
-mod worker;
-
-use super::input::{Input, InputArgs, open_trace};
+use super::input::{Input, InputArgs};
 use crate::args::{FormatArgs, TextOrJson};
+use crate::connection::NbdConnection;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgGroup, Args};
-use feed::{RecordFilter, RequestSource};
-use larder_io::nbd_client::NbdUri;
-use outcome::Outcome;
+use larder_io::nbd_client::{Client, ConnectOptions, ExportDetails, NbdUri};
+use larder_io::nbd_wire as wire;
+use larder_lab::trace::Op;
+use larder_lab::trace::replay::{
+    self, Export, Exports, RecordFilter, ReplayOptions, RequestSource, SentRequest,
+};
 use std::io::Write;
-use std::path::{Path, PathBuf};
-use std::sync::Mutex;
-use std::time::Instant;
-use targets::Targets;
-use worker::{Pace, Worker};
+use std::path::PathBuf;
+use std::time::Duration;
 
+/// Time limit for the reply of a server to a request.
+const ANSWER_MAX: Duration = Duration::from_mins(1);
 /// Default requests in flight of a timed replay: requests that overlapped in the recording should
 /// overlap again.
 const TIMED_DEPTH: u64 = 32;
@@ -43,7 +38,7 @@ pub(super) struct ReplayArgs {
 
     /// The export of one volume of the trace, by name, or by number if it has none; may be given
     /// several times.
-    #[arg(long = "volume", value_name = "NAME=URI", value_parser = targets::volume)]
+    #[arg(long = "volume", value_name = "NAME=URI", value_parser = volume)]
     volumes: Vec<(String, NbdUri)>,
 
     /// Send requests at the times of the trace, this many times as fast; without it, as fast as
@@ -81,41 +76,39 @@ fn speed(text: &str) -> Result<f64, String> {
     speed.ok_or_else(|| format!("\"{text}\" is not a speed from 0.000001 to 1000000"))
 }
 
+/// Parses `NAME=URI`. A name may contain "=".
+fn volume(text: &str) -> Result<(String, NbdUri), String> {
+    let at = ["=nbd://", "=nbd+unix://"].iter().filter_map(|scheme| text.find(scheme)).min();
+    let at = at.ok_or("write it as NAME=nbd+unix://... or NAME=nbd://...")?;
+    let uri: NbdUri = text[at + 1..].parse().map_err(|error| format!("{error}"))?;
+    Ok((text[..at].to_owned(), uri))
+}
+
 pub(super) fn run(arguments: &ReplayArgs) -> Result<()> {
     let path = &arguments.trace;
-    let targets = match &arguments.to {
-        Some(uri) => Targets::single(uri.clone()),
-        None => Targets::by_name(&arguments.volumes)?,
-    };
-    let connections = usize::try_from(arguments.connections).context("connect so often")?;
-    let (targets, clients) = targets.connect(connections)?;
+    let (exports, threads) = connect(arguments)?;
     let filter = RecordFilter { wrap: arguments.wrap, read_only: arguments.read_only };
     if path.is_file() {
-        check(path, arguments, targets.clone(), filter)
+        let source = arguments.input.open(path, None)?;
+        RequestSource::new(source, exports.clone(), filter)
+            .and_then(RequestSource::check)
             .with_context(|| format!("replay {}", path.display()))?;
     }
     let input = Input::open(path, &arguments.input)?;
-    let source = Mutex::new(RequestSource::new(input, targets, filter)?);
+    let source = RequestSource::new(Box::new(input), exports, filter)?;
     let stop = Stop::listen()?;
     let default_depth = if arguments.speed.is_some() { TIMED_DEPTH } else { 1 };
-    let depth = arguments.depth.unwrap_or(default_depth);
-    let started = Instant::now();
-    let pace = Pace { started, speed: arguments.speed };
-    let mut outcome = Outcome::new(arguments.connections, depth, arguments.speed);
-    let depth = usize::try_from(depth).context("keep so many requests in flight")?;
-    let workers = clients
-        .into_iter()
-        .map(|clients| Worker::new(clients, &source, pace, depth, stop.flag()))
-        .collect();
-    let result = worker::run_all(workers, &mut outcome);
-    outcome.duration_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
-    let source = source.into_inner().expect("no holder panics");
-    outcome.add_source_counts(&source);
+    let depth = usize::try_from(arguments.depth.unwrap_or(default_depth))
+        .context("keep so many requests in flight")?;
+    let options = ReplayOptions { depth, speed: arguments.speed };
+    let (outcome, result) = replay::run(threads, source, options, stop.flag());
     result.with_context(|| {
         format!("replay {} beyond {} requests", path.display(), outcome.requests())
     })?;
-    let text =
-        if arguments.format.get() == TextOrJson::Json { outcome.json()? } else { outcome.text() };
+    let text = match arguments.format.get() {
+        TextOrJson::Json => format!("{:#}\n", outcome.to_json()),
+        TextOrJson::Text => outcome.to_text(),
+    };
     let mut out = crate::output::stdout();
     out.write_all(text.as_bytes()).and_then(|()| out.flush())?;
     stop.reraise_signal()?;
@@ -125,17 +118,70 @@ pub(super) fn run(arguments: &ReplayArgs) -> Result<()> {
     Ok(())
 }
 
-/// Reads the whole trace once, so that an unsupported request is reported before any is sent.
-fn check(
-    path: &Path,
-    arguments: &ReplayArgs,
-    targets: Targets,
-    filter: RecordFilter,
-) -> Result<()> {
-    let input = Input::from_source(open_trace(path, &arguments.input, None, None)?);
-    let mut source = RequestSource::new(input, targets, filter)?.without_notes();
-    while source.next()?.is_some() {}
-    let unused = source.targets.unused();
-    ensure!(unused.is_empty(), "no volume of the trace is called {}", unused.join(" or "));
-    Ok(())
+/// Opens the connections of each thread, one to each export, in the order of the exports.
+fn connect(arguments: &ReplayArgs) -> Result<(Exports, Vec<Vec<NbdConnection<SentRequest>>>)> {
+    let named = arguments.volumes.iter().map(|(name, uri)| (Some(name), uri));
+    let wanted: Vec<_> = arguments.to.iter().map(|uri| (None, uri)).chain(named).collect();
+    let connections = usize::try_from(arguments.connections).context("connect so often")?;
+    let mut threads: Vec<Vec<_>> = (0..connections).map(|_| Vec::new()).collect();
+    let mut exports: Vec<(Option<String>, Export)> = Vec::new();
+    for (name, _) in &arguments.volumes {
+        let count = arguments.volumes.iter().filter(|(other, _)| other == name).count();
+        ensure!(count == 1, "replay volume {name} to two exports: name each volume once");
+    }
+    let options =
+        ConnectOptions { structured: true, base_allocation: false, timeout: Some(ANSWER_MAX) };
+    for (name, uri) in wanted {
+        let mut found = None;
+        for clients in &mut threads {
+            let client =
+                Client::connect_with(uri, options).with_context(|| format!("replay to {uri}"))?;
+            let info = client.info();
+            ensure!(
+                connections == 1 || info.has(wire::FLAG_CAN_MULTI_CONN),
+                "replay to {uri} over {connections} connections: its server does not offer that \
+                 they see each other's writes"
+            );
+            ensure!(info.length > 0, "replay to {uri}: it is empty");
+            found = Some(export(uri, info));
+            clients.push(NbdConnection::new(client));
+        }
+        exports.extend(found.map(|export| (name.cloned(), export)));
+    }
+    Ok((Exports::new(exports), threads))
+}
+
+/// Returns the properties of an export.
+fn export(uri: &NbdUri, info: &ExportDetails) -> Export {
+    let optional = [
+        (Op::Flush, wire::FLAG_SEND_FLUSH),
+        (Op::Discard, wire::FLAG_SEND_TRIM),
+        (Op::Zero, wire::FLAG_SEND_WRITE_ZEROES),
+    ];
+    let offered = optional.into_iter().filter(|(_, flag)| info.has(*flag)).map(|(op, _)| op);
+    Export {
+        name: uri.to_string(),
+        length: info.length,
+        granule: info.block_sizes.min.into(),
+        transfer_bytes_max: info.block_sizes.max.min(wire::DEFAULT_BLOCK_BYTES_MAX).into(),
+        is_read_only: info.has(wire::FLAG_READ_ONLY),
+        ops: [Op::Read, Op::Write].into_iter().chain(offered).collect(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn volumes_and_speeds_are_read_from_the_command_line() {
+        let (name, uri) = volume("a=nbd=nbd+unix:///disk?socket=/s=1").unwrap();
+        assert_eq!(name, "a=nbd");
+        assert_eq!(uri.export, "disk");
+        assert!(volume("a").is_err() && volume("a=/disk").is_err());
+        assert_eq!(speed("2x"), Ok(2.0));
+        for wrong in ["0", "-1", "nan", "inf", "fast", "x"] {
+            assert!(speed(wrong).is_err(), "{wrong}");
+        }
+    }
 }

@@ -1,8 +1,8 @@
 //! `larder trace synth`: a trace from a pattern and a seed; equal arguments give the same file.
 
-use super::copy;
 use super::input::Input;
-use super::output::{Output, target};
+use super::output::target;
+use super::write_all;
 use crate::args;
 use crate::output_file::OutputFile;
 use anyhow::{Result, anyhow};
@@ -79,10 +79,7 @@ pub(super) fn run(arguments: &SynthArgs) -> Result<()> {
         seed: arguments.seed,
     };
     let synth = Synth::new(options).map_err(|reason| anyhow!("make a trace: {reason}"))?;
-    let mut input = Input::from_source(Box::new(synth));
-    let mut output = Output::create(&arguments.file, arguments.to, &*input.source)?;
-    copy(&mut input, &mut output, |_, _| true)?;
-    output.finish(&*input.source)
+    write_all(Input::from_source(synth), &arguments.file, arguments.to)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Tests of a modelled store with several models. Times are nanoseconds.
 
-use super::super::rig::{self, DelayedStore, InstantStore, read, write};
+use super::super::rig::{self, DelayedStore, instant, read, write};
 use super::*;
 use crate::model::{CappedVolume, CappedVolumeSpec, Disk};
 use crate::random::Random;
@@ -15,9 +15,6 @@ impl Model for TenNanosModel {
     fn max_concurrency(&self) -> usize {
         1
     }
-    fn pick(&self, _now: Nanos, _waiting: &[Access]) -> usize {
-        0
-    }
     fn serve(&mut self, now: Nanos, _access: &Access) -> Nanos {
         now + 10
     }
@@ -26,7 +23,7 @@ impl Model for TenNanosModel {
 #[test]
 fn operations_come_back_when_their_time_is_over_and_not_before() {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(InstantStore::new(1 << 20), TenNanosModel);
+    let mut store = ModelledStore::new(instant(1 << 20), TenNanosModel);
     let mut done = Vec::new();
     store.submit(100, &frames, read(1, 0, 4096));
     store.submit(103, &frames, read(2, 4096, 4096));
@@ -44,7 +41,7 @@ fn operations_come_back_when_their_time_is_over_and_not_before() {
 #[test]
 fn flush_waits_for_the_writes_before_it() {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(InstantStore::new(1 << 20), TenNanosModel);
+    let mut store = ModelledStore::new(instant(1 << 20), TenNanosModel);
     let mut done = Vec::new();
     store.submit(0, &frames, write(1, 0, 4096));
     store.submit(0, &frames, write(2, 4096, 4096));
@@ -76,7 +73,7 @@ fn flush_waits_for_a_write_that_the_inner_store_still_holds() {
 fn how_often_it_is_reaped_changes_nothing() {
     let frames = NoFrames::new(0);
     let run = |step: Nanos| {
-        let mut store = ModelledStore::new(InstantStore::new(1 << 20), TenNanosModel);
+        let mut store = ModelledStore::new(instant(1 << 20), TenNanosModel);
         let mut done = Vec::new();
         for tag in 0..20 {
             store.submit(tag * 7, &frames, read(tag, tag * 4096, 4096));

@@ -67,7 +67,7 @@ fn single_pages_hit_exactly_as_in_the_simulation_of_replacement() {
     let records = records(20_000, 5, 1);
     for policy in PolicyKind::ALL {
         let plan = [Planned { policy, capacity: 700 }];
-        let references = References::new(RecordList(records.clone()), Split::Pages(4096));
+        let references = References::new(Box::new(RecordList(records.clone())), Split::Pages(4096));
         let counts = sweep::run(references, &plan, None, NonZero::<usize>::MIN, |_| ()).unwrap()[0];
         let totals = run(&records, &options(700, policy)).totals;
         let whole = [

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::random::Random;
-use crate::sim::replace::{FindBy, cache};
 use crate::sim::testing::{random_references, reference};
 use larder_core::policy::PolicyKind;
+use larder_core::replace::{FindBy, cache};
 
 fn min(references: &[Reference], capacity: u32) -> MinCounts {
     let mut future = Future::new();

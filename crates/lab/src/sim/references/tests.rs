@@ -8,7 +8,7 @@ fn request(op: Op, offset: u64, len: u64) -> Record {
 }
 
 fn all(records: Vec<Record>, split: Split) -> (Vec<Reference>, RequestCounts) {
-    let mut references = References::new(Memory(records.into_iter()), split);
+    let mut references = References::new(Box::new(Memory(records.into_iter())), split);
     let (mut batch, mut found) = (Batch::default(), Vec::new());
     loop {
         references.read_batch(&mut batch).unwrap();
@@ -63,13 +63,15 @@ fn a_request_longer_than_a_batch_goes_on_in_the_next() {
 #[test]
 fn the_end_of_the_address_space_is_an_error_and_no_overflow() {
     let mut far = request(Op::Read, u64::MAX - 1, 100);
-    let mut references = References::new(Memory(vec![far].into_iter()), Split::Pages(4096));
+    let mut references =
+        References::new(Box::new(Memory(vec![far].into_iter())), Split::Pages(4096));
     let error = references.read_batch(&mut Batch::default()).unwrap_err().to_string();
     assert!(error.starts_with("request 1: page "), "{error}");
     let (found, _) = all(vec![far], Split::Objects);
     assert_eq!(found[0].page, u64::MAX - 1);
     far = Record { volume: 65_536, ..request(Op::Read, 0, 1) };
-    let mut references = References::new(Memory(vec![far].into_iter()), Split::Pages(4096));
+    let mut references =
+        References::new(Box::new(Memory(vec![far].into_iter())), Split::Pages(4096));
     let error = references.read_batch(&mut Batch::default()).unwrap_err().to_string();
     assert!(error.contains("volume 65536"), "{error}");
 }
@@ -78,14 +80,15 @@ fn the_end_of_the_address_space_is_an_error_and_no_overflow() {
 fn volumes_are_told_apart_in_pages_and_in_groups() {
     let on = |volume| Record { volume, ..request(Op::Write, 4096, 8192) };
     let source = Memory(vec![on(0), on(1)].into_iter());
-    let mut references = References::new(source, Split::Pages(4096)).by(By::Volume);
+    let mut references =
+        References::new(Box::new(source), Split::Pages(4096)).by(Some(By::Name(NameOf::Volume)));
     let mut batch = Batch::default();
     references.read_batch(&mut batch).unwrap();
     assert_eq!(batch.groups, [0, 0, 1, 1]);
     let pages: Vec<u64> = batch.references.iter().map(|r| r.page).collect();
     assert_eq!(pages, [1, 2, (1 << 48) | 1, (1 << 48) | 2]);
-    assert_eq!(By::Volume.title(1, references.source()), "disk");
-    assert_eq!(By::Volume.title(0, references.source()), "0");
+    assert_eq!(By::Name(NameOf::Volume).title(1, references.source()), "disk");
+    assert_eq!(By::Name(NameOf::Volume).title(0, references.source()), "0");
     assert_eq!(By::Operation.title(1, references.source()), "write");
 }
 

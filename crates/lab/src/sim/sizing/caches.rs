@@ -4,12 +4,11 @@
 //! [`TABLES_BYTES_MAX`].
 
 use super::{COUNTED_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError};
-use crate::sim::curve::estimate::Estimate;
-use crate::sim::curve::miniature::Miniature;
-use crate::sim::references::Batch;
-use crate::sim::replace::Counts;
 use crate::sim::sweep::{self, Planned};
+use larder_core::curve::estimate::Estimate;
+use larder_core::curve::miniature::Miniature;
 use larder_core::policy::PolicyKind;
+use larder_core::replace::Counts;
 use larder_schema::curve::Point;
 use larder_schema::share;
 use std::collections::BTreeMap;
@@ -35,9 +34,8 @@ pub(super) struct CacheResult {
 
 impl CacheResult {
     fn counted(counts: &Counts) -> CacheResult {
-        let exactly = |ratio: f64| Estimate { hit_ratio: ratio, low: ratio, high: ratio };
         let (hits, all) = (counts.hits(), counts.all());
-        let ratio = |hits, all| exactly(share(hits, all).unwrap_or(0.0));
+        let ratio = |hits, all| Estimate::exact(share(hits, all).unwrap_or(0.0));
         CacheResult {
             hits: ratio(hits.references, all.references),
             byte_hits: ratio(hits.bytes, all.bytes),
@@ -238,18 +236,16 @@ impl CachePlan<'_> {
         let footprint = context.survey.footprints[self.page_size].pages;
         let mut miniature = Miniature::new(policies, self.pages, footprint, context.options.seed);
         let mut references = context.references(PAGE_SIZES[self.page_size])?;
-        let (mut batch, mut unreported) = (Batch::default(), 0);
-        loop {
-            references.read_batch(&mut batch)?;
-            if batch.references.is_empty() {
-                return Ok(miniature);
-            }
+        let mut unreported = 0;
+        references.for_each_batch(|batch| {
             miniature.run(&batch.references);
             unreported += batch.references.len() as u64;
             if unreported >= 1 << 18 {
                 report(std::mem::take(&mut unreported));
             }
-        }
+            Ok::<_, SizingError>(())
+        })?;
+        Ok(miniature)
     }
 
     fn insert_estimates(

@@ -7,7 +7,6 @@ use super::{
     page_bytes, page_memory, volumes, windows, working_set,
 };
 use crate::sim::min::{Future, memory_bytes};
-use crate::sim::references::Batch;
 use larder_core::policy::PolicyKind;
 use larder_core::share::{self, Claim};
 use larder_core::units::as_f64;
@@ -244,17 +243,13 @@ fn min(
         return Ok(None);
     }
     let mut future = Future::new();
-    let mut stream = context.references(PAGE_SIZES[0])?;
-    let (mut batch, mut done) = (Batch::default(), 0);
-    loop {
-        stream.read_batch(&mut batch)?;
-        if batch.references.is_empty() {
-            break;
-        }
+    let mut done = 0;
+    context.references(PAGE_SIZES[0])?.for_each_batch(|batch| {
         future.add(&batch.references).expect("far fewer references than 2^32");
         done += batch.references.len() as u64;
         progress(Progress { step: "the bound", done, total });
-    }
+        Ok::<_, SizingError>(())
+    })?;
     let counts = future.known().run(pages).counts;
     Ok(share(counts.hits().references, counts.all().references))
 }

@@ -3,7 +3,7 @@
 //! Memory: that of a [`Footprint`] for each page size, which is bounded.
 
 use super::{PAGE_SIZES, Progress, ProgressCallback, SizingError};
-use crate::trace::{BoxedSource, Footprint, NameOf, Source};
+use crate::trace::{BoxedSource, Footprint, NameOf};
 use std::collections::BTreeMap;
 
 /// Number of distinct pages.

@@ -2,9 +2,9 @@
 
 use super::*;
 use crate::random::Random;
-use crate::sim::replace::{FindBy, cache};
 use crate::sim::testing::{Memory, reference, skewed_references};
 use crate::trace::Record;
+use larder_core::replace::{FindBy, cache};
 use larder_schema::advice::Attainment;
 
 fn options() -> Options {

@@ -3,8 +3,9 @@
 use super::{
     PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError, page_bytes, search,
 };
-use crate::sim::curve::sampled::{SAMPLE_PAGES, Sampled};
-use crate::sim::references::{Batch, By, Reference};
+use crate::sim::references::{By, Reference};
+use crate::trace::NameOf;
+use larder_core::curve::sampled::{SAMPLE_PAGES, Sampled};
 use larder_report::advise::divide::MemoryRequest;
 use larder_schema::curve::{Curve, Point};
 use std::collections::BTreeMap;
@@ -25,25 +26,23 @@ pub(super) fn memory_requests(
         .take(VOLUMES_MAX)
         .map(|(number, _)| (**number, (sample(), Vec::new())))
         .collect();
-    let mut stream = context.references(PAGE_SIZES[0])?.by(By::Volume);
-    let (mut batch, mut done) = (Batch::default(), 0);
-    loop {
-        stream.read_batch(&mut batch)?;
-        if batch.references.is_empty() {
-            break;
-        }
-        for (reference, group) in batch.references.iter().zip(&batch.groups) {
-            if let Some((_, references_of_volume)) = curves.get_mut(group) {
-                references_of_volume.push(*reference);
+    let mut done = 0;
+    context.references(PAGE_SIZES[0])?.by(Some(By::Name(NameOf::Volume))).for_each_batch(
+        |batch| {
+            for (reference, group) in batch.references.iter().zip(&batch.groups) {
+                if let Some((_, references_of_volume)) = curves.get_mut(group) {
+                    references_of_volume.push(*reference);
+                }
             }
-        }
-        for (sampled, references_of_volume) in curves.values_mut() {
-            sampled.run(references_of_volume);
-            references_of_volume.clear();
-        }
-        done += batch.references.len() as u64;
-        progress(Progress { step: "volumes", done, total: context.survey.references[0] });
-    }
+            for (sampled, references_of_volume) in curves.values_mut() {
+                sampled.run(references_of_volume);
+                references_of_volume.clear();
+            }
+            done += batch.references.len() as u64;
+            progress(Progress { step: "volumes", done, total: context.survey.references[0] });
+            Ok::<_, SizingError>(())
+        },
+    )?;
     let request = |number: &u32, sampled: &Sampled| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let footprint = sampled.footprint().round() as u32;

@@ -5,10 +5,10 @@ use super::caches::{TABLE_BYTES_PER_PAGE, TABLES_BYTES_MAX};
 use super::{
     COUNTED_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError, page_bytes,
 };
-use crate::sim::curve::miniature::Miniature;
-use crate::sim::references::{Batch, Reference};
-use crate::sim::replace::{self, FindBy, Replace};
+use crate::sim::references::Reference;
+use larder_core::curve::miniature::Miniature;
 use larder_core::policy::PolicyKind;
+use larder_core::replace::{self, FindBy, Replace};
 use larder_schema::curve::{Curve, Point};
 use larder_schema::sizing::Window;
 
@@ -68,14 +68,8 @@ pub(super) fn windows(
     let mut caches = Caches::new(context, policy, sizes);
     let mut before = vec![0.0; sizes.len()];
     let mut windows = Vec::new();
-    let mut stream = context.references(PAGE_SIZES[0])?;
-    let mut batch = Batch::default();
     let (mut done, mut window_start) = (0_u64, 0_u64);
-    loop {
-        stream.read_batch(&mut batch)?;
-        if batch.references.is_empty() {
-            break;
-        }
+    context.references(PAGE_SIZES[0])?.for_each_batch(|batch| {
         let mut rest = &batch.references[..];
         while !rest.is_empty() {
             let number = windows.len() as u64 + 1;
@@ -100,7 +94,8 @@ pub(super) fn windows(
             }
         }
         progress(Progress { step: "parts of the trace", done, total });
-    }
+        Ok::<_, SizingError>(())
+    })?;
     Ok(windows)
 }
 

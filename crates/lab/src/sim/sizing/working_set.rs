@@ -4,7 +4,7 @@
 //! current slice.
 
 use super::{SizingContext, SizingError};
-use crate::trace::{Footprint, Source};
+use crate::trace::Footprint;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_schema::sizing::{Heat, HeatVolume, Slice};
 use std::collections::BTreeMap;

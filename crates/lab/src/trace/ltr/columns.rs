@@ -2,10 +2,10 @@
 //! values, and is stored plane by plane, which zstd compresses far better than rows.
 
 use super::super::bytes;
-use super::super::{Op, Record};
+use super::super::record::{COLUMNS, Record};
 
-/// Number of columns of a block.
-const COLUMNS: usize = 9;
+/// The column of the times, which are stored as differences.
+const TIME: usize = 0;
 /// Bytes of width and base.
 const COLUMN_HEAD_BYTES: usize = 9;
 
@@ -14,23 +14,15 @@ pub(super) fn encode(records: &[Record], raw: &mut Vec<u8>) {
     let mut values = Vec::with_capacity(records.len());
     for column in 0..COLUMNS {
         values.clear();
-        let mut previous_ns = 0;
-        values.extend(records.iter().map(|record| match column {
-            0 => {
-                let difference = record.time_ns.wrapping_sub(previous_ns);
-                previous_ns = record.time_ns;
-                difference
+        values.extend(records.iter().map(|record| record.column(column)));
+        if column == TIME {
+            let mut previous_ns = 0;
+            for value in &mut values {
+                let time_ns = std::mem::replace(value, value.wrapping_sub(previous_ns));
+                previous_ns = time_ns;
             }
-            1 => record.offset,
-            2 => record.len,
-            3 => record.latency_ns,
-            4 => u64::from(record.volume),
-            5 => u64::from(record.file),
-            6 => u64::from(record.process),
-            7 => u64::from(record.op.number()),
-            _ => u64::from(record.class),
-        }));
-        encode_column(&values, column == 0, raw);
+        }
+        encode_column(&values, column == TIME, raw);
     }
 }
 
@@ -60,7 +52,16 @@ pub(super) fn decode(
     let mut values = vec![0; count];
     for column in 0..COLUMNS {
         raw = decode_column(raw, &mut values)?;
-        fill(column, &values, records)?;
+        if column == TIME {
+            let mut time_ns = 0_u64;
+            for value in &mut values {
+                time_ns = time_ns.wrapping_add(*value);
+                *value = time_ns;
+            }
+        }
+        for (record, &value) in records.iter_mut().zip(&values) {
+            record.set_column(column, value)?;
+        }
     }
     if raw.is_empty() { Ok(()) } else { Err("a block is longer than its columns") }
 }
@@ -84,30 +85,4 @@ fn decode_column<'a>(raw: &'a [u8], values: &mut [u64]) -> Result<&'a [u8], &'st
         *value = value.wrapping_add(base);
     }
     Ok(rest)
-}
-
-/// Stores the values of a column in the records.
-fn fill(column: usize, values: &[u64], records: &mut [Record]) -> Result<(), &'static str> {
-    let number = "a volume, file or process is numbered beyond 2^32";
-    let mut previous_ns = 0_u64;
-    for (record, &value) in records.iter_mut().zip(values) {
-        match column {
-            0 => {
-                previous_ns = previous_ns.wrapping_add(value);
-                record.time_ns = previous_ns;
-            }
-            1 => record.offset = value,
-            2 => record.len = value,
-            3 => record.latency_ns = value,
-            4 => record.volume = u32::try_from(value).ok().ok_or(number)?,
-            5 => record.file = u32::try_from(value).ok().ok_or(number)?,
-            6 => record.process = u32::try_from(value).ok().ok_or(number)?,
-            7 => {
-                let op = u8::try_from(value).ok().and_then(Op::from_number);
-                record.op = op.ok_or("an operation that is not known")?;
-            }
-            _ => record.class = u8::try_from(value).ok().ok_or("a class beyond 255")?,
-        }
-    }
-    Ok(())
 }

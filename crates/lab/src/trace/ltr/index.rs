@@ -12,19 +12,19 @@ pub(super) const ENTRIES_MAX: usize = PAYLOAD_BYTES_MAX / ENTRY_BYTES / 2;
 
 /// The position and contents of a section.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct IndexEntry {
+pub(super) struct IndexEntry {
     /// Offset of its first byte in the file.
-    pub offset: u64,
+    pub(super) offset: u64,
     /// `RECS` or `NAME`, in ASCII.
-    pub kind: [u8; 4],
+    pub(super) kind: [u8; 4],
     /// Number of its records or names.
-    pub count: u32,
+    pub(super) count: u32,
     /// Number of its first record, from 0.
-    pub first: u64,
+    pub(super) first: u64,
     /// Earliest time of its records.
-    pub time_min_ns: u64,
+    pub(super) time_min_ns: u64,
     /// Latest time of its records.
-    pub time_max_ns: u64,
+    pub(super) time_max_ns: u64,
 }
 
 impl IndexEntry {
@@ -50,31 +50,26 @@ impl IndexEntry {
         }
     }
 
-    /// Returns true if the section holds records.
-    #[must_use]
-    pub fn is_records(&self) -> bool {
+    pub(super) fn is_records(&self) -> bool {
         Kind::from_code(self.kind) == Kind::Records
     }
 }
 
 /// The index of a complete file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Index {
+pub(in super::super) struct Index {
     /// All sections except those of the index, in the order of the file.
-    pub entries: Vec<IndexEntry>,
+    pub(super) entries: Vec<IndexEntry>,
     /// Records in the file.
-    pub records: u64,
+    pub(super) records: u64,
     /// End of the last block.
-    pub end: u64,
+    pub(super) end: u64,
 }
 
 impl Index {
     /// Reads the index; `None` if the file has no valid index, because it was truncated, is
     /// damaged, or is not an `.ltr` file. Such a file can still be read from front to back.
-    ///
-    /// # Errors
-    /// Reading failed.
-    pub fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Index>> {
+    pub(in super::super) fn read(file: &mut (impl Read + Seek)) -> io::Result<Option<Index>> {
         let length = file.seek(SeekFrom::End(0))?;
         if length < (HEADER_BYTES + TRAILER_BYTES) as u64 {
             return Ok(None);
@@ -108,36 +103,34 @@ impl Index {
     }
 
     /// Returns the sections of names, concatenated.
-    ///
-    /// # Errors
-    /// Reading failed.
     pub(in super::super) fn names(&self, file: &mut (impl Read + Seek)) -> io::Result<Vec<u8>> {
         let mut names = Vec::new();
-        for (at, entry) in self.entries.iter().enumerate() {
+        for (entry, bytes) in self.sections() {
             if Kind::from_code(entry.kind) == Kind::Names {
-                let end = self.entries.get(at + 1).map_or(self.end, |next| next.offset);
-                file.seek(SeekFrom::Start(entry.offset))?;
-                file.by_ref().take(end.saturating_sub(entry.offset)).read_to_end(&mut names)?;
+                file.seek(SeekFrom::Start(bytes.start))?;
+                let length = bytes.end.saturating_sub(bytes.start);
+                file.by_ref().take(length).read_to_end(&mut names)?;
             }
         }
         Ok(names)
     }
 
+    /// Returns the sections with their bytes in the file.
+    fn sections(&self) -> impl Iterator<Item = (&IndexEntry, Range<u64>)> {
+        let starts = self.entries.iter().map(|entry| entry.offset);
+        let ends = starts.clone().skip(1).chain([self.end]);
+        self.entries.iter().zip(starts.zip(ends).map(|(start, end)| start..end))
+    }
+
     /// Returns the byte ranges that a reader of the records of these times needs, in order: the
     /// header, all names, and the blocks that may hold such records.
-    #[must_use]
-    pub fn pieces(&self, times: &Range<u64>) -> Vec<Range<u64>> {
-        let mut pieces = Vec::with_capacity(self.entries.len() + 1);
-        pieces.push(0..HEADER_BYTES as u64);
-        for (at, entry) in self.entries.iter().enumerate() {
-            let needed = !entry.is_records()
-                || (entry.time_max_ns >= times.start && entry.time_min_ns < times.end);
-            if needed {
-                let end = self.entries.get(at + 1).map_or(self.end, |next| next.offset);
-                pieces.push(entry.offset..end);
-            }
-        }
-        pieces
+    pub(in super::super) fn pieces(&self, times: &Range<u64>) -> Vec<Range<u64>> {
+        let is_needed = |entry: &IndexEntry| {
+            !entry.is_records()
+                || (entry.time_max_ns >= times.start && entry.time_min_ns < times.end)
+        };
+        let needed = self.sections().filter(|(entry, _)| is_needed(entry)).map(|(_, bytes)| bytes);
+        std::iter::once(0..HEADER_BYTES as u64).chain(needed).collect()
     }
 }
 

@@ -1,16 +1,18 @@
 //! Reading `.ltr` from front to back, without the index.
 
 use super::super::bytes;
-use super::super::decode::{Decode, DecodeOutput, FormatError};
-use super::super::{Addressing, NameOf, Record, TraceError};
+use super::super::decode::{Decode, DecodeOutput, Decoded, Stream};
+use super::super::input::Input;
+use super::super::names::AllNames;
+use super::super::{NameOf, Record, TraceError};
 use super::section::{Frame, Kind};
 use super::write::BLOCK_RECORDS_MAX;
 use super::{END_MAGIC, FRAME_BYTES, HEADER_BYTES, Header, TRAILER_BYTES, columns};
 
 /// Position of the reader in the structure of the file.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 enum State {
-    Header,
+    #[default]
     Sections,
     /// After the trailer.
     End,
@@ -18,10 +20,10 @@ enum State {
     Lost,
 }
 
-/// Decodes `.ltr`.
-#[derive(Debug)]
-pub(in super::super) struct Reader {
-    header: Header,
+/// Decodes `.ltr` behind its header.
+#[derive(Debug, Default)]
+struct Reader {
+    sample: u32,
     state: State,
     /// Number of the next record, according to the blocks.
     next: u64,
@@ -30,55 +32,52 @@ pub(in super::super) struct Reader {
     is_partial: bool,
     /// Number of requests that the recorder lost.
     lost: u64,
-    /// Sections of names that were read before the first record.
-    early_names: Vec<u8>,
     raw: Vec<u8>,
     records: Vec<Record>,
 }
 
-impl Reader {
-    /// Creates a reader from the header.
-    pub(in super::super) fn from_head(head: &[u8]) -> Result<Self, String> {
-        let header = Header::from_bytes(head)?;
-        let (raw, records) = (Vec::new(), Vec::new());
-        let (state, next) = (State::Header, 0);
-        let (cut_short, is_partial) = (false, false);
-        Ok(Reader {
-            header,
-            state,
-            next,
-            cut_short,
-            is_partial,
-            lost: 0,
-            early_names: Vec::new(),
-            raw,
-            records,
-        })
-    }
-
-    /// Marks the input as a file of which blocks were skipped.
-    pub(in super::super) fn with_missing_blocks(self) -> Self {
-        Reader { is_partial: true, ..self }
-    }
-
-    /// Provides the sections of names, which may be anywhere in the file. Errors in them are
-    /// reported when the reader reaches them in the file.
-    pub(in super::super) fn with_names(self, early_names: Vec<u8>) -> Self {
-        Reader { early_names, ..self }
-    }
-
-    fn apply_early_names(&mut self, out: &mut DecodeOutput<'_>) {
-        let early_names = std::mem::take(&mut self.early_names);
-        let mut rest = &early_names[..];
-        while let Some(Ok(frame)) = rest.get(..FRAME_BYTES).map(Frame::from_bytes) {
-            let Some(payload) = rest.get(FRAME_BYTES..frame.section_bytes()) else { return };
-            if self.names(&frame, payload, out).is_err() {
-                return;
-            }
-            rest = &rest[frame.section_bytes()..];
+/// Creates the source of a file. `is_partial` states that blocks were skipped. `early_names` are
+/// sections of names, which may be anywhere in the file; errors in them are reported when the
+/// reader reaches them in the file.
+pub(in super::super) fn source(
+    mut input: Input,
+    early_names: &[u8],
+    is_partial: bool,
+    max_bad: u64,
+) -> Result<Stream, TraceError> {
+    let header = Header::from_bytes(input.bytes()).map_err(|error| input.bad(error))?;
+    input.consume(HEADER_BYTES);
+    let reader = Reader { sample: header.sample, is_partial, ..Reader::default() };
+    let mut stream = Stream::new(input, Box::new(reader), header.addressing, max_bad);
+    stream.sample = header.sample.max(1);
+    let (mut rest, mut raw) = (early_names, Vec::new());
+    while let Some(Ok(frame)) = rest.get(..FRAME_BYTES).map(Frame::from_bytes) {
+        let Some(payload) = rest.get(FRAME_BYTES..frame.section_bytes()) else { break };
+        if read_names(&frame, payload, &mut raw, &mut stream.names).is_err() {
+            break;
         }
+        rest = &rest[frame.section_bytes()..];
     }
+    Ok(stream)
+}
 
+/// Reads a section of names; `raw` is a buffer.
+fn read_names(frame: &Frame, payload: &[u8], raw: &mut Vec<u8>, names: &mut AllNames) -> Decoded {
+    frame.unpack(payload, raw)?;
+    let mut rest = &raw[..];
+    while let Some((head, after)) = rest.split_at_checked(7) {
+        let kind = NameOf::ALL.get(usize::from(head[0]));
+        let kind = *kind.ok_or("a name of something that is not known")?;
+        let length = usize::from(bytes::u16_at(head, 5));
+        let (name, after) = after.split_at_checked(length).ok_or("a name is cut short")?;
+        let name = std::str::from_utf8(name).ok().ok_or("a name is not UTF-8")?;
+        names.of_kind(kind).set(bytes::u32_at(head, 1), name);
+        rest = after;
+    }
+    if rest.is_empty() { Ok(()) } else { Err("a list of names is cut short") }
+}
+
+impl Reader {
     /// Decodes the section or trailer at the front. Returns its length, 0 if it is not whole.
     fn section(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<usize, TraceError> {
         if bytes.starts_with(&END_MAGIC) {
@@ -98,7 +97,7 @@ impl Reader {
         let payload = &section[FRAME_BYTES..];
         let done = match frame.kind {
             Kind::Records => self.records(&frame, payload, out),
-            Kind::Names => self.names(&frame, payload, out),
+            Kind::Names => read_names(&frame, payload, &mut self.raw, out.names),
             Kind::Lost => self.lost(&frame, payload),
             Kind::Index | Kind::Unknown => Ok(()),
         };
@@ -108,12 +107,7 @@ impl Reader {
         Ok(section.len())
     }
 
-    fn records(
-        &mut self,
-        frame: &Frame,
-        payload: &[u8],
-        out: &mut DecodeOutput<'_>,
-    ) -> Result<(), FormatError> {
+    fn records(&mut self, frame: &Frame, payload: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
         let count = usize::try_from(frame.count).unwrap_or(usize::MAX);
         if count == 0 || count > BLOCK_RECORDS_MAX {
             return Err("a block has no records or more than 65,536");
@@ -133,32 +127,7 @@ impl Reader {
         }
     }
 
-    fn names(
-        &mut self,
-        frame: &Frame,
-        payload: &[u8],
-        out: &mut DecodeOutput<'_>,
-    ) -> Result<(), FormatError> {
-        frame.unpack(payload, &mut self.raw)?;
-        let mut rest = &self.raw[..];
-        while let Some((head, after)) = rest.split_at_checked(7) {
-            let kind = match head[0] {
-                0 => NameOf::Volume,
-                1 => NameOf::File,
-                2 => NameOf::Process,
-                _ => return Err("a name of something that is not known"),
-            };
-            let length = usize::from(bytes::u16_at(head, 5));
-            let (name, after) = after.split_at_checked(length).ok_or("a name is cut short")?;
-            let name = std::str::from_utf8(name).ok().ok_or("a name is not UTF-8")?;
-            // If the name does not fit, `names` counts it and reports it in a note.
-            out.names.of_kind(kind).set(bytes::u32_at(head, 1), name);
-            rest = after;
-        }
-        if rest.is_empty() { Ok(()) } else { Err("a list of names is cut short") }
-    }
-
-    fn lost(&mut self, frame: &Frame, payload: &[u8]) -> Result<(), FormatError> {
+    fn lost(&mut self, frame: &Frame, payload: &[u8]) -> Decoded {
         frame.unpack(payload, &mut self.raw)?;
         let lost = *self.raw.first_chunk().ok_or("a number of lost requests is cut short")?;
         self.lost = self.lost.saturating_add(u64::from_le_bytes(lost));
@@ -177,18 +146,8 @@ impl Reader {
 }
 
 impl Decode for Reader {
-    fn decode(
-        &mut self,
-        bytes: &[u8],
-        at_end: bool,
-        out: &mut DecodeOutput<'_>,
-    ) -> Result<usize, TraceError> {
+    fn decode(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<usize, TraceError> {
         let used = match self.state {
-            State::Header => {
-                self.state = State::Sections;
-                self.apply_early_names(out);
-                HEADER_BYTES
-            }
             State::Sections => self.section(bytes, out)?,
             State::End => {
                 out.bad_byte(out.position, "something follows the trailer")?;
@@ -196,7 +155,7 @@ impl Decode for Reader {
             }
             State::Lost => bytes.len(),
         };
-        if used == 0 && at_end {
+        if used == 0 && out.at_end {
             // A killed recorder leaves an incomplete block; a note reports it.
             self.cut_short = true;
             return Ok(bytes.len());
@@ -204,25 +163,17 @@ impl Decode for Reader {
         Ok(used)
     }
 
-    fn addressing(&self) -> Addressing {
-        self.header.addressing
-    }
-
-    fn sample(&self) -> u32 {
-        self.header.sample.max(1)
-    }
-
     fn notes(&self) -> Vec<String> {
         let mut notes = match self.state {
             State::Sections if self.is_partial => Vec::new(),
-            State::Header | State::Sections => {
+            State::Sections => {
                 let lost = if self.cut_short { ", a block that is not whole follows" } else { "" };
                 vec![format!("the file was cut short behind record {}{lost}", self.next)]
             }
             State::Lost => vec![format!("nothing could be read behind record {}", self.next)],
             State::End => Vec::new(),
         };
-        let sample = self.header.sample;
+        let sample = self.sample;
         if sample > 1 {
             notes.push(format!(
                 "of {sample} pages one is in this trace: to it a cache of 1 MiB is what one of \

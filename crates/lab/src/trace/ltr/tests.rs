@@ -2,10 +2,11 @@
 
 use super::super::tests::drain;
 use super::super::{Addressing, BoxedSource, NameOf, OpenOptions, Record, TraceError, open_stream};
+use super::index::IndexEntry;
 use super::section::{Kind, pack};
 use super::{
-    BLOCK_RECORDS_MAX, END_MAGIC, FRAME_BYTES, HEADER_BYTES, Index, IndexEntry, TRAILER_BYTES,
-    Writer, WriterOptions,
+    BLOCK_RECORDS_MAX, END_MAGIC, FRAME_BYTES, HEADER_BYTES, Index, TRAILER_BYTES, Writer,
+    WriterOptions,
 };
 use crate::random::Random;
 use std::io::Cursor;

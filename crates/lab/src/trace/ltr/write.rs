@@ -88,11 +88,7 @@ impl<W: Write> Writer<W> {
     /// Writing failed.
     pub fn name(&mut self, kind: NameOf, number: u32, name: &str) -> io::Result<()> {
         let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
-        self.names.push(match kind {
-            NameOf::Volume => 0,
-            NameOf::File => 1,
-            NameOf::Process => 2,
-        });
+        self.names.push(kind as u8);
         self.names.extend_from_slice(&number.to_le_bytes());
         let length = u16::try_from(name.len()).expect("at most 4,096");
         self.names.extend_from_slice(&length.to_le_bytes());

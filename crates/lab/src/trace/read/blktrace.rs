@@ -5,16 +5,16 @@
 //! the upper half describes the request. A request is represented by one of its events: when it was
 //! queued; if a trace has no such events, when it was issued to the driver, or completed.
 
-use super::{Decode, DecodeOutput, FormatError, Op, Record, TraceError, bytes, sectors};
+use super::{
+    BlockEvent, Decode, DecodeOutput, Decoded, FormatError, Op, Record, TraceError, bytes, sectors,
+};
 
 const BYTES: usize = 48;
 const MAGIC: u32 = 0x6561_7400;
 const VERSION: u32 = 7;
 
-/// Events, in the lower half of an action.
-const QUEUE: u32 = 1;
-const ISSUE: u32 = 7;
-const COMPLETE: u32 = 8;
+/// Events in the lower half of an action, in the order of [`BlockEvent`].
+const EVENTS: [u32; 3] = [1, 7, 8];
 /// Flag of events that belong to a control group, whose number is then in the PDU.
 const CGROUP: u32 = 1 << 15;
 /// Flags in the upper half of an action.
@@ -29,8 +29,7 @@ const NOTIFY_PROCESS: u32 = 0;
 #[derive(Debug)]
 pub(in super::super) struct Blktrace {
     big_endian: bool,
-    /// The event that represents a request.
-    event: u32,
+    event: BlockEvent,
 }
 
 /// The header of one event.
@@ -54,19 +53,15 @@ impl Blktrace {
             (_, true) => true,
             _ => return None,
         };
-        let mut trace = Blktrace { big_endian, event: QUEUE };
+        let mut trace = Blktrace { big_endian, event: BlockEvent::Queued };
         let (mut at, mut found) = (0, [false; 3]);
         while let Some(Ok(event)) = head[at..].get(..BYTES).map(|head| trace.event(head)) {
-            for (found, kind) in found.iter_mut().zip([QUEUE, ISSUE, COMPLETE]) {
+            for (found, kind) in found.iter_mut().zip(EVENTS) {
                 *found |= event.action & NOTIFY == 0 && event.event_kind() == kind;
             }
             at = head.len().min(at + BYTES + event.pdu_len);
         }
-        trace.event = match found {
-            [true, _, _] | [_, false, false] => QUEUE,
-            [_, true, _] => ISSUE,
-            _ => COMPLETE,
-        };
+        trace.event = BlockEvent::select(found);
         Some(trace)
     }
 
@@ -97,12 +92,7 @@ impl Blktrace {
         })
     }
 
-    fn push(
-        &self,
-        event: &Event,
-        pdu: &[u8],
-        out: &mut DecodeOutput<'_>,
-    ) -> Result<(), FormatError> {
+    fn push(&self, event: &Event, pdu: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
         if event.action & NOTIFY != 0 {
             if event.action & 0xffff & !CGROUP == NOTIFY_PROCESS && event.action & CGROUP == 0 {
                 let number = process(event.pid, out);
@@ -114,7 +104,7 @@ impl Blktrace {
             }
             return Ok(());
         }
-        if event.event_kind() != self.event {
+        if event.event_kind() != EVENTS[self.event as usize] {
             return Ok(());
         }
         let op = match event.action {
@@ -151,12 +141,7 @@ fn process(pid: u32, out: &mut DecodeOutput<'_>) -> u32 {
 }
 
 impl Decode for Blktrace {
-    fn decode(
-        &mut self,
-        bytes: &[u8],
-        _at_end: bool,
-        out: &mut DecodeOutput<'_>,
-    ) -> Result<usize, TraceError> {
+    fn decode(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<usize, TraceError> {
         let mut at = 0;
         while let Some(head) = bytes[at..].get(..BYTES) {
             let position = out.position + at as u64;
@@ -165,8 +150,9 @@ impl Decode for Blktrace {
                 Err(reason) => {
                     out.bad_byte(position, reason)?;
                     // The next event begins at its magic.
-                    let magic = (MAGIC | VERSION).to_le_bytes();
-                    let magic = if self.big_endian { reversed(magic) } else { magic };
+                    let magic = MAGIC | VERSION;
+                    let magic =
+                        if self.big_endian { magic.to_be_bytes() } else { magic.to_le_bytes() };
                     let next = memchr::memmem::find(&bytes[at + 1..], &magic);
                     at = next.map_or(bytes.len() - 3, |found| at + 1 + found);
                     continue;
@@ -182,21 +168,6 @@ impl Decode for Blktrace {
     }
 
     fn notes(&self) -> Vec<String> {
-        note(self.event)
+        self.event.notes()
     }
-}
-
-fn reversed(bytes: [u8; 4]) -> [u8; 4] {
-    let [a, b, c, d] = bytes;
-    [d, c, b, a]
-}
-
-/// Returns a note if requests are represented by an unusual event.
-fn note(event: u32) -> Vec<String> {
-    let event_kind = match event {
-        ISSUE => "issued (D)",
-        COMPLETE => "completed (C)",
-        _ => return Vec::new(),
-    };
-    vec![format!("no request is seen being queued (Q); taken are those being {event_kind}")]
 }

@@ -4,8 +4,8 @@
 //!
 //! Each file is a separate volume, because offsets are relative to the file.
 
-use super::text::{LineFormat, take_word, take_word_number};
-use super::{DecodeOutput, FormatError, Op, Record, time};
+use super::text::{LineFormat, Words};
+use super::{DecodeOutput, Decoded, Op, Record, time};
 
 /// fio iolog of one version.
 #[derive(Debug)]
@@ -28,18 +28,18 @@ impl Fio {
 }
 
 impl LineFormat for Fio {
-    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
-        let rest = &mut &*line;
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
+        let mut fields = Words::of(line);
         let at = if self.is_v3 {
-            take_word_number(rest).ok_or("the timestamp is not a number")?
+            fields.number("the timestamp is not a number")?
         } else {
             self.waited_us
         };
-        let file = take_word(rest);
-        let op = match take_word(rest) {
+        let file = fields.text();
+        let op = match fields.text() {
             b"add" | b"open" | b"close" => return Ok(()),
             b"wait" if !self.is_v3 => {
-                let wait = take_word_number(rest).ok_or("the wait is not a number")?;
+                let wait = fields.number("the wait is not a number")?;
                 self.waited_us = at.checked_add(wait).ok_or("waits beyond 2^64 us")?;
                 return Ok(());
             }
@@ -51,13 +51,12 @@ impl LineFormat for Fio {
         };
         let (mut offset, mut len) = (0, 0);
         if op != Op::Flush {
-            offset = take_word_number(rest).ok_or("the offset is not a number")?;
-            len = take_word_number(rest).ok_or("the length is not a number")?;
+            offset = fields.number("the offset is not a number")?;
+            len = fields.number("the length is not a number")?;
         }
-        let volume = out.names.volumes.number(file);
-        let file = out.names.files.number(file);
         let time_ns = time(at, 1_000)?;
-        out.push(Record { time_ns, offset, len, volume, file, op, ..Record::default() })
+        let number = out.names.files.number(file);
+        out.push_in(file, Record { time_ns, offset, len, file: number, op, ..Record::default() })
     }
 
     fn has_header(&self) -> bool {

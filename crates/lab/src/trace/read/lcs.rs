@@ -6,7 +6,7 @@
 //! to v8 are v3 followed by 1, 2, 4, 8 or 16 features of 32 bits.
 
 use super::{
-    Addressing, DecodeOutput, FixedRecord, FormatError, Op, Record, bytes, oracle_general,
+    Decode, DecodeOutput, Decoded, FormatError, Op, Record, TraceError, bytes, oracle_general,
 };
 
 pub(in super::super) const HEADER_BYTES: usize = 8192;
@@ -43,12 +43,14 @@ impl Lcs {
     }
 }
 
-impl FixedRecord for Lcs {
-    fn bytes(&self) -> usize {
-        RECORD_BYTES[self.version - 1]
+impl Decode for Lcs {
+    fn decode(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<usize, TraceError> {
+        out.fixed_size(bytes, RECORD_BYTES[self.version - 1], |bytes, out| self.record(bytes, out))
     }
+}
 
-    fn record(&mut self, record: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
+impl Lcs {
+    fn record(&self, record: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
         let wide = self.version >= 3;
         let size = if wide { bytes::u64_at(record, 12) } else { bytes::u32_at(record, 12).into() };
         if size > i64::MAX.unsigned_abs() {
@@ -70,10 +72,6 @@ impl FixedRecord for Lcs {
             op: operation(op)?,
             ..Record::default()
         })
-    }
-
-    fn addressing(&self) -> Addressing {
-        Addressing::Objects
     }
 }
 

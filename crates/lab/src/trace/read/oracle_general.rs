@@ -2,7 +2,7 @@
 //! number of the next request for the object, i64 (-1 or the largest number: never). No operation,
 //! no volume: all are reads of objects.
 
-use super::{Addressing, DecodeOutput, FixedRecord, FormatError, Record, bytes};
+use super::{Decode, DecodeOutput, Record, TraceError, bytes};
 
 pub(super) const BYTES: usize = 24;
 
@@ -32,25 +32,18 @@ impl OracleGeneral {
     }
 }
 
-impl FixedRecord for OracleGeneral {
-    fn bytes(&self) -> usize {
-        BYTES
-    }
-
-    fn record(&mut self, record: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
-        let next = bytes::u64_at(record, 16);
-        if next == 0 {
-            return Err("the next request for the object is the first one of the trace");
-        }
-        out.push(Record {
-            time_ns: u64::from(bytes::u32_at(record, 0)) * 1_000_000_000,
-            offset: bytes::u64_at(record, 4),
-            len: u64::from(bytes::u32_at(record, 12)),
-            ..Record::default()
+impl Decode for OracleGeneral {
+    fn decode(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<usize, TraceError> {
+        out.fixed_size(bytes, BYTES, |record, out| {
+            if bytes::u64_at(record, 16) == 0 {
+                return Err("the next request for the object is the first one of the trace");
+            }
+            out.push(Record {
+                time_ns: u64::from(bytes::u32_at(record, 0)) * 1_000_000_000,
+                offset: bytes::u64_at(record, 4),
+                len: u64::from(bytes::u32_at(record, 12)),
+                ..Record::default()
+            })
         })
-    }
-
-    fn addressing(&self) -> Addressing {
-        Addressing::Objects
     }
 }

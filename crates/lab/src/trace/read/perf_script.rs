@@ -16,7 +16,7 @@
 //! [`THREADS_MAX`] threads or [`FOLIOS_MAX`] folios.
 
 use super::text::{LineFormat, leading_decimal, leading_number, take_word, whole_number};
-use super::{DecodeOutput, FormatError, LEN_MAX, Op, Record};
+use super::{DecodeOutput, Decoded, FormatError, LEN_MAX, Op, Record};
 use larder_core::counters::Class;
 use memchr::memmem;
 use std::collections::{BTreeSet, HashMap, VecDeque};
@@ -129,7 +129,7 @@ impl PerfScript {
         open: Option<OpenRequest>,
         record: Record,
         out: &mut DecodeOutput<'_>,
-    ) -> Result<(), FormatError> {
+    ) -> Decoded {
         self.close(thread);
         let number = self.first_buffered + self.buffered.len() as u64;
         self.buffered.push_back((record, open.is_some()));
@@ -154,7 +154,7 @@ impl PerfScript {
     }
 
     /// Releases complete requests at the front, and more until only `keep` are buffered.
-    fn release(&mut self, keep: usize, out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
+    fn release(&mut self, keep: usize, out: &mut DecodeOutput<'_>) -> Decoded {
         while let Some(&(record, open)) = self.buffered.front() {
             if open && self.buffered.len() <= keep {
                 break;
@@ -207,11 +207,7 @@ impl PerfScript {
         is_miss
     }
 
-    fn get_pages(
-        &mut self,
-        event: &Event<'_>,
-        out: &mut DecodeOutput<'_>,
-    ) -> Result<(), FormatError> {
+    fn get_pages(&mut self, event: &Event<'_>, out: &mut DecodeOutput<'_>) -> Decoded {
         let file = file(event.fields)?;
         let range = value_after(event.fields, b"ofs=").ok_or("no ofs=")?;
         let (begin, len) = leading_number(range).ok_or("ofs= is not a number")?;
@@ -256,7 +252,7 @@ impl PerfScript {
         self.begin(event.thread, Some(open), record, out)
     }
 
-    fn fault(&mut self, event: &Event<'_>, out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
+    fn fault(&mut self, event: &Event<'_>, out: &mut DecodeOutput<'_>) -> Decoded {
         let file = file(event.fields)?;
         let page = number_after(event.fields, b"ofs=").ok_or("no ofs=")? / PAGE_BYTES;
         let open = self.threads.get(&event.thread).and_then(|state| state.open);
@@ -280,7 +276,7 @@ impl PerfScript {
         self.begin(event.thread, Some(open), record, out)
     }
 
-    fn add(&mut self, event: &Event<'_>) -> Result<(), FormatError> {
+    fn add(&mut self, event: &Event<'_>) -> Decoded {
         let (file, first, pages) = folio(event.fields)?;
         let state = self.thread(event.thread);
         match state.open {
@@ -300,7 +296,7 @@ impl PerfScript {
         Ok(())
     }
 
-    fn dirty(&mut self, event: &Event<'_>, out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
+    fn dirty(&mut self, event: &Event<'_>, out: &mut DecodeOutput<'_>) -> Decoded {
         let fields = &mut &*event.fields;
         take_word(fields);
         let (major, minor) = device(take_word(fields)).ok_or("no device")?;
@@ -436,7 +432,7 @@ fn event(line: &[u8]) -> Option<Event<'_>> {
 }
 
 impl LineFormat for PerfScript {
-    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
         let Some(event) = event(line) else {
             // Comments, call chains, and the header of trace-cmd.
             let skipped = [&b"#"[..], b"\t", b"cpus=", b"CPU "];
@@ -462,7 +458,7 @@ impl LineFormat for PerfScript {
         }
     }
 
-    fn end(&mut self, out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
+    fn end(&mut self, out: &mut DecodeOutput<'_>) -> Decoded {
         self.release(0, out)
     }
 

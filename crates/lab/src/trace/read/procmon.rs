@@ -6,8 +6,8 @@
 //! before the previous one belongs to the next day. Only successful reads, writes and flushes are
 //! requests.
 
-use super::text::{LineFormat, leading_decimal, leading_number, take_decimal};
-use super::{DecodeOutput, FormatError, Op, Record};
+use super::text::{LineFormat, leading_decimal, leading_number, take_decimal, take_quoted};
+use super::{DecodeOutput, Decoded, Op, Record};
 use memchr::memchr;
 use memchr::memmem;
 
@@ -78,33 +78,6 @@ impl Procmon {
     }
 }
 
-/// Takes a field of a CSV line, with or without quotes; a doubled quote stays doubled. `None` if
-/// the quotes do not match.
-fn take_quoted<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
-    let field: &'a [u8] = rest;
-    if field.first() != Some(&b'"') {
-        let end = memchr(b',', field).unwrap_or(field.len());
-        *rest = field.get(end + 1..).unwrap_or_default();
-        return Some(&field[..end]);
-    }
-    let mut end = 1;
-    loop {
-        end += memchr(b'"', field.get(end..)?)?;
-        match field.get(end + 1) {
-            Some(b'"') => end += 2,
-            Some(b',') => {
-                *rest = &field[end + 2..];
-                return Some(&field[1..end]);
-            }
-            None => {
-                *rest = &[];
-                return Some(&field[1..end]);
-            }
-            Some(_) => return None,
-        }
-    }
-}
-
 /// Parses a time such as `9:15:32.1234567 AM` or `21:15:32,1234567`.
 fn time_of_day(field: &[u8]) -> Option<u64> {
     let (hours, len) = leading_number(field)?;
@@ -151,7 +124,7 @@ fn separator(rest: &[u8]) -> Option<&[u8]> {
 }
 
 impl LineFormat for Procmon {
-    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
         let mut fields = [&[][..]; COLUMNS.len()];
         let mut rest = line;
         for column in &self.columns {

@@ -4,8 +4,8 @@
 //! the beginning of the file are multiples of 512: traces with only requests of multiples of 256
 //! KiB do not occur in practice. A note reports the assumption.
 
-use super::text::{LineFormat, is_heading, take_field, take_number, whole_number};
-use super::{DecodeOutput, FormatError, Op, Record, SECTOR_BYTES, sectors, time};
+use super::text::{Commas, LineFormat, is_heading};
+use super::{DecodeOutput, Decoded, Record, SECTOR_BYTES, sectors, time};
 
 /// Minimum number of offsets, all multiples of 512, from which the offsets alone show bytes.
 const EVIDENCE_LINES: usize = 8;
@@ -22,11 +22,11 @@ impl Tencent {
     pub(in super::super) fn guess(head: &[u8]) -> Self {
         let (mut offsets, mut sizes) = ((true, 0), (true, 0));
         for line in head.split(|&byte| byte == b'\n').take(10_000) {
-            let rest = &mut line.strip_suffix(b"\r").unwrap_or(line);
-            let numbers = [(); 3].map(|()| take_number(rest, b','));
+            let mut fields = Commas::of(line.strip_suffix(b"\r").unwrap_or(line));
+            let numbers = [(); 3].map(|()| fields.number(""));
             // An incomplete or invalid line is no evidence, nor is a zero.
-            let [Some(_), Some(offset), Some(size)] = numbers else { continue };
-            if rest.is_empty() || is_heading(line) {
+            let [Ok(_), Ok(offset), Ok(size)] = numbers else { continue };
+            if fields.rest.is_empty() || is_heading(line) {
                 continue;
             }
             for (evidence, value) in [(&mut offsets, offset), (&mut sizes, size)] {
@@ -41,27 +41,16 @@ impl Tencent {
 }
 
 impl LineFormat for Tencent {
-    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
-        let rest = &mut &*line;
-        let at = take_number(rest, b',').ok_or("the time is not a number")?;
-        let offset = take_number(rest, b',').ok_or("the offset is not a number")?;
-        let size = take_number(rest, b',').ok_or("the size is not a number")?;
-        let op = match take_field(rest, b',') {
-            b"0" => Op::Read,
-            b"1" => Op::Write,
-            _ => return Err("neither 0 (read) nor 1 (write)"),
-        };
-        let volume = take_field(rest, b',');
-        whole_number(volume).ok_or("the volume is not a number")?;
-        let record = Record {
-            time_ns: time(at, 1_000_000_000)?,
-            offset: if self.offset_in_bytes { offset } else { sectors(offset)? },
-            len: if self.size_in_bytes { size } else { sectors(size)? },
-            volume: out.names.volumes.number(volume),
-            op,
-            ..Record::default()
-        };
-        out.push(record)
+    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
+        let mut fields = Commas::of(line);
+        let time_ns = time(fields.number("the time is not a number")?, 1_000_000_000)?;
+        let offset = fields.number("the offset is not a number")?;
+        let size = fields.number("the size is not a number")?;
+        let op = fields.one_of([b"0", b"1"], "neither 0 (read) nor 1 (write)")?;
+        let volume = fields.digits("the volume is not a number")?;
+        let offset = if self.offset_in_bytes { offset } else { sectors(offset)? };
+        let len = if self.size_in_bytes { size } else { sectors(size)? };
+        out.push_in(volume, Record { time_ns, offset, len, op, ..Record::default() })
     }
 
     fn notes(&self) -> Vec<String> {

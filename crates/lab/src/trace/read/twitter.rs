@@ -3,44 +3,34 @@
 //! Objects: the offset is a hash of the key, the length is key and value, the process the client.
 //! A key may contain commas, so the other fields are counted from the end.
 
-use super::text::{LineFormat, take_number, whole_number};
-use super::{Addressing, DecodeOutput, FormatError, Op, Record, bytes, time};
+use super::text::{take_number, whole_number};
+use super::{DecodeOutput, Decoded, Op, Record, bytes, time};
 use memchr::memrchr;
 
-/// Twitter CSV.
-#[derive(Debug)]
-pub(in super::super) struct Twitter;
-
-impl LineFormat for Twitter {
-    fn line(&mut self, line: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
-        let rest = &mut &*line;
-        let at = take_number(rest, b',').ok_or("the time is not a number")?;
-        let mut last = || {
-            let comma = memrchr(b',', rest)?;
-            let field = &rest[comma + 1..];
-            *rest = &rest[..comma];
-            Some(field)
-        };
-        let few = "fewer than seven fields";
-        whole_number(last().ok_or(few)?).ok_or("the time to live is not a number")?;
-        let op = operation(last().ok_or(few)?).ok_or("an operation that is not known")?;
-        let client = last().ok_or(few)?;
-        let value = whole_number(last().ok_or(few)?).ok_or("the value size is not a number")?;
-        let key = whole_number(last().ok_or(few)?).ok_or("the key size is not a number")?;
-        let record = Record {
-            time_ns: time(at, 1_000_000_000)?,
-            offset: bytes::hash(rest),
-            len: key.checked_add(value).ok_or("a size beyond 2^64")?,
-            process: out.names.processes.number(client),
-            op,
-            ..Record::default()
-        };
-        out.push(record)
-    }
-
-    fn addressing(&self) -> Addressing {
-        Addressing::Objects
-    }
+/// Decodes a line of Twitter CSV.
+pub(in super::super) fn twitter(line: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
+    let rest = &mut &*line;
+    let at = take_number(rest, b',').ok_or("the time is not a number")?;
+    let mut last = || {
+        let comma = memrchr(b',', rest).ok_or("fewer than seven fields")?;
+        let field = &rest[comma + 1..];
+        *rest = &rest[..comma];
+        Ok(field)
+    };
+    whole_number(last()?).ok_or("the time to live is not a number")?;
+    let op = operation(last()?).ok_or("an operation that is not known")?;
+    let client = last()?;
+    let value = whole_number(last()?).ok_or("the value size is not a number")?;
+    let key = whole_number(last()?).ok_or("the key size is not a number")?;
+    let record = Record {
+        time_ns: time(at, 1_000_000_000)?,
+        offset: bytes::hash(rest),
+        len: key.checked_add(value).ok_or("a size beyond 2^64")?,
+        process: out.names.processes.number(client),
+        op,
+        ..Record::default()
+    };
+    out.push(record)
 }
 
 /// Returns true if a field is an operation.

@@ -5,10 +5,7 @@
 //! u16 (high byte 2), sequence u32, length u32, scatter-gather elements u32, block u64, time u64
 //! (us), response u64 (us).
 
-use super::{DecodeOutput, FixedRecord, FormatError, Op, Record, bytes, sectors, time};
-
-const V1_BYTES: usize = 32;
-const V2_BYTES: usize = 40;
+use super::{Decode, DecodeOutput, Decoded, Op, Record, TraceError, bytes, sectors, time};
 
 /// vscsi of one version.
 #[derive(Debug)]
@@ -19,18 +16,18 @@ pub(in super::super) struct Vscsi {
 }
 
 impl Vscsi {
-    pub(in super::super) fn v1() -> Self {
-        Vscsi { is_v2: false, others: 0 }
+    pub(in super::super) fn new(is_v2: bool) -> Self {
+        Vscsi { is_v2, others: 0 }
     }
 
-    pub(in super::super) fn v2() -> Self {
-        Vscsi { is_v2: true, others: 0 }
+    fn record_bytes(&self) -> usize {
+        if self.is_v2 { 40 } else { 32 }
     }
 
     /// Returns true if the first records are plausible: the version in each, and a disk command.
     pub(in super::super) fn looks_like(&self, head: &[u8]) -> bool {
         let (command, version) = self.field_offsets();
-        let mut records = head.chunks_exact(self.bytes()).take(16).peekable();
+        let mut records = head.chunks_exact(self.record_bytes()).take(16).peekable();
         records.peek().is_some()
             && records.all(|record| {
                 record[version + 1] == self.version_byte()
@@ -46,26 +43,8 @@ impl Vscsi {
     fn version_byte(&self) -> u8 {
         if self.is_v2 { 2 } else { 1 }
     }
-}
 
-/// Returns the operation of a SCSI command.
-fn op(command: u16) -> Option<Op> {
-    match command {
-        0x08 | 0x28 | 0x88 | 0xa8 => Some(Op::Read),
-        0x0a | 0x2a | 0x2e | 0x8a | 0x8e | 0xaa => Some(Op::Write),
-        0x35 | 0x91 => Some(Op::Flush),
-        0x42 => Some(Op::Discard),
-        0x41 | 0x93 => Some(Op::Zero),
-        _ => None,
-    }
-}
-
-impl FixedRecord for Vscsi {
-    fn bytes(&self) -> usize {
-        if self.is_v2 { V2_BYTES } else { V1_BYTES }
-    }
-
-    fn record(&mut self, record: &[u8], out: &mut DecodeOutput<'_>) -> Result<(), FormatError> {
+    fn record(&mut self, record: &[u8], out: &mut DecodeOutput<'_>) -> Decoded {
         let (command, version) = self.field_offsets();
         if record[version + 1] != self.version_byte() {
             return Err("the version of the record is not that of the trace");
@@ -84,6 +63,24 @@ impl FixedRecord for Vscsi {
             op,
             ..Record::default()
         })
+    }
+}
+
+/// Returns the operation of a SCSI command.
+fn op(command: u16) -> Option<Op> {
+    match command {
+        0x08 | 0x28 | 0x88 | 0xa8 => Some(Op::Read),
+        0x0a | 0x2a | 0x2e | 0x8a | 0x8e | 0xaa => Some(Op::Write),
+        0x35 | 0x91 => Some(Op::Flush),
+        0x42 => Some(Op::Discard),
+        0x41 | 0x93 => Some(Op::Zero),
+        _ => None,
+    }
+}
+
+impl Decode for Vscsi {
+    fn decode(&mut self, bytes: &[u8], out: &mut DecodeOutput<'_>) -> Result<usize, TraceError> {
+        out.fixed_size(bytes, self.record_bytes(), |bytes, out| self.record(bytes, out))
     }
 
     fn notes(&self) -> Vec<String> {
