@@ -24,16 +24,6 @@ use std::path::{Path, PathBuf};
 /// machine.
 const WINDOW_BYTES: u64 = 1 << 30;
 
-/// System call that produced a result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// cachestat(2): exact, and reports dirty pages.
-    #[default]
-    Cachestat,
-    /// mincore(2): resident pages only.
-    Mincore,
-}
-
 /// Page counts of one file, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Residency {
@@ -52,8 +42,8 @@ pub struct Residency {
     pub evicted: u64,
     /// Evicted pages that slightly more memory would have kept.
     pub recently_evicted: u64,
-    /// System call that produced the counts.
-    pub method: Method,
+    /// True if mincore(2) produced the counts, which reports resident pages only.
+    pub resident_only: bool,
 }
 
 /// An error querying, dropping or reading the pages of files. Every message can follow "failed to".
@@ -83,7 +73,7 @@ impl Residency {
     /// Returns true if dirty, writeback and evicted pages were counted.
     #[must_use]
     pub fn knows_dirty(&self) -> bool {
-        self.method == Method::Cachestat
+        !self.resident_only
     }
 
     /// Returns the share of pages that are resident, 0 to 1, or `None` if there are no pages.
@@ -117,9 +107,7 @@ impl AddAssign for Residency {
         self.evicted += other.evicted;
         self.recently_evicted += other.recently_evicted;
         // A sum includes only the counts that every part has.
-        if other.method == Method::Mincore {
-            self.method = Method::Mincore;
-        }
+        self.resident_only |= other.resident_only;
     }
 }
 
@@ -248,7 +236,7 @@ fn by_cachestat(file: &File, offset: u64, end: u64) -> io::Result<Residency> {
         write_back: found.write_back,
         evicted: found.evicted,
         recently_evicted: found.recently_evicted,
-        method: Method::Cachestat,
+        resident_only: false,
     })
 }
 
@@ -261,7 +249,7 @@ fn by_mincore(file: &File, len: u64) -> io::Result<Residency> {
         offset += WINDOW_BYTES;
     }
     let pages = len.div_ceil(page_bytes());
-    Ok(Residency { files: 1, pages, resident, method: Method::Mincore, ..Residency::default() })
+    Ok(Residency { files: 1, pages, resident, resident_only: true, ..Residency::default() })
 }
 
 /// Returns true if mincore(2) reports actual residency: it does so for root, for the owner of the
