@@ -14,6 +14,7 @@ mod reasons;
 pub use reasons::{caches_below, why_pages_lack, why_pages_stay};
 
 use crate::syscall;
+use larder_schema::as_f64;
 use std::fs::File;
 use std::io;
 use std::ops::AddAssign;
@@ -79,9 +80,7 @@ impl Residency {
     /// Returns the share of pages that are resident, 0 to 1, or `None` if there are no pages.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
-        #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
-        let share = self.resident as f64 / self.pages as f64;
-        (self.pages > 0).then_some(share)
+        (self.pages > 0).then(|| as_f64(self.resident) / as_f64(self.pages))
     }
 
     /// Returns true if no page is resident.
