@@ -83,15 +83,12 @@ impl Changes {
             reason: error.to_string(),
         };
         let root = File::open(directory).map_err(|error| failed(&error))?;
-        let group = match syscall::watch_file_system(&root) {
-            Ok(group) => group,
-            Err(error) if error.raw_os_error() == Some(libc::EPERM) => {
-                return Err(failed(&"it takes the right CAP_SYS_ADMIN"));
-            }
-            Err(error) => return Err(failed(&error)),
-        };
-        let changes = Changes { group, root, buffer: vec![0; BUFFER_BYTES].into() };
-        Ok(changes)
+        let group =
+            syscall::watch_file_system(&root).map_err(|error| match error.raw_os_error() {
+                Some(libc::EPERM) => failed(&"it takes the right CAP_SYS_ADMIN"),
+                _ => failed(&error),
+            })?;
+        Ok(Changes { group, root, buffer: vec![0; BUFFER_BYTES].into() })
     }
 
     /// Waits for changes and returns those since the last call. Returns `None` if `stop` becomes

@@ -14,6 +14,7 @@ mod reasons;
 pub use reasons::{caches_below, why_pages_lack, why_pages_stay};
 
 use crate::syscall;
+use larder_schema::as_f64;
 use std::fs::File;
 use std::io;
 use std::ops::AddAssign;
@@ -23,16 +24,6 @@ use std::path::{Path, PathBuf};
 /// Bytes of a file per call of mincore(2): the size of a mapping that fits the address space of any
 /// machine.
 const WINDOW_BYTES: u64 = 1 << 30;
-
-/// System call that produced a result.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Method {
-    /// cachestat(2): exact, and reports dirty pages.
-    #[default]
-    Cachestat,
-    /// mincore(2): resident pages only.
-    Mincore,
-}
 
 /// Page counts of one file, or of several.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -52,8 +43,8 @@ pub struct Residency {
     pub evicted: u64,
     /// Evicted pages that slightly more memory would have kept.
     pub recently_evicted: u64,
-    /// System call that produced the counts.
-    pub method: Method,
+    /// True if mincore(2) produced the counts, which reports resident pages only.
+    pub resident_only: bool,
 }
 
 /// An error querying, dropping or reading the pages of files. Every message can follow "failed to".
@@ -83,15 +74,13 @@ impl Residency {
     /// Returns true if dirty, writeback and evicted pages were counted.
     #[must_use]
     pub fn knows_dirty(&self) -> bool {
-        self.method == Method::Cachestat
+        !self.resident_only
     }
 
     /// Returns the share of pages that are resident, 0 to 1, or `None` if there are no pages.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
-        #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
-        let share = self.resident as f64 / self.pages as f64;
-        (self.pages > 0).then_some(share)
+        (self.pages > 0).then(|| as_f64(self.resident) / as_f64(self.pages))
     }
 
     /// Returns true if no page is resident.
@@ -117,9 +106,7 @@ impl AddAssign for Residency {
         self.evicted += other.evicted;
         self.recently_evicted += other.recently_evicted;
         // A sum includes only the counts that every part has.
-        if other.method == Method::Mincore {
-            self.method = Method::Mincore;
-        }
+        self.resident_only |= other.resident_only;
     }
 }
 
@@ -248,7 +235,7 @@ fn by_cachestat(file: &File, offset: u64, end: u64) -> io::Result<Residency> {
         write_back: found.write_back,
         evicted: found.evicted,
         recently_evicted: found.recently_evicted,
-        method: Method::Cachestat,
+        resident_only: false,
     })
 }
 
@@ -261,7 +248,7 @@ fn by_mincore(file: &File, len: u64) -> io::Result<Residency> {
         offset += WINDOW_BYTES;
     }
     let pages = len.div_ceil(page_bytes());
-    Ok(Residency { files: 1, pages, resident, method: Method::Mincore, ..Residency::default() })
+    Ok(Residency { files: 1, pages, resident, resident_only: true, ..Residency::default() })
 }
 
 /// Returns true if mincore(2) reports actual residency: it does so for root, for the owner of the

@@ -114,7 +114,7 @@ impl Scratch {
                 let mount_point = directory.mount_point();
                 Ok(Scratch { directory: Some(directory), mount_point })
             }
-            Err(first) => Err(match directory.undo() {
+            Err(first) => Err(match directory.undo(BUSY_MAX) {
                 Ok(()) => first,
                 Err(second) => {
                     ScratchError::Other(format!("{first}; and what was made of it stays: {second}"))
@@ -134,14 +134,14 @@ impl Scratch {
     /// # Errors
     /// A step fails; [`remove_left_over`] tries again.
     pub fn remove(mut self) -> Result<(), ScratchError> {
-        self.directory.take().map_or(Ok(()), |directory| directory.undo())
+        self.directory.take().map_or(Ok(()), |directory| directory.undo(BUSY_MAX))
     }
 }
 
 impl Drop for Scratch {
     fn drop(&mut self) {
         // After a panic the destructor cannot report a failure; the next start finds the remainder.
-        drop(self.directory.take().map(|directory| directory.undo()));
+        drop(self.directory.take().map(|directory| directory.undo(BUSY_MAX)));
     }
 }
 

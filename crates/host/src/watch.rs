@@ -15,7 +15,6 @@
 
 mod accounting;
 mod event;
-mod fast;
 mod file_numbers;
 mod homes;
 mod kernel_probe;
@@ -63,6 +62,10 @@ pub const STEP: Duration = Duration::from_millis(20);
 const PROCESSES_MAX: usize = 16;
 /// Maximum number of file names to resolve in one step.
 const NAMES_PER_STEP: usize = 2000;
+
+/// A map with numeric keys, at rates of hundreds of thousands of accesses per second. The keys are
+/// small numbers of the kernel or of this process, so no attacker can choose colliding ones.
+type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
 
 /// Options of a watcher.
 #[derive(Clone, Debug)]
@@ -271,9 +274,9 @@ impl Watcher {
         for (file, process, _) in new {
             self.names_resolved += 1;
             // The file's inode number may belong to a new file by now.
-            if !self.accounting.is_removed(*file) {
+            if !self.accounting.file(*file).is_removed {
                 let pid = self.accounting.tasks.process(*process).pid;
-                self.names.find(*file, self.accounting.key(*file), pid);
+                self.names.find(*file, self.accounting.file(*file).key, pid);
             }
         }
     }
@@ -281,10 +284,10 @@ impl Watcher {
     /// Resolves the remaining names by walking the directories of their file systems. The walk may
     /// take a second or two without reading events, so it runs only after recording has stopped.
     fn find_remaining_names(&mut self) {
-        let mut unnamed: HashMap<u32, fast::Map<u64, FileId>> = HashMap::new();
+        let mut unnamed: HashMap<u32, Map<u64, FileId>> = HashMap::new();
         for (file, ..) in &self.accounting.counts {
-            if !self.accounting.is_removed(*file) && self.names.needs_walk(*file) {
-                let key = self.accounting.key(*file);
+            if !self.accounting.file(*file).is_removed && self.names.needs_walk(*file) {
+                let key = self.accounting.file(*file).key;
                 unnamed.entry(key.dev).or_default().insert(key.ino, *file);
             }
         }
@@ -301,10 +304,10 @@ impl Watcher {
     /// Returns the path of a file, or its device and inode numbers.
     #[must_use]
     pub fn name_of(&self, file: FileId) -> String {
-        let key = self.accounting.key(file);
+        let key = self.accounting.file(file).key;
         let numbers = || {
             let (major, minor) = disk::decode(key.dev);
-            let removed = if self.accounting.is_removed(file) { ", removed" } else { "" };
+            let removed = if self.accounting.file(file).is_removed { ", removed" } else { "" };
             format!("device {major}:{minor} inode {}{removed}", key.ino)
         };
         self.names.get(file).map_or_else(numbers, |path| path.display().to_string())
@@ -322,10 +325,10 @@ impl Watcher {
             return process.watched;
         }
         // A scope of one file excludes a new file with the same inode number.
-        let is_other = self.scope.is_file() && self.accounting.reuses_number(file);
+        let is_other = self.scope.is_file() && self.accounting.file(file).reuses_number;
         // This process's own I/O is excluded, unless it is to the watched path.
         !is_other
-            && self.scope.has_file(self.accounting.key(file), self.names.get(file))
+            && self.scope.has_file(self.accounting.file(file).key, self.names.get(file))
             && (process.pid != self.own_pid || self.scope.path.is_some())
     }
 
@@ -383,7 +386,7 @@ impl Watcher {
             }
             sum += counts;
             let process = self.accounting.tasks.process(*process);
-            let key = self.accounting.key(*file);
+            let key = self.accounting.file(*file).key;
             all.push(Row {
                 file: self.name_of(*file),
                 device: disk::decode(key.dev),

@@ -108,7 +108,7 @@ fn run_view(
 /// Starts or stops the recording. A failed start is reported, and the view continues.
 fn toggle_recording(recording: &mut Option<Recording>, path: &Path, state: &mut State) {
     state.message = Some(match recording.take() {
-        Some(it) => format!("recorded to {}", it.path().display()),
+        Some(it) => format!("recorded to {}", it.path.display()),
         None => match Recording::begin(path) {
             Ok(it) => recording_message(recording.insert(it)),
             Err(error) => format!("failed to {}", sentence(&error)),
@@ -118,7 +118,7 @@ fn toggle_recording(recording: &mut Option<Recording>, path: &Path, state: &mut 
 }
 
 fn recording_message(recording: &Recording) -> String {
-    format!("recording to {}", recording.path().display())
+    format!("recording to {}", recording.path.display())
 }
 
 /// Records a snapshot; a failed write ends the recording.

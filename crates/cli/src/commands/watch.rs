@@ -9,7 +9,8 @@ use crate::output;
 use crate::output_file::OutputFile;
 use crate::signals::Stop;
 use anyhow::Result;
-use clap::{Args, ValueEnum};
+use clap::Args;
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use larder_host::watch::{Bpf, Options, STEP, WatchScope, Watcher};
 use larder_io::engine::machine_memory_bytes;
 use larder_report::findings;
@@ -46,8 +47,8 @@ pub(crate) struct WatchArgs {
 
     /// Count look-ups in the kernel, with far less overhead than reporting each of them; auto: if
     /// supported.
-    #[arg(long, value_name = "WHEN", default_value = "auto")]
-    bpf: Counting,
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = counting())]
+    bpf: Bpf,
 
     /// Memory for unread events, for each processor [default: 8MiB; up to 32MiB if each look-up is
     /// reported].
@@ -85,22 +86,12 @@ impl WatchTargetArgs {
 /// Minimum number of rows kept of each interval, and of the total.
 const ROWS_MIN: usize = 1000;
 
-/// Use of counting in the kernel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum Counting {
-    Auto,
-    On,
-    Off,
-}
-
-impl From<Counting> for Bpf {
-    fn from(counting: Counting) -> Bpf {
-        match counting {
-            Counting::Auto => Bpf::Auto,
-            Counting::On => Bpf::On,
-            Counting::Off => Bpf::Off,
-        }
-    }
+fn counting() -> impl TypedValueParser<Value = Bpf> {
+    PossibleValuesParser::new(["auto", "on", "off"]).map(|when| match when.as_str() {
+        "on" => Bpf::On,
+        "off" => Bpf::Off,
+        _ => Bpf::Auto,
+    })
 }
 
 /// Minimum size of a buffer.
@@ -140,7 +131,7 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
         wanted: arguments.target.scope(),
         buffer_kib: arguments.buffer.map(|bytes| bytes.div_ceil(1024)),
         rows_max: arguments.rows.max(ROWS_MIN),
-        bpf: arguments.bpf.into(),
+        bpf: arguments.bpf,
         ..Options::default()
     };
     let mut watcher = Watcher::start(options)?;

@@ -9,6 +9,7 @@ use larder_host::disk_counters;
 use larder_host::memory::Memory;
 use larder_host::processes::{self, ProcessIo};
 use larder_host::residency;
+use larder_schema::as_f64;
 use larder_schema::control::Stats;
 use larder_schema::format;
 use larder_schema::watch::Disk;
@@ -107,16 +108,13 @@ fn files() -> Grid {
 
 /// Returns the rate per second since the previous reading.
 fn per_second(now: u64, before: u64, seconds: Option<f64>) -> Option<f64> {
-    #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
-    let rate = |seconds: f64| now.saturating_sub(before) as f64 / seconds;
-    seconds.filter(|seconds| *seconds > 0.0).map(rate)
+    let seconds = seconds.filter(|seconds| *seconds > 0.0)?;
+    Some(as_f64(now.saturating_sub(before)) / seconds)
 }
 
 /// Returns the mean; `None` if there are no events.
 fn mean(sum: u64, count: u64) -> Option<f64> {
-    #[expect(clippy::cast_precision_loss, reason = "a mean for people")]
-    let mean = sum as f64 / count as f64;
-    (count > 0).then_some(mean)
+    (count > 0).then(|| as_f64(sum) / as_f64(count))
 }
 
 impl Collector {

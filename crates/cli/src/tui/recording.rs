@@ -13,7 +13,7 @@ const NAMES_MAX: u32 = 10_000;
 #[derive(Debug)]
 pub(crate) struct Recording {
     file: File,
-    path: PathBuf,
+    pub(crate) path: PathBuf,
 }
 
 impl Recording {
@@ -32,11 +32,6 @@ impl Recording {
             }
         }
         Err(io::Error::from(io::ErrorKind::AlreadyExists)).with_context(context)
-    }
-
-    /// Returns the path of the file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
     }
 
     pub(crate) fn append(&mut self, snapshot: &TopSnapshot) -> Result<()> {
@@ -69,7 +64,7 @@ mod tests {
         let named = directory.path().join("top.json");
         for name in ["top.json", "top-2.json", "top-3.json"] {
             let mut recording = Recording::begin(&named).unwrap();
-            assert_eq!(recording.path(), directory.path().join(name));
+            assert_eq!(recording.path, directory.path().join(name));
             recording.append(&TopSnapshot::default()).unwrap();
         }
         for entry in std::fs::read_dir(directory.path()).unwrap() {

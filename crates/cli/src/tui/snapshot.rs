@@ -3,6 +3,7 @@
 use clap::ValueEnum;
 use larder_report::escape;
 use larder_schema::format;
+use larder_schema::{as_f64, as_u64};
 use serde_json::{Value as Json, json};
 use std::cmp::Ordering;
 
@@ -66,15 +67,7 @@ impl Value {
             Value::Rate(rate) | Value::Number(rate) => format::number(*rate),
             Value::ByteRate(rate) => format::byte_rate(*rate),
             Value::Share(share) => format::percent(*share),
-            Value::Time(ns) => {
-                #[expect(
-                    clippy::cast_possible_truncation,
-                    clippy::cast_sign_loss,
-                    reason = "saturates"
-                )]
-                let whole = ns.round() as u64;
-                format::duration(whole)
-            }
+            Value::Time(ns) => format::duration(as_u64(*ns)),
             Value::Missing => "-".to_owned(),
         }
     }
@@ -90,8 +83,7 @@ impl Value {
 
     fn number(&self) -> Option<f64> {
         match self {
-            #[expect(clippy::cast_precision_loss, reason = "to be compared")]
-            Value::Bytes(bytes) => Some(*bytes as f64),
+            Value::Bytes(bytes) => Some(as_f64(*bytes)),
             Value::Rate(value)
             | Value::ByteRate(value)
             | Value::Number(value)

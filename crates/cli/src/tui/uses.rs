@@ -4,6 +4,7 @@
 use super::snapshot::{Grid, Value};
 use larder_host::residency;
 use larder_host::watch::{Options, Watcher};
+use larder_schema::as_f64;
 use larder_schema::watch::{Interval, Row};
 
 /// Maximum number of rows per interval.
@@ -65,12 +66,10 @@ fn empty(note: &str) -> Grid {
 
 fn grid(interval: &Interval) -> Grid {
     let page_bytes = residency::page_bytes();
-    #[expect(clippy::cast_precision_loss, reason = "rates for people")]
     let per_s =
-        |bytes: u64| Value::ByteRate(bytes as f64 * 1e9 / interval.duration_ns.max(1) as f64);
-    #[expect(clippy::cast_precision_loss, reason = "shares for people")]
+        |bytes: u64| Value::ByteRate(as_f64(bytes) * 1e9 / as_f64(interval.duration_ns.max(1)));
     let share = |part: u64, whole: u64| {
-        if whole == 0 { Value::Missing } else { Value::Share(part as f64 / whole as f64) }
+        if whole == 0 { Value::Missing } else { Value::Share(as_f64(part) / as_f64(whole)) }
     };
     let row = |row: &Row| {
         let it = &row.counts;

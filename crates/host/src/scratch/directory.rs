@@ -97,12 +97,8 @@ impl Directory {
 
     /// Undoes everything in reverse order and removes the directory. After an error, the remainder
     /// stays together with the directory and its journal for another attempt.
-    pub(super) fn undo(&self) -> Result<(), ScratchError> {
-        self.undo_within(BUSY_MAX)
-    }
-
-    /// Does the same as `undo`, but retries busy mounts and devices for up to `limit`.
-    fn undo_within(&self, limit: Duration) -> Result<(), ScratchError> {
+    /// Retries busy mounts for up to `limit`.
+    pub(super) fn undo(&self, limit: Duration) -> Result<(), ScratchError> {
         for point in mounts::mount_points_below(&self.path) {
             let operation = format!("unmount {}", point.display());
             retry_while_busy(limit, || {
@@ -162,7 +158,7 @@ pub(super) fn remove_left_over_within(parent: &Path, limit: Duration) -> LeftOve
     for path in directories {
         match Directory::claim(&path) {
             Ok(None) => {}
-            Ok(Some(directory)) => match directory.undo_within(limit) {
+            Ok(Some(directory)) => match directory.undo(limit) {
                 Ok(()) => left_over.removed.push(path),
                 Err(error) => left_over.stays.push((path, error.to_string())),
             },
@@ -209,7 +205,7 @@ mod tests {
         let left_over = remove_left_over(&parent);
         assert!(left_over.removed.contains(&path) && !path.exists(), "{left_over:?}");
         assert!(living.mount_point().is_dir());
-        living.undo().unwrap();
+        living.undo(BUSY_MAX).unwrap();
         assert!(!living.path.exists());
         assert_eq!(std::fs::read_dir(&parent).unwrap().count(), 3);
     }
@@ -222,6 +218,6 @@ mod tests {
         directory.record_device(1_000_001).unwrap();
         directory.record_device(1_000_002).unwrap();
         assert_eq!(directory.recorded_devices(), [1_000_001, 1_000_002]);
-        directory.undo().unwrap();
+        directory.undo(BUSY_MAX).unwrap();
     }
 }

@@ -27,18 +27,17 @@ pub struct Kind {
 /// By default ext2, ext3 and ext4 initialise their inode tables after the mount.
 const EXT_EAGER_INIT: Option<(&str, &str)> = Some(("-E", "lazy_itable_init=0,lazy_journal_init=0"));
 
-const fn ext(name: &'static str, maker: &'static str) -> Kind {
-    let options = &["-q", "-F"];
-    let package = "e2fsprogs";
-    Kind { name, fs_type: name, maker, package, options, eager_init: EXT_EAGER_INIT }
-}
-
-const fn other(
-    names: [&'static str; 2],
-    (maker, package): (&'static str, &'static str),
+const fn kind(
+    name: &'static str,
+    maker: &'static str,
+    package: &'static str,
     options: &'static [&'static str],
 ) -> Kind {
-    Kind { name: names[0], fs_type: names[1], maker, package, options, eager_init: None }
+    Kind { name, fs_type: name, maker, package, options, eager_init: None }
+}
+
+const fn ext(name: &'static str, maker: &'static str) -> Kind {
+    Kind { eager_init: EXT_EAGER_INIT, ..kind(name, maker, "e2fsprogs", &["-q", "-F"]) }
 }
 
 /// All supported kinds.
@@ -46,10 +45,10 @@ pub const KINDS: &[Kind] = &[
     ext("ext2", "mkfs.ext2"),
     ext("ext3", "mkfs.ext3"),
     ext("ext4", "mkfs.ext4"),
-    other(["xfs", "xfs"], ("mkfs.xfs", "xfsprogs"), &["-q", "-f"]),
-    other(["btrfs", "btrfs"], ("mkfs.btrfs", "btrfs-progs"), &["-q", "-f"]),
-    other(["f2fs", "f2fs"], ("mkfs.f2fs", "f2fs-tools"), &["-q", "-f"]),
-    other(["ntfs", "ntfs3"], ("mkfs.ntfs", "ntfs-3g"), &["-q", "-Q", "-F"]),
+    kind("xfs", "mkfs.xfs", "xfsprogs", &["-q", "-f"]),
+    kind("btrfs", "mkfs.btrfs", "btrfs-progs", &["-q", "-f"]),
+    kind("f2fs", "mkfs.f2fs", "f2fs-tools", &["-q", "-f"]),
+    Kind { fs_type: "ntfs3", ..kind("ntfs", "mkfs.ntfs", "ntfs-3g", &["-q", "-Q", "-F"]) },
 ];
 
 impl Kind {
@@ -102,9 +101,9 @@ mod tests {
         let ext4 = Kind::from_name("ext4").unwrap();
         assert_eq!((ext4.maker, ext4.package), ("mkfs.ext4", "e2fsprogs"));
         assert_eq!(Kind::from_name("ext5"), None);
-        let proc = other(["proc", "proc"], ("mkfs.proc", "none"), &[]);
+        let proc = kind("proc", "mkfs.proc", "none", &[]);
         assert!(proc.is_in_kernel() && proc.maker().is_none());
-        let no = other(["nofs", "nofs"], ("true", "none"), &[]);
+        let no = kind("nofs", "true", "none", &[]);
         assert!(!no.is_in_kernel() && no.maker().is_some());
     }
 

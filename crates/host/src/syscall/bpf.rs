@@ -193,22 +193,18 @@ impl Map {
         self.fd.as_raw_fd()
     }
 
-    fn element(&self, key: &[u8], value: &[u8]) -> io::Result<ElementAttr> {
-        let fits = length(key)? == self.spec.key_bytes
-            && (value.is_empty() || length(value)? == self.spec.value_bytes);
-        if !fits {
+    fn element(&self, key: &[u8], value: Option<&[u8]>) -> io::Result<ElementAttr> {
+        let value_bytes = value.map_or(Ok(self.spec.value_bytes), length)?;
+        if (length(key)?, value_bytes) != (self.spec.key_bytes, self.spec.value_bytes) {
             return Err(io::ErrorKind::InvalidInput.into());
         }
         // The kernel rejects fields that a command does not use.
-        let (key, value) = (address(key), if value.is_empty() { 0 } else { address(value) });
+        let (key, value) = (address(key), value.map_or(0, address));
         Ok(ElementAttr { map_fd: fd_number(&self.fd), key, value, ..ElementAttr::default() })
     }
 
     pub(crate) fn put(&self, key: &[u8], value: &[u8]) -> io::Result<()> {
-        if value.is_empty() {
-            return Err(io::ErrorKind::InvalidInput.into());
-        }
-        let mut attr = self.element(key, value)?;
+        let mut attr = self.element(key, Some(value))?;
         // SAFETY: key and value have the lengths of the map, as `element` checks, and are only
         // read.
         unsafe { call(MAP_UPDATE_ELEM, &mut attr) }.map(drop)
@@ -216,7 +212,7 @@ impl Map {
 
     /// Removes a key; a missing key is an error.
     pub(crate) fn remove(&self, key: &[u8]) -> io::Result<()> {
-        let mut attr = self.element(key, &[])?;
+        let mut attr = self.element(key, None)?;
         // SAFETY: the key has the length of the map and is only read.
         unsafe { call(MAP_DELETE_ELEM, &mut attr) }.map(drop)
     }

@@ -44,8 +44,7 @@ impl Field {
     /// Returns a text of fixed length, up to its first zero byte.
     pub(crate) fn text(self, record: &[u8]) -> &[u8] {
         let bytes = record.get(self.offset..self.offset + self.size).unwrap_or_default();
-        let end = bytes.iter().position(|&byte| byte == 0).unwrap_or(bytes.len());
-        &bytes[..end]
+        bytes.split(|&byte| byte == 0).next().unwrap_or_default()
     }
 }
 

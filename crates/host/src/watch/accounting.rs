@@ -5,14 +5,13 @@
 //! by the limits in this module. The module reads the machine only through the functions that its
 //! creator passes in.
 
-use super::event::{Event, FileSystemId, Key, Lookup, Reason};
-use super::fast::{Map, MultiplyHasher};
+use super::Map;
+use super::event::{Event, FileSystemId, Key, Lookup, Reason, until_zero};
 use super::kernel_probe::{Counted, UnreportedLookups};
 use super::lookup::{FileId, Found, Lookups, ProcessId, ThreadIdentity};
 use super::tasks::{DescribeTask, Tasks};
 use larder_schema::watch::{Counts, Unattributed};
 use std::collections::HashMap;
-use std::hash::BuildHasherDefault;
 
 mod files;
 mod physical;
@@ -112,7 +111,7 @@ pub(crate) struct Accounting {
     block_file_systems: Map<u32, bool>,
     pub(super) lookups: Lookups,
     files: Vec<File>,
-    by_key: HashMap<Key, FileId, BuildHasherDefault<MultiplyHasher>>,
+    by_key: Map<Key, FileId>,
     thread_states: Map<u32, ThreadState>,
     pairs: Map<u64, usize>,
     /// All counts, each with its file and its process.
@@ -282,8 +281,7 @@ impl Accounting {
             }
             Event::Rename { tid, name } => {
                 self.last_lookup = None;
-                let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-                self.tasks.renamed(tid, &String::from_utf8_lossy(&name[..end]));
+                self.tasks.renamed(tid, &until_zero(&name));
             }
             Event::Exit { tid } => {
                 self.last_lookup = None;
@@ -443,7 +441,7 @@ impl Accounting {
         for (process, pages) in unused {
             self.counts_mut(file, process).read_ahead_unused_pages += pages;
         }
-        let evicts = self.thread_state(thread).reclaims || self.tasks.reclaims(thread);
+        let evicts = self.thread_state(thread).reclaims || self.tasks.task(thread).reclaims;
         self.change_ranges(file, |of| {
             if order > 0 {
                 of.folios.retain(first, end, |_, ()| false);

@@ -6,6 +6,7 @@
 //! or its length, as the name says.
 
 use crate::tracefs::{Field, Format};
+use std::borrow::Cow;
 
 /// A file as events identify it: device number (major << 20 | minor) and inode number.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
@@ -21,6 +22,11 @@ pub(crate) enum FileSystemId {
     Backing([u8; 32]),
     /// UUID of a btrfs.
     Btrfs([u8; 16]),
+}
+
+/// Returns the text before the first zero byte.
+pub(super) fn until_zero(bytes: &[u8]) -> Cow<'_, str> {
+    String::from_utf8_lossy(bytes.split(|&byte| byte == 0).next().unwrap_or_default())
 }
 
 /// A file whose device may require a search.

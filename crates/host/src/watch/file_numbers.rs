@@ -4,8 +4,8 @@
 //! size of a file that no process has open. Invariant: the opened file is the one that has the
 //! number now, never a different file.
 
+use super::Map;
 use super::event::Key;
-use super::fast::Map;
 use super::homes;
 use crate::mounts::{self, Mount};
 use crate::syscall;

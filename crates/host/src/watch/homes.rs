@@ -1,9 +1,8 @@
 //! Devices of file systems, from mountinfo and sysfs.
 
-use super::event::{FileSystemId, Key};
+use super::event::{FileSystemId, Key, until_zero};
 use crate::{disk, mounts, proc};
 use std::collections::BTreeSet;
-use std::fmt::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
@@ -42,20 +41,13 @@ pub(super) fn devices(file_system: &FileSystemId) -> Vec<u32> {
     match file_system {
         FileSystemId::Device(dev) => vec![*dev],
         FileSystemId::Btrfs(id) => btrfs(&uuid(id)),
-        FileSystemId::Backing(name) => {
-            let end = name.iter().position(|&byte| byte == 0).unwrap_or(name.len());
-            backing(&String::from_utf8_lossy(&name[..end]))
-        }
+        FileSystemId::Backing(name) => backing(&until_zero(name)),
     }
 }
 
 fn uuid(id: &[u8; 16]) -> String {
-    let mut text = String::new();
-    for (index, byte) in id.iter().enumerate() {
-        let dash = if matches!(index, 4 | 6 | 8 | 10) { "-" } else { "" };
-        write!(text, "{dash}{byte:02x}").expect("a text takes everything");
-    }
-    text
+    let digits = format!("{:032x}", u128::from_be_bytes(*id));
+    [&digits[..8], &digits[8..12], &digits[12..16], &digits[16..20], &digits[20..]].join("-")
 }
 
 /// Returns the device numbers of a btrfs. mountinfo reports them; stat(2) reports others.

@@ -13,11 +13,10 @@
 mod program;
 
 use super::event::{Event, Key};
-use super::fast::Map as FastMap;
 use super::lookup::{FileId, ProcessId};
 use crate::bpf::{Ring, Types, map_types};
 use crate::syscall::bpf::{self, MMAPABLE, Map, MapSpec, NO_PREALLOC, SharedMemory};
-use crate::tracefs::now_ns;
+use crate::tracefs::{Field, now_ns};
 use program::{COUNTS_BYTES, FILES_MAX, Maps, PAIRS_MAX, STATE_BYTES};
 use std::collections::HashMap;
 use std::io;
@@ -117,7 +116,7 @@ pub(crate) struct KernelProbe {
     /// Slot 0 counts lost records.
     pair_slots: Slots<CountedPair>,
     by_file: HashMap<Key, u32>,
-    by_thread: FastMap<u32, HashMap<Key, u32>>,
+    by_thread: super::Map<u32, HashMap<Key, u32>>,
     /// True if each look-up is reported, because the caller needs every request.
     reports_all: bool,
     /// Number of requests that the kernel counted.
@@ -126,46 +125,33 @@ pub(crate) struct KernelProbe {
     has_new_files: bool,
 }
 
-fn word64(bytes: &[u8], offset: i16) -> u64 {
-    let offset = usize::try_from(offset).expect("places are not negative");
-    u64::from_le_bytes(bytes[offset..offset + 8].try_into().expect("eight bytes"))
-}
-
-fn word32(bytes: &[u8], offset: i16) -> u32 {
-    let offset = usize::try_from(offset).expect("places are not negative");
-    u32::from_le_bytes(bytes[offset..offset + 4].try_into().expect("four bytes"))
-}
-
 /// Decodes a record of one of the programs: thread, counted look-ups, event. Returns `None` for a
 /// record of tracefs.
 pub(crate) fn decode(record: &[u8]) -> Option<(u32, UnreportedLookups, Event)> {
+    let field = |offset: i16, size| Field { offset: offset.unsigned_abs().into(), size };
+    let word = |offset| field(offset, 4).word(record);
+    let wide = |offset| field(offset, 8).unsigned(record);
+    let (id, kind) = (field(0, 2).unsigned(record), field(program::KIND, 2).unsigned(record));
     let bytes = usize::try_from(program::RECORD_BYTES).expect("small");
-    let id = u64::from(program::RECORD_ID);
-    if record.len() != bytes || word64(record, 0) & 0xffff != id {
+    if record.len() != bytes || id != u64::from(program::RECORD_ID) {
         return None;
     }
-    let key = Key { dev: word32(record, program::DEV), ino: word64(record, program::INO) };
-    let (first, last) = (word64(record, program::FIRST), word64(record, program::LAST));
-    let event = if word64(record, 0) >> 16 & 0xffff == u64::from(program::PAGE_ADDED) {
+    let key = Key { dev: word(program::DEV), ino: wide(program::INO) };
+    let (first, last) = (wide(program::FIRST), wide(program::LAST));
+    let event = if kind == u64::from(program::PAGE_ADDED) {
         Event::Add { key, first, order: u32::try_from(last).unwrap_or(0) }
     } else {
-        Event::Lookup {
-            key,
-            first,
-            last,
-            last_in_file: Some(word64(record, program::LAST_IN_FILE)),
-        }
+        Event::Lookup { key, first, last, last_in_file: Some(wide(program::LAST_IN_FILE)) }
     };
-    let dev = word32(record, program::PREVIOUS_DEV);
     let skipped = UnreportedLookups {
-        count: word32(record, program::SKIPPED),
-        key: Key { dev, ino: word64(record, program::PREVIOUS_INO) },
-        first: word64(record, program::PREVIOUS_FIRST),
-        last: word64(record, program::PREVIOUS_LAST),
-        in_order: word32(record, program::PREVIOUS_IN_ORDER),
-        pages: word64(record, program::PREVIOUS_PAGES),
+        count: word(program::SKIPPED),
+        key: Key { dev: word(program::PREVIOUS_DEV), ino: wide(program::PREVIOUS_INO) },
+        first: wide(program::PREVIOUS_FIRST),
+        last: wide(program::PREVIOUS_LAST),
+        in_order: word(program::PREVIOUS_IN_ORDER),
+        pages: wide(program::PREVIOUS_PAGES),
     };
-    Some((word32(record, 4), skipped, event))
+    Some((word(program::THREAD), skipped, event))
 }
 
 /// Returns the key of a file in the maps; `thread` is 0 in the map of files.
@@ -201,6 +187,15 @@ fn threads() -> io::Result<Map> {
     let value_bytes = program::THREAD_WORDS * 8;
     let spec = MapSpec { kind, key_bytes: 4, value_bytes, flags, ..MapSpec::default() };
     Map::create(spec, Some((&types, key, value)))
+}
+
+/// Creates the maps; also returns the memory of the states and of the counts.
+fn make_maps(ring_bytes: u64) -> io::Result<(Maps, SharedMemory, SharedMemory)> {
+    let (states, state_values) = array(FILES_MAX * STATE_BYTES)?;
+    let (counts, count_values) = array(PAIRS_MAX * COUNTS_BYTES)?;
+    let (pairs, files, ring) = (hash(PAIRS_MAX)?, hash(FILES_MAX)?, Ring::make(ring_bytes)?);
+    let maps = Maps { threads: threads()?, pairs, files, states, counts, ring };
+    Ok((maps, state_values, count_values))
 }
 
 /// Loads a program; if the kernel refuses, the error contains the last line of the verifier's log.
@@ -246,13 +241,7 @@ impl KernelProbe {
         }
         let types = Types::read().map_err(|error| error.to_string())?;
         let refused = |error: io::Error| refused(&error);
-        let ring = Ring::make(ring_bytes).map_err(refused)?;
-        let threads = threads().map_err(refused)?;
-        let pairs = hash(PAIRS_MAX).map_err(refused)?;
-        let files = hash(FILES_MAX).map_err(refused)?;
-        let (state_map, states) = array(FILES_MAX * STATE_BYTES).map_err(refused)?;
-        let (count_map, counts) = array(PAIRS_MAX * COUNTS_BYTES).map_err(refused)?;
-        let maps = Maps { threads, pairs, files, states: state_map, counts: count_map, ring };
+        let (maps, states, counts) = make_maps(ring_bytes).map_err(refused)?;
         let filter = program::FileFilter { dev, ino };
         // Recording of page additions must start before the first look-up is counted.
         let tracepoints = [
@@ -276,7 +265,7 @@ impl KernelProbe {
             file_slots: Slots { all: Vec::new(), free: Vec::new(), max: FILES_MAX },
             pair_slots: Slots { all: vec![None], free: Vec::new(), max: PAIRS_MAX },
             by_file: HashMap::new(),
-            by_thread: FastMap::default(),
+            by_thread: super::Map::default(),
             reports_all,
             requests: 0,
             has_new_files: false,

@@ -12,7 +12,7 @@ use std::path::Path;
 pub(super) fn all(accounting: &Accounting) -> Vec<StackedCache> {
     let mut upper: BTreeMap<u32, u64> = BTreeMap::new();
     for (file, _, counts) in &accounting.counts {
-        let dev = accounting.key(*file).dev;
+        let dev = accounting.file(*file).key.dev;
         let pages = upper.entry(dev).or_default();
         // Removals count for the thread that removes a page, so single differences may be negative;
         // only the sum is meaningful.

@@ -24,7 +24,7 @@
 //! three classes, except that a page that leaves the cache and returns within the request counts as
 //! two misses; this module does not access the machine.
 
-use super::fast::Map;
+use super::Map;
 use super::spans::Spans;
 
 /// ID of a file in a watcher.

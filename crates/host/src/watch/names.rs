@@ -4,9 +4,9 @@
 //! descriptors and mappings of the process that uses it; finally the directories of the file
 //! system. Invariant: a reported path is one that the kernel itself names, never a guess.
 
+use super::Map;
 use super::accounting::BLOCK_DEVICES;
 use super::event::Key;
-use super::fast::Map;
 use super::file_numbers::{FilesByNumber, without_deleted};
 use super::homes;
 use super::lookup::FileId;

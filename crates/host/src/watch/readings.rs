@@ -2,6 +2,7 @@
 
 use super::memory_group::{Group, GroupMemory};
 use crate::{disk_counters, proc, tracefs};
+use larder_schema::as_f64;
 use larder_schema::watch::{Disk, Memory};
 
 #[derive(Clone, Debug, Default)]
@@ -52,9 +53,7 @@ impl Readings {
         let us = self.time_ns.saturating_sub(before.time_ns) / 1000;
         let share = |now: Option<u64>, earlier: Option<u64>| {
             let stalled = now?.saturating_sub(earlier?);
-            #[expect(clippy::cast_precision_loss, reason = "a share needs no more than 53 bits")]
-            let share = stalled as f64 / us.max(1) as f64;
-            Some(share.min(1.0))
+            Some((as_f64(stalled) / as_f64(us.max(1))).min(1.0))
         };
         let machine = Memory {
             // These values include tmpfs, which is not a cache.

@@ -75,18 +75,16 @@ impl Scope {
     /// # Errors
     /// The path, process or group does not exist.
     pub(crate) fn find(wanted: &WatchScope) -> io::Result<Scope> {
-        let path = match wanted {
-            WatchScope::Path(path) => Some(resolve_path(path)?),
+        let mut scope = Scope { wanted: wanted.clone(), path: None };
+        match wanted {
+            WatchScope::Path(path) => scope.path = Some(resolve_path(path)?),
+            WatchScope::Group(group) => scope.wanted = WatchScope::Group(resolve_group(group)?),
             WatchScope::Process(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such process"));
             }
-            WatchScope::Machine | WatchScope::Process(_) | WatchScope::Group(_) => None,
-        };
-        let wanted = match wanted {
-            WatchScope::Group(group) => WatchScope::Group(resolve_group(group)?),
-            WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => wanted.clone(),
-        };
-        Ok(Scope { wanted, path })
+            WatchScope::Machine | WatchScope::Process(_) => {}
+        }
+        Ok(scope)
     }
 
     pub(super) fn is_file(&self) -> bool {
@@ -183,19 +181,12 @@ fn number(status: &str, name: &str) -> Option<u32> {
     proc::text(status, name)?.parse().ok()
 }
 
-fn is_descendant(ancestor: u32, mut pid: u32) -> bool {
-    for _ in 0..ANCESTORS_MAX {
-        if pid == ancestor {
-            return true;
-        }
-        let parent =
-            proc::read(format!("/proc/{pid}/status")).and_then(|status| number(&status, "PPid"));
-        match parent {
-            Some(parent) if parent > 0 => pid = parent,
-            _ => return false,
-        }
-    }
-    false
+fn is_descendant(ancestor: u32, pid: u32) -> bool {
+    let parent = |pid: &u32| {
+        let status = proc::read(format!("/proc/{pid}/status"))?;
+        number(&status, "PPid").filter(|parent| *parent > 0)
+    };
+    std::iter::successors(Some(pid), parent).take(ANCESTORS_MAX).any(|pid| pid == ancestor)
 }
 
 /// Checks lines such as `4:memory:/system.slice/x.service` or `0::/system.slice/x.service`.

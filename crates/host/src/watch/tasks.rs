@@ -5,7 +5,7 @@
 //! Invariant: a process keeps its ID in the watcher for the whole watch, even if the kernel reuses
 //! its PID.
 
-use super::fast::Map;
+use super::Map;
 use super::lookup::{ProcessId, ThreadIdentity};
 
 /// A process.
@@ -33,10 +33,13 @@ pub(crate) struct TaskInfo {
 pub(crate) type DescribeTask = Box<dyn FnMut(u32) -> Option<TaskInfo> + Send>;
 
 #[derive(Clone, Copy, Debug)]
-struct Task {
+pub(crate) struct Task {
     identity: ThreadIdentity,
-    kernel: bool,
-    reclaims: bool,
+    /// True for a kernel thread, which writes back pages that others dirtied.
+    pub(crate) kernel: bool,
+    /// True for a kernel thread that reclaims memory: kswapd if memory is short, kdamond (DAMON) if
+    /// pages are idle.
+    pub(crate) reclaims: bool,
 }
 
 pub(crate) struct Tasks {
@@ -67,32 +70,15 @@ impl Tasks {
         self.task(thread).identity
     }
 
-    /// Returns true if a thread writes back pages that others dirtied: it is a kernel thread.
-    pub(crate) fn is_flusher(&mut self, thread: u32) -> bool {
-        self.task(thread).kernel
-    }
-
-    /// Returns true if a thread is a kernel thread that reclaims memory: kswapd if memory is short,
-    /// kdamond (DAMON) if pages are idle.
-    pub(crate) fn reclaims(&mut self, thread: u32) -> bool {
-        self.task(thread).reclaims
-    }
-
-    fn task(&mut self, thread: u32) -> Task {
+    pub(crate) fn task(&mut self, thread: u32) -> Task {
         if let Some(task) = self.threads.get(&thread) {
             return *task;
         }
         let info = (self.describe_task)(thread).unwrap_or_else(|| TaskInfo {
             pid: thread,
-            name: "(gone)".to_owned(),
             process: "(gone)".to_owned(),
-            kernel: false,
-            watched: false,
+            ..TaskInfo::default()
         });
-        self.add_task(thread, info)
-    }
-
-    fn add_task(&mut self, thread: u32, info: TaskInfo) -> Task {
         let flusher = info.name.starts_with("kworker/");
         let (pid, name) =
             if flusher { (0, "kworker".to_owned()) } else { (info.pid, info.process) };
@@ -220,8 +206,8 @@ mod tests {
         assert!(tasks.process(first.process).watched);
         assert!(tasks.thread_identity(102).is_worker && !first.is_worker);
         assert_eq!(tasks.thread_identity(7).process, tasks.thread_identity(8).process);
-        assert!(tasks.is_flusher(7) && !tasks.is_flusher(100));
-        assert!(tasks.reclaims(9) && tasks.reclaims(10) && !tasks.reclaims(7));
+        assert!(tasks.task(7).kernel && !tasks.task(100).kernel);
+        assert!(tasks.task(9).reclaims && tasks.task(10).reclaims && !tasks.task(7).reclaims);
         let ended_process = tasks.thread_identity(5).process;
         assert_eq!(tasks.process(ended_process).name, "(gone)");
     }
@@ -268,6 +254,6 @@ mod tests {
         assert_ne!(other, id);
         assert_eq!(tasks.process(id).name, "cp", "what was counted keeps its name");
         tasks.created(9, 8, true);
-        assert!(tasks.is_flusher(8), "a thread of the kernel is looked up");
+        assert!(tasks.task(8).kernel, "a thread of the kernel is looked up");
     }
 }

@@ -187,7 +187,7 @@ impl Files {
 /// Returns a message that a path is in use, with the processes that use it, as far as they are
 /// known.
 fn in_use(path: &Path) -> String {
-    let mut users: Vec<_> = holders(path).iter().map(ToString::to_string).collect();
+    let mut users = holders(path);
     let more = users.len().saturating_sub(USERS_SHOWN_MAX);
     users.truncate(USERS_SHOWN_MAX);
     if more > 0 {

@@ -8,6 +8,7 @@ use crate::signals::channel_of_signals;
 use anyhow::Result;
 use larder_server::client::Client;
 use larder_server::requests::ServerRequest;
+use ratatui::termion::terminal_size;
 use std::io::{IsTerminal, Write};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
@@ -15,6 +16,9 @@ use std::time::{Duration, Instant};
 /// Moves the cursor to the upper left corner; the view overwrites the screen instead of clearing
 /// it, to avoid flicker.
 const HOME: &str = "\x1b[H";
+/// Cuts lines at the right margin, or wraps them.
+const NO_WRAP: &str = "\x1b[?7l";
+const WRAP: &str = "\x1b[?7h";
 /// Clears the rest of a line.
 const CLEAR_LINE: &str = "\x1b[K";
 /// Clears the rest of the screen.
@@ -62,12 +66,32 @@ fn control(sequence: &str) -> Result<()> {
     Ok(out.flush()?)
 }
 
-/// Overwrites the screen with a text.
+/// Overwrites the screen with the lines of a text that fit it.
 fn draw(text: &str) -> Result<()> {
-    control(HOME)?;
-    for line in text.split_inclusive('\n') {
-        output::text(line.trim_end_matches('\n'))?;
+    control(&format!("{HOME}{NO_WRAP}"))?;
+    for line in visible_lines(text, terminal_size().ok().map(|(_, lines)| lines)) {
+        output::text(line)?;
         control(&format!("{CLEAR_LINE}\n"))?;
     }
-    control(CLEAR_SCREEN)
+    control(&format!("{CLEAR_SCREEN}{WRAP}"))
+}
+
+/// Returns the lines of a text that fit a screen with a number of lines, and with the cursor below
+/// them: further lines would scroll the screen. The number is 0 or `None` if it is unknown.
+fn visible_lines(text: &str, lines: Option<u16>) -> impl Iterator<Item = &str> {
+    let lines = lines.filter(|lines| *lines > 0);
+    text.lines().take(lines.map_or(usize::MAX, |lines| usize::from(lines) - 1))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn no_line_scrolls_a_small_screen() {
+        let seen = |lines| visible_lines("a\nb\n\nc\n", lines).collect::<Vec<_>>();
+        assert_eq!(seen(Some(3)), ["a", "b"]);
+        assert_eq!([seen(Some(5)), seen(Some(0)), seen(None)], [["a", "b", "", "c"]; 3]);
+        assert_eq!(seen(Some(1)), [""; 0]);
+    }
 }

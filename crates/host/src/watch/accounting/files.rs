@@ -16,8 +16,9 @@ use super::{Accounting, BLOCK_DEVICES};
 pub(crate) const REMOVED_MAX: usize = 1 << 15;
 
 #[derive(Clone, Debug, Default)]
-pub(super) struct File {
-    pub(super) key: Key,
+pub(crate) struct File {
+    /// The identification by the kernel.
+    pub(crate) key: Key,
     pub(super) owners: Owners,
     /// Large folios: ranges of pages that become dirty and leave the cache together.
     pub(super) folios: Spans<()>,
@@ -26,8 +27,8 @@ pub(super) struct File {
     /// True if the file system reports each write.
     pub(super) reports_writes: bool,
     /// True if another file had the inode number before.
-    reuses_number: bool,
-    is_removed: bool,
+    pub(crate) reuses_number: bool,
+    pub(crate) is_removed: bool,
     /// Known lower bound of the size in pages.
     pages: u64,
     /// Round in which the size was last queried.
@@ -55,20 +56,6 @@ impl File {
 }
 
 impl Accounting {
-    /// Returns the kernel's identification of a file.
-    pub(crate) fn key(&self, file: FileId) -> Key {
-        self.file(file).key
-    }
-
-    pub(crate) fn is_removed(&self, file: FileId) -> bool {
-        self.file(file).is_removed
-    }
-
-    /// Returns true if a file has the inode number of a removed file.
-    pub(crate) fn reuses_number(&self, file: FileId) -> bool {
-        self.file(file).reuses_number
-    }
-
     /// Returns true if more files were removed than are kept separate.
     pub(crate) fn removed_overflow(&self) -> bool {
         self.removed >= REMOVED_MAX
@@ -79,7 +66,7 @@ impl Accounting {
         std::mem::take(&mut self.removed_files)
     }
 
-    pub(super) fn file(&self, id: FileId) -> &File {
+    pub(crate) fn file(&self, id: FileId) -> &File {
         &self.files[usize::try_from(id).expect("numbers are places")]
     }
 

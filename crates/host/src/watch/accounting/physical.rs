@@ -36,7 +36,7 @@ impl Accounting {
 
     /// Returns true if a file is a block device, or the metadata of a btrfs.
     fn is_metadata(&self, file: FileId) -> bool {
-        let key = self.key(file);
+        let key = self.file(file).key;
         key.dev == BLOCK_DEVICES || (key.dev >> 20 == 0 && key.ino == BTREE_INODE)
     }
 
@@ -73,7 +73,7 @@ impl Accounting {
     /// Returns true if a device may hold the data of a file: a file system with its own device
     /// stores data only there.
     fn may_be_on(&self, file: FileId, dev: u32) -> bool {
-        let key = self.key(file);
+        let key = self.file(file).key;
         match key.dev {
             BLOCK_DEVICES => key.ino == u64::from(dev),
             home => home >> 20 == 0 || home == dev,
@@ -82,7 +82,7 @@ impl Accounting {
 
     fn charge(&mut self, thread: u32, file: FileId, bytes: u64) {
         let page_bytes = self.machine.page_bytes;
-        let flusher = self.tasks.is_flusher(thread);
+        let flusher = self.tasks.task(thread).kernel;
         let process = self.tasks.thread_identity(thread).process;
         let mut charged = Vec::new();
         let owners = &mut self.file_mut(file).owners;

@@ -161,7 +161,7 @@ fn files_of_block_devices_and_of_partitions_are_found() {
     let inode = backing(u64::from(DEV));
     take(&mut accounting, DB, &[Event::Dirty { inode, page: 0 }]);
     assert_eq!(accounting.files.len(), 1, "the device is the same file by both names");
-    assert_eq!(accounting.key(0).dev, BLOCK_DEVICES);
+    assert_eq!(accounting.file(0).key.dev, BLOCK_DEVICES);
     take(&mut accounting, DB, &[add(0, 0), Event::Dirty { inode: backing(12), page: 0 }]);
     assert_eq!(accounting.files.len(), 2, "of two devices the one where the file is known");
     // The file's pages are not on another device.
@@ -230,16 +230,20 @@ fn a_number_that_is_given_again_is_another_file() {
     let first = accounting.file_of(FILE);
     accounting.now_ns = 6;
     take(&mut accounting, FLUSHER, &freed(FILE));
-    assert!(accounting.is_removed(first));
+    assert!(accounting.file(first).is_removed);
     assert_eq!((accounting.take_ended(), accounting.take_ended()), (vec![(first, 6)], Vec::new()));
     // No file has the number yet, and freeing it twice changes nothing.
     take(&mut accounting, CP, &[Event::Removed { key: FILE }, Event::Unlinked]);
     assert_eq!(accounting.take_ended(), []);
     take(&mut accounting, CP, &[lookup]);
     let second = accounting.file_of(FILE);
-    assert!(second != first && accounting.reuses_number(second) && !accounting.is_removed(second));
-    assert!(!accounting.reuses_number(first));
-    assert_eq!((accounting.key(first), accounting.key(second)), (FILE, FILE));
+    assert!(
+        second != first
+            && accounting.file(second).reuses_number
+            && !accounting.file(second).is_removed
+    );
+    assert!(!accounting.file(first).reuses_number);
+    assert_eq!((accounting.file(first).key, accounting.file(second).key), (FILE, FILE));
     // Unused read-ahead pages of the removed file do not belong to the new one.
     let found =
         accounting.take(CP, Event::Lookup { key: FILE, first: 4, last: 4, last_in_file: Some(4) });
@@ -253,7 +257,7 @@ fn a_number_that_is_given_again_is_another_file() {
     let inode = backing(FILE.ino);
     take(&mut accounting, CP, &[Event::Removed { key: FILE }, Event::Dirty { inode, page: 0 }]);
     let third = accounting.file_of(FILE);
-    assert!(third != second && accounting.key(third) == FILE);
+    assert!(third != second && accounting.file(third).key == FILE);
     let counts = of(&accounting, "cp");
     assert_eq!((counts.dirtied_pages, accounting.counts.last().unwrap().2.dirtied_pages), (1, 1));
 }

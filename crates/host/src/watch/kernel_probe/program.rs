@@ -35,8 +35,8 @@ pub(super) const LOOKUP: u16 = 0;
 pub(super) const PAGE_ADDED: u16 = 1;
 /// Size of a record. The constants that follow are field offsets.
 pub(super) const RECORD_BYTES: i32 = 96;
-const KIND: i16 = 2;
-const THREAD: i16 = 4;
+pub(super) const KIND: i16 = 2;
+pub(super) const THREAD: i16 = 4;
 pub(super) const TIME: i16 = 8;
 pub(super) const INO: i16 = 16;
 pub(super) const DEV: i16 = 24;
