@@ -175,7 +175,7 @@ enum Source {
     Mount(u64, PathBuf),
 }
 
-/// What a cache of some data uses now.
+/// The data that a cache depends on now.
 struct DataUse {
     footprint: Footprint,
     /// The file systems that are mounted in a claimed directory, each with its device number and
