@@ -124,7 +124,8 @@ impl Service {
         let export = Export::new(Arc::clone(&volume), map, true, &options.limits);
         let exports = vec![export];
         let listener = Listener::bind(&address).expect("the address is free");
-        let server = Server::start_on(Arc::clone(&engine), listener, exports, options).expect("the threads start");
+        let server = Server::start_on(Arc::clone(&engine), listener, exports, options)
+            .expect("the threads start");
         Service { engine, volume, server, dir, certificates: None }
     }
 
