@@ -175,7 +175,7 @@ enum Source {
     Mount(u64, PathBuf),
 }
 
-/// What a cache of some data uses now.
+/// The data that a cache depends on now.
 struct DataUse {
     footprint: Footprint,
     /// The file systems that are mounted in a claimed directory, each with its device number and
@@ -212,10 +212,7 @@ impl Claim {
     /// Claims the regular file, block device or directory that a descriptor refers to. With
     /// `read_only`, other read-only caches may claim it too. Waits for a bounded time for data
     /// whose last mount is gone.
-    ///
-    /// # Errors
-    /// Fails if another cache has some of the data, or the kernel has a file system mounted on it.
-    pub fn of_open(
+    pub(crate) fn of_open(
         descriptor: impl AsFd,
         path: &Path,
         read_only: bool,
@@ -243,19 +240,17 @@ impl Claim {
     }
 
     /// Claims an export of an NBD server. Equal identities are the same export.
-    ///
-    /// # Errors
-    /// Fails if another cache of this machine has the export.
-    pub fn of_export(identity: &str, uri: &str, read_only: bool) -> Result<Self, ClaimError> {
+    pub(crate) fn of_export(
+        identity: &str,
+        uri: &str,
+        read_only: bool,
+    ) -> Result<Self, ClaimError> {
         let (source, data) = (Source::Export(identity.to_owned()), format!("the export {uri}"));
         Registry::of_process().acquire(source, &data, read_only, Duration::ZERO)
     }
 
     /// Claims the files that this process has just mounted at a path, so that no other cache caches
     /// them again. `filesystem` is the device number of the mount in stat(2).
-    ///
-    /// # Errors
-    /// Fails if another cache has them.
     pub(crate) fn of_mount(at: &Path, filesystem: u64) -> Result<Self, ClaimError> {
         let data = format!("the files mounted at {}", at.display());
         let source = Source::Mount(filesystem, at.to_owned());
@@ -268,9 +263,6 @@ impl Claim {
     }
 
     /// Checks that a mountpoint does not lie in a directory that another process caches.
-    ///
-    /// # Errors
-    /// Fails if it does.
     pub(crate) fn check_mountpoint(at: &Path) -> Result<(), ClaimError> {
         Registry::of_process().check_mountpoint(at)
     }

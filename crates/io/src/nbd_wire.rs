@@ -12,10 +12,11 @@ mod tests;
 mod values;
 
 pub use errno::Errno;
-pub use negotiation::{
-    BlockSizeReply, ExportInfoReply, ExportReply, GREETING_BYTES, OPTION_HEADER_BYTES,
-    OPTION_REPLY_HEADER_BYTES, OptionHeader, OptionReplyHeader, ServerGreeting,
+pub(crate) use negotiation::{
+    BlockSizeReply, ExportInfoReply, ExportReply, OPTION_HEADER_BYTES, OptionHeader,
+    OptionReplyHeader, ServerGreeting,
 };
+pub use negotiation::{GREETING_BYTES, OPTION_REPLY_HEADER_BYTES};
 pub use values::*;
 
 use zerocopy::byteorder::big_endian::{U16, U32, U64};
@@ -51,12 +52,9 @@ pub const CHUNK_BYTES: usize = 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{message} starts with {found:#x} instead of {expected:#x}")]
 pub struct BadMagic {
-    /// Name of the message.
-    pub message: &'static str,
-    /// Expected magic.
-    pub expected: u64,
-    /// Received number.
-    pub found: u64,
+    message: &'static str,
+    expected: u64,
+    found: u64,
 }
 
 impl BadMagic {
@@ -158,31 +156,22 @@ impl Request {
 
 /// The header of a chunk, as a client reads it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Chunk {
+pub(crate) struct Chunk {
     /// `CHUNK_FLAG_*` bits.
-    pub flags: u16,
+    pub(crate) flags: u16,
     /// One of `CHUNK_*`, or unknown.
-    pub kind: u16,
-    /// Cookie of the request.
-    pub cookie: u64,
+    pub(crate) kind: u16,
+    pub(crate) cookie: u64,
     /// Bytes of payload.
-    pub len: u32,
+    pub(crate) len: u32,
 }
 
 impl Chunk {
-    /// Reads a header.
-    ///
-    /// # Errors
-    /// If the magic is wrong.
-    pub fn parse(bytes: &[u8; CHUNK_BYTES]) -> Result<Self, BadMagic> {
+    pub(crate) fn parse(bytes: &[u8; CHUNK_BYTES]) -> Result<Self, BadMagic> {
         let raw: RawChunk = zerocopy::transmute!(*bytes);
         BadMagic::check("chunk", STRUCTURED_REPLY_MAGIC.into(), raw.magic.get().into())?;
-        Ok(Self {
-            flags: raw.flags.get(),
-            kind: raw.kind.get(),
-            cookie: raw.cookie.get(),
-            len: raw.len.get(),
-        })
+        let (flags, kind) = (raw.flags.get(), raw.kind.get());
+        Ok(Self { flags, kind, cookie: raw.cookie.get(), len: raw.len.get() })
     }
 }
 
@@ -217,8 +206,7 @@ fn raw_chunk(cookie: u64, done: bool, kind: u16, len: u32) -> RawChunk {
 }
 
 /// The chunk `NONE`: the successful end of any reply, or the end after other chunks.
-#[must_use]
-pub fn chunk_none(cookie: u64) -> [u8; CHUNK_BYTES] {
+pub(crate) fn chunk_none(cookie: u64) -> [u8; CHUNK_BYTES] {
     zerocopy::transmute!(raw_chunk(cookie, true, CHUNK_NONE, 0))
 }
 
@@ -233,8 +221,7 @@ pub fn chunk_data(cookie: u64, done: bool, offset: u64, len: u32) -> [u8; CHUNK_
 }
 
 /// The chunk `BLOCK_STATUS` of one context; `extents` times [`extent`] follow.
-#[must_use]
-pub fn chunk_block_status(
+pub(crate) fn chunk_block_status(
     cookie: u64,
     done: bool,
     context_id: u32,
@@ -249,15 +236,13 @@ pub fn chunk_block_status(
 }
 
 /// One extent of a block status: bytes and `STATE_*` bits.
-#[must_use]
-pub fn extent(len: u32, state: u32) -> [u8; 8] {
+pub(crate) fn extent(len: u32, state: u32) -> [u8; 8] {
     debug_assert!(len > 0, "an extent has a length");
     zerocopy::transmute!([U32::new(len), U32::new(state)])
 }
 
 /// The chunk `ERROR`; `message_len` bytes of text follow, at most [`STRING_BYTES_MAX`].
-#[must_use]
-pub fn chunk_error(
+pub(crate) fn chunk_error(
     cookie: u64,
     done: bool,
     error: Errno,

@@ -283,11 +283,8 @@ impl CreatedFile {
     }
 }
 
-/// Opens a lock file, or creates it.
-///
-/// # Errors
-/// If the file belongs to another user, or cannot be opened.
-pub fn open_lock(path: &Path) -> Result<File, FileError> {
+/// Opens a lock file of this user or root, or creates it.
+pub(crate) fn open_lock(path: &Path) -> Result<File, FileError> {
     let file = Location::find(path)?.open(OFlags::RDWR | OFlags::CREATE, 0o600)?;
     let stat = rustix::fs::fstat(&file)?;
     match file_type(&stat) {

@@ -188,8 +188,8 @@ fn store_on(
     };
     let note = denied.map(|error| {
         format!(
-            "io_uring is not available ({error}): {subject} read and written with plain calls, one at \
-             a time; allow io_uring_setup(2) to have it faster"
+            "io_uring is not available ({error}): {subject} read and written with plain calls, \
+             one at a time; allow io_uring_setup(2) to have it faster"
         )
     });
     let store = PlainStore::new(backing, Arc::clone(&clock));

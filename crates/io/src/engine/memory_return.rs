@@ -245,10 +245,7 @@ impl MemoryReturner {
 
 impl Engine {
     /// Limits the memory to `bytes` for now, whatever was requested; [`u64::MAX`] ends that.
-    ///
-    /// # Errors
-    /// If it is less than the minimum or than the floors of the volumes.
-    pub fn keep_memory(&self, bytes: u64) -> Result<(), EngineError> {
+    fn keep_memory(&self, bytes: u64) -> Result<(), EngineError> {
         let mut plan = self.plan();
         if bytes == plan.limit {
             return Ok(());

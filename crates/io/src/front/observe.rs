@@ -2,8 +2,8 @@
 //!
 //! Each connection has its own ring. The connection's thread stages an event when a request is
 //! complete, and publishes the events of a batch after the replies were sent; the observer drains
-//! the ring. Invariants: the connection's thread does not wait here, and allocates only for a larger
-//! batch than all before; an event that finds the ring full is counted as lost.
+//! the ring. Invariants: the connection's thread does not wait here, and allocates only for a
+//! larger batch than all before; an event that finds the ring full is counted as lost.
 
 use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::{Class, Classes};

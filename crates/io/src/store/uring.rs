@@ -246,7 +246,8 @@ impl UringStore {
     }
 }
 
-/// Returns the parts of an operation's memory for a call that moves `len` bytes from byte `done` on.
+/// Returns the parts of an operation's memory for a call that moves `len` bytes from byte `done`
+/// on.
 fn part(memory: &[libc::iovec], done: u64, len: u64) -> Box<[libc::iovec]> {
     let [mut skip, mut left] = [done, len].map(|n| usize::try_from(n).expect("an operation"));
     let parts = memory.iter().map(|vector| {

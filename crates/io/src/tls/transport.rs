@@ -1,5 +1,5 @@
-//! A connected socket that never blocks, in clear or with TLS: the transport of the NBD server and of
-//! the NBD client.
+//! A connected socket that never blocks, in clear or with TLS: the transport of the NBD server and
+//! of the NBD client.
 //!
 //! In clear it adds one branch to a call on the socket, and the kernel copies frames directly from
 //! the cache. With TLS, encryption copies them once, and their pins are released then.
@@ -41,7 +41,8 @@ impl<S: RawSocket> Transport<S> {
         }
     }
 
-    /// Returns true if [`Transport::receive`] returns bytes that polling the socket does not report.
+    /// Returns true if [`Transport::receive`] returns bytes that polling the socket does not
+    /// report.
     pub(crate) fn has_input(&mut self) -> bool {
         self.channel.as_mut().is_some_and(|channel| channel.has_input())
     }

@@ -78,8 +78,7 @@ impl ExportInfo {
     }
 
     /// Returns the transmission flags for a client.
-    #[must_use]
-    pub fn transmission_flags(&self, structured: bool) -> u16 {
+    pub(crate) fn transmission_flags(&self, structured: bool) -> u16 {
         let mut flags = wire::FLAG_HAS_FLAGS | (self.features & !FLAGS_IGNORED);
         if self.read_only {
             flags |= wire::FLAG_READ_ONLY;
