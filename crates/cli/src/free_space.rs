@@ -6,9 +6,6 @@ use larder_schema::format;
 use std::path::Path;
 
 /// Refuses work in a directory that needs more than its free space. Returns the free bytes.
-///
-/// # Errors
-/// The error text is a verb phrase that follows "failed to".
 pub(crate) fn check(directory: &Path, needs: u64) -> Result<u64> {
     let shown = directory.display();
     let found = std::fs::metadata(directory).with_context(|| format!("find {shown}"))?;

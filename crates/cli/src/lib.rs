@@ -3,7 +3,8 @@
 //! It is a library, so that fuzz targets reach its parsers; the program calls only [`main`].
 //!
 //! Results go to standard output, progress and notes to standard error. Exit codes: 0 for success,
-//! 1 for a finding, 2 for wrong use or failure.
+//! 1 for a finding, 2 for wrong use or failure. The text of an error is a verb phrase that follows
+//! "failed to".
 
 #[macro_use]
 extern crate larder_server;

@@ -41,9 +41,6 @@ impl NamedFiles {
 
     /// Refuses an output that would replace a file that the command reads, or another output, or
     /// whose directory does not exist, so that the command fails before it does its work.
-    ///
-    /// # Errors
-    /// The error text is a verb phrase that follows "failed to".
     pub(crate) fn check(&self) -> Result<()> {
         let mut files = DistinctFiles::of_inputs(self.read.iter().cloned());
         for file in &self.written {

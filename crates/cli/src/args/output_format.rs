@@ -1,18 +1,12 @@
 //! The options `--format` and `--json` of commands that print a result.
 
-use clap::builder::ArgPredicate;
 use clap::{Args, ValueEnum};
 
 /// The format that a command line selects; `F` has the value `json`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FormatArgs<F: ValueEnum + Send + Sync + 'static> {
     /// Output format; text, if not given.
-    #[arg(
-        long,
-        value_name = "FORMAT",
-        value_enum,
-        default_value_if("json", ArgPredicate::IsPresent, Some("json"))
-    )]
+    #[arg(long, value_name = "FORMAT", value_enum, default_value_if("json", "true", Some("json")))]
     format: Option<F>,
 
     /// The same as --format json.
@@ -51,4 +45,23 @@ pub(crate) enum TableFormat {
     Csv,
     /// All data.
     Json,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use clap::{Command, FromArgMatches};
+
+    #[test]
+    fn json_is_short_for_a_format() {
+        let selected = |words: &[&str]| {
+            let command = FormatArgs::<TableFormat>::augment_args(Command::new("x"));
+            let matches = command.no_binary_name(true).try_get_matches_from(words)?;
+            FormatArgs::<TableFormat>::from_arg_matches(&matches).map(|it| it.selected())
+        };
+        assert_eq!(selected(&[]).unwrap(), None);
+        assert_eq!(selected(&["--json"]).unwrap(), Some(TableFormat::Json));
+        assert_eq!(selected(&["--format", "csv"]).unwrap(), Some(TableFormat::Csv));
+        assert!(selected(&["--json", "--format", "csv"]).is_err());
+    }
 }
