@@ -153,12 +153,9 @@ impl Mounted {
     /// # Errors
     /// If a program uses it, or the kernel reports an error.
     pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        self.shared.unmounted.store(true, Ordering::Release);
-        let unmounted = self.mount.unmount(lazily);
-        if unmounted.is_err() {
-            self.shared.unmounted.store(false, Ordering::Release);
-        }
-        unmounted
+        let unmounted = &self.shared.unmounted;
+        unmounted.store(true, Ordering::Release);
+        self.mount.unmount(lazily).inspect_err(|_| unmounted.store(false, Ordering::Release))
     }
 
     fn shut_down(&mut self) {

@@ -11,23 +11,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// State of the reports of changes by other processes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ChangeWatcher {
-    device: u64,
+    pub(super) device: u64,
     is_connected: AtomicBool,
     has_missed: AtomicBool,
 }
 
 impl ChangeWatcher {
-    /// Returns the state for files on a device, without reports yet.
-    pub(crate) fn new(device: u64) -> Self {
-        ChangeWatcher {
-            device,
-            is_connected: AtomicBool::new(false),
-            has_missed: AtomicBool::new(false),
-        }
-    }
-
     /// Returns true if changes by other processes on a device are reported.
     pub(super) fn covers(&self, device: u64) -> bool {
         let is_connected =

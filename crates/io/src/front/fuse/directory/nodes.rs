@@ -338,7 +338,7 @@ impl Nodes {
     /// Returns the size up to which a file grows in the cache first: the file system supports this
     /// size for every file. A write that makes the file longer extends it in the directory at once,
     /// and fails if the file system does not support the size.
-    pub(super) fn deferred_size_max(&self, node: &Node) -> u64 {
+    pub(crate) fn deferred_size_max(&self, node: &Node) -> u64 {
         if node.key.0 == self.device { self.deferred_size_max } else { DEFERRED_SIZE_MAX_DEFAULT }
     }
 
