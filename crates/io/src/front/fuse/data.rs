@@ -172,12 +172,11 @@ impl Worker {
     }
 
     fn seek(&self, file: &VolumeFile, args: &LseekIn) -> Result<u64, Errno> {
-        let wants_hole =
-            match libc::c_int::try_from(args.whence).map_err(|_unknown| Errno::INVAL)? {
-                libc::SEEK_DATA => false,
-                libc::SEEK_HOLE => true,
-                _ => return Err(Errno::INVAL),
-            };
+        let wants_hole = match libc::c_int::try_from(args.whence) {
+            Ok(libc::SEEK_DATA) => false,
+            Ok(libc::SEEK_HOLE) => true,
+            _ => return Err(Errno::INVAL),
+        };
         if file.removed.load(Ordering::Acquire) {
             return Err(Errno::SHUTDOWN);
         }

@@ -227,7 +227,7 @@ impl Directory {
         let nodes = root_path.and_then(|root| Nodes::new(root, rules, reopens));
         let nodes = nodes.map_err(|error| failed(&path, error.into()))?;
         let descriptors = raise_descriptor_limit();
-        let change_watcher = ChangeWatcher { device: nodes.device, ..ChangeWatcher::default() };
+        let change_watcher = ChangeWatcher::new(nodes.device);
         let root = Arc::new(root);
         let (mut stores, mut of_store) = (Vec::new(), None);
         let section = |files: FileOptions| {

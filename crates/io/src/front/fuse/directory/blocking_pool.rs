@@ -532,9 +532,11 @@ impl BlockingWorker {
             let Ok(Some(inodes)) = hidden_files_in(&parent, name) else {
                 return Err(Errno::NOTEMPTY);
             };
-            (count, is_held) = (inodes.len(), false);
+            (count, is_held) = (inodes.len(), inodes.is_empty());
             for inode in inodes {
                 let node = self.directory.nodes.by_inode(parent.device(), inode);
+                // The name disappears some time after the file is forgotten: both are progress.
+                count += usize::from(node.is_some());
                 // A file with another name (hard link) is forgotten with that name.
                 is_held |= node.as_ref().is_none_or(|it| it.file.is_open() || !it.has_one_name());
                 if let Some(node) = node {

@@ -13,12 +13,17 @@ use std::time::Duration;
 /// State of the reports of changes by other processes.
 #[derive(Debug, Default)]
 pub(super) struct ChangeWatcher {
-    pub(super) device: u64,
+    device: u64,
     is_connected: AtomicBool,
     has_missed: AtomicBool,
 }
 
 impl ChangeWatcher {
+    /// Returns the state for files on a device, without reports yet.
+    pub(super) fn new(device: u64) -> Self {
+        ChangeWatcher { device, ..ChangeWatcher::default() }
+    }
+
     /// Returns true if changes by other processes on a device are reported.
     pub(super) fn covers(&self, device: u64) -> bool {
         let is_connected =

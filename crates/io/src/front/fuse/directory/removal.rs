@@ -57,13 +57,14 @@ pub(super) fn hidden_files_in(parent: &Node, name: &CStr) -> Result<Option<Vec<u
 /// The wait of a request for the end of the hidden names in the directory that it removes.
 #[derive(Debug, Default)]
 pub(super) struct HiddenNamesWait {
-    /// The least number of them so far, and when it was reached.
+    /// The least `count` so far, and when it was reached.
     least: Option<(usize, Instant)>,
 }
 
 impl HiddenNamesWait {
-    /// Returns true if the request has to wait on, with `count` hidden names now: their number has
-    /// fallen lately. `is_held`: the end of the wait is not in the hands of larder and the kernel.
+    /// Returns true if the request has to wait on, since `count` has fallen lately: the number of
+    /// hidden names and of their files that the kernel has not forgotten. `is_held`: the end of the
+    /// wait is not in the hands of larder and the kernel.
     pub(super) fn continues(&mut self, now: Instant, count: usize, is_held: bool) -> bool {
         let reached = match self.least {
             Some((least, reached)) if least <= count => reached,
