@@ -92,6 +92,8 @@ impl Mounted {
         let threads = Mutex::default();
         // From here on, an error unmounts when this is dropped.
         let mut mounted = Mounted { shared, mount, threads, replaced_stale, claim: None, note };
+        // Closed first, as an unmount could wait for replies of an open connection.
+        let descriptor = descriptor;
         mounted.claim(options.restrictions)?;
         let agreed = run_handshake(&descriptor, capabilities | ring_capability).map_err(refused)?;
         if let Tree::Directory(directory) = &mounted.shared.tree {
