@@ -24,7 +24,6 @@ mod mounted;
 mod nodes;
 mod notify;
 mod passthrough;
-mod request_limits;
 mod ring;
 mod shared;
 mod volume_session;

@@ -8,6 +8,7 @@ mod numbers;
 
 pub(super) use numbers::{attribute, capability, notice, opcode, open_flag};
 
+use larder_core::request::READ_PIECE_BYTES;
 use rustix::io::Errno;
 use std::ffi::CStr;
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout};
@@ -17,6 +18,12 @@ pub(super) const MAJOR: u32 = 7;
 pub(super) const MINOR: u32 = 40;
 /// The node of the root directory.
 pub(super) const ROOT: u64 = 1;
+
+/// Maximum length of a read in bytes.
+pub(super) const READ_BYTES_MAX: u32 = READ_PIECE_BYTES;
+/// Maximum payload of a write: long enough to keep the cost per byte low, and short enough to be
+/// parked while it waits.
+pub(super) const WRITE_BYTES_MAX: u32 = 256 << 10;
 
 /// In [`TransferIn::transfer_flags`] of a write: the data comes from the kernel's page cache; the
 /// process that changed it is unknown.
@@ -254,7 +261,7 @@ impl Dirent {
         (size_of::<Dirent>() + name.len()).next_multiple_of(8)
     }
 
-    /// Appends an entry to a listing. `off`: offset of the next entry; `kind`: see [`Dirent::kind`].
+    /// Appends an entry to a listing; see the fields for `off` and `kind`.
     pub(super) fn push(listing: &mut Vec<u8>, ino: u64, off: u64, kind: u32, name: &[u8]) {
         let end = listing.len() + Dirent::len(name);
         let namelen = u32::try_from(name.len()).expect("at most 255");

@@ -4,7 +4,6 @@
 use super::abi::{self, FallocateIn, InHeader, LseekIn, LseekOut, TransferIn, WriteOut, opcode};
 use super::files::VolumeFile;
 use super::link::FuseRequest;
-use super::request_limits::READ_BYTES_MAX;
 use super::volume_session::InFlight;
 use super::worker::Worker;
 use crate::front::extents::extents;
@@ -47,7 +46,7 @@ impl Worker {
     ) -> Result<(), Errno> {
         let index = self.node_session(header.nodeid)?;
         let left = self.sessions[index].file().length.saturating_sub(args.offset);
-        let len_max = args.size.min(READ_BYTES_MAX);
+        let len_max = args.size.min(abi::READ_BYTES_MAX);
         let len = u32::try_from(left.min(u64::from(len_max))).expect("at most 1 MiB");
         if len == 0 {
             self.link.reply(header.unique, &[]);
@@ -173,12 +172,11 @@ impl Worker {
     }
 
     fn seek(&self, file: &VolumeFile, args: &LseekIn) -> Result<u64, Errno> {
-        let wants_hole =
-            match libc::c_int::try_from(args.whence).map_err(|_unknown| Errno::INVAL)? {
-                libc::SEEK_DATA => false,
-                libc::SEEK_HOLE => true,
-                _ => return Err(Errno::INVAL),
-            };
+        let wants_hole = match libc::c_int::try_from(args.whence) {
+            Ok(libc::SEEK_DATA) => false,
+            Ok(libc::SEEK_HOLE) => true,
+            _ => return Err(Errno::INVAL),
+        };
         if file.removed.load(Ordering::Acquire) {
             return Err(Errno::SHUTDOWN);
         }

@@ -91,10 +91,7 @@ impl Device {
         if !waker.prepare_sleep() {
             return Ok(());
         }
-        let timeout = timeout.map(|time| Timespec {
-            tv_sec: i64::try_from(time.as_secs()).unwrap_or(i64::MAX),
-            tv_nsec: time.subsec_nanos().into(),
-        });
+        let timeout = timeout.and_then(|time| Timespec::try_from(time).ok());
         let empty =
             epoll::Event { flags: epoll::EventFlags::empty(), data: epoll::EventData::new_u64(0) };
         let waited = epoll::wait(&self.epoll, &mut [empty; 2], timeout.as_ref());

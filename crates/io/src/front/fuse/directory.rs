@@ -64,7 +64,7 @@ use std::fmt;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd, RawFd};
 use std::path::{Path, PathBuf};
-use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
@@ -136,7 +136,7 @@ pub struct Directory {
     pub(super) sections: Vec<Section>,
     pub(super) path: PathBuf,
     pub(super) options: DirectoryOptions,
-    nodes: Nodes,
+    pub(super) nodes: Nodes,
     /// Backing files that the kernel reads and writes itself.
     passthrough: Passthrough,
     kernel: KernelNotifier,
@@ -144,6 +144,7 @@ pub struct Directory {
     change_watcher: ChangeWatcher,
     /// Notices of degraded modes that are known only after the mount.
     pub(super) notes: Mutex<Vec<String>>,
+    /// Directories that are open for listing.
     listings: Mutex<HashMap<u64, Arc<Listing>>>,
     next_listing: AtomicU64,
     /// Maximum number of nodes that the kernel has forgotten and that have cached data.
@@ -388,22 +389,6 @@ fn reserve_descriptor_table(limit: usize) {
 }
 
 impl Directory {
-    fn open_listing(&self, directory: OwnedFd) -> u64 {
-        let number = self.next_listing.fetch_add(1, Ordering::Relaxed);
-        let listing = Arc::new(Listing::new(directory));
-        self.listings.lock().expect("no holder panics").insert(number, listing);
-        number
-    }
-
-    fn listing(&self, number: u64) -> Result<Arc<Listing>, Errno> {
-        let listings = self.listings.lock().expect("no holder panics");
-        listings.get(&number).cloned().ok_or(Errno::BADF)
-    }
-
-    fn close_listing(&self, number: u64) {
-        self.listings.lock().expect("no holder panics").remove(&number);
-    }
-
     fn close_listings(&self) {
         let closed = std::mem::take(&mut *self.listings.lock().expect("no holder panics"));
         // Closing a directory may delete it, which takes longer than the lock should be held.

@@ -225,8 +225,11 @@ impl Files {
         for (node, name, mode) in dots.into_iter().chain(files) {
             // The offset of an entry follows from its node number, which only increases: removed
             // files do not make a listing skip others.
-            let cookie = if name == "." { 1 } else { node + 1 };
-            let cookie = if name == ".." { 2 } else { cookie };
+            let cookie = match name {
+                "." => 1,
+                ".." => 2,
+                _ => node + 1,
+            };
             if cookie <= offset {
                 continue;
             }

@@ -1,7 +1,6 @@
 //! The first request of a connection (`FUSE_INIT`): version, capabilities, sizes.
 
 use super::abi::{self, InHeader, InitIn, InitOut, OutHeader, capability, opcode};
-use super::request_limits::{READ_BYTES_MAX, WRITE_BYTES_MAX};
 use super::ring;
 use larder_core::units::BLOCK_BYTES;
 use rustix::event::{PollFd, PollFlags};
@@ -97,7 +96,7 @@ fn negotiate(init: &InitIn, capabilities: u64) -> InitOut {
     let flags = offered & capabilities;
     let half = |word: u64| u32::try_from(word & u64::from(u32::MAX)).expect("32 bits");
     let uses_ring = flags & capability::OVER_IO_URING != 0;
-    let read_max = if uses_ring { ring::PAYLOAD_BYTES_MAX } else { READ_BYTES_MAX };
+    let read_max = if uses_ring { ring::PAYLOAD_BYTES_MAX } else { abi::READ_BYTES_MAX };
     let pages = read_max as usize / BLOCK_BYTES;
     InitOut {
         major: abi::MAJOR,
@@ -106,7 +105,7 @@ fn negotiate(init: &InitIn, capabilities: u64) -> InitOut {
         flags: half(flags),
         max_background: BACKGROUND_MAX,
         congestion_threshold: BACKGROUND_MAX / 4 * 3,
-        max_write: WRITE_BYTES_MAX,
+        max_write: abi::WRITE_BYTES_MAX,
         time_gran: 1,
         max_pages: u16::try_from(pages).expect("at most 256"),
         map_alignment: 0,
@@ -129,7 +128,7 @@ mod tests {
     #[test]
     fn what_the_kernel_cannot_is_not_agreed_on() {
         let new = negotiate(&init(44, u64::MAX), VOLUME_CAPABILITIES);
-        assert_eq!((new.minor, new.max_pages, new.max_write), (40, 256, WRITE_BYTES_MAX));
+        assert_eq!((new.minor, new.max_pages, new.max_write), (40, 256, abi::WRITE_BYTES_MAX));
         assert_eq!(u64::from(new.flags2) << 32 | u64::from(new.flags), VOLUME_CAPABILITIES);
         assert_eq!(new.max_stack_depth, 0, "nobody wants it");
         let with_ring =

@@ -92,6 +92,8 @@ impl Mounted {
         let threads = Mutex::default();
         // From here on, an error unmounts when this is dropped.
         let mut mounted = Mounted { shared, mount, threads, replaced_stale, claim: None, note };
+        // Closed first, as an unmount could wait for replies of an open connection.
+        let descriptor = descriptor;
         mounted.claim(options.restrictions)?;
         let agreed = run_handshake(&descriptor, capabilities | ring_capability).map_err(refused)?;
         if let Tree::Directory(directory) = &mounted.shared.tree {
@@ -153,12 +155,9 @@ impl Mounted {
     /// # Errors
     /// If a program uses it, or the kernel reports an error.
     pub fn unmount(&self, lazily: bool) -> Result<(), UnmountError> {
-        self.shared.unmounted.store(true, Ordering::Release);
-        let unmounted = self.mount.unmount(lazily);
-        if unmounted.is_err() {
-            self.shared.unmounted.store(false, Ordering::Release);
-        }
-        unmounted
+        let unmounted = &self.shared.unmounted;
+        unmounted.store(true, Ordering::Release);
+        self.mount.unmount(lazily).inspect_err(|_| unmounted.store(false, Ordering::Release))
     }
 
     fn shut_down(&mut self) {

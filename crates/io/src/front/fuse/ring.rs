@@ -8,9 +8,8 @@
 
 mod place;
 
-use super::abi::RingCommand;
+use super::abi::{self, RingCommand};
 use super::device::{Device, Received};
-use super::request_limits::WRITE_BYTES_MAX;
 use crate::waker::Waker;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use larder_core::completion::Notify as _;
@@ -36,7 +35,7 @@ const COMMAND_BYTES: usize = 80;
 const SUBMISSION_LEN_AT: usize = 24;
 /// Maximum payload of a request or reply. Read data is copied twice on the way to the requesting
 /// process; this much of it is still in the processor's cache for the second copy.
-pub(super) const PAYLOAD_BYTES_MAX: u32 = WRITE_BYTES_MAX;
+pub(super) const PAYLOAD_BYTES_MAX: u32 = abi::WRITE_BYTES_MAX;
 /// Number of entries of all rings together.
 const ENTRIES_TOTAL: usize = 32;
 /// Maximum number of processors, each of which needs an entry; with more, requests come through the

@@ -72,14 +72,13 @@ impl Shared {
 
     pub(super) fn thread_ended(&self) {
         let is_last = self.running.fetch_sub(1, Ordering::AcqRel) == 1;
-        if is_last
-            && !self.is_closing()
-            && let Tree::Directory(directory) = &self.tree
-        {
+        if !is_last || self.is_closing() {
+            return;
+        }
+        if let Tree::Directory(directory) = &self.tree {
             directory.pool.sweep.set_gone();
         }
-        let is_expected = self.is_closing() || self.unmounted.load(Ordering::Acquire);
-        if is_last && !is_expected {
+        if !self.unmounted.load(Ordering::Acquire) {
             tracing::warn!("what was mounted is gone: somebody has unmounted it");
             self.is_gone.store(true, Ordering::Release);
             self.run_unmount_callback();
@@ -93,9 +92,7 @@ impl Shared {
             callback();
         }
     }
-}
 
-impl Shared {
     /// Wakes all threads, to check the changed state.
     pub(super) fn wake_all(&self) {
         for waker in &self.wakers {

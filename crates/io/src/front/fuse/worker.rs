@@ -10,7 +10,6 @@ use super::abi::{self, InHeader, TransferIn, opcode};
 use super::device::Received;
 use super::directory::RecentNodes;
 use super::link::{FuseRequest, Link};
-use super::request_limits::WRITE_BYTES_MAX;
 use super::ring::RingPayload;
 use super::shared::{Shared, Tree};
 use super::volume_session::{InFlight, Owner, VolumeSession};
@@ -35,7 +34,7 @@ use std::sync::atomic::Ordering;
 use std::time::Duration;
 
 /// Bytes of the longest request with its header.
-const BUFFER_BYTES: usize = abi::WRITE_HEAD_BYTES + WRITE_BYTES_MAX as usize;
+const BUFFER_BYTES: usize = abi::WRITE_HEAD_BYTES + abi::WRITE_BYTES_MAX as usize;
 /// Maximum number of requests received before completions are processed.
 const BATCH_MAX: u32 = 32;
 /// Maximum number of requests in flight of one thread; it leaves further ones to other threads, or
@@ -192,8 +191,12 @@ impl Worker {
         let mut buffer = std::mem::take(&mut self.buffer);
         let mut is_mounted = true;
         while taken < BATCH_MAX && self.has_room() {
-            match self.link.receive(&mut buffer) {
-                Ok(Received::Request(len, payload)) => {
+            let received = self.link.receive(&mut buffer).unwrap_or_else(|error| {
+                tracing::error!(%error, "the kernel hands over no requests");
+                Received::Unmounted
+            });
+            match received {
+                Received::Request(len, payload) => {
                     if taken == 0 {
                         self.shared.spinners.begin_batch();
                     }
@@ -201,25 +204,17 @@ impl Worker {
                     // The request has arrived before this time, and after all replies that its
                     // process has received.
                     let now = self.clock.now();
-                    self.take_confined(
-                        now,
-                        &buffer[..len],
-                        payload.as_ref().map(RingPayload::data),
-                    );
+                    let data = payload.as_ref().map(RingPayload::data);
+                    self.take_confined(now, &buffer[..len], data);
                     if let Some(payload) = payload {
                         self.link.return_payload(payload);
                     }
                 }
-                Ok(Received::Nothing) => {
+                Received::Nothing => {
                     self.is_drained = true;
                     break;
                 }
-                Ok(Received::Unmounted) => {
-                    is_mounted = false;
-                    break;
-                }
-                Err(error) => {
-                    tracing::error!(%error, "the kernel hands over no requests");
+                Received::Unmounted => {
                     is_mounted = false;
                     break;
                 }

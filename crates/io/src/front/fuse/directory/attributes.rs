@@ -7,6 +7,7 @@ use super::super::abi::{
 };
 use super::answer::{Answer, AnswerResult, empty_reply};
 use super::data::is_member;
+use super::generation::statx_with;
 use super::{Directory, Node};
 use crate::store::files::{Attributes, is_capabilities};
 use rustix::fs::{
@@ -57,11 +58,7 @@ impl Directory {
 
     fn statx_out(&self, node: &Node, attributes: &Attributes) -> Vec<u8> {
         let (ttl, attr) = (self.attr_ttl(node, attributes), self.attr(attributes));
-        let with_btime =
-            rustix::fs::statx(node.file.path(), "", AtFlags::EMPTY_PATH, StatxFlags::BTIME);
-        let with_btime = with_btime
-            .ok()
-            .filter(|with_btime| with_btime.stx_mask & StatxFlags::BTIME.bits() != 0);
+        let with_btime = statx_with(node.file.path(), AtFlags::empty(), StatxFlags::BTIME);
         let btime_flag = if with_btime.is_some() { StatxFlags::BTIME } else { StatxFlags::empty() };
         let time =
             |seconds: u64, nanos| StatxTime { seconds: seconds.cast_signed(), nanos, reserved: 0 };

@@ -325,21 +325,25 @@ impl BlockingWorker {
                 let page_dropper = self.page_dropper.as_ref().expect("this is the page writer");
                 page_dropper.drop_and_answer(reply_path.clone(), header.unique, write);
             }
+            Ok(Answer::BlockingWorker) if is_removal => self.retry_later(request, Errno::NOTEMPTY),
             Ok(Answer::BlockingWorker) => unreachable!("a blocking worker does not pass this on"),
-            // Another process has a lease on the file, or files in a directory have hidden names.
-            // Waiting here could occupy all blocking workers, so the request is retried later.
+            // Another process has a lease on the file.
             Err(Errno::AGAIN)
-                if is_removal
-                    || backlog_entry.age() < LEASE_WAIT_MAX && !is_nonblocking(header, body) =>
+                if backlog_entry.age() < LEASE_WAIT_MAX && !is_nonblocking(header, body) =>
             {
-                let count_max = reply_path.waiting_max();
-                let jobs = (self.jobs)(&self.directory.pool);
-                let refused = jobs.add_delayed(Job::Request(request), count_max);
-                let errno = if is_removal { Errno::NOTEMPTY } else { Errno::AGAIN };
-                refuse(refused.as_ref().and_then(requester_of), errno);
+                self.retry_later(request, Errno::AGAIN);
             }
             Err(errno) => reply_path.answer(header.unique, Err(errno)),
         }
+    }
+
+    /// Retries a request later, since waiting here could occupy all blocking workers. If too many
+    /// wait, the request is refused.
+    fn retry_later(&self, request: QueuedRequest, errno: Errno) {
+        let count_max = request.reply_path.waiting_max();
+        let jobs = (self.jobs)(&self.directory.pool);
+        let refused = jobs.add_delayed(Job::Request(request), count_max);
+        refuse(refused.as_ref().and_then(requester_of), errno);
     }
 
     /// Answers a request. A lookup that gets no file descriptor is retried for a bounded time.
@@ -518,23 +522,25 @@ impl BlockingWorker {
         Ok(empty_reply())
     }
 
-    /// Removes a directory on a server. While files that were removed in it have hidden names, the
-    /// result is `EAGAIN` if they are likely to disappear. Closes those that no program has open.
+    /// Removes a directory. If files on a server that were removed in it have hidden names that are
+    /// likely to disappear, the request is to be retried. Closes those that no program has open.
     fn remove_directory(&mut self, request: &mut QueuedRequest) -> AnswerResult {
         let parent = self.directory.node(request.header.nodeid)?;
         let name = abi::parse_name(&request.body)?;
         let (mut count, mut is_held) = (0, false);
         for _ in 0..REMOVAL_ATTEMPTS {
             let removed = remove_directory(&parent, name);
-            if removed != Err(Errno::NOTEMPTY) {
+            if removed != Err(Errno::NOTEMPTY) || !self.directory.is_remote {
                 return removed.map(|()| empty_reply());
             }
             let Ok(Some(inodes)) = hidden_files_in(&parent, name) else {
                 return Err(Errno::NOTEMPTY);
             };
-            (count, is_held) = (inodes.len(), false);
+            (count, is_held) = (inodes.len(), inodes.is_empty());
             for inode in inodes {
                 let node = self.directory.nodes.by_inode(parent.device(), inode);
+                // The name disappears some time after the file is forgotten: both are progress.
+                count += usize::from(node.is_some());
                 // A file with another name (hard link) is forgotten with that name.
                 is_held |= node.as_ref().is_none_or(|it| it.file.is_open() || !it.has_one_name());
                 if let Some(node) = node {
@@ -545,7 +551,7 @@ impl BlockingWorker {
             std::thread::sleep(REMOVAL_PAUSE);
         }
         let waits = request.hidden_names.continues(Instant::now(), count, is_held);
-        Err(if waits { Errno::AGAIN } else { Errno::NOTEMPTY })
+        if waits { Ok(Answer::BlockingWorker) } else { Err(Errno::NOTEMPTY) }
     }
 
     /// Syncs a file without cached data.

@@ -11,7 +11,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 /// State of the reports of changes by other processes.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct ChangeWatcher {
     device: u64,
     is_connected: AtomicBool,
@@ -20,12 +20,8 @@ pub(super) struct ChangeWatcher {
 
 impl ChangeWatcher {
     /// Returns the state for files on a device, without reports yet.
-    pub(crate) fn new(device: u64) -> Self {
-        ChangeWatcher {
-            device,
-            is_connected: AtomicBool::new(false),
-            has_missed: AtomicBool::new(false),
-        }
+    pub(super) fn new(device: u64) -> Self {
+        ChangeWatcher { device, ..ChangeWatcher::default() }
     }
 
     /// Returns true if changes by other processes on a device are reported.

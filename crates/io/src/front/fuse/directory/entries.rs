@@ -7,7 +7,8 @@ use rustix::fs::{OFlags, RawDir, SeekFrom};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
 use std::os::fd::OwnedFd;
-use std::sync::Mutex;
+use std::sync::atomic::Ordering;
+use std::sync::{Arc, Mutex};
 use zerocopy::{FromZeros, IntoBytes};
 
 const ENTRIES_BYTES_MAX: u32 = 64 << 10;
@@ -16,33 +17,27 @@ const BUFFER_BYTES: usize = 32 << 10;
 /// Offset of no entry.
 const UNKNOWN_POSITION: u64 = u64::MAX;
 
-/// A directory that is open for listing.
-#[derive(Debug)]
-pub(super) struct Listing {
-    /// The directory, with its current offset.
-    directory: Mutex<(OwnedFd, u64)>,
-}
-
-impl Listing {
-    pub(super) fn new(directory: OwnedFd) -> Self {
-        Listing { directory: Mutex::new((directory, 0)) }
-    }
-}
+/// A directory that is open for listing, with its current offset.
+pub(super) type Listing = Mutex<(OwnedFd, u64)>;
 
 impl Directory {
     pub(super) fn opendir(&self, header: &InHeader) -> AnswerResult {
         let node = self.node(header.nodeid)?;
         let directory = node.file.open(OFlags::RDONLY | OFlags::DIRECTORY)?;
-        let fh = self.open_listing(directory);
+        let fh = self.next_listing.fetch_add(1, Ordering::Relaxed);
+        let listing = Arc::new(Mutex::new((directory, 0)));
+        self.listings.lock().expect("no holder panics").insert(fh, listing);
         Ok(OpenOut { fh, open_flags: 0, backing_id: 0 }.as_bytes().to_vec().into())
     }
 
     /// Returns the entries from an offset on; if `plus`, with their attributes.
     pub(super) fn readdir(&self, header: &InHeader, args: &TransferIn, plus: bool) -> AnswerResult {
         let node = self.node(header.nodeid)?;
-        let listing = self.listing(args.fh)?;
+        let listings = self.listings.lock().expect("no holder panics");
+        let listing = Arc::clone(listings.get(&args.fh).ok_or(Errno::BADF)?);
+        drop(listings);
         let bytes_max = args.size.min(ENTRIES_BYTES_MAX) as usize;
-        let mut open = listing.directory.lock().expect("no holder panics");
+        let mut open = listing.lock().expect("no holder panics");
         let (directory, position) = &mut *open;
         if *position != args.offset {
             rustix::fs::seek(&*directory, SeekFrom::Start(args.offset))?;

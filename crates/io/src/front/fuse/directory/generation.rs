@@ -3,9 +3,9 @@
 //! A local file system does not reuse an inode number while a descriptor of the inode is open. A
 //! server does: a descriptor opened with `O_PATH` is not known to it.
 
-use rustix::fs::{AtFlags, StatxFlags};
+use rustix::fs::{AtFlags, Statx, StatxFlags};
 use std::mem::offset_of;
-use std::os::fd::{AsRawFd as _, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd as _, OwnedFd};
 
 /// Maximum length of a file handle (include/linux/exportfs.h, `MAX_HANDLE_SZ`).
 const HANDLE_BYTES_MAX: usize = 128;
@@ -21,12 +21,16 @@ pub(super) struct Generation {
 impl Generation {
     /// Returns the generation of the inode of a descriptor, without a request to the server.
     pub(super) fn of(path: &OwnedFd) -> Self {
-        let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-        let found = rustix::fs::statx(path, "", flags, StatxFlags::BTIME).ok();
-        let found = found.filter(|found| found.stx_mask & StatxFlags::BTIME.bits() != 0);
+        let found = statx_with(path, AtFlags::STATX_DONT_SYNC, StatxFlags::BTIME);
         let birth = found.map(|found| (found.stx_btime.tv_sec, found.stx_btime.tv_nsec));
         Generation { birth, handle: handle(path) }
     }
+}
+
+/// Returns statx(2) data with the field `wanted`, if the file system has it.
+pub(super) fn statx_with(path: impl AsFd, flags: AtFlags, wanted: StatxFlags) -> Option<Statx> {
+    let found = rustix::fs::statx(path, "", flags | AtFlags::EMPTY_PATH, wanted).ok()?;
+    (found.stx_mask & wanted.bits() != 0).then_some(found)
 }
 
 /// `struct file_handle` with space for the longest handle.

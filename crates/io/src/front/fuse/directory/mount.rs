@@ -3,7 +3,7 @@
 use super::super::mount::Mount;
 use super::super::mount_failure::MountFailure;
 use super::crossing::{RestrictionFollower, path_now};
-use super::{Directory, Node, blocking_pool};
+use super::{Directory, blocking_pool};
 use crate::engine::{ArenaVolume, Engine};
 use crate::mount_table::{self, MountRestrictions, MountWatch};
 use rustix::io::Errno;
@@ -74,10 +74,5 @@ impl Directory {
         };
         let failed = move |error: &dyn fmt::Display| failure.fail(error);
         MountWatch::start("mounts", None, move || follower.follow(), failed).map_err(unwatched).ok()
-    }
-
-    /// Returns the size up to which a file grows in the cache first.
-    pub(crate) fn deferred_size_max(&self, node: &Node) -> u64 {
-        self.nodes.deferred_size_max(node)
     }
 }

@@ -8,7 +8,7 @@ use super::super::abi::{
     self, CreateIn, EntryOut, InHeader, LinkIn, MkdirIn, MknodIn, RenameIn, opcode,
 };
 use super::answer::{Answer, AnswerResult, empty_reply, opens_for_writing};
-use super::nodes::{key_of, open_path};
+use super::nodes::{key_of, open_path, with_stat};
 use super::removal::remove_directory;
 use super::{Directory, Job, Node};
 use crate::store::files::{Attributes, link_to};
@@ -314,17 +314,15 @@ fn create_file(
 /// Returns an `O_PATH` descriptor of an open file, obtained without a name, and its stat(2) data.
 fn reopen_path(file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
     let open_flags = OFlags::PATH | OFlags::CLOEXEC;
-    let path = rustix::fs::open(link_to(file), open_flags, Mode::empty())?;
-    let stat = rustix::fs::fstat(&path)?;
-    Ok((path, stat))
+    with_stat(rustix::fs::open(link_to(file), open_flags, Mode::empty())?)
 }
 
 /// Returns the same for a file that was just opened through a name. Uses the name, which is faster,
 /// unless it leads to another file by now.
 fn path_of_new(parent: &Node, name: &CStr, file: &OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
     let of_file = rustix::fs::fstat(file)?;
-    match open_path(parent, name).and_then(|path| Ok((rustix::fs::fstat(&path)?, path))) {
-        Ok((stat, path)) if key_of(&stat) == key_of(&of_file) => Ok((path, stat)),
+    match open_path(parent, name).and_then(with_stat) {
+        Ok((path, stat)) if key_of(&stat) == key_of(&of_file) => Ok((path, stat)),
         _ => reopen_path(file),
     }
 }

@@ -128,7 +128,7 @@ struct NodeTable {
     reopens: bool,
 }
 
-pub(super) struct Nodes {
+pub(crate) struct Nodes {
     table: Mutex<NodeTable>,
     len: AtomicUsize,
     /// Rules that assign files to sections.
@@ -150,6 +150,11 @@ pub(super) fn key_of(stat: &Stat) -> InodeKey {
 pub(super) fn open_path(parent: &Node, name: &CStr) -> Result<OwnedFd, Errno> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     rustix::fs::openat(parent.file.path(), name, flags, Mode::empty())
+}
+
+pub(super) fn with_stat(path: OwnedFd) -> Result<(OwnedFd, Stat), Errno> {
+    let stat = rustix::fs::fstat(&path)?;
+    Ok((path, stat))
 }
 
 impl Nodes {
@@ -256,9 +261,7 @@ impl Nodes {
         parent: &Node,
         name: &CStr,
     ) -> Result<(OwnedFd, Stat), Errno> {
-        let path = self.path_beyond_mounts(parent, name)?;
-        let stat = rustix::fs::fstat(&path)?;
-        Ok((path, stat))
+        with_stat(self.path_beyond_mounts(parent, name)?)
     }
 
     /// Returns the node of the inode of `path`, whose stat(2) data is `stat`. It counts as looked
@@ -338,7 +341,7 @@ impl Nodes {
     /// Returns the size up to which a file grows in the cache first: the file system supports this
     /// size for every file. A write that makes the file longer extends it in the directory at once,
     /// and fails if the file system does not support the size.
-    pub(super) fn deferred_size_max(&self, node: &Node) -> u64 {
+    pub(crate) fn deferred_size_max(&self, node: &Node) -> u64 {
         if node.key.0 == self.device { self.deferred_size_max } else { DEFERRED_SIZE_MAX_DEFAULT }
     }
 

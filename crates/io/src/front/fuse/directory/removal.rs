@@ -57,13 +57,14 @@ pub(super) fn hidden_files_in(parent: &Node, name: &CStr) -> Result<Option<Vec<u
 /// The wait of a request for the end of the hidden names in the directory that it removes.
 #[derive(Debug, Default)]
 pub(super) struct HiddenNamesWait {
-    /// The least number of them so far, and when it was reached.
+    /// The least `count` so far, and when it was reached.
     least: Option<(usize, Instant)>,
 }
 
 impl HiddenNamesWait {
-    /// Returns true if the request has to wait on, with `count` hidden names now: their number has
-    /// fallen lately. `is_held`: the end of the wait is not in the hands of larder and the kernel.
+    /// Returns true if the request has to wait on, since `count` has fallen lately: the number of
+    /// hidden names and of their files that the kernel has not forgotten. `is_held`: the end of the
+    /// wait is not in the hands of larder and the kernel.
     pub(super) fn continues(&mut self, now: Instant, count: usize, is_held: bool) -> bool {
         let reached = match self.least {
             Some((least, reached)) if least <= count => reached,
@@ -77,7 +78,61 @@ impl HiddenNamesWait {
 
 #[cfg(test)]
 mod tests {
+    use super::super::nodes::Nodes;
+    use super::super::rules::Rules;
+    use super::super::{Directory, DirectoryOptions};
     use super::*;
+    use crate::clock::MonotonicClock;
+    use crate::front::fuse::abi::{self, InHeader};
+    use larder_core::clock::Clock;
+    use std::sync::Arc;
+
+    #[test]
+    fn a_directory_with_other_names_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let inner = directory.path().join("inner");
+        std::fs::create_dir(&inner).unwrap();
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let root = rustix::fs::open(directory.path(), flags, Mode::empty()).unwrap();
+        let nodes = Nodes::new(root, Rules::new(&[], String::new()), true).unwrap();
+        let parent = nodes.by_id(abi::ROOT).unwrap();
+        let count = || hidden_files_in(&parent, c"inner").unwrap().map(|inodes| inodes.len());
+        assert_eq!(count(), Some(0));
+        std::fs::write(inner.join(".nfs0001"), "").unwrap();
+        std::fs::write(inner.join(".__smbfile_silly0001"), "").unwrap();
+        assert_eq!(count(), Some(2));
+        std::fs::write(inner.join("other"), "").unwrap();
+        assert_eq!(count(), None);
+    }
+
+    #[test]
+    fn a_file_on_a_server_is_closed_before_it_is_removed() {
+        if !larder_testing::is_root() {
+            return larder_testing::skip("other users keep files open for unwritten data");
+        }
+        let source = tempfile::tempdir().unwrap();
+        let path = source.path().canonicalize().unwrap().join("file");
+        std::fs::write(&path, "text").unwrap();
+        let clock: Arc<dyn Clock> = Arc::new(MonotonicClock::new());
+        let opened = Directory::open(source.path(), DirectoryOptions::default(), &clock).unwrap();
+        let mut directory = opened.directory;
+        directory.is_remote = true;
+        let parent = directory.node(abi::ROOT).unwrap();
+        let (node, _) = directory.look_up(&parent, c"file").unwrap();
+        node.file.buffered(false).unwrap();
+        let descriptors = || {
+            let open = std::fs::read_dir("/proc/self/fd").unwrap();
+            let files = open.filter_map(|file| std::fs::read_link(file.unwrap().path()).ok());
+            let is_of_file = |file: &std::path::PathBuf| {
+                file.as_os_str().as_bytes().starts_with(path.as_os_str().as_bytes())
+            };
+            files.filter(is_of_file).count()
+        };
+        assert_eq!(descriptors(), 2, "one identifies the file, the other is for its data");
+        let header = InHeader { nodeid: abi::ROOT, ..InHeader::default() };
+        directory.unlink(&header, b"file\0", false).unwrap();
+        assert_eq!((path.exists(), descriptors()), (false, 1));
+    }
 
     #[test]
     fn a_removal_waits_as_long_as_hidden_names_disappear() {

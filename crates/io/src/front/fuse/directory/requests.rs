@@ -95,7 +95,9 @@ impl Directory {
     fn release(&self, header: &InHeader, body: &[u8]) -> AnswerResult {
         let closed: abi::ReleaseIn = abi::head_of(body);
         match header.opcode {
-            opcode::RELEASEDIR => self.close_listing(closed.fh),
+            opcode::RELEASEDIR => {
+                self.listings.lock().expect("no holder panics").remove(&closed.fh);
+            }
             opcode::RELEASE => {
                 let node = self.node(header.nodeid)?;
                 if self.section(&node.file).options.uncached {

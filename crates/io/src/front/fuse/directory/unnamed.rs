@@ -11,6 +11,7 @@
 //! Invariants: files that a program has open or mapped stay, since the kernel alone decides which
 //! nodes it forgets; no lock is held during a system call on SOURCE.
 
+use super::generation::statx_with;
 use super::{Directory, Job, Node};
 use crate::engine::Engine;
 use crate::fault::{self, Thread};
@@ -164,9 +165,8 @@ impl Sweeper {
 /// Returns true if a node has no name in SOURCE, as far as this machine knows without a request to
 /// a server.
 fn has_no_link(node: &Node) -> bool {
-    let flags = AtFlags::EMPTY_PATH | AtFlags::STATX_DONT_SYNC;
-    let found = rustix::fs::statx(node.file.path(), "", flags, StatxFlags::NLINK);
-    found.is_ok_and(|found| found.stx_mask & StatxFlags::NLINK.bits() != 0 && found.stx_nlink == 0)
+    let found = statx_with(node.file.path(), AtFlags::STATX_DONT_SYNC, StatxFlags::NLINK);
+    found.is_some_and(|found| found.stx_nlink == 0)
 }
 
 impl Directory {

@@ -183,8 +183,8 @@ impl RingEntry {
         self.state == State::Received && self.unique == unique
     }
 
-    /// Stores a reply with `error`, 0 or a negative errno. Returns true if it can be committed; a lent payload has to be returned
-    /// first.
+    /// Stores a reply with `error`, 0 or a negative errno. Returns true if it can be committed; a
+    /// lent payload has to be returned first.
     pub(super) fn answer<'a>(&mut self, error: i32, parts: impl Iterator<Item = &'a [u8]>) -> bool {
         self.state = State::Answered;
         let mut len = 0;

@@ -7,7 +7,6 @@ use super::super::directory::{
     is_release, needs_no_disk, pad_to_sector, read_bound, reply, to_last_block,
 };
 use super::super::link::FuseRequest;
-use super::super::request_limits::READ_BYTES_MAX;
 use super::super::volume_session::VolumeSession;
 use super::Worker;
 use crate::store::files::{FileTable, SEGMENT_BYTES};
@@ -55,9 +54,7 @@ impl Worker {
         let result = if is_retried { Ok(Answer::BlockingWorker) } else { result };
         reply(&mut self.link, directory, request, result);
     }
-}
 
-impl Worker {
     /// Handles a data request for a file of a directory. Returns false for other requests.
     pub(crate) fn take_file_request(
         &mut self,
@@ -94,7 +91,7 @@ impl Worker {
         };
         let size = node.file.size();
         let left = size.saturating_sub(args.offset);
-        let len = left.min(u64::from(args.size.min(READ_BYTES_MAX)));
+        let len = left.min(u64::from(args.size.min(abi::READ_BYTES_MAX)));
         if len == 0 {
             self.link.reply(header.unique, &[]);
             return Ok(Answer::None);
@@ -145,7 +142,8 @@ impl Worker {
         }
         let section = directory.section(&node.file);
         let is_one_segment = args.offset / SEGMENT_BYTES == (end - 1) / SEGMENT_BYTES;
-        let exceeds_deferred = end > directory.deferred_size_max(&node) && end > node.file.size();
+        let exceeds_deferred =
+            end > directory.nodes.deferred_size_max(&node) && end > node.file.size();
         let Some(cached) = section.cached().filter(|_| is_one_segment && !exceeds_deferred) else {
             return Ok(Answer::BlockingWorker);
         };
