@@ -1,5 +1,5 @@
 //! Connections to a block export with several requests in flight, for [`crate::load`] and
-//! [`crate::trace::replay`]. The caller implements them, since this crate knows no protocol.
+//! [`crate::replay`]. The caller implements them, since this crate knows no protocol.
 
 use crate::trace::Op;
 use std::time::Duration;

@@ -13,6 +13,7 @@
 //! * [`connection`]: the connections of a load and of a replay.
 //! * [`held`]: locked files and directories of a benchmark, and the removal of those of killed
 //!   runs.
+//! * [`replay`]: a trace sent to exports.
 //! * [`inputs`]: logs of all inputs of a serving cache, and their replay.
 //! * [`ranks`]: a benchmark in several processes, on one or several machines.
 //! * [`random`]: the random distributions of the workloads, generated from a given seed.
@@ -20,7 +21,7 @@
 //! Invariants: time is an argument, randomness comes from a seed that the caller passes in, and no
 //! module does I/O (except [`trace`], [`load`] and [`mod@bench`], which read and write files,
 //! [`workload::postmark`], and [`ranks`], which has sockets and child processes) or starts a thread
-//! (except [`sim::sweep`], [`sim::study`], [`trace::replay`], [`load`], [`bench::worker_pool`] and
+//! (except [`sim::sweep`], [`sim::study`], [`replay`], [`load`], [`bench::worker_pool`] and
 //! [`ranks`]). Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
@@ -34,6 +35,7 @@ pub mod load;
 pub mod model;
 pub mod random;
 pub mod ranks;
+pub mod replay;
 pub mod sim;
 pub mod trace;
 pub mod workload;

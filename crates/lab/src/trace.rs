@@ -21,7 +21,6 @@ mod open;
 mod parquet;
 mod read;
 mod record;
-pub mod replay;
 mod sink;
 mod summary;
 pub mod synth;

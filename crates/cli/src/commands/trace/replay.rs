@@ -11,10 +11,10 @@ use anyhow::{Context, Result, bail, ensure};
 use clap::{ArgGroup, Args};
 use larder_io::nbd_client::{Client, ConnectOptions, ExportDetails, NbdUri};
 use larder_io::nbd_wire as wire;
-use larder_lab::trace::Op;
-use larder_lab::trace::replay::{
+use larder_lab::replay::{
     self, Export, Exports, RecordFilter, ReplayOptions, RequestSource, SentRequest,
 };
+use larder_lab::trace::Op;
 use std::io::Write;
 use std::path::PathBuf;
 use std::time::Duration;

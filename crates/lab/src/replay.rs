@@ -12,8 +12,8 @@ pub use outcome::Outcome;
 pub use requests::{Export, Exports, RecordFilter, RequestSource};
 pub use worker::{ReplayOptions, SentRequest, run};
 
-use super::TraceError;
 use crate::connection::ConnectionError;
+use crate::trace::TraceError;
 
 /// A replay that failed, as one sentence.
 #[derive(Debug, thiserror::Error)]

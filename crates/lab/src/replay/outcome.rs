@@ -1,7 +1,7 @@
 //! The results of a replay: counted per thread, summed, and formatted.
 
+use super::ReplayOptions;
 use super::requests::{RecordCounts, ReplayRequest};
-use super::worker::ReplayOptions;
 use crate::connection::ConnectionError;
 use crate::trace::Op;
 use larder_core::counters::{Histogram, HistogramSnapshot};
