@@ -4,8 +4,7 @@
 //! it is the device that the file system is on, since that device sees all I/O of the file system.
 
 use crate::mounts::Mount;
-use crate::proc;
-use rustix::fs::{major, minor};
+use crate::{device, proc};
 use std::fs::Metadata;
 use std::io;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
@@ -39,8 +38,8 @@ impl Disk {
     }
 
     /// Returns the disk of a device number, or `None` if it is not a block device.
-    fn from_device_number(device: u64) -> Option<Disk> {
-        let directory = std::fs::canonicalize(in_sysfs(from_stat(device))).ok()?;
+    fn from_device_number(number: u64) -> Option<Disk> {
+        let directory = std::fs::canonicalize(device::in_sysfs(device::from_stat(number))).ok()?;
         let whole =
             if directory.join("partition").exists() { directory.parent()? } else { &directory };
         Some(Disk { name: whole.file_name()?.to_str()?.to_owned() })
@@ -58,33 +57,6 @@ impl Disk {
     }
 }
 
-/// Returns the kernel-internal encoding of a device number.
-pub(crate) fn encode(major: u32, minor: u32) -> u32 {
-    major << 20 | (minor & 0xf_ffff)
-}
-
-/// Returns the major and minor number of a device.
-pub(crate) fn decode(device: u32) -> (u32, u32) {
-    (device >> 20, device & 0xf_ffff)
-}
-
-/// Converts a device number of stat(2).
-pub(crate) fn from_stat(device: u64) -> u32 {
-    encode(major(device), minor(device))
-}
-
-/// Parses a device number such as `254:1`.
-pub(crate) fn parse_number(text: &str) -> Option<u32> {
-    let (major, minor) = text.trim().split_once(':')?;
-    Some(encode(major.parse().ok()?, minor.parse().ok()?))
-}
-
-/// Returns the directory of a block device in sysfs.
-pub(crate) fn in_sysfs(device: u32) -> PathBuf {
-    let (major, minor) = decode(device);
-    PathBuf::from(format!("/sys/dev/block/{major}:{minor}"))
-}
-
 fn device_number(found: &Metadata) -> u64 {
     if found.file_type().is_block_device() { found.rdev() } else { found.dev() }
 }
@@ -92,14 +64,6 @@ fn device_number(found: &Metadata) -> u64 {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn device_numbers_are_those_of_the_kernel() {
-        assert_eq!(encode(7, 1), 0x0070_0001);
-        assert_eq!(decode(0x0070_0001), (7, 1));
-        assert_eq!(parse_number("254:17"), Some(encode(254, 17)));
-        assert_eq!(parse_number("btrfs-1"), None);
-    }
 
     #[test]
     fn the_disk_of_a_path_is_one_that_sysfs_has() {

@@ -1,6 +1,6 @@
 //! I/O counters of each disk since boot: /proc/diskstats (Documentation/admin-guide/iostats.rst).
 
-use crate::disk::encode;
+use crate::device::encode;
 use crate::proc;
 use larder_schema::watch::Disk;
 use std::path::Path;

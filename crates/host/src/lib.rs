@@ -30,6 +30,7 @@ mod bpf;
 pub mod calibration;
 pub mod changes;
 mod damon;
+mod device;
 pub mod disk;
 pub mod disk_counters;
 pub mod extents;

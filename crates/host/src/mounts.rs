@@ -1,6 +1,6 @@
 //! Mount that holds a path: /proc/self/mountinfo (proc(5)).
 
-use crate::{disk, proc};
+use crate::{device, proc};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,7 +17,7 @@ pub struct Mount {
     pub options: String,
     /// Options of the file system that differ from its defaults.
     pub fs_options: String,
-    /// Device number as the kernel holds it, see [`crate::disk::encode`]. The major number is 0
+    /// Device number as the kernel holds it, see [`crate::device::encode`]. The major number is 0
     /// where no block device exists.
     pub(crate) device: u32,
 }
@@ -100,7 +100,7 @@ pub(crate) fn mount_points_of(device: &Path) -> Vec<String> {
 fn parse(line: &str) -> Option<Mount> {
     let (mount, fs) = line.split_once(" - ")?;
     let mut mount = mount.split(' ').skip(2);
-    let device = disk::parse_number(mount.next()?)?;
+    let device = device::parse_number(mount.next()?)?;
     let point = mount.nth(1)?;
     let options = mount.next()?;
     let mut fs = fs.split(' ');
@@ -135,7 +135,7 @@ mod tests {
         let mount = parse(line).unwrap();
         assert_eq!(mount.point, Path::new("/mnt 2"));
         assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
-        assert_eq!((mount.options.as_str(), mount.device), ("rw,noatime", disk::encode(98, 3)));
+        assert_eq!((mount.options.as_str(), mount.device), ("rw,noatime", device::encode(98, 3)));
         assert_eq!(mount.fs_options, "rw,errors=continue");
         assert!(parse("36 35 98 /mnt1").is_none() && parse("").is_none());
     }

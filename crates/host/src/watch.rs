@@ -37,7 +37,7 @@ pub use tasks::Process;
 
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
-use crate::{disk, machine, mounts, proc};
+use crate::{device, machine, mounts, proc};
 use accounting::{Accounting, MachineQueries, REMOVED_MAX};
 use file_numbers::FilesByNumber;
 use larder_schema::watch::{
@@ -306,7 +306,7 @@ impl Watcher {
     pub fn name_of(&self, file: FileId) -> String {
         let key = self.accounting.file(file).key;
         let numbers = || {
-            let (major, minor) = disk::decode(key.dev);
+            let (major, minor) = device::decode(key.dev);
             let removed = if self.accounting.file(file).is_removed { ", removed" } else { "" };
             format!("device {major}:{minor} inode {}{removed}", key.ino)
         };
@@ -389,7 +389,7 @@ impl Watcher {
             let key = self.accounting.file(*file).key;
             all.push(Row {
                 file: self.name_of(*file),
-                device: disk::decode(key.dev),
+                device: device::decode(key.dev),
                 inode: key.ino,
                 process: process.name.clone(),
                 pid: process.pid,

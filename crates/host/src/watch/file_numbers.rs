@@ -115,7 +115,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new_in(&directory).unwrap();
         file.as_file().set_len(5).unwrap();
         let found = file.as_file().metadata().unwrap();
-        let dev = crate::disk::from_stat(found.dev());
+        let dev = crate::device::from_stat(found.dev());
         let key = Key { dev, ino: found.ino() };
         let mut numbers = FilesByNumber::default();
         // A btrfs subvolume has its own device number.

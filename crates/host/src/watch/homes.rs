@@ -1,7 +1,7 @@
 //! Devices of file systems, from mountinfo and sysfs.
 
 use super::event::{FileSystemId, Key, until_zero};
-use crate::{disk, mounts, proc};
+use crate::{device, mounts, proc};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
@@ -9,31 +9,31 @@ use std::path::Path;
 /// Returns true if a file may be on a device. On btrfs stat(2) reports a different anonymous number
 /// for each subvolume, so two anonymous numbers count as a match.
 pub(super) fn may_be_on(dev: u32, found: &std::fs::Metadata) -> bool {
-    let file_dev = disk::from_stat(found.dev());
+    let file_dev = device::from_stat(found.dev());
     file_dev == dev || (file_dev >> 20 == 0 && dev >> 20 == 0)
 }
 
 /// Returns true if a device is below a stacked device (md, dm), whose requests it receives a second
 /// time.
 pub(super) fn is_lower_device(dev: u32) -> bool {
-    proc::entries(disk::in_sysfs(dev).join("holders")).next().is_some()
+    proc::entries(device::in_sysfs(dev).join("holders")).next().is_some()
 }
 
 /// Returns the disk of a partition; any other device is returned unchanged.
 fn whole_device(dev: u32) -> u32 {
-    let directory = disk::in_sysfs(dev);
+    let directory = device::in_sysfs(dev);
     if !directory.join("partition").exists() {
         return dev;
     }
     let whole = proc::read(directory.join("../dev"));
-    whole.as_deref().and_then(disk::parse_number).unwrap_or(dev)
+    whole.as_deref().and_then(device::parse_number).unwrap_or(dev)
 }
 
 /// Returns true if a file is a block device: its file system is not mounted, and its inode number
 /// is the number of an existing device.
 pub(super) fn is_block_device(key: Key) -> bool {
     let Ok(dev) = u32::try_from(key.ino) else { return false };
-    dev >> 20 != 0 && mounts::of_device(key.dev).is_none() && disk::in_sysfs(dev).exists()
+    dev >> 20 != 0 && mounts::of_device(key.dev).is_none() && device::in_sysfs(dev).exists()
 }
 
 /// Returns the device numbers that files of a file system may have; empty if unknown.
@@ -66,7 +66,7 @@ fn btrfs(uuid: &str) -> Vec<u32> {
 }
 
 fn backing(name: &str) -> Vec<u32> {
-    let Some(dev) = disk::parse_number(name) else {
+    let Some(dev) = device::parse_number(name) else {
         let matching = proc::entries("/sys/fs/btrfs").filter(|path| {
             std::fs::read_link(path.join("bdi")).is_ok_and(|link| link.ends_with(name))
         });
@@ -92,7 +92,7 @@ mod tests {
     #[test]
     fn the_device_of_the_root_is_found_by_its_name() {
         let dev = mounts::Mount::of(Path::new("/")).unwrap().device;
-        let (major, minor) = disk::decode(whole_device(dev));
+        let (major, minor) = device::decode(whole_device(dev));
         let name = format!("{major}:{minor}");
         assert!(devices(&FileSystemId::Backing(padded(&name))).contains(&dev), "{name}");
         assert_eq!(devices(&FileSystemId::Backing(padded("no-such"))), Vec::<u32>::new());

@@ -2,7 +2,7 @@
 //! image file as well.
 
 use super::accounting::{Accounting, BLOCK_DEVICES};
-use crate::{disk, mounts, proc, residency};
+use crate::{device, mounts, proc, residency};
 use larder_schema::watch::StackedCache;
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -27,8 +27,8 @@ pub(super) fn all(accounting: &Accounting) -> Vec<StackedCache> {
 }
 
 fn layer(dev: u32, pages: u64) -> Option<StackedCache> {
-    let (major, minor) = disk::decode(dev);
-    let lower = proc::read(disk::in_sysfs(dev).join("loop/backing_file"))?;
+    let (major, minor) = device::decode(dev);
+    let lower = proc::read(device::in_sysfs(dev).join("loop/backing_file"))?;
     let resident = residency::of_path(Path::new(&lower)).ok()?;
     let page_bytes = residency::page_bytes();
     (resident.resident > 0).then(|| StackedCache {

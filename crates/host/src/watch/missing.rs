@@ -20,11 +20,12 @@ pub(super) fn all(error: &TraceError, references_only: bool) -> String {
 pub(super) fn purpose(purpose: EventPurpose, kernel: &str) -> Option<String> {
     let sentence = match purpose {
         EventPurpose::Lookups => {
-            "hit ratios: the kernel tells of look-ups from Linux 6.12 on, and this is KERNEL; pages \
-             that came into the cache are shown, which are the misses"
+            "hit ratios: the kernel tells of look-ups from Linux 6.12 on, and this is KERNEL; \
+             pages that came into the cache are shown, which are the misses"
         }
         EventPurpose::Mappings => {
-            "reads through mappings: the kernel tells of them from Linux 6.12 on, and this is KERNEL"
+            "reads through mappings: the kernel tells of them from Linux 6.12 on, and this is \
+             KERNEL"
         }
         EventPurpose::Pages => {
             "pages that come and go: this kernel has no events of its page cache \

@@ -11,7 +11,7 @@ use super::file_numbers::{FilesByNumber, without_deleted};
 use super::homes;
 use super::lookup::FileId;
 use crate::tracefs::now_ns;
-use crate::{disk, mounts, proc, processes};
+use crate::{device, mounts, proc, processes};
 use std::collections::HashSet;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -115,7 +115,7 @@ impl Names {
 }
 
 fn block_device(ino: u64) -> Option<PathBuf> {
-    let text = proc::read(disk::in_sysfs(u32::try_from(ino).ok()?).join("uevent"))?;
+    let text = proc::read(device::in_sysfs(u32::try_from(ino).ok()?).join("uevent"))?;
     let name = text.lines().find_map(|line| line.strip_prefix("DEVNAME="))?;
     Some(Path::new("/dev").join(name))
 }
@@ -142,7 +142,7 @@ mod tests {
         let file = tempfile::NamedTempFile::new().unwrap();
         std::fs::write(file.path(), vec![1; 8192]).unwrap();
         let found = file.as_file().metadata().unwrap();
-        let dev = disk::from_stat(found.dev());
+        let dev = device::from_stat(found.dev());
         let key = Key { dev, ino: found.ino() };
         let own_pid = std::process::id();
         assert_eq!(of_process(key, own_pid).as_deref(), Some(file.path()));

@@ -109,7 +109,7 @@ mod tests {
     fn counters_are_taken_from_their_places_and_subtracted() {
         let line = " 254 1 vda1 100 2 16 4 5 6 32 8 0 10 12 0 0 0 0 7 3";
         let (dev, before) = disk_counters::parse_line(line).unwrap();
-        assert_eq!((dev, before.name.as_str()), (crate::disk::encode(254, 1), "vda1"));
+        assert_eq!((dev, before.name.as_str()), (crate::device::encode(254, 1), "vda1"));
         assert_eq!((before.read_ms, before.write_sectors), (4, 32));
         assert_eq!((before.busy_ms, before.queue_ms), (10, 12));
         assert_eq!(disk_counters::parse_line("254 1 vda1 3"), None);
