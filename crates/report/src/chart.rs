@@ -5,11 +5,12 @@
 //! widths are estimates, and the viewer's sans-serif font renders the text. Values are in the unit
 //! of their axis.
 
+pub(crate) mod plot;
 mod text;
 
 use crate::page::CSS;
-use crate::page::plot::{self, Plot};
 use larder_schema::format;
+use plot::Plot;
 
 /// Maximum number of marks on an axis. The chosen step yields far fewer; the limit matters only for
 /// values so large that adding a step changes nothing.

@@ -4,7 +4,6 @@
 //! that browsers do not execute, so that programs can extract the numbers. The page executes no
 //! script and loads no other file.
 
-pub(crate) mod plot;
 mod style;
 
 pub(crate) use style::CSS;

@@ -178,8 +178,8 @@ pub struct Outcome {
 }
 
 /// A workload that can be measured. Calls have this order: for each part `select_part`, `space`,
-/// `prepare`, then for each trial `start_state` and `trial`; then `clean_up`, which is called however
-/// the run ends.
+/// `prepare`, then for each trial `start_state` and `trial`; then, however the run ends,
+/// `clean_up`.
 pub trait Workload {
     /// Returns the name, as on the command line.
     fn name(&self) -> &str;

@@ -1,7 +1,7 @@
 //! Charts of the HTML report of a run.
 
+use crate::chart::plot::{Plot, count_f64, line_class};
 use crate::chart::{Axis, Labels, Scale};
-use crate::page::plot::{Plot, count_f64, line_class};
 use crate::stats::{confidence_interval, median};
 use larder_schema::format;
 use larder_schema::run::Sample;

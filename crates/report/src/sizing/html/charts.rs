@@ -1,8 +1,8 @@
 //! Charts of the HTML report of `larder size`.
 
 use super::super::text::as_pair;
+use crate::chart::plot::{Plot, count_f64};
 use crate::chart::{Axis, Labels, Scale};
-use crate::page::plot::{Plot, count_f64};
 use larder_schema::format;
 use larder_schema::sizing::{Effect, Sizing};
 use larder_schema::{as_f64, as_u64};

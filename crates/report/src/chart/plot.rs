@@ -1,7 +1,7 @@
 //! Charts for HTML reports: SVG with the colours of the page's style sheet, for light, dark and
 //! print styles. Sizes are pixels of the drawing, which scales with the page.
 
-use crate::chart::{Axis, Frame};
+use super::{Axis, Frame};
 use crate::escape::html as escape;
 
 /// Margins around the plane: left, right, top, bottom.
