@@ -88,25 +88,31 @@ fn with_hints(command: Command) -> Command {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_server::settings::find;
 
     #[test]
     fn names_of_values_commands_and_topics_are_completed() {
-        let mut text = Vec::new();
-        clap_complete::generate(Shell::Fish, &mut visible_command(), "larder", &mut text);
-        let text = String::from_utf8(text).unwrap();
-        for (command, option, value) in [
-            ("serve", "-l policy ", "s3fifo"),
-            ("serve", "-l policy ", "auto"),
-            ("serve", "-l tls-mode ", "require"),
-            ("mount", "-l write-mode ", "read-only"),
-            ("bench", "-l policy ", "lirs"),
-            ("help", "-a ", "exit-codes"),
-            ("help", "-a ", "serve"),
+        let visible = visible_command();
+        for (words, name, value) in [
+            ("serve", "policy", "auto"),
+            ("serve", "tls-mode", "require"),
+            ("mount", "write-mode", "read-only"),
+            ("bench probe", "policy", "lirs"),
+            ("help", "words", "exit-codes"),
+            ("help", "words", "serve"),
         ] {
-            let is_completed = text
-                .lines()
-                .any(|line| [command, option, value].iter().all(|part| line.contains(part)));
-            assert!(is_completed, "{command} {option} {value}");
+            let command = words.split(' ').fold(&visible, |command, word| {
+                command.find_subcommand(word).expect("a command of this name")
+            });
+            let arg = command.get_arguments().find(|arg| arg.get_id() == name);
+            let values = arg.expect("an argument of this name").get_possible_values();
+            assert!(values.iter().any(|it| it.get_name() == value), "{words} {name}: {value}");
         }
+        let mut text = Vec::new();
+        clap_complete::generate(Shell::Bash, &mut visible_command(), "larder", &mut text);
+        let text = String::from_utf8(text).unwrap();
+        let policies = find("policy").expect("a setting").values.join(" ");
+        assert!(text.contains(&format!("compgen -W \"{policies}\"")), "{policies}");
+        assert!(text.contains(&help::TOPICS.join(" ")), "the topics of help");
     }
 }
