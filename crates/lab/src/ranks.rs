@@ -86,17 +86,24 @@ pub fn combine(results: RankResults, plan: &Plan) -> Result<Run, String> {
     Ok(total(parts, plan))
 }
 
-/// Waits until all ranks have joined, and leads them to the end; returns their results.
+/// Leads ranks to the end; returns their results.
+fn lead(ranks: Vec<RankLink>, stop: &AtomicBool) -> Result<RankResults, String> {
+    let hosts: Vec<String> = ranks.iter().map(|rank| rank.hello.host.clone()).collect();
+    Ok(hosts.into_iter().zip(coordinator::lead(ranks, stop)?).collect())
+}
+
+/// Waits until all ranks have joined, and returns them in order; an error is sent to those that
+/// have joined.
 ///
 /// `next` returns the next peer, or `None` after a short time without one; `name` is the name of a
 /// rank that is missing.
-fn gather_and_lead(
+fn gather(
     ranks: usize,
     first: Option<RankLink>,
     stop: &AtomicBool,
     mut next: impl FnMut() -> Result<Option<RankLink>, String>,
     name: impl Fn(usize) -> String,
-) -> Result<RankResults, String> {
+) -> Result<Vec<RankLink>, String> {
     let mut joined: Vec<Option<RankLink>> = (0..ranks).map(|_| None).collect();
     if let Some(first) = first {
         joined[0] = Some(first);
@@ -104,11 +111,7 @@ fn gather_and_lead(
     let started_at = Instant::now();
     let error = loop {
         let Some(missing) = joined.iter().position(Option::is_none) else {
-            // No more peers are accepted.
-            drop(next);
-            let ranks: Vec<RankLink> = joined.into_iter().flatten().collect();
-            let hosts: Vec<String> = ranks.iter().map(|rank| rank.hello.host.clone()).collect();
-            return Ok(hosts.into_iter().zip(coordinator::lead(ranks, stop)?).collect());
+            return Ok(joined.into_iter().flatten().collect());
         };
         if stop.load(Ordering::Relaxed) {
             break "it was stopped".to_owned();

@@ -5,7 +5,7 @@
 //! input ends, so they clean up and end too.
 
 use super::link::{self, HELLO_BYTES_MAX, Link, Message, RankLink};
-use super::{RANKS_MAX, RankResults, gather_and_lead};
+use super::{RANKS_MAX, RankResults, gather};
 use std::os::unix::process::CommandExt;
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
@@ -97,7 +97,7 @@ fn start_and_lead(
         Err(_) => Ok(None),
     };
     let name = |rank: usize| format!("the rank on {}", hosts.hosts[rank]);
-    gather_and_lead(ranks, None, stop, next, name)
+    super::lead(gather(ranks, None, stop, next, name)?, stop)
 }
 
 impl Hosts<'_> {

@@ -5,7 +5,7 @@
 //! the listener are removed when all ranks have joined.
 
 use super::link::{self, HELLO_BYTES_MAX, Hello, Link, Message, RankLink};
-use super::{Communicator, JOIN_MAX, RankId, RankResults, gather_and_lead};
+use super::{Communicator, JOIN_MAX, RankId, RankResults, gather};
 use rustix::fs::OFlags;
 use std::fmt::{Display, Write as _};
 use std::fs::{File, OpenOptions};
@@ -146,11 +146,13 @@ impl Rendezvous {
         Ok(Rendezvous { path: path.to_path_buf(), listener, token, note, peers: channel() })
     }
 
-    /// Waits until all ranks have joined, and leads them to the end.
+    /// Waits until all ranks have joined, and leads them to the end. A stop after all have joined
+    /// is that of rank 0, which reports it like any other rank.
     fn lead(self, first: RankLink, stop: &AtomicBool) -> Result<RankResults, String> {
         let ranks = first.hello.ranks;
         let next = move || self.next();
-        gather_and_lead(ranks, Some(first), stop, next, |rank| format!("rank {rank}"))
+        let ranks = gather(ranks, Some(first), stop, next, |rank| format!("rank {rank}"))?;
+        super::lead(ranks, &AtomicBool::new(false))
     }
 
     /// Returns the next peer that has the token, if there is one.
