@@ -2,7 +2,7 @@
 //! after a crash.
 //!
 //! The load runs until a connection breaks or its time is up, and fails when a read returns wrong
-//! data. [`check`] compares an image with the log of a load, without the cache.
+//! data. [`check()`] compares an image with the log of a load, without the cache.
 
 mod area;
 mod check;
