@@ -52,7 +52,7 @@ pub(crate) const NO_VOLUME: u16 = u16::MAX - 1;
 /// One volume.
 ///
 /// Its parts have own state and tests. Values that requests change often are on their own cache
-/// lines ([`CachePadded`]), also those inside the parts.
+/// lines (`CachePadded`), also those inside the parts.
 pub struct Volume<F: Frames> {
     pub(crate) id: u16,
     name: String,

@@ -63,7 +63,8 @@ impl<F: Frames> Cache<F> {
         *lock(&self.maintenance.waker) = Some(waker);
     }
 
-    /// Records the number of bytes that were returned to the system, for [`Gauge::GivenBack`].
+    /// Records the number of bytes that were returned to the system, for
+    /// [`crate::counters::Gauge::GivenBack`].
     pub fn note_given_back(&self, bytes: u64) {
         self.maintenance.given_back.store(bytes, Ordering::Relaxed);
     }

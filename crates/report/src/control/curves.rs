@@ -2,7 +2,7 @@
 //! memory to move between volumes.
 //!
 //! Terms and rules are those of `larder size` (`crate::advise`). Invariant: the component that
-//! observes the workload fills in the measured fields and [`Curves::advise`] all others, so the
+//! observes the workload fills in the measured fields and [`advise`] all others, so the
 //! JSON response and its text agree. *Reachable* means the hit ratio at the largest size of the
 //! curve, which is limited by the number of remembered pages.
 
