@@ -33,8 +33,8 @@ impl Held {
         for _ in 0..ATTEMPTS {
             make()?;
             let Ok(file) = File::open(path) else { continue };
-            // Without locks, other runs remove nothing either.
-            let locked = file.try_lock().is_ok();
+            // Another run may have locked it to remove it. Without locks, nothing is removed.
+            let locked = file.lock().is_ok();
             let ours = file.metadata()?.ino();
             if !locked || std::fs::symlink_metadata(path).is_ok_and(|found| found.ino() == ours) {
                 return Ok(Held(Arc::new(file)));
@@ -101,6 +101,29 @@ fn remove(path: &Path, undo: &mut dyn FnMut(&Path) -> bool) -> io::Result<bool> 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_another_run_removes_before_it_is_locked_is_made_again() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("larder-x-1");
+        let mut other_run = None;
+        let held = Held::make(&path, || {
+            std::fs::create_dir(&path)?;
+            if other_run.is_none() {
+                let locked = File::open(&path)?;
+                locked.lock()?;
+                let path = path.clone();
+                other_run = Some(std::thread::spawn(move || {
+                    std::fs::remove_dir(path).unwrap();
+                    drop(locked);
+                }));
+            }
+            Ok(())
+        });
+        other_run.unwrap().join().unwrap();
+        assert!(held.is_ok() && path.exists());
+        assert_eq!(clear_up(directory.path(), "larder-x-"), [PathBuf::new(); 0]);
+    }
 
     #[test]
     fn what_is_held_stays_and_what_was_left_goes() {
