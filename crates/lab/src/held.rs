@@ -122,7 +122,7 @@ mod tests {
         });
         other_run.unwrap().join().unwrap();
         assert!(held.is_ok() && path.exists());
-        assert_eq!(clear_up(directory.path(), "larder-x-"), [PathBuf::new(); 0]);
+        assert!(clear_up(directory.path(), "larder-x-").is_empty());
     }
 
     #[test]
