@@ -19,7 +19,7 @@ use crate::run::{self, cmd};
 const SCHEMA: &str = "larder-ledger";
 /// Prints the hash of the files below its arguments, except tests, and of the text `EXTRA`. Blank
 /// lines of Rust code and lines that are comments as a whole do not count.
-const HASH: &str = r#"set -o pipefail
+const HASH: &str = r#"set -eo pipefail
     files() { LC_ALL=C find "$@" -type f -print0 | LC_ALL=C sort -z; }
     { files "$@" -name '*.rs' -not -name tests.rs -not -path '*/tests/*' |
           xargs -0r awk '!/^[ \t]*(\/\/.*)?$/'
@@ -292,6 +292,7 @@ mod tests {
         let data = hash_with(&[("src/data", "// text\n")]);
         assert_ne!(data, first, "only Rust has comments");
         assert_ne!(hash_with(&[("src/lib.rs", "fn g() {}\n")]), data);
+        assert!(hash_files(dir.path(), &[Path::new("src"), Path::new("gone")]).is_err());
     }
 
     #[test]

@@ -20,12 +20,6 @@ macro_rules! named {
             pub fn name(self) -> &'static str {
                 match self { $($enum::$variant => $name),* }
             }
-
-            /// Returns the value with this name.
-            #[must_use]
-            pub fn from_name(name: &str) -> Option<$enum> {
-                $enum::ALL.iter().copied().find(|one| one.name() == name)
-            }
         }
 
         impl $crate::named::Named for $enum {

@@ -1,6 +1,7 @@
 //! Processor, memory and kernel of the host, for records. The host name is left out.
 
 use crate::proc;
+use larder_schema::format;
 use larder_schema::run::Machine;
 use std::num::NonZero;
 
@@ -31,21 +32,8 @@ pub fn time_of_day() -> String {
     rfc3339(since.map_or(0, |time| time.as_secs()))
 }
 
-/// Formats seconds since 1970 as a date and a time. The year starts in March here, so that the leap
-/// day is its last day.
 fn rfc3339(seconds: u64) -> String {
-    let (days, seconds) = (seconds / 86_400, seconds % 86_400);
-    // 719,468 days lie between the 1st of March of the year 0 and 1970; 146,097 make 400 years.
-    let days = days + 719_468;
-    let (era, day) = (days / 146_097, days % 146_097);
-    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
-    let day = day - (365 * year + year / 4 - year / 100);
-    let month = (5 * day + 2) / 153;
-    let day = day - (153 * month + 2) / 5 + 1;
-    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
-    let year = era * 400 + year + next_year;
-    let (hours, minutes) = (seconds / 3_600, seconds / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02}T{hours:02}:{minutes:02}:{:02}Z", seconds % 60)
+    format::date_and_time(i64::try_from(seconds).unwrap_or(i64::MAX), 'T') + "Z"
 }
 
 /// Returns the first value in lines such as `NAME : value` or `NAME="value"`.

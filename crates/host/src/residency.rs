@@ -14,7 +14,7 @@ mod reasons;
 pub use reasons::{caches_below, why_pages_lack, why_pages_stay};
 
 use crate::syscall;
-use larder_schema::as_f64;
+use larder_schema::share;
 use std::fs::File;
 use std::io;
 use std::ops::AddAssign;
@@ -80,7 +80,7 @@ impl Residency {
     /// Returns the share of pages that are resident, 0 to 1, or `None` if there are no pages.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
-        (self.pages > 0).then(|| as_f64(self.resident) / as_f64(self.pages))
+        share(self.resident, self.pages)
     }
 
     /// Returns true if no page is resident.

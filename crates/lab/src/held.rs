@@ -32,7 +32,11 @@ impl Held {
     pub fn make(path: &Path, mut make: impl FnMut() -> io::Result<()>) -> io::Result<Held> {
         for _ in 0..ATTEMPTS {
             make()?;
-            let Ok(file) = File::open(path) else { continue };
+            let file = match File::open(path) {
+                // Another run has removed it as left-over.
+                Err(error) if error.kind() == io::ErrorKind::NotFound => continue,
+                file => file?,
+            };
             // Another run may have locked it to remove it. Without locks, nothing is removed.
             let locked = file.lock().is_ok();
             let ours = file.metadata()?.ino();
@@ -123,6 +127,20 @@ mod tests {
         other_run.unwrap().join().unwrap();
         assert!(held.is_ok() && path.exists());
         assert!(clear_up(directory.path(), "larder-x-").is_empty());
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_opened_is_made_once() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().join("larder-x-1");
+        let mut listeners = Vec::new();
+        let held = Held::make(&path, || {
+            listeners.push(std::os::unix::net::UnixListener::bind(&path)?);
+            Ok(())
+        });
+        // open(2) of a socket.
+        let expected = Some(rustix::io::Errno::NXIO.raw_os_error());
+        assert_eq!((held.unwrap_err().raw_os_error(), listeners.len()), (expected, 1));
     }
 
     #[test]

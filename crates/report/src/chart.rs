@@ -9,7 +9,7 @@ pub(crate) mod plot;
 mod text;
 
 use crate::page::CSS;
-use larder_schema::format;
+use larder_schema::{as_u64, format};
 use plot::Plot;
 
 /// Maximum number of marks on an axis. The chosen step yields far fewer; the limit matters only for
@@ -129,11 +129,14 @@ impl Axis {
             Scale::Linear => position,
             Scale::Log2 => position.exp2(),
         };
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let whole = value.round() as u64;
+        let whole = as_u64(value);
         match self.labels {
             Labels::Number if value != 0.0 && value.fract() == 0.0 && value.abs() < 1e15 => {
-                format!("{}{}", if value < 0.0 { "-" } else { "" }, separated_count(value.abs()))
+                format!(
+                    "{}{}",
+                    if value < 0.0 { "-" } else { "" },
+                    format::count(as_u64(value.abs()))
+                )
             }
             Labels::Number => trimmed_number(value),
             Labels::Bytes => format::bytes(whole),
@@ -175,6 +178,13 @@ pub(crate) struct Frame {
     pub(crate) marks: Vec<f64>,
 }
 
+impl Frame {
+    /// Returns the share of the frame, 0 to 1, that is below a position on the axis.
+    fn fraction(&self, position: f64) -> f64 {
+        ((position - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
+    }
+}
+
 /// Returns a round distance between marks, for four to nine of them.
 fn step(span: f64, scale: Scale, labels: Labels) -> f64 {
     let rough = span / 8.0;
@@ -187,13 +197,6 @@ fn step(span: f64, scale: Scale, labels: Labels) -> f64 {
         if labels == Labels::Bytes { &[1.0, 2.0] } else { &[1.0, 2.0, 5.0, 10.0] };
     let fits = |factor: &&f64| **factor * power >= rough * (1.0 - 1e-9);
     factors.iter().find(fits).map_or(power * base, |factor| factor * power)
-}
-
-/// Formats a whole number with separators.
-fn separated_count(value: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "below 1e15")]
-    let whole = value as u64;
-    format::count(whole)
 }
 
 /// Formats a number without trailing zeros; rounds away binary artifacts such as
@@ -232,10 +235,17 @@ impl Chart {
     /// styles; `None` if no series has a drawable point.
     #[must_use]
     pub fn to_svg(&self, width: u32, height: u32) -> Option<String> {
-        self.positions()?;
+        let is_drawable =
+            |(x, y): &&(f64, f64)| self.x.position(*x).is_some() && self.y.position(*y).is_some();
+        let drawable_points = |series: &Series| -> Vec<(f64, f64)> {
+            series.points.iter().filter(is_drawable).copied().collect()
+        };
+        let lines: Vec<_> = self.series.iter().map(drawable_points).collect();
+        let (xs, ys): (Vec<f64>, Vec<f64>) = lines.iter().flatten().copied().unzip();
+        if xs.is_empty() {
+            return None;
+        }
         let size = (width.max(160).into(), height.max(120).into());
-        let (xs, ys): (Vec<f64>, Vec<f64>) =
-            self.series.iter().flat_map(|series| &series.points).copied().unzip();
         let mut plot = Plot::new(size, self.x.clone(), self.y.clone(), &xs, &ys);
         plot.draw_x();
         plot.draw_y();
@@ -245,14 +255,9 @@ impl Chart {
             plot.words("label", (left + 12.0, y), "start", &self.title);
             y += 20.0;
         }
-        for (number, series) in self.series.iter().enumerate() {
+        for (number, (series, points)) in self.series.iter().zip(&lines).enumerate() {
             let class = plot::line_class(number);
-            let is_drawable = |(x, y): &&(f64, f64)| {
-                self.x.position(*x).is_some() && self.y.position(*y).is_some()
-            };
-            let points: Vec<(f64, f64)> =
-                series.points.iter().filter(is_drawable).copied().collect();
-            plot.line(&class, &points);
+            plot.line(&class, points);
             if self.series.len() > 1 {
                 plot.key(&class, (left + 12.0, y), &series.name);
                 y += 20.0;

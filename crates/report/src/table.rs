@@ -166,15 +166,15 @@ impl Table {
     }
 
     /// Creates a table with a row for each item.
-    pub(crate) fn of<T>(
+    pub(crate) fn of<'a, T: 'a>(
         title: &str,
-        items: &[T],
+        items: impl IntoIterator<Item = &'a T>,
         fields: impl IntoIterator<Item = Field<T>>,
     ) -> Self {
         let (columns, cells): (Vec<Column>, Vec<_>) =
             fields.into_iter().map(|field| (field.column, field.cell)).unzip();
         let row = |item: &T| cells.iter().map(|cell| cell(item)).collect();
-        Table { title: title.into(), columns, rows: items.iter().map(row).collect() }
+        Table { title: title.into(), columns, rows: items.into_iter().map(row).collect() }
     }
 
     /// Adds a row with one cell per column.

@@ -4,6 +4,8 @@
 //! precision than the measurement has; ASCII only. Durations are given in nanoseconds, sizes in
 //! bytes (binary units).
 
+use crate::{as_f64, as_u64};
+
 /// Formats a count with thousands separators: `1,234,567`.
 #[must_use]
 pub fn count(value: u64) -> String {
@@ -90,9 +92,7 @@ pub fn rate(per_second: f64, unit: &str) -> String {
 /// Formats bytes per second in binary units: `125 MiB/s`.
 #[must_use]
 pub fn byte_rate(bytes_per_second: f64) -> String {
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-    let whole = bytes_per_second.round() as u64;
-    format!("{}/s", bytes(whole))
+    format!("{}/s", bytes(as_u64(bytes_per_second)))
 }
 
 /// Formats a count with a regular noun: `1 file`, `1,234 files`.
@@ -131,9 +131,7 @@ pub fn number(value: f64) -> String {
     let sign = if value < 0.0 { "-" } else { "" };
     let magnitude = value.abs();
     if magnitude >= 999.5 {
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
-        let whole = magnitude.round() as u64;
-        return format!("{sign}{}", count(whole));
+        return format!("{sign}{}", count(as_u64(magnitude)));
     }
     format!("{sign}{}", three_digits(magnitude))
 }
@@ -154,9 +152,22 @@ fn three_digits(value: f64) -> String {
     format!("{value:.0}")
 }
 
-#[expect(clippy::cast_precision_loss, reason = "three digits are shown")]
-fn as_f64(value: u64) -> f64 {
-    value as f64
+/// Formats seconds since 1970 as a date and a time of UTC, with `between` between them:
+/// `2000-04-15 10:00:05`. The year starts in March here, so that the leap day is its last day.
+#[must_use]
+pub fn date_and_time(seconds: i64, between: char) -> String {
+    let (days, second) = (seconds.div_euclid(86_400), seconds.rem_euclid(86_400));
+    // 719,468 days lie between the 1st of March of the year 0 and 1970; 146,097 make 400 years.
+    let days = days + 719_468;
+    let (era, day) = (days.div_euclid(146_097), days.rem_euclid(146_097));
+    let year = (day - day / 1_460 + day / 36_524 - day / 146_096) / 365;
+    let day = day - (365 * year + year / 4 - year / 100);
+    let month = (5 * day + 2) / 153;
+    let day = day - (153 * month + 2) / 5 + 1;
+    let (month, next_year) = if month < 10 { (month + 3, 0) } else { (month - 9, 1) };
+    let year = era * 400 + year + next_year;
+    let (hours, minutes, second) = (second / 3_600, second / 60 % 60, second % 60);
+    format!("{year:04}-{month:02}-{day:02}{between}{hours:02}:{minutes:02}:{second:02}")
 }
 
 /// Wraps a sentence between words, into lines of at most this many characters.

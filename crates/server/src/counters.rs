@@ -99,7 +99,7 @@ pub(crate) fn latencies(volume: &ArenaVolume, totals: &Totals) -> Option<Table> 
     for (latency, definition) in Latency::ALL.into_iter().zip(&HISTOGRAMS) {
         let histogram = totals.latency(latency);
         let Some(mean) = histogram.mean() else { continue };
-        let at = |q| histogram.quantile(q).map_or_else(Cell::missing, Cell::duration);
+        let at = |q| Cell::duration(histogram.quantile(q));
         table.push([
             Cell::word(definition.name),
             Cell::count(histogram.count()),

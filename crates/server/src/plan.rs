@@ -74,6 +74,8 @@ pub struct Plan {
 pub struct PlanError {
     /// Error text, a verb phrase that follows "failed to"; it names settings by their flags.
     pub message: String,
+    /// The same text with the keys of a configuration file.
+    pub(crate) message_of_file: String,
     /// The setting.
     pub key: String,
     /// The volume that the setting applies to.
@@ -81,16 +83,23 @@ pub struct PlanError {
 }
 
 impl PlanError {
-    /// Returns the message with the keys of a configuration file in place of flags.
-    pub(crate) fn with_keys(&self) -> String {
-        let names = settings::SETTINGS.iter().map(|setting| setting.name);
-        names.fold(self.message.clone(), |text, name| text.replace(&format!("--{name}"), name))
+    /// Returns an error of a setting; `message` gets what precedes the name of a setting: `--` for
+    /// a flag.
+    fn new(key: &str, volume: Option<&str>, message: impl Fn(&str) -> String) -> Self {
+        let (message, message_of_file) = (message("--"), message(""));
+        PlanError {
+            message,
+            message_of_file,
+            key: key.to_owned(),
+            volume: volume.map(str::to_owned),
+        }
     }
 }
 
+/// Refuses a setting with a message that names no other one.
 fn refuse<T>(key: &str, volume: Option<&str>, message: impl Into<String>) -> Result<T, PlanError> {
-    let (message, key, volume) = (message.into(), key.to_owned(), volume.map(str::to_owned));
-    Err(PlanError { message, key, volume })
+    let message = message.into();
+    Err(PlanError::new(key, volume, |_| message.clone()))
 }
 
 /// Returns the error of a value that a setting refuses.
@@ -98,8 +107,7 @@ pub(crate) fn refuse_value(assignment: &Assignment, reason: &str) -> PlanError {
     let Assignment { volume, name, .. } = assignment;
     let full_name =
         volume.iter().chain([name]).map(|it| shortened(it)).collect::<Vec<_>>().join(".");
-    let message = format!("set {full_name}: {reason}");
-    PlanError { message, key: name.clone(), volume: volume.clone() }
+    PlanError::new(name, volume.as_deref(), |_| format!("set {full_name}: {reason}"))
 }
 
 impl Configuration {
@@ -121,8 +129,9 @@ impl Configuration {
         self.check_outside_mounts(&server)?;
         if let Some(floor) = server.give_back.filter(|floor| *floor > server.memory_bytes) {
             let [floor, memory] = [floor, server.memory_bytes].map(format::bytes);
-            let message = format!("give memory back down to {floor}: --memory is only {memory}");
-            return refuse("give-back", None, message);
+            return Err(PlanError::new("give-back", None, |flag| {
+                format!("give memory back down to {floor}: {flag}memory is only {memory}")
+            }));
         }
         let values = VolumeValues::new(&self.assignments);
         let volumes = self.volumes.iter().map(|source| values.plan(source));
@@ -162,7 +171,9 @@ impl Configuration {
         if self.assignments.iter().any(|assignment| assignment.name == required) {
             return Ok(());
         }
-        refuse(setting.name, None, format!("set --{}: it needs --{required}", setting.name))
+        let name = setting.name;
+        let message = |flag: &str| format!("set {flag}{name}: it needs {flag}{required}");
+        Err(PlanError::new(name, None, message))
     }
 
     /// Returns the settings that name an output file, with the file.
@@ -224,11 +235,12 @@ impl Configuration {
             let Some(own) = real_path(path) else { continue };
             if let Some(directory) = directories.iter().find(|it| own.starts_with(it)) {
                 let (path, directory) = (path.display(), directory.display());
-                let message = format!(
-                    "use {path} for --{key}: it is in {directory}, which is mounted; name a path \
-                     outside"
-                );
-                return refuse(key, None, message);
+                return Err(PlanError::new(key, None, |flag| {
+                    format!(
+                        "use {path} for {flag}{key}: it is in {directory}, which is mounted; name \
+                         a path outside"
+                    )
+                }));
             }
         }
         Ok(())
@@ -250,8 +262,9 @@ impl Configuration {
         for assignment in &self.assignments {
             let Assignment { volume: Some(volume), name, .. } = assignment else { continue };
             if !names.contains(volume.as_str()) {
-                let message = format!("set --{name} of \"{volume}\": no volume is called so");
-                return refuse(name, Some(volume), message);
+                return Err(PlanError::new(name, Some(volume), |flag| {
+                    format!("set {flag}{name} of \"{volume}\": no volume is called so")
+                }));
             }
         }
         Ok(())
@@ -352,12 +365,13 @@ impl Plan {
         check_memory(memory_bytes)?;
         let buffers = self.buffer_bytes();
         if buffers > 0 && buffers + MEMORY_BYTES_MIN > memory_bytes {
-            let message = format!(
-                "serve upstream volumes with {}: their buffers alone are {}; raise --memory",
-                format::bytes(memory_bytes),
-                format::bytes(buffers),
-            );
-            return refuse("memory", None, message);
+            let [memory, buffers] = [memory_bytes, buffers].map(format::bytes);
+            return Err(PlanError::new("memory", None, |flag| {
+                format!(
+                    "serve upstream volumes with {memory}: their buffers alone are {buffers}; \
+                     raise {flag}memory"
+                )
+            }));
         }
         let frames = frames_in(memory_bytes - self.reserved_bytes(), self.policy_bytes());
         let mut reserved_frames = 0;
@@ -365,8 +379,11 @@ impl Plan {
             volume.check(frames)?;
             reserved_frames += u64::from(volume.min_frames);
             if reserved_frames > u64::from(frames) {
-                let message = "give every volume its --min: together they are more than --memory";
-                return refuse("min", Some(&volume.name), message);
+                return Err(PlanError::new("min", Some(&volume.name), |flag| {
+                    format!(
+                        "give every volume its {flag}min: together they are more than {flag}memory"
+                    )
+                }));
             }
         }
         Ok(())

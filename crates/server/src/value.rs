@@ -123,7 +123,7 @@ pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a s
 }
 
 /// A type whose values have names.
-pub trait Named: Copy + 'static {
+pub trait NamedValue: Copy + 'static {
     /// The kind of the values in a message.
     const KIND: &'static str;
 
@@ -142,7 +142,7 @@ pub trait Named: Copy + 'static {
 
 macro_rules! named {
     ($($type:ident = $kind:literal),*) => {$(
-        impl Named for $type {
+        impl NamedValue for $type {
             const KIND: &'static str = $kind;
 
             fn all() -> Vec<Self> {
@@ -164,7 +164,7 @@ named!(
     Hint = "hint"
 );
 
-impl Named for PolicyChoice {
+impl NamedValue for PolicyChoice {
     const KIND: &'static str = PolicyKind::KIND;
 
     fn all() -> Vec<Self> {
@@ -178,7 +178,7 @@ impl Named for PolicyChoice {
 }
 
 /// Parses the name of a value.
-pub fn named<T: Named>(text: &str) -> Result<T, String> {
+pub fn named<T: NamedValue>(text: &str) -> Result<T, String> {
     let found = T::all().into_iter().find(|value| value.name() == text);
     one_of(T::KIND, text, found, &T::names())
 }
@@ -267,7 +267,11 @@ impl PathOrNone {
 
 /// Parses the path of a control socket, or `none`.
 pub fn control(text: &str) -> Result<PathOrNone, String> {
-    PathOrNone::parse("a control socket", text.strip_prefix("unix:").unwrap_or(text))
+    match text.strip_prefix("unix:") {
+        Some("") => Err("a control socket needs a path".to_owned()),
+        Some(path) => Ok(PathOrNone::Path(path.into())),
+        None => PathOrNone::parse("a control socket", text),
+    }
 }
 
 /// Parses the path of a directory, or `none`.
@@ -330,6 +334,7 @@ mod tests {
         }
         assert!(loopback("localhost").is_err());
         assert_eq!(control("none").unwrap(), PathOrNone::None);
+        assert_eq!(control("unix:none").unwrap(), PathOrNone::Path("none".into()));
         assert_eq!(control("/run/x").unwrap(), PathOrNone::Path("/run/x".into()));
         assert_eq!(directory("none").unwrap(), PathOrNone::None);
         assert_eq!(directory("/var/x").unwrap(), PathOrNone::Path("/var/x".into()));

@@ -10,7 +10,6 @@
 use crate::lock;
 use crate::runtime_directory::of_service;
 use crate::settings::ServerSettings;
-use crate::value::PathOrNone;
 use anyhow::{Context, Result};
 use larder_core::counters::{Counter, Gauge};
 use larder_core::units::BLOCK_BYTES_U64;
@@ -36,8 +35,7 @@ const BYTES_MIN: u64 = 4 << 20;
 /// a service manager.
 pub(super) fn directory(settings: &ServerSettings) -> Option<PathBuf> {
     match &settings.warm_list {
-        Some(PathOrNone::None) => None,
-        Some(PathOrNone::Path(path)) => Some(path.clone()),
+        Some(list) => list.path().cloned(),
         None => of_service("STATE_DIRECTORY"),
     }
 }

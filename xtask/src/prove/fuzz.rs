@@ -46,7 +46,7 @@ const TARGETS: &[Target] = &[
     sanitized("nbd-client", &["crates/io/src/nbd_client", "crates/io/src/front/nbd"]),
     sanitized("nbd-server", &["crates/io/src/front/nbd"]),
     safe("nbd-uri", &["crates/io/src/nbd_client"]),
-    safe("perfmon", &["crates/report/src"]),
+    safe("perfmon", &["crates/report/src", "crates/schema/src"]),
     safe("record", &["crates/report/src", "crates/schema/src"]),
     safe("rules", &["crates/io/src/front/fuse/directory/rules"]),
     safe("sizing", &["crates/lab/src", "crates/report/src", "crates/schema/src"]),

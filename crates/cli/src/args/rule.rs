@@ -1,6 +1,6 @@
 //! Rules of `larder mount`: a file glob, and the options of the files that match.
 
-use super::{bytes, page_blocks, unknown};
+use super::{NamedValue, bytes, named, page_blocks, unknown};
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_io::front::fuse::{FileGlob, FileOptions, FileRule, KernelPages};
@@ -68,19 +68,18 @@ impl RuleArgument {
                 format!("the kernel keeps pages in one of these ways: {names}")
             })?;
             set(kernel_pages, pages, "way to keep pages")?;
-        } else if let Some(hint) = Hint::from_name(word) {
+        } else if let Ok(hint) = named::<Hint>(word) {
             set(&mut self.hint, hint, "hint")?;
-        } else if let Some(mode) = WriteMode::from_name(word) {
+        } else if let Ok(mode) = named::<WriteMode>(word) {
             set(&mut self.write_mode, mode, "write mode")?;
             files.read_only = mode == WriteMode::ReadOnly;
         } else if word.starts_with(|first: char| first.is_ascii_digit()) {
             bytes(word)?;
             set(&mut self.page_blocks, page_blocks(word)?, "page size")?;
         } else {
-            let hints = Hint::ALL.iter().map(|hint| hint.name());
-            let modes = WriteMode::ALL.iter().map(|mode| mode.name());
+            let (hints, modes) = (Hint::names(), WriteMode::names());
             let others = [PIN, NO_CACHE, "kernel-pages=off", "kernel-pages=keep"];
-            return Err(unknown("such word", word, hints.chain(modes).chain(others)));
+            return Err(unknown("such word", word, hints.into_iter().chain(modes).chain(others)));
         }
         Ok(())
     }

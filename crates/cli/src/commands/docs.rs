@@ -60,7 +60,7 @@ are pinned until the client has received the reply. A session leases from them
 what exceeds its own share. A mounted directory has no sessions.";
 
 const NT: &str = "\
-What to ask of Prometheus, or of whoever reads `/metrics` ([control](control.md)).
+Queries for Prometheus, or for another program that reads `/metrics` ([control](control.md)).
 There the counters are called `larder_NAME_total`, gauges and latencies
 `larder_NAME`; add `by (volume)` or `{volume=\"NAME\"}` where there are several.";
 

@@ -112,7 +112,7 @@ fn table(rows: &BTreeMap<PathBuf, Residency>) -> Table {
             Cell::count(found.pages),
             Cell::count(found.resident),
             Cell::bytes(found.resident * residency::page_bytes()),
-            found.share().map_or_else(Cell::missing, Cell::percent),
+            Cell::percent(found.share()),
             known(found.dirty),
             known(found.write_back),
             known(found.evicted),

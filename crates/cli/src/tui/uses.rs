@@ -68,9 +68,8 @@ fn grid(interval: &Interval) -> Grid {
     let page_bytes = residency::page_bytes();
     let per_s =
         |bytes: u64| Value::ByteRate(as_f64(bytes) * 1e9 / as_f64(interval.duration_ns.max(1)));
-    let share = |part: u64, whole: u64| {
-        if whole == 0 { Value::Missing } else { Value::Share(as_f64(part) / as_f64(whole)) }
-    };
+    let share =
+        |part, whole| larder_schema::share(part, whole).map_or(Value::Missing, Value::Share);
     let row = |row: &Row| {
         let it = &row.counts;
         vec![

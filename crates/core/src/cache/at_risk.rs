@@ -7,7 +7,7 @@
 use super::Cache;
 use crate::clock::Nanos;
 use crate::frames::Frames;
-use crate::page::{Key, Paging};
+use crate::page::Paging;
 use crate::shard::Page;
 use crate::store::StoreError;
 use crate::sync::lock;
@@ -81,9 +81,8 @@ impl<F: Frames> Cache<F> {
         under_writeback.extend(lock(&volume.queue).pages_under_writeback());
         for page in under_writeback {
             // If the page size has changed since, this finds no page, or another one.
-            let first =
-                Key::new(volume.id, volume.paging().blocks_of(page).start.min(volume.blocks - 1));
-            let mut shard = self.shards.lock(self.table.shard(first));
+            let first = volume.paging().blocks_of(page).start.min(volume.blocks - 1);
+            let mut shard = self.shard_of(volume, first);
             let Some(instance) = shard.instance_of(volume) else { continue };
             if let Some(slot) = instance.find(&self.table, page)
                 && let page = instance.pages.get(slot)

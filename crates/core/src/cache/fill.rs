@@ -112,8 +112,7 @@ impl<F: Frames> Cache<F> {
         blocks: &Range<u64>,
     ) -> FetchOutcome {
         let volume = Arc::clone(&handle.volume);
-        let index = self.table.shard(Key::new(volume.id, blocks.start));
-        let mut shard = self.shards.lock(index);
+        let mut shard = self.shard_of(&volume, blocks.start);
         let instance = shard.instance(volume.id);
         let pins = self.pins_of(instance, blocks);
         let Some(pins) = pins else {
@@ -171,8 +170,7 @@ impl<F: Frames> Cache<F> {
             if has_frames && bypass_reason.is_none() {
                 self.reserve_warm_range(&volume, blocks.start, &mut warm);
             }
-            let index = self.table.shard(Key::new(volume.id, blocks.start));
-            let mut shard = self.shards.lock(index);
+            let mut shard = self.shard_of(&volume, blocks.start);
             let instance = shard.instance(volume.id);
             let page = instance.paging.page_of(blocks.start);
             let whole = instance.paging.blocks_of(page);
@@ -359,8 +357,9 @@ impl<F: Frames> Cache<F> {
     ) {
         let key = Key::new(instance.volume.id, block);
         let mut state = FrameState { valid: 0xff, dirty: 0, writing: 0, ahead };
-        if let Some(old) = self.table.find(key) {
-            let before = self.supersede(&instance.volume, old, |pin, before| {
+        let old = self.table.find(key);
+        if let Some(old) = old {
+            let before = self.supersede(old, |pin, before| {
                 self.overlay(before.valid, pin, &mut write_pin);
             });
             state = FrameState { valid: 0xff, ..before };
@@ -368,13 +367,16 @@ impl<F: Frames> Cache<F> {
             instance.pages.get_mut(slot).resident += 1;
         }
         self.publish(write_pin, key, slot, state);
+        if let Some(old) = old {
+            self.pool.retire(instance.volume.id, old);
+        }
     }
 
     /// Takes a frame out of the table after `merge` has copied from it to the frame that replaces
-    /// it. Returns its state.
+    /// it. Returns its state. The caller publishes the new frame first, so that the block is absent
+    /// as briefly as possible, and then retires the old one.
     pub(super) fn supersede(
         &self,
-        volume: &Volume<F>,
         frame: FrameId,
         merge: impl FnOnce(&F::Pin, FrameState),
     ) -> FrameState {
@@ -385,7 +387,6 @@ impl<F: Frames> Cache<F> {
         // meantime.
         self.table.retract(frame);
         self.frames.unpin(pin);
-        self.pool.retire(volume.id, frame);
         state
     }
 

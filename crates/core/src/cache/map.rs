@@ -283,7 +283,7 @@ impl<F: Frames> Cache<F> {
         loop {
             let mut shard = self.shard_of(&volume, first);
             let last = marked[marked.len() - 1].0;
-            if volume.is_regrouping() || lock(&volume.queue).is_exclusive(&(first..last + 1)) {
+            if volume.is_regrouping() || volume.is_exclusive(&(first..last + 1)) {
                 return PlaceOutcome::NoRoom;
             }
             let paging = shard.instance(volume.id).paging;
@@ -332,8 +332,9 @@ impl<F: Frames> Cache<F> {
             let mut write_pin =
                 mapped.write_pin.take().expect("a block is put into the cache once");
             let key = Key::new(volume.id, block);
-            let state = if let Some(old) = self.table.find(key) {
-                self.supersede(&volume, old, |pin, before| {
+            let old = self.table.find(key);
+            let state = if let Some(old) = old {
+                self.supersede(old, |pin, before| {
                     self.overlay(before.valid & !mark, pin, &mut write_pin);
                 })
             } else {
@@ -342,6 +343,9 @@ impl<F: Frames> Cache<F> {
             };
             new_dirty += u16::from(state.dirty == 0);
             self.publish(write_pin, key, slot, state.with_dirty(dirties));
+            if let Some(old) = old {
+                self.pool.retire(volume.id, old);
+            }
         }
         Self::note_placed(&volume, instance, slot, (new_dirty, bypass_reason), now)
     }

@@ -13,7 +13,6 @@ use crate::input::Input;
 use crate::page::Paging;
 use crate::queue::WriteCause;
 use crate::sync::lock;
-use crate::tunables::Tunable;
 use crate::volume::{Call, Volume, VolumeHandle, Writer};
 use crate::write_order::{GroupId, OrderError, WriteOrder};
 
@@ -81,13 +80,7 @@ impl<F: Frames> Cache<F> {
         if !due.is_empty() && now < writer.retry_at {
             return Some(writer.retry_at);
         }
-        let depth = volume.config.tunables.count(Tunable::ForcedDepth);
-        for block in due {
-            if lock(&volume.queue).writes_started() >= depth {
-                break;
-            }
-            self.write_back_around(call, block, WriteCause::Forced);
-        }
+        self.write_back_each(call, due, WriteCause::Forced);
         let mut queue = lock(&volume.queue);
         let may_flush = !queue.flush_in_flight && queue.flush_failed.is_none();
         if may_flush && volume.write_order.with(|groups| groups.is_flush_due()) {

@@ -280,7 +280,6 @@ impl<F: Frames> Cache<F> {
         if self.absorb_for(handle, now, write, part) {
             return PlaceOutcome::Absorbed;
         }
-        let key = Key::new(volume.id, blocks.start);
         let is_absent = |&block: &u64| self.table.find(Key::new(volume.id, block)).is_none();
         // Not more than needed: an eviction could hit the page that was filled for this write.
         let mut wanted = blocks.clone().filter(is_absent).count();
@@ -298,7 +297,7 @@ impl<F: Frames> Cache<F> {
             {
                 break PlaceOutcome::NoRoom;
             }
-            let mut shard = self.shards.lock(self.table.shard(key));
+            let mut shard = self.shard_of(volume, blocks.start);
             if volume.is_regrouping() || volume.is_exclusive(&blocks) {
                 break PlaceOutcome::NoRoom;
             }
@@ -545,12 +544,13 @@ impl<F: Frames> Cache<F> {
         handle.recorder.add(Counter::ReplacedBlocks, 1);
         let copy = handle.spare.pop().expect("a frame was reserved for every such piece");
         let mut write_pin = self.write_pin_fresh(copy);
-        let state = self.supersede(volume, frame, |pin, _| {
+        let state = self.supersede(frame, |pin, _| {
             self.frames.copy(pin, &mut write_pin, 0, BLOCK_BYTES);
             piece.write_to(&self.frames, &mut write_pin);
         });
         let key = Key::new(volume.id, piece.block);
         self.publish(write_pin, key, slot, state.with_dirty(piece.dirties));
+        self.pool.retire(volume.id, frame);
         state.dirty != 0
     }
 }

@@ -105,9 +105,13 @@ impl<F: Frames, P: Payload> Work<F, P> {
         now: Nanos,
         completion: Completion<F>,
     ) -> Status {
-        if let Completion::Continue { token, pins } = completion {
-            return self.resume(cache, (volume, handle), now, (token, pins));
-        }
+        let may_continue = matches!(self, Work::Write(..) | Work::WriteZeros(_) | Work::Unpin(_));
+        let completion = match completion {
+            Completion::Continue { token, pins } if may_continue => {
+                return self.resume(cache, (volume, handle), now, (token, pins));
+            }
+            other => other,
+        };
         match self {
             Work::Read(read) => match read.apply_completion(cache.frames(), completion) {
                 // The parts for which it waited are pinned: the rest can be read now.

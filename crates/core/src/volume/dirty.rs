@@ -101,8 +101,11 @@ impl DirtyState {
 
     /// Counts `added` blocks as failing and `removed` ones no longer.
     pub(crate) fn change_failing(&self, added: u64, removed: u64) {
-        self.failing.fetch_add(added, Ordering::AcqRel);
-        self.failing.fetch_sub(removed, Ordering::AcqRel);
+        // Most writes succeed: the cache line stays with the threads that read it.
+        if added != removed {
+            self.failing.fetch_add(added, Ordering::AcqRel);
+            self.failing.fetch_sub(removed, Ordering::AcqRel);
+        }
     }
 
     #[inline]

@@ -73,9 +73,3 @@ pub fn everything() -> Result<(), ResidencyError> {
         ResidencyError { operation, source: io::Error::new(error.kind(), reason) }
     })
 }
-
-/// Returns true if this process may call [`everything`].
-#[must_use]
-pub fn may_drop_everything() -> bool {
-    rustix::fs::access(DROP_CACHES, rustix::fs::Access::WRITE_OK).is_ok()
-}

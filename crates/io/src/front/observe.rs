@@ -162,11 +162,10 @@ impl EventSender {
     fn publish(&mut self, now: Nanos) -> bool {
         let half = self.events.buffer().capacity() / 2;
         let had_room = self.events.slots() > half;
-        for event in self.staged.drain(..) {
-            let latency = now.saturating_sub(event.at);
-            let pushed = self.events.push(Event { latency, ..event });
-            debug_assert!(pushed.is_ok(), "there was room when the event was staged");
-        }
+        let chunk = self.events.write_chunk_uninit(self.staged.len());
+        let chunk = chunk.expect("there was room when the events were staged");
+        let with_latency = |it: Event| Event { latency: now.saturating_sub(it.at), ..it };
+        chunk.fill_from_iter(self.staged.drain(..).map(with_latency));
         had_room && self.events.slots() <= half
     }
 }
@@ -174,8 +173,9 @@ impl EventSender {
 impl EventReceiver {
     /// Passes all published events to `consume`, in order.
     pub fn drain(&mut self, consume: impl FnMut(Event)) {
-        let published = self.events.slots();
-        std::iter::from_fn(|| self.events.pop().ok()).take(published).for_each(consume);
+        if let Ok(chunk) = self.events.read_chunk(self.events.slots()) {
+            chunk.into_iter().for_each(consume);
+        }
     }
 
     /// Returns the number of events that found the ring full since the last call.

@@ -256,7 +256,9 @@ fn part(memory: &[libc::iovec], done: u64, len: u64) -> Box<[libc::iovec]> {
         (skip, left) = (skip - skipped, left - iov_len);
         libc::iovec { iov_base: vector.iov_base.wrapping_byte_add(skipped), iov_len }
     });
-    parts.filter(|part| part.iov_len > 0).collect()
+    let mut found = Vec::with_capacity(memory.len());
+    found.extend(parts.filter(|part| part.iov_len > 0));
+    found.into()
 }
 
 /// Returns the memory of an operation's segments, with neighbors joined.

@@ -193,7 +193,7 @@ pub trait Workload {
     /// Selects the part that the other methods are about; the first one is selected initially.
     ///
     /// # Errors
-    /// What an earlier part made is in the way and cannot be removed.
+    /// The files of an earlier part cannot be removed.
     fn select_part(&mut self, _number: usize) -> Result<(), BenchError> {
         Ok(())
     }

@@ -208,7 +208,8 @@ impl<'a, C: Connection<LoadOperation>> Worker<'a, C> {
                 } else {
                     // Nonzero, so that a reply that leaves the buffer unchanged fails the
                     // verification.
-                    let data = self.buffer(range, 0xa5);
+                    let mut data = self.buffer(range);
+                    data.fill(0xa5);
                     self.submit(Op::Read, range, false, data, Operation::Read(range))?;
                 }
                 return Ok(true);
@@ -220,7 +221,7 @@ impl<'a, C: Connection<LoadOperation>> Worker<'a, C> {
     fn send_write(&mut self, range: Range) -> Result<(), LoadError> {
         let id = self.next_id();
         let fua = self.random.below(FUA) == 0;
-        let mut data = self.buffer(range, 0);
+        let mut data = self.buffer(range);
         sector::fill(self.load.options.seed, id, range.first, &mut data);
         let sectors = u32::try_from(range.sectors).expect("a request is short");
         self.load.options.log.add(Record::Write { id, first: range.first, sectors, fua })?;
@@ -252,11 +253,10 @@ impl<'a, C: Connection<LoadOperation>> Worker<'a, C> {
         sector::id(self.number, self.count)
     }
 
-    /// Returns a buffer of a range, filled with `byte`.
-    fn buffer(&mut self, range: Range, byte: u8) -> Vec<u8> {
+    /// Returns a buffer for the data of a range, with any content.
+    fn buffer(&mut self, range: Range) -> Vec<u8> {
         let mut buffer = self.spare.pop().unwrap_or_default();
-        buffer.clear();
-        buffer.resize(range.bytes(), byte);
+        buffer.resize(range.bytes(), 0);
         buffer
     }
 

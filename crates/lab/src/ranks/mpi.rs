@@ -93,7 +93,14 @@ pub fn join(
         link::read(&mut rank_0.link.reader, HELLO_BYTES_MAX).map_err(failed("hear of rank 0"))?;
         rendezvous.lead(rank_0, &stop_flag)
     });
-    Ok((Communicator::join(hello, theirs, Arc::clone(stop))?, Some(leader)))
+    match Communicator::join(hello, theirs, Arc::clone(stop)) {
+        Ok(communicator) => Ok((communicator, Some(leader))),
+        Err(error) => {
+            // The leader still has to tell the other ranks, which it does before it ends.
+            drop(leader.join());
+            Err(error)
+        }
+    }
 }
 
 /// Returns the default file: in a directory of this machine.
@@ -169,7 +176,7 @@ impl Rendezvous {
             return Ok(Some(RankLink { hello, link }));
         }
         // A peer without the token is ignored; the run continues.
-        (self.note)(&format!("somebody at {from} has not the token of this run"));
+        (self.note)(&format!("a peer at {from} has not the token of this run"));
         Ok(None)
     }
 }
@@ -260,7 +267,7 @@ fn connect(path: &Path) -> Result<(String, Link), String> {
     });
     let metadata = metadata.map_err(|error| error.to_string())?;
     if !is_owned(&metadata) || metadata.mode() & 0o077 != 0 {
-        return Err("it belongs to somebody else, or others may read it".to_owned());
+        return Err("it belongs to another user, or others may read it".to_owned());
     }
     let token = token.trim_end().to_owned();
     let address = token.rsplit_once('@').map(|(_, address)| address).unwrap_or_default();
@@ -336,7 +343,7 @@ mod tests {
         let (hello, mut link) = find_leader(&path, hello(1), &AtomicBool::new(false)).unwrap();
         link::write(&mut link.writer, &Message::Hello(hello)).unwrap();
         assert_eq!(link::read(&mut link.reader, 1000).unwrap(), Some(Message::Welcome));
-        assert!(!path.exists() && TcpStream::connect(&address).is_err(), "nobody listens any more");
+        assert!(!path.exists() && TcpStream::connect(&address).is_err(), "the listener is closed");
         drop(first);
         while link::read(&mut link.reader, 1000).unwrap() == Some(Message::Alive) {}
         drop(link);

@@ -203,7 +203,7 @@ impl Outcome {
         columns.push(Column::numbers("max_ns", "max"));
         let mut table = Table::new("Latencies", columns);
         for (op, sum) in Op::ALL.into_iter().zip(&self.ops).filter(|(_, sum)| sum.requests > 0) {
-            let time = |ns: Option<u64>| ns.map_or_else(Cell::missing, Cell::duration);
+            let time = |ns: Option<u64>| Cell::duration(ns);
             let mut row = vec![
                 Cell::word(op.name()),
                 Cell::count(sum.requests),

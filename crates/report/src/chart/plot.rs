@@ -31,20 +31,16 @@ impl Plot {
         Plot { size, axes: (x, y), frames, svg: String::new() }
     }
 
-    fn fraction(frame: &Frame, position: f64) -> f64 {
-        ((position - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0)
-    }
-
     /// Returns the pixel position of a value on the horizontal axis.
     pub(crate) fn x(&self, value: f64) -> f64 {
         let position = self.axes.0.position(value).unwrap_or(self.frames.0.low);
-        MARGIN[0] + Self::fraction(&self.frames.0, position) * (self.size.0 - MARGIN[0] - MARGIN[1])
+        MARGIN[0] + self.frames.0.fraction(position) * (self.size.0 - MARGIN[0] - MARGIN[1])
     }
 
     /// Returns the pixel position of a value on the vertical axis.
     pub(crate) fn y(&self, value: f64) -> f64 {
         let position = self.axes.1.position(value).unwrap_or(self.frames.1.low);
-        let fraction = Self::fraction(&self.frames.1, position);
+        let fraction = self.frames.1.fraction(position);
         MARGIN[2] + (1.0 - fraction) * (self.size.1 - MARGIN[2] - MARGIN[3])
     }
 
@@ -123,7 +119,7 @@ impl Plot {
         let [left, right, top, bottom] = self.ends();
         let mut free = 0.0;
         for mark in self.frames.0.marks.clone() {
-            let x = left + Self::fraction(&self.frames.0, mark) * (right - left);
+            let x = left + self.frames.0.fraction(mark) * (right - left);
             self.stroke("grid", (x, top), (x, bottom));
             let label = self.axes.0.label(mark);
             let half = count_f64(label.len()) * 3.6;
@@ -140,7 +136,7 @@ impl Plot {
     pub(crate) fn draw_y(&mut self) {
         let [left, right, top, bottom] = self.ends();
         for mark in self.frames.1.marks.clone() {
-            let y = bottom - Self::fraction(&self.frames.1, mark) * (bottom - top);
+            let y = bottom - self.frames.1.fraction(mark) * (bottom - top);
             self.stroke("grid", (left, y), (right, y));
             let label = self.axes.1.label(mark);
             self.words("mark", (left - 8.0, y + 4.0), "end", &label);

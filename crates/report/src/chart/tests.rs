@@ -31,6 +31,16 @@ fn svg_names_what_it_shows_and_needs_nothing_else() {
 }
 
 #[test]
+fn a_point_that_is_not_drawn_widens_no_axis() {
+    let mut chart = Chart::new("", Axis::new("x", ""), Axis::new("y", ""));
+    chart.line("one", [(1.0, 1.0), (2.0, 2.0)]);
+    let drawn = chart.to_svg(400, 300);
+    chart.series.clear();
+    chart.line("one", [(1.0, 1.0), (2.0, 2.0), (900.0, f64::NAN)]);
+    assert_eq!(chart.to_svg(400, 300), drawn);
+}
+
+#[test]
 fn marks_lie_on_round_values() {
     let labels = |axis: Axis, low: f64, high: f64| {
         let frame = axis.frame(&[low, high]);

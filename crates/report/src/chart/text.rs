@@ -94,14 +94,13 @@ impl Chart {
 
 /// Returns the cell, of `count`, that contains a position on the axis.
 fn cell(position: f64, frame: &Frame, count: usize) -> usize {
-    let fraction = ((position - frame.low) / (frame.high - frame.low)).clamp(0.0, 1.0);
     #[expect(
         clippy::cast_possible_truncation,
         clippy::cast_sign_loss,
         clippy::cast_precision_loss,
         reason = "a chart has few cells"
     )]
-    let cell = (fraction * (count - 1) as f64).round() as usize;
+    let cell = (frame.fraction(position) * (count - 1) as f64).round() as usize;
     cell
 }
 

@@ -216,8 +216,7 @@ fn chart(volume: &VolumeCurve) -> Option<String> {
 fn points_table(volume: &VolumeCurve) -> Table {
     let points = volume.points.points();
     let every = points.len().div_ceil(ROWS_MAX).max(1);
-    let shown: Vec<Point> = points.iter().rev().step_by(every).rev().copied().collect();
-    Table::of("", &shown, point_fields())
+    Table::of("", points.iter().rev().step_by(every).rev(), point_fields())
 }
 
 /// Returns the fields of a point.

@@ -109,7 +109,7 @@ pub(super) const WASTED: Rule = Rule {
     when: "more than half of at least 1,024 pages that were read ahead went before anybody touched \
            them",
     source: "the bound of larder's own caches; 1,024 pages are 4 MiB",
-    why: "The disk reads, and the cache gives room to, what nobody wants.",
+    why: "The disk reads, and the cache gives room to, pages that no program uses.",
     attempt: &[
         "larder serve IMAGE --read-ahead 64KiB --listen unix:SOCKET",
         "larder serve IMAGE --hint random --listen unix:SOCKET",

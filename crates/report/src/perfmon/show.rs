@@ -63,7 +63,7 @@ pub fn to_csv(summary: &Summary) -> String {
     all.to_csv()
 }
 
-/// Renders the summary as a summary-contained HTML page.
+/// Renders the summary as a self-contained HTML page.
 #[must_use]
 pub fn to_html(summary: &Summary) -> String {
     let title = if summary.host.is_empty() { "Log of Perfmon" } else { &summary.host };

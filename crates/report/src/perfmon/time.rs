@@ -3,6 +3,8 @@
 //!
 //! Times are seconds since 1970-01-01 on the clock of the log, without time zones.
 
+use larder_schema::format;
+
 /// Order of the fields of a date.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Order {
@@ -132,19 +134,7 @@ fn days_since_1970(year: u32, month: u32, day: u32) -> i32 {
 pub(super) fn format_time(seconds: f64) -> String {
     #[expect(clippy::cast_possible_truncation, reason = "four digits of years")]
     let whole = seconds.floor() as i64;
-    let (days, second) = (whole.div_euclid(86_400), whole.rem_euclid(86_400));
-    let era_day = days + 719_468;
-    let era = era_day.div_euclid(146_097);
-    let of_era = era_day.rem_euclid(146_097);
-    let year_of_era =
-        (of_era - of_era / 1_460 + of_era / 36_524 - of_era / 146_096).div_euclid(365);
-    let of_year = of_era - (365 * year_of_era + year_of_era / 4 - year_of_era / 100);
-    let month_from_march = (5 * of_year + 2) / 153;
-    let day = of_year - (153 * month_from_march + 2) / 5 + 1;
-    let month = if month_from_march < 10 { month_from_march + 3 } else { month_from_march - 9 };
-    let year = year_of_era + era * 400 + i64::from(month <= 2);
-    let (hours, minutes) = (second / 3_600, second / 60 % 60);
-    format!("{year:04}-{month:02}-{day:02} {hours:02}:{minutes:02}:{:02}", second % 60)
+    format::date_and_time(whole, ' ')
 }
 
 /// The times of all lines, and notes on ambiguities.

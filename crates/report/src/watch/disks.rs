@@ -1,11 +1,11 @@
 //! Disk activity, in the measures of Perfmon.
 
 use crate::table::{Cell, Column, Field, Table};
-use larder_schema::share;
+use larder_schema::as_f64;
 use larder_schema::watch::Disk;
 
 fn ratio(part: u64, whole: u64) -> f64 {
-    share(part, whole).unwrap_or(f64::NAN)
+    as_f64(part) / as_f64(whole)
 }
 
 /// Formats a mean number of requests; the digits of a negligible one are meaningless.

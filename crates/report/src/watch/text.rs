@@ -3,7 +3,7 @@
 use super::disks;
 use crate::table::{Cell, Column, Field, Table};
 use larder_schema::format;
-use larder_schema::watch::{Counts, Interval, Row, Unattributed, Watch, WatchColumn};
+use larder_schema::watch::{Interval, Row, Unattributed, Watch, WatchColumn};
 
 /// Maximum number of characters of a path; its end is more informative than its start.
 const PATH_MAX: usize = 44;
@@ -22,25 +22,6 @@ fn process(row: &Row) -> String {
     if row.pid == 0 { row.process.clone() } else { format!("{} {}", row.process, row.pid) }
 }
 
-/// Returns a field with one of the counts of a row.
-fn field<R: Into<Option<u64>> + 'static>(
-    key: &str,
-    title: &str,
-    cell: fn(Option<u64>) -> Cell,
-    value: fn(&Counts) -> R,
-) -> Field<Row> {
-    Field::of(Column::numbers(key, title), move |row: &Row| cell(value(&row.counts).into()))
-}
-
-/// Returns a field with a number of pages or requests.
-fn count(key: &str, title: &str, value: fn(&Counts) -> u64) -> Field<Row> {
-    field(key, title, Cell::count, value)
-}
-
-fn bytes(key: &str, title: &str, value: fn(&Counts) -> u64) -> Field<Row> {
-    field(key, title, Cell::bytes, value)
-}
-
 /// Returns the table of a criterion with its first `rows_max` rows, and the number of the others.
 fn table<const N: usize>(
     title: &str,
@@ -49,28 +30,28 @@ fn table<const N: usize>(
     fields: [Field<Row>; N],
 ) -> (Table, usize) {
     let order = criterion.order(rows, page_bytes);
-    let shown: Vec<Row> = order.iter().take(rows_max).map(|&index| rows[index].clone()).collect();
+    let shown = order.iter().take(rows_max).map(|&index| &rows[index]);
     let names = [
         Field::text("file", "file", |row: &Row| shorten(&row.file)),
         Field::text("process", "process", process),
     ];
     let fields = names.into_iter().chain(fields);
-    (Table::of(title, &shown, fields), order.len().saturating_sub(rows_max))
+    (Table::of(title, shown, fields), order.len().saturating_sub(rows_max))
 }
 
 fn reads(rows: (&[Row], u64, usize)) -> (Table, usize) {
     let page_bytes = rows.1;
     let missed = move |it: &Row| Cell::bytes(it.counts.miss_pages * page_bytes);
     let fields = [
-        count("read_pages", "pages read", |it| it.read_pages),
-        count("hit_pages", "hits", |it| it.hit_pages),
-        count("read_ahead_hit_pages", "read-ahead", |it| it.read_ahead_hit_pages),
-        count("miss_pages", "misses", |it| it.miss_pages),
+        Field::count("read_pages", "pages read", |it: &Row| it.counts.read_pages),
+        Field::count("hit_pages", "hits", |it| it.counts.hit_pages),
+        Field::count("read_ahead_hit_pages", "read-ahead", |it| it.counts.read_ahead_hit_pages),
+        Field::count("miss_pages", "misses", |it| it.counts.miss_pages),
         Field::of(Column::numbers("miss_bytes", "missed"), missed),
         Field::percent("hit_ratio", "hit ratio", |it| it.counts.hit_ratio()),
-        count("map_touches", "map touches", |it| it.map_touches),
-        count("map_misses", "map misses", |it| it.map_misses),
-        bytes("disk_read_bytes", "from disk", |it| it.disk_read_bytes),
+        Field::count("map_touches", "map touches", |it| it.counts.map_touches),
+        Field::count("map_misses", "map misses", |it| it.counts.map_misses),
+        Field::bytes("disk_read_bytes", "from disk", |it| it.counts.disk_read_bytes),
     ];
     table("reads, in pages", WatchColumn::Reads, rows, fields)
 }
@@ -78,29 +59,33 @@ fn reads(rows: (&[Row], u64, usize)) -> (Table, usize) {
 fn writes(rows: (&[Row], u64, usize)) -> (Table, usize) {
     // File systems that do not report write requests show neither bytes nor overwritten pages.
     let fields = [
-        field("write_bytes", "written", Cell::bytes, |it| {
-            (it.write_requests > 0).then_some(it.write_bytes)
+        Field::bytes("write_bytes", "written", |it: &Row| {
+            (it.counts.write_requests > 0).then_some(it.counts.write_bytes)
         }),
-        count("write_new_pages", "new pages", |it| it.write_new_pages),
-        count("dirtied_pages", "dirtied", |it| it.dirtied_pages),
-        field("overwritten_pages", "while dirty", Cell::count, |it| {
-            (it.write_requests > 0).then(|| it.overwritten_pages())
+        Field::count("write_new_pages", "new pages", |it| it.counts.write_new_pages),
+        Field::count("dirtied_pages", "dirtied", |it| it.counts.dirtied_pages),
+        Field::count("overwritten_pages", "while dirty", |it| {
+            (it.counts.write_requests > 0).then(|| it.counts.overwritten_pages())
         }),
-        count("lazy_pages", "lazy pages", Counts::lazy_pages),
-        count("lazy_flushes", "lazy flushes", |it| it.lazy_flushes),
-        bytes("disk_lazy_write_bytes", "to disk, lazily", |it| it.disk_lazy_write_bytes),
-        bytes("disk_write_bytes", "to disk, itself", |it| it.disk_write_bytes),
-        field("throttled_ms", "throttled", Cell::duration, |it| it.throttled_ms * 1_000_000),
+        Field::count("lazy_pages", "lazy pages", |it| it.counts.lazy_pages()),
+        Field::count("lazy_flushes", "lazy flushes", |it| it.counts.lazy_flushes),
+        Field::bytes("disk_lazy_write_bytes", "to disk, lazily", |it| {
+            it.counts.disk_lazy_write_bytes
+        }),
+        Field::bytes("disk_write_bytes", "to disk, itself", |it| it.counts.disk_write_bytes),
+        Field::duration("throttled_ms", "throttled", |it| it.counts.throttled_ms * 1_000_000),
     ];
     table("writes", WatchColumn::Writes, rows, fields)
 }
 
 fn evictions(rows: (&[Row], u64, usize)) -> (Table, usize) {
     let fields = [
-        count("evicted_pages", "evicted", |it| it.evicted_pages),
-        count("dropped_pages", "dropped", |it| it.dropped_pages),
-        count("refault_pages", "came back", |it| it.refault_pages),
-        count("read_ahead_unused_pages", "read ahead unused", |it| it.read_ahead_unused_pages),
+        Field::count("evicted_pages", "evicted", |it: &Row| it.counts.evicted_pages),
+        Field::count("dropped_pages", "dropped", |it| it.counts.dropped_pages),
+        Field::count("refault_pages", "came back", |it| it.counts.refault_pages),
+        Field::count("read_ahead_unused_pages", "read ahead unused", |it| {
+            it.counts.read_ahead_unused_pages
+        }),
     ];
     table("pages that left, and by whom", WatchColumn::Leaving, rows, fields)
 }

@@ -170,6 +170,10 @@ fn what_is_wrong_is_said_with_its_line() {
     assert_eq!(error, "use f.toml: line 1: set control-tcp: it needs control-token");
     let error = plan_of(&format!("give-back = \"1TiB\"{volume}")).unwrap_err();
     assert!(error.contains("1 TiB: memory is only 256 MiB"), "keys, not flags: {error}");
+    let mounted = tempfile::Builder::new().prefix("a--record").tempdir().unwrap();
+    let path = mounted.path().display();
+    let error = plan_of(&format!("record = \"{path}/s\"\nfuse = \"{path}\"{volume}")).unwrap_err();
+    assert!(error.contains(&format!("use {path}/s for record: it is in {path}")), "{error}");
     let long = "k".repeat(1 << 19);
     let error = plan_of(&format!("{long} = 1{volume}")).unwrap_err();
     assert!(error.len() < 300 && error.contains("kkk...\""), "{error}");

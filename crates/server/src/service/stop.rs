@@ -38,7 +38,7 @@ impl Service {
     /// Requests a stop, as SIGTERM does.
     pub(crate) fn request_stop(&self) {
         if !self.stop.requests.send(ServerRequest::Stop) {
-            tracing::warn!("asked to stop, but nobody listens");
+            tracing::warn!("a stop was requested, but the server receives no requests any more");
         }
     }
 

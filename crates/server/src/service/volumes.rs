@@ -319,7 +319,10 @@ impl Service {
     }
 
     fn release_memory(&self, bytes: u64) {
-        if let Err(error) = self.set_reserved_bytes(self.reserved_bytes() - bytes) {
+        let reserved = self.reserved_bytes() - bytes;
+        if let Err(error) = self.set_reserved_bytes(reserved) {
+            // The next change of the memory takes it back.
+            self.reserved_bytes.store(reserved, Ordering::Release);
             tracing::error!(%error, "the cache could not take back its memory");
         }
     }

@@ -1,7 +1,7 @@
 //! The rows of the table.
 
 use super::{Field, Form, Group, Setting, text_of};
-use crate::value::{self, Named, PRESETS, interval, named, size_text, switch};
+use crate::value::{self, NamedValue, PRESETS, interval, named, size_text, switch};
 use crate::volume_plan::{PolicyChoice, VolumePlan};
 use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;

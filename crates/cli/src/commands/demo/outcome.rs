@@ -38,9 +38,7 @@ pub(super) fn table(title: &str, outcomes: &[Outcome]) -> Table {
         row(name, &|o| Cell::count(o.cached.measured.get(counter)));
     }
     row("dirty blocks left at the end", &|o| Cell::count(o.cached.left));
-    row("read hits", &|o| {
-        o.cached.measured.read_hit_ratio().map_or_else(Cell::missing, Cell::percent)
-    });
+    row("read hits", &|o| Cell::percent(o.cached.measured.read_hit_ratio()));
     row("blocks per lazy write", &|o| burst(o));
     table
 }

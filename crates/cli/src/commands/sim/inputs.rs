@@ -44,7 +44,7 @@ fn table(result: &ReplayResult) -> Table {
             Column::numbers("replayed", "replayed"),
         ],
     );
-    let value = |count: Option<u64>| count.map_or_else(Cell::missing, Cell::count);
+    let value = |count: Option<u64>| Cell::count(count);
     for ComparedCounter { volume, name, recorded, replayed } in result.counters() {
         if (recorded, replayed) != (Some(0), Some(0)) {
             table.push([Cell::word(volume), Cell::word(name), value(recorded), value(replayed)]);

@@ -111,12 +111,12 @@ impl<F: Frames> Cache<F> {
                 let is_due = page.dirty > 0 && page.dirty_epoch <= epoch;
                 (is_due && overlap(&page_blocks, blocks)).then_some(page_blocks.start)
             };
-            let slots: Vec<_> = if dirty < blocks.end - blocks.start {
-                instance.dirty.iter(&instance.pages).collect()
+            let add = |slot| pages.extend(is_selected(instance.pages.get(slot)));
+            if dirty < blocks.end - blocks.start {
+                instance.dirty.iter(&instance.pages).for_each(add);
             } else {
-                self.slots_in(instance, blocks)
-            };
-            pages.extend(slots.into_iter().filter_map(|it| is_selected(instance.pages.get(it))));
+                self.slots_in(instance, blocks).into_iter().for_each(add);
+            }
         }
         Batch::sorted(pages)
     }

@@ -14,15 +14,8 @@ impl<F: Frames> Cache<F> {
     /// Writes dirty pages whose frames are needed, before pages of the lazy writer, up to the depth
     /// of forced writes. Searches that still need frames request the remaining pages again.
     pub(in crate::cache) fn steal(&self, call: &Call<'_, F>) {
-        let Call { volume, .. } = *call;
-        let depth = volume.config.tunables.count(Tunable::ForcedDepth);
-        let steals = std::mem::take(&mut lock(&volume.queue).steals);
-        for block in steals {
-            if lock(&volume.queue).writes_started() >= depth {
-                return;
-            }
-            self.write_back_around(call, block, WriteCause::Steal);
-        }
+        let steals = std::mem::take(&mut lock(&call.volume.queue).steals);
+        self.write_back_each(call, steals, WriteCause::Steal);
     }
 
     /// Runs the lazy writer up to the depth of background writes.

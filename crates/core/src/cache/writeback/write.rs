@@ -14,6 +14,7 @@ use crate::queue::{Context, Queue, WriteCause};
 use crate::shard::Instance;
 use crate::store::{Buffer, Segment, StoreOpKind};
 use crate::sync::{Arc, lock};
+use crate::tunables::Tunable;
 use crate::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES, SECTORS_PER_BLOCK};
 use crate::volume::{Call, Volume};
 use std::ops::Range;
@@ -163,6 +164,22 @@ impl<F: Frames> Cache<F> {
         }
         for pin in pins {
             self.frames.unpin(pin);
+        }
+    }
+
+    /// Starts the writeback around each of `blocks`, up to the depth of forced writes.
+    pub(in crate::cache) fn write_back_each(
+        &self,
+        call: &Call<'_, F>,
+        blocks: impl IntoIterator<Item = u64>,
+        cause: WriteCause,
+    ) {
+        let depth = call.volume.config.tunables.count(Tunable::ForcedDepth);
+        for block in blocks {
+            if lock(&call.volume.queue).writes_started() >= depth {
+                return;
+            }
+            self.write_back_around(call, block, cause);
         }
     }
 

@@ -154,7 +154,7 @@ impl Workload for IozoneBench<'_> {
     }
 
     fn parts(&self) -> Vec<WorkPart> {
-        self.parts.iter().map(TestPart::to_work_part).collect()
+        self.mode.work_parts()
     }
 
     fn select_part(&mut self, number: usize) -> Result<(), BenchError> {

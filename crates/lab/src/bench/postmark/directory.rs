@@ -33,9 +33,10 @@ impl WorkDirectory {
                 Ok(held) => return Ok(WorkDirectory { path, held }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {
-                    return Err(BenchError::io(format!("make a directory {}", path.display()))(
-                        error,
-                    ));
+                    // Empty, if it was created; the first error is the one to report.
+                    drop(std::fs::remove_dir(&path));
+                    let failed = BenchError::io(format!("make a directory {}", path.display()));
+                    return Err(failed(error));
                 }
             }
         }

@@ -58,7 +58,7 @@ impl Row {
     }
 
     fn cells(&self) -> Vec<Cell> {
-        let optional = |value: Option<u64>| value.map_or_else(Cell::missing, Cell::count);
+        let optional = |value: Option<u64>| Cell::count(value);
         let ratio = |part: fn(&Counts) -> (u64, u64)| {
             let (hits, all) = part(self.counts.as_ref()?);
             Some(Cell::percent(share(hits, all)?))

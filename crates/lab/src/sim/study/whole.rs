@@ -148,7 +148,7 @@ impl Run {
             Cell::bytes(u64::from(frames) * BLOCK_BYTES_U64),
             Cell::bytes(u64::from(page_blocks) * BLOCK_BYTES_U64),
             Cell::count(totals.read_pages() + totals.write_pages()),
-            totals.read_hit_ratio().map_or_else(Cell::missing, Cell::percent),
+            Cell::percent(totals.read_hit_ratio()),
             Cell::word(write_mode.name()),
             Cell::word(store.name()),
             Cell::duration(self.outcome.elapsed),

@@ -13,7 +13,7 @@ use larder_core::clock::Nanos;
 use larder_host::residency::page_bytes;
 use larder_lab::bench::{
     BenchError, Counted, Direction, Found, HostEnv, Outcome, Series, Space, StartState,
-    TrialContext, Workload,
+    TrialContext, WorkPart, Workload,
 };
 use larder_report::try_verdict;
 use larder_schema::control::{Stats, VolumeStats};
@@ -239,6 +239,14 @@ fn values(stats: &VolumeStats, writes: bool) -> BTreeMap<String, f64> {
 impl Workload for CachedWorkload<'_> {
     fn name(&self) -> &str {
         self.workload.name()
+    }
+
+    fn parts(&self) -> Vec<WorkPart> {
+        self.workload.parts()
+    }
+
+    fn select_part(&mut self, number: usize) -> Result<(), BenchError> {
+        self.workload.select_part(number)
     }
 
     fn description(&self) -> String {

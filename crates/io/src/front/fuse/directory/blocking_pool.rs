@@ -325,22 +325,27 @@ impl BlockingWorker {
                 let page_dropper = self.page_dropper.as_ref().expect("this is the page writer");
                 page_dropper.drop_and_answer(reply_path.clone(), header.unique, write);
             }
-            Ok(Answer::BlockingWorker) if is_removal => self.retry_later(request, Errno::NOTEMPTY),
+            Ok(Answer::BlockingWorker) if is_removal => {
+                // The kernel ends the wait by forgetting files, a message to the device, not to a
+                // queue.
+                let count_max = reply_path.waiting_max().max(BLOCKING_WORKERS);
+                self.retry_later(request, count_max, Errno::NOTEMPTY);
+            }
             Ok(Answer::BlockingWorker) => unreachable!("a blocking worker does not pass this on"),
             // Another process has a lease on the file.
             Err(Errno::AGAIN)
                 if backlog_entry.age() < LEASE_WAIT_MAX && !is_nonblocking(header, body) =>
             {
-                self.retry_later(request, Errno::AGAIN);
+                let count_max = reply_path.waiting_max();
+                self.retry_later(request, count_max, Errno::AGAIN);
             }
             Err(errno) => reply_path.answer(header.unique, Err(errno)),
         }
     }
 
-    /// Retries a request later, since waiting here could occupy all blocking workers. If too many
-    /// wait, the request is refused.
-    fn retry_later(&self, request: QueuedRequest, errno: Errno) {
-        let count_max = request.reply_path.waiting_max();
+    /// Retries a request later, since waiting here could occupy all blocking workers. If
+    /// `count_max` requests wait, it is refused.
+    fn retry_later(&self, request: QueuedRequest, count_max: usize, errno: Errno) {
         let jobs = (self.jobs)(&self.directory.pool);
         let refused = jobs.add_delayed(Job::Request(request), count_max);
         refuse(refused.as_ref().and_then(requester_of), errno);
@@ -528,7 +533,10 @@ impl BlockingWorker {
         let parent = self.directory.node(request.header.nodeid)?;
         let name = abi::parse_name(&request.body)?;
         let (mut count, mut is_held) = (0, false);
-        for _ in 0..REMOVAL_ATTEMPTS {
+        for attempt in 0..REMOVAL_ATTEMPTS {
+            if attempt > 0 {
+                std::thread::sleep(REMOVAL_PAUSE);
+            }
             let removed = remove_directory(&parent, name);
             if removed != Err(Errno::NOTEMPTY) || !self.directory.is_remote {
                 return removed.map(|()| empty_reply());
@@ -548,7 +556,6 @@ impl BlockingWorker {
                     node.file.rest();
                 }
             }
-            std::thread::sleep(REMOVAL_PAUSE);
         }
         let waits = request.hidden_names.continues(Instant::now(), count, is_held);
         if waits { Ok(Answer::BlockingWorker) } else { Err(Errno::NOTEMPTY) }
