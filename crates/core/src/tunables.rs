@@ -141,7 +141,7 @@ pub const TUNABLES: [Bounds; 18] = [
     ),
     bounds(
         "burst-share",
-        "per mille of what is dirty",
+        "per mille of the dirty blocks",
         [1, 1000],
         250,
         250,

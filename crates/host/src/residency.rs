@@ -65,7 +65,7 @@ impl ResidencyError {
 
     fn refused(path: &Path) -> ResidencyError {
         ResidencyError::query(path)(io::Error::other(
-            "the kernel tells it only to the owner of a file and to those who may write it",
+            "the kernel reports it only to the owner of a file and to users who may write it",
         ))
     }
 }

@@ -97,7 +97,7 @@ impl Scratch {
     /// # Errors
     /// The first step that fails; completed steps are undone, or the error says that they are not.
     pub fn make(parent: &Path, options: &ScratchOptions) -> Result<Scratch, ScratchError> {
-        let failed = ScratchError::io(format!("see what is free in {}", parent.display()));
+        let failed = ScratchError::io(format!("find out the free space of {}", parent.display()));
         let free = space::free_bytes(parent).map_err(failed)?;
         if free < options.bytes {
             return Err(ScratchError::Other(format!(

@@ -133,7 +133,7 @@ fn decide_verdict(
         return cannot_tell("there is no ratio to a value of 0 or less".to_owned());
     };
     let Some(better) = better else {
-        return cannot_tell("nobody said which values are better".to_owned());
+        return cannot_tell("the direction of improvement is unknown".to_owned());
     };
     if let Some(reason) = unfair_reason {
         return cannot_tell(reason.to_owned());

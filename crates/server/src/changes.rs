@@ -57,7 +57,7 @@ impl Plan {
             return Err(format!("no volume is called {}", quoted(volume)));
         }
         if !setting.is_live {
-            return Err("it is read at the start; start the server anew to change it".to_owned());
+            return Err("it is read at the start; restart the server to change it".to_owned());
         }
         Ok(())
     }
@@ -110,7 +110,7 @@ impl Service {
         let new = old.with(settings)?;
         if let Err(error) = self.apply(&volumes, &old, &new) {
             if let Err(again) = self.apply(&volumes, &new, &old) {
-                tracing::error!(%again, "a change that was refused could not be taken back");
+                tracing::error!(%again, "a change failed, and the previous settings could not be restored");
             }
             return Err(error.to_string());
         }

@@ -78,7 +78,7 @@ impl Client {
 
     fn new(address: ServerAddress, trusted_uid: Option<u32>) -> Result<Self> {
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_all().build().context("start to ask")?;
+        let runtime = builder.enable_all().build().context("start a client of the control socket")?;
         Ok(Client { address, trusted_uid, runtime })
     }
 
@@ -217,8 +217,8 @@ impl Client {
         use std::io::ErrorKind::{ConnectionRefused, NotFound, PermissionDenied};
         let reason = match error.kind() {
             NotFound => "there is no such socket; is larder serve running?".to_owned(),
-            ConnectionRefused => "nobody listens there; is larder serve running?".to_owned(),
-            PermissionDenied => "only the user who runs the server may".to_owned(),
+            ConnectionRefused => "no process listens there; is larder serve running?".to_owned(),
+            PermissionDenied => "only the user of the server may connect".to_owned(),
             _ => error.to_string(),
         };
         anyhow!("reach a server at {}: {reason}", self.address)

@@ -98,7 +98,7 @@ impl Reloader {
             served.inspect(|line| eprintln!("larder: {line}")).is_ok()
         });
         for name in restart_required(&self.server, &plan.server) {
-            eprintln!("larder: note: {name} cannot be changed while it serves; start it anew");
+            eprintln!("larder: note: {name} cannot be changed while the server runs; restart it");
         }
         plan.volumes.extend(retained);
         self.plan = plan;

@@ -137,8 +137,8 @@ impl Stores {
         let known = std::mem::replace(&mut *lock(&self.lost), lost.clone());
         for path in lost.iter().filter(|path| !known.contains(path)) {
             tracing::warn!(
-                "{} was deleted or replaced while it is served; what is written will not be there \
-                 after the server's end (copy the data by way of the server)",
+                "{} was deleted or replaced while it is served; data written from now on is lost \
+                 when the server ends (copy the data through the server)",
                 path.display()
             );
         }

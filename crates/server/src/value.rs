@@ -88,7 +88,7 @@ pub fn interval(text: &str) -> Result<Option<Duration>, String> {
         return Ok(None);
     }
     match time(text)? {
-        0 => Err("0 is no time between two; write off".into()),
+        0 => Err("an interval of 0 is not possible; write off to disable it".into()),
         ns => Ok(Some(Duration::from_nanos(ns))),
     }
 }

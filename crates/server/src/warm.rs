@@ -110,7 +110,7 @@ impl WarmLists {
         memory_bytes: u64,
         engine: &Arc<Engine>,
     ) -> Result<Self> {
-        let context = || format!("keep lists of what is cached in {}", directory.display());
+        let context = || format!("keep warm lists in {}", directory.display());
         anyhow::ensure!(
             std::fs::metadata(&directory).with_context(context)?.is_dir(),
             "{}: it is not a directory",
@@ -133,7 +133,7 @@ impl WarmLists {
             };
             fault::spawn("warm lists", Some(engine.cache()), move || shared.run(), failed)
         };
-        let thread = thread.context("start a thread for lists of what is cached")?;
+        let thread = thread.context("start the thread of the warm lists")?;
         Ok(WarmLists { shared, thread: Mutex::new(Some(thread)) })
     }
 

@@ -48,8 +48,8 @@ Every number that leaves the cache comes from this catalogue. Generated from
 `crates/core/src/counters/catalogue.rs` by `cargo xtask docs`; do not edit.
 
 A hit ratio is always weighted by references: hits over references, both summed over
-the whole time asked for, never a mean of ratios. \"Known as\" names the counter of the
-Windows NT file cache that the number answers to.
+the whole interval, never a mean of ratios. \"Known as\" names the corresponding counter
+of the Windows NT file cache.
 ";
 
 const SESSIONS: &str = "\
@@ -100,8 +100,8 @@ fn metrics() -> io::Result<()> {
         let head = "| name | unit | meaning | known as |\n|---|---|---|---|";
         section(title, text, head, definitions.iter().map(row))
     };
-    definitions("Counters", "They only grow.", &COUNTERS)?;
-    definitions("Gauges", "What is so now.", &GAUGES)?;
+    definitions("Counters", "Monotonic since the start of the server.", &COUNTERS)?;
+    definitions("Gauges", "Values at the time of the query.", &GAUGES)?;
     let text = "Histograms with a relative error of at most 1/16.";
     definitions("Latencies", text, &HISTOGRAMS)?;
     let families = |title, text, families: &[MetricFamily]| {
@@ -110,13 +110,13 @@ fn metrics() -> io::Result<()> {
         let head = "| name | labels | meaning |\n|---|---|---|";
         section(title, text, head, families.iter().map(row))
     };
-    let text = "What is no number: samples of 0 or 1 with labels, in `/metrics`.";
+    let text = "States are samples of 0 or 1 with labels, in `/metrics`.";
     families("States", text, &STATE_FAMILIES)?;
     families("Sessions of the NBD server", SESSIONS, &SESSION_FAMILIES)?;
     let row =
         |NtCounter { nt_name, query, note }: &NtCounter| format!("{nt_name} | `{query}` | {note}");
-    let title = "For those who know the counters of Windows NT";
-    section(title, NT, "| there | here | note |\n|---|---|---|", NT_COUNTERS.iter().map(row))
+    let title = "Counters of Windows NT and their equivalents";
+    section(title, NT, "| Windows NT | Larder | note |\n|---|---|---|", NT_COUNTERS.iter().map(row))
 }
 
 fn tunables() -> io::Result<()> {

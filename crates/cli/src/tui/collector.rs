@@ -99,7 +99,7 @@ fn files() -> Grid {
         sort: 1,
         rows,
         note: Some(
-            "Files that are open now. Who reads them, and who hits or misses, is in the view uses."
+            "Files that are open now. The view uses has the tasks that read them, and their hits and misses."
                 .to_owned(),
         ),
         ..Grid::default()

@@ -132,7 +132,7 @@ catalogue! {
     EvictedBlocks, "evicted_blocks", Blocks, "Blocks of the evicted pages.", "";
     FilledBlocks, "filled_blocks", Blocks, "Blocks read from the store into the cache.", "";
     ReadAheads, "read_aheads", Operations,
-        "Reads of the store that nobody had asked for yet; blocks divided by reads is their size.",
+        "Reads of the store ahead of requests; blocks divided by reads is their mean size.",
         "Read Aheads/sec";
     ReadAheadBlocks, "read_ahead_blocks", Blocks, "Blocks that were read ahead.", "";
     ReadAheadWasted, "read_ahead_wasted_pages", Pages,
@@ -211,7 +211,7 @@ catalogue! {
         "Dirty blocks of groups that wait for other groups to be stable.", "";
     Warming, "warming_bytes", Bytes, "What a warm restart has still to read back.", "";
     Failing, "failing_blocks", Blocks,
-        "Dirty blocks whose last write to the store failed: what is at risk.", "";
+        "Dirty blocks whose last write to the store failed; they exist only in memory.", "";
 }
 
 impl Gauge {

@@ -72,7 +72,7 @@ fn better_and_worse_follow_what_is_better() {
     let files = verdict_of(&plain("files"));
     assert_eq!(
         (files.verdict, files.why.as_str()),
-        (Verdict::CannotTell, "nobody said which values are better")
+        (Verdict::CannotTell, "the direction of improvement is unknown")
     );
 }
 

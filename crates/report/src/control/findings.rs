@@ -109,7 +109,7 @@ impl VolumeFinding<'_> {
                 format!("{} of what was read ahead was not touched", format::percent(share))
             }
             VolumeFinding::Stolen { share, .. } => format!(
-                "{} of what is written back is written because its room is wanted",
+                "{} of the bytes written back are written to free memory",
                 format::percent(share)
             ),
             VolumeFinding::WriteAmplification { factor } => {

@@ -64,13 +64,13 @@ const FROZEN: MetricFamily = family(
     "larder_frozen",
     Kind::Gauge,
     "volume",
-    "1 where nothing enters the cache or leaves it for what is asked of the volume.",
+    "1 if requests of the volume neither add blocks to the cache nor evict them.",
 );
 const FINDING: MetricFamily = family(
     "larder_finding",
     Kind::Gauge,
     "volume, finding",
-    "1 where a volume suffers from it; docs/curve.md says what is meant.",
+    "1 if the finding applies to the volume; docs/curve.md explains each finding.",
 );
 
 /// Metric families for the state of the program and its volumes, in the order of `/metrics`.

@@ -137,7 +137,7 @@ impl Api {
     /// Checks for deleted and replaced images. The file system of an image may not respond; the
     /// check has covered the other images by the end of its time.
     async fn check_images(&self) {
-        let check = self.run("look at images", |service| {
+        let check = self.run("check images", |service| {
             service.stores.try_find_lost();
             Ok(())
         });

@@ -111,7 +111,7 @@ impl Files {
         // An unmount by the user ends the server, after it has written all dirty data.
         mount.when_gone(|| {
             if let Err(error) = kill_process(getpid(), Signal::TERM) {
-                tracing::warn!(%error, "what is not mounted any more is served on");
+                tracing::warn!(%error, "cannot end the server after an unmount");
             }
         });
         let shared = options.shared;
@@ -236,7 +236,7 @@ impl Service {
             match requests.wait(RETRY_INTERVAL) {
                 Some(ServerRequest::Stop) => {
                     eprintln!(
-                        "larder: WARNING: {} is cut off from those who use it",
+                        "larder: WARNING: {} is disconnected from its users",
                         path.display()
                     );
                     if let Some(Err(error @ UnmountError::Refused { .. })) = attempt(true) {

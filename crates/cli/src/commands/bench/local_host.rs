@@ -117,7 +117,7 @@ impl HostEnv for LocalHost {
 
     fn free_bytes(&self, path: &Path) -> Result<u64, BenchError> {
         space::free_bytes(path).map_err(|error| {
-            BenchError::Failed(format!("see what is free in {}: {error}", path.display()))
+            BenchError::Failed(format!("find out the free space of {}: {error}", path.display()))
         })
     }
 

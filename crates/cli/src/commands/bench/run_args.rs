@@ -105,7 +105,7 @@ fn speed_of(file: &str) -> Result<RecordedSpeed, String> {
     let run = report::open(&file).map_err(|error| format!("{error:#}"))?;
     match larder_report::run::speed(&run) {
         Some(speed) => Ok(RecordedSpeed { file, speed }),
-        None => Err("nobody measured in it how fast the machine was".to_owned()),
+        None => Err("it contains no measurement of the machine's speed".to_owned()),
     }
 }
 

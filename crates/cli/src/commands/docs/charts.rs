@@ -78,7 +78,7 @@ pub(super) fn leak() -> Result<String> {
         bail!("{LEAK_RECORD} has no samples")
     };
     let mut chart = Chart::new(
-        "A process leaks memory, and no more than 640 MiB are there",
+        "A process leaks memory on a host with 640 MiB",
         Axis::new("time", "s"),
         Axis::new("memory", "MiB"),
     );

@@ -93,7 +93,7 @@ fn what_is_wrong_ends_with_2_and_a_sentence() {
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());
     assert_unreachable(
         &stale.display().to_string(),
-        "nobody listens there; is larder serve running?",
+        "no process listens there; is larder serve running?",
     );
 }
 

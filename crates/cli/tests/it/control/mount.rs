@@ -133,7 +133,7 @@ fn an_unmount_by_somebody_else_writes_everything_and_ends_it() {
     let flags = rustix::mount::UnmountFlags::empty();
     eventually("it is not in use", || rustix::mount::unmount(mountpoint.path(), flags).is_ok());
     let log = server.wait();
-    assert!(log.contains("somebody has unmounted it"), "{log}");
+    assert!(log.contains("another process has unmounted the file system"), "{log}");
     assert!(fs::read(source(directory.path()).join("f")).unwrap() == vec![9; 300_001]);
 }
 
@@ -260,7 +260,7 @@ fn what_cannot_be_mounted_is_said() {
         ("missing", "at", "No such file or directory"),
         ("file", "at", "Not a directory"),
         ("source", "missing", "there is no such directory; make it first"),
-        ("source", "full", "it is not empty, and what is in it would be hidden"),
+        ("source", "full", "it is not empty, and the mount would hide its content"),
         ("source", "source/inner", "that is inside of it; choose another mountpoint"),
     ];
     for (source, at, reason) in cases {

@@ -160,7 +160,7 @@ fn much_of_the_free_space_is_used_only_if_somebody_says_so() {
     let args = ["--memory", "32MiB", "--trials", "1", "--", "--size", "16MiB"];
     let message = expect_refusal(small.path(), &args);
     assert!(
-        message.contains("more than a tenth, and nobody is there to ask; say --yes"),
+        message.contains("more than a tenth, and there is no terminal for a question; add --yes"),
         "{message}"
     );
     let output = run_try(small.path(), &[&["--yes"], &args[..]].concat());

@@ -244,7 +244,7 @@ fn unmount_stale(mountpoint: &Mountpoint) -> Result<bool, MountError> {
         }
         (Some(mount), true) => {
             let unmounted = mount.unmount(true);
-            unmounted.map_err(|error| reason(format!("what is mounted is dead; {error}")))?;
+            unmounted.map_err(|error| reason(format!("the file system mounted there does not respond; {error}")))?;
             Ok(true)
         }
     }
@@ -291,7 +291,7 @@ impl Mountpoint {
         let directory = opened.map_err(|error| unusable(&self.path, &error.into()))?;
         let entries = std::fs::read_dir(link_to(&directory));
         if entries.map_err(|error| unusable(&self.path, &error))?.next().is_some() {
-            let reason = "it is not empty, and what is in it would be hidden".into();
+            let reason = "it is not empty, and the mount would hide its content".into();
             return Err(MountError::Mountpoint { path: self.path.clone(), reason });
         }
         Ok(directory)
@@ -535,7 +535,7 @@ mod tests {
             |path: &Path| Mountpoint::open(path).unwrap().open_empty().unwrap_err().to_string();
         assert!(
             reason_of(directory.path())
-                .ends_with("it is not empty, and what is in it would be hidden")
+                .ends_with("it is not empty, and the mount would hide its content")
         );
         assert!(reason_of(&file).ends_with("it is not a directory"));
         assert!(

@@ -79,7 +79,7 @@ impl Shared {
             directory.pool.sweep.set_gone();
         }
         if !self.unmounted.load(Ordering::Acquire) {
-            tracing::warn!("what was mounted is gone: somebody has unmounted it");
+            tracing::warn!("another process has unmounted the file system");
             self.is_gone.store(true, Ordering::Release);
             self.run_unmount_callback();
         }

@@ -187,7 +187,7 @@ fn check_export(details: &ExportDetails, options: NbdOptions) -> Result<Geometry
         return Err(format!("its length, {length} bytes, is not a multiple of its own blocks"));
     }
     if details.has(wire::FLAG_READ_ONLY) && !options.read_only {
-        return Err("the server lets nobody write to it; use --write-mode read-only".to_owned());
+        return Err("the server exports it read-only; use --write-mode read-only".to_owned());
     }
     let is_guaranteed = !options.read_only && !options.ignore_flushes;
     if is_guaranteed && !details.has(wire::FLAG_SEND_FLUSH) {

@@ -101,7 +101,7 @@ impl BlockingWorker {
                 Err(error) => return Err(error),
             }
         }
-        tracing::info!(file = file.name(), "it is written to all the time; what is cached stays");
+        tracing::info!(file = file.name(), "it is written to all the time; its cached data is kept");
         Ok(false)
     }
 
@@ -109,7 +109,7 @@ impl BlockingWorker {
         if contents && node.is_regular() {
             node.file.set_stale();
             if let Err(error) = self.renew(&node.file) {
-                tracing::warn!(file = node.file.name(), %error, "what is cached of it stays");
+                tracing::warn!(file = node.file.name(), %error, "its cached data is kept");
             }
         }
         self.directory.kernel.invalidate_node(node.id, contents);
@@ -128,7 +128,7 @@ impl BlockingWorker {
             }
             Ok(false) => {}
             Err(error) => {
-                tracing::warn!(file = node.file.name(), %error, "what is cached of it stays");
+                tracing::warn!(file = node.file.name(), %error, "its cached data is kept");
             }
         }
         node.file.note_check(now);
