@@ -1,6 +1,8 @@
 //! Documents printed by the product itself, so that they cannot drift from the code.
 
-use std::path::Path;
+mod examples;
+
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result, bail, ensure};
 
@@ -15,10 +17,15 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("leak", "docs/img/leak.svg"),
 ];
 
-/// `docs [--check]`.
+/// `docs [--check]`, or `docs examples [--check] [--binary FILE] [PAGE]`.
 pub(crate) fn command(args: &[String]) -> Result<TaskStatus> {
+    if let [topic, args @ ..] = args
+        && topic == "examples"
+    {
+        return examples_command(args);
+    }
     let check = args == ["--check"];
-    ensure!(check || args.is_empty(), "docs: the only argument is --check");
+    ensure!(check || args.is_empty(), "docs: the arguments are --check, or examples");
     let (root, larder) = (run::workspace()?, nextest::binary()?);
     let mut same = true;
     for (topic, path) in DOCUMENTS {
@@ -33,7 +40,34 @@ pub(crate) fn command(args: &[String]) -> Result<TaskStatus> {
     if !check {
         run::show(nextest::command(EXAMPLES)?.env("LARDER_WRITE_DOCS", "1"))?;
     }
-    Ok(if same { TaskStatus::Passed } else { TaskStatus::Failed })
+    same &= examples::run(&larder, "", !check)?;
+    Ok(status(same))
+}
+
+fn status(passed: bool) -> TaskStatus {
+    if passed { TaskStatus::Passed } else { TaskStatus::Failed }
+}
+
+/// Runs the examples of some pages, with a binary that is built already if one is given.
+fn examples_command(args: &[String]) -> Result<TaskStatus> {
+    let (mut write, mut binary, mut filter) = (true, None, "");
+    let mut args = args.iter();
+    while let Some(arg) = args.next() {
+        match arg.as_str() {
+            "--check" => write = false,
+            "--binary" => binary = Some(args.next().context("--binary needs a file")?),
+            option if option.starts_with('-') => {
+                bail!("docs examples: the arguments are [--check] [--binary FILE] [PAGE]")
+            }
+            page => filter = page,
+        }
+    }
+    let larder = binary.map_or_else(nextest::binary, |file| existing(file))?;
+    Ok(status(examples::run(&larder, filter, write)?))
+}
+
+fn existing(file: &str) -> Result<PathBuf> {
+    std::fs::canonicalize(file).with_context(|| format!("find {file}"))
 }
 
 /// `captures [BINARY]`: writes the screens of docs/top.md with a script.
@@ -41,7 +75,7 @@ pub(crate) fn captures(args: &[String]) -> Result<()> {
     let root = run::workspace()?;
     let binary = match args {
         [] => nextest::binary()?,
-        [binary] => std::fs::canonicalize(binary).with_context(|| format!("find {binary}"))?,
+        [binary] => existing(binary)?,
         _ => bail!("captures: the only argument is a binary"),
     };
     let reason = run::unmet_requirement(&["tmux", "unshare"]);

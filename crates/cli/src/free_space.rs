@@ -10,8 +10,8 @@ pub(crate) fn check(directory: &Path, needs: u64) -> Result<u64> {
     let shown = directory.display();
     let found = std::fs::metadata(directory).with_context(|| format!("find {shown}"))?;
     ensure!(found.is_dir(), "work in {shown}: it is no directory");
-    let free =
-        space::free_bytes(directory).with_context(|| format!("find out the free space of {shown}"))?;
+    let free = space::free_bytes(directory)
+        .with_context(|| format!("find out the free space of {shown}"))?;
     let [needed, left] = [needs, free].map(format::bytes);
     ensure!(needs < free, "work in {shown}: it needs {needed} and {left} are free");
     Ok(free)

@@ -10,7 +10,7 @@ use anyhow::{Context, Result, ensure};
 use larder_core::counters::Class;
 use larder_host::watch::{Options, Reference, STEP, WatchScope, Watcher};
 use larder_lab::trace::ltr::{Writer, WriterOptions};
-use larder_lab::trace::{LEN_MAX, NameOf, Op, Record};
+use larder_lab::trace::{LEN_MAX, NameKind, Op, Record};
 use larder_schema::watch::Watch;
 use std::collections::HashMap;
 use std::io::Write;
@@ -164,12 +164,12 @@ pub(crate) fn record<W: Write>(
     let Recorder { mut writer, volumes, processes, requests, .. } = recorder;
     for (watcher_id, number) in &volumes.0 {
         let name = watcher.name_of(*watcher_id);
-        writer.name(NameOf::Volume, *number, &name).context("write the trace")?;
+        writer.name(NameKind::Volume, *number, &name).context("write the trace")?;
     }
     for (watcher_id, number) in &processes.0 {
         let process = watcher.process(*watcher_id);
         let name = format!("{} {}", process.name, process.pid);
-        writer.name(NameOf::Process, number + 1, &name).context("write the trace")?;
+        writer.name(NameKind::Process, number + 1, &name).context("write the trace")?;
     }
     writer.lost(watch.total.lost_events);
     let to = writer.finish().context("write the trace")?;

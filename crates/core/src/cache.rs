@@ -33,7 +33,7 @@ mod writeback;
 
 pub use crate::settings::ShareMode;
 pub use at_risk::AtRisk;
-pub use broken::Remains;
+pub use broken::UnwrittenData;
 pub use exclusive::{BlockCut, cut};
 pub use maintenance::Memory;
 pub use read::HitRead;
@@ -44,7 +44,7 @@ use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{FrameId, Frames};
 use crate::input::{Input, InputLog, InputSink};
-use crate::page::{Key, Table};
+use crate::page::{BlockKey, Table};
 use crate::pool::Pool;
 use crate::shard::{Page, Shard};
 use crate::sync::atomic::Ordering;
@@ -206,7 +206,7 @@ impl<F: Frames> Cache<F> {
 
     /// Locks the shard of a block.
     fn shard_of(&self, volume: &Volume<F>, block: u64) -> MutexGuard<'_, Shard<F>> {
-        self.shards.lock(self.table.shard(Key::new(volume.id, block)))
+        self.shards.lock(self.table.shard(BlockKey::new(volume.id, block)))
     }
 
     /// Pins a published frame under its shard's lock. Only a writer of a few kilobytes can delay

@@ -11,17 +11,17 @@ use crate::sync::{Mutex, lock};
 
 /// Wakes a thread that waits for work. The cache calls it with locks held, so an implementation
 /// must not do more than wake.
-pub trait Notify: Send + Sync {
+pub trait Wake: Send + Sync {
     /// Wakes the thread.
-    fn notify(&self);
+    fn wake(&self);
 }
 
-/// A [`Notify`] that wakes no thread, for callers that poll, as tests and simulations do.
+/// A [`Wake`] that wakes no thread, for callers that poll, as tests and simulations do.
 #[derive(Debug)]
-pub struct Silent;
+pub struct NoWaker;
 
-impl Notify for Silent {
-    fn notify(&self) {}
+impl Wake for NoWaker {
+    fn wake(&self) {}
 }
 
 /// The completion of a pending operation, or a reason to retry a stalled one.
@@ -82,7 +82,7 @@ pub(crate) struct CompletionQueue<F: Frames> {
     /// True if the inbox has entries. A caller does not lock an empty inbox.
     has_entries: AtomicBool,
     closed: AtomicBool,
-    notify: Box<dyn Notify>,
+    waker: Box<dyn Wake>,
     /// Number of write errors of the volume that this handle has reported to its client.
     pub(crate) errors_seen: AtomicU64,
 }
@@ -94,12 +94,12 @@ impl<F: Frames> std::fmt::Debug for CompletionQueue<F> {
 }
 
 impl<F: Frames> CompletionQueue<F> {
-    pub(crate) fn new(notify: Box<dyn Notify>, errors_seen: u64) -> Self {
+    pub(crate) fn new(waker: Box<dyn Wake>, errors_seen: u64) -> Self {
         CompletionQueue {
             inbox: Mutex::new(Vec::new()),
             has_entries: AtomicBool::new(false),
             closed: AtomicBool::new(false),
-            notify,
+            waker,
             errors_seen: AtomicU64::new(errors_seen),
         }
     }
@@ -115,7 +115,7 @@ impl<F: Frames> CompletionQueue<F> {
         inbox.push(completion);
         self.has_entries.store(true, Ordering::Release);
         drop(inbox);
-        self.notify.notify();
+        self.waker.wake();
     }
 
     pub(crate) fn collect(&self, to: &mut Vec<Completion<F>>) {
@@ -229,7 +229,7 @@ mod tests {
     #[test]
     fn a_mailbox_has_mail_from_delivery_to_collection() {
         let frames = PlainFrames::new(1);
-        let queue = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
+        let queue = CompletionQueue::<PlainFrames>::new(Box::new(NoWaker), 0);
         assert!(!queue.has_completions(), "nothing was delivered");
         queue.deliver(&frames, Completion::Unstalled);
         assert!(queue.has_completions());
@@ -242,7 +242,7 @@ mod tests {
     #[test]
     fn a_closed_mailbox_releases_pins_instead_of_keeping_them() {
         let frames = PlainFrames::new(2);
-        let queue = CompletionQueue::<PlainFrames>::new(Box::new(Silent), 0);
+        let queue = CompletionQueue::<PlainFrames>::new(Box::new(NoWaker), 0);
         for frame in [0, 1] {
             let pins = vec![frames.try_pin(frame).unwrap()];
             let filled = Completion::Filled { token: 1, part: 0, pins };

@@ -9,11 +9,11 @@ mod table;
 #[cfg(larder_shuttle)]
 pub use table::schedules as table_schedules;
 
-pub(crate) use chunked::Chunked;
+pub(crate) use chunked::ChunkedArray;
 pub(crate) use paging::Paging;
 pub(crate) use slab::Slab;
 pub(crate) use state::FrameState;
-pub(crate) use table::{BlockLookup, Key, Table};
+pub(crate) use table::{BlockKey, BlockLookup, Table};
 
 /// Scatters a number over 64 bits (the finalizer of `MurmurHash3`, Appleby 2011).
 #[must_use]

@@ -81,9 +81,9 @@ impl Park for &[u8] {
 
 /// A number of zeros: the unaligned ends of a zeroed range, and all payloads of simulations.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Zeros(pub usize);
+pub struct ZeroPayload(pub usize);
 
-impl Payload for Zeros {
+impl Payload for ZeroPayload {
     fn len(&self) -> usize {
         self.0
     }
@@ -93,10 +93,10 @@ impl Payload for Zeros {
     }
 }
 
-impl Park for Zeros {
-    type Parked = Zeros;
+impl Park for ZeroPayload {
+    type Parked = ZeroPayload;
 
-    fn park(self) -> Zeros {
+    fn park(self) -> ZeroPayload {
         self
     }
 }

@@ -27,7 +27,7 @@ const CALM_TIMES_MAX: u64 = 64;
 
 /// State of the reaction to memory pressure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Given {
+pub struct PressureResponse {
     target: u32,
     /// Time of the last pressure, and time of the last rise of the target.
     pressed_at: Nanos,
@@ -36,11 +36,11 @@ pub struct Given {
     times: u64,
 }
 
-impl Given {
+impl PressureResponse {
     /// Returns the initial state, in which the cache has all its frames.
     #[must_use]
     pub fn none_returned(settings: &GiveBack, now: Nanos) -> Self {
-        Given { target: settings.full, pressed_at: now, taken_at: now, times: 1 }
+        PressureResponse { target: settings.full, pressed_at: now, taken_at: now, times: 1 }
     }
 
     /// Returns the number of frames that the cache should have.
@@ -52,7 +52,7 @@ impl Given {
     /// Returns the next state. `pressed` is true if the system has been short of memory since the
     /// last call. The caller calls it about once a second; each call with pressure is one step.
     #[must_use]
-    pub fn next(self, settings: &GiveBack, now: Nanos, pressed: bool) -> Given {
+    pub fn next(self, settings: &GiveBack, now: Nanos, pressed: bool) -> PressureResponse {
         let GiveBack { floor, full, step, calm } = *settings;
         let floor = floor.min(full);
         let share = u64::from(full) * u64::from(step) / 1000;
@@ -61,18 +61,18 @@ impl Given {
             let was_taking = self.taken_at > self.pressed_at && self.target < full;
             let times = if was_taking { (self.times * 2).min(CALM_TIMES_MAX) } else { self.times };
             let target = self.target.saturating_sub(share).max(floor);
-            return Given { target, pressed_at: now, times, ..self };
+            return PressureResponse { target, pressed_at: now, times, ..self };
         }
         let calm_at = self.pressed_at + calm * self.times;
         let since = now.saturating_sub(self.taken_at.max(calm_at));
         if self.target >= full || now < calm_at || since < SECOND {
-            return Given { target: self.target.clamp(floor, full), ..self };
+            return PressureResponse { target: self.target.clamp(floor, full), ..self };
         }
         let seconds = u32::try_from(since / SECOND).unwrap_or(u32::MAX);
         let taken = (share / TAKEN_PER_STEP).max(1).saturating_mul(seconds);
         let target = self.target.saturating_add(taken).min(full);
         let times = if target == full { 1 } else { self.times };
-        Given { target, taken_at: now, times, ..self }
+        PressureResponse { target, taken_at: now, times, ..self }
     }
 }
 
@@ -83,7 +83,7 @@ mod tests {
     const SETTINGS: GiveBack = GiveBack { floor: 200, full: 1000, step: 100, calm: 10 * SECOND };
 
     /// Returns the target after each second.
-    fn run(given: &mut Given, now: &mut Nanos, pressed: &[bool]) -> Vec<u32> {
+    fn run(given: &mut PressureResponse, now: &mut Nanos, pressed: &[bool]) -> Vec<u32> {
         let mut targets = Vec::new();
         for &pressed in pressed {
             *now += SECOND;
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn pressure_takes_step_by_step_down_to_the_floor() {
-        let (mut now, mut given) = (0, Given::none_returned(&SETTINGS, 0));
+        let (mut now, mut given) = (0, PressureResponse::none_returned(&SETTINGS, 0));
         assert_eq!(run(&mut given, &mut now, &[false; 3]), [1000; 3], "nobody is short");
         let targets = run(&mut given, &mut now, &[true; 10]);
         assert_eq!(targets, [900, 800, 700, 600, 500, 400, 300, 200, 200, 200]);
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn it_is_taken_again_slowly_after_a_calm() {
-        let (mut now, mut given) = (0, Given::none_returned(&SETTINGS, 0));
+        let (mut now, mut given) = (0, PressureResponse::none_returned(&SETTINGS, 0));
         run(&mut given, &mut now, &[true; 2]);
         assert_eq!(run(&mut given, &mut now, &[false; 10]), [800; 10], "calm for ten seconds");
         let targets = run(&mut given, &mut now, &[false; 10]);
@@ -112,7 +112,7 @@ mod tests {
 
     #[test]
     fn pressure_while_it_is_taken_again_doubles_the_calm() {
-        let (mut now, mut given) = (0, Given::none_returned(&SETTINGS, 0));
+        let (mut now, mut given) = (0, PressureResponse::none_returned(&SETTINGS, 0));
         run(&mut given, &mut now, &[true; 4]);
         run(&mut given, &mut now, &[false; 12]);
         assert_eq!(given.target(), 650);
@@ -120,13 +120,17 @@ mod tests {
         assert_eq!(run(&mut given, &mut now, &[false; 20]), [550; 20]);
         assert_eq!(run(&mut given, &mut now, &[false]), [575]);
         run(&mut given, &mut now, &[false; 20]);
-        assert_eq!(given, Given { times: 1, ..given }, "all is back: the next calm is a short one");
+        assert_eq!(
+            given,
+            PressureResponse { times: 1, ..given },
+            "all is back: the next calm is a short one"
+        );
     }
 
     #[test]
     fn whatever_happens_the_target_stays_between_floor_and_full() {
         let (mut state, mut now) = (3, 0);
-        let mut given = Given::none_returned(&SETTINGS, 0);
+        let mut given = PressureResponse::none_returned(&SETTINGS, 0);
         for _ in 0..100_000 {
             state = crate::page::mix(state + 1);
             now += state % (4 * SECOND);

@@ -437,7 +437,7 @@ impl<F: Frames> Queue<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::completion::Silent;
+    use crate::completion::NoWaker;
     use crate::frames::PlainFrames;
 
     const PAGING: Paging = Paging { page_blocks: 4, blocks: 64 };
@@ -477,7 +477,7 @@ mod tests {
     }
 
     fn discard_or_zero(queue: &mut Queue<PlainFrames>, blocks: Range<u64>, epoch: u64) {
-        let completions = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
+        let completions = Arc::new(CompletionQueue::new(Box::new(NoWaker), 0));
         let kind = StoreOpKind::Discard;
         queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, completions, token: 0 });
         queue.check();

@@ -28,7 +28,7 @@ pub(crate) enum Status {
 
 /// The purpose of a read.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Purpose {
+pub(crate) enum ReadPurpose {
     /// A client has requested the bytes.
     #[default]
     Client,
@@ -57,7 +57,7 @@ pub struct ReadRequest<F: Frames> {
     /// pages only once.
     pub(crate) counted: u32,
     pub(crate) classes: Classes,
-    pub(crate) purpose: Purpose,
+    pub(crate) purpose: ReadPurpose,
     pub(crate) error: Option<StoreError>,
     /// The access pattern that the client has declared for this read; `None` if that of the volume
     /// applies.
@@ -85,7 +85,7 @@ impl<F: Frames> ReadRequest<F> {
             cursor: 0,
             counted: 0,
             classes: Classes::default(),
-            purpose: Purpose::default(),
+            purpose: ReadPurpose::default(),
             error: None,
             hint: None,
             part: None,
@@ -114,14 +114,14 @@ impl<F: Frames> ReadRequest<F> {
         (self.missing, self.cursor, self.counted, self.error) = (0, 0, 0, None);
         self.is_call_counted = false;
         self.classes = Classes::default();
-        self.purpose = Purpose::default();
+        self.purpose = ReadPurpose::default();
         (self.hint, self.part) = (None, None);
         (self.missed, self.is_detector_input) = (false, false);
     }
 
     /// Counts a page as a reference of this class, if a client has requested it.
     pub(crate) fn count(&mut self, recorder: &Recorder, class: Class) {
-        if self.purpose == Purpose::Client {
+        if self.purpose == ReadPurpose::Client {
             self.classes.count(recorder, class);
         }
     }

@@ -1,10 +1,10 @@
 //! Read-ahead: reads of pages before a client requests them.
 //!
-//! Each handle has a [`Detector`]. It observes requests that missed, and requests that touched
-//! read-ahead pages for the first time; other hits do not reach it. It tracks several streams at a
-//! time and answers with a [`Window`] of pages to read. The windows of all handles go to the
-//! volume's [`PendingWindows`], from which the driver of the store takes them piece by piece, as
-//! reads of their own class: after reads of clients, before the lazy writer.
+//! Each handle has a [`StreamDetector`]. It observes requests that missed, and requests that
+//! touched read-ahead pages for the first time; other hits do not reach it. It tracks several
+//! streams at a time and answers with a [`Window`] of pages to read. The windows of all handles go
+//! to the volume's [`PendingWindows`], from which the driver of the store takes them piece by
+//! piece, as reads of their own class: after reads of clients, before the lazy writer.
 //!
 //! The first window is small. Each time that the reader reaches the last requested window, the next
 //! one is requested, twice as large. This is the design of W. Fengguang, X. Hongsheng and X.
@@ -22,14 +22,14 @@ mod stream;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use detector::Detector;
+pub(crate) use detector::StreamDetector;
 pub(crate) use feedback::Feedback;
 pub(crate) use pending_windows::PendingWindows;
 pub(crate) use stream::Window;
 
 /// Limits of windows, in pages.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Limits {
+pub(crate) struct WindowLimits {
     /// Size of the first window of a stream.
     pub(crate) min: u64,
     /// Maximum size of a window; at least `min`.

@@ -109,7 +109,7 @@ pub trait Replace: Send + std::fmt::Debug {
 
 /// The key by which a cache looks up the slot of a page.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum FindBy {
+pub enum IndexKind {
     /// The page, in an index of each cache: 16 to 32 bytes for each resident page.
     Page,
     /// The number of the page, which one index assigns for all caches: 4 bytes for each page of the
@@ -119,13 +119,13 @@ pub enum FindBy {
 
 /// Returns a cache of `capacity` pages (at least one) under `kind`.
 #[must_use]
-pub fn cache(kind: PolicyKind, capacity: u32, find_by: FindBy) -> Box<dyn Replace> {
+pub fn cache(kind: PolicyKind, capacity: u32, find_by: IndexKind) -> Box<dyn Replace> {
     kind.visit(CacheBuilder { capacity, find_by })
 }
 
 struct CacheBuilder {
     capacity: u32,
-    find_by: FindBy,
+    find_by: IndexKind,
 }
 
 impl PolicyVisitor for CacheBuilder {
@@ -134,10 +134,10 @@ impl PolicyVisitor for CacheBuilder {
     fn visit<P: Policy + 'static>(self, policy: P) -> Box<dyn Replace> {
         let capacity = self.capacity;
         match self.find_by {
-            FindBy::Page => {
+            IndexKind::Page => {
                 Box::new(Cache::new(policy, capacity, PageIndex::for_capacity(capacity)))
             }
-            FindBy::Number => Box::new(Cache::new(policy, capacity, NumberIndex::default())),
+            IndexKind::Number => Box::new(Cache::new(policy, capacity, NumberIndex::default())),
         }
     }
 }
@@ -223,19 +223,19 @@ impl<P: Policy, F: SlotIndex> Replace for Cache<P, F> {
 
 /// A cache whose policy can be switched; it runs one reference at a time.
 #[derive(Debug)]
-pub struct Changeable {
+pub struct SwitchableCache {
     cache: Cache<Box<dyn Policy>, PageIndex>,
     /// The number of the last reference to the page of each slot.
     last_references: Vec<u64>,
     now: u64,
 }
 
-impl Changeable {
+impl SwitchableCache {
     /// Returns a cache of `capacity` pages (at least one) under `kind`.
     #[must_use]
     pub fn new(kind: PolicyKind, capacity: u32) -> Self {
         let cache = Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity));
-        Changeable { cache, last_references: Vec::new(), now: 0 }
+        SwitchableCache { cache, last_references: Vec::new(), now: 0 }
     }
 
     /// References a page. Returns true if it was resident.
@@ -282,11 +282,11 @@ impl Changeable {
 
 /// A small cache under one policy; it runs one reference at a time.
 #[derive(Debug)]
-pub(crate) struct Small(Cache<Box<dyn Policy>, PageIndex>);
+pub(crate) struct SmallCache(Cache<Box<dyn Policy>, PageIndex>);
 
-impl Small {
+impl SmallCache {
     pub(crate) fn new(kind: PolicyKind, capacity: u32) -> Self {
-        Small(Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity)))
+        SmallCache(Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity)))
     }
 
     /// References a page. Returns true if it was resident.
@@ -302,7 +302,7 @@ mod tests {
 
     #[test]
     fn a_page_is_cached_from_its_first_reference_until_its_eviction() {
-        let mut cache = Changeable::new(PolicyKind::Lru, 2);
+        let mut cache = SwitchableCache::new(PolicyKind::Lru, 2);
         let hits: Vec<_> = [1, 1, 2, 1, 3, 1, 2].map(|page| cache.touch(page)).into();
         assert_eq!(hits, [false, true, false, true, false, true, false]);
         assert_eq!(cache.len(), 2);

@@ -10,12 +10,12 @@ mod tests;
 pub use crate::message::{
     Event, ImmediateReply, Prefetch, Reply, Request, RequestId, RequestOp, Submitted, Then,
 };
-pub use crate::payload::{Park, Payload, Zeros};
+pub use crate::payload::{Park, Payload, ZeroPayload};
 pub use crate::read_write::ReadRequest;
 pub use budget::{Budget, BudgetUsage, PoolUsage, SessionLimit};
 pub use session::Session;
 
-pub(crate) use crate::read_write::{Purpose, Status, WriteRequest};
+pub(crate) use crate::read_write::{ReadPurpose, Status, WriteRequest};
 
 use crate::units::BLOCK_BYTES_U64;
 use std::ops::Range;

@@ -14,7 +14,7 @@ use crate::clock::Nanos;
 use crate::completion::{CompletionQueue, Ring};
 use crate::curve::locked_tracker::LockedTracker;
 use crate::frames::Frames;
-use crate::page::{Key, Paging, Slab, Table};
+use crate::page::{BlockKey, Paging, Slab, Table};
 use crate::policy::{Policy, Slot};
 use crate::queue::FillWaiter;
 use crate::store::StoreError;
@@ -91,7 +91,7 @@ impl<F: Frames> Instance<F> {
         let resident = self
             .paging
             .blocks_of(page)
-            .find_map(|block| table.find(Key::new(self.volume.id, block)));
+            .find_map(|block| table.find(BlockKey::new(self.volume.id, block)));
         match resident {
             Some(frame) => Some(table.slot(frame)),
             None => self.fills.get(&page).map(|fill| fill.slot),
@@ -204,7 +204,9 @@ impl<F: Frames> Instance<F> {
             let page = self.pages.get(slot);
             let mut counts = (0u16, 0u16, 0u16);
             for block in self.paging.blocks_of(page.number) {
-                let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
+                let Some(frame) = table.find(BlockKey::new(self.volume.id, block)) else {
+                    continue;
+                };
                 assert_eq!(table.slot(frame), slot, "frame {frame} of {page:?}");
                 let state = table.state(frame);
                 counts.0 += 1;

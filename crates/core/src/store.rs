@@ -94,7 +94,7 @@ pub struct StoreOp<F: Frames> {
 
 /// A completed operation.
 #[derive(Debug)]
-pub struct StoreDone<F: Frames> {
+pub struct StoreCompletion<F: Frames> {
     /// The operation, with its frames.
     pub op: StoreOp<F>,
     /// The result. After a failed read the content of the frames is undefined; after a failed write
@@ -169,7 +169,7 @@ pub trait Store<F: Frames>: Send {
     /// Accepts an operation. It may complete at once or later; [`Store::reap`] returns it.
     fn submit(&mut self, now: Nanos, frames: &F, op: StoreOp<F>);
     /// Appends the operations that are complete at `now`.
-    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>);
+    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreCompletion<F>>);
     /// Returns the number of operations accepted and not yet reaped.
     fn in_flight(&self) -> usize;
     /// Returns the time of the next completion if the store knows it: modelled and delayed stores
@@ -188,7 +188,7 @@ impl<F: Frames, S: Store<F> + ?Sized> Store<F> for Box<S> {
         (**self).submit(now, frames, op);
     }
 
-    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
+    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreCompletion<F>>) {
         (**self).reap(now, frames, done);
     }
 

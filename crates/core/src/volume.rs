@@ -20,7 +20,7 @@ pub use crate::volume_options::VolumeOptions;
 pub(crate) use writer::{Trigger, Writer};
 
 use crate::clock::Nanos;
-use crate::completion::{CompletionQueue, Notify, Ring};
+use crate::completion::{CompletionQueue, Ring, Wake};
 use crate::counters::{Recorder, Totals};
 use crate::curve::tracker::Tracker;
 use crate::frames::{FrameId, Frames};
@@ -29,7 +29,7 @@ use crate::mode::{WriteMode, effective};
 use crate::page::Paging;
 use crate::pinned::PinnedRanges;
 use crate::queue::Queue;
-use crate::readahead::{Detector, Limits};
+use crate::readahead::{StreamDetector, WindowLimits};
 use crate::store::{Geometry, StoreError};
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::sync::{Arc, CachePadded, Mutex, lock};
@@ -77,7 +77,7 @@ pub struct Volume<F: Frames> {
     pub(crate) pinned: PinnedRanges,
     /// Blocks that are mapped for change, with the queue of the handle of each range.
     pub(crate) maps: Mutex<Vec<MappedRange<F>>>,
-    pub(crate) notify: Box<dyn Notify>,
+    pub(crate) waker: Box<dyn Wake>,
     pub(crate) log: InputLog,
 }
 
@@ -90,7 +90,7 @@ pub(crate) struct VolumeHandle<F: Frames> {
     pub(crate) rings: Box<[Arc<Ring>]>,
     pub(crate) recorder: Arc<Recorder>,
     /// The sequential and strided streams of its client.
-    pub(crate) detector: Detector,
+    pub(crate) detector: StreamDetector,
     /// Frames taken from the pool for the current request.
     pub(crate) spare: Vec<FrameId>,
 }
@@ -115,7 +115,7 @@ impl<F: Frames> Volume<F> {
         all: Arc<AllVolumes>,
         shards: usize,
         tracker: Option<Tracker>,
-        notify: Box<dyn Notify>,
+        waker: Box<dyn Wake>,
         log: InputLog,
     ) -> Self {
         let geometry = options.geometry;
@@ -139,7 +139,7 @@ impl<F: Frames> Volume<F> {
             write_order: LockedWriteOrder::default(),
             pinned: PinnedRanges::default(),
             maps: Mutex::new(Vec::new()),
-            notify,
+            waker,
             log,
             name: options.name,
         }
@@ -204,7 +204,7 @@ impl<F: Frames> Volume<F> {
     }
 
     /// Returns the present limits of read-ahead in pages of this paging; none if read-ahead is off.
-    pub(crate) fn ahead_limits(&self, paging: Paging) -> Option<Limits> {
+    pub(crate) fn ahead_limits(&self, paging: Paging) -> Option<WindowLimits> {
         let is_off = self.lifecycle.is_stopping() || self.is_frozen();
         if is_off { None } else { self.ahead.limits(&self.config, paging) }
     }

@@ -3,7 +3,7 @@
 #![expect(clippy::tests_outside_test_module, reason = "the whole crate is a test")]
 
 use larder_core::cache::Cache;
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::frames::PlainFrames;
 use larder_core::request::{Prefetch, Request, RequestOp, Session, SessionLimit, Submitted};
 use larder_core::store::Geometry;
@@ -17,9 +17,9 @@ const BLOCKS: u64 = 64;
 fn a_hit_and_an_absorbed_write_allocate_nothing() {
     let cache = Cache::new(PlainFrames::new(256), 1);
     let geometry = Geometry { length: BLOCKS * BLOCK_BYTES_U64, granule: 512, read_only: false };
-    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(Silent));
+    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(NoWaker));
     let mut session: Session<PlainFrames, Vec<u8>, u64> =
-        Session::open(&cache, &volume, Box::new(Silent), SessionLimit::Own(u64::MAX)).unwrap();
+        Session::open(&cache, &volume, Box::new(NoWaker), SessionLimit::Own(u64::MAX)).unwrap();
     let (data, mut to) = ([7; 2 * BLOCK_BYTES], [0; 2 * BLOCK_BYTES]);
     let mut write_and_read = |first: u64, blocks: usize| {
         let start = first * BLOCK_BYTES_U64;

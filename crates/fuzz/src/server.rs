@@ -2,7 +2,7 @@
 
 use larder_report::escape;
 use larder_schema::control::Refusal;
-use larder_server::fuzzing::{AcceptedPlan, Conversation, converse};
+use larder_server::fuzzing::{Conversation, ValidPlan, converse};
 use std::path::Path;
 
 /// The token of the control interface.
@@ -15,7 +15,7 @@ pub(crate) fn config(input: &[u8]) {
     if text.contains("tcp:") {
         return;
     }
-    let read = match AcceptedPlan::read(text) {
+    let read = match ValidPlan::read(text) {
         Ok(read) => read,
         Err(error) => {
             assert!(error.starts_with("use fuzz.toml: "), "{error}");
@@ -35,7 +35,7 @@ pub(crate) fn config(input: &[u8]) {
         assert!(written.is_none_or(|written| written.as_str() == Some(name)), "{name}");
     }
     let again = read.to_toml().expect("paths come from a text");
-    assert_eq!(AcceptedPlan::read(&again).as_ref(), Ok(&read), "{again}");
+    assert_eq!(ValidPlan::read(&again).as_ref(), Ok(&read), "{again}");
 }
 
 /// The maximum number of pieces of a connection: each piece parses the header of a request again.

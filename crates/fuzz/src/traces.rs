@@ -4,10 +4,10 @@ use crate::packed;
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{Options, SizingError, measure};
 use larder_lab::trace::{
-    Addressing, BoxedSource, Format, LEN_MAX, NameOf, OpenOptions, Record, Source, TIME_NS_MAX,
+    Addressing, BoxedSource, Format, LEN_MAX, NameKind, OpenOptions, Record, Source, TIME_NS_MAX,
     TraceError, VOLUME_MAX, open as open_path, open_stream,
 };
-use larder_schema::advice::Goal;
+use larder_schema::advice::SizingGoal;
 use rustix::fs::MemfdFlags;
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -149,7 +149,7 @@ fn check(mut source: BoxedSource) {
         assert!(record.time_ns <= TIME_NS_MAX && record.volume <= VOLUME_MAX);
         assert!(objects || record.offset.checked_add(record.len).is_some());
         assert!(objects || !record.op.transfers() || record.len <= LEN_MAX);
-        for of in [NameOf::Volume, NameOf::File, NameOf::Process] {
+        for of in [NameKind::Volume, NameKind::File, NameKind::Process] {
             let name = source.name(of, record.volume);
             assert!(name.is_none_or(|name| name.len() <= 3 * 4096 + 16));
         }
@@ -173,7 +173,7 @@ impl Trace {
     fn read(input: &[u8]) -> Result<Self, TraceError> {
         let mut source = open(input)?;
         let records = records(&mut source)?;
-        let name = |volume| Some((volume, source.name(NameOf::Volume, volume)?.to_owned()));
+        let name = |volume| Some((volume, source.name(NameKind::Volume, volume)?.to_owned()));
         let volumes = records.iter().filter_map(|record| name(record.volume)).collect();
         let (addressing, sample, notes) = (source.addressing(), source.sample(), source.notes());
         Ok(Trace { records, volumes, addressing, sample, notes })
@@ -195,8 +195,8 @@ impl Source for FromMemory {
         Ok(())
     }
 
-    fn name(&self, of: NameOf, number: u32) -> Option<&str> {
-        let name = self.trace.volumes.get(&number).filter(|_| of == NameOf::Volume);
+    fn name(&self, of: NameKind, number: u32) -> Option<&str> {
+        let name = self.trace.volumes.get(&number).filter(|_| of == NameKind::Volume);
         name.map(String::as_str)
     }
 
@@ -221,7 +221,7 @@ pub(crate) fn sizing(input: &[u8]) {
     }
     let options = Options {
         name: "input".to_owned(),
-        goal: Goal { target: 0.95, budget_bytes: None },
+        goal: SizingGoal { target: 0.95, budget_bytes: None },
         policies: vec![PolicyKind::Lru],
         sampled: false,
         seed: 1,

@@ -1,7 +1,7 @@
 //! Thread priority: nice value, scheduling policy and I/O priority.
 //!
 //! Invariants: all functions act on the calling thread, and threads that it starts inherit its
-//! priority; restoring or dropping [`Changed`] undoes what [`PriorityChange::apply`] changed.
+//! priority; restoring or dropping [`PriorityGuard`] undoes what [`PriorityChange::apply`] changed.
 
 use crate::syscall;
 use rustix::process::{getpriority_process, setpriority_process};
@@ -192,13 +192,14 @@ impl PriorityChange {
     ///
     /// # Errors
     /// The kernel refuses; values that were already set are restored.
-    pub fn apply(&self) -> Result<Changed, PriorityError> {
+    pub fn apply(&self) -> Result<PriorityGuard, PriorityError> {
         let failed = |setting: &str| {
             let setting = setting.to_owned();
             move |source| PriorityError { setting, source }
         };
         let before = Priority::now().map_err(failed("the priority of this process"))?;
-        let changed = Changed { before, requested: *self, restored: false, not_send: PhantomData };
+        let changed =
+            PriorityGuard { before, requested: *self, restored: false, not_send: PhantomData };
         if let Some(nice) = self.nice {
             let setting = format!("the nice value to {nice}");
             setpriority_process(None, nice).map_err(|error| failed(&setting)(error.into()))?;
@@ -217,7 +218,7 @@ impl PriorityChange {
 
 /// A changed priority, until the thread that changed it restores or drops it.
 #[derive(Debug)]
-pub struct Changed {
+pub struct PriorityGuard {
     before: Priority,
     requested: PriorityChange,
     restored: bool,
@@ -225,7 +226,7 @@ pub struct Changed {
     not_send: PhantomData<*const ()>,
 }
 
-impl Changed {
+impl PriorityGuard {
     /// Restores the previous priority.
     ///
     /// # Errors
@@ -248,7 +249,7 @@ impl Changed {
     }
 }
 
-impl Drop for Changed {
+impl Drop for PriorityGuard {
     fn drop(&mut self) {
         // After an error or a panic the destructor cannot report a failure; the thread ends soon.
         drop(self.restore_once());

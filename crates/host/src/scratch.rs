@@ -11,7 +11,7 @@ mod kind;
 mod tool;
 
 pub(crate) use directory::PREFIX;
-pub use directory::{LeftOver, remove_left_over};
+pub use directory::{CleanupResult, remove_left_over};
 pub use kind::{KINDS, Kind};
 
 use crate::space;

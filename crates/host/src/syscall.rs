@@ -334,20 +334,20 @@ pub(crate) mod tests {
     }
 
     /// A mapping with all pages of a file populated, until dropped.
-    pub(crate) struct Mapped(*mut libc::c_void, usize);
+    pub(crate) struct PopulatedMapping(*mut libc::c_void, usize);
 
-    impl Mapped {
+    impl PopulatedMapping {
         pub(crate) fn reading(file: &File, len: usize) -> Self {
             let flags = MapFlags::SHARED | MapFlags::POPULATE;
             // SAFETY: the kernel chooses the address, and nothing is read through the mapping: the
             // flag makes the kernel map the pages without an access.
             let address =
                 unsafe { rustix::mm::mmap(ptr::null_mut(), len, ProtFlags::READ, flags, file, 0) };
-            Mapped(address.unwrap(), len)
+            PopulatedMapping(address.unwrap(), len)
         }
     }
 
-    impl Drop for Mapped {
+    impl Drop for PopulatedMapping {
         fn drop(&mut self) {
             // SAFETY: exactly the range that was mapped, and no reference into it exists.
             unsafe { rustix::mm::munmap(self.0, self.1) }.unwrap();

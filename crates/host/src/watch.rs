@@ -41,11 +41,11 @@ use crate::{device, machine, mounts, proc};
 use accounting::{Accounting, MachineQueries, REMOVED_MAX};
 use file_numbers::FilesByNumber;
 use larder_schema::watch::{
-    Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, Unattributed, VERSION, Watch,
+    Counts, Interval, Memory, ProcessMemory, Row, SCHEMA, UnattributedIo, VERSION, Watch,
 };
 use memory_group::Group;
 use names::Names;
-use readings::Readings;
+use readings::CounterReadings;
 use rustix::time::{ClockId, clock_gettime};
 use scope::Scope;
 use source::Source;
@@ -120,9 +120,9 @@ pub enum WatchError {
 struct Checkpoint {
     time_ns: u64,
     counts: Vec<Counts>,
-    unattributed: Unattributed,
+    unattributed: UnattributedIo,
     lost: u64,
-    readings: Readings,
+    readings: CounterReadings,
 }
 
 /// A watch of the page cache, until dropped.
@@ -205,7 +205,7 @@ impl Watcher {
             WatchScope::Group(group) => Group::find(group),
             WatchScope::Machine | WatchScope::Path(_) | WatchScope::Process(_) => None,
         };
-        let readings = Readings::now(group.as_ref());
+        let readings = CounterReadings::now(group.as_ref());
         let checkpoint = Checkpoint { time_ns: now_ns(), readings, ..Checkpoint::default() };
         Ok(Watcher {
             start: checkpoint.clone(),
@@ -363,7 +363,7 @@ impl Watcher {
     }
 
     fn new_checkpoint(&self) -> Checkpoint {
-        let mut readings = Readings::now(self.group.as_ref());
+        let mut readings = CounterReadings::now(self.group.as_ref());
         for (dev, disk) in &mut readings.disks {
             disk.splits = self.accounting.splits(*dev);
         }
@@ -413,7 +413,7 @@ impl Watcher {
             disks: now.readings.disks_since(&checkpoint.readings),
             memory,
             processes: processes(&self.options.wanted),
-            unattributed: Unattributed {
+            unattributed: UnattributedIo {
                 metadata_bytes: after.metadata_bytes - before.metadata_bytes,
                 read_bytes: after.read_bytes - before.read_bytes,
                 write_bytes: after.write_bytes - before.write_bytes,

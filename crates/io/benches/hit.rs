@@ -14,7 +14,7 @@
 //! cargo adds, as in `cargo test --benches`, a short run on a few MiB checks that it works.
 
 use larder_core::cache::HitRead;
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::counters::Counter;
 use larder_core::policy::PolicyKind;
 use larder_core::request::{Request, RequestOp, Session, SessionLimit, Submitted};
@@ -22,7 +22,7 @@ use larder_core::store::{Geometry, MemoryStore};
 use larder_core::units::{BLOCK_BYTES, BLOCK_BYTES_U64};
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaCache, ArenaSession, ArenaVolume, Engine, EngineOptions};
-use larder_io::store::Timed;
+use larder_io::store::TimedStore;
 use larder_mem::Pin;
 use larder_testing::claim;
 use rand_xoshiro::Xoshiro256PlusPlus;
@@ -101,7 +101,7 @@ impl Setup {
         .expect("there is memory for the bench");
         let geometry = Geometry { length: scale.hot_bytes, granule: 512, read_only: false };
         let options = VolumeOptions { policy, ..VolumeOptions::new("bench", geometry) };
-        let store = Timed::new(MemoryStore::new(geometry), engine.clock());
+        let store = TimedStore::new(MemoryStore::new(geometry), engine.clock());
         let volume = engine.add_volume(options, Box::new(store)).expect("a thread for the volume");
         let pins = fill(&engine, &volume);
         let blocks = u32::try_from(pins.len()).expect("as many as frames");
@@ -121,7 +121,7 @@ impl Setup {
 
     fn session(&self) -> ArenaSession<()> {
         let limit = SessionLimit::Own(u64::MAX);
-        let session = Session::open(self.cache(), &self.volume, Box::new(Silent), limit);
+        let session = Session::open(self.cache(), &self.volume, Box::new(NoWaker), limit);
         session.expect("the volume is open")
     }
 

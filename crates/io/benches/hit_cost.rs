@@ -5,14 +5,14 @@
 //! `cargo bench --package larder-io --bench hit_cost -- claims [--quick]`. Without arguments, as in
 //! `cargo test --benches`, a short run on a few MiB checks that it works.
 
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::policy::PolicyKind;
 use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{Geometry, MemoryStore};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaCache, ArenaSession, Engine, EngineOptions};
-use larder_io::store::Timed;
+use larder_io::store::TimedStore;
 use larder_testing::{claim, has_tool};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
@@ -79,14 +79,14 @@ fn run(mib: u64, hits: u64, curve: bool) {
     .expect("there is memory for the bench");
     let geometry = Geometry { length: mib << 20, granule: 512, read_only: false };
     let options = VolumeOptions { policy, curve, ..VolumeOptions::new("bench", geometry) };
-    let store = Timed::new(MemoryStore::new(geometry), engine.clock());
+    let store = TimedStore::new(MemoryStore::new(geometry), engine.clock());
     let volume = engine.add_volume(options, Box::new(store)).expect("a thread for the volume");
     let cache = engine.cache();
     let mut filler = engine.blocking_session(&volume).expect("the volume is open");
     let whole = Request::new(RequestOp::Populate, 0..mib << 20);
     filler.submit(whole, &[], |_, _| {}).expect("a store in memory works");
     let limit = SessionLimit::Own(u64::MAX);
-    let session = Session::open(cache, &volume, Box::new(Silent), limit);
+    let session = Session::open(cache, &volume, Box::new(NoWaker), limit);
     let mut session = session.expect("the volume is open");
     let blocks = (mib << 20) / BLOCK_BYTES_U64;
     let mut random = Xoshiro256PlusPlus::seed_from_u64(1);

@@ -6,7 +6,7 @@
 
 use crate::frames::{ArenaCache, ArenaFrames, ArenaSession, ArenaVolume};
 use larder_core::clock::{Clock, Nanos};
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use larder_core::mapping::{Access, Mapping};
 use larder_core::request::{
     Event, READ_PIECE_BYTES, ReadRequest, Reply, Request, Session, SessionLimit, Submitted,
@@ -37,8 +37,8 @@ impl WakeFlag {
 /// Sets the wake flag of a session.
 struct WakeFlagSetter(Arc<WakeFlag>);
 
-impl Notify for WakeFlagSetter {
-    fn notify(&self) {
+impl Wake for WakeFlagSetter {
+    fn wake(&self) {
         *self.0.is_set.lock().unwrap_or_else(PoisonError::into_inner) = true;
         self.0.changed.notify_one();
     }

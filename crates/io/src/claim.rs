@@ -22,7 +22,7 @@ mod watch;
 pub use watch::ClaimWatch;
 
 use footprint::{CachedData, Footprint, UnresolvedLayer, footprint};
-use machine::ThisMachine;
+use machine::LocalMachine;
 use registry::Registry;
 use rustix::fd::{AsFd, OwnedFd};
 use rustix::fs::FileType;
@@ -44,30 +44,30 @@ pub struct ClaimError {
     /// The operation, with the data.
     pub operation: String,
     /// The reason.
-    pub reason: Refusal,
+    pub reason: ClaimRefusal,
 }
 
 /// A reason to refuse a cache.
 #[derive(Debug, thiserror::Error)]
-pub enum Refusal {
+pub enum ClaimRefusal {
     /// Another cache has the data.
     #[error(
         "{0} caches the same data; use that cache or stop it first, since two caches of the same \
          data lose changes"
     )]
-    Held(Holder),
+    Held(CacheProcess),
     /// Another cache may have the data under another name of the file.
     #[error(
         "there are files with several names (hard links), and {0} may cache one of them by another \
          name; stop it first, or cache a copy"
     )]
-    Linked(Holder),
+    Linked(CacheProcess),
     /// Another cache has the data; its mount is already gone.
     #[error(
         "{0} caches the same data; its mount is gone, but it is still used or still writes; try \
          again when the process has ended"
     )]
-    Ending(Holder),
+    Ending(CacheProcess),
     /// The kernel has a file system on the data, which is mounted at this path.
     #[error(
         "it holds the file system that is mounted at {0}, whose changes the cache would not see; \
@@ -101,7 +101,7 @@ pub enum Refusal {
         "{0} caches this directory or one above it, so the files of the mount would be cached \
          twice; choose another mountpoint"
     )]
-    Mountpoint(Holder),
+    Mountpoint(CacheProcess),
     /// The claim cannot be published in this directory.
     #[error(
         "failed to publish that in {directory}: {1}; a second cache of the same data would not be \
@@ -117,11 +117,11 @@ impl ClaimError {
     /// Returns the error for data that cannot be identified.
     fn locate(data: &str, error: io::Error) -> Self {
         let operation = format!("determine the location of {data}");
-        ClaimError { operation, reason: Refusal::Locate(error) }
+        ClaimError { operation, reason: ClaimRefusal::Locate(error) }
     }
 }
 
-impl Refusal {
+impl ClaimRefusal {
     /// Returns the error of a claim of this data.
     fn of(self, data: &str) -> ClaimError {
         ClaimError { operation: format!("cache {data}"), reason: self }
@@ -130,14 +130,14 @@ impl Refusal {
 
 /// A process that caches data.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Holder {
+pub struct CacheProcess {
     /// Process ID.
     pub pid: u32,
     /// The data that it caches, as the process describes it; empty if unknown.
     pub data: String,
 }
 
-impl fmt::Display for Holder {
+impl fmt::Display for CacheProcess {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.pid == std::process::id() {
             f.write_str("this process")?;
@@ -184,7 +184,7 @@ struct DataUse {
 }
 
 impl Source {
-    fn trace(&self, machine: &ThisMachine) -> io::Result<DataUse> {
+    fn trace(&self, machine: &LocalMachine) -> io::Result<DataUse> {
         let mut is_in_unlisted_overlay = false;
         let data = match self {
             Source::Export(name) => CachedData::Export(name.clone()),
@@ -226,7 +226,7 @@ impl Claim {
         path: &Path,
         read_only: bool,
     ) -> Result<Self, ClaimError> {
-        let located = ThisMachine::read().and_then(|machine| machine.locate(descriptor.as_fd()));
+        let located = LocalMachine::read().and_then(|machine| machine.locate(descriptor.as_fd()));
         let word = match located.map(|located| located.kind) {
             Ok(FileType::BlockDevice) => "the device",
             Ok(FileType::Directory) => "the directory",
@@ -270,7 +270,7 @@ impl Claim {
     /// Returns the holder of another claim whose data is now this file, or all files below this
     /// directory. Called when a file of a claimed directory is opened, and when a directory in it
     /// is looked up.
-    pub(crate) fn other_holder(&self, device: u64, inode: u64) -> Option<Holder> {
+    pub(crate) fn other_holder(&self, device: u64, inode: u64) -> Option<CacheProcess> {
         self.registry.other_holder(self.number, (device, inode))
     }
 
@@ -295,11 +295,11 @@ impl Drop for Claim {
 /// Describes the process that holds the flock(2) lock of an open file or directory, as far as the
 /// kernel shows it.
 pub(crate) fn lock_holder(descriptor: impl AsFd) -> String {
-    let located = ThisMachine::read().and_then(|machine| machine.locate(descriptor));
+    let located = LocalMachine::read().and_then(|machine| machine.locate(descriptor));
     let pid = located.ok().and_then(|located| machine::lock_holder(&located));
     pid.map_or_else(
         || "another process".to_owned(),
-        |pid| Holder { pid, data: String::new() }.to_string(),
+        |pid| CacheProcess { pid, data: String::new() }.to_string(),
     )
 }
 

@@ -9,7 +9,7 @@ mod stop;
 
 pub use crate::frames::{ArenaCache, ArenaSession, ArenaVolume};
 pub use live::{RemoveError, policy_bytes};
-pub use memory_return::{GiveBackOptions, GiveBackState, GivingBack};
+pub use memory_return::{MemoryReturnOptions, MemoryReturnState, MemoryReturnThread};
 pub use stop::StopProgress;
 
 use crate::blocking::BlockingSession;
@@ -20,7 +20,7 @@ use crate::waker::Waker;
 use driver::Driver;
 use larder_core::cache::{Cache, METADATA_BYTES_PER_FRAME, TRACKER_BYTES, shards_for};
 use larder_core::clock::{Clock, Nanos};
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use larder_core::input::InputSink;
 use larder_core::settings::SettingError;
 use larder_core::units::BLOCK_BYTES;
@@ -216,7 +216,7 @@ impl Engine {
         store: Box<dyn EngineStore>,
     ) -> Result<Arc<ArenaVolume>, EngineError> {
         let waker = Waker::new()?;
-        let notify: Box<dyn Notify> = Box::new(waker.clone());
+        let notify: Box<dyn Wake> = Box::new(waker.clone());
         let volume = self.cache.try_add_volume(options, notify)?;
         let driver = Driver::start(
             Arc::clone(&self.cache),

@@ -28,21 +28,21 @@ const RANGES_MAX: usize = 16;
 
 /// A caught panic, with its message.
 #[derive(Debug)]
-pub struct Panicked {
+pub struct CaughtPanic {
     message: String,
 }
 
-impl fmt::Display for Panicked {
+impl fmt::Display for CaughtPanic {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "internal error: {}", self.message)
     }
 }
 
-impl Panicked {
+impl CaughtPanic {
     fn new(payload: &(dyn Any + Send)) -> Self {
         let text = payload.downcast_ref::<&str>().map(|text| (*text).to_owned());
         let text = text.or_else(|| payload.downcast_ref::<String>().cloned());
-        Panicked { message: text.unwrap_or_else(|| "a panic without a message".to_owned()) }
+        CaughtPanic { message: text.unwrap_or_else(|| "a panic without a message".to_owned()) }
     }
 
     /// Ends the process if the panic has left shared state of the cache inconsistent, or a frame
@@ -64,15 +64,15 @@ impl Panicked {
 ///
 /// # Errors
 /// The panic of `work`, if it panicked.
-pub fn confine<T>(work: impl FnOnce() -> T) -> Result<T, Panicked> {
-    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| Panicked::new(&*payload))
+pub fn confine<T>(work: impl FnOnce() -> T) -> Result<T, CaughtPanic> {
+    catch_unwind(AssertUnwindSafe(work)).map_err(|payload| CaughtPanic::new(&*payload))
 }
 
 /// Runs a future as [`confine`] runs a function.
 ///
 /// # Errors
 /// As [`confine`].
-pub async fn confine_future<T>(work: impl Future<Output = T>) -> Result<T, Panicked> {
+pub async fn confine_future<T>(work: impl Future<Output = T>) -> Result<T, CaughtPanic> {
     let mut work = pin!(work);
     poll_fn(|context| match confine(|| work.as_mut().poll(context)) {
         Ok(Poll::Pending) => Poll::Pending,

@@ -187,7 +187,7 @@ fn follow(directory: &OwnedFd, name: &OsStr) -> Result<Option<PathBuf>, FileErro
 
 /// Users that may read a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Secrecy {
+pub enum FileReaders {
     /// Only its owner.
     Secret,
     /// All users.
@@ -199,7 +199,7 @@ pub enum Secrecy {
 /// # Errors
 /// If it belongs to another user, has too open a mode, is not a regular file, is longer than
 /// `bytes_max`, or cannot be read.
-pub fn read(path: &Path, secrecy: Secrecy, bytes_max: u64) -> Result<Vec<u8>, FileError> {
+pub fn read(path: &Path, secrecy: FileReaders, bytes_max: u64) -> Result<Vec<u8>, FileError> {
     // Opening a pipe must not block.
     let file = Location::find(path)?.open(OFlags::RDONLY | OFlags::NONBLOCK, 0)?;
     let stat = rustix::fs::fstat(&file)?;
@@ -208,7 +208,7 @@ pub fn read(path: &Path, secrecy: Secrecy, bytes_max: u64) -> Result<Vec<u8>, Fi
     }
     let mode = stat.st_mode & 0o777;
     let others = mode & 0o077;
-    if secrecy == Secrecy::Secret && others != 0 {
+    if secrecy == FileReaders::Secret && others != 0 {
         return Err(FileError::TooOpen { action: "use", mode, chmod: "600" });
     }
     if others & 0o022 != 0 {

@@ -184,7 +184,7 @@ mod tests {
         assert_eq!(psi.watched()[0], MACHINE);
         let waker = Waker::new().expect("a descriptor");
         psi.wait(&waker, Duration::from_millis(10)).expect("the kernel waits");
-        larder_core::completion::Notify::notify(&waker);
+        larder_core::completion::Wake::wake(&waker);
         let begun = std::time::Instant::now();
         assert!(!psi.wait(&waker, Duration::from_mins(1)).expect("it was notified"));
         assert!(begun.elapsed() < Duration::from_secs(30));

@@ -16,7 +16,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A precaution that failed. Each message can follow "failed to".
 #[derive(Debug, thiserror::Error)]
-pub enum PrecautionError {
+pub enum ReclaimError {
     /// Memory cannot be locked.
     #[error(
         "lock all memory: {0}; it takes root, CAP_IPC_LOCK, or no limit (ulimit -l unlimited, \
@@ -33,16 +33,16 @@ pub enum PrecautionError {
 ///
 /// # Errors
 /// If the process may not lock that much memory.
-pub fn lock_memory() -> Result<(), PrecautionError> {
+pub fn lock_memory() -> Result<(), ReclaimError> {
     // With a limit the call might succeed now, and growth into reserved address space fail later.
     let is_unlimited = getrlimit(Resource::Memlock).current.is_none();
     let is_capable =
         capabilities(None).is_ok_and(|sets| sets.effective.contains(CapabilitySet::IPC_LOCK));
     if !is_unlimited && !is_capable {
-        return Err(PrecautionError::Lock(Errno::PERM.into()));
+        return Err(ReclaimError::Lock(Errno::PERM.into()));
     }
     let flags = MlockAllFlags::CURRENT | MlockAllFlags::FUTURE | MlockAllFlags::ONFAULT;
-    rustix::mm::mlockall(flags).map_err(|error| PrecautionError::Lock(error.into()))
+    rustix::mm::mlockall(flags).map_err(|error| ReclaimError::Lock(error.into()))
 }
 
 /// Bytes of small allocations that are resident from the start: writes that wait for room, and
@@ -103,7 +103,7 @@ pub(crate) fn reserve_stack() {
 ///
 /// # Errors
 /// If the process may not request that.
-pub fn be_spared() -> Result<(), PrecautionError> {
+pub fn be_spared() -> Result<(), ReclaimError> {
     let spared = rustix::process::configure_io_flusher_behavior(true);
-    spared.map_err(|error| PrecautionError::Spare(error.into()))
+    spared.map_err(|error| ReclaimError::Spare(error.into()))
 }

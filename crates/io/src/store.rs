@@ -17,14 +17,14 @@ mod uring;
 
 pub(crate) use file::file_size_limit;
 pub use file::{OpenError, OpenedFile, open_file};
-pub use map::{AllocationMap, FileMap, MapExtent, Solid};
+pub use map::{AllocationMap, FileMap, MapExtent, SolidMap};
 pub use nbd::{NbdOptions, Upstream, open_nbd};
 
 use crate::frames::ArenaFrames;
 use crate::waker::Waker;
 use backing::Backing;
 use larder_core::clock::{Clock, Nanos};
-use larder_core::store::{Geometry, Store, StoreDone, StoreOp};
+use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp};
 use plain::PlainStore;
 use std::fmt;
 use std::io;
@@ -82,25 +82,25 @@ impl PeerControl {
 
 /// A store without a file descriptor (a model, a double, plain calls), for an engine thread: the
 /// thread sleeps until the store's next event.
-pub struct Timed<S> {
+pub struct TimedStore<S> {
     inner: S,
     clock: Arc<dyn Clock>,
 }
 
-impl<S> fmt::Debug for Timed<S> {
+impl<S> fmt::Debug for TimedStore<S> {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Timed").finish_non_exhaustive()
+        f.debug_struct("TimedStore").finish_non_exhaustive()
     }
 }
 
-impl<S: Store<ArenaFrames>> Timed<S> {
+impl<S: Store<ArenaFrames>> TimedStore<S> {
     /// Wraps `inner`, whose times are those of `clock`.
     pub fn new(inner: S, clock: Arc<dyn Clock>) -> Self {
-        Timed { inner, clock }
+        TimedStore { inner, clock }
     }
 }
 
-impl<S: Store<ArenaFrames>> Store<ArenaFrames> for Timed<S> {
+impl<S: Store<ArenaFrames>> Store<ArenaFrames> for TimedStore<S> {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
@@ -109,7 +109,12 @@ impl<S: Store<ArenaFrames>> Store<ArenaFrames> for Timed<S> {
         self.inner.submit(now, frames, op);
     }
 
-    fn reap(&mut self, now: Nanos, frames: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
+    fn reap(
+        &mut self,
+        now: Nanos,
+        frames: &ArenaFrames,
+        done: &mut Vec<StoreCompletion<ArenaFrames>>,
+    ) {
         self.inner.reap(now, frames, done);
     }
 
@@ -122,7 +127,7 @@ impl<S: Store<ArenaFrames>> Store<ArenaFrames> for Timed<S> {
     }
 }
 
-impl<S: Store<ArenaFrames>> EngineStore for Timed<S> {
+impl<S: Store<ArenaFrames>> EngineStore for TimedStore<S> {
     fn wait(&mut self, waker: &Waker, timeout: Option<Duration>) -> io::Result<()> {
         let event = self.inner.next_event().map(|at| at.saturating_sub(self.clock.now()));
         let event = event.map(Duration::from_nanos);
@@ -131,7 +136,7 @@ impl<S: Store<ArenaFrames>> EngineStore for Timed<S> {
 }
 
 /// An opened store, with notes for the user.
-pub struct Opened {
+pub struct OpenedStore {
     /// The store.
     pub store: Box<dyn EngineStore>,
     /// Allocation map of the store.
@@ -140,9 +145,9 @@ pub struct Opened {
     pub notes: Vec<String>,
 }
 
-impl fmt::Debug for Opened {
+impl fmt::Debug for OpenedStore {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Opened").field("notes", &self.notes).finish_non_exhaustive()
+        f.debug_struct("OpenedStore").field("notes", &self.notes).finish_non_exhaustive()
     }
 }
 
@@ -160,7 +165,11 @@ pub struct OpenOptions {
 /// # Errors
 /// One sentence with path and reason: missing, not a file or device, no permission, in use, not a
 /// multiple of 512 bytes long, empty.
-pub fn open(path: &Path, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<Opened, OpenError> {
+pub fn open(
+    path: &Path,
+    options: OpenOptions,
+    clock: Arc<dyn Clock>,
+) -> Result<OpenedStore, OpenError> {
     let file = open_file(path, options.read_only)?;
     let mut notes = file.notes.clone();
     if !file.is_device && !options.read_only {
@@ -170,7 +179,7 @@ pub fn open(path: &Path, options: OpenOptions, clock: Arc<dyn Clock>) -> Result<
     let subject = format!("{} is", path.display());
     let (store, slow) = store_on(Arc::new(file), &subject, options.plain, clock);
     notes.extend(slow);
-    Ok(Opened { store, map, notes })
+    Ok(OpenedStore { store, map, notes })
 }
 
 /// Returns a store on io_uring, or on plain calls if `plain` or without io_uring. A note says the
@@ -193,5 +202,5 @@ fn store_on(
         )
     });
     let store = PlainStore::new(backing, Arc::clone(&clock));
-    (Box::new(Timed::new(store, clock)), note)
+    (Box::new(TimedStore::new(store, clock)), note)
 }

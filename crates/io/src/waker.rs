@@ -1,6 +1,6 @@
 //! Wakers: an eventfd that is written only while a thread sleeps on it.
 
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::time::Timespec;
@@ -107,8 +107,8 @@ impl Waker {
     }
 }
 
-impl Notify for Waker {
-    fn notify(&self) {
+impl Wake for Waker {
+    fn wake(&self) {
         if self.0.state.swap(NOTIFIED, Ordering::AcqRel) == ASLEEP {
             let written = rustix::io::write(&self.0.event, 1_u64.as_bytes());
             debug_assert!(written.is_ok(), "{written:?}");
@@ -136,7 +136,7 @@ mod tests {
         waker.awake();
         assert!(waker.prepare_sleep() && !is_readable(&waker));
         // Another thread that notifies meanwhile is not delayed.
-        waker.notify();
+        waker.wake();
         assert!(is_readable(&waker));
         waker.awake();
         rustix::io::write(waker.event(), 1_u64.as_bytes()).expect("write late");
@@ -149,11 +149,11 @@ mod tests {
     #[test]
     fn whoever_is_notified_while_awake_does_not_sleep() {
         let waker = Waker::new().expect("a waker");
-        waker.notify();
+        waker.wake();
         assert!(!waker.prepare_sleep() && !is_readable(&waker));
         assert!(waker.prepare_sleep());
-        waker.notify();
-        waker.notify();
+        waker.wake();
+        waker.wake();
         assert!(is_readable(&waker));
         waker.awake();
         assert!(!is_readable(&waker));

@@ -14,4 +14,4 @@ mod identity;
 mod tests;
 
 pub use file::{ListError, UnusableList, load, parse, save};
-pub use identity::{Stale, StoreIdentity, StoreKind};
+pub use identity::{StaleReason, StoreIdentity, StoreKind};

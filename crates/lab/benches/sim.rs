@@ -19,14 +19,14 @@ use std::time::Instant;
 
 use larder_core::curve::estimate::Estimate;
 use larder_core::curve::miniature::Miniature;
-use larder_core::curve::sampled::{SAMPLE_PAGES, Sampled};
+use larder_core::curve::sampled::{SAMPLE_PAGES, SampledCurve};
 use larder_core::policy::PolicyKind;
-use larder_core::replace::{self, FindBy};
+use larder_core::replace::{self, IndexKind};
 use larder_core::units::as_f64;
 use larder_lab::random::Random;
 use larder_lab::sim::curve::{Exact, ExactCurve};
 use larder_lab::sim::references::{Batch, Reference, References, Split};
-use larder_lab::sim::sweep::{self, Planned};
+use larder_lab::sim::sweep::{self, SweepItem};
 use larder_lab::trace::{self, OpenOptions};
 use larder_testing::claim;
 
@@ -126,7 +126,7 @@ fn record(to: &mut impl Write, page: u64) -> std::io::Result<()> {
 fn run_policy(trace: &str, policy: &str, pages: u32) -> Result<()> {
     let policy = PolicyKind::from_name(policy).ok_or("no such policy")?;
     let started = Instant::now();
-    let mut cache = replace::cache(policy, pages, FindBy::Page);
+    let mut cache = replace::cache(policy, pages, IndexKind::Page);
     for_each_batch(trace, |batch| cache.run(batch, &[]))?;
     let seconds = started.elapsed().as_secs_f64();
     let counts = cache.counts();
@@ -161,11 +161,11 @@ fn sizes(footprint: u64) -> Vec<u32> {
 fn sweep(name: &str, trace: &str) -> Result<()> {
     let footprint = exact_curve(trace)?.footprint();
     let pages = sizes(footprint);
-    let plan: Vec<Planned> = policies()
+    let plan: Vec<SweepItem> = policies()
         .into_iter()
-        .flat_map(|policy| pages.iter().map(move |&capacity| Planned { policy, capacity }))
+        .flat_map(|policy| pages.iter().map(move |&capacity| SweepItem { policy, capacity }))
         .collect();
-    let run = |plan: &[Planned]| -> Result<f64> {
+    let run = |plan: &[SweepItem]| -> Result<f64> {
         let started = Instant::now();
         sweep::run(open(trace)?, plan, Some(footprint), NonZero::<usize>::MIN, |_| ())?;
         Ok(started.elapsed().as_secs_f64())
@@ -225,7 +225,7 @@ fn check_intervals(name: &str, trace: &str, seeds: u32) -> Result<()> {
     let pages = sizes(curve.footprint());
     let mut total = ErrorStatistics::default();
     for seed in 0..seeds {
-        let mut sampled = Sampled::new(SAMPLE_PAGES, seed.into());
+        let mut sampled = SampledCurve::new(SAMPLE_PAGES, seed.into());
         sampled.run(&all);
         for &pages in &pages {
             let truth = curve.hit_ratio(pages.into()).ok_or("references")?;
@@ -260,7 +260,7 @@ fn miniatures(trace: &str, seeds: u32) -> Result<()> {
     for (number, policy) in policies().into_iter().enumerate() {
         let mut total = ErrorStatistics::default();
         for (size, &capacity) in pages.iter().enumerate() {
-            let mut cache = replace::cache(policy, capacity, FindBy::Page);
+            let mut cache = replace::cache(policy, capacity, IndexKind::Page);
             all.chunks(4096).for_each(|batch| cache.run(batch, &[]));
             let counts = cache.counts();
             let truth = ratio(counts.hits().references, counts.all().references);

@@ -85,7 +85,7 @@ impl Source for NoNames {
         Ok(())
     }
 
-    fn name(&self, _: larder_lab::trace::NameOf, _: u32) -> Option<&str> {
+    fn name(&self, _: larder_lab::trace::NameKind, _: u32) -> Option<&str> {
         None
     }
 }

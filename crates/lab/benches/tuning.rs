@@ -13,14 +13,14 @@ use larder_core::curve::tracker::Tracker;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
-use larder_core::replace::{self, Changeable, Counts, FindBy};
+use larder_core::replace::{self, Counts, IndexKind, SwitchableCache};
 use larder_core::store::Geometry;
 use larder_core::tunables::Tunables;
 use larder_core::units::as_f64;
 use larder_core::volume::VolumeOptions;
-use larder_lab::cache_simulation::sharing::{Division, SharingExperiment, hit_ratio};
+use larder_lab::cache_simulation::sharing::{MemoryDivision, SharingExperiment, hit_ratio};
 use larder_lab::sim::curve::Exact;
-use larder_lab::sim::engine::{self, Lengths, Pace, StoreModel, WholeOptions};
+use larder_lab::sim::engine::{self, CacheSimulationOptions, Pace, StoreModel, VolumeLengths};
 use larder_lab::sim::min::Future;
 use larder_lab::sim::references::{Batch, Reference, References, Split};
 use larder_lab::trace::{self, BoxedSource, OpenOptions};
@@ -125,7 +125,7 @@ fn default_policy() -> Result<()> {
             let capacity = part(known.footprint(), size)?;
             rows[0].1.push(100.0 * ratio(known.run(capacity).counts));
             for (policy, row) in PolicyKind::ALL.into_iter().zip(&mut rows[1..]) {
-                let mut cache = replace::cache(policy, capacity, FindBy::Page);
+                let mut cache = replace::cache(policy, capacity, IndexKind::Page);
                 all.chunks(4096).for_each(|batch| cache.run(batch, &[]));
                 row.1.push(100.0 * ratio(cache.counts()));
             }
@@ -158,12 +158,12 @@ fn hit_ratio_after_warm_up(pages: &[u64], mut touch: impl FnMut(u64) -> bool) ->
 /// switches of `--policy auto`.
 fn auto_at(pages: &[u64], capacity: u32) -> (Option<(&'static str, f64)>, f64, usize) {
     let fixed = CANDIDATES.iter().map(|&kind| {
-        let mut cache = Changeable::new(kind, capacity);
+        let mut cache = SwitchableCache::new(kind, capacity);
         (kind.name(), hit_ratio_after_warm_up(pages, |page| cache.touch(page)))
     });
     let best = fixed.max_by(|one, other| one.1.total_cmp(&other.1));
     let begin = PolicyKind::S3Fifo;
-    let mut cache = Changeable::new(begin, capacity);
+    let mut cache = SwitchableCache::new(begin, capacity);
     let mut tracker = Tracker::new(Tracker::bytes_max(), capacity.into(), begin, 0)
         .expect("bytes for the largest tracker");
     let mut switches = 0;
@@ -216,7 +216,7 @@ fn curve(sizes: &[u64]) -> Result<()> {
             continue;
         }
         let exact = exact(&references);
-        let lengths = Lengths::of(&mut open(&trace)?)?;
+        let lengths = VolumeLengths::of(&mut open(&trace)?)?;
         for &size in sizes {
             let options = whole_options(part(exact.footprint(), size)?)?;
             let outcome = engine::simulate(&mut open(&trace)?, &lengths, &options, |_| ())?;
@@ -244,11 +244,11 @@ fn curve(sizes: &[u64]) -> Result<()> {
     Ok(())
 }
 
-fn whole_options(frames: u32) -> Result<WholeOptions> {
+fn whole_options(frames: u32) -> Result<CacheSimulationOptions> {
     // No read-ahead: the exact curve counts only the references of clients.
     let mut tunables = Tunables::default();
     tunables.set("read-ahead-max", 0)?;
-    Ok(WholeOptions {
+    Ok(CacheSimulationOptions {
         frames,
         shards: 1,
         page_blocks: 1,
@@ -275,13 +275,13 @@ fn share() -> Result<()> {
         let percent = |division| -> Result<f64> { Ok(100.0 * hit_ratio(&sharing, division)?) };
         let (mut best, mut most) = (0, f64::NEG_INFINITY);
         for eighth in 0..=8 {
-            let ratio = percent(Division::Fixed(sharing.frames / 8 * eighth))?;
+            let ratio = percent(MemoryDivision::Fixed(sharing.frames / 8 * eighth))?;
             if ratio >= most {
                 (best, most) = (eighth, ratio);
             }
         }
-        let coldest = percent(Division::Mode(ShareMode::Coldest))?;
-        let auto = percent(Division::Mode(ShareMode::Auto))?;
+        let coldest = percent(MemoryDivision::Mode(ShareMode::Coldest))?;
+        let auto = percent(MemoryDivision::Mode(ShareMode::Auto))?;
         claim(
             format!("--share auto is within 1 point of the best fixed division, {}", policy.name()),
             format!("{auto:.2} %"),

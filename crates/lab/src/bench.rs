@@ -40,10 +40,10 @@ pub mod worker_pool;
 mod workload;
 
 pub use error::BenchError;
-pub use host_env::{Counted, Found, HostEnv};
+pub use host_env::{CounterReadings, HostEnv, WorkloadResidency};
 pub use larder_schema::run::Direction;
 pub use larder_schema::run::trial::{Doubt, DoubtReason, Phase, Start};
-pub use pace::SameSpeed;
+pub use pace::SpeedRequirement;
 pub use ranks::{Ranks, total};
 pub use repeat::Plan;
 pub use run::{AlternatingTrials, RunResult, Variant, alternate, run_trials};

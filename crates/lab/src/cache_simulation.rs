@@ -18,12 +18,12 @@ use crate::workload::probe::{Action, ProbeRequest};
 use client::{Client, ClientState, Session};
 use larder_core::cache::{Cache, ShareMode};
 use larder_core::clock::Nanos;
-use larder_core::completion::{Notify, Silent};
+use larder_core::completion::{NoWaker, Wake};
 use larder_core::counters::{Recorder, Totals};
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
 use larder_core::request::SessionLimit;
-use larder_core::store::{Store, StoreDone, StoreOp};
+use larder_core::store::{Store, StoreCompletion, StoreOp};
 use larder_core::volume::{Volume, VolumeOptions};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -43,8 +43,8 @@ struct ServedVolume<S> {
 #[derive(Debug)]
 struct WorkNotifier(Arc<AtomicBool>);
 
-impl Notify for WorkNotifier {
-    fn notify(&self) {
+impl Wake for WorkNotifier {
+    fn wake(&self) {
         self.0.store(true, Ordering::Relaxed);
     }
 }
@@ -62,7 +62,7 @@ pub struct CacheSimulation<S> {
     /// progress may be possible now.
     next: Option<Nanos>,
     ops: Vec<StoreOp<NoFrames>>,
-    done: Vec<StoreDone<NoFrames>>,
+    done: Vec<StoreCompletion<NoFrames>>,
 }
 
 /// A failed request. Modelled stores never fail requests unless their inner store does.
@@ -91,7 +91,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         let volumes: Vec<ServedVolume<S>> = volumes.into_iter().map(serve).collect();
         let open = |served: &ServedVolume<S>| {
             let limit = SessionLimit::Own(u64::MAX);
-            let session = Session::open(&cache, &served.volume, Box::new(Silent), limit);
+            let session = Session::open(&cache, &served.volume, Box::new(NoWaker), limit);
             session.expect("the volume was just added")
         };
         let sessions = || volumes.iter().map(open).collect();

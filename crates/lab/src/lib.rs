@@ -11,8 +11,8 @@
 //!   are valid.
 //! * [`load`]: a load on an export that verifies what it reads, and a check after a crash.
 //! * [`connection`]: the connections of a load and of a replay.
-//! * [`held`]: locked files and directories of a benchmark, and the removal of those of killed
-//!   runs.
+//! * [`locked_path`]: locked files and directories of a benchmark, and the removal of those of
+//!   killed runs.
 //! * [`replay`]: a trace sent to exports.
 //! * [`inputs`]: logs of all inputs of a serving cache, and their replay.
 //! * [`ranks`]: a benchmark in several processes, on one or several machines.
@@ -29,9 +29,9 @@
 pub mod bench;
 pub mod cache_simulation;
 pub mod connection;
-pub mod held;
 pub mod inputs;
 pub mod load;
+pub mod locked_path;
 pub mod model;
 pub mod random;
 pub mod ranks;

@@ -26,7 +26,7 @@ pub use modelled::{ModelledStore, Totals};
 
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
-use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
+use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
 
 /// An operation as the model sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -75,7 +75,7 @@ impl Model for FixedLatency {
 #[derive(Debug)]
 pub struct NullStore<F: Frames> {
     geometry: Geometry,
-    done: Vec<StoreDone<F>>,
+    done: Vec<StoreCompletion<F>>,
 }
 
 impl<F: Frames> NullStore<F> {
@@ -92,10 +92,10 @@ impl<F: Frames> Store<F> for NullStore<F> {
     }
 
     fn submit(&mut self, now: Nanos, _frames: &F, op: StoreOp<F>) {
-        self.done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
+        self.done.push(StoreCompletion { op, result: Ok(()), started_at: now, finished_at: now });
     }
 
-    fn reap(&mut self, _now: Nanos, _frames: &F, done: &mut Vec<StoreDone<F>>) {
+    fn reap(&mut self, _now: Nanos, _frames: &F, done: &mut Vec<StoreCompletion<F>>) {
         done.append(&mut self.done);
     }
 

@@ -35,7 +35,7 @@ pub use format::Format;
 pub use merge::Merge;
 use observe::Observer;
 pub use open::{BoxedSource, OpenOptions, open, open_stream};
-pub use record::{NameOf, Op, Record};
+pub use record::{NameKind, Op, Record};
 pub use sink::{Sink, Target};
 
 use std::fmt;
@@ -124,7 +124,7 @@ pub trait Source {
     }
 
     /// Returns the name of a number, if it has one. Complete at the end of the trace.
-    fn name(&self, kind: NameOf, number: u32) -> Option<&str>;
+    fn name(&self, kind: NameKind, number: u32) -> Option<&str>;
 
     /// Returns the unit of offsets and lengths; constant from the first call on.
     fn addressing(&self) -> Addressing {
@@ -149,7 +149,7 @@ impl<S: Source + ?Sized> Source for Box<S> {
         (**self).read_batch(batch)
     }
 
-    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+    fn name(&self, kind: NameKind, number: u32) -> Option<&str> {
         (**self).name(kind, number)
     }
 

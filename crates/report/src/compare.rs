@@ -13,7 +13,7 @@ pub use text::{table, to_text};
 use crate::run::speed;
 use crate::stats::ratio_estimate::Shift;
 use crate::stats::{CONFIDENCE, median};
-use larder_schema::compare::{Compared, Comparison, SCHEMA, VERSION, Verdict};
+use larder_schema::compare::{Comparison, SCHEMA, SeriesComparison, VERSION, Verdict};
 use larder_schema::run::trial::{SettingChange, Start};
 use larder_schema::run::{Direction, Machine, Run, Sample};
 use larder_schema::{as_f64, format};
@@ -57,7 +57,7 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
     }
     let unfair_reason = steal_warning(a, b).or_else(|| speed_warning(a, b));
     let (of_a, of_b) = (by_series(a), by_series(b));
-    let mut series: Vec<Compared> = a
+    let mut series: Vec<SeriesComparison> = a
         .samples
         .iter()
         .filter_map(|sample| {
@@ -100,7 +100,7 @@ fn compare_series(
     b: &Sample,
     threshold: f64,
     unfair_reason: Option<&str>,
-) -> Option<Compared> {
+) -> Option<SeriesComparison> {
     if a.unit != b.unit {
         return None;
     }
@@ -108,7 +108,7 @@ fn compare_series(
     let shift = Shift::between(&a.values, &b.values);
     let better = a.better.or(b.better).or_else(|| usual_direction(&a.unit));
     let (verdict, why) = decide_verdict(shift, better, threshold, unfair_reason);
-    Some(Compared {
+    Some(SeriesComparison {
         series: a.series.clone(),
         unit: a.unit.clone(),
         median_a,

@@ -9,7 +9,7 @@
 
 use crate::compare::{self, CompareError};
 use crate::stats::median;
-use larder_schema::compare::{Compared, Verdict};
+use larder_schema::compare::{SeriesComparison, Verdict};
 use larder_schema::format;
 use larder_schema::run::Part;
 use larder_schema::run::trial::Start;
@@ -52,7 +52,7 @@ struct Side<'a> {
     start: Start,
     native: &'a Run,
     larder: &'a Run,
-    compared: Compared,
+    compared: SeriesComparison,
 }
 
 /// Returns the verdict on parts that are labelled with their sides.
@@ -116,7 +116,7 @@ impl Side<'_> {
         } else {
             format!(" from a {} start", self.start.name())
         };
-        let Compared { verdict, why, .. } = &self.compared;
+        let SeriesComparison { verdict, why, .. } = &self.compared;
         let (words, times) = (format!("{}{from}", verdict.words()), self.times());
         match verdict {
             Verdict::Better => format!("{words} ({times}), since {}", self.gain()),
@@ -140,8 +140,12 @@ impl Side<'_> {
 
     /// Formats the speed factor, with the bounds of its interval.
     fn times(&self) -> String {
-        let Compared { ratio: Some(ratio), ratio_low: Some(low), ratio_high: Some(high), .. } =
-            self.compared
+        let SeriesComparison {
+            ratio: Some(ratio),
+            ratio_low: Some(low),
+            ratio_high: Some(high),
+            ..
+        } = self.compared
         else {
             return "no ratio".to_owned();
         };

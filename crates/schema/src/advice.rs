@@ -48,14 +48,14 @@ impl Regions {
 
 /// Target and budget of a recommendation.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
-pub struct Goal {
+pub struct SizingGoal {
     /// Target share of the reachable hits, above 0 and up to 1.
     pub target: f64,
     /// Maximum size in bytes.
     pub budget_bytes: Option<u64>,
 }
 
-impl Goal {
+impl SizingGoal {
     /// The default target: the start of the flat region.
     pub const TARGET: f64 = 1.0 - FLAT;
 

@@ -36,7 +36,7 @@ impl Verdict {
 
 /// Comparison of one series.
 #[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct Compared {
+pub struct SeriesComparison {
     /// Series name.
     pub series: String,
     /// Unit.
@@ -73,7 +73,7 @@ pub struct Comparison {
     /// Relative difference that counts as none.
     pub threshold: f64,
     /// Series of both runs, the main one first.
-    pub series: Vec<Compared>,
+    pub series: Vec<SeriesComparison>,
     /// Series of the first run only.
     pub only_a: Vec<String>,
     /// Series of the second run only.

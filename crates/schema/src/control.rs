@@ -7,13 +7,13 @@ mod stats;
 mod volumes;
 
 pub use requests::{
-    AddRequest, ByteRange, Change, Changed, Progress, RangeRequest, RemoveRequest, SetRequest,
-    VolumeRequest,
+    AddRequest, ByteRange, Change, ChangeResponse, Progress, RangeRequest, RemoveRequest,
+    SetRequest, VolumeRequest,
 };
 pub use stats::{Budget, BudgetPool, GiveBack, LatencyStats, Pool, Stats, VolumeStats};
 pub use volumes::{
-    AtRisk, Curves, Dropped, FailingRange, FileAtRisk, FileStats, Files, Pinned, PolicyInForce,
-    Switch, Volume, VolumeAtRisk, VolumeCurve, VolumeDropped, Volumes,
+    AtRisk, Curves, DropResponse, FailingRange, FileAtRisk, FileStats, Files, Pinned,
+    PolicyInForce, Switch, Volume, VolumeAtRisk, VolumeCurve, VolumeDropped, Volumes,
 };
 
 use serde::{Deserialize, Serialize};
@@ -32,16 +32,16 @@ pub struct Refusal {
 
 /// The first two fields of each complete response.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Head {
+pub struct ResponseHead {
     /// [`SCHEMA`].
     pub schema: String,
     /// [`VERSION`].
     pub version: u32,
 }
 
-impl Default for Head {
+impl Default for ResponseHead {
     fn default() -> Self {
-        Head { schema: SCHEMA.to_owned(), version: VERSION }
+        ResponseHead { schema: SCHEMA.to_owned(), version: VERSION }
     }
 }
 

@@ -3,7 +3,7 @@
 //! Sizes are bytes of data, without the tables of the cache, unless a name says memory; hit ratios
 //! are shares of references from 0 to 1; times are nanoseconds.
 
-use crate::advice::{Attainment, Goal, Region, Regions};
+use crate::advice::{Attainment, Region, Regions, SizingGoal};
 use crate::curve::{Curve, Point};
 use serde::{Deserialize, Serialize};
 
@@ -129,7 +129,7 @@ pub struct Slice {
 
 /// Number of references by address range and time.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
-pub struct Heat {
+pub struct AccessHeat {
     /// Volumes, stacked.
     pub volumes: Vec<HeatVolume>,
     /// References: for each row from address 0 upwards, a value per time slice.
@@ -155,7 +155,7 @@ pub struct Sizing {
     /// The trace.
     pub workload: Workload,
     /// Target and budget.
-    pub goal: Goal,
+    pub goal: SizingGoal,
     /// True if the curve was counted at all of its sizes, false if it is estimated from samples.
     pub exact: bool,
     /// Seed of the samples.
@@ -185,7 +185,7 @@ pub struct Sizing {
     /// References and distinct pages over time.
     pub slices: Vec<Slice>,
     /// Addresses over time.
-    pub heat: Heat,
+    pub heat: AccessHeat,
     /// Notes of the trace reader, and limits of the results.
     pub notes: Vec<String>,
 }

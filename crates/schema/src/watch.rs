@@ -92,7 +92,7 @@ pub struct StackedCache {
 
 /// Physical I/O without a known file, in bytes.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Unattributed {
+pub struct UnattributedIo {
     /// Bytes marked as metadata by the file system.
     pub metadata_bytes: u64,
     /// Other bytes read.
@@ -122,7 +122,7 @@ pub struct Interval {
     #[serde(default)]
     pub processes: Vec<ProcessMemory>,
     /// Physical I/O without a file, of the whole machine.
-    pub unattributed: Unattributed,
+    pub unattributed: UnattributedIo,
     /// Events that the kernel dropped.
     pub lost_events: u64,
 }

@@ -110,7 +110,7 @@ impl Service {
         let new = old.with(settings)?;
         if let Err(error) = self.apply(&volumes, &old, &new) {
             if let Err(again) = self.apply(&volumes, &new, &old) {
-                tracing::error!(%again, "a change failed, and the previous settings could not be restored");
+                tracing::error!(%again, "a change failed, and the old settings were not restored");
             }
             return Err(error.to_string());
         }

@@ -78,7 +78,8 @@ impl Client {
 
     fn new(address: ServerAddress, trusted_uid: Option<u32>) -> Result<Self> {
         let mut builder = tokio::runtime::Builder::new_current_thread();
-        let runtime = builder.enable_all().build().context("start a client of the control socket")?;
+        let runtime =
+            builder.enable_all().build().context("start a client of the control socket")?;
         Ok(Client { address, trusted_uid, runtime })
     }
 

@@ -6,10 +6,10 @@
 //! the line and the reason, and a file with an error has no effect.
 
 use crate::plan::{Configuration, Plan, PlanError};
-use crate::settings::{Assignment, Form, SETTINGS, Setting, find};
+use crate::settings::{Assignment, SETTINGS, Setting, ValueForm, find};
 use crate::value::{quoted, unknown};
 use crate::volume_source::VolumeSource;
-use larder_io::owned_file::{self, FileError, Secrecy};
+use larder_io::owned_file::{self, FileError, FileReaders};
 use larder_schema::format;
 use std::collections::HashSet;
 use std::ffi::OsStr;
@@ -76,7 +76,7 @@ impl ConfigFile {
         let invalid = |line, reason| {
             Err(ConfigError::Invalid { file: path.to_owned(), line: Some(line), reason })
         };
-        let bytes = match owned_file::read(path, Secrecy::Public, FILE_BYTES_MAX) {
+        let bytes = match owned_file::read(path, FileReaders::Public, FILE_BYTES_MAX) {
             Ok(bytes) => bytes,
             Err(FileError::TooLong(_)) => {
                 let max = format::bytes(FILE_BYTES_MAX);
@@ -257,8 +257,9 @@ impl TableReader {
         };
         for (name, value) in table {
             let (key, at) = (name.get_ref().as_ref(), name.span().start);
-            let Some(setting) = find(key).filter(|setting| setting.form == Form::Number) else {
-                let known = SETTINGS.iter().filter(|setting| setting.form == Form::Number);
+            let Some(setting) = find(key).filter(|setting| setting.form == ValueForm::Number)
+            else {
+                let known = SETTINGS.iter().filter(|setting| setting.form == ValueForm::Number);
                 let reason = unknown("tunable", key, known.map(|setting| setting.name));
                 return self.invalid(at, reason);
             };
@@ -282,15 +283,19 @@ impl TableReader {
         }
         self.note_key(volume, key, at);
         let text = match (setting.form, value.get_ref()) {
-            (Form::Switch | Form::Optional { .. }, DeValue::Boolean(false)) => return Ok(()),
-            (Form::Switch, DeValue::Boolean(true)) => "true".to_owned(),
-            (Form::Optional { missing, .. }, DeValue::Boolean(true)) => missing.to_owned(),
-            (Form::Switch, _) => return self.invalid(at, format!("\"{key}\" is true or false")),
+            (ValueForm::Switch | ValueForm::Optional { .. }, DeValue::Boolean(false)) => {
+                return Ok(());
+            }
+            (ValueForm::Switch, DeValue::Boolean(true)) => "true".to_owned(),
+            (ValueForm::Optional { missing, .. }, DeValue::Boolean(true)) => missing.to_owned(),
+            (ValueForm::Switch, _) => {
+                return self.invalid(at, format!("\"{key}\" is true or false"));
+            }
             (_, DeValue::Integer(number)) => {
                 let value = u64::from_str_radix(number.as_str(), number.radix());
                 value.map_or_else(|_| number.to_string(), |value| value.to_string())
             }
-            (Form::Number, _) => {
+            (ValueForm::Number, _) => {
                 return self.invalid(at, format!("\"{key}\" must be a whole number"));
             }
             (_, DeValue::String(text)) => text.to_string(),

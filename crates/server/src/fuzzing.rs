@@ -13,14 +13,14 @@ pub use crate::control::fuzzing::{Conversation, converse};
 
 /// A configuration that `larder check-config` accepts.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct AcceptedPlan(Plan);
+pub struct ValidPlan(Plan);
 
-impl AcceptedPlan {
-    /// Returns the parts of a plan that [`AcceptedPlan::to_toml`] prints.
+impl ValidPlan {
+    /// Returns the parts of a plan that [`ValidPlan::to_toml`] prints.
     fn of(plan: Plan) -> Self {
         let ServerSettings { memory_bytes, share, .. } = plan.server;
         let server = ServerSettings { memory_bytes, share, ..ServerSettings::default() };
-        AcceptedPlan(Plan { server, ..plan })
+        ValidPlan(Plan { server, ..plan })
     }
 
     /// Parses the text of a configuration file.
@@ -32,7 +32,7 @@ impl AcceptedPlan {
             let file = ConfigFile::parse(Path::new("fuzz.toml"), text)?;
             file.plan(&file.with(&Configuration::default()))
         };
-        plan().map(AcceptedPlan::of).map_err(|error| escape::line(&sentence(&error.into())).into())
+        plan().map(ValidPlan::of).map_err(|error| escape::line(&sentence(&error.into())).into())
     }
 
     /// Returns names and paths of its volumes.

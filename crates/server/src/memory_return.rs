@@ -1,6 +1,6 @@
 //! `serve --give-back`: returns memory to the system under memory pressure.
 
-use larder_io::engine::{Engine, GiveBackOptions, GivingBack};
+use larder_io::engine::{Engine, MemoryReturnOptions, MemoryReturnThread};
 use larder_io::pressure::{Pressure, Psi};
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use std::sync::Arc;
 #[derive(Debug)]
 pub(crate) enum MemoryReturn {
     /// A thread returns memory under pressure.
-    Active(GivingBack),
+    Active(MemoryReturnThread),
     /// Unsupported here, with the reason, a verb phrase that follows "failed to". The server runs
     /// without it.
     Unavailable(String),
@@ -19,8 +19,8 @@ impl MemoryReturn {
     pub(super) fn start(engine: &Arc<Engine>, floor_bytes: u64) -> Self {
         let started = Psi::open().map_err(|error| error.to_string()).and_then(|psi| {
             let psi: Box<dyn Pressure> = Box::new(psi);
-            let options = GiveBackOptions::new(floor_bytes);
-            let started = GivingBack::start(engine, options, psi);
+            let options = MemoryReturnOptions::new(floor_bytes);
+            let started = MemoryReturnThread::start(engine, options, psi);
             started.map_err(|error| format!("start a thread for giving memory back: {error}"))
         });
         match started {

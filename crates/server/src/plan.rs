@@ -5,7 +5,7 @@
 
 use crate::output::{DistinctFiles, real_path};
 use crate::settings::{Assignment, ServerSettings, find};
-use crate::value::{PathOrNone, shortened, unknown};
+use crate::value::{OptionalPath, shortened, unknown};
 use crate::volume_plan::VolumePlan;
 use crate::volume_source::VolumeSource;
 use crate::{settings, warm};
@@ -226,9 +226,9 @@ impl Configuration {
             _ => None,
         };
         let others = [
-            ("control", server.control.as_ref().and_then(PathOrNone::path)),
+            ("control", server.control.as_ref().and_then(OptionalPath::path)),
             ("listen", listen),
-            ("warm-list", server.warm_list.as_ref().and_then(PathOrNone::path)),
+            ("warm-list", server.warm_list.as_ref().and_then(OptionalPath::path)),
         ];
         let others = others.into_iter().filter_map(|(key, path)| Some((key, path?)));
         for (key, path) in Self::output_files(server).chain(others) {

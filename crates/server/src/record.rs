@@ -12,7 +12,7 @@ use larder_core::counters::Class;
 use larder_io::fault::{self, Thread};
 use larder_io::front::observe::{Event, EventReceiver, Observer, Operation};
 use larder_lab::trace::ltr::{BLOCK_RECORDS_MAX, Writer, WriterOptions};
-use larder_lab::trace::{NameOf, Op, Record};
+use larder_lab::trace::{NameKind, Op, Record};
 use std::fmt;
 use std::io::{self, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -95,7 +95,7 @@ impl Recording {
         let options = WriterOptions { begun_unix_ns, ..WriterOptions::default() };
         let mut writer = Writer::new(to, options)?;
         for (number, name) in (0..).zip(&volumes) {
-            writer.name(NameOf::Volume, number, name)?;
+            writer.name(NameKind::Volume, number, name)?;
         }
         writer.cut()?;
         let shared = Arc::new(Shared {
@@ -166,7 +166,7 @@ impl<W: Write> RecorderThread<W> {
                 registrations.named_count = registrations.volumes.len();
             }
             for (number, name) in names {
-                self.writer.name(NameOf::Volume, number, &name)?;
+                self.writer.name(NameKind::Volume, number, &name)?;
             }
             rings.retain_mut(|(volume, ring)| {
                 let over = ring.is_over();

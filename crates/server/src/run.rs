@@ -8,7 +8,7 @@ use crate::service::Service;
 use crate::systemd::{ServiceManager, take_inherited_sockets};
 use anyhow::{Result, anyhow, ensure};
 use larder_io::engine::StopProgress;
-use larder_io::fault::{self, Panicked, confine, point};
+use larder_io::fault::{self, CaughtPanic, confine, point};
 use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -199,7 +199,7 @@ fn drain(
             progress(None);
             result
         };
-        let retry = |panic: Panicked| {
+        let retry = |panic: CaughtPanic| {
             panic.report(service.engine.cache(), "writing everything begins again");
             confine(write)
         };

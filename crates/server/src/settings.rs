@@ -7,7 +7,7 @@
 
 mod table;
 
-use crate::value::{self, PathOrNone};
+use crate::value::{self, OptionalPath};
 use crate::volume_plan::VolumePlan;
 use larder_core::cache::ShareMode;
 use larder_core::tunables::TUNABLES;
@@ -43,11 +43,11 @@ pub struct ServerSettings {
     pub lock: bool,
     pub(crate) counters: Option<PathBuf>,
     /// `None` for a socket in the runtime directory.
-    pub(crate) control: Option<PathOrNone>,
+    pub(crate) control: Option<OptionalPath>,
     pub(crate) control_tcp: Option<SocketAddr>,
     pub(crate) control_token: Option<PathBuf>,
     /// `None` for the directory of the service manager.
-    pub(crate) warm_list: Option<PathOrNone>,
+    pub(crate) warm_list: Option<OptionalPath>,
     /// `None` if the lists are saved at the end only.
     pub(crate) warm_list_interval: Option<Duration>,
     pub(crate) plain_io: bool,
@@ -81,7 +81,7 @@ impl Default for ServerSettings {
 
 /// The form of a value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Form {
+pub enum ValueForm {
     /// A text, with the placeholder that help shows.
     Text(&'static str),
     /// A text, or none at all, which means `missing`.
@@ -105,7 +105,7 @@ pub enum Form {
 
 /// Part of the help and of the documentation in which a setting is listed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Group {
+pub enum SettingGroup {
     /// The server itself.
     Server,
     /// TLS.
@@ -124,31 +124,31 @@ pub enum Group {
     Tunables,
 }
 
-impl Group {
+impl SettingGroup {
     /// All groups, in the order of the help.
-    pub const ALL: [Group; 8] = [
-        Group::Server,
-        Group::Tls,
-        Group::Cache,
-        Group::Writes,
-        Group::Control,
-        Group::WarmRestart,
-        Group::Store,
-        Group::Tunables,
+    pub const ALL: [SettingGroup; 8] = [
+        SettingGroup::Server,
+        SettingGroup::Tls,
+        SettingGroup::Cache,
+        SettingGroup::Writes,
+        SettingGroup::Control,
+        SettingGroup::WarmRestart,
+        SettingGroup::Store,
+        SettingGroup::Tunables,
     ];
 
     /// Returns its heading.
     #[must_use]
     pub fn heading(self) -> &'static str {
         match self {
-            Group::Server => "Server",
-            Group::Tls => "TLS",
-            Group::Cache => "Cache",
-            Group::Writes => "Writes",
-            Group::Control => "Control",
-            Group::WarmRestart => "Warm restart",
-            Group::Store => "Store",
-            Group::Tunables => "Tunables",
+            SettingGroup::Server => "Server",
+            SettingGroup::Tls => "TLS",
+            SettingGroup::Cache => "Cache",
+            SettingGroup::Writes => "Writes",
+            SettingGroup::Control => "Control",
+            SettingGroup::WarmRestart => "Warm restart",
+            SettingGroup::Store => "Store",
+            SettingGroup::Tunables => "Tunables",
         }
     }
 }
@@ -175,13 +175,13 @@ pub struct Setting {
     /// Its name as a flag, as a key, and for `larder ctl set`.
     pub name: &'static str,
     /// The form of its value.
-    pub form: Form,
+    pub form: ValueForm,
     /// The names of its values; empty if it has others.
     pub values: Vec<&'static str>,
     /// Its default value; empty if it has none.
     pub default: String,
     /// The part of the help in which it is listed.
-    pub group: Group,
+    pub group: SettingGroup,
     /// Its meaning.
     pub meaning: String,
     /// True if `larder ctl set` and a reload can change it.

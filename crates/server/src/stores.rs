@@ -8,7 +8,7 @@ use larder_core::clock::Clock;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_io::fault;
 use larder_io::front::nbd::TlsOptions;
-use larder_io::store::{self, NbdOptions, Opened};
+use larder_io::store::{self, NbdOptions, OpenedStore};
 use larder_io::tls::TlsServer;
 use larder_io::warm_list::StoreIdentity;
 use std::fmt;
@@ -44,13 +44,13 @@ pub(super) struct Stores {
 }
 
 /// The opened store of a volume that is being added.
-pub(super) struct OpenedStore {
-    pub(super) opened: Opened,
+pub(super) struct VolumeStore {
+    pub(super) opened: OpenedStore,
     /// The file or device; `None` for an upstream volume.
     file: Option<(PathBuf, FileIdentity)>,
 }
 
-impl OpenedStore {
+impl VolumeStore {
     /// Opens the store of a volume, with plain system calls if `plain`. Ends early when the server
     /// stops, since connecting to an upstream server may take long.
     pub(super) fn open(
@@ -65,7 +65,7 @@ impl OpenedStore {
             let options = store::OpenOptions { read_only, plain };
             let opened = store::open(&volume.path, options, clock)?;
             let file_identity = identity(&volume.path).context("look at the volume once more")?;
-            return Ok(OpenedStore { opened, file: Some((volume.path.clone(), file_identity)) });
+            return Ok(VolumeStore { opened, file: Some((volume.path.clone(), file_identity)) });
         };
         let options = NbdOptions {
             read_only,
@@ -85,7 +85,7 @@ impl OpenedStore {
         fault::spawn("connect", None, connect, failed).context("start a thread")?;
         loop {
             match receiver.recv_timeout(STOP_CHECK) {
-                Ok(upstream) => return Ok(OpenedStore { opened: upstream?.opened, file: None }),
+                Ok(upstream) => return Ok(VolumeStore { opened: upstream?.opened, file: None }),
                 Err(RecvTimeoutError::Timeout) => {
                     let name = &volume.name;
                     ensure!(!is_stopping(), "add {name}: the server is stopping");
@@ -98,7 +98,7 @@ impl OpenedStore {
 
 impl Stores {
     /// Records a store that was opened, and returns it.
-    pub(super) fn add_opened(&self, store: OpenedStore) -> Opened {
+    pub(super) fn add_opened(&self, store: VolumeStore) -> OpenedStore {
         lock(&self.files).extend(store.file);
         store.opened
     }

@@ -238,20 +238,20 @@ pub fn loopback(text: &str) -> Result<SocketAddr, String> {
 
 /// An optional path.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum PathOrNone {
+pub enum OptionalPath {
     /// The user wrote `none`.
     None,
     /// The path.
     Path(PathBuf),
 }
 
-impl PathOrNone {
+impl OptionalPath {
     /// Parses a path of `what`, or `none`.
     fn parse(what: &str, text: &str) -> Result<Self, String> {
         match text {
             "" => Err(format!("{what} needs a path")),
-            "none" => Ok(PathOrNone::None),
-            path => Ok(PathOrNone::Path(path.into())),
+            "none" => Ok(OptionalPath::None),
+            path => Ok(OptionalPath::Path(path.into())),
         }
     }
 
@@ -259,24 +259,24 @@ impl PathOrNone {
     #[must_use]
     pub fn path(&self) -> Option<&PathBuf> {
         match self {
-            PathOrNone::None => None,
-            PathOrNone::Path(path) => Some(path),
+            OptionalPath::None => None,
+            OptionalPath::Path(path) => Some(path),
         }
     }
 }
 
 /// Parses the path of a control socket, or `none`.
-pub fn control(text: &str) -> Result<PathOrNone, String> {
+pub fn control(text: &str) -> Result<OptionalPath, String> {
     match text.strip_prefix("unix:") {
         Some("") => Err("a control socket needs a path".to_owned()),
-        Some(path) => Ok(PathOrNone::Path(path.into())),
-        None => PathOrNone::parse("a control socket", text),
+        Some(path) => Ok(OptionalPath::Path(path.into())),
+        None => OptionalPath::parse("a control socket", text),
     }
 }
 
 /// Parses the path of a directory, or `none`.
-pub fn directory(text: &str) -> Result<PathOrNone, String> {
-    PathOrNone::parse("a directory", text)
+pub fn directory(text: &str) -> Result<OptionalPath, String> {
+    OptionalPath::parse("a directory", text)
 }
 
 #[cfg(test)]
@@ -333,11 +333,11 @@ mod tests {
             assert!(loopback(outside).unwrap_err().contains("from outside"), "{outside}");
         }
         assert!(loopback("localhost").is_err());
-        assert_eq!(control("none").unwrap(), PathOrNone::None);
-        assert_eq!(control("unix:none").unwrap(), PathOrNone::Path("none".into()));
-        assert_eq!(control("/run/x").unwrap(), PathOrNone::Path("/run/x".into()));
-        assert_eq!(directory("none").unwrap(), PathOrNone::None);
-        assert_eq!(directory("/var/x").unwrap(), PathOrNone::Path("/var/x".into()));
+        assert_eq!(control("none").unwrap(), OptionalPath::None);
+        assert_eq!(control("unix:none").unwrap(), OptionalPath::Path("none".into()));
+        assert_eq!(control("/run/x").unwrap(), OptionalPath::Path("/run/x".into()));
+        assert_eq!(directory("none").unwrap(), OptionalPath::None);
+        assert_eq!(directory("/var/x").unwrap(), OptionalPath::Path("/var/x".into()));
         assert_eq!((interval("off"), interval("5m")), (Ok(None), Ok(Some(Duration::from_mins(5)))));
         assert!(interval("0s").is_err() && interval("often").is_err());
     }

@@ -5,7 +5,7 @@ use crate::output_file::OutputFile;
 use clap::builder::{OsStringValueParser, TypedValueParser as _, ValueParser};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgAction, ArgMatches, Command, FromArgMatches};
-use larder_server::settings::{Assignment, Form, Group, SETTINGS, Setting, find};
+use larder_server::settings::{Assignment, SETTINGS, Setting, SettingGroup, ValueForm, find};
 use std::ffi::{OsStr, OsString};
 use std::path::PathBuf;
 
@@ -41,35 +41,37 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
     fn arg(setting: &'static Setting) -> Arg {
         let names_volumes = Self::names_volumes(setting);
         let placeholder = match setting.form {
-            Form::Text(placeholder)
-            | Form::Optional { placeholder, .. }
-            | Form::Path(placeholder)
-            | Form::PathOrNone(placeholder) => placeholder,
-            Form::OutputFile => "FILE",
-            Form::Number => "NUMBER",
-            Form::Switch => "",
+            ValueForm::Text(placeholder)
+            | ValueForm::Optional { placeholder, .. }
+            | ValueForm::Path(placeholder)
+            | ValueForm::PathOrNone(placeholder) => placeholder,
+            ValueForm::OutputFile => "FILE",
+            ValueForm::Number => "NUMBER",
+            ValueForm::Switch => "",
         };
         let check = move |text: &str| {
             let (_, value) = split(text, names_volumes);
             setting.check(OsStr::new(value))
         };
         let parser: ValueParser = match setting.form {
-            Form::Path(_) => path_parser::<PathBuf>(setting),
-            Form::OutputFile => path_parser::<OutputFile>(setting),
-            Form::PathOrNone(_) => {
+            ValueForm::Path(_) => path_parser::<PathBuf>(setting),
+            ValueForm::OutputFile => path_parser::<OutputFile>(setting),
+            ValueForm::PathOrNone(_) => {
                 ValueParser::new(move |text: &str| check(text).map(|()| PathText))
             }
             _ => ValueParser::new(move |text: &str| check(text).map(|()| ValidText)),
         };
         let arg = Arg::new(setting.name).long(setting.name).help(help(setting));
-        let arg = arg.hide_short_help(setting.group == Group::Tunables);
+        let arg = arg.hide_short_help(setting.group == SettingGroup::Tunables);
         let arg = match setting.group {
-            Group::Server => arg,
+            SettingGroup::Server => arg,
             group => arg.help_heading(group.heading()),
         };
         match setting.form {
-            Form::Switch => return arg.action(ArgAction::SetTrue).overrides_with(setting.name),
-            Form::Optional { missing, .. } => arg
+            ValueForm::Switch => {
+                return arg.action(ArgAction::SetTrue).overrides_with(setting.name);
+            }
+            ValueForm::Optional { missing, .. } => arg
                 .num_args(0..=1)
                 .require_equals(true)
                 .default_missing_value(missing)
@@ -90,7 +92,7 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
             .value_name(placeholder)
             .value_parser(|text: &str| tunable(text))
             .help("Set a tunable (docs/TUNABLES.md)")
-            .help_heading(Group::Writes.heading());
+            .help_heading(SettingGroup::Writes.heading());
         command.args(Self::rows().map(Self::arg)).arg(set)
     }
 
@@ -152,7 +154,7 @@ fn tunable(text: &str) -> Result<Assignment, String> {
     let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
     let assignment = Assignment::parse(name, value);
     // The plan refuses an unknown name.
-    if find(&assignment.name).is_some_and(|setting| setting.form != Form::Number) {
+    if find(&assignment.name).is_some_and(|setting| setting.form != ValueForm::Number) {
         return Err(format!("{} is no tunable, but an option of its own", assignment.name));
     }
     whole_number(value)?;

@@ -13,8 +13,8 @@ use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 use larder_report::control;
 use larder_schema::control::{
-    AddRequest, ByteRange, Changed, Curves, Dropped, Pinned, RangeRequest, RemoveRequest,
-    SetRequest, Stats, VolumeRequest, Volumes,
+    AddRequest, ByteRange, ChangeResponse, Curves, DropResponse, Pinned, RangeRequest,
+    RemoveRequest, SetRequest, Stats, VolumeRequest, Volumes,
 };
 use larder_server::client::Client;
 use output::Answer;
@@ -285,7 +285,7 @@ impl Change {
     fn execute(&self, client: &Client, format: TableFormat) -> Result<Option<Answer>> {
         let of_volume = |volume: &Option<String>| VolumeRequest { volume: volume.clone() };
         let changed = |path: &str, volume| {
-            let changed: Changed = client.post(path, &of_volume(volume))?;
+            let changed: ChangeResponse = client.post(path, &of_volume(volume))?;
             Ok(Some(output::changed(&changed)))
         };
         let pin = |path: &str, volume: &str, ranges: &[ByteRange]| {
@@ -299,7 +299,7 @@ impl Change {
         };
         match self {
             Change::Drop { volume } => {
-                let dropped: Dropped = client.post("drop", &of_volume(volume))?;
+                let dropped: DropResponse = client.post("drop", &of_volume(volume))?;
                 return Ok(Some(Answer::of_table(&dropped, control::dropped_table(&dropped), "")));
             }
             Change::Freeze { volume } => return changed("freeze", volume),

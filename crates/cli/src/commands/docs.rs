@@ -10,7 +10,7 @@ use larder_core::tunables::{Bounds, TUNABLES};
 use larder_server::control::{
     MetricFamily, NT_COUNTERS, NtCounter, SESSION_FAMILIES, STATE_FAMILIES,
 };
-use larder_server::settings::{Group, SETTINGS, Setting};
+use larder_server::settings::{SETTINGS, Setting, SettingGroup};
 use std::io;
 
 #[derive(Debug, Args)]
@@ -121,7 +121,7 @@ fn metrics() -> io::Result<()> {
 
 fn tunables() -> io::Result<()> {
     print!("{TUNABLES_HEAD}")?;
-    for group in Group::ALL.into_iter().filter(|group| *group != Group::Tunables) {
+    for group in SettingGroup::ALL.into_iter().filter(|group| *group != SettingGroup::Tunables) {
         let row = |setting: &Setting| {
             let of = if setting.is_of_volumes() { "volume" } else { "server" };
             let live = if setting.is_live { "yes" } else { "no" };

@@ -6,7 +6,7 @@ use clap::{Args, CommandFactory};
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
 use larder_core::tunables::TUNABLES;
 use larder_schema::format::wrapped;
-use larder_server::settings::{Form, Group, SETTINGS};
+use larder_server::settings::{SETTINGS, SettingGroup, ValueForm};
 
 #[derive(Debug, Args)]
 pub(crate) struct HelpArgs {
@@ -70,7 +70,7 @@ fn settings() -> String {
         "Settings: flags of larder serve and mount, keys of the configuration file, and, if live,\n\
          names for larder ctl set.\n",
     );
-    for group in Group::ALL {
+    for group in SettingGroup::ALL {
         text.extend(["\n", group.heading(), "\n\n"]);
         for setting in SETTINGS.iter().filter(|setting| setting.group == group) {
             let of = if setting.is_of_volumes() { "volume" } else { "server" };
@@ -80,7 +80,7 @@ fn settings() -> String {
             }
             properties.extend(setting.is_live.then(|| "live".to_owned()));
             properties.extend((!setting.is_of_mounts).then(|| "serve only".to_owned()));
-            let is_shown = !setting.default.is_empty() && setting.form != Form::Switch;
+            let is_shown = !setting.default.is_empty() && setting.form != ValueForm::Switch;
             properties.extend(is_shown.then(|| format!("default {}", setting.default)));
             text.push_str(&entry(setting.name, &properties.join(", "), &setting.meaning));
         }

@@ -14,7 +14,7 @@ use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
 use larder_core::policy::PolicyKind;
 use larder_host::memory;
-use larder_lab::sim::references::{By, Split};
+use larder_lab::sim::references::{ReferenceKey, Split};
 use larder_lab::sim::study::{self, Case, CurveKind, MIN, Size, StudyOptions};
 use larder_lab::trace::{self, Addressing};
 use larder_report::escape;
@@ -62,7 +62,7 @@ pub(crate) struct SimArgs {
 
     /// A curve for each volume, file, process or operation, as if it had a cache of its own.
     #[arg(long, value_name = "WHAT", requires = "curve", value_parser = by)]
-    by: Option<By>,
+    by: Option<ReferenceKey>,
 
     /// Seed of the random choices of a sample.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
@@ -106,9 +106,9 @@ enum Curve {
     Sampled,
 }
 
-fn by(text: &str) -> Result<By, String> {
-    let names = By::ALL.map(By::name).join(", ");
-    let found = By::ALL.into_iter().find(|by| by.name() == text);
+fn by(text: &str) -> Result<ReferenceKey, String> {
+    let names = ReferenceKey::ALL.map(ReferenceKey::name).join(", ");
+    let found = ReferenceKey::ALL.into_iter().find(|by| by.name() == text);
     found.ok_or_else(|| format!("\"{text}\" is none of {names}"))
 }
 

@@ -14,7 +14,7 @@ use clap::Args;
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{self, Options};
 use larder_report::escape;
-use larder_schema::advice::Goal;
+use larder_schema::advice::SizingGoal;
 use larder_schema::sizing::Sizing;
 use std::io::Write;
 use std::num::NonZero;
@@ -130,7 +130,7 @@ fn measure(
 ) -> Result<Sizing> {
     let options = Options {
         name,
-        goal: Goal { target: arguments.target, budget_bytes: arguments.budget },
+        goal: SizingGoal { target: arguments.target, budget_bytes: arguments.budget },
         policies,
         sampled: arguments.sampled,
         seed: arguments.seed,

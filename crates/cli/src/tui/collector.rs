@@ -99,7 +99,7 @@ fn files() -> Grid {
         sort: 1,
         rows,
         note: Some(
-            "Files that are open now. The view uses has the tasks that read them, and their hits and misses."
+            "Files that are open now. The view uses has the tasks that read them, and their hits."
                 .to_owned(),
         ),
         ..Grid::default()

@@ -95,7 +95,10 @@ fn grid(interval: &Interval) -> Grid {
         "Through the cache of this machine.".to_owned()
     };
     let rows = interval.rows.iter().map(row).collect();
-    let column_note = Some(("to disk", "To disk: bytes written back on behalf of the task that made them dirty."));
+    let column_note = Some((
+        "to disk",
+        "To disk: bytes written back on behalf of the task that made them dirty.",
+    ));
     Grid { columns: COLUMNS.to_vec(), sort: 1, rows, note: Some(note), column_note }
 }
 

@@ -15,7 +15,7 @@ use crate::clock::Nanos;
 use crate::counters::Counter;
 use crate::frames::Frames;
 use crate::hint::Hint;
-use crate::page::Key;
+use crate::page::BlockKey;
 use crate::queue::Queue;
 use crate::read_write::ReadRequest;
 use crate::readahead::ObservedRequest;
@@ -85,7 +85,7 @@ impl<F: Frames> Cache<F> {
             volume.ahead.note_passed();
         }
         drop(queue);
-        volume.notify.notify();
+        volume.waker.wake();
     }
 
     /// Clears the read-ahead flags of the page of `block`. Returns true if one was set, so that
@@ -96,7 +96,7 @@ impl<F: Frames> Cache<F> {
         for block in volume.paging().around(block) {
             // Without a lock: if the frame has got another page in the meantime, the only effect is
             // that the first touch of that page counts as an ordinary hit.
-            marked |= self.table.unmark_key(Key::new(volume.id, block));
+            marked |= self.table.unmark_key(BlockKey::new(volume.id, block));
         }
         if marked {
             volume.ahead.feedback.used();

@@ -14,7 +14,7 @@ use std::ops::Range;
 
 /// Unwritten ranges of a volume, as far as they could be read after a panic.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Remains {
+pub struct UnwrittenData {
     /// Bytes of whole pages that the store may not have, sorted and joined.
     pub ranges: Vec<Range<u64>>,
     /// Number of shards that other threads had locked; their state is unknown.
@@ -29,13 +29,13 @@ impl<F: Frames> Cache<F> {
         volume.dirty.note_error(&error);
         volume.lifecycle.note_broken(error);
         self.unstall();
-        volume.notify.notify();
+        volume.waker.wake();
     }
 
     /// Returns the unwritten ranges of each volume of a cache that a panic has left inconsistent.
     /// It waits for no lock; if it panics, the ranges are unknown.
     #[must_use]
-    pub fn remains(&self) -> Vec<(Arc<Volume<F>>, Remains)> {
+    pub fn remains(&self) -> Vec<(Arc<Volume<F>>, UnwrittenData)> {
         let volumes =
             try_lock(&self.pool.volumes).map(|volumes| volumes.clone()).unwrap_or_default();
         let with_remains = |volume: Arc<Volume<F>>| {
@@ -45,7 +45,7 @@ impl<F: Frames> Cache<F> {
         volumes.into_iter().flatten().map(with_remains).collect()
     }
 
-    fn remains_of(&self, volume: &Volume<F>) -> Remains {
+    fn remains_of(&self, volume: &Volume<F>) -> UnwrittenData {
         let (mut pages, mut unread_shards) = (Vec::new(), 0);
         for shard in self.shards.try_each() {
             let Some(shard) = shard else {
@@ -59,6 +59,6 @@ impl<F: Frames> Cache<F> {
             let unclean = all.filter(|page| page.dirty + page.writing > 0);
             pages.extend(unclean.map(|page| instance.paging.blocks_of(page.number)));
         }
-        Remains { ranges: joined(volume, pages, usize::MAX), unread_shards }
+        UnwrittenData { ranges: joined(volume, pages, usize::MAX), unread_shards }
     }
 }

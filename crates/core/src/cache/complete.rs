@@ -9,7 +9,7 @@ use crate::input::Input;
 use crate::mode::BypassReason;
 use crate::queue::{Context, FillWaiter};
 use crate::shard::{Fill, Instance};
-use crate::store::{StoreDone, StoreError, StoreOp, StoreOpKind};
+use crate::store::{StoreCompletion, StoreError, StoreOp, StoreOpKind};
 use crate::sync::lock;
 use crate::tunables::Tunable;
 use crate::units::{BLOCK_BYTES_U64, blocks_touched};
@@ -23,7 +23,7 @@ impl<F: Frames> Cache<F> {
         volume: &Volume<F>,
         recorder: &Recorder,
         now: Nanos,
-        done: StoreDone<F>,
+        done: StoreCompletion<F>,
     ) {
         let _logged = self.log.add(|| Input::Complete {
             volume: volume.id,
@@ -35,7 +35,7 @@ impl<F: Frames> Cache<F> {
         });
         let call = &Call { volume, recorder, now };
         record(recorder, &done);
-        let StoreDone { op, result, .. } = done;
+        let StoreCompletion { op, result, .. } = done;
         let context = lock(&volume.queue).finish(&op);
         let error = result.err();
         match context {
@@ -204,8 +204,8 @@ impl<F: Frames> Cache<F> {
     }
 }
 
-fn record<F: Frames>(recorder: &Recorder, done: &StoreDone<F>) {
-    let StoreDone { op, result, started_at, finished_at } = done;
+fn record<F: Frames>(recorder: &Recorder, done: &StoreCompletion<F>) {
+    let StoreCompletion { op, result, started_at, finished_at } = done;
     let queued = started_at.saturating_sub(op.queued_at);
     let served = finished_at.saturating_sub(*started_at);
     match op.kind {

@@ -5,7 +5,7 @@ use super::Cache;
 use crate::clock::{Nanos, SECOND};
 use crate::counters::{Counter, Recorder};
 use crate::frames::{FrameId, Frames};
-use crate::page::Key;
+use crate::page::BlockKey;
 use crate::policy::Slot;
 use crate::shard::Instance;
 use crate::sync::{Arc, lock};
@@ -173,7 +173,7 @@ impl<F: Frames> Cache<F> {
             if queue.steals.len() < STEAL_REQUESTS_MAX {
                 queue.steals.extend(steals);
                 drop(queue);
-                victim.notify.notify();
+                victim.waker.wake();
             }
         }
         write_pins
@@ -290,7 +290,7 @@ impl<F: Frames> Cache<F> {
     ) -> Vec<FrameId> {
         let mut pinned = Vec::new();
         for block in instance.paging.blocks_of(instance.pages.get(slot).number) {
-            let key = Key::new(instance.volume.id, block);
+            let key = BlockKey::new(instance.volume.id, block);
             let Some(frame) = self.table.find(key) else { continue };
             match self.frames.try_write_pin(frame) {
                 Some(write_pin) => write_pins.push(write_pin),
@@ -373,7 +373,7 @@ impl<F: Frames> Cache<F> {
     ) -> bool {
         debug_assert!(write_pins.is_empty(), "frames of an earlier candidate");
         for block in blocks {
-            let Some(frame) = self.table.find(Key::new(volume, block)) else { continue };
+            let Some(frame) = self.table.find(BlockKey::new(volume, block)) else { continue };
             let Some(write_pin) = self.frames.try_write_pin(frame) else {
                 self.stalls.note_pinned();
                 for write_pin in write_pins.drain(..) {

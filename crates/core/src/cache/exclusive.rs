@@ -9,7 +9,7 @@ use crate::clock::Nanos;
 use crate::completion::Completion;
 use crate::counters::Counter;
 use crate::frames::Frames;
-use crate::page::Key;
+use crate::page::BlockKey;
 use crate::policy::Slot;
 use crate::queue::{Context, ExclusiveRange};
 use crate::read_write::Status;
@@ -82,7 +82,7 @@ impl<F: Frames> Cache<F> {
         queue.add_exclusive(ExclusiveRange { blocks, kind, epoch, completions, token });
         volume.exclusives.fetch_add(1, Ordering::AcqRel);
         drop(queue);
-        volume.notify.notify();
+        volume.waker.wake();
         Status::Pending
     }
 
@@ -134,7 +134,7 @@ impl<F: Frames> Cache<F> {
         if pages.end - pages.start <= u64::from(instance.pages.len()) {
             // Look-ups also find pages of other shards, whose slots belong to another slab.
             let is_in_shard = |&page: &u64| {
-                let key = Key::new(volume.id, paging.blocks_of(page).start);
+                let key = BlockKey::new(volume.id, paging.blocks_of(page).start);
                 self.table.shard(key) == instance.index
             };
             return pages
@@ -161,7 +161,7 @@ impl<F: Frames> Cache<F> {
         let page_blocks = instance.paging.blocks_of(instance.pages.get(slot).number);
         let (mut removed, mut clean) = (0, 0);
         for block in page_blocks.start.max(blocks.start)..page_blocks.end.min(blocks.end) {
-            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+            let Some(frame) = self.table.find(BlockKey::new(volume.id, block)) else { continue };
             let state = self.table.state(frame);
             assert_eq!(state.writing, 0, "a block of an exclusive range is being written");
             clean += u16::from(state.dirty != 0);

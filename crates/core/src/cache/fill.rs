@@ -10,7 +10,7 @@ use crate::clock::Nanos;
 use crate::frames::{FrameId, Frames};
 use crate::hint::Hint;
 use crate::mode::BypassReason;
-use crate::page::{FrameState, Key};
+use crate::page::{BlockKey, FrameState};
 use crate::policy::Slot;
 use crate::queue::{Context, FillWaiter, Queue};
 use crate::read_write::ReadRequest;
@@ -137,7 +137,7 @@ impl<F: Frames> Cache<F> {
         let frames: Option<Vec<FrameId>> = blocks
             .clone()
             .map(|block| {
-                let frame = self.table.find(Key::new(instance.volume.id, block))?;
+                let frame = self.table.find(BlockKey::new(instance.volume.id, block))?;
                 self.table.state(frame).covers(0xff).then_some(frame)
             })
             .collect();
@@ -216,7 +216,7 @@ impl<F: Frames> Cache<F> {
             drop(shard);
             self.return_spare(handle);
             if outcome.is_pending() {
-                volume.notify.notify();
+                volume.waker.wake();
             }
             break outcome;
         };
@@ -236,7 +236,7 @@ impl<F: Frames> Cache<F> {
     /// Returns the number of `blocks` that are not completely valid.
     pub(super) fn count_absent(&self, volume: u16, blocks: &Range<u64>) -> usize {
         let is_absent = |&block: &u64| {
-            let frame = self.table.find(Key::new(volume, block));
+            let frame = self.table.find(BlockKey::new(volume, block));
             !frame.is_some_and(|frame| self.table.state(frame).covers(0xff))
         };
         blocks.clone().filter(is_absent).count()
@@ -336,7 +336,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
     ) {
         let resident = |block| {
-            let frame = self.table.find(Key::new(volume.id, block))?;
+            let frame = self.table.find(BlockKey::new(volume.id, block))?;
             let pin = self.pin_published(frame);
             Some((block, pin, self.table.state(frame).valid))
         };
@@ -355,7 +355,7 @@ impl<F: Frames> Cache<F> {
         (block, mut write_pin): (u64, F::WritePin),
         ahead: bool,
     ) {
-        let key = Key::new(instance.volume.id, block);
+        let key = BlockKey::new(instance.volume.id, block);
         let mut state = FrameState { valid: 0xff, dirty: 0, writing: 0, ahead };
         let old = self.table.find(key);
         if let Some(old) = old {
@@ -391,7 +391,13 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Puts a frame into the table, and releases its write pin.
-    pub(super) fn publish(&self, write_pin: F::WritePin, key: Key, slot: Slot, state: FrameState) {
+    pub(super) fn publish(
+        &self,
+        write_pin: F::WritePin,
+        key: BlockKey,
+        slot: Slot,
+        state: FrameState,
+    ) {
         let frame = self.frames.write_pinned(&write_pin);
         self.frames.release_write_pin(write_pin);
         self.table.publish(frame, key, slot, state);

@@ -7,7 +7,7 @@
 
 use super::Cache;
 use crate::clock::{MILLISECOND, Nanos};
-use crate::completion::Notify;
+use crate::completion::Wake;
 use crate::frames::{FrameId, Frames};
 use crate::input::Input;
 use crate::settings::{SettingError, check_bounds};
@@ -40,7 +40,7 @@ pub(super) struct Maintenance {
     /// Serializes the steps.
     steps: Mutex<()>,
     /// Wakes the thread that runs them.
-    waker: Mutex<Option<Box<dyn Notify>>>,
+    waker: Mutex<Option<Box<dyn Wake>>>,
     /// Bytes that the cache has returned to the system, as its caller reports them.
     given_back: AtomicU64,
 }
@@ -48,7 +48,7 @@ pub(super) struct Maintenance {
 impl Maintenance {
     pub(super) fn wake(&self) {
         if let Some(waker) = &*lock(&self.waker) {
-            waker.notify();
+            waker.wake();
         }
     }
 
@@ -59,7 +59,7 @@ impl Maintenance {
 
 impl<F: Frames> Cache<F> {
     /// Sets the waker of the thread that calls [`Cache::run_maintenance`].
-    pub fn set_maintenance_waker(&self, waker: Box<dyn Notify>) {
+    pub fn set_maintenance_waker(&self, waker: Box<dyn Wake>) {
         *lock(&self.maintenance.waker) = Some(waker);
     }
 
@@ -88,7 +88,7 @@ impl<F: Frames> Cache<F> {
         drop(one_at_a_time);
         for volume in volumes {
             // Its dirty limit and its threshold have changed.
-            volume.notify.notify();
+            volume.waker.wake();
         }
         self.maintenance.wake();
         Ok(())

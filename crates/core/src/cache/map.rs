@@ -14,7 +14,7 @@ use crate::counters::Counter;
 use crate::frames::Frames;
 use crate::mapping::{Access, MappedBlock, Mapping, MappingState};
 use crate::mode::{WriteMode, mode_with};
-use crate::page::{FrameState, Key};
+use crate::page::{BlockKey, FrameState};
 use crate::read_write::Status;
 use crate::shard::Instance;
 use crate::store::{StoreError, StoreErrorKind};
@@ -331,7 +331,7 @@ impl<F: Frames> Cache<F> {
             let mapped = &mut mapping.blocks[usize::try_from(block - base).expect("an index")];
             let mut write_pin =
                 mapped.write_pin.take().expect("a block is put into the cache once");
-            let key = Key::new(volume.id, block);
+            let key = BlockKey::new(volume.id, block);
             let old = self.table.find(key);
             let state = if let Some(old) = old {
                 self.supersede(old, |pin, before| {

@@ -56,7 +56,7 @@ impl<F: Frames> Cache<F> {
             })
         })?;
         self.update_pinned_pages(volume, &blocks, now);
-        volume.notify.notify();
+        volume.waker.wake();
         Ok(())
     }
 

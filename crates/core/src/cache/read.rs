@@ -6,9 +6,9 @@ use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::Frames;
 use crate::message::Prefetch;
-use crate::page::{BlockLookup, Key, Table};
+use crate::page::{BlockKey, BlockLookup, Table};
 use crate::policy::Slot;
-use crate::read_write::{Purpose, ReadRequest, Status};
+use crate::read_write::{ReadPurpose, ReadRequest, Status};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, regions, sectors_touched};
 use crate::volume::Volume;
 use crate::volume::VolumeHandle;
@@ -39,11 +39,11 @@ fn single_block<F: Frames>(
     handle: &VolumeHandle<F>,
     offset: u64,
     len: usize,
-) -> Option<(Key, usize)> {
+) -> Option<(BlockKey, usize)> {
     let within = usize::try_from(offset % BLOCK_BYTES_U64).expect("below a block");
     let fits = len > 0 && within + len <= BLOCK_BYTES;
     let first = handle.volume.lifecycle.lookup_key();
-    fits.then(|| (Key::after(first, offset / BLOCK_BYTES_U64), within))
+    fits.then(|| (BlockKey::after(first, offset / BLOCK_BYTES_U64), within))
 }
 
 /// Returns the mask of the sectors of `block` that `bytes` of the volume touch.
@@ -163,7 +163,7 @@ impl<F: Frames> Cache<F> {
         let first = bytes.start / BLOCK_BYTES_U64;
         let end = bytes.end.div_ceil(BLOCK_BYTES_U64).min(first + PREFETCH_BLOCKS_MAX);
         for block in first..end {
-            let lookup = self.table.lookup(Key::new(volume.id, block));
+            let lookup = self.table.lookup(BlockKey::new(volume.id, block));
             match step {
                 Prefetch::Table => Table::prefetch_bucket::<F>(&lookup),
                 Prefetch::Frames => self.table.prefetch_pin(&self.frames, &lookup),
@@ -219,7 +219,7 @@ impl<F: Frames> Cache<F> {
     /// Returns true if the cache has data of a block that the store does not have yet. The caller
     /// holds the lock of the block's shard, or no client is active.
     pub(super) fn is_unclean(&self, volume: &Volume<F>, block: u64) -> bool {
-        self.table.find(Key::new(volume.id, block)).is_some_and(|frame| {
+        self.table.find(BlockKey::new(volume.id, block)).is_some_and(|frame| {
             let state = self.table.state(frame);
             state.dirty | state.writing != 0
         })
@@ -247,7 +247,7 @@ impl<F: Frames> Cache<F> {
                 // The policy received the reference when the page was filled.
                 read.count(&handle.recorder, Class::ReadAheadHit);
             } else if fresh {
-                self.note_hit(handle, Key::new(volume.id, first), slot, now);
+                self.note_hit(handle, BlockKey::new(volume.id, first), slot, now);
                 read.count(&handle.recorder, Class::ReadHit);
             }
             read.advance(count);
@@ -268,7 +268,7 @@ impl<F: Frames> Cache<F> {
             FetchOutcome::Filling if found > 0 => Class::ReadPartialHit,
             FetchOutcome::Filling => Class::ReadMiss,
             FetchOutcome::Bypassed(reason) => {
-                let is_counted = fresh && read.purpose == Purpose::Client;
+                let is_counted = fresh && read.purpose == ReadPurpose::Client;
                 handle.recorder.add(reason.counter(), u64::from(is_counted));
                 Class::ReadBypass
             }
@@ -294,7 +294,7 @@ impl<F: Frames> Cache<F> {
         let (mut found, mut ahead) = (0, false);
         let mut slot = crate::policy::NO_SLOT;
         for block in blocks.clone() {
-            let key = Key::new(volume.id, block);
+            let key = BlockKey::new(volume.id, block);
             let Some((pin, state, page_slot)) = self.table.pin(&self.frames, key) else { continue };
             if !state.covers(touched_sectors(block, &bytes)) {
                 self.frames.unpin(pin);
@@ -311,7 +311,7 @@ impl<F: Frames> Cache<F> {
 
     /// Records a hit for the policy. It takes a lock only if the handle's ring is full.
     #[inline]
-    pub(super) fn note_hit(&self, handle: &VolumeHandle<F>, key: Key, slot: Slot, now: Nanos) {
+    pub(super) fn note_hit(&self, handle: &VolumeHandle<F>, key: BlockKey, slot: Slot, now: Nanos) {
         self.note_hit_in(handle, self.table.shard(key), slot, now);
     }
 

@@ -33,7 +33,7 @@ impl<F: Frames> Cache<F> {
         self.check_with(volume, bounds, self.pool.target())?;
         volume.config.page_size.request(blocks);
         self.set_reserves();
-        volume.notify.notify();
+        volume.waker.wake();
         self.maintenance.wake();
         Ok(())
     }

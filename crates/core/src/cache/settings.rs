@@ -34,7 +34,7 @@ impl<F: Frames> Cache<F> {
         volume.quota.set_bounds(min_frames, max_frames);
         self.update_capacities();
         // Its dirty limit and its threshold have changed.
-        volume.notify.notify();
+        volume.waker.wake();
         self.unstall();
         self.maintenance.wake();
         Ok(())
@@ -145,7 +145,7 @@ impl<F: Frames> Cache<F> {
         let _logged = volume.log_setting(|| Setting::Frozen(frozen));
         volume.lifecycle.set_frozen(frozen);
         // An interrupted warm restart continues.
-        volume.notify.notify();
+        volume.waker.wake();
     }
 
     /// Drops all clean pages of a volume. Returns their number of blocks. Pages that are dirty,

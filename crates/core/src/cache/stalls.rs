@@ -57,7 +57,7 @@ impl<F: Frames> Cache<F> {
         lock(&handle.volume.queue).stall(&handle.completions);
         self.stalls.add();
         handle.recorder.add(Counter::Stalls, 1);
-        handle.volume.notify.notify();
+        handle.volume.waker.wake();
     }
 
     /// Releases the pins of a read, and wakes handles that may wait for these frames. Every read

@@ -7,7 +7,7 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::completion::{Notify, Ring};
+use crate::completion::{Ring, Wake};
 use crate::frames::Frames;
 use crate::input::Input;
 use crate::settings::{SettingError, check_bounds};
@@ -21,14 +21,14 @@ impl<F: Frames> Cache<F> {
     ///
     /// # Panics
     /// If the options are refused.
-    pub fn add_volume(&self, options: VolumeOptions, notify: Box<dyn Notify>) -> Arc<Volume<F>> {
-        match self.try_add_volume(options, notify) {
+    pub fn add_volume(&self, options: VolumeOptions, waker: Box<dyn Wake>) -> Arc<Volume<F>> {
+        match self.try_add_volume(options, waker) {
             Ok(volume) => volume,
             Err(error) => panic!("{error}"),
         }
     }
 
-    /// Adds a volume. `notify` wakes the driver of its store.
+    /// Adds a volume. `waker` wakes the driver of its store.
     ///
     /// # Errors
     /// If the page size is invalid, the length of the store is 0 or more than [`LENGTH_MAX`], the
@@ -36,7 +36,7 @@ impl<F: Frames> Cache<F> {
     pub fn try_add_volume(
         &self,
         options: VolumeOptions,
-        notify: Box<dyn Notify>,
+        waker: Box<dyn Wake>,
     ) -> Result<Arc<Volume<F>>, SettingError> {
         let _logged = self.log.add(|| Input::AddVolume { options: options.clone() });
         let length = options.geometry.length;
@@ -61,7 +61,7 @@ impl<F: Frames> Cache<F> {
             let parts = self.shards.len();
             let (tracker, all) = (self.tracker_for(id, &options), Arc::clone(&self.pool.all));
             let volume =
-                Arc::new(Volume::new(id, options, all, parts, tracker, notify, self.log.clone()));
+                Arc::new(Volume::new(id, options, all, parts, tracker, waker, self.log.clone()));
             if index == volumes.len() {
                 volumes.push(None);
             }

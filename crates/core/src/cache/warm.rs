@@ -45,7 +45,7 @@ impl<F: Frames> Cache<F> {
         queue.warm.extend(ranges.into_iter());
         volume.ahead.set_has_warm(true);
         drop(queue);
-        volume.notify.notify();
+        volume.waker.wake();
     }
 
     /// Returns true if blocks of [`Cache::warm`] are still to be read.

@@ -10,7 +10,7 @@ use crate::clock::Nanos;
 use crate::counters::{Class, Counter};
 use crate::frames::{FrameId, Frames};
 use crate::mode::{BypassReason, WriteMode, mode_with};
-use crate::page::{FrameState, Key};
+use crate::page::{BlockKey, FrameState};
 use crate::payload::Payload;
 use crate::policy::Slot;
 use crate::queue::FillWaiter;
@@ -280,7 +280,7 @@ impl<F: Frames> Cache<F> {
         if self.absorb_for(handle, now, write, part) {
             return PlaceOutcome::Absorbed;
         }
-        let is_absent = |&block: &u64| self.table.find(Key::new(volume.id, block)).is_none();
+        let is_absent = |&block: &u64| self.table.find(BlockKey::new(volume.id, block)).is_none();
         // Not more than needed: an eviction could hit the page that was filled for this write.
         let mut wanted = blocks.clone().filter(is_absent).count();
         let bypass = Self::bypass_reason_of(volume, mode);
@@ -341,7 +341,7 @@ impl<F: Frames> Cache<F> {
         blocks: Range<u64>,
     ) -> Vec<Option<F::WritePin>> {
         let write_pin = |block: u64| {
-            let frame = self.table.find(Key::new(volume.id, block))?;
+            let frame = self.table.find(BlockKey::new(volume.id, block))?;
             (0..WRITE_PIN_TRIES).find_map(|_| {
                 let write_pin = self.frames.try_write_pin(frame);
                 if write_pin.is_none() {
@@ -357,7 +357,7 @@ impl<F: Frames> Cache<F> {
         piece.needs == 0
             || self
                 .table
-                .find(Key::new(volume.id, piece.block))
+                .find(BlockKey::new(volume.id, piece.block))
                 .is_some_and(|frame| self.table.state(frame).covers(piece.needs))
     }
 
@@ -393,7 +393,7 @@ impl<F: Frames> Cache<F> {
             return false;
         }
         let Some(slot) = self.absorb(part) else { return false };
-        self.note_hit(handle, Key::new(part.volume.id, part.blocks().start), slot, now);
+        self.note_hit(handle, BlockKey::new(part.volume.id, part.blocks().start), slot, now);
         true
     }
 
@@ -403,7 +403,7 @@ impl<F: Frames> Cache<F> {
     fn absorb<P: Payload + ?Sized>(&self, part: &PagePart<'_, F, P>) -> Option<Slot> {
         let mut slot = None;
         for piece in part.pieces() {
-            let key = Key::new(part.volume.id, piece.block);
+            let key = BlockKey::new(part.volume.id, piece.block);
             let (mut write_pin, state) = self.table.try_write_pin(&self.frames, key)?;
             let dirty = state.dirty != 0 && state.writing == 0;
             if !dirty || !state.covers(piece.needs) {
@@ -434,7 +434,7 @@ impl<F: Frames> Cache<F> {
         let slot = instance.find_or_insert(&self.table, page, admit, now);
         let mut new_dirty = 0;
         for (piece, write_pin) in part.pieces().zip(write_pins) {
-            let found = self.table.find(Key::new(volume.id, piece.block));
+            let found = self.table.find(BlockKey::new(volume.id, piece.block));
             let was_dirty = match (found, write_pin) {
                 (Some(_), Some(write_pin)) => self.write_in_place(write_pin, &piece),
                 (Some(frame), None) => self.replace(volume, frame, slot, &piece, handle),
@@ -492,7 +492,7 @@ impl<F: Frames> Cache<F> {
         let before = volume.dirty.add(blocks);
         let threshold = volume.config.share_of_capacity(Tunable::DirtyThreshold);
         if before == 0 || (before < threshold && before + blocks >= threshold) {
-            volume.notify.notify();
+            volume.waker.wake();
         }
     }
 
@@ -512,7 +512,7 @@ impl<F: Frames> Cache<F> {
         }
         piece.write_to(&self.frames, &mut write_pin);
         let state = FrameState::default().with_dirty(piece.dirties);
-        self.publish(write_pin, Key::new(volume.id, piece.block), slot, state);
+        self.publish(write_pin, BlockKey::new(volume.id, piece.block), slot, state);
     }
 
     /// Writes a piece into the frame of its block. Returns true if the block was dirty before.
@@ -548,7 +548,7 @@ impl<F: Frames> Cache<F> {
             self.frames.copy(pin, &mut write_pin, 0, BLOCK_BYTES);
             piece.write_to(&self.frames, &mut write_pin);
         });
-        let key = Key::new(volume.id, piece.block);
+        let key = BlockKey::new(volume.id, piece.block);
         self.publish(write_pin, key, slot, state.with_dirty(piece.dirties));
         self.pool.retire(volume.id, frame);
         state.dirty != 0
@@ -579,14 +579,14 @@ pub(super) fn count_placed<F: Frames>(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::completion::Silent;
+    use crate::completion::NoWaker;
     use crate::frames::PlainFrames;
     use crate::request::{Request, RequestOp, Session, SessionLimit, Submitted};
-    use crate::store::{Geometry, StoreDone, StoreOp};
+    use crate::store::{Geometry, StoreCompletion, StoreOp};
     use crate::volume::VolumeOptions;
 
-    fn done(op: StoreOp<PlainFrames>) -> StoreDone<PlainFrames> {
-        StoreDone { op, result: Ok(()), started_at: 0, finished_at: 0 }
+    fn done(op: StoreOp<PlainFrames>) -> StoreCompletion<PlainFrames> {
+        StoreCompletion { op, result: Ok(()), started_at: 0, finished_at: 0 }
     }
 
     #[test]
@@ -594,11 +594,11 @@ mod tests {
         let cache = Cache::new(PlainFrames::new(16), 1);
         let geometry = Geometry { length: 16 * BLOCK_BYTES_U64, granule: 512, read_only: false };
         let options = VolumeOptions { page_blocks: 4, ..VolumeOptions::new("v", geometry) };
-        let volume = cache.add_volume(options, Box::new(Silent));
+        let volume = cache.add_volume(options, Box::new(NoWaker));
         let recorder = cache.recorder(&volume);
         let limit = SessionLimit::Own(u64::MAX);
         let mut session: Session<_, Vec<u8>, ()> =
-            Session::open(&cache, &volume, Box::new(Silent), limit).unwrap();
+            Session::open(&cache, &volume, Box::new(NoWaker), limit).unwrap();
         let data = [7; BLOCK_BYTES];
         let mut write = |block: u64| {
             let range = block * BLOCK_BYTES_U64..(block + 1) * BLOCK_BYTES_U64;

@@ -34,7 +34,7 @@ pub fn lead_for(kind: PolicyKind) -> f64 {
 
 /// State kept between decisions.
 #[derive(Clone, Debug)]
-pub(super) struct Auto {
+pub(super) struct AutoPolicy {
     /// The current policy of the volume.
     current: PolicyKind,
     /// The previous policy.
@@ -44,9 +44,9 @@ pub(super) struct Auto {
     cooldown: u32,
 }
 
-impl Auto {
+impl AutoPolicy {
     pub(super) fn new(current: PolicyKind) -> Self {
-        Auto {
+        AutoPolicy {
             current,
             previous: None,
             cooldown_left: WINDOWS_BEFORE_FIRST,
@@ -107,7 +107,7 @@ mod tests {
     }
 
     fn decisions(
-        auto: &mut Auto,
+        auto: &mut AutoPolicy,
         totals: &WindowedTotals,
         count: usize,
     ) -> Vec<Option<PolicyKind>> {
@@ -116,7 +116,7 @@ mod tests {
 
     #[test]
     fn a_steady_lead_is_followed_and_a_single_window_is_not() {
-        let mut auto = Auto::new(PolicyKind::S3Fifo);
+        let mut auto = AutoPolicy::new(PolicyKind::S3Fifo);
         let mut totals = WindowedTotals::default();
         windows(&mut totals, 2, &[500.0, 100.0]);
         assert_eq!(decisions(&mut auto, &totals, 3), [None; 3]);
@@ -135,7 +135,7 @@ mod tests {
             (4, 450.0, None),
             (4, 350.0, Some(PolicyKind::Lirs)),
         ] {
-            let mut auto = Auto::new(PolicyKind::S3Fifo);
+            let mut auto = AutoPolicy::new(PolicyKind::S3Fifo);
             let mut totals = WindowedTotals::default();
             windows(&mut totals, number, &[misses; 8]);
             assert_eq!(decisions(&mut auto, &totals, 3)[2], wanted, "{number} {misses}");
@@ -144,7 +144,7 @@ mod tests {
 
     #[test]
     fn after_a_switch_it_rests_and_longer_when_it_goes_back() {
-        let mut auto = Auto::new(PolicyKind::S3Fifo);
+        let mut auto = AutoPolicy::new(PolicyKind::S3Fifo);
         let (mut toward, mut back) = (WindowedTotals::default(), WindowedTotals::default());
         windows(&mut toward, 1, &[400.0; 8]);
         windows(&mut back, 0, &[400.0; 8]);
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn of_a_policy_that_is_not_compared_nothing_is_known() {
-        let mut auto = Auto::new(PolicyKind::Sieve);
+        let mut auto = AutoPolicy::new(PolicyKind::Sieve);
         let mut totals = WindowedTotals::default();
         windows(&mut totals, 1, &[100.0; 8]);
         assert_eq!(decisions(&mut auto, &totals, 8), [None; 8]);

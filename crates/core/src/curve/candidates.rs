@@ -11,7 +11,7 @@
 
 use crate::page_index::Hash;
 use crate::policy::PolicyKind;
-use crate::replace::Small;
+use crate::replace::SmallCache;
 use crate::units::as_f64;
 
 /// The policies that are compared: each is the best on some of the traces of docs/curve.md.
@@ -44,7 +44,7 @@ pub(super) struct WindowedTotals {
 
 /// The difference between the misses of two candidates, as shares of the references.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub(super) struct Lead {
+pub(super) struct MissLead {
     /// The difference.
     pub(super) share: f64,
     /// Its standard deviation if the true difference is zero.
@@ -66,9 +66,9 @@ impl WindowedTotals {
     }
 
     /// Returns the misses of `one` in excess of those of `other`.
-    pub(super) fn lead(&self, one: usize, other: usize) -> Lead {
+    pub(super) fn lead(&self, one: usize, other: usize) -> MissLead {
         let references = self.references.max(1.0);
-        Lead {
+        MissLead {
             share: (self.misses[one] - self.misses[other]) / references,
             deviation: self.squares[one][other].sqrt() / references,
         }
@@ -84,7 +84,7 @@ impl WindowedTotals {
 pub(super) struct Candidates {
     /// A page is sampled if its hash is below this.
     threshold: u64,
-    caches: Vec<Small>,
+    caches: Vec<SmallCache>,
     /// References and misses in the current window.
     references: u64,
     misses: [u64; COUNT],
@@ -98,7 +98,7 @@ impl Candidates {
         let slots = u32::try_from(slots.max(1)).expect("few slots");
         Candidates {
             threshold,
-            caches: CANDIDATES.iter().map(|&kind| Small::new(kind, slots)).collect(),
+            caches: CANDIDATES.iter().map(|&kind| SmallCache::new(kind, slots)).collect(),
             references: 0,
             misses: [0; COUNT],
             totals: WindowedTotals::default(),

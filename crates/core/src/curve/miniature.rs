@@ -16,7 +16,7 @@
 use super::estimate::{Estimate, squares};
 use crate::mix;
 use crate::policy::PolicyKind;
-use crate::replace::{self, Counts, FindBy, Reference, Replace};
+use crate::replace::{self, Counts, IndexKind, Reference, Replace};
 use crate::units::as_f64;
 
 /// The minimum number of pages that all miniatures of a size see together.
@@ -53,7 +53,7 @@ impl Size {
         let slots = u32::try_from(slots).expect("at most the pages");
         let width = if whole { 0 } else { u64::MAX / capacity * u64::from(slots) };
         let miniatures = |&policy: &PolicyKind| {
-            (0..count).map(|_| replace::cache(policy, slots, FindBy::Page)).collect()
+            (0..count).map(|_| replace::cache(policy, slots, IndexKind::Page)).collect()
         };
         Size {
             width,

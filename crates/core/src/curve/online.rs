@@ -23,7 +23,7 @@ pub(super) const fn bytes(sample: usize) -> usize {
 
 /// The sampled curve of a running workload.
 #[derive(Clone, Debug)]
-pub(super) struct Online {
+pub(super) struct OnlineCurve {
     members: SampleSet,
     /// A page with more than this many others above it in the stack is removed.
     depth: f64,
@@ -33,11 +33,11 @@ pub(super) struct Online {
     lifetime: HitWeights,
 }
 
-impl Online {
+impl OnlineCurve {
     /// Creates a sample of up to `size` pages, of those whose hash is below `threshold`. A page
     /// leaves it after references to `depth` others.
     pub(super) fn new(size: usize, threshold: u64, depth: u64) -> Self {
-        Online {
+        OnlineCurve {
             members: SampleSet::new(size, threshold),
             depth: as_f64(depth),
             stack: Stack::new(),
@@ -88,7 +88,7 @@ impl Online {
 
     /// Ends a window; the recent counts so far are multiplied by `keep`.
     pub(super) fn end_window(&mut self, keep: f64) {
-        let Online { window, recent, lifetime, .. } = self;
+        let OnlineCurve { window, recent, lifetime, .. } = self;
         HitWeights::end_window(window, recent, lifetime, keep);
         self.forget_deep();
     }
@@ -99,7 +99,7 @@ impl Online {
             return;
         }
         let deepest = self.depth * self.rate();
-        let Online { members, stack, .. } = self;
+        let OnlineCurve { members, stack, .. } = self;
         let dropped = members.retain(|number| {
             stack.distance(number).is_some_and(|distance| f64::from(distance) <= deepest)
         });

@@ -120,7 +120,7 @@ pub struct CurveReport {
 
 /// Recent writes and read-ahead of a volume; older amounts weigh less.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct Traffic {
+pub struct RecentTraffic {
     /// Bytes written by clients.
     pub client_bytes: f64,
     /// Bytes written to the store.
@@ -160,7 +160,7 @@ pub fn scanned_share(end: Option<&CurvePoint>) -> Option<f64> {
 
 /// Returns the findings for a volume of `bytes` with this curve and this traffic.
 #[must_use]
-pub fn findings(points: &[CurvePoint], bytes: u64, traffic: Traffic) -> Vec<Finding> {
+pub fn findings(points: &[CurvePoint], bytes: u64, traffic: RecentTraffic) -> Vec<Finding> {
     let mut found = Vec::new();
     let now = hit_ratio(points, bytes);
     let enough = enough_bytes(points);
@@ -208,33 +208,33 @@ mod tests {
     #[test]
     fn a_loop_larger_than_the_cache_needs_the_rest_of_it() {
         let points = curve(&[(10, 0.0), (100, 0.0), (120, 0.9), (800, 0.9)]);
-        let found = findings(&points, 100, Traffic::default());
+        let found = findings(&points, 100, RecentTraffic::default());
         let [Finding::TooSmall { more_bytes, hit_ratio, hit_ratio_then }] = found[..] else {
             panic!("{found:?}")
         };
         assert_eq!(more_bytes, 20);
         assert!(hit_ratio < 1e-9 && (hit_ratio_then - 0.9).abs() < 1e-9);
-        assert_eq!(findings(&points, 150, Traffic::default()), []);
+        assert_eq!(findings(&points, 150, RecentTraffic::default()), []);
     }
 
     #[test]
     fn memory_behind_the_last_hit_is_spare() {
         let points = curve(&[(10, 0.5), (100, 0.9), (800, 0.9)]);
-        let found = findings(&points, 400, Traffic::default());
+        let found = findings(&points, 400, RecentTraffic::default());
         assert!(matches!(found[..], [Finding::TooLarge { spare_bytes: 300, .. }]), "{found:?}");
     }
 
     #[test]
     fn a_scan_is_out_of_reach() {
         let points = curve(&[(10, 0.05), (800, 0.1)]);
-        let found = findings(&points, 800, Traffic::default());
+        let found = findings(&points, 800, RecentTraffic::default());
         assert!(matches!(found[..], [Finding::Scanned { share }] if share > 0.89), "{found:?}");
         assert_eq!(enough_bytes(&curve(&[(10, 0.0)])), None);
     }
 
     #[test]
     fn what_is_written_too_often_or_too_early_is_said() {
-        let traffic = Traffic {
+        let traffic = RecentTraffic {
             client_bytes: 100.0,
             store_bytes: 200.0,
             blocks: 10.0,
@@ -248,6 +248,6 @@ mod tests {
         let factor =
             |f: &Finding| matches!(f, Finding::WriteAmplification { factor } if *factor > 1.9);
         assert!(factor(&found[2]));
-        assert_eq!(findings(&[], 100, Traffic::default()), []);
+        assert_eq!(findings(&[], 100, RecentTraffic::default()), []);
     }
 }

@@ -90,7 +90,7 @@ impl Replicate {
 
 /// A sampled curve of a trace.
 #[derive(Clone, Debug)]
-pub struct Sampled {
+pub struct SampledCurve {
     salt: u64,
     members: SampleSet,
     whole: Replicate,
@@ -102,7 +102,7 @@ pub struct Sampled {
     filtered: u64,
 }
 
-impl Sampled {
+impl SampledCurve {
     /// Creates a sample of `size` pages, at least 256; `seed` selects the pages.
     ///
     /// # Panics
@@ -110,7 +110,7 @@ impl Sampled {
     #[must_use]
     pub fn new(size: usize, seed: u64) -> Self {
         assert!(size >= 256, "a sample of {size} pages has no groups to speak of");
-        Sampled {
+        SampledCurve {
             salt: mix(seed.wrapping_add(1)),
             members: SampleSet::new(size, u64::MAX),
             whole: Replicate::new(1.0),
@@ -137,7 +137,7 @@ impl Sampled {
     }
 
     fn reference(&mut self, page: u64, hash: u64, filtered: bool) {
-        let Sampled { members, whole, leave_one_out, .. } = self;
+        let SampledCurve { members, whole, leave_one_out, .. } = self;
         let number = members.number(page, hash, |hash, dropped| {
             whole.stack.remove(dropped);
             replicates_with(leave_one_out, hash)

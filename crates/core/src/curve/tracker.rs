@@ -4,11 +4,11 @@
 //! rate follows from its memory and from the number of pages that the volume may have: the sample
 //! contains enough resident pages for a good curve and no more, since each sampled hit has a cost.
 
-use super::auto::Auto;
+use super::auto::AutoPolicy;
 use super::candidates::{self, CANDIDATES, Candidates};
 use super::estimate::rate;
 use super::hit_weights::HitWeights;
-use super::online::{self, Online};
+use super::online::{self, OnlineCurve};
 use super::report::{CandidateRatio, CurvePoint};
 use super::sampler::{SampledReference, Sampler};
 use crate::mix;
@@ -53,9 +53,9 @@ pub struct Tracker {
     /// The number of pages that the volume may have.
     pages: u64,
     slots: u64,
-    online: Online,
+    online: OnlineCurve,
     candidates: Candidates,
-    auto: Auto,
+    auto: AutoPolicy,
     window: f64,
     bytes: usize,
 }
@@ -94,9 +94,9 @@ impl Tracker {
             sampler: Sampler::new(mix(seed.wrapping_add(3)), all),
             pages,
             slots,
-            online: Online::new(sample, all, pages.saturating_mul(DEPTH)),
+            online: OnlineCurve::new(sample, all, pages.saturating_mul(DEPTH)),
             candidates: Candidates::new(threshold(slots, pages), slots.min(pages)),
-            auto: Auto::new(policy),
+            auto: AutoPolicy::new(policy),
             window: as_f64((pages * WINDOW_TURNS).max(WINDOW_MIN)),
             bytes: bytes_of(slots),
         })

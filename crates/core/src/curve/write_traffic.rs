@@ -4,7 +4,7 @@
 //! weight of earlier amounts shrinks with each window, so that a finding disappears when its reason
 //! has ended.
 
-use super::report::Traffic;
+use super::report::RecentTraffic;
 use super::tracker::KEEP;
 use crate::counters::{Counter, Totals};
 use crate::units::as_f64;
@@ -40,10 +40,10 @@ impl DecayingCounter {
     }
 
     /// Returns the current amounts, with the given share of wasted read-ahead.
-    pub(crate) fn now(&self, totals: &Totals, ahead_wasted: f64) -> Traffic {
+    pub(crate) fn now(&self, totals: &Totals, ahead_wasted: f64) -> RecentTraffic {
         let since = amounts(totals);
         let of = |index: usize| self.recent[index] + since[index] - self.last[index];
-        Traffic {
+        RecentTraffic {
             client_bytes: of(0),
             store_bytes: of(1),
             blocks: of(2),

@@ -4,31 +4,31 @@ const CHUNK: usize = 1024;
 
 /// An array of defaults, indexed by slot, that grows by chunks.
 #[derive(Debug)]
-pub(crate) struct Chunked<T> {
+pub(crate) struct ChunkedArray<T> {
     chunks: Vec<Option<Box<[T]>>>,
 }
 
-impl<T> Default for Chunked<T> {
+impl<T> Default for ChunkedArray<T> {
     fn default() -> Self {
-        Chunked { chunks: Vec::new() }
+        ChunkedArray { chunks: Vec::new() }
     }
 }
 
-impl<T: Clone + Default> Chunked<T> {
-    /// Returns the element at `index`. A call of [`Chunked::get_mut`] must have created it.
+impl<T: Clone + Default> ChunkedArray<T> {
+    /// Returns the element at `index`. A call of [`ChunkedArray::get_mut`] must have created it.
     pub(crate) fn get(&self, index: u32) -> &T {
         let chunk = self.chunks[index as usize / CHUNK].as_ref().expect("a chunk in use");
         &chunk[index as usize % CHUNK]
     }
 
-    /// Returns the element at `index` if a call of [`Chunked::get_mut`] has allocated its chunk.
+    /// Returns the element at `index`, if [`ChunkedArray::get_mut`] has allocated its chunk.
     #[inline]
     pub(crate) fn find(&self, index: u32) -> Option<&T> {
         let chunk = self.chunks.get(index as usize / CHUNK)?.as_ref()?;
         Some(&chunk[index as usize % CHUNK])
     }
 
-    /// As [`Chunked::find`], with mutable access.
+    /// As [`ChunkedArray::find`], with mutable access.
     #[inline]
     pub(crate) fn find_mut(&mut self, index: u32) -> Option<&mut T> {
         let chunk = self.chunks.get_mut(index as usize / CHUNK)?.as_mut()?;

@@ -1,11 +1,11 @@
 //! A slab: values addressed by small numbers that are reused, in chunks that never move.
 
-use super::Chunked;
+use super::ChunkedArray;
 
 /// Values of type `T`, addressed by slot.
 #[derive(Debug)]
 pub(crate) struct Slab<T> {
-    values: Chunked<Option<T>>,
+    values: ChunkedArray<Option<T>>,
     free: Vec<u32>,
     end: u32,
     len: u32,
@@ -13,7 +13,7 @@ pub(crate) struct Slab<T> {
 
 impl<T: Clone> Slab<T> {
     pub(crate) fn new() -> Self {
-        Slab { values: Chunked::default(), free: Vec::new(), end: 0, len: 0 }
+        Slab { values: ChunkedArray::default(), free: Vec::new(), end: 0, len: 0 }
     }
 
     pub(crate) fn insert(&mut self, value: T) -> u32 {

@@ -28,15 +28,15 @@ const CHUNK: usize = 1 << 16;
 
 /// A block of a volume, packed: volume + 1 in the upper 16 bits, block number below.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Key(u64);
+pub(crate) struct BlockKey(u64);
 
-impl Key {
+impl BlockKey {
     const NONE: u64 = 0;
     const BLOCK_BITS: u32 = 48;
 
     pub(crate) fn new(volume: u16, block: u64) -> Self {
         debug_assert!(block < 1 << Self::BLOCK_BITS, "volumes end at 2^60 bytes");
-        Key(Self::first_of(volume) | block)
+        BlockKey(Self::first_of(volume) | block)
     }
 
     /// Returns the key of the first block of a volume, as a number.
@@ -47,7 +47,7 @@ impl Key {
     /// Returns the key of a block in the volume that has `first` as the key of its first block.
     #[inline]
     pub(crate) fn after(first: u64, block: u64) -> Self {
-        Key(first | block)
+        BlockKey(first | block)
     }
 }
 
@@ -62,7 +62,7 @@ struct Descriptor {
 impl Descriptor {
     fn new() -> Self {
         Descriptor {
-            key: AtomicU64::new(Key::NONE),
+            key: AtomicU64::new(BlockKey::NONE),
             state: AtomicU32::new(0),
             next: AtomicU32::new(NO_FRAME),
             slot: AtomicU32::new(0),
@@ -74,7 +74,7 @@ impl Descriptor {
 /// found there.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct BlockLookup<'a> {
-    pub(crate) key: Key,
+    pub(crate) key: BlockKey,
     /// The shard that the block's region belongs to.
     pub(crate) shard: usize,
     bucket: &'a AtomicU32,
@@ -139,7 +139,7 @@ impl Table {
                 return;
             }
             let descriptor = self.descriptor(frame);
-            let key = Key(descriptor.key.load(Ordering::Relaxed));
+            let key = BlockKey(descriptor.key.load(Ordering::Relaxed));
             if std::ptr::eq(self.buckets.get(shard, Self::bucket_index(key)), new) {
                 link.store(descriptor.next.load(Ordering::Relaxed), Ordering::Release);
                 descriptor.next.store(new.load(Ordering::Relaxed), Ordering::Release);
@@ -156,23 +156,23 @@ impl Table {
         usize::try_from(hash.checked_shr(64 - self.shard_bits).unwrap_or(0)).expect("few shards")
     }
 
-    pub(crate) fn shard(&self, key: Key) -> usize {
+    pub(crate) fn shard(&self, key: BlockKey) -> usize {
         self.shard_of_hash(mix(key.0 >> REGION_SHIFT))
     }
 
     /// Returns the index of a block's bucket. Adjacent blocks have adjacent buckets: a large
     /// request walks along them.
-    fn bucket_index(key: Key) -> usize {
+    fn bucket_index(key: BlockKey) -> usize {
         Self::bucket_index_of_hash(mix(key.0 >> REGION_SHIFT), key)
     }
 
     #[inline]
-    fn bucket_index_of_hash(hash: u64, key: Key) -> usize {
+    fn bucket_index_of_hash(hash: u64, key: BlockKey) -> usize {
         (hash.wrapping_add(key.0 & ((1 << REGION_SHIFT) - 1)) & 0xffff_ffff) as usize
     }
 
     #[inline]
-    pub(crate) fn lookup(&self, key: Key) -> BlockLookup<'_> {
+    pub(crate) fn lookup(&self, key: BlockKey) -> BlockLookup<'_> {
         let hash = mix(key.0 >> REGION_SHIFT);
         let shard = self.shard_of_hash(hash);
         BlockLookup {
@@ -183,7 +183,7 @@ impl Table {
     }
 
     #[inline]
-    fn bucket(&self, key: Key) -> &AtomicU32 {
+    fn bucket(&self, key: BlockKey) -> &AtomicU32 {
         self.lookup(key).bucket
     }
 
@@ -239,7 +239,7 @@ impl Table {
     pub(crate) fn pin<F: Frames>(
         &self,
         frames: &F,
-        key: Key,
+        key: BlockKey,
     ) -> Option<(F::Pin, FrameState, Slot)> {
         self.pin_at(frames, &self.lookup(key))
     }
@@ -266,7 +266,7 @@ impl Table {
     pub(crate) fn try_write_pin<F: Frames>(
         &self,
         frames: &F,
-        key: Key,
+        key: BlockKey,
     ) -> Option<(F::WritePin, FrameState)> {
         let frame = self.walk(key, WALK_MAX)?;
         let write_pin = frames.try_write_pin(frame)?;
@@ -279,7 +279,7 @@ impl Table {
     }
 
     #[inline]
-    fn walk(&self, key: Key, steps: usize) -> Option<FrameId> {
+    fn walk(&self, key: BlockKey, steps: usize) -> Option<FrameId> {
         self.walk_from(&self.lookup(key), steps).map(|(frame, _)| frame)
     }
 
@@ -299,12 +299,12 @@ impl Table {
         None
     }
 
-    fn holds(&self, frame: FrameId, key: Key) -> bool {
+    fn holds(&self, frame: FrameId, key: BlockKey) -> bool {
         self.descriptor(frame).key.load(Ordering::Acquire) == key.0
     }
 
     /// Returns the frame of `key`. Exact under the lock of its shard.
-    pub(crate) fn find(&self, key: Key) -> Option<FrameId> {
+    pub(crate) fn find(&self, key: BlockKey) -> Option<FrameId> {
         self.walk(key, usize::MAX)
     }
 
@@ -320,7 +320,7 @@ impl Table {
 
     /// Clears the read-ahead flag of the frame of `key`, if a walk without a lock finds it. Returns
     /// true if the flag was set.
-    pub(crate) fn unmark_key(&self, key: Key) -> bool {
+    pub(crate) fn unmark_key(&self, key: BlockKey) -> bool {
         self.walk(key, WALK_MAX).is_some_and(|frame| self.unmark(frame))
     }
 
@@ -342,10 +342,10 @@ impl Table {
     }
 
     /// Adds a frame to the table as `key`. The caller holds the lock of its shard.
-    pub(crate) fn publish(&self, frame: FrameId, key: Key, slot: Slot, state: FrameState) {
+    pub(crate) fn publish(&self, frame: FrameId, key: BlockKey, slot: Slot, state: FrameState) {
         let bucket = self.bucket(key);
         let descriptor = self.descriptor(frame);
-        debug_assert_eq!(descriptor.key.load(Ordering::Relaxed), Key::NONE, "published twice");
+        debug_assert_eq!(descriptor.key.load(Ordering::Relaxed), BlockKey::NONE, "published twice");
         descriptor.slot.store(slot, Ordering::Relaxed);
         descriptor.state.store(state.pack(), Ordering::Release);
         descriptor.next.store(bucket.load(Ordering::Relaxed), Ordering::Release);
@@ -357,8 +357,8 @@ impl Table {
     /// valid.
     pub(crate) fn retract(&self, frame: FrameId) {
         let descriptor = self.descriptor(frame);
-        let key = Key(descriptor.key.swap(Key::NONE, Ordering::AcqRel));
-        debug_assert_ne!(key.0, Key::NONE, "retracted twice");
+        let key = BlockKey(descriptor.key.swap(BlockKey::NONE, Ordering::AcqRel));
+        debug_assert_ne!(key.0, BlockKey::NONE, "retracted twice");
         let next = descriptor.next.load(Ordering::Relaxed);
         let bucket = self.bucket(key);
         let mut at = bucket.load(Ordering::Relaxed);
@@ -381,7 +381,7 @@ impl Table {
 /// The table under a scheduler that explores interleavings; for the tests of `larder-core-shuttle`.
 #[cfg(larder_shuttle)]
 pub mod schedules {
-    use super::{AtomicU64, FrameId, FrameState, Frames, Key, Ordering, Table};
+    use super::{AtomicU64, BlockKey, FrameId, FrameState, Frames, Ordering, Table};
     use crate::frames::NoFrames;
     use crate::sync::{Arc, spin};
     use shuttle::scheduler::RandomScheduler;
@@ -412,13 +412,13 @@ pub mod schedules {
                 };
                 let block = u64::from(step + 2) % 3;
                 self.write(frame, block);
-                self.table.publish(frame, Key::new(0, block), 0, FrameState::default());
+                self.table.publish(frame, BlockKey::new(0, block), 0, FrameState::default());
                 self.frames.release_write_pin(write_pin);
             }
         }
 
         fn read(&self, block: u64) {
-            let key = Key::new(0, block);
+            let key = BlockKey::new(0, block);
             if let Some((pin, ..)) = self.table.pin(&self.frames, key) {
                 let frame = self.frames.pinned(&pin) as usize;
                 assert_eq!(self.holds[frame].load(Ordering::Relaxed), block);
@@ -442,7 +442,7 @@ pub mod schedules {
             let holds = [0, 1].map(AtomicU64::new);
             let world = World { table: Table::new(2, 2, 1), frames: NoFrames::new(2), holds };
             for frame in 0..2 {
-                let key = Key::new(0, frame.into());
+                let key = BlockKey::new(0, frame.into());
                 world.table.publish(frame, key, 0, FrameState::default());
             }
             let world = Arc::new(world);

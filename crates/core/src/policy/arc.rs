@@ -12,7 +12,7 @@
 use super::ghost_lists::GhostLists;
 use super::list::{Links, List};
 use super::{PASSED_OVER_MAX, Policy, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 /// Indices of the ghost lists.
 const B1: usize = 0;
@@ -28,7 +28,7 @@ pub struct Arc {
     links: Links,
     t1: List,
     t2: List,
-    is_t2: Chunked<bool>,
+    is_t2: ChunkedArray<bool>,
     ghosts: GhostLists<2>,
     /// The target size of T1 in pages, times [`TARGET_UNIT`].
     target: usize,

@@ -6,14 +6,14 @@
 
 use super::list::{Links, List};
 use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 /// CLOCK with one bit.
 #[derive(Debug, Default)]
 pub struct Clock {
     links: Links,
     list: List,
-    referenced: Chunked<bool>,
+    referenced: ChunkedArray<bool>,
 }
 
 impl Clock {

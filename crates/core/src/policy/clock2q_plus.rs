@@ -10,7 +10,7 @@
 
 use super::small_and_main::SmallMain;
 use super::{Policy, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 /// The number of references outside the window that promote a page to the main queue.
 const PROMOTE_AT: u8 = 1;
@@ -26,7 +26,7 @@ pub struct Clock2QPlus {
     /// The number of pages inserted into the small queue, modulo 2^32.
     arrivals: u32,
     /// The value of `arrivals` at the insertion of each slot's page.
-    arrival_of: Chunked<u32>,
+    arrival_of: ChunkedArray<u32>,
 }
 
 impl Clock2QPlus {

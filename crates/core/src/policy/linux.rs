@@ -18,7 +18,7 @@
 use super::ghost::Ghosts;
 use super::list::{Links, List};
 use super::{PASSED_OVER_MAX, Policy, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 /// Pages of 4 KiB in a GiB, as a power of two.
 const GIB_PAGES_LOG2: u32 = 18;
@@ -42,7 +42,7 @@ pub struct Linux {
     links: Links,
     active: List,
     inactive: List,
-    entries: Chunked<Entry>,
+    entries: ChunkedArray<Entry>,
     ghosts: Ghosts,
 }
 

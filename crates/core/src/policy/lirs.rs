@@ -14,7 +14,7 @@
 use super::index::{Index, fingerprint};
 use super::list::{Links, List};
 use super::{PASSED_OVER_MAX, Policy, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 /// The share of HIR pages: one page in this many, and at least one.
 const HIR_SHARE: usize = 100;
@@ -45,11 +45,11 @@ struct Node {
 /// LIRS.
 #[derive(Debug, Default)]
 pub struct Lirs {
-    nodes: Chunked<Node>,
+    nodes: ChunkedArray<Node>,
     free: Vec<u32>,
     end: u32,
     /// The node of each slot.
-    node_of: Chunked<u32>,
+    node_of: ChunkedArray<u32>,
     /// The nodes of the ghosts.
     index: Index,
     /// The links of S; the head is the top.

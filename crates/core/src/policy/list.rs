@@ -2,7 +2,7 @@
 //! in at most one list of a `Links` at a time.
 
 use super::{NO_SLOT, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 #[derive(Clone, Copy, Debug)]
 struct Link {
@@ -19,7 +19,7 @@ impl Default for Link {
 /// The links of all lists of one policy.
 #[derive(Debug, Default)]
 pub(crate) struct Links {
-    links: Chunked<Link>,
+    links: ChunkedArray<Link>,
 }
 
 /// A list: pages enter at the head and leave at the tail.

@@ -6,7 +6,7 @@
 //! pages in the array. No ghosts.
 
 use super::{PASSED_OVER_MAX, Policy, Slot};
-use crate::page::{Chunked, mix};
+use crate::page::{ChunkedArray, mix};
 
 /// The seed of every instance.
 pub const SEED: u64 = 0x6c61_7264_6572;
@@ -17,14 +17,14 @@ pub struct Random {
     /// The resident pages, in no order.
     slots: Vec<Slot>,
     /// The position of each slot in `slots`.
-    positions: Chunked<u32>,
+    positions: ChunkedArray<u32>,
     /// The state of the stream: a Weyl sequence, scrambled by [`mix`].
     state: u64,
 }
 
 impl Default for Random {
     fn default() -> Self {
-        Random { slots: Vec::new(), positions: Chunked::default(), state: SEED }
+        Random { slots: Vec::new(), positions: ChunkedArray::default(), state: SEED }
     }
 }
 

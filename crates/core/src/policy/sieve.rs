@@ -8,14 +8,14 @@
 
 use super::list::{Links, List};
 use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 /// SIEVE.
 #[derive(Debug)]
 pub struct Sieve {
     links: Links,
     list: List,
-    visited: Chunked<bool>,
+    visited: ChunkedArray<bool>,
     /// The page to visit next; [`NO_SLOT`] means the oldest one.
     hand: Slot,
 }
@@ -25,7 +25,7 @@ impl Default for Sieve {
         Sieve {
             links: Links::default(),
             list: List::default(),
-            visited: Chunked::default(),
+            visited: ChunkedArray::default(),
             hand: NO_SLOT,
         }
     }

@@ -9,7 +9,7 @@
 
 use super::list::{Links, List};
 use super::{PASSED_OVER_MAX, Policy, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 /// The protected segment's share of the cache, as a fraction.
 pub(super) const PROTECTED_SHARE: (usize, usize) = (4, 5);
@@ -19,7 +19,7 @@ pub(super) const PROTECTED_SHARE: (usize, usize) = (4, 5);
 pub(super) struct Segments {
     probation: List,
     protected: List,
-    is_protected: Chunked<bool>,
+    is_protected: ChunkedArray<bool>,
 }
 
 impl Segments {

@@ -8,7 +8,7 @@
 use super::ghost::Ghosts;
 use super::list::{Links, List};
 use super::{NO_SLOT, PASSED_OVER_MAX, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 /// The share of the small queue: one page in this many.
 const SMALL_SHARE: usize = 10;
@@ -25,7 +25,7 @@ pub(super) struct SmallMain {
     links: Links,
     small: List,
     main: List,
-    entries: Chunked<Entry>,
+    entries: ChunkedArray<Entry>,
     ghosts: Ghosts,
     pub(super) capacity: usize,
 }

@@ -413,7 +413,7 @@ fn pages_that_are_handed_over_are_all_there_and_stay_protected() {
     for from in PolicyKind::ALL {
         for to in PolicyKind::ALL {
             let mut random = Random::from_seed(7);
-            let mut cache = crate::replace::Changeable::new(from, 100);
+            let mut cache = crate::replace::SwitchableCache::new(from, 100);
             for _ in 0..5_000 {
                 let range = random.below(400) + 1;
                 cache.touch(random.below(range));

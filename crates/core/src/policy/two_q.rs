@@ -10,7 +10,7 @@
 use super::ghost_lists::GhostLists;
 use super::list::{Links, List};
 use super::{PASSED_OVER_MAX, Policy, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 /// The share of A1in: one page in this many.
 const IN_SHARE: usize = 4;
@@ -23,7 +23,7 @@ pub struct TwoQ {
     links: Links,
     a1in: List,
     am: List,
-    is_am: Chunked<bool>,
+    is_am: ChunkedArray<bool>,
     a1out: GhostLists<1>,
     capacity: usize,
 }

@@ -13,7 +13,7 @@ use super::list::{Links, List};
 use super::sketch::Sketch;
 use super::slru::{PROTECTED_SHARE, Segments};
 use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
-use crate::page::Chunked;
+use crate::page::ChunkedArray;
 
 /// The share of the window: one page in this many, and at least one.
 const WINDOW_SHARE: usize = 100;
@@ -30,7 +30,7 @@ pub struct WTinyLfu {
     links: Links,
     window: List,
     main: Segments,
-    entries: Chunked<Entry>,
+    entries: ChunkedArray<Entry>,
     sketch: Sketch,
     capacity: usize,
     /// The page that is about to be inserted and has been counted.

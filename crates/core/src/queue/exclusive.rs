@@ -110,11 +110,11 @@ impl<F: Frames> ExclusiveRanges<F> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::completion::Silent;
+    use crate::completion::NoWaker;
     use crate::frames::PlainFrames;
 
     fn range(blocks: Range<u64>) -> ExclusiveRange<PlainFrames> {
-        let completions = Arc::new(CompletionQueue::new(Box::new(Silent), 0));
+        let completions = Arc::new(CompletionQueue::new(Box::new(NoWaker), 0));
         ExclusiveRange { blocks, kind: StoreOpKind::Discard, epoch: 1, completions, token: 0 }
     }
 

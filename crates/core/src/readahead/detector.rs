@@ -6,7 +6,7 @@
 //! streams of a handle.
 
 use super::stream::{Stream, Window};
-use super::{Limits, ObservedRequest};
+use super::{ObservedRequest, WindowLimits};
 use std::ops::Range;
 
 /// Number of remembered requests that continued no stream.
@@ -16,7 +16,7 @@ const STRIDE_MAX: u64 = 4096;
 
 /// The streams of one handle.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Detector {
+pub(crate) struct StreamDetector {
     streams: Vec<Stream>,
     recent: [Option<(u64, u64)>; RECENT],
     next_recent: usize,
@@ -28,7 +28,7 @@ pub(crate) struct Detector {
 
 /// The result of one observed request.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Advice {
+pub(crate) struct ReadaheadAdvice {
     /// The window to read now.
     pub(crate) window: Option<Window>,
     /// Pages that were read ahead for a stream that a new one has displaced.
@@ -46,11 +46,11 @@ fn pages_before_next(before: &Range<u64>, next: &Range<u64>) -> Range<u64> {
     }
 }
 
-impl Detector {
+impl StreamDetector {
     /// Sets the page size. If it has changed, all streams are forgotten.
     pub(crate) fn set_page_blocks(&mut self, blocks: u32) {
         if self.page_blocks != blocks {
-            *self = Detector { page_blocks: blocks, ..Detector::default() };
+            *self = StreamDetector { page_blocks: blocks, ..StreamDetector::default() };
         }
     }
 
@@ -62,7 +62,11 @@ impl Detector {
         (before.start < end).then_some(before.start..end)
     }
 
-    pub(crate) fn note_request(&mut self, observed: &ObservedRequest, limits: &Limits) -> Advice {
+    pub(crate) fn note_request(
+        &mut self,
+        observed: &ObservedRequest,
+        limits: &WindowLimits,
+    ) -> ReadaheadAdvice {
         self.tick += 1;
         let pages = &observed.pages;
         let found = self.streams.iter().position(|stream| stream.continues(pages, limits.steps));
@@ -73,23 +77,31 @@ impl Detector {
             let window = stream.advance(observed, limits);
             let passed = stream.is_trusted(limits).then(|| pages_before_next(&before, pages));
             let passed = passed.filter(|passed| passed.start < passed.end);
-            return Advice { window, abandoned: 0, passed };
+            return ReadaheadAdvice { window, abandoned: 0, passed };
         }
         if let Some(mut stream) = self.find_stream(pages) {
             // The first requests of the stream missed. This one requests the window that they would
             // have.
             let window =
                 stream.advance(&ObservedRequest { missed: false, ..observed.clone() }, limits);
-            return Advice { window, abandoned: self.add_stream(stream, limits), passed: None };
+            return ReadaheadAdvice {
+                window,
+                abandoned: self.add_stream(stream, limits),
+                passed: None,
+            };
         }
         if observed.sequential {
             let mut stream = Stream::new(pages, false, 0, 0);
             let window = stream.advance(observed, limits);
-            return Advice { window, abandoned: self.add_stream(stream, limits), passed: None };
+            return ReadaheadAdvice {
+                window,
+                abandoned: self.add_stream(stream, limits),
+                passed: None,
+            };
         }
         self.recent[self.next_recent] = Some((pages.start, pages.end));
         self.next_recent = (self.next_recent + 1) % RECENT;
-        Advice::default()
+        ReadaheadAdvice::default()
     }
 
     /// Finds the stream that `pages` and recent requests form.
@@ -125,7 +137,7 @@ impl Detector {
 
     /// Adds a stream, and removes the least recently used one if there are too many. Returns the
     /// number of pages that were read ahead for the removed one and not used.
-    fn add_stream(&mut self, mut stream: Stream, limits: &Limits) -> u64 {
+    fn add_stream(&mut self, mut stream: Stream, limits: &WindowLimits) -> u64 {
         stream.used_at = self.tick;
         let mut abandoned = 0;
         while self.streams.len() >= limits.streams {

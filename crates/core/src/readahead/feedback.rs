@@ -5,7 +5,7 @@
 //! pages are wasted, the smaller are windows, and the more requests must match before there is a
 //! window.
 
-use super::Limits;
+use super::WindowLimits;
 use crate::sync::atomic::{AtomicU64, Ordering};
 use crate::units::as_f64;
 
@@ -69,13 +69,13 @@ impl Feedback {
 
     /// Returns `limits` reduced by waste: the maximum window is proportional to the share of used
     /// pages, and `steps` doubles for each halving of that share.
-    pub(crate) fn apply(&self, limits: Limits) -> Limits {
+    pub(crate) fn apply(&self, limits: WindowLimits) -> WindowLimits {
         let (used, unused) = self.counts();
         let (used, all) = (used + GRANTED, used + unused + GRANTED);
         let max = u128::from(limits.max) * u128::from(used) / u128::from(all);
         let max = u64::try_from(max).expect("a part of a u64").max(limits.min);
         let halvings = (all / used).ilog2().min(4);
-        Limits { max, steps: limits.steps << halvings, ..limits }
+        WindowLimits { max, steps: limits.steps << halvings, ..limits }
     }
 }
 

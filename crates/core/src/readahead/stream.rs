@@ -3,7 +3,7 @@
 //! A backward stream is stored mirrored, so that this code has one direction. Numbers are pages, or
 //! mirrored pages.
 
-use super::{Limits, ObservedRequest};
+use super::{ObservedRequest, WindowLimits};
 use std::ops::Range;
 
 /// Upper bound of page numbers: volumes end at 2^60 bytes.
@@ -92,7 +92,7 @@ impl Stream {
     }
 
     /// Returns true if enough requests have matched to read ahead.
-    pub(super) fn is_trusted(&self, limits: &Limits) -> bool {
+    pub(super) fn is_trusted(&self, limits: &WindowLimits) -> bool {
         self.steps >= limits.steps
     }
 
@@ -133,7 +133,7 @@ impl Stream {
     pub(super) fn advance(
         &mut self,
         observed: &ObservedRequest,
-        limits: &Limits,
+        limits: &WindowLimits,
     ) -> Option<Window> {
         let request = mirrored(self.backward, &observed.pages);
         let is_lost = observed.missed && request.start < self.requested_end && self.window > 0;
@@ -182,7 +182,7 @@ impl Stream {
     }
 
     /// Requests `pages` more pages after those already requested.
-    fn next_window(&mut self, pages: u64, limits: &Limits) -> Option<Window> {
+    fn next_window(&mut self, pages: u64, limits: &WindowLimits) -> Option<Window> {
         let from = self.requested_end.max(self.next_start());
         let edge = if self.backward { EDGE - limits.first } else { limits.pages };
         let window = if self.stride == 0 {

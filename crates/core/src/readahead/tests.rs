@@ -6,7 +6,8 @@ use crate::page::mix;
 use std::collections::BTreeSet;
 use std::ops::Range;
 
-const LIMITS: Limits = Limits { min: 8, max: 64, streams: 8, steps: 2, first: 0, pages: 1 << 20 };
+const LIMITS: WindowLimits =
+    WindowLimits { min: 8, max: 64, streams: 8, steps: 2, first: 0, pages: 1 << 20 };
 
 /// Pseudorandom numbers from a seed.
 struct Random(u64);
@@ -41,7 +42,7 @@ impl Reader {
 /// for the first time.
 #[derive(Default)]
 struct Model {
-    detector: Detector,
+    detector: StreamDetector,
     resident: BTreeSet<u64>,
     untouched: BTreeSet<u64>,
     /// Number of pages that requests found missing.
@@ -50,7 +51,7 @@ struct Model {
 }
 
 impl Model {
-    fn read(&mut self, pages: &Range<u64>, limits: &Limits) {
+    fn read(&mut self, pages: &Range<u64>, limits: &WindowLimits) {
         let missing = pages.clone().filter(|page| !self.resident.contains(page)).count() as u64;
         let touched = pages.clone().any(|page| self.untouched.contains(&page));
         self.misses += missing;
@@ -197,7 +198,7 @@ fn the_window_doubles_up_to_the_largest_and_is_asked_for_before_it_is_needed() {
 fn nothing_is_read_beyond_either_end() {
     let cases = [(1, 0), (3, 0), (7, 0), (1, 7), (2, 9), (3, 50)];
     for ((len, stride), first) in cases.into_iter().flat_map(|case| [(case, 0), (case, 101)]) {
-        let limits = Limits { pages: 1000, first, ..LIMITS };
+        let limits = WindowLimits { pages: 1000, first, ..LIMITS };
         let (mut model, mut reader) =
             (Model::default(), Reader { at: first, len, stride, backward: false });
         while reader.at + len <= 1000 {
@@ -215,7 +216,7 @@ fn nothing_is_read_beyond_either_end() {
 
 #[test]
 fn pages_that_were_lost_shrink_the_window_and_are_asked_for_again() {
-    let mut detector = Detector::default();
+    let mut detector = StreamDetector::default();
     let mut note = |start: u64, missed, wasted| {
         let observed =
             ObservedRequest { pages: start..start + 1, missed, wasted, sequential: false };
@@ -241,9 +242,9 @@ fn waste_over_all_streams_makes_windows_smaller_and_proof_stricter() {
     let feedback = Feedback::default();
     assert_eq!(feedback.apply(LIMITS), LIMITS);
     feedback.unused(64);
-    assert_eq!(feedback.apply(LIMITS), Limits { max: 32, steps: 4, ..LIMITS });
+    assert_eq!(feedback.apply(LIMITS), WindowLimits { max: 32, steps: 4, ..LIMITS });
     feedback.unused(128);
-    assert_eq!(feedback.apply(LIMITS), Limits { max: 16, steps: 8, ..LIMITS });
+    assert_eq!(feedback.apply(LIMITS), WindowLimits { max: 16, steps: 8, ..LIMITS });
     feedback.unused(4000);
     let worst = feedback.apply(LIMITS);
     assert_eq!((worst.max, worst.steps), (LIMITS.min, 32));
@@ -256,7 +257,7 @@ fn waste_over_all_streams_makes_windows_smaller_and_proof_stricter() {
 
 #[test]
 fn a_hint_opens_the_largest_window_at_once() {
-    let mut detector = Detector::default();
+    let mut detector = StreamDetector::default();
     let observed = ObservedRequest { pages: 40..41, missed: true, wasted: 0, sequential: true };
     let mut window = detector.note_request(&observed, &LIMITS).window.unwrap();
     assert_eq!(window.take(1000), Some(41..41 + LIMITS.max));
@@ -265,7 +266,7 @@ fn a_hint_opens_the_largest_window_at_once() {
 
 #[test]
 fn windows_that_overlap_a_range_are_forgotten() {
-    let mut detector = Detector::default();
+    let mut detector = StreamDetector::default();
     let mut pending_windows = PendingWindows::default();
     for start in [0, 1000, 2000] {
         let observed =
@@ -283,7 +284,7 @@ fn windows_that_overlap_a_range_are_forgotten() {
 
 #[test]
 fn wishes_are_bounded_and_come_in_order() {
-    let mut detector = Detector::default();
+    let mut detector = StreamDetector::default();
     let mut pending_windows = PendingWindows::default();
     let mut forgotten = 0;
     for i in 0..100 {

@@ -2,31 +2,31 @@
 //! handle: no other module can call them.
 
 use crate::cache::Cache;
-use crate::completion::{CompletionQueue, Notify, Ring};
+use crate::completion::{CompletionQueue, Ring, Wake};
 use crate::frames::Frames;
-use crate::readahead::Detector;
+use crate::readahead::StreamDetector;
 use crate::settings::SettingError;
 use crate::sync::Arc;
 use crate::volume::{Volume, VolumeHandle};
 
-/// Opens a handle on a volume. `notify` wakes its thread when completions have arrived.
+/// Opens a handle on a volume. `waker` wakes its thread when completions have arrived.
 ///
 /// # Errors
 /// If the volume is closed or removed.
 pub(super) fn open_handle<F: Frames>(
     cache: &Cache<F>,
     volume: &Arc<Volume<F>>,
-    notify: Box<dyn Notify>,
+    waker: Box<dyn Wake>,
 ) -> Result<VolumeHandle<F>, SettingError> {
     volume.lifecycle.add_handle(volume.name())?;
     let rings: Box<[_]> = (0..cache.shard_count()).map(|_| Arc::new(Ring::new())).collect();
     cache.add_rings(&rings);
     Ok(VolumeHandle {
         volume: Arc::clone(volume),
-        completions: Arc::new(CompletionQueue::new(notify, volume.dirty.resolved_errors())),
+        completions: Arc::new(CompletionQueue::new(waker, volume.dirty.resolved_errors())),
         rings,
         recorder: volume.recorders.add(),
-        detector: Detector::default(),
+        detector: StreamDetector::default(),
         spare: Vec::new(),
     })
 }

@@ -7,7 +7,7 @@ use crate::completion::Completion;
 use crate::counters::Classes;
 use crate::frames::Frames;
 use crate::mapping::Mapping;
-use crate::payload::{Payload, Zeros};
+use crate::payload::{Payload, ZeroPayload};
 use crate::store::StoreOpKind;
 use crate::volume::Volume;
 use crate::volume::VolumeHandle;
@@ -18,12 +18,12 @@ use std::ops::Range;
 pub(super) struct Operation<F: Frames, P> {
     /// Index of the request.
     pub(super) request: usize,
-    pub(super) work: Work<F, P>,
+    pub(super) work: OperationCall<F, P>,
 }
 
 /// The call that an operation makes.
 #[derive(Debug)]
-pub(super) enum Work<F: Frames, P> {
+pub(super) enum OperationCall<F: Frames, P> {
     Read(Box<ReadRequest<F>>),
     /// A write, with its bytes until they are in the cache.
     Write(WriteRequest, Option<P>),
@@ -46,7 +46,7 @@ pub(super) enum Work<F: Frames, P> {
     Unpin(Box<Mapping<F>>),
 }
 
-impl<F: Frames, P: Payload> Work<F, P> {
+impl<F: Frames, P: Payload> OperationCall<F, P> {
     /// Makes the call, the first time or again. `token` is the operation's index.
     pub(super) fn submit(
         &mut self,
@@ -56,24 +56,24 @@ impl<F: Frames, P: Payload> Work<F, P> {
         token: u64,
     ) -> Status {
         match self {
-            Work::Read(read) => cache.read(handle, now, read),
-            Work::Write(write, payload) => {
+            OperationCall::Read(read) => cache.read(handle, now, read),
+            OperationCall::Write(write, payload) => {
                 let payload = payload.as_ref().expect("the bytes of a write that is not placed");
                 cache.write(volume, handle, now, write, payload)
             }
-            Work::WriteZeros(write) => {
+            OperationCall::WriteZeros(write) => {
                 let len = write.len as usize;
-                cache.write(volume, handle, now, write, &Zeros(len))
+                cache.write(volume, handle, now, write, &ZeroPayload(len))
             }
-            Work::Flush { always } => cache.flush(handle, now, token, *always),
-            Work::FlushRange { blocks, durable } => {
+            OperationCall::Flush { always } => cache.flush(handle, now, token, *always),
+            OperationCall::FlushRange { blocks, durable } => {
                 cache.flush_range(handle, now, blocks.clone(), *durable, token)
             }
-            Work::DiscardOrZero { kind, blocks } => {
+            OperationCall::DiscardOrZero { kind, blocks } => {
                 cache.discard_or_zero(handle, now, *kind, blocks.clone(), token)
             }
-            Work::Map(mapping) => cache.map(handle, now, mapping),
-            Work::Unpin(mapping) => cache.unpin(handle, now, mapping),
+            OperationCall::Map(mapping) => cache.map(handle, now, mapping),
+            OperationCall::Unpin(mapping) => cache.unpin(handle, now, mapping),
         }
     }
 
@@ -105,7 +105,10 @@ impl<F: Frames, P: Payload> Work<F, P> {
         now: Nanos,
         completion: Completion<F>,
     ) -> Status {
-        let may_continue = matches!(self, Work::Write(..) | Work::WriteZeros(_) | Work::Unpin(_));
+        let may_continue = matches!(
+            self,
+            OperationCall::Write(..) | OperationCall::WriteZeros(_) | OperationCall::Unpin(_)
+        );
         let completion = match completion {
             Completion::Continue { token, pins } if may_continue => {
                 return self.resume(cache, (volume, handle), now, (token, pins));
@@ -113,19 +116,21 @@ impl<F: Frames, P: Payload> Work<F, P> {
             other => other,
         };
         match self {
-            Work::Read(read) => match read.apply_completion(cache.frames(), completion) {
+            OperationCall::Read(read) => match read.apply_completion(cache.frames(), completion) {
                 // The parts for which it waited are pinned: the rest can be read now.
                 Status::Stalled => cache.read(handle, now, read),
                 status => status,
             },
-            Work::Write(write, _) | Work::WriteZeros(write) => {
+            OperationCall::Write(write, _) | OperationCall::WriteZeros(write) => {
                 cache.write_completed(handle, now, write, completion)
             }
-            Work::Map(mapping) => cache.map_completed(handle, now, mapping, completion),
-            Work::Unpin(mapping) => {
+            OperationCall::Map(mapping) => cache.map_completed(handle, now, mapping, completion),
+            OperationCall::Unpin(mapping) => {
                 cache.write_completed(handle, now, &mut mapping.write, completion)
             }
-            Work::Flush { .. } | Work::FlushRange { .. } | Work::DiscardOrZero { .. } => {
+            OperationCall::Flush { .. }
+            | OperationCall::FlushRange { .. }
+            | OperationCall::DiscardOrZero { .. } => {
                 let Completion::Finished { result, .. } = completion else {
                     panic!("{completion:?} does not end a flush or an exclusive range")
                 };
@@ -137,19 +142,19 @@ impl<F: Frames, P: Payload> Work<F, P> {
     /// Returns the classes of the pages that the operation has touched.
     pub(super) fn classes(&self) -> Classes {
         match self {
-            Work::Read(read) => read.classes(),
-            Work::Write(write, _) | Work::WriteZeros(write) => write.classes,
-            Work::Flush { .. }
-            | Work::FlushRange { .. }
-            | Work::DiscardOrZero { .. }
-            | Work::Map(_)
-            | Work::Unpin(_) => Classes::default(),
+            OperationCall::Read(read) => read.classes(),
+            OperationCall::Write(write, _) | OperationCall::WriteZeros(write) => write.classes,
+            OperationCall::Flush { .. }
+            | OperationCall::FlushRange { .. }
+            | OperationCall::DiscardOrZero { .. }
+            | OperationCall::Map(_)
+            | OperationCall::Unpin(_) => Classes::default(),
         }
     }
 
     pub(super) fn parked_bytes(&self) -> usize {
         match self {
-            Work::Write(_, Some(payload)) => payload.len(),
+            OperationCall::Write(_, Some(payload)) => payload.len(),
             _ => 0,
         }
     }
@@ -157,7 +162,7 @@ impl<F: Frames, P: Payload> Work<F, P> {
     /// Drops the payload if it is in the cache. Returns its bytes.
     pub(super) fn unpark(&mut self) -> usize {
         match self {
-            Work::Write(write, payload) if write.is_placed() => {
+            OperationCall::Write(write, payload) if write.is_placed() => {
                 payload.take().map_or(0, |payload| payload.len())
             }
             _ => 0,

@@ -10,11 +10,11 @@ mod leases;
 
 use super::budget::{SessionLimit, SessionMemory};
 use super::handle::open_handle;
-use super::operation::{Operation, Work};
-use super::{Purpose, ReadRequest, Status, WriteRequest};
+use super::operation::{Operation, OperationCall};
+use super::{ReadPurpose, ReadRequest, Status, WriteRequest};
 use crate::cache::{BlockCut, Cache, HitRead, cut};
 use crate::clock::{MILLISECOND, Nanos};
-use crate::completion::{Completion, Notify};
+use crate::completion::{Completion, Wake};
 use crate::counters::{Classes, Counter, Latency};
 use crate::frames::Frames;
 use crate::input::Input;
@@ -22,7 +22,7 @@ use crate::mapping::{Access, Mapping};
 use crate::message::{
     Event, ImmediateReply, Prefetch, Reply, Request, RequestId, RequestOp, Submitted, Then,
 };
-use crate::payload::{Park, Payload, Zeros};
+use crate::payload::{Park, Payload, ZeroPayload};
 use crate::settings::SettingError;
 use crate::store::{StoreError, StoreOpKind};
 use crate::sync::Arc;
@@ -109,14 +109,14 @@ pub struct Session<F: Frames, P, C> {
 }
 
 impl<F: Frames, P: Payload, C> Session<F, P, C> {
-    /// Opens a session on a volume. `notify` wakes its thread when [`Session::advance`] has work.
+    /// Opens a session on a volume. `waker` wakes its thread when [`Session::advance`] has work.
     ///
     /// # Errors
     /// If the volume is closed or removed.
     pub fn open(
         cache: &Cache<F>,
         volume: &Arc<Volume<F>>,
-        notify: Box<dyn Notify>,
+        waker: Box<dyn Wake>,
         limit: SessionLimit,
     ) -> Result<Self, SettingError> {
         let mut log = cache.log.pause();
@@ -127,7 +127,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         });
         Ok(Session {
             volume: Arc::clone(volume),
-            handle: open_handle(cache, volume, notify)?,
+            handle: open_handle(cache, volume, waker)?,
             requests: Slab::new(),
             operations: Slab::new(),
             stalled: VecDeque::new(),
@@ -164,13 +164,13 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         };
         for (_, operation) in operations {
             match operation.work {
-                Work::Read(mut read) => read.abandon(cache.frames()),
-                Work::Map(mapping) | Work::Unpin(mapping) => unmap(Some(mapping)),
-                Work::Write(..)
-                | Work::WriteZeros(_)
-                | Work::Flush { .. }
-                | Work::FlushRange { .. }
-                | Work::DiscardOrZero { .. } => {}
+                OperationCall::Read(mut read) => read.abandon(cache.frames()),
+                OperationCall::Map(mapping) | OperationCall::Unpin(mapping) => unmap(Some(mapping)),
+                OperationCall::Write(..)
+                | OperationCall::WriteZeros(_)
+                | OperationCall::Flush { .. }
+                | OperationCall::FlushRange { .. }
+                | OperationCall::DiscardOrZero { .. } => {}
             }
         }
         let release = |read: Option<Box<ReadRequest<F>>>| {
@@ -357,7 +357,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             }
             status => {
                 let id = self.insert(request, now, context(), false);
-                let key = self.start(id, Work::Read(read));
+                let key = self.start(id, OperationCall::Read(read));
                 self.record_and_continue(cache, now, key, status);
                 Submitted::Queued(RequestId(id))
             }
@@ -396,7 +396,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let id = self.insert(request, now, context, false);
         let token = self.operations.vacant_key() as u64;
         let mapping = Box::new(Mapping::new(token, offset, len, access));
-        self.submit_work(cache, now, id, Work::Map(mapping));
+        self.submit_work(cache, now, id, OperationCall::Map(mapping));
         self.continue_request(cache, now, id);
         RequestId(id)
     }
@@ -416,7 +416,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         recorder.add(Counter::WriteBytes, mapping.marked_bytes() as u64);
         let id = self.insert(Request::new(RequestOp::Unpin, mapping.bytes()), now, context, false);
         mapping.set_token(self.operations.vacant_key() as u64);
-        self.submit_work(cache, now, id, Work::Unpin(mapping));
+        self.submit_work(cache, now, id, OperationCall::Unpin(mapping));
         self.continue_request(cache, now, id);
         RequestId(id)
     }
@@ -468,7 +468,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             cache,
             now,
             id,
-            Work::FlushRange { blocks: blocks_touched(&bytes), durable: true },
+            OperationCall::FlushRange { blocks: blocks_touched(&bytes), durable: true },
         );
     }
 
@@ -661,7 +661,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         };
         read.interface = request.interface;
         if request.op == RequestOp::Populate {
-            read.purpose = Purpose::Populate;
+            read.purpose = ReadPurpose::Populate;
         }
         (read.hint, read.part) = (request.hint, request.bound.clone());
         read
@@ -696,7 +696,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         let waits = matches!(status, Status::Pending | Status::Stalled) && !write.is_placed();
         let payload = waits.then(|| payload.park());
         self.parked_bytes += payload.as_ref().map_or(0, Payload::len);
-        let key = self.start(id, Work::Write(write, payload));
+        let key = self.start(id, OperationCall::Write(write, payload));
         self.record_and_continue(cache, now, key, status);
     }
 
@@ -732,11 +732,11 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             }
             RequestOp::Flush | RequestOp::FlushAlways | RequestOp::FlushRange { .. } => {
                 let work = match op {
-                    RequestOp::Flush => Work::Flush { always: false },
-                    RequestOp::FlushAlways => Work::Flush { always: true },
+                    RequestOp::Flush => OperationCall::Flush { always: false },
+                    RequestOp::FlushAlways => OperationCall::Flush { always: true },
                     _ => {
                         let durable = matches!(op, RequestOp::FlushRange { durable: true });
-                        Work::FlushRange { blocks: blocks_touched(&range), durable }
+                        OperationCall::FlushRange { blocks: blocks_touched(&range), durable }
                     }
                 };
                 self.submit_work(cache, now, id, work);
@@ -752,17 +752,17 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         while at < bytes.end {
             // Each write ends at a block boundary, so that no sector is written in two steps.
             let len = (bytes.end - at).min(BLOCK_BYTES_U64 - at % BLOCK_BYTES_U64);
-            let zeros = Zeros(usize::try_from(len).expect("a block"));
+            let zeros = ZeroPayload(usize::try_from(len).expect("a block"));
             let is_counted = self.requests[id].request.is_counted;
             let request = Request { is_counted, ..Request::new(RequestOp::Write, at..at + len) };
             let write = self.write_of(&request, at, zeros.len());
-            self.submit_work(cache, now, id, Work::WriteZeros(write));
+            self.submit_work(cache, now, id, OperationCall::WriteZeros(write));
             at += len;
         }
     }
 
     /// Starts an operation of a request without continuing the request.
-    fn submit_work(&mut self, cache: &Cache<F>, now: Nanos, id: usize, work: Work<F, P>) {
+    fn submit_work(&mut self, cache: &Cache<F>, now: Nanos, id: usize, work: OperationCall<F, P>) {
         let key = self.start(id, work);
         let work = &mut self.operations[key].work;
         let status = work.submit(cache, (&self.volume, &mut self.handle), now, key as u64);
@@ -770,8 +770,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
     }
 
     /// Adds an operation to those in flight.
-    fn start(&mut self, id: usize, work: Work<F, P>) -> usize {
-        if let Work::Read(read) = &work {
+    fn start(&mut self, id: usize, work: OperationCall<F, P>) -> usize {
+        if let OperationCall::Read(read) = &work {
             self.pinned_bytes += pinned_bytes(read);
         }
         self.requests[id].in_flight += 1;
@@ -835,7 +835,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             Status::Done | Status::Pending | Status::Stalled => {}
         }
         match work {
-            Work::Read(mut read) => {
+            OperationCall::Read(mut read) => {
                 let wants_data = entry.request.op == RequestOp::Read && !has_failed;
                 match (wants_data, entry.unstarted.is_empty()) {
                     (true, true) => entry.data = Some(read),
@@ -848,15 +848,15 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                     }
                 }
             }
-            Work::Map(mapping) if !has_failed => entry.mapping = Some(mapping),
-            Work::Map(mut mapping) | Work::Unpin(mut mapping) => {
+            OperationCall::Map(mapping) if !has_failed => entry.mapping = Some(mapping),
+            OperationCall::Map(mut mapping) | OperationCall::Unpin(mut mapping) => {
                 cache.unmap(&self.volume, &mut mapping);
             }
-            Work::Write(..)
-            | Work::WriteZeros(_)
-            | Work::Flush { .. }
-            | Work::FlushRange { .. }
-            | Work::DiscardOrZero { .. } => {}
+            OperationCall::Write(..)
+            | OperationCall::WriteZeros(_)
+            | OperationCall::Flush { .. }
+            | OperationCall::FlushRange { .. }
+            | OperationCall::DiscardOrZero { .. } => {}
         }
         Some(id)
     }
@@ -880,9 +880,9 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
             }
             let work = match std::mem::take(&mut entry.request.then) {
                 Then::Nothing => break,
-                Then::Flush => Work::Flush { always: false },
+                Then::Flush => OperationCall::Flush { always: false },
                 Then::FlushRange(bytes) => {
-                    Work::FlushRange { blocks: blocks_touched(&bytes), durable: true }
+                    OperationCall::FlushRange { blocks: blocks_touched(&bytes), durable: true }
                 }
             };
             self.submit_work(cache, now, id, work);
@@ -908,7 +908,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                 }
                 self.requests[id].unstarted.start = start + len;
                 let request = self.requests[id].request.clone();
-                Work::Read(self.read_of(&request, start..start + len))
+                OperationCall::Read(self.read_of(&request, start..start + len))
             }
             op => {
                 let next = end.min(start + EXCLUSIVE_BLOCKS_MAX);
@@ -917,7 +917,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
                     RequestOp::Zero { keep_allocated } => StoreOpKind::Zero { keep_allocated },
                     _ => StoreOpKind::Discard,
                 };
-                Work::DiscardOrZero { kind, blocks: start..next }
+                OperationCall::DiscardOrZero { kind, blocks: start..next }
             }
         };
         self.submit_work(cache, now, id, work);

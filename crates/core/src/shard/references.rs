@@ -5,7 +5,7 @@ use super::page::Page;
 use crate::clock::Nanos;
 use crate::curve::sampler::{PendingSamples, SampledReference, Sampler};
 use crate::frames::Frames;
-use crate::page::{Chunked, Slab};
+use crate::page::{ChunkedArray, Slab};
 use crate::policy::{Policy, Slot, hand_over};
 use crate::volume::Volume;
 
@@ -42,7 +42,7 @@ impl LastReference {
 #[derive(Debug)]
 pub(crate) struct References {
     pub(crate) policy: Box<dyn Policy>,
-    pub(super) last: Chunked<LastReference>,
+    pub(super) last: ChunkedArray<LastReference>,
     /// References that the volume's tracker, if there is one, has not received.
     pub(super) samples: Option<PendingSamples>,
 }
@@ -50,7 +50,11 @@ pub(crate) struct References {
 impl References {
     /// Returns the state without pages; `sampler` is that of the volume's tracker.
     pub(super) fn new(policy: Box<dyn Policy>, sampler: Option<Sampler>) -> Self {
-        References { policy, last: Chunked::default(), samples: sampler.map(PendingSamples::new) }
+        References {
+            policy,
+            last: ChunkedArray::default(),
+            samples: sampler.map(PendingSamples::new),
+        }
     }
 
     /// Returns true if the policy knows the page.
@@ -161,7 +165,7 @@ impl References {
         if let (Some(samples), Some(tracker)) = (&mut self.samples, &volume.tuning.tracker)
             && tracker.record_samples(samples)
         {
-            volume.notify.notify();
+            volume.waker.wake();
         }
     }
 }

@@ -8,7 +8,7 @@ use super::references::{LastReference, References};
 use super::{DirtyList, Instance, Page};
 use crate::curve::sampler::{PendingSamples, Sampler};
 use crate::frames::Frames;
-use crate::page::{Key, Paging, Slab, Table};
+use crate::page::{BlockKey, Paging, Slab, Table};
 use crate::policy::Slot;
 use std::collections::BTreeMap;
 
@@ -41,7 +41,9 @@ impl<F: Frames> Instance<F> {
             failed += u64::from(page.failing);
             let last_reference = old_references.last.find(slot).copied().unwrap_or_default().at();
             for block in before.blocks_of(page.number) {
-                let Some(frame) = table.find(Key::new(self.volume.id, block)) else { continue };
+                let Some(frame) = table.find(BlockKey::new(self.volume.id, block)) else {
+                    continue;
+                };
                 let state = table.state(frame);
                 assert_eq!(state.writing, 0, "a block of a settled instance is being written");
                 let slot = self.slot_for(&mut slots, block);

@@ -11,7 +11,7 @@
 //! a device with a queue may produce can occur.
 
 use super::memory::{SparseBytes, transfer};
-use super::{Geometry, Segment, Store, StoreDone, StoreOp, StoreOpKind};
+use super::{Geometry, Segment, Store, StoreCompletion, StoreOp, StoreOpKind};
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::units::SECTOR_BYTES;
@@ -206,7 +206,7 @@ impl<F: Frames> Store<F> for CrashStore<F> {
         self.pending.push((op, sequence, becomes_stable));
     }
 
-    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
+    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreCompletion<F>>) {
         if self.pending.is_empty() {
             return;
         }
@@ -238,7 +238,7 @@ impl<F: Frames> Store<F> for CrashStore<F> {
         for (sector, version) in versions {
             disk.make_stable(sector, &version);
         }
-        done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
+        done.push(StoreCompletion { op, result: Ok(()), started_at: now, finished_at: now });
     }
 
     fn in_flight(&self) -> usize {

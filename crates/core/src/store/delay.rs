@@ -1,7 +1,7 @@
 //! A slow store: every operation completes a fixed time after its submission, or never while the
 //! store is stalled.
 
-use super::{Geometry, Store, StoreDone, StoreOp};
+use super::{Geometry, Store, StoreCompletion, StoreOp};
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use std::collections::VecDeque;
@@ -44,7 +44,7 @@ impl<F: Frames, S: Store<F>> Store<F> for DelayStore<F, S> {
         self.pending.push_back((now, op));
     }
 
-    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
+    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreCompletion<F>>) {
         if self.is_stalled() {
             return;
         }

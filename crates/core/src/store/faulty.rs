@@ -1,6 +1,6 @@
 //! A store with injected faults.
 
-use super::{Geometry, Store, StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
+use super::{Geometry, Store, StoreCompletion, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::units::overlap;
@@ -49,7 +49,7 @@ pub struct FaultyStore<F: Frames, S> {
     inner: S,
     plan: FaultPlan,
     submitted: u64,
-    failed: Vec<StoreDone<F>>,
+    failed: Vec<StoreCompletion<F>>,
 }
 
 impl<F: Frames, S: Store<F>> FaultyStore<F, S> {
@@ -103,13 +103,13 @@ impl<F: Frames, S: Store<F>> Store<F> for FaultyStore<F, S> {
         match failure {
             Some(error) => {
                 let result = Err(error);
-                self.failed.push(StoreDone { op, result, started_at: now, finished_at: now });
+                self.failed.push(StoreCompletion { op, result, started_at: now, finished_at: now });
             }
             None => self.inner.submit(now, frames, op),
         }
     }
 
-    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
+    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreCompletion<F>>) {
         done.append(&mut self.failed);
         self.inner.reap(now, frames, done);
     }

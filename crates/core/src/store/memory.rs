@@ -1,6 +1,6 @@
 //! A store in memory: sparse, without delay or faults.
 
-use super::{Buffer, Geometry, Segment, Store, StoreDone, StoreOp, StoreOpKind};
+use super::{Buffer, Geometry, Segment, Store, StoreCompletion, StoreOp, StoreOpKind};
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::units::BLOCK_BYTES;
@@ -87,7 +87,7 @@ pub(super) fn transfer<F: Frames>(frames: &F, op: &mut StoreOp<F>, bytes: &mut S
 pub struct MemoryStore<F: Frames> {
     geometry: Geometry,
     bytes: SparseBytes,
-    done: Vec<StoreDone<F>>,
+    done: Vec<StoreCompletion<F>>,
 }
 
 impl<F: Frames> MemoryStore<F> {
@@ -117,10 +117,10 @@ impl<F: Frames> Store<F> for MemoryStore<F> {
             StoreOpKind::Discard | StoreOpKind::Zero { .. } => self.bytes.zero(op.offset, op.len),
             StoreOpKind::Flush => {}
         }
-        self.done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
+        self.done.push(StoreCompletion { op, result: Ok(()), started_at: now, finished_at: now });
     }
 
-    fn reap(&mut self, _now: Nanos, _frames: &F, done: &mut Vec<StoreDone<F>>) {
+    fn reap(&mut self, _now: Nanos, _frames: &F, done: &mut Vec<StoreCompletion<F>>) {
         done.append(&mut self.done);
     }
 

@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use crate::page::Paging;
-use crate::readahead::{Feedback, Limits};
+use crate::readahead::{Feedback, WindowLimits};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::tunables::Tunable;
 use crate::units::BLOCK_BYTES_U64;
@@ -53,7 +53,7 @@ impl AheadState {
     }
 
     /// Returns the present limits of read-ahead in pages of this paging; none if it is off.
-    pub(super) fn limits(&self, config: &Config, paging: Paging) -> Option<Limits> {
+    pub(super) fn limits(&self, config: &Config, paging: Paging) -> Option<WindowLimits> {
         // The windows take such a small part of the memory that those of many streams stay resident
         // until they are used, even under a policy with a probation part of a tenth.
         let share = config.share_of_capacity(Tunable::ReadAheadShare) / WINDOWS;
@@ -69,7 +69,7 @@ impl AheadState {
         let pages = paging.page_of(paging.blocks - 1) + 1;
         let min = min.clamp(1, max);
         let streams = config.tunables.count(Tunable::ReadAheadStreams);
-        Some(self.feedback.apply(Limits { min, max, streams, steps, first: 0, pages }))
+        Some(self.feedback.apply(WindowLimits { min, max, streams, steps, first: 0, pages }))
     }
 }
 

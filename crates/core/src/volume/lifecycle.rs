@@ -1,7 +1,7 @@
 //! The life of a volume: its handles, a stop, a freeze, its removal, and the error that ends it.
 
 use super::NO_VOLUME;
-use crate::page::Key;
+use crate::page::BlockKey;
 use crate::settings::SettingError;
 use crate::store::StoreError;
 use crate::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, Ordering};
@@ -35,7 +35,7 @@ impl Lifecycle {
             frozen: AtomicBool::new(false),
             removed: AtomicBool::new(false),
             broken: OnceLock::new(),
-            lookup_key: AtomicU64::new(Key::first_of(lookup_id)),
+            lookup_key: AtomicU64::new(BlockKey::first_of(lookup_id)),
         }
     }
 
@@ -111,7 +111,7 @@ impl Lifecycle {
     pub(crate) fn note_broken(&self, error: StoreError) {
         // The first error causes the later ones.
         let _is_first = self.broken.set(error).is_ok();
-        self.lookup_key.store(Key::first_of(NO_VOLUME), Ordering::Release);
+        self.lookup_key.store(BlockKey::first_of(NO_VOLUME), Ordering::Release);
     }
 }
 
@@ -138,12 +138,12 @@ mod tests {
     #[test]
     fn look_ups_of_a_broken_volume_find_nothing_and_the_first_error_stays() {
         let life = Lifecycle::new(3);
-        assert_eq!(life.lookup_key(), Key::first_of(3));
+        assert_eq!(life.lookup_key(), BlockKey::first_of(3));
         let [first, second] = ["one", "two"]
             .map(|text| StoreError::new(StoreErrorKind::Io, format!("internal error: {text}")));
         life.note_broken(first.clone());
         life.note_broken(second);
         assert_eq!(life.broken(), Some(&first));
-        assert_eq!(life.lookup_key(), Key::first_of(NO_VOLUME));
+        assert_eq!(life.lookup_key(), BlockKey::first_of(NO_VOLUME));
     }
 }

@@ -46,7 +46,7 @@ impl<F: Frames> Volume<F> {
     pub fn set_flush_mode(&self, mode: FlushMode) {
         let _logged = self.log_setting(|| Setting::FlushMode(mode));
         self.config.flush_mode.set(mode);
-        self.notify.notify();
+        self.waker.wake();
     }
 
     /// Sets the access pattern of requests without a hint, from the next request on.
@@ -68,7 +68,7 @@ impl<F: Frames> Volume<F> {
     pub fn set_tunable(&self, name: &str, value: u64) -> Result<(), SettingError> {
         let _logged = self.log_setting(|| Setting::Tunable { name: name.to_owned(), value });
         self.config.tunables.set(name, value)?;
-        self.notify.notify();
+        self.waker.wake();
         Ok(())
     }
 
@@ -124,7 +124,7 @@ impl<F: Frames> Volume<F> {
     pub fn begin_stop(&self) {
         let _logged = self.log_setting(|| Setting::Stopping(true));
         self.lifecycle.set_stopping(true);
-        self.notify.notify();
+        self.waker.wake();
     }
 
     /// Cancels [`Volume::begin_stop`].

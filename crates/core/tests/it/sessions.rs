@@ -4,7 +4,7 @@
 
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::counters::{Counter, Recorder};
 use larder_core::frames::{Frames, PlainFrames};
 use larder_core::mode::WriteMode;
@@ -161,12 +161,12 @@ impl World {
         let page_blocks = [1, 2, 4, 8][usize::try_from(rng.below(4)).unwrap()];
         let options =
             VolumeOptions { write_mode, page_blocks, ..VolumeOptions::new("v", geometry) };
-        let volume = cache.add_volume(options, Box::new(Silent));
+        let volume = cache.add_volume(options, Box::new(NoWaker));
         let recorder = cache.recorder(&volume);
         let store = DelayStore::new(MemoryStore::new(geometry), rng.below(3) * MILLISECOND);
         let budget = Arc::new(Budget::new(SESSIONS));
         let open =
-            |at| Session::open(&cache, &volume, Box::new(Silent), limit(at, &budget)).unwrap();
+            |at| Session::open(&cache, &volume, Box::new(NoWaker), limit(at, &budget)).unwrap();
         let sessions = (0..SESSIONS).map(open).collect();
         World {
             sessions,
@@ -406,11 +406,11 @@ fn a_long_read_waits_until_its_pins_are_released() {
 fn a_read_that_is_granted_and_not_submitted_keeps_no_memory_from_others() {
     let cache = Cache::new(PlainFrames::new(FRAMES), 1);
     let geometry = Geometry { length: BLOCKS * BLOCK, granule: 512, read_only: false };
-    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(Silent));
+    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(NoWaker));
     let budget = Arc::new(Budget::new(64));
     let open = || -> TestSession {
         let limit = SessionLimit::Shared(Arc::clone(&budget));
-        Session::open(&cache, &volume, Box::new(Silent), limit).unwrap()
+        Session::open(&cache, &volume, Box::new(NoWaker), limit).unwrap()
     };
     let (mut one, mut other) = (open(), open());
     // The budget is a quarter of the cache.
@@ -429,11 +429,11 @@ fn reads_lease_at_most_a_quarter_of_the_ceiling_of_their_volume() {
     let cache = Cache::new(PlainFrames::new(16 * FRAMES), 1);
     let geometry = Geometry { length: BLOCKS * BLOCK, granule: 512, read_only: false };
     let options = VolumeOptions { max_frames: FRAMES, ..VolumeOptions::new("v", geometry) };
-    let volume = cache.add_volume(options, Box::new(Silent));
+    let volume = cache.add_volume(options, Box::new(NoWaker));
     let budget = Arc::new(Budget::new(64));
     let open = |_| -> TestSession {
         let limit = SessionLimit::Shared(Arc::clone(&budget));
-        Session::open(&cache, &volume, Box::new(Silent), limit).unwrap()
+        Session::open(&cache, &volume, Box::new(NoWaker), limit).unwrap()
     };
     let mut sessions: Vec<_> = (0..8).map(open).collect();
     let granted = sessions.iter_mut().map(|session| session.grant_piece(&cache, 1 << 20));
@@ -450,9 +450,9 @@ fn reads_lease_at_most_a_quarter_of_the_ceiling_of_their_volume() {
 fn a_prefetch_reaches_the_frame_of_a_read_counts_nothing_and_ignores_hostile_ranges() {
     let cache = Cache::new(PlainFrames::new(FRAMES), 1);
     let geometry = Geometry { length: BLOCKS * BLOCK - 512, granule: 512, read_only: false };
-    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(Silent));
+    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(NoWaker));
     let mut session: TestSession =
-        Session::open(&cache, &volume, Box::new(Silent), SessionLimit::Own(u64::MAX)).unwrap();
+        Session::open(&cache, &volume, Box::new(NoWaker), SessionLimit::Own(u64::MAX)).unwrap();
     let written = [0, 5, 6];
     for block in written {
         let range = block * BLOCK..(block + 1) * BLOCK;

@@ -29,7 +29,7 @@ pub struct Files {
 
 /// Residency of a set of files.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct SetResidency {
     /// Total of all files.
     pub sum: Residency,
     /// The first file that has resident pages, with its residency.
@@ -59,7 +59,7 @@ impl Files {
     ///
     /// # Errors
     /// The kernel does not report it.
-    pub fn residency(&self) -> Result<Found, ResidencyError> {
+    pub fn residency(&self) -> Result<SetResidency, ResidencyError> {
         self.residency_after(|_| Ok(()))
     }
 
@@ -81,7 +81,10 @@ impl Files {
     ///
     /// # Errors
     /// A file cannot be opened, read or queried.
-    pub fn fill(&self, mut keep_going: impl FnMut(u64) -> bool) -> Result<Found, ResidencyError> {
+    pub fn fill(
+        &self,
+        mut keep_going: impl FnMut(u64) -> bool,
+    ) -> Result<SetResidency, ResidencyError> {
         let mut buffer = vec![0; READ_BYTES];
         let started = Instant::now();
         loop {
@@ -106,8 +109,8 @@ impl Files {
     fn residency_after(
         &self,
         prepare: impl Fn(&Path) -> Result<(), ResidencyError>,
-    ) -> Result<Found, ResidencyError> {
-        let mut found = Found::default();
+    ) -> Result<SetResidency, ResidencyError> {
+        let mut found = SetResidency::default();
         self.for_each_file(|file, path| {
             prepare(path)?;
             found.add(path, of_file(file, path)?);
@@ -154,7 +157,7 @@ fn read_all(
     }
 }
 
-impl Found {
+impl SetResidency {
     fn add(&mut self, path: &Path, residency: Residency) {
         self.sum += residency;
         if self.resident.is_none() && !residency.is_cold() {

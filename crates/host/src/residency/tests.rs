@@ -148,7 +148,8 @@ fn a_tree_is_walked_and_links_are_not() {
 fn a_mapped_page_stays_and_the_reason_names_who_maps_it() {
     let Some(directory) = directory() else { return };
     let path = file_of(directory.path(), "file", 8 * page());
-    let mapping = syscall::tests::Mapped::reading(&File::open(&path).unwrap(), 8 * page());
+    let mapping =
+        syscall::tests::PopulatedMapping::reading(&File::open(&path).unwrap(), 8 * page());
     let after_drop = drop::file(&path).unwrap();
     assert!(after_drop.resident > 0, "mapped pages are not dropped");
     let reason = why_pages_stay(&path, &after_drop);

@@ -129,7 +129,7 @@ impl Drop for Directory {
 
 /// Result of cleaning up after killed processes.
 #[derive(Debug, Default)]
-pub struct LeftOver {
+pub struct CleanupResult {
     /// Directories that were removed, with their mounts and devices.
     pub removed: Vec<PathBuf>,
     /// Directories that remain, with the reason: a sentence that can follow "failed to".
@@ -139,12 +139,12 @@ pub struct LeftOver {
 /// Removes scratch file systems that killed processes of this user left behind: directories in
 /// `parent`, and directories anywhere that still have a loop device attached.
 #[must_use]
-pub fn remove_left_over(parent: &Path) -> LeftOver {
+pub fn remove_left_over(parent: &Path) -> CleanupResult {
     remove_left_over_within(parent, BUSY_MAX)
 }
 
 /// Does the same as [`remove_left_over`], but retries busy mounts and devices for up to `limit`.
-pub(super) fn remove_left_over_within(parent: &Path, limit: Duration) -> LeftOver {
+pub(super) fn remove_left_over_within(parent: &Path, limit: Duration) -> CleanupResult {
     let mut directories: Vec<PathBuf> = Vec::new();
     if let Ok(entries) = parent.canonicalize().and_then(std::fs::read_dir) {
         directories.extend(entries.filter_map(Result::ok).map(|entry| entry.path()));
@@ -154,7 +154,7 @@ pub(super) fn remove_left_over_within(parent: &Path, limit: Duration) -> LeftOve
     directories.retain(|path| is_own_scratch(path));
     directories.sort();
     directories.dedup();
-    let mut left_over = LeftOver::default();
+    let mut left_over = CleanupResult::default();
     for path in directories {
         match Directory::claim(&path) {
             Ok(None) => {}

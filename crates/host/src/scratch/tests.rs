@@ -114,7 +114,10 @@ fn what_cannot_be_made_is_named_and_leaves_nothing() {
     assert!(error.starts_with("run mount -t ext4 -o no_such_option"), "{error}");
     let absent = parent.join("absent");
     let error = Scratch::make(&absent, &good).unwrap_err().to_string();
-    assert!(error.starts_with("see what is free in ") && error.contains("absent"), "{error}");
+    assert!(
+        error.starts_with("find out the free space of ") && error.contains("absent"),
+        "{error}"
+    );
 }
 
 #[test]

@@ -6,11 +6,11 @@
 //! creator passes in.
 
 use super::Map;
-use super::event::{Event, FileSystemId, Key, Lookup, Reason, until_zero};
+use super::event::{Event, FileSystemId, Key, Lookup, WritebackReason, until_zero};
 use super::kernel_probe::{Counted, UnreportedLookups};
 use super::lookup::{FileId, Found, Lookups, ProcessId, ThreadIdentity};
 use super::tasks::{DescribeTask, Tasks};
-use larder_schema::watch::{Counts, Unattributed};
+use larder_schema::watch::{Counts, UnattributedIo};
 use std::collections::HashMap;
 
 mod files;
@@ -83,7 +83,7 @@ struct ThreadState {
     touched: Option<FileId>,
     /// File that XFS inactivates after its last reference is gone.
     inactive: Option<Key>,
-    reason: Reason,
+    reason: WritebackReason,
     reclaims: bool,
     /// File, process and counts index of the thread's last access, to avoid a search.
     pair: Option<(FileId, ProcessId, usize)>,
@@ -123,7 +123,7 @@ pub(crate) struct Accounting {
     /// Time of the events being processed.
     pub(super) now_ns: u64,
     /// The physical I/O that belongs to no file.
-    pub(super) unattributed: Unattributed,
+    pub(super) unattributed: UnattributedIo,
     range_count: usize,
     /// Lower devices of stacked ones, whose requests are counted on the upper device.
     lower_devices: Map<u32, bool>,
@@ -155,7 +155,7 @@ impl Accounting {
             removed: 0,
             removed_files: Vec::new(),
             now_ns: 0,
-            unattributed: Unattributed::default(),
+            unattributed: UnattributedIo::default(),
             range_count: 0,
             lower_devices: Map::default(),
             splits: Map::default(),

@@ -38,7 +38,7 @@ pub(crate) struct InodeRef {
 
 /// Reason of a background writeback (include/linux/backing-dev-defs.h).
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) enum Reason {
+pub(crate) enum WritebackReason {
     /// Dirty memory exceeds the background limit.
     Background,
     /// Reclaim requires clean pages.
@@ -83,7 +83,7 @@ pub(crate) enum Event {
     /// A flusher finishes a file.
     InodeDone { inode: InodeRef, wrote: u64 },
     /// A flusher starts a writeback for a reason.
-    WritebackStart { reason: Reason },
+    WritebackStart { reason: WritebackReason },
     /// The kernel throttles a writer.
     Throttled { ms: u64 },
     /// The thread starts or ends direct reclaim.
@@ -287,8 +287,11 @@ pub(crate) const EVENTS: &[EventRequest] = &[
         |v| Event::InodeDone { inode: v.backing(), wrote: v.number(2) }),
     event("writeback/writeback_start", EventPurpose::Writeback, NONE, &["reason"],
         |v| Event::WritebackStart { reason: match v.word(0) {
-            0 => Reason::Background, 1 => Reason::Reclaim, 2 => Reason::Sync,
-            3 => Reason::Periodic, _ => Reason::Other,
+            0 => WritebackReason::Background,
+            1 => WritebackReason::Reclaim,
+            2 => WritebackReason::Sync,
+            3 => WritebackReason::Periodic,
+            _ => WritebackReason::Other,
         } }),
     event("writeback/balance_dirty_pages", EventPurpose::Throttle, NONE, &["pause"],
         |v| Event::Throttled { ms: u64::try_from(v.fields[0].signed(v.record)).unwrap_or(0) }),

@@ -25,7 +25,7 @@
 //! two misses; this module does not access the machine.
 
 use super::Map;
-use super::spans::Spans;
+use super::spans::SpanMap;
 
 /// ID of a file in a watcher.
 pub type FileId = u32;
@@ -111,7 +111,7 @@ struct Thread {
 #[derive(Debug, Default)]
 pub(crate) struct Lookups {
     threads: Map<u32, Thread>,
-    fresh: Map<FileId, Spans<Fresh>>,
+    fresh: Map<FileId, SpanMap<Fresh>>,
     spans: usize,
     /// Number of pages whose read-ahead state was dropped for lack of space; they count as hits.
     pub(super) forgotten: u64,
@@ -238,7 +238,7 @@ impl Lookups {
     }
 
     pub(crate) fn none_fresh(&self, file: FileId) -> bool {
-        self.fresh.get(&file).is_none_or(Spans::is_empty)
+        self.fresh.get(&file).is_none_or(SpanMap::is_empty)
     }
 
     /// Processes an access to a page through a mapping; returns true if read-ahead had added the
@@ -308,7 +308,7 @@ impl Lookups {
             });
         }
         self.fresh.retain(|_, spans| !spans.is_empty());
-        self.spans = self.fresh.values().map(Spans::len).sum();
+        self.spans = self.fresh.values().map(SpanMap::len).sum();
         if self.spans > FRESH_MAX / 2 {
             // The threads of these requests ended without a look-up.
             self.fresh.clear();
@@ -319,7 +319,7 @@ impl Lookups {
 
 /// Returns the first page of a request whose first reported page is `first`.
 fn infer_first_page(
-    fresh: &Map<FileId, Spans<Fresh>>,
+    fresh: &Map<FileId, SpanMap<Fresh>>,
     before: Thread,
     file: FileId,
     first: u64,

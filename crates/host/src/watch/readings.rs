@@ -6,7 +6,7 @@ use larder_schema::as_f64;
 use larder_schema::watch::{Disk, Memory};
 
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Readings {
+pub(crate) struct CounterReadings {
     time_ns: u64,
     pub(super) disks: Vec<(u32, Disk)>,
     vmstat: String,
@@ -16,10 +16,10 @@ pub(crate) struct Readings {
     group: Option<GroupMemory>,
 }
 
-impl Readings {
+impl CounterReadings {
     /// Reads the counters, including those of a cgroup if one is watched.
-    pub(crate) fn now(group: Option<&Group>) -> Readings {
-        Readings {
+    pub(crate) fn now(group: Option<&Group>) -> CounterReadings {
+        CounterReadings {
             group: group.and_then(Group::now),
             time_ns: tracefs::now_ns(),
             disks: disk_counters::with_partitions(),
@@ -31,7 +31,7 @@ impl Readings {
     }
 
     /// Returns the disks that were active since `before`.
-    pub(crate) fn disks_since(&self, before: &Readings) -> Vec<Disk> {
+    pub(crate) fn disks_since(&self, before: &CounterReadings) -> Vec<Disk> {
         let pairs = self.disks.iter().filter_map(|(dev, now)| {
             let earlier = before.disks.iter().find(|(known, _)| known == dev);
             let since = earlier.map_or_else(|| now.clone(), |(_, earlier)| subtract(now, earlier));
@@ -42,7 +42,7 @@ impl Readings {
     }
 
     /// Returns the current memory, with the changes since `before`.
-    pub(crate) fn memory_since(&self, before: &Readings) -> Memory {
+    pub(crate) fn memory_since(&self, before: &CounterReadings) -> Memory {
         let meminfo = proc::meminfo();
         let bytes = |name| meminfo(name).unwrap_or(0);
         let page_bytes = crate::residency::page_bytes();
@@ -114,13 +114,14 @@ mod tests {
         assert_eq!((before.busy_ms, before.queue_ms), (10, 12));
         assert_eq!(disk_counters::parse_line("254 1 vda1 3"), None);
         let now = Disk { reads: 103, ..before.clone() };
-        let readings = |disk| Readings { disks: vec![(dev, disk)], ..Readings::default() };
+        let readings =
+            |disk| CounterReadings { disks: vec![(dev, disk)], ..CounterReadings::default() };
         let since = readings(now.clone()).disks_since(&readings(before.clone()));
         assert_eq!((since.len(), since[0].reads, since[0].read_ms), (1, 3, 0));
         let slow = readings(Disk { busy_ms: before.busy_ms + 200, ..before.clone() });
         assert_eq!(slow.disks_since(&readings(before.clone()))[0].busy_ms, 200, "it is at it");
         assert_eq!(readings(before.clone()).disks_since(&readings(before)), [], "it did nothing");
-        let new = readings(now).disks_since(&Readings::default());
+        let new = readings(now).disks_since(&CounterReadings::default());
         assert_eq!(new[0].reads, 103, "it was not there before");
     }
 
@@ -131,7 +132,7 @@ mod tests {
         assert_eq!(parse_stall("full total=7"), None);
         let vmstat = "nr_dirty_threshold 17\nnr_dirty 5\n";
         assert_eq!((proc::counter(vmstat, "nr_dirty"), proc::counter(vmstat, "no")), (5, 0));
-        let (before, now) = (Readings::now(None), Readings::now(None));
+        let (before, now) = (CounterReadings::now(None), CounterReadings::now(None));
         let memory = now.memory_since(&before);
         assert!(memory.total_bytes > memory.available_bytes && memory.resident_bytes > 0);
     }

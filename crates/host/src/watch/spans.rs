@@ -6,18 +6,18 @@ use std::collections::BTreeMap;
 
 /// A map from ranges of pages to values.
 #[derive(Clone, Debug)]
-pub(crate) struct Spans<T> {
+pub(crate) struct SpanMap<T> {
     /// First page to end (exclusive) and value.
     spans: BTreeMap<u64, (u64, T)>,
 }
 
-impl<T> Default for Spans<T> {
+impl<T> Default for SpanMap<T> {
     fn default() -> Self {
-        Spans { spans: BTreeMap::new() }
+        SpanMap { spans: BTreeMap::new() }
     }
 }
 
-impl<T: Copy> Spans<T> {
+impl<T: Copy> SpanMap<T> {
     pub(crate) fn len(&self) -> usize {
         self.spans.len()
     }
@@ -84,7 +84,7 @@ mod tests {
     use super::*;
 
     /// Returns the value of each page, for the comparison with the model.
-    fn pages(spans: &Spans<u8>) -> Vec<Option<u8>> {
+    fn pages(spans: &SpanMap<u8>) -> Vec<Option<u8>> {
         (0..64).map(|page| spans.at(page).map(|(_, _, value)| value)).collect()
     }
 
@@ -98,7 +98,7 @@ mod tests {
             random % below
         };
         for _ in 0..200 {
-            let (mut spans, mut model) = (Spans::default(), vec![None; 64]);
+            let (mut spans, mut model) = (SpanMap::default(), vec![None; 64]);
             for _ in 0..60 {
                 let (first, length) = (next(60), next(5));
                 let end = (first + length).min(64);

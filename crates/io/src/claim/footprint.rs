@@ -104,7 +104,7 @@ pub(crate) struct NestedMount {
 }
 
 /// Facts about a machine, real or simulated.
-pub(crate) trait Machine {
+pub(crate) trait MachineFacts {
     fn disk(&self, number: u64) -> Disk;
     fn filesystem(&self, number: u64) -> FileSystem;
     /// Returns the inode at a path in a file system, if this process can see it.
@@ -119,7 +119,7 @@ pub(crate) struct Footprint {
     pub(crate) unresolved: Vec<UnresolvedLayer>,
 }
 
-pub(crate) fn footprint(data: &CachedData, machine: &dyn Machine) -> Footprint {
+pub(crate) fn footprint(data: &CachedData, machine: &dyn MachineFacts) -> Footprint {
     let mut tracer = Tracer::new(machine);
     match data {
         CachedData::File { inode, fs_path, links } => {
@@ -149,7 +149,10 @@ pub(crate) fn footprint(data: &CachedData, machine: &dyn Machine) -> Footprint {
 
 /// Returns the parts that a mounted file system depends on. It owns none of them: a cache of one of
 /// its files does not conflict with it, a cache of a whole part below it does.
-pub(crate) fn footprint_of_mount(filesystem: u64, machine: &dyn Machine) -> Vec<FootprintPart> {
+pub(crate) fn footprint_of_mount(
+    filesystem: u64,
+    machine: &dyn MachineFacts,
+) -> Vec<FootprintPart> {
     let mut tracer = Tracer::new(machine);
     tracer.below_filesystem(filesystem);
     tracer.found.parts
@@ -188,13 +191,13 @@ fn is_same(one: &Node, other: &Node) -> bool {
 
 /// Follows data downwards through the layers.
 struct Tracer<'a> {
-    machine: &'a dyn Machine,
+    machine: &'a dyn MachineFacts,
     found: Footprint,
     depth: usize,
 }
 
 impl<'a> Tracer<'a> {
-    fn new(machine: &'a dyn Machine) -> Self {
+    fn new(machine: &'a dyn MachineFacts) -> Self {
         let found = Footprint { parts: Vec::new(), unresolved: Vec::new() };
         Tracer { machine, found, depth: 0 }
     }

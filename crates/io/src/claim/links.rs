@@ -5,7 +5,7 @@
 //! the machine share their time: other users may publish many claims.
 
 use super::footprint::{FootprintPart, FsPath, Inode, Node};
-use super::machine::ThisMachine;
+use super::machine::LocalMachine;
 use rustix::fd::OwnedFd;
 use rustix::fs::{Dir, FileType, Mode, OFlags};
 use rustix::io::Errno;
@@ -19,7 +19,7 @@ const DEPTH_MAX: usize = 256;
 pub(super) fn may_hold(
     files: &[FootprintPart],
     trees: &[FootprintPart],
-    machine: &ThisMachine,
+    machine: &LocalMachine,
 ) -> bool {
     let filesystem = files.iter().find_map(|part| match part.node {
         Node::SomeDirectory(filesystem) => Some(filesystem),
@@ -39,7 +39,7 @@ pub(super) fn may_hold(
     })
 }
 
-fn path_may_hold(fs_path: &FsPath, inode: Inode, machine: &ThisMachine, end: Instant) -> bool {
+fn path_may_hold(fs_path: &FsPath, inode: Inode, machine: &LocalMachine, end: Instant) -> bool {
     // This process cannot see the directory, so it may hold a name.
     let Some(named) = machine.open_fs_path(fs_path) else { return true };
     match open(&named, c".") {

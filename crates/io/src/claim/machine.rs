@@ -9,7 +9,7 @@ mod foreign;
 mod layers;
 
 use super::footprint::{
-    CachedData, Disk, FileSystem, FootprintPart, FsPath, Inode, Machine, NestedMount, Node,
+    CachedData, Disk, FileSystem, FootprintPart, FsPath, Inode, MachineFacts, NestedMount, Node,
 };
 use crate::mount_table::{self, MountLine, device_number, mount_id};
 use rustix::fd::{AsFd, AsRawFd, OwnedFd};
@@ -83,7 +83,7 @@ impl FileLocation {
 
 /// A snapshot of the facts about this machine.
 #[derive(Debug)]
-pub(crate) struct ThisMachine {
+pub(crate) struct LocalMachine {
     mounts: Vec<MountLine>,
     /// Mounts of other mount namespaces, each with its mountpoint as seen from this one.
     foreign: OnceCell<Vec<MountLine>>,
@@ -91,14 +91,14 @@ pub(crate) struct ThisMachine {
     search_end: OnceCell<Instant>,
 }
 
-impl ThisMachine {
+impl LocalMachine {
     /// Takes a snapshot.
     ///
     /// # Errors
     /// If the kernel does not show the mounts.
     pub(crate) fn read() -> io::Result<Self> {
         let (foreign, search_end) = (OnceCell::new(), OnceCell::new());
-        Ok(ThisMachine { mounts: mount_table::read()?, foreign, search_end })
+        Ok(LocalMachine { mounts: mount_table::read()?, foreign, search_end })
     }
 
     /// Returns the time at which a search for other names of files must end.
@@ -195,7 +195,7 @@ impl ThisMachine {
     }
 }
 
-impl Machine for ThisMachine {
+impl MachineFacts for LocalMachine {
     fn disk(&self, number: u64) -> Disk {
         let sysfs = PathBuf::from(format!("/sys/dev/block/{}:{}", major(number), minor(number)));
         if sysfs.join("partition").exists() {
@@ -249,7 +249,7 @@ impl Machine for ThisMachine {
     }
 }
 
-impl ThisMachine {
+impl LocalMachine {
     fn known_mounts_below(&self, path: &Path) -> impl Iterator<Item = &MountLine> {
         let below = move |mount: &&MountLine| {
             path.is_absolute() && mount.at != path && mount.at.starts_with(path)
@@ -264,7 +264,7 @@ impl ThisMachine {
         below.map(|mount| (mount.filesystem, mount.at.clone())).collect()
     }
 
-    /// Returns true if a file system is mounted at a path, as [`ThisMachine::filesystems_below`]
+    /// Returns true if a file system is mounted at a path, as [`LocalMachine::filesystems_below`]
     /// returned them.
     pub(super) fn is_mounted(&self, filesystem: u64, at: &Path) -> bool {
         self.find_mount(|mount| mount.filesystem == filesystem && mount.at == at).is_some()

@@ -4,9 +4,11 @@ use super::footprint::{
     CachedData, Footprint, FootprintPart, FsPath, Inode, Node, footprint, footprint_of_mount,
     overlap,
 };
-use super::machine::{self, ThisMachine};
+use super::machine::{self, LocalMachine};
 use super::record::Record;
-use super::{Claim, ClaimError, DataUse, Holder, Refusal, Source, UnresolvedLayer, links};
+use super::{
+    CacheProcess, Claim, ClaimError, ClaimRefusal, DataUse, Source, UnresolvedLayer, links,
+};
 use crate::mount_table::{self, LARDER, MountLine};
 use crate::runtime_directory::PrivateDirectory;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -150,7 +152,8 @@ impl Registry {
             match self.try_acquire(&source, data, read_only) {
                 Ok(number) => return Ok(Claim { registry: Arc::clone(self), number }),
                 Err(error)
-                    if matches!(error.reason, Refusal::Ending(_)) && begin.elapsed() < timeout =>
+                    if matches!(error.reason, ClaimRefusal::Ending(_))
+                        && begin.elapsed() < timeout =>
                 {
                     if begin.elapsed() > LOG_AFTER && !std::mem::replace(&mut has_logged, true) {
                         tracing::warn!(%error, "waiting for the other process to end");
@@ -169,7 +172,7 @@ impl Registry {
         read_only: bool,
     ) -> Result<u64, ClaimError> {
         let failed = |error| ClaimError::locate(data, error);
-        let machine = ThisMachine::read().map_err(failed)?;
+        let machine = LocalMachine::read().map_err(failed)?;
         let DataUse { footprint: Footprint { parts, unresolved }, nested } =
             source.trace(&machine).map_err(failed)?;
         let (mount, at) = match &**source {
@@ -202,13 +205,13 @@ impl Registry {
         &self,
         claim: &mut HeldClaim,
         held: &[HeldClaim],
-        machine: &ThisMachine,
-    ) -> Result<(), Refusal> {
+        machine: &LocalMachine,
+    ) -> Result<(), ClaimRefusal> {
         let Ok(directory) = &self.directory else {
             return in_use(&claim.record).map_or(Ok(()), Err);
         };
         let lock = lock_claims(directory);
-        let failed = |error| Refusal::Publish(directory.path().to_owned(), error);
+        let failed = |error| ClaimRefusal::Publish(directory.path().to_owned(), error);
         write(directory, claim).map_err(failed)?;
         if lock.is_some() {
             remove_dead(directory);
@@ -259,7 +262,7 @@ impl Registry {
         claim.record.mount = Some(filesystem);
         claim.record.at = Some(at.to_owned());
         claim.record.data = format!("{}, mounted at {}", claim.record.data, at.display());
-        match ThisMachine::read() {
+        match LocalMachine::read() {
             Ok(machine) => {
                 let shown = footprint(&CachedData::FileSystem(filesystem), &machine);
                 claim.record.parts.extend(shown.parts);
@@ -290,7 +293,7 @@ impl Registry {
 
     pub(super) fn check_mountpoint(&self, at: &Path) -> Result<(), ClaimError> {
         let failed = |error| ClaimError::locate(&at.display().to_string(), error);
-        let machine = ThisMachine::read().map_err(failed)?;
+        let machine = LocalMachine::read().map_err(failed)?;
         let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
         // A mountpoint that cannot be opened cannot be mounted on; the mount fails with its own
         // reason.
@@ -317,14 +320,14 @@ impl Registry {
             overlap(&data, &parts).is_some() && other.is_credible()
         });
         holder.map_or(Ok(()), |other| {
-            let reason = Refusal::Mountpoint(holder_of(&other.record));
+            let reason = ClaimRefusal::Mountpoint(holder_of(&other.record));
             Err(ClaimError { operation: format!("mount at {}", at.display()), reason })
         })
     }
 
     /// Returns the holder of another claim of this very file or directory, if the claim with this
     /// number excludes it. While no claim changes, this costs one fstat(2).
-    pub(super) fn other_holder(&self, number: u64, inode: Inode) -> Option<Holder> {
+    pub(super) fn other_holder(&self, number: u64, inode: Inode) -> Option<CacheProcess> {
         let directory = self.directory.as_ref().ok()?;
         let stat = rustix::fs::fstat(directory).ok()?;
         let as_of = (stat.st_mtime, stat.st_mtime_nsec, stat.st_size);
@@ -364,7 +367,7 @@ impl Registry {
         // The facts are collected without the lock, since a slow store may delay them.
         let sources: Vec<_> =
             self.held().iter().map(|claim| (claim.number, Arc::clone(&claim.source))).collect();
-        let machine = match ThisMachine::read() {
+        let machine = match LocalMachine::read() {
             Ok(machine) => machine,
             Err(error) => return vec![format!("claims are not checked: {error}")],
         };
@@ -414,8 +417,8 @@ impl Registry {
         &self,
         record: &Record,
         held: &[HeldClaim],
-        machine: &ThisMachine,
-    ) -> Option<Refusal> {
+        machine: &LocalMachine,
+    ) -> Option<ClaimRefusal> {
         let directory = self.directory.as_ref().ok()?;
         self.granted(directory, held).iter().find_map(|other| {
             let refusal = certain_conflict(record, &other.record, machine)?;
@@ -450,9 +453,9 @@ impl ForeignClaim {
 /// claim was just released: such a conflict only counts while its claim remains.
 fn settled_conflict(
     record: &Record,
-    machine: &ThisMachine,
+    machine: &LocalMachine,
     mut read_others: impl FnMut() -> Vec<ForeignClaim>,
-) -> Option<Refusal> {
+) -> Option<ClaimRefusal> {
     let mut others = read_others();
     loop {
         let (refusal, other) = others.iter().find_map(|other| {
@@ -462,7 +465,7 @@ fn settled_conflict(
                 other.is_credible().then(|| conflict(record, &other.record, machine))??;
             Some((refusal, other))
         })?;
-        if !matches!(refusal, Refusal::Linked(_)) {
+        if !matches!(refusal, ClaimRefusal::Linked(_)) {
             return Some(refusal);
         }
         let current = read_others();
@@ -474,19 +477,19 @@ fn settled_conflict(
 }
 
 /// Returns the reason why two claims exclude each other, phrased for the first.
-fn conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<Refusal> {
+fn conflict(one: &Record, other: &Record, machine: &LocalMachine) -> Option<ClaimRefusal> {
     certain_conflict(one, other, machine).or_else(|| {
         let excludes = !(one.read_only && other.read_only);
         let by_link = excludes
             && overlap(&one.parts, &other.parts).is_some()
             && (links::may_hold(&one.parts, &other.parts, machine)
                 || links::may_hold(&other.parts, &one.parts, machine));
-        by_link.then(|| Refusal::Linked(holder_of(other)))
+        by_link.then(|| ClaimRefusal::Linked(holder_of(other)))
     })
 }
 
 /// Returns the reason like [`conflict`], without a search for other names of files.
-fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Option<Refusal> {
+fn certain_conflict(one: &Record, other: &Record, machine: &LocalMachine) -> Option<ClaimRefusal> {
     if one.read_only && other.read_only {
         return None;
     }
@@ -503,26 +506,26 @@ fn certain_conflict(one: &Record, other: &Record, machine: &ThisMachine) -> Opti
         record.parts.iter().filter(is_valid).cloned().collect::<Vec<_>>()
     };
     overlap(&certain(one), &certain(other))?;
-    let refusal = if is_ending(other, machine) { Refusal::Ending } else { Refusal::Held };
+    let refusal = if is_ending(other, machine) { ClaimRefusal::Ending } else { ClaimRefusal::Held };
     Some(refusal(holder_of(other)))
 }
 
 /// Returns an error for a layer of an overlay that cannot be found, unless it may lie outside of
 /// this mount namespace, as those of the root of a container do.
-fn unresolved_layer(unresolved: &[UnresolvedLayer]) -> Option<Refusal> {
+fn unresolved_layer(unresolved: &[UnresolvedLayer]) -> Option<ClaimRefusal> {
     let is_root = |unresolved: &UnresolvedLayer| unresolved.at == Path::new("/");
     let UnresolvedLayer { name, at } =
         unresolved.iter().find(|unresolved| !is_root(unresolved))?.clone();
-    (!machine::is_in_container()).then_some(Refusal::Layer { name, at })
+    (!machine::is_in_container()).then_some(ClaimRefusal::Layer { name, at })
 }
 
 /// Returns an error if the kernel uses the data through a loop device for a purpose that it does
 /// not show here.
-fn in_use(record: &Record) -> Option<Refusal> {
+fn in_use(record: &Record) -> Option<ClaimRefusal> {
     if is_of_directory(record) {
         return None;
     }
-    machine::loop_in_use(&record.parts, record.read_only).map(Refusal::InUse)
+    machine::loop_in_use(&record.parts, record.read_only).map(ClaimRefusal::InUse)
 }
 
 /// Returns true if a directory is claimed: images in it may be mounted.
@@ -532,7 +535,7 @@ fn is_of_directory(record: &Record) -> bool {
 
 /// Returns an error for a file system that the kernel has mounted on the data, and that changes the
 /// data, or would see it change, behind the cache.
-fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<Refusal> {
+fn mounted(record: &Record, source: &Source, machine: &LocalMachine) -> Option<ClaimRefusal> {
     if !matches!(source, Source::Open(_)) || is_of_directory(record) {
         return None;
     }
@@ -549,11 +552,11 @@ fn mounted(record: &Record, source: &Source, machine: &ThisMachine) -> Option<Re
         let below = footprint_of_mount(mount.filesystem, machine);
         overlap(&raw, &below).is_some()
     })?;
-    Some(Refusal::Mounted(super::printable(&mount.at.to_string_lossy())))
+    Some(ClaimRefusal::Mounted(super::printable(&mount.at.to_string_lossy())))
 }
 
-fn holder_of(record: &Record) -> Holder {
-    Holder { pid: record.pid, data: record.data.clone() }
+fn holder_of(record: &Record) -> CacheProcess {
+    CacheProcess { pid: record.pid, data: record.data.clone() }
 }
 
 /// Returns true if a process sees the mounts of this process at the same paths.
@@ -567,7 +570,7 @@ fn sees_same_mounts(pid: u32) -> bool {
 /// Returns true if a part is a file system that was mounted in the claimed directory and is
 /// unmounted. The kernel may reuse its number before the process that holds the claim notices the
 /// unmount.
-fn is_unmounted(part: &FootprintPart, record: &Record, machine: &ThisMachine) -> bool {
+fn is_unmounted(part: &FootprintPart, record: &Record, machine: &LocalMachine) -> bool {
     let Node::Directory { fs_path: Some(FsPath { filesystem, .. }), inode: None } = &part.node
     else {
         return false;
@@ -579,7 +582,7 @@ fn is_unmounted(part: &FootprintPart, record: &Record, machine: &ThisMachine) ->
 }
 
 /// Returns true if the mount of a claim is gone, as seen from the same mount namespace.
-fn is_ending(record: &Record, machine: &ThisMachine) -> bool {
+fn is_ending(record: &Record, machine: &LocalMachine) -> bool {
     let is_at = |mount: &MountLine| record.at.as_ref().is_none_or(|at| *at == mount.at);
     let is_gone =
         |number| !machine.mounts().iter().any(|mount| is_larder(mount, number) && is_at(mount));
@@ -591,7 +594,7 @@ fn is_larder(mount: &MountLine, number: u64) -> bool {
 }
 
 /// Returns true if another file system has got the number of a Larder mount.
-fn is_reused(number: u64, machine: &ThisMachine) -> bool {
+fn is_reused(number: u64, machine: &LocalMachine) -> bool {
     let mut mounts = machine.mounts().iter().filter(|mount| mount.filesystem == number).peekable();
     mounts.peek().is_some() && !mounts.any(|mount| is_larder(mount, number))
 }
@@ -787,7 +790,7 @@ mod tests {
         std::fs::write(&image, [1; 4096]).unwrap();
         std::fs::hard_link(&image, &link).unwrap();
         std::fs::create_dir(&tree).unwrap();
-        let machine = ThisMachine::read().unwrap();
+        let machine = LocalMachine::read().unwrap();
         let record = |path: &Path| {
             let source = Source::Open(File::open(path).unwrap().into());
             let parts = source.trace(&machine).unwrap().footprint.parts;
@@ -800,7 +803,7 @@ mod tests {
         let released = || claims(counts.next().unwrap_or(0)).collect();
         assert!(settled_conflict(&own, &machine, released).is_none());
         let refused = settled_conflict(&own, &machine, || claims(1).collect());
-        assert!(matches!(refused, Some(Refusal::Linked(_))), "{refused:?}");
+        assert!(matches!(refused, Some(ClaimRefusal::Linked(_))), "{refused:?}");
     }
 
     #[test]

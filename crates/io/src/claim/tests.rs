@@ -61,7 +61,7 @@ fn the_same_data_is_claimed_once_whoever_asks_and_in_whatever_order() {
         for second in [&setup.one, &setup.other] {
             let first = setup.claim(&setup.one, one).unwrap();
             let refused = setup.claim(second, other).unwrap_err();
-            assert!(matches!(refused.reason, Refusal::Held(..)), "{one}, {other}: {refused}");
+            assert!(matches!(refused.reason, ClaimRefusal::Held(..)), "{one}, {other}: {refused}");
             let message = refused.to_string();
             let name = setup.path(one).display().to_string();
             assert!(message.contains(&name) && message.contains("this process"), "{message}");
@@ -105,7 +105,7 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
     let setup = Setup::new();
     drop(setup.claim(&setup.one, "elsewhere").unwrap());
     let path = setup.path("run/larder/claims/4711-1");
-    let machine = ThisMachine::read().unwrap();
+    let machine = LocalMachine::read().unwrap();
     let source = Source::Open(File::open(setup.path("data")).unwrap().into());
     let parts = source.trace(&machine).unwrap().footprint.parts;
     let record = Record { pid: 4711, data: "the directory".into(), parts, ..Record::default() };
@@ -146,7 +146,7 @@ fn a_claim_that_cannot_be_published_refuses_the_cache() {
         fs::create_dir(claims.join(format!(".{}-{number}", std::process::id()))).unwrap();
     }
     let refused = setup.claim(&setup.one, "data").unwrap_err();
-    assert!(matches!(refused.reason, Refusal::Publish(..)), "{refused}");
+    assert!(matches!(refused.reason, ClaimRefusal::Publish(..)), "{refused}");
 }
 
 #[test]
@@ -179,7 +179,7 @@ fn a_file_with_another_name_in_a_claimed_directory_is_found() {
     for (one, other) in [("data", "elsewhere/c.img"), ("elsewhere/c.img", "data")] {
         let _first = setup.claim(&setup.one, one).unwrap();
         let refused = setup.claim(&setup.other, other).unwrap_err();
-        assert!(matches!(refused.reason, Refusal::Linked(..)), "{refused}");
+        assert!(matches!(refused.reason, ClaimRefusal::Linked(..)), "{refused}");
     }
     fs::rename(setup.path("data/sub/also"), setup.path("elsewhere/also")).unwrap();
     for (one, other) in [("data", "elsewhere/c.img"), ("elsewhere/c.img", "data")] {
@@ -272,7 +272,7 @@ fn a_claim_that_is_refused_raises_no_alarm() {
 #[test]
 fn words_of_others_do_not_reach_a_terminal_as_they_are() {
     let data = "the file \u{1b}[2J\nx".to_owned() + &"y".repeat(1000);
-    let message = Holder { pid: u32::MAX, data }.to_string();
+    let message = CacheProcess { pid: u32::MAX, data }.to_string();
     assert!(message.starts_with("process 4294967295 with the file ?[2J?xy"), "{message}");
     assert!(message.len() < 500);
 }
@@ -299,7 +299,7 @@ fn data_whose_mount_is_gone_is_waited_for_as_long_as_it_was_asked_for() {
         setup.other.acquire(source, "the same", false, timeout)
     };
     let refused = take(Duration::ZERO).unwrap_err();
-    assert!(matches!(refused.reason, Refusal::Ending(..)), "{refused}");
+    assert!(matches!(refused.reason, ClaimRefusal::Ending(..)), "{refused}");
     let message = refused.to_string();
     assert!(
         message.contains("mounted at /gone") && message.contains("try again when"),
@@ -317,11 +317,14 @@ fn the_number_of_a_mount_that_is_gone_may_be_that_of_another_file_system() {
     let setup = Setup::new();
     let tree = setup.claim(&setup.one, "data").unwrap();
     let elsewhere = File::open(setup.path("elsewhere")).unwrap();
-    let fs_path = ThisMachine::read().unwrap().locate(&elsewhere).unwrap().fs_path.unwrap();
+    let fs_path = LocalMachine::read().unwrap().locate(&elsewhere).unwrap().fs_path.unwrap();
     tree.mounted(Path::new("/gone"), fs_path.filesystem);
     setup.claim(&setup.other, "elsewhere/c.img").unwrap();
     // The rest of the claimed data stays claimed, and the caller waits for it.
     let source = Source::Open(File::open(setup.path("data/sub")).unwrap().into());
     let refused = setup.other.acquire(source, "it", false, Duration::ZERO);
-    assert!(matches!(refused, Err(ClaimError { reason: Refusal::Ending(_), .. })), "{refused:?}");
+    assert!(
+        matches!(refused, Err(ClaimError { reason: ClaimRefusal::Ending(_), .. })),
+        "{refused:?}"
+    );
 }

@@ -8,15 +8,15 @@ mod failures;
 mod stall_detection;
 
 use super::{ArenaCache, ArenaVolume};
-use crate::fault::{self, Panicked, Thread, confine};
+use crate::fault::{self, CaughtPanic, Thread, confine};
 use crate::frames::ArenaFrames;
 use crate::store::{EngineStore, PeerControl};
 use crate::waker::Waker;
 use failures::{WriteFailures, WriteState};
 use larder_core::clock::{Clock, Nanos, SECOND};
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use larder_core::counters::Recorder;
-use larder_core::store::{StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
+use larder_core::store::{StoreCompletion, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
 use stall_detection::{STALL, StallDetector};
 use std::io;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ impl Driver {
             control.end();
         }
         self.given_up.store(true, Ordering::Release);
-        self.waker.notify();
+        self.waker.wake();
     }
 
     /// Returns true if all data of the volume is stable on a server, as far as its replies say: a
@@ -106,7 +106,7 @@ impl Driver {
         {
             control.end();
         }
-        self.waker.notify();
+        self.waker.wake();
         if let Some(thread) = self.thread.take() {
             thread.join();
         }
@@ -138,7 +138,7 @@ struct DriverThread {
     /// None after the store has panicked.
     store: Option<Box<dyn EngineStore>>,
     /// A panic of the store during the last wait.
-    panicked: Option<Panicked>,
+    panicked: Option<CaughtPanic>,
     /// The operations in flight at the store, without their memory.
     in_flight: Vec<StoreOp<ArenaFrames>>,
     stall_detector: StallDetector,
@@ -228,8 +228,8 @@ impl DriverThread {
         &mut self,
         now: Nanos,
         ops: &mut Vec<StoreOp<ArenaFrames>>,
-        done: &mut Vec<StoreDone<ArenaFrames>>,
-    ) -> Result<(), Panicked> {
+        done: &mut Vec<StoreCompletion<ArenaFrames>>,
+    ) -> Result<(), CaughtPanic> {
         // The loop removes one operation at a time, so that after a panic the remaining ones keep
         // their memory.
         ops.reverse();
@@ -257,7 +257,7 @@ impl DriverThread {
         }
         while let Some(op) = ops.pop() {
             let result = self.result_without_store(op.kind, is_given_up);
-            done.push(StoreDone { op, result, started_at: now, finished_at: now });
+            done.push(StoreCompletion { op, result, started_at: now, finished_at: now });
         }
         exchanged
     }
@@ -273,7 +273,12 @@ impl DriverThread {
     }
 
     /// Handles a panic of the store: it gets no more operations, and those in flight fail.
-    fn lose_store(&mut self, panic: &Panicked, now: Nanos, done: &mut Vec<StoreDone<ArenaFrames>>) {
+    fn lose_store(
+        &mut self,
+        panic: &CaughtPanic,
+        now: Nanos,
+        done: &mut Vec<StoreCompletion<ArenaFrames>>,
+    ) {
         let message = format!("use {}: {panic}", self.volume.name());
         let error = StoreError::new(StoreErrorKind::Gone, message);
         // The kernel may still access the frames; they must stay in place.
@@ -281,7 +286,7 @@ impl DriverThread {
         self.cache.break_volume(&self.volume, error.clone());
         done.extend(self.in_flight.drain(..).map(|op| {
             let result = Err(error.clone());
-            StoreDone { op, result, started_at: now, finished_at: now }
+            StoreCompletion { op, result, started_at: now, finished_at: now }
         }));
     }
 

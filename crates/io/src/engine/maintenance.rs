@@ -5,7 +5,7 @@ use super::ArenaCache;
 use crate::fault::{self, Thread};
 use crate::waker::Waker;
 use larder_core::clock::Clock;
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use std::io;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -42,7 +42,7 @@ impl MaintenanceThread {
 impl Drop for MaintenanceThread {
     fn drop(&mut self) {
         self.quit.store(true, Ordering::Release);
-        self.waker.notify();
+        self.waker.wake();
         if let Some(thread) = self.thread.take() {
             thread.join();
         }

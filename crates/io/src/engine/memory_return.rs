@@ -12,8 +12,8 @@ use crate::pressure::Pressure;
 use crate::waker::Waker;
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
 use larder_core::clock::{Nanos, SECOND};
-use larder_core::completion::Notify;
-use larder_core::pressure::{GiveBack, Given};
+use larder_core::completion::Wake;
+use larder_core::pressure::{GiveBack, PressureResponse};
 use larder_core::units::BLOCK_BYTES_U64;
 use std::fmt;
 use std::io;
@@ -29,7 +29,7 @@ const INTERVAL: Duration = Duration::from_secs(1);
 
 /// Options of the return of memory.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct GiveBackOptions {
+pub struct MemoryReturnOptions {
     /// Bytes that are always kept; the floors of volumes are kept, too.
     pub floor_bytes: u64,
     /// Memory that one step gives back, per mille of the requested memory: 1 to 1000.
@@ -40,17 +40,17 @@ pub struct GiveBackOptions {
     pub interval: Duration,
 }
 
-impl GiveBackOptions {
+impl MemoryReturnOptions {
     /// Returns the defaults: a tenth per step, one second apart, and recovery after 30 seconds.
     #[must_use]
     pub fn new(floor_bytes: u64) -> Self {
-        GiveBackOptions { floor_bytes, step: STEP, calm: CALM, interval: INTERVAL }
+        MemoryReturnOptions { floor_bytes, step: STEP, calm: CALM, interval: INTERVAL }
     }
 }
 
 /// State of the return of memory.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct GiveBackState {
+pub struct MemoryReturnState {
     /// Bytes that the cache has without memory pressure: the requested memory.
     pub full_bytes: u64,
     /// Bytes that the cache keeps now.
@@ -64,11 +64,11 @@ pub struct GiveBackState {
 }
 
 /// State that the thread shares with its owner. Its bytes may be more than the requested memory.
-type SharedState = Mutex<GiveBackState>;
+type SharedState = Mutex<MemoryReturnState>;
 
 /// The running thread, which ends when this is dropped; the cache then takes all memory again.
 #[derive(Debug)]
-pub struct GivingBack {
+pub struct MemoryReturnThread {
     engine: Weak<Engine>,
     shared: Arc<SharedState>,
     watched: Vec<String>,
@@ -77,18 +77,18 @@ pub struct GivingBack {
     thread: Option<Thread>,
 }
 
-impl GivingBack {
+impl MemoryReturnThread {
     /// Starts to give back memory when `pressure` reports that it is short.
     ///
     /// # Errors
     /// If the kernel has no thread or descriptor left.
     pub fn start(
         engine: &Arc<Engine>,
-        options: GiveBackOptions,
+        options: MemoryReturnOptions,
         mut pressure: Box<dyn Pressure>,
     ) -> io::Result<Self> {
         let (kept_bytes, floor_bytes) = (u64::MAX, options.floor_bytes);
-        let state = GiveBackState { kept_bytes, floor_bytes, ..GiveBackState::default() };
+        let state = MemoryReturnState { kept_bytes, floor_bytes, ..MemoryReturnState::default() };
         let shared = Arc::new(Mutex::new(state));
         let (waker, quit) = (Waker::new()?, Arc::new(AtomicBool::new(false)));
         let watched = pressure.watched();
@@ -121,7 +121,7 @@ impl GivingBack {
         let cache = Some(engine.cache());
         let thread = fault::spawn_fallible("give-back", cache, work, failed)?;
         let engine = Arc::downgrade(engine);
-        Ok(GivingBack { engine, shared, watched, quit, waker, thread: Some(thread) })
+        Ok(MemoryReturnThread { engine, shared, watched, quit, waker, thread: Some(thread) })
     }
 
     /// Returns descriptions of the pressure files that are watched.
@@ -132,10 +132,10 @@ impl GivingBack {
 
     /// Returns the current state.
     #[must_use]
-    pub fn state(&self) -> GiveBackState {
+    pub fn state(&self) -> MemoryReturnState {
         let full_bytes = self.engine.upgrade().map_or(0, |engine| engine.memory_bytes());
         let state = *lock(&self.shared);
-        GiveBackState {
+        MemoryReturnState {
             full_bytes,
             kept_bytes: state.kept_bytes.min(full_bytes),
             floor_bytes: state.floor_bytes.min(full_bytes),
@@ -144,10 +144,10 @@ impl GivingBack {
     }
 }
 
-impl Drop for GivingBack {
+impl Drop for MemoryReturnThread {
     fn drop(&mut self) {
         self.quit.store(true, Ordering::Release);
-        self.waker.notify();
+        self.waker.wake();
         if let Some(thread) = self.thread.take() {
             thread.join();
         }
@@ -156,7 +156,7 @@ impl Drop for GivingBack {
 }
 
 /// Locks the state, which changes in single steps, so a panic leaves it consistent.
-fn lock(shared: &SharedState) -> MutexGuard<'_, GiveBackState> {
+fn lock(shared: &SharedState) -> MutexGuard<'_, MemoryReturnState> {
     shared.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -177,8 +177,8 @@ fn limit_memory(engine: &Engine, shared: &SharedState, bytes: u64) {
 /// Applies the decision to the engine.
 #[derive(Debug)]
 struct MemoryReturner {
-    options: GiveBackOptions,
-    given: Given,
+    options: MemoryReturnOptions,
+    given: PressureResponse,
     /// The requested memory at the last step, in blocks.
     full: u32,
     shared: Arc<SharedState>,
@@ -189,12 +189,12 @@ fn blocks(bytes: u64) -> u32 {
 }
 
 impl MemoryReturner {
-    fn new(engine: &Engine, options: GiveBackOptions, shared: Arc<SharedState>) -> Self {
+    fn new(engine: &Engine, options: MemoryReturnOptions, shared: Arc<SharedState>) -> Self {
         let full = blocks(engine.memory_bytes());
         let settings = GiveBack { floor: 0, full, step: options.step, calm: options.calm };
         MemoryReturner {
             options,
-            given: Given::none_returned(&settings, engine.now()),
+            given: PressureResponse::none_returned(&settings, engine.now()),
             full,
             shared,
         }
@@ -205,11 +205,11 @@ impl MemoryReturner {
         let full = blocks(engine.memory_bytes());
         let least = self.options.floor_bytes.max(engine.least_bytes());
         let floor_bytes = least.next_multiple_of(BLOCK_BYTES_U64);
-        let GiveBackOptions { step, calm, .. } = self.options;
+        let MemoryReturnOptions { step, calm, .. } = self.options;
         let settings = GiveBack { floor: blocks(floor_bytes), full, step, calm };
         if full != self.full && self.given.target() >= self.full {
             // Nothing was given back, and the requested memory has changed.
-            self.given = Given::none_returned(&settings, now);
+            self.given = PressureResponse::none_returned(&settings, now);
         }
         self.full = full;
         let before = self.given.target();

@@ -20,11 +20,11 @@ mod handshake;
 mod link;
 mod mount;
 mod mount_failure;
-mod mounted;
 mod nodes;
 mod notify;
 mod passthrough;
 mod ring;
+mod running_mount;
 mod shared;
 mod volume_session;
 mod worker;
@@ -34,7 +34,7 @@ pub use directory::{
     ChangeEvents, Directory, DirectoryError, DirectoryOptions, FileGlob, FileOptions, FileRule,
     KernelPages, OpenedDirectory,
 };
-pub use directory_mount::{DirectoryMount, FailingFile, FileFigures};
+pub use directory_mount::{DirectoryMount, FailingFile, FileCounters};
 pub use files::check_name;
 pub use mount::{MountError, UnmountError, detach_ours};
-pub use mounted::{Mounted, VolumeMount};
+pub use running_mount::{RunningMount, VolumeMount};

@@ -19,6 +19,6 @@ mod shared;
 mod socket;
 
 pub use crate::front::listen::{ListenAddress, ListenError};
-pub use exports::{Export, NameTaken};
+pub use exports::{Export, ExportNameInUse};
 pub use options::{ServerLimits, ServerOptions, TlsOptions};
 pub use server::Server;

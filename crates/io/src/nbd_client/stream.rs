@@ -40,7 +40,7 @@ pub(super) struct Stream {
 }
 
 #[derive(Clone, Copy, Debug)]
-pub(super) struct Readiness {
+pub(super) struct SocketReadiness {
     pub input: bool,
     pub output: bool,
 }
@@ -167,7 +167,7 @@ impl Stream {
         &self,
         output: bool,
         timeout: Option<Duration>,
-    ) -> io::Result<Option<Readiness>> {
+    ) -> io::Result<Option<SocketReadiness>> {
         let events = if output { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN };
         // A timeout that does not fit is longer than any wait.
         let timeout = timeout.and_then(|timeout| Timespec::try_from(timeout).ok());
@@ -183,11 +183,11 @@ impl Stream {
         // The next read reports a closed or failed connection.
         let ready = fds[0].revents();
         let input = ready.intersects(PollFlags::IN | PollFlags::HUP | PollFlags::ERR);
-        Ok(Some(Readiness { input, output: ready.contains(PollFlags::OUT) }))
+        Ok(Some(SocketReadiness { input, output: ready.contains(PollFlags::OUT) }))
     }
 
     /// Waits for the socket until the deadline, or until another thread ends the wait.
-    pub(super) fn wait_blocking(&self, output: bool) -> io::Result<Readiness> {
+    pub(super) fn wait_blocking(&self, output: bool) -> io::Result<SocketReadiness> {
         loop {
             if self.ended.as_ref().is_some_and(|ended| ended.load(Ordering::Acquire)) {
                 return Err(io::ErrorKind::ConnectionAborted.into());

@@ -15,7 +15,7 @@ fn file(path: &Path, text: &str, mode: u32) {
     std::fs::set_permissions(path, Permissions::from_mode(mode)).unwrap();
 }
 
-fn read_text(path: &Path, secrecy: Secrecy) -> Result<String, String> {
+fn read_text(path: &Path, secrecy: FileReaders) -> Result<String, String> {
     let bytes = read(path, secrecy, 1000).map_err(|error| error.to_string())?;
     Ok(String::from_utf8(bytes).unwrap())
 }
@@ -32,30 +32,32 @@ fn secrets_are_read_only_where_others_may_not_touch_them() {
     let path = directory.path().join("secret");
     for mode in [0o600, 0o400] {
         file(&path, "secret", mode);
-        assert_eq!(read_text(&path, Secrecy::Secret).unwrap(), "secret");
+        assert_eq!(read_text(&path, FileReaders::Secret).unwrap(), "secret");
         std::fs::remove_file(&path).unwrap();
     }
     for mode in [0o640, 0o604, 0o620, 0o644, 0o666, 0o610] {
         file(&path, "secret", mode);
-        let error = read_text(&path, Secrecy::Secret).unwrap_err();
+        let error = read_text(&path, FileReaders::Secret).unwrap_err();
         assert!(error.contains("other than its owner may use"), "{mode:o}: {error}");
-        let public = read_text(&path, Secrecy::Public);
+        let public = read_text(&path, FileReaders::Public);
         assert_eq!(public.is_ok(), mode & 0o022 == 0, "{mode:o}: {public:?}");
     }
     file(&path, &"x".repeat(1001), 0o600);
-    assert!(read_text(&path, Secrecy::Secret).unwrap_err().contains("longer than 1000"));
+    assert!(read_text(&path, FileReaders::Secret).unwrap_err().contains("longer than 1000"));
     assert!(
-        read_text(directory.path(), Secrecy::Secret).unwrap_err().contains("not a regular file")
+        read_text(directory.path(), FileReaders::Secret)
+            .unwrap_err()
+            .contains("not a regular file")
     );
-    assert!(read_text(&directory.path().join("none"), Secrecy::Secret).is_err());
+    assert!(read_text(&directory.path().join("none"), FileReaders::Secret).is_err());
     // Links of this user are followed, as certbot(1) makes them.
     file(&path, "secret", 0o600);
     symlink("secret", directory.path().join("link")).unwrap();
     symlink(directory.path().join("link"), directory.path().join("link to it")).unwrap();
-    let found = read_text(&directory.path().join("link to it"), Secrecy::Secret);
+    let found = read_text(&directory.path().join("link to it"), FileReaders::Secret);
     assert_eq!(found.unwrap(), "secret");
     symlink("circle", directory.path().join("circle")).unwrap();
-    let circle = read(&directory.path().join("circle"), Secrecy::Secret, 10).unwrap_err();
+    let circle = read(&directory.path().join("circle"), FileReaders::Secret, 10).unwrap_err();
     assert!(matches!(circle, FileError::System(_)), "{circle}");
 }
 
@@ -65,7 +67,7 @@ fn a_pipe_is_no_secret_and_nobody_waits_for_it() {
     let pipe = directory.path().join("pipe");
     rustix::fs::mknodat(rustix::fs::CWD, &pipe, FileType::Fifo, Mode::RUSR, 0).unwrap();
     let begun = Instant::now();
-    assert!(read_text(&pipe, Secrecy::Secret).unwrap_err().contains("not a regular file"));
+    assert!(read_text(&pipe, FileReaders::Secret).unwrap_err().contains("not a regular file"));
     assert!(begun.elapsed() < Duration::from_secs(10));
 }
 
@@ -80,7 +82,7 @@ fn what_another_user_has_put_there_is_not_followed() {
     file(&at("ours/victim"), "ours", 0o600);
     file(&at("theirs"), "theirs", 0o600);
     chown(at("theirs"), Some(OTHER), None).unwrap();
-    let error = read_text(&at("theirs"), Secrecy::Secret).unwrap_err();
+    let error = read_text(&at("theirs"), FileReaders::Secret).unwrap_err();
     assert!(error.contains("belongs to uid 54321"), "{error}");
     // A link to a file, to a directory, to nothing, and to a device.
     for (link, target) in [
@@ -97,7 +99,7 @@ fn what_another_user_has_put_there_is_not_followed() {
         let refused = |result: Result<(), FileError>| {
             assert!(matches!(result, Err(FileError::ForeignLink { .. })), "{name}: {result:?}");
         };
-        refused(read(&path, Secrecy::Secret, 10).map(drop));
+        refused(read(&path, FileReaders::Secret, 10).map(drop));
         refused(replace(&path, "theirs"));
         refused(create(&path, 0o644).map(drop));
         refused(create_new(&path, 0o644).map(drop));

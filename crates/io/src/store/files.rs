@@ -13,8 +13,8 @@
 mod source;
 
 pub(crate) use source::{
-    Attributes, Covered, MetadataWanted, PendingChange, SourceFile, WriteUnderWay, is_capabilities,
-    is_some_device_full, link_to,
+    Attributes, CoveredRange, FsyncGuard, PendingChange, SourceFile, WriteInFlight,
+    is_capabilities, is_some_device_full, link_to,
 };
 
 use super::EngineStore;

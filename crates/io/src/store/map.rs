@@ -22,9 +22,9 @@ pub trait AllocationMap: Send + Sync {
 
 /// Map of a store without holes.
 #[derive(Debug)]
-pub struct Solid;
+pub struct SolidMap;
 
-impl AllocationMap for Solid {
+impl AllocationMap for SolidMap {
     fn extent(&self, _offset: u64, len: u64) -> MapExtent {
         MapExtent { len, hole: false }
     }

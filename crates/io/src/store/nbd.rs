@@ -37,7 +37,7 @@ use crate::waker::Waker;
 use journal::Journal;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::store::{
-    Geometry, Store, StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind,
+    Geometry, Store, StoreCompletion, StoreError, StoreErrorKind, StoreOp, StoreOpKind,
 };
 use link::Link;
 use map::HoleQueries;
@@ -106,7 +106,7 @@ pub(super) struct NbdStore {
     flush_error: Option<StoreError>,
     map: Arc<HoleQueries>,
     spare_buffers: Vec<Vec<u8>>,
-    done: Vec<StoreDone<ArenaFrames>>,
+    done: Vec<StoreCompletion<ArenaFrames>>,
     /// Held while the export is cached.
     _claim: Claim,
 }
@@ -207,7 +207,7 @@ impl NbdStore {
         }
         let Job { op, error, started_at, .. } = self.jobs.remove(index);
         let result = error.map_or(Ok(()), Err);
-        self.done.push(StoreDone { op, result, started_at, finished_at: now });
+        self.done.push(StoreCompletion { op, result, started_at, finished_at: now });
     }
 
     fn send(&mut self, frames: &ArenaFrames, now: Nanos) {
@@ -327,7 +327,12 @@ impl Store<ArenaFrames> for NbdStore {
         self.send(frames, now);
     }
 
-    fn reap(&mut self, now: Nanos, frames: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
+    fn reap(
+        &mut self,
+        now: Nanos,
+        frames: &ArenaFrames,
+        done: &mut Vec<StoreCompletion<ArenaFrames>>,
+    ) {
         self.recover(now);
         self.receive(frames, now);
         self.send(frames, now);

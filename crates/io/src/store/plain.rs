@@ -5,7 +5,7 @@ use super::backing::{Backing, Transfer};
 use crate::frames::ArenaFrames;
 use larder_core::clock::{Clock, Nanos};
 use larder_core::store::{
-    Buffer, Geometry, Segment, Store, StoreDone, StoreError, StoreOp, StoreOpKind,
+    Buffer, Geometry, Segment, Store, StoreCompletion, StoreError, StoreOp, StoreOpKind,
 };
 use rustix::io::{Errno, ReadWriteFlags};
 use std::io;
@@ -14,7 +14,7 @@ use std::sync::Arc;
 pub(super) struct PlainStore {
     backing: Arc<dyn Backing>,
     clock: Arc<dyn Clock>,
-    done: Vec<StoreDone<ArenaFrames>>,
+    done: Vec<StoreCompletion<ArenaFrames>>,
 }
 
 impl PlainStore {
@@ -36,10 +36,15 @@ impl Store<ArenaFrames> for PlainStore {
             result
         });
         let finished_at = self.clock.now();
-        self.done.push(StoreDone { op, result, started_at: now, finished_at });
+        self.done.push(StoreCompletion { op, result, started_at: now, finished_at });
     }
 
-    fn reap(&mut self, _now: Nanos, _frames: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
+    fn reap(
+        &mut self,
+        _now: Nanos,
+        _frames: &ArenaFrames,
+        done: &mut Vec<StoreCompletion<ArenaFrames>>,
+    ) {
         done.append(&mut self.done);
     }
 

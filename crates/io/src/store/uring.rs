@@ -10,7 +10,7 @@ use crate::waker::Waker;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::store::{
-    Buffer, Geometry, Segment, Store, StoreDone, StoreError, StoreOp, StoreOpKind,
+    Buffer, Geometry, Segment, Store, StoreCompletion, StoreError, StoreOp, StoreOpKind,
 };
 use slab::Slab;
 use std::collections::VecDeque;
@@ -46,7 +46,7 @@ pub(super) struct UringStore {
     ring: IoUring,
     in_flight: Slab<Box<InFlight>>,
     /// Operations that completed without the ring, or failed before it.
-    done: Vec<StoreDone<ArenaFrames>>,
+    done: Vec<StoreCompletion<ArenaFrames>>,
     backlog: VecDeque<squeue::Entry>,
     wake_armed: bool,
     buffers: BounceBuffers,
@@ -134,7 +134,7 @@ impl UringStore {
             other => {
                 let mut result = other.map(|_nothing| zero_rest(frames, &mut op, 0));
                 self.backing.finish(&op, &mut result);
-                self.done.push(StoreDone { op, result, started_at: now, finished_at: now });
+                self.done.push(StoreCompletion { op, result, started_at: now, finished_at: now });
                 return;
             }
         };
@@ -180,7 +180,7 @@ impl UringStore {
         (index, code): (usize, i32),
         now: Nanos,
         frames: &ArenaFrames,
-    ) -> Option<StoreDone<ArenaFrames>> {
+    ) -> Option<StoreCompletion<ArenaFrames>> {
         let flight = &mut *self.in_flight[index];
         let result = match u64::try_from(code) {
             Err(_) if -code == libc::EINTR || -code == libc::EAGAIN => {
@@ -222,7 +222,7 @@ impl UringStore {
         mut result: Result<(), StoreError>,
         now: Nanos,
         frames: &ArenaFrames,
-    ) -> StoreDone<ArenaFrames> {
+    ) -> StoreCompletion<ArenaFrames> {
         let InFlight { mut op, started_at, buffer_index, done, .. } = *self.in_flight.remove(index);
         self.buffers.record(done, started_at, now);
         if let Some(buffer_index) = buffer_index {
@@ -232,7 +232,7 @@ impl UringStore {
             self.buffers.release(buffer_index);
         }
         self.backing.finish(&op, &mut result);
-        StoreDone { op, result, started_at, finished_at: now }
+        StoreCompletion { op, result, started_at, finished_at: now }
     }
 
     fn arm_wake(&mut self, waker: &Waker) {
@@ -291,7 +291,7 @@ impl Store<ArenaFrames> for UringStore {
 
     fn submit(&mut self, now: Nanos, frames: &ArenaFrames, mut op: StoreOp<ArenaFrames>) {
         if let Some(result) = self.backing.begin(frames, &mut op) {
-            self.done.push(StoreDone { op, result, started_at: now, finished_at: now });
+            self.done.push(StoreCompletion { op, result, started_at: now, finished_at: now });
             return;
         }
         if self.buffers.is_full() {
@@ -308,7 +308,12 @@ impl Store<ArenaFrames> for UringStore {
         self.start(now, frames, op);
     }
 
-    fn reap(&mut self, now: Nanos, frames: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
+    fn reap(
+        &mut self,
+        now: Nanos,
+        frames: &ArenaFrames,
+        done: &mut Vec<StoreCompletion<ArenaFrames>>,
+    ) {
         done.append(&mut self.done);
         if !self.ring.submission().is_empty() {
             // EBUSY and EINTR resolve themselves: the entries stay queued until the next call.
@@ -451,7 +456,7 @@ mod tests {
             store.reap(0, &frames, &mut done);
         }
         assert_eq!(done.len(), 6);
-        for StoreDone { op, result, .. } in done {
+        for StoreCompletion { op, result, .. } in done {
             assert_eq!(result, Ok(()));
             for segment in op.segments {
                 let Buffer::Pinned(pin) = segment.buffer else { unreachable!("it was written") };

@@ -1,7 +1,7 @@
 //! Certificates and trusted authorities of servers and clients, with rustls.
 
 use super::{Channel, TlsError};
-use crate::owned_file::{self, Secrecy};
+use crate::owned_file::{self, FileReaders};
 use rustls::client::WebPkiServerVerifier;
 use rustls::crypto::{CryptoProvider, ring};
 use rustls::pki_types::pem::{self, PemObject};
@@ -44,20 +44,20 @@ fn content(path: &Path, reason: impl fmt::Display) -> TlsError {
 /// Maximum size of a file; certificates and keys have a few kilobytes.
 const FILE_BYTES_MAX: u64 = 1 << 20;
 
-fn read(path: &Path, secrecy: Secrecy) -> Result<Vec<u8>, TlsError> {
+fn read(path: &Path, secrecy: FileReaders) -> Result<Vec<u8>, TlsError> {
     let bytes = owned_file::read(path, secrecy, FILE_BYTES_MAX);
     bytes.map_err(|source| TlsError::Read { path: path.to_owned(), source })
 }
 
 fn certificates(path: &Path) -> Result<Vec<CertificateDer<'static>>, TlsError> {
-    let bytes = read(path, Secrecy::Public)?;
+    let bytes = read(path, FileReaders::Public)?;
     let found: Result<Vec<_>, _> = CertificateDer::pem_slice_iter(&bytes).collect();
     let found = found.map_err(|error| content(path, error))?;
     if found.is_empty() { Err(content(path, "it contains no certificate")) } else { Ok(found) }
 }
 
 fn key(path: &Path) -> Result<PrivateKeyDer<'static>, TlsError> {
-    let bytes = read(path, Secrecy::Secret)?;
+    let bytes = read(path, FileReaders::Secret)?;
     PrivateKeyDer::from_pem_slice(&bytes).map_err(|error| match error {
         pem::Error::NoItemsFound => content(path, "it contains no private key"),
         error => content(path, error),

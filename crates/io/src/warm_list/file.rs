@@ -1,8 +1,8 @@
 //! The file of a list: a header, and a compressed payload with the identity of the store and the
 //! ranges.
 
-use super::identity::{Stale, StoreIdentity, StoreKind};
-use crate::owned_file::{self, FileError, Replacement, Secrecy};
+use super::identity::{StaleReason, StoreIdentity, StoreKind};
+use crate::owned_file::{self, FileError, FileReaders, Replacement};
 use std::io::{self, BufRead, BufReader, Read, Write};
 use std::ops::Range;
 use std::path::{Path, PathBuf};
@@ -62,7 +62,7 @@ pub enum UnusableList {
     Damaged(&'static str),
     /// They belong to another store.
     #[error("it is stale: {0}")]
-    Stale(Stale),
+    Stale(StaleReason),
 }
 
 /// Replaces the list at `path` as a whole: afterwards the file is the old list or the new one, even
@@ -92,7 +92,7 @@ pub fn load(
     now: &StoreIdentity,
     ranges_max: usize,
 ) -> Result<Option<Vec<Range<u64>>>, ListError> {
-    let bytes = match owned_file::read(path, Secrecy::Public, FILE_BYTES_MAX) {
+    let bytes = match owned_file::read(path, FileReaders::Public, FILE_BYTES_MAX) {
         Ok(bytes) => bytes,
         Err(FileError::System(error)) if error.kind() == io::ErrorKind::NotFound => {
             return Ok(None);

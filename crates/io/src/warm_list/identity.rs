@@ -54,7 +54,7 @@ pub struct StoreIdentity {
 
 /// A reason why a store is not the one of a list; follows "the list is stale:".
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Stale {
+pub enum StaleReason {
     /// The type differs.
     #[error("it is about {was}, and {is} is served")]
     Kind {
@@ -141,24 +141,25 @@ impl StoreIdentity {
     ///
     /// # Errors
     /// The reason why it is another one.
-    pub fn check(&self, now: &StoreIdentity) -> Result<(), Stale> {
+    pub fn check(&self, now: &StoreIdentity) -> Result<(), StaleReason> {
         if self.kind != now.kind {
-            return Err(Stale::Kind { was: self.kind, is: now.kind });
+            return Err(StaleReason::Kind { was: self.kind, is: now.kind });
         }
-        let other = || Stale::Other { was: String::from_utf8_lossy(&self.place).into_owned() };
+        let other =
+            || StaleReason::Other { was: String::from_utf8_lossy(&self.place).into_owned() };
         let same_place = self.place == now.place;
         let same_device = self.kind == StoreKind::File && self.device == now.device;
         if !same_place && !same_device {
             return Err(other());
         }
         if self.inode != now.inode {
-            return Err(if same_place { Stale::Replaced } else { other() });
+            return Err(if same_place { StaleReason::Replaced } else { other() });
         }
         if self.length != now.length {
-            return Err(Stale::Length { was: self.length, is: now.length });
+            return Err(StaleReason::Length { was: self.length, is: now.length });
         }
         if self.changed_ns != 0 && now.changed_ns != 0 && self.changed_ns != now.changed_ns {
-            return Err(Stale::Changed);
+            return Err(StaleReason::Changed);
         }
         Ok(())
     }

@@ -1,7 +1,7 @@
 //! Saved lists are read back; truncated or changed ones are refused; other stores are detected.
 
 use super::file::{HEADER_BYTES, UnusableList, VERSION, from_bytes, to_bytes};
-use super::{ListError, Stale, StoreIdentity, StoreKind, load, save};
+use super::{ListError, StaleReason, StoreIdentity, StoreKind, load, save};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use std::ops::Range;
@@ -132,17 +132,17 @@ fn other_stores_are_told_apart() {
     assert_eq!(check(StoreIdentity { device: 8, ..store() }), Ok(()));
     assert_eq!(check(StoreIdentity { changed_ns: 0, ..store() }), Ok(()));
     assert_eq!(saved.in_use().check(&StoreIdentity { changed_ns: 5, ..store() }), Ok(()));
-    assert_eq!(check(StoreIdentity { changed_ns: 5, ..store() }), Err(Stale::Changed));
-    assert_eq!(check(StoreIdentity { inode: 5, ..store() }), Err(Stale::Replaced));
+    assert_eq!(check(StoreIdentity { changed_ns: 5, ..store() }), Err(StaleReason::Changed));
+    assert_eq!(check(StoreIdentity { inode: 5, ..store() }), Err(StaleReason::Replaced));
     let grown = StoreIdentity { length: 2 << 40, ..store() };
-    assert_eq!(check(grown), Err(Stale::Length { was: 1 << 40, is: 2 << 40 }));
+    assert_eq!(check(grown), Err(StaleReason::Length { was: 1 << 40, is: 2 << 40 }));
     let other = StoreIdentity { place: b"/srv/new.img".to_vec(), device: 8, ..store() };
-    assert_eq!(check(other), Err(Stale::Other { was: "/srv/disk.img".into() }));
+    assert_eq!(check(other), Err(StaleReason::Other { was: "/srv/disk.img".into() }));
     let export = StoreIdentity::of_export("nbd://host/disk", 1 << 40);
-    assert!(matches!(check(export.clone()), Err(Stale::Kind { .. })));
+    assert!(matches!(check(export.clone()), Err(StaleReason::Kind { .. })));
     let elsewhere = StoreIdentity::of_export("nbd://host/other", 1 << 40);
     assert_eq!(export.check(&export), Ok(()));
-    assert_eq!(export.check(&elsewhere), Err(Stale::Other { was: "nbd://host/disk".into() }));
+    assert_eq!(export.check(&elsewhere), Err(StaleReason::Other { was: "nbd://host/disk".into() }));
 }
 
 #[test]
@@ -158,13 +158,13 @@ fn a_file_that_others_changed_or_replaced_is_noticed() {
     assert_eq!(mode & 0o777, 0o600, "what is asked for is nobody's business");
     let file = std::fs::File::options().write(true).open(&image).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(5)).unwrap();
-    let stale = |expected: &Stale| match load(&list, &now(), 9) {
+    let stale = |expected: &StaleReason| match load(&list, &now(), 9) {
         Err(ListError::Unusable { reason: UnusableList::Stale(reason), .. }) => {
             assert_eq!(reason, *expected);
         }
         other => panic!("{other:?}"),
     };
-    stale(&Stale::Changed);
+    stale(&StaleReason::Changed);
     // A list that was saved while the file was being written does not detect changes.
     save(&list, &now().in_use(), &[0..1, 4..6]).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(9)).unwrap();
@@ -172,7 +172,7 @@ fn a_file_that_others_changed_or_replaced_is_noticed() {
     let other = directory.path().join("other.img");
     std::fs::write(&other, [0; 4096]).unwrap();
     std::fs::rename(&other, &image).unwrap();
-    stale(&Stale::Replaced);
+    stale(&StaleReason::Replaced);
 }
 
 #[test]

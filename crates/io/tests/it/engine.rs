@@ -7,7 +7,7 @@ use crate::common::{
     user::{User, work},
 };
 use larder_core::clock::MILLISECOND;
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{DelayStore, Fault, FaultPlan, FaultyStore, StoreErrorKind};
 use larder_io::engine::{
@@ -99,7 +99,7 @@ fn shutting_down_with_operations_in_flight_neither_hangs_nor_panics() {
     let cache = Arc::clone(engine.cache());
     let limit = SessionLimit::Own(u64::MAX);
     let mut session: ArenaSession<()> =
-        Session::open(&cache, &volume, Box::new(Silent), limit).unwrap();
+        Session::open(&cache, &volume, Box::new(NoWaker), limit).unwrap();
     let mut submit = |request: Request, payload: &[u8]| {
         session.submit(&cache, engine.now(), request, payload, || ());
     };

@@ -16,7 +16,7 @@ use larder_core::store::Store;
 use larder_io::engine::{ArenaVolume, Engine};
 use larder_io::frames::ArenaFrames;
 use larder_io::front::fuse::VolumeMount;
-use larder_io::store::{AllocationMap, Solid};
+use larder_io::store::{AllocationMap, SolidMap};
 use larder_testing::can_mount;
 use std::fs::{File, OpenOptions};
 use std::path::PathBuf;
@@ -40,7 +40,7 @@ impl Service {
     fn new(memory: u64, length: u64, store: impl Store<ArenaFrames> + 'static) -> Self {
         let engine = rig::engine(memory);
         let volume = rig::volume(&engine, "disk", length, store);
-        Service::start(engine, volume, Arc::new(Solid))
+        Service::start(engine, volume, Arc::new(SolidMap))
     }
 
     fn start(engine: Arc<Engine>, volume: Arc<ArenaVolume>, map: Arc<dyn AllocationMap>) -> Self {

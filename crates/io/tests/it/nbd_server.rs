@@ -24,7 +24,7 @@ use larder_io::front::nbd::{
 use larder_io::front::observe::Observer;
 use larder_io::nbd_client::{Client, ConnectOptions, NbdUri, UriTls};
 use larder_io::nbd_wire as wire;
-use larder_io::store::{AllocationMap, Solid};
+use larder_io::store::{AllocationMap, SolidMap};
 use larder_io::tls::TlsServer;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -50,7 +50,7 @@ impl Service {
     fn new(memory: u64, length: u64, store: impl Store<ArenaFrames> + 'static) -> Self {
         let engine = rig::engine(memory);
         let volume = rig::volume(&engine, "disk", length, store);
-        Service::start(engine, volume, Arc::new(Solid), ServerLimits::default(), false)
+        Service::start(engine, volume, Arc::new(SolidMap), ServerLimits::default(), false)
     }
 
     /// Starts the same server with an observer.
@@ -63,7 +63,7 @@ impl Service {
         let engine = rig::engine(memory);
         let volume = rig::volume(&engine, "disk", length, store);
         let limits = ServerLimits::default();
-        Service::start_observed(engine, volume, Arc::new(Solid), limits, false, Some(observer))
+        Service::start_observed(engine, volume, Arc::new(SolidMap), limits, false, Some(observer))
     }
 
     fn start(
@@ -104,7 +104,7 @@ impl Service {
         let server = TlsServer::from_directory(dir.path(), verify_peer).expect("certificates");
         let tls = TlsOptions::new(server, required);
         let options = ServerOptions { tls, ..ServerOptions::default() };
-        let service = Service::start_with(engine, volume, Arc::new(Solid), true, options);
+        let service = Service::start_with(engine, volume, Arc::new(SolidMap), true, options);
         Service { certificates: Some(dir), ..service }
     }
 

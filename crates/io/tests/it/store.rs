@@ -4,12 +4,13 @@ use crate::common::{Random, TIMEOUT, spawn::starting};
 use larder_core::clock::Clock;
 use larder_core::frames::Frames;
 use larder_core::store::{
-    Buffer, Segment, StoreDone, StoreError, StoreErrorKind, StoreOp, StoreOpKind,
+    Buffer, Segment, StoreCompletion, StoreError, StoreErrorKind, StoreOp, StoreOpKind,
 };
 use larder_io::clock::MonotonicClock;
 use larder_io::frames::ArenaFrames;
 use larder_io::store::{
-    AllocationMap, EngineStore, FileMap, OpenError, OpenOptions, Opened, Solid, open, open_file,
+    AllocationMap, EngineStore, FileMap, OpenError, OpenOptions, OpenedStore, SolidMap, open,
+    open_file,
 };
 use larder_io::waker::Waker;
 use larder_mem::{Arena, ArenaOptions};
@@ -53,7 +54,7 @@ struct DrivenStore {
 }
 
 impl DrivenStore {
-    fn new(opened: Opened) -> Self {
+    fn new(opened: OpenedStore) -> Self {
         let options = ArenaOptions { frames: FRAMES, huge_pages: false, lock: false };
         DrivenStore {
             store: opened.store,
@@ -120,7 +121,7 @@ impl DrivenStore {
         }
     }
 
-    fn settle(&mut self, done: StoreDone<ArenaFrames>) -> (u64, Result<Vec<u8>, StoreError>) {
+    fn settle(&mut self, done: StoreCompletion<ArenaFrames>) -> (u64, Result<Vec<u8>, StoreError>) {
         let mut bytes = Vec::new();
         for Segment { buffer, offset, len } in done.op.segments {
             let pin = match buffer {
@@ -470,7 +471,7 @@ fn the_map_tells_data_from_holes() {
     assert_eq!(runs(&map), [(1 << 20, true), (65536, false), (rest, true)]);
     assert_eq!(map.extent(512, 1024).len, 1024, "no more than was asked for");
     assert!(!map.extent((1 << 20) + 100, 10).hole);
-    assert_eq!(runs(&Solid), [(4 << 20, false)]);
+    assert_eq!(runs(&SolidMap), [(4 << 20, false)]);
 }
 
 #[test]

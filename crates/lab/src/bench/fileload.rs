@@ -8,7 +8,7 @@
 //! nanoseconds.
 
 use super::error::BenchError;
-use super::target::{AtFile, AtPath, Buffering, Place, Target};
+use super::target::{Buffering, OpenTarget, Target, TargetPath, TargetSource};
 use super::worker_pool;
 use super::workload::{
     Outcome, Series, Space, StartState, TrialContext, WorkPart, Workload, parameters,
@@ -45,7 +45,7 @@ pub struct ReadPattern {
 pub struct FileSet {
     /// The name in results; empty if there is only one set.
     name: String,
-    files: Vec<AtPath>,
+    files: Vec<TargetPath>,
     /// Extents of each file on the disk; empty if unknown.
     pieces: Vec<u64>,
 }
@@ -59,8 +59,9 @@ impl FileSet {
     /// number of extents of each file on the disk, and is empty if that is unknown.
     #[must_use]
     pub fn existing(name: &str, files: &[(PathBuf, u64)], pieces: Vec<u64>, hint: Hint) -> Self {
-        let file =
-            |(path, bytes): &(PathBuf, u64)| AtPath::existing(path, *bytes, buffering(hint), false);
+        let file = |(path, bytes): &(PathBuf, u64)| {
+            TargetPath::existing(path, *bytes, buffering(hint), false)
+        };
         FileSet { name: name.to_owned(), files: files.iter().map(file).collect(), pieces }
     }
 
@@ -71,7 +72,7 @@ impl FileSet {
         let process = std::process::id();
         let file = |user| {
             let path = directory.join(format!("larder-fileload-{process}-{user}"));
-            AtPath::new(&path, bytes, buffering(hint))
+            TargetPath::new(&path, bytes, buffering(hint))
         };
         let files = (1..=users).map(file).collect();
         FileSet { name: String::new(), files, pieces: Vec::new() }
@@ -80,7 +81,7 @@ impl FileSet {
     /// Returns the paths of its files, which may not exist yet.
     #[must_use]
     pub fn paths(&self) -> Vec<PathBuf> {
-        self.files.iter().flat_map(Place::paths).collect()
+        self.files.iter().flat_map(TargetSource::paths).collect()
     }
 }
 
@@ -169,7 +170,7 @@ impl Workload for FileloadBench {
             [set] => value(set),
             sets => sets.iter().map(|set| (set.name.clone(), value(set))).collect(),
         };
-        let bytes = |set: &FileSet| set.files.iter().map(Place::bytes).collect();
+        let bytes = |set: &FileSet| set.files.iter().map(TargetSource::bytes).collect();
         let mut settings = parameters(json!({
             "order": self.order_name(),
             "users": self.set().files.len(),
@@ -208,7 +209,7 @@ impl Workload for FileloadBench {
     fn space(&self) -> Vec<Space> {
         // The files are in one directory, so their space is needed at the same time.
         let mut spaces: Vec<Space> = Vec::new();
-        for space in self.set().files.iter().flat_map(Place::space) {
+        for space in self.set().files.iter().flat_map(TargetSource::space) {
             match spaces.iter_mut().find(|known| known.directory == space.directory) {
                 Some(known) => known.bytes += space.bytes,
                 None => spaces.push(space),
@@ -272,7 +273,7 @@ impl Workload for FileloadBench {
     fn clean_up(&mut self) -> Result<(), BenchError> {
         let files = self.sets.iter_mut().flat_map(|set| &mut set.files);
         // All files are removed if possible; the first error is returned.
-        files.map(Place::clean_up).fold(Ok(()), Result::and)
+        files.map(TargetSource::clean_up).fold(Ok(()), Result::and)
     }
 }
 
@@ -295,7 +296,7 @@ struct RemainingReads {
 /// A reader that has one read in flight at a time.
 struct Reader<'a> {
     user: &'a User,
-    target: AtFile,
+    target: OpenTarget,
     buffer: Vec<u8>,
     times: Histogram,
 }
@@ -303,7 +304,7 @@ struct Reader<'a> {
 impl User {
     fn new(
         pattern: &ReadPattern,
-        source: &AtPath,
+        source: &TargetPath,
         read_bytes: u64,
         seed: u64,
     ) -> Result<Self, BenchError> {
@@ -331,7 +332,7 @@ impl User {
         let file = self.file.try_clone().map_err(BenchError::io("open a file once more"))?;
         Ok(Reader {
             user: self,
-            target: AtFile::over(file, self.buffering),
+            target: OpenTarget::over(file, self.buffering),
             buffer: vec![0; self.read_len],
             times: Histogram::default(),
         })

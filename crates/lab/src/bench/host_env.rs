@@ -9,7 +9,7 @@ use std::path::{Path, PathBuf};
 
 /// Residency of the files of a workload.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Found {
+pub struct WorkloadResidency {
     /// Files that were examined.
     pub files: u64,
     /// Their pages.
@@ -24,7 +24,7 @@ pub struct Found {
 
 /// Readings of the machine's counters; two readings give the activity between them.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Counted {
+pub struct CounterReadings {
     /// Processor time of the machine, and the part of it that the hypervisor gave to other guests,
     /// in the same unit; `None` if the machine does not report it.
     pub cpu: Option<(u64, u64)>,
@@ -53,7 +53,7 @@ pub trait HostEnv: Sync {
     fn settings(&self, paths: &[PathBuf]) -> BTreeMap<String, String>;
 
     /// Reads the counters, with those of the disks of these paths.
-    fn count(&self, paths: &[PathBuf]) -> Counted;
+    fn count(&self, paths: &[PathBuf]) -> CounterReadings;
 
     /// Returns the current speed of the machine in any unit, where higher is faster; `None` if it
     /// cannot be measured. Takes a few milliseconds at most.
@@ -74,7 +74,7 @@ pub trait HostEnv: Sync {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, BenchError>;
+    ) -> Result<WorkloadResidency, BenchError>;
 
     /// Reads these files into memory. Returns the residency afterwards. `keep_going` returns false
     /// if the run is to stop.
@@ -85,13 +85,13 @@ pub trait HostEnv: Sync {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, BenchError>;
+    ) -> Result<WorkloadResidency, BenchError>;
 
     /// Returns the residency of these files, without changing it.
     ///
     /// # Errors
     /// The kernel does not report it.
-    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, BenchError>;
+    fn find_cached(&self, files: &[PathBuf]) -> Result<WorkloadResidency, BenchError>;
 
     /// Returns a sentence for each cache below the page cache that may keep data of these files
     /// without reporting it, such as the cache of a FUSE daemon.

@@ -21,7 +21,7 @@ const LOST_TIME_MAX: Nanos = 10 * SECOND;
 
 /// The required speed of the machine.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub struct SameSpeed {
+pub struct SpeedRequirement {
     /// Tolerated deviation from the fastest speed as a share, which covers the noise of the
     /// measurement.
     pub tolerance: f64,
@@ -29,16 +29,16 @@ pub struct SameSpeed {
     pub as_fast_as: Option<f64>,
 }
 
-impl Default for SameSpeed {
+impl Default for SpeedRequirement {
     fn default() -> Self {
-        SameSpeed { tolerance: SPEED_MAX, as_fast_as: None }
+        SpeedRequirement { tolerance: SPEED_MAX, as_fast_as: None }
     }
 }
 
 /// The speeds of the trials so far, and the time lost.
 #[derive(Debug)]
 pub(super) struct SpeedTracker {
-    requirement: Option<SameSpeed>,
+    requirement: Option<SpeedRequirement>,
     best: Option<f64>,
     /// Time of trials that were set aside, and of waiting.
     lost: Nanos,
@@ -47,7 +47,7 @@ pub(super) struct SpeedTracker {
 }
 
 impl SpeedTracker {
-    pub(super) fn new(requirement: Option<SameSpeed>) -> Self {
+    pub(super) fn new(requirement: Option<SpeedRequirement>) -> Self {
         let best = requirement.and_then(|requirement| requirement.as_fast_as);
         SpeedTracker { requirement, best, lost: 0, counted: 0 }
     }
@@ -103,7 +103,7 @@ mod tests {
 
     #[test]
     fn slower_than_the_fastest_is_off_and_so_is_faster_than_what_was_asked_for() {
-        let mut tracker = SpeedTracker::new(Some(SameSpeed::default()));
+        let mut tracker = SpeedTracker::new(Some(SpeedRequirement::default()));
         assert!(!tracker.is_deviating(1.0), "nothing to compare with");
         for speed in [90.0, 100.0, 95.0] {
             assert_eq!(tracker.add_speed(speed), !(94.0..96.0).contains(&speed), "{speed}");
@@ -113,7 +113,7 @@ mod tests {
                 && !tracker.is_deviating(91.0)
                 && !tracker.is_deviating(200.0)
         );
-        let given = SameSpeed { as_fast_as: Some(100.0), ..SameSpeed::default() };
+        let given = SpeedRequirement { as_fast_as: Some(100.0), ..SpeedRequirement::default() };
         let mut tracker = SpeedTracker::new(Some(given));
         assert!(!tracker.add_speed(300.0));
         assert!(
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn what_is_lost_is_bounded_and_long_trials_always_count() {
-        let mut tracker = SpeedTracker::new(Some(SameSpeed::default()));
+        let mut tracker = SpeedTracker::new(Some(SpeedRequirement::default()));
         tracker.add_speed(100.0);
         assert!(
             tracker.is_rejected(Some(50.0), SHORT) && !tracker.is_rejected(Some(50.0), SHORT + 1)

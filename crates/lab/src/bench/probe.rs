@@ -7,7 +7,7 @@
 //! everything is flushed, in a phase of its own.
 
 use super::error::BenchError;
-use super::target::{Place, Target};
+use super::target::{Target, TargetSource};
 use super::worker_pool::{self, PhaseContext};
 use super::workload::{Outcome, Series, Space, StartState, TrialContext, Workload, parameters};
 use crate::random::{Random, Spread};
@@ -56,7 +56,7 @@ pub trait BackgroundLoad: std::fmt::Debug {
 /// The Probe workload with its target.
 #[derive(Debug)]
 pub struct ProbeBench {
-    place: Box<dyn Place>,
+    place: Box<dyn TargetSource>,
     probe: Probe,
     /// Nanoseconds of computing at the end of each cycle.
     compute: Spread,
@@ -73,7 +73,7 @@ impl ProbeBench {
     /// Without threads, or if the probe works beyond the end of the target.
     #[must_use]
     pub fn new(
-        place: Box<dyn Place>,
+        place: Box<dyn TargetSource>,
         probe: Probe,
         compute: Spread,
         threads: usize,

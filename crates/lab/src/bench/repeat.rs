@@ -4,7 +4,7 @@
 //! The interval is the sign-test interval of the median (`report::stats`): exact for any
 //! distribution. It reaches 95 % with six values, so fewer are never enough.
 
-use super::pace::SameSpeed;
+use super::pace::SpeedRequirement;
 use larder_core::clock::Nanos;
 use larder_report::stats::{CONFIDENCE, Summary, sign_interval};
 use larder_schema::run::trial::Start;
@@ -29,7 +29,7 @@ pub struct Plan {
     /// The seed of all random numbers.
     pub seed: u64,
     /// The required speed of the machine during a trial that counts; `None` for any.
-    pub same_speed: Option<SameSpeed>,
+    pub same_speed: Option<SpeedRequirement>,
 }
 
 impl Default for Plan {
@@ -40,7 +40,7 @@ impl Default for Plan {
             confidence: Some(0.05),
             budget: None,
             seed: 1,
-            same_speed: Some(SameSpeed::default()),
+            same_speed: Some(SpeedRequirement::default()),
         }
     }
 }

@@ -10,7 +10,7 @@
 
 mod share;
 
-pub use share::{Directory, Extent, Share};
+pub use share::{Directory, Extent, ItemLocation};
 
 use super::error::BenchError;
 use super::worker_pool;
@@ -49,7 +49,7 @@ pub struct Steps {
 /// The server load with its target.
 #[derive(Debug)]
 pub struct ServerBench {
-    share: Share,
+    share: ItemLocation,
     load: ServerLoad,
     steps: Steps,
     extent: Extent,
@@ -61,7 +61,7 @@ impl ServerBench {
     /// # Panics
     /// Without steps, or if one of the numbers is 0.
     #[must_use]
-    pub fn new(share: Share, load: ServerLoad, steps: Steps, item_bytes: u64) -> Self {
+    pub fn new(share: ItemLocation, load: ServerLoad, steps: Steps, item_bytes: u64) -> Self {
         assert!(!steps.clients.contains(&0) && steps.measure > 0, "somebody works");
         assert!(steps.record_bytes > 0 && item_bytes > 0, "there is something to do");
         let clients = *steps.clients.iter().max().expect("a step");

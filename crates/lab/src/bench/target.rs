@@ -5,7 +5,7 @@
 
 use super::error::BenchError;
 use super::workload::{Space, StartState, TrialContext};
-use crate::held::{Held, clear_up_siblings};
+use crate::locked_path::{LockedPath, clear_up_siblings};
 use crate::random::Random;
 use larder_core::units::BLOCK_BYTES_U64;
 use std::fmt;
@@ -36,7 +36,7 @@ pub trait Target: Send {
 }
 
 /// A source of targets, one for each worker.
-pub trait Place: fmt::Debug + Sync {
+pub trait TargetSource: fmt::Debug + Sync {
     /// Returns a description for people and records, without paths of the machine.
     fn description(&self) -> String;
 
@@ -56,7 +56,7 @@ pub trait Place: fmt::Debug + Sync {
         Ok(())
     }
 
-    /// Removes what [`Place::prepare`] made.
+    /// Removes what [`TargetSource::prepare`] made.
     ///
     /// # Errors
     /// It cannot be removed.
@@ -91,30 +91,30 @@ pub enum Buffering {
 
 /// A file, or an existing block device.
 #[derive(Clone, Debug)]
-pub struct AtPath {
+pub struct TargetPath {
     path: PathBuf,
     bytes: u64,
     buffering: Buffering,
     writes: bool,
     /// True if the file is created for the run, and removed after it.
     new: bool,
-    held: Option<Held>,
+    held: Option<LockedPath>,
 }
 
-impl AtPath {
+impl TargetPath {
     /// Returns an existing file or block device of `bytes` bytes; with `writes` it is opened for
     /// writing as well.
     #[must_use]
     pub fn existing(path: &Path, bytes: u64, buffering: Buffering, writes: bool) -> Self {
         let path = path.to_path_buf();
-        AtPath { path, bytes, buffering, writes, new: false, held: None }
+        TargetPath { path, bytes, buffering, writes, new: false, held: None }
     }
 
     /// Returns a file of `bytes` bytes that is created for the run, with data that cannot be
     /// compressed, and removed after it. The path must not exist.
     #[must_use]
     pub fn new(path: &Path, bytes: u64, buffering: Buffering) -> Self {
-        AtPath { new: true, ..AtPath::existing(path, bytes, buffering, true) }
+        TargetPath { new: true, ..TargetPath::existing(path, bytes, buffering, true) }
     }
 
     /// Returns the path.
@@ -134,7 +134,7 @@ impl AtPath {
     fn make(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
         let failed = || BenchError::io(format!("make {}", self.path.display()));
         let create = || File::create_new(&self.path).map(drop);
-        self.held = Some(Held::make(&self.path, create).map_err(failed())?);
+        self.held = Some(LockedPath::make(&self.path, create).map_err(failed())?);
         let mut file = OpenOptions::new().write(true).open(&self.path).map_err(failed())?;
         let mut random = Random::from_seed(context.seed);
         let mut piece = vec![0; PIECE_BYTES];
@@ -153,7 +153,7 @@ impl AtPath {
 /// Bytes of one write when a file is created.
 const PIECE_BYTES: usize = 1 << 20;
 
-impl Place for AtPath {
+impl TargetSource for TargetPath {
     fn description(&self) -> String {
         match self.buffering {
             Buffering::Buffered => "a file through the page cache".to_owned(),
@@ -191,7 +191,7 @@ impl Place for AtPath {
     }
 
     fn open(&self) -> Result<Box<dyn Target>, BenchError> {
-        Ok(Box::new(AtFile::over(self.open_file()?, self.buffering)))
+        Ok(Box::new(OpenTarget::over(self.open_file()?, self.buffering)))
     }
 
     fn start_state(&mut self) -> StartState<'_> {
@@ -213,21 +213,21 @@ pub(crate) const O_DIRECT: i32 = 0o200_000;
 pub(crate) const O_DIRECT: i32 = 0o400_000;
 
 #[derive(Debug)]
-pub(super) struct AtFile {
+pub(super) struct OpenTarget {
     file: File,
     /// Buffer for unbuffered I/O, for which the kernel requires memory aligned to a block.
     bounce: Option<AlignedBuffer>,
 }
 
-impl AtFile {
+impl OpenTarget {
     /// Returns the target over a file that was opened with this buffering.
     pub(super) fn over(file: File, buffering: Buffering) -> Self {
         let bounce = (buffering == Buffering::Unbuffered).then(AlignedBuffer::default);
-        AtFile { file, bounce }
+        OpenTarget { file, bounce }
     }
 }
 
-impl Target for AtFile {
+impl Target for OpenTarget {
     fn read_at(&mut self, offset: u64, buffer: &mut [u8]) -> io::Result<()> {
         match &mut self.bounce {
             None => self.file.read_exact_at(buffer, offset),
@@ -282,7 +282,7 @@ mod tests {
         let path = directory.path().join("file");
         std::fs::write(&path, vec![1; 3 * 4096]).unwrap();
         for buffering in [Buffering::Buffered, Buffering::Unbuffered] {
-            let mut place = AtPath::existing(&path, 3 * 4096, buffering, true);
+            let mut place = TargetPath::existing(&path, 3 * 4096, buffering, true);
             let Ok(mut target) = place.open() else {
                 skip("this file system does not support direct I/O");
                 continue;
@@ -305,10 +305,10 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("file");
         std::fs::write(&path, [1; 8]).unwrap();
-        let mut target = AtPath::existing(&path, 8, Buffering::Buffered, false).open().unwrap();
+        let mut target = TargetPath::existing(&path, 8, Buffering::Buffered, false).open().unwrap();
         assert!(target.write_at(0, &[2]).is_err());
         let absent =
-            AtPath::existing(&directory.path().join("absent"), 8, Buffering::Buffered, false);
+            TargetPath::existing(&directory.path().join("absent"), 8, Buffering::Buffered, false);
         let error = absent.open().err().unwrap().to_string();
         assert!(error.starts_with("open ") && error.contains("absent"), "{error}");
     }

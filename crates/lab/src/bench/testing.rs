@@ -19,9 +19,9 @@ pub(crate) struct FakeHost {
     pub(crate) memory_bytes: u64,
     pub(crate) free_bytes: u64,
     /// Residency after each start, in order; the last one is repeated.
-    pub(crate) found: Mutex<VecDeque<Found>>,
+    pub(crate) found: Mutex<VecDeque<WorkloadResidency>>,
     /// Readings of the counters, in order; the last one is repeated.
-    pub(crate) counted: Mutex<VecDeque<Counted>>,
+    pub(crate) counted: Mutex<VecDeque<CounterReadings>>,
     pub(crate) settings: Mutex<VecDeque<(&'static str, &'static str)>>,
     pub(crate) below: Vec<String>,
     pub(crate) ranks: Option<Arc<dyn Ranks>>,
@@ -74,7 +74,7 @@ impl HostEnv for FakeHost {
         [(name.to_owned(), value.to_owned())].into()
     }
 
-    fn count(&self, _: &[PathBuf]) -> Counted {
+    fn count(&self, _: &[PathBuf]) -> CounterReadings {
         next(&self.counted)
     }
 
@@ -86,17 +86,25 @@ impl HostEnv for FakeHost {
         Ok(self.free_bytes)
     }
 
-    fn make_cold(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, BenchError> {
+    fn make_cold(
+        &self,
+        _: &[PathBuf],
+        _: &mut dyn FnMut() -> bool,
+    ) -> Result<WorkloadResidency, BenchError> {
         self.record_call("cold");
         Ok(next(&self.found))
     }
 
-    fn make_warm(&self, _: &[PathBuf], _: &mut dyn FnMut() -> bool) -> Result<Found, BenchError> {
+    fn make_warm(
+        &self,
+        _: &[PathBuf],
+        _: &mut dyn FnMut() -> bool,
+    ) -> Result<WorkloadResidency, BenchError> {
         self.record_call("warm");
         Ok(next(&self.found))
     }
 
-    fn find_cached(&self, _: &[PathBuf]) -> Result<Found, BenchError> {
+    fn find_cached(&self, _: &[PathBuf]) -> Result<WorkloadResidency, BenchError> {
         self.record_call("look");
         Ok(next(&self.found))
     }
@@ -128,10 +136,10 @@ pub(crate) struct FakeWorkload {
 
 /// A target with its own cache, which has these blocks whatever start is requested.
 #[derive(Debug)]
-pub(crate) struct Counts(pub(super) Found);
+pub(crate) struct Counts(pub(super) WorkloadResidency);
 
 impl OwnCache for Counts {
-    fn start(&mut self, _: Start) -> Result<Found, BenchError> {
+    fn start(&mut self, _: Start) -> Result<WorkloadResidency, BenchError> {
         Ok(self.0.clone())
     }
 }

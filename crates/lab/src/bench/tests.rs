@@ -8,14 +8,14 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 
 /// Returns a host with free space, which finds these residencies after the starts.
-fn machine(found: &[Found]) -> FakeHost {
+fn machine(found: &[WorkloadResidency]) -> FakeHost {
     let found = std::sync::Mutex::new(found.iter().cloned().collect());
     FakeHost { free_bytes: 1 << 40, memory_bytes: 1 << 30, found, ..FakeHost::default() }
 }
 
-fn pages(resident: u64, pages: u64) -> Found {
+fn pages(resident: u64, pages: u64) -> WorkloadResidency {
     let wrong = Some(("/given/file".into(), 3));
-    Found { files: 1, pages, resident, wrong, why: "somebody reads it".to_owned() }
+    WorkloadResidency { files: 1, pages, resident, wrong, why: "somebody reads it".to_owned() }
 }
 
 fn plan(start: Start) -> Plan {
@@ -246,7 +246,7 @@ fn a_value_that_is_missing_or_no_number_ends_the_run() {
 
 #[test]
 fn steal_and_foreign_io_are_counted_for_the_trials_alone() {
-    let counted = |total, stolen, disk: u64, own_cache: u64| Counted {
+    let counted = |total, stolen, disk: u64, own_cache: u64| CounterReadings {
         cpu: Some((total, stolen)),
         disk_bytes: Some(disk << 20),
         own_bytes: own_cache << 20,

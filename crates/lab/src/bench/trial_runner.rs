@@ -2,7 +2,7 @@
 
 use super::doubts;
 use super::error::BenchError;
-use super::host_env::{Counted, Found, HostEnv};
+use super::host_env::{CounterReadings, HostEnv, WorkloadResidency};
 use super::pace::SpeedTracker;
 use super::repeat::{Plan, half_width};
 use super::workload::{Outcome, Series, StartState, TrialContext, Workload};
@@ -10,7 +10,7 @@ use larder_core::clock::Nanos;
 use larder_core::counters::HistogramSnapshot;
 use larder_report::run::combine;
 use larder_schema::run::trial::{
-    Doubt, DoubtReason, Latency, SettingChange, Start, Started, Trial,
+    Doubt, DoubtReason, Latency, MeasuredStart, SettingChange, Start, Trial,
 };
 use larder_schema::run::{Run, Sample};
 use serde_json::Value;
@@ -231,10 +231,10 @@ impl<'a> TrialRunner<'a> {
     }
 
     /// Prepares the start and verifies it.
-    fn start(&mut self, workload: &mut dyn Workload) -> Result<Started, BenchError> {
+    fn start(&mut self, workload: &mut dyn Workload) -> Result<MeasuredStart, BenchError> {
         let (start, stop) = (self.plan.start, self.stop);
         let mut keep_going = || !stop.load(Ordering::Relaxed);
-        let started = |found: &Found| Started {
+        let started = |found: &WorkloadResidency| MeasuredStart {
             start,
             files: found.files,
             pages: Some(found.pages),
@@ -242,7 +242,7 @@ impl<'a> TrialRunner<'a> {
         };
         match workload.start_state() {
             StartState::Unknown(_) if start == Start::AsIs => {
-                Ok(Started { start, ..Started::default() })
+                Ok(MeasuredStart { start, ..MeasuredStart::default() })
             }
             StartState::Unknown(why) => {
                 let start = start.name();
@@ -358,8 +358,8 @@ impl<'a> TrialRunner<'a> {
 }
 
 /// Checks the residency against the start.
-fn check_start(start: Start, found: &Found) -> Result<(), BenchError> {
-    let &Found { pages, resident, ref why, .. } = found;
+fn check_start(start: Start, found: &WorkloadResidency) -> Result<(), BenchError> {
+    let &WorkloadResidency { pages, resident, ref why, .. } = found;
     let (file, of_file) = found.wrong.clone().unwrap_or_default();
     let file = file.display();
     let wrong = match start {
@@ -377,7 +377,7 @@ fn check_start(start: Start, found: &Found) -> Result<(), BenchError> {
 }
 
 /// Returns a trial with the activity between two readings of the counters.
-fn counter_difference(before: Counted, after: Counted) -> Trial {
+fn counter_difference(before: CounterReadings, after: CounterReadings) -> Trial {
     let steal = before.cpu.zip(after.cpu).and_then(|(before, after)| {
         let (total, stolen) = (after.0.saturating_sub(before.0), after.1.saturating_sub(before.1));
         #[expect(clippy::cast_precision_loss, reason = "ticks stay below 2^53")]

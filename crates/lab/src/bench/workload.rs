@@ -1,7 +1,7 @@
 //! Workloads, and the interface to the run of their trials.
 
 use super::error::BenchError;
-use super::host_env::{Found, HostEnv};
+use super::host_env::{HostEnv, WorkloadResidency};
 use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::HistogramSnapshot;
 use larder_schema::run::Direction;
@@ -97,7 +97,7 @@ pub trait OwnCache: std::fmt::Debug {
     ///
     /// # Errors
     /// The state cannot be reached.
-    fn start(&mut self, start: Start) -> Result<Found, BenchError>;
+    fn start(&mut self, start: Start) -> Result<WorkloadResidency, BenchError>;
 }
 
 /// The environment of a trial.

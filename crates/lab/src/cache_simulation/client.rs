@@ -7,14 +7,14 @@ use larder_core::cache::Cache;
 use larder_core::clock::Nanos;
 use larder_core::frames::NoFrames;
 use larder_core::request::{
-    self, Event, ReadRequest, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, Zeros,
+    self, Event, ReadRequest, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, ZeroPayload,
     next_write_piece,
 };
 use larder_core::store::StoreError;
 use std::ops::Range;
 
 /// The requests of a client on one volume.
-pub(super) type Session = request::Session<NoFrames, Zeros, ()>;
+pub(super) type Session = request::Session<NoFrames, ZeroPayload, ()>;
 
 /// A request to one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,7 +95,7 @@ impl Client {
             unpushed = Some((session.begin(now, engine_request, ()), bytes));
         } else {
             let len = if request.op == Op::Write { request.len } else { 0 };
-            let zeros = Zeros(usize::try_from(len).expect("at most a piece"));
+            let zeros = ZeroPayload(usize::try_from(len).expect("at most a piece"));
             if let Submitted::Done(done) = session.submit(cache, now, engine_request, zeros, || ())
             {
                 session.record_latency(op, 0);
@@ -122,7 +122,7 @@ impl Client {
         if let Some((id, unpushed)) = &mut job.unpushed {
             while !unpushed.is_empty() && !session.is_stalled() {
                 let piece = next_write_piece(unpushed, WRITE_PIECE_BYTES);
-                let zeros = Zeros(usize::try_from(piece.end - piece.start).expect("a piece"));
+                let zeros = ZeroPayload(usize::try_from(piece.end - piece.start).expect("a piece"));
                 session.push(cache, now, *id, piece.start, zeros);
                 unpushed.start = piece.end;
             }

@@ -41,7 +41,7 @@ pub struct SharingExperiment {
 
 /// Division of the memory between the volumes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Division {
+pub enum MemoryDivision {
     /// The hot volume gets this many frames, the other volume the rest.
     Fixed(u32),
     /// The cache divides the memory in this mode.
@@ -52,7 +52,10 @@ pub enum Division {
 ///
 /// # Errors
 /// As [`CacheSimulation::begin`].
-pub fn hit_ratio(sharing: &SharingExperiment, division: Division) -> Result<f64, SimulationError> {
+pub fn hit_ratio(
+    sharing: &SharingExperiment,
+    division: MemoryDivision,
+) -> Result<f64, SimulationError> {
     let geometry =
         |blocks| Geometry { length: blocks * BLOCK_BYTES_U64, granule: 512, read_only: true };
     // Read-ahead is off, so that hits depend on replacement alone.
@@ -65,7 +68,7 @@ pub fn hit_ratio(sharing: &SharingExperiment, division: Division) -> Result<f64,
             ..VolumeOptions::new(name, geometry(blocks))
         },
     );
-    if let Division::Fixed(frames) = division {
+    if let MemoryDivision::Fixed(frames) = division {
         volumes[0].max_frames = frames.max(1);
         volumes[1].max_frames = (sharing.frames - frames).max(1);
     }
@@ -74,7 +77,7 @@ pub fn hit_ratio(sharing: &SharingExperiment, division: Division) -> Result<f64,
         (options, store)
     });
     let mut simulation = CacheSimulation::new(sharing.frames, 1, served, 1);
-    if let Division::Mode(mode) = division {
+    if let MemoryDivision::Mode(mode) = division {
         simulation.set_share_mode(mode);
     }
     let mut random = Random::from_seed(1);
@@ -125,10 +128,10 @@ mod tests {
         };
         let hit_ratio_with = |division| hit_ratio(&sharing, division).unwrap();
         let steps = larder_testing::budget(4, 8);
-        let fixed = |step| hit_ratio_with(Division::Fixed(step * sharing.frames / steps));
+        let fixed = |step| hit_ratio_with(MemoryDivision::Fixed(step * sharing.frames / steps));
         let best = (0..=steps).map(fixed).fold(0.0, f64::max);
-        let auto = hit_ratio_with(Division::Mode(ShareMode::Auto));
-        let coldest = hit_ratio_with(Division::Mode(ShareMode::Coldest));
+        let auto = hit_ratio_with(MemoryDivision::Mode(ShareMode::Auto));
+        let coldest = hit_ratio_with(MemoryDivision::Mode(ShareMode::Coldest));
         assert!(auto > best - 0.01, "{auto} of {best}");
         assert!(auto > coldest + 0.03, "{auto}, by the coldest page {coldest}");
     }

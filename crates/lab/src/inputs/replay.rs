@@ -7,15 +7,15 @@
 use super::{Counters, LogRecord, VERSION, counters};
 use larder_core::cache::Cache;
 use larder_core::clock::Nanos;
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::counters::Recorder;
 use larder_core::frames::{Frames, NoFrames};
 use larder_core::input::{Input, LeaseChange, LoggedLimit, Query, Setting};
 use larder_core::request::{
     self, Budget, Event, ReadRequest, Request, RequestId, RequestOp, SessionLimit, Submitted, Then,
-    Zeros,
+    ZeroPayload,
 };
-use larder_core::store::{StoreDone, StoreOp};
+use larder_core::store::{StoreCompletion, StoreOp};
 use larder_core::tunables::Tunables;
 use larder_core::volume::{Volume, VolumeOptions};
 use larder_report::lines::{LineError, Lines};
@@ -173,7 +173,7 @@ pub fn replay(from: impl BufRead) -> Result<ReplayResult, ReplayError> {
 
 /// A session of the log.
 struct Session {
-    engine: request::Session<NoFrames, Zeros, ()>,
+    engine: request::Session<NoFrames, ZeroPayload, ()>,
     length: u64,
     /// Reads that the engine has returned, by number.
     reads: HashMap<u64, Read>,
@@ -291,7 +291,11 @@ impl Replayer {
                 let op = self.operations.remove(&(volume, tag));
                 let op = op.ok_or("the store completed an operation that it was not given")?;
                 let result = error.map_or(Ok(()), Err);
-                self.complete(volume, now, StoreDone { op, result, started_at, finished_at })?;
+                self.complete(
+                    volume,
+                    now,
+                    StoreCompletion { op, result, started_at, finished_at },
+                )?;
             }
             Input::Abandon { volume } => self.cache.abandon(&*self.volume(volume)?),
             Input::Tend { now } => {
@@ -316,7 +320,12 @@ impl Replayer {
         Ok(())
     }
 
-    fn complete(&self, volume: u16, now: Nanos, done: StoreDone<NoFrames>) -> Result<(), String> {
+    fn complete(
+        &self,
+        volume: u16,
+        now: Nanos,
+        done: StoreCompletion<NoFrames>,
+    ) -> Result<(), String> {
         let ReplayedVolume { volume, recorder, .. } = find_volume(&self.volumes, volume)?;
         self.cache.complete(volume, recorder, now, done);
         Ok(())
@@ -342,7 +351,7 @@ impl Replayer {
         {
             tunables.set(tunable.name, value).map_err(|error| error.to_string())?;
         }
-        let Ok(volume) = self.cache.try_add_volume(options, Box::new(Silent)) else {
+        let Ok(volume) = self.cache.try_add_volume(options, Box::new(NoWaker)) else {
             return Ok(());
         };
         let recorder = self.cache.recorder(&volume);
@@ -382,7 +391,7 @@ impl Replayer {
                 SessionLimit::Shared(Arc::clone(budget))
             }
         };
-        let Ok(engine) = request::Session::open(&self.cache, &volume, Box::new(Silent), limit)
+        let Ok(engine) = request::Session::open(&self.cache, &volume, Box::new(NoWaker), limit)
         else {
             return Ok(());
         };
@@ -454,7 +463,8 @@ impl Session {
                 let is_write = request.op == RequestOp::Write;
                 check(!is_write || len == Some(payload), "the payload has another length")?;
                 check(payload <= PAYLOAD_BYTES_MAX, "the payload is too long")?;
-                let submitted = self.engine.submit(cache, now, request, Zeros(payload), || ());
+                let submitted =
+                    self.engine.submit(cache, now, request, ZeroPayload(payload), || ());
                 if let Submitted::Done(done) = submitted {
                     self.keep_read(done.data);
                 }
@@ -468,7 +478,7 @@ impl Session {
                 let is_allowed = (1..=PAYLOAD_BYTES_MAX).contains(&payload);
                 check(is_allowed, "the length of the payload is out of range")?;
                 self.check_bytes(offset, payload as u64)?;
-                self.engine.push(cache, now, id, offset, Zeros(payload));
+                self.engine.push(cache, now, id, offset, ZeroPayload(payload));
             }
             Input::PushFlush { now, id, bytes, .. } => {
                 let id = self.open_request(id)?;

@@ -7,13 +7,13 @@ use crate::model::NullStore;
 use crate::random::Random;
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::counters::Recorder;
 use larder_core::frames::NoFrames;
 use larder_core::input::{LoggedLimit, Query};
 use larder_core::policy::PolicyKind;
 use larder_core::request::{
-    self, Budget, Event, Request, RequestOp, SessionLimit, Submitted, Then, Zeros,
+    self, Budget, Event, Request, RequestOp, SessionLimit, Submitted, Then, ZeroPayload,
 };
 use larder_core::store::{Geometry, Store, StoreError, StoreErrorKind};
 use larder_core::volume::VolumeOptions;
@@ -22,7 +22,7 @@ use std::io::Write;
 const FRAMES: u32 = 2048;
 const LENGTH: u64 = 64 << 20;
 
-type Session = request::Session<NoFrames, Zeros, ()>;
+type Session = request::Session<NoFrames, ZeroPayload, ()>;
 type Read = Box<request::ReadRequest<NoFrames>>;
 
 /// A file in memory.
@@ -154,7 +154,7 @@ impl TestCache {
         let bytes = request.offset..request.offset + request.len;
         let id = session.begin(now, Request::new(RequestOp::Write, bytes.clone()), ());
         for offset in bytes.step_by(4096).take(3).filter(|at| at + 512 <= LENGTH) {
-            session.push(cache, now, id, offset, Zeros(512));
+            session.push(cache, now, id, offset, ZeroPayload(512));
         }
         session.push_flush(cache, now, id, 0..4096);
         session.finish(cache, now, id);
@@ -166,7 +166,7 @@ impl TestCache {
             return;
         }
         let is_write = request.op == RequestOp::Write;
-        let zeros = Zeros(if is_write { usize::try_from(request.len).unwrap() } else { 0 });
+        let zeros = ZeroPayload(if is_write { usize::try_from(request.len).unwrap() } else { 0 });
         client.session.grant_piece(&self.cache, request.len);
         let submitted = client.session.submit(&self.cache, self.now, request, zeros, || ());
         if let Submitted::Done(done) = submitted
@@ -183,7 +183,7 @@ fn log(seed: u64, steps: u32) -> (Vec<u8>, Counters) {
     let writer = InputLogWriter::new(Box::new(file.clone()));
     let cache = Cache::with_memory(NoFrames::new(2 * FRAMES), FRAMES, 2).with_log(writer.log());
     let geometry = Geometry { length: LENGTH, granule: 512, read_only: false };
-    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(Silent));
+    let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(NoWaker));
     let recorder = cache.recorder(&volume);
     let (store, random) = (NullStore::new(geometry), Random::from_seed(seed));
     let now = 1000 * MILLISECOND;
@@ -192,7 +192,7 @@ fn log(seed: u64, steps: u32) -> (Vec<u8>, Counters) {
     let open = |cache_state: &TestCache| {
         let limit = SessionLimit::Shared(Arc::clone(&budget));
         let session =
-            Session::open(&cache_state.cache, &cache_state.volume, Box::new(Silent), limit);
+            Session::open(&cache_state.cache, &cache_state.volume, Box::new(NoWaker), limit);
         Client { session: session.unwrap(), kept: Vec::new(), pins: Vec::new() }
     };
     let mut clients = [open(&cache_state), open(&cache_state), open(&cache_state)];
@@ -239,7 +239,7 @@ fn a_volume_that_is_removed_is_not_compared() {
     let writer = InputLogWriter::new(Box::new(file.clone()));
     let cache = Cache::new(NoFrames::new(FRAMES), 1).with_log(writer.log());
     let geometry = Geometry { length: LENGTH, granule: 512, read_only: false };
-    let add = |name: &str| cache.add_volume(VolumeOptions::new(name, geometry), Box::new(Silent));
+    let add = |name: &str| cache.add_volume(VolumeOptions::new(name, geometry), Box::new(NoWaker));
     let (kept, removed) = (add("kept"), add("removed"));
     cache.close_volume(&removed).unwrap();
     cache.remove_volume(&removed, 1000 * MILLISECOND);

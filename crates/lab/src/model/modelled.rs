@@ -12,7 +12,7 @@
 use super::{Access, Model};
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
-use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
+use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
 
 /// Totals of a modelled store since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -43,8 +43,8 @@ pub struct ModelledStore<F: Frames, S, M> {
     active_ops: Vec<ActiveOp<F>>,
     /// Operations that the inner store has not completed.
     inner_ops: Vec<InnerOp>,
-    done: Vec<StoreDone<F>>,
-    inner_done: Vec<StoreDone<F>>,
+    done: Vec<StoreCompletion<F>>,
+    inner_done: Vec<StoreCompletion<F>>,
     sequence_next: u64,
     /// The latest time up to which operations have been processed.
     clock: Nanos,
@@ -260,7 +260,7 @@ impl<F: Frames, S: Store<F>, M: Model> Store<F> for ModelledStore<F, S, M> {
         self.start(now);
     }
 
-    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
+    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreCompletion<F>>) {
         self.advance(now, frames);
         done.append(&mut self.done);
     }

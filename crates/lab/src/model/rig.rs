@@ -7,7 +7,7 @@ use super::{Model, ModelledStore, NullStore};
 use crate::random::Random;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::frames::NoFrames;
-use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
+use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
 
 /// Returns a store that completes each operation at its submission.
 pub(super) fn instant(length: u64) -> NullStore<NoFrames> {
@@ -36,7 +36,7 @@ impl Store<NoFrames> for DelayedStore {
         self.instant.submit(now + self.lag, frames, op);
     }
 
-    fn reap(&mut self, now: Nanos, _frames: &NoFrames, done: &mut Vec<StoreDone<NoFrames>>) {
+    fn reap(&mut self, now: Nanos, _frames: &NoFrames, done: &mut Vec<StoreCompletion<NoFrames>>) {
         done.extend(self.instant.done.extract_if(.., |each| each.finished_at <= now));
     }
 
@@ -69,7 +69,7 @@ pub(super) fn flush(tag: u64) -> StoreOp<NoFrames> {
 pub(super) fn drain<S: Store<NoFrames>>(
     store: &mut S,
     frames: &NoFrames,
-    done: &mut Vec<StoreDone<NoFrames>>,
+    done: &mut Vec<StoreCompletion<NoFrames>>,
 ) -> Nanos {
     let mut now = 0;
     while store.in_flight() > 0 {

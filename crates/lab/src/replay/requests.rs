@@ -4,7 +4,7 @@
 //! exceed the maximum length of its server; skipped records are counted.
 
 use super::ReplayError;
-use crate::trace::{Addressing, BoxedSource, NameOf, Op, Record, Source};
+use crate::trace::{Addressing, BoxedSource, NameKind, Op, Record, Source};
 use std::collections::HashMap;
 
 /// Maximum length of a discard or write-zeroes request; servers need not accept longer ones.
@@ -56,7 +56,7 @@ impl Exports {
         if let Some(&index) = self.index_by_volume.get(&volume) {
             return Ok(index);
         }
-        let name = source.name(NameOf::Volume, volume);
+        let name = source.name(NameKind::Volume, volume);
         let name = name.map_or_else(|| volume.to_string(), str::to_owned);
         let matches = |(wanted, _): &(Option<String>, Export)| {
             wanted.as_ref().is_none_or(|wanted| *wanted == name)

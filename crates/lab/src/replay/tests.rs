@@ -2,7 +2,7 @@
 
 use super::{Export, Exports, RecordFilter, RequestSource};
 use crate::random::Random;
-use crate::trace::{NameOf, Op, Record, Source, TraceError};
+use crate::trace::{NameKind, Op, Record, Source, TraceError};
 
 struct Records(Vec<Record>);
 
@@ -12,7 +12,7 @@ impl Source for Records {
         Ok(())
     }
 
-    fn name(&self, _of: NameOf, _number: u32) -> Option<&str> {
+    fn name(&self, _of: NameKind, _number: u32) -> Option<&str> {
         None
     }
 }

@@ -110,7 +110,7 @@ mod tests {
     use crate::random::Random;
     use crate::sim::testing::random_references;
     use larder_core::policy::PolicyKind;
-    use larder_core::replace::{FindBy, cache};
+    use larder_core::replace::{IndexKind, cache};
 
     #[test]
     fn it_is_what_a_simulated_lru_hits_at_every_size() {
@@ -122,7 +122,7 @@ mod tests {
             let curve = exact.curve();
             assert_eq!(curve.hits(0), 0);
             for capacity in 1..=u32::try_from(curve.footprint()).unwrap() + 2 {
-                let mut simulated = cache(PolicyKind::Lru, capacity, FindBy::Page);
+                let mut simulated = cache(PolicyKind::Lru, capacity, IndexKind::Page);
                 simulated.run(&references, &[]);
                 let hits = simulated.counts().hits().references;
                 assert_eq!(curve.hits(capacity.into()), hits, "seed {seed}, {capacity} pages");

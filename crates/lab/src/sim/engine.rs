@@ -104,7 +104,7 @@ pub enum Pace {
 
 /// Options of the simulated cache.
 #[derive(Clone, Debug)]
-pub struct WholeOptions {
+pub struct CacheSimulationOptions {
     /// Memory for blocks, in frames of 4 KiB.
     pub frames: u32,
     /// Number of shards; see `larder_core::cache::shards_for`.
@@ -129,7 +129,7 @@ pub struct WholeOptions {
 
 /// The results of a simulation.
 #[derive(Debug)]
-pub struct WholeOutcome {
+pub struct CacheSimulationResult {
     /// The counters of all volumes together.
     pub totals: Totals,
     /// Time from the first request to the last reply, as far as stores and write throttling take
@@ -143,7 +143,7 @@ pub struct WholeOutcome {
 
 /// A failed simulation of the whole cache, as one sentence.
 #[derive(Debug, thiserror::Error)]
-pub enum WholeError {
+pub enum CacheSimulationError {
     /// The trace cannot be read.
     #[error(transparent)]
     Trace(#[from] TraceError),
@@ -172,22 +172,22 @@ pub enum WholeError {
 
 /// The lengths of the volumes of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Lengths {
+pub struct VolumeLengths {
     /// Length by volume number; 0 for a number without requests.
     lengths: Vec<u64>,
     requests: u64,
 }
 
-impl Lengths {
+impl VolumeLengths {
     /// Reads all of `source` and determines the lengths.
     ///
     /// # Errors
     /// The source fails, has objects instead of bytes, or exceeds a limit.
-    pub fn of(source: &mut dyn Source) -> Result<Lengths, WholeError> {
+    pub fn of(source: &mut dyn Source) -> Result<VolumeLengths, CacheSimulationError> {
         if source.addressing() == Addressing::Objects {
-            return Err(WholeError::Objects);
+            return Err(CacheSimulationError::Objects);
         }
-        let mut lengths = Lengths::default();
+        let mut lengths = VolumeLengths::default();
         let mut batch = Vec::new();
         while source.next_batch(&mut batch)? {
             for record in &batch {
@@ -204,14 +204,14 @@ impl Lengths {
         self.requests
     }
 
-    fn include(&mut self, record: &Record) -> Result<(), WholeError> {
+    fn include(&mut self, record: &Record) -> Result<(), CacheSimulationError> {
         let end = record.end().max(SECTOR_BYTES);
         if end > LENGTH_MAX {
-            return Err(WholeError::TooFar { end });
+            return Err(CacheSimulationError::TooFar { end });
         }
         let volume = record.volume as usize;
         if volume >= VOLUMES_MAX {
-            return Err(WholeError::TooManyVolumes);
+            return Err(CacheSimulationError::TooManyVolumes);
         }
         if volume >= self.lengths.len() {
             self.lengths.resize(volume + 1, 0);
@@ -228,10 +228,10 @@ impl Lengths {
 /// The source fails, or has a request beyond `lengths`.
 pub fn simulate(
     source: &mut dyn Source,
-    lengths: &Lengths,
-    options: &WholeOptions,
+    lengths: &VolumeLengths,
+    options: &CacheSimulationOptions,
     mut progress: impl FnMut(u64),
-) -> Result<WholeOutcome, WholeError> {
+) -> Result<CacheSimulationResult, CacheSimulationError> {
     let mut simulation = build(lengths, options);
     let begin = simulation.now();
     let mut next = begin;
@@ -262,10 +262,13 @@ pub fn simulate(
     for volume in simulation.finish() {
         totals.add(&volume);
     }
-    Ok(WholeOutcome { totals, elapsed, unclean_blocks, curves })
+    Ok(CacheSimulationResult { totals, elapsed, unclean_blocks, curves })
 }
 
-fn build(lengths: &Lengths, options: &WholeOptions) -> CacheSimulation<Box<dyn Store<NoFrames>>> {
+fn build(
+    lengths: &VolumeLengths,
+    options: &CacheSimulationOptions,
+) -> CacheSimulation<Box<dyn Store<NoFrames>>> {
     let volume = |(number, &length): (usize, &u64)| {
         // A volume that is only flushed has a length, too.
         let length = length.max(LENGTH_STEP);

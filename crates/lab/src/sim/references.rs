@@ -9,7 +9,7 @@
 
 pub use larder_core::replace::Reference;
 
-use crate::trace::{Addressing, BoxedSource, NameOf, Op, Record, Source, TraceError};
+use crate::trace::{Addressing, BoxedSource, NameKind, Op, Record, Source, TraceError};
 
 /// References in a batch: enough to make the cost of passing a batch to a cache negligible, few
 /// enough to stay in a core's cache.
@@ -54,28 +54,28 @@ impl Split {
 
 /// The key by which references are grouped, for a curve of each group.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum By {
+pub enum ReferenceKey {
     /// Volume, file or process.
-    Name(NameOf),
+    Name(NameKind),
     /// Reads and writes.
     Operation,
 }
 
-impl By {
+impl ReferenceKey {
     /// All keys, in the order of the documentation.
-    pub const ALL: [By; 4] = [
-        By::Name(NameOf::Volume),
-        By::Name(NameOf::File),
-        By::Name(NameOf::Process),
-        By::Operation,
+    pub const ALL: [ReferenceKey; 4] = [
+        ReferenceKey::Name(NameKind::Volume),
+        ReferenceKey::Name(NameKind::File),
+        ReferenceKey::Name(NameKind::Process),
+        ReferenceKey::Operation,
     ];
 
     /// Returns the name on the command line.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
-            By::Name(kind) => ["volume", "file", "process"][kind as usize],
-            By::Operation => "operation",
+            ReferenceKey::Name(kind) => ["volume", "file", "process"][kind as usize],
+            ReferenceKey::Operation => "operation",
         }
     }
 
@@ -83,8 +83,8 @@ impl By {
     #[must_use]
     pub fn group(self, record: &Record) -> u32 {
         match self {
-            By::Name(kind) => record.number_of(kind),
-            By::Operation => u32::from(record.op == Op::Write),
+            ReferenceKey::Name(kind) => record.number_of(kind),
+            ReferenceKey::Operation => u32::from(record.op == Op::Write),
         }
     }
 
@@ -92,10 +92,10 @@ impl By {
     #[must_use]
     pub fn title(self, group: u32, source: &dyn Source) -> String {
         match self {
-            By::Name(kind) => {
+            ReferenceKey::Name(kind) => {
                 source.name(kind, group).map_or_else(|| group.to_string(), str::to_owned)
             }
-            By::Operation => if group == 0 { "read" } else { "write" }.to_owned(),
+            ReferenceKey::Operation => if group == 0 { "read" } else { "write" }.to_owned(),
         }
     }
 }
@@ -154,7 +154,7 @@ struct Pending {
 pub struct References {
     source: BoxedSource,
     split: Split,
-    by: Option<By>,
+    by: Option<ReferenceKey>,
     records: Vec<Record>,
     next: usize,
     pending: Option<Pending>,
@@ -203,7 +203,7 @@ impl References {
 
     /// Groups the references.
     #[must_use]
-    pub fn by(mut self, by: Option<By>) -> Self {
+    pub fn by(mut self, by: Option<ReferenceKey>) -> Self {
         self.by = by;
         self
     }

@@ -28,7 +28,7 @@ use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
 use larder_core::curve::miniature::SAMPLE_PAGES;
 use larder_core::policy::PolicyKind;
 use larder_core::units::BLOCK_BYTES_U64;
-use larder_schema::advice::Goal;
+use larder_schema::advice::SizingGoal;
 use larder_schema::sizing::Sizing;
 use std::num::NonZero;
 
@@ -49,7 +49,7 @@ pub struct Options {
     /// The trace as the user named it.
     pub name: String,
     /// Goal of the cache; its budget limits data and tables together.
-    pub goal: Goal,
+    pub goal: SizingGoal,
     /// Policies to choose from, at least one.
     pub policies: Vec<PolicyKind>,
     /// True if only caches that are as cheap as a sample are simulated in full.
@@ -121,7 +121,7 @@ impl From<TraceError> for SizingError {
 struct SizingContext<'a> {
     open: &'a Open<'a>,
     options: &'a Options,
-    survey: survey::Survey,
+    survey: survey::TraceProperties,
 }
 
 impl SizingContext<'_> {
@@ -182,7 +182,7 @@ pub fn measure(
     // The budget is scaled to the sample; the tracker has the same size for the sample and the
     // whole trace.
     let scale_budget = |bytes: u64| bytes.saturating_sub(TRACKER) / u64::from(sample) + TRACKER;
-    let goal = Goal { budget_bytes: budget_bytes.map(scale_budget), ..options.goal };
+    let goal = SizingGoal { budget_bytes: budget_bytes.map(scale_budget), ..options.goal };
     let context = SizingContext { open, options: &Options { goal, ..options.clone() }, survey };
     if context.pages_max() == 0 {
         let budget_bytes = budget_bytes.unwrap_or(0);

@@ -17,12 +17,12 @@ pub use sizes::Size;
 pub use table::{Row, from_rows, json};
 pub use whole::{Run, WholeStudy, full_table, run_whole, short_table};
 
-use super::engine::WholeError;
+use super::engine::CacheSimulationError;
 use super::interner::Interner;
 use super::min::{self, Future, TraceTooLong};
-use super::references::{By, ReferenceError};
+use super::references::{ReferenceError, ReferenceKey};
 use super::sizing::{Progress, ProgressCallback};
-use super::sweep::{self, Planned};
+use super::sweep::{self, SweepItem};
 use larder_core::policy::PolicyKind;
 use larder_schema::format;
 use std::num::NonZero;
@@ -40,7 +40,7 @@ pub enum StudyError {
     Reference(#[from] ReferenceError),
     /// The trace cannot run through the whole cache.
     #[error("simulate: {0}")]
-    Whole(#[from] WholeError),
+    Whole(#[from] CacheSimulationError),
     /// The trace is too long for the bound.
     #[error(transparent)]
     Bound(#[from] TraceTooLong),
@@ -67,7 +67,7 @@ pub struct StudyOptions {
     /// Method of a hit-ratio curve; `None` to simulate caches of the sizes.
     pub curve: Option<CurveKind>,
     /// Grouping of the curves.
-    pub by: Option<By>,
+    pub by: Option<ReferenceKey>,
     /// Seed of the random choices of a sample.
     pub seed: u64,
     /// Number of threads; the result does not depend on it.
@@ -104,8 +104,8 @@ pub fn run(
     }
     let capacities = case.capacities(&options.sizes, pages)?;
     let policies = options.policies.iter();
-    let plan: Vec<Planned> = policies
-        .flat_map(|&policy| capacities.iter().map(move |&capacity| Planned { policy, capacity }))
+    let plan: Vec<SweepItem> = policies
+        .flat_map(|&policy| capacities.iter().map(move |&capacity| SweepItem { policy, capacity }))
         .collect();
     let mut rows = Vec::new();
     if !plan.is_empty() {

@@ -19,7 +19,7 @@ use larder_core::policy::PolicyKind;
 
 use super::interner::Interner;
 use super::references::{Batch, Reference, ReferenceError, References};
-use larder_core::replace::{self, Counts, FindBy, Replace};
+use larder_core::replace::{self, Counts, IndexKind, Replace};
 
 /// References of a batch.
 const SWEEP_BATCH_REFERENCES: usize = if cfg!(test) { 32 << 10 } else { 512 << 10 };
@@ -31,7 +31,7 @@ const NUMBERS_BYTES_MIN: u64 = 16 << 20;
 
 /// One cache of a sweep.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Planned {
+pub struct SweepItem {
     /// Its policy.
     pub policy: PolicyKind,
     /// Its size in pages, at least 1.
@@ -41,8 +41,8 @@ pub struct Planned {
 /// Selects the lookup method of each cache, given the number of pages of the trace if it is known:
 /// by number, the largest cache first, as long as the numbers take little memory compared with the
 /// caches.
-fn find_by(plan: &[Planned], footprint: Option<u64>) -> Vec<FindBy> {
-    let mut found = vec![FindBy::Page; plan.len()];
+fn find_by(plan: &[SweepItem], footprint: Option<u64>) -> Vec<IndexKind> {
+    let mut found = vec![IndexKind::Page; plan.len()];
     let Some(footprint) = footprint.filter(|_| plan.len() > 1) else { return found };
     let mut order: Vec<usize> = (0..plan.len()).collect();
     order.sort_by_key(|&cache| std::cmp::Reverse(plan[cache].capacity));
@@ -53,7 +53,7 @@ fn find_by(plan: &[Planned], footprint: Option<u64>) -> Vec<FindBy> {
         if numbers > allowed {
             break;
         }
-        found[cache] = FindBy::Number;
+        found[cache] = IndexKind::Number;
     }
     found
 }
@@ -97,13 +97,13 @@ impl SweepBatch {
 /// The trace is bad, cannot be read, or exceeds a limit.
 pub fn run(
     mut references: References,
-    plan: &[Planned],
+    plan: &[SweepItem],
     footprint: Option<u64>,
     threads: NonZero<usize>,
     mut progress: impl FnMut(u64),
 ) -> Result<Vec<Counts>, ReferenceError> {
     let find_by = find_by(plan, footprint);
-    let mut interner = find_by.contains(&FindBy::Number).then(Interner::new);
+    let mut interner = find_by.contains(&IndexKind::Number).then(Interner::new);
     let caches: Vec<Mutex<Box<dyn Replace>>> = plan
         .iter()
         .zip(find_by)
@@ -153,10 +153,10 @@ mod tests {
         run(stream, &plan(), footprint, threads, |_| ()).unwrap()
     }
 
-    fn plan() -> Vec<Planned> {
+    fn plan() -> Vec<SweepItem> {
         PolicyKind::ALL
             .into_iter()
-            .flat_map(|policy| [1, 7, 50, 400].map(|capacity| Planned { policy, capacity }))
+            .flat_map(|policy| [1, 7, 50, 400].map(|capacity| SweepItem { policy, capacity }))
             .collect()
     }
 
@@ -167,7 +167,7 @@ mod tests {
         let separate: Vec<Counts> = plan()
             .iter()
             .map(|planned| {
-                let mut cache = replace::cache(planned.policy, planned.capacity, FindBy::Page);
+                let mut cache = replace::cache(planned.policy, planned.capacity, IndexKind::Page);
                 cache.run(&references, &[]);
                 cache.check();
                 cache.counts()
@@ -181,13 +181,13 @@ mod tests {
     #[test]
     fn numbers_are_used_where_they_take_little_beside_the_caches() {
         let plan = plan();
-        assert!(find_by(&plan, None).iter().all(|&by| by == FindBy::Page));
-        assert!(find_by(&plan, Some(1_600)).iter().all(|&by| by == FindBy::Number));
+        assert!(find_by(&plan, None).iter().all(|&by| by == IndexKind::Page));
+        assert!(find_by(&plan, Some(1_600)).iter().all(|&by| by == IndexKind::Number));
         let mut large = plan.clone();
-        large.push(Planned { policy: PolicyKind::Lru, capacity: 30_000_000 });
+        large.push(SweepItem { policy: PolicyKind::Lru, capacity: 30_000_000 });
         let chosen = find_by(&large, Some(100_000_000));
-        assert_eq!(chosen[plan.len()], FindBy::Number);
-        assert_eq!(chosen[..plan.len()].iter().filter(|&&by| by == FindBy::Number).count(), 0);
-        assert_eq!(find_by(&plan[..1], Some(4)), [FindBy::Page], "there is nothing to share");
+        assert_eq!(chosen[plan.len()], IndexKind::Number);
+        assert_eq!(chosen[..plan.len()].iter().filter(|&&by| by == IndexKind::Number).count(), 0);
+        assert_eq!(find_by(&plan[..1], Some(4)), [IndexKind::Page], "there is nothing to share");
     }
 }

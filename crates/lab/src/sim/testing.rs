@@ -3,7 +3,7 @@
 use super::interner::Interner;
 use super::references::Reference;
 use crate::random::Random;
-use crate::trace::{NameOf, Op, Record, Source, TraceError};
+use crate::trace::{NameKind, Op, Record, Source, TraceError};
 
 /// Returns a read of a whole page.
 pub(crate) fn reference(page: u64) -> Reference {
@@ -70,7 +70,7 @@ impl Source for Memory {
         Ok(())
     }
 
-    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
-        (kind == NameOf::Volume && number == 1).then_some("disk")
+    fn name(&self, kind: NameKind, number: u32) -> Option<&str> {
+        (kind == NameKind::Volume && number == 1).then_some("disk")
     }
 }

@@ -3,7 +3,7 @@
 
 use super::decode::{DecodeOutput, Decoded, FormatError};
 use super::text::{Commas, LineFormat, take_quoted};
-use super::{Addressing, NameOf, Op, Record, Sink, Source};
+use super::{Addressing, NameKind, Op, Record, Sink, Source};
 use std::borrow::Cow;
 use std::io::{self, Write};
 
@@ -28,7 +28,7 @@ pub(super) struct CsvReader;
 /// Takes a name and assigns it to its number.
 fn take_name(
     fields: &mut Commas<'_>,
-    (kind, number): (NameOf, u32),
+    (kind, number): (NameKind, u32),
     out: &mut DecodeOutput<'_>,
 ) -> Decoded {
     let is_quoted = fields.rest.first() == Some(&b'"');
@@ -70,7 +70,7 @@ impl LineFormat for CsvReader {
             op: take_op(fields)?,
             class: u8::try_from(fields.number(class)?).ok().ok_or(class)?,
         };
-        for kind in NameOf::ALL {
+        for kind in NameKind::ALL {
             take_name(fields, (kind, record.number_of(kind)), out)?;
         }
         out.push_as_is(record)
@@ -107,7 +107,7 @@ impl<W: Write> Sink for CsvWriter<W> {
                 self.line,
                 "{time_ns},{offset},{len},{latency_ns},{volume},{file},{process},{op},{class}"
             )?;
-            for kind in NameOf::ALL {
+            for kind in NameKind::ALL {
                 self.line.push(b',');
                 let name = source.name(kind, record.number_of(kind));
                 push_name(name.unwrap_or_default(), &mut self.line);

@@ -7,7 +7,7 @@
 
 use super::input::Input;
 use super::names::AllNames;
-use super::{Addressing, LEN_MAX, NameOf, Record, Source, TIME_NS_MAX, TraceError, VOLUME_MAX};
+use super::{Addressing, LEN_MAX, NameKind, Record, Source, TIME_NS_MAX, TraceError, VOLUME_MAX};
 
 /// A defect of a record: a fragment such as "the offset is not a number".
 pub(super) type FormatError = &'static str;
@@ -235,7 +235,7 @@ impl Source for Stream {
         Ok(())
     }
 
-    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+    fn name(&self, kind: NameKind, number: u32) -> Option<&str> {
         self.names.get(kind, number)
     }
 

@@ -2,7 +2,7 @@
 //! which it was recorded.
 
 use super::summary::{Summary, VolumeSummary};
-use super::{Addressing, NameOf, Observer, Op, Source, TraceError};
+use super::{Addressing, NameKind, Observer, Op, Source, TraceError};
 use larder_core::counters::HistogramSnapshot;
 use larder_report::findings;
 use larder_report::table::{Cell, Column, Table};
@@ -63,7 +63,7 @@ impl Description {
 
 /// Returns the name of a volume, or its number.
 fn volume_name(source: &dyn Source, number: u32) -> String {
-    match source.name(NameOf::Volume, number) {
+    match source.name(NameKind::Volume, number) {
         Some(name) => name.to_owned(),
         None if number == u32::MAX => "others".to_owned(),
         None => number.to_string(),

@@ -1,6 +1,6 @@
 //! Selection of the records of a trace.
 
-use super::{NameOf, Op, Record, Source};
+use super::{NameKind, Op, Record, Source};
 use std::ops::Range;
 
 /// A filter of records; an empty or absent condition matches all. Names are those of the source; a
@@ -28,7 +28,7 @@ impl Filter {
         let matches_name = |wanted_names: &[String], kind| {
             let number = record.number_of(kind);
             let matches = |wanted_name: &String| match source.name(kind, number) {
-                Some(name) if kind == NameOf::Process => is_process(name, wanted_name),
+                Some(name) if kind == NameKind::Process => is_process(name, wanted_name),
                 Some(name) => name == wanted_name,
                 None => wanted_name.parse() == Ok(number),
             };
@@ -41,9 +41,9 @@ impl Filter {
         (self.ops.is_empty() || self.ops.contains(&record.op))
             && self.times.as_ref().is_none_or(|times| times.contains(&record.time_ns))
             && self.range.as_ref().is_none_or(touches)
-            && matches_name(&self.volumes, NameOf::Volume)
-            && matches_name(&self.files, NameOf::File)
-            && matches_name(&self.processes, NameOf::Process)
+            && matches_name(&self.volumes, NameKind::Volume)
+            && matches_name(&self.files, NameKind::File)
+            && matches_name(&self.processes, NameKind::Process)
     }
 }
 

@@ -7,7 +7,7 @@
 //! between traces.
 
 use super::names::AllNames;
-use super::{Addressing, BoxedSource, NameOf, Record, Source, TraceError};
+use super::{Addressing, BoxedSource, NameKind, Record, Source, TraceError};
 use std::collections::{HashMap, VecDeque};
 
 /// One of the input traces.
@@ -16,7 +16,7 @@ struct InputTrace {
     buffered: VecDeque<Record>,
     at_end: bool,
     /// Merged number by kind and number in this trace.
-    numbers: HashMap<(NameOf, u32), u32>,
+    numbers: HashMap<(NameKind, u32), u32>,
 }
 
 /// The order in which records are returned.
@@ -114,9 +114,10 @@ impl Merge {
             record.time_ns = record.time_ns.saturating_add(self.trace_start_ns);
             self.latest_ns = self.latest_ns.max(record.time_ns);
         }
-        record.volume = merged_number(trace, &mut self.names, &record, NameOf::Volume, earliest);
-        record.file = merged_number(trace, &mut self.names, &record, NameOf::File, earliest);
-        record.process = merged_number(trace, &mut self.names, &record, NameOf::Process, earliest);
+        record.volume = merged_number(trace, &mut self.names, &record, NameKind::Volume, earliest);
+        record.file = merged_number(trace, &mut self.names, &record, NameKind::File, earliest);
+        record.process =
+            merged_number(trace, &mut self.names, &record, NameKind::Process, earliest);
         Some(record)
     }
 }
@@ -126,11 +127,11 @@ fn merged_number(
     trace: &mut InputTrace,
     names: &mut AllNames,
     record: &Record,
-    kind: NameOf,
+    kind: NameKind,
     at: usize,
 ) -> u32 {
     let number = record.number_of(kind);
-    if kind != NameOf::Volume && number == 0 {
+    if kind != NameKind::Volume && number == 0 {
         return 0;
     }
     if let Some(&number) = trace.numbers.get(&(kind, number)) {
@@ -157,7 +158,7 @@ impl Source for Merge {
         Ok(())
     }
 
-    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+    fn name(&self, kind: NameKind, number: u32) -> Option<&str> {
         self.names.get(kind, number)
     }
 
@@ -196,7 +197,7 @@ mod tests {
         merge.read_batch(&mut records).unwrap();
         let merged: Vec<_> = records
             .iter()
-            .map(|r| (r.time_ns, r.offset, merge.name(NameOf::Volume, r.volume).unwrap()))
+            .map(|r| (r.time_ns, r.offset, merge.name(NameKind::Volume, r.volume).unwrap()))
             .collect();
         assert_eq!(
             merged,

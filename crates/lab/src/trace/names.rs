@@ -4,7 +4,7 @@
 //! [`BYTES_MAX`] bytes of names, keeps its records; a volume, file or process whose name
 //! does not fit gets the number 0.
 
-use super::NameOf;
+use super::NameKind;
 use std::collections::HashMap;
 
 /// Maximum number of names of one kind.
@@ -113,19 +113,19 @@ impl AllNames {
         AllNames { volumes: Names::new(0), files: Names::new(1), processes: Names::new(1) }
     }
 
-    pub(super) fn of_kind(&mut self, kind: NameOf) -> &mut Names {
+    pub(super) fn of_kind(&mut self, kind: NameKind) -> &mut Names {
         match kind {
-            NameOf::Volume => &mut self.volumes,
-            NameOf::File => &mut self.files,
-            NameOf::Process => &mut self.processes,
+            NameKind::Volume => &mut self.volumes,
+            NameKind::File => &mut self.files,
+            NameKind::Process => &mut self.processes,
         }
     }
 
-    pub(super) fn get(&self, kind: NameOf, number: u32) -> Option<&str> {
+    pub(super) fn get(&self, kind: NameKind, number: u32) -> Option<&str> {
         match kind {
-            NameOf::Volume => self.volumes.get(number),
-            NameOf::File => self.files.get(number),
-            NameOf::Process => self.processes.get(number),
+            NameKind::Volume => self.volumes.get(number),
+            NameKind::File => self.files.get(number),
+            NameKind::Process => self.processes.get(number),
         }
     }
 
@@ -147,12 +147,12 @@ mod tests {
         let mut names = AllNames::new();
         assert_eq!([b"b", b"a", b"b"].map(|key| names.volumes.number(key)), [0, 1, 0]);
         assert_eq!(names.files.number(b"f"), 1, "0 stands for not known");
-        assert_eq!(names.get(NameOf::Volume, 1), Some("a"));
-        assert_eq!(names.get(NameOf::File, 0), None);
+        assert_eq!(names.get(NameKind::Volume, 1), Some("a"));
+        assert_eq!(names.get(NameKind::File, 0), None);
         assert!(names.processes.set(5, "p"));
         assert!(!names.processes.set(0, "nobody"));
-        assert_eq!(names.get(NameOf::Process, 5), Some("p"));
-        assert_eq!(names.get(NameOf::Process, 4), None);
+        assert_eq!(names.get(NameKind::Process, 5), Some("p"));
+        assert_eq!(names.get(NameKind::Process, 4), None);
     }
 
     #[test]

@@ -5,7 +5,7 @@
 //! overestimated. Invariant: memory is bounded; files beyond [`FILES_MAX`] are ignored.
 
 use super::summary::PAGE_BYTES;
-use super::{Addressing, NameOf, Op, Record, Source};
+use super::{Addressing, NameKind, Op, Record, Source};
 use larder_core::counters::Class;
 use larder_report::findings::{FileUse, MachineSnapshot, Observation};
 use std::collections::BTreeMap;
@@ -68,8 +68,8 @@ impl Observer {
         #[expect(clippy::cast_precision_loss, reason = "seconds of a trace")]
         let seconds = self.last_ns as f64 / 1e9;
         let name = |volume: u32, file: u32| {
-            let known = source.name(NameOf::File, file).filter(|_| file > 0);
-            let known = known.or_else(|| source.name(NameOf::Volume, volume));
+            let known = source.name(NameKind::File, file).filter(|_| file > 0);
+            let known = known.or_else(|| source.name(NameKind::Volume, volume));
             known.map_or_else(|| format!("volume {volume}"), str::to_owned)
         };
         let files = self.files.iter().filter(|_| self.has_classes).map(

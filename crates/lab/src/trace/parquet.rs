@@ -5,7 +5,7 @@ mod pages;
 
 use super::decode::{BadRecords, check};
 use super::names::AllNames;
-use super::{Addressing, NameOf, Op, Record, Sink, Source, TraceError};
+use super::{Addressing, NameKind, Op, Record, Sink, Source, TraceError};
 use ::parquet::basic::{Compression, ZstdLevel};
 use ::parquet::column::reader::ColumnReader;
 use ::parquet::data_type::{ByteArray, ByteArrayType, Int32Type, Int64Type};
@@ -151,7 +151,7 @@ fn write_group<W: Write + Send>(
                 column.typed::<Int32Type>().write_batch(&values, None, None)?;
             }
             _ => {
-                let kind = NameOf::ALL[index - FIRST_NAME];
+                let kind = NameKind::ALL[index - FIRST_NAME];
                 let (mut levels, mut text) = (Vec::with_capacity(records.len()), Vec::new());
                 for record in records {
                     let name = names.name(kind, record.number_of(kind));
@@ -403,7 +403,7 @@ fn set(record: &mut Record, column: &Column, at: usize, names: &mut AllNames) ->
         OP => record.op = Op::from_name(column.text(at)?)?,
         index if index < FIRST_NAME => record.set_column(index, column.number(at)?).ok()?,
         index => {
-            let kind = NameOf::ALL[index - FIRST_NAME];
+            let kind = NameKind::ALL[index - FIRST_NAME];
             names.of_kind(kind).set(record.number_of(kind), column.text(at)?);
         }
     }
@@ -423,7 +423,7 @@ impl Source for ParquetReader {
         Ok(())
     }
 
-    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+    fn name(&self, kind: NameKind, number: u32) -> Option<&str> {
         self.names.get(kind, number)
     }
 

@@ -49,7 +49,7 @@ impl Op {
 
 /// The kind of number that a name belongs to, in the order of the numbers of kinds in files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub enum NameOf {
+pub enum NameKind {
     /// [`Record::volume`].
     Volume,
     /// [`Record::file`].
@@ -58,9 +58,9 @@ pub enum NameOf {
     Process,
 }
 
-impl NameOf {
+impl NameKind {
     /// All kinds.
-    pub const ALL: [NameOf; 3] = [NameOf::Volume, NameOf::File, NameOf::Process];
+    pub const ALL: [NameKind; 3] = [NameKind::Volume, NameKind::File, NameKind::Process];
 }
 
 /// One request. A field that the format does not have is 0.
@@ -99,7 +99,7 @@ impl Record {
 
     /// Returns the number of the volume, the file or the process.
     #[must_use]
-    pub fn number_of(&self, kind: NameOf) -> u32 {
+    pub fn number_of(&self, kind: NameKind) -> u32 {
         [self.volume, self.file, self.process][kind as usize]
     }
 

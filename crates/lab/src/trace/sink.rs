@@ -6,7 +6,7 @@
 use super::csv::CsvWriter;
 #[cfg(feature = "parquet")]
 use super::parquet::ParquetWriter;
-use super::{NameOf, Record, Source, ltr};
+use super::{NameKind, Record, Source, ltr};
 use std::collections::HashSet;
 use std::io::{self, BufWriter, Write};
 
@@ -94,7 +94,7 @@ pub trait Sink {
 /// Writer of Larder's format, which writes names before their first use.
 struct LtrSink<W: Write> {
     writer: ltr::Writer<W>,
-    named_numbers: HashSet<(NameOf, u32)>,
+    named_numbers: HashSet<(NameKind, u32)>,
     /// Previous number of each kind: most records have the same one.
     last: [Option<u32>; 3],
 }
@@ -102,7 +102,7 @@ struct LtrSink<W: Write> {
 impl<W: Write> Sink for LtrSink<W> {
     fn append(&mut self, records: &[Record], source: &dyn Source) -> io::Result<()> {
         for record in records {
-            for (kind, last) in NameOf::ALL.into_iter().zip(&mut self.last) {
+            for (kind, last) in NameKind::ALL.into_iter().zip(&mut self.last) {
                 let number = record.number_of(kind);
                 if last.replace(number) != Some(number)
                     && let Some(name) = source.name(kind, number)

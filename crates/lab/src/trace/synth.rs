@@ -7,7 +7,7 @@
 mod database;
 mod zipf;
 
-use super::{NameOf, Op, Record, Source, TraceError};
+use super::{NameKind, Op, Record, Source, TraceError};
 use crate::random::Random;
 use database::Database;
 use zipf::Zipf;
@@ -300,10 +300,10 @@ impl Source for Synth {
         Ok(())
     }
 
-    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+    fn name(&self, kind: NameKind, number: u32) -> Option<&str> {
         match (self.options.pattern, kind, number) {
             (Pattern::Database, ..) => database::name(kind, number),
-            (_, NameOf::Volume, 0) => Some(VOLUME),
+            (_, NameKind::Volume, 0) => Some(VOLUME),
             _ => None,
         }
     }

@@ -28,4 +28,4 @@ pub(crate) use engine::Engine;
 pub(crate) use files::{File, Files, Model, SpaceUse};
 pub use script::{Script, ScriptError, Step};
 pub use session::Session;
-pub use show::{Shown, help, show};
+pub use show::{ShownConfiguration, help, show};

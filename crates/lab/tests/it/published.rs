@@ -2,7 +2,7 @@
 //! the traces next to the repository, the tests are skipped.
 
 use larder_core::policy::PolicyKind;
-use larder_core::replace::{FindBy, cache};
+use larder_core::replace::{IndexKind, cache};
 use larder_lab::sim::curve::Exact;
 use larder_lab::sim::min::Future;
 use larder_lab::sim::references::{Batch, Reference, References, Split};
@@ -24,7 +24,7 @@ fn references(name: &str, split: Option<Split>) -> Option<Vec<Reference>> {
 }
 
 fn miss_ratio(references: &[Reference], policy: &str, pages: u32) -> f64 {
-    let mut value = cache(PolicyKind::from_name(policy).unwrap(), pages, FindBy::Page);
+    let mut value = cache(PolicyKind::from_name(policy).unwrap(), pages, IndexKind::Page);
     value.run(references, &[]);
     ratio(value.counts().misses().references, value.counts().all().references)
 }

@@ -3,7 +3,7 @@
 //! The target is a share of the *reachable* hits, so 95 % means the same for a workload that reads
 //! all data once and for one that reads it a thousand times.
 
-use larder_schema::advice::{Attainment, Choice, Goal};
+use larder_schema::advice::{Attainment, Choice, SizingGoal};
 use larder_schema::curve::Curve;
 use larder_schema::format;
 
@@ -19,7 +19,7 @@ pub struct Source<'a> {
 /// Returns a sentence with the reason for a chosen size. `ceiling` is the reachable hit ratio.
 #[must_use]
 pub fn reason(
-    goal: &Goal,
+    goal: &SizingGoal,
     ceiling: f64,
     reach: Attainment,
     target_bytes: Option<u64>,
@@ -49,7 +49,7 @@ pub fn reason(
 
 /// Returns the recommended size, or `None` if no hits are reachable or no size fits.
 #[must_use]
-pub fn choose(curve: &Curve, ceiling: f64, goal: &Goal) -> Option<Choice> {
+pub fn choose(curve: &Curve, ceiling: f64, goal: &SizingGoal) -> Option<Choice> {
     let curve = curve.rising();
     if ceiling <= 0.0 || curve.last_bytes() == 0 || goal.budget_bytes == Some(0) {
         return None;
@@ -75,14 +75,14 @@ mod tests {
 
     #[test]
     fn the_smallest_size_that_reaches_the_target() {
-        let goal = Goal { target: 0.75, budget_bytes: None };
+        let goal = SizingGoal { target: 0.75, budget_bytes: None };
         let found = choose(&curve(), 0.8, &goal).unwrap();
         assert_eq!((found.point.bytes, found.reach), (200, Attainment::Reached));
     }
 
     #[test]
     fn never_more_than_the_budget() {
-        let goal = Goal { target: 0.75, budget_bytes: Some(150) };
+        let goal = SizingGoal { target: 0.75, budget_bytes: Some(150) };
         let found = choose(&curve(), 0.8, &goal).unwrap();
         assert_eq!((found.point.bytes, found.reach), (150, Attainment::Budget));
         assert_eq!(found.target_bytes, Some(200));
@@ -91,14 +91,14 @@ mod tests {
 
     #[test]
     fn a_target_above_the_curve_takes_all_of_it_and_says_so() {
-        let goal = Goal { target: 1.0, budget_bytes: None };
+        let goal = SizingGoal { target: 1.0, budget_bytes: None };
         let found = choose(&curve(), 0.9, &goal).unwrap();
         assert_eq!((found.point.bytes, found.reach), (400, Attainment::End));
     }
 
     #[test]
     fn where_nothing_hits_nothing_is_recommended() {
-        let goal = Goal { target: 0.95, budget_bytes: None };
+        let goal = SizingGoal { target: 0.95, budget_bytes: None };
         assert_eq!(choose(&curve(), 0.0, &goal), None);
         assert_eq!(choose(&Curve::default(), 0.5, &goal), None);
     }

@@ -1,7 +1,7 @@
 //! Verdicts on samples with known truth, from fixed seeds, with noise as in benchmarks.
 
 use super::*;
-use larder_schema::run::trial::{Doubt, DoubtReason, Started, Trial};
+use larder_schema::run::trial::{Doubt, DoubtReason, MeasuredStart, Trial};
 use rand_xoshiro::Xoshiro256PlusPlus;
 use rand_xoshiro::rand_core::{Rng, SeedableRng};
 use serde_json::json;
@@ -16,7 +16,7 @@ fn run(series: &[(&str, &str, Option<Direction>, &[f64])]) -> Run {
     run
 }
 
-fn compared(a: &[f64], b: &[f64]) -> Compared {
+fn compared(a: &[f64], b: &[f64]) -> SeriesComparison {
     let higher = Some(Direction::Higher);
     let (a, b) = (run(&[("rate", "1/s", higher, a)]), run(&[("rate", "1/s", higher, b)]));
     compare(&a, &b, THRESHOLD).unwrap().series.remove(0)
@@ -116,7 +116,7 @@ fn what_else_is_different_and_doubtful_is_said() {
     let mut b = run(&[("rate", "1/s", higher, &scaled(1.2)), ("new", "1/s", higher, &STEADY)]);
     a.main = Some("rate".to_owned());
     for (run, start, kernel) in [(&mut a, Start::Cold, "6.1"), (&mut b, Start::Warm, "6.18")] {
-        let started = Started { start, ..Started::default() };
+        let started = MeasuredStart { start, ..MeasuredStart::default() };
         run.trials = vec![Trial { started, ..Trial::default() }];
         kernel.clone_into(&mut run.machine.kernel);
         run.settings.insert("file_bytes".to_owned(), json!(4096));

@@ -2,7 +2,7 @@
 
 use crate::escape;
 use crate::table::{Cell, Column, Field, Table};
-use larder_schema::compare::{Compared, Comparison, Verdict};
+use larder_schema::compare::{Comparison, SeriesComparison, Verdict};
 use larder_schema::format;
 
 /// Formats the relative change, such as `+9.8 %`.
@@ -18,13 +18,19 @@ pub fn table(comparison: &Comparison) -> Table {
         ratio.map_or_else(Cell::missing, |ratio| Cell::shown(ratio, format_change(ratio)))
     };
     let fields = [
-        Field::word("series", "series", |it: &Compared| &it.series),
+        Field::word("series", "series", |it: &SeriesComparison| &it.series),
         Field::word("unit", "unit", |it| &it.unit),
         Field::number("median_a", "A", |it| it.median_a),
         Field::number("median_b", "B", |it| it.median_b),
-        Field::of(Column::numbers("ratio", "B against A"), move |it: &Compared| ratio(it.ratio)),
-        Field::of(Column::numbers("ratio_low", "from"), move |it: &Compared| ratio(it.ratio_low)),
-        Field::of(Column::numbers("ratio_high", "to"), move |it: &Compared| ratio(it.ratio_high)),
+        Field::of(Column::numbers("ratio", "B against A"), move |it: &SeriesComparison| {
+            ratio(it.ratio)
+        }),
+        Field::of(Column::numbers("ratio_low", "from"), move |it: &SeriesComparison| {
+            ratio(it.ratio_low)
+        }),
+        Field::of(Column::numbers("ratio_high", "to"), move |it: &SeriesComparison| {
+            ratio(it.ratio_high)
+        }),
         Field::text("verdict", "verdict", |it| match it.verdict {
             Verdict::CannotTell => format!("{}: {}", it.verdict.words(), it.why),
             verdict => verdict.words().to_owned(),

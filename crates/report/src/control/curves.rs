@@ -10,7 +10,7 @@ use crate::advise::goal::{self, Source};
 use crate::advise::regions;
 use crate::chart::{Axis, Chart, Labels, Scale};
 use crate::table::{Field, Table};
-use larder_schema::advice::{Attainment, Choice, Goal, Region};
+use larder_schema::advice::{Attainment, Choice, Region, SizingGoal};
 use larder_schema::control::{Curves, Finding, VolumeCurve};
 use larder_schema::curve::{Curve, Point};
 use larder_schema::format;
@@ -29,7 +29,7 @@ const IGNORED_FRACTION: u64 = 16;
 #[must_use]
 pub fn needed_memory(points: &Curve) -> Option<Choice> {
     let ceiling = points.rising().points().last()?.hit_ratio;
-    goal::choose(points, ceiling, &Goal { target: Goal::TARGET, budget_bytes: None })
+    goal::choose(points, ceiling, &SizingGoal { target: SizingGoal::TARGET, budget_bytes: None })
 }
 
 /// Returns the highest hit ratio of the curve.
@@ -110,7 +110,7 @@ fn advice(volume: &VolumeCurve, others: &[VolumeCurve], share_is_auto: bool) -> 
         advice
             .push(format!("{name} has what it needs: {memory} lie in {}.", regions::title(region)));
     }
-    let goal = Goal { target: Goal::TARGET, budget_bytes: None };
+    let goal = SizingGoal { target: SizingGoal::TARGET, budget_bytes: None };
     let largest = format!("{}, the largest size known of", format::bytes(needed.point.bytes));
     let everything = format!("{}, the most known of,", format::bytes(volume.points.last_bytes()));
     let source = Source { everything: &everything, largest: &largest };

@@ -224,12 +224,12 @@ mod tests {
                      data.policy=2q` changes to it, and `larder ctl set data.policy=auto` lets \
                      the cache choose";
         assert_eq!(of(findings[2], false, false), known);
-        let known = "data: 30.0 % of what is written back is written because its room is wanted; \
+        let known = "data: 30.0 % of the bytes written back are written to free memory; \
                      `larder ctl set data.dirty-threshold=187` starts write-back earlier, in the \
                      order of the store; more memory helps as well";
         assert_eq!(of(findings[5], false, false), known);
         let lowest = VolumeFinding::Stolen { share: 0.3, dirty_threshold: 1 };
-        assert!(of(lowest, false, false).ends_with("wanted; more memory helps"));
+        assert!(of(lowest, false, false).ends_with("memory; more memory helps"));
         assert!(of(findings[2], true, false).ends_with("changed if that lasts"));
         assert!(of(findings[3], false, true).ends_with("volumes that gain more"));
     }

@@ -205,7 +205,7 @@ fn short_name(volume: &VolumeStats) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_schema::control::{Head, LatencyStats};
+    use larder_schema::control::{LatencyStats, ResponseHead};
 
     fn volume(name: &str, factor: u64) -> VolumeStats {
         let numbers = |names: &[(&str, u64)]| {
@@ -228,7 +228,7 @@ mod tests {
 
     fn stats(seconds: u64, volumes: Vec<VolumeStats>) -> Stats {
         Stats {
-            head: Head::default(),
+            head: ResponseHead::default(),
             uptime_ns: seconds * 1_000_000_000,
             stopping: false,
             budget: None,

@@ -2,13 +2,13 @@
 
 use crate::table::{Cell, Column, Field, Table};
 use larder_schema::control::{
-    ByteRange, Change, Changed, Dropped, FileStats, Files, Pinned, VolumeDropped,
+    ByteRange, Change, ChangeResponse, DropResponse, FileStats, Files, Pinned, VolumeDropped,
 };
 use larder_schema::share;
 
 /// Returns the changed settings as a table.
 #[must_use]
-pub fn changes_table(changed: &Changed) -> Table {
+pub fn changes_table(changed: &ChangeResponse) -> Table {
     let fields = [
         Field::word("volume", "volume", |it: &Change| &it.volume),
         Field::word("name", "setting", |it| &it.name),
@@ -37,7 +37,7 @@ pub fn files_table(files: &Files) -> Table {
 
 /// Returns the result of a drop as a table.
 #[must_use]
-pub fn dropped_table(dropped: &Dropped) -> Table {
+pub fn dropped_table(dropped: &DropResponse) -> Table {
     let fields = [
         Field::word("volume", "volume", |it: &VolumeDropped| &it.volume),
         Field::bytes("dropped_bytes", "dropped", |it| it.dropped_bytes),
@@ -83,7 +83,8 @@ mod tests {
         let dropped =
             VolumeDropped { volume: "a".into(), dropped_bytes: 2 << 20, resident_bytes: 4096 };
         let text =
-            dropped_table(&Dropped { dropped: vec![dropped], ..Dropped::default() }).to_text();
+            dropped_table(&DropResponse { dropped: vec![dropped], ..DropResponse::default() })
+                .to_text();
         assert!(text.lines().last().unwrap().contains("2 MiB         4 KiB"), "{text}");
         let ranges = vec![ByteRange { offset: 8192, length: 4096 }];
         let pinned = Pinned { volume: "a".into(), ranges, ..Pinned::default() };

@@ -9,7 +9,7 @@
 use super::columns::Path;
 use super::counters::{Counter, Kind, Object};
 use super::number::{Decimal, Numbers};
-use super::time::{self, Stamp};
+use super::time::{self, UnorderedTime};
 use super::{Names, PerfmonError, fields, text};
 use crate::lines::Lines;
 use larder_schema::format;
@@ -62,7 +62,7 @@ pub(super) struct Log {
 struct Row {
     /// Line number in the file.
     line: u64,
-    at: Stamp,
+    at: UnorderedTime,
 }
 
 pub(super) fn read(from: impl BufRead, options: &Options<'_>) -> Result<Log, PerfmonError> {
@@ -99,7 +99,7 @@ pub(super) fn read(from: impl BufRead, options: &Options<'_>) -> Result<Log, Per
             let (found, known) = (fields.len(), headings.len() + 1);
             return Err(line_error(format!("it has {found} fields and the first line {known}")));
         }
-        let at = Stamp::parse(&fields[0]);
+        let at = UnorderedTime::parse(&fields[0]);
         let at = at.ok_or_else(|| line_error(format!("{:?} is not a time", fields[0])))?;
         for (number, position) in positions.iter().enumerate() {
             let value = numbers.take(&fields[position + 1], (number, rows.len()), line).map_err(
@@ -183,7 +183,7 @@ impl Log {
 
     /// Converts the times of all lines to one clock, and removes lines whose time goes backward.
     fn set_times(&mut self, rows: &[Row]) -> Result<(), PerfmonError> {
-        let stamps: Vec<Stamp> = rows.iter().map(|row| row.at).collect();
+        let stamps: Vec<UnorderedTime> = rows.iter().map(|row| row.at).collect();
         let times = time::resolve(&stamps).map_err(|(position, reason)| PerfmonError::Line {
             line: rows.get(position).map_or(0, |row| row.line),
             reason: reason.to_owned(),

@@ -18,7 +18,7 @@ pub(super) enum Order {
 
 /// A time whose field order is not determined yet.
 #[derive(Clone, Copy, Debug, PartialEq)]
-pub(super) struct Stamp {
+pub(super) struct UnorderedTime {
     parts: [u32; 3],
     separator: char,
     year_first: bool,
@@ -30,9 +30,9 @@ pub(super) struct Stamp {
 /// First two-digit year that means 19xx: Perfmon dates from 1993.
 const FIRST_YEAR_19XX: u32 = 70;
 
-impl Stamp {
+impl UnorderedTime {
     /// Parses a time; returns `None` if the text is not one.
-    pub(super) fn parse(text: &str) -> Option<Stamp> {
+    pub(super) fn parse(text: &str) -> Option<UnorderedTime> {
         let text = text.trim();
         let (date, clock) = text.split_once([' ', 'T'])?;
         let separator = date.chars().find(|c| !c.is_ascii_digit())?;
@@ -50,7 +50,7 @@ impl Stamp {
         if year.len() != 4 && year.len() != 2 {
             return None;
         }
-        Some(Stamp {
+        Some(UnorderedTime {
             parts: [digits(a)?, digits(b)?, digits(c)?],
             separator,
             year_first,
@@ -146,7 +146,7 @@ pub(super) struct Times {
 }
 
 /// Converts stamps to one clock. An error contains the index of the stamp and the reason.
-pub(super) fn resolve(stamps: &[Stamp]) -> Result<Times, (usize, &'static str)> {
+pub(super) fn resolve(stamps: &[UnorderedTime]) -> Result<Times, (usize, &'static str)> {
     let year_first = stamps.iter().any(|stamp| stamp.year_first);
     let mut candidates = if year_first {
         vec![Order::Year]
@@ -161,7 +161,7 @@ pub(super) fn resolve(stamps: &[Stamp]) -> Result<Times, (usize, &'static str)> 
         let order = if year_first { Order::Year } else { Order::Month };
         let other = if year_first { Order::Year } else { Order::Day };
         // Finds the first stamp that is valid in no order; without one, the log mixes both orders.
-        let none = |s: &Stamp| s.at(order).is_none() && s.at(other).is_none();
+        let none = |s: &UnorderedTime| s.at(order).is_none() && s.at(other).is_none();
         let index = stamps.iter().position(none).unwrap_or_default();
         return Err((index, "there is no such date, or the order of day and month changes"));
     };
@@ -179,7 +179,7 @@ pub(super) fn resolve(stamps: &[Stamp]) -> Result<Times, (usize, &'static str)> 
         notes
             .push(format!("the dates do not show whether day or month comes first; taken {order}"));
     }
-    if stamps.iter().any(Stamp::has_two_digits) {
+    if stamps.iter().any(UnorderedTime::has_two_digits) {
         notes.push(format!(
             "years have two digits; from {FIRST_YEAR_19XX} on they are taken as 19xx, else as 20xx"
         ));
@@ -193,8 +193,8 @@ mod tests {
     use super::*;
 
     fn times(texts: &[&str]) -> Result<Times, (usize, &'static str)> {
-        let stamps: Vec<Stamp> =
-            texts.iter().map(|text| Stamp::parse(text).expect("a time")).collect();
+        let stamps: Vec<UnorderedTime> =
+            texts.iter().map(|text| UnorderedTime::parse(text).expect("a time")).collect();
         resolve(&stamps)
     }
 
@@ -216,7 +216,7 @@ mod tests {
         for wrong in
             ["", "yesterday", "04/15/2000", "04/15/200 1:00:00", "4.15.2000 24:00", "a/b/c d"]
         {
-            assert_eq!(Stamp::parse(wrong), None, "{wrong}");
+            assert_eq!(UnorderedTime::parse(wrong), None, "{wrong}");
         }
         assert_eq!(seconds_of_day("12:00:00 AM"), Some(0.0));
         assert_eq!(seconds_of_day("13:00 PM"), None);

@@ -58,7 +58,9 @@ pub(super) fn add(sum: &mut Trial, more: Trial, times: fn(u64, u64) -> u64) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_schema::run::trial::{Doubt, DoubtReason, Latency, Phase, SettingChange, Started};
+    use larder_schema::run::trial::{
+        Doubt, DoubtReason, Latency, MeasuredStart, Phase, SettingChange,
+    };
     use larder_schema::run::{Machine, Sample};
 
     fn part(name: &str, trials: u64, steal: Option<f64>) -> Run {
@@ -68,7 +70,12 @@ mod tests {
         let trial = |number| Trial {
             number,
             duration_ns: 10,
-            started: Started { files: 1, pages: Some(8), resident: Some(0), ..Started::default() },
+            started: MeasuredStart {
+                files: 1,
+                pages: Some(8),
+                resident: Some(0),
+                ..MeasuredStart::default()
+            },
             phases: vec![Phase { name: "read".to_owned(), duration_ns: 7 }],
             steal,
             disk_bytes: Some(100),

@@ -35,7 +35,7 @@ pub struct Step {
 
 /// Reason why a step is the stress point.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stress {
+pub enum StressReason {
     /// Throughput turned down.
     TurnsDown,
     /// Response times doubled without a gain.
@@ -50,7 +50,7 @@ pub struct StressPoint {
     /// The last step that gained.
     pub gained: Step,
     /// The reason.
-    pub reason: Stress,
+    pub reason: StressReason,
 }
 
 /// Returns the stress point of steps in the order of their client counts, if any.
@@ -64,9 +64,9 @@ pub fn stress_point(steps: &[Step]) -> Option<StressPoint> {
             continue;
         }
         let reason = if at.throughput < gained.throughput * (1.0 - GAIN_MIN) {
-            Stress::TurnsDown
+            StressReason::TurnsDown
         } else if at.answer_ns >= gained.answer_ns * WAITING_FACTOR {
-            Stress::Waits
+            StressReason::Waits
         } else {
             continue;
         };
@@ -111,11 +111,11 @@ pub fn stress_in_words(run: &Run) -> Option<String> {
     let (at_clients, gained_clients) = (at.clients, gained.clients);
     let times = format::times(at.answer_ns / gained.answer_ns);
     Some(match reason {
-        Stress::TurnsDown => format!(
+        StressReason::TurnsDown => format!(
             "Stress point at {at_clients} clients: throughput turns down, {percent} below that \
              with {gained_clients}, and answers take {times} as long."
         ),
-        Stress::Waits => {
+        StressReason::Waits => {
             let less = if at.throughput < gained.throughput { "less" } else { "more" };
             format!(
                 "Stress point at {at_clients} clients: answers take {times} as long as with \
@@ -147,7 +147,10 @@ mod tests {
             series(&[(1.0, 10.0, 5.0), (2.0, 19.0, 5.0), (4.0, 18.5, 9.0), (8.0, 17.0, 20.0)]);
         let point = stress_point(&found).unwrap();
         // 18.5 is within 5 % of 19, and 9 is less than twice 5; 17 is below.
-        assert_eq!((point.at, point.gained, point.reason), (found[3], found[1], Stress::TurnsDown));
+        assert_eq!(
+            (point.at, point.gained, point.reason),
+            (found[3], found[1], StressReason::TurnsDown)
+        );
     }
 
     #[test]
@@ -159,7 +162,10 @@ mod tests {
             (14.0, 104.9, 20.0),
         ]);
         let point = stress_point(&found).unwrap();
-        assert_eq!((point.at, point.gained, point.reason), (found[3], found[0], Stress::Waits));
+        assert_eq!(
+            (point.at, point.gained, point.reason),
+            (found[3], found[0], StressReason::Waits)
+        );
     }
 
     #[test]

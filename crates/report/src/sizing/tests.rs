@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::advise::regions;
-use larder_schema::advice::{Attainment, Goal};
+use larder_schema::advice::{Attainment, SizingGoal};
 use larder_schema::curve::{Curve, Point};
 use larder_schema::sizing::*;
 
@@ -60,7 +60,7 @@ fn sizing(trace: &str) -> Sizing {
             compulsory_misses: 400_000,
             ceiling: 0.6,
         },
-        goal: Goal { target: 0.95, budget_bytes: None },
+        goal: SizingGoal { target: 0.95, budget_bytes: None },
         exact: false,
         seed: 1,
         curve: points.iter().map(|&point| BestPoint { policy: "arc".to_owned(), point }).collect(),
@@ -96,7 +96,7 @@ fn sizing(trace: &str) -> Sizing {
             footprint_bytes: 1600 * MIB,
         }],
         slices: vec![Slice { begin: 0, references: 10, pages: 9 }; 64],
-        heat: Heat {
+        heat: AccessHeat {
             volumes: vec![HeatVolume {
                 volume: "0".to_owned(),
                 rows: 2,
@@ -142,7 +142,7 @@ fn the_page_is_well_formed_whatever_the_names() {
     nothing.stability = None;
     nothing.workload.duration_ns = None;
     nothing.workload.ceiling = 0.0;
-    nothing.heat = Heat::default();
+    nothing.heat = AccessHeat::default();
     nothing.slices.clear();
     assert_well_formed(&to_html(&nothing));
     assert!(to_text(&nothing).contains("no cache"), "{}", to_text(&nothing));

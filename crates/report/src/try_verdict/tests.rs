@@ -1,7 +1,7 @@
 //! Verdicts on runs with given values and counts.
 
 use super::*;
-use larder_schema::run::trial::{Started, Trial};
+use larder_schema::run::trial::{MeasuredStart, Trial};
 use larder_schema::run::{Machine, Sample};
 
 const STEADY: [f64; 6] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2];
@@ -16,7 +16,7 @@ fn part(side: &str, start: Start, times: f64, counts: &[(&str, f64)]) -> Part {
     for (name, value) in counts {
         run.samples.push(Sample { values: vec![*value; 6], ..Sample::new(*name, "pages", None) });
     }
-    let started = Started { start, ..Started::default() };
+    let started = MeasuredStart { start, ..MeasuredStart::default() };
     run.trials = vec![Trial { started, disk_bytes: Some(0), ..Trial::default() }; 6];
     let labels = [(SIDE.to_owned(), side.to_owned())].into();
     Part { name: format!("{side}, {}", start.name()), labels, run }

@@ -2,7 +2,7 @@
 
 use super::*;
 use larder_schema::watch::{
-    Counts, Disk, Interval, Row, SCHEMA, Unattributed, VERSION, Watch, rows,
+    Counts, Disk, Interval, Row, SCHEMA, UnattributedIo, VERSION, Watch, rows,
 };
 
 fn read(pages: u64, hits: u64, ahead: u64) -> Counts {
@@ -50,7 +50,7 @@ fn watch() -> Watch {
             read_ms: 500,
             ..Disk::default()
         }],
-        unattributed: Unattributed { metadata_bytes: 4096, ..Unattributed::default() },
+        unattributed: UnattributedIo { metadata_bytes: 4096, ..UnattributedIo::default() },
         ..Interval::default()
     };
     Watch {

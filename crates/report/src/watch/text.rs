@@ -3,7 +3,7 @@
 use super::disks;
 use crate::table::{Cell, Column, Field, Table};
 use larder_schema::format;
-use larder_schema::watch::{Interval, Row, Unattributed, Watch, WatchColumn};
+use larder_schema::watch::{Interval, Row, UnattributedIo, Watch, WatchColumn};
 
 /// Maximum number of characters of a path; its end is more informative than its start.
 const PATH_MAX: usize = 44;
@@ -149,7 +149,7 @@ pub fn interval_to_text(interval: &Interval, page_bytes: u64, rows_max: usize) -
         format::count(sum.lazy_flushes),
     );
     put_line!(text, "{}", memory_line(interval));
-    let Unattributed { metadata_bytes, read_bytes, write_bytes } = interval.unattributed;
+    let UnattributedIo { metadata_bytes, read_bytes, write_bytes } = interval.unattributed;
     if metadata_bytes + read_bytes + write_bytes > 0 {
         put_line!(
             text,

@@ -1,6 +1,6 @@
 //! Requests that change the server, and their responses.
 
-use super::Head;
+use super::ResponseHead;
 use serde::de::{Error, MapAccess, Visitor};
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -35,10 +35,10 @@ pub struct Change {
 
 /// The response to a request that changes settings.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Changed {
+pub struct ChangeResponse {
     /// Schema and version.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: ResponseHead,
     /// Changed settings; settings that already had the value are left out.
     pub changed: Vec<Change>,
 }

@@ -1,6 +1,6 @@
 //! Counters, gauges and latencies of a server at one time, and their differences between two times.
 
-use super::{Finding, Head};
+use super::{Finding, ResponseHead};
 use crate::{as_f64, share};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 pub struct Stats {
     /// Schema and version.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: ResponseHead,
     /// Time since the server started, in nanoseconds.
     pub uptime_ns: u64,
     /// True if the server is writing back dirty data in order to stop.

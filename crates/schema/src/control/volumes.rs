@@ -1,6 +1,6 @@
 //! The volumes of a server: settings, hit-ratio curves, files, unwritten data, retention.
 
-use super::{ByteRange, Finding, Head};
+use super::{ByteRange, Finding, ResponseHead};
 use crate::advice::{Choice, Region, Regions};
 use crate::curve::Curve;
 use crate::sizing::PolicyRatio;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 pub struct Volumes {
     /// Schema and version.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: ResponseHead,
     /// Division of memory among volumes, as in `--share`.
     #[serde(default)]
     pub share: String,
@@ -89,7 +89,7 @@ pub struct Switch {
 pub struct Curves {
     /// Schema and version.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: ResponseHead,
     /// Division of memory among volumes, as in `--share`.
     pub share: String,
     /// One entry per volume.
@@ -142,7 +142,7 @@ pub struct VolumeCurve {
 pub struct Files {
     /// Schema and version.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: ResponseHead,
     /// Number of files that have data in the cache or had it recently.
     pub total: u64,
     /// Files with the most cached data, in descending order; truncated if there are very many.
@@ -200,7 +200,7 @@ impl FileStats {
 pub struct AtRisk {
     /// Schema and version.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: ResponseHead,
     /// One entry per volume.
     pub volumes: Vec<VolumeAtRisk>,
 }
@@ -255,10 +255,10 @@ pub type FailingRange = ByteRange;
 
 /// The answer to `POST /v1/drop`.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Dropped {
+pub struct DropResponse {
     /// Schema and version.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: ResponseHead,
     /// One entry per requested volume.
     pub dropped: Vec<VolumeDropped>,
 }
@@ -279,7 +279,7 @@ pub struct VolumeDropped {
 pub struct Pinned {
     /// Schema and version.
     #[serde(flatten)]
-    pub head: Head,
+    pub head: ResponseHead,
     /// Volume name.
     pub volume: String,
     /// Bytes in all ranges.

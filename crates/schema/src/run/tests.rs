@@ -1,6 +1,6 @@
 //! File format: written runs are read back, and unknown data is rejected with a clear message.
 
-use super::trial::{DoubtReason, Latency, Phase, Start, Started};
+use super::trial::{DoubtReason, Latency, MeasuredStart, Phase, Start};
 use super::*;
 use serde_json::json;
 
@@ -35,7 +35,7 @@ fn run() -> Run {
     run.main = Some("theirs".to_owned());
     run.trials = vec![Trial {
         number: 1,
-        started: Started { start: Start::Cold, files: 1, pages: Some(8), resident: Some(0) },
+        started: MeasuredStart { start: Start::Cold, files: 1, pages: Some(8), resident: Some(0) },
         phases: vec![Phase { name: "read".to_owned(), duration_ns: 7 }],
         steal: Some(0.25),
         disk_bytes: Some(10 << 20),
@@ -166,10 +166,10 @@ fn starts_have_names_and_shares() {
         assert_eq!(serde_json::to_value(start).unwrap(), start.name());
     }
     assert_eq!(Start::from_name("hot"), None);
-    let half = Started { pages: Some(8), resident: Some(4), ..Started::default() };
+    let half = MeasuredStart { pages: Some(8), resident: Some(4), ..MeasuredStart::default() };
     assert_eq!(half.share(), Some(0.5));
-    assert_eq!(Started { pages: Some(0), resident: Some(0), ..half }.share(), None);
-    assert_eq!(Started::default().share(), None);
+    assert_eq!(MeasuredStart { pages: Some(0), resident: Some(0), ..half }.share(), None);
+    assert_eq!(MeasuredStart::default().share(), None);
 }
 
 #[test]

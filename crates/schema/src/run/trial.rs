@@ -43,7 +43,7 @@ impl Start {
 
 /// Actual start state of a trial, measured directly before it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Started {
+pub struct MeasuredStart {
     /// Requested start state. With `cold` and `warm` the share of resident pages was 0 or 1, or the
     /// trial would not have run.
     pub start: Start,
@@ -55,7 +55,7 @@ pub struct Started {
     pub resident: Option<u64>,
 }
 
-impl Started {
+impl MeasuredStart {
     /// Returns the share of resident pages, or `None` if there are no pages or it is unknown.
     #[must_use]
     pub fn share(&self) -> Option<f64> {
@@ -80,7 +80,7 @@ pub struct Trial {
     /// Duration of all phases and the time between them, nanoseconds.
     pub duration_ns: u64,
     /// Actual start state.
-    pub started: Started,
+    pub started: MeasuredStart,
     /// Phases in order.
     pub phases: Vec<Phase>,
     /// Share of processor time that the hypervisor gave to other guests; `None` if the kernel does

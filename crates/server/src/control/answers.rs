@@ -12,10 +12,10 @@ use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::PolicySwitch;
 use larder_io::engine::ArenaVolume;
 use larder_io::fault::failed_parts;
-use larder_io::front::fuse::{FailingFile, FileFigures};
+use larder_io::front::fuse::{FailingFile, FileCounters};
 use larder_schema::control::{
-    AtRisk, Budget, BudgetPool, ByteRange, FileAtRisk, FileStats, Files, GiveBack, Head,
-    LatencyStats, Pinned, PolicyInForce, Stats, Switch, Volume, VolumeAtRisk, VolumeStats, Volumes,
+    AtRisk, Budget, BudgetPool, ByteRange, FileAtRisk, FileStats, Files, GiveBack, LatencyStats,
+    Pinned, PolicyInForce, ResponseHead, Stats, Switch, Volume, VolumeAtRisk, VolumeStats, Volumes,
 };
 use std::collections::BTreeMap;
 
@@ -32,7 +32,7 @@ pub(super) fn stats(service: &Service) -> Stats {
     let of_pool = |gauge| Some((name_of(gauge), cache.pool_gauge(gauge)?));
     let pool = Gauge::ALL.into_iter().filter_map(of_pool).collect();
     Stats {
-        head: Head::default(),
+        head: ResponseHead::default(),
         uptime_ns: u64::try_from(service.started_at.elapsed().as_nanos()).unwrap_or(u64::MAX),
         stopping: service.is_stopping(),
         pool,
@@ -139,7 +139,7 @@ pub(super) fn volumes(service: &Service, volumes: Vec<ServedVolume>) -> Volumes 
         }
     };
     Volumes {
-        head: Head::default(),
+        head: ResponseHead::default(),
         share: cache.share_mode().name().to_owned(),
         volumes: volumes.into_iter().map(one).collect(),
     }
@@ -173,7 +173,7 @@ fn settings(plan: &VolumePlan) -> (BTreeMap<String, String>, BTreeMap<String, u6
 pub(super) fn files(service: &Service) -> Option<Files> {
     let found = service.cached_files()?;
     let total = found.len() as u64;
-    let one = |file: FileFigures| FileStats {
+    let one = |file: FileCounters| FileStats {
         path: file.path,
         size_bytes: file.size_bytes,
         resident_bytes: file.resident_bytes,
@@ -186,7 +186,7 @@ pub(super) fn files(service: &Service) -> Option<Files> {
             .collect(),
     };
     let files = found.into_iter().take(FILES_MAX).map(one).collect();
-    Some(Files { head: Head::default(), total, files })
+    Some(Files { head: ResponseHead::default(), total, files })
 }
 
 /// Returns the unwritten data of all volumes.
@@ -217,5 +217,8 @@ pub(super) fn at_risk(service: &Service) -> AtRisk {
             lost_path: lost.contains(&plan.path).then(|| plan.path.display().to_string()),
         }
     };
-    AtRisk { head: Head::default(), volumes: service.volumes().into_iter().map(one).collect() }
+    AtRisk {
+        head: ResponseHead::default(),
+        volumes: service.volumes().into_iter().map(one).collect(),
+    }
 }

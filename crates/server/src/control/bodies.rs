@@ -21,7 +21,7 @@ struct Shared {
 
 /// The bodies in memory.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Bodies(Arc<Shared>);
+pub(super) struct BodyBudget(Arc<Shared>);
 
 /// Permission to generate one body.
 #[derive(Debug)]
@@ -36,7 +36,7 @@ struct Body {
     shared: Arc<Shared>,
 }
 
-impl Bodies {
+impl BodyBudget {
     /// Waits until one more body may be generated. Requests proceed in order of arrival.
     pub(super) async fn wait(&self) -> BodyPermit<'_> {
         let guard = self.0.queue.lock().await;
@@ -83,7 +83,7 @@ mod tests {
 
     #[test]
     fn a_body_waits_until_the_others_are_received() {
-        let bodies = Bodies::default();
+        let bodies = BodyBudget::default();
         let make = |bytes: usize| {
             let Poll::Ready(permit) = poll(pin!(bodies.wait())) else { panic!("it may be made") };
             permit.finish(vec![1; bytes])

@@ -7,7 +7,7 @@ use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
 use larder_core::tunables::Tunable;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_report::control::{self, AutomaticAction, REFERENCES_MIN, VolumeFinding, needed_memory};
-use larder_schema::control::{Curves, Finding, Head, VolumeCurve};
+use larder_schema::control::{Curves, Finding, ResponseHead, VolumeCurve};
 use larder_schema::curve::{Curve, Point};
 use larder_schema::sizing::PolicyRatio;
 
@@ -17,7 +17,7 @@ const Z_95: f64 = 1.96;
 pub(super) fn curves(service: &Service) -> Curves {
     let share = service.engine.cache().share_mode().name().to_owned();
     let volumes = service.volumes().iter().map(|served| volume(service, served)).collect();
-    let mut curves = Curves { head: Head::default(), share, volumes };
+    let mut curves = Curves { head: ResponseHead::default(), share, volumes };
     control::advise(&mut curves);
     curves
 }

@@ -12,7 +12,7 @@ use crate::settings::Assignment;
 use crate::volume_source::VolumeSource;
 use hyper::rt::{Read, ReadBufCursor, Write};
 use hyper::service::service_fn;
-use larder_schema::control::{AddRequest, ByteRange, Changed, SetRequest};
+use larder_schema::control::{AddRequest, ByteRange, ChangeResponse, SetRequest};
 use std::cell::RefCell;
 use std::convert::Infallible;
 use std::io;
@@ -93,7 +93,7 @@ pub fn converse(input: &[u8], piece: usize, token: Option<&str>) -> Conversation
         let command = Command::parse(request).await?;
         check(&command)?;
         *commands.borrow_mut() += 1;
-        Ok::<_, ApiError>(json(Changed::default()))
+        Ok::<_, ApiError>(json(ChangeResponse::default()))
     };
     let answer = &answer;
     let service = service_fn(move |request| async move {

@@ -5,7 +5,7 @@ use super::token::Token;
 use crate::output::sentence;
 use crate::runtime_directory::{known_runtime_directory, runtime_directory};
 use crate::service::{self, Service};
-use crate::value::PathOrNone;
+use crate::value::OptionalPath;
 use anyhow::{Result, ensure};
 use larder_io::front::listen::{ListenAddress, ListenError, Listener};
 use std::os::unix::ffi::OsStrExt;
@@ -43,8 +43,8 @@ pub(super) fn open_listeners(
 fn unix_listener(service: &Service) -> Result<Option<ControlListener>> {
     let bind = |path: PathBuf| Listener::bind(&ListenAddress::Unix(path));
     let bound = match &service.settings().control {
-        Some(PathOrNone::None) => return Ok(None),
-        Some(PathOrNone::Path(path)) => bind(path.clone())?,
+        Some(OptionalPath::None) => return Ok(None),
+        Some(OptionalPath::Path(path)) => bind(path.clone())?,
         None => match in_runtime_directory(service) {
             Ok(listener) => listener,
             Err(error) => {

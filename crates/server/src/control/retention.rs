@@ -7,7 +7,8 @@ use larder_core::counters::Gauge;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::{ArenaCache, ArenaVolume};
 use larder_schema::control::{
-    ByteRange, Change, Changed, Dropped, Head, Pinned, RangeRequest, VolumeDropped, VolumeRequest,
+    ByteRange, Change, ChangeResponse, DropResponse, Pinned, RangeRequest, ResponseHead,
+    VolumeDropped, VolumeRequest,
 };
 use std::ops::Range;
 
@@ -20,14 +21,14 @@ pub(super) fn selected_volumes(
 }
 
 /// Evicts clean pages.
-pub(super) fn drop_clean(service: &Service, volumes: &[ServedVolume]) -> Dropped {
+pub(super) fn drop_clean(service: &Service, volumes: &[ServedVolume]) -> DropResponse {
     let cache = service.engine.cache();
     let one = |ServedVolume { volume, .. }: &ServedVolume| VolumeDropped {
         volume: volume.name().to_owned(),
         dropped_bytes: cache.drop_clean(volume, service.engine.now()) * BLOCK_BYTES_U64,
         resident_bytes: cache.gauge(volume, Gauge::Resident),
     };
-    Dropped { head: Head::default(), dropped: volumes.iter().map(one).collect() }
+    DropResponse { head: ResponseHead::default(), dropped: volumes.iter().map(one).collect() }
 }
 
 /// Freezes or unfreezes volumes.
@@ -35,7 +36,7 @@ pub(super) fn freeze(
     service: &Service,
     request: &VolumeRequest,
     frozen: bool,
-) -> Result<Changed, ApiError> {
+) -> Result<ChangeResponse, ApiError> {
     let word = |frozen: bool| if frozen { "yes" } else { "no" }.to_owned();
     let mut changed = Vec::new();
     for ServedVolume { volume, .. } in selected_volumes(service, request)? {
@@ -46,7 +47,7 @@ pub(super) fn freeze(
             changed.push(Change { volume, name, from, to, pending: false });
         }
     }
-    Ok(Changed { changed, ..Changed::default() })
+    Ok(ChangeResponse { changed, ..ChangeResponse::default() })
 }
 
 /// Reason for refusing a range request on a mounted directory.
@@ -117,7 +118,7 @@ fn bytes(range: &ByteRange) -> Range<u64> {
 /// Returns the pinned ranges of a volume.
 pub(super) fn pinned(cache: &ArenaCache, volume: &ArenaVolume) -> Pinned {
     Pinned {
-        head: Head::default(),
+        head: ResponseHead::default(),
         volume: volume.name().to_owned(),
         pinned_bytes: cache.gauge(volume, Gauge::Pinned),
         ranges: cache.pinned(volume).into_iter().map(ByteRange::from).collect(),

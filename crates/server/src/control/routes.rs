@@ -3,7 +3,7 @@
 //! A request is first parsed as a whole, into a [`Command`], without the service; then the service
 //! executes the command.
 
-use super::bodies::Bodies;
+use super::bodies::BodyBudget;
 use super::connections::Connection;
 use super::jobs::FAILED;
 use super::request::{ApiError, JSON, Request, Response, get, json, json_text, post, response};
@@ -13,10 +13,10 @@ use crate::service::Service;
 use crate::settings::Assignment;
 use http_body_util::Either;
 use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue};
-use larder_io::fault::{Panicked, confine, confine_future, point};
+use larder_io::fault::{CaughtPanic, confine, confine_future, point};
 use larder_report::openmetrics::MEDIA_TYPE;
 use larder_schema::control::{
-    AddRequest, Changed, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
+    AddRequest, ChangeResponse, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
 };
 use serde::Serialize;
 use std::fmt;
@@ -35,11 +35,11 @@ pub(super) struct Api {
     jobs: jobs::Jobs,
     /// The token that each request must carry, if any.
     token: Option<Token>,
-    bodies: Bodies,
+    bodies: BodyBudget,
 }
 
 impl Api {
-    pub(super) fn new(service: Arc<Service>, token: Option<Token>, bodies: Bodies) -> Self {
+    pub(super) fn new(service: Arc<Service>, token: Option<Token>, bodies: BodyBudget) -> Self {
         Api { service, jobs: jobs::Jobs::new(), token, bodies }
     }
 
@@ -66,7 +66,7 @@ impl Api {
     }
 
     /// Logs a panic with its effect on a client.
-    pub(super) fn report_panic(&self, panic: &Panicked, effect: &str) {
+    pub(super) fn report_panic(&self, panic: &CaughtPanic, effect: &str) {
         panic.report(self.service.engine.cache(), effect);
     }
 
@@ -127,7 +127,7 @@ impl Api {
                 self.work("add", add).await
             }
             Command::Remove(request) => self.remove(request),
-            Command::Stop(Empty {}) => {
+            Command::Stop(EmptyRequest {}) => {
                 service.request_stop();
                 Ok(jobs::follow_stop(service))
             }
@@ -257,12 +257,12 @@ routes! {
     "/v1/warm" => Warm(RangeRequest),
     "/v1/add" => Add(AddRequest),
     "/v1/remove" => Remove(RemoveRequest),
-    "/v1/stop" => Stop(Empty),
+    "/v1/stop" => Stop(EmptyRequest),
 }
 
-fn set(service: &Service, request: &SetRequest) -> Result<Changed, ApiError> {
+fn set(service: &Service, request: &SetRequest) -> Result<ChangeResponse, ApiError> {
     let changed = service.set(&settings(request)).map_err(ApiError::invalid)?;
-    Ok(Changed { changed, ..Changed::default() })
+    Ok(ChangeResponse { changed, ..ChangeResponse::default() })
 }
 
 /// Refuses a request that does not carry the token, if the socket requires one.
@@ -281,4 +281,4 @@ pub(super) fn settings(request: &SetRequest) -> Vec<Assignment> {
 /// A request body without fields.
 #[derive(Debug, serde::Deserialize)]
 #[serde(deny_unknown_fields)]
-pub(super) struct Empty {}
+pub(super) struct EmptyRequest {}

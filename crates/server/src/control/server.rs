@@ -1,6 +1,6 @@
 //! The thread of the control interface, and the limits on clients.
 
-use super::bodies::Bodies;
+use super::bodies::BodyBudget;
 use super::connections::{Connection, Connections};
 use super::jobs::JOBS_MAX;
 use super::live_stream::LiveStream;
@@ -111,7 +111,7 @@ async fn serve(
     service: &Arc<Service>,
     closed: watch::Receiver<bool>,
 ) {
-    let (bodies, mut tasks) = (Bodies::default(), Vec::new());
+    let (bodies, mut tasks) = (BodyBudget::default(), Vec::new());
     for listener in listeners {
         let address = listener.listener.address().clone();
         let acceptor = Acceptor {

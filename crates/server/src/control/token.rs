@@ -1,7 +1,7 @@
 //! The token that a client over TCP must present.
 
 use anyhow::{Context, Result, ensure};
-use larder_io::owned_file::{self, Secrecy};
+use larder_io::owned_file::{self, FileReaders};
 use std::hint::black_box;
 use std::path::Path;
 
@@ -35,7 +35,8 @@ impl Token {
     /// It cannot be read, is no token, or others than its owner have access to it.
     pub fn read(path: &Path) -> Result<Self> {
         let context = || format!("read the token in {}", path.display());
-        let text = owned_file::read(path, Secrecy::Secret, FILE_BYTES_MAX).with_context(context)?;
+        let text =
+            owned_file::read(path, FileReaders::Secret, FILE_BYTES_MAX).with_context(context)?;
         let mut token = text.as_slice();
         while let [rest @ .., b'\n' | b'\r'] = token {
             token = rest;

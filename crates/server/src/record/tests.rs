@@ -34,8 +34,8 @@ impl Disk {
         while source.next_batch(&mut batch).unwrap() {
             records.append(&mut batch);
         }
-        assert_eq!(source.name(NameOf::Volume, 0), Some("one"));
-        assert_eq!(source.name(NameOf::Volume, 1), Some("two"));
+        assert_eq!(source.name(NameKind::Volume, 0), Some("one"));
+        assert_eq!(source.name(NameKind::Volume, 1), Some("two"));
         (records, source.notes())
     }
 }

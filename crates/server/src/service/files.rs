@@ -12,7 +12,7 @@ use anyhow::{Result, ensure};
 use larder_host::holders::holders;
 use larder_io::engine::Engine;
 use larder_io::front::fuse::{
-    Directory, DirectoryMount, FailingFile, FileFigures, Mounted, UnmountError, VolumeMount,
+    Directory, DirectoryMount, FailingFile, FileCounters, RunningMount, UnmountError, VolumeMount,
 };
 use larder_io::front::observe::Observer;
 use larder_io::reclaim;
@@ -34,7 +34,7 @@ enum Mount {
 }
 
 impl Mount {
-    fn mounted(&self) -> &Mounted {
+    fn mounted(&self) -> &RunningMount {
         match self {
             Mount::Volumes(mount) => mount,
             Mount::Directory(mount, _) => mount,
@@ -202,7 +202,7 @@ fn in_use(path: &Path) -> String {
 
 impl Service {
     /// Returns the cached data by file, if a directory is mounted.
-    pub(crate) fn cached_files(&self) -> Option<Vec<FileFigures>> {
+    pub(crate) fn cached_files(&self) -> Option<Vec<FileCounters>> {
         self.files.with_directory(DirectoryMount::files)
     }
 
@@ -235,10 +235,7 @@ impl Service {
             }
             match requests.wait(RETRY_INTERVAL) {
                 Some(ServerRequest::Stop) => {
-                    eprintln!(
-                        "larder: WARNING: {} is disconnected from its users",
-                        path.display()
-                    );
+                    eprintln!("larder: WARNING: {} is disconnected from its users", path.display());
                     if let Some(Err(error @ UnmountError::Refused { .. })) = attempt(true) {
                         eprintln!("larder: WARNING: failed to {error}");
                     }

@@ -5,7 +5,7 @@ use super::{ServedVolume, Service};
 use crate::lock;
 use crate::recording::{InputRecording, RequestRecording};
 use crate::requests::{RequestSender, ServerRequest};
-use crate::value::PathOrNone;
+use crate::value::OptionalPath;
 use crate::warm::{PendingList, WarmLists};
 use anyhow::{Context, Result, anyhow};
 use larder_io::engine::StopProgress;
@@ -69,7 +69,7 @@ impl Service {
         if let Some(lists) = &self.lists {
             lists.before_stop();
         }
-        let has_control = !matches!(self.settings().control, Some(PathOrNone::None));
+        let has_control = !matches!(self.settings().control, Some(OptionalPath::None));
         let result = self.engine.drain(|progress| {
             let mut progress = progress.clone();
             if let Some(error) = progress.error.as_mut().filter(|_| has_control) {

@@ -7,7 +7,7 @@
 use super::{ServedVolume, Service, warn_if_flushes_are_ignored};
 use crate::lock;
 use crate::plan::MountOptions;
-use crate::stores::{self, OpenedStore};
+use crate::stores::{self, VolumeStore};
 use crate::volume_plan::{PolicyChoice, VolumePlan};
 use anyhow::{Context, Result};
 use larder_core::mode::WriteMode;
@@ -17,7 +17,7 @@ use larder_io::front::fuse::{
     Directory, DirectoryMount, DirectoryOptions, FileOptions, OpenedDirectory,
 };
 use larder_io::front::nbd::{Export, ServerLimits};
-use larder_io::store::{Opened, Solid};
+use larder_io::store::{OpenedStore, SolidMap};
 use std::collections::BTreeMap;
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -29,16 +29,16 @@ const DISCONNECT_TIME_MAX: Duration = Duration::from_secs(2);
 
 impl Service {
     /// Opens the store of a volume. An upstream server may be slow to respond, so no lock is held.
-    pub(super) fn open_store(&self, plan: &VolumePlan, memory_bytes: u64) -> Result<OpenedStore> {
+    pub(super) fn open_store(&self, plan: &VolumePlan, memory_bytes: u64) -> Result<VolumeStore> {
         let (plain_io, clock) = (self.settings().plain_io, self.engine.clock());
-        OpenedStore::open(plan, memory_bytes, plain_io, clock, &|| self.is_stopping())
+        VolumeStore::open(plan, memory_bytes, plain_io, clock, &|| self.is_stopping())
     }
 
     /// Adds a volume to the cache; the only export of a server is also its default.
     pub(super) fn add_volume(
         &self,
         plan: &VolumePlan,
-        store: OpenedStore,
+        store: VolumeStore,
         default: bool,
     ) -> Result<ServedVolume> {
         let opened = self.stores.add_opened(store);
@@ -55,7 +55,12 @@ impl Service {
         })
     }
 
-    fn add_opened(&self, plan: &VolumePlan, opened: Opened, default: bool) -> Result<ServedVolume> {
+    fn add_opened(
+        &self,
+        plan: &VolumePlan,
+        opened: OpenedStore,
+        default: bool,
+    ) -> Result<ServedVolume> {
         for note in &opened.notes {
             eprintln!("larder: note: {note}");
         }
@@ -93,7 +98,7 @@ impl Service {
         for (plan, store) in plans.iter().zip(stores) {
             let notes = std::mem::take(&mut notes);
             let served =
-                self.add_opened(plan, Opened { store, map: Arc::new(Solid), notes }, true)?;
+                self.add_opened(plan, OpenedStore { store, map: Arc::new(SolidMap), notes }, true)?;
             lock(&self.volumes).push(served);
         }
         self.files.start_directory(mount, &self.engine, directory, &self.volumes())
@@ -182,7 +187,7 @@ impl Service {
         Ok(memory_bytes)
     }
 
-    fn add_and_publish(&self, plan: &VolumePlan, store: OpenedStore) -> Result<ServedVolume> {
+    fn add_and_publish(&self, plan: &VolumePlan, store: VolumeStore) -> Result<ServedVolume> {
         let engine = &self.engine;
         let served = self.add_volume(plan, store, false)?;
         let volume = &served.volume;

@@ -1,6 +1,6 @@
 //! The rows of the table.
 
-use super::{Field, Form, Group, Setting, text_of};
+use super::{Field, Setting, SettingGroup, ValueForm, text_of};
 use crate::value::{self, NamedValue, PRESETS, interval, named, size_text, switch};
 use crate::volume_plan::{PolicyChoice, VolumePlan};
 use larder_core::cache::ShareMode;
@@ -46,11 +46,12 @@ macro_rules! table {
     )*)*) => {
         pub(super) fn rows() -> Vec<Setting> {
             let mut rows = vec![$($(
-                row(Group::$group, $name, $form, $field, $meaning)$(.$property($($argument)?))*,
+                row(SettingGroup::$group, $name, $form, $field, $meaning)
+                    $(.$property($($argument)?))*,
             )*)*];
             rows.extend(TUNABLES.iter().enumerate().map(|(index, tunable)| {
                 let field = Field::Tunable(index);
-                row(Group::Tunables, tunable.name, Form::Number, field, tunable.meaning)
+                row(SettingGroup::Tunables, tunable.name, ValueForm::Number, field, tunable.meaning)
                     .default(&tunable.default.to_string())
                     .live()
                     .of_mounts()
@@ -61,9 +62,9 @@ macro_rules! table {
 }
 
 fn row(
-    group: Group,
+    group: SettingGroup,
     name: &'static str,
-    form: Form,
+    form: ValueForm,
     field: Field,
     meaning: impl Into<String>,
 ) -> Setting {
@@ -155,114 +156,115 @@ fn max_text(plan: &VolumePlan) -> String {
 
 table! {
     Server:
-    "memory", Form::Text("SIZE"), [default("256MiB"), live(), of_mounts()],
+    "memory", ValueForm::Text("SIZE"), [default("256MiB"), live(), of_mounts()],
         field!(Server.memory_bytes = value::bytes, |it| size_text(it.memory_bytes)),
         "Memory of the cache, including its metadata, shared by all volumes.";
-    "listen", Form::Text("ADDRESS"), [],
+    "listen", ValueForm::Text("ADDRESS"), [],
         field!(Server.listen = |text| some(value::listen(text))),
         "Listening address: unix:PATH or tcp:ADDRESS:PORT. Default: a socket in the runtime \
          directory.";
-    "send-timeout", Form::Text("TIME|off"), [default("1m")],
+    "send-timeout", ValueForm::Text("TIME|off"), [default("1m")],
         field!(Server.send_timeout = interval),
         "Close a connection whose client receives none of its waiting replies for this time.";
-    "fuse", Form::Path("DIR"), [],
+    "fuse", ValueForm::Path("DIR"), [],
         field!(Server.fuse = path),
         "Show each volume as a file in this empty directory, by FUSE, for loop devices and mounts.";
-    "record", Form::OutputFile, [],
+    "record", ValueForm::OutputFile, [],
         field!(Server.record = path),
         "Record every answered request into a new trace.";
-    "record-inputs", Form::OutputFile, [of_mounts()],
+    "record-inputs", ValueForm::OutputFile, [of_mounts()],
         field!(Server.record_inputs = path),
         "Record every input of the cache into a new file, which larder sim --level inputs \
          replays. Serving is slower.";
-    "counters", Form::OutputFile, [of_mounts()],
+    "counters", ValueForm::OutputFile, [of_mounts()],
         field!(Server.counters = path),
         "Write the counters as JSON to this file on SIGUSR1 and at the end, replacing it.";
 
     Tls:
-    "tls", Form::Path("DIR"), [],
+    "tls", ValueForm::Path("DIR"), [],
         field!(Server.tls = path),
         "Speak TLS, with server-cert.pem and server-key.pem of this directory.";
-    "tls-mode", Form::Text("MODE"), [values(&TLS_MODES), default("require"), requires("tls")],
+    "tls-mode", ValueForm::Text("MODE"), [values(&TLS_MODES), default("require"), requires("tls")],
         field!(Server.allows_plain_clients = tls_mode),
         "Handling of clients without TLS: require refuses them, allow serves them.";
-    "tls-verify-peer", Form::Switch, [requires("tls")],
+    "tls-verify-peer", ValueForm::Switch, [requires("tls")],
         field!(Server.tls_verify_peer = switch),
         "Refuse clients without a certificate signed by ca-cert.pem of the directory.";
 
     Cache:
-    "page-size", Form::Text("SIZE"), [default("4KiB"), live(), of_mounts()],
+    "page-size", ValueForm::Text("SIZE"), [default("4KiB"), live(), of_mounts()],
         field!(Volume.page_blocks = value::page_blocks, |it| frames_text(it.page_blocks)),
         "Unit of replacement, 4KiB to 1MiB.";
-    "policy", Form::Text("POLICY"),
+    "policy", ValueForm::Text("POLICY"),
         [values(&PolicyChoice::names()), default("s3fifo"), live(), of_mounts()],
         field!(Volume.policy = named, |it| it.policy.name().to_owned()),
         policy_meaning();
-    "read-ahead", Form::Text("SIZE|off"), [default("1MiB"), live(), of_mounts()],
+    "read-ahead", ValueForm::Text("SIZE|off"), [default("1MiB"), live(), of_mounts()],
         Field::VolumeAlias(set_read_ahead),
         "Maximum size of read-ahead for a stream, or \"off\".";
-    "hint", Form::Text("HINT"), [values(&Hint::names()), default("normal"), live(), of_mounts()],
+    "hint", ValueForm::Text("HINT"),
+        [values(&Hint::names()), default("normal"), live(), of_mounts()],
         field!(Volume.hint = named, |it| it.hint.name().to_owned()),
         "Expected access pattern: normal, sequential (once and in order), random (no read-ahead), \
          no-buffering (its clients have a cache of their own).";
-    "give-back", Form::Optional { placeholder: "FLOOR", missing: "0" }, [of_mounts()],
+    "give-back", ValueForm::Optional { placeholder: "FLOOR", missing: "0" }, [of_mounts()],
         field!(Server.give_back = |text| some(value::bytes(text))),
         "Give memory back, down to FLOOR and the minimum of volumes, while the system is short of \
          it, and take it again later.";
-    "lock", Form::Switch, [of_mounts()],
+    "lock", ValueForm::Switch, [of_mounts()],
         field!(Server.lock = switch),
         "Lock the memory, so that it is never swapped out.";
-    "share", Form::Text("MODE"), [values(&ShareMode::names()), default("coldest"), live()],
+    "share", ValueForm::Text("MODE"), [values(&ShareMode::names()), default("coldest"), live()],
         field!(Server.share = named, |it| it.share.name().to_owned()),
         "Eviction between volumes: coldest (the page not used for longest, of any volume), or auto \
          (each volume has a part, and parts move to the volumes where they yield most hits).";
-    "min", Form::Text("SIZE"), [live()],
+    "min", ValueForm::Text("SIZE"), [live()],
         field!(Volume.min_frames = floor, |it| frames_text(it.min_frames)),
         "Memory that other volumes cannot take from a volume.";
-    "max", Form::Text("SIZE"), [live()],
+    "max", ValueForm::Text("SIZE"), [live()],
         field!(Volume.max_frames = ceiling, max_text),
         "Maximum memory of a volume, or all.";
 
     Writes:
-    "write-mode", Form::Text("MODE"),
+    "write-mode", ValueForm::Text("MODE"),
         [values(&WriteMode::names()), default("back"), live(), of_mounts()],
         field!(Volume.write_mode = named, |it| it.write_mode.name().to_owned()),
         "Write mode: back (a write is acknowledged when it is in the cache), through (when it is \
          in the store too), around (it bypasses the cache), read-only.";
-    "flush", Form::Text("MODE"),
+    "flush", ValueForm::Text("MODE"),
         [values(&FlushMode::names()), default("keep"), live(), of_mounts()],
         field!(Volume.flush_mode = named, |it| it.flush_mode.name().to_owned()),
         "Flush mode: keep the guarantee of a flush and of fsync, or ignore it, which loses \
          unwritten data in a crash.";
-    "preset", Form::Text("PRESET"), [values(&PRESETS), default("larder"), live(), of_mounts()],
+    "preset", ValueForm::Text("PRESET"), [values(&PRESETS), default("larder"), live(), of_mounts()],
         Field::VolumeAlias(set_preset),
         "Values of all tunables: larder, or nt for those of the Windows NT file cache.";
 
     Control:
-    "control", Form::PathOrNone("PATH"), [of_mounts()],
+    "control", ValueForm::PathOrNone("PATH"), [of_mounts()],
         field!(Server.control = |text| some(value::control(text))),
         "Socket for larder ctl, or none. Default: one in the runtime directory, where ctl finds \
          it.";
-    "control-tcp", Form::Text("ADDRESS:PORT"), [requires("control-token"), of_mounts()],
+    "control-tcp", ValueForm::Text("ADDRESS:PORT"), [requires("control-token"), of_mounts()],
         field!(Server.control_tcp = |text| some(value::loopback(text))),
         "Accept control connections over TCP as well, from this machine only; needs \
          --control-token.";
-    "control-token", Form::Path("FILE"), [requires("control-tcp"), of_mounts()],
+    "control-token", ValueForm::Path("FILE"), [requires("control-tcp"), of_mounts()],
         field!(Server.control_token = path),
         "File with the token that clients over TCP must present, on one line; only its owner may \
          have access.";
 
     WarmRestart:
-    "warm-list", Form::PathOrNone("DIR|none"), [],
+    "warm-list", ValueForm::PathOrNone("DIR|none"), [],
         field!(Server.warm_list = |text| some(value::directory(text))),
         "Directory for lists of cached pages, which are read back at the next start, or none. \
          Default: the state directory of a service manager, else none.";
-    "warm-list-every", Form::Text("TIME|off"), [default("5m")],
+    "warm-list-every", ValueForm::Text("TIME|off"), [default("5m")],
         field!(Server.warm_list_interval = interval),
         "Interval at which the lists are saved, in addition to the end, or off.";
 
     Store:
-    "plain-io", Form::Switch, [of_mounts()],
+    "plain-io", ValueForm::Switch, [of_mounts()],
         field!(Server.plain_io = switch),
         "Use plain system calls even if io_uring is available.";
 }

@@ -3,7 +3,7 @@
 
 use larder_core::tunables::TUNABLES;
 use larder_io::nbd_client::Client as NbdClient;
-use larder_schema::control::{Changed, SetRequest, Volumes};
+use larder_schema::control::{ChangeResponse, SetRequest, Volumes};
 use larder_server::client::Client;
 use larder_server::plan::Configuration;
 use larder_server::requests::{RequestSender, ServerRequest, request_channel};
@@ -91,12 +91,12 @@ fn other_values(setting: &Setting, present: &str) -> Vec<String> {
 
 /// Changes a setting to another value; returns the value and the changes. A value may contradict
 /// other settings, such as a minimum above the memory.
-fn change(control: &Client, setting: &Setting) -> (String, Changed) {
+fn change(control: &Client, setting: &Setting) -> (String, ChangeResponse) {
     let volumes: Volumes = control.get("volumes").unwrap();
     let present = volumes.volumes[0].settings.get(setting.name).cloned().unwrap_or_default();
     let mut changes = other_values(setting, &present).into_iter().filter_map(|value| {
         let set = [(setting.name.to_owned(), value.clone())].into();
-        let changed: Changed = control.post("set", &SetRequest { set }).ok()?;
+        let changed: ChangeResponse = control.post("set", &SetRequest { set }).ok()?;
         (!changed.changed.is_empty()).then_some((value, changed))
     });
     changes.next().unwrap_or_else(|| panic!("no other value of {} is accepted", setting.name))
@@ -132,7 +132,7 @@ fn a_setting_that_is_not_live_and_one_that_does_not_exist_are_refused() {
     let server = Running::start(&[]);
     let refused = |name: &str, value: &str| {
         let set = [(name.to_owned(), value.to_owned())].into();
-        let result = server.control().post::<_, Changed>("set", &SetRequest { set });
+        let result = server.control().post::<_, ChangeResponse>("set", &SetRequest { set });
         format!("{:#}", result.unwrap_err())
     };
     let error = refused("listen", "tcp:127.0.0.1:1");

@@ -1,11 +1,11 @@
 //! Removal of files that killed runs have left in the directory of a benchmark.
 
-use larder_lab::held;
+use larder_lab::locked_path;
 use std::path::Path;
 
 /// Removes files and directories of this benchmark, named `larder-NAME-NUMBERS`, and reports them.
 pub(super) fn remove_leftovers(directory: &Path, name: &str) {
-    for path in held::clear_up(directory, &format!("larder-{name}-")) {
+    for path in locked_path::clear_up(directory, &format!("larder-{name}-")) {
         eprintln!("larder: removed {}, which a run that was killed had left", path.display());
     }
 }

@@ -4,11 +4,11 @@ use larder_core::clock::{Clock, Nanos};
 use larder_host::activity::Activity;
 use larder_host::calibration::CalibrationLoad;
 use larder_host::disk::Disk;
-use larder_host::residency::prefetch::{Files, Found as Pages};
+use larder_host::residency::prefetch::{Files, SetResidency as Pages};
 use larder_host::residency::{self, drop::everything, why_pages_lack, why_pages_stay};
 use larder_host::{machine, settings, space};
 use larder_io::clock::MonotonicClock;
-use larder_lab::bench::{BenchError, Counted, Found, HostEnv, Ranks};
+use larder_lab::bench::{BenchError, CounterReadings, HostEnv, Ranks, WorkloadResidency};
 use larder_schema::run::Machine;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Display;
@@ -54,22 +54,32 @@ fn host_error(error: impl Display) -> BenchError {
 }
 
 /// Converts the result of a check that no page is resident.
-fn cold(found: &Pages) -> Found {
+fn cold(found: &Pages) -> WorkloadResidency {
     let reason = found.resident.as_ref().map(|(path, one)| why_pages_stay(path, one));
     to_found(found, found.resident.clone().map(|(path, one)| (path, one.resident)), reason)
 }
 
 /// Converts the result of a check that every page is resident.
-fn warm(found: &Pages) -> Found {
+fn warm(found: &Pages) -> WorkloadResidency {
     let reason = found.lacking.as_ref().map(|(path, one)| why_pages_lack(path, one));
     let lacking = found.lacking.clone();
     to_found(found, lacking.map(|(path, one)| (path, one.pages - one.resident)), reason)
 }
 
-fn to_found(found: &Pages, wrong: Option<(PathBuf, u64)>, reason: Option<String>) -> Found {
+fn to_found(
+    found: &Pages,
+    wrong: Option<(PathBuf, u64)>,
+    reason: Option<String>,
+) -> WorkloadResidency {
     let sum = found.sum;
     let reason = reason.unwrap_or_default();
-    Found { files: sum.files, pages: sum.pages, resident: sum.resident, wrong, why: reason }
+    WorkloadResidency {
+        files: sum.files,
+        pages: sum.pages,
+        resident: sum.resident,
+        wrong,
+        why: reason,
+    }
 }
 
 /// Returns the disks of paths, or of their existing parent directories.
@@ -103,12 +113,12 @@ impl HostEnv for LocalHost {
         settings::snapshot(&existing)
     }
 
-    fn count(&self, paths: &[PathBuf]) -> Counted {
+    fn count(&self, paths: &[PathBuf]) -> CounterReadings {
         let disks = disks(paths);
         let now = Activity::now(&disks);
         let cpu = (now.cpu.total > 0).then_some((now.cpu.total, now.cpu.steal));
         let disk_bytes = (!disks.is_empty()).then(|| now.disks.bytes());
-        Counted { cpu, disk_bytes, own_bytes: now.own.bytes() }
+        CounterReadings { cpu, disk_bytes, own_bytes: now.own.bytes() }
     }
 
     fn speed(&self) -> Option<f64> {
@@ -125,7 +135,7 @@ impl HostEnv for LocalHost {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, BenchError> {
+    ) -> Result<WorkloadResidency, BenchError> {
         let files = open(files)?;
         files.drop(keep_going).map_err(host_error)?;
         if self.drop_all {
@@ -138,11 +148,11 @@ impl HostEnv for LocalHost {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, BenchError> {
+    ) -> Result<WorkloadResidency, BenchError> {
         open(files)?.fill(|_| keep_going()).map(|found| warm(&found)).map_err(host_error)
     }
 
-    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, BenchError> {
+    fn find_cached(&self, files: &[PathBuf]) -> Result<WorkloadResidency, BenchError> {
         open(files)?.residency().map(|found| cold(&found)).map_err(host_error)
     }
 

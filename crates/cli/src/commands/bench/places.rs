@@ -9,9 +9,11 @@ use larder_io::embed::{CachedVolume, Caches, Handle};
 use larder_io::engine::EngineOptions;
 use larder_io::file_map::FileMap;
 use larder_io::nbd_client::{Client, NbdUri};
-use larder_io::store::{EngineStore, Timed};
-use larder_lab::bench::target::{AtPath, Buffering, Place, Target};
-use larder_lab::bench::{BenchError, Found, OwnCache, Space, Start, StartState, TrialContext};
+use larder_io::store::{EngineStore, TimedStore};
+use larder_lab::bench::target::{Buffering, Target, TargetPath, TargetSource};
+use larder_lab::bench::{
+    BenchError, OwnCache, Space, Start, StartState, TrialContext, WorkloadResidency,
+};
 use larder_lab::model::{Disk, ModelledStore};
 use std::fmt::Display;
 use std::io::{self, Seek};
@@ -54,23 +56,23 @@ impl FileOptions {
     }
 
     /// Returns a file of `bytes` bytes that is created.
-    pub(super) fn new_file(self, path: &Path, bytes: u64) -> Box<dyn Place> {
-        self.mapped_or_not(path, true, AtPath::new(path, bytes, self.buffering()))
+    pub(super) fn new_file(self, path: &Path, bytes: u64) -> Box<dyn TargetSource> {
+        self.mapped_or_not(path, true, TargetPath::new(path, bytes, self.buffering()))
     }
 
     /// Returns an existing file or block device.
-    pub(super) fn existing(self, path: &Path, bytes: u64) -> Box<dyn Place> {
-        let file = AtPath::existing(path, bytes, self.buffering(), self.writes);
+    pub(super) fn existing(self, path: &Path, bytes: u64) -> Box<dyn TargetSource> {
+        let file = TargetPath::existing(path, bytes, self.buffering(), self.writes);
         self.mapped_or_not(path, self.writes, file)
     }
 
-    fn mapped_or_not(self, path: &Path, writes: bool, file: AtPath) -> Box<dyn Place> {
+    fn mapped_or_not(self, path: &Path, writes: bool, file: TargetPath) -> Box<dyn TargetSource> {
         let path = path.to_path_buf();
         if self.mapped { Box::new(AtMapping { path, writes, file }) } else { Box::new(file) }
     }
 
     /// Returns the existing file, block device or export with this name; `None` for a directory.
-    pub(super) fn open(self, target: &str) -> anyhow::Result<Option<Box<dyn Place>>> {
+    pub(super) fn open(self, target: &str) -> anyhow::Result<Option<Box<dyn TargetSource>>> {
         if target.contains("://") {
             self.refuse("work on an export")?;
             let place = AtExport::connect(target.parse()?);
@@ -105,7 +107,7 @@ impl AtExport {
     }
 }
 
-impl Place for AtExport {
+impl TargetSource for AtExport {
     fn description(&self) -> String {
         "an NBD export".to_owned()
     }
@@ -145,10 +147,10 @@ struct AtMapping {
     path: PathBuf,
     writes: bool,
     /// The unmapped file, for creation, removal and state.
-    file: AtPath,
+    file: TargetPath,
 }
 
-impl Place for AtMapping {
+impl TargetSource for AtMapping {
     fn description(&self) -> String {
         "a file mapped into memory".to_owned()
     }
@@ -228,10 +230,10 @@ impl InProcess {
         let clock = Arc::new(MonotonicClock::new());
         let memory = MemoryStore::new(geometry);
         match self.backing {
-            BackingStore::Memory => Box::new(Timed::new(memory, clock)),
+            BackingStore::Memory => Box::new(TimedStore::new(memory, clock)),
             BackingStore::Disk => {
                 let disk = Disk::seven_thousand_two_hundred(self.bytes);
-                Box::new(Timed::new(ModelledStore::new(memory, disk), clock))
+                Box::new(TimedStore::new(ModelledStore::new(memory, disk), clock))
             }
         }
     }
@@ -262,7 +264,7 @@ impl InProcess {
 }
 
 impl OwnCache for InProcess {
-    fn start(&mut self, start: Start) -> Result<Found, BenchError> {
+    fn start(&mut self, start: Start) -> Result<WorkloadResidency, BenchError> {
         let bytes = self.bytes;
         let volume = match (&self.running, start) {
             // The cache keeps the state after the previous trial.
@@ -282,11 +284,11 @@ impl OwnCache for InProcess {
         }
         let pages = bytes.div_ceil(larder_core::units::BLOCK_BYTES_U64);
         let resident = volume.cached_bytes() / larder_core::units::BLOCK_BYTES_U64;
-        Ok(Found { files: 1, pages, resident, ..Found::default() })
+        Ok(WorkloadResidency { files: 1, pages, resident, ..WorkloadResidency::default() })
     }
 }
 
-impl Place for InProcess {
+impl TargetSource for InProcess {
     fn description(&self) -> String {
         let memory = larder_schema::format::bytes(self.memory_bytes);
         let store = match self.backing {

@@ -11,7 +11,7 @@ use clap::{Args, ValueEnum};
 use larder_core::policy::PolicyKind;
 use larder_lab::bench::Start;
 use larder_lab::bench::probe::ProbeBench;
-use larder_lab::bench::target::Place;
+use larder_lab::bench::target::TargetSource;
 use larder_lab::random::Spread;
 use larder_lab::workload::probe::{
     Action, FITS, OVERRUN, OVERRUN_FAVOURED, Order, Probe, parse_pattern,
@@ -170,7 +170,7 @@ impl ProbeArgs {
     }
 
     /// Returns the target, and the bytes of it that are used.
-    fn target_place(&self) -> Result<(Box<dyn Place>, u64)> {
+    fn target_place(&self) -> Result<(Box<dyn TargetSource>, u64)> {
         const NEW_BYTES: u64 = 64 << 20;
         let (requested, options) = (self.requested_bytes(), self.file_options());
         let new_bytes = requested.unwrap_or(NEW_BYTES);
@@ -212,7 +212,7 @@ impl ProbeArgs {
     }
 
     /// Returns the workload on this many bytes of a target.
-    fn bench_on(&self, place: Box<dyn Place>, bytes: u64) -> Result<ProbeBench> {
+    fn bench_on(&self, place: Box<dyn TargetSource>, bytes: u64) -> Result<ProbeBench> {
         let record = self.record;
         ensure!(record > 0, "work on records of 0 bytes: there is nothing to do");
         ensure!(bytes >= record, "work on {bytes} bytes: a record has {record}");

@@ -12,7 +12,9 @@ use crate::output_file::OutputFile;
 use crate::signals::Stop;
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use larder_lab::bench::{BenchError, Plan, RunResult, SameSpeed, Start, Workload, run_trials};
+use larder_lab::bench::{
+    BenchError, Plan, RunResult, SpeedRequirement, Start, Workload, run_trials,
+};
 use larder_lab::ranks::{Communicator, RankError, RankResults, combine};
 use larder_schema::run::Run;
 use std::io::Write;
@@ -78,8 +80,8 @@ pub(super) struct Confidence(pub(super) Option<f64>);
 impl Confidence {
     /// Returns the same tolerance for the speed of the machine, relative to its maximum or to
     /// `as_fast_as`.
-    pub(super) fn same_speed(self, as_fast_as: Option<f64>) -> Option<SameSpeed> {
-        self.0.map(|tolerance| SameSpeed { tolerance, as_fast_as })
+    pub(super) fn same_speed(self, as_fast_as: Option<f64>) -> Option<SpeedRequirement> {
+        self.0.map(|tolerance| SpeedRequirement { tolerance, as_fast_as })
     }
 }
 

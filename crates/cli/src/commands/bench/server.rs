@@ -8,7 +8,7 @@ use crate::args;
 use anyhow::{Result, ensure};
 use clap::Args;
 use larder_lab::bench::Start;
-use larder_lab::bench::server::{Directory, Extent, ServerBench, Share, Steps};
+use larder_lab::bench::server::{Directory, Extent, ItemLocation, ServerBench, Steps};
 use larder_lab::random::Spread;
 use larder_lab::workload::server::{Mix, ServerLoad};
 use std::path::Path;
@@ -81,14 +81,14 @@ fn mix(text: &str) -> Result<Mix, String> {
 }
 
 impl ServerArgs {
-    fn share(&self) -> Result<Share> {
+    fn share(&self) -> Result<ItemLocation> {
         let target = self.target.as_str();
         let (unbuffered, writes) = (self.unbuffered, self.mix.writes());
         let options = FileOptions { unbuffered, mapped: false, writes };
         let Some(place) = options.open(target)? else {
             let directory = Path::new(target);
             remove_leftovers(directory, "server");
-            return Ok(Share::Directory(Directory::inside(directory, options.buffering())));
+            return Ok(ItemLocation::Directory(Directory::inside(directory, options.buffering())));
         };
         let clients = self.clients.iter().copied().max().unwrap_or(1);
         let extent = Extent { clients, items: self.items, item_bytes: self.size };
@@ -98,7 +98,7 @@ impl ServerArgs {
             self.overwrite || !writes,
             "work on {target}: the mix writes to it; say --overwrite, or --mix read=1"
         );
-        Ok(Share::Places(place))
+        Ok(ItemLocation::Places(place))
     }
 
     fn bench(&self) -> Result<ServerBench> {

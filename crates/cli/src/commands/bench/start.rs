@@ -5,7 +5,7 @@ use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use larder_host::residency::drop::everything;
-use larder_host::residency::prefetch::{Files, Found};
+use larder_host::residency::prefetch::{Files, SetResidency};
 use larder_host::residency::{Residency, caches_below, files_below, page_bytes, why_pages_stay};
 use larder_schema::format;
 use std::io::Write;
@@ -76,7 +76,7 @@ fn open(arguments: &StartArgs) -> Result<Files> {
 /// Prints the verified state; returns exit code 1 if it is not the requested one.
 fn report_start(
     state: &str,
-    found: &Found,
+    found: &SetResidency,
     is_reached: bool,
     reason: impl Fn() -> String,
 ) -> Result<ExitCode> {

@@ -169,7 +169,10 @@ impl TryArgs {
         let (bytes, free) = (format::bytes(bytes), format::bytes(free));
         let request = format!("use {bytes} of the {free} that are free in {shown}");
         if !std::io::stdin().is_terminal() {
-            bail!("{request}: that is more than a tenth of it, and there is no terminal for a question; add --yes");
+            bail!(
+                "{request}: that is more than a tenth, and there is no terminal for a \
+                 question; add --yes"
+            );
         }
         eprint!("larder: {request} for as long as it takes? [y/N] ");
         let mut answer = String::new();
@@ -343,7 +346,10 @@ mod tests {
         plain.confirm_use(free / 20).unwrap();
         if !std::io::stdin().is_terminal() {
             let error = plain.confirm_use(free / 2).unwrap_err().to_string();
-            assert!(error.ends_with("and there is no terminal for a question; add --yes"), "{error}");
+            assert!(
+                error.ends_with("and there is no terminal for a question; add --yes"),
+                "{error}"
+            );
         }
         let allowed = arguments(directory.path(), &["--yes"]);
         allowed.confirm_use(free / 2).unwrap();

@@ -4,7 +4,7 @@ use crate::args::TableFormat;
 use anyhow::Result;
 use larder_report::control;
 use larder_report::table::Table;
-use larder_schema::control::{AtRisk, Changed, Files, Stats, VolumeAtRisk, Volumes};
+use larder_schema::control::{AtRisk, ChangeResponse, Files, Stats, VolumeAtRisk, Volumes};
 use larder_schema::format;
 use serde::Serialize;
 use serde_json::{Value, json};
@@ -49,7 +49,7 @@ pub(super) fn text(text: &str) -> Result<()> {
 }
 
 /// Returns the settings that a request changed.
-pub(super) fn changed(changed: &Changed) -> Answer {
+pub(super) fn changed(changed: &ChangeResponse) -> Answer {
     Answer::of_table(changed, control::changes_table(changed), "nothing to change\n")
 }
 

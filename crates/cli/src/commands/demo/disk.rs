@@ -4,7 +4,7 @@ use super::DemoContext;
 use crate::progress;
 use anyhow::{Context, Result};
 use larder_core::store::{Geometry, MemoryStore};
-use larder_io::store::{self, AllocationMap, EngineStore, OpenOptions, Solid, Timed};
+use larder_io::store::{self, AllocationMap, EngineStore, OpenOptions, SolidMap, TimedStore};
 use larder_lab::model::{self, ModelledStore};
 use std::fs::File;
 use std::io::Write;
@@ -92,8 +92,8 @@ impl Disk {
                 let geometry = Geometry { length, granule: 512, read_only: false };
                 let disk = model::Disk::seven_thousand_two_hundred(length);
                 let modelled = ModelledStore::new(MemoryStore::new(geometry), disk);
-                let store = Box::new(Timed::new(modelled, clock));
-                Ok(Disk { store, map: Arc::new(Solid) })
+                let store = Box::new(TimedStore::new(modelled, clock));
+                Ok(Disk { store, map: Arc::new(SolidMap) })
             }
         }
     }

@@ -9,7 +9,7 @@ use larder_core::clock::{Clock, Nanos};
 use larder_core::counters::Totals;
 use larder_core::frames::Frames;
 use larder_core::policy::PolicyKind;
-use larder_core::store::{Buffer, Segment, StoreDone, StoreOp, StoreOpKind};
+use larder_core::store::{Buffer, Segment, StoreCompletion, StoreOp, StoreOpKind};
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{Engine, EngineOptions};
 use larder_io::frames::ArenaFrames;
@@ -174,7 +174,7 @@ pub(super) fn uncached(
                 store.wait(&waker, None)?;
             }
         }
-        for StoreDone { op, result, .. } in done.drain(..) {
+        for StoreCompletion { op, result, .. } in done.drain(..) {
             for segment in op.segments {
                 match segment.buffer {
                     Buffer::Owned(pin) => frames.release_write_pin(pin),

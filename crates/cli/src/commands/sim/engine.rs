@@ -9,7 +9,7 @@ use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::{TUNABLES, Tunables};
-use larder_lab::sim::engine::{Pace, StoreModel, WholeOptions};
+use larder_lab::sim::engine::{CacheSimulationOptions, Pace, StoreModel};
 use larder_lab::sim::study::{self, WholeStudy};
 
 #[derive(Debug, Args)]
@@ -122,7 +122,7 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<()> {
     ensure!(!policies.min, "simulate the whole cache with \"min\": it is a bound, not a cache");
     let engine_args = &arguments.whole.arguments;
     let study = WholeStudy {
-        options: WholeOptions {
+        options: CacheSimulationOptions {
             frames: 0,
             shards: 0,
             page_blocks: 0,

@@ -5,7 +5,7 @@ use anyhow::{Context, Result};
 use clap::Args;
 use indicatif::ProgressBar;
 use larder_lab::trace::{
-    Addressing, BoxedSource, Format, NameOf, OpenOptions, Record, Source, TraceError, open,
+    Addressing, BoxedSource, Format, NameKind, OpenOptions, Record, Source, TraceError, open,
 };
 use std::ops::Range;
 use std::path::Path;
@@ -103,7 +103,7 @@ impl Source for Input {
         Ok(())
     }
 
-    fn name(&self, kind: NameOf, number: u32) -> Option<&str> {
+    fn name(&self, kind: NameKind, number: u32) -> Option<&str> {
         self.source.name(kind, number)
     }
 

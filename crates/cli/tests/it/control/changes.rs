@@ -163,7 +163,7 @@ fn a_file_that_is_read_again_changes_what_differs() {
         "larder: one.policy was arc and is lru"
     );
     let note = server.wait_for_line(|line| line.contains("note"));
-    assert_eq!(note, "larder: note: plain-io cannot be changed while it serves; start it anew");
+    assert_eq!(note, "larder: note: plain-io cannot be changed while the server runs; restart it");
     server.wait_for_line(|line| line == "larder: read again");
     assert_eq!(policy(&server), "lru");
     assert_eq!(settings(&server, 0)["tunables"]["age-max"], 700);

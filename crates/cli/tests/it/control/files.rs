@@ -202,7 +202,7 @@ fn a_second_signal_cuts_off_those_who_use_a_file() {
     server.wait_for_line(|line| line.contains("is in use"));
     server.signal(Signal::TERM);
     let log = server.wait();
-    assert!(log.contains("is cut off from those who use it"), "{log}");
+    assert!(log.contains("is disconnected from its users"), "{log}");
     assert!(!mountpoint.is_mounted());
     assert!(file.read_at(&mut [0; 10], 0).is_err());
 }

@@ -3,7 +3,7 @@
 use larder_core::counters::Counter;
 use larder_lab::random::Random;
 use larder_lab::trace::ltr::{Writer, WriterOptions};
-use larder_lab::trace::{NameOf, Op, OpenOptions, Record, open};
+use larder_lab::trace::{NameKind, Op, OpenOptions, Record, open};
 use rustix::process::{Pid, Signal, kill_process};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
@@ -57,7 +57,7 @@ impl Directory {
         let file = File::create(&path).expect("a file");
         let mut writer = Writer::new(file, WriterOptions::default()).expect("a trace");
         for (number, volume) in (0..).zip(volumes) {
-            writer.name(NameOf::Volume, number, volume).expect("a name");
+            writer.name(NameKind::Volume, number, volume).expect("a name");
         }
         writer.append(records).expect("records");
         writer.finish().expect("an end");

@@ -5,7 +5,7 @@ use super::write::WritebackOps;
 use crate::cache::Cache;
 use crate::clock::Nanos;
 use crate::frames::Frames;
-use crate::page::Key;
+use crate::page::BlockKey;
 use crate::policy::Slot;
 use crate::queue::WriteCause;
 use crate::shard::Instance;
@@ -66,7 +66,7 @@ impl<F: Frames> Cache<F> {
         let number = instance.pages.get(slot).number;
         let mut back = 0;
         for block in instance.paging.blocks_of(number) {
-            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+            let Some(frame) = self.table.find(BlockKey::new(volume.id, block)) else { continue };
             let mut state = self.table.state(frame);
             if state.writing == 0 {
                 continue;
@@ -171,7 +171,7 @@ impl<F: Frames> Cache<F> {
         let number = instance.pages.get(slot).number;
         let mut free = Vec::new();
         for block in instance.paging.blocks_of(number) {
-            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+            let Some(frame) = self.table.find(BlockKey::new(volume.id, block)) else { continue };
             self.table.retract(frame);
             match self.frames.try_write_pin(frame) {
                 Some(write_pin) => {

@@ -42,7 +42,7 @@ impl<F: Frames> Cache<F> {
         let completions = Arc::clone(&handle.completions);
         queue.flushes.push_back(FlushWaiter { completions, token, epoch });
         drop(queue);
-        volume.notify.notify();
+        volume.waker.wake();
         Status::Pending
     }
 

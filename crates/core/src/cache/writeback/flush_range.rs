@@ -49,7 +49,7 @@ impl<F: Frames> Cache<F> {
         let batch = Batch::default();
         queue.ranges.push(RangeFlush { completions, token, blocks, epoch, stable, batch });
         drop(queue);
-        volume.notify.notify();
+        volume.waker.wake();
         Status::Pending
     }
 

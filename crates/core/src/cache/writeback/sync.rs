@@ -5,7 +5,7 @@ use crate::cache::{Cache, read};
 use crate::clock::Nanos;
 use crate::completion::Completion;
 use crate::frames::Frames;
-use crate::page::Key;
+use crate::page::BlockKey;
 use crate::policy::Slot;
 use crate::queue::{Queue, WriteCause};
 use crate::read_write::{Status, WriteRequest};
@@ -39,7 +39,7 @@ impl<F: Frames> Cache<F> {
             }
             writeback.finish(instance, &mut queue, &handle.recorder, now);
         }
-        volume.notify.notify();
+        volume.waker.wake();
     }
 
     fn sync_page(
@@ -88,7 +88,7 @@ impl<F: Frames> Cache<F> {
         let touched = blocks_touched(&bytes);
         (blocks.start.max(touched.start)..blocks.end.min(touched.end)).all(|block| {
             let touched = read::touched_sectors(block, &bytes);
-            let frame = self.table.find(Key::new(volume.id, block));
+            let frame = self.table.find(BlockKey::new(volume.id, block));
             frame.is_some_and(|frame| self.table.state(frame).dirty & touched == touched)
         })
     }

@@ -8,7 +8,7 @@ use crate::cache::Cache;
 use crate::clock::Nanos;
 use crate::counters::{Counter, Recorder};
 use crate::frames::Frames;
-use crate::page::{FrameState, Key};
+use crate::page::{BlockKey, FrameState};
 use crate::policy::Slot;
 use crate::queue::{Context, Queue, WriteCause};
 use crate::shard::Instance;
@@ -109,7 +109,7 @@ impl<F: Frames> Cache<F> {
         volume.write_order.with_any(|groups| groups.start_write(&blocks));
         let mut count = 0;
         for block in instance.paging.blocks_of(number) {
-            let Some(frame) = self.table.find(Key::new(volume.id, block)) else { continue };
+            let Some(frame) = self.table.find(BlockKey::new(volume.id, block)) else { continue };
             if self.table.state(frame).dirty == 0 {
                 continue;
             }

@@ -6,7 +6,7 @@ use crate::curve::testing::reference;
 
 #[test]
 fn the_sample_stays_within_its_size() {
-    let mut sampled = Sampled::new(256, 1);
+    let mut sampled = SampledCurve::new(256, 1);
     let references: Vec<Reference> = (0..100_000).map(reference).collect();
     sampled.run(&references);
     assert_eq!((sampled.members.len(), sampled.members.numbers()), (256, 257));
@@ -15,12 +15,12 @@ fn the_sample_stays_within_its_size() {
     assert_eq!(grouped, 256 * (GROUPS - 1));
     let made = sampled.hit_ratio(50_000).unwrap();
     assert!(made.holds(0.0), "nothing is referenced twice: {made:?}");
-    assert_eq!(Sampled::new(256, 1).hit_ratio(1), None);
+    assert_eq!(SampledCurve::new(256, 1).hit_ratio(1), None);
 }
 
 #[test]
 fn the_footprint_is_about_the_number_of_different_pages() {
-    let mut sampled = Sampled::new(1024, 1);
+    let mut sampled = SampledCurve::new(1024, 1);
     let references: Vec<Reference> = (0..300_000).map(|n| reference(n % 100_000)).collect();
     sampled.run(&references);
     let footprint = sampled.footprint();

@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::curve::testing::Random;
-use crate::replace::Changeable;
+use crate::replace::SwitchableCache;
 use larder_testing::budget;
 
 fn tracker(pages: u64) -> Tracker {
@@ -12,7 +12,7 @@ fn tracker(pages: u64) -> Tracker {
 
 /// Runs page references through an LRU cache, and records them in the tracker.
 fn run_lru(tracker: &mut Tracker, capacity: u32, pages: impl Iterator<Item = u64>) -> u64 {
-    let mut cache = Changeable::new(PolicyKind::Lru, capacity);
+    let mut cache = SwitchableCache::new(PolicyKind::Lru, capacity);
     let mut hits = 0;
     for page in pages {
         let hit = cache.touch(page);
@@ -78,7 +78,7 @@ fn the_bars_hold_what_lru_really_hits() {
                 continue;
             }
             let capacity = u32::try_from(point.bytes).unwrap();
-            let mut cache = Changeable::new(PolicyKind::Lru, capacity);
+            let mut cache = SwitchableCache::new(PolicyKind::Lru, capacity);
             let hits = pages.iter().filter(|&&page| cache.touch(page)).count();
             let truth = as_f64(hits as u64) / as_f64(pages.len() as u64);
             intervals += 1;

@@ -3,7 +3,7 @@
 use super::rig::{TestBench, options, tuned};
 use crate::cache::HitRead;
 use crate::clock::SECOND;
-use crate::completion::{Completion, Silent};
+use crate::completion::{Completion, NoWaker};
 use crate::counters::{Counter, Gauge};
 use crate::mapping::{Access, Mapping};
 use crate::mode::WriteMode;
@@ -183,7 +183,7 @@ fn a_store_with_more_bytes_than_a_volume_can_have_is_refused() {
     let add = |length| {
         let mut wanted = options(64);
         wanted.geometry.length = length;
-        rig.cache.try_add_volume(wanted, Box::new(Silent)).map(drop)
+        rig.cache.try_add_volume(wanted, Box::new(NoWaker)).map(drop)
     };
     for length in [0, LENGTH_MAX + 1, 1 << 63, u64::MAX] {
         let refused = add(length).unwrap_err();

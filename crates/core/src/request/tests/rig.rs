@@ -2,7 +2,7 @@
 
 use crate::cache::Cache;
 use crate::clock::{MILLISECOND, Nanos, SECOND};
-use crate::completion::{Completion, Silent};
+use crate::completion::{Completion, NoWaker};
 use crate::counters::{Gauge, Recorder};
 use crate::frames::{Frames, PlainFrames};
 use crate::request::handle::open_handle;
@@ -62,7 +62,7 @@ impl TestBench {
             let delay = DelayStore::new(crash, 0);
             let (stall, plan) = (delay.stall_switch(), FaultPlan::default());
             let store = Box::new(FaultyStore::new(delay, plan.clone()));
-            let volume = cache.add_volume(options, Box::new(Silent));
+            let volume = cache.add_volume(options, Box::new(NoWaker));
             let recorder = cache.recorder(&volume);
             Disk { volume, store, platter, plan, stall, recorder }
         };
@@ -72,7 +72,7 @@ impl TestBench {
 
     pub(super) fn handle(&self, disk: usize) -> VolumeHandle<Plain> {
         let volume = &self.disks[disk].volume;
-        open_handle(&self.cache, volume, Box::new(Silent)).unwrap()
+        open_handle(&self.cache, volume, Box::new(NoWaker)).unwrap()
     }
 
     pub(super) fn token(&mut self) -> u64 {

@@ -2,7 +2,7 @@
 
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
-use crate::completion::{Completion, Silent};
+use crate::completion::{Completion, NoWaker};
 use crate::counters::Gauge;
 use crate::hint::Hint;
 use crate::policy::PolicyKind;
@@ -174,7 +174,7 @@ fn a_session_that_is_closed_wakes_those_who_wait_for_its_pinned_frames() {
     let (mut waiter, limit) = (rig.handle(0), SessionLimit::Own(u64::MAX));
     let volume = &rig.disks[0].volume;
     let mut session: Session<_, Vec<u8>, ()> =
-        Session::open(&rig.cache, volume, Box::new(Silent), limit).unwrap();
+        Session::open(&rig.cache, volume, Box::new(NoWaker), limit).unwrap();
     for first in [0, 32] {
         let request = Request::new(RequestOp::Read, first * BLOCK..(first + 32) * BLOCK);
         let submitted = session.submit(&rig.cache, rig.now, request, &[][..], || ());
@@ -228,7 +228,7 @@ fn a_page_that_a_write_waited_for_is_not_evicted_before_the_write_is_continued()
     let mut rig = TestBench::new(8 + 3, [small, large]);
     let open = |rig: &TestBench, disk: usize| -> Session<Plain, Vec<u8>, u64> {
         let volume = &rig.disks[disk].volume;
-        Session::open(&rig.cache, volume, Box::new(Silent), SessionLimit::Own(u64::MAX)).unwrap()
+        Session::open(&rig.cache, volume, Box::new(NoWaker), SessionLimit::Own(u64::MAX)).unwrap()
     };
     let (mut waiting, mut stalled) = (open(&rig, 0), open(&rig, 1));
     let data = [9; 700];

@@ -1,7 +1,7 @@
 //! Tests of the warm restart: the list of resident blocks by heat, and its read-back.
 
 use super::rig::{Plain, TestBench, options};
-use crate::completion::Silent;
+use crate::completion::NoWaker;
 use crate::counters::{Counter, Gauge};
 use crate::hint::Hint;
 use crate::request::{ReadRequest, Request, RequestOp, Session, SessionLimit, Status};
@@ -262,7 +262,7 @@ fn pages_that_are_populated_are_no_references_of_clients() {
     let mut rig = random_rig(64, 64);
     let volume = &rig.disks[0].volume;
     let mut session: Session<_, Vec<u8>, ()> =
-        Session::open(&rig.cache, volume, Box::new(Silent), SessionLimit::Own(u64::MAX)).unwrap();
+        Session::open(&rig.cache, volume, Box::new(NoWaker), SessionLimit::Own(u64::MAX)).unwrap();
     for _ in 0..2 {
         let request = Request::new(RequestOp::Populate, 0..32 * BLOCK);
         session.submit(&rig.cache, rig.now, request, &[][..], || ());

@@ -2,7 +2,7 @@
 
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
-use larder_core::store::{Geometry, Store, StoreDone, StoreOp, StoreOpKind};
+use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
 
 /// The operation about which a store lies.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -19,7 +19,7 @@ pub(crate) enum Lie {
 pub(crate) struct LyingStore<F: Frames, S> {
     inner: S,
     lie: Lie,
-    done: Vec<StoreDone<F>>,
+    done: Vec<StoreCompletion<F>>,
 }
 
 impl<F: Frames, S: Store<F>> LyingStore<F, S> {
@@ -36,7 +36,12 @@ impl<F: Frames, S: Store<F>> Store<F> for LyingStore<F, S> {
     fn submit(&mut self, now: Nanos, frames: &F, mut op: StoreOp<F>) {
         match (self.lie, op.kind) {
             (Lie::Flush, StoreOpKind::Flush) => {
-                self.done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
+                self.done.push(StoreCompletion {
+                    op,
+                    result: Ok(()),
+                    started_at: now,
+                    finished_at: now,
+                });
             }
             (Lie::Fua, StoreOpKind::Write { .. }) => {
                 op.kind = StoreOpKind::Write { fua: false };
@@ -46,7 +51,7 @@ impl<F: Frames, S: Store<F>> Store<F> for LyingStore<F, S> {
         }
     }
 
-    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreDone<F>>) {
+    fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreCompletion<F>>) {
         done.append(&mut self.done);
         self.inner.reap(now, frames, done);
     }

@@ -5,7 +5,7 @@ use super::model::Outcome;
 use super::random::{Rng, tunables, volume_options};
 use super::world::World;
 use larder_core::clock::MILLISECOND;
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::counters::Gauge;
 use larder_core::frames::Frames;
 use larder_core::mode::{FlushMode, WriteMode};
@@ -212,7 +212,7 @@ fn complete_removal(world: &mut World, disk: usize) {
     let volume = Arc::clone(&world.disks[disk].volume);
     let limit = SessionLimit::Own(0);
     let opened: Result<Session<_, Vec<u8>, ()>, _> =
-        Session::open(&world.cache, &volume, Box::new(Silent), limit);
+        Session::open(&world.cache, &volume, Box::new(NoWaker), limit);
     assert!(opened.is_err(), "it is closed");
     world.cache.remove_volume(&volume, world.now);
     world.figures.removed += 1;

@@ -4,7 +4,7 @@ use super::world::{Request, World};
 use larder_core::clock::{MILLISECOND, Nanos};
 use larder_core::counters::Gauge;
 use larder_core::frames::{Frames, PlainFrames};
-use larder_core::store::{Fault, StoreDone, StoreOpKind};
+use larder_core::store::{Fault, StoreCompletion, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64;
 
 impl World {
@@ -38,7 +38,7 @@ impl World {
         count
     }
 
-    fn complete(&mut self, index: usize, done: StoreDone<PlainFrames>) {
+    fn complete(&mut self, index: usize, done: StoreCompletion<PlainFrames>) {
         if let Err(error) = &done.result {
             self.figures.faults += 1;
             self.log_event(|| format!("store {index} failed to {error}"));

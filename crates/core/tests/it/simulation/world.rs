@@ -6,7 +6,7 @@ use super::client::{Client, HeldRead};
 use super::model::{Model, Outcome, bytes_of};
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos};
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::counters::{Counter, Recorder};
 use larder_core::frames::PlainFrames;
 use larder_core::mapping::Access;
@@ -190,7 +190,7 @@ fn disk(
         }
         (lie, _) => Box::new(LyingStore::new(crash, lie)),
     };
-    let volume = cache.try_add_volume(options.clone(), Box::new(Silent))?;
+    let volume = cache.try_add_volume(options.clone(), Box::new(NoWaker))?;
     Ok(Disk {
         recorder: cache.recorder(&volume),
         volume,
@@ -268,7 +268,7 @@ impl World {
     pub(crate) fn open(&mut self, disk: usize) -> usize {
         let limit = SessionLimit::Own(u64::MAX);
         let volume = &self.disks[disk].volume;
-        let session = Session::open(&self.cache, volume, Box::new(Silent), limit).unwrap();
+        let session = Session::open(&self.cache, volume, Box::new(NoWaker), limit).unwrap();
         let client = self.clients.iter().position(Option::is_none).unwrap_or(self.clients.len());
         if client == self.clients.len() {
             self.clients.push(None);

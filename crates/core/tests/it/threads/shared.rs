@@ -2,7 +2,7 @@
 
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, SECOND};
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::frames::{Frames, PlainFrames};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
@@ -77,7 +77,7 @@ impl Shared {
 
     fn open(&self) -> PlainSession {
         let limit = SessionLimit::Own(u64::MAX);
-        Session::open(&self.cache, &self.volume, Box::new(Silent), limit).unwrap()
+        Session::open(&self.cache, &self.volume, Box::new(NoWaker), limit).unwrap()
     }
 
     /// Submits a request and runs it to completion without waiting for a delayed reply. Returns the
@@ -241,7 +241,7 @@ pub(crate) fn run_threads(
     (options.page_blocks, options.write_mode, options.policy) = (page_blocks, mode, policy);
     let frames = PlainFrames::new(4 * scale.frames);
     let cache = Cache::with_memory(frames, scale.frames, scale.shards);
-    let volume = cache.add_volume(options, Box::new(Silent));
+    let volume = cache.add_volume(options, Box::new(NoWaker));
     let [stop, stop_engine] = [false, false].map(AtomicBool::new);
     let [now, reads] = [SECOND, 0].map(AtomicU64::new);
     let shared = Shared { cache, volume, scale, now, reads, stop, stop_engine };

@@ -8,7 +8,7 @@ use super::super::event::Event;
 use super::super::event::{FileSystemId, InodeRef, Key};
 use super::super::lookup::FileId;
 use super::super::owners::Owners;
-use super::super::spans::Spans;
+use super::super::spans::SpanMap;
 use super::{Accounting, BLOCK_DEVICES};
 
 /// Maximum number of removed files that are kept separate from later files with the same number;
@@ -21,9 +21,9 @@ pub(crate) struct File {
     pub(crate) key: Key,
     pub(super) owners: Owners,
     /// Large folios: ranges of pages that become dirty and leave the cache together.
-    pub(super) folios: Spans<()>,
+    pub(super) folios: SpanMap<()>,
     /// Pages that reclaim evicted.
-    pub(super) evicted: Spans<()>,
+    pub(super) evicted: SpanMap<()>,
     /// True if the file system reports each write.
     pub(super) reports_writes: bool,
     /// True if another file had the inode number before.
@@ -46,7 +46,7 @@ impl File {
     }
 
     pub(super) fn forget_ranges(&mut self) {
-        (self.folios, self.evicted) = (Spans::default(), Spans::default());
+        (self.folios, self.evicted) = (SpanMap::default(), SpanMap::default());
     }
 
     /// Resets the known size after a possible truncation.

@@ -101,7 +101,7 @@ fn what_is_written_back_later_carries_the_name_of_its_writer() {
     assert_eq!((counts.overwritten_pages(), counts.write_bytes), (2, 4 * PAGE));
     let start = Event::InodeStart { inode: backing(12) };
     let done = Event::InodeDone { inode: backing(12), wrote: 2 };
-    let lazy = Event::WritebackStart { reason: Reason::Periodic };
+    let lazy = Event::WritebackStart { reason: WritebackReason::Periodic };
     take(&mut accounting, FLUSHER, &[lazy, start, bio(16, true), done, bio(8, true)]);
     let counts = of(&accounting, "cp");
     assert_eq!((counts.disk_lazy_write_bytes, counts.disk_write_bytes), (2 * PAGE, 0));

@@ -4,7 +4,7 @@
 //! systems the kernel reports only pages that become dirty, so a write to a dirty page is not
 //! visible.
 
-use super::super::event::{InodeRef, Key, Reason};
+use super::super::event::{InodeRef, Key, WritebackReason};
 use super::super::lookup::FileId;
 use super::{Accounting, Reference};
 
@@ -100,11 +100,11 @@ impl Accounting {
         let counts = self.counts_mut(file, process);
         counts.lazy_flushes += 1;
         let pages = match reason {
-            Reason::Background => &mut counts.lazy_background_pages,
-            Reason::Reclaim => &mut counts.lazy_reclaim_pages,
-            Reason::Sync => &mut counts.lazy_sync_pages,
-            Reason::Periodic => &mut counts.lazy_periodic_pages,
-            Reason::Other => &mut counts.lazy_other_pages,
+            WritebackReason::Background => &mut counts.lazy_background_pages,
+            WritebackReason::Reclaim => &mut counts.lazy_reclaim_pages,
+            WritebackReason::Sync => &mut counts.lazy_sync_pages,
+            WritebackReason::Periodic => &mut counts.lazy_periodic_pages,
+            WritebackReason::Other => &mut counts.lazy_other_pages,
         };
         *pages += wrote;
     }

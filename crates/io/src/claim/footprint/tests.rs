@@ -13,7 +13,7 @@ struct SimulatedMachine {
     mounts: Vec<(PathBuf, NestedMount)>,
 }
 
-impl Machine for SimulatedMachine {
+impl MachineFacts for SimulatedMachine {
     fn disk(&self, number: u64) -> Disk {
         self.disks.get(&number).cloned().unwrap_or(Disk::Whole { members: Vec::new() })
     }

@@ -5,7 +5,7 @@
 //! one file system or `xino` is on.
 
 use super::super::footprint::{FsPath, UnresolvedLayer};
-use super::{FileLocation, ThisMachine, foreign, open_mount, path_of, split};
+use super::{FileLocation, LocalMachine, foreign, open_mount, path_of, split};
 use crate::mount_table::{MountLine, unescape};
 use rustix::fs::FileType;
 use std::path::{Path, PathBuf};
@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 /// The possible names of one layer, since its mount option may be escaped or not.
 type LayerNames = Vec<PathBuf>;
 
-impl ThisMachine {
+impl LocalMachine {
     /// Returns the directories that an overlay merges, and one that cannot be found.
     pub(super) fn layers(&self, overlay: &MountLine) -> (Vec<FsPath>, Option<UnresolvedLayer>) {
         let names = names(&overlay.options);

@@ -4,7 +4,7 @@ use super::*;
 use crate::engine::ArenaSession;
 use larder_core::cache::Cache;
 use larder_core::clock::VirtualClock;
-use larder_core::completion::Silent;
+use larder_core::completion::NoWaker;
 use larder_core::request::{Request, RequestOp, Session, SessionLimit};
 use larder_core::store::{Geometry, Store};
 use larder_core::volume::VolumeOptions;
@@ -68,10 +68,10 @@ impl Store<ArenaFrames> for DelayedStore {
         (self.polls, self.op) = (0, Some(op));
     }
 
-    fn reap(&mut self, now: Nanos, _: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
+    fn reap(&mut self, now: Nanos, _: &ArenaFrames, done: &mut Vec<StoreCompletion<ArenaFrames>>) {
         self.polls += 1;
         if let Some(op) = self.op.take_if(|_| self.polls > 1) {
-            done.push(StoreDone { op, result: Ok(()), started_at: now, finished_at: now });
+            done.push(StoreCompletion { op, result: Ok(()), started_at: now, finished_at: now });
         }
     }
 
@@ -107,7 +107,7 @@ fn a_store_that_was_idle_is_not_said_to_be_silent() {
             .unwrap();
     let limit = SessionLimit::Own(0);
     let mut session: ArenaSession<()> =
-        Session::open(&cache, &volume, Box::new(Silent), limit).unwrap();
+        Session::open(&cache, &volume, Box::new(NoWaker), limit).unwrap();
     for _ in 0..3 {
         let flush = Request::new(RequestOp::Flush, 0..0);
         session.submit(&cache, at.now(), flush, &[][..], || ());

@@ -1,13 +1,13 @@
 //! The mount of a directory, from its start to its end.
 
-mod figures;
+mod file_counters;
 
-pub use figures::{FailingFile, FileFigures};
+pub use file_counters::{FailingFile, FileCounters};
 
 use super::directory::{ChangeEvents, Directory, DirectoryError};
 use super::mount::{MountError, MountOptions};
-use super::mounted::Mounted;
-use super::shared::Tree;
+use super::running_mount::RunningMount;
+use super::shared::MountContents;
 use crate::engine::{ArenaVolume, Engine};
 use crate::mount_table::MountWatch;
 use rustix::thread::{CapabilitySet, capabilities};
@@ -17,10 +17,10 @@ use std::sync::Arc;
 
 /// A mounted directory.
 ///
-/// Call [`Mounted::unmount`] while no program uses it, then [`DirectoryMount::close`].
+/// Call [`RunningMount::unmount`] while no program uses it, then [`DirectoryMount::close`].
 #[derive(Debug)]
 pub struct DirectoryMount {
-    mounted: Mounted,
+    mounted: RunningMount,
     pub(super) engine: Arc<Engine>,
     pub(super) directory: Arc<Directory>,
     volumes: Vec<Arc<ArenaVolume>>,
@@ -29,9 +29,9 @@ pub struct DirectoryMount {
 }
 
 impl Deref for DirectoryMount {
-    type Target = Mounted;
+    type Target = RunningMount;
 
-    fn deref(&self) -> &Mounted {
+    fn deref(&self) -> &RunningMount {
         &self.mounted
     }
 }
@@ -70,8 +70,8 @@ impl DirectoryMount {
         let started = directory.begin(&engine, &volumes, at);
         let directory =
             started.map_err(|source| MountError::Refused { path: at.to_owned(), source })?;
-        let tree = Tree::Directory(Arc::clone(&directory));
-        let mounted = Mounted::start(Arc::clone(&engine), tree, at, &mount_options, None)
+        let tree = MountContents::Directory(Arc::clone(&directory));
+        let mounted = RunningMount::start(Arc::clone(&engine), tree, at, &mount_options, None)
             .inspect_err(|_| directory.pool.end())?;
         Ok(DirectoryMount { mounted, engine, _watch: directory.watch_mounts(), directory, volumes })
     }

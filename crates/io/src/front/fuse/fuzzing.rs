@@ -11,10 +11,10 @@ use super::files::Files;
 use super::handshake;
 use super::link::Link;
 use super::mount_failure::MountFailure;
-use super::shared::{Shared, Tree};
+use super::shared::{MountContents, Shared};
 use super::worker::Worker;
 use crate::engine::{Engine, EngineOptions};
-use crate::store::{Solid, Timed};
+use crate::store::{SolidMap, TimedStore};
 use crate::waker::Waker;
 use larder_core::store::{Geometry, MemoryStore, Store as _};
 use larder_core::volume::VolumeOptions;
@@ -122,13 +122,13 @@ impl Mount {
         let files = Files::new();
         for (name, read_only) in [("disk", false), ("iso", true)] {
             let geometry = Geometry { length: VOLUME_BYTES, granule: 512, read_only };
-            let store = Timed::new(MemoryStore::new(geometry), engine.clock());
+            let store = TimedStore::new(MemoryStore::new(geometry), engine.clock());
             let options = VolumeOptions::new(name, store.geometry());
             let volume = engine.add_volume(options, Box::new(store)).expect("a volume");
-            files.add(volume, Arc::new(Solid)).expect("its name is free");
+            files.add(volume, Arc::new(SolidMap)).expect("its name is free");
         }
         let failure = Arc::new(MountFailure::new(Path::new("fuzz")));
-        Mount::new(engine, Tree::Volumes(files), failure)
+        Mount::new(engine, MountContents::Volumes(files), failure)
     }
 
     /// Mounts a directory, which has to be on tmpfs.
@@ -151,10 +151,10 @@ impl Mount {
         let volumes: Vec<_> = volumes.collect();
         let directory = directory.begin(&engine, &volumes, path).expect("threads");
         let failure = Arc::clone(&directory.pool.failure);
-        Mount::new(engine, Tree::Directory(directory), failure)
+        Mount::new(engine, MountContents::Directory(directory), failure)
     }
 
-    fn new(engine: Arc<Engine>, tree: Tree, failure: Arc<MountFailure>) -> Self {
+    fn new(engine: Arc<Engine>, tree: MountContents, failure: Arc<MountFailure>) -> Self {
         let (kernel, device) = socket();
         let waker = Waker::new().expect("a descriptor");
         let shared = Shared::new(engine, tree, failure, None, vec![waker.clone()]);
@@ -197,7 +197,7 @@ impl Mount {
 
     /// Makes the mount forget the nodes that were looked up.
     pub fn reset(&mut self) {
-        if let Tree::Directory(directory) = &self.shared.tree {
+        if let MountContents::Directory(directory) = &self.shared.tree {
             directory.forget_all();
         }
         self.nodes = vec![abi::ROOT];

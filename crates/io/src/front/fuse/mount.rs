@@ -244,7 +244,9 @@ fn unmount_stale(mountpoint: &Mountpoint) -> Result<bool, MountError> {
         }
         (Some(mount), true) => {
             let unmounted = mount.unmount(true);
-            unmounted.map_err(|error| reason(format!("the file system mounted there does not respond; {error}")))?;
+            unmounted.map_err(|error| {
+                reason(format!("the file system mounted there does not respond; {error}"))
+            })?;
             Ok(true)
         }
     }

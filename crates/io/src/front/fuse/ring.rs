@@ -12,7 +12,7 @@ use super::abi::{self, RingCommand};
 use super::device::{Device, Received};
 use crate::waker::Waker;
 use io_uring::{IoUring, cqueue, opcode, squeue, types};
-use larder_core::completion::Notify as _;
+use larder_core::completion::Wake as _;
 use place::{RingBuffer, RingEntry};
 use rustix::fd::{AsFd as _, AsRawFd as _};
 use rustix::io::Errno;
@@ -138,7 +138,7 @@ impl ReplyQueue {
         answers.push((unique, answer));
         self.is_nonempty.store(true, Ordering::Release);
         drop(answers);
-        self.waker.notify();
+        self.waker.wake();
     }
 
     pub(super) fn take(&self) -> Vec<QueuedAnswer> {

@@ -7,11 +7,11 @@ use crate::engine::Engine;
 use crate::front::observe::Observer;
 use crate::front::spin::Spinners;
 use crate::waker::Waker;
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
-pub(super) enum Tree {
+pub(super) enum MountContents {
     Volumes(Files),
     /// A directory, whose files are one volume, or one for each of its sections.
     Directory(Arc<Directory>),
@@ -19,7 +19,7 @@ pub(super) enum Tree {
 
 pub(super) struct Shared {
     pub(super) engine: Arc<Engine>,
-    pub(super) tree: Tree,
+    pub(super) tree: MountContents,
     pub(super) observer: Option<Arc<dyn Observer>>,
     pub(super) spinners: Spinners,
     pub(super) closing: AtomicBool,
@@ -40,12 +40,12 @@ pub(super) type UnmountCallback = Box<dyn FnOnce() + Send>;
 impl Shared {
     pub(super) fn new(
         engine: Arc<Engine>,
-        tree: Tree,
+        tree: MountContents,
         failure: Arc<MountFailure>,
         observer: Option<Arc<dyn Observer>>,
         wakers: Vec<Waker>,
     ) -> Self {
-        if let Tree::Directory(directory) = &tree {
+        if let MountContents::Directory(directory) = &tree {
             directory.pool.set_wakers(&wakers);
         }
         Shared {
@@ -65,8 +65,10 @@ impl Shared {
 
     pub(super) fn files(&self) -> &Files {
         match &self.tree {
-            Tree::Volumes(files) => files,
-            Tree::Directory(_) => unreachable!("requests to a directory are not about volumes"),
+            MountContents::Volumes(files) => files,
+            MountContents::Directory(_) => {
+                unreachable!("requests to a directory are not about volumes")
+            }
         }
     }
 
@@ -75,7 +77,7 @@ impl Shared {
         if !is_last || self.is_closing() {
             return;
         }
-        if let Tree::Directory(directory) = &self.tree {
+        if let MountContents::Directory(directory) = &self.tree {
             directory.pool.sweep.set_gone();
         }
         if !self.unmounted.load(Ordering::Acquire) {
@@ -96,7 +98,7 @@ impl Shared {
     /// Wakes all threads, to check the changed state.
     pub(super) fn wake_all(&self) {
         for waker in &self.wakers {
-            waker.notify();
+            waker.wake();
         }
     }
 

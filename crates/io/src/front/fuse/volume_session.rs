@@ -3,7 +3,7 @@
 use super::files::VolumeFile;
 use crate::engine::{ArenaCache, ArenaSession, ArenaVolume};
 use crate::front::observe::RequestRecorder;
-use crate::store::files::{MetadataWanted, SourceFile, WriteUnderWay};
+use crate::store::files::{FsyncGuard, SourceFile, WriteInFlight};
 use crate::waker::Waker;
 use larder_core::clock::Nanos;
 use larder_core::request::{RequestOp, Session, SessionLimit};
@@ -13,7 +13,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 /// The files through which programs access the volume of a session.
-pub(super) enum Owner {
+pub(super) enum VolumeFiles {
     /// A file that shows the whole volume.
     Volume(Arc<VolumeFile>),
     /// The files of a mounted directory that belong to the section with this index.
@@ -32,9 +32,9 @@ pub(super) struct InFlight {
     /// The file of a request to a mounted directory.
     pub(super) file: Option<Arc<SourceFile>>,
     /// Held until the reply to a write to that file.
-    pub(super) write_guard: Option<WriteUnderWay>,
+    pub(super) write_guard: Option<WriteInFlight>,
     /// Held until the reply to an fsync(2) of a file.
-    pub(super) metadata: Option<MetadataWanted>,
+    pub(super) metadata: Option<FsyncGuard>,
 }
 
 impl InFlight {
@@ -63,7 +63,7 @@ impl InFlight {
 
 /// A session on a volume, with its files and its observer.
 pub(super) struct VolumeSession {
-    pub(super) owner: Owner,
+    pub(super) owner: VolumeFiles,
     pub(super) requests: ArenaSession<InFlight>,
     /// Recorder of answered requests, if the mount has an observer.
     pub(super) recorder: Option<RequestRecorder>,
@@ -75,19 +75,19 @@ impl VolumeSession {
         cache: &ArenaCache,
         volume: &Arc<ArenaVolume>,
         waker: &Waker,
-        owner: Owner,
+        owner: VolumeFiles,
     ) -> Result<Self, SettingError> {
         // Each read of a mount is one piece.
         let requests =
             Session::open(cache, volume, Box::new(waker.clone()), SessionLimit::Own(u64::MAX))?;
-        if let Owner::Volume(file) = &owner {
+        if let VolumeFiles::Volume(file) = &owner {
             file.sessions.fetch_add(1, Ordering::AcqRel);
         }
         Ok(VolumeSession { owner, requests, recorder: None })
     }
 
     pub(super) fn file(&self) -> &Arc<VolumeFile> {
-        let Owner::Volume(file) = &self.owner else {
+        let VolumeFiles::Volume(file) = &self.owner else {
             unreachable!("the volume of a section has no file of its own")
         };
         file
@@ -100,7 +100,7 @@ impl VolumeSession {
     /// Cancels the requests in flight and closes the session. Returns the requests without a reply.
     pub(super) fn close(self, cache: &ArenaCache) -> Vec<u64> {
         let requests = self.requests.close(cache);
-        if let Owner::Volume(file) = self.owner {
+        if let VolumeFiles::Volume(file) = self.owner {
             file.sessions.fetch_sub(1, Ordering::AcqRel);
         }
         requests.into_iter().inspect(InFlight::record_end).map(|request| request.unique).collect()

@@ -11,8 +11,8 @@ use super::device::Received;
 use super::directory::RecentNodes;
 use super::link::{FuseRequest, Link};
 use super::ring::RingPayload;
-use super::shared::{Shared, Tree};
-use super::volume_session::{InFlight, Owner, VolumeSession};
+use super::shared::{MountContents, Shared};
+use super::volume_session::{InFlight, VolumeFiles, VolumeSession};
 use crate::engine::{ArenaCache, ArenaVolume};
 use crate::fault::{self, confine};
 use crate::frames::ArenaFrames;
@@ -228,7 +228,8 @@ impl Worker {
     }
 
     fn has_room(&self) -> bool {
-        let is_full = matches!(&self.shared.tree, Tree::Directory(tree) if tree.pool.is_full());
+        let is_full =
+            matches!(&self.shared.tree, MountContents::Directory(tree) if tree.pool.is_full());
         let requests = || self.sessions.iter().map(|session| &session.requests);
         !is_full
             && requests().map(Session::in_flight).sum::<usize>() < REQUESTS_MAX
@@ -260,12 +261,12 @@ impl Worker {
         fault::point("mount", self.shared.failure.name());
         let shared = Arc::clone(&self.shared);
         match &shared.tree {
-            Tree::Volumes(_) => {
+            MountContents::Volumes(_) => {
                 if !self.take_data_request(now, request) {
                     self.take_node_request(&header, body);
                 }
             }
-            Tree::Directory(directory) => {
+            MountContents::Directory(directory) => {
                 if !self.take_file_request(directory, now, request) {
                     self.take_directory_request(directory, now, request);
                 }
@@ -275,7 +276,7 @@ impl Worker {
 
     /// Returns true if this thread may have to create files.
     pub(super) fn creates_files(&self) -> bool {
-        matches!(self.shared.tree, Tree::Directory(_))
+        matches!(self.shared.tree, MountContents::Directory(_))
     }
 
     /// Returns the session on the volume of a directory's section. Opens it if necessary.
@@ -285,11 +286,11 @@ impl Worker {
         volume: &Arc<ArenaVolume>,
     ) -> Result<usize, Errno> {
         let has_section =
-            |open: &VolumeSession| matches!(open.owner, Owner::Section(of) if of == section);
+            |open: &VolumeSession| matches!(open.owner, VolumeFiles::Section(of) if of == section);
         if let Some(index) = self.sessions.iter().position(has_section) {
             return Ok(index);
         }
-        self.open_session(volume, Owner::Section(section))
+        self.open_session(volume, VolumeFiles::Section(section))
     }
 
     /// Returns the session on the volume of a node. Opens it if necessary, and finds an open one
@@ -301,14 +302,18 @@ impl Worker {
         }
         // An unknown node number is that of a removed file.
         let file = self.shared.files().by_node(node).ok_or(Errno::SHUTDOWN)?;
-        let index = self.open_session(&file.volume, Owner::Volume(Arc::clone(&file)))?;
+        let index = self.open_session(&file.volume, VolumeFiles::Volume(Arc::clone(&file)))?;
         let observer = self.shared.observer.as_ref();
         let recorder = observer.map(|observer| RequestRecorder::begin(observer, &file.name));
         self.sessions[index].recorder = recorder;
         Ok(index)
     }
 
-    fn open_session(&mut self, volume: &Arc<ArenaVolume>, owner: Owner) -> Result<usize, Errno> {
+    fn open_session(
+        &mut self,
+        volume: &Arc<ArenaVolume>,
+        owner: VolumeFiles,
+    ) -> Result<usize, Errno> {
         let opened = VolumeSession::open(&self.cache, volume, &self.waker, owner);
         self.sessions.push(opened.map_err(|_closed| Errno::SHUTDOWN)?);
         Ok(self.sessions.len() - 1)
@@ -398,7 +403,7 @@ impl Worker {
     /// files whose requests are cancelled.
     fn close_removed_sessions(&mut self) {
         let is_closable = |session: &VolumeSession| {
-            let Owner::Volume(file) = &session.owner else { return false };
+            let VolumeFiles::Volume(file) = &session.owner else { return false };
             file.cancelled.load(Ordering::Acquire)
                 || file.removed.load(Ordering::Acquire) && session.is_idle()
         };
@@ -462,7 +467,7 @@ impl Worker {
             self.close_session(session, Errno::SHUTDOWN);
         }
         if let Err(error) = self.link.submit() {
-            tracing::debug!(%error, "nobody is there for the last answers");
+            tracing::debug!(%error, "the last replies could not be sent");
         }
         self.shared.thread_ended();
     }

@@ -4,7 +4,7 @@ use super::exports::Export;
 use super::socket::Socket;
 use crate::fault::Thread;
 use crate::waker::Waker;
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use std::io;
 use std::net::IpAddr;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -53,7 +53,7 @@ impl Connection {
     pub(super) fn close(&self) {
         self.close_requested.store(true, Ordering::Release);
         self.socket.shut_down();
-        self.waker.notify();
+        self.waker.wake();
     }
 
     pub(super) fn join(&self) {

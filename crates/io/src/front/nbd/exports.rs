@@ -80,7 +80,7 @@ impl Export {
 /// Error of adding an export whose name is in use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("export {0}: there is an export of this name")]
-pub struct NameTaken(pub String);
+pub struct ExportNameInUse(pub String);
 
 #[derive(Debug, Default)]
 pub(super) struct Exports(Mutex<Vec<Export>>);
@@ -94,10 +94,10 @@ impl Exports {
         self.0.lock().expect("no holder panics").clone()
     }
 
-    pub(super) fn add(&self, export: Export) -> Result<(), NameTaken> {
+    pub(super) fn add(&self, export: Export) -> Result<(), ExportNameInUse> {
         let mut exports = self.0.lock().expect("no holder panics");
         if exports.iter().any(|other| other.info.name == export.info.name) {
-            return Err(NameTaken(export.info.name));
+            return Err(ExportNameInUse(export.info.name));
         }
         exports.push(export);
         Ok(())

@@ -25,7 +25,7 @@ pub use export::{ExportFault, ExportInfo};
 
 use crate::nbd_wire::{self as wire, BadMagic, OPTION_HEADER_BYTES, OptionHeader, ServerGreeting};
 use crate::tls::TlsMode;
-use options::Refusal;
+use options::OptionRefusal;
 use zerocopy::IntoBytes;
 
 const CLIENT_FLAGS_BYTES: usize = 4;
@@ -164,7 +164,7 @@ enum Answer {
     List,
     Structured,
     StartTls,
-    Refuse(Refusal),
+    Refuse(OptionRefusal),
 }
 
 /// One handshake with one client.
@@ -348,12 +348,12 @@ impl Handshake {
                 return Err(HandshakeError::TlsRequired);
             }
             let text = "this server requires TLS";
-            let answer = Answer::Refuse(Refusal { reply: wire::REP_ERR_TLS_REQD, text });
+            let answer = Answer::Refuse(OptionRefusal { reply: wire::REP_ERR_TLS_REQD, text });
             return Ok(State::Skip { option, left: len, answer });
         }
         let without_data = |answer| match len {
             0 => answer,
-            _ => Answer::Refuse(Refusal::invalid("this option has no data")),
+            _ => Answer::Refuse(OptionRefusal::invalid("this option has no data")),
         };
         let answer = match option {
             wire::OPT_EXPORT_NAME if len > self.limits.name_bytes_max => {
@@ -375,9 +375,9 @@ impl Handshake {
                 if len <= self.limits.option_bytes_max {
                     return Ok(State::OptionData { option, len });
                 }
-                Answer::Refuse(Refusal::too_big("the option's data are too long"))
+                Answer::Refuse(OptionRefusal::too_big("the option's data are too long"))
             }
-            _ => Answer::Refuse(Refusal {
+            _ => Answer::Refuse(OptionRefusal {
                 reply: wire::REP_ERR_UNSUP,
                 text: "this server does not know the option",
             }),
@@ -387,12 +387,12 @@ impl Handshake {
 
     fn answer_to_starttls(&self) -> Answer {
         match self.tls {
-            TlsMode::Off => Answer::Refuse(Refusal {
+            TlsMode::Off => Answer::Refuse(OptionRefusal {
                 reply: wire::REP_ERR_UNSUP,
                 text: "this server has no TLS",
             }),
             _ if self.transport != ClientTransport::Clear => {
-                Answer::Refuse(Refusal::invalid("TLS has begun already"))
+                Answer::Refuse(OptionRefusal::invalid("TLS has begun already"))
             }
             TlsMode::Allowed | TlsMode::Required => Answer::StartTls,
         }

@@ -1,7 +1,7 @@
 //! The NBD server: accepts connections, and limits their number.
 
 use super::connection::Connection;
-use super::exports::{Export, Exports, NameTaken};
+use super::exports::{Export, ExportNameInUse, Exports};
 use super::options::{ServerLimits, ServerOptions};
 use super::session::serve_connection;
 use super::shared::Shared;
@@ -13,7 +13,7 @@ use crate::front::spin::Spinners;
 use crate::log_limit::LogLimit;
 use crate::tls::TlsMode;
 use crate::waker::Waker;
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use larder_core::request::{Budget, BudgetUsage};
 use larder_core::units::BLOCK_BYTES_U64;
 use rustix::event::PollFlags;
@@ -120,7 +120,7 @@ impl Server {
     ///
     /// # Errors
     /// If there is one of the same name.
-    pub fn add_export(&self, export: Export) -> Result<(), NameTaken> {
+    pub fn add_export(&self, export: Export) -> Result<(), ExportNameInUse> {
         self.shared.exports.add(export)
     }
 
@@ -154,7 +154,7 @@ impl Server {
         let serving = || self.connections_to(&export);
         let begin = Instant::now();
         for connection in serving() {
-            connection.waker.notify();
+            connection.waker.wake();
         }
         while begin.elapsed() < patience && !serving().is_empty() {
             std::thread::sleep(Duration::from_millis(1));
@@ -175,7 +175,7 @@ impl Server {
     fn shut_down(&mut self) {
         let Some(acceptor) = self.acceptor.take() else { return };
         self.shared.closing.store(true, Ordering::Release);
-        self.shared.acceptor.notify();
+        self.shared.acceptor.wake();
         acceptor.join();
         let connections = std::mem::take(&mut *self.shared.connections());
         for connection in &connections {

@@ -30,7 +30,7 @@ use disconnect::HangupDetector;
 use drain::SendTimer;
 use greet::run_handshake;
 use larder_core::clock::{Clock, Nanos};
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use larder_core::request::{RequestOp, SMALL_WRITE_PIECE_BYTES, Session, SessionLimit};
 use replies::UninterruptedRead;
 use rustix::event::PollFlags;
@@ -85,7 +85,7 @@ impl Drop for DisconnectGuard {
     fn drop(&mut self) {
         self.connection.socket.shut_down();
         self.connection.done.store(true, Ordering::Release);
-        self.acceptor.notify();
+        self.acceptor.wake();
     }
 }
 
@@ -373,6 +373,6 @@ impl Transmission<'_> {
         self.output.discard_unsent();
         self.requests.close_and_release(&self.cache, self.output.take_released());
         // Other sessions may wait for frames that this connection had pinned.
-        self.connection.waker.notify();
+        self.connection.waker.wake();
     }
 }

@@ -12,9 +12,9 @@ mod rights;
 mod segments;
 mod times;
 
-pub(crate) use pages::{Covered, WriteUnderWay};
+pub(crate) use pages::{CoveredRange, WriteInFlight};
 pub(crate) use refusal::is_some_device_full;
-pub(crate) use times::MetadataWanted;
+pub(crate) use times::FsyncGuard;
 
 use larder_core::counters::{Class, Classes};
 use pages::Pages;

@@ -8,7 +8,7 @@ use crate::fault::{self, point};
 use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdUri};
 use crate::waker::Waker;
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use std::fmt;
 use std::io;
 use std::sync::{Arc, Mutex};
@@ -21,13 +21,13 @@ type Outcome = Result<Client, ClientError>;
 /// Reports the outcome of an attempt to the thread of the store.
 fn report_outcome(to: &Mutex<Option<Outcome>>, waker: &Waker, outcome: Outcome) {
     *to.lock().expect("no holder panics") = Some(outcome);
-    waker.notify();
+    waker.wake();
 }
 
 /// A connection, or the attempts to establish one.
 pub(super) enum Link {
-    Up(Up),
-    Down(Down),
+    Up(Connected),
+    Down(Disconnected),
 }
 
 /// A time without a useful connection. It ends when the server answers a request: a connection that
@@ -40,16 +40,16 @@ pub(super) struct Outage {
     delay: Nanos,
 }
 
-pub(super) struct Up {
+pub(super) struct Connected {
     pub(super) client: Box<Client>,
-    connected_at: Nanos,
+    since: Nanos,
     /// The outage that this connection ends with its first answer.
     pub(super) outage: Option<Outage>,
     /// Cookie of the first request sent through this connection.
     pub(super) first_sent: Option<u64>,
 }
 
-pub(super) struct Down {
+pub(super) struct Disconnected {
     pub(super) outage: Outage,
     /// The reason of the outage, or of the last failed attempt: can follow "failed to".
     pub(super) reason: String,
@@ -57,26 +57,26 @@ pub(super) struct Down {
     attempt: Option<Arc<Mutex<Option<Outcome>>>>,
 }
 
-impl Up {
+impl Connected {
     pub(super) fn new(client: Box<Client>, now: Nanos, outage: Option<Outage>) -> Self {
-        Up { client, connected_at: now, outage, first_sent: None }
+        Connected { client, since: now, outage, first_sent: None }
     }
 
     /// Returns the state after the loss of this connection.
-    pub(super) fn lost(&self, now: Nanos, reason: String) -> Down {
+    pub(super) fn lost(&self, now: Nanos, reason: String) -> Disconnected {
         let Some(outage) = self.outage else {
             let outage = Outage { since: now, delay: 0 };
             // A server that replies, and closes each connection soon, gets only a few of them.
-            let retry_at = now.max(self.connected_at.saturating_add(DELAY_MIN));
-            return Down { outage, reason, retry_at, attempt: None };
+            let retry_at = now.max(self.since.saturating_add(DELAY_MIN));
+            return Disconnected { outage, reason, retry_at, attempt: None };
         };
-        let mut down = Down { outage, reason: String::new(), retry_at: now, attempt: None };
+        let mut down = Disconnected { outage, reason: String::new(), retry_at: now, attempt: None };
         down.schedule_retry(now, reason);
         down
     }
 }
 
-impl Down {
+impl Disconnected {
     /// Starts an attempt if it is time for one. Returns the time of the next call, unless an
     /// attempt is running, which notifies `waker`.
     pub(super) fn start_attempt(

@@ -10,7 +10,7 @@ use crate::nbd_client::Extent;
 use crate::nbd_wire::{STATE_HOLE, STATE_ZERO};
 use crate::store::{AllocationMap, MapExtent};
 use crate::waker::Waker;
-use larder_core::completion::Notify;
+use larder_core::completion::Wake;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Condvar, Mutex, OnceLock};
 use std::time::{Duration, Instant};
@@ -179,7 +179,7 @@ impl HoleQueries {
             (Some((offset, len)), QueryReply::Pending, true);
         self.has_query.store(true, Ordering::Release);
         if let Some(waker) = self.waker.get() {
-            waker.notify();
+            waker.wake();
         }
         let (mut state, _) = self
             .replied

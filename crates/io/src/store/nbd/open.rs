@@ -1,13 +1,13 @@
 //! First connection to an export, and the checks that a cache can keep its guarantees on it.
 
-use super::link::{Link, Up};
+use super::link::{Connected, Link};
 use super::map::{HoleQueries, NbdMap};
 use super::{ANSWER_TIME_MAX, NbdStore};
 use crate::claim::Claim;
 use crate::log_limit::LogLimit;
 use crate::nbd_client::{BlockSizes, Client, ConnectOptions, ExportDetails, NbdUri};
 use crate::nbd_wire as wire;
-use crate::store::{AllocationMap, OpenError, Opened, PeerControl, Solid};
+use crate::store::{AllocationMap, OpenError, OpenedStore, PeerControl, SolidMap};
 use larder_core::clock::Clock;
 use larder_core::store::Geometry;
 use slab::Slab;
@@ -96,7 +96,7 @@ fn granule_of(sizes: BlockSizes) -> Option<u32> {
 #[derive(Debug)]
 pub struct Upstream {
     /// The store, with its map.
-    pub opened: Opened,
+    pub opened: OpenedStore,
     /// Equal for two addresses of one export, as far as a client can know: the address to which the
     /// name of the host led, and the server's own name of the export.
     pub identity: String,
@@ -129,12 +129,12 @@ pub fn open_nbd(
     shared.set_up(true);
     let map: Arc<dyn AllocationMap> = match details.base_allocation {
         Some(_) => Arc::new(NbdMap(Arc::clone(&shared))),
-        None => Arc::new(Solid),
+        None => Arc::new(SolidMap),
     };
     let BlockSizes { max, .. } = details.block_sizes;
     let control = Arc::new(PeerControl::default());
     client.end_with(control.flag());
-    let up = Up::new(Box::new(client), clock.now(), None);
+    let up = Connected::new(Box::new(client), clock.now(), None);
     let store = NbdStore {
         uri: uri.clone(),
         address: place,
@@ -165,7 +165,7 @@ pub fn open_nbd(
         done: Vec::new(),
         _claim: claim,
     };
-    Ok(Upstream { opened: Opened { store: Box::new(store), map, notes }, identity })
+    Ok(Upstream { opened: OpenedStore { store: Box::new(store), map, notes }, identity })
 }
 
 /// Returns the geometry of an export as a store, or the reason why it is unusable.

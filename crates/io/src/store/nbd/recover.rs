@@ -1,14 +1,14 @@
 //! Loss of the connection, and recovery: sent pieces are requeued, unflushed changes are sent
 //! again, and operations that wait for too long fail.
 
-use super::link::{Link, Up};
+use super::link::{Connected, Link};
 use super::open::check_again;
 use super::pieces::{Piece, PieceOperation};
 use super::{Job, NbdStore};
 use crate::nbd_client::ClientError;
 use crate::nbd_wire as wire;
 use larder_core::clock::Nanos;
-use larder_core::store::{StoreDone, StoreError, StoreErrorKind};
+use larder_core::store::{StoreCompletion, StoreError, StoreErrorKind};
 use slab::Slab;
 
 /// Adds a flush after writes with FUA, which the server no longer supports. It may be another
@@ -114,7 +114,7 @@ impl NbdStore {
                     });
                     self.map.set_up(client.info().base_allocation.is_some());
                     client.end_with(self.control.flag());
-                    self.link = Link::Up(Up::new(Box::new(client), now, Some(down.outage)));
+                    self.link = Link::Up(Connected::new(Box::new(client), now, Some(down.outage)));
                     self.repeat = Some(self.journal.start());
                     return;
                 }
@@ -131,7 +131,7 @@ impl NbdStore {
         for index in expired {
             let Job { op, started_at, .. } = self.jobs.remove(index);
             let result = Err(StoreError::new(StoreErrorKind::Away, message.clone()));
-            self.done.push(StoreDone { op, result, started_at, finished_at: now });
+            self.done.push(StoreCompletion { op, result, started_at, finished_at: now });
         }
         let is_wanted = |piece: &Piece| piece.job.is_some_and(|index| self.jobs.contains(index));
         self.ready.retain(is_wanted);

@@ -2,11 +2,11 @@
 
 use crate::common::TIMEOUT;
 use larder_core::clock::Nanos;
-use larder_core::store::{Geometry, MemoryStore, Store, StoreDone, StoreOp};
+use larder_core::store::{Geometry, MemoryStore, Store, StoreCompletion, StoreOp};
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::{ArenaVolume, Engine, EngineOptions};
 use larder_io::frames::ArenaFrames;
-use larder_io::store::Timed;
+use larder_io::store::TimedStore;
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
@@ -36,7 +36,12 @@ impl Store<ArenaFrames> for Memory {
         self.0.lock().expect("no holder panics").submit(now, frames, op);
     }
 
-    fn reap(&mut self, now: Nanos, frames: &ArenaFrames, done: &mut Vec<StoreDone<ArenaFrames>>) {
+    fn reap(
+        &mut self,
+        now: Nanos,
+        frames: &ArenaFrames,
+        done: &mut Vec<StoreCompletion<ArenaFrames>>,
+    ) {
         self.0.lock().expect("no holder panics").reap(now, frames, done);
     }
 
@@ -72,7 +77,7 @@ pub(crate) fn volume(
     store: impl Store<ArenaFrames> + 'static,
 ) -> Arc<ArenaVolume> {
     let options = VolumeOptions::new(name, geometry(length));
-    let store = Box::new(Timed::new(store, engine.clock()));
+    let store = Box::new(TimedStore::new(store, engine.clock()));
     engine.add_volume(options, store).expect("a thread for a volume")
 }
 

@@ -7,7 +7,7 @@ use crate::common::{
     stalled::stalled,
 };
 use larder_core::counters::Gauge;
-use larder_io::store::Solid;
+use larder_io::store::SolidMap;
 use rustix::io::Errno;
 use std::fs::File;
 use std::ops::ControlFlow;
@@ -25,8 +25,8 @@ fn a_volume_that_comes_is_a_file_and_one_that_goes_is_none() {
     for round in 1..=5 {
         let memory = Memory::new(2 * MIB);
         let second = volume(&service.engine, "second", 2 * MIB, memory.clone());
-        service.mount().add(Arc::clone(&second), Arc::new(Solid)).expect("a name of its own");
-        let taken = service.mount().add(Arc::clone(&second), Arc::new(Solid));
+        service.mount().add(Arc::clone(&second), Arc::new(SolidMap)).expect("a name of its own");
+        let taken = service.mount().add(Arc::clone(&second), Arc::new(SolidMap));
         assert!(taken.unwrap_err().to_string().ends_with("there is a file of this name"));
         let mut options = std::fs::OpenOptions::new();
         let file = options.read(true).write(true).open(service.path("second")).expect("a file");

@@ -4,7 +4,7 @@ use super::{MIB, Service, can_mount};
 use crate::common::rig::{Memory, engine, geometry, volume};
 use larder_core::mode::WriteMode;
 use larder_io::front::fuse::{UnmountError, VolumeMount, check_name};
-use larder_io::store::{OpenOptions as StoreOptions, Solid, open};
+use larder_io::store::{OpenOptions as StoreOptions, SolidMap, open};
 use rustix::fs::{FallocateFlags, SeekFrom, fallocate, seek};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -96,7 +96,7 @@ fn a_read_only_volume_is_not_opened_for_writing() {
     }
     let engine = engine(8 * MIB);
     let disk = volume(&engine, "disk", MIB, Memory::new(MIB));
-    let service = Service::start(engine, Arc::clone(&disk), Arc::new(Solid));
+    let service = Service::start(engine, Arc::clone(&disk), Arc::new(SolidMap));
     let file = service.open();
     disk.set_write_mode(WriteMode::ReadOnly).expect("a mode");
     assert_eq!(errno(file.write_at(b"x", 0)), Some(Errno::ROFS));
@@ -152,7 +152,7 @@ fn names_that_no_file_can_have_are_refused() {
     }
     let engine = engine(8 * MIB);
     let odd = volume(&engine, "a\\b c\u{e4}", MIB, Memory::new(MIB));
-    let service = Service::start(engine, odd, Arc::new(Solid));
+    let service = Service::start(engine, odd, Arc::new(SolidMap));
     let found = std::fs::metadata(service.path("a\\b c\u{e4}")).expect("it is there");
     assert_eq!(found.len(), MIB);
     service.end();
@@ -165,12 +165,12 @@ fn many_volumes_are_all_listed() {
     }
     let engine = engine(16 * MIB);
     let disk = volume(&engine, "disk", MIB, Memory::new(MIB));
-    let service = Service::start(Arc::clone(&engine), disk, Arc::new(Solid));
+    let service = Service::start(Arc::clone(&engine), disk, Arc::new(SolidMap));
     let mut expected = vec!["disk".to_owned()];
     for i in 0..40 {
         let name = format!("{i:0200}");
         let one = volume(&engine, &name, MIB, Memory::new(MIB));
-        service.mount().add(one, Arc::new(Solid)).expect("a name");
+        service.mount().add(one, Arc::new(SolidMap)).expect("a name");
         expected.push(name);
     }
     let entries = std::fs::read_dir(service.directory.path()).expect("a directory");
@@ -220,9 +220,9 @@ fn a_store_that_is_read_only_is_a_file_that_cannot_be_written() {
     let mut options = larder_core::volume::VolumeOptions::new("disk", read_only);
     options.write_mode = WriteMode::ReadOnly;
     let store = larder_core::store::MemoryStore::new(read_only);
-    let store = Box::new(larder_io::store::Timed::new(store, engine.clock()));
+    let store = Box::new(larder_io::store::TimedStore::new(store, engine.clock()));
     let disk = engine.add_volume(options, store).expect("a volume");
-    let service = Service::start(engine, disk, Arc::new(Solid));
+    let service = Service::start(engine, disk, Arc::new(SolidMap));
     let found = std::fs::metadata(service.path("disk")).expect("it is there");
     assert_eq!(found.mode() & 0o7777, 0o400);
     service.end();

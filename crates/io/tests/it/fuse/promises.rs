@@ -5,7 +5,7 @@ use crate::common::rig::{self, Memory, engine, geometry};
 use larder_core::mode::WriteMode;
 use larder_core::store::{Fault, FaultPlan, FaultyStore, MemoryStore};
 use larder_core::volume::VolumeOptions;
-use larder_io::store::{Solid, Timed};
+use larder_io::store::{SolidMap, TimedStore};
 use rustix::io::Errno;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
@@ -24,9 +24,9 @@ fn service(
     let engine = engine(8 * MIB);
     let mut options = VolumeOptions::new("disk", geometry(MIB));
     configure(&mut options);
-    let store = Box::new(Timed::new(store, engine.clock()));
+    let store = Box::new(TimedStore::new(store, engine.clock()));
     let volume = engine.add_volume(options, store).expect("a volume");
-    Service::start(engine, volume, Arc::new(Solid))
+    Service::start(engine, volume, Arc::new(SolidMap))
 }
 
 #[test]

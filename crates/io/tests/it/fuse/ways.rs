@@ -7,7 +7,7 @@ use crate::common::{
     rig::{Memory, engine, eventually, volume},
 };
 use larder_io::front::fuse::VolumeMount;
-use larder_io::store::Solid;
+use larder_io::store::SolidMap;
 use std::os::unix::fs::FileExt;
 use std::sync::Arc;
 
@@ -39,7 +39,7 @@ fn requests_of_all_sizes_come_whole_by_either_way() {
         let (engine, memory) = (engine(16 * MIB), Memory::new(4 * MIB));
         let disk = volume(&engine, "disk", 4 * MIB, memory.clone());
         let directory = tempfile::tempdir().expect("a directory");
-        let volumes = vec![(Arc::clone(&disk), Arc::new(Solid) as _)];
+        let volumes = vec![(Arc::clone(&disk), Arc::new(SolidMap) as _)];
         let mount = VolumeMount::start(Arc::clone(&engine), directory.path(), volumes, None, plain);
         let mount = mount.expect("a mount");
         assert!(!plain || mount.notes().is_empty(), "it was asked for");

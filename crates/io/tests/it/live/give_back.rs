@@ -5,7 +5,7 @@ use super::is_reached;
 use crate::common::rig::{Memory, end, engine, eventually, volume};
 use larder_core::clock::MILLISECOND;
 use larder_core::counters::Gauge;
-use larder_io::engine::{Engine, GiveBackOptions, GivingBack};
+use larder_io::engine::{Engine, MemoryReturnOptions, MemoryReturnThread};
 use larder_io::pressure::Pressure;
 use larder_io::waker::Waker;
 use std::io;
@@ -46,14 +46,18 @@ impl Pressure for SimulatedPressure {
 }
 
 /// Returns options with steps of a quarter and checks every few milliseconds.
-fn options(floor_bytes: u64) -> GiveBackOptions {
+fn options(floor_bytes: u64) -> MemoryReturnOptions {
     let (step, calm, interval) = (250, 20 * MILLISECOND, Duration::from_millis(5));
-    GiveBackOptions { floor_bytes, step, calm, interval }
+    MemoryReturnOptions { floor_bytes, step, calm, interval }
 }
 
-fn start(engine: &Arc<Engine>, floor_bytes: u64, pressure: &SimulatedPressure) -> GivingBack {
+fn start(
+    engine: &Arc<Engine>,
+    floor_bytes: u64,
+    pressure: &SimulatedPressure,
+) -> MemoryReturnThread {
     let source = Box::new(pressure.clone());
-    GivingBack::start(engine, options(floor_bytes), source).expect("a thread")
+    MemoryReturnThread::start(engine, options(floor_bytes), source).expect("a thread")
 }
 
 /// Returns the bytes for data that are in service.

@@ -7,7 +7,7 @@ use larder_core::volume::VolumeOptions;
 use larder_io::front::nbd::ServerLimits;
 use larder_io::nbd_client::{Client, ClientError, Errno, Request, RequestError};
 use larder_io::nbd_wire as wire;
-use larder_io::store::{Solid, Timed};
+use larder_io::store::{SolidMap, TimedStore};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
 use std::sync::Arc;
@@ -33,7 +33,7 @@ fn requests_that_cannot_be_served_are_refused_one_by_one() {
     let engine = engine(16 * MIB);
     let length = MIB + 512;
     let volume = crate::common::rig::volume(&engine, "disk", length, Memory::new(length));
-    let service = Service::start(engine, volume, Arc::new(Solid), limits, false);
+    let service = Service::start(engine, volume, Arc::new(SolidMap), limits, false);
     for structured in [true, false] {
         let mut client = service.connect(structured);
         assert_eq!(client.info().block_sizes.max, 1 << 20);
@@ -141,11 +141,11 @@ fn an_unknown_command_is_refused_and_a_wrong_magic_ends_the_connection() {
 fn a_read_only_export_refuses_changes() {
     let engine = engine(16 * MIB);
     let geometry = Geometry { read_only: true, ..geometry(MIB) };
-    let store = Timed::new(MemoryStore::new(geometry), engine.clock());
+    let store = TimedStore::new(MemoryStore::new(geometry), engine.clock());
     let options = VolumeOptions::new("disk", geometry);
     let volume = engine.add_volume(options, Box::new(store)).unwrap();
     let limits = ServerLimits::default();
-    let service = Service::start(engine, volume, Arc::new(Solid), limits, false);
+    let service = Service::start(engine, volume, Arc::new(SolidMap), limits, false);
     let mut client = service.connect(true);
     assert!(client.info().has(wire::FLAG_READ_ONLY));
     let offered = client.trim(0, 4096, false);

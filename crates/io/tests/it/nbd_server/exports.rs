@@ -5,7 +5,7 @@ use crate::common::{rig, stalled::stalled};
 use larder_io::front::nbd::{Export, ServerLimits};
 use larder_io::nbd_client::{Client, ConnectOptions};
 use larder_io::nbd_wire as wire;
-use larder_io::store::Solid;
+use larder_io::store::SolidMap;
 use std::io::{Read, Write};
 use std::ops::ControlFlow;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ fn an_export_that_is_added_is_served_and_one_that_is_removed_is_unknown() {
     let memory = rig::Memory::new(2 * MIB);
     let volume = rig::volume(&service.engine, "second", 2 * MIB, memory.clone());
     let limits = ServerLimits::default();
-    let export = Export::new(Arc::clone(&volume), Arc::new(Solid), false, &limits);
+    let export = Export::new(Arc::clone(&volume), Arc::new(SolidMap), false, &limits);
     service.server.add_export(export.clone()).expect("a name of its own");
     assert!(service.server.add_export(export).is_err(), "the name is taken");
     let mut client = connect(&service, "second").expect("it is there now");

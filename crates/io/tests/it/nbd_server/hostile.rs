@@ -9,7 +9,7 @@ use crate::common::rig::{Memory, engine, volume};
 use crate::common::spawn;
 use larder_io::front::nbd::{ListenAddress, ServerLimits};
 use larder_io::nbd_client::{Client, ClientError, ConnectOptions, NbdUri, UriTls};
-use larder_io::store::Solid;
+use larder_io::store::SolidMap;
 use larder_testing::budget;
 use larder_testing::hostile::{Counts, Endpoint, Kind, Target, attack};
 use std::io::{BufRead, BufReader, Read};
@@ -39,7 +39,7 @@ fn the_process_that_serves_hostile_clients() {
     let service = if mode == "tls" {
         Service::start_tls(engine, volume, true, false)
     } else {
-        Service::start(engine, volume, Arc::new(Solid), ServerLimits::default(), mode == "tcp")
+        Service::start(engine, volume, Arc::new(SolidMap), ServerLimits::default(), mode == "tcp")
     };
     let mut client = service.connect(true);
     client.read_at(0, &mut vec![0; 32 << 20]).expect("it is served");

@@ -8,7 +8,7 @@ use larder_io::front::nbd::{
     Export, ListenAddress, ListenError, Server, ServerLimits, ServerOptions,
 };
 use larder_io::nbd_client::{Client, ClientError, Request, list_exports};
-use larder_io::store::Solid;
+use larder_io::store::SolidMap;
 use std::fs::File;
 use std::io::Read;
 use std::net::TcpListener;
@@ -23,7 +23,7 @@ use tempfile::TempDir;
 
 fn start(service: &Service, path: &Path) -> Result<Server, ListenError> {
     let limits = ServerLimits::default();
-    let export = Export::new(Arc::clone(&service.volume), Arc::new(Solid), true, &limits);
+    let export = Export::new(Arc::clone(&service.volume), Arc::new(SolidMap), true, &limits);
     let address = ListenAddress::Unix(path.to_owned());
     Server::start(Arc::clone(&service.engine), &address, vec![export], limits)
 }
@@ -68,8 +68,8 @@ fn a_tcp_port_in_use_is_refused() {
     let engine = engine(16 * MIB);
     let volume = volume(&engine, "disk", MIB, Memory::new(MIB));
     let limits = ServerLimits::default();
-    let service = Service::start(engine, volume, Arc::new(Solid), limits, true);
-    let export = Export::new(Arc::clone(&service.volume), Arc::new(Solid), true, &limits);
+    let service = Service::start(engine, volume, Arc::new(SolidMap), limits, true);
+    let export = Export::new(Arc::clone(&service.volume), Arc::new(SolidMap), true, &limits);
     let address = service.server.address().clone();
     let second = Server::start(Arc::clone(&service.engine), &address, vec![export], limits);
     assert!(matches!(second, Err(ListenError::Busy(_))), "{second:?}");
@@ -109,7 +109,7 @@ fn connections_beyond_the_limit_are_closed_and_room_comes_back() {
     let engine = engine(16 * MIB);
     let volume = volume(&engine, "disk", MIB, Memory::new(MIB));
     let limits = ServerLimits { connections_max: 3, ..ServerLimits::default() };
-    let service = Service::start(engine, volume, Arc::new(Solid), limits, false);
+    let service = Service::start(engine, volume, Arc::new(SolidMap), limits, false);
     let clients: Vec<_> = (0..3).map(|_| service.connect(true)).collect();
     assert!(is_closed(&mut UnixStream::connect(service.socket()).unwrap()));
     for mut client in clients {
@@ -127,7 +127,7 @@ fn a_handshake_that_takes_too_long_is_ended() {
     let volume = volume(&engine, "disk", MIB, Memory::new(MIB));
     let handshake_time_max = Duration::from_secs(2);
     let limits = ServerLimits { handshake_time_max, connections_max: 2, ..ServerLimits::default() };
-    let service = Service::start(engine, volume, Arc::new(Solid), limits, false);
+    let service = Service::start(engine, volume, Arc::new(SolidMap), limits, false);
     let mut client = service.connect(true);
     let started = Instant::now();
     let mut silent = UnixStream::connect(service.socket()).unwrap();
@@ -183,7 +183,7 @@ fn a_socket_that_was_handed_over_is_served_and_left_where_it_is() {
     let made = UnixListener::bind(&path).unwrap();
     let limits = ServerLimits::default();
     let serve = |fd: OwnedFd| {
-        let export = Export::new(Arc::clone(&service.volume), Arc::new(Solid), true, &limits);
+        let export = Export::new(Arc::clone(&service.volume), Arc::new(SolidMap), true, &limits);
         let listener = Listener::handed_over("nbd", fd)?;
         let options = ServerOptions::default();
         Server::start_on(Arc::clone(&service.engine), listener, vec![export], options)

@@ -12,7 +12,7 @@ use larder_core::store::DelayStore;
 use larder_io::front::nbd::ServerLimits;
 use larder_io::nbd_client::Request;
 use larder_io::nbd_wire as wire;
-use larder_io::store::Solid;
+use larder_io::store::SolidMap;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -157,7 +157,7 @@ fn service_with_send_limit(send_time_max: Duration) -> (Service, Arc<AtomicBool>
     let engine = engine(16 * MIB);
     let volume = volume(&engine, "disk", 32 * MIB, store);
     let limits = ServerLimits { send_time_max: Some(send_time_max), ..ServerLimits::default() };
-    (Service::start(engine, volume, Arc::new(Solid), limits, false), stalled)
+    (Service::start(engine, volume, Arc::new(SolidMap), limits, false), stalled)
 }
 
 /// Requests 8 MiB, more than a socket holds.

@@ -9,7 +9,7 @@ use larder_core::cache::cut;
 use larder_io::front::nbd::ServerLimits;
 use larder_io::nbd_client::{Client, Request};
 use larder_io::nbd_wire as wire;
-use larder_io::store::Solid;
+use larder_io::store::SolidMap;
 use std::collections::HashMap;
 use std::ops::Range;
 use std::sync::Arc;
@@ -120,8 +120,8 @@ fn clients_match_their_models(structured: bool, transport: Transport) {
     let volume = volume(&engine, "disk", LENGTH, memory.clone());
     let limits = ServerLimits::default();
     let service = match transport {
-        Transport::Unix => Service::start(engine, volume, Arc::new(Solid), limits, false),
-        Transport::Tcp => Service::start(engine, volume, Arc::new(Solid), limits, true),
+        Transport::Unix => Service::start(engine, volume, Arc::new(SolidMap), limits, false),
+        Transport::Tcp => Service::start(engine, volume, Arc::new(SolidMap), limits, true),
         Transport::Tls => Service::start_tls(engine, volume, true, true),
     };
     let models: Vec<Vec<u8>> = std::thread::scope(|scope| {

@@ -331,7 +331,7 @@ fn a_tls_handshake_that_takes_too_long_is_ended() {
     let options = ServerOptions { limits, tls, ..ServerOptions::default() };
     let engine = rig::engine(16 * MIB);
     let volume = rig::volume(&engine, "disk", MIB, Memory::new(MIB));
-    let map = Arc::new(larder_io::store::Solid);
+    let map = Arc::new(larder_io::store::SolidMap);
     let limited = Service::start_with(engine, volume, map, true, options);
     // No bytes, half a hello, and an incomplete record.
     let hello = client_hello();

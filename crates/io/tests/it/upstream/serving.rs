@@ -10,7 +10,7 @@ use larder_io::front::nbd::TlsOptions;
 use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits, ServerOptions};
 use larder_io::nbd_client::{Client, NbdUri, UriTls, ZeroFlags};
 use larder_io::nbd_wire as wire;
-use larder_io::store::{AllocationMap, MapExtent, NbdOptions, Solid, Timed, open_nbd};
+use larder_io::store::{AllocationMap, MapExtent, NbdOptions, SolidMap, TimedStore, open_nbd};
 use larder_io::tls::TlsServer;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -58,7 +58,7 @@ fn an_export_that_is_not_written_to_must_be_opened_so() {
     let error =
         |options| Downstream::new(&origin.uri(), options).map(|_| ()).unwrap_err().to_string();
     let text = error(NbdOptions::default());
-    assert!(text.ends_with("lets nobody write to it; use --write-mode read-only"), "{text}");
+    assert!(text.ends_with("exports it read-only; use --write-mode read-only"), "{text}");
     let options = NbdOptions { read_only: true, ..NbdOptions::default() };
     let downstream = Downstream::new(&origin.uri(), options).unwrap();
     let mut client = downstream.connect();
@@ -91,7 +91,7 @@ fn holes_of_the_upstream_are_told_until_they_are_written() {
     let engine = rig::engine(16 * MIB);
     let store = CrashStore::new(rig::geometry(8 * MIB), SparseBytes::default(), 1);
     let options = VolumeOptions::new("disk", rig::geometry(8 * MIB));
-    let store = Box::new(Timed::new(store, engine.clock()));
+    let store = Box::new(TimedStore::new(store, engine.clock()));
     let volume = engine.add_volume(options, store).unwrap();
     let limits = ServerLimits::default();
     let map = Arc::new(Stripes(AtomicU64::new(0)));
@@ -141,7 +141,7 @@ fn an_upstream_with_tls_is_reached_with_certificates_only() {
     let volume = rig::volume(&engine, "disk", 8 * MIB, memory.clone());
     let server = TlsServer::from_directory(dir.path(), true).unwrap();
     let options = ServerOptions { tls: TlsOptions::new(server, true), ..ServerOptions::default() };
-    let export = Export::new(volume, Arc::new(Solid), true, &options.limits);
+    let export = Export::new(volume, Arc::new(SolidMap), true, &options.limits);
     let address = ListenAddress::Tcp(([127, 0, 0, 1], 0).into());
     let listener = Listener::bind(&address).unwrap();
     let server = Server::start_on(Arc::clone(&engine), listener, vec![export], options).unwrap();

@@ -11,7 +11,7 @@ use crate::bench::{
     BenchError, HostEnv, Outcome, Plan, Progress, RunResult, Series, Space, StartState,
     TrialContext, WorkPart, Workload, run_trials,
 };
-use crate::held::Held;
+use crate::locked_path::LockedPath;
 use larder_schema::run::Run;
 use larder_schema::run::trial::{Doubt, DoubtReason};
 use serde_json::Value;
@@ -119,7 +119,7 @@ pub(super) struct IozoneBench<'a> {
     current: usize,
     /// The directory with the files under test, and its lock once it exists.
     work_directory: PathBuf,
-    held: Option<Held>,
+    held: Option<LockedPath>,
 }
 
 impl<'a> IozoneBench<'a> {
@@ -190,8 +190,9 @@ impl Workload for IozoneBench<'_> {
 
     fn prepare(&mut self, context: &TrialContext<'_>) -> Result<(), BenchError> {
         if self.held.is_none() {
-            let made =
-                Held::make(&self.work_directory, || std::fs::create_dir(&self.work_directory));
+            let made = LockedPath::make(&self.work_directory, || {
+                std::fs::create_dir(&self.work_directory)
+            });
             let failed = BenchError::io(format!("make {}", self.work_directory.display()));
             self.held = Some(made.map_err(failed)?);
         }

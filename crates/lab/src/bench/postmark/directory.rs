@@ -5,7 +5,7 @@
 //! killed run, and the next run in the same location removes it. Sizes are bytes.
 
 use crate::bench::BenchError;
-use crate::held::{Held, clear_up};
+use crate::locked_path::{LockedPath, clear_up};
 use crate::workload::postmark::SpaceUse;
 use std::collections::BTreeMap;
 use std::fs::DirBuilder;
@@ -20,7 +20,7 @@ const PREFIX: &str = "larder-postmark-";
 #[derive(Debug)]
 pub(super) struct WorkDirectory {
     pub(super) path: PathBuf,
-    held: Held,
+    held: LockedPath,
 }
 
 impl WorkDirectory {
@@ -29,7 +29,7 @@ impl WorkDirectory {
         let process = std::process::id();
         for number in 0..u32::MAX {
             let path = location.join(format!("{PREFIX}{process}-{number}"));
-            match Held::make(&path, || create(&path)) {
+            match LockedPath::make(&path, || create(&path)) {
                 Ok(held) => return Ok(WorkDirectory { path, held }),
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => {

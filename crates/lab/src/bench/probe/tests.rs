@@ -1,6 +1,6 @@
 //! Probe over a file and over a recording target: requests, counts, and cleanup.
 
-use super::super::target::{AtPath, Buffering};
+use super::super::target::{Buffering, TargetPath};
 use super::super::testing::{FakeHost, no_stop};
 use super::super::{Plan, Start, run_trials};
 use super::*;
@@ -19,7 +19,7 @@ struct RecordingTarget {
     fails_after: usize,
 }
 
-impl Place for RecordingTarget {
+impl TargetSource for RecordingTarget {
     fn description(&self) -> String {
         "a double".to_owned()
     }
@@ -125,7 +125,7 @@ fn an_error_of_the_place_ends_the_run_with_what_was_asked() {
 fn a_file_is_made_for_the_run_and_removed_after_it() {
     let directory = tempfile::tempdir().unwrap();
     let path = directory.path().join("work");
-    let place = AtPath::new(&path, 64 << 10, Buffering::Buffered);
+    let place = TargetPath::new(&path, 64 << 10, Buffering::Buffered);
     let machine = FakeHost { free_bytes: 1 << 30, ..FakeHost::default() };
     let probe = Probe::random(64 << 10);
     let bench = || {

@@ -1,7 +1,7 @@
 //! Variants whose trials record their order, on a fake host.
 
 use super::super::testing::{FakeHost, FakeWorkload, no_stop, rate};
-use super::super::{BenchError, Found, Start, TrialContext};
+use super::super::{BenchError, Start, TrialContext, WorkloadResidency};
 use super::*;
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -23,7 +23,12 @@ fn named_workload(name: &'static str, log: &CallLog) -> FakeWorkload {
 
 /// A host on which every cold start is cold and every warm start is warm.
 fn machine() -> FakeHost {
-    let of = |resident| Found { files: 1, pages: 8, resident, ..Found::default() };
+    let of = |resident| WorkloadResidency {
+        files: 1,
+        pages: 8,
+        resident,
+        ..WorkloadResidency::default()
+    };
     let found = Mutex::new((0..64).map(|number| of(if number % 2 == 0 { 0 } else { 8 })).collect());
     FakeHost { free_bytes: 1 << 20, found, ..FakeHost::default() }
 }
@@ -98,7 +103,8 @@ fn a_stop_counts_once_all_had_a_trial_and_an_error_never_does() {
 fn a_way_that_does_not_start_as_it_should_is_refused() {
     let log = CallLog::default();
     let (mut one, mut other) = (named_workload("a", &log), named_workload("b", &log));
-    let warm = Found { files: 1, pages: 8, resident: 8, ..Found::default() };
+    let warm =
+        WorkloadResidency { files: 1, pages: 8, resident: 8, ..WorkloadResidency::default() };
     let found = Mutex::new([warm].into());
     let machine = FakeHost { free_bytes: 1 << 20, found, ..FakeHost::default() };
     let mut variants = [

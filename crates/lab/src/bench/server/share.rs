@@ -5,9 +5,9 @@
 //! are bytes.
 
 use super::super::error::BenchError;
-use super::super::target::{AtPath, Buffering, Place, Target};
+use super::super::target::{Buffering, Target, TargetPath, TargetSource};
 use super::super::workload::{Space, StartState, TrialContext};
-use crate::held::{Held, clear_up_siblings};
+use crate::locked_path::{LockedPath, clear_up_siblings};
 use std::path::{Path, PathBuf};
 
 /// Numbers and sizes of the items.
@@ -31,11 +31,11 @@ impl Extent {
 
 /// Location of the items.
 #[derive(Debug)]
-pub enum Share {
+pub enum ItemLocation {
     /// Files in a directory, such as that of a mounted file server.
     Directory(Directory),
     /// Ranges of a target that is read and written by offset, and not created here.
-    Places(Box<dyn Place>),
+    Places(Box<dyn TargetSource>),
 }
 
 /// A directory for each client with its files.
@@ -43,7 +43,7 @@ pub enum Share {
 pub struct Directory {
     path: PathBuf,
     buffering: Buffering,
-    created: Option<Held>,
+    created: Option<LockedPath>,
 }
 
 impl Directory {
@@ -71,43 +71,43 @@ impl Directory {
             std::fs::create_dir(path).map_err(BenchError::io(format!("make {}", path.display())))
         };
         let failed = BenchError::io(format!("make {}", self.path.display()));
-        let created = Held::make(&self.path, || std::fs::create_dir(&self.path));
+        let created = LockedPath::make(&self.path, || std::fs::create_dir(&self.path));
         self.created = Some(created.map_err(failed)?);
         for client in 0..extent.clients {
             create(&self.client_directory(client))?;
             for item in 0..extent.items {
                 let path = self.item(client, item);
-                AtPath::new(&path, extent.item_bytes, self.buffering).prepare(context)?;
+                TargetPath::new(&path, extent.item_bytes, self.buffering).prepare(context)?;
             }
         }
         Ok(())
     }
 }
 
-impl Share {
+impl ItemLocation {
     pub(super) fn description(&self) -> String {
         match self {
-            Share::Directory(Directory { buffering: Buffering::Buffered, .. }) => {
+            ItemLocation::Directory(Directory { buffering: Buffering::Buffered, .. }) => {
                 "files in a directory".to_owned()
             }
-            Share::Directory(_) => "files in a directory, past the page cache".to_owned(),
-            Share::Places(place) => place.description(),
+            ItemLocation::Directory(_) => "files in a directory, past the page cache".to_owned(),
+            ItemLocation::Places(place) => place.description(),
         }
     }
 
     pub(super) fn space(&self, extent: &Extent) -> Vec<Space> {
         match self {
-            Share::Directory(directory) => {
+            ItemLocation::Directory(directory) => {
                 vec![Space { directory: directory.parent(), bytes: extent.bytes() }]
             }
-            Share::Places(place) => place.space(),
+            ItemLocation::Places(place) => place.space(),
         }
     }
 
     pub(super) fn paths(&self) -> Vec<PathBuf> {
         match self {
-            Share::Directory(directory) => vec![directory.parent()],
-            Share::Places(place) => place.paths(),
+            ItemLocation::Directory(directory) => vec![directory.parent()],
+            ItemLocation::Places(place) => place.paths(),
         }
     }
 
@@ -117,30 +117,30 @@ impl Share {
         context: &TrialContext<'_>,
     ) -> Result<(), BenchError> {
         match self {
-            Share::Directory(directory) => directory.make(extent, context),
-            Share::Places(place) => place.prepare(context),
+            ItemLocation::Directory(directory) => directory.make(extent, context),
+            ItemLocation::Places(place) => place.prepare(context),
         }
     }
 
     pub(super) fn start_state(&mut self, extent: &Extent) -> StartState<'_> {
         match self {
-            Share::Directory(directory) => {
+            ItemLocation::Directory(directory) => {
                 let items = 0..extent.items;
                 let all = (0..extent.clients)
                     .flat_map(|client| items.clone().map(move |item| (client, item)));
                 StartState::Files(all.map(|(client, item)| directory.item(client, item)).collect())
             }
-            Share::Places(place) => place.start_state(),
+            ItemLocation::Places(place) => place.start_state(),
         }
     }
 
     pub(super) fn open(&self, extent: &Extent, client: u64) -> Result<Items, BenchError> {
         let storage = match self {
-            Share::Directory(directory) => {
+            ItemLocation::Directory(directory) => {
                 let paths = (0..extent.items).map(|item| directory.item(client, item));
                 ItemStorage::Files(paths.collect(), directory.buffering)
             }
-            Share::Places(place) => {
+            ItemLocation::Places(place) => {
                 ItemStorage::At(place.open()?, client * extent.items * extent.item_bytes)
             }
         };
@@ -153,7 +153,7 @@ impl Share {
 
     pub(super) fn clean_up(&mut self) -> Result<(), BenchError> {
         match self {
-            Share::Directory(directory) if directory.created.is_some() => {
+            ItemLocation::Directory(directory) if directory.created.is_some() => {
                 let failed = BenchError::io(format!("remove {}", directory.path.display()));
                 std::fs::remove_dir_all(&directory.path).map_err(failed)?;
                 directory.created = None;
@@ -161,8 +161,8 @@ impl Share {
                 clear_up_siblings(&directory.path);
                 Ok(())
             }
-            Share::Directory(_) => Ok(()),
-            Share::Places(place) => place.clean_up(),
+            ItemLocation::Directory(_) => Ok(()),
+            ItemLocation::Places(place) => place.clean_up(),
         }
     }
 }
@@ -297,5 +297,5 @@ fn open_item(
     buffering: Buffering,
     writes: bool,
 ) -> Result<Box<dyn Target>, BenchError> {
-    AtPath::existing(path, bytes, buffering, writes).open()
+    TargetPath::existing(path, bytes, buffering, writes).open()
 }

@@ -1,6 +1,6 @@
 //! Steps over real files and over a recording target: ranges, counts, and cleanup.
 
-use super::super::target::{Buffering, Place, Target};
+use super::super::target::{Buffering, Target, TargetSource};
 use super::super::testing::{FakeHost, no_stop};
 use super::super::{Plan, Start, run_trials};
 use super::*;
@@ -41,7 +41,7 @@ fn run_bench(bench: &mut ServerBench) -> Result<Run, String> {
 }
 
 fn bench_in(directory: &Path, clients: &[u64]) -> ServerBench {
-    let share = Share::Directory(Directory::inside(directory, Buffering::Buffered));
+    let share = ItemLocation::Directory(Directory::inside(directory, Buffering::Buffered));
     ServerBench::new(share, load(ALL, 3), steps(clients), ITEM)
 }
 
@@ -87,7 +87,7 @@ struct RecordingTarget {
     fails: bool,
 }
 
-impl Place for RecordingTarget {
+impl TargetSource for RecordingTarget {
     fn description(&self) -> String {
         "a double".to_owned()
     }
@@ -125,8 +125,10 @@ impl Target for RecordingTarget {
 /// Returns the requests of one client alone.
 fn requests_of(client: u64, mix: Mix, sync: bool) -> Vec<(char, u64, usize)> {
     let requests = RequestLog::default();
-    let share =
-        Share::Places(Box::new(RecordingTarget { requests: requests.clone(), fails: false }));
+    let share = ItemLocation::Places(Box::new(RecordingTarget {
+        requests: requests.clone(),
+        fails: false,
+    }));
     let steps = Steps { sync, ..steps(&[4]) };
     let bench = ServerBench::new(share, load(mix, 3), steps, ITEM);
     let mut client = Client::new(&bench, client, 1).unwrap();
@@ -169,8 +171,9 @@ fn clients_never_touch_what_is_anothers() {
 
 #[test]
 fn a_step_in_which_nothing_ends_and_a_request_that_fails_end_the_run() {
-    let places =
-        |fails| Share::Places(Box::new(RecordingTarget { requests: RequestLog::default(), fails }));
+    let places = |fails| {
+        ItemLocation::Places(Box::new(RecordingTarget { requests: RequestLog::default(), fails }))
+    };
     let long = ServerLoad { think: Spread::exactly(1e6), ..load(ALL, 3) };
     let mut bench = ServerBench::new(places(false), long, steps(&[2]), ITEM);
     let error = run_bench(&mut bench).unwrap_err();

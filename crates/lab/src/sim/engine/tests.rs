@@ -3,7 +3,7 @@
 use super::*;
 use crate::random::Random;
 use crate::sim::references::{References, Split};
-use crate::sim::sweep::{self, Planned};
+use crate::sim::sweep::{self, SweepItem};
 use larder_core::counters::Counter;
 use std::num::NonZero;
 
@@ -17,7 +17,7 @@ impl Source for RecordList {
         Ok(())
     }
 
-    fn name(&self, _of: crate::trace::NameOf, _number: u32) -> Option<&str> {
+    fn name(&self, _of: crate::trace::NameKind, _number: u32) -> Option<&str> {
         None
     }
 }
@@ -35,10 +35,10 @@ fn records(count: usize, seed: u64, blocks: u64) -> Vec<Record> {
 }
 
 /// Returns options without read-ahead: then nothing depends on time.
-fn options(frames: u32, policy: PolicyKind) -> WholeOptions {
+fn options(frames: u32, policy: PolicyKind) -> CacheSimulationOptions {
     let mut tunables = Tunables::default();
     tunables.set("read-ahead-max", 0).unwrap();
-    WholeOptions {
+    CacheSimulationOptions {
         frames,
         shards: 1,
         page_blocks: 1,
@@ -52,8 +52,8 @@ fn options(frames: u32, policy: PolicyKind) -> WholeOptions {
     }
 }
 
-fn run(records: &[Record], options: &WholeOptions) -> WholeOutcome {
-    let lengths = Lengths::of(&mut RecordList(records.to_vec())).unwrap();
+fn run(records: &[Record], options: &CacheSimulationOptions) -> CacheSimulationResult {
+    let lengths = VolumeLengths::of(&mut RecordList(records.to_vec())).unwrap();
     simulate(&mut RecordList(records.to_vec()), &lengths, options, |_| ()).unwrap()
 }
 
@@ -66,7 +66,7 @@ fn pages(records: &[Record], op: Op) -> u64 {
 fn single_pages_hit_exactly_as_in_the_simulation_of_replacement() {
     let records = records(20_000, 5, 1);
     for policy in PolicyKind::ALL {
-        let plan = [Planned { policy, capacity: 700 }];
+        let plan = [SweepItem { policy, capacity: 700 }];
         let references = References::new(Box::new(RecordList(records.clone())), Split::Pages(4096));
         let counts = sweep::run(references, &plan, None, NonZero::<usize>::MIN, |_| ()).unwrap()[0];
         let totals = run(&records, &options(700, policy)).totals;
@@ -83,7 +83,7 @@ fn single_pages_hit_exactly_as_in_the_simulation_of_replacement() {
 #[test]
 fn a_page_that_a_request_touches_counts_once_however_often_the_request_stalls() {
     let records = records(3_000, 6, 100);
-    let busy = WholeOptions {
+    let busy = CacheSimulationOptions {
         write_mode: WriteMode::Back,
         store: StoreModel::Disk,
         clients: 8,
@@ -101,7 +101,7 @@ fn a_page_that_a_request_touches_counts_once_however_often_the_request_stalls() 
 #[test]
 fn the_same_trace_gives_the_same_counters_and_clients_make_it_faster() {
     let records = records(2_000, 7, 8);
-    let slow = |clients| WholeOptions {
+    let slow = |clients| CacheSimulationOptions {
         store: StoreModel::CloudGeneral,
         clients,
         ..options(3_000, PolicyKind::Lru)
@@ -122,7 +122,7 @@ fn each_client_thinks_after_its_answers() {
         ..Record::default()
     };
     let records: Vec<Record> = (0..2_000).map(read).collect();
-    let thinking = |clients| WholeOptions {
+    let thinking = |clients| CacheSimulationOptions {
         store: StoreModel::Fixed(4_000_000),
         clients,
         pace: Pace::Closed { gap: 0, think: 1_000_000 },
@@ -138,7 +138,7 @@ fn each_client_thinks_after_its_answers() {
 fn recorded_times_are_kept_where_the_store_can_keep_up() {
     let spread = |(i, record): (usize, Record)| Record { time_ns: i as u64 * 50_000_000, ..record };
     let records: Vec<_> = records(100, 8, 1).into_iter().enumerate().map(spread).collect();
-    let paced = WholeOptions {
+    let paced = CacheSimulationOptions {
         pace: Pace::Recorded,
         store: StoreModel::Disk,
         ..options(1_000, PolicyKind::Lru)
@@ -155,18 +155,18 @@ fn objects_have_no_place_in_a_volume() {
         fn read_batch(&mut self, _batch: &mut Vec<Record>) -> Result<(), TraceError> {
             Ok(())
         }
-        fn name(&self, _of: crate::trace::NameOf, _number: u32) -> Option<&str> {
+        fn name(&self, _of: crate::trace::NameKind, _number: u32) -> Option<&str> {
             None
         }
         fn addressing(&self) -> Addressing {
             Addressing::Objects
         }
     }
-    assert!(matches!(Lengths::of(&mut Objects), Err(WholeError::Objects)));
+    assert!(matches!(VolumeLengths::of(&mut Objects), Err(CacheSimulationError::Objects)));
     let at = |offset| vec![Record { offset, len: 1, ..Record::default() }];
     for far in [(1 << 60) - (1 << 20), (1 << 60) - 1, 1 << 60, u64::MAX] {
-        let error = Lengths::of(&mut RecordList(at(far))).unwrap_err();
-        assert!(matches!(error, WholeError::TooFar { .. }), "{error}");
+        let error = VolumeLengths::of(&mut RecordList(at(far))).unwrap_err();
+        assert!(matches!(error, CacheSimulationError::TooFar { .. }), "{error}");
     }
     let last = at((1 << 60) - (1 << 20) - 1);
     let totals = run(&last, &options(700, PolicyKind::Lru)).totals;
@@ -184,7 +184,7 @@ fn every_page_that_is_asked_for_is_in_one_class() {
     };
     let records: Vec<Record> = (0..5_000).map(sector).collect();
     for &write_mode in WriteMode::ALL.iter().filter(|&&mode| mode != WriteMode::ReadOnly) {
-        let options = WholeOptions { write_mode, ..options(700, PolicyKind::S3Fifo) };
+        let options = CacheSimulationOptions { write_mode, ..options(700, PolicyKind::S3Fifo) };
         let totals = run(&records, &options).totals;
         let name = write_mode.name();
         let requested = |op| records.iter().filter(|record| record.op == op).count() as u64;
@@ -207,7 +207,7 @@ fn a_cache_in_parts_hits_nearly_as_often_as_one_of_a_piece() {
     let records: Vec<Record> = (0..60_000).map(request).collect();
     for policy in [PolicyKind::Lru, PolicyKind::S3Fifo, PolicyKind::Arc, PolicyKind::Sieve] {
         let hits = |shards| {
-            let options = WholeOptions { shards, ..options(2_000, policy) };
+            let options = CacheSimulationOptions { shards, ..options(2_000, policy) };
             run(&records, &options).totals.read_hit_ratio().unwrap()
         };
         let (whole, parts) = (hits(1), hits(4));
@@ -220,7 +220,8 @@ fn a_read_only_cache_gets_no_request_that_changes_data() {
     let mut records = records(2_000, 3, 2);
     records.push(Record { op: Op::Discard, len: BLOCK_BYTES_U64, ..Record::default() });
     records.push(Record { op: Op::Zero, len: BLOCK_BYTES_U64, ..Record::default() });
-    let options = WholeOptions { write_mode: WriteMode::ReadOnly, ..options(256, PolicyKind::Lru) };
+    let options =
+        CacheSimulationOptions { write_mode: WriteMode::ReadOnly, ..options(256, PolicyKind::Lru) };
     let outcome = run(&records, &options);
     assert_eq!(outcome.totals.read_pages(), pages(&records, Op::Read));
     assert_eq!((outcome.totals.write_pages(), outcome.unclean_blocks), (0, 0));

@@ -4,7 +4,7 @@ use super::*;
 use crate::random::Random;
 use crate::sim::testing::{random_references, reference};
 use larder_core::policy::PolicyKind;
-use larder_core::replace::{FindBy, cache};
+use larder_core::replace::{IndexKind, cache};
 
 fn min(references: &[Reference], capacity: u32) -> MinCounts {
     let mut future = Future::new();
@@ -53,7 +53,7 @@ fn no_policy_misses_less() {
             let bound = min(&references, capacity).counts;
             assert_eq!(bound.all().references, 6_000);
             for kind in PolicyKind::ALL {
-                let mut simulated = cache(kind, capacity, FindBy::Page);
+                let mut simulated = cache(kind, capacity, IndexKind::Page);
                 simulated.run(&references, &[]);
                 let simulated = simulated.counts();
                 assert!(bound.misses().references <= simulated.misses().references);

@@ -80,16 +80,16 @@ fn the_end_of_the_address_space_is_an_error_and_no_overflow() {
 fn volumes_are_told_apart_in_pages_and_in_groups() {
     let on = |volume| Record { volume, ..request(Op::Write, 4096, 8192) };
     let source = Memory(vec![on(0), on(1)].into_iter());
-    let mut references =
-        References::new(Box::new(source), Split::Pages(4096)).by(Some(By::Name(NameOf::Volume)));
+    let mut references = References::new(Box::new(source), Split::Pages(4096))
+        .by(Some(ReferenceKey::Name(NameKind::Volume)));
     let mut batch = Batch::default();
     references.read_batch(&mut batch).unwrap();
     assert_eq!(batch.groups, [0, 0, 1, 1]);
     let pages: Vec<u64> = batch.references.iter().map(|r| r.page).collect();
     assert_eq!(pages, [1, 2, (1 << 48) | 1, (1 << 48) | 2]);
-    assert_eq!(By::Name(NameOf::Volume).title(1, references.source()), "disk");
-    assert_eq!(By::Name(NameOf::Volume).title(0, references.source()), "0");
-    assert_eq!(By::Operation.title(1, references.source()), "write");
+    assert_eq!(ReferenceKey::Name(NameKind::Volume).title(1, references.source()), "disk");
+    assert_eq!(ReferenceKey::Name(NameKind::Volume).title(0, references.source()), "0");
+    assert_eq!(ReferenceKey::Operation.title(1, references.source()), "write");
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //! [`TABLES_BYTES_MAX`].
 
 use super::{COUNTED_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError};
-use crate::sim::sweep::{self, Planned};
+use crate::sim::sweep::{self, SweepItem};
 use larder_core::curve::estimate::Estimate;
 use larder_core::curve::miniature::Miniature;
 use larder_core::policy::PolicyKind;
@@ -154,17 +154,17 @@ impl CachePlan<'_> {
         table: &mut ResultTable,
         progress: &mut ProgressCallback<'_>,
     ) -> Result<(), SizingError> {
-        let mut caches: Vec<Planned> = self
+        let mut caches: Vec<SweepItem> = self
             .pages
             .iter()
             .flat_map(|&capacity| {
-                self.policies.iter().map(move |&policy| Planned { policy, capacity })
+                self.policies.iter().map(move |&policy| SweepItem { policy, capacity })
             })
             .filter(|planned| {
                 !table.get(planned.policy, planned.capacity).is_some_and(|result| result.counted)
             })
             .collect();
-        let mut passes: Vec<Vec<Planned>> = Vec::new();
+        let mut passes: Vec<Vec<SweepItem>> = Vec::new();
         let mut bytes = u64::MAX;
         for planned in caches.drain(..) {
             let table_bytes = u64::from(planned.capacity) * TABLE_BYTES_PER_PAGE;

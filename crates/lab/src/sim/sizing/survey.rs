@@ -3,7 +3,7 @@
 //! Memory: that of a [`Footprint`] for each page size, which is bounded.
 
 use super::{PAGE_SIZES, Progress, ProgressCallback, SizingError};
-use crate::trace::{BoxedSource, Footprint, NameOf};
+use crate::trace::{BoxedSource, Footprint, NameKind};
 use std::collections::BTreeMap;
 
 /// Number of distinct pages.
@@ -27,7 +27,7 @@ pub(super) struct VolumeSurvey {
 
 /// Properties of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Survey {
+pub(super) struct TraceProperties {
     /// Reads and writes of data.
     pub(super) requests: u64,
     pub(super) bytes: u64,
@@ -49,8 +49,8 @@ const REPORT_INTERVAL: u64 = 1 << 18;
 pub(super) fn survey(
     mut source: BoxedSource,
     progress: &mut ProgressCallback<'_>,
-) -> Result<Survey, SizingError> {
-    let mut survey = Survey::default();
+) -> Result<TraceProperties, SizingError> {
+    let mut survey = TraceProperties::default();
     let mut footprints: [Footprint; PAGE_SIZES.len()] = Default::default();
     let (mut records, mut reported) = (Vec::new(), 0);
     while source.next_batch(&mut records)? {
@@ -79,8 +79,9 @@ pub(super) fn survey(
         }
     }
     for (number, volume) in &mut survey.volumes {
-        volume.name =
-            source.name(NameOf::Volume, *number).map_or_else(|| number.to_string(), str::to_owned);
+        volume.name = source
+            .name(NameKind::Volume, *number)
+            .map_or_else(|| number.to_string(), str::to_owned);
     }
     survey.sample = source.sample();
     survey.notes = source.notes();

@@ -4,13 +4,13 @@ use super::*;
 use crate::random::Random;
 use crate::sim::testing::{Memory, reference, skewed_references};
 use crate::trace::Record;
-use larder_core::replace::{FindBy, cache};
+use larder_core::replace::{IndexKind, cache};
 use larder_schema::advice::Attainment;
 
 fn options() -> Options {
     Options {
         name: "trace".to_owned(),
-        goal: Goal { target: 0.95, budget_bytes: None },
+        goal: SizingGoal { target: 0.95, budget_bytes: None },
         policies: PolicyKind::ALL.to_vec(),
         sampled: false,
         seed: 1,
@@ -49,12 +49,12 @@ fn a_loop_needs_all_of_its_pages() {
 fn the_recommended_size_is_the_smallest_that_reaches_the_goal() {
     let references = skewed_references(&mut Random::from_seed(11), 60_000, 4_000);
     let policies = vec![PolicyKind::Lru];
-    let goal = Goal { target: 0.8, budget_bytes: None };
+    let goal = SizingGoal { target: 0.8, budget_bytes: None };
     let options = Options { goal, policies, ..options() };
     let sizing = size(&records(references.iter().copied()), &options).unwrap();
     let wanted = 0.8 * sizing.workload.ceiling;
     let hits = |pages: u32| {
-        let mut lru = cache(PolicyKind::Lru, pages, FindBy::Page);
+        let mut lru = cache(PolicyKind::Lru, pages, IndexKind::Page);
         lru.run(&references, &[]);
         let counts = lru.counts();
         f64::from(u32::try_from(counts.hits().references).unwrap()) / 60_000.0
@@ -85,7 +85,7 @@ fn the_recommended_size_is_the_smallest_that_reaches_the_goal() {
 #[test]
 fn the_budget_holds_with_the_tables() {
     let references = skewed_references(&mut Random::from_seed(12), 40_000, 4_000);
-    let goal = Goal { target: 0.95, budget_bytes: Some(1 << 20) };
+    let goal = SizingGoal { target: 0.95, budget_bytes: Some(1 << 20) };
     let sizing = size(&records(references), &Options { goal, ..options() }).unwrap();
     let advice = sizing.recommendation.unwrap();
     assert_eq!(advice.reach, Attainment::Budget);
@@ -159,7 +159,7 @@ fn what_never_hits_gets_no_cache() {
 #[test]
 fn what_cannot_be_sized_is_refused_with_a_sentence() {
     assert!(matches!(size(&[], &options()), Err(SizingError::Empty { .. })));
-    let goal = Goal { target: 0.95, budget_bytes: Some(4096) };
+    let goal = SizingGoal { target: 0.95, budget_bytes: Some(4096) };
     let one = records([reference(0)]);
     let refused = size(&one, &Options { goal, ..options() });
     assert!(matches!(refused, Err(SizingError::Budget { .. })), "{refused:?}");
@@ -182,7 +182,7 @@ impl crate::trace::Source for SampledSource {
         self.0.read_batch(batch)
     }
 
-    fn name(&self, kind: crate::trace::NameOf, number: u32) -> Option<&str> {
+    fn name(&self, kind: crate::trace::NameKind, number: u32) -> Option<&str> {
         self.0.name(kind, number)
     }
 
@@ -196,7 +196,7 @@ fn of_a_sample_of_the_pages_as_much_is_recommended_as_of_all() {
     const SAMPLE: u32 = 8;
     let references = skewed_references(&mut Random::from_seed(5), 400_000, 40_000);
     let policies = vec![PolicyKind::Lru];
-    let goal = Goal { target: 0.8, budget_bytes: Some(1 << 30) };
+    let goal = SizingGoal { target: 0.8, budget_bytes: Some(1 << 30) };
     let options = Options { goal, policies, ..options() };
     let whole = size(&records(references.iter().copied()), &options).unwrap();
     let holds = |page: u64| Random::from_seed(page).below(SAMPLE.into()) == 0;
@@ -220,7 +220,7 @@ fn of_a_sample_of_the_pages_as_much_is_recommended_as_of_all() {
         sizing.page_sizes.is_empty() && sizing.notes.iter().any(|it| it.contains("neighbours"))
     );
     // The budget applies to all pages, not to the sample.
-    let goal = Goal { budget_bytes: Some(1 << 20), ..goal };
+    let goal = SizingGoal { budget_bytes: Some(1 << 20), ..goal };
     let small = measure(&open, &Options { goal, ..options }, &mut |_| ()).unwrap();
     let advice = small.recommendation.unwrap();
     assert!((900 << 10..=1 << 20).contains(&advice.memory_bytes), "{}", advice.memory_bytes);

@@ -3,9 +3,9 @@
 use super::{
     PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError, page_bytes, search,
 };
-use crate::sim::references::{By, Reference};
-use crate::trace::NameOf;
-use larder_core::curve::sampled::{SAMPLE_PAGES, Sampled};
+use crate::sim::references::{Reference, ReferenceKey};
+use crate::trace::NameKind;
+use larder_core::curve::sampled::{SAMPLE_PAGES, SampledCurve};
 use larder_report::advise::divide::MemoryRequest;
 use larder_schema::curve::{Curve, Point};
 use std::collections::BTreeMap;
@@ -20,15 +20,17 @@ pub(super) fn memory_requests(
 ) -> Result<Vec<MemoryRequest>, SizingError> {
     let mut busiest: Vec<_> = context.survey.volumes.iter().collect();
     busiest.sort_by_key(|(number, volume)| (std::cmp::Reverse(volume.references), **number));
-    let sample = || Sampled::new(SAMPLE_PAGES, context.options.seed);
-    let mut curves: BTreeMap<u32, (Sampled, Vec<Reference>)> = busiest
+    let sample = || SampledCurve::new(SAMPLE_PAGES, context.options.seed);
+    let mut curves: BTreeMap<u32, (SampledCurve, Vec<Reference>)> = busiest
         .iter()
         .take(VOLUMES_MAX)
         .map(|(number, _)| (**number, (sample(), Vec::new())))
         .collect();
     let mut done = 0;
-    context.references(PAGE_SIZES[0])?.by(Some(By::Name(NameOf::Volume))).for_each_batch(
-        |batch| {
+    context
+        .references(PAGE_SIZES[0])?
+        .by(Some(ReferenceKey::Name(NameKind::Volume)))
+        .for_each_batch(|batch| {
             for (reference, group) in batch.references.iter().zip(&batch.groups) {
                 if let Some((_, references_of_volume)) = curves.get_mut(group) {
                     references_of_volume.push(*reference);
@@ -41,9 +43,8 @@ pub(super) fn memory_requests(
             done += batch.references.len() as u64;
             progress(Progress { step: "volumes", done, total: context.survey.references[0] });
             Ok::<_, SizingError>(())
-        },
-    )?;
-    let request = |number: &u32, sampled: &Sampled| {
+        })?;
+    let request = |number: &u32, sampled: &SampledCurve| {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "saturates")]
         let footprint = sampled.footprint().round() as u32;
         let point = |pages: u32| {

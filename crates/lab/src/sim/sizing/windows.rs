@@ -8,7 +8,7 @@ use super::{
 use crate::sim::references::Reference;
 use larder_core::curve::miniature::Miniature;
 use larder_core::policy::PolicyKind;
-use larder_core::replace::{self, FindBy, Replace};
+use larder_core::replace::{self, IndexKind, Replace};
 use larder_schema::curve::{Curve, Point};
 use larder_schema::sizing::Window;
 
@@ -29,7 +29,7 @@ impl Caches {
         let pages: u64 = sizes.iter().map(|&pages| u64::from(pages)).sum();
         let fits = pages * TABLE_BYTES_PER_PAGE <= TABLES_BYTES_MAX && run <= COUNTED_MAX / 20;
         if fits && !context.uses_samples() {
-            let cache = |&pages: &u32| replace::cache(policy, pages, FindBy::Page);
+            let cache = |&pages: &u32| replace::cache(policy, pages, IndexKind::Page);
             return Caches::Full(sizes.iter().map(cache).collect());
         }
         let footprint = context.survey.footprints[0].pages;

@@ -6,7 +6,7 @@
 use super::{SizingContext, SizingError};
 use crate::trace::Footprint;
 use larder_core::units::BLOCK_BYTES_U64;
-use larder_schema::sizing::{Heat, HeatVolume, Slice};
+use larder_schema::sizing::{AccessHeat, HeatVolume, Slice};
 use std::collections::BTreeMap;
 
 /// Number of time slices.
@@ -19,7 +19,7 @@ const VOLUMES_MAX: usize = 24;
 #[derive(Debug, Default)]
 pub(super) struct TimeProfile {
     pub(super) slices: Vec<Slice>,
-    pub(super) heat: Heat,
+    pub(super) heat: AccessHeat,
     /// Start times of the windows with equal numbers of references.
     pub(super) windows_ns: Vec<u64>,
 }
@@ -86,7 +86,7 @@ pub(super) fn profile(
         }
     }
     slices[slice].pages = footprint.pages();
-    Ok(TimeProfile { slices, heat: Heat { volumes, rows: heat }, windows_ns })
+    Ok(TimeProfile { slices, heat: AccessHeat { volumes, rows: heat }, windows_ns })
 }
 
 fn slice_start(number: u64, length: u128) -> u64 {

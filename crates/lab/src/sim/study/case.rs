@@ -2,7 +2,7 @@
 
 use super::{Size, StudyError, refused};
 use crate::sim::interner::Interner;
-use crate::sim::references::{Batch, By, References, Split};
+use crate::sim::references::{Batch, ReferenceKey, References, Split};
 use crate::sim::sizing::Open;
 use crate::trace::BoxedSource;
 use larder_schema::format;
@@ -52,7 +52,7 @@ impl Case<'_> {
     /// Passes all references to `run`, in batches; returns the source, which then knows all names.
     pub(super) fn for_each_batch(
         &self,
-        by: Option<By>,
+        by: Option<ReferenceKey>,
         run: impl FnMut(&Batch) -> Result<(), StudyError>,
     ) -> Result<References, StudyError> {
         let mut references = self.references()?.by(by);

@@ -2,10 +2,10 @@
 
 use super::{Case, Row, StudyError, StudyOptions, refused};
 use crate::sim::curve::{Exact, ExactCurve};
-use crate::sim::references::By;
+use crate::sim::references::ReferenceKey;
 use larder_core::curve::estimate::Estimate;
 use larder_core::curve::miniature::Miniature;
-use larder_core::curve::sampled::{SAMPLE_PAGES, Sampled};
+use larder_core::curve::sampled::{SAMPLE_PAGES, SampledCurve};
 use larder_core::policy::PolicyKind;
 use larder_core::replace::Reference;
 use std::collections::BTreeMap;
@@ -64,14 +64,14 @@ struct LruCurves {
 /// A curve of lru under construction.
 enum Builder {
     Exact(Box<Exact>),
-    Sampled(Box<Sampled>),
+    Sampled(Box<SampledCurve>),
 }
 
 impl Builder {
     fn new(curve: CurveKind, seed: u64) -> Self {
         match curve {
             CurveKind::Exact => Builder::Exact(Box::default()),
-            CurveKind::Sampled => Builder::Sampled(Box::new(Sampled::new(SAMPLE_PAGES, seed))),
+            CurveKind::Sampled => Builder::Sampled(Box::new(SampledCurve::new(SAMPLE_PAGES, seed))),
         }
     }
 
@@ -141,7 +141,7 @@ fn lru(
         }
         Err(refused(format!(
             "make a curve for each {}: there are more than {GROUPS_MAX}; filter the trace first",
-            by.map_or("", By::name)
+            by.map_or("", ReferenceKey::name)
         )))
     })?;
     case.notes(&references).into_iter().for_each(note);

@@ -1,7 +1,7 @@
 //! The table of results: one row for each trace, page size, policy and cache size.
 
 use super::case::Case;
-use crate::sim::references::By;
+use crate::sim::references::ReferenceKey;
 use larder_core::curve::estimate::Estimate;
 use larder_core::replace::Counts;
 use larder_report::table::{Cell, Column, Table};
@@ -119,7 +119,7 @@ fn columns() -> Vec<Column> {
 
 /// Returns the table of all rows; with an additional column if they are of groups.
 #[must_use]
-pub fn from_rows(rows: &[Row], by: Option<By>) -> Table {
+pub fn from_rows(rows: &[Row], by: Option<ReferenceKey>) -> Table {
     let mut columns = columns();
     columns.extend(by.map(|by| Column::words(by.name(), by.name())));
     let mut table = Table::new("", columns);
@@ -155,7 +155,7 @@ mod tests {
             "{csv}"
         );
         assert!(
-            from_rows(&[], Some(By::Name(crate::trace::NameOf::File)))
+            from_rows(&[], Some(ReferenceKey::Name(crate::trace::NameKind::File)))
                 .to_csv()
                 .ends_with(",file\n")
         );

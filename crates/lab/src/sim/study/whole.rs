@@ -2,7 +2,9 @@
 
 use super::table::first_columns;
 use super::{Case, STEP, Size, StudyError, refused};
-use crate::sim::engine::{Lengths, WholeOptions, WholeOutcome, frames_of, simulate};
+use crate::sim::engine::{
+    CacheSimulationOptions, CacheSimulationResult, VolumeLengths, frames_of, simulate,
+};
 use crate::sim::sizing::{Progress, ProgressCallback};
 use larder_core::cache::shards_for;
 use larder_core::counters::{COUNTERS, Counter, Unit};
@@ -25,7 +27,7 @@ const TICK: Duration = Duration::from_millis(100);
 pub struct WholeStudy {
     /// Options of the simulations; memory, pages, policy and write mode are those of each
     /// simulation.
-    pub options: WholeOptions,
+    pub options: CacheSimulationOptions,
     /// Sizes of the caches.
     pub sizes: Vec<Size>,
     /// The policies.
@@ -42,8 +44,8 @@ pub struct WholeStudy {
 #[derive(Debug)]
 pub struct Run {
     trace: String,
-    options: WholeOptions,
-    outcome: WholeOutcome,
+    options: CacheSimulationOptions,
+    outcome: CacheSimulationResult,
 }
 
 /// Simulates every policy at every size in every write mode.
@@ -63,7 +65,7 @@ pub fn run_whole(
             "simulate the whole cache with pages of {page_bytes} bytes: the least is 4KiB"
         )));
     }
-    let lengths = Lengths::of(&mut case.source()?)?;
+    let lengths = VolumeLengths::of(&mut case.source()?)?;
     if lengths.requests() == 0 {
         return Err(refused(format!("simulate {}: it has no request", case.name)));
     }
@@ -82,7 +84,7 @@ pub fn run_whole(
             )));
         }
         for &policy in &study.policies {
-            plan.extend(study.write_modes.iter().map(|&write_mode| WholeOptions {
+            plan.extend(study.write_modes.iter().map(|&write_mode| CacheSimulationOptions {
                 frames,
                 shards: shards_for(frames, study.cores.get()),
                 page_blocks,
@@ -100,11 +102,11 @@ pub fn run_whole(
 /// Runs the plan on some threads; returns the outcomes in its order.
 fn run_plan(
     case: &Case<'_>,
-    lengths: &Lengths,
-    plan: &[WholeOptions],
+    lengths: &VolumeLengths,
+    plan: &[CacheSimulationOptions],
     threads: NonZero<usize>,
     progress: &mut ProgressCallback<'_>,
-) -> Result<Vec<WholeOutcome>, StudyError> {
+) -> Result<Vec<CacheSimulationResult>, StudyError> {
     let total = lengths.requests() * plan.len() as u64;
     let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
     let outcomes = Mutex::new((0..plan.len()).map(|_| None).collect::<Vec<_>>());
@@ -140,7 +142,8 @@ fn run_plan(
 impl Run {
     /// Returns the first cells of a row, which all forms of the table have.
     fn common_cells(&self) -> Vec<Cell> {
-        let WholeOptions { frames, page_blocks, policy, write_mode, store, .. } = self.options;
+        let CacheSimulationOptions { frames, page_blocks, policy, write_mode, store, .. } =
+            self.options;
         let totals = &self.outcome.totals;
         vec![
             Cell::word(&self.trace),

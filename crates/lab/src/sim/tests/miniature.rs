@@ -4,7 +4,7 @@ use crate::random::Random;
 use crate::sim::testing::skewed_references;
 use larder_core::curve::miniature::*;
 use larder_core::policy::PolicyKind;
-use larder_core::replace::{self, FindBy};
+use larder_core::replace::{self, IndexKind};
 use larder_core::units::as_f64;
 
 #[test]
@@ -14,7 +14,7 @@ fn miniatures_hit_about_as_often_as_caches_of_full_size() {
     let mut exact = Vec::new();
     for policy in PolicyKind::ALL {
         for pages in pages {
-            let mut cache = replace::cache(policy, pages, FindBy::Page);
+            let mut cache = replace::cache(policy, pages, IndexKind::Page);
             cache.run(&references, &[]);
             let counts = cache.counts();
             exact.push(as_f64(counts.hits().references) / as_f64(counts.all().references));
@@ -45,7 +45,7 @@ fn a_cache_too_small_for_miniatures_is_simulated_as_it_is() {
     let references = skewed_references(&mut Random::from_seed(5), 20_000, 2_000);
     let mut miniature = Miniature::new(&[PolicyKind::S3Fifo], &[100], 1_000_000, 1);
     miniature.run(&references);
-    let mut cache = replace::cache(PolicyKind::S3Fifo, 100, FindBy::Page);
+    let mut cache = replace::cache(PolicyKind::S3Fifo, 100, IndexKind::Page);
     cache.run(&references, &[]);
     let truth = as_f64(cache.counts().hits().references) / 20_000.0;
     let estimate = miniature.hit_ratio(0, 0).unwrap();

@@ -26,7 +26,7 @@ fn lru_hits_what_a_list_in_order_of_use_holds() {
             list.insert(0, reference.page);
         }
         for (find_by, numbers) in
-            [(FindBy::Page, Vec::new()), (FindBy::Number, numbered(&references))]
+            [(IndexKind::Page, Vec::new()), (IndexKind::Number, numbered(&references))]
         {
             let mut simulated = cache(PolicyKind::Lru, capacity, find_by);
             simulated.run(&references, &numbers);
@@ -43,7 +43,8 @@ fn a_page_found_by_number_is_the_page_found_by_page_under_every_policy() {
             let mut random = Random::from_seed(seed);
             let capacity = u32::try_from(1 + random.below(100)).unwrap();
             let references = random_references(&mut random, 3_000, 150);
-            let mut caches = [FindBy::Page, FindBy::Number].map(|by| cache(kind, capacity, by));
+            let mut caches =
+                [IndexKind::Page, IndexKind::Number].map(|by| cache(kind, capacity, by));
             let mut interner = Interner::new();
             let mut numbers = Vec::new();
             for batch in references.chunks(700) {
@@ -62,7 +63,7 @@ fn a_page_found_by_number_is_the_page_found_by_page_under_every_policy() {
 
 #[test]
 fn reads_and_writes_hits_and_misses_and_their_bytes_are_kept_apart() {
-    let mut simulated = cache(PolicyKind::Lru, 1, FindBy::Page);
+    let mut simulated = cache(PolicyKind::Lru, 1, IndexKind::Page);
     let write = |page, bytes| Reference { write: true, bytes, ..reference(page) };
     simulated.run(&[reference(1), write(1, 512), write(2, 100), reference(2), reference(1)], &[]);
     let counts = simulated.counts();
@@ -81,7 +82,7 @@ fn a_cache_as_large_as_the_footprint_misses_each_page_once() {
     interner.numbers(&references, &mut Vec::new());
     for kind in PolicyKind::ALL {
         let footprint = u32::try_from(interner.len()).unwrap();
-        let mut simulated = cache(kind, footprint, FindBy::Page);
+        let mut simulated = cache(kind, footprint, IndexKind::Page);
         simulated.run(&references, &[]);
         assert_eq!(simulated.counts().misses().references, u64::from(footprint), "{}", kind.name());
         assert_eq!(simulated.counts().evictions, 0);

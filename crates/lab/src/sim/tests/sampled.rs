@@ -16,7 +16,7 @@ fn exact(references: &[Reference]) -> ExactCurve {
 #[test]
 fn a_sample_of_all_pages_is_exact_but_for_rounding() {
     let references = skewed_references(&mut Random::from_seed(1), 60_000, 2_000);
-    let (exact, mut sampled) = (exact(&references), Sampled::new(SAMPLE_PAGES, 1));
+    let (exact, mut sampled) = (exact(&references), SampledCurve::new(SAMPLE_PAGES, 1));
     sampled.run(&references);
     assert!((sampled.rate() - 1.0).abs() < 1e-9);
     for pages in [1, 2, 10, 63, 100, 500, 1_000, 1_999, 5_000] {
@@ -37,7 +37,7 @@ fn the_bars_hold_the_exact_curve_and_the_error_is_small() {
     let sizes: Vec<u64> = [2, 5, 10, 20, 40, 80].map(|part| exact.footprint() * part / 100).into();
     let (mut covered, mut total, mut error) = (0, 0, 0.0);
     for seed in 0..20 {
-        let mut sampled = Sampled::new(4096, seed);
+        let mut sampled = SampledCurve::new(4096, seed);
         references.chunks(5_000).for_each(|batch| sampled.run(batch));
         let relative = sampled.footprint() / as_f64(exact.footprint());
         assert!((relative - 1.0).abs() < 0.07, "seed {seed}: {relative} of the footprint");
@@ -58,7 +58,7 @@ fn the_bars_hold_the_exact_curve_and_the_error_is_small() {
 fn the_same_seed_samples_the_same_pages() {
     let references = skewed_references(&mut Random::from_seed(3), 50_000, 20_000);
     let run = |seed| {
-        let mut sampled = Sampled::new(512, seed);
+        let mut sampled = SampledCurve::new(512, seed);
         sampled.run(&references);
         sampled.hit_ratio(1_000).unwrap()
     };

@@ -4,7 +4,7 @@ use super::super::bytes;
 use super::super::decode::{Decode, DecodeOutput, Decoded, Stream};
 use super::super::input::Input;
 use super::super::names::AllNames;
-use super::super::{NameOf, Record, TraceError};
+use super::super::{NameKind, Record, TraceError};
 use super::section::{Frame, Kind};
 use super::write::BLOCK_RECORDS_MAX;
 use super::{END_MAGIC, FRAME_BYTES, HEADER_BYTES, Header, TRAILER_BYTES, columns};
@@ -66,7 +66,7 @@ fn read_names(frame: &Frame, payload: &[u8], raw: &mut Vec<u8>, names: &mut AllN
     frame.unpack(payload, raw)?;
     let mut rest = &raw[..];
     while let Some((head, after)) = rest.split_at_checked(7) {
-        let kind = NameOf::ALL.get(usize::from(head[0]));
+        let kind = NameKind::ALL.get(usize::from(head[0]));
         let kind = *kind.ok_or("a name of something that is not known")?;
         let length = usize::from(bytes::u16_at(head, 5));
         let (name, after) = after.split_at_checked(length).ok_or("a name is cut short")?;

@@ -1,7 +1,9 @@
 //! Tests of the rules that docs/FORMATS.md states.
 
 use super::super::tests::drain;
-use super::super::{Addressing, BoxedSource, NameOf, OpenOptions, Record, TraceError, open_stream};
+use super::super::{
+    Addressing, BoxedSource, NameKind, OpenOptions, Record, TraceError, open_stream,
+};
 use super::index::IndexEntry;
 use super::section::{Kind, pack};
 use super::{
@@ -27,7 +29,7 @@ fn records(count: u64) -> Vec<Record> {
 /// Returns a file with blocks of 100 records.
 fn file(records: &[Record]) -> Vec<u8> {
     let mut writer = Writer::new(Vec::new(), WriterOptions::default()).unwrap();
-    writer.name(NameOf::Volume, 1, "disk").unwrap();
+    writer.name(NameKind::Volume, 1, "disk").unwrap();
     for block in records.chunks(100) {
         writer.append(block).unwrap();
         writer.cut().unwrap();
@@ -46,13 +48,13 @@ fn what_is_written_is_read_back_unchanged() {
     let addressing = Addressing::Pages { bytes: 4096 };
     let options = WriterOptions { addressing, begun_unix_ns: 17, sample: 1 };
     let mut writer = Writer::new(Vec::new(), options).unwrap();
-    writer.name(NameOf::Process, 3, "a process").unwrap();
+    writer.name(NameKind::Process, 3, "a process").unwrap();
     writer.append(&records).unwrap();
     let bytes = writer.finish().unwrap();
     let mut source = open(&bytes, 0).unwrap();
     assert_eq!(drain(&mut source).unwrap(), records);
     assert_eq!(source.addressing(), options.addressing);
-    assert_eq!(source.name(NameOf::Process, 3), Some("a process"));
+    assert_eq!(source.name(NameKind::Process, 3), Some("a process"));
     assert!(source.notes().is_empty());
 }
 
@@ -158,7 +160,7 @@ fn only_blocks_that_can_be_wanted_are_read() {
     };
     let mut source = super::super::open(trace_file.path(), &options).unwrap();
     assert_eq!(drain(&mut source).unwrap(), records[200..400]);
-    assert_eq!(source.name(NameOf::Volume, 1), Some("disk"));
+    assert_eq!(source.name(NameKind::Volume, 1), Some("disk"));
     assert!(source.notes().is_empty(), "{:?}", source.notes());
     let length = trace_file.path().metadata().unwrap().len();
     assert!(read.load(std::sync::atomic::Ordering::Relaxed) < length / 3);
@@ -171,7 +173,7 @@ fn names_at_the_end_of_a_file_are_known_from_its_first_record_on() {
         writer.append(block).unwrap();
         writer.cut().unwrap();
     }
-    writer.name(NameOf::Volume, 1, "disk").unwrap();
+    writer.name(NameKind::Volume, 1, "disk").unwrap();
     let bytes = writer.finish().unwrap();
     let trace_file = tempfile::NamedTempFile::new().unwrap();
     std::fs::write(trace_file.path(), &bytes).unwrap();
@@ -180,7 +182,7 @@ fn names_at_the_end_of_a_file_are_known_from_its_first_record_on() {
         let mut source = super::super::open(trace_file.path(), &options).unwrap();
         let mut batch = Vec::new();
         source.read_batch(&mut batch).unwrap();
-        assert_eq!(source.name(NameOf::Volume, 1), Some("disk"));
+        assert_eq!(source.name(NameKind::Volume, 1), Some("disk"));
         assert_eq!(batch[..100], records(1_000)[..100]);
         drain(&mut source).unwrap();
         assert!(source.notes().is_empty(), "{:?}", source.notes());
@@ -188,7 +190,7 @@ fn names_at_the_end_of_a_file_are_known_from_its_first_record_on() {
     // A stream reader learns the names when it reaches them.
     let mut stream = open(&bytes, 0).unwrap();
     assert_eq!(drain(&mut stream).unwrap().len(), 1_000);
-    assert_eq!(stream.name(NameOf::Volume, 1), Some("disk"));
+    assert_eq!(stream.name(NameKind::Volume, 1), Some("disk"));
 }
 
 #[test]

@@ -5,7 +5,7 @@
 //! ever rewritten; memory is limited to one block, plus 40 bytes of index for each block written.
 
 use super::super::names::NAME_BYTES_MAX;
-use super::super::{Addressing, NameOf, Record};
+use super::super::{Addressing, NameKind, Record};
 use super::index::{ENTRIES_MAX, IndexEntry};
 use super::section::{Kind, pack};
 use super::{END_MAGIC, HEADER_BYTES, Header, TRAILER_BYTES, columns};
@@ -86,7 +86,7 @@ impl<W: Write> Writer<W> {
     ///
     /// # Errors
     /// Writing failed.
-    pub fn name(&mut self, kind: NameOf, number: u32, name: &str) -> io::Result<()> {
+    pub fn name(&mut self, kind: NameKind, number: u32, name: &str) -> io::Result<()> {
         let name = &name[..name.floor_char_boundary(NAME_BYTES_MAX)];
         self.names.push(kind as u8);
         self.names.extend_from_slice(&number.to_le_bytes());

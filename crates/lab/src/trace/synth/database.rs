@@ -2,7 +2,7 @@
 //! row and then the log, followed by a flush; from time to time a report reads a part of the table
 //! in large requests.
 
-use super::super::{NameOf, Op, Record};
+use super::super::{NameKind, Op, Record};
 use crate::random::Random;
 use std::collections::VecDeque;
 
@@ -39,14 +39,14 @@ pub(super) struct Database {
 }
 
 /// Returns the name of a number.
-pub(super) fn name(kind: NameOf, number: u32) -> Option<&'static str> {
+pub(super) fn name(kind: NameKind, number: u32) -> Option<&'static str> {
     match (kind, number) {
-        (NameOf::Volume, DATA) => Some("data"),
-        (NameOf::Volume, LOG) | (NameOf::File, LOG_FILE) => Some("log"),
-        (NameOf::File, TABLE) => Some("table"),
-        (NameOf::File, INDEX) => Some("index"),
-        (NameOf::Process, TRANSACTIONS) => Some("transactions"),
-        (NameOf::Process, REPORTS) => Some("reports"),
+        (NameKind::Volume, DATA) => Some("data"),
+        (NameKind::Volume, LOG) | (NameKind::File, LOG_FILE) => Some("log"),
+        (NameKind::File, TABLE) => Some("table"),
+        (NameKind::File, INDEX) => Some("index"),
+        (NameKind::Process, TRANSACTIONS) => Some("transactions"),
+        (NameKind::Process, REPORTS) => Some("reports"),
         _ => None,
     }
 }

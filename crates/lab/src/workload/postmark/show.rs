@@ -12,7 +12,7 @@ use std::path::Path;
 /// The configuration as `show` prints it: the part for its file, and separately the list of
 /// locations, which always goes to standard output.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Shown {
+pub struct ShownConfiguration {
     /// Text before the locations.
     pub before: Vec<u8>,
     /// The locations, one per line.
@@ -23,7 +23,7 @@ pub struct Shown {
 
 /// Returns the configuration. Without locations the files go to `current`, the current directory.
 #[must_use]
-pub fn show(config: &Config, current: &Path) -> Shown {
+pub fn show(config: &Config, current: &Path) -> ShownConfiguration {
     let mut before = format!(
         "Current configuration is:\nThe base number of files is {}\nTransactions: {}\n",
         config.number, config.transactions
@@ -49,7 +49,7 @@ pub fn show(config: &Config, current: &Path) -> Shown {
         [b"\t", path.as_bytes(), format!(" (weight={weight})\n").as_bytes()].concat()
     };
     let locations = config.locations.iter().flat_map(|each| line(&each.path, each.weight));
-    Shown { before, locations: locations.collect(), after: after(config).into_bytes() }
+    ShownConfiguration { before, locations: locations.collect(), after: after(config).into_bytes() }
 }
 
 fn after(config: &Config) -> String {

@@ -2,7 +2,7 @@
 
 use super::samples::requests;
 use super::{drain, open, read, samples};
-use larder_lab::trace::{Addressing, Format, NameOf, Op, OpenOptions, Record, open_stream};
+use larder_lab::trace::{Addressing, Format, NameKind, Op, OpenOptions, Record, open_stream};
 use std::io::Read;
 
 #[test]
@@ -65,9 +65,9 @@ fn read_text(name: &str, text: &str) -> Vec<Record> {
 fn names_are_those_of_the_trace() {
     let find = |format| samples(&requests(50, 1)).into_iter().find(|s| s.format == format).unwrap();
     for (format, of, number, name) in [
-        (Format::Blktrace, NameOf::Process, 1, "db (697)"),
-        (Format::Blkparse, NameOf::Process, 1, "db (697)"),
-        (Format::Procmon, NameOf::Process, 1, "a \"\"b\"\".exe (42)"),
+        (Format::Blktrace, NameKind::Process, 1, "db (697)"),
+        (Format::Blkparse, NameKind::Process, 1, "db (697)"),
+        (Format::Procmon, NameKind::Process, 1, "a \"\"b\"\".exe (42)"),
     ] {
         let sample = find(format);
         let mut source = open(sample.name, &sample.bytes, &OpenOptions::default()).unwrap();
@@ -77,7 +77,7 @@ fn names_are_those_of_the_trace() {
     let mut source = open("x", b"128166372003061629,hm,1,Read,0,512,1\n", &OpenOptions::default());
     let source = source.as_mut().unwrap();
     drain(source).unwrap();
-    assert_eq!(source.name(NameOf::Volume, 0), Some("hm_1"));
+    assert_eq!(source.name(NameKind::Volume, 0), Some("hm_1"));
 }
 
 #[test]

@@ -5,7 +5,7 @@ use larder_lab::random::Random;
 use larder_lab::trace::TIME_NS_MAX;
 use larder_lab::trace::synth::{Pattern, Synth, SynthOptions};
 use larder_lab::trace::{
-    Addressing, BoxedSource, NameOf, Op, OpenOptions, Record, Source, Target, TraceError, ltr,
+    Addressing, BoxedSource, NameKind, Op, OpenOptions, Record, Source, Target, TraceError, ltr,
 };
 use std::io::Write;
 
@@ -23,7 +23,7 @@ impl Source for RecordList {
         Ok(())
     }
 
-    fn name(&self, _: NameOf, number: u32) -> Option<&str> {
+    fn name(&self, _: NameKind, number: u32) -> Option<&str> {
         let number = usize::try_from(number).ok()?.checked_sub(1)?;
         NAMES.get(number).copied()
     }
@@ -104,9 +104,9 @@ pub(crate) fn check(records: &[Record], addressing: Addressing) {
         let listed = RecordList { records: Vec::new(), addressing };
         for record in records {
             for (of, number) in [
-                (NameOf::Volume, record.volume),
-                (NameOf::File, record.file),
-                (NameOf::Process, record.process),
+                (NameKind::Volume, record.volume),
+                (NameKind::File, record.file),
+                (NameKind::Process, record.process),
             ] {
                 assert_eq!(source.name(of, number), listed.name(of, number), "{target:?}");
             }

@@ -1,7 +1,7 @@
 //! The HTML report is complete and escaped, with a chart of each kind, and contains the record.
 
 use super::to_html;
-use larder_schema::run::trial::{Doubt, DoubtReason, Latency, Start, Started, Trial};
+use larder_schema::run::trial::{Doubt, DoubtReason, Latency, MeasuredStart, Start, Trial};
 use larder_schema::run::{Direction, Machine, Run, Sample};
 use std::collections::BTreeMap;
 
@@ -38,7 +38,8 @@ fn run() -> Run {
         max_ns: 20_500,
         buckets: vec![(9_000, 1), (20_480, 2)],
     };
-    let started = Started { start: Start::Cold, files: 1, pages: Some(256), resident: Some(0) };
+    let started =
+        MeasuredStart { start: Start::Cold, files: 1, pages: Some(256), resident: Some(0) };
     let trial = Trial { number: 1, started, latencies: vec![latency], ..Trial::default() };
     run.trials = vec![trial];
     run.doubts = vec![Doubt { why: DoubtReason::Steal, text: "time was < stolen".to_owned() }];

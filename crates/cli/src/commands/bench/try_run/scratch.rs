@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Result};
 use larder_io::front::fuse::detach_ours;
-use larder_lab::held::{Held, clear_up_after};
+use larder_lab::locked_path::{LockedPath, clear_up_after};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -30,13 +30,13 @@ pub(super) struct Scratch {
 #[derive(Debug)]
 struct LockedDirectory {
     path: PathBuf,
-    lock: Option<Held>,
+    lock: Option<LockedPath>,
 }
 
 impl LockedDirectory {
     fn make(parent: &Path, prefix: &str) -> io::Result<LockedDirectory> {
         let path = parent.join(format!("{prefix}{}", std::process::id()));
-        let lock = Held::make(&path, || DirBuilder::new().mode(0o700).create(&path))?;
+        let lock = LockedPath::make(&path, || DirBuilder::new().mode(0o700).create(&path))?;
         Ok(LockedDirectory { path, lock: Some(lock) })
     }
 
@@ -145,7 +145,7 @@ mod tests {
         let parent = tempfile::tempdir().unwrap();
         // Another name, so that both tests may run at once.
         let path = parent.path().join("inside");
-        let lock = Held::make(&path, || std::fs::create_dir(&path)).unwrap();
+        let lock = LockedPath::make(&path, || std::fs::create_dir(&path)).unwrap();
         drop(LockedDirectory { path: path.clone(), lock: Some(lock) });
         assert!(!path.exists());
     }

@@ -12,8 +12,8 @@ use crate::commands::bench::local_host::LocalHost;
 use larder_core::clock::Nanos;
 use larder_host::residency::page_bytes;
 use larder_lab::bench::{
-    BenchError, Counted, Direction, Found, HostEnv, Outcome, Series, Space, StartState,
-    TrialContext, WorkPart, Workload,
+    BenchError, CounterReadings, Direction, HostEnv, Outcome, Series, Space, StartState,
+    TrialContext, WorkPart, Workload, WorkloadResidency,
 };
 use larder_report::try_verdict;
 use larder_schema::control::{Stats, VolumeStats};
@@ -74,7 +74,7 @@ impl<'a> SideHost<'a> {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, BenchError> {
+    ) -> Result<WorkloadResidency, BenchError> {
         let mut cache = lock_cache(self.cache);
         cache.stop().map_err(|error| host_error(&error))?;
         let found = self.host.make_cold(&self.below_cache(files), keep_going)?;
@@ -88,9 +88,12 @@ impl<'a> SideHost<'a> {
 }
 
 /// Replaces the resident pages by those in the cache.
-fn with_cached_pages(cache: &Cache, found: Found) -> Result<Found, BenchError> {
+fn with_cached_pages(
+    cache: &Cache,
+    found: WorkloadResidency,
+) -> Result<WorkloadResidency, BenchError> {
     let bytes = cache.resident_bytes().map_err(|error| host_error(&error))?;
-    Ok(Found { resident: bytes.div_ceil(page_bytes()), ..found })
+    Ok(WorkloadResidency { resident: bytes.div_ceil(page_bytes()), ..found })
 }
 
 /// Reads files through the cache.
@@ -126,7 +129,7 @@ impl HostEnv for SideHost<'_> {
         self.host.settings(std::slice::from_ref(&self.files))
     }
 
-    fn count(&self, _: &[PathBuf]) -> Counted {
+    fn count(&self, _: &[PathBuf]) -> CounterReadings {
         let mut counted = self.host.count(std::slice::from_ref(&self.files));
         // The I/O of the cache counts as that of this process.
         counted.own_bytes += lock_cache(self.cache).disk_bytes();
@@ -147,7 +150,7 @@ impl HostEnv for SideHost<'_> {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, BenchError> {
+    ) -> Result<WorkloadResidency, BenchError> {
         self.make_cold_with_new_cache(files, keep_going)
     }
 
@@ -155,7 +158,7 @@ impl HostEnv for SideHost<'_> {
         &self,
         files: &[PathBuf],
         keep_going: &mut dyn FnMut() -> bool,
-    ) -> Result<Found, BenchError> {
+    ) -> Result<WorkloadResidency, BenchError> {
         let found = self.make_cold_with_new_cache(files, keep_going)?;
         if self.paths.is_none() {
             return self.host.make_warm(files, keep_going);
@@ -169,10 +172,15 @@ impl HostEnv for SideHost<'_> {
         let wrong = first.map(|path| (path.clone(), found.pages - found.resident));
         let reason = "the cache did not keep what was read: it is too small for them".to_owned();
         // Rounding up to whole pages may exceed the total.
-        Ok(Found { resident: found.resident.min(found.pages), wrong, why: reason, ..found })
+        Ok(WorkloadResidency {
+            resident: found.resident.min(found.pages),
+            wrong,
+            why: reason,
+            ..found
+        })
     }
 
-    fn find_cached(&self, files: &[PathBuf]) -> Result<Found, BenchError> {
+    fn find_cached(&self, files: &[PathBuf]) -> Result<WorkloadResidency, BenchError> {
         let found = self.host.find_cached(&self.below_cache(files))?;
         if self.paths.is_some() {
             with_cached_pages(&lock_cache(self.cache), found)

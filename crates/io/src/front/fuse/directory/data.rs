@@ -10,7 +10,7 @@ use super::super::abi::{self, InHeader, TransferIn};
 use super::answer::Answer;
 use super::sections::Section;
 use super::{Directory, Node};
-use crate::store::files::{SEGMENT_BYTES, SourceFile, WriteUnderWay};
+use crate::store::files::{SEGMENT_BYTES, SourceFile, WriteInFlight};
 use larder_core::units::{BLOCK_BYTES_U64, SECTOR_BYTES};
 use rustix::io::Errno;
 use std::ops::Range;
@@ -94,7 +94,7 @@ pub(crate) fn begin_write(
     file: &Arc<SourceFile>,
     args: &TransferIn,
     range: Range<u64>,
-) -> Result<Option<WriteUnderWay>, Answer> {
+) -> Result<Option<WriteInFlight>, Answer> {
     if !section.is_direct_io() {
         return Ok(None);
     }

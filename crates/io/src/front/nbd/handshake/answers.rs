@@ -2,15 +2,15 @@
 //!
 //! NBD's proto.md, "Option types". The handshake answers an option when all its data has arrived.
 
-use super::options::{InfoQuery, MetaQuery, Refusal};
+use super::options::{InfoQuery, MetaQuery, OptionRefusal};
 use super::{Answer, ClientTransport, Handshake, HandshakeError, Negotiated, Progress, State};
 use crate::nbd_wire::{
     self as wire, BlockSizeReply, BlockSizes, ExportInfoReply, ExportReply, OptionReplyHeader,
 };
 use zerocopy::IntoBytes;
 
-const UNKNOWN_EXPORT: Refusal =
-    Refusal { reply: wire::REP_ERR_UNKNOWN, text: "there is no such export" };
+const UNKNOWN_EXPORT: OptionRefusal =
+    OptionRefusal { reply: wire::REP_ERR_UNKNOWN, text: "there is no such export" };
 
 /// Output of a handshake, with the number of bytes that may still be sent: a client can request the
 /// same list again and again.
@@ -115,7 +115,7 @@ impl Handshake {
         option: u32,
         data: &[u8],
         output: &mut Vec<u8>,
-    ) -> Result<Result<(), Refusal>, HandshakeError> {
+    ) -> Result<Result<(), OptionRefusal>, HandshakeError> {
         let query = match InfoQuery::parse(data, self.limits.name_bytes_max) {
             Ok(query) => query,
             Err(refusal) => return Ok(Err(refusal)),
@@ -152,9 +152,9 @@ impl Handshake {
         option: u32,
         data: &[u8],
         output: &mut Vec<u8>,
-    ) -> Result<Result<(), Refusal>, HandshakeError> {
+    ) -> Result<Result<(), OptionRefusal>, HandshakeError> {
         if !self.structured {
-            return Ok(Err(Refusal::invalid("structured replies must come first")));
+            return Ok(Err(OptionRefusal::invalid("structured replies must come first")));
         }
         let query = match MetaQuery::parse(data, self.limits.name_bytes_max) {
             Ok(query) => query,

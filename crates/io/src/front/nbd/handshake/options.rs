@@ -8,14 +8,14 @@ use crate::nbd_wire as wire;
 
 /// Refusal of an option's data: an error reply and its text.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Refusal {
+pub(super) struct OptionRefusal {
     /// One of `REP_ERR_*`.
     pub reply: u32,
     /// Human-readable text.
     pub text: &'static str,
 }
 
-impl Refusal {
+impl OptionRefusal {
     pub(super) const fn invalid(text: &'static str) -> Self {
         Self { reply: wire::REP_ERR_INVALID, text }
     }
@@ -31,42 +31,42 @@ struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    fn bytes(&mut self, len: usize) -> Result<&'a [u8], Refusal> {
+    fn bytes(&mut self, len: usize) -> Result<&'a [u8], OptionRefusal> {
         let (head, rest) = self
             .rest
             .split_at_checked(len)
-            .ok_or(Refusal::invalid("the option's data end too early"))?;
+            .ok_or(OptionRefusal::invalid("the option's data end too early"))?;
         self.rest = rest;
         Ok(head)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Refusal> {
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], OptionRefusal> {
         Ok(self.bytes(N)?.try_into().expect("as many bytes"))
     }
 
-    fn u16(&mut self) -> Result<u16, Refusal> {
+    fn u16(&mut self) -> Result<u16, OptionRefusal> {
         Ok(u16::from_be_bytes(self.array()?))
     }
 
-    fn u32(&mut self) -> Result<u32, Refusal> {
+    fn u32(&mut self) -> Result<u32, OptionRefusal> {
         Ok(u32::from_be_bytes(self.array()?))
     }
 
     /// Takes a string after its 32-bit length. The length is checked before the bytes, so that a
     /// long one is refused as too big even if the data is truncated.
-    fn string(&mut self, bytes_max: u32) -> Result<&'a [u8], Refusal> {
+    fn string(&mut self, bytes_max: u32) -> Result<&'a [u8], OptionRefusal> {
         let len = self.u32()?;
         if len > bytes_max {
-            return Err(Refusal::too_big("a name or query is too long"));
+            return Err(OptionRefusal::too_big("a name or query is too long"));
         }
         self.bytes(len as usize)
     }
 
-    fn end(&self) -> Result<(), Refusal> {
+    fn end(&self) -> Result<(), OptionRefusal> {
         if self.rest.is_empty() {
             Ok(())
         } else {
-            Err(Refusal::invalid("the option's data are longer than what they describe"))
+            Err(OptionRefusal::invalid("the option's data are longer than what they describe"))
         }
     }
 }
@@ -86,7 +86,7 @@ pub(super) struct InfoQuery<'a> {
 
 impl<'a> InfoQuery<'a> {
     /// Parses the data. Unknown information requests are ignored, as the protocol demands.
-    pub(super) fn parse(data: &'a [u8], name_bytes_max: u32) -> Result<Self, Refusal> {
+    pub(super) fn parse(data: &'a [u8], name_bytes_max: u32) -> Result<Self, OptionRefusal> {
         let mut cursor = Cursor { rest: data };
         let name = cursor.string(name_bytes_max)?;
         let mut query =
@@ -120,7 +120,7 @@ pub(super) struct MetaQuery<'a> {
 impl<'a> MetaQuery<'a> {
     /// Parses the data. Queries of unknown namespaces are ignored, as the protocol demands; one
     /// without a namespace is refused.
-    pub(super) fn parse(data: &'a [u8], name_bytes_max: u32) -> Result<Self, Refusal> {
+    pub(super) fn parse(data: &'a [u8], name_bytes_max: u32) -> Result<Self, OptionRefusal> {
         let mut cursor = Cursor { rest: data };
         let name = cursor.string(name_bytes_max)?;
         let queries = cursor.u32()?;
@@ -129,7 +129,7 @@ impl<'a> MetaQuery<'a> {
         for _ in 0..queries {
             let text = cursor.string(wire::STRING_BYTES_MAX)?;
             if !text.contains(&b':') {
-                return Err(Refusal::invalid("a metadata query has no namespace"));
+                return Err(OptionRefusal::invalid("a metadata query has no namespace"));
             }
             query.exact |= text == wire::BASE_ALLOCATION.as_bytes();
             query.wildcard |= text == b"base:";

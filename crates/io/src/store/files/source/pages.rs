@@ -48,13 +48,13 @@ impl Pages {
 
 /// A write in flight, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct WriteUnderWay {
+pub(crate) struct WriteInFlight {
     file: Arc<SourceFile>,
     /// The number of the page writeback; none for other writes.
     page: Option<u64>,
 }
 
-impl Drop for WriteUnderWay {
+impl Drop for WriteInFlight {
     fn drop(&mut self) {
         let pages = &self.file.pages;
         match self.page {
@@ -71,18 +71,18 @@ impl Drop for WriteUnderWay {
 
 /// A range that a write changes and page writeback must not touch, until it is dropped.
 #[derive(Debug)]
-pub(crate) struct Covered {
+pub(crate) struct CoveredRange {
     file: Arc<SourceFile>,
     range: Range<u64>,
 }
 
-impl Covered {
+impl CoveredRange {
     pub(crate) fn range(&self) -> Range<u64> {
         self.range.clone()
     }
 }
 
-impl Drop for Covered {
+impl Drop for CoveredRange {
     fn drop(&mut self) {
         let covered = &mut self.file.pages.writeback().covered;
         let index = covered.iter().position(|range| *range == self.range);
@@ -132,9 +132,9 @@ impl SourceFile {
     }
 
     /// Begins a write, if the kernel has no pages.
-    pub(crate) fn begin_write(self: &Arc<Self>) -> Option<WriteUnderWay> {
+    pub(crate) fn begin_write(self: &Arc<Self>) -> Option<WriteInFlight> {
         self.pages.unaware_writes.fetch_add(1, Ordering::SeqCst);
-        let begun = WriteUnderWay { file: Arc::clone(self), page: None };
+        let begun = WriteInFlight { file: Arc::clone(self), page: None };
         // A thread that reads the first page either sees this write, or this write sees the page.
         (!self.pages.may_be_cached.load(Ordering::SeqCst)).then_some(begun)
     }
@@ -143,18 +143,18 @@ impl SourceFile {
     pub(crate) fn begin_pages(
         self: &Arc<Self>,
         range: Range<u64>,
-    ) -> (WriteUnderWay, Vec<Range<u64>>) {
+    ) -> (WriteInFlight, Vec<Range<u64>>) {
         let mut writeback = self.pages.writeback();
         let number = writeback.next;
         writeback.next += 1;
         writeback.in_flight.push((number, range.clone()));
         let parts = without(range, &writeback.covered);
         drop(writeback);
-        (WriteUnderWay { file: Arc::clone(self), page: Some(number) }, parts)
+        (WriteInFlight { file: Arc::clone(self), page: Some(number) }, parts)
     }
 
     /// Protects a range from page writeback. Waits for writeback of the range that is in flight.
-    pub(crate) fn cover(self: &Arc<Self>, range: Range<u64>) -> Covered {
+    pub(crate) fn cover(self: &Arc<Self>, range: Range<u64>) -> CoveredRange {
         let mut writeback = self.pages.writeback();
         writeback.covered.push(range.clone());
         let before = writeback.next;
@@ -168,7 +168,7 @@ impl SourceFile {
                 .wait_while(writeback, is_in_flight)
                 .expect("no holder panics"),
         );
-        Covered { file: Arc::clone(self), range }
+        CoveredRange { file: Arc::clone(self), range }
     }
 }
 

@@ -10,9 +10,9 @@ use std::sync::{Arc, MutexGuard};
 
 /// An fsync(2) call in flight.
 #[derive(Debug)]
-pub(crate) struct MetadataWanted(Arc<SourceFile>);
+pub(crate) struct FsyncGuard(Arc<SourceFile>);
 
-impl Drop for MetadataWanted {
+impl Drop for FsyncGuard {
     fn drop(&mut self) {
         self.0.fsyncs_in_flight.fetch_sub(1, Ordering::AcqRel);
     }
@@ -239,9 +239,9 @@ impl SourceFile {
     }
 
     /// Makes flushes include metadata until the returned value is dropped.
-    pub(crate) fn want_metadata(self: &Arc<Self>) -> MetadataWanted {
+    pub(crate) fn want_metadata(self: &Arc<Self>) -> FsyncGuard {
         self.fsyncs_in_flight.fetch_add(1, Ordering::AcqRel);
-        MetadataWanted(Arc::clone(self))
+        FsyncGuard(Arc::clone(self))
     }
 
     pub(in crate::store::files) fn wants_metadata(&self) -> bool {

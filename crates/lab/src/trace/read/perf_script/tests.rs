@@ -1,7 +1,7 @@
 //! Tests with lines that perf 6.1 printed on Linux 6.18, and of the classification of reads.
 
 use super::*;
-use crate::trace::{NameOf, OpenOptions, Source, open_stream};
+use crate::trace::{NameKind, OpenOptions, Source, open_stream};
 
 fn read(text: &str) -> (Vec<Record>, Vec<String>, Vec<String>) {
     let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
@@ -10,11 +10,11 @@ fn read(text: &str) -> (Vec<Record>, Vec<String>, Vec<String>) {
     while source.next_batch(&mut batch).expect("good lines") {
         all.append(&mut batch);
     }
-    let names = |kind: NameOf, numbers: &mut dyn Iterator<Item = u32>| -> Vec<String> {
+    let names = |kind: NameKind, numbers: &mut dyn Iterator<Item = u32>| -> Vec<String> {
         numbers.map(|number| source.name(kind, number).unwrap_or("-").to_owned()).collect()
     };
-    let processes = names(NameOf::Process, &mut all.iter().map(|record| record.process));
-    let files = names(NameOf::File, &mut all.iter().map(|record| record.file));
+    let processes = names(NameKind::Process, &mut all.iter().map(|record| record.process));
+    let files = names(NameKind::File, &mut all.iter().map(|record| record.file));
     (all, processes, files)
 }
 

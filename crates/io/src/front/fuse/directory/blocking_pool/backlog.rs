@@ -5,7 +5,7 @@
 //! for a request that the kernel has not delivered yet.
 
 use crate::waker::Waker;
-use larder_core::completion::Notify as _;
+use larder_core::completion::Wake as _;
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 use std::time::{Duration, Instant};
@@ -61,7 +61,7 @@ impl Drop for BacklogEntry {
         let before = self.backlog.bytes.fetch_sub(self.bytes, Ordering::AcqRel);
         if before > BACKLOG_BYTES_MAX && before - self.bytes <= BACKLOG_BYTES_MAX {
             for waker in self.backlog.wakers.get().into_iter().flatten() {
-                waker.notify();
+                waker.wake();
             }
         }
     }

@@ -16,7 +16,7 @@ use crate::fault::{self, Thread};
 use crate::front::fuse::handshake::BACKGROUND_MAX;
 use crate::front::fuse::link::ReplyPath;
 use crate::front::fuse::ring::queue_depth;
-use crate::store::files::Covered;
+use crate::store::files::CoveredRange;
 use rustix::io::Errno;
 use std::collections::VecDeque;
 use std::fmt;
@@ -33,7 +33,7 @@ const ANSWER_AFTER: Duration = Duration::from_millis(50);
 #[derive(Debug)]
 pub(crate) struct CoveredWrite {
     pub(super) node: u64,
-    pub(super) covered: Covered,
+    pub(super) covered: CoveredRange,
     pub(super) answer: Vec<u8>,
 }
 
@@ -126,7 +126,7 @@ impl PendingWrites {
 /// Handle to the thread that makes the kernel drop pages; the thread ends when this is dropped.
 pub(super) struct PageDropper {
     /// Numbers of writes, their nodes and ranges.
-    to_drop: Sender<(u64, u64, Covered)>,
+    to_drop: Sender<(u64, u64, CoveredRange)>,
     shared: Arc<PendingWrites>,
 }
 
@@ -188,7 +188,7 @@ impl PageDropper {
 fn drop_pages(
     directory: &Directory,
     shared: &PendingWrites,
-    writes: &Receiver<(u64, u64, Covered)>,
+    writes: &Receiver<(u64, u64, CoveredRange)>,
 ) {
     for (number, node, covered) in writes {
         fault::point("page-dropper", directory.pool.failure.name());

@@ -101,7 +101,10 @@ impl BlockingWorker {
                 Err(error) => return Err(error),
             }
         }
-        tracing::info!(file = file.name(), "it is written to all the time; its cached data is kept");
+        tracing::info!(
+            file = file.name(),
+            "it is written to all the time; its cached data is kept"
+        );
         Ok(false)
     }
 

@@ -12,7 +12,7 @@ use super::link::Link;
 use super::mount::{self, Mount, MountError, MountOptions, UnmountError};
 use super::mount_failure::MountFailure;
 use super::ring::{self, PreparedRing, Ring};
-use super::shared::{Shared, Tree};
+use super::shared::{MountContents, Shared};
 use super::worker::Worker;
 use crate::claim::{Claim, ClaimError};
 use crate::engine::{ArenaVolume, Engine};
@@ -37,7 +37,7 @@ const THREADS_MAX: usize = 8;
 const DIRECTORY_THREADS_MIN: usize = 3;
 
 /// A mount with the threads that serve it.
-pub struct Mounted {
+pub struct RunningMount {
     shared: Arc<Shared>,
     mount: Mount,
     threads: Mutex<Vec<Thread>>,
@@ -48,18 +48,18 @@ pub struct Mounted {
     note: Option<String>,
 }
 
-impl fmt::Debug for Mounted {
+impl fmt::Debug for RunningMount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("Mounted").field("mount", &self.mount).finish_non_exhaustive()
+        f.debug_struct("RunningMount").field("mount", &self.mount).finish_non_exhaustive()
     }
 }
 
-impl Mounted {
+impl RunningMount {
     /// Mounts `tree` at `at`. A dead mount that a killed Larder process left there is unmounted
     /// first.
     pub(super) fn start(
         engine: Arc<Engine>,
-        tree: Tree,
+        tree: MountContents,
         at: &Path,
         options: &MountOptions,
         observer: Option<Arc<dyn Observer>>,
@@ -67,11 +67,13 @@ impl Mounted {
         let refused = |source: io::Error| MountError::Refused { path: at.to_owned(), source };
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
         let (threads_min, capabilities) = match tree {
-            Tree::Volumes(_) => (1, handshake::VOLUME_CAPABILITIES),
+            MountContents::Volumes(_) => (1, handshake::VOLUME_CAPABILITIES),
             // One of the threads may wait for the directory's disk.
-            Tree::Directory(ref directory) => (DIRECTORY_THREADS_MIN, directory.capabilities()),
+            MountContents::Directory(ref directory) => {
+                (DIRECTORY_THREADS_MIN, directory.capabilities())
+            }
         };
-        let prefault = matches!(tree, Tree::Volumes(_));
+        let prefault = matches!(tree, MountContents::Volumes(_));
         let (rings, note) = match rings(cpus.min(THREADS_MAX), options.plain, prefault) {
             Ok(rings) => (rings, None),
             Err(note) => (Vec::new(), Some(note)),
@@ -85,18 +87,19 @@ impl Mounted {
         Claim::check_mountpoint(at)?;
         let (descriptor, mount, replaced_stale) = mount::mount(at, options)?;
         let failure = match &tree {
-            Tree::Volumes(_) => Arc::new(MountFailure::new(at)),
-            Tree::Directory(directory) => Arc::clone(&directory.pool.failure),
+            MountContents::Volumes(_) => Arc::new(MountFailure::new(at)),
+            MountContents::Directory(directory) => Arc::clone(&directory.pool.failure),
         };
         let shared = Arc::new(Shared::new(engine, tree, failure, observer, wakers));
         let threads = Mutex::default();
         // From here on, an error unmounts when this is dropped.
-        let mut mounted = Mounted { shared, mount, threads, replaced_stale, claim: None, note };
+        let mut mounted =
+            RunningMount { shared, mount, threads, replaced_stale, claim: None, note };
         // Closed first, as an unmount could wait for replies of an open connection.
         let descriptor = descriptor;
         mounted.claim(options.restrictions)?;
         let agreed = run_handshake(&descriptor, capabilities | ring_capability).map_err(refused)?;
-        if let Tree::Directory(directory) = &mounted.shared.tree {
+        if let MountContents::Directory(directory) = &mounted.shared.tree {
             directory.set_connection(agreed, &descriptor);
         }
         let uses_rings = agreed & capability::OVER_IO_URING != 0;
@@ -111,8 +114,10 @@ impl Mounted {
     fn claim(&mut self, restrictions: MountRestrictions) -> Result<(), ClaimError> {
         let (mount, filesystem) = (&self.mount, self.mount.filesystem());
         match &self.shared.tree {
-            Tree::Volumes(_) => self.claim = Some(Claim::of_mount(mount.path(), filesystem)?),
-            Tree::Directory(directory) => {
+            MountContents::Volumes(_) => {
+                self.claim = Some(Claim::of_mount(mount.path(), filesystem)?);
+            }
+            MountContents::Directory(directory) => {
                 directory.claim().mounted(mount.path(), filesystem);
                 directory.follow_restrictions(mount, restrictions | mount.inherent_restrictions());
             }
@@ -130,7 +135,7 @@ impl Mounted {
     #[must_use]
     pub fn notes(&self) -> Vec<String> {
         let mut notes: Vec<_> = self.note.iter().cloned().collect();
-        if let Tree::Directory(directory) = &self.shared.tree {
+        if let MountContents::Directory(directory) = &self.shared.tree {
             notes.extend_from_slice(&directory.notes.lock().expect("no holder panics"));
         }
         notes
@@ -166,7 +171,7 @@ impl Mounted {
         for thread in self.threads.lock().expect("no holder panics").drain(..) {
             thread.join();
         }
-        if let Tree::Directory(directory) = &self.shared.tree {
+        if let MountContents::Directory(directory) = &self.shared.tree {
             directory.pool.end();
         }
         if !self.shared.unmounted.load(Ordering::Acquire)
@@ -177,7 +182,7 @@ impl Mounted {
     }
 }
 
-impl Drop for Mounted {
+impl Drop for RunningMount {
     fn drop(&mut self) {
         if !std::thread::panicking() {
             self.shut_down();
@@ -189,14 +194,14 @@ impl Drop for Mounted {
 
 /// Volumes shown as files in a directory.
 ///
-/// Call [`Mounted::unmount`] while no program uses them, then [`VolumeMount::close`].
+/// Call [`RunningMount::unmount`] while no program uses them, then [`VolumeMount::close`].
 #[derive(Debug)]
-pub struct VolumeMount(Mounted);
+pub struct VolumeMount(RunningMount);
 
 impl Deref for VolumeMount {
-    type Target = Mounted;
+    type Target = RunningMount;
 
-    fn deref(&self) -> &Mounted {
+    fn deref(&self) -> &RunningMount {
         &self.0
     }
 }
@@ -230,7 +235,8 @@ impl VolumeMount {
             restrictions: MountRestrictions::UNTRUSTED,
             plain,
         };
-        Mounted::start(engine, Tree::Volumes(files), at, &options, observer).map(VolumeMount)
+        RunningMount::start(engine, MountContents::Volumes(files), at, &options, observer)
+            .map(VolumeMount)
     }
 
     /// Returns the path of the file of the volume of this name.

@@ -11,7 +11,7 @@ use std::sync::Arc;
 
 /// Statistics of the cache for a file: its data, and the results of its requests.
 #[derive(Clone, Debug)]
-pub struct FileFigures {
+pub struct FileCounters {
     /// Path in the directory; the last one if the file is deleted.
     pub path: String,
     /// Size, as programs see it.
@@ -73,7 +73,7 @@ impl DirectoryMount {
     /// Returns all files with data in the cache, now or recently, in descending order of cached
     /// bytes.
     #[must_use]
-    pub fn files(&self) -> Vec<FileFigures> {
+    pub fn files(&self) -> Vec<FileCounters> {
         let sections = self.directory.sections.iter();
         let mut files: Vec<_> =
             sections.filter_map(Section::cached).flat_map(|cached| self.files_of(cached)).collect();
@@ -83,7 +83,7 @@ impl DirectoryMount {
         files
     }
 
-    fn files_of(&self, CachedSection { table, volume }: CachedSection<'_>) -> Vec<FileFigures> {
+    fn files_of(&self, CachedSection { table, volume }: CachedSection<'_>) -> Vec<FileCounters> {
         let mut pages: HashMap<u64, (u64, u64)> = HashMap::new();
         self.engine.cache().census(volume, |page| {
             let segment = page.block * BLOCK_BYTES_U64 / SEGMENT_BYTES * SEGMENT_BYTES;
@@ -95,7 +95,7 @@ impl DirectoryMount {
             let of = starts.iter().filter_map(|start| pages.get(start));
             let (resident_bytes, unclean_bytes) =
                 of.fold((0, 0), |sum, page| (sum.0 + page.0, sum.1 + page.1));
-            FileFigures {
+            FileCounters {
                 path: self.path_of(&file),
                 size_bytes: file.size(),
                 resident_bytes,

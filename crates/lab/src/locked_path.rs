@@ -17,9 +17,9 @@ const ATTEMPTS: usize = 8;
 
 /// A locked file or directory; the lock is released when the last copy is dropped.
 #[derive(Clone, Debug)]
-pub struct Held(Arc<File>);
+pub struct LockedPath(Arc<File>);
 
-impl Held {
+impl LockedPath {
     /// Returns the open file or directory.
     pub(crate) fn file(&self) -> &File {
         &self.0
@@ -29,7 +29,7 @@ impl Held {
     ///
     /// # Errors
     /// It cannot be created or opened.
-    pub fn make(path: &Path, mut make: impl FnMut() -> io::Result<()>) -> io::Result<Held> {
+    pub fn make(path: &Path, mut make: impl FnMut() -> io::Result<()>) -> io::Result<LockedPath> {
         for _ in 0..ATTEMPTS {
             make()?;
             let file = match File::open(path) {
@@ -41,7 +41,7 @@ impl Held {
             let locked = file.lock().is_ok();
             let ours = file.metadata()?.ino();
             if !locked || std::fs::symlink_metadata(path).is_ok_and(|found| found.ino() == ours) {
-                return Ok(Held(Arc::new(file)));
+                return Ok(LockedPath(Arc::new(file)));
             }
         }
         Err(io::ErrorKind::NotFound.into())
@@ -68,7 +68,7 @@ pub fn clear_up_after(
     named.map(|entry| entry.path()).filter(|path| remove(path, undo).unwrap_or(false)).collect()
 }
 
-/// Does the same next to a path made by [`Held::make`], for ranks that were killed meanwhile.
+/// Does the same next to a path made by [`LockedPath::make`], for ranks that were killed meanwhile.
 pub(crate) fn clear_up_siblings(path: &Path) {
     let name = path.file_name().and_then(OsStr::to_str).unwrap_or_default();
     let stem = name.trim_end_matches(|c: char| c.is_ascii_digit() || c == '-');
@@ -111,7 +111,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("larder-x-1");
         let mut other_run = None;
-        let held = Held::make(&path, || {
+        let held = LockedPath::make(&path, || {
             std::fs::create_dir(&path)?;
             if other_run.is_none() {
                 let locked = File::open(&path)?;
@@ -134,7 +134,7 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().join("larder-x-1");
         let mut listeners = Vec::new();
-        let held = Held::make(&path, || {
+        let held = LockedPath::make(&path, || {
             listeners.push(std::os::unix::net::UnixListener::bind(&path)?);
             Ok(())
         });
@@ -148,8 +148,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = |name: &str| directory.path().join(name);
         let write = |name: &str| std::fs::write(path(name), "x");
-        let held = Held::make(&path("larder-x-1"), || write("larder-x-1")).unwrap();
-        let again = Held::make(&path("larder-x-1"), || Err(io::ErrorKind::AlreadyExists.into()));
+        let held = LockedPath::make(&path("larder-x-1"), || write("larder-x-1")).unwrap();
+        let again =
+            LockedPath::make(&path("larder-x-1"), || Err(io::ErrorKind::AlreadyExists.into()));
         assert_eq!(again.unwrap_err().kind(), io::ErrorKind::AlreadyExists);
         for name in ["larder-x-2", "larder-x-2-7", "larder-x-mine", "larder-xy-3", "larder-x-"] {
             write(name).unwrap();
