@@ -205,7 +205,7 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
     let extension = path.extension().and_then(|extension| extension.to_str());
     let (is_source, is_document) = (extension == Some("rs"), extension == Some("md"));
     let is_plain = is_source || extension == Some("toml");
-    let (mut in_code, mut code_lines, mut before) = (false, 0, None);
+    let (mut in_code, mut was_empty, mut code_lines, mut before) = (false, true, 0, None);
     for (index, line) in text.lines().enumerate() {
         let mut add = |rule: String| add(index + 1, rule);
         let is_inside = |c: char| c.is_alphanumeric() || "._-~/*}>".contains(c);
@@ -237,11 +237,17 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         }
         before = comment;
         code_lines += usize::from(!trimmed.is_empty() && !trimmed.starts_with("//"));
+        let opens = was_empty || line.starts_with(['#', '*', '-', '|']);
+        was_empty = trimmed.is_empty();
         in_code ^= trimmed.starts_with("```");
         if is_document && !in_code {
+            words::document_violations(line, opens).into_iter().for_each(&mut add);
             let dir = root.join(path.parent().unwrap_or(Path::new("")));
             missing_links(&dir, line).for_each(add);
         }
+    }
+    if is_source && !WORD_LISTS.iter().any(|it| path == Path::new(it)) {
+        words::string_violations(&text).into_iter().for_each(|(line, rule)| add(line, rule));
     }
     if is_source && !text.starts_with("//!") {
         add(1, "does not begin with //!: describe the purpose of the file".into());
@@ -251,6 +257,10 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
     }
     Ok(())
 }
+
+/// Files whose strings are lists of words.
+const WORD_LISTS: &[&str] =
+    &["xtask/src/tidy/words.rs", "xtask/src/tidy/tests.rs", "crates/cli/src/old_spellings.rs"];
 
 /// Files that may write to a terminal, or convert names to text for one: they escape names.
 const OUTPUT_FILES: &[&str] = &[

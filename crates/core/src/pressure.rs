@@ -96,7 +96,7 @@ mod tests {
     #[test]
     fn pressure_takes_step_by_step_down_to_the_floor() {
         let (mut now, mut given) = (0, PressureResponse::none_returned(&SETTINGS, 0));
-        assert_eq!(run(&mut given, &mut now, &[false; 3]), [1000; 3], "nobody is short");
+        assert_eq!(run(&mut given, &mut now, &[false; 3]), [1000; 3], "no pressure");
         let targets = run(&mut given, &mut now, &[true; 10]);
         assert_eq!(targets, [900, 800, 700, 600, 500, 400, 300, 200, 200, 200]);
     }

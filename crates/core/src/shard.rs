@@ -217,7 +217,7 @@ impl<F: Frames> Instance<F> {
             assert!(page.resident > 0 || page.filling, "{page:?} holds nothing");
             assert!(
                 page.writing == 0 || page.is_under_writeback(),
-                "{page:?} is written by nobody"
+                "{page:?} is written outside of a writeback"
             );
             assert_eq!(page.filling, self.fills.contains_key(&page.number), "{page:?}");
             resident += u64::from(page.resident);

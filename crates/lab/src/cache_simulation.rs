@@ -204,7 +204,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
                 self.run_until(at)?;
                 return Ok(client);
             }
-            assert!(self.next.is_some(), "somebody waits, so something is under way");
+            assert!(self.next.is_some(), "a waiting request has an operation in flight");
             self.advance(Nanos::MAX)?;
         }
     }
@@ -215,7 +215,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// As [`CacheSimulation::advance`].
     pub fn wait_for_all(&mut self) -> Result<(), SimulationError> {
         while !self.clients.iter().all(Client::is_idle) {
-            assert!(self.next.is_some(), "somebody waits, so something is under way");
+            assert!(self.next.is_some(), "a waiting request has an operation in flight");
             self.advance(Nanos::MAX)?;
         }
         Ok(())

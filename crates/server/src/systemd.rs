@@ -58,7 +58,7 @@ impl ServiceManager {
             Ok(socket) => ServiceManager { socket: Some(socket) },
             Err(error) => {
                 let name = name.display();
-                tracing::warn!(%name, %error, "the service manager cannot be told anything");
+                tracing::warn!(%name, %error, "the service manager cannot be reached");
                 ServiceManager { socket: None }
             }
         }
@@ -92,7 +92,7 @@ impl ServiceManager {
         if let Some(socket) = &self.socket
             && let Err(error) = socket.send(message.as_bytes())
         {
-            tracing::warn!(%error, "the service manager could not be told");
+            tracing::warn!(%error, "the service manager received no notification");
         }
     }
 }

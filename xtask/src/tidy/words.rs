@@ -1,9 +1,12 @@
-//! The words of comments: doc comments open with a noun phrase or a verb, and actors have names.
+//! The words of comments, strings and documents: doc comments and paragraphs open with a noun
+//! phrase or a verb, and actors have names.
 
-/// Words that no doc comment opens with.
+use proc_macro2::{TokenStream, TokenTree};
+
+/// Words that no doc comment and no paragraph of a document opens with.
 const OPENINGS: &[&str] = &["What", "How", "Whether", "Why", "Who", "Whose", "Whom", "Which"];
 
-/// Words and phrases that no comment contains, and their replacement.
+/// Words and phrases that no comment, string or document contains, and their replacement.
 const WORDS: &[(&str, &str)] = &[
     ("somebody", ACTOR),
     ("someone", ACTOR),
@@ -17,6 +20,7 @@ const WORDS: &[(&str, &str)] = &[
     ("clerk", "blocking worker"),
     ("desk", "session"),
     ("haggle", "negotiate"),
+    ("anew", "again"),
 ];
 const ACTOR: &str = "the client, user, process or thread that acts";
 const RECEIVES: &str = "receives, is notified of; or say who reports it";
@@ -48,15 +52,59 @@ impl Comment<'_> {
         if let Some(word) = opening.filter(|word| OPENINGS.contains(word)) {
             found.push(format!("doc comment opens with {word}: begin with a noun or a verb"));
         }
-        let words: Vec<String> = words(self.text).map(str::to_lowercase).collect();
-        for (phrase, better) in WORDS {
-            let phrase: Vec<&str> = phrase.split(' ').collect();
-            if words.windows(phrase.len()).any(|it| it == phrase) {
-                found.push(format!("comment says {:?}: {better}", phrase.join(" ")));
-            }
-        }
+        found.extend(listed_words(self.text).map(|text| format!("comment has {text}")));
         found
     }
+}
+
+/// Returns the violations of a line of a document outside of code; `opens` if the line opens a
+/// paragraph, a heading, an item or a table.
+pub(super) fn document_violations(line: &str, opens: bool) -> Vec<String> {
+    let mut found: Vec<String> =
+        listed_words(line).map(|text| format!("document has {text}")).collect();
+    let is_question = line.trim_end().ends_with('?');
+    let opening =
+        words(line).next().filter(|word| opens && !is_question && OPENINGS.contains(word));
+    if let Some(word) = opening {
+        found.push(format!("paragraph opens with {word}: begin with its topic or with a verb"));
+    }
+    found
+}
+
+/// Returns the line number and the violation of each string of a source file.
+pub(super) fn string_violations(source: &str) -> Vec<(usize, String)> {
+    let mut found = Vec::new();
+    if let Ok(tokens) = source.parse::<TokenStream>() {
+        visit_strings(tokens, &mut found);
+    }
+    found
+}
+
+fn visit_strings(tokens: TokenStream, found: &mut Vec<(usize, String)>) {
+    for token in tokens {
+        match token {
+            TokenTree::Group(group) => visit_strings(group.stream(), found),
+            TokenTree::Literal(literal) => {
+                let (text, line) = (literal.to_string(), literal.span().start().line);
+                let text = text.replace("\\n", " ");
+                // Doc comments are strings, too; they have a rule of their own.
+                if text.starts_with('"') {
+                    found.extend(listed_words(&text).map(|it| (line, format!("string has {it}"))));
+                }
+            }
+            TokenTree::Ident(_) | TokenTree::Punct(_) => {}
+        }
+    }
+}
+
+/// Returns the listed words and phrases of a text, with their replacement.
+fn listed_words(text: &str) -> impl Iterator<Item = String> {
+    let words: Vec<String> = words(text).map(str::to_lowercase).collect();
+    WORDS.iter().filter_map(move |(phrase, better)| {
+        let phrase: Vec<&str> = phrase.split(' ').collect();
+        let is_found = words.windows(phrase.len()).any(|it| it == phrase);
+        is_found.then(|| format!("{:?}: {better}", phrase.join(" ")))
+    })
 }
 
 fn words(text: &str) -> impl Iterator<Item = &str> {

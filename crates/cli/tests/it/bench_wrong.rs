@@ -114,7 +114,7 @@ impl SmallFs {
 impl Drop for SmallFs {
     fn drop(&mut self) {
         let unmounted = Command::new("umount").arg(self.directory.path()).status();
-        assert!(unmounted.is_ok_and(|status| status.success()), "somebody works there");
+        assert!(unmounted.is_ok_and(|status| status.success()), "another run uses the directory");
     }
 }
 
@@ -192,7 +192,7 @@ fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
         child.kill().unwrap();
         child.wait().unwrap();
         let left = names(directory.path());
-        assert_eq!(left.len(), 1, "{}: nobody can remove anything after a kill", bench.name);
+        assert_eq!(left.len(), 1, "{}: a killed run cannot remove anything", bench.name);
         let output = command(bench, bench.short, directory.path()).output().unwrap();
         let stderr = stderr(&output);
         assert!(output.status.success(), "{}: {stderr}", bench.name);

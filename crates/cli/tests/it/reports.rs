@@ -58,7 +58,7 @@ fn examples_are_what_the_commands_say() {
         if std::env::var_os("LARDER_WRITE_DOCS").is_some() {
             std::fs::write(&path, new).unwrap();
         } else {
-            assert_eq!(new, old, "{name}: make it anew with LARDER_WRITE_DOCS=1");
+            assert_eq!(new, old, "{name}: renew it with LARDER_WRITE_DOCS=1");
         }
     }
 }

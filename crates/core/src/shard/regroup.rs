@@ -21,7 +21,7 @@ impl<F: Frames> Instance<F> {
     /// Groups the blocks into pages of `page_blocks`, with a new policy that expects `pages`. The
     /// instance must be idle, and its rings drained.
     pub(crate) fn regroup(&mut self, table: &Table, page_blocks: u32, pages: usize) {
-        assert!(self.is_idle(), "pages that somebody refers to are regrouped");
+        assert!(self.is_idle(), "pages with references are regrouped");
         let before = self.paging;
         let dirty: Vec<_> = self.dirty.iter(&self.pages).collect();
         let old = std::mem::replace(&mut self.pages, Slab::new());

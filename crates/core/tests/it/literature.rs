@@ -4,7 +4,7 @@
 //! to it. Without the traces the tests are skipped.
 
 #![expect(clippy::cast_precision_loss, reason = "counts of a trace are far below 2^53")]
-#![expect(clippy::print_stdout, reason = "the figures are told to whoever runs it")]
+#![expect(clippy::print_stdout, reason = "it prints figures")]
 
 use larder_core::policy::{PolicyKind, Slot};
 use std::collections::HashMap;

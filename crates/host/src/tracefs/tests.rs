@@ -192,7 +192,7 @@ fn what_a_killed_process_left_is_removed_and_what_is_open_is_not() {
     let open_file = std::fs::File::open(open.join("trace_pipe")).unwrap();
     let instance = Instance::make(&tracefs, 64).unwrap();
     assert!(!left.exists(), "its maker is gone");
-    assert!(open.exists(), "somebody reads it");
+    assert!(open.exists(), "a process has it open");
     assert!(instance.path.exists());
     drop(open_file);
     // A child that another test has just forked keeps the instance open until it executes its

@@ -75,7 +75,7 @@ mod tests {
     #[test]
     fn each_is_charged_by_his_share_and_nothing_is_lost() {
         let mut owners = Owners::default();
-        assert_eq!(charged(&mut owners, 4096), [], "nobody was seen");
+        assert_eq!(charged(&mut owners, 4096), [], "no writer was seen");
         owners.add(1, 10);
         owners.add(2, 30);
         assert_eq!(charged(&mut owners, 8 * 4096), [(1, 2 * 4096), (2, 6 * 4096)]);

@@ -245,7 +245,7 @@ mod tests {
         tasks.renamed(201, "a thread");
         let id = tasks.thread_identity(201).process;
         let expected = Process { pid: 200, name: "cp".into(), watched: true };
-        assert_eq!(tasks.process(id), &expected, "whoever made it is watched");
+        assert_eq!(tasks.process(id), &expected, "its creator is watched");
         tasks.ended(201);
         tasks.ended(200);
         // The kernel reuses the PID.

@@ -3,7 +3,7 @@
 //! Appends records to a journal in FILE, which is made where it is missing, and says what is in it.
 //! Kill it at any time and start it again: every record that the index has is there.
 
-#![expect(clippy::print_stdout, reason = "what it found is told to whoever runs it")]
+#![expect(clippy::print_stdout, reason = "it prints its result")]
 
 mod journal;
 
@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let text = format!("record {i} of this run");
         journal.append(text.repeat(1 + usize::try_from(i % 20)?).as_bytes())?;
     }
-    println!("{count} appended in {:?}, nobody waited for the store", started.elapsed());
+    println!("{count} appended in {:?}, without waiting for the store", started.elapsed());
     journal.flush()?;
     let counters = volume.counters();
     println!(

@@ -168,7 +168,7 @@ mod tests {
             false
         }));
         assert!(!spinners.spin(&clock, || {
-            spinners.spin(&clock, || panic!("nobody else may spin"));
+            spinners.spin(&clock, || panic!("no other thread may spin"));
             clock.advance_to(3 * SPIN_TIME);
             false
         }));

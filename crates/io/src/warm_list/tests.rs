@@ -155,7 +155,7 @@ fn a_file_that_others_changed_or_replaced_is_noticed() {
     save(&list, &now(), &[0..1, 4..6]).unwrap();
     assert_eq!(load(&list, &now(), 9).unwrap(), Some(vec![0..1, 4..6]));
     let mode = std::fs::metadata(&list).unwrap().permissions().mode();
-    assert_eq!(mode & 0o777, 0o600, "what is asked for is nobody's business");
+    assert_eq!(mode & 0o777, 0o600, "requests are private");
     let file = std::fs::File::options().write(true).open(&image).unwrap();
     file.set_modified(SystemTime::now() + Duration::from_secs(5)).unwrap();
     let stale = |expected: &StaleReason| match load(&list, &now(), 9) {

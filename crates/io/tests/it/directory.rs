@@ -182,7 +182,7 @@ impl Service {
     fn end(mut self) -> TempDir {
         let mount = self.mount.take().expect("until the end");
         // A program that another test is about to start has all files open until it runs.
-        rig::eventually("nobody uses it", || mount.unmount(false).is_ok());
+        rig::eventually("it is not in use", || mount.unmount(false).is_ok());
         self.finish(mount)
     }
 

@@ -41,7 +41,7 @@ fn threads_share_a_volume_and_a_drain_leaves_nothing_dirty() {
     });
     let mut reports = Vec::new();
     engine.drain(|progress| reports.push(progress.clone())).unwrap();
-    let last = reports.last().expect("progress is told");
+    let last = reports.last().expect("progress is reported");
     assert_eq!((last.volume.as_str(), last.left_bytes, &last.error), ("shared", 0, &None));
     assert_eq!(volume.unclean_blocks(), 0);
     for (i, model) in models.iter().enumerate() {

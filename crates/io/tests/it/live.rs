@@ -168,8 +168,8 @@ fn a_volume_goes_when_nobody_uses_it_and_its_store_has_everything() {
         reports += 1;
         ControlFlow::Continue(())
     };
-    engine.remove_volume(&removed, count).expect("nobody uses it");
-    assert!(reports > 0, "progress is told");
+    engine.remove_volume(&removed, count).expect("it is not in use");
+    assert!(reports > 0, "progress is reported");
     assert_eq!(memory.bytes(4096, 9000), [3; 9000]);
     assert_eq!(memory.bytes(20_000, 9000), [4; 9000]);
     assert!(removed.is_removed());

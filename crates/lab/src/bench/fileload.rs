@@ -105,7 +105,7 @@ impl FileloadBench {
     /// Without files, read sizes, or reads in flight.
     pub fn new(pattern: ReadPattern, sets: Vec<FileSet>) -> Result<Self, FileTooSmall> {
         assert!(!sets.is_empty() && sets.iter().all(|set| !set.files.is_empty()), "files");
-        assert!(!pattern.read_bytes.is_empty() && pattern.in_flight > 0, "somebody reads");
+        assert!(!pattern.read_bytes.is_empty() && pattern.in_flight > 0, "a pattern without reads");
         for file in sets.iter().flat_map(|set| &set.files) {
             for &read_bytes in &pattern.read_bytes {
                 Fileload::new(pattern.order, file.bytes(), read_bytes)?;

@@ -133,7 +133,7 @@ mod tests {
         assert!(
             tracker.is_rejected(Some(50.0), SHORT) && !tracker.is_rejected(Some(50.0), SHORT + 1)
         );
-        assert!(!tracker.is_rejected(None, 1), "nobody knows how fast it was");
+        assert!(!tracker.is_rejected(None, 1), "the speed is unknown");
         tracker.add_lost_time(LOST_TIME_MAX);
         assert!(!tracker.is_rejected(Some(50.0), 1));
         tracker.add_counted_time(5);

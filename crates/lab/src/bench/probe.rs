@@ -79,7 +79,7 @@ impl ProbeBench {
         threads: usize,
         length: Nanos,
     ) -> Self {
-        assert!(threads > 0, "somebody works");
+        assert!(threads > 0, "a load without workers");
         assert!(probe.file_bytes <= place.bytes(), "it works inside of the place");
         ProbeBench { place, probe, compute, threads, length, background: None }
     }

@@ -199,7 +199,7 @@ mod tests {
                             Ok(())
                         });
                     assert_eq!(phases.unwrap().len(), 2);
-                    assert_eq!(workers, [2, 2, 2], "nobody is in b before all have met there");
+                    assert_eq!(workers, [2, 2, 2], "no rank enters b before all have reached it");
                 });
             }
         });

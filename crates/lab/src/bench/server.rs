@@ -62,7 +62,7 @@ impl ServerBench {
     /// Without steps, or if one of the numbers is 0.
     #[must_use]
     pub fn new(share: ItemLocation, load: ServerLoad, steps: Steps, item_bytes: u64) -> Self {
-        assert!(!steps.clients.contains(&0) && steps.measure > 0, "somebody works");
+        assert!(!steps.clients.contains(&0) && steps.measure > 0, "a load without workers");
         assert!(steps.record_bytes > 0 && item_bytes > 0, "there is something to do");
         let clients = *steps.clients.iter().max().expect("a step");
         let extent = Extent { clients, items: load.items, item_bytes };

@@ -15,7 +15,7 @@ fn machine(found: &[WorkloadResidency]) -> FakeHost {
 
 fn pages(resident: u64, pages: u64) -> WorkloadResidency {
     let wrong = Some(("/given/file".into(), 3));
-    WorkloadResidency { files: 1, pages, resident, wrong, why: "somebody reads it".to_owned() }
+    WorkloadResidency { files: 1, pages, resident, wrong, why: "a process uses it".to_owned() }
 }
 
 fn plan(start: Start) -> Plan {
@@ -117,13 +117,13 @@ fn half_warm_is_refused_as_cold_and_as_warm_with_the_reason() {
     let mut workload = FakeWorkload::values(&[1.0]);
     assert_eq!(
         expect_error(&mut workload, Start::Cold, &half()),
-        "start cold: 5 of 16 pages stay in memory; /given/file has 3 of them, and somebody reads it"
+        "start cold: 5 of 16 pages stay in memory; /given/file has 3 of them, and a process uses it"
     );
     let mut workload = FakeWorkload::values(&[1.0]);
     assert_eq!(
         expect_error(&mut workload, Start::Warm, &half()),
         "start warm: 5 of 16 pages are in memory after everything was read; /given/file lacks 3, \
-         and somebody reads it"
+         and a process uses it"
     );
     let mut workload = FakeWorkload::values(&[1.0]);
     let run = run_fake(&mut workload, &plan(Start::AsIs), &half()).unwrap().run;

@@ -55,7 +55,7 @@ impl fmt::Display for Content {
             Content::Misplaced { id, sector } => {
                 write!(f, "what write {} put into sector {sector}", Name(id))
             }
-            Content::Foreign => write!(f, "what nobody wrote"),
+            Content::Foreign => write!(f, "data of no write"),
         }
     }
 }

@@ -150,7 +150,7 @@ mod tests {
         assert_eq!(names.get(NameKind::Volume, 1), Some("a"));
         assert_eq!(names.get(NameKind::File, 0), None);
         assert!(names.processes.set(5, "p"));
-        assert!(!names.processes.set(0, "nobody"));
+        assert!(!names.processes.set(0, "unnamed"));
         assert_eq!(names.get(NameKind::Process, 5), Some("p"));
         assert_eq!(names.get(NameKind::Process, 4), None);
     }

@@ -40,7 +40,7 @@ fn a_machine_that_was_slower_during_one_of_them_cannot_tell() {
         let found = compare(a, b, THRESHOLD).unwrap().series.remove(0);
         (found.verdict, found.why)
     };
-    assert_eq!(verdict(&fast, &slow).0, Verdict::Worse, "nobody measured how fast it was");
+    assert_eq!(verdict(&fast, &slow).0, Verdict::Worse, "the speed was not measured");
     let mut fast = fast;
     with_speed(&mut fast, 100.0);
     with_speed(&mut slow, 80.0);

@@ -235,7 +235,7 @@ fn documents_have_the_table_of_all_rules() {
     if std::env::var_os("LARDER_WRITE_DOCS").is_some() {
         std::fs::write(path, new).expect("it is written");
     } else {
-        assert_eq!(old, new, "make it anew with LARDER_WRITE_DOCS=1");
+        assert_eq!(old, new, "renew it with LARDER_WRITE_DOCS=1");
     }
 }
 

@@ -158,8 +158,8 @@ fn sentences(summary: &Summary) -> Vec<String> {
         .collect();
     if !uncounted.is_empty() {
         sentences.push(format!(
-            "The log has hits but no calls of {}, so only the average of the samples can be \
-             told; record the calls per second as well.",
+            "The log has hits but no calls of {}, so the hit ratio is an average of samples; \
+             record the calls per second as well.",
             uncounted.join(", ")
         ));
     }

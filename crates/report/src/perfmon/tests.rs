@@ -73,7 +73,7 @@ fn documents_show_the_log_that_is_tested() {
         std::fs::write(path, published()).expect("it is written");
     }
     let known = std::fs::read_to_string(path).expect("it is there");
-    assert_eq!(known, published(), "make it anew with LARDER_WRITE_DOCS=1");
+    assert_eq!(known, published(), "renew it with LARDER_WRITE_DOCS=1");
 }
 
 #[test]

@@ -86,5 +86,5 @@ fn a_leak_ends_when_larder_is_killed() {
     until("memory is taken", || is_taking(bytes));
     larder.kill().unwrap();
     larder.wait().unwrap();
-    until("nobody takes memory any more", || !is_taking(bytes));
+    until("the memory is free again", || !is_taking(bytes));
 }

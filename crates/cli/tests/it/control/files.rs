@@ -118,7 +118,7 @@ fn what_was_fsynced_survives_kill_9_and_the_next_start_takes_the_directory_over(
         );
         let image = std::fs::read(directory.path().join("disk.img")).unwrap();
         assert!(image[..8192] == [round; 8192], "round {round}");
-        assert!(file.read_at(&mut [0; 10], 0).is_err(), "who has it open is told");
+        assert!(file.read_at(&mut [0; 10], 0).is_err(), "a process that has it open gets an error");
         let dead = std::fs::metadata(mountpoint.path()).unwrap_err();
         assert_eq!(Errno::from_io_error(&dead), Some(Errno::NOTCONN));
     }

@@ -93,7 +93,7 @@ fn sockets_that_were_handed_over_are_used_and_left_where_they_are() {
     assert_eq!(answer.json()["volumes"][0]["name"], "one");
     server.signal(Signal::TERM);
     super::rig::eventually("nothing listens", || UnixStream::connect(&nbd).is_err());
-    assert!(nbd.exists() && control.exists(), "whoever made them removes them");
+    assert!(nbd.exists() && control.exists(), "their owner removes them");
     server.wait();
 }
 

@@ -66,7 +66,7 @@ fn what_was_fsynced_survives_kill_9_and_the_next_start_takes_the_mountpoint_over
             b"",
             "nothing was asked to be written"
         );
-        assert!(lost.sync_all().is_err(), "who has it open is told");
+        assert!(lost.sync_all().is_err(), "a process that has it open gets an error");
         assert_eq!(rustix::fs::statfs(mountpoint.path()).unwrap_err(), Errno::NOTCONN);
     }
     mount(directory, &mountpoint, &[]).stop();

@@ -213,7 +213,7 @@ fn without_rights_and_helper_it_is_said_what_is_missing() {
     let output = match command.output() {
         Ok(output) => output,
         Err(error) => {
-            skip(format_args!("the user nobody cannot run the program: {error}"));
+            skip(format_args!("the unprivileged user cannot run the program: {error}"));
             return;
         }
     };
@@ -242,7 +242,7 @@ fn a_directory_that_is_read_only_for_a_while_loses_nothing() {
     let server = mount(directory, &mountpoint, &LAZY);
     fs::write(mountpoint.file("f"), vec![7; 100_000]).unwrap();
     let remount = |flags| rustix::mount::mount_remount(&small.0, flags, c"size=1m");
-    eventually("nobody has it open", || remount(MountFlags::RDONLY).is_ok());
+    eventually("no process has it open", || remount(MountFlags::RDONLY).is_ok());
     let file = File::open(mountpoint.file("f")).unwrap();
     let refused = file.sync_all().unwrap_err();
     assert_eq!(refused.raw_os_error(), Some(libc::EROFS), "{refused}");

@@ -354,7 +354,7 @@ fn a_socket_that_another_user_could_have_made_is_not_asked() {
     assert!(ctl(&runtime).contains("find a server: none listens"));
     // `larder ctl` does not search a directory that other users may write to.
     assert!(ctl(&shared).contains("find a server"));
-    assert!(planted.accept().is_err(), "somebody connected");
+    assert!(planted.accept().is_err(), "a client connected");
     let image = super::rig::images(directory.path(), &["one"]).remove(0);
     let mut command = larder();
     command.arg("serve").arg(image).args(["--memory", "16MiB"]).env("RUNTIME_DIRECTORY", &shared);

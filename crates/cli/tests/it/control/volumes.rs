@@ -55,7 +55,7 @@ fn a_volume_comes_and_goes_while_another_is_served() {
         assert!(stderr.starts_with(reason), "{stderr}");
         client.read_at(0, &mut read).unwrap();
         client.disconnect().unwrap();
-        eventually("nobody is connected", || server.ctl(&["remove", "two"]).status.success());
+        eventually("no client is connected", || server.ctl(&["remove", "two"]).status.success());
         assert_eq!(names(&server), ["one"]);
         let image = std::fs::read(server.path("two.img")).unwrap();
         assert_eq!(image[8 << 20..][..4096], [round; 4096]);
@@ -146,7 +146,7 @@ fn an_upstream_volume_takes_its_buffers_from_the_memory_and_gives_them_back() {
     let uri = stdout.trim_end().split_once(" at ").unwrap().1;
     assert!(target() + 6 * MIB <= before + MIB, "{} of {before}", target());
     connect(uri).unwrap().write_at(0, &[9; 4096], false).unwrap();
-    eventually("nobody is connected", || server.ctl(&["remove", "up"]).status.success());
+    eventually("no client is connected", || server.ctl(&["remove", "up"]).status.success());
     // Tables that a larger cache once needed stay allocated, and are counted.
     assert!(target() + MIB >= before, "{} of {before}", target());
     let mut read = [0; 4096];
@@ -169,7 +169,7 @@ fn what_is_asked_of_an_added_volume_is_recorded() {
         client.read_at(4096, &mut [0; 4096]).unwrap();
         client.write_at(0, &[1; 8192], false).unwrap();
         client.disconnect().unwrap();
-        eventually("nobody is connected", || server.ctl(&["remove", "two"]).status.success());
+        eventually("no client is connected", || server.ctl(&["remove", "two"]).status.success());
     }
     let log = server.stop();
     assert!(log.contains("recorded 5 requests"), "{log}");
@@ -220,7 +220,7 @@ fn a_file_that_is_read_again_adds_and_removes_volumes() {
     assert!(line.starts_with("larder: serving three (16 MiB, back) at nbd+unix:"), "{line}");
     assert_eq!(names(&server), ["one", "two", "three"], "one that is used stays");
     client.disconnect().unwrap();
-    eventually("nobody is connected", || {
+    eventually("no client is connected", || {
         reload(&mut server, &["one", "three"], "");
         names(&server) == ["one", "three"]
     });

@@ -195,7 +195,7 @@ fn a_volume_that_goes_and_comes_back_is_warm() {
     let data = data();
     let server = serve(&data, "off");
     read_hot(&server);
-    eventually("nobody is connected", || server.ctl(&["remove", "one"]).status.success());
+    eventually("no client is connected", || server.ctl(&["remove", "one"]).status.success());
     let image = data.path().join("one.img").display().to_string();
     server.ctl_text(&["add", &image]);
     check_warm(&server, &data);

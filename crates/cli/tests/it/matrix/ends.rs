@@ -42,7 +42,7 @@ fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
     let (mut child, point) = start(directory.path());
     child.kill().unwrap();
     child.wait().unwrap();
-    assert_eq!(names(directory.path()).len(), 1, "nobody can remove anything after a kill");
+    assert_eq!(names(directory.path()).len(), 1, "a killed run cannot remove anything");
     let busy = File::create(point.join("busy")).unwrap();
     let short = ["--scheduler", "none", "--trials", "1", "--confidence", "off"];
     let work = ["--", "--number", "20", "--transactions", "40"];

@@ -53,7 +53,7 @@ pub(crate) fn wait_for_work(directory: &Path, ranks: usize) {
         std::fs::read_dir(subdirectory).is_ok_and(|entries| entries.count() > 10)
     };
     while names(directory).iter().filter(|name| works(name)).count() < ranks {
-        assert!(begun.elapsed() < TIMEOUT, "nobody works");
+        assert!(begun.elapsed() < TIMEOUT, "no rank works");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -94,7 +94,7 @@ fn what_a_killed_run_leaves_the_next_one_removes() {
         } else {
             until("the cache has unmounted", || mounts(directory.path()).is_empty());
         }
-        assert_eq!(names(directory.path()).len(), 1, "nobody can remove anything after a kill");
+        assert_eq!(names(directory.path()).len(), 1, "a killed run cannot remove anything");
         let output = run_try(directory.path(), &shortest());
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{stderr}");

@@ -229,7 +229,7 @@ pub(crate) fn check_read_past_end(test_fs: &TestFs) {
 
 /// Number and length of writes of any size are reported as requested. All pages are new, except
 /// those in which one write ends and the next begins. The writes end before 2 MiB, where ext4
-/// begins anew.
+/// restarts.
 pub(crate) fn check_write_sizes(test_fs: &TestFs) {
     // btrfs does not report single writes.
     if test_fs.kind == "btrfs" {

@@ -97,7 +97,7 @@ fn the_bars_hold_what_lru_really_hits() {
 fn miniatures_follow_the_size_of_the_volume() {
     let mut tracker = tracker(100_000);
     tracker.note_pages(110_000);
-    assert_eq!(tracker.pages, 100_000, "too little to begin anew");
+    assert_eq!(tracker.pages, 100_000, "too little to restart");
     tracker.note_pages(25_000);
     assert_eq!(tracker.pages, 25_000);
     run_lru(&mut tracker, 25_000, (0..200_000).map(|n| n % 20_000));

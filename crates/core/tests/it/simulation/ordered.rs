@@ -94,7 +94,7 @@ impl OrderRecord {
         let ids = self.writes_by_sector.get(&sector).into_iter().flatten().rev().copied();
         let is_of = |&id: &u64| range.clone().zip(&found).all(|(at, &b)| byte_of(id, at) == b);
         ids.chain([0]).find(is_of).unwrap_or_else(|| {
-            panic!("sector {sector} holds {:02x?}, which nobody wrote", &found[..8])
+            panic!("sector {sector} holds {:02x?}, which no request wrote", &found[..8])
         })
     }
 

@@ -275,8 +275,7 @@ pub(crate) fn run_threads(
     shared.cache.check(shared.now());
     let frames = shared.cache.frames();
     for frame in 0..frames.count() {
-        frames
-            .release_write_pin(frames.try_write_pin(frame).expect("nobody holds a frame any more"));
+        frames.release_write_pin(frames.try_write_pin(frame).expect("all frames are free"));
     }
     let mut bytes = vec![0; BLOCK_BYTES];
     for block in 0..scale.blocks {

@@ -37,7 +37,7 @@ fn what_read_ahead_brought_is_a_read_ahead_hit_once() {
     lookups.added(A, 0, 0, 4);
     lookups.added(A, 0, 4, 4);
     assert_eq!(look(&mut lookups, A, 0, 0, 0), found(0, 0, 1));
-    assert_eq!(look(&mut lookups, B, 0, 1, 3), found(0, 3, 0), "whoever comes first");
+    assert_eq!(look(&mut lookups, B, 0, 1, 3), found(0, 3, 0), "the first one counts");
     lookups.async_readahead(A);
     lookups.added(A, 0, 8, 8);
     assert_eq!(look(&mut lookups, A, 0, 1, 5), found(3, 2, 0));

@@ -130,7 +130,7 @@ mod tests {
         let new = negotiate(&init(44, u64::MAX), VOLUME_CAPABILITIES);
         assert_eq!((new.minor, new.max_pages, new.max_write), (40, 256, abi::WRITE_BYTES_MAX));
         assert_eq!(u64::from(new.flags2) << 32 | u64::from(new.flags), VOLUME_CAPABILITIES);
-        assert_eq!(new.max_stack_depth, 0, "nobody wants it");
+        assert_eq!(new.max_stack_depth, 0, "it is not requested");
         let with_ring =
             negotiate(&init(44, u64::MAX), VOLUME_CAPABILITIES | capability::OVER_IO_URING);
         assert_eq!(with_ring.max_pages, 64, "a place has room for no more");

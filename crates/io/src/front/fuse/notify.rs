@@ -27,7 +27,7 @@ impl KernelNotifier {
                 let is_first = self.0.set(device).is_ok();
                 debug_assert!(is_first, "a directory is mounted once");
             }
-            Err(error) => tracing::warn!(%error, "the kernel cannot be told of changes"),
+            Err(error) => tracing::warn!(%error, "the kernel cannot be notified of changes"),
         }
     }
 

@@ -135,7 +135,7 @@ mod tests {
     #[test]
     fn without_the_kernels_help_nothing_is_registered() {
         let (none, backing) = (Passthrough::default(), BackingFile::default());
-        assert_eq!(backing.open(&none, || panic!("nobody to register with")), None);
+        assert_eq!(backing.open(&none, || panic!("nothing may be registered")), None);
         backing.close(1, &none);
         assert_eq!(none.register(std::io::stdin()), Err(Errno::OPNOTSUPP));
     }

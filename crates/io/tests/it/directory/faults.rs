@@ -99,7 +99,7 @@ fn a_directory_that_becomes_read_only_refuses_and_loses_nothing() {
     fs::write(service.path("f"), vec![1; 100_001]).expect("room");
     assert_eq!(fs::metadata(service.behind("f")).expect("it").len(), 0, "only in the cache");
     let remount = |flags| rustix::mount::mount_remount(&path, flags, c"size=1m");
-    rig::eventually("nobody has it open", || remount(MountFlags::RDONLY).is_ok());
+    rig::eventually("no process has it open", || remount(MountFlags::RDONLY).is_ok());
     let errno = |error: std::io::Error| Errno::from_io_error(&error);
     let file = File::open(service.path("f")).expect("reading is allowed");
     assert_eq!(errno(file.sync_all().expect_err("it is read-only")), Some(Errno::ROFS));

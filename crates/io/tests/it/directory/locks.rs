@@ -45,12 +45,12 @@ fn locks_hold_between_openings_and_between_programs() {
     let service = Service::new(Setting::default());
     let path = service.path("f");
     let (one, other) = (open(&path), open(&path));
-    flock(&one, FlockOperation::LockExclusive).expect("nobody has it");
+    flock(&one, FlockOperation::LockExclusive).expect("it is unlocked");
     let refused = flock(&other, FlockOperation::NonBlockingLockShared);
     assert_eq!(refused, Err(Errno::WOULDBLOCK));
     flock(&one, FlockOperation::Unlock).expect("it is ours");
-    flock(&other, FlockOperation::NonBlockingLockShared).expect("nobody has it");
-    fcntl_lock(&one, FlockOperation::LockExclusive).expect("nobody has it");
+    flock(&other, FlockOperation::NonBlockingLockShared).expect("it is unlocked");
+    fcntl_lock(&one, FlockOperation::LockExclusive).expect("it is unlocked");
     let words = [path.display().to_string()];
     elsewhere::run("locks", "directory::locks::part_of_another_process", &words);
     drop((one, other));
@@ -209,7 +209,7 @@ fn files_that_another_process_has_leases_on_keep_nobody_else_waiting() {
         });
         use_one_processor();
         for _ in 0..LEASED {
-            assert_eq!(fs::read(service.path("other")).expect("nobody has a lease on it"), b"text");
+            assert_eq!(fs::read(service.path("other")).expect("it has no lease"), b"text");
             fs::write(service.path("new"), "x").expect("room");
             fs::remove_file(service.path("new")).expect("it is there");
         }

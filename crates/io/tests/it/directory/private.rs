@@ -34,7 +34,7 @@ fn access_is_what_the_directory_says() {
     };
     let (may, ran) = executable(0o600);
     assert_eq!(may, Err(Errno::ACCESS));
-    assert_eq!(Errno::from_io_error(&ran.expect_err("nobody may")), Some(Errno::ACCESS));
+    assert_eq!(Errno::from_io_error(&ran.expect_err("no user may")), Some(Errno::ACCESS));
     let (may, ran) = executable(0o700);
     assert_eq!((may, ran.expect("it runs").code()), (Ok(()), Some(7)));
     // Root may read and write whatever the mode is.

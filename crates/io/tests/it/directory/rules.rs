@@ -344,7 +344,7 @@ fn the_kernel_keeps_the_pages_that_a_rule_lets_it_keep() {
         assert_eq!(reads(&file), again, "{name}: once more");
         drop(file);
         let file = File::open(service.path(name)).expect("it");
-        assert_eq!(reads(&file), anew, "{name}: opened anew");
+        assert_eq!(reads(&file), anew, "{name}: reopened");
         fs::write(service.behind(name), vec![2; 500_000]).expect("a file");
         let bytes = fs::read(service.path(name)).expect("it");
         assert!(bytes == vec![2; 500_000], "{name}: what others write is seen when it is opened");

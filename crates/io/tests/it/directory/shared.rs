@@ -172,7 +172,7 @@ fn where_news_may_be_missing_nothing_is_believed() {
     fs::write(service.behind("f"), "four").expect("a file");
     assert_eq!(len(&service, "f"), 4);
     fs::write(service.behind("f"), "longer").expect("a file");
-    assert_eq!(len(&service, "f"), 6, "nobody tells news");
+    assert_eq!(len(&service, "f"), 6, "no change is reported");
     let reporter = ChangeReporter::of(&service);
     assert_eq!(len(&service, "f"), 6);
     fs::write(service.behind("f"), "x").expect("a file");

@@ -153,7 +153,7 @@ fn expect_room_after_deletion(ending: Ending) {
     let synced = File::open(service.path("big2")).and_then(|file| file.sync_all());
     assert!(synced.is_err(), "the directory is full");
     if ending == Ending::Unmounted {
-        rig::eventually("nobody uses it", || {
+        rig::eventually("it is not in use", || {
             rustix::mount::unmount(service.at.path(), UnmountFlags::empty()).is_ok()
         });
     }

@@ -37,7 +37,7 @@ fn a_volume_that_comes_is_a_file_and_one_that_goes_is_none() {
         let gone = file.read_at(&mut [0; 10], 0).expect_err("its volume is gone");
         assert_eq!(Errno::from_io_error(&gone), Some(Errno::SHUTDOWN));
         let removed = service.engine.remove_volume(&second, |_| ControlFlow::Continue(()));
-        removed.expect("nobody uses it");
+        removed.expect("it is not in use");
         assert!(memory.bytes(4096, 5000) == [round; 5000], "all of it is in the store");
         assert!(File::open(service.path("second")).is_err());
         first.write_all_at(&[round; 100], 0).expect("the other one is served as before");

@@ -69,7 +69,7 @@ fn requests_of_all_sizes_come_whole_by_either_way() {
         assert!(memory.bytes(1, bytes.len()) == bytes, "all of it is in the store");
         drop(file);
         assert!(mount.remove("disk", TIMEOUT));
-        eventually("nobody uses it", || mount.unmount(false).is_ok());
+        eventually("it is not in use", || mount.unmount(false).is_ok());
         mount.close();
         crate::common::rig::end(&engine);
     }

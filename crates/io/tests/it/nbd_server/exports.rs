@@ -37,7 +37,7 @@ fn an_export_that_is_added_is_served_and_one_that_is_removed_is_unknown() {
     assert!(!service.server.remove_export("second", common::TIMEOUT), "it is gone");
     assert!(connect(&service, "second").is_err(), "it is unknown again");
     let removed = service.engine.remove_volume(&volume, |_| ControlFlow::Continue(()));
-    removed.expect("nobody uses it");
+    removed.expect("it is not in use");
     assert_eq!(memory.bytes(4096, 5000), [7; 5000], "all of it is in the store");
     let mut bytes = [0; 5000];
     first.read_at(0, &mut bytes).expect("the other one is served as before");
@@ -78,6 +78,6 @@ fn a_client_that_does_not_read_its_answers_does_not_keep_an_export() {
     }
     assert!(service.server.remove_export("disk", Duration::from_millis(100)));
     let removed = service.engine.remove_volume(&service.volume, |_| ControlFlow::Continue(()));
-    removed.expect("nobody uses it");
+    removed.expect("it is not in use");
     service.end();
 }

@@ -37,12 +37,12 @@ fn a_stale_socket_is_taken_over_and_a_live_one_is_not() {
     let path = dir.path().join("other");
     let listener = UnixListener::bind(&path).unwrap();
     let busy = start(&service, &path).unwrap_err();
-    assert!(matches!(busy, ListenError::Busy(_)), "somebody else listens: {busy}");
+    assert!(matches!(busy, ListenError::Busy(_)), "another process listens: {busy}");
     drop(listener);
     assert!(path.exists(), "it is stale");
     // A child between fork and exec has the listener open.
     let mut server = None;
-    eventually("nobody listens", || {
+    eventually("no process listens", || {
         server = start(&service, &path).ok();
         server.is_some()
     });
@@ -193,7 +193,7 @@ fn a_socket_that_was_handed_over_is_served_and_left_where_it_is() {
     let uri = server.uri("disk").parse().unwrap();
     Client::connect(&uri).unwrap().disconnect().unwrap();
     server.close();
-    assert!(path.exists(), "whoever made it removes it");
+    assert!(path.exists(), "its owner removes it");
     let over_tcp = serve(TcpListener::bind("127.0.0.1:0").unwrap().into()).unwrap();
     assert!(over_tcp.uri("disk").starts_with("nbd://127.0.0.1:"), "{}", over_tcp.uri("disk"));
     over_tcp.close();

@@ -141,7 +141,7 @@ fn who_drops_the_ring_is_not_told_and_nobody_else_notices() {
     impl Observer for DroppingObserver {
         fn connected(&self, _export: &str, _events: EventReceiver) {}
         fn wake(&self) {
-            panic!("nobody is to be woken");
+            panic!("no thread sleeps");
         }
     }
     let service =

@@ -70,8 +70,8 @@ fn another_number_of_pieces_is_refused_and_nothing_is_left() {
     let text = FEW.make(directory.path(), &always_two, &mut |_| true).unwrap_err().to_string();
     assert!(text.ends_with("contiguous/file-1 in 1 extent: the file system gave 2"), "{text}");
     assert_eq!(*calls.borrow(), ATTEMPTS + 1, "it is tried more than once");
-    let nobody = FEW.make(directory.path(), &|_| Err("nobody tells".to_owned()), &mut |_| true);
-    assert!(nobody.unwrap_err().to_string().ends_with("contiguous/file-1: nobody tells"));
+    let nobody = FEW.make(directory.path(), &|_| Err("unknown".to_owned()), &mut |_| true);
+    assert!(nobody.unwrap_err().to_string().ends_with("contiguous/file-1: unknown"));
     assert!(is_empty(directory.path()));
 }
 

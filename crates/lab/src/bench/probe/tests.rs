@@ -34,7 +34,7 @@ impl TargetSource for RecordingTarget {
     }
 
     fn start_state(&mut self) -> StartState<'_> {
-        StartState::Unknown("nobody knows".to_owned())
+        StartState::Unknown("unknown".to_owned())
     }
 }
 

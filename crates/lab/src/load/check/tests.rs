@@ -74,7 +74,7 @@ fn a_sector_older_than_promised_is_found() {
     fixture.store(new, 4);
     assert_eq!(fixture.count(), (1, 0));
     fixture.store(old, 1);
-    assert_eq!(fixture.count(), (1, 0), "nobody was promised the second write");
+    assert_eq!(fixture.count(), (1, 0), "the second write was not acknowledged");
     fixture.flush(2);
     let result = fixture.check();
     assert_eq!((result.promised, result.missing), (2, 1));

@@ -87,8 +87,8 @@ impl ChangeEvents {
             return;
         }
         tracing::warn!(
-            "not all changes behind the mount could be told: from now on nothing is believed \
-             without asking"
+            "some changes behind the mount were not reported: from now on cached names and \
+             attributes are checked at each use"
         );
         for node in self.directory.nodes.all() {
             self.directory.pool.queue_notification(Job::HandleChange { node, contents: true });

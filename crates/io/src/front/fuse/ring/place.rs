@@ -266,7 +266,7 @@ mod tests {
                 && !ring_entry.awaits_reply_to(8)
                 && ring_entry.commit_id == 9
         );
-        assert!(ring_entry.is_awaited, "whoever looks up waits");
+        assert!(ring_entry.is_awaited, "a look-up waits");
         assert!(ring_entry.answer(0, [&b"ab"[..], b"c"].into_iter()), "nothing is lent");
         assert!(!ring_entry.awaits_reply_to(7), "one answer");
         assert_eq!(&ring_entry.payload_buffer.as_ref().unwrap().bytes()[..3], b"abc");
@@ -288,7 +288,7 @@ mod tests {
             (abi::IN_HEADER_BYTES + 40, &b"data"[..], 3)
         );
         assert!(!ring_entry.answer(0, std::iter::once(&b"12345678"[..])), "it is lent");
-        assert_eq!(ring_payload.data(), b"data", "nobody has written there");
+        assert_eq!(ring_payload.data(), b"data", "the bytes are not written yet");
         assert!(ring_entry.return_payload(ring_payload), "now it can be committed");
         assert_eq!(&ring_entry.payload_buffer.as_ref().unwrap().bytes()[..8], b"12345678");
         ring_entry.give_to_kernel();

@@ -5,7 +5,7 @@ use crate::trace::{NameKind, OpenOptions, Source, open_stream};
 
 fn read(text: &str) -> (Vec<Record>, Vec<String>, Vec<String>) {
     let stream = Box::new(std::io::Cursor::new(text.as_bytes().to_vec()));
-    let mut source = open_stream("p.txt", stream, &OpenOptions::default()).expect("it is told");
+    let mut source = open_stream("p.txt", stream, &OpenOptions::default()).expect("it is reported");
     let (mut all, mut batch) = (Vec::new(), Vec::new());
     while source.next_batch(&mut batch).expect("good lines") {
         all.append(&mut batch);
@@ -130,7 +130,7 @@ fn dirty_pages_are_writes_and_what_was_made_for_them_was_not_missed() {
 fn what_is_no_event_has_its_line() {
     let text = dd(1, 1, &get(0, 0)) + "nonsense\n";
     let stream = Box::new(std::io::Cursor::new(text.into_bytes()));
-    let mut source = open_stream("p.txt", stream, &OpenOptions::default()).expect("it is told");
+    let mut source = open_stream("p.txt", stream, &OpenOptions::default()).expect("it is reported");
     let mut batch = Vec::new();
     let error = loop {
         match source.next_batch(&mut batch) {

@@ -156,7 +156,7 @@ impl BlockingWorker {
         let change =
             if file.is_dead() { PendingChange::Forget } else { PendingChange::Renew(writes) };
         if let Err(error) = self.discard_cached(file, 0..file.reach(), change) {
-            tracing::info!(file = file.name(), %error, "the cache keeps what nobody asked for");
+            tracing::info!(file = file.name(), %error, "the cache keeps data of no request");
             return;
         }
         let directory = Arc::clone(&self.directory);
