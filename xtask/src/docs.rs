@@ -15,6 +15,7 @@ const DOCUMENTS: &[(&str, &str)] = &[
     ("tunables", "docs/TUNABLES.md"),
     ("saw-tooth", "docs/img/saw-tooth.svg"),
     ("leak", "docs/img/leak.svg"),
+    ("curve", "docs/img/curve.svg"),
 ];
 
 /// `docs [--check]`, or `docs examples [--check] [--binary FILE] [PAGE]`.

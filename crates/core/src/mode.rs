@@ -31,7 +31,8 @@ pub enum FlushMode {
     Ignore,
 }
 
-named!(WriteMode: Back = "back", Through = "through", Around = "around", ReadOnly = "read-only");
+named!(WriteMode: Back = "write-back", Through = "write-through", Around = "write-around",
+    ReadOnly = "read-only");
 named!(FlushMode: Keep = "keep", Ignore = "ignore");
 
 /// The reason why a reference bypassed the cache. The reasons are checked in this order.

@@ -85,7 +85,7 @@ impl Changes {
         let root = File::open(directory).map_err(|error| failed(&error))?;
         let group =
             syscall::watch_file_system(&root).map_err(|error| match error.raw_os_error() {
-                Some(libc::EPERM) => failed(&"it takes the right CAP_SYS_ADMIN"),
+                Some(libc::EPERM) => failed(&"it needs the capability CAP_SYS_ADMIN"),
                 _ => failed(&error),
             })?;
         Ok(Changes { group, root, buffer: vec![0; BUFFER_BYTES].into() })

@@ -132,7 +132,7 @@ impl Pressure for Psi {
         let is_gone = |flags: &PollFlags| flags.contains(PollFlags::ERR);
         for index in (0..events.len()).rev().filter(|&index| is_gone(&events[index])) {
             let (path, _) = self.files.remove(index);
-            tracing::warn!(path = %path.display(), "the pressure of memory is not told any more");
+            tracing::warn!(path = %path.display(), "the kernel no longer reports memory pressure");
         }
         if self.files.is_empty() {
             return Err(io::Error::other("nothing is watched any more"));

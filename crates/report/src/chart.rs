@@ -209,6 +209,13 @@ fn trimmed_number(value: f64) -> String {
     format!("{rounded}")
 }
 
+/// Returns an SVG element of a page as a file, with the styles of the pages.
+pub(crate) fn svg_file(element: &str) -> String {
+    let style = format!("<style>{CSS}svg{{background:var(--paper)}}</style>");
+    let body = element.replacen('\n', &format!("\n{style}\n"), 1);
+    body.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1)
+}
+
 impl Chart {
     /// Creates a chart without lines.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
@@ -224,11 +231,7 @@ impl Chart {
     /// [`Chart::to_svg`].
     #[must_use]
     pub fn to_svg_file(&self, width: u32, height: u32) -> Option<String> {
-        let svg = self.to_svg(width, height)?;
-        let svg = svg.strip_prefix("<svg")?;
-        let (attributes, body) = svg.split_once('\n')?;
-        let head = format!("<svg xmlns=\"http://www.w3.org/2000/svg\"{attributes}");
-        Some(format!("{head}\n<style>{CSS}svg{{background:var(--paper)}}</style>\n{body}"))
+        self.to_svg(width, height).map(|svg| svg_file(&svg))
     }
 
     /// Renders the chart as an SVG element of `width` by `height` pixels, for a page with the

@@ -5,7 +5,7 @@ mod html;
 mod scale;
 mod text;
 
-pub use html::to_html;
+pub use html::{to_curve_svg, to_html};
 pub use scale::scaled;
 pub use text::to_text;
 

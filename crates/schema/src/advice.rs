@@ -47,7 +47,7 @@ impl Regions {
 }
 
 /// Target and budget of a recommendation.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
 pub struct SizingGoal {
     /// Target share of the reachable hits, above 0 and up to 1.
     pub target: f64,

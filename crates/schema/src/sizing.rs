@@ -13,7 +13,7 @@ pub const SCHEMA: &str = "larder-size";
 pub const VERSION: u32 = 1;
 
 /// Summary of the trace.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Workload {
     /// Name given by the user.
     pub trace: String,
@@ -46,7 +46,7 @@ impl Workload {
 }
 
 /// The curve of one policy.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PolicyCurve {
     /// Policy name.
     pub policy: String,
@@ -55,7 +55,7 @@ pub struct PolicyCurve {
 }
 
 /// A point of the best policies' curve.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BestPoint {
     /// The best policy at this size.
     pub policy: String,
@@ -65,7 +65,7 @@ pub struct BestPoint {
 }
 
 /// Recommended cache configuration.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Recommendation {
     /// Size of the cache, bytes of data.
     pub bytes: u64,
@@ -86,7 +86,7 @@ pub struct Recommendation {
 }
 
 /// Effect of a cache of one size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Effect {
     /// Label: `half`, `recommended`, `twice`.
     pub what: String,
@@ -117,7 +117,7 @@ pub struct PolicyRatio {
 }
 
 /// One part of the trace, for the working set over time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Slice {
     /// Start time, or the number of preceding requests if the trace has no times.
     pub begin: u64,
@@ -128,7 +128,7 @@ pub struct Slice {
 }
 
 /// Number of references by address range and time.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct AccessHeat {
     /// Volumes, stacked.
     pub volumes: Vec<HeatVolume>,
@@ -137,7 +137,7 @@ pub struct AccessHeat {
 }
 
 /// Rows of one volume in the heat map.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct HeatVolume {
     /// Volume name.
     pub volume: String,
@@ -150,7 +150,7 @@ pub struct HeatVolume {
 }
 
 /// All results for a trace.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Sizing {
     /// The trace.
     pub workload: Workload,
@@ -219,7 +219,7 @@ impl Sizing {
 }
 
 /// The memory assigned to a volume.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Share {
     /// Volume name.
     pub volume: String,
@@ -238,7 +238,7 @@ pub struct Share {
 }
 
 /// A cache with one page size.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct PageSize {
     /// Page size in bytes.
     pub page_bytes: u32,
@@ -258,7 +258,7 @@ pub struct PageSize {
 }
 
 /// One part of the trace.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Window {
     /// Start, in nanoseconds from the start of the trace.
     pub begin_ns: u64,
@@ -273,7 +273,7 @@ pub struct Window {
 }
 
 /// Spread of the windows' required sizes.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Stability {
     /// The smallest required size, bytes.
     pub least_bytes: u64,

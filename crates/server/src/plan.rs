@@ -398,12 +398,12 @@ pub fn check_memory(bytes: u64) -> Result<(), PlanError> {
     let machine_bytes = machine_memory_bytes();
     if bytes < MEMORY_BYTES_MIN {
         let least = MEMORY_BYTES_MIN >> 20;
-        let message = format!("use {} of memory: {least} MiB are the least", format::bytes(bytes));
+        let message = format!("use {} of memory: the minimum is {least} MiB", format::bytes(bytes));
         return refuse("memory", None, message);
     }
     if bytes > machine_bytes {
-        let (mib, machine_mib) = (bytes >> 20, machine_bytes >> 20);
-        let message = format!("use {mib} MiB of memory: this machine has {machine_mib} MiB");
+        let [bytes, machine_bytes] = [bytes, machine_bytes].map(format::bytes);
+        let message = format!("use {bytes} of memory: this machine has {machine_bytes}");
         return refuse("memory", None, message);
     }
     Ok(())

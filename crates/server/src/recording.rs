@@ -93,7 +93,7 @@ impl RequestRecording {
                 }
             }
             Err(error) => {
-                eprintln!("larder: {path} is not whole: recording stopped early: {error}");
+                eprintln!("larder: {path} is incomplete: recording stopped early: {error}");
             }
         }
     }

@@ -66,7 +66,7 @@ impl Reloader {
     /// Reads the file again and applies its changes. Prints the result on standard error.
     pub fn reload(&mut self, service: &Service) {
         match self.change(service) {
-            Ok(()) => eprintln!("larder: read again"),
+            Ok(()) => eprintln!("larder: the configuration is reloaded"),
             Err(error) => eprintln!("larder: failed to {}; nothing has changed", sentence(&error)),
         }
     }
@@ -82,7 +82,7 @@ impl Reloader {
                 service.volume(&removed.name).is_some_and(|now| now.plan.path == removed.path);
             let remove = || service.remove(&removed.name, (false, false), |_| {});
             match if is_served { remove() } else { Ok(()) } {
-                Ok(()) => eprintln!("larder: {} is not served any more", removed.name),
+                Ok(()) => eprintln!("larder: removed {}", removed.name),
                 Err(error) => {
                     report_failure(&error);
                     retained.push(removed.clone());
@@ -119,7 +119,7 @@ impl Reloader {
             service.set(&settings).map_err(|error| anyhow!(error))?
         {
             let dot = if volume.is_empty() { "" } else { "." };
-            eprintln!("larder: {volume}{dot}{name} was {from} and is {to}");
+            eprintln!("larder: {volume}{dot}{name}: {from} -> {to}");
         }
         Ok(())
     }

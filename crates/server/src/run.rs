@@ -95,7 +95,7 @@ fn check_lost(service: &Service) -> Result<()> {
         service.stores.find_lost().iter().map(|path| path.display().to_string()).collect();
     ensure!(
         lost.is_empty(),
-        "keep what was written: {} was deleted or replaced while it was served",
+        "keep the data: {} was deleted or replaced while it was served",
         lost.join(" and ")
     );
     Ok(())

@@ -177,9 +177,10 @@ impl NamedValue for PolicyChoice {
     }
 }
 
-/// Parses the name of a value.
+/// Parses the name of a value. Write modes have a short form: `back` is `write-back`.
 pub fn named<T: NamedValue>(text: &str) -> Result<T, String> {
-    let found = T::all().into_iter().find(|value| value.name() == text);
+    let is_it = |name: &str| name == text || name.strip_prefix("write-") == Some(text);
+    let found = T::all().into_iter().find(|value| is_it(value.name()));
     one_of(T::KIND, text, found, &T::names())
 }
 

@@ -10,7 +10,7 @@
 use crate::lock;
 use crate::runtime_directory::of_service;
 use crate::settings::ServerSettings;
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use larder_core::counters::{Counter, Gauge};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_io::engine::{ArenaVolume, Engine};
@@ -19,6 +19,7 @@ use larder_io::warm_list::{self, StoreIdentity, StoreKind};
 use larder_schema::format;
 use rustix::fs::Access;
 use std::fmt;
+use std::io::ErrorKind;
 use std::ops::Range;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
@@ -111,8 +112,12 @@ impl WarmLists {
         engine: &Arc<Engine>,
     ) -> Result<Self> {
         let context = || format!("keep warm lists in {}", directory.display());
+        let found = std::fs::metadata(&directory).map_err(|error| match error.kind() {
+            ErrorKind::NotFound => anyhow!("there is no such directory; create it first"),
+            _ => error.into(),
+        });
         anyhow::ensure!(
-            std::fs::metadata(&directory).with_context(context)?.is_dir(),
+            found.with_context(context)?.is_dir(),
             "{}: it is not a directory",
             context()
         );

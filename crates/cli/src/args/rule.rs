@@ -79,7 +79,7 @@ impl RuleArgument {
         } else {
             let (hints, modes) = (Hint::names(), WriteMode::names());
             let others = [PIN, NO_CACHE, "kernel-pages=off", "kernel-pages=keep"];
-            return Err(unknown("such word", word, hints.into_iter().chain(modes).chain(others)));
+            return Err(unknown("rule option", word, hints.into_iter().chain(modes).chain(others)));
         }
         Ok(())
     }
@@ -129,7 +129,7 @@ mod tests {
         let word = error("*.db=random,seqential");
         assert_eq!(
             word,
-            "in \"*.db=random,seqential\", word 2, \"seqential\": there is no such word \
+            "in \"*.db=random,seqential\", word 2, \"seqential\": there is no rule option \
              \"seqential\"; did you mean \"sequential\"?"
         );
         assert!(error("x=random,normal").ends_with("\"normal\": it is the second hint"));

@@ -19,11 +19,11 @@ pub(crate) fn run(arguments: &CheckConfigArgs) -> Result<()> {
     let plan = file.plan(&file.with(&Configuration::default()))?;
     let volumes: Vec<_> = plan.volumes.iter().map(|volume| volume.name.as_str()).collect();
     let volumes = match &volumes[..] {
-        [] => "the volumes of the command line".to_owned(),
-        names => names.join(", "),
+        [] => "it has no volumes; the command line names them".to_owned(),
+        names => format!("volumes: {}", names.join(", ")),
     };
     println!(
-        "{}: fine: {} for {volumes}",
+        "{} is valid: {} of memory; {volumes}",
         escape::path(&arguments.file),
         format::bytes(plan.server.memory_bytes),
     )?;

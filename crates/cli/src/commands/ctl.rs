@@ -180,7 +180,7 @@ enum Change {
 fn interval(text: &str) -> Result<Duration, String> {
     let interval = Duration::from_nanos(args::time(text)?);
     if interval < Duration::from_millis(10) {
-        return Err(format!("{text} is too short: 10ms are the least"));
+        return Err(format!("{text} is too short: the minimum is 10ms"));
     }
     Ok(interval)
 }

@@ -29,6 +29,8 @@ enum Document {
     SawTooth,
     /// The chart of a leak and a floor, from the recorded run, as SVG.
     Leak,
+    /// A hit-ratio curve with its regions and the recommended size, from the recorded run, as SVG.
+    Curve,
 }
 
 pub(crate) fn run(arguments: &DocsArgs) -> Result<()> {
@@ -37,6 +39,7 @@ pub(crate) fn run(arguments: &DocsArgs) -> Result<()> {
         Document::Tunables => tunables()?,
         Document::SawTooth => print!("{}", charts::saw_tooth()?)?,
         Document::Leak => print!("{}", charts::leak()?)?,
+        Document::Curve => print!("{}", charts::curve()?)?,
     }
     Ok(())
 }

@@ -101,7 +101,7 @@ fn buffer(text: &str) -> Result<u64, String> {
     let (bytes, machine) = (args::bytes(text)?, machine_memory_bytes());
     let processors = args::cores().get() as u64;
     if bytes < BUFFER_BYTES_MIN {
-        return Err(format!("a buffer of {text}: 64KiB are the least"));
+        return Err(format!("a buffer of {text}: the minimum is 64KiB"));
     }
     if bytes.saturating_mul(processors) > machine {
         let machine = format::bytes(machine);

@@ -342,12 +342,12 @@ fn a_demo_that_cannot_be_is_refused_before_it_prints_anything() {
     });
     let small_path = small.path().to_str().unwrap();
     let mut refusals = vec![
-        (vec!["--memory", "1MiB"], "failed to use 1 MiB of memory: 8 MiB are the least\n"),
+        (vec!["--memory", "1MiB"], "failed to use 1 MiB of memory: the minimum is 8 MiB\n"),
         (vec!["--directory", "missing"], "failed to find missing: No such file or directory"),
         (vec!["--directory", "empty"], "failed to work in empty: it is no directory\n"),
     ];
     let twice = format!("{}KiB", kib * 2);
-    refusals.push((vec!["--memory", &twice], "MiB of memory: this machine has "));
+    refusals.push((vec!["--memory", &twice], "iB of memory: this machine has "));
     if larder_testing::is_root() {
         refusals.push((vec!["--directory", small_path], "it needs 128 MiB and 16 MiB are free\n"));
     }
@@ -394,7 +394,7 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
         ),
         (
             &["serve", "v.img", "--memory", "0"],
-            "failed to use 0 B of memory: 8 MiB are the least\n",
+            "failed to use 0 B of memory: the minimum is 8 MiB\n",
         ),
         (
             &["serve", "v.img", "--fuse", "missing"],
@@ -420,7 +420,7 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
     }
     for (args, reason) in [
         (&["watch", "--for", "1s", "--buffer", "1TiB"][..], "this machine has "),
-        (&["watch", "--buffer", "1"], "a buffer of 1: 64KiB are the least"),
+        (&["watch", "--buffer", "1"], "a buffer of 1: the minimum is 64KiB"),
         (&["trace", "replay", "t.csv"], "<--to <URI>|--volume <NAME=URI>>"),
     ] {
         let stderr = refusal(directory, args);

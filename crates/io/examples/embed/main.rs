@@ -36,7 +36,7 @@ fn main() -> Result<(), Box<dyn Error>> {
         let text = format!("record {i} of this run");
         journal.append(text.repeat(1 + usize::try_from(i % 20)?).as_bytes())?;
     }
-    println!("{count} appended in {:?}, without waiting for the store", started.elapsed());
+    println!("appended {count} records in {:?}, without waiting for the store", started.elapsed());
     journal.flush()?;
     let counters = volume.counters();
     println!(

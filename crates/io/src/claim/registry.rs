@@ -261,7 +261,7 @@ impl Registry {
         let Some(claim) = held.iter_mut().find(|claim| claim.number == number) else { return };
         claim.record.mount = Some(filesystem);
         claim.record.at = Some(at.to_owned());
-        claim.record.data = format!("{}, mounted at {}", claim.record.data, at.display());
+        claim.record.data = format!("{} (mounted at {})", claim.record.data, at.display());
         match LocalMachine::read() {
             Ok(machine) => {
                 let shown = footprint(&CachedData::FileSystem(filesystem), &machine);

@@ -89,24 +89,24 @@ impl VolumeFinding<'_> {
     fn seen(self) -> String {
         match self {
             VolumeFinding::Thrashing { hit_ratio, with_twice, .. } => format!(
-                "it thrashes: pages are missed that were there a moment ago; with twice the \
-                 memory {} would hit, with this {}",
+                "it thrashes: pages are evicted shortly before they are read again; with twice \
+                 the memory the hit ratio would be {}, now it is {}",
                 format::percent(with_twice),
                 format::percent(hit_ratio)
             ),
             VolumeFinding::TooLarge { spare_bytes } => {
-                format!("{} of its memory bring next to nothing", format::bytes(spare_bytes))
+                format!("{} of its memory gain almost no hits", format::bytes(spare_bytes))
             }
             VolumeFinding::BetterPolicy { policy, gain } => {
-                format!("{policy} would hit {:.1} of 100 references more", gain * 100.0)
+                format!("the policy {policy} would hit {:.1} more of 100 references", gain * 100.0)
             }
             VolumeFinding::Scanned { share } => format!(
-                "{} of its references are to pages that no memory would still hold: it is gone \
-                 through once",
+                "{} of its references are to pages that a cache of any size would miss: its data \
+                 is read once",
                 format::percent(share)
             ),
             VolumeFinding::AheadWasted { share } => {
-                format!("{} of what was read ahead was not touched", format::percent(share))
+                format!("{} of the data read ahead was not used", format::percent(share))
             }
             VolumeFinding::Stolen { share, .. } => format!(
                 "{} of the bytes written back are written to free memory",
@@ -123,7 +123,7 @@ impl VolumeFinding<'_> {
             VolumeFinding::Thrashing { more_bytes: 0, .. } => "give it more memory".to_owned(),
             VolumeFinding::Thrashing { more_bytes, with_more, .. } => {
                 let share_note = if automatic.share {
-                    "; what other volumes do not gain from is moved to it"
+                    "; memory that gains other volumes nothing moves to it"
                 } else {
                     ""
                 };
@@ -131,13 +131,13 @@ impl VolumeFinding<'_> {
                 format!("it needs {more} more to reach {reached}{share_note}")
             }
             VolumeFinding::TooLarge { .. } if automatic.share => {
-                "they are moved to other volumes that gain from them".to_owned()
+                "this memory moves to other volumes that gain from it".to_owned()
             }
             VolumeFinding::TooLarge { .. } => {
-                "`larder ctl curve` shows which volumes would gain from them".to_owned()
+                "`larder ctl curve` shows the volumes that would gain from it".to_owned()
             }
             VolumeFinding::BetterPolicy { .. } if automatic.policy => {
-                "the policy is changed if that lasts".to_owned()
+                "the cache changes the policy if that lasts".to_owned()
             }
             VolumeFinding::BetterPolicy { policy, .. } => {
                 format!(
@@ -149,13 +149,13 @@ impl VolumeFinding<'_> {
                 "its memory goes to volumes that gain more".to_owned()
             }
             VolumeFinding::Scanned { .. } => {
-                "where there are other volumes, `larder ctl set share=auto` keeps it from taking \
-                 their memory"
+                "with several volumes, `larder ctl set share=auto` keeps it from taking the memory \
+                 of the others"
                     .to_owned()
             }
             VolumeFinding::AheadWasted { .. } => format!(
-                "windows were made smaller and begin later; `larder ctl set {volume}.hint=random` \
-                 ends read-ahead"
+                "read-ahead windows are smaller and begin later now; `larder ctl set \
+                 {volume}.hint=random` disables read-ahead"
             ),
             // A threshold below the minimum is not a valid setting.
             VolumeFinding::Stolen { dirty_threshold: 0..=1, .. } => "more memory helps".to_owned(),
@@ -165,8 +165,8 @@ impl VolumeFinding<'_> {
                 dirty_threshold / 2
             ),
             VolumeFinding::WriteAmplification { .. } => {
-                "writes of less than a block that are each flushed do that, and writes that failed \
-                 and were tried again; let clients flush less often"
+                "flushed writes of less than a block and repeated writes after errors are the \
+                 usual reasons; let clients flush less often"
                     .to_owned()
             }
         }
@@ -217,10 +217,11 @@ mod tests {
         };
         assert_eq!(
             of(findings[0], false, false),
-            "data: it thrashes: pages are missed that were there a moment ago; with twice the \
-             memory 50.0 % would hit, with this 10.0 %; it needs 8 MiB more to reach 60.0 %"
+            "data: it thrashes: pages are evicted shortly before they are read again; with twice the \
+             memory the hit ratio would be 50.0 %, now it is 10.0 %; it needs 8 MiB more to reach \
+             60.0 %"
         );
-        let known = "data: 2q would hit 3.4 of 100 references more; `larder ctl set \
+        let known = "data: the policy 2q would hit 3.4 more of 100 references; `larder ctl set \
                      data.policy=2q` changes to it, and `larder ctl set data.policy=auto` lets \
                      the cache choose";
         assert_eq!(of(findings[2], false, false), known);
@@ -230,7 +231,7 @@ mod tests {
         assert_eq!(of(findings[5], false, false), known);
         let lowest = VolumeFinding::Stolen { share: 0.3, dirty_threshold: 1 };
         assert!(of(lowest, false, false).ends_with("memory; more memory helps"));
-        assert!(of(findings[2], true, false).ends_with("changed if that lasts"));
+        assert!(of(findings[2], true, false).ends_with("changes the policy if that lasts"));
         assert!(of(findings[3], false, true).ends_with("volumes that gain more"));
     }
 }

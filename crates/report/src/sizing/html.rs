@@ -7,6 +7,7 @@ use super::text::{
     serve, unavoidable, volumes_table,
 };
 use crate::advise::page_size;
+use crate::chart::svg_file;
 use crate::escape::html as escape;
 use crate::page::{self, cards, figure, html_table, list, section};
 use charts::{
@@ -14,6 +15,12 @@ use charts::{
 };
 use larder_schema::format;
 use larder_schema::sizing::Sizing;
+
+/// Draws the hit-ratio curve with its regions and the recommended size, as an SVG file.
+#[must_use]
+pub fn to_curve_svg(sizing: &Sizing) -> String {
+    svg_file(&curve_chart(sizing))
+}
 
 /// Renders the report.
 #[must_use]

@@ -133,7 +133,7 @@ fn what_is_wrong_is_said_with_its_line() {
         ("age-max = 0x9", "line 1: age-max is 9, must be 10 to 3600000"),
         ("counters = \"\"", "line 1: a path cannot be empty"),
         ("memory = ", "line 1: "),
-        ("memory = \"1MiB\"", "line 1: use 1 MiB of memory: 8 MiB are the least"),
+        ("memory = \"1MiB\"", "line 1: use 1 MiB of memory: the minimum is 8 MiB"),
         ("share = \"all\"", "line 1: there is no way to share \"all\"; one of coldest, auto"),
         ("policy = \"a=lru\"", "line 1: \"a=lru\" names a volume"),
         ("policy = \"mru\"", "line 1: there is no policy \"mru\""),

@@ -135,7 +135,7 @@ pub(super) fn flush(
     for served in volumes.iter().filter(|served| lost.contains(&served.plan.path)) {
         let (name, path) = (served.volume.name(), served.plan.path.display());
         result.failures.push(format!(
-            "keep what was written to {name}: {path} was deleted or replaced while it is served"
+            "keep the data of {name}: {path} was deleted or replaced while it is served"
         ));
     }
     result

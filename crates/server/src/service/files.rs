@@ -228,8 +228,8 @@ impl Service {
             let message = in_use(&path);
             if message != reported {
                 eprintln!(
-                    "larder: {message}; everything is written, and it is served until they are \
-                     gone; another signal cuts them off, which loses what they have not written"
+                    "larder: {message}; all data is written, and the server waits for these \
+                     programs; another signal disconnects them and loses their unsent writes"
                 );
                 reported = message;
             }

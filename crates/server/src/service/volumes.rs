@@ -308,7 +308,7 @@ impl Service {
         let is_lost = self.stores.forget(&served.plan);
         anyhow::ensure!(
             !is_lost,
-            "keep what was written: {} was deleted or replaced while it was served",
+            "keep the data: {} was deleted or replaced while it was served",
             served.plan.path.display()
         );
         Ok(())

@@ -227,7 +227,7 @@ table! {
 
     Writes:
     "write-mode", ValueForm::Text("MODE"),
-        [values(&WriteMode::names()), default("back"), live(), of_mounts()],
+        [values(&WriteMode::names()), default("write-back"), live(), of_mounts()],
         field!(Volume.write_mode = named, |it| it.write_mode.name().to_owned()),
         "Write mode: back (a write is acknowledged when it is in the cache), through (when it is \
          in the store too), around (it bypasses the cache), read-only.";

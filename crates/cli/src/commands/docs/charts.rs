@@ -12,6 +12,7 @@ use larder_lab::model::{Disk, ModelledStore};
 use larder_lab::workload::probe::Probe;
 use larder_report::chart::{Axis, Chart};
 use larder_schema::run::Run;
+use larder_schema::sizing::Sizing;
 
 /// Maximum size of the cache on the machine on which the scenario was measured.
 const CACHE_BYTES: u64 = 26 << 20;
@@ -64,6 +65,18 @@ pub(super) fn saw_tooth() -> Result<String> {
     chart.line("dirty", dirty);
     chart.line("written lazily per second", written);
     chart.to_svg_file(900, 420).context("draw the chart")
+}
+
+/// The recorded result of `larder size --json` on a trace, relative to the root of the repository.
+const SIZING_RECORD: &str = "bench-runs/sizing.json";
+
+/// Draws the hit-ratio curve of a recorded result of `larder size`.
+pub(super) fn curve() -> Result<String> {
+    let text =
+        std::fs::read_to_string(SIZING_RECORD).with_context(|| format!("read {SIZING_RECORD}"))?;
+    let sizing: Sizing =
+        serde_json::from_str(&text).with_context(|| format!("read {SIZING_RECORD}"))?;
+    Ok(larder_report::sizing::to_curve_svg(&sizing))
 }
 
 /// The recorded run of a leak, relative to the root of the repository.

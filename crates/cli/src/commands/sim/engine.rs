@@ -16,7 +16,7 @@ use larder_lab::sim::study::{self, WholeStudy};
 #[command(next_help_heading = "Whole cache (--level whole)")]
 pub(super) struct EngineArgs {
     /// Write modes, separated by commas.
-    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "back",
+    #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "write-back",
           value_parser = args::named::<WriteMode>)]
     write_mode: Vec<WriteMode>,
 

@@ -63,8 +63,8 @@ fn volumes_have_their_settings() {
         let of = |name: &str| volume["settings"][name].as_str().unwrap().to_owned();
         ["policy", "page-size", "write-mode", "flush", "min", "max"].map(of)
     };
-    assert_eq!(settings(one), ["lru", "8KiB", "back", "keep", "0", "8MiB"]);
-    assert_eq!(settings(two), ["s3fifo", "8KiB", "back", "keep", "0", "8MiB"]);
+    assert_eq!(settings(one), ["lru", "8KiB", "write-back", "keep", "0", "8MiB"]);
+    assert_eq!(settings(two), ["s3fifo", "8KiB", "write-back", "keep", "0", "8MiB"]);
     assert_eq!(
         (&one["tunables"]["age-max"], &two["tunables"]["age-max"]),
         (&5000.into(), &9000.into())

@@ -31,7 +31,7 @@ fn settings_change_while_clients_are_served() {
     assert_eq!(one("", "memory"), ["16MiB", "12MiB"]);
     assert_eq!(one("one", "policy"), ["s3fifo", "lru"]);
     assert_eq!(one("one", "max"), ["all", "4MiB"]);
-    assert_eq!(one("two", "write-mode"), ["back", "through"]);
+    assert_eq!(one("two", "write-mode"), ["write-back", "write-through"]);
     assert_eq!(one("two", "age-max"), ["5000", "700"]);
     let now = settings(&server, 0);
     assert_eq!(
@@ -99,7 +99,7 @@ fn all_of_a_request_is_applied_or_nothing() {
             r#"{"policy": "lru", "one.min": "4MiB", "one.max": "3MiB"}"#,
             "set min of one: it is above its max",
         ),
-        (r#"{"policy": "lru", "memory": "1MiB"}"#, "8 MiB are the least"),
+        (r#"{"policy": "lru", "memory": "1MiB"}"#, "the minimum is 8 MiB"),
         (r#"{"policy": "lru", "age-max": "1"}"#, "age-max is 1, must be 10 to 3600000"),
         (r#"{"policy": "lru", "age-maxx": "1"}"#, "did you mean \"age-max\"?"),
         (r#"{"policy": "lru", "one.memory": "1GiB"}"#, "there is no setting \"memory\""),
@@ -160,11 +160,11 @@ fn a_file_that_is_read_again_changes_what_differs() {
     server.signal(Signal::HUP);
     assert_eq!(
         server.wait_for_line(|line| line.contains(" was ")),
-        "larder: one.policy was arc and is lru"
+        "larder: one.policy: arc -> lru"
     );
     let note = server.wait_for_line(|line| line.contains("note"));
     assert_eq!(note, "larder: note: plain-io cannot be changed while the server runs; restart it");
-    server.wait_for_line(|line| line == "larder: read again");
+    server.wait_for_line(|line| line == "larder: the configuration is reloaded");
     assert_eq!(policy(&server), "lru");
     assert_eq!(settings(&server, 0)["tunables"]["age-max"], 700);
     // A file with any error changes nothing.

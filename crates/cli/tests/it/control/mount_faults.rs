@@ -56,7 +56,7 @@ fn files_that_a_full_directory_cannot_take_are_listed_by_name_until_it_can() {
     eventually("the lazy writer has tried", || {
         let listed = at_risk();
         stdout = text(&listed.stdout);
-        listed.status.code() == Some(1) && stdout.contains("failing: ")
+        listed.status.code() == Some(1) && stdout.contains("cannot be written: ")
     });
     let line = stdout.lines().find(|line| line.contains("failing: ")).expect("it is listed");
     assert!(line.starts_with("WARNING: source: failing: "), "{line}");

@@ -71,7 +71,7 @@ fn a_wrong_rule_is_refused_before_anything_is_mounted() {
             "GLOB=hint,mode,page-size,pin,no-cache,kernel-pages=off|open|keep",
         ),
         (&["--rule", "a[=pin"], "\"a[\" is not a glob"),
-        (&["--rule", "*.db=random,fast"], "word 2, \"fast\": there is no such word"),
+        (&["--rule", "*.db=random,fast"], "word 2, \"fast\": there is no rule option"),
         (&["--rule", "*=no-cache,pin"], "no-cache goes with nothing but read-only"),
         (
             &["--write-mode", "read-only", "--rule", "*.log=back"],

@@ -134,7 +134,7 @@ fn a_volume_that_thrashes_is_told_what_it_needs() {
     }
     assert!(shown.lines().all(|line| !line.starts_with("two:")), "{shown}");
     // All views report the finding.
-    let line = "one: it thrashes: pages are missed that were there a moment ago; ";
+    let line = "one: it thrashes: pages are evicted shortly before they are read again; ";
     for command in ["stats", "volumes"] {
         let shown = server.ctl_text(&[command]);
         assert!(shown.contains(line) && shown.contains("; it needs "), "{shown}");

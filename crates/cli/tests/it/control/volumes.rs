@@ -210,14 +210,14 @@ fn a_file_that_is_read_again_adds_and_removes_volumes() {
         write(&config, server.directory.path(), volumes);
         server.signal(Signal::HUP);
         let line = server.wait_for_line(|line| line.contains(expected));
-        server.wait_for_line(|line| line == "larder: read again");
+        server.wait_for_line(|line| line == "larder: the configuration is reloaded");
         line
     };
     let mut client = server.client(1);
     // A client counts as a user of the volume from its first response on.
     client.read_at(0, &mut [0; 512]).unwrap();
     let line = reload(&mut server, &["one", "three"], "serving");
-    assert!(line.starts_with("larder: serving three (16 MiB, back) at nbd+unix:"), "{line}");
+    assert!(line.starts_with("larder: serving three (16 MiB, write-back) at nbd+unix:"), "{line}");
     assert_eq!(names(&server), ["one", "two", "three"], "one that is used stays");
     client.disconnect().unwrap();
     eventually("no client is connected", || {

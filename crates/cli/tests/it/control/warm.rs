@@ -177,7 +177,7 @@ fn lists_are_kept_where_it_was_said_and_nowhere_else() {
     assert!(start(&[]), "the directory for state that the service manager gives");
     let nowhere = data.path().join("nowhere").display().to_string();
     for (path, reason) in [
-        (nowhere.as_str(), "No such file or directory"),
+        (nowhere.as_str(), "there is no such directory; create it first"),
         (&data.path().join("one.img").display().to_string(), "it is not a directory"),
     ] {
         let directory = TempDir::new().unwrap();

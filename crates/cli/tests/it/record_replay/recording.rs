@@ -121,7 +121,7 @@ fn a_full_disk_ends_the_recording_and_not_the_service() {
     assert_eq!(result["requests"], records.len());
     let log = server.stop();
     assert!(log.contains("recording to"), "{log}");
-    assert!(log.contains("is not whole"), "{log}");
+    assert!(log.contains("is incomplete"), "{log}");
     let (_, notes) = read(&recording);
     assert!(notes[0].contains("cut short"), "{notes:?}");
 }

@@ -92,7 +92,7 @@ pub enum DirectoryError {
     Claimed(#[from] ClaimError),
     /// The mountpoint is inside of the directory.
     #[error(
-        "mount {} at {}: that is inside of it; choose another mountpoint",
+        "mount {} at {}: the mountpoint is inside of the directory; choose another mountpoint",
         directory.display(), at.display()
     )]
     Inside {

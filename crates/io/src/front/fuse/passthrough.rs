@@ -40,7 +40,7 @@ impl Passthrough {
         if let Ok(program) = std::fs::File::open("/proc/self/exe") {
             match register(&device, program.as_fd()) {
                 Ok(backing_id) => unregister(&device, backing_id),
-                Err(Errno::PERM) => return Err("it takes the right CAP_SYS_ADMIN".to_owned()),
+                Err(Errno::PERM) => return Err("it needs the capability CAP_SYS_ADMIN".to_owned()),
                 // Other files may work: the permission is checked for each of them.
                 Err(_) => {}
             }

@@ -302,8 +302,8 @@ fn rings(threads: usize, plain: bool, prefault: bool) -> Result<Vec<PreparedRing
     }
     if enabled.trim() != "Y" {
         return Err(format!(
-            "requests come through /dev/fuse, which is slower than io_uring: the kernel has that \
-             switched off (echo Y > {RING_PARAMETER}, before mounting)"
+            "requests come through /dev/fuse, which is slower than io_uring: it is \
+             disabled in the kernel; enable it before the mount with: echo Y > {RING_PARAMETER}"
         ));
     }
     ring::prepare(threads, prefault).map_err(|error| {

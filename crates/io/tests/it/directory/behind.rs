@@ -76,7 +76,7 @@ fn a_directory_is_mounted_once_and_not_inside_of_itself() {
         let refused = Directory::open(&directory, DirectoryOptions::default(), &engine.clock());
         let refused = refused.expect_err("it overlaps").to_string();
         let (source, at) = (service.source.path().display(), service.at.path().display());
-        let other = format!("with the directory {source}, mounted at {at} caches the same data");
+        let other = format!("with the directory {source} (mounted at {at}) caches the same data");
         // Other tests cache other directories in the parent of this one.
         let is_above = directory != service.behind("inner");
         assert!(refused.contains(&other) || is_above, "{refused}");

@@ -38,7 +38,7 @@ impl BlockingWorker {
                 pinned.map_err(|error| error.to_string())
             });
             if let Err(reason) = pinned {
-                tracing::warn!(file = file.name(), "it is not pinned: failed to {reason}");
+                tracing::warn!(file = file.name(), "the file is not pinned: failed to {reason}");
                 // A partly pinned file would only take memory from other files.
                 file.set_pinned(at);
                 self.unpin(file, 0);
@@ -61,7 +61,7 @@ impl BlockingWorker {
         for range in ranges {
             let unpinned = self.cache.unpin_range(cached.volume, range, self.clock.now());
             if let Err(error) = unpinned {
-                tracing::warn!(file = file.name(), %error, "it stays pinned");
+                tracing::warn!(file = file.name(), %error, "the file stays pinned");
             }
         }
     }
@@ -73,7 +73,7 @@ impl BlockingWorker {
         if !file.take_stale() {
             return Ok(false);
         }
-        tracing::info!(file = file.name(), "it was changed behind the mount");
+        tracing::info!(file = file.name(), "the file was changed behind the mount");
         let renewed = self.try_to_renew(file);
         if let Ok(true) = renewed {
             file.set_anew();
@@ -189,7 +189,7 @@ impl BlockingWorker {
             self.discard_cached(file, 0..file.reach(), PendingChange::Renew(writes))
         });
         if let Err(error) = discarded {
-            tracing::info!(file = file.name(), %error, "it stays where its old name had it");
+            tracing::info!(file = file.name(), %error, "the renamed file keeps the rule of its old name");
             return;
         }
         let directory = Arc::clone(&self.directory);
