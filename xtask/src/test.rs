@@ -14,7 +14,7 @@ use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::prove::{self, Options};
 use crate::table::{self, Verdict};
-use crate::{TaskStatus, docs, nextest, packages, rings, run, tidy};
+use crate::{TaskStatus, docs, nextest, packages, rings, run, tidy, wheel};
 use skips::Skips;
 
 /// The proofs whose short form runs each time.
@@ -53,6 +53,7 @@ fn run_everything() -> TaskStatus {
     step(&mut lines, "install cargo-nextest", nextest::install);
     step(&mut lines, "format", || cargo(&["fmt", "--all", "--check"], &[]));
     step(&mut lines, "tidy", || check_status(tidy::command()?));
+    step(&mut lines, "spelling", spelling);
     step(&mut lines, "build the tests", || nextest::build().map(drop));
     let skips = Skips::collect();
     let (ours, theirs) = std::thread::scope(|scope| {
@@ -90,6 +91,22 @@ fn step(lines: &mut Vec<Line>, name: &str, work: impl FnOnce() -> Result<()>) {
         }
     };
     lines.push(Line { name: name.to_owned(), note, verdict });
+}
+
+/// The spelling checker, a Python package with a program.
+const SPELLING: (&str, &str) = ("typos", "1.52.0");
+
+/// Checks the spelling of all files; typos.toml has the exceptions.
+fn spelling() -> Result<()> {
+    let (name, version) = SPELLING;
+    let directory = run::target_dir()?.join("tools").join(format!("{name}-{version}"));
+    let installed = directory.join("bin").join(name);
+    let program = match installed.is_file() {
+        true => installed,
+        false => wheel::install(&directory, name, version, name)?,
+    };
+    let root = run::workspace()?;
+    run::show(std::process::Command::new(program).args(["--format", "brief"]).current_dir(root))
 }
 
 fn clippy() -> Result<()> {

@@ -40,7 +40,7 @@ struct Cli {
     #[arg(long, global = true, help_heading = "Output")]
     quiet: bool,
 
-    /// Colours of help and of error messages.
+    /// Colors of help and of error messages.
     #[arg(
         long,
         global = true,
@@ -66,7 +66,7 @@ enum Command {
     CheckConfig(commands::check_config::CheckConfigArgs),
     /// Demonstrate a cache in a minute: an image and a workload, with and without cache.
     Demo(commands::demo::DemoArgs),
-    /// Convert, summarise, filter, merge, generate and replay traces of requests.
+    /// Convert, summarize, filter, merge, generate and replay traces of requests.
     Trace(commands::trace::TraceArgs),
     /// Recommend a cache for a trace: size, policy, pages, and the effect of half and twice the
     /// size.
@@ -182,7 +182,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
     }
 }
 
-/// Returns the colours that a command line selects, before it is parsed: errors have colours too.
+/// Returns the colors that a command line selects, before it is parsed: errors have colors too.
 fn color(words: &[OsString]) -> ColorChoice {
     let mut words = words.iter().filter_map(|word| word.to_str());
     let mut choice = ColorChoice::Auto;

@@ -53,7 +53,7 @@ pub(crate) fn start() {
     let warnings = Targets::new().with_default(LevelFilter::WARN);
     let lines = tracing_subscriber::fmt::layer()
         .with_writer(|| Lines)
-        // ANSI colours are escape sequences, and would look the same as escape sequences in
+        // ANSI colors are escape sequences, and would look the same as escape sequences in
         // names.
         .with_ansi(false)
         // An internal error would be reported on standard error, which has just failed.

@@ -126,14 +126,14 @@ fn is_ignored(signal: i32) -> bool {
 
 impl Stop {
     pub(crate) fn listen() -> Result<Self> {
-        let (flag, signalled) = (Arc::default(), Arc::new(AtomicBool::new(false)));
+        let (flag, signaled) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let signal = Arc::default();
         // Under nohup(1) the process continues without a terminal.
         let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for number in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
             let value = usize::try_from(number).expect("signals are positive");
-            flag::register_conditional_default(number, Arc::clone(&signalled))
-                .and_then(|_| flag::register(number, Arc::clone(&signalled)))
+            flag::register_conditional_default(number, Arc::clone(&signaled))
+                .and_then(|_| flag::register(number, Arc::clone(&signaled)))
                 .and_then(|_| flag::register_usize(number, Arc::clone(&signal), value))
                 .and_then(|_| flag::register(number, Arc::clone(&flag)))
                 .context("receive signals")?;

@@ -5,7 +5,7 @@
 //! of an operation in flight cannot be reused, and a lost operation is detected by its missing
 //! frames.
 //!
-//! A plain store executes in [`Store::submit`]; an io_uring store submits; a modelled disk queues
+//! A plain store executes in [`Store::submit`]; an io_uring store submits; a modeled disk queues
 //! on the virtual clock. This module also has the test stores: memory, faulty, crash, delay.
 
 mod crash;
@@ -172,7 +172,7 @@ pub trait Store<F: Frames>: Send {
     fn reap(&mut self, now: Nanos, frames: &F, done: &mut Vec<StoreCompletion<F>>);
     /// Returns the number of operations accepted and not yet reaped.
     fn in_flight(&self) -> usize;
-    /// Returns the time of the next completion if the store knows it: modelled and delayed stores
+    /// Returns the time of the next completion if the store knows it: modeled and delayed stores
     /// do, devices do not.
     fn next_event(&self) -> Option<Nanos> {
         None

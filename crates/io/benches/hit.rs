@@ -84,7 +84,7 @@ struct Setup {
     /// Block numbers, and numbers of large requests, in the order in which they are read
     /// repeatedly.
     blocks: Vec<u32>,
-    larges: Vec<u32>,
+    large_blocks: Vec<u32>,
 }
 
 impl Setup {
@@ -111,7 +111,7 @@ impl Setup {
             file: cached_file(scale.hot_bytes),
             pins,
             blocks: shuffled(blocks),
-            larges: shuffled(blocks / LARGE_BLOCKS),
+            large_blocks: shuffled(blocks / LARGE_BLOCKS),
         }
     }
 
@@ -247,7 +247,7 @@ impl<'a> Worker<'a> {
     /// Creates a worker that begins `part` halves into each order.
     fn new(setup: &'a Setup, sources: &'a [&'a [u8]], part: usize) -> Self {
         let block = setup.blocks.len() / 2 * part;
-        let large = setup.larges.len() / 2 * part;
+        let large = setup.large_blocks.len() / 2 * part;
         let next = [block, block, block, large, large, block / BATCH_HITS];
         Worker { setup, sources, session: setup.session(), buffer: vec![0; LARGE_BYTES], next }
     }
@@ -302,7 +302,7 @@ impl<'a> Worker<'a> {
     fn memcpy_large(&mut self, each: Duration) -> f64 {
         let arena = self.setup.cache().frames().arena();
         let to = &mut self.buffer;
-        let large = time(each, &self.setup.larges, &mut self.next[3], |large| {
+        let large = time(each, &self.setup.large_blocks, &mut self.next[3], |large| {
             let first = (large * LARGE_BLOCKS) as usize;
             let pins = &self.setup.pins[first..first + LARGE_BLOCKS as usize];
             for (to, pin) in black_box(&mut *to).chunks_exact_mut(BLOCK_BYTES).zip(pins) {
@@ -316,7 +316,7 @@ impl<'a> Worker<'a> {
     fn hit_large(&mut self, each: Duration) -> f64 {
         let (cache, session) = (self.setup.cache(), &mut self.session);
         let (to, now) = (&mut self.buffer, self.setup.engine.now());
-        let large = time(each, &self.setup.larges, &mut self.next[4], |large| {
+        let large = time(each, &self.setup.large_blocks, &mut self.next[4], |large| {
             let offset = u64::from(large) * LARGE_BYTES as u64;
             let request = Request::new(RequestOp::Read, offset..offset + LARGE_BYTES as u64);
             let submitted = session.submit(cache, now, request, &[][..], || ());

@@ -1,4 +1,4 @@
-//! Simulation of the production cache on a virtual clock, in front of modelled stores, with any
+//! Simulation of the production cache on a virtual clock, in front of modeled stores, with any
 //! number of clients. Ten minutes of virtual time take a second or two, and the same requests give
 //! the same run.
 //!
@@ -65,7 +65,7 @@ pub struct CacheSimulation<S> {
     done: Vec<StoreCompletion<NoFrames>>,
 }
 
-/// A failed request. Modelled stores never fail requests unless their inner store does.
+/// A failed request. Modeled stores never fail requests unless their inner store does.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("rehearse a request: {0}")]
 pub struct SimulationError(String);

@@ -1,7 +1,7 @@
 //! Timing models of stores: the duration of each operation on simulated hardware.
 //!
 //! A [`Model`] handles time only: it selects the waiting operation to serve next and returns its
-//! completion time. [`ModelledStore`] puts a model in front of a store that holds the data:
+//! completion time. [`ModeledStore`] puts a model in front of a store that holds the data:
 //! operations queue, the model serves them on the clock that the caller passes in, and when the
 //! service time of an operation is over the inner store executes it. So one type serves the
 //! simulator (memory behind it, virtual clock) and the live demo (a file behind it, an engine that
@@ -15,14 +15,14 @@ mod capped;
 mod curve;
 mod disk;
 mod layout;
-mod modelled;
+mod modeled;
 #[cfg(test)]
 mod rig;
 mod stream;
 
 pub use capped::{CappedVolume, CappedVolumeSpec};
 pub use disk::{Disk, DiskSpec};
-pub use modelled::{ModelledStore, Totals};
+pub use modeled::{ModeledStore, Totals};
 
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;

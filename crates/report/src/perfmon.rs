@@ -93,7 +93,7 @@ impl From<LineError> for PerfmonError {
     }
 }
 
-/// Reads and summarises a log.
+/// Reads and summarizes a log.
 ///
 /// # Errors
 /// The file is not a log, has no samples or an invalid line, or no known counter.

@@ -55,7 +55,7 @@ struct Side<'a> {
     compared: SeriesComparison,
 }
 
-/// Returns the verdict on parts that are labelled with their sides.
+/// Returns the verdict on parts that are labeled with their sides.
 ///
 /// # Errors
 /// The sides have different workloads.

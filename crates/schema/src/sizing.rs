@@ -286,5 +286,5 @@ pub struct Stability {
     /// Number of windows with a required size.
     pub windows: usize,
     /// The assessment, a sentence.
-    pub judgement: String,
+    pub judgment: String,
 }

@@ -174,8 +174,8 @@ fn leak(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
 
 fn scenarios(env: &Env, claims: &mut Claims, device: &Path) -> Result<()> {
     let mut cycles = Vec::new();
-    for scenario in ["fits", "overrun", "favoured"] {
-        let memory = if scenario == "favoured" { "40MiB" } else { MEMORY };
+    for scenario in ["fits", "overrun", "favored"] {
+        let memory = if scenario == "favored" { "40MiB" } else { MEMORY };
         let server = env.serve(device, &format!("--memory {memory}"))?;
         let (larder, uri) = (&env.larder, server.uri());
         // The fitting file is cached in advance, as it would be after some of the ten minutes.
@@ -196,7 +196,7 @@ fn scenarios(env: &Env, claims: &mut Claims, device: &Path) -> Result<()> {
     claims.add_with_peer(
         format!("Probe: a file that fits, {FITS_LEAST} times one that does not"),
         format!("{:.0} cycles/s, {ratio:.1} times", cycles[0]),
-        format!("overrun {:.0}, favoured {:.0}", cycles[1], cycles[2]),
+        format!("overrun {:.0}, favored {:.0}", cycles[1], cycles[2]),
         ratio >= FITS_LEAST,
     );
     Ok(())

@@ -3,7 +3,7 @@
 //! It creates an image, puts a cache in front of it, and runs the Probe workload (random 4 KiB, one
 //! read to three writes) through NBD: with a working set that fits the cache and with one of eight
 //! times the cache size, each without and with the cache, on the disk of this machine and on a
-//! modelled 7,200 rpm disk in real time. The image is unlinked once it is open, so no file remains
+//! modeled 7,200 rpm disk in real time. The image is unlinked once it is open, so no file remains
 //! however the demo ends.
 
 mod disk;
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<()> {
         larder_schema::format::duration(arguments.time)
     )?;
     image.fill(&context)?;
-    for kind in [DiskKind::Real, DiskKind::Modelled] {
+    for kind in [DiskKind::Real, DiskKind::Modeled] {
         let mut outcomes = Vec::new();
         for (times, title) in SIZES {
             outcomes.push(compare(&context, &image, kind, times, title)?);

@@ -50,7 +50,7 @@ pub(crate) struct SimArgs {
     split: SplitBy,
 
     /// Level of the simulation: replacement only; or the whole cache of the engine on a virtual
-    /// clock, with partial pages, write modes, the lazy writer, the dirty limit and a modelled
+    /// clock, with partial pages, write modes, the lazy writer, the dirty limit and a modeled
     /// store; or exactly the work of a server, from its recording (larder serve --record-inputs).
     #[arg(long, value_name = "LEVEL", default_value = "replacement")]
     level: Level,

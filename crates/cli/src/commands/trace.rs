@@ -1,4 +1,4 @@
-//! `larder trace`: convert, summarise, filter, merge, generate and replay traces.
+//! `larder trace`: convert, summarize, filter, merge, generate and replay traces.
 //!
 //! An output file is written under a temporary name and renamed when it is complete, so an
 //! interrupted command leaves no file. Notes of the readers are printed on standard error.
@@ -91,7 +91,7 @@ struct HeadArgs {
 pub(crate) fn run(arguments: &TraceArgs) -> Result<()> {
     match &arguments.command {
         Command::Convert(arguments) => convert(arguments),
-        Command::Summary(arguments) => summarise(arguments),
+        Command::Summary(arguments) => summarize(arguments),
         Command::Head(arguments) => head(arguments),
         Command::Filter(arguments) => filter::run(arguments),
         Command::Merge(arguments) => merge(arguments),
@@ -163,7 +163,7 @@ fn copy(
 
 const READING: &str = "read a trace";
 
-fn summarise(arguments: &SummaryArgs) -> Result<()> {
+fn summarize(arguments: &SummaryArgs) -> Result<()> {
     let mut input = Input::open(&arguments.trace, &arguments.input)?;
     let description = Description::of(&mut input).context(READING)?;
     let text = match arguments.format.get() {

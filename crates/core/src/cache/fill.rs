@@ -62,7 +62,7 @@ pub(super) enum FillCause<F: Frames> {
     /// Read-ahead or a warm restart; no client waits for the page yet.
     Ahead,
     /// A warm restart, next to a page that a client waits for.
-    WarmNeighbour,
+    WarmNeighbor,
 }
 
 /// Listed blocks around a missed page, and frames for them.
@@ -255,7 +255,7 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&instance.volume);
         let mut ops_left = 0;
         let paging = instance.paging;
-        let ahead = matches!(cause, FillCause::Ahead | FillCause::WarmNeighbour);
+        let ahead = matches!(cause, FillCause::Ahead | FillCause::WarmNeighbor);
         for run in self.absent_runs(volume.id, paging.blocks_of(page)) {
             let context = Context::Fill { page, paging };
             let op = self.read_op(&volume, queue, run, spare, context, now);
@@ -265,7 +265,7 @@ impl<F: Frames> Cache<F> {
         instance.pages.get_mut(slot).filling = true;
         let waiters = match cause {
             FillCause::Client(waiter) => vec![waiter],
-            FillCause::Pinned | FillCause::Ahead | FillCause::WarmNeighbour => Vec::new(),
+            FillCause::Pinned | FillCause::Ahead | FillCause::WarmNeighbor => Vec::new(),
         };
         let fill = Fill { slot, ops_left, error: None, failed_frames: Vec::new(), waiters, ahead };
         let before = instance.fills.insert(page, fill);

@@ -3,7 +3,7 @@
 //! A large request over small pages misses page by page. Its reads are adjacent in the queue and go
 //! to the store as one. Read-ahead is joined in the same way, also with a read that a client waits
 //! for. If a joined read fails, its parts are retried separately: a bad sector of one page must not
-//! fail its neighbours. Parts for which no client waits are not retried.
+//! fail its neighbors. Parts for which no client waits are not retried.
 
 use super::Cache;
 use crate::frames::Frames;
@@ -92,7 +92,7 @@ mod tests {
     use crate::page::Paging;
 
     #[test]
-    fn neighbours_are_joined_but_not_across_segments() {
+    fn neighbors_are_joined_but_not_across_segments() {
         const PAGING: Paging = Paging { page_blocks: 4, blocks: 1 << 20 };
         let joined = |first: u64| {
             let mut queue = Queue::<PlainFrames>::new();

@@ -12,7 +12,7 @@ use std::ops::Range;
 
 /// Number of classes by heat. Pages are sorted by the heat class of their region, and by position
 /// inside a class. So they are read back hottest first, and still in large reads. If they were
-/// sorted by their own heat, pages with random references among their neighbours would be read one
+/// sorted by their own heat, pages with random references among their neighbors would be read one
 /// by one.
 const HEAT_CLASSES: usize = 8;
 /// Blocks of a region: those of the largest read.

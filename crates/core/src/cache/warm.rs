@@ -4,7 +4,7 @@
 //! nothing else. The list is read back with read-ahead operations, and only into free frames, in
 //! two ways:
 //!
-//! - With misses of clients: listed neighbours of a missed page are included in the same read of
+//! - With misses of clients: listed neighbors of a missed page are included in the same read of
 //!   the store.
 //! - In order, hottest first, when there are no other reads and no client waits for the store.
 //!   While clients are active, this is one small read at a time, since the next request may wait
@@ -29,9 +29,9 @@ use std::ops::Range;
 const BUSY_READ_BLOCKS: u64 = 16;
 /// Maximum number of takes from a list per poll, if the blocks are already resident.
 const TAKES_PER_POLL: usize = 64;
-/// Size and alignment in blocks of the window around a missed page from which neighbours are read:
+/// Size and alignment in blocks of the window around a missed page from which neighbors are read:
 /// small enough that a disk needs hardly more time than for the page alone.
-const NEIGHBOUR_BLOCKS: u64 = 64;
+const NEIGHBOR_BLOCKS: u64 = 64;
 
 impl<F: Frames> Cache<F> {
     /// Requests reads of `blocks` in this order when there are no other reads, as long as there are
@@ -66,15 +66,15 @@ impl<F: Frames> Cache<F> {
             return;
         }
         let Some(listed) = lock(&volume.queue).warm.around(block) else { return };
-        let window = block / NEIGHBOUR_BLOCKS * NEIGHBOUR_BLOCKS;
-        warm_range.blocks = listed.start.max(window)..listed.end.min(window + NEIGHBOUR_BLOCKS);
+        let window = block / NEIGHBOR_BLOCKS * NEIGHBOR_BLOCKS;
+        warm_range.blocks = listed.start.max(window)..listed.end.min(window + NEIGHBOR_BLOCKS);
         let wanted = self.count_absent(volume.id, &warm_range.blocks);
         if !self.pool.take(&self.frames, volume, wanted, &mut warm_range.frames) {
             self.pool.give_back(volume, warm_range.frames.drain(..));
         }
     }
 
-    /// Starts to fill a page that a client waits for, and its listed neighbours.
+    /// Starts to fill a page that a client waits for, and its listed neighbors.
     pub(super) fn fill_around(
         &self,
         instance: &mut Instance<F>,
@@ -84,21 +84,21 @@ impl<F: Frames> Cache<F> {
         waiter: FillWaiter<F>,
         now: Nanos,
     ) {
-        let pages = self.neighbours_to_fill(instance, queue, page, warm_range);
+        let pages = self.neighbors_to_fill(instance, queue, page, warm_range);
         let spare_along = &mut warm_range.frames;
         // In order of position, so that they are joined into one read.
         for before in pages.start..page {
-            self.start_fill(instance, queue, before, spare_along, FillCause::WarmNeighbour, now);
+            self.start_fill(instance, queue, before, spare_along, FillCause::WarmNeighbor, now);
         }
         self.start_fill(instance, queue, page, spare, FillCause::Client(waiter), now);
         for after in page + 1..pages.end {
-            self.start_fill(instance, queue, after, spare_along, FillCause::WarmNeighbour, now);
+            self.start_fill(instance, queue, after, spare_along, FillCause::WarmNeighbor, now);
         }
     }
 
     /// Returns the pages around `page` to read with it: adjacent ones without resident blocks and
     /// without a fill, as far as there are frames for them.
-    fn neighbours_to_fill(
+    fn neighbors_to_fill(
         &self,
         instance: &Instance<F>,
         queue: &Queue<F>,

@@ -1,5 +1,5 @@
 //! Blocks to read for a warm restart: in order, hottest first, and by position, so that a miss of a
-//! client can include the listed neighbours of its page.
+//! client can include the listed neighbors of its page.
 
 use std::collections::VecDeque;
 use std::ops::Range;

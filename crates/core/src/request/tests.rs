@@ -36,7 +36,7 @@ fn a_failed_read_fails_only_its_request_and_is_not_cached() {
     rig.disks[0].plan.set(vec![Fault::Reads(BLOCK..BLOCK + 1)]);
     let answers = rig.reads(&mut handle, &[[0, 1], [1, 1], [2, 2], [2, 2], [4, 1]]);
     let failed: Vec<_> = answers.iter().map(Result::is_err).collect();
-    assert_eq!(failed, [false, true, false, false, false], "the neighbours are readable");
+    assert_eq!(failed, [false, true, false, false, false], "the neighbors are readable");
     assert_eq!(rig.read(&mut handle, 1).unwrap_err().kind, StoreErrorKind::Io);
     rig.disks[0].plan.set(Vec::new());
     assert_eq!(rig.read(&mut handle, 1), Ok(0), "the failure was not cached");
@@ -91,7 +91,7 @@ fn what_is_at_risk_is_told_exactly() {
     let writing = at_risk(&rig, 8);
     assert_eq!((writing.blocks, writing.writing_blocks), (3, 3));
     assert_eq!(writing.oldest, Some(begin + SECOND));
-    // One of them fails: the result contains its whole page, joined with that of its neighbour.
+    // One of them fails: the result contains its whole page, joined with that of its neighbor.
     rig.disks[0].stall.store(false, Ordering::Release);
     rig.run();
     assert_eq!(TestBench::finished(&handle), Some(Ok(())));
@@ -365,7 +365,7 @@ fn a_write_that_a_stop_overtakes_goes_through() {
 }
 
 #[test]
-fn the_lazy_writer_joins_neighbours_in_the_order_of_the_disk() {
+fn the_lazy_writer_joins_neighbors_in_the_order_of_the_disk() {
     let mut rig = TestBench::new(64, [options(600)]);
     let mut handle = rig.handle(0);
     for block in [400, 5, 3, 9, 4, 401] {

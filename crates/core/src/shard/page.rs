@@ -11,7 +11,7 @@ pub(crate) struct Page {
     /// Time, and epoch of the volume, at which the page became dirty.
     pub(crate) dirty_at: Nanos,
     pub(crate) dirty_epoch: u64,
-    /// Neighbours in the list of dirty pages, if the page is in it.
+    /// Neighbors in the list of dirty pages, if the page is in it.
     pub(super) dirty_older: Slot,
     pub(super) dirty_newer: Slot,
     /// Number of the last writeback of the page; at most one is in progress.

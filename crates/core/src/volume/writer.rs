@@ -26,7 +26,7 @@ pub(crate) struct Writer {
     pub(crate) forced: Batch,
     /// True while a series of bursts continues until the target.
     pub(crate) bulk: bool,
-    /// Until then the lazy writer pauses in favour of client reads.
+    /// Until then the lazy writer pauses in favor of client reads.
     pub(crate) paused_until: Nanos,
     /// Earliest time of the next attempt after failed writes, and the delay after the next failure.
     pub(crate) retry_at: Nanos,

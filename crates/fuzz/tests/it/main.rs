@@ -19,5 +19,5 @@ fn every_input_of_the_corpora_passes_its_target() {
             target(&input);
         }
     }
-    assert!(bytes < 200 << 10, "the corpora have {bytes} bytes: minimise them");
+    assert!(bytes < 200 << 10, "the corpora have {bytes} bytes: minimize them");
 }

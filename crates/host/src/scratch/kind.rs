@@ -19,12 +19,12 @@ pub struct Kind {
     pub package: &'static str,
     /// Default options: suppress output, and overwrite existing data.
     options: &'static [&'static str],
-    /// An option and its value, used unless the caller gives the option: initialise everything in
+    /// An option and its value, used unless the caller gives the option: initialize everything in
     /// mkfs, not after the mount during the measurement.
     eager_init: Option<(&'static str, &'static str)>,
 }
 
-/// By default ext2, ext3 and ext4 initialise their inode tables after the mount.
+/// By default ext2, ext3 and ext4 initialize their inode tables after the mount.
 const EXT_EAGER_INIT: Option<(&str, &str)> = Some(("-E", "lazy_itable_init=0,lazy_journal_init=0"));
 
 const fn kind(

@@ -21,8 +21,8 @@ const RAW_TRACEPOINT_OPEN: libc::c_int = 17;
 const BTF_LOAD: libc::c_int = 18;
 const PROG_TYPE_TRACING: u32 = 26;
 const TRACE_RAW_TP: u32 = 23;
-/// The kernel permits some helpers only to programs with a GPL-compatible licence.
-const LICENCE: &[u8] = b"Dual MIT/GPL\0";
+/// The kernel permits some helpers only to programs with a GPL-compatible license.
+const LICENSE: &[u8] = b"Dual MIT/GPL\0";
 
 #[repr(C)]
 #[derive(Clone, Copy, Debug, Default)]
@@ -67,7 +67,7 @@ struct ProgLoad {
     kind: u32,
     instructions: u32,
     code: u64,
-    licence: u64,
+    license: u64,
     log_level: u32,
     log_size: u32,
     log: u64,
@@ -291,7 +291,7 @@ pub(crate) fn load_program(code: &[u64], tracepoint: u32, log: &mut [u8]) -> io:
         kind: PROG_TYPE_TRACING,
         instructions: length(code)?,
         code: address(code),
-        licence: address(LICENCE),
+        license: address(LICENSE),
         log_level: u32::from(!log.is_empty()),
         log_size: length(log)?,
         log: if log.is_empty() { 0 } else { log.as_mut_ptr().expose_provenance() as u64 },
@@ -300,7 +300,7 @@ pub(crate) fn load_program(code: &[u64], tracepoint: u32, log: &mut [u8]) -> io:
         attach_btf_id: tracepoint,
         ..ProgLoad::default()
     };
-    // SAFETY: code and licence are live and only read; the log is written up to its size.
+    // SAFETY: code and license are live and only read; the log is written up to its size.
     unsafe { create_fd(PROG_LOAD, &mut attr) }
 }
 

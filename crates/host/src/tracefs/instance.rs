@@ -1,7 +1,7 @@
 //! A private trace instance: its own buffers, events and filters.
 //!
 //! Invariants: the name contains the ID and start time of the creating process, so that an instance
-//! whose creator has ended is recognisable; it is removed when dropped. The kernel refuses to
+//! whose creator has ended is recognizable; it is removed when dropped. The kernel refuses to
 //! remove an open instance, so an instance in use is never removed.
 
 use super::{TraceError, Tracefs};

@@ -111,7 +111,7 @@ fn pages_that_are_cut_or_wrong_end_the_walk() {
     assert_eq!(layout.records(&[]).count(), 0);
 }
 
-/// Opens tracefs, if this process is root and the kernel has it. The lock serialises the tests,
+/// Opens tracefs, if this process is root and the kernel has it. The lock serializes the tests,
 /// since creating an instance removes left-over ones.
 fn tracefs() -> Option<(Tracefs, MachineLock)> {
     match Tracefs::open() {

@@ -1,7 +1,7 @@
 //! Tests of the cache simulation.
 
 use super::*;
-use crate::model::{Disk, ModelledStore, NullStore};
+use crate::model::{Disk, ModeledStore, NullStore};
 use crate::workload::probe::Probe;
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::Counter;
@@ -18,7 +18,7 @@ fn scenario(seconds: u64) -> (Totals, Vec<u64>) {
     let mut options = VolumeOptions::new("probe", geometry);
     options.tunables = Tunables::nt();
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
-    let store = ModelledStore::new(MemoryStore::new(geometry), disk);
+    let store = ModeledStore::new(MemoryStore::new(geometry), disk);
     let frames = u32::try_from(cache_bytes / 4096).unwrap();
     let mut simulation = CacheSimulation::new(frames, 1, [(options, store)], 1);
     let mut dirty = Vec::new();

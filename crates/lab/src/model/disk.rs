@@ -9,7 +9,7 @@
 //! position", HPL-CSP-91-7, and of M. Seltzer, P. Chen and J. Ousterhout, "Disk scheduling
 //! revisited", USENIX Winter 1990.
 //!
-//! Not modelled: head switches in a cylinder and remapped sectors; the sustained rate includes
+//! Not modeled: head switches in a cylinder and remapped sectors; the sustained rate includes
 //! both.
 //! Times are nanoseconds, sizes are bytes, rates are bytes per second.
 

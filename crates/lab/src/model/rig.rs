@@ -3,7 +3,7 @@
 //!
 //! Rates are operations per second of virtual time.
 
-use super::{Model, ModelledStore, NullStore};
+use super::{Model, ModeledStore, NullStore};
 use crate::random::Random;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::frames::NoFrames;
@@ -101,7 +101,7 @@ pub(super) fn closed_loop<M: Model>(
     mut offset_of: impl FnMut(u64) -> u64,
 ) -> LoopResult {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(instant(u64::MAX), model);
+    let mut store = ModeledStore::new(instant(u64::MAX), model);
     let (mut now, mut next) = (0, 0);
     let mut result = LoopResult { rate: 0.0, longest: 0, order: Vec::new() };
     while result.order.len() < usize::try_from(count).unwrap() {

@@ -1,6 +1,6 @@
 //! Simulation of the whole cache over a trace: the production engine on a virtual clock, with
 //! partially valid pages, write modes, the lazy writer, the dirty limit, several clients and a
-//! modelled store.
+//! modeled store.
 //!
 //! The result is the engine's counters. With one client and write-through nothing depends on time,
 //! and the counters are those of a server to which the trace is replayed; otherwise they depend on
@@ -10,7 +10,7 @@
 //! split at 4 KiB boundaries as the NBD server splits them. Sizes are bytes, times are nanoseconds.
 
 use crate::cache_simulation::{CacheSimulation, Request, SimulationError};
-use crate::model::{CappedVolume, CappedVolumeSpec, Disk, FixedLatency, ModelledStore, NullStore};
+use crate::model::{CappedVolume, CappedVolumeSpec, Disk, FixedLatency, ModeledStore, NullStore};
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
 use larder_core::clock::Nanos;
 use larder_core::counters::Totals;
@@ -72,14 +72,14 @@ impl StoreModel {
     fn build(self, geometry: Geometry) -> Box<dyn Store<NoFrames>> {
         let null_store = NullStore::new(geometry);
         let capped = |spec| -> Box<dyn Store<NoFrames>> {
-            Box::new(ModelledStore::new(NullStore::new(geometry), CappedVolume::new(spec)))
+            Box::new(ModeledStore::new(NullStore::new(geometry), CappedVolume::new(spec)))
         };
         match self {
             StoreModel::Instant => Box::new(null_store),
-            StoreModel::Fixed(time) => Box::new(ModelledStore::new(null_store, FixedLatency(time))),
+            StoreModel::Fixed(time) => Box::new(ModeledStore::new(null_store, FixedLatency(time))),
             StoreModel::Disk => {
                 let disk = Disk::seven_thousand_two_hundred(geometry.length);
-                Box::new(ModelledStore::new(null_store, disk))
+                Box::new(ModeledStore::new(null_store, disk))
             }
             StoreModel::CloudGeneral => capped(CappedVolumeSpec::general_purpose()),
             StoreModel::CloudStandard => capped(CappedVolumeSpec::standard()),

@@ -148,7 +148,7 @@ struct Pages {
 
 impl Pages {
     fn new(count: u64, exponent: f64) -> Self {
-        // A stride near the golden ratio moves neighbours in rank far apart.
+        // A stride near the golden ratio moves neighbors in rank far apart.
         let mut stride = (count / 1000 * 618 + 1).max(1);
         while gcd(stride, count) != 1 {
             stride += 1;

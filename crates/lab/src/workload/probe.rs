@@ -23,7 +23,7 @@ pub const FITS: f64 = 16.0 / 26.0;
 pub const OVERRUN: f64 = 128.0 / 26.0;
 /// Working set of scenario 3: 128 MB where the cache was favored and grew beyond 40 MB (it hit 61
 /// %).
-pub const OVERRUN_FAVOURED: f64 = 128.0 / 40.0;
+pub const OVERRUN_FAVORED: f64 = 128.0 / 40.0;
 
 /// The action on one record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -262,7 +262,7 @@ fn no_frames_and_too_many_are_refused() {
 }
 
 #[test]
-fn copies_beyond_the_frame_panic_and_leave_the_neighbour_alone() {
+fn copies_beyond_the_frame_panic_and_leave_the_neighbor_alone() {
     let arena = arena(2);
     let mut write_pin = arena.try_write_pin(0).unwrap();
     for (offset, len) in [(1, FRAME_BYTES), (FRAME_BYTES + 1, 0), (usize::MAX, 2)] {

@@ -40,7 +40,7 @@ fn creating_an_arena_allocates_nothing_and_a_write_allocates_one_frame() {
 }
 
 #[test]
-fn a_released_frame_is_not_resident_and_zero_and_its_neighbours_are_unchanged() {
+fn a_released_frame_is_not_resident_and_zero_and_its_neighbors_are_unchanged() {
     let arena = Arena::new(PLAIN).unwrap();
     let mut write_pins: Vec<_> = (0..3).map(|frame| arena.try_write_pin(frame).unwrap()).collect();
     for write_pin in &mut write_pins {

@@ -4,8 +4,8 @@
 //! references with larger pages. Two measures are: the *byte hit ratio* (the share of requested
 //! bytes in resident pages) and the *bytes from the store* (a read miss fetches the whole page; a
 //! write miss fetches nothing, since written sectors are valid by themselves). A larger page
-//! fetches neighbouring data, with fewer operations and less memory for tables; if clients do not
-//! read the neighbouring data, it wastes memory and bandwidth.
+//! fetches neighboring data, with fewer operations and less memory for tables; if clients do not
+//! read the neighboring data, it wastes memory and bandwidth.
 //!
 //! Larder's rule: the largest page whose byte hit ratio is at most [`HITS_LOST`] below the best,
 //! and that fetches at most [`BYTES_MORE`] times the fewest bytes.

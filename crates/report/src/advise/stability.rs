@@ -28,7 +28,7 @@ pub fn assess(windows: &[Window], recommended_bytes: u64) -> Option<Stability> {
         "unsteady: there are phases that need little and phases that need much; a longer trace \
          or one of the busy time says more"
     };
-    let judgement = format!(
+    let judgment = format!(
         "Its need is {level} ({} to {}, a factor of {}). The recommended size is enough for {} \
          of {} parts.",
         format::bytes(least_bytes),
@@ -38,7 +38,7 @@ pub fn assess(windows: &[Window], recommended_bytes: u64) -> Option<Stability> {
         needs.len(),
     );
     let windows = needs.len();
-    Some(Stability { least_bytes, median_bytes, most_bytes, covered, windows, judgement })
+    Some(Stability { least_bytes, median_bytes, most_bytes, covered, windows, judgment })
 }
 
 #[cfg(test)]
@@ -61,15 +61,15 @@ mod tests {
         let found = assess(&windows(&[Some(10), Some(15), None, Some(12)]), 12).unwrap();
         assert_eq!((found.least_bytes, found.median_bytes, found.most_bytes), (10, 12, 15));
         assert_eq!((found.covered, found.windows), (2, 3));
-        assert!(found.judgement.contains("steady: the parts"), "{}", found.judgement);
+        assert!(found.judgment.contains("steady: the parts"), "{}", found.judgment);
     }
 
     #[test]
     fn needs_far_apart_are_unsteady_and_none_is_nothing() {
         let found = assess(&windows(&[Some(10), Some(150)]), 12).unwrap();
-        assert!(found.judgement.contains("unsteady"), "{}", found.judgement);
+        assert!(found.judgment.contains("unsteady"), "{}", found.judgment);
         let found = assess(&windows(&[Some(10), Some(50)]), 12).unwrap();
-        assert!(found.judgement.contains("changing"), "{}", found.judgement);
+        assert!(found.judgment.contains("changing"), "{}", found.judgment);
         assert_eq!(assess(&windows(&[None]), 12), None);
     }
 }

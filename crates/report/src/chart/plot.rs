@@ -1,4 +1,4 @@
-//! Charts for HTML reports: SVG with the colours of the page's style sheet, for light, dark and
+//! Charts for HTML reports: SVG with the colors of the page's style sheet, for light, dark and
 //! print styles. Sizes are pixels of the drawing, which scales with the page.
 
 use super::{Axis, Frame};
@@ -7,8 +7,8 @@ use crate::escape::html as escape;
 /// Margins around the plane: left, right, top, bottom.
 const MARGIN: [f64; 4] = [96.0, 36.0, 14.0, 46.0];
 
-/// Number of line colours in the style sheet.
-const COLOURS: usize = 6;
+/// Number of line colors in the style sheet.
+const COLORS: usize = 6;
 
 /// A plane with two axes to draw on.
 #[derive(Debug)]
@@ -167,9 +167,9 @@ fn title_element(title: &str) -> String {
     if title.is_empty() { String::new() } else { format!("<title>{}</title>", escape(title)) }
 }
 
-/// Returns the class of the line with this number; colours repeat.
+/// Returns the class of the line with this number; colors repeat.
 pub(crate) fn line_class(number: usize) -> String {
-    format!("line c{}", number % COLOURS)
+    format!("line c{}", number % COLORS)
 }
 
 /// Converts a small number.

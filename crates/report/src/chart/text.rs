@@ -1,5 +1,5 @@
 //! Text rendering of a chart. A single line is drawn in Braille (two by four dots per character);
-//! several lines get one letter each, since a terminal may lack colours. Sizes are characters.
+//! several lines get one letter each, since a terminal may lack colors. Sizes are characters.
 
 use super::{Chart, Frame};
 
@@ -67,7 +67,7 @@ impl Chart {
         for mark in &x.marks {
             let column = cell(*mark, x, width);
             let label = self.x.label(*mark);
-            // The label is centred below its mark, but stays inside the plane.
+            // The label is centered below its mark, but stays inside the plane.
             let begin =
                 column.saturating_sub(label.len() / 2).min(width.saturating_sub(label.len()));
             if labels.is_empty() || begin > labels.len() {

@@ -23,7 +23,7 @@ pub struct MachineSnapshot {
     pub paging_per_s: Option<f64>,
     /// Bytes written per second by the disk with the most writes.
     pub written_per_s: Option<f64>,
-    /// Utilisation of that disk, 0 to 1.
+    /// Utilization of that disk, 0 to 1.
     pub busy_ratio: Option<f64>,
 }
 
@@ -114,14 +114,14 @@ impl Observation {
     }
 
     /// Returns the highest write rate of any part of at least [`PART_S`] in which the disk's
-    /// utilisation was at least `share`, so that the disk was near its limit.
+    /// utilization was at least `share`, so that the disk was near its limit.
     pub(super) fn write_speed_busy(&self, share: f64) -> Option<f64> {
         let indices = 0..self.moments.len();
         let parts = indices.filter_map(|first| self.part(first)).filter(|part| part.1 >= share);
         fastest(parts.map(|part| part.0).collect())
     }
 
-    /// Returns write rate and utilisation from a snapshot on, over a part of at least [`PART_S`];
+    /// Returns write rate and utilization from a snapshot on, over a part of at least [`PART_S`];
     /// `None` if the rest is shorter.
     fn part(&self, first: usize) -> Option<(f64, f64)> {
         let (mut seconds, mut written, mut busy) = (0.0, 0.0, 0.0);

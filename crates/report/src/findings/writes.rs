@@ -44,7 +44,7 @@ const EXPIRE_S: f64 = 30.0;
 /// disk's writes in this time stops writers between two periods.
 const FLUSH_PERIOD_S: f64 = 5.0;
 
-/// Minimum utilisation of a disk for a valid measurement of its speed.
+/// Minimum utilization of a disk for a valid measurement of its speed.
 const BUSY_MIN: f64 = 0.5;
 
 pub(super) const TOO_HIGH: Rule = Rule {

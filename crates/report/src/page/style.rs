@@ -1,4 +1,4 @@
-//! Style sheet of the HTML reports. The colours are distinct with any colour vision.
+//! Style sheet of the HTML reports. The colors are distinct with any color vision.
 
 /// The style sheet.
 pub(crate) const CSS: &str = "

@@ -87,7 +87,7 @@ fn windows_1252(byte: u8) -> char {
     }
 }
 
-/// Normalises a name for comparisons: no accents, lower case, one kind of blank and apostrophe.
+/// Normalizes a name for comparisons: no accents, lower case, one kind of blank and apostrophe.
 pub(super) fn fold(name: &str) -> String {
     let mut folded = String::with_capacity(name.len());
     for character in name.chars().flat_map(char::to_lowercase) {

@@ -122,7 +122,7 @@ fn time_section(sizing: &Sizing) -> String {
     if let Some(stability) = &sizing.stability {
         let caption = format!(
             "What each eighth of the references would need for the same target. {}",
-            escape(&stability.judgement)
+            escape(&stability.judgment)
         );
         body.push_str(&figure(&windows_chart(sizing), &caption));
     }

@@ -201,7 +201,7 @@ fn stability_text(sizing: &Sizing) -> Option<String> {
         Field::percent("hit_ratio", "hits with the recommended size", |it| it.hit_ratio),
     ];
     let table = Table::of("Over time", &sizing.windows, fields);
-    Some(format!("{}{}\n", table.to_text(), stability.judgement))
+    Some(format!("{}{}\n", table.to_text(), stability.judgment))
 }
 
 pub(super) fn volumes_table(sizing: &Sizing) -> Option<Table> {

@@ -39,7 +39,7 @@ pub enum RunError {
         /// The series or comparison.
         place: String,
     },
-    /// The serialisation failed.
+    /// The serialization failed.
     #[error("write the run: {source}")]
     Write {
         /// The reason.

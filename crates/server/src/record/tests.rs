@@ -1,4 +1,4 @@
-//! The recorder with an engine and clients in this process: its output, and its behaviour on write
+//! The recorder with an engine and clients in this process: its output, and its behavior on write
 //! errors.
 
 use super::*;

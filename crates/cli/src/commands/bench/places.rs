@@ -14,7 +14,7 @@ use larder_lab::bench::target::{Buffering, Target, TargetPath, TargetSource};
 use larder_lab::bench::{
     BenchError, OwnCache, Space, Start, StartState, TrialContext, WorkloadResidency,
 };
-use larder_lab::model::{Disk, ModelledStore};
+use larder_lab::model::{Disk, ModeledStore};
 use std::fmt::Display;
 use std::io::{self, Seek};
 use std::os::unix::fs::FileTypeExt;
@@ -209,7 +209,7 @@ impl Target for Mapped {
 pub(super) enum BackingStore {
     /// Memory, without latency.
     Memory,
-    /// A modelled disk of 7,200 rpm, in real time.
+    /// A modeled disk of 7,200 rpm, in real time.
     Disk,
 }
 
@@ -233,7 +233,7 @@ impl InProcess {
             BackingStore::Memory => Box::new(TimedStore::new(memory, clock)),
             BackingStore::Disk => {
                 let disk = Disk::seven_thousand_two_hundred(self.bytes);
-                Box::new(TimedStore::new(ModelledStore::new(memory, disk), clock))
+                Box::new(TimedStore::new(ModeledStore::new(memory, disk), clock))
             }
         }
     }
@@ -293,7 +293,7 @@ impl TargetSource for InProcess {
         let memory = larder_schema::format::bytes(self.memory_bytes);
         let store = match self.backing {
             BackingStore::Memory => "memory",
-            BackingStore::Disk => "a modelled 7,200 rpm disk",
+            BackingStore::Disk => "a modeled 7,200 rpm disk",
         };
         format!("{memory} of cache in process ({}) in front of {store}", self.policy.name())
     }

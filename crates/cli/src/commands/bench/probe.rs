@@ -14,7 +14,7 @@ use larder_lab::bench::probe::ProbeBench;
 use larder_lab::bench::target::TargetSource;
 use larder_lab::random::Spread;
 use larder_lab::workload::probe::{
-    Action, FITS, OVERRUN, OVERRUN_FAVOURED, Order, Probe, parse_pattern,
+    Action, FITS, OVERRUN, OVERRUN_FAVORED, Order, Probe, parse_pattern,
 };
 use std::path::Path;
 use std::process::ExitCode;
@@ -113,7 +113,7 @@ enum Scenario {
     /// The file is five times the cache: 128 MB of 26 MB.
     Overrun,
     /// The same file with more memory for the cache: 128 MB of 40 MB.
-    Favoured,
+    Favored,
     /// The file fits, and a separate process takes memory: step by step in the first half of each
     /// trial, and keeps it to the end.
     Leak,
@@ -159,7 +159,7 @@ impl ProbeArgs {
         let times = match scenario {
             Scenario::Fits | Scenario::Leak => FITS,
             Scenario::Overrun => OVERRUN,
-            Scenario::Favoured => OVERRUN_FAVOURED,
+            Scenario::Favored => OVERRUN_FAVORED,
         };
         Some(Probe::sized(self.memory?, times).file_bytes)
     }

@@ -1,11 +1,11 @@
-//! The disks of the demo: an image on the machine's own disk, and a modelled disk.
+//! The disks of the demo: an image on the machine's own disk, and a modeled disk.
 
 use super::DemoContext;
 use crate::progress;
 use anyhow::{Context, Result};
 use larder_core::store::{Geometry, MemoryStore};
 use larder_io::store::{self, AllocationMap, EngineStore, OpenOptions, SolidMap, TimedStore};
-use larder_lab::model::{self, ModelledStore};
+use larder_lab::model::{self, ModeledStore};
 use std::fs::File;
 use std::io::Write;
 use std::os::fd::AsRawFd;
@@ -18,14 +18,14 @@ const CHUNK: usize = 1 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum DiskKind {
     Real,
-    Modelled,
+    Modeled,
 }
 
 impl DiskKind {
     pub(super) fn title(self) -> &'static str {
         match self {
             DiskKind::Real => "This machine's disk",
-            DiskKind::Modelled => "A modelled 7,200 rpm disk, in real time",
+            DiskKind::Modeled => "A modeled 7,200 rpm disk, in real time",
         }
     }
 }
@@ -87,12 +87,12 @@ impl Disk {
                 }
                 Ok(Disk { store: opened.store, map: opened.map })
             }
-            DiskKind::Modelled => {
+            DiskKind::Modeled => {
                 let length = context.image_bytes;
                 let geometry = Geometry { length, granule: 512, read_only: false };
                 let disk = model::Disk::seven_thousand_two_hundred(length);
-                let modelled = ModelledStore::new(MemoryStore::new(geometry), disk);
-                let store = Box::new(TimedStore::new(modelled, clock));
+                let modeled = ModeledStore::new(MemoryStore::new(geometry), disk);
+                let store = Box::new(TimedStore::new(modeled, clock));
                 Ok(Disk { store, map: Arc::new(SolidMap) })
             }
         }

@@ -8,7 +8,7 @@ use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use larder_lab::cache_simulation::CacheSimulation;
-use larder_lab::model::{Disk, ModelledStore};
+use larder_lab::model::{Disk, ModeledStore};
 use larder_lab::workload::probe::Probe;
 use larder_report::chart::{Axis, Chart};
 use larder_schema::run::Run;
@@ -26,7 +26,7 @@ const SEED: u64 = 1998;
 ///
 /// The file fits the cache; writes are absorbed, and dirty data accumulates until its age limit and
 /// is then written in one burst, in disk order. The chart uses the production cache with the preset
-/// `nt`, on a virtual clock, in front of the modelled 7,200 rpm disk: it is reproducible.
+/// `nt`, on a virtual clock, in front of the modeled 7,200 rpm disk: it is reproducible.
 #[expect(clippy::cast_precision_loss, reason = "points of a chart")]
 pub(super) fn saw_tooth() -> Result<String> {
     let mut probe = Probe::scenario_1(CACHE_BYTES);
@@ -35,7 +35,7 @@ pub(super) fn saw_tooth() -> Result<String> {
     let mut options = VolumeOptions::new("probe", geometry);
     options.tunables = Tunables::nt();
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
-    let store = ModelledStore::new(MemoryStore::new(geometry), disk);
+    let store = ModeledStore::new(MemoryStore::new(geometry), disk);
     let frames = u32::try_from(CACHE_BYTES / BLOCK_BYTES_U64).expect("26 MiB");
     let mut simulation = CacheSimulation::new(frames, 1, [(options, store)], 1);
     let begin = simulation.now();

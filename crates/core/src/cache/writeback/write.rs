@@ -1,7 +1,7 @@
 //! Writeback of dirty pages to the store.
 //!
 //! A writeback writes all dirty blocks of a page; a page has at most one in progress. Its frames
-//! are pinned, so the store gets their contents at its start. Dirty neighbours inside a 1 MiB
+//! are pinned, so the store gets their contents at its start. Dirty neighbors inside a 1 MiB
 //! region are joined into one operation.
 
 use crate::cache::Cache;

@@ -106,7 +106,7 @@ fn what_fails_on_the_way_is_told_to_nobody_and_not_kept() {
     let failed = count(&rig, Counter::StoreReadErrors);
     assert!(failed > 0, "the window reached the bad spot");
     assert_eq!(rig.gauge(Gauge::Resident) / BLOCK, count(&rig, Counter::FilledBlocks));
-    // A client that reads the bad block gets the error; reads of its neighbours succeed.
+    // A client that reads the bad block gets the error; reads of its neighbors succeed.
     assert!(rig.read(&mut handle, 8).is_err());
     read_all(&mut rig, &mut handle, 9..200);
     rig.disks[0].plan.set(Vec::new());

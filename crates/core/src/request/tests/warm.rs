@@ -54,7 +54,7 @@ fn residents_are_the_hottest_first_and_in_order_within_a_part() {
 }
 
 #[test]
-fn neighbours_are_read_back_together_however_their_own_heat_is_mixed() {
+fn neighbors_are_read_back_together_however_their_own_heat_is_mixed() {
     let mut rig = random_rig(4096, 1 << 20);
     let mut handle = rig.handle(0);
     // Extents at many positions, with their blocks in a permuted order: 7 and 2048 are coprime.
@@ -186,7 +186,7 @@ fn what_lies_beside_a_missed_page_comes_with_it() {
 }
 
 #[test]
-fn a_miss_reads_its_neighbours_from_the_64_blocks_around_it() {
+fn a_miss_reads_its_neighbors_from_the_64_blocks_around_it() {
     let mut rig = random_rig(4096, 100_000);
     let mut handle = rig.handle(0);
     let volume = std::sync::Arc::clone(&rig.disks[0].volume);

@@ -118,7 +118,7 @@ fn a_piece_that_was_not_told_is_found_in_a_run_and_nowhere_else() {
 }
 
 #[test]
-fn who_waits_for_anothers_page_does_not_take_his_miss() {
+fn who_waits_for_the_page_of_another_does_not_take_his_miss() {
     let mut lookups = Lookups::default();
     lookups.sync_readahead(A, 0, 5, 1);
     lookups.added(A, 0, 5, 1);
@@ -241,7 +241,7 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
     }
 }
 
-/// Model of the kernel program's state and behaviour for a thread: `watch/kernel_probe/program.rs`
+/// Model of the kernel program's state and behavior for a thread: `watch/kernel_probe/program.rs`
 /// in Rust.
 #[derive(Clone, Copy, Debug, Default)]
 struct Kernel {

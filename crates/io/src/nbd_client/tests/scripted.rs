@@ -331,7 +331,7 @@ fn chunks_of_one_byte_take_no_memory_that_lasts() {
         || client.slots[0].covered.iter().map(|(start, end)| end - start).sum::<u32>() < 16383
     {
         client.receive().unwrap();
-        assert!(client.slots[0].covered.len() <= 2, "neighbours are merged");
+        assert!(client.slots[0].covered.len() <= 2, "neighbors are merged");
     }
     drop(client);
     thread.join().unwrap();

@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_of_one_kind_are_one_run() {
+    fn neighbors_of_one_kind_are_one_run() {
         let shared = HoleQueries::new(1 << 20, 512);
         let extent = |number: usize| {
             // Of the four states only one is a hole that reads as zeros.

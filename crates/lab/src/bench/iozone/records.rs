@@ -82,7 +82,7 @@ mod tests {
     }
 
     #[test]
-    fn neighbours_have_nothing_in_common() {
+    fn neighbors_have_nothing_in_common() {
         let cell = Cell { file_bytes: 1 << 20, record_bytes: 4096 };
         let mut records = Records::new(&cell, 1, 0);
         // A compressor would look for repetitions in the bytes after the mark.

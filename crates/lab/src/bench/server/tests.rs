@@ -160,7 +160,7 @@ fn a_transaction_goes_through_all_records_of_an_item_of_the_client() {
 }
 
 #[test]
-fn clients_never_touch_what_is_anothers() {
+fn clients_never_touch_the_items_of_others() {
     for client in 0..4 {
         let range = client * 3 * ITEM..(client + 1) * 3 * ITEM;
         let requests = requests_of(client, ALL, false);

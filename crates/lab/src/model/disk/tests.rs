@@ -1,8 +1,8 @@
-//! Tests of the modelled disk: the rates of the real drive, shortest-positioning-first order with
+//! Tests of the modeled disk: the rates of the real drive, shortest-positioning-first order with
 //! bounded waiting, and determinism. Rates are operations per second of virtual time.
 
 use super::super::rig::{self, closed_loop, instant, read, scattered, write};
-use super::super::{Disk, DiskSpec, ModelledStore};
+use super::super::{Disk, DiskSpec, ModeledStore};
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::frames::NoFrames;
 use larder_core::store::{Store, StoreOpKind};
@@ -61,7 +61,7 @@ fn sequential_writes_without_the_disks_cache_miss_a_revolution_each_unless_queue
 #[test]
 fn the_nearest_is_served_first_by_rotation_and_by_distance() {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(instant(TIB), disk());
+    let mut store = ModeledStore::new(instant(TIB), disk());
     let mut done = Vec::new();
     // The first read moves the head to the start. Of the others, which wait meanwhile, one lies far
     // away and four lie on one track, a fifth of a revolution apart.
@@ -111,7 +111,7 @@ fn the_same_seed_gives_the_same_run() {
 fn a_write_cache_answers_at_once_and_a_flush_pays() {
     let frames = NoFrames::new(0);
     let spec = DiskSpec { write_cache_bytes: 1 << 20, ..DiskSpec::seven_thousand_two_hundred() };
-    let mut store = ModelledStore::new(instant(TIB), Disk::new(spec, TIB));
+    let mut store = ModeledStore::new(instant(TIB), Disk::new(spec, TIB));
     let mut offset_of = scattered(TIB, 2);
     let mut done = Vec::new();
     for tag in 0..100 {

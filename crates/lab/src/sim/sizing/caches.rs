@@ -200,7 +200,7 @@ impl CachePlan<'_> {
         progress: &mut ProgressCallback<'_>,
     ) -> Result<(), SizingError> {
         let threads = context.options.threads.get().min(self.policies.len());
-        // The policies are dealt in turn, because neighbours in the list cost about the same.
+        // The policies are dealt in turn, because neighbors in the list cost about the same.
         let policy_groups: Vec<Vec<PolicyKind>> = (0..threads)
             .map(|first| self.policies.iter().copied().skip(first).step_by(threads).collect())
             .collect();

@@ -203,7 +203,7 @@ fn measure_recommended_size(
         page_sizes(context, sizing, (policy, pages), progress)?;
     } else {
         sizing.notes.push(
-            "page sizes were not compared: of a sample of the pages, neighbours are missing"
+            "page sizes were not compared: of a sample of the pages, neighbors are missing"
                 .to_owned(),
         );
     }

@@ -1,7 +1,7 @@
 //! Search for the smallest size that reaches the goal, and for the best policies there.
 //!
 //! The estimates of all policies give an approximate size. The best few policies are then simulated
-//! at sizes half an octave apart around it, and twice more between the two neighbours of which one
+//! at sizes half an octave apart around it, and twice more between the two neighbors of which one
 //! reaches the goal and the other does not: the last sizes are 2 % apart. If the estimates are so
 //! inaccurate that none or all of the sizes reach the goal, the search moves by an octave and tries
 //! again.
@@ -100,19 +100,19 @@ pub(super) fn search(
         };
         plan.run(context, simulated, progress)
     };
-    let mut centre = estimated_size.min(pages_max);
+    let mut center = estimated_size.min(pages_max);
     for _ in 0..MOVES_MAX {
         let mut sizes: Vec<u32> = (-4..=4)
-            .map(|number| scaled(centre, f64::from(number) / 4.0).clamp(1, pages_max))
+            .map(|number| scaled(center, f64::from(number) / 4.0).clamp(1, pages_max))
             .collect();
         sizes.dedup();
         run(&sizes, &mut simulated)?;
         let first = simulated.sizes()[0];
         match smallest_reaching(&simulated, wanted_hit_ratio) {
-            Some(found) if found == first && first > 1 => centre = (first / 2).max(1),
+            Some(found) if found == first && first > 1 => center = (first / 2).max(1),
             Some(_) => break,
             None if simulated.sizes().contains(&pages_max) => break,
-            None => centre = centre.saturating_mul(2).min(pages_max),
+            None => center = center.saturating_mul(2).min(pages_max),
         }
     }
     for _ in 0..REFINEMENTS {

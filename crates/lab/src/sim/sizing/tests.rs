@@ -217,7 +217,7 @@ fn of_a_sample_of_the_pages_as_much_is_recommended_as_of_all() {
     assert_near("flat region", [regions.flat_begin_bytes, whole_regions.flat_begin_bytes]);
     assert_eq!(sizing.goal, options.goal, "the budget is that for all");
     assert!(
-        sizing.page_sizes.is_empty() && sizing.notes.iter().any(|it| it.contains("neighbours"))
+        sizing.page_sizes.is_empty() && sizing.notes.iter().any(|it| it.contains("neighbors"))
     );
     // The budget applies to all pages, not to the sample.
     let goal = SizingGoal { budget_bytes: Some(1 << 20), ..goal };

@@ -122,10 +122,10 @@ impl Cache {
     /// Ends the cache in any case; returns its exit status, if it ended in time.
     fn end(&mut self) -> Result<Option<ExitStatus>> {
         let Some(Running { mut child, .. }) = self.running.take() else { return Ok(None) };
-        let signalled = kill_process(Pid::from_child(&child), Signal::TERM);
+        let signaled = kill_process(Pid::from_child(&child), Signal::TERM);
         let started_at = Instant::now();
         let mut status = child.try_wait().context("end the cache")?;
-        while status.is_none() && signalled.is_ok() && started_at.elapsed() < END_TIME_MAX {
+        while status.is_none() && signaled.is_ok() && started_at.elapsed() < END_TIME_MAX {
             std::thread::sleep(CHECK_INTERVAL);
             status = child.try_wait().context("end the cache")?;
         }

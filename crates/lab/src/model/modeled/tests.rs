@@ -1,4 +1,4 @@
-//! Tests of a modelled store with several models. Times are nanoseconds.
+//! Tests of a modeled store with several models. Times are nanoseconds.
 
 use super::super::rig::{self, DelayedStore, instant, read, write};
 use super::*;
@@ -23,7 +23,7 @@ impl Model for TenNanosModel {
 #[test]
 fn operations_come_back_when_their_time_is_over_and_not_before() {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(instant(1 << 20), TenNanosModel);
+    let mut store = ModeledStore::new(instant(1 << 20), TenNanosModel);
     let mut done = Vec::new();
     store.submit(100, &frames, read(1, 0, 4096));
     store.submit(103, &frames, read(2, 4096, 4096));
@@ -41,7 +41,7 @@ fn operations_come_back_when_their_time_is_over_and_not_before() {
 #[test]
 fn flush_waits_for_the_writes_before_it() {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(instant(1 << 20), TenNanosModel);
+    let mut store = ModeledStore::new(instant(1 << 20), TenNanosModel);
     let mut done = Vec::new();
     store.submit(0, &frames, write(1, 0, 4096));
     store.submit(0, &frames, write(2, 4096, 4096));
@@ -57,7 +57,7 @@ fn flush_waits_for_the_writes_before_it() {
 #[test]
 fn flush_waits_for_a_write_that_the_inner_store_still_holds() {
     let frames = NoFrames::new(0);
-    let mut store = ModelledStore::new(DelayedStore::new(1 << 20, 500), TenNanosModel);
+    let mut store = ModeledStore::new(DelayedStore::new(1 << 20, 500), TenNanosModel);
     let mut done = Vec::new();
     store.submit(0, &frames, write(1, 0, 4096));
     store.submit(0, &frames, rig::flush(2));
@@ -73,7 +73,7 @@ fn flush_waits_for_a_write_that_the_inner_store_still_holds() {
 fn how_often_it_is_reaped_changes_nothing() {
     let frames = NoFrames::new(0);
     let run = |step: Nanos| {
-        let mut store = ModelledStore::new(instant(1 << 20), TenNanosModel);
+        let mut store = ModeledStore::new(instant(1 << 20), TenNanosModel);
         let mut done = Vec::new();
         for tag in 0..20 {
             store.submit(tag * 7, &frames, read(tag, tag * 4096, 4096));
@@ -94,7 +94,7 @@ fn every_operation_comes_back_once_and_no_flush_too_early() {
         let mut random = Random::from_seed(seed);
         let model = CappedVolume::new(CappedVolumeSpec::general_purpose());
         let mut store =
-            ModelledStore::new(DelayedStore::new(1 << 30, random.below(3_000_000)), model);
+            ModeledStore::new(DelayedStore::new(1 << 30, random.below(3_000_000)), model);
         let (mut now, mut done) = (0, Vec::new());
         for tag in 0..300 {
             now += random.below(500_000);
@@ -133,7 +133,7 @@ fn what_was_written_through_a_slow_disk_is_read_back() {
     let frames = PlainFrames::new(1);
     let geometry = Geometry { length: 1 << 20, granule: 512, read_only: false };
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
-    let mut store = ModelledStore::new(MemoryStore::new(geometry), disk);
+    let mut store = ModeledStore::new(MemoryStore::new(geometry), disk);
     let mut done = Vec::new();
     let mut write_pin = frames.try_write_pin(0).unwrap();
     frames.write(&mut write_pin, 0, &[7; 4096]);

@@ -14,7 +14,7 @@ use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
 use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
 
-/// Totals of a modelled store since its creation.
+/// Totals of a modeled store since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Totals {
     /// Operations served, of every kind.
@@ -32,7 +32,7 @@ pub struct Totals {
 
 /// A store `S` with the timing of the model `M`.
 #[derive(Debug)]
-pub struct ModelledStore<F: Frames, S, M> {
+pub struct ModeledStore<F: Frames, S, M> {
     inner: S,
     model: M,
     /// Queued operations in order of arrival; `accesses[i]` describes `waiting[i]`.
@@ -78,11 +78,11 @@ fn changes(kind: StoreOpKind) -> bool {
     matches!(kind, StoreOpKind::Write { .. } | StoreOpKind::Zero { .. } | StoreOpKind::Discard)
 }
 
-impl<F: Frames, S: Store<F>, M: Model> ModelledStore<F, S, M> {
+impl<F: Frames, S: Store<F>, M: Model> ModeledStore<F, S, M> {
     /// Creates a store with the data of `inner` and the timing of `model`.
     pub fn new(inner: S, model: M) -> Self {
         assert!(model.max_concurrency() > 0, "a model that serves nothing never ends");
-        ModelledStore {
+        ModeledStore {
             inner,
             model,
             waiting: Vec::new(),
@@ -242,7 +242,7 @@ impl<F: Frames, S: Store<F>, M: Model> ModelledStore<F, S, M> {
     }
 }
 
-impl<F: Frames, S: Store<F>, M: Model> Store<F> for ModelledStore<F, S, M> {
+impl<F: Frames, S: Store<F>, M: Model> Store<F> for ModeledStore<F, S, M> {
     fn geometry(&self) -> Geometry {
         self.inner.geometry()
     }
