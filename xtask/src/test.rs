@@ -101,9 +101,10 @@ fn spelling() -> Result<()> {
     let (name, version) = SPELLING;
     let directory = run::target_dir()?.join("tools").join(format!("{name}-{version}"));
     let installed = directory.join("bin").join(name);
-    let program = match installed.is_file() {
-        true => installed,
-        false => wheel::install(&directory, name, version, name)?,
+    let program = if installed.is_file() {
+        installed
+    } else {
+        wheel::install(&directory, name, version, name)?
     };
     let root = run::workspace()?;
     run::show(std::process::Command::new(program).args(["--format", "brief"]).current_dir(root))
