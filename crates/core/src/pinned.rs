@@ -25,7 +25,7 @@ pub enum PinError {
     },
     /// Too little memory would remain for unpinned pages.
     #[error(
-        "pin {} KiB of {volume}: {} KiB would be pinned, {} KiB may be, half of the memory that it \
+        "pin {} KiB of {volume}: {} KiB would be pinned; the limit is {} KiB, half of the memory that it \
          can have and of what all volumes have",
         asked_bytes >> 10, wanted_bytes >> 10, most_bytes >> 10
     )]

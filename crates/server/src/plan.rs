@@ -263,7 +263,7 @@ impl Configuration {
             let Assignment { volume: Some(volume), name, .. } = assignment else { continue };
             if !names.contains(volume.as_str()) {
                 return Err(PlanError::new(name, Some(volume), |flag| {
-                    format!("set {flag}{name} of \"{volume}\": no volume is called so")
+                    format!("set {flag}{name} of \"{volume}\": there is no such volume")
                 }));
             }
         }

@@ -267,7 +267,7 @@ impl Query {
                 if let Some(name) = volume {
                     curves.volumes.retain(|volume| volume.name == *name);
                     let is_found = !curves.volumes.is_empty();
-                    ensure!(is_found, "find the volume \"{name}\": none is called so");
+                    ensure!(is_found, "find the volume \"{name}\": there is no such volume");
                 }
                 Answer::new(
                     control::curves_to_text(&curves),

@@ -148,15 +148,18 @@ impl<F: Frames> Cache<F> {
         volume.waker.wake();
     }
 
-    /// Drops all clean pages of a volume. Returns their number of blocks. Pages that are dirty,
-    /// being written or being filled stay, and so do ghosts.
+    /// Drops the clean pages of a volume. Returns their number of blocks. Pages that are pinned,
+    /// dirty, being written or being filled stay, and so do ghosts.
     pub fn drop_clean(&self, volume: &Volume<F>, now: Nanos) -> u64 {
         let _logged = self.log.add(|| Input::DropClean { volume: volume.id, now });
         let mut dropped = 0;
         for (index, mut shard) in self.shards.each().enumerate() {
             let Some(instance) = shard.instance_of(volume) else { return dropped };
-            let is_clean = |&slot: &Slot| instance.pages.get(slot).is_clean_and_idle();
-            let clean: Vec<_> = instance.pages.slots().filter(is_clean).collect();
+            let may_drop = |&slot: &Slot| {
+                let page = instance.pages.get(slot);
+                page.is_clean_and_idle() && !instance.is_pinned(page.number)
+            };
+            let clean: Vec<_> = instance.pages.slots().filter(may_drop).collect();
             let _rebuilding = self.shards.rebuild(index);
             shard.drain(now);
             let instance = shard.instance(volume.id);

@@ -126,6 +126,10 @@ impl<F: Frames> Cache<F> {
         let totals = volume.totals();
         let traffic = locked_tracker.traffic().now(&totals, volume.ahead.feedback.unused_share());
         let mut findings = report::findings(&points, bytes, traffic);
+        if self.pages_when_full(volume).is_none() {
+            // The volume takes free memory when it needs more.
+            findings.retain(|finding| !matches!(finding, Finding::TooSmall { .. }));
+        }
         let better = tracker.better_policy();
         findings.extend(better.map(|(policy, gain)| Finding::BetterPolicy { policy, gain }));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]

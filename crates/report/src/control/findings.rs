@@ -89,10 +89,10 @@ impl VolumeFinding<'_> {
     fn seen(self) -> String {
         match self {
             VolumeFinding::Thrashing { hit_ratio, with_twice, .. } => format!(
-                "it thrashes: pages are evicted shortly before they are read again; with twice \
-                 the memory the hit ratio would be {}, now it is {}",
-                format::percent(with_twice),
-                format::percent(hit_ratio)
+                "it thrashes: pages are evicted shortly before they are read again; an LRU \
+                 cache of this size would hit {}, of twice the size {}",
+                format::percent(hit_ratio),
+                format::percent(with_twice)
             ),
             VolumeFinding::TooLarge { spare_bytes } => {
                 format!("{} of its memory gain almost no hits", format::bytes(spare_bytes))
@@ -217,8 +217,8 @@ mod tests {
         };
         assert_eq!(
             of(findings[0], false, false),
-            "data: it thrashes: pages are evicted shortly before they are read again; with twice the \
-             memory the hit ratio would be 50.0 %, now it is 10.0 %; it needs 8 MiB more to reach \
+            "data: it thrashes: pages are evicted shortly before they are read again; an LRU cache \
+             of this size would hit 10.0 %, of twice the size 50.0 %; it needs 8 MiB more to reach \
              60.0 %"
         );
         let known = "data: the policy 2q would hit 3.4 more of 100 references; `larder ctl set \

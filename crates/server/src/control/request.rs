@@ -48,7 +48,7 @@ impl ApiError {
     }
 
     pub(super) fn no_volume(name: &str) -> Self {
-        let error = format!("find the volume \"{name}\": none is called so");
+        let error = format!("find the volume \"{name}\": there is no such volume");
         ApiError::new(StatusCode::NOT_FOUND, error)
     }
 

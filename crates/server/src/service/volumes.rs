@@ -270,7 +270,7 @@ impl Service {
             return self.discard_at_stop(name);
         }
         let Some(served) = self.volume(name) else {
-            anyhow::bail!("find the volume \"{name}\": none is called so");
+            anyhow::bail!("find the volume \"{name}\": there is no such volume");
         };
         self.check_unused(name, disconnect)?;
         self.with_server(|server| Ok(server.remove_export(name, DISCONNECT_TIME_MAX)))?;

@@ -49,6 +49,8 @@ fn pinned_pages_are_read_in_and_stay_whatever_else_is_read() {
             let found = resident(&rig, 16..32);
             assert_eq!(found, (16..32).collect::<Vec<_>>(), "{} {page_blocks}", policy.name());
             rig.cache.check(rig.now);
+            rig.cache.drop_clean(&rig.disks[0].volume, rig.now);
+            assert_eq!(resident(&rig, 0..512), (16..32).collect::<Vec<_>>(), "after a drop");
             unpin(&rig, 16..32);
             for block in 40..400 {
                 assert_eq!(rig.read(&mut handle, block), Ok(0));
@@ -67,7 +69,7 @@ fn half_of_the_memory_can_be_pinned_and_the_refusal_says_so() {
     let error = pin(&rig, 100..101).unwrap_err();
     assert!(matches!(error, PinError::TooMuch { .. }), "{error:?}");
     let text = error.to_string();
-    assert!(text.contains("132 KiB would be pinned, 128 KiB may be"), "{text}");
+    assert!(text.contains("132 KiB would be pinned; the limit is 128 KiB"), "{text}");
     pin(&rig, 10..20).unwrap();
     let volume = &rig.disks[1].volume;
     let other = rig.cache.pin_range(volume, 0..BLOCK, rig.now).unwrap_err();
