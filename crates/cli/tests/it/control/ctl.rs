@@ -173,10 +173,19 @@ fn a_file_is_checked_without_being_served() {
     };
     let fine = check("memory = \"64MiB\"\n[[volume]]\nname = \"a\"\npath = \"/no/such/file\"\n");
     assert!(fine.status.success());
-    assert!(text(&fine.stdout).ends_with(" is valid: 64 MiB of memory; volumes: a\n"), "{}", text(&fine.stdout));
+    assert!(
+        text(&fine.stdout).ends_with(" is valid: 64 MiB of memory; volumes: a\n"),
+        "{}",
+        text(&fine.stdout)
+    );
     let empty = check("");
     let output = text(&empty.stdout);
-    assert!(output.ends_with(" is valid: 256 MiB of memory; it has no volumes; the command line names them\n"), "{output}");
+    assert!(
+        output.ends_with(
+            " is valid: 256 MiB of memory; it has no volumes; the command line names them\n"
+        ),
+        "{output}"
+    );
     let wrong = check("memory = \"64MiB\"\npolcy = \"lru\"\n");
     assert_eq!(wrong.status.code(), Some(2));
     let output = text(&wrong.stderr);
