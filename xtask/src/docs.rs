@@ -103,8 +103,7 @@ pub(crate) fn captures(args: &[String]) -> Result<()> {
 }
 
 /// The tests that check the examples, and write them if `LARDER_WRITE_DOCS` is set.
-const EXAMPLES: &str = "(package(larder-report) and test(documents)) or (package(larder) and \
-    test(/^(control|postmark|iozone)::documents|^reports::.*examples/))";
+const EXAMPLES: &str = "package(larder-report) and test(documents)";
 
 /// Returns true if a file contains this text; prints the difference if not.
 fn matches(root: &Path, path: &str, fresh: &str) -> Result<bool> {
