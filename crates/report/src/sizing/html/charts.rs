@@ -49,6 +49,12 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
     for effect in &sizing.effects {
         let x = plot.x(as_f64(effect.point.bytes));
         let here = effect.what == "recommended";
+        if here {
+            let text = format!("recommended: {}", format::bytes(effect.point.bytes));
+            let (dx, anchor) =
+                if x > f64::midpoint(left, right) { (-8.0, "end") } else { (8.0, "start") };
+            plot.words("mark", (x + dx, bottom - 40.0), anchor, &text);
+        }
         plot.stroke(if here { "chosen" } else { "beside" }, (x, top), (x, bottom));
         let at = (x, plot.y(effect.point.hit_ratio));
         plot.dot("point", at, &effect_text(effect));
