@@ -4,6 +4,7 @@ use crate::output_file::OutputFile;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
+use larder_core::tunables::TUNABLES;
 use larder_io::front::fuse::MountRestrictions;
 use larder_server::settings::find;
 use std::any::TypeId;
@@ -72,10 +73,13 @@ pub(crate) fn restriction(text: &str) -> Result<MountRestrictions, String> {
 }
 
 /// Parses a setting of a tunable, as in `age-max=2000`.
-pub(crate) fn setting(text: &str) -> Result<(String, u64), String> {
+pub(crate) fn setting(text: &str) -> Result<(&'static str, u64), String> {
     let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
     let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
-    Ok((name.to_owned(), whole_number(value)?))
+    let bounds = TUNABLES.iter().find(|tunable| tunable.name == name);
+    let known = TUNABLES.iter().map(|tunable| tunable.name);
+    let bounds = bounds.ok_or_else(|| unknown("tunable", name, known))?;
+    Ok((bounds.name, tunable(bounds, value)?))
 }
 
 /// Parses a percentage. Without the `%` sign only 0, or 1 and more, is accepted: 0.3 is ambiguous,
@@ -105,10 +109,11 @@ mod tests {
 
     #[test]
     fn settings_and_percentages() {
-        assert_eq!(setting("age-max=2000").unwrap(), ("age-max".into(), 2000));
+        assert_eq!(setting("age-max=2000").unwrap(), ("age-max", 2000));
+        assert_eq!(setting("read-ahead-max=1MiB").unwrap(), ("read-ahead-max", 1 << 20));
         assert_eq!(setting("=1").unwrap_err(), "write it as NAME=NUMBER");
-        assert_eq!(setting("a=b.age-max=7").unwrap(), ("a=b.age-max".into(), 7));
-        assert!(setting("age-max=abc").unwrap_err().contains("write a whole number from 0 to "));
+        assert!(setting("age-maxx=7").unwrap_err().contains("did you mean \"age-max\"?"));
+        assert!(setting("age-max=abc").unwrap_err().contains("from 10 to 3600000"));
         assert_eq!(
             (per_cent("30"), per_cent("30%"), per_cent("0")),
             (Some(30.0), Some(30.0), Some(0.0))

@@ -235,7 +235,7 @@ pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
         }
         (Command::Query(query), None) => query.execute(&client, &mut None)?,
         (Command::Change(_), Some(_)) => {
-            bail!("watch this: only stats, volumes, at-risk and curve can be watched")
+            bail!("watch this: only stats, volumes, curve, files and at-risk can be watched")
         }
         (Command::Change(change), None) => match change.execute(&client, format)? {
             Some(answer) => answer,
@@ -265,9 +265,9 @@ impl Query {
             Query::Curve { volume } => {
                 let mut curves: Curves = client.get("curve")?;
                 if let Some(name) = volume {
+                    let names = curves.volumes.iter().map(|volume| volume.name.as_str());
+                    ensure_known(name, names)?;
                     curves.volumes.retain(|volume| volume.name == *name);
-                    let is_found = !curves.volumes.is_empty();
-                    ensure!(is_found, "find the volume \"{name}\": there is no such volume");
                 }
                 Answer::new(
                     control::curves_to_text(&curves),
@@ -344,13 +344,23 @@ impl Change {
     }
 }
 
+/// Fails if `name` is not one of the names of the volumes.
+fn ensure_known<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    let names: Vec<&str> = names.into_iter().collect();
+    ensure!(
+        names.contains(&name),
+        "find the volume \"{name}\": there is no such volume (volumes: {})",
+        names.join(", ")
+    );
+    Ok(())
+}
+
 fn whole_volume(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
-    let volumes: Volumes = client.get("volumes")?;
-    let Some(volume) = volumes.volumes.iter().find(|volume| volume.name == name) else {
-        let names: Vec<_> = volumes.volumes.iter().map(|volume| volume.name.as_str()).collect();
-        bail!("find the volume \"{name}\": there are {}", names.join(", "));
-    };
-    Ok(vec![ByteRange { offset: 0, length: volume.length_bytes.unwrap_or_default() }])
+    let Volumes { volumes, .. } = client.get("volumes")?;
+    ensure_known(name, volumes.iter().map(|volume| volume.name.as_str()))?;
+    let volume = volumes.iter().find(|volume| volume.name == name);
+    let length = volume.and_then(|volume| volume.length_bytes).unwrap_or_default();
+    Ok(vec![ByteRange { offset: 0, length }])
 }
 
 #[cfg(test)]

@@ -509,7 +509,7 @@ fn a_simulation_refuses_what_it_cannot_do_and_groups_numbers() {
     std::fs::write(directory.path().join("t.csv"), trace).unwrap();
     let output = larder(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "10p"]);
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("1,234 requests are no read or write of data"), "{stderr}");
+    assert!(stderr.contains("skipped 1,234 requests that are neither read nor write"), "{stderr}");
     let whole = ["sim", "t.csv", "--level", "whole", "--policy", "lru", "--size", "4MiB"];
     let output = larder(directory.path(), &[&whole[..], &["--write-mode", "read-only"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8(output.stderr).unwrap());

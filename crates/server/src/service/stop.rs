@@ -106,8 +106,8 @@ impl Service {
     /// There is no such volume.
     pub(super) fn discard_at_stop(&self, name: &str) -> Result<()> {
         let served = self.volume(name);
-        let ServedVolume { volume, .. } =
-            served.with_context(|| format!("find the volume \"{name}\": there is no such volume"))?;
+        let ServedVolume { volume, .. } = served
+            .with_context(|| format!("find the volume \"{name}\": there is no such volume"))?;
         let lost_bytes = volume.unclean_bytes();
         self.engine.give_up_volume_at_stop(&volume);
         let less = |bytes: u64| Some(bytes.saturating_sub(lost_bytes));

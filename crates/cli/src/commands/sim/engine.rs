@@ -8,7 +8,7 @@ use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
-use larder_core::tunables::{TUNABLES, Tunables};
+use larder_core::tunables::Tunables;
 use larder_lab::sim::engine::{CacheSimulationOptions, Pace, StoreModel};
 use larder_lab::sim::study::{self, WholeStudy};
 
@@ -43,7 +43,7 @@ pub(super) struct EngineArgs {
     pace: PaceBy,
 
     /// Read-ahead, on or off.
-    #[arg(long, value_name = "HOW", default_value = "on")]
+    #[arg(long, value_name = "on|off", default_value = "on")]
     read_ahead: ReadAhead,
 
     /// Expected access pattern of the volumes: normal, sequential, random, no-buffering.
@@ -52,7 +52,7 @@ pub(super) struct EngineArgs {
 
     /// Set a tunable (docs/TUNABLES.md), as NAME=VALUE.
     #[arg(long, value_name = "NAME=VALUE", value_parser = args::setting)]
-    set: Vec<(String, u64)>,
+    set: Vec<(&'static str, u64)>,
 }
 
 /// The arguments, and the options that the command line contains.
@@ -158,12 +158,6 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<()> {
 fn tunables(engine_args: &EngineArgs) -> Result<Tunables> {
     let mut tunables = Tunables::default();
     for (name, value) in &engine_args.set {
-        let known = TUNABLES.iter().map(|tunable| tunable.name);
-        ensure!(
-            known.clone().any(|known| known == name),
-            "set {name}: {}",
-            args::unknown("tunable", name, known)
-        );
         tunables.set(name, *value).with_context(|| format!("set {name}"))?;
     }
     if engine_args.read_ahead == ReadAhead::Off {

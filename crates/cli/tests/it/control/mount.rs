@@ -261,7 +261,11 @@ fn what_cannot_be_mounted_is_said() {
         ("file", "at", "Not a directory"),
         ("source", "missing", "there is no such directory; make it first"),
         ("source", "full", "it is not empty, and the mount would hide its content"),
-        ("source", "source/inner", "the mountpoint is inside of the directory; choose another mountpoint"),
+        (
+            "source",
+            "source/inner",
+            "the mountpoint is inside of the directory; choose another mountpoint",
+        ),
     ];
     for (source, at, reason) in cases {
         let mut command = larder();

@@ -136,7 +136,7 @@ fn no_name_in_a_file_controls_the_terminal() {
             &["trace", "summary", trace][..],
             &["trace", "summary", trace, "--json"],
             &["trace", "head", trace],
-            &["trace", "convert", trace, "-", "--to", "csv"],
+            &["trace", "convert", trace, "-", "--to-format", "csv"],
             &["trace", "filter", trace, "out.ltr", "--volume", HOSTILE],
         ] {
             files.check(args);

@@ -216,9 +216,7 @@ fn of_a_sample_of_the_pages_as_much_is_recommended_as_of_all() {
     let [regions, whole_regions] = [&sizing, &whole].map(|sizing| sizing.regions.clone().unwrap());
     assert_near("flat region", [regions.flat_begin_bytes, whole_regions.flat_begin_bytes]);
     assert_eq!(sizing.goal, options.goal, "the budget is that for all");
-    assert!(
-        sizing.page_sizes.is_empty() && sizing.notes.iter().any(|it| it.contains("neighbors"))
-    );
+    assert!(sizing.page_sizes.is_empty() && sizing.notes.iter().any(|it| it.contains("neighbors")));
     // The budget applies to all pages, not to the sample.
     let goal = SizingGoal { budget_bytes: Some(1 << 20), ..goal };
     let small = measure(&open, &Options { goal, ..options }, &mut |_| ()).unwrap();
