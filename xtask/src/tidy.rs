@@ -247,7 +247,9 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         }
     }
     if is_source && !WORD_LISTS.iter().any(|it| path == Path::new(it)) {
-        words::string_violations(&text).into_iter().for_each(|(line, rule)| add(line, rule));
+        for (line, rule) in words::string_violations(&text) {
+            add(line, rule);
+        }
     }
     if is_source && !text.starts_with("//!") {
         add(1, "does not begin with //!: describe the purpose of the file".into());

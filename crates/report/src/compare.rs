@@ -112,7 +112,7 @@ fn compare_series(
     }
     let (median_a, median_b) = (median(&a.values)?, median(&b.values)?);
     let better = a.better.or(b.better).or_else(|| usual_direction(&a.unit));
-    let is_constant = a.values.iter().chain(&b.values).all(|value| *value == a.values[0]);
+    let is_constant = a.values.iter().chain(&b.values).all(|it| it.total_cmp(&median_a).is_eq());
     if better.is_none() && is_constant {
         return None;
     }

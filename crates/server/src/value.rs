@@ -200,28 +200,23 @@ pub fn switch(text: &str) -> Result<bool, String> {
 /// Parses the value of a tunable: a number in its unit, for bytes also a size, and `off` for none.
 pub fn tunable(bounds: &Bounds, text: &str) -> Result<u64, String> {
     let (min, max) = (bounds.min, bounds.max);
-    let refused =
-        |kind: &str, form: String| format!("{} is not {kind}; write {form}", quoted(text));
-    match bounds.unit {
-        "bytes" => {
-            let value = if min == 0 { bytes_or("off", 0, text) } else { bytes(text) };
-            let form = if min == 0 {
-                format!("off, or a size up to {}", size_text(max))
-            } else {
-                format!("a size from {} to {}", size_text(min), size_text(max))
-            };
-            value.map_err(|_| refused("a size", form))
-        }
-        unit => text.parse().map_err(|_| {
-            let form = match unit {
-                "ms" => format!("a number of milliseconds from {min} to {max}"),
-                // Shares, such as "per mille of the memory".
-                share if share.contains(' ') => format!("a number from {min} to {max} ({share})"),
-                unit => format!("a number of {unit} from {min} to {max}"),
-            };
-            refused("a number", form)
-        }),
-    }
+    let value = match bounds.unit {
+        "bytes" if min == 0 => bytes_or("off", 0, text).ok(),
+        "bytes" => bytes(text).ok(),
+        _ => text.parse().ok(),
+    };
+    value.ok_or_else(|| {
+        let form = match bounds.unit {
+            "bytes" if min == 0 => format!("off, or a size up to {}", size_text(max)),
+            "bytes" => format!("a size from {} to {}", size_text(min), size_text(max)),
+            "ms" => format!("a number of milliseconds from {min} to {max}"),
+            // Shares, such as "per mille of the memory".
+            unit if unit.contains(' ') => format!("a number from {min} to {max} ({unit})"),
+            unit => format!("a number of {unit} from {min} to {max}"),
+        };
+        let kind = if bounds.unit == "bytes" { "size" } else { "number" };
+        format!("{} is not a {kind}; write {form}", quoted(text))
+    })
 }
 
 /// Formats the value of a tunable as [`tunable`] parses it.

@@ -7,7 +7,7 @@ mod engine;
 mod inputs;
 
 use crate::args;
-use crate::args::{FormatArgs, TableFormat};
+use crate::args::{FormatArgs, NamedValue as _, TableFormat};
 use crate::commands::trace::InputArgs;
 use crate::progress::StepBar;
 use anyhow::{Context, Result, ensure};

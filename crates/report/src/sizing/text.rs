@@ -161,7 +161,7 @@ pub(super) fn effects_table(sizing: &Sizing) -> Table {
     ];
     fields.extend(error_bars(&sizing.effects, |it| it.point.low, |it| it.point.high));
     fields.extend([
-        Field::number("misses_per_hour", "misses per hour", |it| it.misses_per_hour),
+        Field::number("misses_per_hour", "misses per hour", |it: &Effect| it.misses_per_hour),
         Field::bytes("store_bytes", "read from the store", |it| it.store_bytes),
     ]);
     Table::of("", &sizing.effects, fields)
@@ -251,7 +251,7 @@ pub(super) fn page_sizes_table(sizing: &Sizing) -> Option<Table> {
     ];
     fields.extend(error_bars(&sizing.page_sizes, |it| it.low, |it| it.high));
     fields.extend([
-        Field::bytes("store_bytes", "read from the store", |it| it.store_bytes),
+        Field::bytes("store_bytes", "read from the store", |it: &PageSize| it.store_bytes),
         Field::count("read_misses", "missing pages read", |it| it.read_misses),
         Field::bytes("footprint_bytes", "footprint", |it| it.footprint_bytes),
     ]);
