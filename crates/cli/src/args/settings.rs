@@ -210,9 +210,9 @@ mod tests {
             assignment("", "give-back", "0"),
         ];
         assert_eq!(found, expected);
-        let found = serve(&["--set", "my.disk.age-max=7", "--age-max", "my.disk=90"]).unwrap();
+        let found = serve(&["--set", "my.disk.age-max=70", "--age-max", "my.disk=90"]).unwrap();
         let (by_flag, by_name) =
-            (assignment("my.disk", "age-max", "90"), assignment("my.disk", "age-max", "7"));
+            (assignment("my.disk", "age-max", "90"), assignment("my.disk", "age-max", "70"));
         assert_eq!(found, [by_name, by_flag], "in the order of the command line");
     }
 

@@ -68,7 +68,7 @@ fn what_is_wrong_ends_with_2_and_a_sentence() {
     assert_refused(&["warm", "three"], "there is no such volume (volumes: one)");
     assert_refused(&["warm", "one", "15MiB+2MiB"], "the volume has 16777216 bytes");
     assert_refused(&["warm", "one", "7"], "write it as OFFSET+LENGTH");
-    assert_refused(&["stats", "--watch", "1us"], "10ms are the least");
+    assert_refused(&["stats", "--watch", "1us"], "the minimum is 10ms");
     assert_refused(
         &["flush", "--watch", "1s"],
         "only stats, volumes, curve, files and at-risk can be watched",
