@@ -3,6 +3,7 @@
 //! The check reads the working tree, so that it includes uncommitted files. Rules about the code
 //! itself are lints of rustc and clippy, in Cargo.toml.
 
+mod documents;
 mod modules;
 #[cfg(test)]
 mod tests;
@@ -113,82 +114,11 @@ fn check(root: &Path) -> Result<Vec<String>> {
         })
         .with_context(|| format!("check {path}"))?;
     }
-    found.extend(missing_tests(root, &files)?);
+    found.extend(documents::missing_tests(root, &files)?);
+    found.extend(documents::missing_anchors(root, &files));
     found.extend(modules::circles(root, &files)?);
-    if files.contains(&WALKS_DOCUMENT) {
-        found.extend(missing_functions(root)?);
-    }
-    Ok(found)
-}
-
-/// The document whose section [`WALKS`] names the functions that process a request.
-const WALKS_DOCUMENT: &str = "docs/ARCHITECTURE.md";
-const WALKS: &str = "## Walks of four requests";
-/// The maximum number of files in a walk.
-const WALK_FILES_MAX: usize = 8;
-
-/// Returns the parts of a text between backquotes.
-fn quoted(text: &str) -> impl Iterator<Item = &str> {
-    text.split('`').skip(1).step_by(2)
-}
-
-/// Returns the functions that a walk names but that its files do not contain, walks with too many
-/// files, and an error if there is no walk.
-fn missing_functions(root: &Path) -> Result<Vec<String>> {
-    let text = std::fs::read_to_string(root.join(WALKS_DOCUMENT)).context("read the walks")?;
-    let mut found = Vec::new();
-    if !text.lines().any(|line| line == WALKS) {
-        found.push(format!("{WALKS_DOCUMENT}:1: there is no section \"{WALKS}\""));
-    }
-    let (mut is_walk, mut files) = (false, Vec::new());
-    for (line, number) in text.lines().zip(1..) {
-        if line.starts_with('#') {
-            is_walk = line == WALKS || is_walk && line.starts_with("###");
-            files.clear();
-        }
-        let mut cells = line.split('|').skip(1);
-        let [first, second] = [cells.next(), cells.next()].map(Option::unwrap_or_default);
-        let Some(file) = quoted(first).next().filter(|_| is_walk) else { continue };
-        let source = std::fs::read_to_string(root.join("crates").join(file)).unwrap_or_default();
-        let is_there = |name: &str| {
-            [format!("fn {name}("), format!("fn {name}<")].iter().any(|it| source.contains(it))
-        };
-        let missing = quoted(second).filter(|name| !is_there(name));
-        found.extend(
-            missing.map(|name| format!("{WALKS_DOCUMENT}:{number}: {file} has no function {name}")),
-        );
-        if !files.contains(&file) {
-            files.push(file);
-        }
-        if files.len() > WALK_FILES_MAX {
-            found.push(format!("{WALKS_DOCUMENT}:{number}: a walk has too many files"));
-        }
-    }
-    Ok(found)
-}
-
-/// Documents that name the tests of their guarantees.
-const GUARANTEES: &[&str] = &["docs/SEMANTICS.md", "docs/SECURITY.md"];
-/// The minimum number of underscores in the name of a test; names of counters have fewer.
-const UNDERSCORES_MIN: usize = 4;
-
-/// Returns the tests that documents name but that do not exist.
-fn missing_tests(root: &Path, files: &[&str]) -> Result<Vec<String>> {
-    let read = |path: &str| {
-        std::fs::read_to_string(root.join(path)).with_context(|| format!("read {path}"))
-    };
-    let is_source = |path: &&&str| Path::new(path).extension().is_some_and(|it| it == "rs");
-    let sources = files.iter().filter(is_source).map(|path| read(path));
-    let sources = sources.collect::<Result<String>>()?;
-    let mut found = Vec::new();
-    for path in GUARANTEES.iter().filter(|path| files.contains(*path)) {
-        let text = read(path)?;
-        let names = quoted(&text).filter(|name| {
-            let is_name = name.bytes().all(|b| matches!(b, b'a'..=b'z' | b'0'..=b'9' | b'_'));
-            is_name && name.matches('_').count() >= UNDERSCORES_MIN
-        });
-        let missing = names.filter(|name| !sources.contains(&format!("fn {name}(")));
-        found.extend(missing.map(|name| format!("{path}:1: there is no test {name}")));
+    if files.contains(&documents::WALKS_DOCUMENT) {
+        found.extend(documents::missing_functions(root)?);
     }
     Ok(found)
 }
@@ -243,7 +173,7 @@ fn check_file(root: &Path, path: &Path, mut add: impl FnMut(usize, String)) -> R
         if is_document && !in_code {
             words::document_violations(line, opens).into_iter().for_each(&mut add);
             let dir = root.join(path.parent().unwrap_or(Path::new("")));
-            missing_links(&dir, line).for_each(add);
+            documents::missing_links(&dir, line).for_each(add);
         }
     }
     if is_source && !WORD_LISTS.iter().any(|it| path == Path::new(it)) {
@@ -289,15 +219,4 @@ fn unescaped_output(path: &str, line: &str) -> impl Iterator<Item = String> {
     let lossy = lossy.iter().filter(move |call| of_report && code.contains(**call));
     let lossy = lossy.map(|call| format!("{call}: show names by larder_report::escape"));
     opens.into_iter().chain(lossy.collect::<Vec<_>>())
-}
-
-/// Returns the links of a line (`](TARGET)`, without a title) to files that do not exist.
-fn missing_links<'a>(dir: &'a Path, line: &'a str) -> impl Iterator<Item = String> + 'a {
-    let target = |rest: &'a str| rest.split(')').next()?.split_whitespace().next();
-    let files = line.split("](").skip(1).filter_map(target);
-    let files = files.map(|target| target.split('#').next().unwrap_or_default());
-    let is_web = |file: &str| file.contains("://") || file.starts_with("mailto:");
-    files
-        .filter(move |file| !file.is_empty() && !is_web(file) && !dir.join(file).exists())
-        .map(|file| format!("link to a missing file: {file}"))
 }

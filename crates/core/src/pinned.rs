@@ -25,8 +25,8 @@ pub enum PinError {
     },
     /// Too little memory would remain for unpinned pages.
     #[error(
-        "pin {} KiB of {volume}: {} KiB would be pinned; the limit is {} KiB, half of the memory that it \
-         can have and of what all volumes have",
+        "pin {} KiB of {volume}: {} KiB would be pinned; the limit is {} KiB, half of the memory \
+         that it can have and of the memory of all volumes",
         asked_bytes >> 10, wanted_bytes >> 10, most_bytes >> 10
     )]
     TooMuch {

@@ -135,7 +135,10 @@ pub fn list_exports(uri: &NbdUri) -> Result<Vec<ListedExport>, ClientError> {
 fn tls_channel(uri: &NbdUri) -> Result<Option<Channel>, ClientError> {
     let Some(UriTls { certificates, hostname }) = &uri.tls else { return Ok(None) };
     let directory = certificates.as_ref().ok_or_else(|| {
-        ClientError::Tls("its address has no certificates to verify the server; add tls-certificates=DIR to it".to_owned())
+        ClientError::Tls(
+            "its address has no certificates to verify the server; add tls-certificates=DIR to it"
+                .to_owned(),
+        )
     })?;
     let host = match &uri.address {
         NbdAddress::Tcp { host, .. } => host,

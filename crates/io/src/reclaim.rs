@@ -24,8 +24,10 @@ pub enum ReclaimError {
     )]
     Lock(io::Error),
     /// The kernel refuses to exempt this process.
-    #[error("set PR_SET_IO_FLUSHER, so that the kernel does not wait for this process when it \
-             writes memory out: {0} (it needs CAP_SYS_RESOURCE)")]
+    #[error(
+        "set PR_SET_IO_FLUSHER, so that the kernel does not wait for this process when it \
+             writes memory out: {0} (it needs CAP_SYS_RESOURCE)"
+    )]
     Spare(io::Error),
 }
 

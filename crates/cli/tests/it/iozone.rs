@@ -1,6 +1,5 @@
 //! `larder bench iozone` from outside the program: output, refusals, and cleanup.
 
-mod documents;
 mod ends;
 mod grid;
 mod refusals;

@@ -1,6 +1,5 @@
 //! Tests of the command `larder bench postmark`: its output, its refusals, and its cleanup.
 
-mod documents;
 mod ends;
 mod refusals;
 mod rig;

@@ -1,8 +1,4 @@
-//! The examples in docs/bench.md, docs/compare.md and docs/perfmon.md match the output of the
-//! commands for the recorded runs in bench-runs, and for the log next to the page.
-//!
-//! An example is a code block that begins with `$ larder report ...` or `$ larder compare ...`; the
-//! test runs it in bench-runs. With `LARDER_WRITE_DOCS=1` it writes the output to the document.
+//! `larder report` and `larder compare` of the recorded runs in bench-runs.
 
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
@@ -20,47 +16,6 @@ fn larder(line: &str) -> Output {
 
 fn text(bytes: &[u8]) -> String {
     String::from_utf8_lossy(bytes).into_owned()
-}
-
-/// Returns the document with updated examples, and their number.
-fn update_examples(old: &str) -> (String, usize) {
-    let mut new = String::new();
-    let mut count = 0;
-    let mut lines = old.lines();
-    while let Some(line) = lines.next() {
-        new.push_str(line);
-        new.push('\n');
-        let command = line.strip_prefix("$ ").unwrap_or_default();
-        if command.starts_with("larder report ") || command.starts_with("larder compare ") {
-            count += 1;
-            let output = larder(command);
-            assert!(
-                matches!(output.status.code(), Some(0 | 1)),
-                "{command}: {}",
-                text(&output.stderr)
-            );
-            new.push_str(&text(&output.stdout));
-            let mut rest = lines.by_ref().skip_while(|line| *line != "```");
-            new.push_str(rest.next().expect("a block ends"));
-            new.push('\n');
-        }
-    }
-    (new, count)
-}
-
-#[test]
-fn examples_are_what_the_commands_say() {
-    for name in ["bench.md", "compare.md", "perfmon.md"] {
-        let path = root().join("docs").join(name);
-        let old = std::fs::read_to_string(&path).unwrap();
-        let (new, count) = update_examples(&old);
-        assert!(count > 0, "no example in {name}");
-        if std::env::var_os("LARDER_WRITE_DOCS").is_some() {
-            std::fs::write(&path, new).unwrap();
-        } else {
-            assert_eq!(new, old, "{name}: renew it with LARDER_WRITE_DOCS=1");
-        }
-    }
 }
 
 #[test]

@@ -161,7 +161,7 @@ impl<F: Frames> Cache<F> {
         let blocks_max = (volume.config.capacity() / 4).max(1);
         if each > u64::from(PAGE_BLOCKS_MAX) || mapped(true) + each > blocks_max {
             let message = format!(
-                "map {bytes:?} of {name}: {} KiB are mapped; the limit is {} KiB, and 1 MiB at a time",
+                "map {bytes:?} of {name}: {} KiB are mapped; the limit is {} KiB, 1 MiB at a time",
                 mapped(true) * 4,
                 blocks_max * 4,
             );

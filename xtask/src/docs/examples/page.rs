@@ -191,7 +191,7 @@ impl Example {
             path if path.starts_with('/') => {
                 (!Path::new(path).exists()).then(|| format!("needs {path}"))
             }
-            program => run::unmet_requirement(&[program]),
+            program => run::missing_program(&[program]),
         };
         self.not_run.clone().or_else(|| self.needs.iter().find_map(unmet))
     }

@@ -189,7 +189,7 @@ impl BlockingWorker {
             self.discard_cached(file, 0..file.reach(), PendingChange::Renew(writes))
         });
         if let Err(error) = discarded {
-            tracing::info!(file = file.name(), %error, "the renamed file keeps the rule of its old name");
+            tracing::info!(file = file.name(), %error, "a renamed file keeps its old rule");
             return;
         }
         let directory = Arc::clone(&self.directory);
