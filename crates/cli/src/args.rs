@@ -4,7 +4,6 @@ use crate::output_file::OutputFile;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
-use larder_core::tunables::TUNABLES;
 use larder_io::front::fuse::MountRestrictions;
 use larder_server::settings::find;
 use std::any::TypeId;
@@ -72,14 +71,11 @@ pub(crate) fn restriction(text: &str) -> Result<MountRestrictions, String> {
     }
 }
 
-/// Parses a setting of a tunable, as in `age-max=2000`.
-pub(crate) fn setting(text: &str) -> Result<(&'static str, u64), String> {
-    let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
-    let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
-    let bounds = TUNABLES.iter().find(|tunable| tunable.name == name);
-    let known = TUNABLES.iter().map(|tunable| tunable.name);
-    let bounds = bounds.ok_or_else(|| unknown("tunable", name, known))?;
-    Ok((bounds.name, tunable(bounds, value)?))
+/// Parses `[VOLUME.]NAME=VALUE`. The name of a volume may contain "=", a value does not.
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+    let split = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = split.ok_or("write it as NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Parses a percentage. Without the `%` sign only 0, or 1 and more, is accepted: 0.3 is ambiguous,
@@ -109,11 +105,10 @@ mod tests {
 
     #[test]
     fn settings_and_percentages() {
-        assert_eq!(setting("age-max=2000").unwrap(), ("age-max", 2000));
-        assert_eq!(setting("read-ahead-max=1MiB").unwrap(), ("read-ahead-max", 1 << 20));
-        assert_eq!(setting("=1").unwrap_err(), "write it as NAME=NUMBER");
-        assert!(setting("age-maxx=7").unwrap_err().contains("did you mean \"age-max\"?"));
-        assert!(setting("age-max=abc").unwrap_err().contains("from 10 to 3600000"));
+        assert_eq!(setting("a=b.policy=lru"), Ok(("a=b.policy".to_owned(), "lru".to_owned())));
+        for wrong in ["=1", "policy", ""] {
+            assert_eq!(setting(wrong), Err("write it as NAME=VALUE".to_owned()));
+        }
         assert_eq!(
             (per_cent("30"), per_cent("30%"), per_cent("0")),
             (Some(30.0), Some(30.0), Some(0.0))

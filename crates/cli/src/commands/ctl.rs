@@ -104,7 +104,7 @@ enum Change {
     Set {
         /// NAME=VALUE for all volumes, VOLUME.NAME=VALUE for one: the settings that larder help
         /// settings shows as live.
-        #[arg(required = true, value_name = "[VOLUME.]NAME=VALUE", value_parser = setting)]
+        #[arg(required = true, value_name = "[VOLUME.]NAME=VALUE", value_parser = args::setting)]
         settings: Vec<(String, String)>,
     },
     /// Write all dirty data to the stores and flush them, without stopping.
@@ -127,7 +127,7 @@ enum Change {
         #[arg(value_name = "[NAME=]PATH", value_parser = volume_to_add)]
         volume: String,
         /// Settings of the volume, by the names that set accepts.
-        #[arg(value_name = "NAME=VALUE", value_parser = setting)]
+        #[arg(value_name = "NAME=VALUE", value_parser = args::setting)]
         settings: Vec<(String, String)>,
     },
     /// Write all dirty data of a volume and stop serving it.
@@ -196,13 +196,6 @@ fn by_name(settings: &[(String, String)]) -> Result<BTreeMap<String, String>> {
         ensure!(previous.is_none(), "set {name}: it is named twice");
     }
     Ok(by_name)
-}
-
-/// Parses `[VOLUME.]NAME=VALUE`. The name of a volume may contain "=", a value does not.
-fn setting(text: &str) -> Result<(String, String), String> {
-    let split = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
-    let (name, value) = split.ok_or("write it as NAME=VALUE")?;
-    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Parses a volume; returns it with an absolute path, which is valid for the server. A name that
@@ -361,17 +354,4 @@ fn whole_volume(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
     let volume = volumes.iter().find(|volume| volume.name == name);
     let length = volume.and_then(|volume| volume.length_bytes).unwrap_or_default();
     Ok(vec![ByteRange { offset: 0, length }])
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_setting_has_a_name() {
-        assert_eq!(setting("a=b.policy=lru"), Ok(("a=b.policy".to_owned(), "lru".to_owned())));
-        for wrong in ["=1", "policy", ""] {
-            assert_eq!(setting(wrong), Err("write it as NAME=VALUE".to_owned()));
-        }
-    }
 }

@@ -381,6 +381,11 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
             "there is no tunable \"age-maxx\"; did you mean \"age-max\"?\n",
         ),
         (
+            &["sim", "t.csv", "--level", "whole", "--size", "16MiB", "--set", "age-max=1h"],
+            "failed to set age-max: \"1h\" is not a number; write a number of milliseconds from 10 \
+             to 3600000\n",
+        ),
+        (
             &["trace", "filter", "t.csv", "f.csv", "--from", "2h", "--to", "1h"],
             "failed to filter by time: --from must be before --to\n",
         ),

@@ -2,13 +2,13 @@
 
 use super::{Policies, SimArgs, SplitBy, for_each_case, print};
 use crate::args::{self, TableFormat};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
-use larder_core::tunables::Tunables;
+use larder_core::tunables::{TUNABLES, Tunables};
 use larder_lab::sim::engine::{CacheSimulationOptions, Pace, StoreModel};
 use larder_lab::sim::study::{self, WholeStudy};
 
@@ -52,7 +52,7 @@ pub(super) struct EngineArgs {
 
     /// Set a tunable (docs/TUNABLES.md), as NAME=VALUE.
     #[arg(long, value_name = "NAME=VALUE", value_parser = args::setting)]
-    set: Vec<(&'static str, u64)>,
+    set: Vec<(String, String)>,
 }
 
 /// The arguments, and the options that the command line contains.
@@ -158,7 +158,13 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<()> {
 fn tunables(engine_args: &EngineArgs) -> Result<Tunables> {
     let mut tunables = Tunables::default();
     for (name, value) in &engine_args.set {
-        tunables.set(name, *value).with_context(|| format!("set {name}"))?;
+        let known = TUNABLES.iter().map(|tunable| tunable.name);
+        let bounds = TUNABLES.iter().find(|tunable| tunable.name == name);
+        let parsed = bounds
+            .ok_or_else(|| args::unknown("tunable", name, known))
+            .and_then(|bounds| args::tunable(bounds, value));
+        let value = parsed.map_err(|reason| anyhow!("set {name}: {reason}"))?;
+        tunables.set(name, value).with_context(|| format!("set {name}"))?;
     }
     if engine_args.read_ahead == ReadAhead::Off {
         tunables.set("read-ahead-max", 0).context("read nothing ahead")?;
