@@ -72,7 +72,7 @@ for screen in "$dir"/screens/*; do
   grep -qx "$mark" docs/top.md || { echo "docs/top.md has no line $mark" >&2; exit 1; }
   # The substitution removes empty lines at the end.
   text=$(sed 's/ *$//' "$screen") mark=$mark awk '
-    $0 == ENVIRON["mark"] { print $0 "\n```\n" ENVIRON["text"] "\n```"; inside = 1 }
+    $0 == ENVIRON["mark"] { print $0 "\n```text\n" ENVIRON["text"] "\n```"; inside = 1 }
     $0 == "<!-- end -->" { inside = 0 }
     !inside { print }' docs/top.md >"$dir/page"
   cp "$dir/page" docs/top.md

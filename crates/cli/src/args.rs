@@ -71,11 +71,11 @@ pub(crate) fn restriction(text: &str) -> Result<MountRestrictions, String> {
     }
 }
 
-/// Parses a setting of a tunable, as in `age-max=2000`.
-pub(crate) fn setting(text: &str) -> Result<(String, u64), String> {
-    let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
-    let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
-    Ok((name.to_owned(), whole_number(value)?))
+/// Parses `[VOLUME.]NAME=VALUE`. The name of a volume may contain "=", a value does not.
+pub(crate) fn setting(text: &str) -> Result<(String, String), String> {
+    let split = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
+    let (name, value) = split.ok_or("write it as NAME=VALUE")?;
+    Ok((name.to_owned(), value.to_owned()))
 }
 
 /// Parses a percentage. Without the `%` sign only 0, or 1 and more, is accepted: 0.3 is ambiguous,
@@ -105,10 +105,10 @@ mod tests {
 
     #[test]
     fn settings_and_percentages() {
-        assert_eq!(setting("age-max=2000").unwrap(), ("age-max".into(), 2000));
-        assert_eq!(setting("=1").unwrap_err(), "write it as NAME=NUMBER");
-        assert_eq!(setting("a=b.age-max=7").unwrap(), ("a=b.age-max".into(), 7));
-        assert!(setting("age-max=abc").unwrap_err().contains("write a whole number from 0 to "));
+        assert_eq!(setting("a=b.policy=lru"), Ok(("a=b.policy".to_owned(), "lru".to_owned())));
+        for wrong in ["=1", "policy", ""] {
+            assert_eq!(setting(wrong), Err("write it as NAME=VALUE".to_owned()));
+        }
         assert_eq!(
             (per_cent("30"), per_cent("30%"), per_cent("0")),
             (Some(30.0), Some(30.0), Some(0.0))

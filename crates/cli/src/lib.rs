@@ -36,7 +36,7 @@ use std::process::ExitCode;
 #[derive(Debug, Parser)]
 #[command(name = "larder", bin_name = "larder", version, disable_help_subcommand = true)]
 struct Cli {
-    /// Print no progress and no notes.
+    /// Print no progress and no notes, and no counters when a server stops.
     #[arg(long, global = true, help_heading = "Output")]
     quiet: bool,
 

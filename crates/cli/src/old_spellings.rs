@@ -26,6 +26,10 @@ const fn trace(words: &'static [&'static str]) -> OldSpelling {
     OldSpelling { command: words, old: "--format", new: "--trace-format", value: trace_format }
 }
 
+const fn target(words: &'static [&'static str]) -> OldSpelling {
+    OldSpelling { command: words, old: "--to", new: "--to-format", value: unchanged }
+}
+
 const OLD_SPELLINGS: &[OldSpelling] = &[
     OldSpelling { command: &["demo"], old: "--folder", new: "--directory", value: unchanged },
     OldSpelling {
@@ -40,6 +44,9 @@ const OLD_SPELLINGS: &[OldSpelling] = &[
     trace(&["trace", "filter"]),
     trace(&["trace", "merge"]),
     trace(&["trace", "replay"]),
+    target(&["trace", "convert"]),
+    target(&["trace", "merge"]),
+    target(&["trace", "synth"]),
 ];
 
 /// Returns the words of a command line with the present names of all options, and a note for each
@@ -99,6 +106,8 @@ mod tests {
             ("larder demo --seconds=3 --folder x", "larder demo --for=3s --directory=x", 2),
             ("larder trace summary a --format csv", "larder trace summary a --trace-format=csv", 1),
             ("larder trace summary a --format json", "larder trace summary a --format json", 0),
+            ("larder trace convert a b --to csv", "larder trace convert a b --to-format=csv", 1),
+            ("larder trace filter a b --to 5m", "larder trace filter a b --to 5m", 0),
             ("larder report a --format csv", "larder report a --format csv", 0),
             ("larder demo --folder", "larder demo --folder", 0),
             ("larder --quiet demo --seconds 3", "larder --quiet demo --for=3s", 1),

@@ -7,6 +7,7 @@ use larder_lab::trace::{
     Addressing, BoxedSource, Format, LEN_MAX, NameKind, OpenOptions, Record, Source, TIME_NS_MAX,
     TraceError, VOLUME_MAX, open as open_path, open_stream,
 };
+use larder_report::sizing::SizedCache;
 use larder_schema::advice::SizingGoal;
 use rustix::fs::MemfdFlags;
 use std::collections::BTreeMap;
@@ -233,8 +234,8 @@ pub(crate) fn sizing(input: &[u8]) {
     };
     match measure(&again, &options, &mut |_| ()) {
         Ok(report) => assert!(
-            !larder_report::sizing::to_text(&report).is_empty()
-                && larder_report::sizing::to_html(&report).contains("</html>")
+            !larder_report::sizing::to_text(&report, SizedCache::Server).is_empty()
+                && larder_report::sizing::to_html(&report, SizedCache::Server).contains("</html>")
         ),
         Err(
             SizingError::Reference(_) | SizingError::Objects { .. } | SizingError::Empty { .. },

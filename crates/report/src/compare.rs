@@ -2,9 +2,9 @@
 //! confidence interval.
 //!
 //! Invariants: a verdict requires that the whole 95 % confidence interval of the ratio lies beyond
-//! the threshold, so neither noise nor a negligible difference becomes a verdict; reasons for an
-//! unfair comparison (stolen time, a slower machine, other settings, another start state) are
-//! reported. Ratios are the second run over the first.
+//! the threshold, so neither noise nor a negligible difference becomes a verdict; a slowdown of the
+//! machine widens the interval; reasons for an unfair comparison (stolen time, other settings,
+//! another start state) are reported. Ratios are the second run over the first.
 
 mod text;
 
@@ -19,14 +19,17 @@ use larder_schema::run::{Direction, Machine, Run, Sample};
 use larder_schema::{as_f64, format};
 use serde_json::Value;
 use std::collections::BTreeMap;
+use std::fmt::{Display, Formatter};
 
 /// Threshold below which a difference counts as none: repeated runs of the same workload differ by
 /// this much on an otherwise idle machine.
 pub const THRESHOLD: f64 = 0.02;
 /// Maximum share of stolen processor time, over all trials of a run, for a comparison.
 pub const STEAL_MAX: f64 = 0.05;
-/// Maximum slowdown of the machine between two runs on it, for a comparison.
+/// Maximum slowdown of the machine between two runs on it that is ignored; a greater one widens the
+/// intervals.
 pub const SPEED_MAX: f64 = 0.1;
+
 /// An error comparing two runs. The message can follow "failed to".
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
@@ -38,8 +41,8 @@ pub enum CompareError {
         /// Workload of the second run.
         second: String,
     },
-    /// The runs have no series in common.
-    #[error("compare them: they have no series in common")]
+    /// The runs have no series in common, apart from constant ones.
+    #[error("compare them: they have no series in common that can be better or worse")]
     NoSeries,
 }
 
@@ -55,13 +58,14 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         };
         return Err(CompareError::Workloads { first: name(a), second: name(b) });
     }
-    let unfair_reason = steal_warning(a, b).or_else(|| speed_warning(a, b));
+    let circumstances =
+        Circumstances { unfair_reason: steal_warning(a, b), slowdown: Slowdown::between(a, b) };
     let (of_a, of_b) = (by_series(a), by_series(b));
     let mut series: Vec<SeriesComparison> = a
         .samples
         .iter()
         .filter_map(|sample| {
-            compare_series(sample, of_b.get(&*sample.series)?, threshold, unfair_reason.as_deref())
+            compare_series(sample, of_b.get(&*sample.series)?, threshold, &circumstances)
         })
         .collect();
     if series.is_empty() {
@@ -78,6 +82,7 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         schema: SCHEMA,
         version: VERSION,
         what: a.what.clone(),
+        what_b: (a.what != b.what).then(|| b.what.clone()),
         started_at: (a.started_at.clone(), b.started_at.clone()),
         threshold,
         series,
@@ -94,20 +99,26 @@ fn by_series(run: &Run) -> BTreeMap<&str, &Sample> {
     named.collect()
 }
 
-/// Compares a series; returns `None` if the units differ or a sample has no values.
+/// Compares a series; returns `None` if the units differ, a sample has no values, or the series is
+/// a parameter, such as a number of files: all values are the same, and no direction is better.
 fn compare_series(
     a: &Sample,
     b: &Sample,
     threshold: f64,
-    unfair_reason: Option<&str>,
+    circumstances: &Circumstances,
 ) -> Option<SeriesComparison> {
     if a.unit != b.unit {
         return None;
     }
     let (median_a, median_b) = (median(&a.values)?, median(&b.values)?);
-    let shift = Shift::between(&a.values, &b.values);
     let better = a.better.or(b.better).or_else(|| usual_direction(&a.unit));
-    let (verdict, why) = decide_verdict(shift, better, threshold, unfair_reason);
+    let is_constant = a.values.iter().chain(&b.values).all(|it| it.total_cmp(&median_a).is_eq());
+    if better.is_none() && is_constant {
+        return None;
+    }
+    let shift =
+        Shift::between(&a.values, &b.values).map(|shift| circumstances.widen(shift, better));
+    let (verdict, why) = decide_verdict(shift, better, threshold, circumstances);
     Some(SeriesComparison {
         series: a.series.clone(),
         unit: a.unit.clone(),
@@ -126,7 +137,7 @@ fn decide_verdict(
     shift: Option<Shift>,
     better: Option<Direction>,
     threshold: f64,
-    unfair_reason: Option<&str>,
+    circumstances: &Circumstances,
 ) -> (Verdict, String) {
     let cannot_tell = |why: String| (Verdict::CannotTell, why);
     let Some(shift) = shift else {
@@ -135,8 +146,8 @@ fn decide_verdict(
     let Some(better) = better else {
         return cannot_tell("the direction of improvement is unknown".to_owned());
     };
-    if let Some(reason) = unfair_reason {
-        return cannot_tell(reason.to_owned());
+    if let Some(reason) = &circumstances.unfair_reason {
+        return cannot_tell(reason.clone());
     }
     if shift.confidence < CONFIDENCE {
         return cannot_tell("too few values: four of each are needed for 95 %".to_owned());
@@ -146,6 +157,9 @@ fn decide_verdict(
         let is_higher = shift.low > more;
         let is_better = is_higher == (better == Direction::Higher);
         return (if is_better { Verdict::Better } else { Verdict::Worse }, String::new());
+    }
+    if let Some(slowdown) = &circumstances.slowdown {
+        return cannot_tell(slowdown.to_string());
     }
     let limit = format::percent(threshold);
     if shift.low >= less && shift.high <= more {
@@ -175,15 +189,53 @@ fn steal_warning(a: &Run, b: &Run) -> Option<String> {
         .then(|| format!("the hypervisor took {} of the processors away", format::percent(worst)))
 }
 
-/// Returns a sentence if the machine was slower during one of the runs. Between two machines the
-/// speed is part of the comparison.
-fn speed_warning(a: &Run, b: &Run) -> Option<String> {
-    let (of_a, of_b) = (speed(a)?, speed(b)?);
-    let (slower_run, slower) =
-        if of_a < of_b { ("first", 1.0 - of_a / of_b) } else { ("second", 1.0 - of_b / of_a) };
-    (a.machine == b.machine && slower > SPEED_MAX).then(|| {
-        format!("the machine was {} slower during the {slower_run}", format::percent(slower))
-    })
+/// Circumstances of the runs that limit what a comparison can tell.
+struct Circumstances {
+    /// The reason why there is no verdict at all.
+    unfair_reason: Option<String>,
+    slowdown: Option<Slowdown>,
+}
+
+impl Circumstances {
+    /// Extends the interval to the ratio of two runs at the same speed of the machine, if all of
+    /// the time depends on it.
+    fn widen(&self, shift: Shift, better: Option<Direction>) -> Shift {
+        let (Some(slowdown), Some(better)) = (&self.slowdown, better) else { return shift };
+        let factor = 1.0 - slowdown.share;
+        // A slower second run has lower rates and longer times.
+        if slowdown.is_second == (better == Direction::Higher) {
+            Shift { high: shift.high / factor, ..shift }
+        } else {
+            Shift { low: shift.low * factor, ..shift }
+        }
+    }
+}
+
+/// The slowdown of the machine during one of two runs.
+struct Slowdown {
+    /// Lost share of the speed of the other run.
+    share: f64,
+    /// True if the machine was slower during the second run.
+    is_second: bool,
+}
+
+impl Slowdown {
+    /// Returns the slowdown if it exceeds [`SPEED_MAX`]. Between two machines the speed is part of
+    /// the comparison.
+    fn between(a: &Run, b: &Run) -> Option<Slowdown> {
+        let (of_a, of_b) = (speed(a)?, speed(b)?);
+        let share = 1.0 - of_a.min(of_b) / of_a.max(of_b);
+        (a.machine == b.machine && share > SPEED_MAX)
+            .then_some(Slowdown { share, is_second: of_b < of_a })
+    }
+}
+
+impl Display for Slowdown {
+    fn fmt(&self, f: &mut Formatter<'_>) -> std::fmt::Result {
+        let slower_run = if self.is_second { "second" } else { "first" };
+        let share = format::percent(self.share);
+        write!(f, "the machine was {share} slower during the {slower_run}")
+    }
 }
 
 /// Returns all properties of a run that may influence its result, by name.

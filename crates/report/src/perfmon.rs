@@ -37,7 +37,7 @@ pub use show::{to_csv, to_html, to_text};
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum PerfmonError {
     /// The file is not a Perfmon log.
-    #[error("this is no log of Perfmon: its first line does not begin with (PDH-CSV")]
+    #[error("it is not a Perfmon log: its first line does not begin with (PDH-CSV")]
     NoLog,
     /// The file cannot be read.
     #[error("{reason}")]

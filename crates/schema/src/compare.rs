@@ -66,8 +66,11 @@ pub struct Comparison {
     pub schema: &'static str,
     /// [`VERSION`].
     pub version: u32,
-    /// Name of the measurement.
+    /// Description of the first run.
     pub what: String,
+    /// Description of the second run; `None` if it is the same.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub what_b: Option<String>,
     /// Start times of both runs.
     pub started_at: (String, String),
     /// Relative difference that counts as none.

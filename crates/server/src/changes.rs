@@ -207,8 +207,7 @@ mod tests {
         let error = plan().with(&[Assignment::parse("age-max", "abc")]).unwrap_err();
         assert_eq!(
             error,
-            "set age-max: \"abc\" is not a number; write a whole number from 0 to \
-             18446744073709551615"
+            "set age-max: \"abc\" is not a number; write a number of milliseconds from 10 to 3600000"
         );
     }
 

@@ -185,8 +185,7 @@ impl Client {
         let mut response = result.map_err(|error| match error.downcast::<hyper::Error>() {
             // Another server, for example of NBD, may also close the connection first.
             Ok(error) if error.is_parse() || !is_named_for_control => anyhow!(
-                "ask {}: it does not answer as a control socket of larder, whose name ends in \
-                 .control",
+                "query {}: it is not a control socket of larder, whose name ends in .control",
                 self.address
             ),
             Ok(error) => anyhow!("talk to the server at {}: {error}", self.address),

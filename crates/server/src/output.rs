@@ -39,16 +39,21 @@ pub fn set_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
 
+/// Returns true if notes are turned off.
+pub(crate) fn is_quiet() -> bool {
+    QUIET.load(Ordering::Relaxed)
+}
+
 /// Returns true if progress is shown: on a terminal, unless it is turned off.
 #[must_use]
 pub fn shows_progress() -> bool {
-    io::stderr().is_terminal() && !QUIET.load(Ordering::Relaxed)
+    io::stderr().is_terminal() && !is_quiet()
 }
 
 /// Prints one line to standard error; ignores a closed stream. A note is left out if notes are
 /// turned off.
 pub fn error_line(line: &str) {
-    if line.starts_with(NOTE) && QUIET.load(Ordering::Relaxed) {
+    if line.starts_with(NOTE) && is_quiet() {
         return;
     }
     // A closed standard error cannot be reported.

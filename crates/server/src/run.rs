@@ -82,7 +82,7 @@ pub fn run(
         service.close_without_writing();
         return Err(error);
     }
-    service.report();
+    service.report_at_end();
     control.close();
     service.close();
     lost?;

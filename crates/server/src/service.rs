@@ -283,12 +283,29 @@ impl Service {
 
     /// Prints the counters of all volumes, and writes the file of counters.
     pub(crate) fn report(&self) {
+        self.print_counters();
+        self.save_counters();
+    }
+
+    /// Prints the counters unless notes are turned off, and writes the file of counters.
+    pub(crate) fn report_at_end(&self) {
+        if !output::is_quiet() {
+            self.print_counters();
+        }
+        self.save_counters();
+    }
+
+    fn print_counters(&self) {
         for ServedVolume { volume, .. } in self.volumes() {
             eprint!("{}\n", counters::counters(self.engine.cache(), &volume).to_text());
             if let Some(table) = counters::latencies(&volume, &volume.totals()) {
                 eprint!("{}\n", table.to_text());
             }
         }
+    }
+
+    /// Writes the file of counters, if there is one.
+    fn save_counters(&self) {
         if let Some(path) = self.settings().counters
             && let Err(error) = self.write_counters(&path)
         {

@@ -226,9 +226,9 @@ impl Setting {
             Field::Volume(set, _) => set(plan, value),
             Field::VolumeAlias(set) => set(plan, text_of(value)?),
             Field::Tunable(index) => {
-                let value = value::whole_number(text_of(value)?)?;
-                let name = TUNABLES[index].name;
-                plan.tunables.set(name, value).map_err(|error| error.to_string())
+                let tunable = &TUNABLES[index];
+                let value = value::tunable(tunable, text_of(value)?)?;
+                plan.tunables.set(tunable.name, value).map_err(|error| error.to_string())
             }
             Field::Server(..) => Err(format!(
                 "there is no setting \"{}\" here: it is one of the server, not of a volume",
@@ -250,7 +250,9 @@ impl Setting {
     pub(crate) fn of_volume(&self, plan: &VolumePlan) -> Option<String> {
         match self.field {
             Field::Volume(_, show) => Some(show(plan)),
-            Field::Tunable(index) => Some(plan.tunables.values()[index].to_string()),
+            Field::Tunable(index) => {
+                Some(value::tunable_text(&TUNABLES[index], plan.tunables.values()[index]))
+            }
             _ => None,
         }
     }

@@ -10,7 +10,7 @@ use larder_core::cache::ShareMode;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
-use larder_core::tunables::Tunables;
+use larder_core::tunables::{Bounds, Tunables};
 use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use larder_io::front::nbd::ListenAddress;
 use std::borrow::Cow;
@@ -197,12 +197,35 @@ pub fn switch(text: &str) -> Result<bool, String> {
     text.parse().ok().ok_or_else(|| format!("{} is neither true nor false", quoted(text)))
 }
 
-/// Parses the value of a tunable.
-pub fn whole_number(text: &str) -> Result<u64, String> {
-    text.parse().ok().ok_or_else(|| {
-        let (text, max) = (quoted(text), u64::MAX);
-        format!("{text} is not a number; write a whole number from 0 to {max}")
+/// Parses the value of a tunable: a number in its unit, for bytes also a size, and `off` for none.
+pub fn tunable(bounds: &Bounds, text: &str) -> Result<u64, String> {
+    let (min, max) = (bounds.min, bounds.max);
+    let value = match bounds.unit {
+        "bytes" if min == 0 => bytes_or("off", 0, text).ok(),
+        "bytes" => bytes(text).ok(),
+        _ => text.parse().ok(),
+    };
+    value.ok_or_else(|| {
+        let form = match bounds.unit {
+            "bytes" if min == 0 => format!("off, or a size up to {}", size_text(max)),
+            "bytes" => format!("a size from {} to {}", size_text(min), size_text(max)),
+            "ms" => format!("a number of milliseconds from {min} to {max}"),
+            // Shares, such as "per mille of the memory".
+            unit if unit.contains(' ') => format!("a number from {min} to {max} ({unit})"),
+            unit => format!("a number of {unit} from {min} to {max}"),
+        };
+        let kind = if bounds.unit == "bytes" { "size" } else { "number" };
+        format!("{} is not a {kind}; write {form}", quoted(text))
     })
+}
+
+/// Formats the value of a tunable as [`tunable`] parses it.
+pub(crate) fn tunable_text(bounds: &Bounds, value: u64) -> String {
+    match (bounds.unit, value) {
+        ("bytes", 0) => "off".to_owned(),
+        ("bytes", bytes) => size_text(bytes),
+        (_, number) => number.to_string(),
+    }
 }
 
 /// Parses `unix:PATH` or `tcp:ADDRESS:PORT`.
@@ -283,6 +306,7 @@ pub fn directory(text: &str) -> Result<OptionalPath, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use larder_core::tunables::TUNABLES;
 
     #[test]
     fn sizes_pages_and_modes() {
@@ -324,6 +348,39 @@ mod tests {
             assert_eq!(bytes(text).unwrap(), bytes_in);
         }
         assert_eq!(size_text(2 << 30), "2GiB");
+    }
+
+    #[test]
+    fn tunables_are_numbers_in_their_unit_or_sizes() {
+        let of = |name: &str| TUNABLES.iter().find(|it| it.name == name).unwrap();
+        for (name, text, expected) in [
+            ("age-max", "2000", 2000),
+            ("read-ahead-max", "512KiB", 512 << 10),
+            ("read-ahead-max", "4096", 4096),
+            ("read-ahead-max", "off", 0),
+            ("read-ahead-min", "16KiB", 16 << 10),
+        ] {
+            assert_eq!(tunable(of(name), text), Ok(expected), "{name}={text}");
+        }
+        for (name, text, form) in [
+            ("age-max", "1h", "a number; write a number of milliseconds from 10 to 3600000"),
+            (
+                "dirty-limit",
+                "x",
+                "a number; write a number from 2 to 900 (per mille of the memory)",
+            ),
+            ("forced-depth", "-1", "a number; write a number of operations from 1 to 256"),
+            ("read-ahead-max", "x", "a size; write off, or a size up to 16MiB"),
+            ("read-ahead-min", "off", "a size; write a size from 4KiB to 16MiB"),
+        ] {
+            let expected = format!("\"{text}\" is not {form}");
+            assert_eq!(tunable(of(name), text), Err(expected), "{name}={text}");
+        }
+        for bounds in &TUNABLES {
+            for value in [bounds.min, bounds.max, bounds.default, bounds.nt] {
+                assert_eq!(tunable(bounds, &tunable_text(bounds, value)), Ok(value), "{bounds:?}");
+            }
+        }
     }
 
     #[test]

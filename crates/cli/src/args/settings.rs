@@ -1,6 +1,5 @@
 //! The flags of `larder serve` and `larder mount`, from the table of settings.
 
-use super::whole_number;
 use crate::output_file::OutputFile;
 use clap::builder::{OsStringValueParser, TypedValueParser as _, ValueParser};
 use clap::parser::ValueSource;
@@ -154,10 +153,12 @@ fn tunable(text: &str) -> Result<Assignment, String> {
     let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
     let assignment = Assignment::parse(name, value);
     // The plan refuses an unknown name.
-    if find(&assignment.name).is_some_and(|setting| setting.form != ValueForm::Number) {
-        return Err(format!("{} is no tunable, but an option of its own", assignment.name));
+    if let Some(setting) = find(&assignment.name) {
+        if setting.form != ValueForm::Number {
+            return Err(format!("{} is no tunable, but an option of its own", assignment.name));
+        }
+        setting.check(OsStr::new(value))?;
     }
-    whole_number(value)?;
     Ok(assignment)
 }
 
@@ -209,9 +210,9 @@ mod tests {
             assignment("", "give-back", "0"),
         ];
         assert_eq!(found, expected);
-        let found = serve(&["--set", "my.disk.age-max=7", "--age-max", "my.disk=90"]).unwrap();
+        let found = serve(&["--set", "my.disk.age-max=70", "--age-max", "my.disk=90"]).unwrap();
         let (by_flag, by_name) =
-            (assignment("my.disk", "age-max", "90"), assignment("my.disk", "age-max", "7"));
+            (assignment("my.disk", "age-max", "90"), assignment("my.disk", "age-max", "70"));
         assert_eq!(found, [by_name, by_flag], "in the order of the command line");
     }
 
@@ -223,5 +224,7 @@ mod tests {
         assert!(refused(&["--set", "memory=1"]).contains("memory is no tunable"));
         assert!(refused(&["--set", "=1"]).contains("write it as NAME=NUMBER"));
         assert!(refused(&["--age-max", "soon"]).contains("\"soon\" is not a number"));
+        let hours = refused(&["--set", "disk.age-max=1h"]);
+        assert!(hours.contains("a number of milliseconds from 10 to 3600000"), "{hours}");
     }
 }

@@ -104,7 +104,7 @@ enum Change {
     Set {
         /// NAME=VALUE for all volumes, VOLUME.NAME=VALUE for one: the settings that larder help
         /// settings shows as live.
-        #[arg(required = true, value_name = "[VOLUME.]NAME=VALUE", value_parser = setting)]
+        #[arg(required = true, value_name = "[VOLUME.]NAME=VALUE", value_parser = args::setting)]
         settings: Vec<(String, String)>,
     },
     /// Write all dirty data to the stores and flush them, without stopping.
@@ -127,7 +127,7 @@ enum Change {
         #[arg(value_name = "[NAME=]PATH", value_parser = volume_to_add)]
         volume: String,
         /// Settings of the volume, by the names that set accepts.
-        #[arg(value_name = "NAME=VALUE", value_parser = setting)]
+        #[arg(value_name = "NAME=VALUE", value_parser = args::setting)]
         settings: Vec<(String, String)>,
     },
     /// Write all dirty data of a volume and stop serving it.
@@ -198,13 +198,6 @@ fn by_name(settings: &[(String, String)]) -> Result<BTreeMap<String, String>> {
     Ok(by_name)
 }
 
-/// Parses `[VOLUME.]NAME=VALUE`. The name of a volume may contain "=", a value does not.
-fn setting(text: &str) -> Result<(String, String), String> {
-    let split = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
-    let (name, value) = split.ok_or("write it as NAME=VALUE")?;
-    Ok((name.to_owned(), value.to_owned()))
-}
-
 /// Parses a volume; returns it with an absolute path, which is valid for the server. A name that
 /// the server derives from the path too is left out: it may contain "=".
 fn volume_to_add(text: &str) -> Result<String, String> {
@@ -235,7 +228,7 @@ pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
         }
         (Command::Query(query), None) => query.execute(&client, &mut None)?,
         (Command::Change(_), Some(_)) => {
-            bail!("watch this: only stats, volumes, at-risk and curve can be watched")
+            bail!("watch this: only stats, volumes, curve, files and at-risk can be watched")
         }
         (Command::Change(change), None) => match change.execute(&client, format)? {
             Some(answer) => answer,
@@ -265,9 +258,9 @@ impl Query {
             Query::Curve { volume } => {
                 let mut curves: Curves = client.get("curve")?;
                 if let Some(name) = volume {
+                    let names = curves.volumes.iter().map(|volume| volume.name.as_str());
+                    ensure_known(name, names)?;
                     curves.volumes.retain(|volume| volume.name == *name);
-                    let is_found = !curves.volumes.is_empty();
-                    ensure!(is_found, "find the volume \"{name}\": there is no such volume");
                 }
                 Answer::new(
                     control::curves_to_text(&curves),
@@ -344,24 +337,21 @@ impl Change {
     }
 }
 
-fn whole_volume(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
-    let volumes: Volumes = client.get("volumes")?;
-    let Some(volume) = volumes.volumes.iter().find(|volume| volume.name == name) else {
-        let names: Vec<_> = volumes.volumes.iter().map(|volume| volume.name.as_str()).collect();
-        bail!("find the volume \"{name}\": there are {}", names.join(", "));
-    };
-    Ok(vec![ByteRange { offset: 0, length: volume.length_bytes.unwrap_or_default() }])
+/// Fails if `name` is not one of the names of the volumes.
+fn ensure_known<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
+    let names: Vec<&str> = names.into_iter().collect();
+    ensure!(
+        names.contains(&name),
+        "find the volume \"{name}\": there is no such volume (volumes: {})",
+        names.join(", ")
+    );
+    Ok(())
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_setting_has_a_name() {
-        assert_eq!(setting("a=b.policy=lru"), Ok(("a=b.policy".to_owned(), "lru".to_owned())));
-        for wrong in ["=1", "policy", ""] {
-            assert_eq!(setting(wrong), Err("write it as NAME=VALUE".to_owned()));
-        }
-    }
+fn whole_volume(client: &Client, name: &str) -> Result<Vec<ByteRange>> {
+    let Volumes { volumes, .. } = client.get("volumes")?;
+    ensure_known(name, volumes.iter().map(|volume| volume.name.as_str()))?;
+    let volume = volumes.iter().find(|volume| volume.name == name);
+    let length = volume.and_then(|volume| volume.length_bytes).unwrap_or_default();
+    Ok(vec![ByteRange { offset: 0, length }])
 }

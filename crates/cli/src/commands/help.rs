@@ -32,7 +32,7 @@ Exit codes
 
 0  success
 1  the command ran, and found what it looked for: compare that the second run is worse, ctl at-risk
-   that data is at risk
+   that writes fail, or an image is lost
 2  the command line is wrong, or the command failed
 ";
 

@@ -7,7 +7,7 @@ mod engine;
 mod inputs;
 
 use crate::args;
-use crate::args::{FormatArgs, TableFormat};
+use crate::args::{FormatArgs, NamedValue as _, TableFormat};
 use crate::commands::trace::InputArgs;
 use crate::progress::StepBar;
 use anyhow::{Context, Result, ensure};
@@ -19,6 +19,7 @@ use larder_lab::sim::study::{self, Case, CurveKind, MIN, Size, StudyOptions};
 use larder_lab::trace::{self, Addressing};
 use larder_report::escape;
 use larder_report::table::Table;
+use std::collections::HashSet;
 use std::io::Write;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
@@ -45,8 +46,9 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = page_bytes)]
     page_size: Vec<u32>,
 
-    /// Split requests into pages, or count each as one reference, like other simulators.
-    #[arg(long, value_name = "HOW", default_value = "pages")]
+    /// References of a request: one for each of its pages (pages), or one in all (none), like other
+    /// simulators.
+    #[arg(long, value_name = "pages|none", default_value = "pages")]
     split: SplitBy,
 
     /// Level of the simulation: replacement only; or the whole cache of the engine on a virtual
@@ -55,13 +57,13 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "LEVEL", default_value = "replacement")]
     level: Level,
 
-    /// Hit-ratio curve, estimated from a sample of the pages, with error bars; or exact, for lru
-    /// only.
-    #[arg(long, value_name = "HOW", num_args = 0..=1, default_missing_value = "sampled")]
+    /// Hit-ratio curve: estimated from a sample of the pages, with error bars (sampled, also if no
+    /// value is given), or counted, for lru only (exact).
+    #[arg(long, value_name = "sampled|exact", num_args = 0..=1, default_missing_value = "sampled")]
     curve: Option<Curve>,
 
     /// A curve for each volume, file, process or operation, as if it had a cache of its own.
-    #[arg(long, value_name = "WHAT", requires = "curve", value_parser = by)]
+    #[arg(long, value_name = "volume|file|process|operation", requires = "curve", value_parser = by)]
     by: Option<ReferenceKey>,
 
     /// Seed of the random choices of a sample.
@@ -130,8 +132,10 @@ impl Policies {
                     continue;
                 }
                 other => {
-                    let kind = args::named::<PolicyKind>(other).map_err(anyhow::Error::msg);
-                    vec![kind.context("choose policies")?]
+                    let kind = args::named::<PolicyKind>(other).ok();
+                    let names = [&PolicyKind::names()[..], &["all", MIN]].concat();
+                    let kind = args::one_of(PolicyKind::KIND, other, kind, &names);
+                    vec![kind.map_err(anyhow::Error::msg).context("choose policies")?]
                 }
             };
             for kind in more {
@@ -198,8 +202,14 @@ fn run_replacement(policies: Policies, arguments: &SimArgs) -> Result<()> {
         available_bytes: memory::available_bytes().unwrap_or(u64::MAX),
     };
     let mut rows = Vec::new();
+    // Each page size of a trace has the same notes.
+    let mut shown = HashSet::new();
     for_each_case(arguments, |case, bar| {
-        let note = &mut |note| eprintln!("larder: {note}");
+        let note = &mut |note: String| {
+            if shown.insert((case.name.clone(), note.clone())) {
+                eprintln!("larder: {note}");
+            }
+        };
         rows.extend(study::run(case, &options, &mut |progress| bar.show(progress), note)?);
         Ok(())
     })?;
@@ -295,5 +305,6 @@ mod tests {
         assert_eq!(parse("all,lru").unwrap().kinds, PolicyKind::ALL);
         let error = format!("{:#}", parse("lrv").unwrap_err());
         assert!(error.starts_with("choose policies: there is no policy \"lrv\""), "{error}");
+        assert!(error.ends_with(", all, min"), "{error}");
     }
 }

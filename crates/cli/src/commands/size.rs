@@ -14,6 +14,7 @@ use clap::Args;
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{self, Options};
 use larder_report::escape;
+use larder_report::sizing::SizedCache;
 use larder_schema::advice::SizingGoal;
 use larder_schema::sizing::Sizing;
 use std::io::Write;
@@ -144,6 +145,7 @@ fn measure(
 
 /// Prints the result, followed by the memory of this machine.
 fn print(arguments: &SizeArgs, sizing: &Sizing, live: Option<&live::MachineMemory>) -> Result<()> {
+    let cache = live.map_or(SizedCache::Server, |_| SizedCache::PageCache);
     let text = if arguments.format.get() == TextOrJson::Json {
         let mut json = sizing.to_json();
         if let Some(memory) = live {
@@ -151,14 +153,14 @@ fn print(arguments: &SizeArgs, sizing: &Sizing, live: Option<&live::MachineMemor
         }
         format!("{json:#}\n")
     } else {
-        larder_report::sizing::to_text(sizing)
+        larder_report::sizing::to_text(sizing, cache)
             + &live.map_or_else(String::new, live::MachineMemory::to_text)
     };
     let printed = crate::output::stdout().write_all(text.as_bytes());
     // A closed pipe does not prevent writing the page, nor a failed write of the page printing the
     // text.
     if let Some(file) = &arguments.html {
-        output::write_atomically(file, &larder_report::sizing::to_html(sizing))?;
+        output::write_atomically(file, &larder_report::sizing::to_html(sizing, cache))?;
     }
     // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(printed?)

@@ -55,7 +55,7 @@ struct ConvertArgs {
 
     /// Output format; if not given, by the extension of the file, else larder.
     #[arg(long, value_name = "FORMAT", value_parser = output::target)]
-    to: Option<Target>,
+    to_format: Option<Target>,
 
     #[command(flatten)]
     input: InputArgs,
@@ -108,12 +108,12 @@ const INCOMPATIBLE: &str = "traces of volumes with traces of objects, or samples
 fn convert(arguments: &ConvertArgs) -> Result<()> {
     let (to, traces) = split_files(arguments)?;
     if let [trace] = traces {
-        return write_all(Input::open(trace, &arguments.input)?, to, arguments.to);
+        return write_all(Input::open(trace, &arguments.input)?, to, arguments.to_format);
     }
     let Some(source) = Merge::in_turn(open_all(traces, &arguments.input)?) else {
         bail!("join {INCOMPATIBLE}");
     };
-    write_all(Input::from_source(source), to, arguments.to)
+    write_all(Input::from_source(source), to, arguments.to_format)
 }
 
 fn merge(arguments: &ConvertArgs) -> Result<()> {
@@ -122,7 +122,7 @@ fn merge(arguments: &ConvertArgs) -> Result<()> {
     let Some(source) = Merge::by_time(open_all(traces, &arguments.input)?) else {
         bail!("merge {INCOMPATIBLE}");
     };
-    write_all(Input::from_source(source), to, arguments.to)
+    write_all(Input::from_source(source), to, arguments.to_format)
 }
 
 /// Returns the file to write, and the traces to read.

@@ -139,10 +139,10 @@ impl Collector {
             ]);
         }
         self.processes = now.into_iter().map(|process| (process.pid, process)).collect();
-        let note = "Asked and written are what calls ask for, from memory or not; from disk is \
-                    what had to be read, dirtied what will have to be written.";
+        let note = "Read and written: bytes of read and write calls, from memory or disk. \
+                    Dirtied: bytes to be written to disk.";
         Grid {
-            columns: vec!["process", "asked", "from disk", "written", "dirtied", "own memory"],
+            columns: vec!["process", "read", "from disk", "written", "dirtied", "own memory"],
             sort: 1,
             rows,
             note: Some(note.to_owned()),

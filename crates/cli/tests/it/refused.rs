@@ -381,6 +381,11 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
             "there is no tunable \"age-maxx\"; did you mean \"age-max\"?\n",
         ),
         (
+            &["sim", "t.csv", "--level", "whole", "--size", "16MiB", "--set", "age-max=1h"],
+            "failed to set age-max: \"1h\" is not a number; write a number of milliseconds from 10 \
+             to 3600000\n",
+        ),
+        (
             &["trace", "filter", "t.csv", "f.csv", "--from", "2h", "--to", "1h"],
             "failed to filter by time: --from must be before --to\n",
         ),
@@ -509,7 +514,7 @@ fn a_simulation_refuses_what_it_cannot_do_and_groups_numbers() {
     std::fs::write(directory.path().join("t.csv"), trace).unwrap();
     let output = larder(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "10p"]);
     let stderr = String::from_utf8(output.stderr).unwrap();
-    assert!(stderr.contains("1,234 requests are no read or write of data"), "{stderr}");
+    assert!(stderr.contains("skipped 1,234 requests that are neither read nor write"), "{stderr}");
     let whole = ["sim", "t.csv", "--level", "whole", "--policy", "lru", "--size", "4MiB"];
     let output = larder(directory.path(), &[&whole[..], &["--write-mode", "read-only"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8(output.stderr).unwrap());

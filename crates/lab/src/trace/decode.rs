@@ -8,6 +8,7 @@
 use super::input::Input;
 use super::names::AllNames;
 use super::{Addressing, LEN_MAX, NameKind, Record, Source, TIME_NS_MAX, TraceError, VOLUME_MAX};
+use larder_schema::format;
 
 /// A defect of a record: a fragment such as "the offset is not a number".
 pub(super) type FormatError = &'static str;
@@ -62,17 +63,20 @@ impl BadRecords {
         }
         let reason = match &self.first {
             None => reason.to_owned(),
-            Some((first, _)) => {
-                format!("{reason}; {} bad records were passed over, the first at {first}", self.max)
-            }
+            Some(first) => format!("{reason}; {}", skipped(self.max, first)),
         };
         Err(TraceError::Bad { name: self.name.clone(), place: place(), reason })
     }
 
     pub(super) fn note(&self) -> Option<String> {
-        let (place, reason) = self.first.as_ref()?;
-        Some(format!("{} bad records were passed over, the first at {place}: {reason}", self.count))
+        self.first.as_ref().map(|first| skipped(self.count, first))
     }
+}
+
+/// Describes skipped records, of which `place` and `reason` are those of the first.
+fn skipped(count: u64, (place, reason): &(String, FormatError)) -> String {
+    let first = if count == 1 { "" } else { "the first: " };
+    format!("skipped {} ({first}{place}: {reason})", format::counted(count, "bad record"))
 }
 
 /// The output of a decoder.

@@ -29,7 +29,7 @@ fn scaled(factor: f64) -> [f64; 6] {
 }
 
 #[test]
-fn a_machine_that_was_slower_during_one_of_them_cannot_tell() {
+fn a_slower_machine_widens_the_interval() {
     let compared = |values: &[f64]| run(&[("rate", "ops/s", None, values)]);
     let fast = compared(&[10.0, 10.1, 9.9, 10.0, 10.1, 9.9]);
     let mut slow = compared(&[8.0, 8.1, 7.9, 8.0, 8.1, 7.9]);
@@ -56,6 +56,40 @@ fn a_machine_that_was_slower_during_one_of_them_cannot_tell() {
 }
 
 #[test]
+fn a_difference_beyond_the_slowdown_stays_a_verdict() {
+    let with_speed = |unit: &str, values: &[f64], speed: f64| {
+        let mut run = run(&[("x", unit, None, values)]);
+        run.trials = vec![Trial { speed: Some(speed), ..Trial::default() }; 6];
+        run
+    };
+    let compared =
+        |unit: &str, (factor_a, speed_a): (f64, f64), (factor_b, speed_b): (f64, f64)| {
+            let (a, b) = (scaled(factor_a), scaled(factor_b));
+            let (a, b) = (with_speed(unit, &a, speed_a), with_speed(unit, &b, speed_b));
+            compare(&a, &b, THRESHOLD).unwrap().series.remove(0)
+        };
+    // At the speed of the first run the second could have had 0.02 / 0.7 of its rate.
+    let worse = compared("ops/s", (1.0, 100.0), (0.02, 70.0));
+    assert_eq!((worse.verdict, worse.why.as_str()), (Verdict::Worse, ""));
+    let steady = compared("ops/s", (1.0, 100.0), (0.02, 100.0));
+    assert_eq!(worse.ratio_low, steady.ratio_low);
+    let (wide, narrow) = (worse.ratio_high.unwrap(), steady.ratio_high.unwrap());
+    assert!((wide * 0.7 - narrow).abs() < 1e-9, "{wide} {narrow}");
+    // A better result on a slower machine is better.
+    assert_eq!(compared("ops/s", (1.0, 100.0), (1.1, 70.0)).verdict, Verdict::Better);
+    assert_eq!(compared("ops/s", (1.1, 70.0), (1.0, 100.0)).verdict, Verdict::Worse);
+    for (a, b, verdict) in [
+        ((1.0, 100.0), (1.3, 80.0), Verdict::Worse),
+        ((1.0, 100.0), (1.2, 80.0), Verdict::CannotTell),
+        ((1.0, 100.0), (0.9, 80.0), Verdict::Better),
+        ((1.3, 80.0), (1.0, 100.0), Verdict::Better),
+        ((1.2, 80.0), (1.0, 100.0), Verdict::CannotTell),
+    ] {
+        assert_eq!(compared("ms", a, b).verdict, verdict, "{a:?} {b:?}");
+    }
+}
+
+#[test]
 fn better_and_worse_follow_what_is_better() {
     assert_eq!(compared(&STEADY, &scaled(1.1)).verdict, Verdict::Better);
     assert_eq!(compared(&STEADY, &scaled(0.9)).verdict, Verdict::Worse);
@@ -74,6 +108,31 @@ fn better_and_worse_follow_what_is_better() {
         (files.verdict, files.why.as_str()),
         (Verdict::CannotTell, "the direction of improvement is unknown")
     );
+}
+
+#[test]
+fn constant_parameters_are_left_out() {
+    let rate = ("rate", "1/s", None, &STEADY[..]);
+    let with = |files: &[f64]| run(&[("files", "files", None, files), rate]);
+    let names = |a: &Run, b: &Run| -> Vec<String> {
+        let found = compare(a, b, THRESHOLD).unwrap();
+        assert!(found.only_a.is_empty() && found.only_b.is_empty());
+        found.series.into_iter().map(|series| series.series).collect()
+    };
+    assert_eq!(names(&with(&[7.0; 4]), &with(&[7.0; 4])), ["rate"]);
+    assert_eq!(names(&with(&[7.0; 4]), &with(&[8.0; 4])), ["files", "rate"]);
+}
+
+#[test]
+fn both_descriptions_are_shown_if_they_differ() {
+    let a = run(&[("rate", "1/s", None, &STEADY)]);
+    let mut b = a.clone();
+    let text = |b: &Run| to_text(&compare(&a, b, THRESHOLD).unwrap());
+    assert!(text(&b).starts_with("something\nA of 2026-11-21T03:22:11Z, B of "), "{}", text(&b));
+    b.what = "something else".to_owned();
+    let different = "A of 2026-11-21T03:22:11Z: something\nB of 2026-11-21T03:22:11Z: something \
+                     else\n\n";
+    assert!(text(&b).starts_with(different), "{}", text(&b));
 }
 
 #[test]

@@ -42,13 +42,14 @@ pub fn table(comparison: &Comparison) -> Table {
 /// Renders the whole comparison.
 #[must_use]
 pub fn to_text(comparison: &Comparison) -> String {
-    let mut text = format!(
-        "{}\nA of {}, B of {}\n\n{}",
-        escape::line(&comparison.what),
-        escape::line(&comparison.started_at.0),
-        escape::line(&comparison.started_at.1),
-        table(comparison).to_text()
-    );
+    let what = escape::line(&comparison.what);
+    let [of_a, of_b] =
+        [&comparison.started_at.0, &comparison.started_at.1].map(|at| escape::line(at));
+    let mut text = match &comparison.what_b {
+        Some(what_b) => format!("A of {of_a}: {what}\nB of {of_b}: {}\n\n", escape::line(what_b)),
+        None => format!("{what}\nA of {of_a}, B of {of_b}\n\n"),
+    };
+    text.push_str(&table(comparison).to_text());
     put_line!(
         text,
         "B against A is the median of all ratios of a value of B to one of A, with its 95 % \

@@ -17,12 +17,12 @@ const LEAK_MOMENTS_MIN: usize = 8;
 
 pub(super) const LEAK: Rule = Rule {
     name: "leak",
-    when: "over at least 8 moments a process grew by a quarter of the cache or more, hardly ever \
-           giving back (1 step in 10), while the cache lost a quarter",
+    when: "over at least 8 snapshots a process grew by a quarter of the cache or more and shrank \
+           in at most 1 of 10 steps, while the cache lost a quarter",
     source: "measured in 1998: a program that leaked memory squeezed the cache to nearly nothing, \
              since it had no minimum; the quarters of the time are compared",
-    why: "The cache of the system has no floor: what a program takes, it loses, and everybody else \
-          waits for the disk.",
+    why: "The cache of the system has no floor: what a program takes, it loses, and other programs \
+          wait for the disk.",
     attempt: &[
         "larder bench probe DIRECTORY --scenario leak --memory SIZE",
         "larder serve IMAGE --memory SIZE --listen unix:SOCKET",
@@ -82,7 +82,7 @@ const PAGING_MOMENTS_MIN: usize = 2;
 
 pub(super) const PAGING: Rule = Rule {
     name: "paging",
-    when: "in a quarter of the moments or more, at least 2, no more than 4 MiB (1/16 of memory, \
+    when: "in a quarter of the snapshots or more, at least 2, no more than 4 MiB (1/16 of memory, \
            where that is known) was available and 45 pages/s or more were paged",
     source: "from 1998: at or below 4 MB available of 64 MB and paging hard, the machine needs \
              memory; 45 pages/s were measured there when a file overran the cache",

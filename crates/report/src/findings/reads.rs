@@ -106,8 +106,7 @@ const MISSED_MAX: f64 = 0.1;
 
 pub(super) const WASTED: Rule = Rule {
     name: "read-ahead-wasted",
-    when: "more than half of at least 1,024 pages that were read ahead went before anybody touched \
-           them",
+    when: "more than half of at least 1,024 pages that were read ahead were evicted unused",
     source: "the bound of larder's own caches; 1,024 pages are 4 MiB",
     why: "The disk reads, and the cache gives room to, pages that no program uses.",
     attempt: &[

@@ -30,9 +30,9 @@ pub fn to_text(findings: &[Finding]) -> String {
 pub fn rules_table() -> Table {
     let fields = [
         Field::word("rule", "finding", |it: &Rule| it.name),
-        Field::word("when", "when", |it| it.when),
-        Field::word("source", "thresholds from", |it| it.source),
-        Field::word("sure", "how sure", |it| it.sure.word()),
+        Field::word("when", "condition", |it| it.when),
+        Field::word("source", "source", |it| it.source),
+        Field::word("sure", "confidence", |it| it.sure.word()),
     ];
     Table::of("", &RULES, fields)
 }

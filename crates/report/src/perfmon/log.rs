@@ -97,7 +97,8 @@ pub(super) fn read(from: impl BufRead, options: &Options<'_>) -> Result<Log, Per
         }
         if fields.len() != headings.len() + 1 {
             let (found, known) = (fields.len(), headings.len() + 1);
-            return Err(line_error(format!("it has {found} fields and the first line {known}")));
+            let found = format::counted(found as u64, "field");
+            return Err(line_error(format!("it has {found}, the first line has {known}")));
         }
         let at = UnorderedTime::parse(&fields[0]);
         let at = at.ok_or_else(|| line_error(format!("{:?} is not a time", fields[0])))?;

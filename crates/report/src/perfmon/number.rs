@@ -85,7 +85,10 @@ impl Numbers {
             (Some(Decimal::Comma), _) => Ok(self.ambiguous),
             (None, Some((line, field))) => Err((
                 line,
-                format!("{field:?} may have decimals or thousands, and nothing else shows which"),
+                format!(
+                    "{field:?} may have decimals or thousands, and nothing else shows which; use \
+                     --decimal"
+                ),
             )),
             _ => Ok(Vec::new()),
         }

@@ -1,5 +1,6 @@
 //! Renderings of a log: as text, CSV, JSON and HTML.
 
+use super::counters::{Counter, Kind};
 use crate::chart::{Axis, Chart, Labels};
 use crate::escape::html as escape;
 use crate::findings;
@@ -8,6 +9,13 @@ use crate::table::{Cell, Column, Field, Table};
 use larder_schema::perfmon::{Bursts, Disk, Interface, Process, Summary};
 use larder_schema::{as_u64, format};
 
+/// Counters of the table of bursts.
+const BURST_COUNTERS: [Counter; 4] = [
+    Counter::LazyWriteFlushes,
+    Counter::LazyWritePages,
+    Counter::DataFlushes,
+    Counter::DataFlushPages,
+];
 /// Minimum difference between two ratios for a warning: five percentage points.
 const MISLEADING_MIN: f64 = 0.05;
 /// Width and height of a chart in HTML.
@@ -142,7 +150,7 @@ fn sentences(summary: &Summary) -> Vec<String> {
         };
         if (ratio - unweighted).abs() > MISLEADING_MIN {
             sentences.push(format!(
-                "The average of the samples misleads for {}: it says {}, but of all calls {} \
+                "The average of the samples misleads for {}: it is {}, but of all calls {} \
                  hit. Intervals with few calls count there as much as those with many.",
                 interface.interface,
                 format::percent(unweighted),
@@ -166,10 +174,12 @@ fn sentences(summary: &Summary) -> Vec<String> {
     if !summary.absent.is_empty() {
         sentences.push(format!("The log has nothing of {}.", summary.absent.join(", ")));
     }
-    if !summary.missing.is_empty() {
+    let missing: Vec<&str> =
+        summary.missing.iter().copied().filter(|it| has_table(summary, it)).collect();
+    if !missing.is_empty() {
         sentences.push(format!(
             "Not in the log, or under a name that is not known: {}.",
-            summary.missing.join(", ")
+            missing.join(", ")
         ));
     }
     if let (false, [first, others @ ..]) = (summary.missing.is_empty(), summary.unknown.as_slice())
@@ -185,6 +195,20 @@ fn sentences(summary: &Summary) -> Vec<String> {
         ));
     }
     sentences
+}
+
+/// Returns true if the table to which a counter belongs is shown.
+fn has_table(summary: &Summary, counter: &str) -> bool {
+    let is_of = |kind| Counter::of(kind).any(|it| it.english() == counter);
+    if BURST_COUNTERS.iter().any(|it| it.english() == counter) {
+        !summary.bursts.is_empty()
+    } else if is_of(Kind::Cache) {
+        !summary.interfaces.is_empty()
+    } else if is_of(Kind::Memory) {
+        summary.memory.is_some()
+    } else {
+        !summary.disks.is_empty()
+    }
 }
 
 fn tables(summary: &Summary) -> Vec<Table> {

@@ -147,7 +147,9 @@ fn what_is_missing_is_named() {
     near(found.interfaces[0].averaged_hit_ratio, 0.85);
     let text = to_text(&found);
     assert!(text.contains("hits but no calls of copy"), "{text}");
-    assert!(text.contains("Lazy Write Flushes/sec"), "{text}");
+    assert!(text.contains("not known: Copy Reads/sec, "), "{text}");
+    assert!(!text.contains("Lazy Write Flushes/sec"), "its table is not shown: {text}");
+    assert!(found.missing.contains(&"Lazy Write Flushes/sec"));
     assert!(!found.missing.contains(&"Copy Read Hits %"));
 
     assert_eq!(found.absent, ["memory", "disks"]);
@@ -156,7 +158,7 @@ fn what_is_missing_is_named() {
         ("Memoria\\P\u{e1}ginas/s", column(&[1.0])),
     ]));
     let text = to_text(&spanish);
-    assert!(text.contains("Copy Reads/sec") && text.contains("Lecturas de copia/s"), "{text}");
+    assert!(text.contains("Available Bytes") && text.contains("Lecturas de copia/s"), "{text}");
 
     let polish = log(&[("Pami\u{119}\u{107} podr\u{119}czna\\Odczyty/s", column(&[1.0]))]);
     let error = read(polish.as_bytes(), &Options::default()).expect_err("no name is known");
@@ -191,10 +193,16 @@ fn wrong_lines_are_refused_with_their_place() {
         (good.replace("\"2.0", "\"x2.0"), "line 3: \"x2.0"),
         (good.replace("04/15/2000 10:00:05.166", "today"), "line 3: \"today\" is not a time"),
         (good.replace("04/15/2000 10:00:05", "17/17/2000 10:00:05"), "line 3"),
-        (good.clone() + "\"04/15/2000 10:00:10.0\"\r\n", "line 4: it has 1 fields"),
-        ("a,b\r\n1,2\r\n".to_owned(), "no log of Perfmon"),
-        (String::new(), "no log of Perfmon"),
-        (log(&[("Cache\\Copy Reads/sec", vec!["1,234".into()])]), "decimals or thousands"),
+        (
+            good.clone() + "\"04/15/2000 10:00:10.0\"\r\n",
+            "line 4: it has 1 field, the first line has 2",
+        ),
+        ("a,b\r\n1,2\r\n".to_owned(), "it is not a Perfmon log"),
+        (String::new(), "it is not a Perfmon log"),
+        (
+            log(&[("Cache\\Copy Reads/sec", vec!["1,234".into()])]),
+            "decimals or thousands, and nothing else shows which; use --decimal",
+        ),
     ];
     for (text, reason) in known {
         let error = read(text.as_bytes(), &Options::default()).expect_err(reason);

@@ -3,8 +3,8 @@
 mod charts;
 
 use super::text::{
-    SERVE_TITLE, advice, effects_table, page_size_rule, page_sizes_table, reason, region_text,
-    serve, unavoidable, volumes_table,
+    SERVE_TITLE, SizedCache, advice, effects_table, page_size_rule, page_sizes_table, reason,
+    region_text, serve, unavoidable, volumes_table,
 };
 use crate::advise::page_size;
 use crate::chart::svg_file;
@@ -24,8 +24,8 @@ pub fn to_curve_svg(sizing: &Sizing) -> String {
 
 /// Renders the report.
 #[must_use]
-pub fn to_html(sizing: &Sizing) -> String {
-    let mut body = heading(sizing, &escape(&sizing.workload.trace));
+pub fn to_html(sizing: &Sizing, cache: SizedCache) -> String {
+    let mut body = heading(sizing, &escape(&sizing.workload.trace), cache);
     body.push_str(&curve_section(sizing));
     body.push_str(&effects_section(sizing));
     body.push_str(&time_section(sizing));
@@ -34,7 +34,7 @@ pub fn to_html(sizing: &Sizing) -> String {
     page::page(&format!("How much cache: {}", sizing.workload.trace), &body, &sizing.to_json())
 }
 
-fn heading(sizing: &Sizing, trace: &str) -> String {
+fn heading(sizing: &Sizing, trace: &str, cache: SizedCache) -> String {
     let work = &sizing.workload;
     let mut text = format!("<header>\n<p class=\"kind\">larder size</p>\n<h1>{trace}</h1>\n");
     let time = work.duration_ns.map_or(String::new(), |ns| format!(" in {}", format::duration(ns)));
@@ -50,7 +50,7 @@ fn heading(sizing: &Sizing, trace: &str) -> String {
         format::bytes(work.footprint_bytes()),
     );
     let (Some(advice), Some(effect)) = (&sizing.recommendation, sizing.recommended()) else {
-        put_line!(text, "<p class=\"why\">{}</p>", escape(advice(sizing).trim()));
+        put_line!(text, "<p class=\"why\">{}</p>", escape(advice(sizing, cache).trim()));
         return text;
     };
     let reachable = format!("of {} that can be reached", format::percent(work.ceiling));
@@ -61,12 +61,10 @@ fn heading(sizing: &Sizing, trace: &str) -> String {
         ("Page", format::bytes(advice.page_bytes.into()), "of the cache".to_owned()),
         ("Hits", format::percent(effect.point.hit_ratio), reachable),
     ]));
-    put_line!(
-        text,
-        "<p class=\"why\">{}</p>\n<p>{SERVE_TITLE}</p>\n<pre>{}</pre>",
-        escape(&reason(sizing, advice)),
-        escape(&serve(advice))
-    );
+    put_line!(text, "<p class=\"why\">{}</p>", escape(&reason(sizing, advice)));
+    if cache == SizedCache::Server {
+        put_line!(text, "<p>{SERVE_TITLE}</p>\n<pre>{}</pre>", escape(&serve(advice)));
+    }
     text
 }
 

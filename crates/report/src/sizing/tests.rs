@@ -132,7 +132,7 @@ fn assert_well_formed(page: &str) {
 
 #[test]
 fn the_page_is_well_formed_whatever_the_names() {
-    assert_well_formed(&to_html(&sizing("a</script><b>&\"x\".csv")));
+    assert_well_formed(&to_html(&sizing("a</script><b>&\"x\".csv"), SizedCache::Server));
     let mut nothing = sizing("nothing");
     nothing.recommendation = None;
     nothing.effects.clear();
@@ -144,13 +144,17 @@ fn the_page_is_well_formed_whatever_the_names() {
     nothing.workload.ceiling = 0.0;
     nothing.heat = AccessHeat::default();
     nothing.slices.clear();
-    assert_well_formed(&to_html(&nothing));
-    assert!(to_text(&nothing).contains("no cache"), "{}", to_text(&nothing));
+    assert_well_formed(&to_html(&nothing, SizedCache::Server));
+    assert!(
+        to_text(&nothing, SizedCache::Server).contains("no cache"),
+        "{}",
+        to_text(&nothing, SizedCache::Server)
+    );
 }
 
 #[test]
 fn the_page_has_no_character_that_controls_a_terminal() {
-    let page = to_html(&sizing("a\u{1b}[31m\u{9b}31m\u{7f}\u{202e}.csv"));
+    let page = to_html(&sizing("a\u{1b}[31m\u{9b}31m\u{7f}\u{202e}.csv"), SizedCache::Server);
     let unsafe_ones = page.matches(|c| crate::escape::is_unsafe(c) && c != '\n');
     assert_eq!(unsafe_ones.collect::<Vec<_>>(), Vec::<&str>::new());
 }
@@ -158,7 +162,7 @@ fn the_page_has_no_character_that_controls_a_terminal() {
 #[test]
 fn the_page_fetches_nothing_and_holds_the_json() {
     let made = sizing("trace.csv");
-    let page = to_html(&made);
+    let page = to_html(&made, SizedCache::Server);
     for outside in ["http:", "https:", "src=", "@import", "url("] {
         assert!(!page.contains(outside), "{outside}");
     }
@@ -174,7 +178,8 @@ fn the_page_fetches_nothing_and_holds_the_json() {
 #[test]
 fn text_page_and_json_say_the_same() {
     let made = sizing("trace.csv");
-    let (text, page, json) = (to_text(&made), to_html(&made), made.to_json());
+    let (text, page, json) =
+        (to_text(&made, SizedCache::Server), to_html(&made, SizedCache::Server), made.to_json());
     assert_eq!(json["schema"], SCHEMA);
     assert_eq!(json["version"], VERSION);
     assert_eq!(json["recommendation"]["bytes"], 64 * MIB);
@@ -203,9 +208,9 @@ fn text_page_and_json_say_the_same() {
 fn the_command_stands_alone_and_can_be_pasted() {
     let made = sizing("trace.csv");
     let command = "larder serve VOLUME --memory 67MiB --policy arc --page-size 16KiB";
-    let text = to_text(&made);
+    let text = to_text(&made, SizedCache::Server);
     assert!(text.lines().any(|line| line.trim() == command), "{text}");
-    assert!(to_html(&made).contains(&format!("<pre>{command}</pre>")));
+    assert!(to_html(&made, SizedCache::Server).contains(&format!("<pre>{command}</pre>")));
 }
 
 #[test]
@@ -213,6 +218,37 @@ fn a_budget_that_ends_early_is_said() {
     let mut made = sizing("trace.csv");
     let advice = made.recommendation.as_mut().unwrap();
     (advice.reach, advice.bytes) = (Attainment::Budget, 16 * MIB);
-    assert!(to_text(&made).contains("All that the budget allows"));
-    assert!(to_text(&made).contains("needs about 64 MiB"), "{}", to_text(&made));
+    assert!(to_text(&made, SizedCache::Server).contains("All that the budget allows"));
+    assert!(
+        to_text(&made, SizedCache::Server).contains("needs about 64 MiB"),
+        "{}",
+        to_text(&made, SizedCache::Server)
+    );
+}
+
+#[test]
+fn a_page_cache_has_no_command_of_a_server() {
+    let text = to_text(&sizing("trace.csv"), SizedCache::PageCache);
+    assert!(text.contains("Recommendation: 64 MiB") && !text.contains("larder serve"), "{text}");
+    assert!(!to_html(&sizing("trace.csv"), SizedCache::PageCache).contains("larder serve"));
+}
+
+#[test]
+fn counted_results_have_no_error_bars() {
+    let text = |sizing: &Sizing| to_text(sizing, SizedCache::Server);
+    let mut made = sizing("trace.csv");
+    assert!(text(&made).contains("\npolicy    hits    from      to\n"), "{}", text(&made));
+    assert!(text(&made).contains("\narc     58.0 %  57.0 %  59.0 %\n"), "{}", text(&made));
+    for effect in &mut made.effects {
+        effect.counted = true;
+        for ratio in &mut effect.policies {
+            (ratio.low, ratio.high) = (ratio.hit_ratio, ratio.hit_ratio);
+        }
+    }
+    made.volumes.clear();
+    let counted = text(&made);
+    assert!(counted.contains("\npolicy    hits\n--------------\narc     58.0 %\n"), "{counted}");
+    assert!(!counted.contains("from      to"), "{counted}");
+    made.effects[0].point.high += 0.01;
+    assert!(text(&made).contains("from      to  misses per hour"), "{}", text(&made));
 }

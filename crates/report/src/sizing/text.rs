@@ -8,7 +8,9 @@ use crate::table::{Cell, Column, Field, Table};
 use larder_schema::advice::Region;
 use larder_schema::format;
 use larder_schema::share;
-use larder_schema::sizing::{BestPoint, Effect, PageSize, Recommendation, Share, Sizing, Window};
+use larder_schema::sizing::{
+    BestPoint, Effect, PageSize, PolicyRatio, Recommendation, Share, Sizing, Window,
+};
 
 /// Width and height of the chart's plane, in characters.
 const CHART_SIZE: (usize, usize) = (64, 12);
@@ -17,16 +19,25 @@ const CURVE_ROWS_MAX: usize = 16;
 /// Reachable hit ratio below which a cache is hardly worth its memory.
 pub(super) const CEILING_MIN: f64 = 0.05;
 
+/// The cache whose size is recommended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum SizedCache {
+    /// A cache of `larder serve`: the text has its command.
+    Server,
+    /// The page cache of this machine.
+    PageCache,
+}
+
 /// Renders the results as text.
 #[must_use]
-pub fn to_text(sizing: &Sizing) -> String {
+pub fn to_text(sizing: &Sizing, cache: SizedCache) -> String {
     let mut parts = vec![head(sizing)];
     parts.extend(chart(sizing));
     parts.extend(curve_table(sizing));
     if !sizing.regions_why.is_empty() {
         parts.push(format!("Regions\n\n{}\n", indented(&sizing.regions_why)));
     }
-    parts.push(advice(sizing));
+    parts.push(advice(sizing, cache));
     parts.extend(effects_text(sizing));
     parts.push(unavoidable(sizing));
     parts.extend(stability_text(sizing));
@@ -73,21 +84,28 @@ fn chart(sizing: &Sizing) -> Option<String> {
     chart.to_text(CHART_SIZE.0, CHART_SIZE.1)
 }
 
+/// Returns the columns of the error bars; none if no bar has a width, as of counted values.
+fn error_bars<T: 'static>(rows: &[T], low: fn(&T) -> f64, high: fn(&T) -> f64) -> Vec<Field<T>> {
+    if rows.iter().all(|row| high(row) <= low(row)) {
+        return Vec::new();
+    }
+    vec![Field::percent("low", "from", low), Field::percent("high", "to", high)]
+}
+
 fn curve_table(sizing: &Sizing) -> Option<String> {
     // The evaluated sizes are close together; the table shows a subset.
     let step = sizing.curve.len().div_ceil(CURVE_ROWS_MAX).max(1);
     let shown: Vec<BestPoint> = sizing.curve.iter().rev().step_by(step).rev().cloned().collect();
-    let fields = [
+    let mut fields = vec![
         Field::bytes("bytes", "size", |it: &BestPoint| it.point.bytes),
         Field::word("policy", "best policy", |it| &it.policy),
         Field::percent("hit_ratio", "hits", |it| it.point.hit_ratio),
-        Field::percent("low", "from", |it| it.point.low),
-        Field::percent("high", "to", |it| it.point.high),
     ];
+    fields.extend(error_bars(&shown, |it| it.point.low, |it| it.point.high));
     (!shown.is_empty()).then(|| Table::of("", &shown, fields).to_text())
 }
 
-pub(super) fn advice(sizing: &Sizing) -> String {
+pub(super) fn advice(sizing: &Sizing, cache: SizedCache) -> String {
     let Some(advice) = &sizing.recommendation else {
         return "Recommendation: no cache. No page is referenced twice, so nothing can hit.\n"
             .to_owned();
@@ -111,7 +129,9 @@ pub(super) fn advice(sizing: &Sizing) -> String {
     if !region_text.is_empty() {
         put_line!(text, "  It lies {region_text}.");
     }
-    put_line!(text, "  {SERVE_TITLE}\n\n    {}", serve(advice));
+    if cache == SizedCache::Server {
+        put_line!(text, "  {SERVE_TITLE}\n\n    {}", serve(advice));
+    }
     text
 }
 
@@ -134,15 +154,16 @@ pub(super) fn reason(sizing: &Sizing, advice: &Recommendation) -> String {
 }
 
 pub(super) fn effects_table(sizing: &Sizing) -> Table {
-    let fields = [
+    let mut fields = vec![
         Field::word("what", "", |it: &Effect| &it.what),
         Field::bytes("bytes", "size", |it| it.point.bytes),
         Field::percent("hit_ratio", "hits", |it| it.point.hit_ratio),
-        Field::percent("low", "from", |it| it.point.low),
-        Field::percent("high", "to", |it| it.point.high),
-        Field::number("misses_per_hour", "misses per hour", |it| it.misses_per_hour),
-        Field::bytes("store_bytes", "read from the store", |it| it.store_bytes),
     ];
+    fields.extend(error_bars(&sizing.effects, |it| it.point.low, |it| it.point.high));
+    fields.extend([
+        Field::number("misses_per_hour", "misses per hour", |it: &Effect| it.misses_per_hour),
+        Field::bytes("store_bytes", "read from the store", |it| it.store_bytes),
+    ]);
     Table::of("", &sizing.effects, fields)
 }
 
@@ -156,18 +177,21 @@ fn effects_text(sizing: &Sizing) -> Option<String> {
     };
     let policy = sizing.recommendation.as_ref().map_or("", |advice| advice.policy.as_str());
     let page = format::bytes(sizing.workload.page_bytes.into());
-    let best: Vec<String> = sizing
-        .recommended()
-        .unwrap_or(first)
-        .policies
-        .iter()
-        .map(|one| format!("{} {}", one.policy, format::percent(one.hit_ratio)))
-        .collect();
     Some(format!(
-        "{}{method}: {policy}, pages of {page}.\nAll policies at the recommended size: {}.\n",
+        "{}{method}: {policy}, pages of {page}.\n\nAll policies at the recommended size\n\n{}",
         effects_table(sizing).to_text(),
-        best.join(", ")
+        policies_table(sizing.recommended().unwrap_or(first)).to_text()
     ))
+}
+
+/// Returns the hit ratios of all policies at one size.
+fn policies_table(effect: &Effect) -> Table {
+    let mut fields = vec![
+        Field::word("policy", "policy", |it: &PolicyRatio| &it.policy),
+        Field::percent("hit_ratio", "hits", |it| it.hit_ratio),
+    ];
+    fields.extend(error_bars(&effect.policies, |it| it.low, |it| it.high));
+    Table::of("", &effect.policies, fields)
 }
 
 pub(super) fn unavoidable(sizing: &Sizing) -> String {
@@ -206,7 +230,7 @@ fn stability_text(sizing: &Sizing) -> Option<String> {
 
 pub(super) fn volumes_table(sizing: &Sizing) -> Option<Table> {
     let all: u64 = sizing.volumes.iter().map(|share| share.bytes).sum();
-    let fields = [
+    let mut fields = vec![
         Field::word("volume", "volume", |it: &Share| &it.volume),
         Field::count("references", "references", |it| it.references),
         Field::bytes("footprint_bytes", "footprint", |it| it.footprint_bytes),
@@ -215,22 +239,22 @@ pub(super) fn volumes_table(sizing: &Sizing) -> Option<Table> {
             Cell::percent(share(it.bytes, all))
         }),
         Field::percent("hit_ratio", "hits", |it| it.hit_ratio),
-        Field::percent("low", "from", |it| it.low),
-        Field::percent("high", "to", |it| it.high),
     ];
+    fields.extend(error_bars(&sizing.volumes, |it| it.low, |it| it.high));
     (!sizing.volumes.is_empty()).then(|| Table::of("", &sizing.volumes, fields))
 }
 
 pub(super) fn page_sizes_table(sizing: &Sizing) -> Option<Table> {
-    let fields = [
+    let mut fields = vec![
         Field::bytes("page_bytes", "page", |it: &PageSize| u64::from(it.page_bytes)),
         Field::percent("byte_hit_ratio", "byte hits", |it| it.byte_hit_ratio),
-        Field::percent("low", "from", |it| it.low),
-        Field::percent("high", "to", |it| it.high),
-        Field::bytes("store_bytes", "read from the store", |it| it.store_bytes),
+    ];
+    fields.extend(error_bars(&sizing.page_sizes, |it| it.low, |it| it.high));
+    fields.extend([
+        Field::bytes("store_bytes", "read from the store", |it: &PageSize| it.store_bytes),
         Field::count("read_misses", "missing pages read", |it| it.read_misses),
         Field::bytes("footprint_bytes", "footprint", |it| it.footprint_bytes),
-    ];
+    ]);
     (!sizing.page_sizes.is_empty()).then(|| Table::of("", &sizing.page_sizes, fields))
 }
 

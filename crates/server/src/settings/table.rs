@@ -52,7 +52,7 @@ macro_rules! table {
             rows.extend(TUNABLES.iter().enumerate().map(|(index, tunable)| {
                 let field = Field::Tunable(index);
                 row(SettingGroup::Tunables, tunable.name, ValueForm::Number, field, tunable.meaning)
-                    .default(&tunable.default.to_string())
+                    .default(&value::tunable_text(tunable, tunable.default))
                     .live()
                     .of_mounts()
             }));

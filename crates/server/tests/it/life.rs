@@ -80,9 +80,21 @@ impl Running {
 /// Returns values of a setting that differ from the present one.
 fn other_values(setting: &Setting, present: &str) -> Vec<String> {
     let limits = TUNABLES.iter().find(|tunable| tunable.name == setting.name);
+    // A size is shown in its unit.
+    let limits = limits.filter(|tunable| tunable.unit != "bytes");
     let limits = limits.map(|tunable| [tunable.min.to_string(), tunable.max.to_string()]);
     let texts = [
-        "16KiB", "24MiB", "4MiB", "lru", "through", "random", "ignore", "auto", "nt", "off", "all",
+        "16KiB",
+        "24MiB",
+        "4MiB",
+        "lru",
+        "write-through",
+        "random",
+        "ignore",
+        "auto",
+        "nt",
+        "off",
+        "all",
     ];
     let texts = limits.into_iter().flatten().chain(texts.map(str::to_owned));
     let texts = texts.filter(|text| text != present);

@@ -2,7 +2,7 @@
 
 use super::{Policies, SimArgs, SplitBy, for_each_case, print};
 use crate::args::{self, TableFormat};
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, anyhow, ensure};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use larder_core::hint::Hint;
@@ -43,7 +43,7 @@ pub(super) struct EngineArgs {
     pace: PaceBy,
 
     /// Read-ahead, on or off.
-    #[arg(long, value_name = "HOW", default_value = "on")]
+    #[arg(long, value_name = "on|off", default_value = "on")]
     read_ahead: ReadAhead,
 
     /// Expected access pattern of the volumes: normal, sequential, random, no-buffering.
@@ -52,7 +52,7 @@ pub(super) struct EngineArgs {
 
     /// Set a tunable (docs/TUNABLES.md), as NAME=VALUE.
     #[arg(long, value_name = "NAME=VALUE", value_parser = args::setting)]
-    set: Vec<(String, u64)>,
+    set: Vec<(String, String)>,
 }
 
 /// The arguments, and the options that the command line contains.
@@ -159,12 +159,12 @@ fn tunables(engine_args: &EngineArgs) -> Result<Tunables> {
     let mut tunables = Tunables::default();
     for (name, value) in &engine_args.set {
         let known = TUNABLES.iter().map(|tunable| tunable.name);
-        ensure!(
-            known.clone().any(|known| known == name),
-            "set {name}: {}",
-            args::unknown("tunable", name, known)
-        );
-        tunables.set(name, *value).with_context(|| format!("set {name}"))?;
+        let bounds = TUNABLES.iter().find(|tunable| tunable.name == name);
+        let parsed = bounds
+            .ok_or_else(|| args::unknown("tunable", name, known))
+            .and_then(|bounds| args::tunable(bounds, value));
+        let value = parsed.map_err(|reason| anyhow!("set {name}: {reason}"))?;
+        tunables.set(name, value).with_context(|| format!("set {name}"))?;
     }
     if engine_args.read_ahead == ReadAhead::Off {
         tunables.set("read-ahead-max", 0).context("read nothing ahead")?;

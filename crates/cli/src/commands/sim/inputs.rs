@@ -36,7 +36,7 @@ pub(super) fn run(arguments: &SimArgs) -> Result<()> {
 /// Returns the counters of the server and of the replay, except for those that are 0 in both.
 fn table(result: &ReplayResult) -> Table {
     let mut table = Table::new(
-        "inputs",
+        "",
         [
             Column::words("volume", "volume"),
             Column::words("counter", "counter"),

@@ -10,6 +10,7 @@ use crate::signals::Stop;
 use anyhow::{Result, ensure};
 use larder_core::policy::PolicyKind;
 use larder_host::watch::WatchScope;
+use larder_report::escape;
 use larder_schema::curve::{Curve, Point};
 use larder_schema::format;
 use larder_schema::sizing::Sizing;
@@ -50,6 +51,8 @@ pub(super) fn run(arguments: &SizeArgs) -> Result<()> {
 /// The memory of this machine, and points of the curve.
 #[derive(Debug)]
 pub(super) struct MachineMemory {
+    /// The processes and files that were watched.
+    scope: String,
     resident_bytes: u64,
     /// Hit ratio of the kernel's page cache, with and without pages from read-ahead.
     hit_ratios: Option<(f64, f64)>,
@@ -68,7 +71,13 @@ impl MachineMemory {
             (all, plain)
         });
         let sizes = sizes(&curve, resident_bytes);
-        MachineMemory { resident_bytes, hit_ratios, lost_events: watch.total.lost_events, sizes }
+        MachineMemory {
+            scope: watch.scope.clone(),
+            resident_bytes,
+            hit_ratios,
+            lost_events: watch.total.lost_events,
+            sizes,
+        }
     }
 
     pub(super) fn to_json(&self) -> Value {
@@ -86,8 +95,9 @@ impl MachineMemory {
 
     pub(super) fn to_text(&self) -> String {
         let mut text = format!(
-            "\nThis machine holds {} of files in memory.\n",
-            format::bytes(self.resident_bytes)
+            "\nThe page cache of this machine holds {}; the curve is of {}.\n",
+            format::bytes(self.resident_bytes),
+            escape::line(&self.scope)
         );
         let mut line = |words: std::fmt::Arguments<'_>| {
             text.write_fmt(words).expect("a text takes everything");
@@ -132,6 +142,7 @@ mod tests {
     fn half_now_and_twice_are_read_from_the_curve() {
         let curve = Curve::new([Point::exact(100, 0.5), Point::exact(200, 0.8)]);
         let memory = MachineMemory {
+            scope: "/srv/data".to_owned(),
             resident_bytes: 100,
             hit_ratios: Some((0.75, 0.5)),
             lost_events: 0,
@@ -143,6 +154,8 @@ mod tests {
             (&json!(0.25), &json!(0.8))
         );
         let text = memory.to_text();
+        let holds = "The page cache of this machine holds 100 B; the curve is of /srv/data.";
+        assert!(text.contains(holds), "{text}");
         assert!(text.contains("75.0 % were resident, 50.0 % without"), "{text}");
         assert!(text.contains("With twice of it (200 B) 80.0 %"), "{text}");
         assert!(!text.contains("lost"));

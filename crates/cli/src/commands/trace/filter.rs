@@ -24,7 +24,7 @@ pub(super) struct FilterArgs {
     file: OutputFile,
 
     /// Output format; if not given, by the extension of the file, else larder.
-    #[arg(long = "to-format", value_name = "FORMAT", value_parser = target)]
+    #[arg(long, value_name = "FORMAT", value_parser = target)]
     to_format: Option<Target>,
 
     /// Volumes to keep, by name, or by number if they have none; may be given several times.
@@ -92,7 +92,7 @@ pub(super) fn run(arguments: &FilterArgs) -> Result<()> {
     let input = Input::open_times(&arguments.trace, &arguments.input, times)?;
     let matches = |record: &_, source: &dyn Source| filter.takes(record, source);
     let (total, kept) = copy(input, &arguments.file, arguments.to_format, matches)?;
-    eprintln!("kept {} of {} requests that were read", format::count(kept), format::count(total));
+    eprintln!("kept {}; read {}", format::counted(kept, "request"), format::count(total));
     Ok(())
 }
 

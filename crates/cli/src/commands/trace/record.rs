@@ -54,11 +54,13 @@ pub(super) fn run(arguments: &RecordArgs) -> Result<()> {
     file.finish()?;
     let lost = recorded.watch.total.lost_events;
     eprintln!(
-        "recorded {} {} of {} files, {} events lost",
-        format::count(recorded.requests),
-        if arguments.sample.get() > 1 { "sampled pages" } else { "requests" },
-        format::count(recorded.volumes as u64),
-        format::count(lost),
+        "recorded {} of {}, {} lost",
+        format::counted(
+            recorded.requests,
+            if arguments.sample.get() > 1 { "sampled page" } else { "request" }
+        ),
+        format::counted(recorded.volumes as u64, "file"),
+        format::counted(lost, "event"),
     );
     Ok(())
 }

@@ -22,7 +22,7 @@ pub(super) struct SynthArgs {
 
     /// Output format; if not given, by the extension of the file, else larder.
     #[arg(long, value_name = "FORMAT", value_parser = target)]
-    to: Option<Target>,
+    to_format: Option<Target>,
 
     /// Total number of requests.
     #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
@@ -79,7 +79,7 @@ pub(super) fn run(arguments: &SynthArgs) -> Result<()> {
         seed: arguments.seed,
     };
     let synth = Synth::new(options).map_err(|reason| anyhow!("make a trace: {reason}"))?;
-    write_all(Input::from_source(synth), &arguments.file, arguments.to)
+    write_all(Input::from_source(synth), &arguments.file, arguments.to_format)
 }
 
 #[cfg(test)]

@@ -65,13 +65,13 @@ fn what_is_wrong_ends_with_2_and_a_sentence() {
         assert!(output.stdout.is_empty());
     };
     assert_refused(&["flush", "three"], "failed to find the volume \"three\"");
-    assert_refused(&["warm", "three"], "failed to find the volume \"three\": there are one");
+    assert_refused(&["warm", "three"], "there is no such volume (volumes: one)");
     assert_refused(&["warm", "one", "15MiB+2MiB"], "the volume has 16777216 bytes");
     assert_refused(&["warm", "one", "7"], "write it as OFFSET+LENGTH");
-    assert_refused(&["stats", "--watch", "1us"], "10ms are the least");
+    assert_refused(&["stats", "--watch", "1us"], "the minimum is 10ms");
     assert_refused(
         &["flush", "--watch", "1s"],
-        "only stats, volumes, at-risk and curve can be watched",
+        "only stats, volumes, curve, files and at-risk can be watched",
     );
     assert_refused(&["stats", "--token", "x"], "needs none");
     let socket = server.socket();
@@ -220,8 +220,8 @@ fn a_socket_that_is_not_for_control_is_named() {
     let socket = server.path("nbd.sock").display().to_string();
     let output = larder().args(["ctl", "--control", &socket, "stats"]).output().unwrap();
     let expected = format!(
-        "larder: failed to ask {socket}: it does not answer as a control socket of larder, whose \
-         name ends in .control\n"
+        "larder: failed to query {socket}: it is not a control socket of larder, whose name ends \
+         in .control\n"
     );
     assert_eq!(text(&output.stderr), expected);
     server.stop();

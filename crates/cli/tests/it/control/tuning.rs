@@ -41,7 +41,7 @@ fn auto_changes_the_policy_and_says_when_and_why() {
     assert!(switch["age_ns"].as_u64().unwrap() < 60_000_000_000, "{switch}");
     let shown = server.ctl_text(&["volumes"]);
     assert!(shown.contains("lirs (auto)"), "{shown}");
-    assert!(shown.contains("one: lirs has taken the place of s3fifo "), "{shown}");
+    assert!(shown.contains("one: lirs replaced s3fifo "), "{shown}");
     let metrics = server.get("/metrics").body;
     let line = "larder_policy_info{volume=\"one\",policy=\"lirs\",auto=\"true\"} 1\n";
     assert!(metrics.contains(line), "{metrics}");

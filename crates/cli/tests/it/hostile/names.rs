@@ -136,7 +136,7 @@ fn no_name_in_a_file_controls_the_terminal() {
             &["trace", "summary", trace][..],
             &["trace", "summary", trace, "--json"],
             &["trace", "head", trace],
-            &["trace", "convert", trace, "-", "--to", "csv"],
+            &["trace", "convert", trace, "-", "--to-format", "csv"],
             &["trace", "filter", trace, "out.ltr", "--volume", HOSTILE],
         ] {
             files.check(args);
@@ -161,7 +161,7 @@ fn no_name_in_a_file_controls_the_terminal() {
         (&["trace", "head", "trace.csv", "--format", "csv"], "a\\u001b[2J"),
         (&["resident", "d", "--depth", "2"], "$'d/a\\033[2J\\033]0;x\\007\\r"),
         (&["size", TRACE], "$'t\\033[2J\\nSPOOF.csv'"),
-        (&["check-config", CONFIG], "$'c\\033[2J\\nSPOOF.toml': fine"),
+        (&["check-config", CONFIG], "$'c\\033[2J\\nSPOOF.toml' is valid"),
         (&["resident", "d", "--depth", "2"], "$'d/\\377\\033\\233'"),
     ] {
         let text = String::from_utf8(files.run(args).stdout).unwrap();

@@ -70,8 +70,12 @@ impl Case<'_> {
         let mut notes = references.source().notes();
         let others = references.counts().others;
         if others > 0 {
-            let others = format::count(others);
-            notes.push(format!("{}: {others} requests are no read or write of data", self.name));
+            let verb = if others == 1 { "is" } else { "are" };
+            let others = format::counted(others, "request");
+            notes.push(format!(
+                "{}: skipped {others} that {verb} neither read nor write",
+                self.name
+            ));
         }
         notes
     }

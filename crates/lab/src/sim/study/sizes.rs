@@ -18,8 +18,7 @@ impl Size {
     /// Returns the size in pages, at least one, rounded down. Without a page size, sizes in bytes
     /// are refused.
     pub(super) fn pages(self, page_bytes: Option<u32>, footprint: u64) -> Result<u64, StudyError> {
-        const NO_PAGES: &str =
-            "simulate a size in bytes: without pages only 5% or 1000p have a meaning";
+        const NO_PAGES: &str = "simulate a size in bytes: it needs pages; write 5% or 1000p";
         let pages = match self {
             Size::Pages(pages) => pages,
             Size::Bytes(bytes) => bytes / u64::from(page_bytes.ok_or_else(|| refused(NO_PAGES))?),

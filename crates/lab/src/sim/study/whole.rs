@@ -12,6 +12,7 @@ use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
 use larder_report::table::{Cell, Column, Table};
+use larder_schema::format;
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -62,7 +63,7 @@ pub fn run_whole(
     let page_blocks = u32::try_from(page_bytes / BLOCK_BYTES_U64).unwrap_or(PAGE_BLOCKS_MAX);
     if page_blocks == 0 {
         return Err(refused(format!(
-            "simulate the whole cache with pages of {page_bytes} bytes: the least is 4KiB"
+            "simulate the whole cache with pages of {page_bytes} bytes: the minimum is 4KiB"
         )));
     }
     let lengths = VolumeLengths::of(&mut case.source()?)?;
@@ -79,8 +80,10 @@ pub fn run_whole(
         let frames = frames_of(bytes);
         if u64::from(frames) < frames_min {
             return Err(refused(format!(
-                "simulate a cache of {bytes} bytes: with {clients} clients the least is {} bytes",
-                frames_min * BLOCK_BYTES_U64
+                "simulate a cache of {}: with {} the minimum is {}KiB",
+                format::bytes(bytes),
+                format::counted(clients as u64, "client"),
+                frames_min * (BLOCK_BYTES_U64 >> 10)
             )));
         }
         for &policy in &study.policies {

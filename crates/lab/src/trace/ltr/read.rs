@@ -8,6 +8,7 @@ use super::super::{NameKind, Record, TraceError};
 use super::section::{Frame, Kind};
 use super::write::BLOCK_RECORDS_MAX;
 use super::{END_MAGIC, FRAME_BYTES, HEADER_BYTES, Header, TRAILER_BYTES, columns};
+use larder_schema::format;
 
 /// Position of the reader in the structure of the file.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -167,10 +168,12 @@ impl Decode for Reader {
         let mut notes = match self.state {
             State::Sections if self.is_partial => Vec::new(),
             State::Sections => {
-                let lost = if self.cut_short { ", a block that is not whole follows" } else { "" };
-                vec![format!("the file was cut short behind record {}{lost}", self.next)]
+                let lost = if self.cut_short { " within a block," } else { "" };
+                vec![format!("the file ends{lost} after record {}", format::count(self.next))]
             }
-            State::Lost => vec![format!("nothing could be read behind record {}", self.next)],
+            State::Lost => {
+                vec![format!("nothing could be read after record {}", format::count(self.next))]
+            }
             State::End => Vec::new(),
         };
         let sample = self.sample;

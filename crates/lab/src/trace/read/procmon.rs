@@ -171,13 +171,10 @@ impl LineFormat for Procmon {
     fn notes(&self) -> Vec<String> {
         let mut notes = Vec::new();
         if self.failed > 0 {
-            notes.push(format!("{} requests that failed were passed over", self.failed));
+            notes.push(format!("skipped {} requests that failed", self.failed));
         }
         if self.without_offset > 0 {
-            notes.push(format!(
-                "{} requests without an offset were passed over",
-                self.without_offset
-            ));
+            notes.push(format!("skipped {} requests without an offset", self.without_offset));
         }
         notes
     }

@@ -84,7 +84,7 @@ impl Decode for Vscsi {
     }
 
     fn notes(&self) -> Vec<String> {
-        let skipped = format!("{} commands that move no data were passed over", self.others);
+        let skipped = format!("skipped {} commands that move no data", self.others);
         if self.others > 0 { vec![skipped] } else { Vec::new() }
     }
 }

@@ -40,7 +40,7 @@ fn a_trace_cut_in_the_middle_of_a_record_is_an_error_or_a_count() {
             let tolerant = OpenOptions { max_bad: 1, ..with_format(sample.format) };
             let mut source = open(sample.name, &sample.bytes[..cut], &tolerant).unwrap();
             assert!(drain(&mut source).unwrap().len() >= 49, "{:?}", sample.format);
-            assert!(source.notes().iter().any(|note| note.contains("1 bad records")));
+            assert!(source.notes().iter().any(|note| note.contains("1 bad record ")));
         }
     }
 }
@@ -74,11 +74,12 @@ fn bad_lines_are_counted_up_to_the_limit_and_placed() {
     assert_eq!(error(0), "t: line 2: the device is not a number");
     assert_eq!(
         error(1),
-        "t: line 4: the offset is not a number; 1 bad records were passed over, the first at line 2"
+        "t: line 4: the offset is not a number; skipped 1 bad record (line 2: the device is not a \
+         number)"
     );
     let mut source = open("t", text.as_bytes(), &of(2)).unwrap();
     assert_eq!(drain(&mut source).unwrap().len(), 3);
-    let note = "2 bad records were passed over, the first at line 2: the device is not a number";
+    let note = "skipped 2 bad records (the first: line 2: the device is not a number)";
     assert_eq!(source.notes(), [note]);
 }
 
