@@ -159,7 +159,7 @@ fn a_file_that_is_read_again_changes_what_differs() {
     write(&config, &socket, &image, "memory = \"16MiB\"\nplain-io = true", "policy = \"lru\"");
     server.signal(Signal::HUP);
     assert_eq!(
-        server.wait_for_line(|line| line.contains(" was ")),
+        server.wait_for_line(|line| line.contains(" -> ")),
         "larder: one.policy: arc -> lru"
     );
     let note = server.wait_for_line(|line| line.contains("note"));
