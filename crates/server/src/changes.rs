@@ -207,7 +207,8 @@ mod tests {
         let error = plan().with(&[Assignment::parse("age-max", "abc")]).unwrap_err();
         assert_eq!(
             error,
-            "set age-max: \"abc\" is not a number; write a number of milliseconds from 10 to 3600000"
+            "set age-max: \"abc\" is not a number; write a number of milliseconds from 10 to \
+             3600000"
         );
     }
 

@@ -63,7 +63,8 @@ pub(crate) struct SimArgs {
     curve: Option<Curve>,
 
     /// A curve for each volume, file, process or operation, as if it had a cache of its own.
-    #[arg(long, value_name = "volume|file|process|operation", requires = "curve", value_parser = by)]
+    #[arg(long, value_name = "volume|file|process|operation", requires = "curve",
+          value_parser = by)]
     by: Option<ReferenceKey>,
 
     /// Seed of the random choices of a sample.

@@ -84,7 +84,8 @@ impl Output {
         if path == Path::new("-") {
             ensure!(
                 target == Target::Csv || !raw_stdout().is_terminal(),
-                "write a trace to a terminal: only --to-format csv is text; write it to a file or a pipe"
+                "write a trace to a terminal: only --to-format csv is text; write it to a file or \
+                 a pipe"
             );
             // Users read CSV too, so names in it must not control a terminal.
             let sink = if target == Target::Csv {
