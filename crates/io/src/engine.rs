@@ -52,7 +52,7 @@ pub struct EngineOptions {
 #[derive(Debug, thiserror::Error)]
 pub enum EngineError {
     /// The memory is less than the minimum.
-    #[error("use {} KiB of memory: {} MiB are the least", requested >> 10, MEMORY_BYTES_MIN >> 20)]
+    #[error("use {} KiB of memory: the minimum is {} MiB", requested >> 10, MEMORY_BYTES_MIN >> 20)]
     TooLittle {
         /// Requested bytes.
         requested: u64,

@@ -77,13 +77,14 @@ impl Service {
                 *error =
                     format!("{error} (larder ctl remove {volume} --give-up discards the data)");
             }
-            show(&progress);
+            // A request that follows the shown text is answered with the same reason.
             self.stop.progress.send_replace(Some(Progress::Volume {
                 done_bytes: progress.total_bytes.saturating_sub(progress.left_bytes),
-                volume: progress.volume,
+                volume: progress.volume.clone(),
                 total_bytes: progress.total_bytes,
-                error: progress.error,
+                error: progress.error.clone(),
             }));
+            show(&progress);
         });
         result.map_err(|failures| {
             let failures = failures.iter().map(|failure| failure.trim_start_matches("failed to "));
