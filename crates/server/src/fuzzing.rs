@@ -5,6 +5,7 @@ use crate::config::ConfigFile;
 use crate::output::sentence;
 use crate::plan::{Configuration, Plan};
 use crate::settings::ServerSettings;
+use larder_core::tunables::TUNABLES;
 use larder_report::escape;
 use std::fmt::Write as _;
 use std::path::Path;
@@ -51,13 +52,13 @@ impl ValidPlan {
         for volume in volumes {
             let (name, path) = (quoted(&volume.name), quoted(volume.path.to_str()?));
             write!(text, "\n[[volume]]\nname = {name}\npath = {path}\n").expect("memory takes it");
-            let (tunables, flags): (Vec<_>, Vec<_>) =
-                volume.settings().into_iter().partition(|(name, _)| is_tunable(name));
-            for (name, value) in flags {
+            for (name, value) in volume.settings().into_iter().filter(|(name, _)| !is_tunable(name))
+            {
                 writeln!(text, "{name} = {}", quoted(&value)).expect("memory takes it");
             }
+            let tunables = TUNABLES.iter().zip(volume.tunables.values());
             let set: Vec<_> =
-                tunables.iter().map(|(name, value)| format!("{name} = {value}")).collect();
+                tunables.map(|(tunable, value)| format!("{} = {value}", tunable.name)).collect();
             writeln!(text, "set = {{ {} }}", set.join(", ")).expect("memory takes it");
         }
         Some(text)
@@ -65,7 +66,7 @@ impl ValidPlan {
 }
 
 fn is_tunable(name: &str) -> bool {
-    larder_core::tunables::TUNABLES.iter().any(|tunable| tunable.name == name)
+    TUNABLES.iter().any(|tunable| tunable.name == name)
 }
 
 /// Returns a text as a TOML string.
