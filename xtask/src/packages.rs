@@ -14,6 +14,7 @@ const OPENMETRICS_PARSER: &str =
 const NEEDS: &[(&str, &str)] = &[
     ("nbdinfo", "libnbd-bin"),
     ("nbdcopy", "libnbd-bin"),
+    ("nbdfuse", "libnbd-bin"),
     ("nbdkit", "nbdkit"),
     ("nbd-client", "nbd-client"),
     ("qemu-img", "qemu-utils"),

@@ -6,7 +6,7 @@
 //! it is not, since greedy stops in front of a cliff. Each curve is therefore replaced by its
 //! concave hull, so that a cliff is one step that is taken completely or not at all (Beckmann,
 //! Sanchez, "Talus: a simple way to remove cliffs in cache performance", HPCA '15, makes a cache
-//! behave like its hull; this cache does not). The last step may be taken in part.
+//! behave like its hull; this cache does not). The rest of the memory is assigned by the curves.
 //!
 //! Amounts of memory may have any unit, the same for all claims; so may gains.
 
@@ -57,11 +57,38 @@ pub fn divide(claims: &[Claim], budget: u64) -> Vec<u64> {
     // The slopes of one hull decrease, and the sort is stable, so its steps stay in order.
     steps.sort_by(|a, b| b.slope.total_cmp(&a.slope));
     for step in steps.iter().filter(|step| step.slope > 0.0) {
-        let amount = step.amount.min(left);
-        given[step.claim] += amount;
-        left -= amount;
+        if step.amount > left {
+            divide_remainder(claims, left, step.claim, &mut given);
+            break;
+        }
+        given[step.claim] += step.amount;
+        left -= step.amount;
     }
     given
+}
+
+/// Assigns a remainder that is too small for the next step of the hulls, that of the claim `next`:
+/// each time to the claim that really gains the most from it. For concave curves this is `next`.
+fn divide_remainder(claims: &[Claim], mut left: u64, next: usize, given: &mut [u64]) {
+    let room = |claim: &Claim, given: u64, left: u64| {
+        let largest = claim.points.last().map_or(0, |&(at, _)| at);
+        left.min(claim.ceiling.min(largest).saturating_sub(given))
+    };
+    let order = || std::iter::once(next).chain((0..claims.len()).filter(|&it| it != next));
+    while left > 0 {
+        let mut best = (0.0, None);
+        for claim in order() {
+            let (Claim { points, .. }, now) = (&claims[claim], given[claim]);
+            let amount = room(&claims[claim], now, left);
+            let gained = gain(points, now + amount) - gain(points, now);
+            if gained > best.0 {
+                best = (gained, Some((claim, amount)));
+            }
+        }
+        let Some((claim, amount)) = best.1 else { break };
+        given[claim] += amount;
+        left -= amount;
+    }
 }
 
 /// Returns the gain of a claim from an amount, interpolated linearly between its points and the
@@ -116,6 +143,14 @@ mod tests {
         let (low, high) = (first.floor, units.min(first.ceiling));
         let gains = (low..=high).map(|n| gain(&first.points, n) + best(rest, units - n));
         gains.fold(f64::NEG_INFINITY, f64::max)
+    }
+
+    #[test]
+    fn a_cliff_that_does_not_fit_leaves_the_memory_to_others() {
+        let cliff = claim(&[(99, 0.0), (100, 1000.0)]);
+        let line = claim(&[(50, 50.0)]);
+        assert_eq!(divide(&[cliff.clone(), line.clone()], 60), [0, 50]);
+        assert_eq!(divide(&[cliff, line], 120), [100, 20]);
     }
 
     #[test]

@@ -87,7 +87,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [0, 60_000],
         1000,
         3000,
-        "How long a page stays dirty at least before an idle volume writes it (CcFirstDelay).",
+        "Minimum time for which a page stays dirty before an idle volume writes it (CcFirstDelay).",
     ),
     bounds(
         "idle-delay",
@@ -95,7 +95,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [0, 60_000],
         500,
         1000,
-        "How long no request must have come for a volume to be idle (CcIdleDelay).",
+        "Time without requests after which a volume is idle (CcIdleDelay).",
     ),
     bounds(
         "collision-delay",
@@ -103,7 +103,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [0, 10_000],
         100,
         100,
-        "How long the lazy writer backs off when clients wait for the store (CcCollisionDelay).",
+        "Pause of the lazy writer when clients wait for the store (CcCollisionDelay).",
     ),
     bounds(
         "age-max",
@@ -111,9 +111,9 @@ pub const TUNABLES: [Bounds; 18] = [
         [10, 3_600_000],
         5000,
         8000,
-        "A page that has been dirty for this long is written, idle or not; where flushes are \
-         ignored, the store is flushed as often. Twice this, and the time that writing takes, \
-         bounds what `--flush ignore` can lose.",
+        "Maximum age of a dirty page: older pages are written even if the volume is busy. With \
+         `--flush ignore` the store is also flushed at this interval; a crash then loses at most \
+         the writes of twice this time plus the time that writing takes.",
     ),
     bounds(
         "dirty-threshold",
@@ -121,7 +121,8 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 900],
         375,
         375,
-        "From this much dirty on the lazy writer writes in bursts (CcDirtyPageThreshold).",
+        "Amount of dirty data at which the lazy writer starts to write in bursts \
+         (CcDirtyPageThreshold).",
     ),
     bounds(
         "dirty-target",
@@ -129,7 +130,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [0, 1000],
         750,
         750,
-        "A series of bursts ends at this (CcDirtyPageTarget).",
+        "Amount of dirty data at which a series of bursts ends (CcDirtyPageTarget).",
     ),
     bounds(
         "dirty-limit",
@@ -137,7 +138,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [2, 900],
         800,
         500,
-        "More is never dirty: writes are slowed down on the way there and wait at it.",
+        "Maximum amount of dirty data: writes are slowed down near it, and wait at it.",
     ),
     bounds(
         "burst-share",
@@ -145,7 +146,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 1000],
         250,
         250,
-        "How much one burst writes, oldest first, in disk order.",
+        "Share of the dirty blocks that one burst writes: the oldest, in disk order.",
     ),
     bounds(
         "background-depth",
@@ -153,7 +154,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 256],
         4,
         1,
-        "Writes that the lazy writer keeps in the store at a time; one while clients wait.",
+        "Writes that the lazy writer keeps in flight in the store; one while clients wait.",
     ),
     bounds(
         "forced-depth",
@@ -161,7 +162,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 256],
         32,
         8,
-        "Writes kept in the store at a time when a client waits for them.",
+        "Writes in flight in the store when a client waits for them.",
     ),
     bounds(
         "retry-delay",
@@ -169,16 +170,23 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 60_000],
         100,
         100,
-        "After a failed write the lazy writer waits this long, then twice as long, and so on.",
+        "Wait after a failed write; it doubles with each further failure.",
     ),
-    bounds("retry-delay-max", "ms", [1, 600_000], 10_000, 10_000, "The longest such wait."),
+    bounds(
+        "retry-delay-max",
+        "ms",
+        [1, 600_000],
+        10_000,
+        10_000,
+        "Maximum wait after a failed write.",
+    ),
     bounds(
         "read-ahead-max",
         "bytes",
         [0, 16 << 20],
         1 << 20,
         64 << 10,
-        "The most that is read ahead of a stream at a time; 0 reads nothing ahead.",
+        "Maximum size of a read-ahead window of a stream; 0 turns read-ahead off.",
     ),
     bounds(
         "read-ahead-min",
@@ -186,7 +194,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [4096, 16 << 20],
         16 << 10,
         4096,
-        "The least that is read ahead of a stream at a time; never more than `read-ahead-max`.",
+        "Minimum size of a read-ahead window of a stream, at most `read-ahead-max`.",
     ),
     bounds(
         "read-ahead-steps",
@@ -194,8 +202,8 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 64],
         2,
         2,
-        "So many requests must each go on where the one before ended, or at an equal distance, \
-         before anything is read ahead; more where much was read ahead for nothing.",
+        "Requests in sequence, or at an equal distance, that start read-ahead; more are needed \
+         while much of the read-ahead is not used.",
     ),
     bounds(
         "read-ahead-streams",
@@ -203,7 +211,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 64],
         8,
         8,
-        "Streams that are followed at a time on each connection.",
+        "Streams that are recognized at a time on each connection.",
     ),
     bounds(
         "read-ahead-depth",
@@ -211,7 +219,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 256],
         8,
         1,
-        "Reads ahead that are kept in the store at a time.",
+        "Read-ahead operations in flight in the store.",
     ),
     bounds(
         "read-ahead-share",
@@ -219,7 +227,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 500],
         125,
         125,
-        "Memory for reads ahead that are on their way; a window is at most a 32nd of it.",
+        "Memory for read-ahead in flight; a window is at most a 32nd of it.",
     ),
 ];
 

@@ -8,7 +8,7 @@
 use crate::plan::{Plan, VolumeValues, refuse_value};
 use crate::service::{ServedVolume, Service, loses_flushed_writes, warn_of_ignored_flushes};
 use crate::settings::{Assignment, SETTINGS, find};
-use crate::value::{quoted, unknown};
+use crate::value::unknown;
 use crate::volume_plan::{PolicyChoice, VolumePlan};
 use larder_core::tunables::TUNABLES;
 use larder_io::engine::EngineError;
@@ -54,7 +54,8 @@ impl Plan {
         if let Some(volume) = volume
             && !self.volumes.iter().any(|plan| plan.name == *volume)
         {
-            return Err(format!("no volume is called {}", quoted(volume)));
+            let known = self.volumes.iter().map(|plan| plan.name.as_str());
+            return Err(unknown("volume", volume, known));
         }
         if !setting.is_live {
             return Err("it is read at the start; restart the server to change it".to_owned());

@@ -295,10 +295,10 @@ impl TableReader {
                 let value = u64::from_str_radix(number.as_str(), number.radix());
                 value.map_or_else(|_| number.to_string(), |value| value.to_string())
             }
-            (ValueForm::Number, _) => {
-                return self.invalid(at, format!("\"{key}\" must be a whole number"));
-            }
             (_, DeValue::String(text)) => text.to_string(),
+            (ValueForm::Number, _) => {
+                return self.invalid(at, format!("\"{key}\" must be a whole number or a size"));
+            }
             _ => {
                 let reason = format!("\"{key}\" must be a text, as in {key} = \"...\"");
                 return self.invalid(at, reason);

@@ -133,6 +133,11 @@ pub trait NamedValue: Copy + 'static {
     /// Returns the name of a value.
     fn name(self) -> &'static str;
 
+    /// Returns the short form of the name, if there is one.
+    fn short_name(self) -> Option<&'static str> {
+        None
+    }
+
     /// Returns the names of all values.
     #[must_use]
     fn names() -> Vec<&'static str> {
@@ -156,13 +161,24 @@ macro_rules! named {
     )*};
 }
 
-named!(
-    PolicyKind = "policy",
-    ShareMode = "way to share",
-    WriteMode = "write mode",
-    FlushMode = "flush mode",
-    Hint = "hint"
-);
+named!(PolicyKind = "policy", ShareMode = "way to share", FlushMode = "flush mode", Hint = "hint");
+
+impl NamedValue for WriteMode {
+    const KIND: &'static str = "write mode";
+
+    fn all() -> Vec<Self> {
+        WriteMode::ALL.to_vec()
+    }
+
+    fn name(self) -> &'static str {
+        WriteMode::name(self)
+    }
+
+    /// `back` is `write-back`.
+    fn short_name(self) -> Option<&'static str> {
+        self.name().strip_prefix("write-")
+    }
+}
 
 impl NamedValue for PolicyChoice {
     const KIND: &'static str = PolicyKind::KIND;
@@ -177,10 +193,10 @@ impl NamedValue for PolicyChoice {
     }
 }
 
-/// Parses the name of a value. Write modes have a short form: `back` is `write-back`.
+/// Parses the name of a value, or its short form.
 pub fn named<T: NamedValue>(text: &str) -> Result<T, String> {
-    let is_it = |name: &str| name == text || name.strip_prefix("write-") == Some(text);
-    let found = T::all().into_iter().find(|value| is_it(value.name()));
+    let is_it = |value: &T| value.name() == text || value.short_name() == Some(text);
+    let found = T::all().into_iter().find(is_it);
     one_of(T::KIND, text, found, &T::names())
 }
 

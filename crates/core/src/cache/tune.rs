@@ -99,12 +99,13 @@ impl<F: Frames> Cache<F> {
         self.share(now);
     }
 
-    /// Returns the number of pages of the volume, if it cannot grow.
+    /// Returns the number of pages of the volume, if it cannot grow by one page.
     fn pages_when_full(&self, volume: &Volume<F>) -> Option<u64> {
-        let usage = volume.quota.usage();
-        let full = self.pool.free() <= self.pool.size() as usize / FREE_DIVISOR;
-        let full = full || volume.quota.is_full();
-        full.then(|| u64::from(usage / volume.page_blocks()))
+        let (usage, page_blocks) = (volume.quota.usage(), volume.page_blocks());
+        let free_min = (self.pool.size() as usize / FREE_DIVISOR).max(page_blocks as usize - 1);
+        let is_full =
+            self.pool.free() <= free_min || usage.saturating_add(page_blocks) > volume.quota.max();
+        is_full.then(|| u64::from(usage / page_blocks))
     }
 
     /// Returns the curve of a volume and the findings from it; `None` without a tracker.

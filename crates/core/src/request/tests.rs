@@ -3,6 +3,7 @@
 
 mod ahead;
 mod failing;
+mod findings;
 mod frozen;
 mod limits;
 mod mapping;

@@ -134,8 +134,10 @@ fn tls_mode(text: &str) -> Result<bool, String> {
 
 /// Sets the maximum of read-ahead, which is a tunable.
 fn set_read_ahead(plan: &mut VolumePlan, text: &str) -> Result<(), String> {
-    let bytes = value::bytes_or("off", 0, text)?;
-    plan.tunables.set("read-ahead-max", bytes).map_err(|error| error.to_string())
+    let name = "read-ahead-max";
+    let bounds = TUNABLES.iter().find(|tunable| tunable.name == name).expect("a tunable");
+    let bytes = value::tunable(bounds, text)?;
+    plan.tunables.set(name, bytes).map_err(|error| error.to_string())
 }
 
 /// Sets all tunables.
@@ -146,7 +148,8 @@ fn set_preset(plan: &mut VolumePlan, text: &str) -> Result<(), String> {
 fn policy_meaning() -> String {
     let names = PolicyKind::names().join(", ");
     format!(
-        "Replacement policy: {names}; or auto, which changes it for one that hits clearly more."
+        "Replacement policy: {names}; or auto, which changes to the \
+         one that hits clearly more."
     )
 }
 
@@ -183,7 +186,7 @@ table! {
     Tls:
     "tls", ValueForm::Path("DIR"), [],
         field!(Server.tls = path),
-        "Speak TLS, with server-cert.pem and server-key.pem of this directory.";
+        "Serve with TLS, with server-cert.pem and server-key.pem of this directory.";
     "tls-mode", ValueForm::Text("MODE"), [values(&TLS_MODES), default("require"), requires("tls")],
         field!(Server.allows_plain_clients = tls_mode),
         "Handling of clients without TLS: require refuses them, allow serves them.";
@@ -209,15 +212,15 @@ table! {
          no-buffering (its clients have a cache of their own).";
     "give-back", ValueForm::Optional { placeholder: "FLOOR", missing: "0" }, [of_mounts()],
         field!(Server.give_back = |text| some(value::bytes(text))),
-        "Give memory back, down to FLOOR and the minimum of volumes, while the system is short of \
-         it, and take it again later.";
+        "While the system is short of memory, return memory to it, down to FLOOR and the minimums \
+         of the volumes; take it again later.";
     "lock", ValueForm::Switch, [of_mounts()],
         field!(Server.lock = switch),
         "Lock the memory, so that it is never swapped out.";
     "share", ValueForm::Text("MODE"), [values(&ShareMode::names()), default("coldest"), live()],
         field!(Server.share = named, |it| it.share.name().to_owned()),
-        "Eviction between volumes: coldest (the page not used for longest, of any volume), or auto \
-         (each volume has a part, and parts move to the volumes where they yield most hits).";
+        "Eviction between volumes: coldest (the least recently used page of all volumes), or auto \
+         (each volume has a share, and memory moves to the volumes that gain the most hits).";
     "min", ValueForm::Text("SIZE"), [live()],
         field!(Volume.min_frames = floor, |it| frames_text(it.min_frames)),
         "Memory that other volumes cannot take from a volume.";
@@ -229,13 +232,13 @@ table! {
     "write-mode", ValueForm::Text("MODE"),
         [values(&WriteMode::names()), default("write-back"), live(), of_mounts()],
         field!(Volume.write_mode = named, |it| it.write_mode.name().to_owned()),
-        "Write mode: back (a write is acknowledged when it is in the cache), through (when it is \
-         in the store too), around (it bypasses the cache), read-only.";
+        "Write mode: write-back (a write is acknowledged when it is in the cache), write-through \
+         (when it is in the store too), write-around (it bypasses the cache), read-only.";
     "flush", ValueForm::Text("MODE"),
         [values(&FlushMode::names()), default("keep"), live(), of_mounts()],
         field!(Volume.flush_mode = named, |it| it.flush_mode.name().to_owned()),
-        "Flush mode: keep the guarantee of a flush and of fsync, or ignore it, which loses \
-         unwritten data in a crash.";
+        "Flush mode: keep the guarantee of a flush and of fsync; or ignore it, so that a crash \
+         loses unwritten data.";
     "preset", ValueForm::Text("PRESET"), [values(&PRESETS), default("larder"), live(), of_mounts()],
         Field::VolumeAlias(set_preset),
         "Values of all tunables: larder, or nt for those of the Windows NT file cache.";

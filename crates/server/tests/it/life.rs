@@ -152,7 +152,7 @@ fn a_setting_that_is_not_live_and_one_that_does_not_exist_are_refused() {
     let error = refused("polcy", "lru");
     assert!(error.contains("did you mean \"policy\"?"), "{error}");
     let error = refused("other.policy", "lru");
-    assert!(error.contains("no volume is called \"other\""), "{error}");
+    assert!(error.contains("there is no volume \"other\""), "{error}");
     server.stop();
 }
 

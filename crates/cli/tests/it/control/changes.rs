@@ -93,7 +93,7 @@ fn all_of_a_request_is_applied_or_nothing() {
     let before = server.get("/v1/volumes").json()["volumes"].clone();
     let wrong = [
         (r#"{"one.policy": "lru", "two.policy": "mru"}"#, "set two.policy: there is no policy"),
-        (r#"{"one.policy": "lru", "three.policy": "lru"}"#, "no volume is called \"three\""),
+        (r#"{"one.policy": "lru", "three.policy": "lru"}"#, "there is no volume \"three\""),
         (r#"{"policy": "lru", "one.min": "8MiB", "two.min": "8MiB"}"#, "more than --memory"),
         (
             r#"{"policy": "lru", "one.min": "4MiB", "one.max": "3MiB"}"#,

@@ -81,7 +81,7 @@ impl Shared {
             directory.pool.sweep.set_gone();
         }
         if !self.unmounted.load(Ordering::Acquire) {
-            tracing::warn!("another process has unmounted the file system");
+            tracing::info!("another process has unmounted the file system");
             self.is_gone.store(true, Ordering::Release);
             self.run_unmount_callback();
         }
