@@ -34,6 +34,8 @@ pub enum Labels {
     Number,
     /// Binary units of bytes.
     Bytes,
+    /// Binary units of bytes per second.
+    ByteRate,
     /// A share from 0 to 1, as a percentage.
     Percent,
     /// Nanoseconds, in a suitable unit.
@@ -62,6 +64,8 @@ pub struct Axis {
 pub struct Series {
     /// Name in the legend.
     pub name: String,
+    /// Class of the line in the style sheet; empty for the next color.
+    pub class: String,
     /// Points in drawing order.
     pub points: Vec<(f64, f64)>,
 }
@@ -140,6 +144,7 @@ impl Axis {
             }
             Labels::Number => trimmed_number(value),
             Labels::Bytes => format::bytes(whole),
+            Labels::ByteRate => format::byte_rate(value),
             Labels::Percent => format!("{} %", trimmed_number((value * 1e6).round() / 1e4)),
             Labels::Duration => format::duration(whole),
         }
@@ -191,10 +196,10 @@ fn step(span: f64, scale: Scale, labels: Labels) -> f64 {
     if scale == Scale::Log2 {
         return rough.ceil().max(1.0);
     }
-    let base: f64 = if labels == Labels::Bytes { 2.0 } else { 10.0 };
+    let is_binary = matches!(labels, Labels::Bytes | Labels::ByteRate);
+    let base: f64 = if is_binary { 2.0 } else { 10.0 };
     let power = base.powf((rough.ln() / base.ln()).floor());
-    let factors: &[f64] =
-        if labels == Labels::Bytes { &[1.0, 2.0] } else { &[1.0, 2.0, 5.0, 10.0] };
+    let factors: &[f64] = if is_binary { &[1.0, 2.0] } else { &[1.0, 2.0, 5.0, 10.0] };
     let fits = |factor: &&f64| **factor * power >= rough * (1.0 - 1e-9);
     factors.iter().find(fits).map_or(power * base, |factor| factor * power)
 }
@@ -224,7 +229,18 @@ impl Chart {
 
     /// Adds a line.
     pub fn line(&mut self, name: impl Into<String>, points: impl IntoIterator<Item = (f64, f64)>) {
-        self.series.push(Series { name: name.into(), points: points.into_iter().collect() });
+        self.line_as(name, "", points);
+    }
+
+    /// Adds a line of a class of the style sheet, whose color has a meaning.
+    pub fn line_as(
+        &mut self,
+        name: impl Into<String>,
+        class: impl Into<String>,
+        points: impl IntoIterator<Item = (f64, f64)>,
+    ) {
+        let (name, class) = (name.into(), class.into());
+        self.series.push(Series { name, class, points: points.into_iter().collect() });
     }
 
     /// Renders the chart as an SVG file of its own, with the styles of the pages; otherwise like
@@ -259,7 +275,10 @@ impl Chart {
             y += 20.0;
         }
         for (number, (series, points)) in self.series.iter().zip(&lines).enumerate() {
-            let class = plot::line_class(number);
+            let class = match series.class.as_str() {
+                "" => plot::line_class(number),
+                class => class.to_owned(),
+            };
             plot.line(&class, points);
             if self.series.len() > 1 {
                 plot.key(&class, (left + 12.0, y), &series.name);

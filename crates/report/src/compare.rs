@@ -6,8 +6,10 @@
 //! machine widens the interval; reasons for an unfair comparison (stolen time, other settings,
 //! another start state) are reported. Ratios are the second run over the first.
 
+mod html;
 mod text;
 
+pub use html::to_html;
 pub use text::{table, to_text};
 
 use crate::run::speed;

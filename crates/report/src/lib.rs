@@ -19,6 +19,7 @@ pub mod lines;
 pub mod openmetrics;
 mod page;
 pub mod perfmon;
+mod quantity;
 pub mod run;
 pub mod sizing;
 pub mod stats;

@@ -1,8 +1,12 @@
 //! HTML reports: one self-contained file, with light, dark and print styles.
 //!
-//! Invariants: all foreign text is escaped; the page contains its data as JSON, in a script element
-//! that browsers do not execute, so that programs can extract the numbers. The page executes no
-//! script and loads no other file.
+//! A report has the answer first: a head with the verdict and the figures that carry it, then a
+//! section for each question, then details, which are folded.
+//!
+//! Invariants: all foreign text is escaped; the page contains its data as JSON, unless that is
+//! longer than 128 KiB, in a script element that browsers do not execute, so that programs can
+//! extract the numbers. The page executes no script and loads no other file. Charts that are wider than the screen scroll on their own, and
+//! each has its data as a table or a table beside it.
 
 mod style;
 
@@ -10,30 +14,100 @@ pub(crate) use style::CSS;
 
 use crate::escape::{html as escape, line};
 use crate::table::{Column, Table};
+use larder_schema::format;
 
-/// Returns a page with a title, an HTML body and the data that it shows.
-pub(crate) fn page(title: &str, body: &str, data: &serde_json::Value) -> String {
+/// Maximum length of the embedded data, so that a page remains quick to load.
+const DATA_BYTES_MAX: usize = 128 << 10;
+/// Replacement of longer data.
+const DATA_OMITTED: &str =
+    r#"{"omitted": "the record from which this page was made has the data"}"#;
+/// Maximum number of rows of a table before the others are folded.
+const ROWS_MAX: usize = 10;
+/// Number of rows that a longer table shows.
+const ROWS_SHOWN: usize = 7;
+
+/// The head of a report.
+#[derive(Debug, Default)]
+pub(crate) struct Head {
+    /// The command that made the data.
+    pub(crate) kind: String,
+    /// The answer: one sentence with its figures.
+    pub(crate) verdict: String,
+    /// At most four figures that carry the answer.
+    pub(crate) cards: Vec<Card>,
+    /// The subject and its circumstances, a sentence each.
+    pub(crate) subject: Vec<String>,
+}
+
+/// A prominent single figure.
+#[derive(Debug)]
+pub(crate) struct Card {
+    title: String,
+    value: String,
+    note: String,
+}
+
+impl Card {
+    pub(crate) fn new(
+        title: impl Into<String>,
+        value: impl Into<String>,
+        note: impl Into<String>,
+    ) -> Self {
+        Card { title: title.into(), value: value.into(), note: note.into() }
+    }
+
+    /// Returns the card that states the confidence in a result with these doubts.
+    pub(crate) fn confidence(doubts: usize) -> Self {
+        match doubts {
+            0 => Card::new("Confidence", "good", "no reason for doubt was found"),
+            count => Card::new(
+                "Confidence",
+                "doubtful",
+                format!("for {}, see below", format::counted(count as u64, "reason")),
+            ),
+        }
+    }
+}
+
+/// Returns a page with its head, an HTML body and the data that it shows.
+pub(crate) fn page(head: &Head, body: &str, data: &serde_json::Value) -> String {
     // "<" may end a script element; JSON has an escape for it. `line` escapes control characters,
     // since a user may print the page on a terminal.
-    let json = line(&data.to_string()).replace('<', "\\u003c");
+    let data = line(&data.to_string()).replace('<', "\\u003c");
+    let json = if data.len() <= DATA_BYTES_MAX { &data } else { DATA_OMITTED };
     format!(
         "<!DOCTYPE html>\n<html lang=\"en\">\n<head>\n<meta charset=\"utf-8\"/>\n<meta \
-         name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n<title>{}</title>\n\
-         <style>{}</style>\n</head>\n<body>\n<main>\n{body}</main>\n<script \
-         type=\"application/json\" id=\"data\">{json}</script>\n</body>\n</html>\n",
-        escape(title),
-        CSS
+         name=\"viewport\" content=\"width=device-width, initial-scale=1\"/>\n\
+         <title>{} - {}</title>\n<style>{CSS}</style>\n</head>\n<body>\n<main>\n{}{body}</main>\n\
+         <script type=\"application/json\" id=\"data\">{json}</script>\n</body>\n</html>\n",
+        escape(&head.verdict),
+        escape(&head.kind),
+        head_html(head)
     )
 }
 
-/// Returns prominent single figures with title, value and note; escapes all their text.
-pub(crate) fn cards<'a>(cards: impl IntoIterator<Item = (&'a str, String, String)>) -> String {
-    let card = |(title, value, note): (&str, String, String)| {
-        let (title, value, note) = (escape(title), escape(&value), escape(&note));
-        format!("<div class=\"card\"><h3>{title}</h3><p>{value}</p><small>{note}</small></div>\n")
-    };
-    let cards: String = cards.into_iter().map(card).collect();
-    format!("<div class=\"cards\">\n{cards}</div>\n")
+fn head_html(head: &Head) -> String {
+    let mut text = format!(
+        "<header>\n<p class=\"kind\">{}</p>\n<h1>{}</h1>\n</header>\n",
+        escape(&head.kind),
+        escape(&head.verdict)
+    );
+    if !head.cards.is_empty() {
+        text.push_str("<dl class=\"cards\">\n");
+        for Card { title, value, note } in &head.cards {
+            let (title, value, note) = (escape(title), escape(value), escape(note));
+            put_line!(
+                text,
+                "<div class=\"card\"><dt>{title}</dt><dd class=\"value\">{value}</dd>\
+                 <dd class=\"note\">{note}</dd></div>"
+            );
+        }
+        text.push_str("</dl>\n");
+    }
+    for sentence in head.subject.iter().filter(|sentence| !sentence.is_empty()) {
+        put_line!(text, "<p class=\"subject\">{}</p>", escape(sentence));
+    }
+    text
 }
 
 /// Returns a section with a heading, which is escaped.
@@ -41,33 +115,77 @@ pub(crate) fn section(title: &str, body: &str) -> String {
     format!("<section>\n<h2>{}</h2>\n{body}</section>\n", escape(title))
 }
 
-/// Returns a drawing with its caption in HTML.
-pub(crate) fn figure(svg: &str, caption: &str) -> String {
-    format!("<figure>\n{svg}<figcaption>{caption}</figcaption>\n</figure>\n")
+/// Returns details that are folded behind their title, which is escaped; nothing without a body.
+pub(crate) fn details(title: &str, body: &str) -> String {
+    if body.is_empty() {
+        return String::new();
+    }
+    format!("<details>\n<summary>{}</summary>\n{body}</details>\n", escape(title))
 }
 
-/// Returns a list of sentences, which are escaped.
+/// Returns a chart, as an SVG element, with its caption, which is escaped, and its data as a folded
+/// table if no table beside it has them.
+pub(crate) fn figure(svg: &str, caption: &str, data: Option<&Table>) -> String {
+    let caption = match caption {
+        "" => String::new(),
+        caption => format!("<figcaption>{}</figcaption>\n", escape(caption)),
+    };
+    let data = data.map_or_else(String::new, |table| details("Data", &all_rows(table)));
+    format!("<figure>\n{}{caption}</figure>\n{data}", scrolling("Chart", svg))
+}
+
+/// Returns the key of a chart: the class of each line, and its name, which is escaped.
+pub(crate) fn key(lines: &[(String, String)]) -> String {
+    let entry = |(class, name): &(String, String)| {
+        format!("<span class=\"key {class}\"></span>{} ", escape(name))
+    };
+    format!("<p class=\"keys\">{}</p>\n", lines.iter().map(entry).collect::<String>())
+}
+
+/// Returns content that scrolls on its own if the screen is too narrow for it, also by keyboard.
+pub(crate) fn scrolling(label: &str, content: &str) -> String {
+    format!(
+        "<div class=\"wide\" tabindex=\"0\" role=\"group\" aria-label=\"{}\">\n{content}</div>\n",
+        escape(label)
+    )
+}
+
+/// Returns a list of sentences, which are escaped; nothing without sentences.
 pub(crate) fn list<'a>(sentences: impl IntoIterator<Item = &'a String>) -> String {
     let item = |sentence: &String| format!("<li>{}</li>\n", escape(sentence));
     let items: String = sentences.into_iter().map(item).collect();
-    format!("<ul>\n{items}</ul>\n")
+    if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
 
-/// Renders a table as HTML.
+/// Renders a table as HTML; the rows of a long one are folded after the first.
 pub(crate) fn html_table(table: &Table) -> String {
-    let mut text = String::from("<div class=\"wide\"><table>\n<thead><tr>");
+    if table.len() <= ROWS_MAX {
+        return all_rows(table);
+    }
+    let title = format!("All {} rows", format::count(table.len() as u64));
+    rows(table, ROWS_SHOWN) + &details(&title, &all_rows(table))
+}
+
+/// Renders all rows of a table.
+pub(crate) fn all_rows(table: &Table) -> String {
+    rows(table, table.len())
+}
+
+fn rows(table: &Table, count: usize) -> String {
+    let mut text = String::from("<table>\n<thead><tr>");
     let class = |column: &Column| if column.is_right() { " class=\"number\"" } else { "" };
     for column in table.columns() {
-        put!(text, "<th{}>{}</th>", class(column), escape(&column.heading()));
+        put!(text, "<th scope=\"col\"{}>{}</th>", class(column), escape(&column.heading()));
     }
     text.push_str("</tr></thead>\n<tbody>\n");
-    for row in table.rows() {
+    for row in table.rows().iter().take(count) {
         text.push_str("<tr>");
         for (column, cell) in table.columns().iter().zip(row) {
             put!(text, "<td{}>{}</td>", class(column), escape(cell.as_shown()));
         }
         text.push_str("</tr>\n");
     }
-    text.push_str("</tbody>\n</table></div>\n");
-    text
+    text.push_str("</tbody>\n</table>\n");
+    let label = if table.title().is_empty() { "Table" } else { table.title() };
+    scrolling(label, &text)
 }

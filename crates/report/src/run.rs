@@ -7,11 +7,13 @@ mod join;
 mod parts;
 pub mod stress;
 mod text;
+mod verdict;
 
 pub use html::to_html;
 pub use join::join;
 pub use parts::{combine, gathered, together};
 pub use text::{latencies, starts_in_words, to_csv, to_text};
+pub(crate) use verdict::capitalized;
 
 use larder_schema::run::Run;
 

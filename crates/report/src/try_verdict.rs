@@ -69,6 +69,18 @@ pub fn verdict(parts: &[Part]) -> Result<String, CompareError> {
     Ok(format!("Through larder: {}.", words.join("; ")))
 }
 
+/// Returns true if a run compares the same work natively and through larder.
+pub(crate) fn is_try(run: &Run) -> bool {
+    run.workload == "try" || run.parts.iter().any(|part| part.labels.contains_key(SIDE))
+}
+
+/// Returns the comparison of the main series from each start state, native first; `None` for other
+/// runs.
+pub(crate) fn comparisons(run: &Run) -> Option<Vec<(&'static str, SeriesComparison)>> {
+    let sides = is_try(run).then(|| sides(&run.parts))?.ok()?;
+    Some(sides.into_iter().map(|side| (side.start.name(), side.compared)).collect())
+}
+
 fn sides(parts: &[Part]) -> Result<Vec<Side<'_>>, CompareError> {
     let of = |side: &'static str| {
         let is_of = move |part: &&Part| part.labels.get(SIDE).is_some_and(|it| it == side);

@@ -1,9 +1,11 @@
 //! Renderings of a `larder watch` result, and the observation that it provides.
 
 mod disks;
+mod html;
 mod observation;
 mod text;
 
+pub use html::to_html;
 pub use text::{interval_to_text, to_line, to_text};
 
 #[cfg(test)]

@@ -1,10 +1,12 @@
 //! `larder compare`: two runs of the same workload, series by series.
 
-use crate::args::{FormatArgs, TableFormat};
-use crate::commands::report;
+use crate::args::FormatArgs;
+use crate::commands::report::{self, Format};
+use crate::output;
+use crate::output_file::OutputFile;
 use anyhow::Result;
 use clap::Args;
-use larder_report::compare::{THRESHOLD, compare, table, to_text};
+use larder_report::compare::{THRESHOLD, compare, table, to_html, to_text};
 use std::io::Write;
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -24,7 +26,12 @@ pub(crate) struct CompareArgs {
     threshold: f64,
 
     #[command(flatten)]
-    format: FormatArgs<TableFormat>,
+    format: FormatArgs<Format>,
+
+    /// Output file, instead of standard output; its extension selects the format, if --format does
+    /// not: a page with a chart, if it is .html.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<OutputFile>,
 }
 
 /// The default on the command line equals that of the library.
@@ -42,12 +49,17 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
 pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let (a, b) = (report::open(&arguments.a)?, report::open(&arguments.b)?);
     let comparison = compare(&a, &b, arguments.threshold)?;
-    let text = match arguments.format.get() {
-        TableFormat::Text => to_text(&comparison),
-        TableFormat::Csv => table(&comparison).to_csv(),
-        TableFormat::Json => format!("{:#}\n", comparison.to_json()),
+    let by_extension = arguments.output.as_deref().and_then(Format::from_extension);
+    let text = match arguments.format.selected().or(by_extension).unwrap_or_default() {
+        Format::Text => to_text(&comparison),
+        Format::Csv => table(&comparison).to_csv(),
+        Format::Html => to_html(&comparison),
+        Format::Json => format!("{:#}\n", comparison.to_json()),
     };
-    // A closed pipe is not a failure, so the error must reach main without context.
-    crate::output::stdout().write_all(text.as_bytes())?;
+    match &arguments.output {
+        Some(file) => output::write_atomically(file, &text)?,
+        // A closed pipe is not a failure, so the error must reach main without context.
+        None => output::stdout().write_all(text.as_bytes())?,
+    }
     Ok(if comparison.is_worse() { ExitCode::from(1) } else { ExitCode::SUCCESS })
 }

@@ -1,4 +1,4 @@
-//! `larder report`: a recorded run, or a log of Perfmon, for people and for other programs.
+//! `larder report`: a recorded run, a watch or a log of Perfmon, for people and for other programs.
 
 use crate::args::FormatArgs;
 use crate::output;
@@ -9,16 +9,19 @@ use larder_report::perfmon::{self, Decimal, Names, Options};
 use larder_schema::format;
 use larder_schema::perfmon::Summary;
 use larder_schema::run::Run;
+use larder_schema::watch::{self, Watch};
 use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
+/// Number of rows by file and process of each table of a watch.
+const WATCH_ROWS: usize = 20;
 /// Maximum size of a record: ten million values of trials.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The run, as larder bench wrote it, or a log of Perfmon (CSV).
+    /// The run, as larder bench wrote it, the result of larder watch, or a log of Perfmon (CSV).
     #[arg(value_name = "FILE")]
     file: PathBuf,
 
@@ -49,7 +52,7 @@ enum DecimalSeparator {
     Comma,
 }
 
-/// The output formats of a run and of a log.
+/// The output formats of runs, watches, logs and comparisons.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Format {
     /// Tables and sentences.
@@ -84,6 +87,16 @@ impl Format {
         })
     }
 
+    /// Formats a watch.
+    fn write_watch(self, result: &Watch) -> Result<String> {
+        Ok(match self {
+            Format::Text => larder_report::watch::to_text(result, WATCH_ROWS),
+            Format::Html => larder_report::watch::to_html(result),
+            Format::Json => result.to_json(),
+            Format::Csv => bail!("a result of larder watch has no CSV: use text, html or json"),
+        })
+    }
+
     /// Formats a log of Perfmon.
     fn write_log(self, log: &Summary) -> String {
         match self {
@@ -111,7 +124,12 @@ pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {
             "{}: it is neither a result of larder nor a log of Perfmon",
             context()
         );
-        format.write(&parse(&arguments.file, file)?)?
+        let text = read(&arguments.file, file)?;
+        if is_watch(&text) {
+            format.write_watch(&Watch::from_json(&text).with_context(context)?)?
+        } else {
+            format.write(&Run::from_json(&text).with_context(context)?)?
+        }
     };
     match &arguments.output {
         Some(file) => output::write_atomically(file, &text),
@@ -144,7 +162,17 @@ fn open_text(file: &Path) -> Result<BufReader<File>> {
     Ok(BufReader::new(opened))
 }
 
-fn parse(file: &Path, reader: impl Read) -> Result<Run> {
+/// Returns true if the text is the result of `larder watch`.
+fn is_watch(text: &str) -> bool {
+    /// The field that all formats of Larder have.
+    #[derive(serde::Deserialize)]
+    struct Header {
+        schema: String,
+    }
+    serde_json::from_str::<Header>(text).is_ok_and(|header| header.schema == watch::SCHEMA)
+}
+
+fn read(file: &Path, reader: impl Read) -> Result<String> {
     let context = || format!("read {}", file.display());
     let mut text = Vec::new();
     reader.take(RECORD_BYTES_MAX + 1).read_to_end(&mut text).with_context(context)?;
@@ -154,13 +182,13 @@ fn parse(file: &Path, reader: impl Read) -> Result<Run> {
         context(),
         format::bytes(RECORD_BYTES_MAX)
     );
-    let Ok(text) = String::from_utf8(text) else {
-        bail!("{}: it is not a result of larder", context());
-    };
-    Run::from_json(&text).with_context(context)
+    String::from_utf8(text)
+        .ok()
+        .with_context(|| format!("{}: it is not a result of larder", context()))
 }
 
 /// Reads a recorded run.
 pub(crate) fn open(file: &Path) -> Result<Run> {
-    parse(file, open_text(file)?)
+    let text = read(file, open_text(file)?)?;
+    Run::from_json(&text).with_context(|| format!("read {}", file.display()))
 }

@@ -5,6 +5,7 @@
 
 use crate::args;
 use crate::args::{FormatArgs, TextOrJson};
+use crate::commands::report::Format;
 use crate::output;
 use crate::output_file::OutputFile;
 use crate::signals::Stop;
@@ -38,7 +39,8 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     rows: usize,
 
-    /// Write the result as JSON into a file as well.
+    /// Write the result into a file as well: as JSON, or a page with charts if the name ends in
+    /// .html.
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 
@@ -174,7 +176,11 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
     // A closed pipe does not prevent writing the file, nor a failed write of the file printing the
     // text.
     if let Some(file) = &arguments.output {
-        output::write_atomically(file, &result.to_json())?;
+        let text = match Format::from_extension(file) {
+            Some(Format::Html) => larder_report::watch::to_html(&result),
+            _ => result.to_json(),
+        };
+        output::write_atomically(file, &text)?;
     }
     // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(printed?)

@@ -4,11 +4,14 @@
 use super::{Axis, Frame};
 use crate::escape::html as escape;
 
+/// Width of the charts of reports.
+pub(crate) const WIDTH: f64 = 760.0;
+
 /// Margins around the plane: left, right, top, bottom.
 const MARGIN: [f64; 4] = [96.0, 36.0, 14.0, 46.0];
 
-/// Number of line colors in the style sheet.
-const COLORS: usize = 6;
+/// Number of line colors in the style sheet, and maximum number of lines of a chart.
+pub(crate) const LINES_MAX: usize = 6;
 
 /// A plane with two axes to draw on.
 #[derive(Debug)]
@@ -169,7 +172,7 @@ fn title_element(title: &str) -> String {
 
 /// Returns the class of the line with this number; colors repeat.
 pub(crate) fn line_class(number: usize) -> String {
-    format!("line c{}", number % COLORS)
+    format!("line c{}", number % LINES_MAX)
 }
 
 /// Converts a small number.

@@ -4,7 +4,7 @@ use super::counters::{Counter, Kind};
 use crate::chart::{Axis, Chart, Labels};
 use crate::escape::html as escape;
 use crate::findings;
-use crate::page::{self, cards, html_table, list, section};
+use crate::page::{self, Card, Head, details, figure, html_table, list, section};
 use crate::table::{Cell, Column, Field, Table};
 use larder_schema::perfmon::{Bursts, Disk, Interface, Process, Summary};
 use larder_schema::{as_u64, format};
@@ -74,24 +74,15 @@ pub fn to_csv(summary: &Summary) -> String {
 /// Renders the summary as a self-contained HTML page.
 #[must_use]
 pub fn to_html(summary: &Summary) -> String {
-    let title = if summary.host.is_empty() { "Log of Perfmon" } else { &summary.host };
-    let mut body = format!(
-        "<header>\n<p class=\"kind\">larder report, Perfmon</p>\n<h1>{}</h1>\n<p>{}</p>\n\
-         </header>\n",
-        escape(title),
-        escape(&heading(summary))
-    );
-    let titles: Vec<String> =
-        summary.interfaces.iter().map(|it| format!("Hits, {}", it.interface)).collect();
-    body.push_str(&cards(summary.interfaces.iter().zip(&titles).filter_map(|(it, title)| {
-        let note = it.averaged_hit_ratio.map_or_else(String::new, |unweighted| {
-            format!("averages say {}", format::percent(unweighted))
-        });
-        Some((title.as_str(), format::percent(it.hit_ratio?), note))
-    })));
-    for sentence in sentences(summary) {
-        put_line!(body, "<p class=\"why\">{}</p>", escape(&sentence));
-    }
+    let mut subject = vec![heading(summary) + "."];
+    subject.extend(sentences(summary));
+    let head = Head {
+        kind: "larder report, Perfmon".to_owned(),
+        verdict: verdict(summary),
+        cards: cards(summary),
+        subject,
+    };
+    let mut body = String::new();
     if !summary.findings.is_empty() {
         let found = escape(&findings::to_text(&summary.findings));
         body.push_str(&section("Findings", &format!("<pre>{found}</pre>\n")));
@@ -102,10 +93,36 @@ pub fn to_html(summary: &Summary) -> String {
     for table in tables(summary) {
         body.push_str(&section(table.title(), &html_table(&table)));
     }
-    if !summary.notes.is_empty() {
-        body.push_str(&section("Notes", &list(&summary.notes)));
+    body.push_str(&details("Notes", &list(&summary.notes)));
+    page::page(&head, &body, &summary.to_json())
+}
+
+/// Returns the answer: the hit ratio of the interface with the most calls.
+fn verdict(summary: &Summary) -> String {
+    let calls = |it: &Interface| it.calls_per_s.unwrap_or(0.0);
+    let known = summary.interfaces.iter().filter(|it| it.hit_ratio.is_some());
+    let Some(main) = known.max_by(|a, b| calls(a).total_cmp(&calls(b))) else {
+        return "The log has no hit ratio of the file cache".to_owned();
+    };
+    let ratio = format::percent(main.hit_ratio.unwrap_or(0.0));
+    match main.calls_per_s {
+        Some(calls) => {
+            let rate = format::rate(calls, "calls");
+            format!("{ratio} of the {} reads were hits, at {rate}", main.interface)
+        }
+        None => format!("{ratio} of the {} reads were hits", main.interface),
     }
-    page::page(title, &body, &summary.to_json())
+}
+
+/// Returns the weighted hit ratio of each interface.
+fn cards(summary: &Summary) -> Vec<Card> {
+    let card = |it: &Interface| {
+        let note = it.averaged_hit_ratio.map_or_else(String::new, |unweighted| {
+            format!("the average of samples is {}", format::percent(unweighted))
+        });
+        Some(Card::new(format!("Hits, {}", it.interface), format::percent(it.hit_ratio?), note))
+    };
+    summary.interfaces.iter().filter_map(card).collect()
 }
 
 fn heading(summary: &Summary) -> String {
@@ -137,7 +154,7 @@ fn chart_section(summary: &Summary, unit: &str, title: &str) -> String {
     }
     // A log without these counters has no chart of them.
     let Some(svg) = chart.to_svg(CHART.0, CHART.1) else { return String::new() };
-    section(&format!("{title} over time"), &format!("<figure>\n{svg}</figure>\n"))
+    section(&format!("{title} over time"), &figure(&svg, "", None))
 }
 
 /// Returns notes on the tables.

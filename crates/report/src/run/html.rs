@@ -1,82 +1,61 @@
-//! HTML report of a run: one prominent figure, then charts, then all numbers.
+//! HTML report of a run: the verdict, then charts, then all numbers.
 
 mod charts;
+mod grid;
 
-use super::parts::{ends, part_columns, parts_table};
+use super::parts::{part_columns, parts_table};
 use super::stress::{steps, stress_in_words, stress_point};
 use super::text::{in_words, latencies, latency_table, series_table, starts_in_words};
+use super::verdict::{self, capitalized, series_name};
 use crate::escape::html as escape;
-use crate::page::{self, cards, figure, html_table, list, section};
-use crate::stats::{Summary, confidence_interval};
-use crate::table::{Field, Table};
-use larder_schema::format;
+use crate::page::{self, Head, details, figure, html_table, list, section};
+use crate::quantity::quantity;
+use crate::stats::{Summary, confidence_interval, median};
+use crate::table::{Cell, Column, Field, Table};
+use grid::Grid;
 use larder_schema::run::trial::Trial;
 use larder_schema::run::{Part, Run, Sample};
+
+/// Maximum number of parts that are columns of a table.
+const PARTS_MAX: usize = 4;
+/// Part of the names of groups whose times include a flush.
+const FLUSHED: &str = ", flushed";
 
 /// Renders the report.
 #[must_use]
 pub fn to_html(run: &Run) -> String {
-    let mut body = heading(run);
-    body.push_str(&doubts_section(run));
-    if !run.is_gathered() {
-        body.push_str(&series_section(run));
-        body.push_str(&groups_section(run));
-    }
+    let head = Head {
+        kind: command(run),
+        verdict: verdict::verdict(run),
+        cards: verdict::cards(run),
+        subject: vec![
+            capitalized(&format!("{}.", run.what)),
+            run.verdict.clone(),
+            starts_in_words(run),
+            format!("{}, {}.", run.started_at, in_words(&run.machine)),
+        ],
+    };
+    let mut body = doubts_section(run);
     body.push_str(&parts_section(run));
+    if !run.is_gathered() {
+        body.push_str(&groups_section(run));
+        body.push_str(&series_section(run));
+    }
     body.push_str(&latency_section(run));
     body.push_str(&trials_section(run));
-    body.push_str(&machine_section(run));
+    body.push_str(&settings_section(run));
     let data = serde_json::to_value(run).unwrap_or_default();
-    page::page(&run.what, &body, &data)
+    page::page(&head, &body, &data)
 }
 
-fn heading(run: &Run) -> String {
-    let kind = match run.workload.as_str() {
+/// Returns the command that made the run.
+fn command(run: &Run) -> String {
+    match run.workload.as_str() {
         "" => "larder".to_owned(),
         // `try` is the only workload with its own command.
         "try" => "larder try".to_owned(),
         workload => format!("larder bench {workload}"),
-    };
-    let mut text = format!(
-        "<header>\n<p class=\"kind\">{}</p>\n<h1>{}</h1>\n<p>{}, {}</p>\n</header>\n",
-        escape(&kind),
-        escape(&run.what),
-        escape(&run.started_at),
-        escape(&in_words(&run.machine))
-    );
-    if run.is_gathered() {
-        text.push_str(&part_cards(run));
-    } else {
-        text.push_str(&main_cards(run).unwrap_or_default());
     }
-    for sentence in [run.verdict.clone(), starts_in_words(run)] {
-        if !sentence.is_empty() {
-            put_line!(text, "<p>{}</p>", escape(&sentence));
-        }
-    }
-    text
-}
-
-/// Renders the median of the main series, its confidence and the number of trials.
-fn main_cards(run: &Run) -> Option<String> {
-    let main = run.main_sample()?;
-    let summary = Summary::of(&main.values)?;
-    let median = format!("{} {}", format::number(summary.median), main.unit);
-    let (interval, ends) = match confidence_interval(&main.values) {
-        Some(it) => {
-            let half = (it.high - it.low) / 2.0 / summary.median.abs();
-            let ends = format!("{} to {}", format::number(it.low), format::number(it.high));
-            (format!("+-{}", format::percent(half)), ends)
-        }
-        None => ("-".to_owned(), "fewer than six trials".to_owned()),
-    };
-    let trials = format::count(main.values.len() as u64);
-    let start = run.trials.first().map(|trial| format!("start {}", trial.started.start.name()));
-    Some(cards([
-        (main.series.as_str(), median, "the median".to_owned()),
-        ("95 % interval", interval, ends),
-        ("Trials", trials, start.unwrap_or_default()),
-    ]))
 }
 
 fn doubts_section(run: &Run) -> String {
@@ -84,24 +63,33 @@ fn doubts_section(run: &Run) -> String {
         return String::new();
     }
     let doubts = list(run.doubts.iter().map(|doubt| &doubt.text));
-    format!("<section class=\"doubts\">\n<h2>Doubtful because</h2>\n{doubts}</section>\n")
+    format!("<section class=\"doubts\">\n<h2>Reasons for doubt</h2>\n{doubts}</section>\n")
 }
 
 fn series_section(run: &Run) -> String {
-    let alone = |sample: &&Sample| sample.group.is_none() && !sample.values.is_empty();
-    let by_unit = grouped(run.samples.iter().filter(alone), |sample| &sample.unit);
-    let figures = by_unit.iter().map(|samples| bars_figure("Median", samples));
-    section("Results", &(figures.collect::<String>() + &html_table(&series_table(run))))
+    let is_shown = |sample: &&Sample| sample.group.is_none() && !sample.values.is_empty();
+    let by_unit = grouped(run.samples.iter().filter(is_shown), |sample| &sample.unit);
+    let mut figures = by_unit.iter().map(|samples| bars_figure("Median", samples));
+    let first = figures.next().unwrap_or_default();
+    let others = details("Other series", &figures.collect::<String>());
+    // The sections of grids have their values.
+    let others_than_grids = run.samples.iter().filter(|sample| sample.at.len() < 2);
+    let table = series_table(others_than_grids);
+    let table = if table.is_empty() { String::new() } else { page::all_rows(&table) };
+    let table = details("All series", &table);
+    if first.is_empty() {
+        return table;
+    }
+    section("Results", &(first + &others + &table))
 }
 
-/// Renders a bar for each series of one unit; the caption begins with `what` is shown.
-fn bars_figure(what: &str, samples: &[&Sample]) -> String {
+/// Renders a bar for each series of one unit; the caption begins with what is shown.
+fn bars_figure(shown: &str, samples: &[&Sample]) -> String {
     let caption = format!(
-        "{} of the trials in {}; the thin line is its 95 % interval, the dots are the trials.",
-        escape(what),
-        escape(&samples[0].unit)
+        "{} of the trials; the thin line is its 95 % interval, the dots are the trials.",
+        capitalized(shown)
     );
-    figure(&charts::bars(samples), &caption)
+    figure(&charts::bars(samples), &caption, None)
 }
 
 /// Groups series by a key, in the order of the run.
@@ -130,56 +118,107 @@ fn groups_section(run: &Run) -> String {
         put_line!(text, "<p>{}</p>", escape(&sentence));
     }
     let measured = run.samples.iter().filter(|it| it.group.is_some() && !it.values.is_empty());
+    let mut flushed = String::new();
     for samples in grouped(measured, group_name) {
         let (first, name) = (samples[0], group_name(samples[0]));
-        let (chart, note) = match first.at.len() {
-            1 => (
-                charts::curve(name, &samples, stress),
-                "Medians, with the 95 % interval as a band; the mark is the highest point.",
+        let charts = match first.at.len() {
+            1 => figure(
+                &charts::curve(name, &samples, stress),
+                "Medians, with the 95 % interval as a band.",
+                Some(&group_table(&samples)),
             ),
-            2 => (
-                charts::surface(name, &samples),
-                "Medians; the darker, the higher. Cells that were not measured are empty.",
-            ),
+            2 => grid_figure(name, &samples),
             _ => continue,
         };
-        let caption = format!("{note} In {}.", escape(&first.unit));
-        text.push_str(&section(name, &figure(&chart, &caption)));
+        let section = section(&capitalized(name), &charts);
+        if name.contains(FLUSHED) { flushed.push_str(&section) } else { text.push_str(&section) }
     }
-    text
+    text + &details("Including the flush to stable storage", &flushed)
 }
 
-/// Renders the best and the worst part.
-fn part_cards(run: &Run) -> String {
-    let main = run.parts.first().and_then(|part| part.run.main_sample());
-    let (Some(main), Some([best, worst])) = (main, ends(run)) else { return String::new() };
-    let value = |value: f64| format!("{} {}", format::number(value), main.unit);
-    let count = format::count(run.parts.len() as u64);
-    cards([
-        ("Best", value(best.1), best.0.to_owned()),
-        ("Worst", value(worst.1), worst.0.to_owned()),
-        ("Measured", count, format!("by the median of {}", main.series)),
-    ])
+/// Renders a group with two coordinates as lines and as a table.
+fn grid_figure(name: &str, samples: &[&Sample]) -> String {
+    let Some(grid) = Grid::new(samples) else { return String::new() };
+    let (chart, keys) = charts::lines(name, &grid);
+    let table = page::scrolling(&format!("{name}, all sizes"), &grid.to_html());
+    let caption = "Medians; the darker, the higher. Empty cells were not measured.";
+    page::key(&keys)
+        + &figure(&chart, "", None)
+        + &details("All sizes", &format!("<p>{caption}</p>\n{table}"))
 }
 
-/// Renders the table of parts, and a chart for each of its columns.
+/// Returns the medians of a group.
+fn group_table(samples: &[&Sample]) -> Table {
+    let columns = [
+        Column::words("series", "series"),
+        Column::numbers("median", "median"),
+        Column::numbers("low", "from"),
+        Column::numbers("high", "to"),
+    ];
+    let mut table = Table::new("", columns);
+    for sample in samples {
+        let cell = |value: f64| Cell::shown(value, quantity(value, &sample.unit));
+        let or_missing = |value: Option<f64>| value.map_or_else(Cell::missing, cell);
+        let interval = confidence_interval(&sample.values);
+        table.push([
+            Cell::word(series_name(sample)),
+            or_missing(median(&sample.values)),
+            or_missing(interval.map(|it| it.low)),
+            or_missing(interval.map(|it| it.high)),
+        ]);
+    }
+    table
+}
+
+/// Renders the main series of the parts as a chart, and all series as a table and folded charts.
 fn parts_section(run: &Run) -> String {
     if run.parts.is_empty() {
         return String::new();
     }
-    let mut body = format!("{}<p>{}</p>\n", html_table(&parts_table(run)), super::text::SPREAD);
-    for column in part_columns(run) {
+    let mut charts = part_columns(run).into_iter().filter_map(|column| {
         let of_part = |part: &Part| {
             let sample = part.run.sample(&column.series)?.clone();
-            Some(Sample { series: part.name.clone(), ..sample })
+            Some(Sample { series: part.name.clone(), group: None, ..sample })
         };
         let samples: Vec<Sample> = run.parts.iter().filter_map(of_part).collect();
-        if !samples.is_empty() {
-            let samples: Vec<&Sample> = samples.iter().collect();
-            body.push_str(&bars_figure(&format!("{}: median", column.series), &samples));
-        }
+        let samples: Vec<&Sample> = samples.iter().collect();
+        let caption = format!("{}: median", column.series);
+        (!samples.is_empty()).then(|| bars_figure(&caption, &samples))
+    });
+    let first = charts.next().unwrap_or_default();
+    let others = details("Other series", &charts.collect::<String>());
+    let table = html_table(&parts_by_series(run));
+    let spread = super::text::SPREAD.replace("+-", "\u{b1}");
+    section("Side by side", &format!("{first}{table}<p>{}</p>\n{others}", escape(&spread)))
+}
+
+/// Returns a table with a row for each series and a column for each part, or, with many parts, the
+/// table of the text.
+fn parts_by_series(run: &Run) -> Table {
+    if run.parts.len() > PARTS_MAX {
+        return parts_table(run);
     }
-    section("Beside each other", &body)
+    let parts = run.parts.iter().map(|part| Column::numbers(&part.name, &part.name));
+    let mut table = Table::new("", [Column::words("series", "")].into_iter().chain(parts));
+    for column in part_columns(run) {
+        let cells = run.parts.iter().map(|part| {
+            let sample = part.run.sample(&column.series);
+            sample.map_or_else(Cell::missing, spread)
+        });
+        table.push([Cell::word(&column.series)].into_iter().chain(cells));
+    }
+    table
+}
+
+/// Returns the median, and half the range of the values as a share of it.
+fn spread(sample: &Sample) -> Cell {
+    let Some(summary) = Summary::of(&sample.values) else { return Cell::missing() };
+    let shown = quantity(summary.median, &sample.unit);
+    let half_range = (summary.max - summary.min) / 2.0 / summary.median.abs() * 100.0;
+    if sample.values.len() < 2 || !half_range.is_finite() {
+        return Cell::shown(summary.median, shown);
+    }
+    Cell::shown(summary.median, format!("{shown} \u{b1}{half_range:.0} %"))
 }
 
 fn latency_section(run: &Run) -> String {
@@ -190,8 +229,9 @@ fn latency_section(run: &Run) -> String {
     let chart = figure(
         &charts::answer_times(&latencies),
         "The share of requests that took no longer than this, all trials together.",
+        None,
     );
-    section("Answer times", &(chart + &html_table(&latency_table(run))))
+    section("Latency", &(chart + &html_table(&latency_table(run))))
 }
 
 fn trials_section(run: &Run) -> String {
@@ -206,20 +246,19 @@ fn trials_section(run: &Run) -> String {
         Field::percent("steal", "stolen", |it| it.steal),
         Field::percent("foreign", "foreign I/O", Trial::foreign),
     ];
-    let table = html_table(&Table::of("", &run.trials, fields));
+    let table = page::all_rows(&Table::of("", &run.trials, fields));
     let main = run.main_sample().filter(|main| main.values.len() > 1);
     let chart = main.map_or_else(String::new, |main| {
         let caption = format!(
-            "{} in {} by trial. A slope means that something changed meanwhile.",
-            escape(&main.series),
-            escape(&main.unit)
+            "{} by trial. A slope means that a condition changed between the trials.",
+            capitalized(&series_name(main)),
         );
-        figure(&charts::by_trial(main), &caption)
+        figure(&charts::by_trial(main), &caption, None)
     });
-    section("Trials", &(chart + &table))
+    details("Trials", &(chart + &table))
 }
 
-fn machine_section(run: &Run) -> String {
+fn settings_section(run: &Run) -> String {
     let word =
         |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let settings = run.settings.iter().map(|(name, value)| (name.clone(), word(value)));
@@ -230,7 +269,7 @@ fn machine_section(run: &Run) -> String {
         Field::word("name", "setting", |it: &(String, String)| &it.0),
         Field::word("value", "value", |it| &it.1),
     ];
-    section("Settings", &html_table(&Table::of("", &all, fields)))
+    details("Settings and machine", &page::all_rows(&Table::of("", &all, fields)))
 }
 
 #[cfg(test)]

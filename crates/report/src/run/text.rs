@@ -28,7 +28,7 @@ pub(super) fn in_words(machine: &Machine) -> String {
 }
 
 /// Returns each series with its median, 95 % confidence interval and range.
-pub(super) fn series_table(run: &Run) -> Table {
+pub(super) fn series_table<'a>(samples: impl IntoIterator<Item = &'a Sample>) -> Table {
     let fields = [
         Field::word("series", "series", |it: &Sample| &it.series),
         Field::word("unit", "unit", |it| &it.unit),
@@ -39,7 +39,7 @@ pub(super) fn series_table(run: &Run) -> Table {
         Field::number("min", "min", |it| Some(Summary::of(&it.values)?.min)),
         Field::number("max", "max", |it| Some(Summary::of(&it.values)?.max)),
     ];
-    Table::of("", &run.samples, fields)
+    Table::of("", samples, fields)
 }
 
 /// Returns the response times of all trials combined, by request type.
@@ -125,7 +125,7 @@ pub fn to_text(run: &Run) -> String {
         put_line!(text, "{starts}");
     }
     if !run.is_gathered() {
-        put!(text, "\n{}", series_table(run).to_text());
+        put!(text, "\n{}", series_table(&run.samples).to_text());
     }
     if !run.parts.is_empty() {
         put!(text, "\n{}{SPREAD}\n", parts_table(run).to_text());

@@ -3,18 +3,21 @@
 mod charts;
 
 use super::text::{
-    SERVE_TITLE, SizedCache, advice, effects_table, page_size_rule, page_sizes_table, reason,
-    region_text, serve, unavoidable, volumes_table,
+    CEILING_MIN, SERVE_TITLE, SizedCache, all_curve_rows, effects_table, page_size_rule,
+    page_sizes_table, policies_table, reason, region_text, serve, unavoidable, volumes_table,
+    windows_table,
 };
 use crate::advise::page_size;
 use crate::chart::svg_file;
 use crate::escape::html as escape;
-use crate::page::{self, cards, figure, html_table, list, section};
+use crate::page::{self, Card, Head, details, figure, html_table, list, section};
+use crate::table::{Cell, Column, Table};
 use charts::{
     curve_chart, heat_chart, load_chart, policies_chart, windows_chart, working_set_chart,
 };
+use larder_schema::advice::Attainment;
 use larder_schema::format;
-use larder_schema::sizing::Sizing;
+use larder_schema::sizing::{Recommendation, Sizing, Slice};
 
 /// Draws the hit-ratio curve with its regions and the recommended size, as an SVG file.
 #[must_use]
@@ -25,43 +28,88 @@ pub fn to_curve_svg(sizing: &Sizing) -> String {
 /// Renders the report.
 #[must_use]
 pub fn to_html(sizing: &Sizing, cache: SizedCache) -> String {
-    let mut body = heading(sizing, &escape(&sizing.workload.trace), cache);
+    let head = Head {
+        kind: "larder size".to_owned(),
+        verdict: verdict(sizing),
+        cards: head_cards(sizing),
+        subject: vec![subject(sizing)],
+    };
+    let mut body = advice_html(sizing, cache);
     body.push_str(&curve_section(sizing));
-    body.push_str(&effects_section(sizing));
+    body.push_str(&policies_section(sizing));
     body.push_str(&time_section(sizing));
     body.push_str(&tables_section(sizing));
-    body.push_str(&notes_section(sizing));
-    page::page(&format!("How much cache: {}", sizing.workload.trace), &body, &sizing.to_json())
+    body.push_str(&method_section(sizing));
+    page::page(&head, &body, &sizing.to_json())
 }
 
-fn heading(sizing: &Sizing, trace: &str, cache: SizedCache) -> String {
+/// Returns the answer in one sentence.
+fn verdict(sizing: &Sizing) -> String {
+    let (Some(advice), Some(effect)) = (&sizing.recommendation, sizing.recommended()) else {
+        return "No cache can help: no page is referenced twice".to_owned();
+    };
+    let hits = format::percent(effect.point.hit_ratio);
+    if sizing.workload.ceiling < CEILING_MIN {
+        let first = format::percent(1.0 - sizing.workload.ceiling);
+        return format!("A cache is hardly worth its memory: {first} of the references are first");
+    }
+    let limit = match advice.reach {
+        Attainment::Budget => ", all that the budget allows,",
+        Attainment::Reached | Attainment::End => "",
+    };
+    let twice = sizing.effects.iter().find(|effect| effect.what == "twice").map(|twice| {
+        let points = (twice.point.hit_ratio - effect.point.hit_ratio) * 100.0;
+        format!("; twice as much adds {points:.1} points")
+    });
+    format!(
+        "{} of cache{limit} hits {hits} of the references{}",
+        format::bytes(advice.bytes),
+        twice.unwrap_or_default()
+    )
+}
+
+fn head_cards(sizing: &Sizing) -> Vec<Card> {
+    let (Some(advice), Some(effect)) = (&sizing.recommendation, sizing.recommended()) else {
+        return Vec::new();
+    };
+    let reachable = format!("of {} that can be reached", format::percent(sizing.workload.ceiling));
+    let policies = format!("best of {}, pages of {}", effect.policies.len(), page_size(advice));
+    let half = sizing.effects.iter().find(|effect| effect.what == "half");
+    let mut cards = vec![
+        Card::new("Size", format::bytes(advice.bytes), region_text(sizing, advice)),
+        Card::new("Hits", format::percent(effect.point.hit_ratio), reachable),
+    ];
+    cards.extend(half.map(|half| {
+        let note = format!("hits with half, {}", format::bytes(half.point.bytes));
+        Card::new("Half the size", format::percent(half.point.hit_ratio), note)
+    }));
+    cards.push(Card::new("Policy", advice.policy.clone(), policies));
+    cards
+}
+
+fn page_size(advice: &Recommendation) -> String {
+    format::bytes(advice.page_bytes.into())
+}
+
+fn subject(sizing: &Sizing) -> String {
     let work = &sizing.workload;
-    let mut text = format!("<header>\n<p class=\"kind\">larder size</p>\n<h1>{trace}</h1>\n");
     let time = work.duration_ns.map_or(String::new(), |ns| format!(" in {}", format::duration(ns)));
-    put_line!(
-        text,
-        "<p>{} requests{time} for {} of data: {} references to {} different pages of {} \
-         ({}).</p>\n</header>",
+    format!(
+        "{}: {} requests{time} for {} of data; {} references to {} different pages of {} ({}).",
+        work.trace,
         format::count(work.requests),
         format::bytes(work.bytes),
         format::count(work.references),
         format::count(work.footprint_pages),
         format::bytes(work.page_bytes.into()),
         format::bytes(work.footprint_bytes()),
-    );
-    let (Some(advice), Some(effect)) = (&sizing.recommendation, sizing.recommended()) else {
-        put_line!(text, "<p class=\"why\">{}</p>", escape(advice(sizing, cache).trim()));
-        return text;
-    };
-    let reachable = format!("of {} that can be reached", format::percent(work.ceiling));
-    let policies = format!("the best of {}, or as good", effect.policies.len());
-    text.push_str(&cards([
-        ("Size", format::bytes(advice.bytes), region_text(sizing, advice)),
-        ("Policy", advice.policy.clone(), policies),
-        ("Page", format::bytes(advice.page_bytes.into()), "of the cache".to_owned()),
-        ("Hits", format::percent(effect.point.hit_ratio), reachable),
-    ]));
-    put_line!(text, "<p class=\"why\">{}</p>", escape(&reason(sizing, advice)));
+    )
+}
+
+/// Renders the reason for the size, and the command that serves a volume so.
+fn advice_html(sizing: &Sizing, cache: SizedCache) -> String {
+    let Some(advice) = &sizing.recommendation else { return String::new() };
+    let mut text = format!("<p class=\"subject\">{}</p>\n", escape(&reason(sizing, advice)));
     if cache == SizedCache::Server {
         put_line!(text, "<p>{SERVE_TITLE}</p>\n<pre>{}</pre>", escape(&serve(advice)));
     }
@@ -72,59 +120,69 @@ fn curve_section(sizing: &Sizing) -> String {
     let method = if sizing.exact {
         "Every point was counted over the whole trace."
     } else {
-        "Points were estimated from samples of the pages; the band is the 95 % error bar. \
-         Around the recommended size they were counted wherever the band has no width."
+        "Points are estimates from samples of the pages; the band is their 95 % interval. Near \
+         the recommended size they are counted wherever the band has no width."
     };
     let caption = format!(
-        "The best policy at each size. {method} The dashed line is what a cache for everything \
-         reaches; the vertical line is the recommended size, with half and twice of it. Where the \
-         curve is steep, a little memory decides much; where it is flat, more memory is wasted."
+        "The best policy at each size. {method} The dashed line is the hit ratio of a cache for \
+         everything; the vertical lines are the recommended size, half and twice of it."
     );
-    let regions = if sizing.regions_why.is_empty() {
-        String::new()
-    } else {
-        list(&sizing.regions_why).replacen("<ul>", "<ul class=\"regions\">", 1)
+    let chart = figure(&curve_chart(sizing), &caption, Some(&all_curve_rows(sizing)));
+    let regions = list(&sizing.regions_why);
+    let effects = match sizing.effects.as_slice() {
+        [] => String::new(),
+        _ => html_table(&effects_table(sizing)),
     };
-    section("Hit ratio by size", &(figure(&curve_chart(sizing), &caption) + &regions))
+    let unavoidable = escape(unavoidable(sizing).trim());
+    section("More or less memory?", &format!("{chart}{effects}{regions}<p>{unavoidable}</p>\n"))
 }
 
-fn effects_section(sizing: &Sizing) -> String {
-    if sizing.effects.is_empty() {
-        return String::new();
-    }
-    let policies = figure(
-        &policies_chart(sizing),
-        "All policies at half the recommended size (hollow), at that size (full) and at twice of \
-         it (light), best first. Far apart dots mean that size matters; rows that look alike, that \
-         the policy does not.",
-    );
-    let table = html_table(&effects_table(sizing));
-    let unavoidable = escape(unavoidable(sizing).trim());
-    section("Half, this, twice", &format!("{table}<p>{unavoidable}</p>\n{policies}"))
+fn policies_section(sizing: &Sizing) -> String {
+    let Some(recommended) = sizing.recommended() else { return String::new() };
+    let caption = "All policies at half the recommended size (hollow), at that size (full) and at \
+                   twice of it (light), best first. Distant dots mean that the size matters; rows \
+                   that look alike mean that the policy does not.";
+    let table = policies_table(recommended);
+    section("Another policy?", &figure(&policies_chart(sizing), caption, Some(&table)))
 }
 
 fn time_section(sizing: &Sizing) -> String {
-    let mut body = figure(
-        &working_set_chart(sizing),
-        "Working set: how much different data each 64th of the trace touches. Peaks above the line \
-         do not fit into the recommended size, whatever the policy.",
-    );
-    let load = "Load: how many pages are referenced in each 64th of the trace.";
-    body.push_str(&figure(&load_chart(sizing), load));
-    body.push_str(&figure(
-        &heat_chart(sizing),
-        "Addresses, low ones below: the darker, the more references. Horizontal bands are data \
-         that is used again and again, which a cache can hold; rising lines are scans, which it \
-         cannot.",
-    ));
+    let mut body = String::new();
     if let Some(stability) = &sizing.stability {
-        let caption = format!(
-            "What each eighth of the references would need for the same target. {}",
-            escape(&stability.judgment)
-        );
-        body.push_str(&figure(&windows_chart(sizing), &caption));
+        let caption =
+            format!("The size that each eighth needs for the same target. {}", stability.judgment);
+        let table = windows_table(sizing);
+        body.push_str(&figure(&windows_chart(sizing), &caption, Some(&table)));
     }
-    section("Over time", &body)
+    let caption = "Working set: the different data that each 64th of the trace touches. Peaks \
+                   above the line do not fit into the recommended size, whatever the policy.";
+    let slices = slices_table(sizing);
+    let others = figure(&working_set_chart(sizing), caption, Some(&slices))
+        + &figure(&load_chart(sizing), "References to pages in each 64th of the trace.", None)
+        + &figure(
+            &heat_chart(sizing),
+            "Addresses, low ones below: the darker, the more references. Horizontal bands are data \
+             that is used repeatedly, which a cache can hold; rising lines are scans, which it \
+             cannot.",
+            None,
+        );
+    body.push_str(&details("Working set, load and addresses over time", &others));
+    section("The same all the time?", &body)
+}
+
+fn slices_table(sizing: &Sizing) -> Table {
+    let columns = [
+        Column::numbers("begin", "from"),
+        Column::numbers("references", "references"),
+        Column::numbers("pages", "different pages"),
+    ];
+    let mut table = Table::new("", columns);
+    let has_times = sizing.workload.duration_ns.is_some();
+    for Slice { begin, references, pages } in &sizing.slices {
+        let begin = if has_times { Cell::duration(*begin) } else { Cell::count(*begin) };
+        table.push([begin, Cell::count(*references), Cell::count(*pages)]);
+    }
+    table
 }
 
 fn tables_section(sizing: &Sizing) -> String {
@@ -134,7 +192,7 @@ fn tables_section(sizing: &Sizing) -> String {
             format!("Chosen: {}. ", format::bytes(sizing.page_sizes[index].page_bytes.into()))
         });
         let (table, rule) = (html_table(&table), escape(&page_size_rule()));
-        text.push_str(&section("Page size", &format!("{table}<p>{chosen}{rule}</p>\n")));
+        text.push_str(&section("Larger pages?", &format!("{table}<p>{chosen}{rule}</p>\n")));
     }
     if let Some(table) = volumes_table(sizing) {
         let rule = "<p>Each byte goes where it gains the most hits, on the concave hulls of the \
@@ -144,11 +202,11 @@ fn tables_section(sizing: &Sizing) -> String {
     text
 }
 
-fn notes_section(sizing: &Sizing) -> String {
+fn method_section(sizing: &Sizing) -> String {
     let method = format!(
-        "Replacement only: each reference touches one page, a miss brings the page in. No \
-         read-ahead, no lazy write. Samples come from seed {}.",
+        "The simulation covers replacement only: each reference touches one page, and a miss \
+         brings the page in. It has no read-ahead and no lazy write. Samples come from seed {}.",
         sizing.seed
     );
-    section("How this was made", &list(sizing.notes.iter().chain([&method])))
+    details("Method and notes", &list(sizing.notes.iter().chain([&method])))
 }

@@ -96,16 +96,25 @@ fn curve_table(sizing: &Sizing) -> Option<String> {
     // The evaluated sizes are close together; the table shows a subset.
     let step = sizing.curve.len().div_ceil(CURVE_ROWS_MAX).max(1);
     let shown: Vec<BestPoint> = sizing.curve.iter().rev().step_by(step).rev().cloned().collect();
+    (!shown.is_empty()).then(|| curve_rows(&shown).to_text())
+}
+
+/// Returns the best policy and its hit ratio at each evaluated size.
+pub(super) fn all_curve_rows(sizing: &Sizing) -> Table {
+    curve_rows(&sizing.curve)
+}
+
+fn curve_rows(shown: &[BestPoint]) -> Table {
     let mut fields = vec![
         Field::bytes("bytes", "size", |it: &BestPoint| it.point.bytes),
         Field::word("policy", "best policy", |it| &it.policy),
         Field::percent("hit_ratio", "hits", |it| it.point.hit_ratio),
     ];
-    fields.extend(error_bars(&shown, |it| it.point.low, |it| it.point.high));
-    (!shown.is_empty()).then(|| Table::of("", &shown, fields).to_text())
+    fields.extend(error_bars(shown, |it| it.point.low, |it| it.point.high));
+    Table::of("", shown, fields)
 }
 
-pub(super) fn advice(sizing: &Sizing, cache: SizedCache) -> String {
+fn advice(sizing: &Sizing, cache: SizedCache) -> String {
     let Some(advice) = &sizing.recommendation else {
         return "Recommendation: no cache. No page is referenced twice, so nothing can hit.\n"
             .to_owned();
@@ -185,7 +194,7 @@ fn effects_text(sizing: &Sizing) -> Option<String> {
 }
 
 /// Returns the hit ratios of all policies at one size.
-fn policies_table(effect: &Effect) -> Table {
+pub(super) fn policies_table(effect: &Effect) -> Table {
     let mut fields = vec![
         Field::word("policy", "policy", |it: &PolicyRatio| &it.policy),
         Field::percent("hit_ratio", "hits", |it| it.hit_ratio),
@@ -215,6 +224,11 @@ pub(super) fn unavoidable(sizing: &Sizing) -> String {
 
 fn stability_text(sizing: &Sizing) -> Option<String> {
     let stability = sizing.stability.as_ref()?;
+    Some(format!("{}{}\n", windows_table(sizing).to_text(), stability.judgment))
+}
+
+/// Returns the size that each part of the trace needs.
+pub(super) fn windows_table(sizing: &Sizing) -> Table {
     let has_times = sizing.workload.duration_ns.is_some();
     let begin = move |it: &Window| Cell::duration(has_times.then_some(it.begin_ns));
     let fields = [
@@ -224,8 +238,7 @@ fn stability_text(sizing: &Sizing) -> Option<String> {
         Field::percent("ceiling", "reachable", |it| it.ceiling),
         Field::percent("hit_ratio", "hits with the recommended size", |it| it.hit_ratio),
     ];
-    let table = Table::of("Over time", &sizing.windows, fields);
-    Some(format!("{}{}\n", table.to_text(), stability.judgment))
+    Table::of("Over time", &sizing.windows, fields)
 }
 
 pub(super) fn volumes_table(sizing: &Sizing) -> Option<Table> {

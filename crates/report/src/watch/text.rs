@@ -39,7 +39,7 @@ fn table<const N: usize>(
     (Table::of(title, shown, fields), order.len().saturating_sub(rows_max))
 }
 
-fn reads(rows: (&[Row], u64, usize)) -> (Table, usize) {
+pub(super) fn reads(rows: (&[Row], u64, usize)) -> (Table, usize) {
     let page_bytes = rows.1;
     let missed = move |it: &Row| Cell::bytes(it.counts.miss_pages * page_bytes);
     let fields = [
@@ -56,7 +56,7 @@ fn reads(rows: (&[Row], u64, usize)) -> (Table, usize) {
     table("reads, in pages", WatchColumn::Reads, rows, fields)
 }
 
-fn writes(rows: (&[Row], u64, usize)) -> (Table, usize) {
+pub(super) fn writes(rows: (&[Row], u64, usize)) -> (Table, usize) {
     // File systems that do not report write requests show neither bytes nor overwritten pages.
     let fields = [
         Field::bytes("write_bytes", "written", |it: &Row| {
@@ -78,7 +78,7 @@ fn writes(rows: (&[Row], u64, usize)) -> (Table, usize) {
     table("writes", WatchColumn::Writes, rows, fields)
 }
 
-fn evictions(rows: (&[Row], u64, usize)) -> (Table, usize) {
+pub(super) fn evictions(rows: (&[Row], u64, usize)) -> (Table, usize) {
     let fields = [
         Field::count("evicted_pages", "evicted", |it: &Row| it.counts.evicted_pages),
         Field::count("dropped_pages", "dropped", |it| it.counts.dropped_pages),
@@ -162,7 +162,7 @@ pub fn interval_to_text(interval: &Interval, page_bytes: u64, rows_max: usize) -
     text
 }
 
-fn memory_line(interval: &Interval) -> String {
+pub(super) fn memory_line(interval: &Interval) -> String {
     let memory = &interval.memory;
     let mut line = format!(
         "memory: {} resident, {} dirty (lazy write from {}, writers wait near {}), {} in \

@@ -65,7 +65,8 @@ pub(super) struct RunArgs {
     #[command(flatten)]
     format: FormatArgs<Format>,
 
-    /// Write the record as well, for larder compare and larder report.
+    /// Write the record as well, for larder compare and larder report; a page with charts if the
+    /// name ends in .html.
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 
@@ -247,7 +248,10 @@ impl RunArgs {
 
 /// Writes the record of a run into the output file, if there is one.
 pub(super) fn write_record(run: &Run, output: Option<&Path>) -> Result<()> {
-    output.map_or(Ok(()), |file| output::write_atomically(file, &run.to_json()?))
+    output.map_or(Ok(()), |file| {
+        let format = Format::from_extension(file).unwrap_or(Format::Json);
+        output::write_atomically(file, &format.write(run)?)
+    })
 }
 
 /// Prints and writes the results: the text also if a file cannot be written, and the files also if

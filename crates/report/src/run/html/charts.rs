@@ -1,18 +1,19 @@
 //! Charts of the HTML report of a run.
 
-use crate::chart::plot::{Plot, count_f64, line_class};
+use super::super::verdict::series_name;
+use super::grid::Grid;
+use crate::chart::plot::{LINES_MAX, Plot, WIDTH, count_f64, line_class};
 use crate::chart::{Axis, Labels, Scale};
+use crate::quantity::quantity;
 use crate::stats::{confidence_interval, median};
+use crate::try_verdict::NATIVE;
+use larder_schema::as_f64;
 use larder_schema::format;
 use larder_schema::run::Sample;
 use larder_schema::run::trial::Latency;
-use larder_schema::{as_f64, as_u64};
 
-const WIDTH: f64 = 880.0;
 /// Height of a bar with its margins, in pixels.
 const ROW: f64 = 48.0;
-/// Number of shades of a surface.
-const SHADES: f64 = 7.0;
 /// Maximum ratio of a linear axis for sizes and client counts; wider ranges use a logarithmic one.
 const LINEAR_MAX: f64 = 8.0;
 
@@ -27,19 +28,22 @@ fn value_axis(title: &str, unit: &str) -> Axis {
     match unit {
         "ns" => Axis::new(title, "").labels(Labels::Duration),
         "bytes" => Axis::new(title, "").labels(Labels::Bytes),
+        "bytes/s" | "B/s" => Axis::new(title, "").labels(Labels::ByteRate),
         _ => Axis::new(title, unit),
     }
 }
 
+/// Returns the name of a coordinate for readers.
+fn title(name: &str) -> String {
+    name.trim_end_matches("_bytes").replace('_', " ")
+}
+
 /// Returns an axis for a coordinate of a group; logarithmic for a wide range.
 fn coordinate_axis(name: &str, values: &[f64]) -> Axis {
-    let (title, labels) = match name.strip_suffix("_bytes") {
-        Some(title) => (title, Labels::Bytes),
-        None => (name, Labels::Number),
-    };
+    let labels = if name.ends_with("_bytes") { Labels::Bytes } else { Labels::Number };
     let minimum = values.iter().copied().fold(f64::INFINITY, f64::min);
     let maximum = values.iter().copied().fold(0.0, f64::max);
-    let axis = Axis::new(title.replace('_', " "), "").labels(labels);
+    let axis = Axis::new(title(name), "").labels(labels);
     if minimum > 0.0 && maximum / minimum > LINEAR_MAX { axis.scale(Scale::Log2) } else { axis }
 }
 
@@ -53,14 +57,15 @@ pub(super) fn bars(samples: &[&Sample]) -> String {
     let mut plot = Plot::new((WIDTH, 70.0 + ROW * rows), axis, nothing, &xs, &[0.0]);
     plot.draw_x();
     let [_, _, top, _] = plot.ends();
-    let zero = plot.x(0.0);
+    let (zero, mut labels) = (plot.x(0.0), Vec::new());
     for (number, sample) in samples.iter().enumerate() {
         let y = top + ROW * count_f64(number) + 30.0;
         let (middle, interval) = middle(sample);
-        let label = format!("{}: {} {}", sample.series, format::number(middle), sample.unit);
-        plot.rectangle("soft", (zero, plot.x(middle)), (y - 9.0, y + 9.0), &label);
+        let shown = quantity(middle, &sample.unit);
+        let class = if sample.series.starts_with(NATIVE) { "without" } else { "soft" };
+        plot.rectangle(class, (zero, plot.x(middle)), (y - 9.0, y + 9.0), &shown);
         for value in &sample.values {
-            plot.dot("trial", (plot.x(*value), y), &format::number(*value));
+            plot.dot("trial", (plot.x(*value), y), &quantity(*value, &sample.unit));
         }
         if let Some((low, high)) = interval {
             plot.stroke("error", (plot.x(low), y), (plot.x(high), y));
@@ -68,10 +73,11 @@ pub(super) fn bars(samples: &[&Sample]) -> String {
                 plot.stroke("error", (plot.x(end), y - 6.0), (plot.x(end), y + 6.0));
             }
         }
-        plot.words("label", (zero, y - 14.0), "start", &sample.series);
+        let name = series_name(sample);
+        plot.words("label", (zero, y - 14.0), "start", &format!("{name}: {shown}"));
+        labels.push(format!("{name} {shown}"));
     }
-    let series: Vec<&str> = samples.iter().map(|sample| sample.series.as_str()).collect();
-    plot.finish(&format!("Medians of {}", series.join(", ")))
+    plot.finish(&format!("Medians: {}", labels.join(", ")))
 }
 
 /// Draws the values of the main series, one dot per trial.
@@ -90,11 +96,15 @@ pub(super) fn by_trial(sample: &Sample) -> String {
     plot.stroke("ceiling", (left, plot.y(middle)), (right, plot.y(middle)));
     for (number, value) in sample.values.iter().enumerate() {
         let trial = count_f64(number + 1);
-        let label = format!("trial {}: {}", number + 1, format::number(*value));
+        let label = format!("trial {}: {}", number + 1, quantity(*value, &sample.unit));
         plot.dot("here", (plot.x(trial), plot.y(*value)), &label);
     }
     plot.words("axis", (f64::midpoint(left, right), bottom + 24.0), "middle", "trial");
-    plot.finish(&format!("{} by trial", sample.series))
+    plot.finish(&format!(
+        "{} by trial, around {}",
+        series_name(sample),
+        quantity(middle, &sample.unit)
+    ))
 }
 
 /// Draws a group with one coordinate, such as throughput over load, with a line at the stress
@@ -131,78 +141,42 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> Str
     let highest = points.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|point| point.0);
     for (coordinate, middle, ..) in &points {
         let class = if highest == Some(*coordinate) { "point" } else { "here" };
-        let label = format!("{at} {}: {}", format::number(*coordinate), format::number(*middle));
+        let label = quantity(*middle, &samples[0].unit);
         plot.dot(class, (plot.x(*coordinate), plot.y(*middle)), &label);
     }
-    plot.finish(&format!("{name} over {at}"))
+    plot.finish(&format!("{name} over {}", title(&at)))
 }
 
-/// Formats a number for a cell of the surface.
-fn short_number(value: f64) -> String {
-    if value < 1e6 { format::number(value) } else { format::short_count(as_u64(value)) }
-}
-
-/// Draws a group with two coordinates as a shaded map: the first by row, the second by column.
-pub(super) fn surface(name: &str, samples: &[&Sample]) -> String {
-    let keys: Vec<&String> = samples[0].at.keys().collect();
-    let coordinates = |key: &String| -> Vec<f64> {
-        let mut coordinates: Vec<f64> =
-            samples.iter().filter_map(|sample| sample.at.get(key).copied()).collect();
-        coordinates.sort_by(f64::total_cmp);
-        coordinates.dedup_by(|a, b| a.total_cmp(b).is_eq());
-        coordinates
-    };
-    let (rows, columns) = (coordinates(keys[0]), coordinates(keys[1]));
-    let (row_axis, column_axis) = (coordinate_axis(keys[0], &[]), coordinate_axis(keys[1], &[]));
-    let height = 60.0 + 26.0 * count_f64(rows.len());
-    let range = |count: usize| Axis::new("", "").range(0.0, count_f64(count));
-    let ends = |count: usize| [0.0, count_f64(count)];
-    let mut plot = Plot::new(
-        (WIDTH, height),
-        range(columns.len()),
-        range(rows.len()),
-        &ends(columns.len()),
-        &ends(rows.len()),
-    );
-    let [left, right, _, bottom] = plot.ends();
-    let medians: Vec<f64> = samples.iter().map(|sample| middle(sample).0).collect();
-    let maximum = medians.iter().copied().fold(0.0, f64::max);
-    for (sample, value) in samples.iter().zip(&medians) {
-        let coordinate = |coordinates: &[f64], key: &String| {
-            let at = sample.at.get(key)?;
-            coordinates.iter().position(|coordinate| coordinate.total_cmp(at).is_eq())
-        };
-        let (Some(row), Some(column)) = (coordinate(&rows, keys[0]), coordinate(&columns, keys[1]))
-        else {
-            continue;
-        };
-        let fraction = if maximum > 0.0 { (value / maximum).clamp(0.0, 1.0) } else { 0.0 };
-        let shade = as_u64((fraction * SHADES).ceil().clamp(1.0, SHADES));
-        let x = (plot.x(count_f64(column)) + 1.0, plot.x(count_f64(column + 1)) - 1.0);
-        let y = (plot.y(count_f64(row + 1)) + 1.0, plot.y(count_f64(row)) - 1.0);
-        let label = format!("{}: {} {}", sample.series, format::number(*value), sample.unit);
-        plot.rectangle(&format!("h{shade}"), x, y, &label);
-        let class = if fraction > 0.55 { "over-dark" } else { "cell" };
-        let middle = (f64::midpoint(x.0, x.1), f64::midpoint(y.0, y.1) + 4.0);
-        plot.words(class, middle, "middle", &short_number(*value));
+/// Draws a group with two coordinates as lines over the first, one for each value of the second.
+/// Returns the chart, and the class and name of each line.
+pub(super) fn lines(name: &str, grid: &Grid<'_>) -> (String, Vec<(String, String)>) {
+    let ys: Vec<f64> = grid.medians.iter().flatten().flatten().copied().chain([0.0]).collect();
+    let y = value_axis(name, grid.unit);
+    let x = coordinate_axis(grid.names[0], &grid.rows);
+    let mut plot = Plot::new((WIDTH, 340.0), x, y, &grid.rows, &ys);
+    plot.draw_x();
+    plot.draw_y();
+    // Of many columns, the lines are those of evenly spaced ones.
+    let step = grid.columns.len().div_ceil(LINES_MAX).max(1);
+    let mut keys = Vec::new();
+    for (number, column) in (0..grid.columns.len()).step_by(step).enumerate() {
+        let class = line_class(number);
+        let value = |row: usize| Some((grid.rows[row], grid.medians[row][column]?));
+        let points: Vec<(f64, f64)> = (0..grid.rows.len()).filter_map(value).collect();
+        plot.line(&class, &points);
+        for point in &points {
+            let label = quantity(point.1, grid.unit);
+            plot.dot("trial", (plot.x(point.0), plot.y(point.1)), &label);
+        }
+        keys.push((class, grid.column_name(column)));
     }
-    for (row, value) in rows.iter().enumerate() {
-        let y = f64::midpoint(plot.y(count_f64(row)), plot.y(count_f64(row + 1))) + 4.0;
-        plot.words("mark", (left - 8.0, y), "end", &row_axis.label(*value));
-    }
-    for (column, value) in columns.iter().enumerate() {
-        let x = f64::midpoint(plot.x(count_f64(column)), plot.x(count_f64(column + 1)));
-        plot.words("mark", (x, bottom + 16.0), "middle", &column_axis.label(*value));
-    }
-    let across = f64::midpoint(left, right);
-    let titles = format!("{} (up) by {} (across)", row_axis.title, column_axis.title);
-    plot.words("axis", (across, height - 6.0), "middle", &titles);
-    plot.finish(&format!("{name} by {titles}"))
+    let [over, each] = grid.names.map(title);
+    (plot.finish(&format!("{name} over {over}, a line for each {each}")), keys)
 }
 
 /// Draws the cumulative distribution of response times.
 pub(super) fn answer_times(latencies: &[Latency]) -> String {
-    let x = Axis::new("answer time", "").labels(Labels::Duration).scale(Scale::Log2);
+    let x = Axis::new("latency", "").labels(Labels::Duration).scale(Scale::Log2);
     let y = Axis::new("requests", "").labels(Labels::Percent).range(0.0, 1.0);
     let lines: Vec<(&str, Vec<(f64, f64)>)> = latencies
         .iter()
@@ -220,7 +194,10 @@ pub(super) fn answer_times(latencies: &[Latency]) -> String {
         let y = top + 18.0 + 20.0 * count_f64(number);
         plot.key(&class, (left + 12.0, y), what);
     }
-    plot.finish("Share of requests by answer time")
+    let median = latencies.iter().filter_map(|it| Some((it, it.quantile_ns(0.5)?)));
+    let median = median.map(|(it, ns)| format!("{} {}", it.what, format::duration(ns)));
+    let medians: Vec<String> = median.collect();
+    plot.finish(&format!("Share of requests by latency; medians: {}", medians.join(", ")))
 }
 
 fn steps(latency: &Latency) -> Vec<(f64, f64)> {

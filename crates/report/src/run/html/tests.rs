@@ -50,11 +50,11 @@ fn run() -> Run {
 fn the_page_is_whole_and_escaped() {
     let page = to_html(&run());
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
-    for tag in ["section", "figure", "table", "svg", "main", "script", "ul"] {
+    for tag in ["section", "figure", "table", "svg", "main", "script", "ul", "details", "dl"] {
         let (open, close) = (format!("<{tag}"), format!("</{tag}>"));
         assert_eq!(page.matches(&open).count(), page.matches(&close).count(), "{tag}");
     }
-    assert!(!page.contains("<b>") && page.contains("reads &lt;b&gt;&amp; writes"));
+    assert!(!page.contains("<b>") && page.contains("Reads &lt;b&gt;&amp; writes"));
     assert!(page.contains("time was &lt; stolen"));
     assert!(!page.contains("http") && !page.contains("NaN") && !page.contains("inf\""));
 }
@@ -63,14 +63,15 @@ fn the_page_is_whole_and_escaped() {
 fn each_kind_of_series_has_its_chart() {
     let page = to_html(&run());
     for chart in [
-        "Medians of rate, other",
-        "rate by trial",
+        "Medians: rate 10.0 reads/s, other 10.0 reads/s",
+        "rate by trial, around 10.0 reads/s",
         "load over clients",
-        "write by file (up) by record (across)",
-        "Share of requests by answer time",
+        "write over file, a line for each record",
+        "Share of requests by latency; medians: reads 20.5 us",
     ] {
-        assert!(page.contains(&format!("aria-label=\"{chart}\"")), "{chart}");
+        assert!(page.contains(&format!("aria-label=\"{chart}")), "{chart}");
     }
+    assert!(page.contains("<td class=\"s7\">100 MB/s</td><td></td>"), "the highest, and none");
     assert!(page.contains("64 KiB") && page.contains("128 KiB"), "sizes are written as sizes");
     assert!(page.contains("none of 256 pages of 1 file was in memory"));
 }

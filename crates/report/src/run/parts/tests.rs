@@ -94,8 +94,12 @@ fn postmark_is_shown_as_it_was() {
 #[test]
 fn the_page_has_a_chart_for_each_series_and_the_best_part_first() {
     let page = crate::run::to_html(&two_parts());
-    assert!(page.contains("<h3>Best</h3><p>100 files/s</p><small>a</small>"), "{page}");
-    assert!(page.contains("<h3>Worst</h3><p>5.00 files/s</p><small>b</small>"), "{page}");
+    for (title, value, part) in [("Best", "100 files/s", "a"), ("Worst", "5.00 files/s", "b")] {
+        let card = format!(
+            "<dt>{title}</dt><dd class=\"value\">{value}</dd><dd class=\"note\">{part}</dd>"
+        );
+        assert!(page.contains(&card), "{card} in {page}");
+    }
     assert_eq!(page.matches("<figure>").count(), 1, "one series can be better or worse");
 }
 

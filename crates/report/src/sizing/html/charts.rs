@@ -1,13 +1,12 @@
 //! Charts of the HTML report of `larder size`.
 
 use super::super::text::as_pair;
-use crate::chart::plot::{Plot, count_f64};
+use crate::chart::plot::{Plot, WIDTH, count_f64};
 use crate::chart::{Axis, Labels, Scale};
 use larder_schema::format;
-use larder_schema::sizing::{Effect, Sizing};
+use larder_schema::sizing::{BestPoint, Effect, Sizing};
 use larder_schema::{as_f64, as_u64};
 
-const WIDTH: f64 = 880.0;
 /// Number of shades of the heat map.
 const SHADES: f64 = 7.0;
 
@@ -73,7 +72,21 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
         plot.dot("bound", (legend.0 + 13.0, legend.1 + 60.0), "");
         plot.words("mark", (legend.0 + 34.0, legend.1 + 64.0), "start", "MIN, the bound");
     }
-    plot.finish("Hit ratio over the size of the cache, with its three regions")
+    plot.finish(&curve_label(sizing))
+}
+
+/// Returns the sentence that describes the curve to a screen reader.
+fn curve_label(sizing: &Sizing) -> String {
+    let ends = sizing.curve.first().zip(sizing.curve.last());
+    let Some((first, last)) = ends else { return "There is no curve".to_owned() };
+    let point = |best: &BestPoint| {
+        format!("{} at {}", format::percent(best.point.hit_ratio), format::bytes(best.point.bytes))
+    };
+    let recommended = sizing.recommended().map_or_else(String::new, |effect| {
+        let (hits, size) = (effect.point.hit_ratio, effect.point.bytes);
+        format!("; the recommended {} hit {}", format::bytes(size), format::percent(hits))
+    });
+    format!("The hit ratio rises from {} to {}{recommended}", point(first), point(last))
 }
 
 fn draw_regions(sizing: &Sizing, plot: &mut Plot) {

@@ -1,0 +1,150 @@
+//! HTML report of a comparison: the verdict on the main series, then all ratios in one chart.
+
+use super::text::table;
+use crate::chart::Axis;
+use crate::chart::plot::{Plot, WIDTH, count_f64};
+use crate::page::{self, Card, Head, details, figure, html_table, list, section};
+use crate::quantity::quantity;
+use crate::table::{Field, Table};
+use larder_schema::compare::{Comparison, SeriesComparison, Verdict};
+use larder_schema::format;
+use larder_schema::run::trial::SettingChange;
+
+/// Height of a row of the chart, in pixels.
+const ROW: f64 = 44.0;
+
+/// Renders the comparison.
+#[must_use]
+pub fn to_html(comparison: &Comparison) -> String {
+    let what_b = comparison.what_b.as_ref().map(|what| format!("B: {what}."));
+    let head = Head {
+        kind: "larder compare".to_owned(),
+        verdict: verdict(comparison),
+        cards: cards(comparison),
+        subject: vec![
+            format!(
+                "A of {}, B of {}: {}.",
+                comparison.started_at.0, comparison.started_at.1, comparison.what
+            ),
+            what_b.unwrap_or_default(),
+        ],
+    };
+    let caption = format!(
+        "The ratio of a value of B to one of A: median and 95 % interval, as a difference. A \
+         verdict needs the whole interval outside the gray band of {}.",
+        format::percent(comparison.threshold)
+    );
+    let mut body = doubts(comparison);
+    let chart = figure(&ratios(comparison), &caption, None);
+    body.push_str(&section("Which series differ?", &(chart + &html_table(&table(comparison)))));
+    body.push_str(&differences(comparison));
+    for (title, series) in
+        [("Series only in A", &comparison.only_a), ("Series only in B", &comparison.only_b)]
+    {
+        body.push_str(&details(title, &list(series)));
+    }
+    page::page(&head, &body, &comparison.to_json())
+}
+
+fn percent_change(ratio: f64) -> String {
+    let points = (ratio - 1.0) * 100.0;
+    format!("{points:+.1} %")
+}
+
+/// Returns the answer: the verdict on the main series, which is the first.
+fn verdict(comparison: &Comparison) -> String {
+    let Some(main) = comparison.series.first() else { return "Nothing to compare".to_owned() };
+    let change = main.ratio.map_or_else(|| "no ratio".to_owned(), percent_change);
+    let values = format!(
+        "{} against {}",
+        quantity(main.median_b, &main.unit),
+        quantity(main.median_a, &main.unit)
+    );
+    match main.verdict {
+        Verdict::CannotTell => {
+            format!("No clear difference in {}: {change}, {}", main.series, main.why)
+        }
+        verdict => format!("B is {}: {} {change}, {values}", verdict.words(), main.series),
+    }
+}
+
+fn cards(comparison: &Comparison) -> Vec<Card> {
+    let Some(main) = comparison.series.first() else { return Vec::new() };
+    let values = |count| format!("median of {}", format::counted(count as u64, "value"));
+    let range = main.ratio_low.zip(main.ratio_high).map_or_else(
+        || "no interval".to_owned(),
+        |(low, high)| format!("{} to {}", percent_change(low), percent_change(high)),
+    );
+    vec![
+        Card::new("A", quantity(main.median_a, &main.unit), values(main.values.0)),
+        Card::new("B", quantity(main.median_b, &main.unit), values(main.values.1)),
+        Card::new("B against A", main.ratio.map_or_else(|| "-".to_owned(), percent_change), range),
+        Card::confidence(comparison.doubts.0.len() + comparison.doubts.1.len()),
+    ]
+}
+
+fn doubts(comparison: &Comparison) -> String {
+    let of = |name: &str, doubts: &[String]| -> Vec<String> {
+        doubts.iter().map(|doubt| format!("{name}: {doubt}")).collect()
+    };
+    let all = [of("A", &comparison.doubts.0), of("B", &comparison.doubts.1)].concat();
+    if all.is_empty() {
+        return String::new();
+    }
+    format!("<section class=\"doubts\">\n<h2>Reasons for doubt</h2>\n{}</section>\n", list(&all))
+}
+
+fn differences(comparison: &Comparison) -> String {
+    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
+    let rows: Vec<(String, String, String)> = comparison
+        .differences
+        .iter()
+        .map(|SettingChange { name, before, after }| (name.clone(), value(before), value(after)))
+        .collect();
+    if rows.is_empty() {
+        return String::new();
+    }
+    let fields = [
+        Field::word("name", "condition", |it: &(String, String, String)| &it.0),
+        Field::word("a", "A", |it| &it.1),
+        Field::word("b", "B", |it| &it.2),
+    ];
+    section("Other differences of the runs", &html_table(&Table::of("", &rows, fields)))
+}
+
+/// Draws the ratios of all series, each with its interval, around no difference.
+fn ratios(comparison: &Comparison) -> String {
+    let drawn: Vec<(&SeriesComparison, [f64; 3])> = comparison
+        .series
+        .iter()
+        .filter_map(|series| {
+            let ratios = [series.ratio_low?, series.ratio?, series.ratio_high?];
+            Some((series, ratios.map(|ratio| (ratio - 1.0) * 100.0)))
+        })
+        .collect();
+    let threshold = comparison.threshold * 100.0;
+    let ends = [-threshold * 2.0, 0.0, threshold * 2.0];
+    let xs: Vec<f64> = drawn.iter().flat_map(|(_, ratios)| *ratios).chain(ends).collect();
+    let height = 70.0 + ROW * count_f64(drawn.len());
+    let rows = Axis::new("", "").range(0.0, 1.0);
+    let mut plot = Plot::new((WIDTH, height), Axis::new("B against A", "%"), rows, &xs, &[0.0]);
+    let [left, _, top, bottom] = plot.ends();
+    plot.rectangle("flat", (plot.x(-threshold), plot.x(threshold)), (top, bottom), "");
+    plot.draw_x();
+    plot.stroke("ceiling", (plot.x(0.0), top), (plot.x(0.0), bottom));
+    let mut labels = Vec::new();
+    for (number, (series, [low, middle, high])) in drawn.iter().enumerate() {
+        let y = top + ROW * count_f64(number) + 30.0;
+        let class = match series.verdict {
+            Verdict::Better => "better",
+            Verdict::Worse => "worse",
+            Verdict::CannotTell => "same",
+        };
+        let text = format!("{}: {middle:+.1} %, {}", series.series, series.verdict.words());
+        plot.stroke("error", (plot.x(*low), y), (plot.x(*high), y));
+        plot.dot(class, (plot.x(*middle), y), &text);
+        plot.words("label", (left, y - 12.0), "start", &text);
+        labels.push(text);
+    }
+    plot.finish(&format!("B against A: {}", labels.join("; ")))
+}

@@ -1,0 +1,66 @@
+//! Values with their units, as pages show them: in a suitable unit, with three significant digits.
+
+use larder_schema::{as_u64, format};
+
+/// Number above which digits before the decimal point are rounded.
+const ROUNDED_MIN: f64 = 1000.0;
+
+/// Formats a value of a series: `210 MiB/s`, `91.3 us`, `79,300 cycles/s`, `52.9 %`.
+pub(crate) fn quantity(value: f64, unit: &str) -> String {
+    let nanoseconds = |factor: f64| format::duration(as_u64(value * factor));
+    match unit {
+        "bytes/s" | "B/s" => format::byte_rate(value),
+        "bytes" => format::bytes(as_u64(value)),
+        "ns" => nanoseconds(1.0),
+        "us" => nanoseconds(1e3),
+        "ms" => nanoseconds(1e6),
+        "s" => nanoseconds(1e9),
+        "" => rounded(value),
+        _ => format!("{} {unit}", rounded(value)),
+    }
+}
+
+/// Formats a number with three significant digits.
+fn rounded(value: f64) -> String {
+    if value.abs() < ROUNDED_MIN {
+        return format::number(value);
+    }
+    let step = 10_f64.powf(value.abs().log10().floor() - 2.0);
+    format::number((value / step).round() * step)
+}
+
+/// Formats a factor of speed in words: `3.10 times as fast`, `1.20 times slower`.
+pub(crate) fn speed_words(factor: f64) -> String {
+    let times = |factor: f64| format::number((factor * 100.0).round() / 100.0);
+    if factor >= 1.0 {
+        format!("{} times as fast", times(factor))
+    } else {
+        format!("{} times slower", times(1.0 / factor))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn values_have_a_suitable_unit_and_three_digits() {
+        for (value, unit, expected) in [
+            (219_938_816.0, "bytes/s", "210 MiB/s"),
+            (91_256.0, "ns", "91.3 us"),
+            (1.5, "s", "1.50 s"),
+            (79_332.0, "cycles/s", "79,300 cycles/s"),
+            (292_107.4, "", "292,000"),
+            (52.94, "%", "52.9 %"),
+            (0.0, "reads/s", "0 reads/s"),
+        ] {
+            assert_eq!(quantity(value, unit), expected);
+        }
+    }
+
+    #[test]
+    fn factors_below_one_are_slower() {
+        assert_eq!(speed_words(12.0), "12.0 times as fast");
+        assert_eq!(speed_words(0.5), "2.00 times slower");
+    }
+}

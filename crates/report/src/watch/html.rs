@@ -1,0 +1,192 @@
+//! HTML report of a watch: the hit ratio, its course over time, and the files and processes that
+//! read, wrote and missed.
+
+use super::disks;
+use super::text::{evictions, memory_line, reads, writes};
+use crate::chart::plot::WIDTH;
+use crate::chart::{Axis, Chart, Labels};
+use crate::escape::html as escape;
+use crate::findings;
+use crate::page::{self, Card, Head, details, figure, html_table, list, section};
+use crate::table::{Field, Table};
+use larder_schema::watch::{Counts, Interval, Watch};
+use larder_schema::{as_f64, format};
+
+/// Height of a chart, in pixels.
+const HEIGHT: u32 = 260;
+/// Maximum number of rows by file and process of each table.
+const ROWS_MAX: usize = 50;
+
+/// Renders the watch.
+#[must_use]
+pub fn to_html(watch: &Watch) -> String {
+    let total = &watch.total;
+    let head = Head {
+        kind: "larder watch".to_owned(),
+        verdict: verdict(watch),
+        cards: cards(watch),
+        subject: vec![format!(
+            "{} for {} from {}, Linux {}.",
+            watch.scope,
+            format::duration(total.duration_ns),
+            watch.started_at,
+            watch.kernel
+        )],
+    };
+    let mut body = String::new();
+    if !watch.missing.is_empty() {
+        let missing = list(&watch.missing);
+        body = format!("<section class=\"doubts\">\n<h2>Not observed</h2>\n{missing}</section>\n");
+    }
+    if !watch.findings.is_empty() {
+        let found = escape(&findings::to_text(&watch.findings));
+        body.push_str(&section("Findings", &format!("<pre>{found}</pre>\n")));
+    }
+    body.push_str(&time_section(watch));
+    let rows = (total.rows.as_slice(), watch.page_bytes, ROWS_MAX);
+    for (title, table) in [
+        ("Reads by file and process, in pages", reads(rows).0),
+        ("Writes by file and process", writes(rows).0),
+        ("Evictions by file and process", evictions(rows).0),
+        ("Disks", disks::table(&total.disks, total.duration_ns)),
+    ] {
+        if !table.is_empty() {
+            body.push_str(&section(title, &html_table(&table)));
+        }
+    }
+    let notes = [
+        capitalized(&memory_line(total)),
+        format!(
+            "Observation: {} events, {} lost, {} of processor time, {} of memory.",
+            format::count(watch.events),
+            format::count(total.lost_events),
+            format::duration(watch.own_cpu_ns),
+            format::bytes(watch.own_memory_bytes)
+        ),
+        watch.means.clone(),
+    ];
+    body.push_str(&details("Memory and method", &list(notes.iter().filter(|it| !it.is_empty()))));
+    page::page(&head, &body, &serde_json::to_value(shown(watch)).unwrap_or_default())
+}
+
+/// Returns the data of the page: without the rows of single intervals, which can be many.
+fn shown(watch: &Watch) -> Watch {
+    let mut shown = watch.clone();
+    shown.intervals.iter_mut().for_each(|interval| interval.rows.clear());
+    shown.total.rows.truncate(ROWS_MAX);
+    shown
+}
+
+fn capitalized(text: &str) -> String {
+    crate::run::capitalized(text) + "."
+}
+
+fn verdict(watch: &Watch) -> String {
+    let sum = &watch.total.sum;
+    let missed = format::bytes(sum.miss_pages * watch.page_bytes);
+    match sum.hit_ratio() {
+        Some(ratio) => format!(
+            "{} of {} pages read were hits; misses read {missed}",
+            format::percent(ratio),
+            format::count(sum.read_pages)
+        ),
+        None => "No reads were observed".to_owned(),
+    }
+}
+
+fn cards(watch: &Watch) -> Vec<Card> {
+    let (total, sum) = (&watch.total, &watch.total.sum);
+    let bytes = |pages: u64| format::bytes(pages * watch.page_bytes);
+    let ratio = sum.hit_ratio().map_or_else(|| "-".to_owned(), format::percent);
+    let ahead = format!("{} of them by read-ahead", bytes(sum.read_ahead_hit_pages));
+    let lazily = format!("{} written back lazily", format::bytes(sum.disk_lazy_write_bytes));
+    let confidence = match (total.lost_events, watch.missing.len()) {
+        (0, 0) => Card::new("Confidence", "good", "no event was lost"),
+        (0, count) => Card::confidence(count),
+        (lost, _) => {
+            Card::new("Confidence", "doubtful", format!("{} events were lost", format::count(lost)))
+        }
+    };
+    vec![
+        Card::new("Hit ratio", ratio, ahead),
+        Card::new("Missed", bytes(sum.miss_pages), "read while a program waited"),
+        Card::new("Made dirty", bytes(sum.dirtied_pages), lazily),
+        confidence,
+    ]
+}
+
+fn time_section(watch: &Watch) -> String {
+    if watch.intervals.len() < 2 {
+        return String::new();
+    }
+    let reads = chart(
+        watch,
+        "pages read",
+        &[
+            ("hits", "line hit", |it| it.hit_pages.saturating_sub(it.read_ahead_hit_pages)),
+            ("read-ahead hits", "line ahead", |it| it.read_ahead_hit_pages),
+            ("misses", "line miss", |it| it.miss_pages),
+        ],
+    );
+    let writes = chart(
+        watch,
+        "bytes written",
+        &[
+            ("dirtied", "line c2", |it| it.dirtied_pages),
+            ("written back", "line c3", Counts::lazy_pages),
+            ("evicted", "line bypass", |it| it.evicted_pages),
+        ],
+    );
+    let table = intervals_table(watch);
+    let reads =
+        figure(&reads, "Bytes read per second: hits, read-ahead hits and misses.", Some(&table));
+    let writes =
+        figure(&writes, "Bytes per second: made dirty, written back lazily and evicted.", None);
+    section("When did it read and write?", &(reads + &writes))
+}
+
+/// A line of a chart over time: name, class and pages of an interval.
+type Line = (&'static str, &'static str, fn(&Counts) -> u64);
+
+/// Draws pages of each interval as bytes per second.
+fn chart(watch: &Watch, title: &str, lines: &[Line]) -> String {
+    let y = Axis::new(title, "").labels(Labels::ByteRate).range(0.0, highest(watch, lines));
+    let mut chart = Chart::new("", Axis::new("time", "s"), y);
+    for (name, class, pages) in lines {
+        let points = watch.intervals.iter().map(|it| {
+            let end = as_f64(it.begin_ns + it.duration_ns) / 1e9;
+            (end, rate(watch, it, pages(&it.sum)))
+        });
+        chart.line_as(*name, *class, points);
+    }
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small constant")]
+    chart.to_svg(WIDTH as u32, HEIGHT).unwrap_or_default()
+}
+
+/// Returns a number of pages as bytes per second.
+fn rate(watch: &Watch, interval: &Interval, pages: u64) -> f64 {
+    as_f64(pages * watch.page_bytes) / (as_f64(interval.duration_ns.max(1)) / 1e9)
+}
+
+/// Returns the end of the axis of a chart, above 0.
+fn highest(watch: &Watch, lines: &[Line]) -> f64 {
+    let rates = watch
+        .intervals
+        .iter()
+        .flat_map(|it| lines.iter().map(move |(.., pages)| rate(watch, it, pages(&it.sum))));
+    rates.fold(1.0, f64::max) * 1.05
+}
+
+fn intervals_table(watch: &Watch) -> Table {
+    let fields = [
+        Field::duration("begin_ns", "from", |it: &Interval| it.begin_ns),
+        Field::count("read_pages", "pages read", |it| it.sum.read_pages),
+        Field::count("hit_pages", "hits", |it| it.sum.hit_pages),
+        Field::count("read_ahead_hit_pages", "read-ahead", |it| it.sum.read_ahead_hit_pages),
+        Field::count("miss_pages", "misses", |it| it.sum.miss_pages),
+        Field::count("dirtied_pages", "dirtied", |it| it.sum.dirtied_pages),
+        Field::count("evicted_pages", "evicted", |it| it.sum.evicted_pages),
+        Field::bytes("dirty_bytes", "dirty at the end", |it| it.memory.dirty_bytes),
+    ];
+    Table::of("", &watch.intervals, fields)
+}
