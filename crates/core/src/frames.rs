@@ -73,7 +73,7 @@ pub trait Frames: Send + Sync + std::fmt::Debug {
     /// [`Frames::release`].
     ///
     /// # Errors
-    /// If the system has no memory; the text can follow "failed to".
+    /// If the system has no memory; the text can follow "cannot".
     fn commit(&self, _frames: &mut [Self::WritePin]) -> Result<(), String> {
         Ok(())
     }

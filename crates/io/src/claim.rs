@@ -37,7 +37,7 @@ const ENDING_WAIT: Duration = Duration::from_mins(1);
 /// Maximum number of characters of another process's text that a message repeats.
 const TEXT_CHARS_MAX: usize = 400;
 
-/// A cache that was refused. The message reads as an operation after "failed to".
+/// A cache that was refused. The message reads as an operation after "cannot".
 #[derive(Debug, thiserror::Error)]
 #[error("{operation}: {reason}")]
 pub struct ClaimError {
@@ -51,10 +51,7 @@ pub struct ClaimError {
 #[derive(Debug, thiserror::Error)]
 pub enum ClaimRefusal {
     /// Another cache has the data.
-    #[error(
-        "{0} caches the same data; use that cache or stop it first, since two caches of the same \
-         data lose changes"
-    )]
+    #[error("{}", held(.0))]
     Held(CacheProcess),
     /// Another cache may have the data under another name of the file.
     #[error(
@@ -104,7 +101,7 @@ pub enum ClaimRefusal {
     Mountpoint(CacheProcess),
     /// The claim cannot be published in this directory.
     #[error(
-        "failed to publish that in {directory}: {1}; a second cache of the same data would not be \
+        "cannot publish that in {directory}: {1}; a second cache of the same data would not be \
          refused", directory = .0.display()
     )]
     Publish(PathBuf, io::Error),
@@ -149,6 +146,18 @@ impl fmt::Display for CacheProcess {
         }
         if self.data.is_empty() { Ok(()) } else { write!(f, " with {}", printable(&self.data)) }
     }
+}
+
+/// Returns the reason why data that a process caches cannot be cached once more.
+fn held(holder: &CacheProcess) -> String {
+    let advice = if holder.pid == std::process::id() {
+        "name it once"
+    } else {
+        "use that cache or stop it first"
+    };
+    format!(
+        "{holder} caches the same data; {advice}, since two caches of the same data lose changes"
+    )
 }
 
 /// Returns text of another process without control characters, which a terminal would interpret.
@@ -280,7 +289,7 @@ impl Claim {
     pub fn notes() -> Vec<String> {
         let registry = Registry::of_process();
         let unpublished = registry.problem().map(|problem| {
-            format!("other Larder processes cannot see the claims of this one: failed to {problem}")
+            format!("other Larder processes cannot see the claims of this one: cannot {problem}")
         });
         unpublished.into_iter().chain(registry.notes()).collect()
     }

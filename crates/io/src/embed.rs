@@ -29,7 +29,7 @@ use std::ops::Range;
 use std::path::Path;
 use std::sync::Arc;
 
-/// An operation that failed. Each message can follow "failed to".
+/// An operation that failed. Each message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub enum EmbedError {
     /// No memory or thread is available.

@@ -14,7 +14,7 @@ use rustix::thread::{CapabilitySet, capabilities};
 use std::io;
 use std::sync::atomic::{AtomicBool, Ordering};
 
-/// A precaution that failed. Each message can follow "failed to".
+/// A precaution that failed. Each message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub enum ReclaimError {
     /// Memory cannot be locked.

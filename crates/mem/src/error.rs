@@ -1,4 +1,4 @@
-//! Errors of the construction of an arena. Each message can follow "failed to".
+//! Errors of the construction of an arena. Each message can follow "cannot".
 
 use std::io;
 

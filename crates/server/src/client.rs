@@ -127,11 +127,12 @@ impl Client {
             let mut response = self.send_post(name, body).await?;
             let mut text = Vec::new();
             while let Some(frame) = response.frame().await {
-                let frame = frame.context("hear how far it is: the server has gone")?;
+                let frame =
+                    frame.context("follow the progress: the server closed the connection")?;
                 text.extend_from_slice(&frame.into_data().unwrap_or_default());
                 while let Some(end) = text.iter().position(|&byte| byte == b'\n') {
                     let line: Vec<u8> = text.drain(..=end).collect();
-                    match serde_json::from_slice(&line).context("understand the answer")? {
+                    match serde_json::from_slice(&line).context("read the answer")? {
                         Progress::Done { done_bytes, failures } => {
                             return Ok((done_bytes, failures));
                         }
@@ -139,7 +140,7 @@ impl Client {
                     }
                 }
             }
-            bail!("hear how it ended: the server has gone")
+            bail!("get the result: the server closed the connection")
         })
     }
 
@@ -185,7 +186,7 @@ impl Client {
         let mut response = result.map_err(|error| match error.downcast::<hyper::Error>() {
             // Another server, for example of NBD, may also close the connection first.
             Ok(error) if error.is_parse() || !is_named_for_control => anyhow!(
-                "query {}: it is not a control socket of larder, whose name ends in .control",
+                "query {}: it is not a control socket of larder; their names end in .control",
                 self.address
             ),
             Ok(error) => anyhow!("talk to the server at {}: {error}", self.address),
@@ -198,7 +199,7 @@ impl Client {
         let text = read_body(&mut response).await?;
         match serde_json::from_str::<Refusal>(&text) {
             Ok(refusal) => Err(anyhow!(refusal.error)),
-            Err(_) => Err(anyhow!("understand the answer: {status}")),
+            Err(_) => Err(anyhow!("get an answer: the server sent status {status}")),
         }
     }
 
@@ -208,7 +209,7 @@ impl Client {
         let Some(owner) = owners.iter().find(|owner| !is_accepted(**owner)) else { return Ok(()) };
         bail!(
             "trust the server at {}: it runs as uid {owner}, and not as you or root; \
-             --trust-uid {owner} asks it all the same",
+             to use it nevertheless, add --trust-uid {owner}",
             self.address
         )
     }
@@ -266,24 +267,27 @@ fn single_live_socket(sockets: Vec<PathBuf>) -> Result<PathBuf> {
     }
     match (live.len(), others.first()) {
         (0, Some(path)) => bail!(
-            "find a server that you may ask: {} is another user's, and only the user who runs the \
-             server may",
+            "find a server: {} belongs to another user, and only that user and root may use it; \
+             run larder ctl as that user",
             path.display()
         ),
         (0, None) => bail!(
-            "find a server: none listens in the usual places; is larder serve running? Name its \
-             control socket with --control"
+            "find a server: none listens in the usual places; start larder serve, or name the \
+             socket of a running server with --control"
         ),
         (1, _) => Ok(live.remove(0)),
         _ => {
             let live: Vec<_> = live.iter().map(|path| path.display().to_string()).collect();
-            bail!("choose a server: name one with --control, of {}", live.join(", "))
+            bail!(
+                "choose a server: several are running; name one with --control: {}",
+                live.join(", ")
+            )
         }
     }
 }
 
 fn parse_answer<T: DeserializeOwned>(text: &str) -> Result<T> {
-    serde_json::from_str(text).context("understand the answer: is it a server of larder?")
+    serde_json::from_str(text).context("read the answer: it is not that of a larder server")
 }
 
 async fn send<S>(stream: S, request: Request<Full<Bytes>>) -> Result<Response<Incoming>>
@@ -302,5 +306,5 @@ where
 async fn read_body(response: &mut Response<Incoming>) -> Result<String> {
     let body = http_body_util::Limited::new(response.body_mut(), ANSWER_BYTES_MAX);
     let bytes = body.collect().await.map_err(|error| anyhow!("read the answer: {error}"))?;
-    String::from_utf8(bytes.to_bytes().to_vec()).context("understand the answer")
+    String::from_utf8(bytes.to_bytes().to_vec()).context("read the answer")
 }

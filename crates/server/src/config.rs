@@ -197,6 +197,9 @@ impl TableReader {
             } else if let Some(setting) = find(name) {
                 self.value(None, setting, at, value)?;
             } else {
+                if VOLUME_KEYS.contains(&name) {
+                    return self.invalid(at, format!("\"{name}\" belongs below a [[volume]] line"));
+                }
                 return self.invalid(at, unknown("key", name, names(false).chain(["volume"])));
             }
         }
@@ -211,7 +214,9 @@ impl TableReader {
         let text = |key: &str| match table.get(key).map(|value| (value.get_ref(), value.span())) {
             None => Ok(None),
             Some((DeValue::String(text), _)) if !text.is_empty() => Ok(Some(text.to_string())),
-            Some((_, span)) => self.invalid(span.start, format!("\"{key}\" must be a text")),
+            Some((_, span)) => {
+                self.invalid(span.start, format!("\"{key}\" must be a string that is not empty"))
+            }
         };
         let Some(path) = text("path")? else {
             return self.invalid(at, "a volume needs a \"path\"");
@@ -233,7 +238,8 @@ impl TableReader {
                     self.value(Some(&name), setting, at, value)?;
                 }
                 Some(_) => {
-                    let reason = format!("\"{key}\" is one for all volumes: write it above them");
+                    let reason =
+                        format!("\"{key}\" is a setting of the server: write it above [[volume]]");
                     return self.invalid(at, reason);
                 }
                 None => {
@@ -279,7 +285,7 @@ impl TableReader {
         let key = setting.name;
         let table = if volume.is_some() { self.file.volumes.len() } else { 0 };
         if !self.given.insert((table, key)) {
-            return self.invalid(at, format!("\"{key}\" is given twice: leave one of them out"));
+            return self.invalid(at, format!("\"{key}\" is given twice; remove one of them"));
         }
         self.note_key(volume, key, at);
         let text = match (setting.form, value.get_ref()) {
@@ -289,7 +295,7 @@ impl TableReader {
             (ValueForm::Switch, DeValue::Boolean(true)) => "true".to_owned(),
             (ValueForm::Optional { missing, .. }, DeValue::Boolean(true)) => missing.to_owned(),
             (ValueForm::Switch, _) => {
-                return self.invalid(at, format!("\"{key}\" is true or false"));
+                return self.invalid(at, format!("\"{key}\" must be true or false"));
             }
             (_, DeValue::Integer(number)) => {
                 let value = u64::from_str_radix(number.as_str(), number.radix());
@@ -300,7 +306,7 @@ impl TableReader {
                 return self.invalid(at, format!("\"{key}\" must be a whole number or a size"));
             }
             _ => {
-                let reason = format!("\"{key}\" must be a text, as in {key} = \"...\"");
+                let reason = format!("\"{key}\" must be a string, as in {key} = \"...\"");
                 return self.invalid(at, reason);
             }
         };

@@ -7,7 +7,7 @@
 //! * [`control`]: HTTP and JSON for `larder ctl`, and the metrics;
 //! * [`output`]: messages, and files that are written completely or not at all.
 //!
-//! The text of an error is a verb phrase that follows "failed to".
+//! The text of an error is a verb phrase that follows "cannot".
 
 #[macro_use]
 mod messages;

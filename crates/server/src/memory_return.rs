@@ -9,7 +9,7 @@ use std::sync::Arc;
 pub(crate) enum MemoryReturn {
     /// A thread returns memory under pressure.
     Active(MemoryReturnThread),
-    /// Unsupported here, with the reason, a verb phrase that follows "failed to". The server runs
+    /// Unsupported here, with the reason, a verb phrase that follows "cannot". The server runs
     /// without it.
     Unavailable(String),
 }
@@ -26,7 +26,7 @@ impl MemoryReturn {
         match started {
             Ok(handle) => MemoryReturn::Active(handle),
             Err(error) => {
-                eprintln!("larder: note: no memory is given back: failed to {error}");
+                eprintln!("larder: note: no memory is given back: cannot {error}");
                 MemoryReturn::Unavailable(error)
             }
         }

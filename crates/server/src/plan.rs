@@ -72,7 +72,7 @@ pub struct Plan {
 #[derive(Debug, thiserror::Error)]
 #[error("{message}")]
 pub struct PlanError {
-    /// Error text, a verb phrase that follows "failed to"; it names settings by their flags.
+    /// Error text, a verb phrase that follows "cannot"; it names settings by their flags.
     pub message: String,
     /// The same text with the keys of a configuration file.
     pub(crate) message_of_file: String,
@@ -254,16 +254,18 @@ impl Configuration {
                 return refuse("name", Some(name), error.to_string());
             }
             if !names.insert(name) {
-                let message =
-                    format!("serve two volumes called \"{name}\": name one of them with NAME=PATH");
-                return refuse("name", Some(name), message);
+                return Err(PlanError::new("name", Some(name), |flag| {
+                    let how = if flag.is_empty() { "a \"name\" key" } else { "NAME=PATH" };
+                    format!("serve two volumes called \"{name}\": name one of them with {how}")
+                }));
             }
         }
         for assignment in &self.assignments {
             let Assignment { volume: Some(volume), name, .. } = assignment else { continue };
             if !names.contains(volume.as_str()) {
+                let reason = unknown("volume", volume, names.iter().copied());
                 return Err(PlanError::new(name, Some(volume), |flag| {
-                    format!("set {flag}{name} of \"{volume}\": there is no such volume")
+                    format!("set {flag}{name}: {reason}")
                 }));
             }
         }
@@ -325,16 +327,21 @@ impl VolumePlan {
 
     fn check(&self, frames: u32) -> Result<(), PlanError> {
         let VolumePlan { name, min_frames, max_frames, .. } = self;
-        let refuse =
-            |key, reason: &str| refuse(key, Some(name), format!("set {key} of {name}: {reason}"));
+        let refuse = |key, reason: fn(&str) -> String| {
+            Err(PlanError::new(key, Some(name), |flag| {
+                format!("set {flag}{key} of \"{name}\": {}", reason(flag))
+            }))
+        };
         if min_frames > max_frames {
-            return refuse("min", "it is above its max");
+            return refuse("min", |flag| format!("it is above the {flag}max of the volume"));
         }
         if *min_frames > frames {
-            return refuse("min", "it is more than the cache has; raise memory");
+            return refuse("min", |flag| {
+                format!("it is more than the cache has; raise {flag}memory")
+            });
         }
         if *max_frames < MAX_FRAMES_MIN {
-            return refuse("max", "it is below 2MiB, less than one large request needs");
+            return refuse("max", |_| "it is below 2MiB, which one large request needs".to_owned());
         }
         Ok(())
     }
@@ -398,7 +405,14 @@ pub fn check_memory(bytes: u64) -> Result<(), PlanError> {
     let machine_bytes = machine_memory_bytes();
     if bytes < MEMORY_BYTES_MIN {
         let least = MEMORY_BYTES_MIN >> 20;
-        let message = format!("use {} of memory: the minimum is {least} MiB", format::bytes(bytes));
+        // A number without a unit is bytes, which was hardly meant.
+        let unit = if (1..1 << 16).contains(&bytes) {
+            format!("; add a unit, as in {bytes}MiB")
+        } else {
+            String::new()
+        };
+        let bytes = format::bytes(bytes);
+        let message = format!("use {bytes} of memory: the minimum is {least} MiB{unit}");
         return refuse("memory", None, message);
     }
     if bytes > machine_bytes {

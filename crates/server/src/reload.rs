@@ -67,7 +67,7 @@ impl Reloader {
     pub fn reload(&mut self, service: &Service) {
         match self.change(service) {
             Ok(()) => eprintln!("larder: the configuration is reloaded"),
-            Err(error) => eprintln!("larder: failed to {}; nothing has changed", sentence(&error)),
+            Err(error) => eprintln!("larder: cannot {}; nothing has changed", sentence(&error)),
         }
     }
 
@@ -131,7 +131,7 @@ fn serves(plan: &Plan, volume: &VolumePlan) -> bool {
 }
 
 fn report_failure(error: &anyhow::Error) {
-    eprintln!("larder: note: failed to {}; the next reload tries again", sentence(error));
+    eprintln!("larder: note: cannot {}; the next reload tries again", sentence(error));
 }
 
 fn restart_required<'a>(

@@ -152,7 +152,7 @@ fn stop_answer(unwritten_bytes: u64, failure: Option<String>) -> String {
         return "note: stopping already; all data is written".to_owned();
     }
     let reason =
-        failure.map_or_else(String::new, |error| format!(": failed to {error}; trying again"));
+        failure.map_or_else(String::new, |error| format!(": cannot {error}; trying again"));
     format!("still writing; stopping now would lose data{reason}")
 }
 
@@ -219,7 +219,7 @@ mod tests {
         let writing = "still writing; stopping now would lose data";
         assert_eq!(stop_answer(4096, None), writing);
         let failure = || Some("flush a.img: input/output error".to_owned());
-        let failing = format!("{writing}: failed to flush a.img: input/output error; trying again");
+        let failing = format!("{writing}: cannot flush a.img: input/output error; trying again");
         assert_eq!(stop_answer(4096, failure()), failing);
         assert_eq!(stop_answer(0, failure()), failing, "the flush may have failed");
     }

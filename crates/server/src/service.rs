@@ -309,7 +309,7 @@ impl Service {
         if let Some(path) = self.settings().counters
             && let Err(error) = self.write_counters(&path)
         {
-            eprintln!("larder: note: failed to {}", sentence(&error));
+            eprintln!("larder: note: cannot {}", sentence(&error));
         }
     }
 

@@ -216,7 +216,7 @@ impl Setting {
     pub(crate) fn set_server(&self, settings: &mut ServerSettings, value: &OsStr) -> Refused {
         match self.field {
             Field::Server(set, _) => set(settings, value),
-            _ => Err("it is one of a volume, not of the server".to_owned()),
+            _ => Err("it is a setting of volumes, not of the server".to_owned()),
         }
     }
 
@@ -231,7 +231,7 @@ impl Setting {
                 plan.tunables.set(tunable.name, value).map_err(|error| error.to_string())
             }
             Field::Server(..) => Err(format!(
-                "there is no setting \"{}\" here: it is one of the server, not of a volume",
+                "{} is a setting of the server, not of a volume; leave out the name of the volume",
                 self.name
             )),
         }

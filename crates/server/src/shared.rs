@@ -28,7 +28,7 @@ impl ChangeListener {
             Ok(listener) => Some(listener),
             Err(error) => {
                 eprintln!(
-                    "larder: note: failed to {error}; nothing about names and attributes is \
+                    "larder: note: cannot {error}; nothing about names and attributes is \
                      believed without asking"
                 );
                 None

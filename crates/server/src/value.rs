@@ -78,6 +78,9 @@ pub fn time(text: &str) -> Result<u64, String> {
     match number {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "in range")]
         Some(ns) if (0.0..1.8e19).contains(&ns) => Ok(ns as u64),
+        _ if text.parse().is_ok_and(|number: f64| (0.0..1e18).contains(&number)) => {
+            Err(format!("{} has no unit; write {text}s, or 90s, 5m, 1.5h, 20ms", quoted(text)))
+        }
         _ => Err(format!("{} is not a time; write 90s, 5m, 1.5h, 20ms", quoted(text))),
     }
 }
@@ -98,27 +101,48 @@ pub fn page_blocks(text: &str) -> Result<u32, String> {
     let bytes = bytes(text)?;
     let blocks = u32::try_from(bytes / BLOCK_BYTES_U64).ok();
     let fits = |blocks: &u32| blocks.is_power_of_two() && *blocks <= PAGE_BLOCKS_MAX;
-    blocks
-        .filter(|blocks| bytes.is_multiple_of(BLOCK_BYTES_U64) && fits(blocks))
-        .ok_or_else(|| format!("a page of {text}: must be a power of two from 4KiB to 1MiB"))
+    blocks.filter(|blocks| bytes.is_multiple_of(BLOCK_BYTES_U64) && fits(blocks)).ok_or_else(|| {
+        format!("{} is no page size; write a power of two, 4KiB to 1MiB", quoted(text))
+    })
 }
 
-/// Returns what a name stands for; an error lists the known names.
+/// Returns what a name stands for; an error lists the known names, the most similar one first.
 pub fn one_of<T>(kind: &str, text: &str, found: Option<T>, names: &[&str]) -> Result<T, String> {
-    found.ok_or_else(|| format!("there is no {kind} {}; one of {}", quoted(text), names.join(", ")))
+    found.ok_or_else(|| {
+        let all = names.join(", ");
+        match nearest(text, names.iter().copied()) {
+            Some(it) => {
+                format!(
+                    "there is no {kind} {}; did you mean \"{it}\", or one of {all}?",
+                    quoted(text)
+                )
+            }
+            None => format!("there is no {kind} {}; write one of {all}", quoted(text)),
+        }
+    })
+}
+
+/// Returns the known name that is most similar to a name, if one is similar.
+fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
+    let lower = name.to_lowercase();
+    // A much shorter name is not a plausible match, and the comparison takes memory for each pair
+    // of letters.
+    let known = known.into_iter().filter(|known| known.len() * 2 >= name.len());
+    let distance = |known: &str| {
+        let is_start = lower.len() > 1 && known.starts_with(&lower);
+        if is_start { 0 } else { strsim::damerau_levenshtein(&lower, known) }
+    };
+    known
+        .map(|known| (distance(known), known))
+        .min()
+        .filter(|(distance, known)| *distance <= known.len().max(name.len()) / 2)
+        .map(|(_, known)| known)
 }
 
 /// Returns the error message for an unknown name, with the most similar known name.
 #[must_use]
 pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    // A much shorter name is not a plausible match, and the comparison takes memory for each pair
-    // of letters.
-    let known = known.into_iter().filter(|known| known.len() * 2 >= name.len());
-    let nearest = known
-        .map(|known| (strsim::damerau_levenshtein(name, known), known))
-        .min()
-        .filter(|(distance, known)| *distance <= known.len().max(name.len()) / 2);
-    let hint = nearest.map(|(_, nearest)| format!("; did you mean \"{nearest}\"?"));
+    let hint = nearest(name, known).map(|nearest| format!("; did you mean \"{nearest}\"?"));
     format!("there is no {kind} {}{}", quoted(name), hint.unwrap_or_default())
 }
 
@@ -248,6 +272,13 @@ pub(crate) fn tunable_text(bounds: &Bounds, value: u64) -> String {
 pub fn listen(text: &str) -> Result<ListenAddress, String> {
     match text.split_once(':') {
         Some(("unix", path)) if !path.is_empty() => Ok(ListenAddress::Unix(path.into())),
+        // The resolver takes a number for an address of IPv4.
+        Some(("tcp", port)) if !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit()) => {
+            Err(format!(
+                "{} is a port without an address; write tcp:127.0.0.1:{port}",
+                quoted(text)
+            ))
+        }
         Some(("tcp", address)) => {
             let port = address.rsplit_once(':').map_or("", |(_, port)| port);
             let has_port = !port.is_empty() && port.bytes().all(|byte| byte.is_ascii_digit());
@@ -259,8 +290,8 @@ pub fn listen(text: &str) -> Result<ListenAddress, String> {
             address.map(ListenAddress::Tcp).ok_or_else(|| format!("{text} names no address"))
         }
         _ => {
-            let text = quoted(text);
-            Err(format!("{text} is not an address; write unix:PATH or tcp:ADDRESS:PORT"))
+            let known = "write unix:PATH or tcp:ADDRESS:PORT";
+            Err(format!("{} is not an address; {known}", quoted(text)))
         }
     }
 }
@@ -273,7 +304,10 @@ pub fn loopback(text: &str) -> Result<SocketAddr, String> {
     if address.ip().is_loopback() {
         return Ok(address);
     }
-    Err(format!("{text} can be reached from outside: use 127.0.0.1:PORT or [::1]:PORT"))
+    Err(format!(
+        "{} is not of this machine alone; write 127.0.0.1:PORT or [::1]:PORT",
+        quoted(text)
+    ))
 }
 
 /// An optional path.

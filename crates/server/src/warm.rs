@@ -245,7 +245,7 @@ impl Shared {
             Ok(Some(ranges)) => ranges,
             Ok(None) => return true,
             Err(error) => {
-                eprintln!("larder: note: {} starts cold: failed to {error}", volume.name());
+                eprintln!("larder: note: {} starts cold: cannot {error}", volume.name());
                 return true;
             }
         };
@@ -299,7 +299,7 @@ impl Shared {
 fn save(path: &Path, store: &StoreIdentity, ranges: &[Range<u64>]) -> bool {
     let saved = warm_list::save(path, store, ranges);
     if let Err(error) = &saved {
-        eprintln!("larder: note: failed to {error}; the next start may be colder");
+        eprintln!("larder: note: cannot {error}; the next start may be colder");
     }
     saved.is_ok()
 }

@@ -30,7 +30,7 @@ pub struct Memory {
     pub usable: u32,
     /// Frames that should be in service.
     pub target: u32,
-    /// The reason why growth ended early; the text can follow "failed to".
+    /// The reason why growth ended early; the text can follow "cannot".
     pub refused: Option<String>,
 }
 

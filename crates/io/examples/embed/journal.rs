@@ -23,7 +23,7 @@ const BLOCK: u64 = 4096;
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum JournalError {
     /// The cache or the store.
-    #[error("failed to {0}")]
+    #[error("cannot {0}")]
     Cache(#[from] EmbedError),
     /// The index refers to a missing record.
     #[error("record {number} ends at {end} by the index, and is not there: {what}")]

@@ -210,13 +210,13 @@ impl DriverThread {
             WriteState::Failing(error) => tracing::warn!(
                 volume,
                 unwritten_bytes,
-                "failed to {error}; the data stays in memory, and writing is tried again"
+                "cannot {error}; the data stays in memory, and writing is tried again"
             ),
             WriteState::Refusing(error) => tracing::warn!(
                 volume,
                 unwritten_bytes,
                 "the dirty limit is reached, and new writes fail until data can be written: \
-                 failed to {error}"
+                 cannot {error}"
             ),
         }
     }

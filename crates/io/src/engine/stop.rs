@@ -104,8 +104,7 @@ impl Engine {
         progress: &mut dyn FnMut(&StopProgress) -> ControlFlow<()>,
     ) -> Result<(), String> {
         let session = self.blocking_session(volume);
-        let mut session =
-            session.map_err(|error| format!("failed to write everything: {error}"))?;
+        let mut session = session.map_err(|error| format!("cannot write everything: {error}"))?;
         let mut error = None;
         let mut failed_flushes = 0;
         let mut report = |error: &Option<String>| {
@@ -167,7 +166,7 @@ impl Engine {
             // A failed flush of its store no longer matters.
             return Ok(());
         }
-        error.map_or(Ok(()), |error| Err(format!("failed to {error}")))
+        error.map_or(Ok(()), |error| Err(format!("cannot {error}")))
     }
 
     /// Ends the threads of all stores. Dirty data is lost: call [`Engine::drain`] first.

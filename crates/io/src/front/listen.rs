@@ -41,7 +41,7 @@ pub enum ListenError {
     #[error("listen on {0}: another server is listening there")]
     Busy(ListenAddress),
     /// The path exists and is not a socket.
-    #[error("listen on {0}: the path exists and is not a socket")]
+    #[error("listen on {0}: the path exists and is not a socket; remove it, or name another path")]
     NotASocket(ListenAddress),
     /// The kernel reports an error.
     #[error("listen on {address}: {source}")]

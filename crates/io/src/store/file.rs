@@ -237,9 +237,7 @@ fn check_type(path: &Path) -> Result<bool, OpenError> {
     let (kind, hint) = match FileType::from_raw_mode(stat.st_mode) {
         FileType::RegularFile => return Ok(false),
         FileType::BlockDevice => return Ok(true),
-        FileType::Directory => {
-            ("directory", "; make an image file in it, for example with truncate -s 10G")
-        }
+        FileType::Directory => ("directory", "; to cache its files, use larder mount"),
         FileType::CharacterDevice => ("character device", ""),
         FileType::Fifo => ("pipe", ""),
         FileType::Socket => ("socket", ""),
@@ -288,10 +286,13 @@ pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> 
         rustix::fs::seek(&buffered, SeekFrom::End(0)).map_err(|error| open_error(path, error))?;
     let unfit = |reason: String| Err(OpenError::new("serve", path.display(), reason));
     if length == 0 {
-        return unfit("it is empty; give it the size of the volume, as in truncate -s 10G".into());
+        return unfit("it is empty; give it a size, as in truncate -s 10G FILE".into());
     }
     if !length.is_multiple_of(512) {
-        return unfit(format!("its length, {length} bytes, is not a multiple of 512"));
+        return unfit(format!(
+            "its length, {length} bytes, is not a multiple of 512; round it up with truncate -s \
+             %512 FILE"
+        ));
     }
     let mut notes = Vec::new();
     // The descriptor above holds the device exclusively; this process may open the device again

@@ -182,7 +182,7 @@ fn a_store_that_cannot_flush_ends_a_drain_with_an_error() {
     plan.set(vec![Fault::Flushes]);
     let failures = engine.drain(|_| {}).unwrap_err();
     assert_eq!(failures.len(), 1, "{failures:?}");
-    assert!(failures[0].starts_with("failed to ") && failures[0].contains("injected"));
+    assert!(failures[0].starts_with("cannot ") && failures[0].contains("injected"));
     assert_eq!(memory.bytes(0, 9000), [3; 9000], "it was written all the same");
     assert_eq!(sound.bytes(0, 9000), [3; 9000], "the other volume is not held up");
     end(&engine);

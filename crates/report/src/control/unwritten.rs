@@ -28,7 +28,7 @@ pub fn warnings(at_risk: &AtRisk) -> Vec<String> {
         if let Some(error) = &volume.flush_failed {
             warnings.push(format!(
                 "{name}: its store cannot be flushed any more, and what it has is not known: \
-                 failed to {error}"
+                 cannot {error}"
             ));
         }
         if let Some(path) = &volume.lost_path {
@@ -43,7 +43,7 @@ pub fn warnings(at_risk: &AtRisk) -> Vec<String> {
             let bytes = format::bytes(volume.failing_bytes);
             // Files have reasons of their own.
             if volume.files.is_empty() {
-                warnings.push(format!("{name}: {bytes} cannot be written: failed to {reason}"));
+                warnings.push(format!("{name}: {bytes} cannot be written: cannot {reason}"));
             }
             for file in &volume.files {
                 let (path, bytes) = (&file.path, format::bytes(file.failing_bytes));
@@ -111,7 +111,7 @@ a              8 KiB    1 MiB  1.50 s      5.00 s      0 B  keep
         });
         let found = warnings(&at_risk);
         assert_eq!(found.len(), 4, "{found:?}");
-        assert!(found[1].ends_with("failed to write 4096 bytes at 8192: no space"));
+        assert!(found[1].ends_with("cannot write 4096 bytes at 8192: no space"));
         assert_eq!(found[2], "b: failing: bytes 8192 to 12288");
         at_risk.volumes[1].files.push(FileAtRisk {
             path: "logs/a".into(),

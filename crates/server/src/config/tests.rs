@@ -125,8 +125,8 @@ fn what_is_wrong_is_said_with_its_line() {
         ("zzzzzzzzzzzzzzz = 1", "line 1: there is no key \"zzzzzzzzzzzzzzz\""),
         ("config = \"x\"", "line 1: there is no key \"config\""),
         ("\nmemory = \"much\"", "line 2: \"much\" is not a size"),
-        ("memory = true", "line 1: \"memory\" must be a text"),
-        ("lock = \"yes\"", "line 1: \"lock\" is true or false"),
+        ("memory = true", "line 1: \"memory\" must be a string"),
+        ("lock = \"yes\"", "line 1: \"lock\" must be true or false"),
         ("set = 1", "line 1: \"set\" is a table"),
         ("set = { age-max = \"x\" }", "line 1: \"age-max\" must be a whole number"),
         ("age-max = 70\nset = { age-max = 80 }", "line 2: \"age-max\" is given twice"),
@@ -134,11 +134,11 @@ fn what_is_wrong_is_said_with_its_line() {
         ("counters = \"\"", "line 1: a path cannot be empty"),
         ("memory = ", "line 1: "),
         ("memory = \"1MiB\"", "line 1: use 1 MiB of memory: the minimum is 8 MiB"),
-        ("share = \"all\"", "line 1: there is no way to share \"all\"; one of coldest, auto"),
+        ("share = \"all\"", "line 1: there is no way to share \"all\"; write one of coldest, auto"),
         ("policy = \"a=lru\"", "line 1: \"a=lru\" names a volume"),
         ("policy = \"mru\"", "line 1: there is no policy \"mru\""),
         ("preset = \"os2\"", "line 1: there is no preset \"os2\""),
-        ("control-tcp = \"0.0.0.0:1\"", "line 1: 0.0.0.0:1 can be reached from outside"),
+        ("control-tcp = \"0.0.0.0:1\"", "line 1: \"0.0.0.0:1\" is not of this machine alone"),
     ];
     for (text, reason) in known {
         let error = plan_of(&format!("{text}{volume}")).unwrap_err();
@@ -147,11 +147,11 @@ fn what_is_wrong_is_said_with_its_line() {
     }
     let volumes = [
         ("polcy = \"lru\"", "line 3: there is no key \"polcy\"; did you mean \"policy\"?"),
-        ("memory = \"1GiB\"", "line 3: \"memory\" is one for all volumes: write it above them"),
+        ("memory = \"1GiB\"", "line 3: \"memory\" is a setting of the server: write it above"),
         ("name = \"a/b\"", "line 1: \"a/b\" cannot be a name"),
-        ("name = 7", "line 3: \"name\" must be a text"),
-        ("min = \"2GiB\"\nmax = \"1GiB\"", "line 3: set min of d: it is above its max"),
-        ("max = \"1MiB\"", "line 3: set max of d: it is below 2MiB"),
+        ("name = 7", "line 3: \"name\" must be a string"),
+        ("min = \"2GiB\"\nmax = \"1GiB\"", "line 3: set min of \"d\": it is above the max"),
+        ("max = \"1MiB\"", "line 3: set max of \"d\": it is below 2MiB"),
         ("set = { age-max = 1 }", "line 3: age-max is 1, must be 10 to 3600000"),
         ("[[volume]]\npath = \"/d.img\"", "line 4: serve two volumes called \"d\""),
     ];

@@ -37,7 +37,7 @@ pub(super) type ProgressSender = watch::Sender<Option<Progress>>;
 #[derive(Debug, Default)]
 pub(super) struct JobResult {
     done_bytes: u64,
-    /// Errors, as verb phrases that follow "failed to".
+    /// Errors, as verb phrases that follow "cannot".
     failures: Vec<String>,
 }
 
@@ -176,7 +176,7 @@ fn flush_stores(
         sessions.retain_mut(|(name, session)| {
             let Some(result) = session.poll() else { return true };
             if let Err(error) = result {
-                failures.push(format!("flush {name}: failed to {error}"));
+                failures.push(format!("flush {name}: cannot {error}"));
             }
             false
         });
@@ -269,7 +269,7 @@ pub(super) fn warm(
             let len = (end - at).min(WARM_BYTES - at % WARM_BYTES);
             let populate = Request::new(RequestOp::Populate, at..at + len);
             if let Err(error) = session.submit(populate, &[], |_, _| {}) {
-                failures.push(format!("warm {name}: failed to {error}"));
+                failures.push(format!("warm {name}: cannot {error}"));
                 break 'ranges;
             }
             at += len;

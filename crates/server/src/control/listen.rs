@@ -49,7 +49,7 @@ fn unix_listener(service: &Service) -> Result<Option<ControlListener>> {
             Ok(listener) => listener,
             Err(error) => {
                 let error = sentence(&error);
-                eprintln!("larder: note: larder ctl cannot reach this server: failed to {error}");
+                eprintln!("larder: note: larder ctl cannot reach this server: cannot {error}");
                 return Ok(None);
             }
         },

@@ -25,7 +25,7 @@ const BODY_TIME_MAX: Duration = Duration::from_secs(10);
 #[derive(Debug)]
 pub(super) struct ApiError {
     status: StatusCode,
-    /// Error text, a verb phrase that follows "failed to".
+    /// Error text, a verb phrase that follows "cannot".
     error: String,
     /// A header that the status requires.
     header: Option<(HeaderName, &'static str)>,

@@ -72,7 +72,7 @@ pub fn prepare(settings: &ServerSettings) -> Result<bool> {
     }
     for error in [locked.as_ref().err(), reclaim_set.as_ref().err()].into_iter().flatten() {
         eprintln!(
-            "larder: note: failed to {error}; a file system or swap on the files could then make \
+            "larder: note: cannot {error}; a file system or swap on the files could then make \
              the machine wait for itself when memory is short"
         );
     }
@@ -221,7 +221,7 @@ impl Service {
                 None | Some(Ok(())) => return !reported.is_empty(),
                 Some(Err(UnmountError::Busy(path))) => path,
                 Some(Err(error @ UnmountError::Refused { .. })) => {
-                    eprintln!("larder: WARNING: failed to {error}; it is cut off");
+                    eprintln!("larder: WARNING: cannot {error}; it is cut off");
                     return true;
                 }
             };
@@ -237,7 +237,7 @@ impl Service {
                 Some(ServerRequest::Stop) => {
                     eprintln!("larder: WARNING: {} is disconnected from its users", path.display());
                     if let Some(Err(error @ UnmountError::Refused { .. })) = attempt(true) {
-                        eprintln!("larder: WARNING: failed to {error}");
+                        eprintln!("larder: WARNING: cannot {error}");
                     }
                     return true;
                 }

@@ -87,7 +87,7 @@ impl Service {
             show(&progress);
         });
         result.map_err(|failures| {
-            let failures = failures.iter().map(|failure| failure.trim_start_matches("failed to "));
+            let failures = failures.iter().map(|failure| failure.trim_start_matches("cannot "));
             anyhow!("{}", failures.collect::<Vec<_>>().join("; and to "))
         })
     }

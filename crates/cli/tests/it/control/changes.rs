@@ -97,7 +97,7 @@ fn all_of_a_request_is_applied_or_nothing() {
         (r#"{"policy": "lru", "one.min": "8MiB", "two.min": "8MiB"}"#, "more than --memory"),
         (
             r#"{"policy": "lru", "one.min": "4MiB", "one.max": "3MiB"}"#,
-            "set min of one: it is above its max",
+            "set --min of \"one\": it is above the --max of the volume",
         ),
         (r#"{"policy": "lru", "memory": "1MiB"}"#, "the minimum is 8 MiB"),
         (r#"{"policy": "lru", "age-max": "1"}"#, "age-max is 1, must be 10 to 3600000"),

@@ -206,7 +206,10 @@ fn wrong_uses_of_ctl_are_refused_with_the_reason() {
     let message = assert_refused(&["set", "memory=16MiB", "memory=24MiB"]);
     assert_eq!(message, "larder: failed to set memory: it is named twice\n");
     let message = assert_refused(&["set", "one.min=1TiB"]);
-    assert!(message.starts_with("larder: failed to set min of one: it is more than "), "{message}");
+    assert!(
+        message.starts_with("larder: failed to set --min of \"one\": it is more than "),
+        "{message}"
+    );
     let message = assert_refused(&["set", "memory=3"]);
     assert!(message.contains("use 3 B of memory"), "{message}");
     let message = assert_refused(&["metrics", "--format", "json"]);

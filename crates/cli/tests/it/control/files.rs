@@ -221,7 +221,7 @@ fn what_cannot_be_mounted_is_said_and_nothing_is_left_behind() {
     let cases = [
         ("missing", "there is no such directory; make it first"),
         ("file", "it is not a directory"),
-        ("full", "it is not empty, and the mount would hide its content"),
+        ("full", "it is not empty, and the mount would hide its content; use an empty one"),
     ];
     for (name, reason) in cases {
         let mut command = larder();

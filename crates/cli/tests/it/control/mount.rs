@@ -260,12 +260,12 @@ fn what_cannot_be_mounted_is_said() {
         ("missing", "at", "No such file or directory"),
         ("file", "at", "Not a directory"),
         ("source", "missing", "there is no such directory; make it first"),
-        ("source", "full", "it is not empty, and the mount would hide its content"),
         (
             "source",
-            "source/inner",
-            "the mountpoint is inside of the directory; choose another mountpoint",
+            "full",
+            "it is not empty, and the mount would hide its content; use an empty one",
         ),
+        ("source", "source/inner", "the mountpoint is inside the directory; choose another one"),
     ];
     for (source, at, reason) in cases {
         let mut command = larder();

@@ -111,13 +111,13 @@ fn what_cannot_be_added_changes_nothing() {
     let again = format!("again={one}");
     let wrong: [(&[&str], &str); 9] = [
         (&[&one], "add one: there is a volume of this name"),
-        (&[&again], "caches the same data; use that cache or stop it first"),
+        (&[&again], "caches the same data; name it once"),
         (&[&odd], "its length, 1000 bytes, is not a multiple of 512"),
         (&[&none], "none.img: No such file or directory"),
         (&[&two, "polcy=lru"], "set two.polcy: there is no setting \"polcy\"; did you mean"),
         (&[&two, "policy=mru"], "set two.policy: there is no policy \"mru\""),
-        (&[&two, "min=1GiB"], "set min of two: it is more than the cache has"),
-        (&[&two, "memory=1GiB"], "there is no setting \"memory\" here"),
+        (&[&two, "min=1GiB"], "set --min of \"two\": it is more than the cache has"),
+        (&[&two, "memory=1GiB"], "memory is a setting of the server, not of a volume"),
         (&["nbd+unix:///x?socket=/no/such/socket"], "/no/such/socket"),
     ];
     for (args, reason) in wrong {

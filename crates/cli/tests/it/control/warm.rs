@@ -128,7 +128,7 @@ fn a_list_of_no_use_is_said_and_the_volume_is_served_cold() {
     let check_cold = |reason: &str| {
         let mut server = serve(&data, "off");
         let note = server.wait_for_line(|line| line.contains("cold"));
-        let prefix = "larder: note: one starts cold: failed to use the list ";
+        let prefix = "larder: note: one starts cold: cannot use the list ";
         assert!(note.starts_with(prefix) && note.ends_with(reason), "{note}");
         assert_eq!(resident_blocks(&server), 0);
         drop(server);

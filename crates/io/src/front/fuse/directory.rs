@@ -68,7 +68,7 @@ use std::sync::atomic::AtomicU64;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
-/// Failure to open a directory. Each message can follow "failed to".
+/// Failure to open a directory. Each message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub enum DirectoryError {
     /// The directory is missing, or the permission is missing.
@@ -92,7 +92,7 @@ pub enum DirectoryError {
     Claimed(#[from] ClaimError),
     /// The mountpoint is inside of the directory.
     #[error(
-        "mount {} at {}: the mountpoint is inside of the directory; choose another mountpoint",
+        "mount {} at {}: the mountpoint is inside the directory; choose another one",
         directory.display(), at.display()
     )]
     Inside {

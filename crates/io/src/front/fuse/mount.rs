@@ -36,7 +36,7 @@ const COVERED: &str = "another mount covers it and was not changed; unmount both
 /// Program that mounts for users without the permission.
 const HELPER: &str = "fusermount3";
 
-/// Failure to mount. Each message can follow "failed to".
+/// Failure to mount. Each message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub enum MountError {
     /// The FUSE device cannot be opened.
@@ -293,7 +293,8 @@ impl Mountpoint {
         let directory = opened.map_err(|error| unusable(&self.path, &error.into()))?;
         let entries = std::fs::read_dir(link_to(&directory));
         if entries.map_err(|error| unusable(&self.path, &error))?.next().is_some() {
-            let reason = "it is not empty, and the mount would hide its content".into();
+            let reason =
+                "it is not empty, and the mount would hide its content; use an empty one".into();
             return Err(MountError::Mountpoint { path: self.path.clone(), reason });
         }
         Ok(directory)
@@ -537,7 +538,7 @@ mod tests {
             |path: &Path| Mountpoint::open(path).unwrap().open_empty().unwrap_err().to_string();
         assert!(
             reason_of(directory.path())
-                .ends_with("it is not empty, and the mount would hide its content")
+                .ends_with("and the mount would hide its content; use an empty one")
         );
         assert!(reason_of(&file).ends_with("it is not a directory"));
         assert!(

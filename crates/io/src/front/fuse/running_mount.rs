@@ -215,7 +215,7 @@ impl VolumeMount {
     ///
     /// # Errors
     /// If a volume's name cannot be a file's, the directory cannot be mounted on, or the machine
-    /// does not allow it: one sentence that can follow "failed to".
+    /// does not allow it: one sentence that can follow "cannot".
     pub fn start(
         engine: Arc<Engine>,
         at: &Path,

@@ -51,7 +51,7 @@ pub(super) struct Connected {
 
 pub(super) struct Disconnected {
     pub(super) outage: Outage,
-    /// The reason of the outage, or of the last failed attempt: can follow "failed to".
+    /// The reason of the outage, or of the last failed attempt: can follow "cannot".
     pub(super) reason: String,
     retry_at: Nanos,
     attempt: Option<Arc<Mutex<Option<Outcome>>>>,

@@ -184,7 +184,7 @@ fn check_export(details: &ExportDetails, options: NbdOptions) -> Result<Geometry
         return Err(format!("its length, {length} bytes, is not a multiple of 512"));
     }
     if !length.is_multiple_of(u64::from(min)) {
-        return Err(format!("its length, {length} bytes, is not a multiple of its own blocks"));
+        return Err(format!("its length, {length} bytes, is not a multiple of its block size"));
     }
     if details.has(wire::FLAG_READ_ONLY) && !options.read_only {
         return Err("the server exports it read-only; use --write-mode read-only".to_owned());

@@ -83,7 +83,7 @@ fn a_directory_is_mounted_once_and_not_inside_of_itself() {
         assert!(refused.contains("two caches of the same data lose changes"), "{refused}");
     }
     let inside = DirectoryMount::check(service.source.path(), &service.behind("inner"));
-    assert!(inside.expect_err("it is inside").to_string().contains("inside of the directory"));
+    assert!(inside.expect_err("it is inside").to_string().contains("inside the directory"));
     DirectoryMount::check(service.source.path(), service.at.path()).expect("it is elsewhere");
     rig::end(&engine);
     service.end();

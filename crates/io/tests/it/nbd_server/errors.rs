@@ -175,7 +175,7 @@ fn a_failing_store_fails_the_request_and_says_why() {
         for (offset, len) in ranges {
             let error = failure(&mut client, Request::read(offset, vec![0; len]));
             assert_eq!(error.errno, Errno::Io);
-            assert_eq!(error.message.starts_with("failed to read"), structured, "{error}");
+            assert_eq!(error.message.starts_with("cannot read"), structured, "{error}");
             assert_eq!(error.message.contains("injected"), structured, "{error}");
             works(&mut client);
         }

@@ -230,7 +230,7 @@ fn end(downstream: Downstream) {
     downstream.server.close();
     let failures = downstream.engine.drain(|_| {}).expect_err("the loss is reported");
     assert_eq!(failures.len(), 1, "{failures:?}");
-    assert!(failures[0].starts_with("failed to flush nbd+unix:///disk"), "{failures:?}");
+    assert!(failures[0].starts_with("cannot flush nbd+unix:///disk"), "{failures:?}");
     assert_eq!(downstream.volume.unclean_blocks(), 0);
     rig::end(&downstream.engine);
 }

@@ -17,7 +17,7 @@ pub(super) struct Failure {
 
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
-        Failure { errno: nbd_error_of(&error), message: format!("failed to {error}") }
+        Failure { errno: nbd_error_of(&error), message: format!("cannot {error}") }
     }
 }
 

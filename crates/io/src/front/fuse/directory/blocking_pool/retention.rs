@@ -38,7 +38,7 @@ impl BlockingWorker {
                 pinned.map_err(|error| error.to_string())
             });
             if let Err(reason) = pinned {
-                tracing::warn!(file = file.name(), "the file is not pinned: failed to {reason}");
+                tracing::warn!(file = file.name(), "the file is not pinned: cannot {reason}");
                 // A partly pinned file would only take memory from other files.
                 file.set_pinned(at);
                 self.unpin(file, 0);
