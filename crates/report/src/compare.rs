@@ -12,7 +12,6 @@ mod text;
 pub use html::to_html;
 pub use text::{table, to_text};
 
-use crate::run::speed;
 use crate::stats::ratio_estimate::Shift;
 use crate::stats::{CONFIDENCE, median};
 use larder_schema::compare::{Comparison, SCHEMA, SeriesComparison, VERSION, Verdict};
@@ -46,6 +45,14 @@ pub enum CompareError {
     /// The runs have no series in common, apart from constant ones.
     #[error("compare them: they have no series in common that can be better or worse")]
     NoSeries,
+}
+
+/// Returns the median speed of the machine over all trials of a run, or `None` if it was not
+/// measured.
+#[must_use]
+pub fn speed(run: &Run) -> Option<f64> {
+    let speeds: Vec<f64> = run.trials.iter().filter_map(|trial| trial.speed).collect();
+    median(&speeds)
 }
 
 /// Compares two runs.

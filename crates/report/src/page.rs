@@ -5,8 +5,8 @@
 //!
 //! Invariants: all foreign text is escaped; the page contains its data as JSON, unless that is
 //! longer than 128 KiB, in a script element that browsers do not execute, so that programs can
-//! extract the numbers. The page executes no script and loads no other file. Charts that are wider than the screen scroll on their own, and
-//! each has its data as a table or a table beside it.
+//! extract the numbers. The page executes no script and loads no other file. Charts and tables that
+//! are wider than the screen scroll on their own.
 
 mod style;
 

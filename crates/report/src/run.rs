@@ -14,12 +14,3 @@ pub use join::join;
 pub use parts::{combine, gathered, together};
 pub use text::{latencies, starts_in_words, to_csv, to_text};
 pub(crate) use verdict::capitalized;
-
-use larder_schema::run::Run;
-
-/// Returns the median speed of all trials, or `None` if it was not measured.
-#[must_use]
-pub fn speed(run: &Run) -> Option<f64> {
-    let speeds: Vec<f64> = run.trials.iter().filter_map(|trial| trial.speed).collect();
-    crate::stats::median(&speeds)
-}

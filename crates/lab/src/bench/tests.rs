@@ -57,7 +57,7 @@ fn trials_of_a_slower_machine_are_set_aside_and_done_again() {
     let mut workload = FakeWorkload::values(&[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
     let run = run_fake(&mut workload, &at_same_speed(), &machine).unwrap().run;
     assert_eq!(run.samples[0].values, [2.0, 4.0, 5.0, 6.0, 7.0, 8.0]);
-    assert_eq!((run.set_aside, larder_report::run::speed(&run)), (2, Some(100.0)));
+    assert_eq!((run.set_aside, larder_report::compare::speed(&run)), (2, Some(100.0)));
     assert_eq!(run.trials.iter().map(|trial| trial.number).collect::<Vec<_>>(), [1, 2, 3, 4, 5, 6]);
     assert!(
         larder_report::run::starts_in_words(&run)

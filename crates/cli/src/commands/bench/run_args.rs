@@ -106,7 +106,7 @@ pub(crate) struct RecordedSpeed {
 fn speed_of(file: &str) -> Result<RecordedSpeed, String> {
     let file = PathBuf::from(file);
     let run = report::open(&file).map_err(|error| format!("{error:#}"))?;
-    match larder_report::run::speed(&run) {
+    match larder_report::compare::speed(&run) {
         Some(speed) => Ok(RecordedSpeed { file, speed }),
         None => Err("it contains no measurement of the machine's speed".to_owned()),
     }
