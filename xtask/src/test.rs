@@ -99,13 +99,7 @@ const SPELLING: (&str, &str) = ("typos", "1.52.0");
 /// Checks the spelling of all files; typos.toml has the exceptions.
 fn spelling() -> Result<()> {
     let (name, version) = SPELLING;
-    let directory = run::target_dir()?.join("tools").join(format!("{name}-{version}"));
-    let installed = directory.join("bin").join(name);
-    let program = if installed.is_file() {
-        installed
-    } else {
-        wheel::install(&directory, name, version, name)?
-    };
+    let program = wheel::file(name, version, &format!("bin/{name}"))?;
     let root = run::workspace()?;
     run::show(std::process::Command::new(program).args(["--format", "brief"]).current_dir(root))
 }

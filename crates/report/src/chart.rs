@@ -8,7 +8,8 @@
 pub(crate) mod plot;
 mod text;
 
-use crate::page::CSS;
+use crate::page::{self, CSS};
+use crate::table::Table;
 use larder_schema::{as_u64, format};
 use plot::Plot;
 
@@ -221,6 +222,13 @@ pub(crate) fn svg_file(element: &str) -> String {
     body.replacen("<svg", "<svg xmlns=\"http://www.w3.org/2000/svg\"", 1)
 }
 
+impl Series {
+    /// Returns the class of the line, which is the one with this number in its chart.
+    fn class(&self, number: usize) -> String {
+        if self.class.is_empty() { plot::line_class(number) } else { self.class.clone() }
+    }
+}
+
 impl Chart {
     /// Creates a chart without lines.
     pub fn new(title: impl Into<String>, x: Axis, y: Axis) -> Self {
@@ -254,6 +262,35 @@ impl Chart {
     /// styles; `None` if no series has a drawable point.
     #[must_use]
     pub fn to_svg(&self, width: u32, height: u32) -> Option<String> {
+        self.draw(width, height, &self.title, self.series.len() > 1)
+    }
+
+    /// Renders the chart as a figure of a page, with its key below it and a description for screen
+    /// readers; `None` if no series has a drawable point.
+    pub(crate) fn to_figure(
+        &self,
+        height: u32,
+        description: &str,
+        data: Option<&Table>,
+    ) -> Option<String> {
+        let svg = self.draw(plot::WIDTH_PIXELS, height, description, false)?;
+        let keys: Vec<(String, String)> = self
+            .series
+            .iter()
+            .enumerate()
+            .map(|(number, series)| (series.class(number), series.name.clone()))
+            .collect();
+        let keys = if keys.len() > 1 { page::key(&keys) } else { String::new() };
+        Some(keys + &page::figure(&svg, description, data))
+    }
+
+    fn draw(
+        &self,
+        width: u32,
+        height: u32,
+        description: &str,
+        has_key: bool,
+    ) -> Option<String> {
         let is_drawable =
             |(x, y): &&(f64, f64)| self.x.position(*x).is_some() && self.y.position(*y).is_some();
         let drawable_points = |series: &Series| -> Vec<(f64, f64)> {
@@ -275,17 +312,14 @@ impl Chart {
             y += 20.0;
         }
         for (number, (series, points)) in self.series.iter().zip(&lines).enumerate() {
-            let class = match series.class.as_str() {
-                "" => plot::line_class(number),
-                class => class.to_owned(),
-            };
+            let class = series.class(number);
             plot.line(&class, points);
-            if self.series.len() > 1 {
+            if has_key {
                 plot.key(&class, (left + 12.0, y), &series.name);
                 y += 20.0;
             }
         }
-        Some(plot.finish(&self.title))
+        Some(plot.finish(description))
     }
 
     /// Returns the points of each series as positions on the axes, without those that cannot be

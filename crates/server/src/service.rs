@@ -4,6 +4,7 @@
 //! Invariant: the list of volumes is that of the exports; each has its plan with the current
 //! settings.
 
+mod exposure;
 mod files;
 mod stop;
 mod volumes;
@@ -163,6 +164,9 @@ impl Service {
             Some(listener) => listener,
             None => Listener::bind(&address(settings, &plan.volumes)?)?,
         };
+        if let Some(warning) = exposure::warning(listener.address(), settings) {
+            eprintln!("larder: WARNING: {warning}");
+        }
         let names = || plan.volumes.iter().map(|volume| volume.name.clone()).collect();
         let record = |path: &PathBuf| RequestRecording::start(path, &self.engine, names());
         let recording = settings.record.as_ref().map(record).transpose()?;

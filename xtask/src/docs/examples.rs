@@ -14,7 +14,7 @@
 //! -->
 //! ```
 //!
-//! `figures vary` compares the output without its numbers, units and columns. A line `...` of an
+//! Commands find the source tree by the variable LARDER_SOURCE. `figures vary` compares the output without its numbers, units and columns. A line `...` of an
 //! output stands for any lines.
 
 mod page;

@@ -4,7 +4,7 @@ use super::counters::{Counter, Kind};
 use crate::chart::{Axis, Chart, Labels};
 use crate::escape::html as escape;
 use crate::findings;
-use crate::page::{self, Card, Head, details, figure, html_table, list, section};
+use crate::page::{self, Card, Head, details, html_table, list, section};
 use crate::table::{Cell, Column, Field, Table};
 use larder_schema::perfmon::{Bursts, Disk, Interface, Process, Summary};
 use larder_schema::{as_u64, format};
@@ -18,8 +18,8 @@ const BURST_COUNTERS: [Counter; 4] = [
 ];
 /// Minimum difference between two ratios for a warning: five percentage points.
 const MISLEADING_MIN: f64 = 0.05;
-/// Width and height of a chart in HTML.
-const CHART: (u32, u32) = (760, 260);
+/// Height of a chart in HTML, in pixels.
+const CHART_HEIGHT: u32 = 260;
 
 /// Renders the summary for a terminal.
 #[must_use]
@@ -153,8 +153,9 @@ fn chart_section(summary: &Summary, unit: &str, title: &str) -> String {
         chart.line(line.name, line.points.iter().copied());
     }
     // A log without these counters has no chart of them.
-    let Some(svg) = chart.to_svg(CHART.0, CHART.1) else { return String::new() };
-    section(&format!("{title} over time"), &figure(&svg, "", None))
+    let description = format!("{title} by time since the start of the log.");
+    let figure = chart.to_figure(CHART_HEIGHT, &description, None);
+    figure.map_or_else(String::new, |figure| section(&format!("{title} over time"), &figure))
 }
 
 /// Returns notes on the tables.

@@ -3,11 +3,10 @@
 
 use super::disks;
 use super::text::{evictions, memory_line, reads, writes};
-use crate::chart::plot::WIDTH;
 use crate::chart::{Axis, Chart, Labels};
 use crate::escape::html as escape;
 use crate::findings;
-use crate::page::{self, Card, Head, details, figure, html_table, list, section};
+use crate::page::{self, Card, Head, details, html_table, list, section};
 use crate::table::{Field, Table};
 use larder_schema::watch::{Counts, Interval, Watch};
 use larder_schema::{as_f64, format};
@@ -27,7 +26,7 @@ pub fn to_html(watch: &Watch) -> String {
         cards: cards(watch),
         subject: vec![format!(
             "{} for {} from {}, Linux {}.",
-            watch.scope,
+            crate::run::capitalized(&watch.scope),
             format::duration(total.duration_ns),
             watch.started_at,
             watch.kernel
@@ -130,26 +129,24 @@ fn time_section(watch: &Watch) -> String {
     );
     let writes = chart(
         watch,
-        "bytes written",
+        "pages written",
         &[
-            ("dirtied", "line c2", |it| it.dirtied_pages),
-            ("written back", "line c3", Counts::lazy_pages),
+            ("made dirty", "line c2", |it| it.dirtied_pages),
+            ("written back lazily", "line c3", Counts::lazy_pages),
             ("evicted", "line bypass", |it| it.evicted_pages),
         ],
     );
     let table = intervals_table(watch);
-    let reads =
-        figure(&reads, "Bytes read per second: hits, read-ahead hits and misses.", Some(&table));
-    let writes =
-        figure(&writes, "Bytes per second: made dirty, written back lazily and evicted.", None);
-    section("When did it read and write?", &(reads + &writes))
+    let reads = reads.to_figure(HEIGHT, "Pages read in each interval, per second.", Some(&table));
+    let writes = writes.to_figure(HEIGHT, "Pages made dirty, written back and evicted.", None);
+    section("Reads and writes over time", &(reads.unwrap_or_default() + &writes.unwrap_or_default()))
 }
 
 /// A line of a chart over time: name, class and pages of an interval.
 type Line = (&'static str, &'static str, fn(&Counts) -> u64);
 
 /// Draws pages of each interval as bytes per second.
-fn chart(watch: &Watch, title: &str, lines: &[Line]) -> String {
+fn chart(watch: &Watch, title: &str, lines: &[Line]) -> Chart {
     let y = Axis::new(title, "").labels(Labels::ByteRate).range(0.0, highest(watch, lines));
     let mut chart = Chart::new("", Axis::new("time", "s"), y);
     for (name, class, pages) in lines {
@@ -159,8 +156,7 @@ fn chart(watch: &Watch, title: &str, lines: &[Line]) -> String {
         });
         chart.line_as(*name, *class, points);
     }
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a small constant")]
-    chart.to_svg(WIDTH as u32, HEIGHT).unwrap_or_default()
+    chart
 }
 
 /// Returns a number of pages as bytes per second.

@@ -57,6 +57,7 @@ impl Session {
         let mut command = Command::new("bash");
         command.args(["--norc", "-c", LOOP]).current_dir(directory.path());
         command.env("PATH", path).env("HOME", directory.path()).env_remove("XDG_RUNTIME_DIR");
+        command.env("LARDER_SOURCE", run::workspace()?);
         // Servers of other pages are not found.
         command.env("RUNTIME_DIRECTORY", directory.path());
         command.envs([("TZ", "UTC"), ("LC_ALL", "C.UTF-8"), ("COLUMNS", "110"), ("TERM", "dumb")]);
