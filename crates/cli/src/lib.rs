@@ -117,7 +117,7 @@ pub fn main() -> ExitCode {
     let (words, notes) = old_spellings::replace(std::env::args_os().collect());
     let (cli, files) = match parse(words.clone()) {
         Ok(parsed) => parsed,
-        Err(error) => return usage_errors::refuse(&error, words),
+        Err(error) => return usage_errors::refuse(&error, &words),
     };
     output::set_quiet(cli.quiet);
     for note in notes {

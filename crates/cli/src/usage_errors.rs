@@ -31,14 +31,14 @@ const OTHER_NAMES: &[(&str, &str)] = &[
 ];
 
 /// Prints the error of the command line, or the requested help.
-pub(crate) fn refuse(error: &clap::Error, words: Vec<OsString>) -> ExitCode {
+pub(crate) fn refuse(error: &clap::Error, words: &[OsString]) -> ExitCode {
     if !error.use_stderr() {
         let printed = error.print().and_then(|()| output::raw_stdout().flush());
         return finish(printed.map(|()| ExitCode::SUCCESS).map_err(Into::into));
     }
     // The message quotes arguments, such as file names: they are escaped.
     match parse(words.iter().map(|it| escaped(it))) {
-        Err(error) => eprint!("{}", message(error, &words)),
+        Err(error) => eprint!("{}", message(error, words)),
         // The arguments contained control characters, or were not UTF-8.
         Ok(_) => {
             let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);

@@ -73,8 +73,21 @@ impl Format {
             "html" | "htm" => Some(Format::Html),
             "csv" => Some(Format::Csv),
             "json" => Some(Format::Json),
+            "txt" => Some(Format::Text),
             _ => None,
         }
+    }
+
+    /// Returns the format of an output file: text, if its name has no extension.
+    fn of_output(path: &Path) -> Result<Format> {
+        let Some(ending) = path.extension() else { return Ok(Format::Text) };
+        Format::from_extension(path).with_context(|| {
+            let (path, ending) = (path.display(), ending.display());
+            format!(
+                "write {path}: no format has the ending .{ending}; use .html, .json, .csv or \
+                 .txt, or add --format"
+            )
+        })
     }
 
     /// Formats a run.
@@ -109,8 +122,11 @@ impl Format {
 }
 
 pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {
-    let by_extension = arguments.output.as_deref().and_then(Format::from_extension);
-    let format = arguments.format.selected().or(by_extension).unwrap_or_default();
+    let format = match (arguments.format.selected(), &arguments.output) {
+        (Some(format), _) => format,
+        (None, Some(file)) => Format::of_output(file)?,
+        (None, None) => Format::default(),
+    };
     let context = || format!("read {}", arguments.file.display());
     let mut file = open_text(&arguments.file)?;
     let text = if perfmon::is_log(file.fill_buf().with_context(context)?) {
