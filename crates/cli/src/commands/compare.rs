@@ -51,8 +51,7 @@ pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let names = [&arguments.a, &arguments.b].map(|file| file.display());
     let comparison = compare(&a, &b, arguments.threshold)
         .with_context(|| format!("compare {} with {}", names[0], names[1]))?;
-    let by_extension = arguments.output.as_deref().and_then(Format::from_extension);
-    let text = match arguments.format.selected().or(by_extension).unwrap_or_default() {
+    let text = match Format::choose(arguments.format.selected(), arguments.output.as_deref())? {
         Format::Text => to_text(&comparison),
         Format::Csv => table(&comparison).to_csv(),
         Format::Html => to_html(&comparison),

@@ -46,7 +46,7 @@ pub(crate) struct CtlArgs {
     format: TableFormat,
 
     /// The same as --format json.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, conflicts_with = "format")]
     json: bool,
 
     /// Repeat the query at this interval: rates of each interval and totals.

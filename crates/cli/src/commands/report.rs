@@ -78,9 +78,13 @@ impl Format {
         }
     }
 
-    /// Returns the format of an output file: text, if its name has no extension.
-    fn of_output(path: &Path) -> Result<Format> {
-        let Some(ending) = path.extension() else { return Ok(Format::Text) };
+    /// Returns the selected format, or that of the output file: text, if there is none or its name
+    /// has no extension.
+    pub(crate) fn choose(selected: Option<Format>, output: Option<&Path>) -> Result<Format> {
+        let output = output.filter(|_| selected.is_none());
+        let Some((path, ending)) = output.and_then(|path| Some((path, path.extension()?))) else {
+            return Ok(selected.unwrap_or_default());
+        };
         Format::from_extension(path).with_context(|| {
             let (path, ending) = (path.display(), ending.display());
             format!(
@@ -122,11 +126,7 @@ impl Format {
 }
 
 pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {
-    let format = match (arguments.format.selected(), &arguments.output) {
-        (Some(format), _) => format,
-        (None, Some(file)) => Format::of_output(file)?,
-        (None, None) => Format::default(),
-    };
+    let format = Format::choose(arguments.format.selected(), arguments.output.as_deref())?;
     let context = || format!("read {}", arguments.file.display());
     let mut file = open_text(&arguments.file)?;
     let text = if perfmon::is_log(file.fill_buf().with_context(context)?) {
