@@ -4,7 +4,7 @@
 //!
 //! Results go to standard output, progress and notes to standard error. Exit codes: 0 for success,
 //! 1 for a finding, 2 for wrong use or failure. The text of an error is a verb phrase that follows
-//! "failed to".
+//! "cannot".
 
 #[macro_use]
 extern crate larder_server;
@@ -21,14 +21,13 @@ mod output_file;
 mod progress;
 mod signals;
 mod tui;
+mod usage_errors;
 
 pub(crate) use larder_server::output;
 
-use clap::error::{ContextKind, ErrorKind};
 use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
-use larder_report::escape;
 use named_files::NamedFiles;
-use std::ffi::{OsStr, OsString};
+use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
@@ -118,7 +117,7 @@ pub fn main() -> ExitCode {
     let (words, notes) = old_spellings::replace(std::env::args_os().collect());
     let (cli, files) = match parse(words.clone()) {
         Ok(parsed) => parsed,
-        Err(error) => return refuse(&error, words),
+        Err(error) => return usage_errors::refuse(&error, &words),
     };
     output::set_quiet(cli.quiet);
     for note in notes {
@@ -136,8 +135,12 @@ fn finish(result: anyhow::Result<ExitCode>) -> ExitCode {
         Ok(code) => code,
         Err(error) if is_broken_pipe(&error) => ExitCode::SUCCESS,
         Err(error) => {
+            if let Some(error) = error.downcast_ref::<usage_errors::UsageError>() {
+                eprint!("{error}");
+                return ExitCode::from(FAILURE);
+            }
             let operation = if is_of_output(&error) { "write to standard output: " } else { "" };
-            eprintln!("larder: failed to {operation}{}", output::sentence(&error));
+            eprintln!("larder: cannot {operation}{}", output::sentence(&error));
             ExitCode::from(FAILURE)
         }
     }
@@ -196,44 +199,6 @@ fn color(words: &[OsString]) -> ColorChoice {
         choice = parsed.unwrap_or(choice);
     }
     choice
-}
-
-/// Prints the error of the command line, or the requested help.
-fn refuse(error: &clap::Error, words: Vec<OsString>) -> ExitCode {
-    if error.use_stderr() {
-        // The message quotes arguments, such as file names: they are escaped.
-        if let Err(error) = parse(words.into_iter().map(|it| escaped(&it))) {
-            // The integer parser returns this message for letters and for a sign.
-            let text = error.render().to_string();
-            let reason = "it is not a whole number from 0 on";
-            eprint!("{}", text.replace("invalid digit found in string", reason));
-        } else {
-            // The arguments contained control characters, or were not UTF-8.
-            let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
-            let reason = std::error::Error::source(error).map(ToString::to_string);
-            let reason = match reason {
-                _ if error.kind() == ErrorKind::InvalidUtf8 => "it is not UTF-8".to_owned(),
-                Some(reason) => reason,
-                None => "it is not expected here".to_owned(),
-            };
-            match argument {
-                Some(argument) => eprintln!("error: invalid value for {argument}: {reason}"),
-                None => eprintln!("error: invalid value of an argument: {reason}"),
-            }
-        }
-        return ExitCode::from(FAILURE);
-    }
-    let printed = error.print().and_then(|()| output::raw_stdout().flush());
-    finish(printed.map(|()| ExitCode::SUCCESS).map_err(Into::into))
-}
-
-/// Returns an argument escaped for a message; of `--flag=VALUE` only the value is escaped.
-fn escaped(argument: &OsStr) -> String {
-    let text = argument.to_string_lossy();
-    match text.split_once('=') {
-        Some((flag, value)) if flag.starts_with("--") => format!("{flag}={}", escape::text(value)),
-        _ => escape::text(&text).into_owned(),
-    }
 }
 
 /// Returns the exit code of a command that reports no findings.

@@ -141,7 +141,7 @@ impl WritebackProgress {
         }
         if progress.error != self.last_error {
             if let Some(error) = &progress.error {
-                eprintln!("larder: failed to {error}; trying again");
+                eprintln!("larder: cannot {error}; trying again");
             }
             self.last_error.clone_from(&progress.error);
         }

@@ -9,7 +9,7 @@ use signal_hook::flag;
 use signal_hook::iterator::{Handle, Signals};
 use signal_hook::low_level::emulate_default_handler;
 use std::fmt;
-use std::io::Read;
+use std::io::{self, Read};
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
 use std::sync::{Arc, OnceLock};
 
@@ -109,8 +109,8 @@ pub(crate) fn termination_flag() -> Result<Arc<AtomicBool>> {
     Ok(terminated)
 }
 
-/// A flag that the first terminating signal sets; the second signal ends the process at once. Other
-/// threads may set the flag too; a signal after that still counts as the first.
+/// A flag that the first terminating signal sets. Other threads may set the flag too; a signal after
+/// that still counts as the first.
 pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,
@@ -125,16 +125,31 @@ fn is_ignored(signal: i32) -> bool {
 }
 
 impl Stop {
+    /// Listens for signals; the second one ends the process at once.
     pub(crate) fn listen() -> Result<Self> {
+        Stop::listen_with(|number, signaled| {
+            flag::register_conditional_default(number, Arc::clone(signaled))
+                .and_then(|_| flag::register(number, Arc::clone(signaled)))
+                .map(drop)
+        })
+    }
+
+    /// Listens for signals, none of which ends the process: for a command whose end leaves a mount
+    /// behind. SIGQUIT still ends it at once.
+    pub(crate) fn listen_only() -> Result<Self> {
+        Stop::listen_with(|_, _| Ok(()))
+    }
+
+    /// Listens for signals; `on_second` registers the effect of the second one.
+    fn listen_with(on_second: impl Fn(i32, &Arc<AtomicBool>) -> io::Result<()>) -> Result<Self> {
         let (flag, signaled) = (Arc::default(), Arc::new(AtomicBool::new(false)));
         let signal = Arc::default();
         // Under nohup(1) the process continues without a terminal.
         let hang_up = (!is_ignored(SIGHUP)).then_some(SIGHUP);
         for number in [SIGINT, SIGTERM].into_iter().chain(hang_up) {
             let value = usize::try_from(number).expect("signals are positive");
-            flag::register_conditional_default(number, Arc::clone(&signaled))
-                .and_then(|_| flag::register(number, Arc::clone(&signaled)))
-                .and_then(|_| flag::register_usize(number, Arc::clone(&signal), value))
+            on_second(number, &signaled)
+                .and_then(|()| flag::register_usize(number, Arc::clone(&signal), value))
                 .and_then(|_| flag::register(number, Arc::clone(&flag)))
                 .context("receive signals")?;
         }

@@ -22,7 +22,7 @@ const EVENT_BYTES: usize = 24;
 const INFO_BYTES: usize = 4;
 const HANDLE_AT: usize = INFO_BYTES + 8 + 8;
 
-/// An error watching for changes. The message can follow "failed to".
+/// An error watching for changes. The message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 #[error("watch {} for changes: {reason}", path.display())]
 pub struct ChangesError {

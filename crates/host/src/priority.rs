@@ -99,7 +99,7 @@ pub struct PriorityChange {
     pub io: Option<IoPriority>,
 }
 
-/// An error changing a priority: a sentence that can follow "failed to".
+/// An error changing a priority: a sentence that can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 #[error("set {setting}: {source}")]
 pub struct PriorityError {

@@ -47,7 +47,7 @@ pub struct Residency {
     pub resident_only: bool,
 }
 
-/// An error querying, dropping or reading the pages of files. Every message can follow "failed to".
+/// An error querying, dropping or reading the pages of files. Every message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 #[error("{operation}: {source}")]
 pub struct ResidencyError {
@@ -58,7 +58,7 @@ pub struct ResidencyError {
 impl ResidencyError {
     fn query(path: &Path) -> impl Fn(io::Error) -> ResidencyError {
         move |source| {
-            let operation = format!("find out what of {} is in memory", path.display());
+            let operation = format!("query the resident pages of {}", path.display());
             ResidencyError { operation, source }
         }
     }

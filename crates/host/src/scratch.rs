@@ -44,7 +44,7 @@ pub struct ScratchOptions {
     pub mount_options: String,
 }
 
-/// An error creating or removing a scratch file system. Every message can follow "failed to".
+/// An error creating or removing a scratch file system. Every message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub enum ScratchError {
     /// A system call failed.

@@ -28,7 +28,7 @@ use std::path::{Path, PathBuf};
 
 const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
 
-/// An error tracing events. Every message can follow "failed to".
+/// An error tracing events. Every message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 #[error("trace: {0}")]
 pub struct TraceError(String);

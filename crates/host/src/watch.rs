@@ -102,7 +102,7 @@ impl Default for Options {
     }
 }
 
-/// An error starting or continuing a watch. Every message can follow "failed to".
+/// An error starting or continuing a watch. Every message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The object to watch does not exist.

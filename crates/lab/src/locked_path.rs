@@ -4,6 +4,7 @@
 //! Invariants: only entries that have the name of ours, belong to this user and are not locked are
 //! removed. On a file system without locks nothing is removed.
 
+use rustix::fs::{Mode, OFlags};
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
@@ -89,15 +90,19 @@ fn is_numbered(name: &OsStr, stem: &str) -> bool {
 /// Removes an entry that no process has locked. Returns true if it was removed.
 fn remove(path: &Path, undo: &mut dyn FnMut(&Path) -> bool) -> io::Result<bool> {
     let uid = rustix::process::geteuid().as_raw();
-    let is_ours = |found: &Metadata| found.uid() == uid && !found.is_symlink();
-    if !is_ours(&std::fs::symlink_metadata(path)?) {
-        return Ok(false);
-    }
-    let file = File::open(path)?;
-    if file.try_lock().is_err() || !undo(path) {
-        return Ok(false);
-    }
+    let is_ours = |found: &Metadata| found.uid() == uid && (found.is_file() || found.is_dir());
+    // A pipe without a writer would block; the link of another user may replace the entry.
+    let flags = OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     let found = file.metadata()?;
+    if !is_ours(&found) || file.try_lock().is_err() {
+        return Ok(false);
+    }
+    // The run that held the lock may have removed it, and another one made its own.
+    let is_same = |there: &Metadata| (there.dev(), there.ino()) == (found.dev(), found.ino());
+    if !std::fs::symlink_metadata(path).is_ok_and(|there| is_same(&there)) || !undo(path) {
+        return Ok(false);
+    }
     if found.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }?;
     Ok(true)
 }
@@ -157,10 +162,13 @@ mod tests {
         }
         std::fs::create_dir_all(path("larder-x-4/inside")).unwrap();
         std::os::unix::fs::symlink(path("larder-x-mine"), path("larder-x-5")).unwrap();
+        let (pipe, kind) = (path("larder-x-6"), rustix::fs::FileType::Fifo);
+        rustix::fs::mknodat(rustix::fs::CWD, pipe, kind, Mode::RUSR, 0).unwrap();
         let mut removed = clear_up(directory.path(), "larder-x-");
         removed.sort();
         assert_eq!(removed, ["larder-x-2", "larder-x-2-7", "larder-x-4"].map(path));
         assert!(path("larder-x-1").exists() && path("larder-x-5").is_symlink());
+        assert!(path("larder-x-6").exists(), "no benchmark makes a pipe");
         let copy = held.clone();
         drop(held);
         assert!(clear_up(directory.path(), "larder-x-").is_empty(), "a copy holds it");

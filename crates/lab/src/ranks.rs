@@ -7,7 +7,7 @@
 //!
 //! Invariants: a peer must present the token of the run, or connect over a private channel; another
 //! version of Larder or another benchmark is refused; no socket listens except at the configured
-//! address. Errors are sentences that can follow "failed to".
+//! address. Errors are sentences that can follow "cannot".
 
 mod communicator;
 mod coordinator;

@@ -19,7 +19,7 @@ use crate::trace::TraceError;
 #[derive(Debug, thiserror::Error)]
 pub enum ReplayError {
     /// The trace cannot be read.
-    #[error("read a trace: {0}")]
+    #[error(transparent)]
     Trace(#[from] TraceError),
     /// The trace does not fit its exports.
     #[error("{0}")]

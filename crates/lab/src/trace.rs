@@ -48,11 +48,11 @@ pub const TIME_NS_MAX: u64 = 1 << 62;
 /// Maximum volume number: consumers keep state for each number up to it.
 pub const VOLUME_MAX: u32 = (1 << 20) - 1;
 
-/// A trace that cannot be read, as one sentence with the position.
+/// A trace that cannot be read, with the position. The message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub enum TraceError {
     /// The input violates its format.
-    #[error("{name}: {place}: {reason}")]
+    #[error("read {name}: {place}: {reason}")]
     Bad {
         /// Name of the file, or of another input.
         name: String,
@@ -62,7 +62,7 @@ pub enum TraceError {
         reason: String,
     },
     /// Reading it failed.
-    #[error("{name}: {source}")]
+    #[error("read {name}: {source}")]
     Io {
         /// Name of the file, or of another input.
         name: String,

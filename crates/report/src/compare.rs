@@ -31,11 +31,11 @@ pub const STEAL_MAX: f64 = 0.05;
 /// intervals.
 pub const SPEED_MAX: f64 = 0.1;
 
-/// An error comparing two runs. The message can follow "failed to".
+/// The reason why two runs cannot be compared.
 #[derive(Debug, PartialEq, Eq, thiserror::Error)]
 pub enum CompareError {
     /// The runs have different workloads.
-    #[error("compare them: the first is of \"{first}\", the second of \"{second}\"")]
+    #[error("the first is of \"{first}\", the second of \"{second}\"")]
     Workloads {
         /// Workload of the first run.
         first: String,
@@ -43,7 +43,7 @@ pub enum CompareError {
         second: String,
     },
     /// The runs have no series in common, apart from constant ones.
-    #[error("compare them: they have no series in common that can be better or worse")]
+    #[error("they have no series in common that can be better or worse")]
     NoSeries,
 }
 
@@ -159,7 +159,7 @@ fn decide_verdict(
         return cannot_tell(reason.clone());
     }
     if shift.confidence < CONFIDENCE {
-        return cannot_tell("too few values: four of each are needed for 95 %".to_owned());
+        return cannot_tell("too few values: 4 of each are needed for 95 %".to_owned());
     }
     let (more, less) = (1.0 + threshold, 1.0 / (1.0 + threshold));
     if shift.low > more || shift.high < less {

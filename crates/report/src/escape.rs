@@ -13,6 +13,7 @@
 //! characters are printed as `\u001b`, and escaped names pass unchanged. Invariant: neither prints
 //! a control character, except a line break or tab where the caller allows them.
 
+use crate::system_errors;
 use std::borrow::Cow;
 use std::io::{self, Write};
 use std::os::unix::ffi::OsStrExt;
@@ -99,10 +100,11 @@ fn quoted(name: &[u8]) -> String {
 }
 
 /// Escapes a message or log entry as one line, without its end: unsafe characters are written as in
-/// a JSON string, a line break as `\n`.
+/// a JSON string, a line break as `\n`. Errors of the system lose their number and capital letter.
 #[must_use]
 pub fn line(text: &str) -> Cow<'_, str> {
-    if text.contains(is_unsafe) { Cow::Owned(guarded(text, false)) } else { Cow::Borrowed(text) }
+    let text = system_errors::in_sentence(text);
+    if text.contains(is_unsafe) { Cow::Owned(guarded(&text, false)) } else { text }
 }
 
 /// Writes unsafe characters of a text as in a JSON string, except line breaks and tabs if they are

@@ -23,6 +23,7 @@ mod quantity;
 pub mod run;
 pub mod sizing;
 pub mod stats;
+mod system_errors;
 pub mod table;
 pub mod try_verdict;
 pub mod watch;

@@ -23,7 +23,7 @@ pub const SCHEMA: &str = "larder-control";
 /// Version of the schema; also the first part of each path, as in `/v1/stats`.
 pub const VERSION: u32 = 1;
 
-/// The reason for a refused request, as a sentence fragment that can follow "failed to".
+/// The reason for a refused request, as a sentence fragment that can follow "cannot".
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Refusal {
     /// The reason.

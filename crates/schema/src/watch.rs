@@ -165,7 +165,7 @@ pub struct Watch {
     pub findings: Vec<Finding>,
 }
 
-/// An error reading a result. The message can follow "failed to".
+/// An error reading a result. The message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub enum WatchError {
     /// The text is not JSON of this form.

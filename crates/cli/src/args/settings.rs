@@ -155,7 +155,7 @@ fn tunable(text: &str) -> Result<Assignment, String> {
     // The plan refuses an unknown name.
     if let Some(setting) = find(&assignment.name) {
         if setting.form != ValueForm::Number {
-            return Err(format!("{} is no tunable, but an option of its own", assignment.name));
+            return Err(format!("{name} is not a tunable; use --{}", assignment.name));
         }
         setting.check(OsStr::new(value))?;
     }
@@ -221,7 +221,7 @@ mod tests {
         let refused = |words: &[&str]| serve(words).unwrap_err();
         assert!(refused(&["--memory", "-1"]).contains("\"-1\" is not a size"));
         assert!(refused(&["--policy", "a=mru"]).contains("there is no policy \"mru\""));
-        assert!(refused(&["--set", "memory=1"]).contains("memory is no tunable"));
+        assert!(refused(&["--set", "memory=1"]).contains("memory is not a tunable; use --memory"));
         assert!(refused(&["--set", "=1"]).contains("write it as NAME=NUMBER"));
         assert!(refused(&["--age-max", "soon"]).contains("\"soon\" is not a number"));
         let hours = refused(&["--set", "disk.age-max=1h"]);

@@ -4,7 +4,7 @@ use crate::args::FormatArgs;
 use crate::commands::report::{self, Format};
 use crate::output;
 use crate::output_file::OutputFile;
-use anyhow::Result;
+use anyhow::{Context, Result};
 use clap::Args;
 use larder_report::compare::{THRESHOLD, compare, table, to_html, to_text};
 use std::io::Write;
@@ -48,9 +48,10 @@ pub(crate) fn percent(text: &str) -> Result<f64, String> {
 
 pub(crate) fn run(arguments: &CompareArgs) -> Result<ExitCode> {
     let (a, b) = (report::open(&arguments.a)?, report::open(&arguments.b)?);
-    let comparison = compare(&a, &b, arguments.threshold)?;
-    let by_extension = arguments.output.as_deref().and_then(Format::from_extension);
-    let text = match arguments.format.selected().or(by_extension).unwrap_or_default() {
+    let names = [&arguments.a, &arguments.b].map(|file| file.display());
+    let comparison = compare(&a, &b, arguments.threshold)
+        .with_context(|| format!("compare {} with {}", names[0], names[1]))?;
+    let text = match Format::choose(arguments.format.selected(), arguments.output.as_deref())? {
         Format::Text => to_text(&comparison),
         Format::Csv => table(&comparison).to_csv(),
         Format::Html => to_html(&comparison),

@@ -19,7 +19,9 @@ use larder_schema::control::{
 use larder_server::client::Client;
 use output::Answer;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::fs::Metadata;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -44,7 +46,7 @@ pub(crate) struct CtlArgs {
     format: TableFormat,
 
     /// The same as --format json.
-    #[arg(long, global = true)]
+    #[arg(long, global = true, conflicts_with = "format")]
     json: bool,
 
     /// Repeat the query at this interval: rates of each interval and totals.
@@ -218,8 +220,30 @@ fn range(text: &str) -> Result<ByteRange, String> {
     Ok(ByteRange { offset: args::bytes(offset)?, length: args::bytes(length)? })
 }
 
+/// Refuses a server that is neither a URL nor possibly a socket. The client names the reason for
+/// a socket that is missing.
+fn check_server(server: &str) -> Result<()> {
+    let path = Path::new(server.strip_prefix("unix:").unwrap_or(server));
+    let is_socket = |found: Metadata| found.file_type().is_socket();
+    let reason = match path.metadata().map(is_socket) {
+        Ok(false) => "it is not a socket; name the control socket of a server (NAME.control)",
+        Err(_) if !server.starts_with("http://") && is_address(server) => {
+            "it is not a path; write http://127.0.0.1:PORT, and add --token"
+        }
+        _ => return Ok(()),
+    };
+    bail!("use {server} to control a server: {reason}")
+}
+
+/// Returns true for a URL and for `HOST:PORT`.
+fn is_address(server: &str) -> bool {
+    let port = server.rsplit_once(':').map_or("", |(_, port)| port);
+    server.contains("://") || port.parse::<u16>().is_ok()
+}
+
 pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
     let (server, token) = (arguments.control.as_deref(), arguments.token.as_deref());
+    server.map_or(Ok(()), check_server)?;
     let client = Client::find(server, token, arguments.trust_uid)?;
     let format = if arguments.json { TableFormat::Json } else { arguments.format };
     let answer = match (&arguments.command, arguments.watch) {

@@ -66,7 +66,7 @@ impl DemoContext {
     /// Fails if Ctrl-C was pressed.
     fn check(&self) -> Result<()> {
         if self.stop.flag().load(Ordering::Acquire) {
-            bail!("finish the demo: interrupted; nothing was left behind");
+            bail!("finish the demo: it was stopped");
         }
         Ok(())
     }
@@ -85,6 +85,15 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<()> {
         clock: Arc::new(MonotonicClock::new()),
         stop: Stop::listen()?,
     };
+    let result = demonstrate(arguments, &context, &mut image);
+    if result.is_err() && context.check().is_err() {
+        eprintln!("larder: stopped; nothing is left behind");
+        context.stop.reraise_signal()?;
+    }
+    result
+}
+
+fn demonstrate(arguments: &DemoArgs, context: &DemoContext, image: &mut disk::Image) -> Result<()> {
     println!(
         "One program, one request at a time: random blocks of 4 KiB, one read to three writes,\n\
          without a cache (direct I/O) and with {} of larder over NBD. Each trial runs {};\n\
@@ -92,11 +101,11 @@ pub(crate) fn run(arguments: &DemoArgs) -> Result<()> {
         larder_schema::format::bytes(arguments.memory),
         larder_schema::format::duration(arguments.time)
     )?;
-    image.fill(&context)?;
+    image.fill(context)?;
     for kind in [DiskKind::Real, DiskKind::Modeled] {
         let mut outcomes = Vec::new();
         for (times, title) in SIZES {
-            outcomes.push(compare(&context, &image, kind, times, title)?);
+            outcomes.push(compare(context, image, kind, times, title)?);
         }
         println!("{}", outcome::table(kind.title(), &outcomes).to_text())?;
     }

@@ -30,10 +30,15 @@ A share is a percentage: 30%, 0.5%.
 const EXIT_CODES: &str = "\
 Exit codes
 
-0  success
-1  the command ran, and found what it looked for: compare that the second run is worse, ctl at-risk
-   that writes fail, or an image is lost
-2  the command line is wrong, or the command failed
+0    success; also a server, mount, watch or recording that a signal stopped: all data is written
+1    the command ran, and has a finding:
+       compare                 a series of the second run is worse
+       ctl at-risk             writes or flushes of a store fail, or a served file is lost
+       bench cold, bench warm  pages stay resident, or are missing
+       bench matrix            the machine is not as before the run
+2    the command line is wrong, or the command failed: one sentence on standard error
+130  Ctrl-C stopped the command before its work was done; it has removed its files and printed its
+     results so far. The code is 128 and the number of the signal: 143 for SIGTERM
 ";
 
 /// Columns of the text of a topic.

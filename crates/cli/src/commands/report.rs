@@ -73,8 +73,25 @@ impl Format {
             "html" | "htm" => Some(Format::Html),
             "csv" => Some(Format::Csv),
             "json" => Some(Format::Json),
+            "txt" => Some(Format::Text),
             _ => None,
         }
+    }
+
+    /// Returns the selected format, or that of the output file: text, if there is none or its name
+    /// has no extension.
+    pub(crate) fn choose(selected: Option<Format>, output: Option<&Path>) -> Result<Format> {
+        let output = output.filter(|_| selected.is_none());
+        let Some((path, ending)) = output.and_then(|path| Some((path, path.extension()?))) else {
+            return Ok(selected.unwrap_or_default());
+        };
+        Format::from_extension(path).with_context(|| {
+            let (path, ending) = (path.display(), ending.display());
+            format!(
+                "write {path}: no format has the ending .{ending}; use .html, .json, .csv or \
+                 .txt, or add --format"
+            )
+        })
     }
 
     /// Formats a run.
@@ -109,8 +126,7 @@ impl Format {
 }
 
 pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {
-    let by_extension = arguments.output.as_deref().and_then(Format::from_extension);
-    let format = arguments.format.selected().or(by_extension).unwrap_or_default();
+    let format = Format::choose(arguments.format.selected(), arguments.output.as_deref())?;
     let context = || format!("read {}", arguments.file.display());
     let mut file = open_text(&arguments.file)?;
     let text = if perfmon::is_log(file.fill_buf().with_context(context)?) {

@@ -8,6 +8,7 @@ use anyhow::{Result, bail};
 use clap::Args;
 use larder_host::residency::{self, Residency, ResidencyError};
 use larder_report::table::{Cell, Column, Table};
+use larder_schema::format;
 use serde_json::json;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -31,7 +32,7 @@ pub(crate) fn run(arguments: &ResidentArgs) -> Result<()> {
     let mut rows = BTreeMap::new();
     let mut failed = 0;
     let mut report = |error: ResidencyError| {
-        eprintln!("larder: failed to {error}");
+        eprintln!("larder: cannot {error}");
         failed += 1;
     };
     for path in &arguments.paths {
@@ -67,7 +68,7 @@ pub(crate) fn run(arguments: &ResidentArgs) -> Result<()> {
     // A closed pipe is not a failure, so the error must reach the caller without context.
     crate::output::stdout().write_all(text.as_bytes())?;
     if failed > 0 {
-        bail!("find out about {failed} of the files");
+        bail!("report {}", format::counted(failed, "file"));
     }
     Ok(())
 }

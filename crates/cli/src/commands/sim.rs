@@ -24,6 +24,9 @@ use std::io::Write;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+/// Minimum size of a page in bytes.
+const PAGE_BYTES_MIN: u32 = 512;
+
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
     /// Traces, each simulated on its own.
@@ -152,6 +155,10 @@ impl Policies {
 /// Parses `5%`, `64MiB` or `1000p`.
 fn size(text: &str) -> Result<Size, String> {
     let error = || format!("\"{text}\" is not a size; write 5%, 64MiB or 1000p");
+    // A number without a unit is bytes; fewer than the smallest page were hardly meant.
+    if text.parse().is_ok_and(|bytes: u64| bytes < u64::from(PAGE_BYTES_MIN)) {
+        return Err(format!("\"{text}\" has no unit; write {text}MiB, {text}p (pages) or {text}%"));
+    }
     if let Some(percent) = text.strip_suffix('%') {
         let percent = percent.parse().ok().filter(|percent| (0.0..=1e6).contains(percent));
         return percent.filter(|&percent| percent > 0.0).map(Size::Percent).ok_or_else(error);
@@ -168,8 +175,8 @@ fn page_bytes(text: &str) -> Result<u32, String> {
     let bytes = args::bytes(text)?;
     u32::try_from(bytes)
         .ok()
-        .filter(|bytes| bytes.is_power_of_two() && (512..=1 << 20).contains(bytes))
-        .ok_or_else(|| format!("a page of {text}: must be a power of two from 512 to 1MiB"))
+        .filter(|bytes| bytes.is_power_of_two() && (PAGE_BYTES_MIN..=1 << 20).contains(bytes))
+        .ok_or_else(|| format!("\"{text}\" is no page size; write a power of two, 512 to 1MiB"))
 }
 
 pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
@@ -177,7 +184,7 @@ pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
     let engine_options = &arguments.whole.option_names;
     ensure!(
         arguments.level == Level::Whole || engine_options.is_empty(),
-        "simulate with {}: that is for --level whole",
+        "simulate with {}: add --level whole",
         engine_options.join(", ")
     );
     match arguments.level {
@@ -229,7 +236,7 @@ fn for_each_case(
             "simulate standard input: a trace is read twice, so it must be a file"
         );
         let name = escape::path(path).into_owned();
-        let source = trace::open(path, &arguments.input.options()).context("simulate")?;
+        let source = trace::open(path, &arguments.input.options())?;
         let splits = splits(arguments, &name, source.addressing())?;
         cases.extend(splits.into_iter().map(|split| (path, name.clone(), split)));
     }
@@ -289,6 +296,8 @@ mod tests {
         for wrong in ["", "%", "-1%", "0%", "nan%", "0p", "xp", "0B", "1e99%", "many"] {
             assert!(size(wrong).is_err(), "{wrong}");
         }
+        assert_eq!(size("512"), Ok(Size::Bytes(512)));
+        assert!(size("64").unwrap_err().contains("write 64MiB, 64p (pages) or 64%"));
     }
 
     #[test]
@@ -306,6 +315,6 @@ mod tests {
         assert_eq!(parse("all,lru").unwrap().kinds, PolicyKind::ALL);
         let error = format!("{:#}", parse("lrv").unwrap_err());
         assert!(error.starts_with("choose policies: there is no policy \"lrv\""), "{error}");
-        assert!(error.ends_with(", all, min"), "{error}");
+        assert!(error.contains(", all, min"), "{error}");
     }
 }

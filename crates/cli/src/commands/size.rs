@@ -9,7 +9,7 @@ use crate::commands::trace::InputArgs;
 use crate::output;
 use crate::output_file::OutputFile;
 use crate::progress::StepBar;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Result, ensure};
 use clap::Args;
 use larder_core::policy::PolicyKind;
 use larder_lab::sim::sizing::{self, Options};
@@ -140,7 +140,7 @@ fn measure(
     let open_options = arguments.input.options();
     let open = || larder_lab::trace::open(path, &open_options);
     let mut bar = StepBar::default();
-    sizing::measure(&open, &options, &mut |progress| bar.show(progress)).context("size a cache")
+    sizing::measure(&open, &options, &mut |progress| bar.show(progress)).map_err(Into::into)
 }
 
 /// Prints the result, followed by the memory of this machine.

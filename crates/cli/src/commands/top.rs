@@ -37,7 +37,7 @@ const DEFAULT_RECORDING: &str = "larder-top.json";
 pub(crate) fn run(arguments: &TopArgs) -> Result<()> {
     ensure!(
         std::io::stdout().is_terminal() && std::io::stdin().is_terminal(),
-        "show a live view: this is no terminal"
+        "show a live view: standard output is not a terminal; use larder watch or larder resident"
     );
     let file = arguments.output.as_deref();
     let mut recording = file.map(Recording::begin).transpose()?;
@@ -111,7 +111,7 @@ fn toggle_recording(recording: &mut Option<Recording>, path: &Path, state: &mut 
         Some(it) => format!("recorded to {}", it.path.display()),
         None => match Recording::begin(path) {
             Ok(it) => recording_message(recording.insert(it)),
-            Err(error) => format!("failed to {}", sentence(&error)),
+            Err(error) => format!("cannot {}", sentence(&error)),
         },
     });
     state.recording = recording.is_some();
@@ -128,7 +128,7 @@ fn record(recording: &mut Option<Recording>, snapshot: &TopSnapshot, state: &mut
     {
         *recording = None;
         state.recording = false;
-        state.message = Some(format!("failed to {}", sentence(&error)));
+        state.message = Some(format!("cannot {}", sentence(&error)));
     }
 }
 
@@ -159,7 +159,7 @@ mod tests {
         let (mut recording, mut state) = (None, State::new(View::Files));
         toggle_recording(&mut recording, &directory.path().join("no/top.json"), &mut state);
         assert!(recording.is_none() && !state.recording);
-        assert!(state.message.unwrap().starts_with("failed to record to "));
+        assert!(state.message.unwrap().starts_with("cannot record to "));
         let (mut recording, mut state) = (None, State::new(View::Files));
         toggle_recording(&mut recording, Path::new("/dev/full"), &mut state);
         assert!(state.recording);

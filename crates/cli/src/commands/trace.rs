@@ -151,7 +151,7 @@ fn copy(
 ) -> Result<(u64, u64)> {
     let mut output = Output::create(to, target, &input)?;
     let (mut batch, mut total, mut kept) = (Vec::new(), 0, 0);
-    while input.next_batch(&mut batch).context(READING)? {
+    while input.next_batch(&mut batch)? {
         total += batch.len() as u64;
         batch.retain(|record| matches(record, &input));
         kept += batch.len() as u64;
@@ -161,11 +161,9 @@ fn copy(
     Ok((total, kept))
 }
 
-const READING: &str = "read a trace";
-
 fn summarize(arguments: &SummaryArgs) -> Result<()> {
     let mut input = Input::open(&arguments.trace, &arguments.input)?;
-    let description = Description::of(&mut input).context(READING)?;
+    let description = Description::of(&mut input)?;
     let text = match arguments.format.get() {
         TextOrJson::Json => format!("{:#}\n", description.to_json(&input)),
         TextOrJson::Text => description.to_text(&input),
@@ -177,7 +175,7 @@ fn head(arguments: &HeadArgs) -> Result<()> {
     let mut input = Input::open(&arguments.trace, &arguments.input)?;
     let mut output = Output::create(Path::new("-"), Some(Target::Csv), &input)?;
     let (mut batch, mut left) = (Vec::new(), arguments.requests);
-    while left > 0 && input.next_batch(&mut batch).context(READING)? {
+    while left > 0 && input.next_batch(&mut batch)? {
         batch.truncate(usize::try_from(left).unwrap_or(usize::MAX));
         output.append(&batch, &input)?;
         left -= batch.len() as u64;

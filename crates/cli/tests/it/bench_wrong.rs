@@ -71,7 +71,7 @@ fn refused(bench: &Bench, args: &str, directory: &Path) -> String {
     assert_eq!(output.status.code(), Some(2), "{}: {stderr}", bench.name);
     assert!(output.stdout.is_empty(), "{}", bench.name);
     let sentence = stderr.lines().last().unwrap_or_default();
-    assert!(sentence.starts_with("larder: failed to "), "{}: {stderr}", bench.name);
+    assert!(sentence.starts_with("larder: cannot "), "{}: {stderr}", bench.name);
     sentence.to_owned()
 }
 
@@ -135,7 +135,7 @@ fn a_directory_that_cannot_be_written_to_is_named() {
         let sentence = refused(bench, bench.short, small.path());
         let path = small.path().to_str().unwrap();
         assert!(
-            sentence.contains("Read-only file system") && sentence.contains(path),
+            sentence.contains("read-only file system") && sentence.contains(path),
             "{}: {sentence}",
             bench.name
         );
@@ -236,6 +236,6 @@ fn a_tool_that_is_missing_is_named_with_its_package() {
     }
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     let known = "find mkfs.ext4: it is not installed (on Debian: apt-get install e2fsprogs)";
-    assert_eq!(stderr, format!("larder: failed to {known}\n"));
+    assert_eq!(stderr, format!("larder: cannot {known}\n"));
     assert_eq!(names(directory.path()), [""; 0]);
 }

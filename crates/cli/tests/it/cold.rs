@@ -168,7 +168,7 @@ fn a_program_that_reads_the_file_meanwhile_makes_it_refuse() {
     });
     let Some(refused) = refused else { return };
     assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.err.contains("failed to run probe: start cold: "), "{refused:?}");
+    assert!(refused.err.contains("cannot run probe: start cold: "), "{refused:?}");
 }
 
 #[test]
@@ -176,7 +176,7 @@ fn a_program_that_writes_the_file_meanwhile_makes_it_refuse() {
     let refused = refused_while(|file, at| file.write_all_at(&[1; 4096], at).unwrap());
     let Some(refused) = refused else { return };
     assert_eq!(refused.code, Some(2), "{refused:?}");
-    assert!(refused.err.contains("failed to run probe: start cold: "), "{refused:?}");
+    assert!(refused.err.contains("cannot run probe: start cold: "), "{refused:?}");
 }
 
 #[test]
@@ -209,13 +209,13 @@ fn wrong_calls_are_one_sentence_and_leave_nothing_behind() {
     std::fs::write(&file, content(BYTES)).unwrap();
     let (mine, absent) = (file.to_str().unwrap(), directory.path().join("absent"));
     for (args, message) in [
-        (vec!["cold", absent.to_str().unwrap()], "find out what of "),
+        (vec!["cold", absent.to_str().unwrap()], "query the resident pages of "),
         (vec!["cold", "/dev/null"], "it is neither a file nor a block device"),
         (vec!["probe", absent.to_str().unwrap()], "find "),
-        (vec!["probe", mine], "the pattern writes to it; say --overwrite, or --pattern R"),
+        (vec!["probe", mine], "the pattern writes to it; add --overwrite, or use --pattern R"),
         (vec!["probe", mine, "--pattern", "R", "--size", "1GiB"], "it has 4194304"),
         (vec!["probe", path, "--size", "900TiB"], "it needs 900 TiB and "),
-        (vec!["probe", path, "--size", "1KiB"], "a record has 4096"),
+        (vec!["probe", path, "--size", "1KiB"], "a record has 4 KiB"),
         (vec!["probe", path, "--pattern", "RX"], "neither R nor W"),
         (vec!["probe", path, "--trials", "0"], "no number of trials"),
         (vec!["probe", "nbd+unix:///x?socket=/no/such/socket"], "reach nbd+unix:///x"),

@@ -18,3 +18,4 @@ mod reports;
 mod shared;
 mod try_command;
 mod watch;
+mod wrong_uses;

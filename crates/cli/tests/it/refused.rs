@@ -1,11 +1,13 @@
 //! Invalid command lines and inputs are refused before any change, with a message of one sentence.
 
+use rustix::process::{Pid, Signal, kill_process};
 use std::fs::Permissions;
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::PermissionsExt;
 use std::os::unix::net::{UnixListener, UnixStream};
-use std::os::unix::process::CommandExt;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
-use std::process::{Command, Output};
+use std::process::{Command, Output, Stdio};
 
 /// Runs larder in a directory. `timeout` ends a command that is not refused.
 fn larder(directory: &Path, args: &[&str]) -> Output {
@@ -45,9 +47,9 @@ fn a_watch_whose_result_cannot_be_kept_does_not_begin() {
     let directory = tempfile::tempdir().unwrap();
     // Otherwise the watch would run until a signal.
     let stderr = refusal(directory.path(), &["watch", "-o", "no/directory"]);
-    assert_eq!(stderr, "larder: failed to write no/directory: the directory no does not exist\n");
+    assert_eq!(stderr, "larder: cannot write no/directory: the directory no does not exist\n");
     let stderr = refusal(directory.path(), &["watch", "-o", "."]);
-    assert_eq!(stderr, "larder: failed to write .: it is a directory\n");
+    assert_eq!(stderr, "larder: cannot write .: it is a directory\n");
 }
 
 #[test]
@@ -59,7 +61,7 @@ fn a_group_that_does_not_exist_is_not_watched() {
         &["trace", "record", "a.ltr", "--cgroup", "no/such/group"],
     ] {
         let stderr = refusal(directory.path(), args);
-        let prefix = "larder: failed to watch group no/such/group: there is no such control group";
+        let prefix = "larder: cannot watch group no/such/group: there is no such control group";
         assert!(stderr.starts_with(prefix), "{args:?}: {stderr}");
     }
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0);
@@ -82,8 +84,7 @@ fn a_trace_is_not_replaced_by_what_is_made_of_it() {
         (&["filter", "a.csv", "a.csv", "--op", "read"], "a.csv", "a.csv"),
     ] {
         let stderr = refusal(directory.path(), &[&["trace"], args].concat());
-        let expected =
-            format!("larder: failed to write {to}: it is the file {trace} that is read\n");
+        let expected = format!("larder: cannot write {to}: it is the file {trace} that is read\n");
         assert_eq!(stderr, expected, "{args:?}");
     }
     assert_eq!(std::fs::read(directory.path().join("a.csv")).unwrap(), before);
@@ -98,7 +99,7 @@ fn a_directory_is_not_mounted_whose_counters_cannot_be_kept() {
     }
     let mount = ["mount", "source", "place", "--memory", "32MiB"];
     let stderr = refusal(directory.path(), &[&mount[..], &["--counters", "no/file"]].concat());
-    assert_eq!(stderr, "larder: failed to write no/file: the directory no does not exist\n");
+    assert_eq!(stderr, "larder: cannot write no/file: the directory no does not exist\n");
 }
 
 #[test]
@@ -107,8 +108,8 @@ fn a_server_that_cannot_be_controlled_as_it_was_told_does_not_serve() {
     std::fs::write(directory.path().join("disk.img"), vec![0; 1 << 20]).unwrap();
     let serve = ["serve", "disk.img", "--memory", "32MiB", "--listen", "unix:nbd"];
     let stderr = refusal(directory.path(), &[&serve[..], &["--control", "no/socket"]].concat());
-    assert!(stderr.starts_with("larder: failed to listen on unix:no/socket: "), "{stderr}");
-    assert_eq!(stderr.matches("No such file").count(), 1, "{stderr}");
+    assert!(stderr.starts_with("larder: cannot listen on unix:no/socket: "), "{stderr}");
+    assert_eq!(stderr.matches("no such file").count(), 1, "{stderr}");
 }
 
 /// Creates a sparse file.
@@ -269,7 +270,7 @@ fn a_file_that_a_command_reads_is_never_its_output() {
     ] {
         let to = args.iter().rev().find(|word| directory.join(word).is_file()).unwrap();
         let stderr = refusal(directory, args);
-        let expected = format!("larder: failed to write {to}: it is the file {to} that is read\n");
+        let expected = format!("larder: cannot write {to}: it is the file {to} that is read\n");
         assert_eq!(stderr, expected, "{args:?}");
     }
     let twice = ["keep.img", "--counters", "new", "--record", "./new"];
@@ -300,8 +301,7 @@ fn a_full_standard_output_is_an_error_of_every_command() {
         let full = std::fs::File::create("/dev/full").unwrap();
         let output = command.stdout(full).output().unwrap();
         let stderr = String::from_utf8(output.stderr).unwrap();
-        let expected = "larder: failed to write to standard output: No space left on device \
-                      (os error 28)\n";
+        let expected = "larder: cannot write to standard output: no space left on device\n";
         assert_eq!(stderr, expected, "{args:?}");
         assert_eq!(output.status.code(), Some(2), "{args:?}");
     }
@@ -318,8 +318,7 @@ fn a_trace_on_a_full_disk_is_named() {
         let to = format!("full.{format}");
         std::os::unix::fs::symlink("/dev/full", directory.join(&to)).unwrap();
         let stderr = refusal(directory, &["trace", "convert", "a.csv", &to]);
-        let expected =
-            format!("larder: failed to write {to}: No space left on device (os error 28)\n");
+        let expected = format!("larder: cannot write {to}: no space left on device\n");
         assert_eq!(stderr, expected);
     }
 }
@@ -342,9 +341,12 @@ fn a_demo_that_cannot_be_is_refused_before_it_prints_anything() {
     });
     let small_path = small.path().to_str().unwrap();
     let mut refusals = vec![
-        (vec!["--memory", "1MiB"], "failed to use 1 MiB of memory: the minimum is 8 MiB\n"),
-        (vec!["--directory", "missing"], "failed to find missing: No such file or directory"),
-        (vec!["--directory", "empty"], "failed to work in empty: it is no directory\n"),
+        (vec!["--memory", "1MiB"], "cannot use 1 MiB of memory: the minimum is 8 MiB\n"),
+        (vec!["--directory", "missing"], "cannot find missing: no such file or directory"),
+        (
+            vec!["--directory", "empty"],
+            "cannot work in empty: it is not a directory; name the one that it is in\n",
+        ),
     ];
     let twice = format!("{}KiB", kib * 2);
     refusals.push((vec!["--memory", &twice], "iB of memory: this machine has "));
@@ -374,7 +376,7 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
     for (args, reason) in [
         (
             &["sim", "t.csv", "--store", "disk", "--set", "nonsense=1", "--clients", "9"][..],
-            "failed to simulate with --store, --clients, --set: that is for --level whole\n",
+            "cannot simulate with --store, --clients, --set: add --level whole\n",
         ),
         (
             &["sim", "t.csv", "--level", "whole", "--size", "16MiB", "--set", "age-maxx=1"],
@@ -382,41 +384,38 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
         ),
         (
             &["sim", "t.csv", "--level", "whole", "--size", "16MiB", "--set", "age-max=1h"],
-            "failed to set age-max: \"1h\" is not a number; write a number of milliseconds from 10 \
+            "cannot set age-max: \"1h\" is not a number; write a number of milliseconds from 10 \
              to 3600000\n",
         ),
         (
             &["trace", "filter", "t.csv", "f.csv", "--from", "2h", "--to", "1h"],
-            "failed to filter by time: --from must be before --to\n",
+            "cannot filter by time: --from must be before --to\n",
         ),
         (
             &["serve", "v.img", "--give-back=1TiB"],
-            "failed to give memory back down to 1 TiB: --memory is only 256 MiB\n",
+            "cannot give memory back down to 1 TiB: --memory is only 256 MiB\n",
         ),
         (
             &["serve", "v.img", "--set", "age-maxx=1"],
-            "failed to set age-maxx: there is no setting \"age-maxx\"; did you mean \"age-max\"?\n",
+            "cannot set age-maxx: there is no setting \"age-maxx\"; did you mean \"age-max\"?\n",
         ),
-        (
-            &["serve", "v.img", "--memory", "0"],
-            "failed to use 0 B of memory: the minimum is 8 MiB\n",
-        ),
+        (&["serve", "v.img", "--memory", "0"], "cannot use 0 B of memory: the minimum is 8 MiB\n"),
         (
             &["serve", "v.img", "--fuse", "missing"],
-            "failed to mount at missing: there is no such directory; make it first\n",
+            "cannot mount at missing: there is no such directory; make it first\n",
         ),
         (
             &["bench", "fileload", "empty", "--start", "as-is"],
-            "failed to read a file of 0 bytes in parts of 8192 bytes: the least size is 8192 \
+            "cannot read a file of 0 bytes in parts of 8192 bytes: the least size is 8192 \
              bytes\n",
         ),
-        (&["compare", "t.csv", "binary"], "failed to read t.csv: "),
-        (&["compare", "binary", "t.csv"], "failed to read binary: it is not a result of larder\n"),
+        (&["compare", "t.csv", "binary"], "cannot read t.csv: "),
+        (&["compare", "binary", "t.csv"], "cannot read binary: it is not a result of larder\n"),
         (&["size", "t.csv", "--html", "/none/x.html"], "the directory /none does not exist\n"),
         (&["bench", "probe", ".", "-o", "none/x.json"], "the directory none does not exist\n"),
         (
             &["trace", "convert", "t.csv", "x.foo"],
-            "failed to write x.foo: no format has the ending .foo; use .ltr, ",
+            "cannot write x.foo: no format has the ending .foo; use .ltr, ",
         ),
     ] {
         std::fs::write(directory.join("empty"), "").unwrap();
@@ -456,6 +455,25 @@ fn a_negative_value_is_refused_by_the_parser_of_the_value() {
 }
 
 #[test]
+fn a_demo_that_is_interrupted_ends_with_the_signal() {
+    let directory = tempfile::tempdir().unwrap();
+    let mut command = Command::new(env!("CARGO_BIN_EXE_larder"));
+    command.args(["demo", "--memory", "8MiB", "--for", "1m"]).current_dir(directory.path());
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(child.stdout.as_mut().unwrap()).read_line(&mut line).unwrap();
+    let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw).unwrap();
+    kill_process(pid, Signal::INT).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert_eq!(output.status.signal(), Some(Signal::INT.as_raw()), "{output:?}");
+    assert_eq!(
+        String::from_utf8(output.stderr).unwrap(),
+        "larder: stopped; nothing is left behind\n"
+    );
+    assert_eq!(names(directory.path()), [""; 0]);
+}
+
+#[test]
 fn help_is_a_command_too() {
     let directory = tempfile::tempdir().unwrap();
     for (args, same) in [
@@ -485,7 +503,7 @@ fn a_result_is_printed_though_its_file_cannot_be_written() {
         let stderr = String::from_utf8(output.stderr).unwrap();
         assert_eq!(output.status.code(), Some(2), "{args:?}: {stderr}");
         let last = stderr.lines().last().unwrap();
-        assert!(last.starts_with("larder: failed to write /dev/full: "), "{args:?}: {stderr}");
+        assert!(last.starts_with("larder: cannot write /dev/full: "), "{args:?}: {stderr}");
         let printed = String::from_utf8(output.stdout).unwrap();
         assert!(printed.contains(shown), "{args:?}: {printed}");
     }
@@ -498,7 +516,7 @@ fn a_trace_is_not_replaced_by_a_recording() {
     let stderr = refusal(directory.path(), &["trace", "record", "a.ltr", "--for", "1s"]);
     assert_eq!(
         stderr,
-        "larder: failed to record to a.ltr: it exists already; remove it, or name another file\n"
+        "larder: cannot record to a.ltr: it exists already; remove it, or name another file\n"
     );
     assert_eq!(std::fs::read(directory.path().join("a.ltr")).unwrap(), b"kept");
 }

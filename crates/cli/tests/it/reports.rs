@@ -53,11 +53,11 @@ fn assert_refused(line: &str, message: &str) {
 #[test]
 fn wrong_runs_are_refused_with_a_sentence() {
     for (line, message) in [
-        ("larder report absent.json", "failed to read absent.json: "),
+        ("larder report absent.json", "cannot read absent.json: "),
         ("larder report README.md", "neither a result of larder nor a log of Perfmon\n"),
         ("larder compare README.md probe-after.json", "it is not JSON"),
         ("larder compare probe-before.json absent.json", "read absent.json"),
-        ("larder report probe-before.json -o /no/such/directory/x.html", "failed to write "),
+        ("larder report probe-before.json -o /no/such/directory/x.html", "cannot write "),
         ("larder compare probe-before.json probe-after.json --threshold 2", "is not a share"),
     ] {
         assert_refused(line, message);

@@ -16,7 +16,7 @@ const UNION: u32 = 5;
 const ENUM: u32 = 6;
 const TYPEDEF: u32 = 8;
 
-/// An error reading kernel types. Every message can follow "failed to".
+/// An error reading kernel types. Every message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum TypesError {
     #[error("read {BTF_PATH}: {0}")]

@@ -177,7 +177,7 @@ fn what_is_no_file_is_refused_with_a_sentence() {
     let error = of_path(Path::new("/dev/null")).unwrap_err().to_string();
     assert!(error.ends_with("it is neither a file nor a block device"), "{error}");
     let error = of_path(Path::new("/no/such/file")).unwrap_err().to_string();
-    assert!(error.starts_with("find out what of /no/such/file is in memory: "), "{error}");
+    assert!(error.starts_with("query the resident pages of /no/such/file: "), "{error}");
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl Drop for Directory {
 pub struct CleanupResult {
     /// Directories that were removed, with their mounts and devices.
     pub removed: Vec<PathBuf>,
-    /// Directories that remain, with the reason: a sentence that can follow "failed to".
+    /// Directories that remain, with the reason: a sentence that can follow "cannot".
     pub stays: Vec<(PathBuf, String)>,
 }
 

@@ -1,4 +1,4 @@
-//! Errors of a run: one clear sentence each, which can follow "failed to".
+//! Errors of a run: one clear sentence each, which can follow "cannot".
 
 use std::io;
 

@@ -92,7 +92,7 @@ impl Communicator {
     /// at the end of the run.
     ///
     /// # Errors
-    /// The leader is gone, or ends the run; the text is a verb phrase that follows "failed to".
+    /// The leader is gone, or ends the run; the text is a verb phrase that follows "cannot".
     pub fn join(hello: Hello, link: Link, stop: Arc<AtomicBool>) -> Result<Self, String> {
         let Link { mut reader, mut writer } = link;
         let is_rank_0 = hello.rank == 0;

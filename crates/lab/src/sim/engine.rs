@@ -148,7 +148,7 @@ pub enum CacheSimulationError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The cache failed a request.
-    #[error(transparent)]
+    #[error("simulate the whole cache: {0}")]
     Simulation(#[from] SimulationError),
     /// The trace names objects.
     #[error("simulate the whole cache over a trace of objects: it has no places in a volume")]

@@ -108,8 +108,8 @@ pub enum ReferenceError {
     Trace(#[from] TraceError),
     /// Volume and page do not fit into one number.
     #[error(
-        "request {request}: page {page} of volume {volume} is out of reach; simulated are 65,536 \
-         volumes of 2^48 pages"
+        "simulate request {request}: its page {page} of volume {volume} is out of reach; the limit \
+         is 65,536 volumes of 2^48 pages"
     )]
     OutOfReach {
         /// Number of the request, from 1.

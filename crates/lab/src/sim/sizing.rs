@@ -29,6 +29,7 @@ use larder_core::curve::miniature::SAMPLE_PAGES;
 use larder_core::policy::PolicyKind;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_schema::advice::SizingGoal;
+use larder_schema::format;
 use larder_schema::sizing::Sizing;
 use std::num::NonZero;
 
@@ -85,26 +86,29 @@ pub enum SizingError {
     Reference(#[from] ReferenceError),
     /// The trace has objects instead of pages.
     #[error(
-        "{name}: it is a trace of objects, which have no pages; `larder sim` counts their hits"
+        "size a cache for {name}: it is a trace of objects, which have no pages; use larder sim"
     )]
     Objects {
         /// The trace.
         name: String,
     },
     /// The trace has no reads and no writes.
-    #[error("{name}: it has no read and no write")]
+    #[error("size a cache for {name}: it has no read and no write")]
     Empty {
         /// The trace.
         name: String,
     },
     /// The budget holds no page.
-    #[error("a budget of {budget_bytes} bytes is less than one page with its tables")]
+    #[error(
+        "size a cache of at most {}: that is less than one page with its tables; raise the budget",
+        format::bytes(*budget_bytes)
+    )]
     Budget {
         /// The requested budget.
         budget_bytes: u64,
     },
     /// The trace has more pages than a cache supports.
-    #[error("{name}: it touches 2^32 pages or more; filter it first")]
+    #[error("size a cache for {name}: it touches 2^32 pages or more; filter it first")]
     TooLarge {
         /// The trace.
         name: String,

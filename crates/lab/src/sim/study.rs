@@ -36,10 +36,10 @@ const STEP: &str = "simulating";
 #[derive(Debug, thiserror::Error)]
 pub enum StudyError {
     /// The trace is bad, cannot be read, or exceeds a limit.
-    #[error("simulate: {0}")]
+    #[error(transparent)]
     Reference(#[from] ReferenceError),
     /// The trace cannot run through the whole cache.
-    #[error("simulate: {0}")]
+    #[error(transparent)]
     Whole(#[from] CacheSimulationError),
     /// The trace is too long for the bound.
     #[error(transparent)]

@@ -46,7 +46,7 @@ pub struct Fileload {
     pub read_bytes: u64,
 }
 
-/// A file that cannot be read in this way. The message can follow "failed to".
+/// A file that cannot be read in this way. The message can follow "cannot".
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error(
     "read a file of {file_bytes} bytes in parts of {read_bytes} bytes: the least size is {} bytes",

@@ -148,7 +148,7 @@ fn what_is_too_small_too_noisy_or_too_little_is_not_told() {
         (Verdict::CannotTell, "no more than 2.0 % apart")
     );
     let few = compared(&STEADY[..3], &scaled(2.0)[..3]);
-    assert_eq!(few.why, "too few values: four of each are needed for 95 %");
+    assert_eq!(few.why, "too few values: 4 of each are needed for 95 %");
     assert_eq!(compared(&STEADY[..4], &scaled(2.0)[..4]).verdict, Verdict::Better);
     let none = compared(&STEADY, &[0.0; 6]);
     assert_eq!(
@@ -212,7 +212,7 @@ fn other_workloads_and_nothing_in_common_are_refused() {
     let mut b = a.clone();
     b.workload = "postmark".to_owned();
     let error = compare(&a, &b, THRESHOLD).unwrap_err().to_string();
-    assert_eq!(error, "compare them: the first is of \"probe\", the second of \"postmark\"");
+    assert_eq!(error, "the first is of \"probe\", the second of \"postmark\"");
     let other = run(&[("rate", "ms", None, &STEADY)]);
     assert_eq!(compare(&a, &other, THRESHOLD), Err(CompareError::NoSeries));
 }

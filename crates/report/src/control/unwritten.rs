@@ -119,7 +119,7 @@ a              8 KiB    1 MiB  1.50 s      5.00 s      0 B  keep
             error: Some("No space left on device (os error 28)".into()),
         });
         let by_file = warnings(&at_risk);
-        let known = "b: 4 KiB of logs/a cannot be written: No space left on device (os error 28)";
+        let known = "b: 4 KiB of logs/a cannot be written: no space left on device";
         assert_eq!((by_file.len(), by_file[1].as_str()), (3, known));
     }
 }

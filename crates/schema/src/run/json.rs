@@ -3,32 +3,32 @@
 use super::{Run, SCHEMA, VERSION};
 use serde_json::Value;
 
-/// An error writing or reading a run. Every message can follow "failed to".
+/// The reason why a run cannot be read, or an error writing it that can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub enum RunError {
     /// The text is not JSON.
-    #[error("read the run: it is not JSON ({source})")]
+    #[error("it is not JSON ({source})")]
     NotJson {
         /// Position and reason.
         source: serde_json::Error,
     },
     /// The JSON has another schema.
-    #[error("read the run: its schema is {found}, not \"{SCHEMA}\"")]
+    #[error("its schema is {found}, not \"{SCHEMA}\", so it is not the record of a benchmark")]
     OtherSchema {
         /// The value of the field, or that it is missing.
         found: String,
     },
     /// The version is unknown.
     #[error(
-        "read the run: it has version {found}, and this program knows versions 1 to {VERSION}; \
-         read it with the program that wrote it or a newer one"
+        "it has version {found}, and this program knows versions 1 to {VERSION}; read it with the \
+         program that wrote it or a newer one"
     )]
     UnknownVersion {
         /// The value of the field, or that it is missing.
         found: String,
     },
     /// A field is missing or invalid.
-    #[error("read the run: {source}")]
+    #[error("{source}")]
     Malformed {
         /// The field and the reason.
         source: serde_json::Error,

@@ -73,16 +73,19 @@ fn what_is_not_known_is_refused_with_a_sentence() {
     };
     assert_eq!(
         refused("version", json!(3)),
-        "read the run: it has version 3, and this program knows versions 1 to 2; read it with the \
+        "it has version 3, and this program knows versions 1 to 2; read it with the \
          program that wrote it or a newer one"
     );
     assert_eq!(
         refused("schema", json!("fio")),
-        "read the run: its schema is \"fio\", not \"larder-run\""
+        "its schema is \"fio\", not \"larder-run\", so it is not the record of a benchmark"
     );
-    assert!(refused("samples", json!(7)).starts_with("read the run: invalid type"));
+    assert!(refused("samples", json!(7)).starts_with("invalid type"));
     let error = Run::from_json("{}").unwrap_err().to_string();
-    assert_eq!(error, "read the run: its schema is missing, not \"larder-run\"");
+    assert_eq!(
+        error,
+        "its schema is missing, not \"larder-run\", so it is not the record of a benchmark"
+    );
     assert!(Run::from_json("not").unwrap_err().to_string().contains("not JSON"));
 }
 

@@ -4,6 +4,7 @@
 use super::run_args::RunArgs;
 use super::{postmark, probe};
 use crate::args::allow_hyphens;
+use crate::usage_errors::UsageError;
 use anyhow::{Result, bail};
 use clap::parser::ValueSource;
 use clap::{Args, Command, FromArgMatches, ValueEnum};
@@ -59,8 +60,13 @@ pub(super) fn parse<A: Args + FromArgMatches>(
     let command = Command::new(name).bin_name(format!("larder bench {name}"));
     let command = command.no_binary_name(true);
     let command = allow_hyphens(A::augment_args(command));
-    let matches = command.try_get_matches_from(words);
-    let matches = matches.unwrap_or_else(|error| error.exit());
+    let matches = match command.clone().try_get_matches_from(words) {
+        Ok(matches) => matches,
+        Err(error) if error.use_stderr() => {
+            bail!(UsageError::new(error, command, &format!("larder bench {name}")));
+        }
+        Err(error) => error.exit(),
+    };
     // The outer command determines trials and their start.
     let run_args = RunArgs::augment_args(Command::new(name));
     for argument in run_args.get_arguments() {

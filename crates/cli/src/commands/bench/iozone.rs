@@ -9,6 +9,7 @@ use super::leftovers::remove_leftovers;
 use super::local_host::LocalHost;
 use super::run_args::{Confidence, confidence, finish, start, trials, write_record};
 use crate::args::FormatArgs;
+use crate::free_space::check_directory;
 use crate::output;
 use crate::output_file::OutputFile;
 use crate::signals::Stop;
@@ -166,8 +167,7 @@ impl IozoneArgs {
 
     /// Returns the mode of the arguments.
     fn mode(&self) -> Result<Box<dyn Mode>> {
-        let shown = self.directory.display();
-        ensure!(self.directory.is_dir(), "work in {shown}: it is no directory");
+        check_directory(&self.directory)?;
         remove_leftovers(&self.directory, "iozone");
         let (access, directory) = (self.opening.access_pattern(), self.directory.clone());
         if self.threads.is_enabled() {

@@ -10,6 +10,7 @@ mod variant;
 use super::embedded::InnerBenchmark;
 use super::run_args::RunArgs;
 use crate::args;
+use crate::free_space::check_directory;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -121,11 +122,7 @@ pub(super) fn run(arguments: &MatrixArgs) -> Result<ExitCode> {
         !arguments.run_args.multi_host.is_enabled(),
         "measure a matrix together with other machines: it is for one"
     );
-    ensure!(
-        arguments.scratch.is_dir(),
-        "make images in {}: it is no directory",
-        arguments.scratch.display()
-    );
+    check_directory(&arguments.scratch)?;
     let inner = arguments.workload;
     inner.workload(&arguments.scratch, &arguments.words)?;
     let mut results = MatrixResult::default();
@@ -141,9 +138,9 @@ pub(super) fn run(arguments: &MatrixArgs) -> Result<ExitCode> {
     let MatrixResult { parts, skipped, stopped } = results;
     if parts.is_empty() {
         print_changes(&changes);
-        let error = result.err().unwrap_or(BenchError::Stopped.into());
         if !stopped {
-            return Err(error);
+            result?;
+            bail!("measure anything: no scheduler of --scheduler is left");
         }
         return arguments.run_args.finish("matrix", &stop, Err(BenchError::Stopped));
     }

@@ -12,6 +12,7 @@ use clap::Args;
 use larder_lab::bench::Start;
 use larder_lab::bench::postmark::{Data, Fsync, Options, PostmarkBench};
 use larder_lab::workload::postmark::{Config, Location, Script, Session, Step, help, show};
+use larder_schema::run::Part;
 use settings::Settings;
 use std::io::{self, BufWriter, Write};
 use std::num::NonZero;
@@ -92,10 +93,12 @@ pub(crate) fn run(arguments: &PostmarkArgs) -> Result<ExitCode> {
         let is_one = matches!(steps[..], [Step::Run(..)]);
         ensure!(is_one, "run PostMark together: the script does more than one run");
     }
+    let is_several = steps.iter().filter(|step| matches!(step, Step::Run(..))).count() > 1;
+    let mut parts = is_several.then(Vec::new);
     let mut code = ExitCode::SUCCESS;
     for step in steps {
         match step {
-            Step::Run(config, _) => code = arguments.run_config(config)?,
+            Step::Run(config, _) => code = arguments.run_config(config, parts.as_mut())?,
             Step::Show(config, _) => {
                 let current = std::env::current_dir().context("find the current directory")?;
                 let text = show(&arguments.settings.apply_to(config), &current);
@@ -159,9 +162,13 @@ impl PostmarkArgs {
         Ok(PostmarkBench::new(options))
     }
 
-    fn run_config(&self, config: Config) -> Result<ExitCode> {
+    /// Executes a run; `parts` are the results of earlier ones, if the script has several.
+    fn run_config(&self, config: Config, parts: Option<&mut Vec<Part>>) -> Result<ExitCode> {
         let mut bench = PostmarkBench::new(self.options(config));
-        let result = self.run_args.run_here(&mut bench, Start::Cold);
+        let result = match parts {
+            Some(parts) => self.run_args.run_next(&mut bench, parts),
+            None => self.run_args.run_here(&mut bench, Start::Cold),
+        };
         for directory in bench.left_over() {
             eprintln!(
                 "larder: removed {}, which a run that was killed had left",

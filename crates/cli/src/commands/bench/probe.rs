@@ -16,6 +16,7 @@ use larder_lab::random::Spread;
 use larder_lab::workload::probe::{
     Action, FITS, OVERRUN, OVERRUN_FAVORED, Order, Probe, parse_pattern,
 };
+use larder_schema::format;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -189,7 +190,7 @@ impl ProbeArgs {
         };
         ensure!(
             self.overwrite || !options.writes,
-            "work on {target}: the pattern writes to it; say --overwrite, or --pattern R"
+            "work on {target}: the pattern writes to it; add --overwrite, or use --pattern R"
         );
         let (available, bytes) = (place.bytes(), requested.unwrap_or(place.bytes()));
         ensure!(bytes <= available, "work on {bytes} bytes of {target}: it has {available}");
@@ -215,7 +216,12 @@ impl ProbeArgs {
     fn bench_on(&self, place: Box<dyn TargetSource>, bytes: u64) -> Result<ProbeBench> {
         let record = self.record;
         ensure!(record > 0, "work on records of 0 bytes: there is nothing to do");
-        ensure!(bytes >= record, "work on {bytes} bytes: a record has {record}");
+        ensure!(
+            bytes >= record,
+            "work on {}: a record has {}; raise --size, or lower --record",
+            format::bytes(bytes),
+            format::bytes(record)
+        );
         // Only whole records: the bytes after the last one are not used.
         let mut probe = Probe::random(bytes - bytes % record);
         probe.record_bytes = record;

@@ -16,7 +16,9 @@ use larder_lab::bench::{
     BenchError, Plan, RunResult, SpeedRequirement, Start, Workload, run_trials,
 };
 use larder_lab::ranks::{Communicator, RankError, RankResults, combine};
-use larder_schema::run::Run;
+use larder_report::run::gathered;
+use larder_schema::format;
+use larder_schema::run::{Part, Run};
 use std::io::Write;
 use std::ops::RangeInclusive;
 use std::path::{Path, PathBuf};
@@ -105,7 +107,7 @@ pub(crate) struct RecordedSpeed {
 /// Reads the speed of the machine from a record.
 fn speed_of(file: &str) -> Result<RecordedSpeed, String> {
     let file = PathBuf::from(file);
-    let run = report::open(&file).map_err(|error| format!("{error:#}"))?;
+    let run = report::open(&file).map_err(|error| output::sentence(&error))?;
     match larder_report::compare::speed(&run) {
         Some(speed) => Ok(RecordedSpeed { file, speed }),
         None => Err("it contains no measurement of the machine's speed".to_owned()),
@@ -234,6 +236,26 @@ impl RunArgs {
         result
     }
 
+    /// Runs one of several workloads after each other, and prints its result. The record contains
+    /// the results so far, which are `parts`.
+    pub(super) fn run_next(
+        &self,
+        workload: &mut dyn Workload,
+        parts: &mut Vec<Part>,
+    ) -> Result<ExitCode> {
+        let stop = Stop::listen()?;
+        let (workload_name, number) = (workload.name().to_owned(), parts.len() + 1);
+        let name = format!("run {number}");
+        let result = self.run_one(workload, &stop, &name);
+        let write = |run: &Run| {
+            let labels = [("run".to_owned(), number.to_string())].into();
+            parts.push(Part { name, labels, run: run.clone() });
+            let what = format!("{workload_name} in {}", format::counted(number as u64, "run"));
+            write_record(&gathered(what, parts.clone()), self.output.as_deref())
+        };
+        finish(&workload_name, &stop, result, |run| self.format.get().write(run), write)
+    }
+
     /// Prints and writes a result, with the format and the file of these arguments; see [`finish`].
     pub(super) fn finish(
         &self,
@@ -267,7 +289,7 @@ pub(super) fn finish(
     let operation = format!("run {name}");
     let RunResult { mut run, stopped } = match result {
         Err(error) if error.is_stop() => {
-            eprintln!("larder: stopped before the first trial; what it made is removed");
+            eprintln!("larder: stopped before there was a result; what it made is removed");
             stop.reraise_signal()?;
             return Err(error).context(operation);
         }

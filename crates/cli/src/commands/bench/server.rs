@@ -96,7 +96,7 @@ impl ServerArgs {
         ensure!(needed <= available, "work on {needed} bytes of {target}: it has {available}");
         ensure!(
             self.overwrite || !writes,
-            "work on {target}: the mix writes to it; say --overwrite, or --mix read=1"
+            "work on {target}: the mix writes to it; add --overwrite, or use --mix read=1"
         );
         Ok(ItemLocation::Places(place))
     }

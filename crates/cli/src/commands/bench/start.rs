@@ -68,7 +68,7 @@ fn open(arguments: &StartArgs) -> Result<Files> {
         paths.extend(files_below(path)?);
     }
     if paths.is_empty() {
-        bail!("find files: there are none below what was named");
+        bail!("find files: the directories have none");
     }
     Ok(Files::open(paths)?)
 }

@@ -66,7 +66,7 @@ pub(crate) struct TryArgs {
           value_parser = args::named::<FlushMode>)]
     flush: FlushMode,
 
-    /// Trials of each side from each start; a verdict needs four.
+    /// Trials of each side from each start; a verdict needs 4.
     #[arg(long, value_name = "NUMBER", default_value_t = 6,
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     trials: u64,
@@ -93,7 +93,7 @@ pub(crate) fn run(arguments: &TryArgs) -> Result<ExitCode> {
     let sockets = runtime_directory()?;
     scratch::remove_leftovers(&arguments.path, &sockets);
     arguments.confirm_use(work.needed_bytes(arguments.memory)?)?;
-    let stop = Stop::listen()?;
+    let stop = Stop::listen_only()?;
     let scratch = Scratch::make(&arguments.path, &sockets)?;
     let result = arguments.run_trials(&work, &starts, &scratch, &stop);
     // Nothing is mounted any more; an error of the workload takes precedence over one here.
@@ -102,7 +102,7 @@ pub(crate) fn run(arguments: &TryArgs) -> Result<ExitCode> {
         Ok(trial_results) => trial_results,
         Err(error) => {
             if let Err(more) = removed {
-                eprintln!("larder: note: failed to {more:#}");
+                eprintln!("larder: note: cannot {more:#}");
             }
             let error = error.downcast::<BenchError>()?;
             return finish("the trial", &stop, Err(error), |_| Ok(String::new()), |_| Ok(()));
@@ -125,11 +125,7 @@ impl TryArgs {
     /// Checks that there is a directory that can gain from a cache.
     fn check_path(&self) -> Result<()> {
         let shown = self.path.display();
-        let metadata = std::fs::metadata(&self.path).with_context(|| format!("find {shown}"))?;
-        ensure!(
-            metadata.is_dir(),
-            "work in {shown}: it is no directory; name the one that it is in"
-        );
+        free_space::check_directory(&self.path)?;
         let mount = Mount::of(&self.path).with_context(|| format!("find what {shown} is on"))?;
         ensure!(
             !mount.is_memory(),
@@ -176,7 +172,7 @@ impl TryArgs {
         }
         eprint!("larder: {request} for as long as it takes? [y/N] ");
         let mut answer = String::new();
-        std::io::stdin().read_line(&mut answer).context("hear the answer")?;
+        std::io::stdin().read_line(&mut answer).context("read the answer")?;
         ensure!(matches!(answer.trim(), "y" | "Y" | "yes"), "{request}: the answer was no");
         Ok(())
     }
@@ -235,7 +231,7 @@ impl TryArgs {
         let parts: Vec<Part> = trial_results.runs.into_iter().zip(sides).map(part).collect();
         let memory = format::bytes(self.memory);
         let description = format!("{}, natively and through {memory} of larder", parts[0].run.what);
-        let verdict = try_verdict::verdict(&parts)?;
+        let verdict = try_verdict::verdict(&parts).context("compare both sides")?;
         let mut run = larder_report::run::gathered(description, parts);
         run.verdict = verdict;
         run.settings.insert("memory_bytes".to_owned(), self.memory.into());

@@ -1,7 +1,7 @@
 //! Input traces: opened with progress on a terminal; notes of the reader are printed at the end.
 
-use crate::progress;
-use anyhow::{Context, Result};
+use crate::{args, progress};
+use anyhow::Result;
 use clap::Args;
 use indicatif::ProgressBar;
 use larder_lab::trace::{
@@ -28,7 +28,8 @@ pub(crate) struct InputArgs {
 pub(crate) fn format(text: &str) -> Result<Format, String> {
     Format::from_name(text).ok_or_else(|| {
         let names: Vec<_> = Format::all().map(Format::name).collect();
-        format!("\"{text}\" is not a format; there are {}", names.join(", "))
+        let unknown = args::unknown("trace format", text, names.iter().copied());
+        format!("{unknown} (formats: {})", names.join(", "))
     })
 }
 
@@ -43,7 +44,7 @@ impl InputArgs {
     /// Opens a trace without a progress bar; `times` limits the times that are needed, in
     /// nanoseconds since its beginning.
     pub(super) fn open(&self, path: &Path, times: Option<Range<u64>>) -> Result<BoxedSource> {
-        open(path, &OpenOptions { times, ..self.options() }).context("read a trace")
+        Ok(open(path, &OpenOptions { times, ..self.options() })?)
     }
 }
 
@@ -67,7 +68,7 @@ impl Input {
     ) -> Result<Self> {
         let read = Arc::new(AtomicU64::new(0));
         let options = OpenOptions { times, progress: Some(read.clone()), ..arguments.options() };
-        let source = open(path, &options).context("read a trace")?;
+        let source = open(path, &options)?;
         let bar = if crate::output::shows_progress()
             && let Ok(metadata) = path.metadata()
         {

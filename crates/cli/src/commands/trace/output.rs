@@ -22,10 +22,10 @@ fn remove_on_signal(path: &Path) -> Result<()> {
         for signal in signals.forever() {
             let path = TEMPORARY_FILE.lock().expect("no holder panics").take();
             if let Some(Err(error)) = path.map(std::fs::remove_file) {
-                eprintln!("larder: failed to remove what was not finished: {error}");
+                eprintln!("larder: cannot remove what was not finished: {error}");
             }
             if let Err(error) = emulate_default_handler(signal) {
-                eprintln!("larder: failed to end: {error}");
+                eprintln!("larder: cannot end: {error}");
             }
         }
     };
@@ -75,7 +75,7 @@ impl Output {
             let endings: Vec<_> =
                 Target::all().iter().map(|(.., extension)| format!(".{extension}")).collect();
             bail!(
-                "write {name}: no format has the ending .{}; use {}, or name the format",
+                "write {name}: no format has the ending .{}; use {}, or add --to-format",
                 ending.display(),
                 endings.join(", ")
             );

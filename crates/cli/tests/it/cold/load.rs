@@ -48,7 +48,7 @@ fn check_fragments(directory: &Path) {
     let adjacent = all.windows(2).filter(|pair| pair[0].1 == pair[1].1).count();
     assert!(adjacent < all.len() / 10, "{adjacent} of {}", all.len());
     let again = bench(&args);
-    assert!(again.code == Some(2) && again.err.contains("File exists"), "{again:?}");
+    assert!(again.code == Some(2) && again.err.contains("file exists"), "{again:?}");
     measure_both_sets(shown);
     let removed = bench(&["fragments", shown, "--remove"]);
     assert!(removed.out == "removed 6 files\n", "{removed:?}");
@@ -135,7 +135,7 @@ fn what_cannot_be_is_said_and_nothing_is_made() {
     let file = file.to_str().unwrap();
     assert_refused(&["fragments", here, "--size", "4KiB"], "an extent has at least 4 KiB");
     assert_refused(&["fragments", here, "--size", "900TiB"], "are free");
-    assert_refused(&["fragments", "/no/such/directory"], "find /no/such/directory: No such file");
+    assert_refused(&["fragments", "/no/such/directory"], "find /no/such/directory: no such file");
     assert_refused(&["fragments", here, "--remove", "--files", "3"], "cannot be used with");
     assert_refused(&["fileload", "/no/such/file"], "find /no/such/file");
     assert_refused(&["fileload", here, file], "files and directories at once");

@@ -71,5 +71,5 @@ fn an_export_is_measured_as_it_is_and_never_called_cold() {
     assert!(as_is.succeeded(), "{uri}: {as_is:?}");
     assert!(as_is.out.contains("what was in memory cannot be known"), "{as_is:?}");
     assert!(cold.err.contains("a server may cache, and does not say what"), "{cold:?}");
-    assert!(writes.err.contains("say --overwrite, or --pattern R"), "{writes:?}");
+    assert!(writes.err.contains("add --overwrite, or use --pattern R"), "{writes:?}");
 }

@@ -79,7 +79,7 @@ fn an_export_is_loaded_step_by_step() {
     let refused = bench(&["server", &served.uri, "--items", "2"]);
     assert!(refused.code == Some(2) && refused.err.contains("it has 4194304"), "{refused:?}");
     let refused = bench(&[&["server", &served.uri][..], &SHORT].concat());
-    assert!(refused.err.contains("say --overwrite, or --mix read=1"), "{refused:?}");
+    assert!(refused.err.contains("add --overwrite, or use --mix read=1"), "{refused:?}");
     let run = run_steps(&served.uri, &["--overwrite"]);
     assert!(run.trials.iter().all(|trial| trial.started.pages.is_none()));
     run_steps(&served.uri, &["--mix", "read=1"]);
@@ -93,7 +93,7 @@ fn what_cannot_be_is_said() {
         (&["/no/such/directory"][..], "find /no/such/directory"),
         (&["nbd+unix:///x?socket=/no/such/socket"], "reach nbd+unix:///x?socket=/no/such/socket"),
         (&[here, "--clients", "4,2"], "each step has more clients than the one before"),
-        (&[here, "--clients", "0"], "0 is not in 1..=4096"),
+        (&[here, "--clients", "0"], "it is not a whole number from 1 to 4096"),
         (&[here, "--mix", "move=1"], "there are read, write and copy"),
         (&[here, "--size", "1000", "--unbuffered"], "multiples of 512 bytes"),
         (&[here, "--measure", "0s"], "nothing can end in it"),

@@ -112,7 +112,7 @@ fn all_of_a_request_is_applied_or_nothing() {
     }
     let output = server.ctl(&["set", "one.policy=mru"]);
     assert_eq!(output.status.code(), Some(2));
-    assert!(text(&output.stderr).starts_with("larder: failed to set one.policy: "));
+    assert!(text(&output.stderr).starts_with("larder: cannot set one.policy: "));
     server.stop();
 }
 

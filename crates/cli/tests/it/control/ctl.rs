@@ -64,7 +64,7 @@ fn what_is_wrong_ends_with_2_and_a_sentence() {
         assert!(stderr.contains(reason), "{args:?}: {stderr}");
         assert!(output.stdout.is_empty());
     };
-    assert_refused(&["flush", "three"], "failed to find the volume \"three\"");
+    assert_refused(&["flush", "three"], "cannot find the volume \"three\"");
     assert_refused(&["warm", "three"], "there is no such volume (volumes: one)");
     assert_refused(&["warm", "one", "15MiB+2MiB"], "the volume has 16777216 bytes");
     assert_refused(&["warm", "one", "7"], "write it as OFFSET+LENGTH");
@@ -115,7 +115,7 @@ fn the_only_server_is_found() {
     server.signal(Signal::TERM);
     eventually("the socket is gone", || !runtime.join("one.control").exists());
     let none = find();
-    assert!(text(&none.stderr).contains("failed to find a server: none listens"));
+    assert!(text(&none.stderr).contains("cannot find a server: none listens"));
     server.wait();
 }
 
@@ -190,7 +190,7 @@ fn a_file_is_checked_without_being_served() {
     assert_eq!(wrong.status.code(), Some(2));
     let output = text(&wrong.stderr);
     let known = "line 2: there is no key \"polcy\"; did you mean \"policy\"?\n";
-    assert!(output.starts_with("larder: failed to use ") && output.ends_with(known), "{output}");
+    assert!(output.starts_with("larder: cannot use ") && output.ends_with(known), "{output}");
     let none = larder().arg("check-config").arg(directory.path().join("none")).output().unwrap();
     assert_eq!(none.status.code(), Some(2));
 }
@@ -204,16 +204,16 @@ fn wrong_uses_of_ctl_are_refused_with_the_reason() {
         text(&output.stderr)
     };
     let message = assert_refused(&["set", "memory=16MiB", "memory=24MiB"]);
-    assert_eq!(message, "larder: failed to set memory: it is named twice\n");
+    assert_eq!(message, "larder: cannot set memory: it is named twice\n");
     let message = assert_refused(&["set", "one.min=1TiB"]);
     assert!(
-        message.starts_with("larder: failed to set --min of \"one\": it is more than "),
+        message.starts_with("larder: cannot set --min of \"one\": it is more than "),
         "{message}"
     );
     let message = assert_refused(&["set", "memory=3"]);
     assert!(message.contains("use 3 B of memory"), "{message}");
     let message = assert_refused(&["metrics", "--format", "json"]);
-    assert!(message.starts_with("larder: failed to print the metrics: "), "{message}");
+    assert!(message.starts_with("larder: cannot print the metrics: "), "{message}");
     server.stop();
 }
 
@@ -223,7 +223,7 @@ fn a_socket_that_is_not_for_control_is_named() {
     let socket = server.path("nbd.sock").display().to_string();
     let output = larder().args(["ctl", "--control", &socket, "stats"]).output().unwrap();
     let expected = format!(
-        "larder: failed to query {socket}: it is not a control socket of larder, whose name ends \
+        "larder: cannot query {socket}: it is not a control socket of larder, whose name ends \
          in .control\n"
     );
     assert_eq!(text(&output.stderr), expected);

@@ -120,7 +120,7 @@ fn a_stop_names_what_a_failed_volume_loses_and_writes_the_others() {
     assert!(left.flush().is_err());
     let (directory, code, log) = server.end_with(Signal::TERM);
     assert_eq!(code, Some(2), "{log}");
-    let last = log.lines().rfind(|line| line.contains("failed to use left")).expect(&log);
+    let last = log.lines().rfind(|line| line.contains("cannot use left")).expect(&log);
     assert!(last.contains("not written: 4 KiB: bytes 1048576 to 1052672"), "{last}");
     let image = fs::read(directory.path().join("right.img")).unwrap();
     assert!(image[1 << 20..][..4096] == [2; 4096], "the other one is written");

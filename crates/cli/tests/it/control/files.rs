@@ -230,7 +230,7 @@ fn what_cannot_be_mounted_is_said_and_nothing_is_left_behind() {
         let output = command.output().unwrap();
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{stderr}");
-        let expected = format!("larder: failed to mount at {}: {reason}", path(name).display());
+        let expected = format!("larder: cannot mount at {}: {reason}", path(name).display());
         assert!(stderr.lines().any(|line| line == expected), "{stderr}");
         assert!(!path("sock").exists(), "{name}: it does not listen");
     }

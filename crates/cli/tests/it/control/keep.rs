@@ -87,7 +87,7 @@ fn pinned_ranges_come_and_stay_until_they_are_unpinned() {
     let refused = server.ctl(&["pin", "one", "0+4KiB", "6MiB+8MiB"]);
     assert_eq!(refused.status.code(), Some(2));
     let stderr = text(&refused.stderr);
-    assert!(stderr.starts_with("larder: failed to pin 8192 KiB of one: "), "{stderr}");
+    assert!(stderr.starts_with("larder: cannot pin 8192 KiB of one: "), "{stderr}");
     assert_eq!(volume(&server, 0)["pinned"], now["pinned"], "nothing has changed");
     let outside = server
         .post("/v1/pin", r#"{"volume": "one", "ranges": [{"offset": 16777216, "length": 1}]}"#);

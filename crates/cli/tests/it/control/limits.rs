@@ -198,10 +198,11 @@ fn commands_that_write_files_outlive_the_limit_on_their_size() {
         let output = run_with_small_files(&directory, args);
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{args:?}: {:?}: {stderr}", output.status);
-        let errors: Vec<_> = stderr.lines().filter(|line| line.contains("failed to")).collect();
+        let errors: Vec<_> =
+            stderr.lines().filter(|line| line.contains("larder: cannot")).collect();
         assert_eq!(errors.len(), 1, "{args:?}: {stderr}");
         if args[1] == "synth" {
-            assert!(errors[0].contains("File too large"), "{args:?}: {stderr}");
+            assert!(errors[0].contains("file too large"), "{args:?}: {stderr}");
         }
     }
 }

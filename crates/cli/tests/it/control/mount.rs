@@ -106,7 +106,7 @@ fn a_stop_writes_everything_and_waits_for_those_who_use_it() {
     ];
     for (args, reason) in refused {
         let stderr = text(&server.ctl(args).stderr);
-        assert!(stderr.contains(&format!("failed to {reason}")), "{args:?}: {stderr}");
+        assert!(stderr.contains(&format!("cannot {reason}")), "{args:?}: {stderr}");
     }
     let open = File::open(mountpoint.file("f")).unwrap();
     server.signal(Signal::TERM);
@@ -257,8 +257,8 @@ fn what_cannot_be_mounted_is_said() {
     fs::write(path("full/x"), "x").unwrap();
     fs::write(path("file"), "x").unwrap();
     let cases = [
-        ("missing", "at", "No such file or directory"),
-        ("file", "at", "Not a directory"),
+        ("missing", "at", "no such file or directory"),
+        ("file", "at", "not a directory"),
         ("source", "missing", "there is no such directory; make it first"),
         (
             "source",
@@ -273,7 +273,7 @@ fn what_cannot_be_mounted_is_said() {
         let output = command.output().unwrap();
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{stderr}");
-        let line = stderr.lines().find(|line| line.starts_with("larder: failed to "));
+        let line = stderr.lines().find(|line| line.starts_with("larder: cannot "));
         assert!(line.is_some_and(|line| line.contains(reason)), "{source} at {at}: {stderr}");
     }
 }

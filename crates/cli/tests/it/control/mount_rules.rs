@@ -75,7 +75,7 @@ fn a_wrong_rule_is_refused_before_anything_is_mounted() {
         (&["--rule", "*=no-cache,pin"], "no-cache goes with nothing but read-only"),
         (
             &["--write-mode", "read-only", "--rule", "*.log=back"],
-            "failed to write what \"*.log\" names: --write-mode read-only is of all files",
+            "cannot write what \"*.log\" names: --write-mode read-only is of all files",
         ),
     ];
     for (args, reason) in cases {
@@ -90,5 +90,5 @@ fn a_wrong_rule_is_refused_before_anything_is_mounted() {
     let mut command = larder();
     command.args(["mount", "/missing", "/missing", "--control", "none"]).args(many);
     let stderr = text(&command.output().unwrap().stderr);
-    assert!(stderr.contains("failed to take 13 rules: 12 are the most"), "{stderr}");
+    assert!(stderr.contains("cannot take 13 rules: 12 are the most"), "{stderr}");
 }

@@ -51,7 +51,7 @@ fn a_volume_comes_and_goes_while_another_is_served() {
         assert_eq!(read, [round - 1; 4096], "what was written before it went");
         client.write_at(8 * MIB, &[round; 4096], false).unwrap();
         let stderr = expect_refusal(&server, &["remove", "two"]);
-        let reason = "larder: failed to remove two: 1 client is connected; let them go first";
+        let reason = "larder: cannot remove two: 1 client is connected; let them go first";
         assert!(stderr.starts_with(reason), "{stderr}");
         client.read_at(0, &mut read).unwrap();
         client.disconnect().unwrap();
@@ -113,7 +113,7 @@ fn what_cannot_be_added_changes_nothing() {
         (&[&one], "add one: there is a volume of this name"),
         (&[&again], "caches the same data; name it once"),
         (&[&odd], "its length, 1000 bytes, is not a multiple of 512"),
-        (&[&none], "none.img: No such file or directory"),
+        (&[&none], "none.img: no such file or directory"),
         (&[&two, "polcy=lru"], "set two.polcy: there is no setting \"polcy\"; did you mean"),
         (&[&two, "policy=mru"], "set two.policy: there is no policy \"mru\""),
         (&[&two, "min=1GiB"], "set --min of \"two\": it is more than the cache has"),
@@ -122,8 +122,8 @@ fn what_cannot_be_added_changes_nothing() {
     ];
     for (args, reason) in wrong {
         let stderr = expect_refusal(&server, &[&["add"], args].concat());
-        assert!(stderr.starts_with("larder: failed to ") && stderr.contains(reason), "{stderr}");
-        assert!(stderr.matches("No such file").count() < 2, "{stderr}");
+        assert!(stderr.starts_with("larder: cannot ") && stderr.contains(reason), "{stderr}");
+        assert!(stderr.matches("no such file").count() < 2, "{stderr}");
         assert_eq!(
             server.get("/v1/volumes").json()["volumes"][0]["settings"],
             before[0]["settings"]
@@ -225,7 +225,7 @@ fn a_file_that_is_read_again_adds_and_removes_volumes() {
         names(&server) == ["one", "three"]
     });
     let line = reload(&mut server, &["one", "three", "nowhere"], "nowhere");
-    assert!(line.contains("nowhere.img: No such file") && line.ends_with("tries again"), "{line}");
+    assert!(line.contains("nowhere.img: no such file") && line.ends_with("tries again"), "{line}");
     images(server.directory.path(), &["nowhere"]);
     reload(&mut server, &["one", "three", "nowhere"], "serving nowhere");
     server.stop();

@@ -185,7 +185,7 @@ fn lists_are_kept_where_it_was_said_and_nowhere_else() {
         let output = command.output().unwrap();
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{stderr}");
-        let prefix = format!("larder: failed to keep warm lists in {path}: {reason}");
+        let prefix = format!("larder: cannot keep warm lists in {path}: {reason}");
         assert!(stderr.starts_with(&prefix), "{stderr}");
     }
 }

@@ -71,3 +71,18 @@ fn what_a_killed_run_left_is_removed_by_the_next_one() {
     assert!(outcome.err.contains("which a run that was killed had left"), "{outcome:?}");
     assert_eq!(names(directory.path()), [""; 0]);
 }
+
+#[test]
+fn the_record_of_a_script_has_all_of_its_runs() {
+    let directory = tempfile::tempdir().unwrap();
+    let script = "set number 5\nset transactions 9\nrun\nset transactions 20\nrun\n";
+    std::fs::write(directory.path().join("script"), script).unwrap();
+    let outcome = run(directory.path(), &["script", "--trials", "1", "-o", "record.json"]);
+    assert_eq!(outcome.code, Some(0), "{outcome:?}");
+    let text = std::fs::read_to_string(directory.path().join("record.json")).unwrap();
+    let record: serde_json::Value = serde_json::from_str(&text).unwrap();
+    let transactions =
+        |part: usize| record["parts"][part]["run"]["settings"]["transactions"].clone();
+    assert_eq!([transactions(0), transactions(1)], [9, 20]);
+    assert_eq!(record["parts"][1]["name"], "run 2");
+}

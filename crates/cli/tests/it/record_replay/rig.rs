@@ -179,7 +179,7 @@ pub(crate) fn error_message(output: &Output) -> String {
     let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert_eq!(stderr.lines().count(), 1, "{stderr}");
-    assert!(stderr.starts_with("larder: failed to "), "{stderr}");
+    assert!(stderr.starts_with("larder: cannot "), "{stderr}");
     stderr
 }
 

@@ -58,11 +58,14 @@ fn unmount_at_exit(point: &Path) -> Cleanup {
 fn a_path_that_is_missing_or_a_file_is_named() {
     let directory = directory();
     let missing = expect_refusal(&directory.path().join("missing"), &SHORT);
-    assert!(missing.contains("missing: No such file or directory"), "{missing}");
+    assert!(missing.contains("missing: no such file or directory"), "{missing}");
     let file = directory.path().join("file");
     File::create(&file).unwrap();
     let message = expect_refusal(&file, &SHORT);
-    assert!(message.ends_with("file: it is no directory; name the one that it is in"), "{message}");
+    assert!(
+        message.ends_with("file: it is not a directory; name the one that it is in"),
+        "{message}"
+    );
     assert_eq!(names(directory.path()), ["file"]);
 }
 
@@ -86,9 +89,9 @@ fn wrong_words_are_refused_as_the_benchmark_refuses_them() {
     let mut elsewhere = Command::new(env!("CARGO_BIN_EXE_larder"));
     elsewhere.arg("try").arg(directory.path()).args(["-o", "/missing/page.html"]);
     let message = text(&elsewhere.output().unwrap().stderr);
-    assert!(message.contains("failed to write /missing/page.html"), "{message}");
+    assert!(message.contains("cannot write /missing/page.html"), "{message}");
     let message = refusal(&["--memory", "1KiB"]);
-    assert!(message.contains("larder: failed to "), "what the cache says: {message}");
+    assert!(message.contains("larder: cannot "), "what the cache says: {message}");
 }
 
 #[test]
@@ -126,7 +129,7 @@ fn a_directory_that_cannot_be_written_to_is_named() {
     let output = other.args(larder.get_args()).output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("Permission denied"), "{stderr}");
+    assert!(stderr.contains("permission denied"), "{stderr}");
 }
 
 #[test]
@@ -146,7 +149,7 @@ fn without_fuse_it_is_said_before_anything_is_measured() {
         return;
     }
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("larder: failed to ") && stderr.contains("/dev/fuse"), "{stderr}");
+    assert!(stderr.contains("larder: cannot ") && stderr.contains("/dev/fuse"), "{stderr}");
     assert!(!stderr.contains("by turns"), "nothing was begun: {stderr}");
     assert_eq!(names(directory.path()), [""; 0]);
 }
@@ -193,7 +196,7 @@ fn a_disk_that_becomes_full_ends_it_with_a_sentence() {
     let output = child.wait_with_output().unwrap();
     let stderr = text(&output.stderr);
     assert_eq!(output.status.code(), Some(2), "{stderr}");
-    assert!(stderr.contains("larder: failed to run the trial: "), "{stderr}");
+    assert!(stderr.contains("larder: cannot run the trial: "), "{stderr}");
     drop(file);
     assert_eq!(names(small.path()), ["fill"]);
 }

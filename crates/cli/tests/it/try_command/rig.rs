@@ -80,7 +80,7 @@ pub(crate) fn expect_refusal(directory: &Path, args: &[&str]) -> String {
     let stderr = text(&output.stderr);
     assert_eq!((output.status.code(), text(&output.stdout).as_str()), (Some(2), ""), "{stderr}");
     let last = stderr.lines().last().unwrap_or_default().to_owned();
-    assert!(last.starts_with("larder: failed to "), "{stderr}");
+    assert!(last.starts_with("larder: cannot "), "{stderr}");
     last
 }
 

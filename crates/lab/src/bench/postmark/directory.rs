@@ -27,6 +27,7 @@ impl WorkDirectory {
     /// Creates a new directory in a location and locks it.
     pub(super) fn make(location: &Path) -> Result<Self, BenchError> {
         let process = std::process::id();
+        let failed = BenchError::io(format!("make a directory in {}", location.display()));
         for number in 0..u32::MAX {
             let path = location.join(format!("{PREFIX}{process}-{number}"));
             match LockedPath::make(&path, || create(&path)) {
@@ -35,12 +36,10 @@ impl WorkDirectory {
                 Err(error) => {
                     // Empty, if it was created; the first error is the one to report.
                     drop(std::fs::remove_dir(&path));
-                    let failed = BenchError::io(format!("make a directory {}", path.display()));
                     return Err(failed(error));
                 }
             }
         }
-        let failed = BenchError::io(format!("make a directory in {}", location.display()));
         Err(failed(io::ErrorKind::AlreadyExists.into()))
     }
 

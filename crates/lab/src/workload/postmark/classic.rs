@@ -121,7 +121,7 @@ pub(super) fn run(
     let mut engine = match Engine::new(config, None) {
         Ok(engine) => engine,
         Err(error) => {
-            writeln!(err, "Error: failed to {error}")?;
+            writeln!(err, "Error: cannot {error}")?;
             return Ok(None);
         }
     };

@@ -40,7 +40,7 @@ impl Engine {
     /// configuration, or instead to `directories`, one for each.
     ///
     /// # Errors
-    /// There is not enough memory; a verb phrase that can follow "failed to".
+    /// There is not enough memory; a verb phrase that can follow "cannot".
     pub(crate) fn new(config: &Config, directories: Option<&[PathBuf]>) -> Result<Self, String> {
         let mut random = Generator::from_seed(config.seed);
         let data = draw_data(&mut random, config.size_high)?;

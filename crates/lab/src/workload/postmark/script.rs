@@ -33,7 +33,7 @@ pub struct Script {
     pub config: Config,
 }
 
-/// The reason for which a script is refused. The message can follow "failed to".
+/// The reason for which a script is refused. The message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
 pub enum ScriptError {
     /// The script cannot be read.

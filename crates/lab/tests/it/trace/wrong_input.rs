@@ -15,7 +15,7 @@ fn with_format(format: Format) -> OpenOptions {
 fn an_empty_trace_is_said_to_be_empty() {
     for format in Format::all().filter(|format| *format != Format::Parquet) {
         let error = open("x", b"", &with_format(format)).err().unwrap();
-        assert_eq!(error.to_string(), "x: byte 0: the trace is empty", "{format:?}");
+        assert_eq!(error.to_string(), "read x: byte 0: the trace is empty", "{format:?}");
     }
     let empty = tempfile::NamedTempFile::new().unwrap();
     for options in [OpenOptions::default(), with_format(Format::Parquet)] {
@@ -71,7 +71,7 @@ fn bad_lines_are_counted_up_to_the_limit_and_placed() {
     let text = "1,R,0,512,1\nnonsense\n1,R,0,512,2\n1,R,x,512,3\n1,R,0,512,4\n";
     let of = |max_bad| OpenOptions { max_bad, ..with_format(Format::Alibaba) };
     let error = |max_bad| read("t", text.as_bytes(), &of(max_bad)).unwrap_err().to_string();
-    assert_eq!(error(0), "t: line 2: the device is not a number");
+    assert_eq!(error(0), "read t: line 2: the device is not a number");
     assert_eq!(
         error(1),
         "t: line 4: the offset is not a number; skipped 1 bad record (line 2: the device is not a \
@@ -165,7 +165,7 @@ fn times_and_volumes_beyond_what_consumers_expect_are_bad_records() {
     ] {
         let text = format!("{header}\n0,0,4096,0,0,0,0,read,0,,,\n{line}\n");
         let error = read("t", text.as_bytes(), &OpenOptions::default()).unwrap_err().to_string();
-        assert!(error.starts_with("t: line 3: ") && error.contains(why), "{error}");
+        assert!(error.starts_with("read t: line 3: ") && error.contains(why), "{error}");
     }
 }
 
@@ -177,7 +177,7 @@ fn an_unknown_format_names_the_option_of_the_command() {
     };
     assert_eq!(
         message_with("--trace-format"),
-        "x: byte 0: no known format begins like this (name the format with --trace-format)"
+        "read x: byte 0: no known format begins like this (name the format with --trace-format)"
     );
-    assert_eq!(message_with(""), "x: byte 0: no known format begins like this");
+    assert_eq!(message_with(""), "read x: byte 0: no known format begins like this");
 }

@@ -101,10 +101,10 @@ impl Cache {
         Ok(())
     }
 
-    /// Returns the last error message of the cache, without "failed to".
+    /// Returns the last error message of the cache, without "cannot".
     fn last_error(&self) -> String {
         let log = std::fs::read_to_string(&self.config.log).unwrap_or_default();
-        let last = log.lines().rev().find_map(|line| line.strip_prefix("larder: failed to "));
+        let last = log.lines().rev().find_map(|line| line.strip_prefix("larder: cannot "));
         last.unwrap_or("start the cache: it ended without a word").to_owned()
     }
 
@@ -180,7 +180,7 @@ impl Cache {
 impl Drop for Cache {
     fn drop(&mut self) {
         if let Err(error) = self.end() {
-            eprintln!("larder: note: failed to {error:#}");
+            eprintln!("larder: note: cannot {error:#}");
         }
     }
 }

@@ -53,7 +53,7 @@ impl LockedDirectory {
 impl Drop for LockedDirectory {
     fn drop(&mut self) {
         if let Err(error) = self.remove() {
-            eprintln!("larder: note: failed to {error:#}");
+            eprintln!("larder: note: cannot {error:#}");
         }
     }
 }

@@ -117,7 +117,7 @@ fn a_file_of_others_is_never_touched() {
 fn nothing_to_measure_and_no_room_are_said() {
     let directory = TempDir::new().unwrap();
     let none = run(&grid_run(&directory, &[8]), &plan(), &host(), &no_stop(), &mut |_| {});
-    assert!(none.unwrap_err().to_string().contains("no cell or no test is left"));
+    assert!(none.unwrap_err().to_string().contains("record size is left"));
     let (grid, full) = (grid_run(&directory, &[0]), FakeHost::default());
     let full = run(&grid, &plan(), &full, &no_stop(), &mut |_| {});
     assert!(full.unwrap_err().to_string().contains("it needs 16 KiB and 0 B are free"));

@@ -66,7 +66,7 @@ fn every_kind_is_measured_with_each_number_of_threads_and_nothing_is_left_behind
 fn a_test_that_is_not_of_this_mode_is_nothing() {
     let directory = TempDir::new().unwrap();
     let error = run(&throughput(&directory, &[4]), &plan(), &host(), &no_stop(), &mut |_| {});
-    assert!(error.unwrap_err().to_string().contains("no cell or no test is left"));
+    assert!(error.unwrap_err().to_string().contains("record size is left"));
     assert!(kinds(&[4]).is_empty());
 }
 
