@@ -195,6 +195,7 @@ fn make_image_files(root: &Path, staged: &Path, dir: &Path) -> Result<()> {
 fn pack(root: &Path, parent: &Path, name: &str, archive: &Path) -> Result<()> {
     let time = commit_time(root)?;
     let order = ["--sort=name", "--owner=0", "--group=0", "--numeric-owner"];
-    let mut tar = cmd!("tar -C {parent} {order...} --mtime=@{time} -I 'gzip -n' -cf {archive} {name}");
+    let mut tar =
+        cmd!("tar -C {parent} {order...} --mtime=@{time} -I 'gzip -n' -cf {archive} {name}");
     run::stdout_of(&mut tar).map(drop)
 }

@@ -83,7 +83,10 @@ fn runs_of_earlier_versions_keep_their_values() {
         assert!(read["version"].as_u64() >= written["version"].as_u64());
         let (before, after) = (&written["samples"], &read["samples"]);
         for (before, after) in before.as_array().unwrap().iter().zip(after.as_array().unwrap()) {
-            assert_eq!((&before["series"], &before["values"]), (&after["series"], &after["values"]));
+            assert_eq!(
+                (&before["series"], &before["values"]),
+                (&after["series"], &after["values"])
+            );
         }
         assert_eq!(read["trials"], written["trials"]);
         output(&["compare", "run.json", "run.json"], &version);
