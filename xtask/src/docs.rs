@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context as _, Result, bail, ensure};
 
 use crate::run::cmd;
-use crate::{TaskStatus, nextest, run};
+use crate::{TaskStatus, nextest, run, tools};
 
 /// Topics of `larder docs`, and the files for their output.
 const DOCUMENTS: &[(&str, &str)] = &[
@@ -72,14 +72,10 @@ const MDBOOK: &str = "0.4.52";
 
 /// Builds the pages of docs/ as a site in target/site.
 fn site() -> Result<()> {
-    let (root, tools) = (run::workspace()?, run::target_dir()?.join("tools"));
-    let mdbook = tools.join("bin/mdbook");
-    if !mdbook.is_file() {
-        let mut cargo = run::cargo(&root);
-        cargo.args(["install", "--locked", "mdbook", "--version", MDBOOK, "--root"]).arg(&tools);
-        // The site needs no server, and no watching of files.
-        run::show(cargo.args(["--no-default-features", "--features", "search"]))?;
-    }
+    let root = run::workspace()?;
+    // The site needs no server, and no watching of files.
+    let options = ["--no-default-features", "--features", "search"];
+    let mdbook = tools::install("mdbook", MDBOOK, &options)?;
     run::show(std::process::Command::new(mdbook).arg("build").current_dir(root))?;
     println!("wrote target/site/index.html");
     Ok(())

@@ -19,10 +19,12 @@ mod memory_group;
 mod nbd;
 mod nextest;
 mod out;
+mod package;
 mod packages;
 mod processor_group;
 mod prove;
 mod record;
+mod release;
 mod rings;
 mod run;
 mod server;
@@ -31,6 +33,7 @@ mod structure;
 mod table;
 mod test;
 mod tidy;
+mod tools;
 mod wheel;
 
 use std::process::ExitCode;
@@ -49,6 +52,12 @@ usage: cargo xtask COMMAND
                          load and with scarce resources; needs root
   guest [OPTION]... CMD  run a command under Debian's kernel, in a virtual machine that sees
                          this machine's root directory; options: see xtask/guest/run
+  package [deb|static] [--binary FILE]
+                         make the Debian package, and the archive with the static binary and
+                         the files of the container image, in target/packages
+  release [--no-test] [--candidate]
+                         check the tree, run all tests, and make all files of a release in
+                         target/release-VERSION; a candidate may be unreleased in CHANGELOG.md
   prove [NAME...]        install what the proofs need, run all of them or those named
       --quick            seconds instead of minutes
       --for TIME         how long to fuzz or to simulate: 90s, 10m (default 1h; 5s with --quick)
@@ -95,6 +104,8 @@ fn dispatch(args: &[String]) -> anyhow::Result<TaskStatus> {
         "structure" => structure::command(rest).map(|()| TaskStatus::Passed),
         "test" => test::command(rest),
         "guest" => guest::command(rest),
+        "package" => package::command(rest).map(|()| TaskStatus::Passed),
+        "release" => release::command(rest),
         "prove" => prove::command(rest),
         "help" | "--help" | "-h" => {
             println!("{USAGE}\n\nproofs:");

@@ -21,6 +21,7 @@ mod mount;
 mod mount_speed;
 mod mutants;
 mod pages;
+mod package;
 mod pairs;
 mod policies;
 mod posix;
@@ -128,6 +129,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("hostile-clients", "memory and service under hostile clients", hostile_clients::run),
     proof("kill", "kill -9 under load loses nothing flushed", Always, kill::run),
     serial("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
+    serial("package", "the packages, from installation to purge (root)", package::run),
     serial("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),
     serial("mount", "everyday programs on a mounted directory (root)", mount::run),
     serial("posix", "external test suites on mounts and volumes (root)", posix::run),

@@ -5,6 +5,7 @@
 
 mod bench_wrong;
 mod cold;
+mod compatibility;
 mod control;
 mod hostile;
 mod iozone;
