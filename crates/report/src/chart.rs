@@ -284,13 +284,7 @@ impl Chart {
         Some(keys + &page::figure(&svg, description, data))
     }
 
-    fn draw(
-        &self,
-        width: u32,
-        height: u32,
-        description: &str,
-        has_key: bool,
-    ) -> Option<String> {
+    fn draw(&self, width: u32, height: u32, description: &str, has_key: bool) -> Option<String> {
         let is_drawable =
             |(x, y): &&(f64, f64)| self.x.position(*x).is_some() && self.y.position(*y).is_some();
         let drawable_points = |series: &Series| -> Vec<(f64, f64)> {

@@ -49,8 +49,11 @@ const PAGES: &[Page] = &[
         &["bench server . --clients 1,2,4 --think 1 --warm-up 100ms --measure 200ms --trials 2 \
            -o server.html"],
     ),
-    page("compare", &["compare BENCH-RUNS/probe-before.json BENCH-RUNS/probe-after.json \
-                       -o compare.html"]),
+    page(
+        "compare",
+        &["compare BENCH-RUNS/probe-before.json BENCH-RUNS/probe-after.json \
+                       -o compare.html"],
+    ),
     page("perfmon", &["report DOCS/perfmon/published.csv -o perfmon.html"]),
     Page {
         name: "matrix",
@@ -75,8 +78,8 @@ const PAGES: &[Page] = &[
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     packages::install_these(&[("chromium", "chromium")])?;
     let script = wheel::file(AXE[0], AXE[1], AXE[2])?;
-    let axe = std::fs::read_to_string(&script)
-        .with_context(|| format!("read {}", script.display()))?;
+    let axe =
+        std::fs::read_to_string(&script).with_context(|| format!("read {}", script.display()))?;
     for page in PAGES {
         let statement = format!("{}.html: no error, overflow or serious finding", page.name);
         if page.needs_root && !run::is_root() {
@@ -131,7 +134,8 @@ fn problems_at(directory: &Path, html: &str, axe: &str, width: u32) -> Result<Ve
                  .includes(it.impact)).map(it => it.id + ' ' + it.nodes[0].html)}, '*')))";
     let errors = "addEventListener('error', event => parent.postMessage({error: event.message}, \
                   '*'))";
-    let scripts = format!("<script>{errors}</script><script>{axe}</script><script>{probe}</script>");
+    let scripts =
+        format!("<script>{errors}</script><script>{axe}</script><script>{probe}</script>");
     let tested = opened.replacen("<head>", &format!("<head>{scripts}"), 1);
     write("tested.html", &tested)?;
     let frame = format!(
@@ -155,7 +159,8 @@ fn problems_at(directory: &Path, html: &str, axe: &str, width: u32) -> Result<Ve
             }
         }
         let serious = result["serious"].as_array().into_iter().flatten();
-        problems.extend(serious.filter_map(Value::as_str).map(|it| format!("axe at {width}: {it}")));
+        problems
+            .extend(serious.filter_map(Value::as_str).map(|it| format!("axe at {width}: {it}")));
         problems.extend(result["error"].as_str().map(|error| format!("error: {error}")));
     }
     ensure!(is_measured, "axe-core gave no result at {width}: {found}");

@@ -139,7 +139,10 @@ fn time_section(watch: &Watch) -> String {
     let table = intervals_table(watch);
     let reads = reads.to_figure(HEIGHT, "Pages read in each interval, per second.", Some(&table));
     let writes = writes.to_figure(HEIGHT, "Pages made dirty, written back and evicted.", None);
-    section("Reads and writes over time", &(reads.unwrap_or_default() + &writes.unwrap_or_default()))
+    section(
+        "Reads and writes over time",
+        &(reads.unwrap_or_default() + &writes.unwrap_or_default()),
+    )
 }
 
 /// A line of a chart over time: name, class and pages of an interval.
