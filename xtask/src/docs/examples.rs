@@ -14,8 +14,8 @@
 //! -->
 //! ```
 //!
-//! Commands find the source tree by the variable LARDER_SOURCE. `figures vary` compares the output without its numbers, units and columns. A line `...` of an
-//! output stands for any lines.
+//! Commands find the source tree by the variable `LARDER_SOURCE`. `figures vary` compares the
+//! output without its numbers, units and columns. A line `...` of an output stands for any lines.
 
 mod page;
 mod session;

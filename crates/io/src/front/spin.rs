@@ -15,8 +15,13 @@ const FAILED_SPINS_MAX: u32 = 8;
 const SPIN_RETRY_INTERVAL: u32 = 32;
 /// Pauses between two polls: each poll takes a lock that the client needs for sending.
 const SPIN_PAUSES: u32 = 16;
-/// Batches after an overlap of the requests of two threads during which one more thread may spin.
-const OVERLAP_BATCHES: u32 = 64;
+/// Amount by which a batch raises the measure of overlap if another thread is answering one; other
+/// batches lower it by 1. So it rises if more than a third of the batches overlap, as with two
+/// programs; a single program, some of whose requests need no answer, stays below.
+const OVERLAP_GAIN: u32 = 2;
+/// Maximum of the measure, and the value above which one more thread may spin.
+const OVERLAP_MAX: u32 = 64;
+const OVERLAP_MIN: u32 = 32;
 /// Requests with a shorter interval than this are a stream: more than one is in flight.
 const STREAM_GAP: Nanos = 15_000;
 
@@ -29,7 +34,7 @@ pub(super) struct Spinners {
     batches: AtomicU64,
     /// Number of threads that are answering a batch.
     answering: AtomicUsize,
-    /// Number of batches until the latest overlap no longer counts.
+    /// Measure of the recent batches that overlapped.
     overlap: AtomicU32,
 }
 
@@ -51,13 +56,17 @@ impl Spinners {
         self.max == 1
     }
 
-    /// Records that a thread has taken a request. If other threads answer requests at the same
-    /// time, one more thread may spin from now on, and all have to yield their processors: then no
-    /// client has to be woken on an idle processor.
+    /// Records that a thread has taken a request. If other threads often answer requests at the
+    /// same time, one more thread may spin, and all have to yield their processors: then no client
+    /// has to be woken on an idle processor.
     pub(super) fn begin_batch(&self) {
         let overlap = self.overlap.load(Ordering::Relaxed);
         let is_alone = self.answering.fetch_add(1, Ordering::Relaxed) == 0;
-        let new = if is_alone { overlap.saturating_sub(1) } else { OVERLAP_BATCHES };
+        let new = if is_alone {
+            overlap.saturating_sub(1)
+        } else {
+            (overlap + OVERLAP_GAIN).min(OVERLAP_MAX)
+        };
         if new != overlap {
             self.overlap.store(new, Ordering::Relaxed);
         }
@@ -71,7 +80,7 @@ impl Spinners {
 
     /// Returns true while spinning threads have to yield their processors between two polls.
     pub(super) fn requests_overlap(&self) -> bool {
-        self.overlap.load(Ordering::Relaxed) > 0
+        self.overlap.load(Ordering::Relaxed) > OVERLAP_MIN
     }
 
     pub(super) fn batches(&self) -> u64 {
@@ -189,14 +198,22 @@ mod tests {
             clock.advance_to(4 * SPIN_TIME);
             spinners.spin(&clock, || panic!("requests come one by one"))
         }));
-        spinners.begin_batch();
-        batch();
-        spinners.end_batch();
+        // One batch in four overlaps.
+        for _ in 0..100 {
+            (0..3).for_each(|_| batch());
+            spinners.begin_batch();
+            batch();
+            spinners.end_batch();
+        }
+        assert!(!spinners.requests_overlap(), "one program");
+        // Every second batch overlaps.
+        for _ in 0..100 {
+            spinners.begin_batch();
+            batch();
+            spinners.end_batch();
+        }
         assert!(two_spin());
-        (1..OVERLAP_BATCHES).for_each(|_| batch());
-        assert!(two_spin());
-        batch();
+        (0..OVERLAP_MAX - OVERLAP_MIN).for_each(|_| batch());
         assert!(!spinners.requests_overlap(), "forgotten");
-        assert_eq!(spinners.batches(), u64::from(OVERLAP_BATCHES) + 3);
     }
 }
