@@ -29,20 +29,21 @@ pub fn reason(
     let target = format::percent(goal.target);
     let (reachable, wanted) = (format::percent(ceiling), format::percent(goal.hit_ratio(ceiling)));
     let goal = format!(
-        "{target} of the reachable hits, that is a hit ratio of {wanted}, since {reachable} is \
-         what {everything} reaches"
+        "{target} of the reachable hits ({wanted} of the references; {everything} hits {reachable})"
     );
     match reach {
         Attainment::Reached => format!("The smallest size with {goal}."),
         Attainment::Budget => {
             let needed = target_bytes.map_or_else(
-                || "more than was looked at".to_owned(),
+                || "more than the largest evaluated size".to_owned(),
                 |bytes| format!("about {}", format::bytes(bytes)),
             );
-            format!("All that the budget allows. The target ({goal}) needs {needed}.")
+            format!("All that the budget allows. The target, {goal}, needs {needed}.")
         }
         Attainment::End => {
-            format!("{largest}: the estimates end below the target ({goal}) within their bars.")
+            format!(
+                "{largest}: the estimates end below the target, {goal}, by less than their error."
+            )
         }
     }
 }

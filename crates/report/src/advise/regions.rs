@@ -101,16 +101,15 @@ pub fn reasons(regions: &Regions) -> [String; 3] {
     [
         if regions.steep_seen {
             format!(
-                "1, steep, below {steep_end} ({at_end} hits): up to there doubling the memory \
-                 can still gain more than {steep}, a tenth of the {ceiling} that can be \
-                 reached at all."
+                "1, steep, below {steep_end} ({at_end} hits): doubling the memory can gain more \
+                 than {steep}, a tenth of the reachable {ceiling}."
             )
         } else {
-            format!("1, steep: not met; the smallest size that was looked at is {steep_end}.")
+            format!("1, steep: not measured; the smallest evaluated size is {steep_end}.")
         },
         if regions.is_cliff() {
             format!(
-                "2, useful: none. Up to {flat_begin} too little fits, from there on nearly \
+                "2, useful: empty. Below {flat_begin} too little fits, from there on nearly \
                  everything."
             )
         } else {
@@ -122,7 +121,7 @@ pub fn reasons(regions: &Regions) -> [String; 3] {
         },
         format!(
             "3, flat, from {flat_begin} ({at_flat}): all further memory together gains {}, \
-             which is no more than a twentieth of what can be reached.",
+             at most a twentieth of the reachable hits.",
             points((regions.ceiling - regions.flat_begin_hit_ratio).max(0.0))
         ),
     ]

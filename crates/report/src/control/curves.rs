@@ -112,7 +112,8 @@ fn advice(volume: &VolumeCurve, others: &[VolumeCurve], share_is_auto: bool) -> 
     }
     let goal = SizingGoal { target: SizingGoal::TARGET, budget_bytes: None };
     let largest = format!("{}, the largest size known of", format::bytes(needed.point.bytes));
-    let everything = format!("{}, the most known of,", format::bytes(volume.points.last_bytes()));
+    let everything =
+        format!("{}, the largest evaluated size,", format::bytes(volume.points.last_bytes()));
     let source = Source { everything: &everything, largest: &largest };
     let ceiling = ceiling(volume);
     let reason = goal::reason(&goal, ceiling, needed.reach, needed.target_bytes, source);

@@ -74,9 +74,9 @@ stroke-linejoin:round}
 .keys{font-size:14px;margin:4px 0}
 .key{display:inline-block;width:24px;height:0;border-top:3px solid;vertical-align:middle;
 margin:0 6px 0 12px}
-.key.hit{color:var(--hit)}.key.ahead{color:var(--ahead)}.key.miss{color:var(--miss)}
-.key.bypass{color:var(--bypass)}.key.c0{color:var(--hit)}.key.c1{color:var(--miss)}.key.c2{color:var(--good)}
-.key.c3{color:var(--plum)}.key.c4{color:var(--sand)}.key.c5{color:var(--bypass)}
+.key.hit,.key.c0{color:var(--hit)}.key.ahead{color:var(--ahead)}
+.key.miss,.key.c1{color:var(--miss)}.key.bypass,.key.c5{color:var(--bypass)}
+.key.c2{color:var(--good)}.key.c3{color:var(--plum)}.key.c4{color:var(--sand)}
 .map td{text-align:right;font-size:14px}
 .doubts{border-left:4px solid var(--miss);padding-left:16px;margin:24px 0}
 .doubts h2{border:0;padding:0;margin:0}

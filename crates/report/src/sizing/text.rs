@@ -283,7 +283,7 @@ pub(super) fn page_size_rule() -> String {
 
 /// Introduction of the command of [`serve`].
 pub(super) const SERVE_TITLE: &str =
-    "To serve a volume so (--memory includes the tables of the cache):";
+    "To serve a volume with it (--memory includes the metadata of the cache):";
 
 /// Returns the command that serves a volume with the recommended configuration.
 pub(super) fn serve(advice: &Recommendation) -> String {
