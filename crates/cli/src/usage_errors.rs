@@ -99,7 +99,7 @@ fn message_for(mut error: clap::Error, command: &Command, name: &str) -> String 
         _ => {}
     }
     let text = error.render().to_string();
-    let lines = text.lines().map(|line| match line.rsplit_once(": ") {
+    let lines = text.lines().map(escape::line).map(|line| match line.rsplit_once(": ") {
         Some((start, reason)) => format!("{start}: {}\n", plain_reason(reason)),
         None => format!("{line}\n"),
     });

@@ -58,10 +58,8 @@ pub enum PerfmonError {
     },
     /// No heading names a known counter.
     #[error(
-        "none of its counters has a name that is known in English, German, French or Spanish \
-         (the first are {headings}); counters of the objects Cache, Memory, LogicalDisk, \
-         PhysicalDisk and Process are looked for, and --names takes a list of the names of that \
-         machine"
+        "none of its counters (the first are {headings}) has a name that is known in English, \
+         German, French or Spanish; add --names with the names of that machine (docs/perfmon.md)"
     )]
     NothingKnown {
         /// The first headings.

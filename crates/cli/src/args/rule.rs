@@ -135,7 +135,7 @@ mod tests {
         assert!(error("x=random,normal").ends_with("\"normal\": it is the second hint"));
         assert!(error("x=back,around").ends_with("it is the second write mode"));
         assert!(error("x=4KiB,8KiB").ends_with("it is the second page size"));
-        assert!(error("x=12KiB").contains("must be a power of two"));
+        assert!(error("x=12KiB").contains("write a power of two"));
         assert!(error("x=12parsecs").contains("is not a size"));
         assert!(error("x=kernel-pages=some").ends_with("ways: off, open, keep"));
         let both = "in \"x=no-cache,pin\": no-cache goes with nothing but read-only";

@@ -252,7 +252,7 @@ pub(crate) fn run(arguments: &CtlArgs) -> Result<ExitCode> {
         }
         (Command::Query(query), None) => query.execute(&client, &mut None)?,
         (Command::Change(_), Some(_)) => {
-            bail!("watch this: only stats, volumes, curve, files and at-risk can be watched")
+            bail!("repeat this command: --watch is for stats, volumes, curve, files and at-risk")
         }
         (Command::Change(change), None) => match change.execute(&client, format)? {
             Some(answer) => answer,

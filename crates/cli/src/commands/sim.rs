@@ -113,9 +113,8 @@ enum Curve {
 }
 
 fn by(text: &str) -> Result<ReferenceKey, String> {
-    let names = ReferenceKey::ALL.map(ReferenceKey::name).join(", ");
     let found = ReferenceKey::ALL.into_iter().find(|by| by.name() == text);
-    found.ok_or_else(|| format!("\"{text}\" is none of {names}"))
+    args::one_of("kind of curve", text, found, &ReferenceKey::ALL.map(ReferenceKey::name))
 }
 
 /// The policies of `--policy`, each once, and true if it includes the bound.

@@ -135,7 +135,7 @@ impl OpenArgs {
 
 fn test(text: &str) -> Result<u8, String> {
     let found = text.parse().ok().filter(|test: &u8| *test <= LAST_TEST);
-    found.ok_or_else(|| format!("there is no test \"{text}\"; 0 to {LAST_TEST}"))
+    found.ok_or_else(|| format!("there is no test \"{text}\"; write 0 to {LAST_TEST}"))
 }
 
 impl IozoneArgs {

@@ -89,8 +89,7 @@ impl Confidence {
 }
 
 pub(super) fn start(text: &str) -> Result<Start, String> {
-    let known = Start::ALL.map(Start::name).join(", ");
-    Start::from_name(text).ok_or_else(|| format!("there is no start \"{text}\"; one of {known}"))
+    args::one_of("start", text, Start::from_name(text), &Start::ALL.map(Start::name))
 }
 
 pub(super) fn confidence(text: &str) -> Result<Confidence, String> {
@@ -326,7 +325,7 @@ mod tests {
         assert_eq!(start("warm"), Ok(Start::Warm));
         assert_eq!(
             start("hot").unwrap_err(),
-            "there is no start \"hot\"; one of cold, warm, as-is"
+            "there is no start \"hot\"; write one of cold, warm, as-is"
         );
         assert_eq!(confidence("off"), Ok(Confidence(None)));
         assert_eq!(confidence("5%"), Ok(Confidence(Some(0.05))));

@@ -107,9 +107,9 @@ fn store(text: &str) -> Result<StoreModel, String> {
     if let Some(time) = text.strip_prefix("fixed:") {
         return args::time(time).map(StoreModel::Fixed);
     }
-    let names = StoreModel::NAMED.map(StoreModel::name).join(", ");
+    let names = [&["fixed:TIME"][..], &StoreModel::NAMED.map(StoreModel::name)[..]].concat();
     let found = StoreModel::NAMED.into_iter().find(|model| model.name() == text);
-    found.ok_or_else(|| format!("there is no store model \"{text}\"; one of fixed:TIME, {names}"))
+    args::one_of("store model", text, found, &names)
 }
 
 /// Simulates the whole cache, and prints the results.

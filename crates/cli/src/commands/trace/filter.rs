@@ -61,10 +61,7 @@ pub(super) struct FilterArgs {
 }
 
 fn op(text: &str) -> Result<Op, String> {
-    Op::from_name(text).ok_or_else(|| {
-        let names = Op::ALL.map(Op::name).join(", ");
-        format!("\"{text}\" is not an operation; there are {names}")
-    })
+    args::one_of("operation", text, Op::from_name(text), &Op::ALL.map(Op::name))
 }
 
 fn range(text: &str) -> Result<Range<u64>, String> {

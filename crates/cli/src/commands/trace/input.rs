@@ -29,7 +29,12 @@ pub(crate) fn format(text: &str) -> Result<Format, String> {
     Format::from_name(text).ok_or_else(|| {
         let names: Vec<_> = Format::all().map(Format::name).collect();
         let unknown = args::unknown("trace format", text, names.iter().copied());
-        format!("{unknown} (formats: {})", names.join(", "))
+        // All names are more than a line; one similar name suffices.
+        if unknown.ends_with('?') {
+            unknown
+        } else {
+            format!("{unknown}; write {}", names.join(", "))
+        }
     })
 }
 

@@ -54,10 +54,7 @@ pub(super) struct SynthArgs {
 }
 
 fn pattern(text: &str) -> Result<Pattern, String> {
-    Pattern::from_name(text).ok_or_else(|| {
-        let names = Pattern::ALL.map(Pattern::name).join(", ");
-        format!("\"{text}\" is not a pattern; there are {names}")
-    })
+    args::one_of("pattern", text, Pattern::from_name(text), &Pattern::ALL.map(Pattern::name))
 }
 
 fn percent(text: &str) -> Result<f64, String> {

@@ -104,8 +104,8 @@ pub fn run(
 ) -> Result<RunResult, BenchError> {
     let mut bench = IozoneBench::new(mode);
     if bench.parts.is_empty() {
-        return Err(BenchError::Failed("measure anything: no test, file size or record size is left; a record must not exceed \
-             its file".to_owned()));
+        let none = "no test, file size or record size is left; a record must not exceed its file";
+        return Err(BenchError::Failed(none.to_owned()));
     }
     let mut result = run_trials(&mut bench, plan, host, stop, on_progress)?;
     result.run.doubts = merge_doubts(result.run.doubts);
