@@ -141,7 +141,7 @@ fn source_archive(root: &Path, version: &str, out: &Path) -> Result<PathBuf> {
     Ok(archive)
 }
 
-/// Writes the linked packages in the format of CycloneDX.
+/// Writes the linked packages in the format of `CycloneDX`.
 fn bill_of_materials(root: &Path, version: &str, source: &Path, out: &Path) -> Result<()> {
     let program = tools::install("cargo-cyclonedx", CYCLONEDX, &[])?;
     // The program writes a file beside each manifest.
