@@ -102,7 +102,7 @@ fn all_of_a_request_is_applied_or_nothing() {
         (r#"{"policy": "lru", "memory": "1MiB"}"#, "the minimum is 8 MiB"),
         (r#"{"policy": "lru", "age-max": "1"}"#, "age-max is 1, must be 10 to 3600000"),
         (r#"{"policy": "lru", "age-maxx": "1"}"#, "did you mean \"age-max\"?"),
-        (r#"{"policy": "lru", "one.memory": "1GiB"}"#, "there is no setting \"memory\""),
+        (r#"{"policy": "lru", "one.memory": "1GiB"}"#, "memory is a setting of the server"),
     ];
     for (set, reason) in wrong {
         let answer = server.post("/v1/set", &format!(r#"{{"set": {set}}}"#));

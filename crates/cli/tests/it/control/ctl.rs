@@ -71,7 +71,7 @@ fn what_is_wrong_ends_with_2_and_a_sentence() {
     assert_refused(&["stats", "--watch", "1us"], "the minimum is 10ms");
     assert_refused(
         &["flush", "--watch", "1s"],
-        "only stats, volumes, curve, files and at-risk can be watched",
+        "--watch is for stats, volumes, curve, files and at-risk",
     );
     assert_refused(&["stats", "--token", "x"], "needs none");
     let socket = server.socket();
@@ -223,7 +223,7 @@ fn a_socket_that_is_not_for_control_is_named() {
     let socket = server.path("nbd.sock").display().to_string();
     let output = larder().args(["ctl", "--control", &socket, "stats"]).output().unwrap();
     let expected = format!(
-        "larder: cannot query {socket}: it is not a control socket of larder, whose name ends \
+        "larder: cannot query {socket}: it is not a control socket of larder; their names end \
          in .control\n"
     );
     assert_eq!(text(&output.stderr), expected);

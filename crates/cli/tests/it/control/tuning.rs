@@ -106,7 +106,7 @@ fn the_memory_is_divided_where_that_is_asked_for() {
     let refused = server.post("/v1/set", r#"{"set": {"share": "fair"}}"#);
     assert!(refused.error().ends_with("one of coldest, auto"), "{}", refused.error());
     let refused = server.post("/v1/set", r#"{"set": {"hot.share": "auto"}}"#);
-    assert!(refused.error().contains("there is no setting \"share\""), "{}", refused.error());
+    assert!(refused.error().contains("share is a setting of the server"), "{}", refused.error());
     server.stop();
 }
 

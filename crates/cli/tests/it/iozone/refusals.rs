@@ -7,7 +7,7 @@ fn what_cannot_be_measured_is_refused_before_anything_is_made() {
     let directory = tempfile::tempdir().unwrap();
     for (line, message) in [
         ("nowhere", "find nowhere: no such file or directory"),
-        ("-i 11", "there is no test \"11\"; 0 to 10"),
+        ("-i 11", "there is no test \"11\"; write 0 to 10"),
         ("-i 8", "run test 8: it mixes readers and writers, so it needs threads"),
         ("-s 512", "\"512\" has no unit; write 512k or 512KiB"),
         ("-r 32m -s 64m", "use records of 33554432 bytes: 1 to 16MiB"),

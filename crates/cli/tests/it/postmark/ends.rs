@@ -75,7 +75,7 @@ fn what_a_killed_run_left_is_removed_by_the_next_one() {
 #[test]
 fn the_record_of_a_script_has_all_of_its_runs() {
     let directory = tempfile::tempdir().unwrap();
-    let script = "set number 5\nset transactions 9\nrun\nset transactions 20\nrun\n";
+    let script = "set number 50\nset transactions 9\nrun\nset transactions 20\nrun\n";
     std::fs::write(directory.path().join("script"), script).unwrap();
     let outcome = run(directory.path(), &["script", "--trials", "1", "-o", "record.json"]);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");

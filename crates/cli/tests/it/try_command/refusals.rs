@@ -116,7 +116,7 @@ fn a_directory_that_cannot_be_written_to_is_named() {
     tool("mount", &["-o", "remount,ro,bind", &path]);
     let message = expect_refusal(mounted.path(), &SHORT);
     assert!(
-        message.contains("make a scratch directory in ") && message.contains("Read-only"),
+        message.contains("make a scratch directory in ") && message.contains("read-only"),
         "{message}"
     );
     drop(mounted);
