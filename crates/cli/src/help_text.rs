@@ -29,8 +29,7 @@ const MORE: &str = "\
 Other commands: help, version, completions, man. Options: --quiet, --color, -V.
 larder COMMAND -h shows its options, larder COMMAND --help details and examples.";
 /// The options of `larder` alone.
-const PROGRAM_OPTIONS: &str = "  \
-  --quiet         Print no progress and no notes
+const PROGRAM_OPTIONS: &str = "      --quiet         Print no progress and no notes
       --color <WHEN>  Colors of help, of messages and of live views: auto, always,
                       never [default: auto]
   -h, --help          Print help; -h prints a summary
@@ -42,9 +41,6 @@ const IOZONE_FORMATS: [&str; 2] = ["format", "json"];
 /// Adds what the definitions of the commands do not contain.
 pub(crate) fn complete(command: Command) -> Command {
     let command = with_examples(command, "larder").max_term_width(COLUMNS);
-    let command = command
-        .mut_subcommand("ctl", with_short_list)
-        .mut_subcommand("bench", |bench| bench.mut_subcommand("iozone", without_formats));
     let program = examples_text(&examples_of("larder"));
     let short = format!("{}\n{MORE}", commands(&command, false));
     let (heading, options) = (heading("Commands"), heading("Options"));
@@ -53,7 +49,7 @@ pub(crate) fn complete(command: Command) -> Command {
     command.help_template(PROGRAM).after_help(short).after_long_help(long)
 }
 
-/// Adds the examples of a command and of its subcommands.
+/// Adds the examples of a command and of its subcommands, in their order.
 fn with_examples(command: Command, name: &str) -> Command {
     let examples = examples_of(name);
     let command = match examples[..] {
@@ -62,7 +58,12 @@ fn with_examples(command: Command, name: &str) -> Command {
     };
     command.mut_subcommands(|sub| {
         let name = format!("{name} {}", sub.get_name());
-        with_examples(sub, &name)
+        let sub = with_examples(sub, &name);
+        match name.as_str() {
+            "larder ctl" => with_short_list(sub),
+            "larder bench iozone" => without_formats(sub),
+            _ => sub,
+        }
     })
 }
 

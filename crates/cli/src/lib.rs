@@ -69,11 +69,11 @@ enum Command {
     Ctl(commands::ctl::CtlArgs),
     /// Check a configuration file of larder serve.
     CheckConfig(commands::check_config::CheckConfigArgs),
-    /// Demonstrate a cache in a minute: one workload without and with it.
+    /// Demonstrate a cache in a minute, without and with it.
     ///
-    /// The demo makes an image of eight times --memory, runs the same
-    /// random requests without and with a cache, on the disk of this machine and on a modeled one,
-    /// and removes the image. --keep keeps what it made.
+    /// The demo makes an image of eight times --memory, runs the same random requests without and
+    /// with a cache, on the disk of this machine and on a modeled one, and removes the image.
+    /// --keep keeps it, with a trace and a record.
     Demo(commands::demo::DemoArgs),
     /// Convert, summarize, filter, merge, generate and replay traces.
     Trace(commands::trace::TraceArgs),
@@ -82,7 +82,7 @@ enum Command {
     /// The report has the hit-ratio curve and its regions, the recommendation, and the effect of
     /// half and twice the size.
     Size(commands::size::SizeArgs),
-    /// Simulate caches over traces: hit ratios by policy and size, curves.
+    /// Simulate caches over traces: hit ratios and curves.
     Sim(commands::sim::SimArgs),
     /// Show the activity of the host's page cache, by file and process.
     Watch(commands::watch::WatchArgs),

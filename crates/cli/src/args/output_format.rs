@@ -7,7 +7,7 @@ use clap::{Args, ValueEnum};
 pub(crate) struct FormatArgs<F: ValueEnum + Send + Sync + 'static> {
     /// Format.
     ///
-    /// Format of the output. Text, if not given.
+    /// The output is text, if not given.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_if("json", "true", Some("json")))]
     format: Option<F>,
 

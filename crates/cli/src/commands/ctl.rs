@@ -43,8 +43,6 @@ pub(crate) struct CtlArgs {
     trust_uid: Option<u32>,
 
     /// Format.
-    ///
-    /// Format of the output.
     #[arg(
         long,
         global = true,
@@ -150,8 +148,9 @@ enum Change {
     ///
     /// The server's flags for all volumes apply.
     Add {
-        /// A file, a block device, or an export of another server, as on the command line of larder
-        /// serve.
+        /// A file, a block device, or an NBD address.
+        ///
+        /// The form is that of larder serve.
         #[arg(value_name = "[NAME=]PATH", value_parser = volume_to_add)]
         volume: String,
         /// Settings of the volume, by the names that set accepts.

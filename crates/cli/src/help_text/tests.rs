@@ -31,15 +31,18 @@ fn help(name: &str, flag: &str) -> String {
 
 #[test]
 fn a_short_help_fits_a_screen() {
+    let mut wrong = String::new();
     for_each_name(&mut |name| {
         let text = help(name, "-h");
         let most = if ["larder serve", "larder mount"].contains(&name) { LINES_MAX } else { LINES };
-        assert!(text.lines().count() <= most, "{name}: {} lines\n{text}", text.lines().count());
         // A line that begins so far to the right continues another one.
-        let wrapped = text.lines().find(|line| line.starts_with("          "));
-        assert_eq!(wrapped, None, "{name}\n{text}");
-        assert!(name == "larder" || text.contains("see more with '--help'"), "{name}\n{text}");
+        let is_wrapped = text.lines().any(|line| line.starts_with("          "));
+        let names_more = name == "larder" || text.contains("see more with '--help'");
+        if text.lines().count() > most || is_wrapped || !names_more {
+            writeln!(wrong, "{name}: {} lines\n{text}", text.lines().count()).unwrap();
+        }
     });
+    assert!(wrong.is_empty(), "{wrong}");
 }
 
 #[test]
@@ -63,7 +66,7 @@ fn every_long_help_has_examples_that_are_parsed() {
         assert!(text.contains("EXAMPLES:\n"), "{name}\n{text}");
         for (line, meaning) in examples {
             assert!(text.contains(&format!("\n  # {meaning}\n  {line}")), "{name}: {line}");
-            assert!(line.starts_with(&format!("{name} ")) || name == "larder", "{name}: {line}");
+            assert!(format!("{line} ").starts_with(&format!("{name} ")), "{name}: {line}");
             // The shell ends a command at these words, and removes quotes.
             let words = line.split(' ').take_while(|word| !["|", ">", "&&"].contains(word));
             let words = words.map(|word| word.replace('\'', ""));

@@ -28,10 +28,11 @@ pub(super) struct ProbeArgs {
     #[arg(value_name = "TARGET", required_unless_present = "in_process")]
     target: Option<String>,
 
-    /// Use the cache of this program, before this store.
+    /// Cache in this process, before memory or disk.
     ///
-    /// The cache is in this process, instead of one in front of TARGET.
-    #[arg(long, value_name = "STORE", conflicts_with = "target")]
+    /// The cache of this program itself, instead of one in front of TARGET: before memory, or
+    /// before a modeled disk.
+    #[arg(long, value_name = "STORE", conflicts_with = "target", hide_possible_values = true)]
     in_process: Option<BackingStore>,
 
     /// Size of the cache.
@@ -64,10 +65,12 @@ pub(super) struct ProbeArgs {
     leak: Option<u64>,
 
     /// Bytes of a record.
-    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes, hide_short_help = true)]
     record: u64,
 
-    /// Operations on records: R reads, W writes.
+    /// R reads, W writes, in turn.
+    ///
+    /// Operations on successive records.
     #[arg(long, value_name = "LETTERS", default_value = "RWWW", value_parser = pattern)]
     pattern: Pattern,
 

@@ -47,7 +47,7 @@ pub(super) struct ServerArgs {
 
     /// Items of each client.
     #[arg(long, value_name = "NUMBER", default_value_t = 16,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000), hide_short_help = true)]
     items: u64,
 
     /// Bytes of an item.

@@ -9,7 +9,9 @@ use larder_lab::workload::postmark::{Config, Location};
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "As in scripts")]
 pub(super) struct Settings {
-    /// Number of files before the transactions [default: 500].
+    /// Number of files [default: 500].
+    ///
+    /// The files are created before the transactions.
     #[arg(long, value_name = "NUMBER", value_parser = positive)]
     number: Option<u32>,
 
