@@ -71,7 +71,10 @@ impl Value {
             Value::ByteRate(rate) => format::byte_rate(*rate),
             Value::Share(share) => format::percent(*share),
             Value::Time(ns) => format::duration(as_u64(*ns)),
-            Value::Trend(ratios) => colors::spark_line(ratios),
+            // As wide as a full trend, so that the columns stay in their places.
+            Value::Trend(ratios) => {
+                format!("{:>width$}", colors::spark_line(ratios), width = colors::TREND_MAX)
+            }
             Value::Missing => "-".to_owned(),
         }
     }

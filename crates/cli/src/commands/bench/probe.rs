@@ -65,7 +65,8 @@ pub(super) struct ProbeArgs {
     leak: Option<u64>,
 
     /// Bytes of a record.
-    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes, hide_short_help = true)]
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes,
+          hide_short_help = true)]
     record: u64,
 
     /// R reads, W writes, in turn.

@@ -16,9 +16,6 @@ use std::fs::File;
 use std::io::{BufWriter, Write};
 use std::path::{Path, PathBuf};
 
-/// Maximum number of requests in the trace: 48 MB of memory during a trial.
-pub(super) const REQUESTS_MAX: usize = 1_000_000;
-
 const IMAGE: &str = "demo.img";
 const TRACE: &str = "demo.ltr";
 const RECORD: &str = "demo.json";

@@ -2,7 +2,6 @@
 
 use super::DemoContext;
 use super::disk::Disk;
-use super::kept::REQUESTS_MAX;
 use crate::progress;
 use anyhow::{Context, Result, anyhow};
 use indicatif::ProgressBar;
@@ -22,6 +21,9 @@ use larder_lab::workload::probe::{Action, Probe, ProbeRequest, ProbeRequests};
 use larder_lab::workload::trial::Trial;
 use larder_mem::{Arena, ArenaOptions};
 use std::sync::Arc;
+
+/// Maximum number of recorded requests: 48 MB of memory during a trial.
+const REQUESTS_MAX: usize = 1_000_000;
 
 /// Operations per second of the measured half.
 pub(super) type Rate = f64;
