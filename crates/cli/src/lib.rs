@@ -10,9 +10,11 @@
 extern crate larder_server;
 
 mod args;
+mod colors;
 mod commands;
 mod connection;
 mod free_space;
+mod help_text;
 mod live;
 mod logging;
 mod named_files;
@@ -31,21 +33,24 @@ use std::ffi::OsString;
 use std::io::Write;
 use std::process::ExitCode;
 
-/// Tells you how much cache your storage needs, gives it that cache, and proves what it gained.
+/// Find the cache that storage needs, serve it, and measure its gain.
 #[derive(Debug, Parser)]
 #[command(name = "larder", bin_name = "larder", version, disable_help_subcommand = true)]
 struct Cli {
-    /// Print no progress and no notes, and no counters when a server stops.
-    #[arg(long, global = true, help_heading = "Output")]
+    /// Print no progress and no notes.
+    ///
+    /// A server that stops prints no counters.
+    #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     quiet: bool,
 
-    /// Colors of help and of error messages.
+    /// Colors of help, of messages and of live views.
     #[arg(
         long,
         global = true,
         value_name = "WHEN",
         default_value = "auto",
-        help_heading = "Output"
+        help_heading = "Output",
+        hide_short_help = true
     )]
     color: ColorChoice,
 
@@ -63,14 +68,20 @@ enum Command {
     Ctl(commands::ctl::CtlArgs),
     /// Check a configuration file of larder serve.
     CheckConfig(commands::check_config::CheckConfigArgs),
-    /// Demonstrate a cache in a minute: an image and a workload, with and without cache.
+    /// Demonstrate a cache in a minute, without and with it.
+    ///
+    /// The demo makes an image of eight times --memory, runs the same random requests without and
+    /// with a cache, on the disk of this machine and on a modeled one, and removes the image.
+    /// --keep keeps it, with a trace and a record.
     Demo(commands::demo::DemoArgs),
-    /// Convert, summarize, filter, merge, generate and replay traces of requests.
+    /// Convert, summarize, filter, merge, generate and replay traces.
     Trace(commands::trace::TraceArgs),
-    /// Recommend a cache for a trace: size, policy, pages, and the effect of half and twice the
-    /// size.
+    /// Recommend cache size, policy and page size for a trace.
+    ///
+    /// The report has the hit-ratio curve and its regions, the recommendation, and the effect of
+    /// half and twice the size.
     Size(commands::size::SizeArgs),
-    /// Simulate caches over traces: hit ratios by policy and size, and curves.
+    /// Simulate caches over traces: hit ratios and curves.
     Sim(commands::sim::SimArgs),
     /// Show the activity of the host's page cache, by file and process.
     Watch(commands::watch::WatchArgs),
@@ -78,8 +89,9 @@ enum Command {
     Resident(commands::resident::ResidentArgs),
     /// Run a benchmark with reliable and comparable results.
     Bench(commands::bench::BenchArgs),
-    /// Measure the gain of a cache in a directory: the same work natively and through a temporary
-    /// cache.
+    /// Measure the gain of a cache in a directory.
+    ///
+    /// The same work runs natively and through a temporary cache, in alternating trials.
     Try(Box<commands::bench::try_run::TryArgs>),
     /// Compare two runs: better, worse, or inconclusive.
     Compare(commands::compare::CompareArgs),
@@ -120,6 +132,7 @@ pub fn main() -> ExitCode {
         Err(error) => return usage_errors::refuse(&error, &words),
     };
     output::set_quiet(cli.quiet);
+    colors::choose(cli.color);
     for note in notes {
         eprintln!("larder: note: {note}");
     }
@@ -146,13 +159,18 @@ fn finish(result: anyhow::Result<ExitCode>) -> ExitCode {
     }
 }
 
+/// Returns the command line with all of its help.
+fn command() -> clap::Command {
+    help_text::complete(Cli::command())
+}
+
 /// Parses a command line.
 fn parse<T>(words: impl IntoIterator<Item = T>) -> Result<(Cli, NamedFiles), clap::Error>
 where
     T: Into<OsString> + Clone,
 {
     let words: Vec<OsString> = words.into_iter().map(Into::into).collect();
-    let command = args::allow_hyphens(Cli::command()).color(color(&words));
+    let command = args::allow_hyphens(command()).color(color(&words));
     let matches = command.try_get_matches_from(words)?;
     let files = NamedFiles::of(&matches);
     Ok((Cli::from_arg_matches(&matches)?, files))

@@ -27,6 +27,16 @@ pub(crate) fn bar(total: u64, template: &str) -> ProgressBar {
     bar
 }
 
+/// Returns a bar of bytes with their rate and the remaining time; hidden if there is no progress to
+/// show.
+pub(crate) fn byte_bar(total: u64, verb: &str) -> ProgressBar {
+    if !crate::output::shows_progress() {
+        return ProgressBar::hidden();
+    }
+    let rest = "[{bar:30}] {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left";
+    bar(total, &format!("{verb} {rest}"))
+}
+
 fn style(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template).expect("our own template");
     style.progress_chars("=> ")
@@ -55,9 +65,9 @@ impl StepBar {
             self.end();
             self.step = progress.step;
             let template = if progress.total > 0 {
-                "{msg} [{bar:30}] {pos} of {len} references, {eta} left"
+                "{msg} [{bar:30}] {pos} of {len} references, {per_sec}, {eta} left"
             } else {
-                "{msg}: {pos} references"
+                "{msg}: {pos} references, {per_sec}"
             };
             self.bar = Some(bar(progress.total, template).with_message(progress.step));
         }

@@ -18,7 +18,7 @@ pub struct Memory {
     pub total_bytes: u64,
     /// Memory that programs can still allocate.
     pub available_bytes: u64,
-    /// Memory of the page cache.
+    /// Memory of the page cache, without tmpfs.
     pub cache_bytes: u64,
     /// Dirty memory of the page cache.
     pub dirty_bytes: u64,
@@ -34,11 +34,18 @@ impl Memory {
         Some(Memory {
             total_bytes: bytes("MemTotal")?,
             available_bytes: bytes("MemAvailable")?,
-            cache_bytes: bytes("Cached")?,
+            cache_bytes: cache_bytes(&bytes)?,
             dirty_bytes: bytes("Dirty")?,
             write_back_bytes: bytes("Writeback")?,
         })
     }
+}
+
+/// Returns the memory of the page cache: files and block devices, without tmpfs, which is not a
+/// cache. Every command shows this value; `bytes` reads /proc/meminfo.
+pub(crate) fn cache_bytes(bytes: &impl Fn(&str) -> Option<u64>) -> Option<u64> {
+    let cached = bytes("Cached")? + bytes("Buffers").unwrap_or(0);
+    Some(cached.saturating_sub(bytes("Shmem").unwrap_or(0)))
 }
 
 /// Makes the OOM killer choose this process before every other one.
@@ -59,5 +66,17 @@ mod tests {
         assert!(available_bytes().is_none_or(|bytes| bytes > 0 && bytes <= all));
         let now = Memory::now().expect("the kernel tells");
         assert!(now.cache_bytes + now.dirty_bytes > 0 && now.total_bytes == all);
+    }
+
+    #[test]
+    fn the_cache_holds_block_devices_and_no_tmpfs() {
+        let bytes = |name: &str| match name {
+            "Cached" => Some(700),
+            "Buffers" => Some(50),
+            "Shmem" => Some(200),
+            _ => None,
+        };
+        assert_eq!(cache_bytes(&bytes), Some(550));
+        assert_eq!(cache_bytes(&|_: &str| None), None);
     }
 }

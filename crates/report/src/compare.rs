@@ -195,7 +195,7 @@ fn steal_warning(a: &Run, b: &Run) -> Option<String> {
     };
     let worst = mean(a).max(mean(b));
     (worst > STEAL_MAX)
-        .then(|| format!("the hypervisor took {} of the processors away", format::percent(worst)))
+        .then(|| format!("the hypervisor took {} of the processor time", format::percent(worst)))
 }
 
 /// Circumstances of the runs that limit what a comparison can tell.

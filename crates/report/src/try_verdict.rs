@@ -182,8 +182,8 @@ impl Side<'_> {
         let written = series_sum(self.larder, WRITTEN_PAGES).filter(|pages| *pages > 0.0);
         match (reasons.is_empty(), written) {
             (false, _) => reasons.join(" and "),
-            (true, Some(_)) => "writes were answered from memory and done later".to_owned(),
-            (true, None) => "of what it counted nothing tells why".to_owned(),
+            (true, Some(_)) => "writes were acknowledged from memory and written later".to_owned(),
+            (true, None) => "no counter explains it".to_owned(),
         }
     }
 
@@ -210,12 +210,12 @@ impl Side<'_> {
 
     /// Returns the reason for the lack of a gain.
     fn loss(&self, all: &[Side<'_>]) -> String {
-        let through = "every call of a program goes through another one (FUSE)";
+        let through = "every call passes through a second program (FUSE)";
         if self.bypasses_cache() {
             return format!("through larder {through}");
         }
         if self.start == Start::Warm {
-            return format!("the kernel's own cache has it all, and through larder {through}");
+            return format!("the kernel's own cache holds all of it, and through larder {through}");
         }
         let trials = &self.native.trials;
         let written = series_sum(self.native, "bytes written");
@@ -224,13 +224,13 @@ impl Side<'_> {
             // The workload reads its files again, and soon removes them.
             if larder_schema::as_f64(moved) < written * MOVED_MAX {
                 return format!(
-                    "the kernel's own cache has it all (the disk moved {} of {} that were \
+                    "the kernel's own cache holds all of it (the disk moved {} of {} that were \
                      written), and through larder {through}",
                     format::bytes(moved),
                     format::bytes(larder_schema::as_u64(written))
                 );
             }
-            return format!("names are made and removed by the disk all the same, and {through}");
+            return format!("the disk creates and removes the names in both cases, and {through}");
         }
         let warm = all.iter().find(|side| side.start == Start::Warm);
         let share_of_warm = |run: for<'a> fn(&'a Side<'a>) -> &'a Run| {

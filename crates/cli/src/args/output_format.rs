@@ -5,7 +5,9 @@ use clap::{Args, ValueEnum};
 /// The format that a command line selects; `F` has the value `json`.
 #[derive(Clone, Debug, Args)]
 pub(crate) struct FormatArgs<F: ValueEnum + Send + Sync + 'static> {
-    /// Output format; text, if not given.
+    /// Format.
+    ///
+    /// The output is text, if not given.
     #[arg(long, value_name = "FORMAT", value_enum, default_value_if("json", "true", Some("json")))]
     format: Option<F>,
 

@@ -1,5 +1,6 @@
 //! The flags of `larder serve` and `larder mount`, from the table of settings.
 
+use super::short_help;
 use crate::output_file::OutputFile;
 use clap::builder::{OsStringValueParser, TypedValueParser as _, ValueParser};
 use clap::parser::ValueSource;
@@ -50,7 +51,8 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
         };
         let check = move |text: &str| {
             let (_, value) = split(text, names_volumes);
-            setting.check(OsStr::new(value))
+            let checked = setting.check(OsStr::new(value));
+            checked.map_err(|message| super::with_hint(message, value, &setting.values))
         };
         let parser: ValueParser = match setting.form {
             ValueForm::Path(_) => path_parser::<PathBuf>(setting),
@@ -60,8 +62,12 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
             }
             _ => ValueParser::new(move |text: &str| check(text).map(|()| ValidText)),
         };
-        let arg = Arg::new(setting.name).long(setting.name).help(help(setting));
-        let arg = arg.hide_short_help(setting.group == SettingGroup::Tunables);
+        let short = short_help::of(setting.name);
+        let arg = Arg::new(setting.name)
+            .long(setting.name)
+            .help(help(setting, short.unwrap_or(&setting.meaning)))
+            .long_help(help(setting, &setting.meaning))
+            .hide_short_help(short.is_none());
         let arg = match setting.group {
             SettingGroup::Server => arg,
             group => arg.help_heading(group.heading()),
@@ -130,9 +136,9 @@ where
     OsStringValueParser::new().try_map(checked).into()
 }
 
-/// Returns the help of a setting, with its default.
-fn help(setting: &Setting) -> String {
-    let meaning = setting.meaning.trim_end_matches('.');
+/// Returns a meaning of a setting with its default.
+fn help(setting: &Setting, meaning: &str) -> String {
+    let meaning = meaning.trim_end_matches('.');
     if setting.default.is_empty() {
         return meaning.to_owned();
     }

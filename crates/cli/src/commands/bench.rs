@@ -31,20 +31,29 @@ pub(crate) struct BenchArgs {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Read files in order, at random, or like a database, with several users.
+    /// Read files in order, at random, or like a database.
+    ///
+    /// One or several users read, each a file of its own.
     Fileload(Box<fileload::FileloadArgs>),
-    /// Create files for fileload: interleaved with a given number of extents, and contiguous
-    /// copies.
+    /// Create fragmented files, and contiguous copies.
+    ///
+    /// The files are for fileload; the number of extents is given.
     Fragments(fragments::FragmentsArgs),
-    /// Measure file sizes by record sizes: write, read, random, backward, strided and more.
+    /// Measure file sizes by record sizes, with the tests of IOzone.
+    ///
+    /// Write, read, random, backward, strided and more.
     Iozone(Box<iozone::IozoneArgs>),
     /// Create, read, append and delete many small files.
     Postmark(Box<postmark::PostmarkArgs>),
-    /// Access random records with a pattern of reads and writes, like the Response Probe.
+    /// Access random records, like the Response Probe.
+    ///
+    /// A pattern of reads and writes on successive records, with think time.
     Probe(Box<probe::ProbeArgs>),
-    /// Run an increasing number of clients that read, write and copy, until a server is saturated.
+    /// Add clients that read, write and copy until a server saturates.
     Server(Box<server::ServerArgs>),
-    /// Run a benchmark on several file systems, schedulers and settings, each created and removed.
+    /// Run a benchmark on several file systems and schedulers.
+    ///
+    /// Each file system is created for its cell, and removed.
     Matrix(Box<matrix::MatrixArgs>),
     /// Make files cold: no page of them is resident, verified.
     Cold(start::StartArgs),

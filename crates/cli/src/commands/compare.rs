@@ -21,7 +21,9 @@ pub(crate) struct CompareArgs {
     #[arg(value_name = "B")]
     b: PathBuf,
 
-    /// Smallest relative difference that counts.
+    /// Smallest difference that counts.
+    ///
+    /// The difference is relative to the baseline.
     #[arg(long, value_name = "PERCENT", default_value = "2%", value_parser = percent)]
     threshold: f64,
 

@@ -27,28 +27,39 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(crate) struct CtlArgs {
-    /// The server: the path of its control socket, or http://127.0.0.1:PORT. Default: the only
-    /// server that is found.
+    /// Control socket of the server, or http://127.0.0.1:PORT.
+    ///
+    /// The only server that is found, if not given.
     #[arg(long, global = true, value_name = "SERVER")]
     control: Option<String>,
 
-    /// File with the token, for a server that is controlled over TCP.
+    /// File with the token, for control over TCP.
     #[arg(long, global = true, value_name = "FILE")]
     token: Option<PathBuf>,
 
-    /// Also trust the server of --control if it runs as this user, in addition to your own user and
+    /// Trust a server that runs as this user, too.
+    ///
+    /// Trust the server of --control if it runs as this user, in addition to your own user and
     /// root.
     #[arg(long, global = true, value_name = "UID", requires = "control")]
     trust_uid: Option<u32>,
 
-    /// Output format.
-    #[arg(long, global = true, value_name = "FORMAT", default_value = "text")]
+    /// Format.
+    #[arg(
+        long,
+        global = true,
+        value_name = "FORMAT",
+        default_value = "text",
+        hide_default_value = true
+    )]
     format: TableFormat,
 
     /// The same as --format json.
     #[arg(long, global = true, conflicts_with = "format")]
     json: bool,
 
+    /// Repeat the query at this interval.
+    ///
     /// Repeat the query at this interval: rates of each interval and totals.
     #[arg(long, global = true, value_name = "TIME", value_parser = interval)]
     watch: Option<Duration>,
@@ -68,48 +79,59 @@ enum Command {
 /// A command that can be repeated.
 #[derive(Debug, Subcommand)]
 enum Query {
-    /// Requests of clients, their results in the cache, and operations of the stores.
+    /// Show requests, cache results, and operations of the stores.
     Stats {
         /// Show every counter, gauge and latency instead.
         #[arg(long)]
         all: bool,
     },
-    /// The volumes and their settings.
+    /// Show the volumes and their settings.
     Volumes {
         /// Show the locations of their stores and exports instead.
         #[arg(long)]
         places: bool,
     },
-    /// The hit-ratio curve of each volume, its regions, the hit ratios of other policies, and
-    /// recommendations.
+    /// Show hit-ratio curves, other policies, and recommendations.
+    ///
+    /// For each volume: the curve, its regions, the hit ratios of other policies, and the
+    /// recommended sizes.
     Curve {
         /// Only this volume.
         volume: Option<String>,
     },
-    /// The files of a mounted directory with the most cached data: resident, dirty, read hits.
+    /// Show the files of a mount with the most cached data.
+    ///
+    /// Of each file: resident and dirty data, and read hits.
     Files {
         /// Maximum number of files, in every format.
         #[arg(long, value_name = "N", default_value_t = 20)]
         top: usize,
     },
-    /// Data that a crash now would lose, and failing writes; exit code 1 if there are failing
-    /// writes.
+    /// Show data that a crash would lose, and failing writes.
+    ///
+    /// Exit code 1 if there are failing writes.
     AtRisk,
 }
 
 /// A command that is executed once.
 #[derive(Debug, Subcommand)]
 enum Change {
-    /// All metrics in OpenMetrics format, as Prometheus reads them.
+    /// Print all metrics in OpenMetrics format.
+    ///
+    /// Prometheus reads this format.
     Metrics,
     /// Change settings of a running server: all of these or none.
     Set {
+        /// Live settings, of all volumes or of one.
+        ///
         /// NAME=VALUE for all volumes, VOLUME.NAME=VALUE for one: the settings that larder help
         /// settings shows as live.
         #[arg(required = true, value_name = "[VOLUME.]NAME=VALUE", value_parser = args::setting)]
         settings: Vec<(String, String)>,
     },
-    /// Write all dirty data to the stores and flush them, without stopping.
+    /// Write all dirty data to the stores, and flush them.
+    ///
+    /// The server continues.
     Flush {
         /// Only this volume.
         volume: Option<String>,
@@ -118,14 +140,19 @@ enum Change {
     Warm {
         /// The volume.
         volume: String,
-        /// Ranges as OFFSET+LENGTH, for example 1GiB+64MiB; without any, the whole volume.
+        /// Ranges, as in 1GiB+64MiB; else the whole volume.
+        ///
+        /// Ranges as OFFSET+LENGTH; without any, the whole volume.
         #[arg(value_parser = range)]
         ranges: Vec<ByteRange>,
     },
-    /// Serve an additional volume, with the server's flags for all volumes.
+    /// Serve an additional volume.
+    ///
+    /// The server's flags for all volumes apply.
     Add {
-        /// A file, a block device, or an export of another server, as on the command line of larder
-        /// serve.
+        /// A file, a block device, or an NBD address.
+        ///
+        /// The form is that of larder serve.
         #[arg(value_name = "[NAME=]PATH", value_parser = volume_to_add)]
         volume: String,
         /// Settings of the volume, by the names that set accepts.
@@ -136,9 +163,13 @@ enum Change {
     Remove {
         /// The volume.
         volume: String,
+        /// Disconnect clients instead of refusing.
+        ///
         /// Disconnect its clients after their requests in flight, instead of refusing.
         #[arg(long)]
         disconnect: bool,
+        /// Discard data that cannot be written.
+        ///
         /// Discard unwritten data, instead of keeping a volume that cannot be written out.
         #[arg(long)]
         give_up: bool,
@@ -148,7 +179,7 @@ enum Change {
         /// Only this volume.
         volume: Option<String>,
     },
-    /// Freeze the cache contents of a volume: its requests neither add nor evict pages.
+    /// Freeze the cache contents: requests add and evict no pages.
     Freeze {
         /// Only this volume.
         volume: Option<String>,
@@ -158,7 +189,7 @@ enum Change {
         /// Only this volume.
         volume: Option<String>,
     },
-    /// Read ranges of a volume into the cache and keep them until they are unpinned.
+    /// Read ranges into the cache and keep them until unpinned.
     Pin {
         /// The volume.
         volume: String,
@@ -174,7 +205,9 @@ enum Change {
         #[arg(value_parser = range)]
         ranges: Vec<ByteRange>,
     },
-    /// Write all dirty data and stop the server, as SIGTERM does, and wait for its end.
+    /// Write all dirty data, stop the server, and wait for its end.
+    ///
+    /// The same as SIGTERM, but the command returns when the server has ended.
     Stop,
 }
 

@@ -2,7 +2,7 @@
 
 use crate::args;
 use anyhow::{Result, bail};
-use clap::{Args, CommandFactory};
+use clap::Args;
 use larder_core::counters::{COUNTERS, GAUGES, HISTOGRAMS, MetricDefinition};
 use larder_core::tunables::TUNABLES;
 use larder_schema::format::wrapped;
@@ -10,7 +10,9 @@ use larder_server::settings::{SETTINGS, SettingGroup, ValueForm};
 
 #[derive(Debug, Args)]
 pub(crate) struct HelpArgs {
-    /// A command with its subcommand, or a topic; without it, all commands.
+    /// A command with its subcommand, or a topic.
+    ///
+    /// Without it, all commands.
     #[arg(value_name = "COMMAND|TOPIC")]
     words: Vec<String>,
 }
@@ -18,9 +20,9 @@ pub(crate) struct HelpArgs {
 const SIZES: &str = "\
 Sizes, times and shares
 
-A size is a number of bytes with a unit: 512, 4KiB, 1.5GiB. The units KiB, MiB, GiB and TiB are
-powers of 1024. K, M, G and T alone are the same, as for truncate, fio and qemu; kB, MB, GB and TB
-are powers of 1000.
+A size is a number of bytes with a unit: 512, 4KiB, 1.5GiB. The units KiB, MiB,
+GiB and TiB are powers of 1024. K, M, G and T alone are the same, as for
+truncate, fio and qemu; kB, MB, GB and TB are powers of 1000.
 
 A time is a number with a unit: 20ms, 90s, 5m, 1.5h; also ns and us.
 
@@ -30,19 +32,23 @@ A share is a percentage: 30%, 0.5%.
 const EXIT_CODES: &str = "\
 Exit codes
 
-0    success; also a server, mount, watch or recording that a signal stopped: all data is written
+0    success; also a server, mount, watch or recording that a signal stopped:
+     all data is written
 1    the command ran, and has a finding:
        compare                 a series of the second run is worse
-       ctl at-risk             writes or flushes of a store fail, or a served file is lost
+       ctl at-risk             writes or flushes of a store fail, or a served
+                               file is lost
        bench cold, bench warm  pages stay resident, or are missing
        bench matrix            the machine is not as before the run
-2    the command line is wrong, or the command failed: one sentence on standard error
-130  Ctrl-C stopped the command before its work was done; it has removed its files and printed its
-     results so far. The code is 128 and the number of the signal: 143 for SIGTERM
+2    the command line is wrong, or the command failed: one sentence on
+     standard error
+130  Ctrl-C stopped the command before its work was done; it has removed its
+     files and printed its results so far. The code is 128 and the number of
+     the signal: 143 for SIGTERM
 ";
 
 /// Columns of the text of a topic.
-const COLUMNS: usize = 100;
+const COLUMNS: usize = crate::help_text::COLUMNS;
 /// The beginning of the lines of a meaning.
 const INDENT: &str = "      ";
 
@@ -72,8 +78,8 @@ fn entry(name: &str, properties: &str, meaning: &str) -> String {
 /// Returns the settings of a server and its volumes.
 fn settings() -> String {
     let mut text = String::from(
-        "Settings: flags of larder serve and mount, keys of the configuration file, and, if live,\n\
-         names for larder ctl set.\n",
+        "Settings: flags of larder serve and mount, keys of the configuration file, and,\n\
+         if live, names for larder ctl set.\n",
     );
     for group in SettingGroup::ALL {
         text.extend(["\n", group.heading(), "\n\n"]);
@@ -105,7 +111,7 @@ fn metrics() -> String {
 
 /// Prints what the command prints for `--help`.
 fn command_help(words: &[&str]) -> Result<()> {
-    let mut command = crate::Cli::command();
+    let mut command = crate::command();
     let mut known = &command;
     for word in words {
         let Some(sub) = known.get_subcommands().find(|sub| sub.get_name() == *word) else {

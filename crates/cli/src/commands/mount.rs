@@ -29,26 +29,36 @@ pub(crate) struct MountArgs {
     /// Mount point: an empty directory outside SOURCE.
     mountpoint: PathBuf,
 
-    /// Give all users access, according to the modes of files, and not only the user who mounts.
+    /// Give all users access, by the modes of files.
+    ///
+    /// All users get access according to the modes of files, and not only the user who mounts.
     #[arg(long)]
     allow_other: bool,
 
+    /// Restrictions: nosuid, nodev, noexec, nosymfollow.
+    ///
     /// Restrictions of the mount in addition to those of SOURCE's mount, which always apply:
     /// nosuid, nodev, noexec, nosymfollow, separated by commas.
     #[arg(short, long, value_name = "NAMES", value_delimiter = ',',
           value_parser = args::restriction)]
     options: Vec<MountRestrictions>,
 
-    /// Other programs change the directory too: the kernel reports their changes, which requires
-    /// root; otherwise names and attributes are always validated, as with --ttl 0s.
+    /// Other programs change the directory, too.
+    ///
+    /// The kernel reports the changes of other programs, which requires root; otherwise names and
+    /// attributes are always validated, as with --ttl 0s.
     #[arg(long)]
     shared: bool,
 
+    /// Maximum age of names and attributes.
+    ///
     /// Maximum age of names and attributes that are used without asking SOURCE, and of cached data
     /// if changes by others are not reported.
     #[arg(long, value_name = "TIME", default_value = "1s", value_parser = args::time)]
     ttl: u64,
 
+    /// Options for files that match a glob.
+    ///
     /// Options for some files, by name or path: GLOB and words for hint, write mode, page size,
     /// pin, no-cache, kernel-pages=off|open|keep; words that are left out are as for all files. Of
     /// several rules the first that matches a file applies (docs/mount.md).

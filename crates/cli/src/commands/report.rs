@@ -28,18 +28,24 @@ pub(crate) struct ReportArgs {
     #[command(flatten)]
     format: FormatArgs<Format>,
 
-    /// Output file, instead of standard output; its extension selects the format, if --format does
-    /// not. It is written under another name and renamed.
+    /// Output file, instead of standard output.
+    ///
+    /// Its extension selects the format, if --format does not. It is written under another name and
+    /// renamed.
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 
-    /// Names of counters on the machine of a log of Perfmon, if larder does not know them: the
-    /// value Counter in its registry for its language (docs/perfmon.md).
+    /// Names of counters of a log of Perfmon.
+    ///
+    /// Names of counters on the machine of the log, if larder does not know them: the value Counter
+    /// in its registry for its language (docs/perfmon.md).
     #[arg(long, value_name = "FILE")]
     names: Option<PathBuf>,
 
-    /// Decimal separator of a log of Perfmon, if the log itself does not show it.
-    #[arg(long, value_name = "SIGN")]
+    /// Decimal separator of a log of Perfmon: point, comma.
+    ///
+    /// Only if the log itself does not show it.
+    #[arg(long, value_name = "SIGN", hide_possible_values = true)]
     decimal: Option<DecimalSeparator>,
 }
 

@@ -20,7 +20,9 @@ pub(crate) struct ResidentArgs {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Levels below each directory that have a row of their own; all sums include everything below.
+    /// Levels below each directory with a row.
+    ///
+    /// All sums include everything below.
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     depth: usize,
 
@@ -102,7 +104,7 @@ fn table(rows: &BTreeMap<PathBuf, Residency>) -> Table {
         Column::numbers("dirty_pages", "dirty"),
         Column::numbers("write_back_pages", "write-back"),
         Column::numbers("evicted_pages", "evicted"),
-        Column::numbers("recently_evicted_pages", "of late"),
+        Column::numbers("recently_evicted_pages", "just evicted"),
     ];
     let mut table = Table::new("", columns);
     for (path, found) in rows {

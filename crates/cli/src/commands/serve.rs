@@ -15,15 +15,19 @@ use std::sync::{Mutex, PoisonError};
 
 #[derive(Clone, Debug, Args)]
 pub(crate) struct ServeArgs {
+    /// [NAME=]PATH of a file, a block device, or an NBD address.
+    ///
     /// A file, a block device, or an export of another NBD server by its address (schemes nbd,
-    /// nbds, nbd+unix, nbds+unix), as [NAME=]PATH; the export name is NAME, else the file name
+    /// nbds, nbd+unix, nbds+unix), as [NAME=]PATH. The export name is NAME, else the file name
     /// without its extension.
     #[arg(required_unless_present = "config", value_name = "VOLUME",
           value_parser = VolumeSource::parse)]
     volumes: Vec<VolumeSource>,
 
-    /// Read flags and volumes from this file (docs/config.md) as well; those of the command line
-    /// override them. SIGHUP reads it again.
+    /// Read flags and volumes from this file as well.
+    ///
+    /// Flags and volumes of the command line override those of the file (docs/config.md). SIGHUP
+    /// reads it again.
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
 

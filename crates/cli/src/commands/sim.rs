@@ -8,7 +8,7 @@ mod inputs;
 
 use crate::args;
 use crate::args::{FormatArgs, NamedValue as _, TableFormat};
-use crate::commands::trace::InputArgs;
+use crate::commands::trace::{InputArgs, SAMPLE_NAME, open_trace};
 use crate::progress::StepBar;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
@@ -16,7 +16,7 @@ use larder_core::policy::PolicyKind;
 use larder_host::memory;
 use larder_lab::sim::references::{ReferenceKey, Split};
 use larder_lab::sim::study::{self, Case, CurveKind, MIN, Size, StudyOptions};
-use larder_lab::trace::{self, Addressing};
+use larder_lab::trace::Addressing;
 use larder_report::escape;
 use larder_report::table::Table;
 use std::collections::HashSet;
@@ -30,52 +30,80 @@ const PAGE_BYTES_MIN: u32 = 512;
 #[derive(Debug, Args)]
 pub(crate) struct SimArgs {
     /// Traces, each simulated on its own.
-    #[arg(required = true, value_name = "TRACE")]
+    #[arg(value_name = "TRACE", required_unless_present = "sample")]
     traces: Vec<PathBuf>,
+
+    /// Simulate the built-in sample trace.
+    ///
+    /// The trace is described at larder size --sample.
+    #[arg(long, conflicts_with = "traces")]
+    sample: bool,
 
     #[command(flatten)]
     input: InputArgs,
 
+    /// Policies, all, or min for the bound.
+    ///
     /// Policies by name, separated by commas; "all" for all of them, "min" for the bound.
     #[arg(long, value_name = "POLICIES", default_value = "all", value_delimiter = ',')]
     policy: Vec<String>,
 
+    /// Cache sizes.
+    ///
     /// Sizes of caches: 5% of the footprint, 64MiB, 1000p (pages).
     #[arg(long, value_name = "SIZES", default_value = "1%,2%,5%,10%,20%,50%",
           value_delimiter = ',', value_parser = size)]
     size: Vec<Size>,
 
-    /// Sizes of pages, from 512 to 1MiB; if not given, 4KiB, or the unit of the recording.
+    /// Page sizes, from 512 to 1MiB.
+    ///
+    /// If not given, 4KiB, or the unit of the recording.
     #[arg(long, value_name = "SIZES", value_delimiter = ',', value_parser = page_bytes)]
     page_size: Vec<u32>,
 
-    /// References of a request: one for each of its pages (pages), or one in all (none), like other
+    /// References of a request: of its pages, or one.
+    ///
+    /// One reference for each page of a request (pages), or one in all (none), like other
     /// simulators.
-    #[arg(long, value_name = "pages|none", default_value = "pages")]
+    #[arg(long, value_name = "pages|none", default_value = "pages", hide_short_help = true)]
     split: SplitBy,
 
-    /// Level of the simulation: replacement only; or the whole cache of the engine on a virtual
-    /// clock, with partial pages, write modes, the lazy writer, the dirty limit and a modeled
-    /// store; or exactly the work of a server, from its recording (larder serve --record-inputs).
-    #[arg(long, value_name = "LEVEL", default_value = "replacement")]
+    /// Level: replacement, whole or inputs.
+    ///
+    /// Replacement: the policies only. Whole: the cache of the engine on a virtual clock, with
+    /// partial pages, write modes, the lazy writer, the dirty limit and a modeled store. Inputs:
+    /// exactly the work of a server, from its recording (larder serve --record-inputs).
+    #[arg(
+        long,
+        value_name = "LEVEL",
+        default_value = "replacement",
+        hide_possible_values = true,
+        hide_default_value = true
+    )]
     level: Level,
 
-    /// Hit-ratio curve: estimated from a sample of the pages, with error bars (sampled, also if no
-    /// value is given), or counted, for lru only (exact).
-    #[arg(long, value_name = "sampled|exact", num_args = 0..=1, default_missing_value = "sampled")]
+    /// Hit-ratio curve: sampled, or exact for lru only.
+    ///
+    /// Estimated from a sample of the pages, with error bars (sampled, also if no value is given),
+    /// or counted, for lru only (exact).
+    #[arg(long, value_name = "KIND", num_args = 0..=1, default_missing_value = "sampled",
+          hide_possible_values = true)]
     curve: Option<Curve>,
 
-    /// A curve for each volume, file, process or operation, as if it had a cache of its own.
-    #[arg(long, value_name = "volume|file|process|operation", requires = "curve",
+    /// Curves by volume, file, process or operation.
+    ///
+    /// Each has a curve as if it had a cache of its own.
+    #[arg(long, value_name = "KIND", requires = "curve",
           value_parser = by)]
     by: Option<ReferenceKey>,
 
     /// Seed of the random choices of a sample.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, hide_short_help = true)]
     seed: u64,
 
-    /// Threads that run the caches; as many as there are cores, if not given. Results do not depend
-    /// on it.
+    /// Threads; as many as cores, if not given.
+    ///
+    /// Threads that run the caches. Results do not depend on their number.
     #[arg(long, value_name = "NUMBER", value_parser = args::threads)]
     threads: Option<NonZero<usize>>,
 
@@ -229,20 +257,21 @@ fn for_each_case(
     mut run: impl FnMut(&Case<'_>, &mut StepBar) -> Result<()>,
 ) -> Result<()> {
     let mut cases = Vec::new();
-    for path in &arguments.traces {
+    let files = arguments.traces.iter().map(|path| Some(path.as_path()));
+    for path in files.chain(arguments.sample.then_some(None)) {
         ensure!(
-            path != Path::new("-"),
+            path != Some(Path::new("-")),
             "simulate standard input: a trace is read twice, so it must be a file"
         );
-        let name = escape::path(path).into_owned();
-        let source = trace::open(path, &arguments.input.options())?;
+        let name = path.map_or(SAMPLE_NAME.into(), |path| escape::path(path).into_owned());
+        let source = open_trace(path, &arguments.input.options())?;
         let splits = splits(arguments, &name, source.addressing())?;
         cases.extend(splits.into_iter().map(|split| (path, name.clone(), split)));
     }
     let options = arguments.input.options();
     for (path, name, split) in cases {
         let mut bar = StepBar::default();
-        run(&Case { name, open: &|| trace::open(path, &options), split }, &mut bar)?;
+        run(&Case { name, open: &|| open_trace(path, &options), split }, &mut bar)?;
     }
     Ok(())
 }

@@ -1,6 +1,7 @@
 //! `larder top`: files, processes, disks and caches of this machine, live; docs/top.md.
 
 use super::watch::interval;
+use crate::colors;
 use crate::output::sentence;
 use crate::signals;
 use crate::tui::{
@@ -22,11 +23,14 @@ pub(crate) struct TopArgs {
     interval: u64,
 
     /// Initial view.
-    #[arg(long, value_name = "VIEW", default_value = "processes")]
+    ///
+    /// The views: files, processes, disks, caches, uses.
+    #[arg(long, value_name = "VIEW", default_value = "processes", hide_possible_values = true)]
     view: View,
 
-    /// Record from the start, one line of JSON for each refresh; if the file exists, under the next
-    /// free name.
+    /// Record from the start, one line of JSON a refresh.
+    ///
+    /// If the file exists, the recording gets the next free name.
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
 }
@@ -53,6 +57,7 @@ fn run_view(
     terminated: &AtomicBool,
 ) -> Result<()> {
     let mut state = State::new(arguments.view);
+    state.colors = colors::are_shown();
     state.recording = recording.is_some();
     state.message = recording.as_ref().map(recording_message);
     let interval = Duration::from_nanos(arguments.interval);

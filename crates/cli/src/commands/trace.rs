@@ -15,11 +15,13 @@ use crate::output::DistinctFiles;
 use anyhow::{Context, Result, bail, ensure};
 use clap::{Args, Subcommand};
 use input::Input;
-pub(crate) use input::InputArgs;
+pub(crate) use input::{InputArgs, SAMPLE_NAME, open_trace};
 use larder_lab::trace::{BoxedSource, Description, Merge, Record, Source, Target};
 use output::Output;
 use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::sync::atomic::AtomicU64;
 
 #[derive(Debug, Args)]
 pub(crate) struct TraceArgs {
@@ -41,7 +43,9 @@ enum Command {
     Merge(ConvertArgs),
     /// Generate a trace from a pattern and a seed.
     Synth(synth::SynthArgs),
-    /// Record the reads and writes of programs on this machine through its page cache.
+    /// Record the reads and writes of programs on this machine.
+    ///
+    /// Requests are recorded where they pass the page cache.
     Record(record::RecordArgs),
     /// Send the requests of a trace to an export, and measure the latencies.
     Replay(replay::ReplayArgs),
@@ -49,11 +53,13 @@ enum Command {
 
 #[derive(Debug, Args)]
 struct ConvertArgs {
-    /// The traces, and last the file to write; - is standard input or output.
+    /// Traces, and last the file to write; - for standard streams.
     #[arg(required = true, num_args = 2.., value_name = "FILE")]
     files: Vec<PathBuf>,
 
-    /// Output format; if not given, by the extension of the file, else larder.
+    /// Output format, if the extension does not tell.
+    ///
+    /// If not given, by the extension of the file, else larder.
     #[arg(long, value_name = "FORMAT", value_parser = output::target)]
     to_format: Option<Target>,
 
@@ -110,19 +116,21 @@ fn convert(arguments: &ConvertArgs) -> Result<()> {
     if let [trace] = traces {
         return write_all(Input::open(trace, &arguments.input)?, to, arguments.to_format);
     }
-    let Some(source) = Merge::in_turn(open_all(traces, &arguments.input)?) else {
+    let (sources, read) = open_all(traces, &arguments.input)?;
+    let Some(source) = Merge::in_turn(sources) else {
         bail!("join {INCOMPATIBLE}");
     };
-    write_all(Input::from_source(source), to, arguments.to_format)
+    write_all(Input::from_files(Box::new(source), traces, read), to, arguments.to_format)
 }
 
 fn merge(arguments: &ConvertArgs) -> Result<()> {
     let (to, traces) = split_files(arguments)?;
     ensure!(traces.len() > 1, "merge a single trace: name two or more, and the file to write");
-    let Some(source) = Merge::by_time(open_all(traces, &arguments.input)?) else {
+    let (sources, read) = open_all(traces, &arguments.input)?;
+    let Some(source) = Merge::by_time(sources) else {
         bail!("merge {INCOMPATIBLE}");
     };
-    write_all(Input::from_source(source), to, arguments.to_format)
+    write_all(Input::from_files(Box::new(source), traces, read), to, arguments.to_format)
 }
 
 /// Returns the file to write, and the traces to read.
@@ -132,10 +140,16 @@ fn split_files(arguments: &ConvertArgs) -> Result<(&PathBuf, &[PathBuf])> {
     Ok((to, traces))
 }
 
-fn open_all(traces: &[PathBuf], arguments: &InputArgs) -> Result<Vec<BoxedSource>> {
+/// Opens all traces; returns them with the counter of the bytes read.
+fn open_all(
+    traces: &[PathBuf],
+    arguments: &InputArgs,
+) -> Result<(Vec<BoxedSource>, Arc<AtomicU64>)> {
+    let read = Arc::new(AtomicU64::new(0));
     let stdins = traces.iter().filter(|path| path.as_os_str() == "-").count();
     ensure!(stdins < 2, "read standard input twice");
-    traces.iter().map(|path| arguments.open(path, None)).collect()
+    let sources = traces.iter().map(|path| arguments.open(path, None, Some(&read)));
+    Ok((sources.collect::<Result<_>>()?, read))
 }
 
 fn write_all(input: Input, to: &Path, target: Option<Target>) -> Result<()> {

@@ -5,6 +5,7 @@
 
 use crate::args;
 use crate::args::{FormatArgs, TextOrJson};
+use crate::colors::{self, Meaning};
 use crate::commands::report::Format;
 use crate::output;
 use crate::output_file::OutputFile;
@@ -17,7 +18,8 @@ use larder_io::engine::machine_memory_bytes;
 use larder_report::findings;
 use larder_report::watch::{to_line, to_text};
 use larder_schema::format;
-use std::io::Write;
+use larder_schema::watch::Interval;
+use std::io::{self, IsTerminal, Write};
 use std::path::PathBuf;
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
@@ -35,6 +37,8 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
     interval: u64,
 
+    /// Rows of each table.
+    ///
     /// Number of files by process in each table; as JSON there are at least 1,000.
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     rows: usize,
@@ -47,14 +51,16 @@ pub(crate) struct WatchArgs {
     #[command(flatten)]
     format: FormatArgs<TextOrJson>,
 
-    /// Count look-ups in the kernel, with far less overhead than reporting each of them; auto: if
-    /// supported.
-    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = counting())]
+    /// Count look-ups in the kernel.
+    ///
+    /// Far less overhead than reporting each look-up; auto: if supported.
+    #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = counting(),
+          hide_short_help = true)]
     bpf: Bpf,
 
     /// Memory for unread events, for each processor [default: 8MiB; up to 32MiB if each look-up is
     /// reported].
-    #[arg(long, value_name = "SIZE", value_parser = buffer)]
+    #[arg(long, value_name = "SIZE", value_parser = buffer, hide_short_help = true)]
     buffer: Option<u64>,
 }
 
@@ -69,7 +75,9 @@ pub(crate) struct WatchTargetArgs {
     #[arg(long, value_name = "NUMBER", conflicts_with = "path")]
     pid: Option<u32>,
 
-    /// Only the processes of this control group, by its path below the root of the groups.
+    /// Only the processes of this control group.
+    ///
+    /// The group is named by its path below the root of the groups.
     #[arg(long, value_name = "GROUP", conflicts_with_all = ["path", "pid"])]
     cgroup: Option<String>,
 }
@@ -151,14 +159,15 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
     let length = arguments.time.map_or(Duration::MAX, Duration::from_nanos);
     let interval = Duration::from_nanos(arguments.interval);
     let mut reported = Duration::ZERO;
+    let mut trend = Vec::new();
     while started.elapsed() < length && !stop.flag().load(Ordering::Acquire) {
         std::thread::sleep(STEP.min(length.saturating_sub(started.elapsed())));
         watcher.step(|_, _| ())?;
         if started.elapsed() >= reported + interval {
             reported += interval;
-            let line = to_line(watcher.interval(), page_bytes);
+            let interval = watcher.interval();
             if !json {
-                writeln!(crate::output::stdout(), "{line}")?;
+                print_line(interval, page_bytes, &mut trend)?;
             }
         }
     }
@@ -186,10 +195,40 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
     Ok(printed?)
 }
 
+/// Prints the line of an interval; on a terminal with colors, and with the trend of the hit ratio.
+fn print_line(interval: &Interval, page_bytes: u64, trend: &mut Vec<f64>) -> io::Result<()> {
+    colors::extend_trend(trend, interval.sum.hit_ratio());
+    // The line has no names, so that it needs no escaping.
+    let mut out = crate::output::raw_stdout();
+    let line = to_line(interval, page_bytes);
+    let line = if colors::are_shown() { painted(&line) } else { line };
+    if out.is_terminal() {
+        writeln!(out, "{line}  {}", colors::spark_line(trend))
+    } else {
+        writeln!(out, "{line}")
+    }
+}
+
+/// Returns the line of an interval with colors by meaning.
+fn painted(line: &str) -> String {
+    let paint = |part: &str| match part {
+        _ if part.ends_with(" by read-ahead") => Meaning::ReadAhead.paint(part),
+        _ if part.ends_with(" missed") => Meaning::Miss.paint(part),
+        _ if part.contains("  hits ") => Meaning::Hit.paint(part),
+        _ => part.to_owned(),
+    };
+    let groups = line.split("; ").map(|group| {
+        let parts: Vec<String> = group.split(", ").map(paint).collect();
+        parts.join(", ")
+    });
+    groups.collect::<Vec<_>>().join("; ")
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use larder_host::watch::{BUFFER_KIB, BUFFER_KIB_MAX};
+    use larder_schema::watch::Counts;
 
     #[test]
     fn what_is_watched_is_one_of_four() {
@@ -203,6 +242,20 @@ mod tests {
         );
         let group = WatchTargetArgs { cgroup: Some("a/b".into()), ..none };
         assert_eq!(group.scope(), WatchScope::Group("a/b".into()));
+    }
+
+    #[test]
+    fn a_line_has_the_colors_of_its_parts() {
+        let sum = Counts { read_pages: 100, hit_pages: 90, ..Counts::default() };
+        let line = to_line(&Interval { sum, ..Interval::default() }, 4096);
+        let painted = painted(&line);
+        assert_eq!(painted.matches("\u{1b}[38;5;").count(), 3, "{painted:?}");
+        let plain: String = [Meaning::Hit, Meaning::ReadAhead, Meaning::Miss]
+            .iter()
+            .fold(painted.replace("\u{1b}[39m", ""), |text, meaning| {
+                text.replace(&format!("\u{1b}[38;5;{}m", meaning.color()), "")
+            });
+        assert_eq!(plain, line);
     }
 
     #[test]

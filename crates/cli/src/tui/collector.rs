@@ -5,6 +5,7 @@
 
 use super::snapshot::{Grid, TopSnapshot, Value, View};
 use super::uses::UseTracer;
+use crate::colors;
 use larder_host::disk_counters;
 use larder_host::memory::Memory;
 use larder_host::processes::{self, ProcessIo};
@@ -30,6 +31,8 @@ pub(crate) struct Collector {
     disks: Vec<Disk>,
     /// The last statistics of each server that answered.
     servers: Vec<Stats>,
+    /// Hit ratios of the last intervals, by server and volume.
+    trends: BTreeMap<String, Vec<f64>>,
     uses: UseTracer,
 }
 
@@ -227,15 +230,21 @@ impl Collector {
                 };
                 let gauge =
                     |name: &str| Value::Bytes(volume.gauges.get(name).copied().unwrap_or(0));
+                let name = format!("{:?} {}", names(stats), volume.name);
+                let trend = self.trends.entry(name).or_default();
+                colors::extend_trend(trend, volume.read_hit_ratio);
+                let bypassed = count("read_bypass_pages") + count("write_bypass_pages");
                 rows.push(vec![
                     Value::Word(volume.name.clone()),
                     volume.read_hit_ratio.map_or(Value::Missing, Value::Share),
+                    Value::Trend(trend.clone()),
                     rate("read_requests"),
                     rate("write_requests"),
                     gauge("resident_bytes"),
                     gauge("dirty_bytes"),
                     rate("store_reads"),
                     rate("store_writes"),
+                    per_second(bypassed, 0, Some(seconds)).map_or(Value::Missing, Value::Rate),
                 ]);
             }
         }
@@ -247,14 +256,16 @@ impl Collector {
             columns: vec![
                 "volume",
                 "hits",
+                "trend",
                 "reads/s",
                 "writes/s",
                 "resident",
                 "dirty",
                 "store reads/s",
                 "store writes/s",
+                "bypassed/s",
             ],
-            sort: 2,
+            sort: 3,
             rows,
             note,
             ..Grid::default()

@@ -2,15 +2,16 @@
 //! that do not fit are left out from the right, names are cut at their front.
 
 use super::snapshot::{Grid, TopSnapshot, Value, View};
-use super::state::State;
+use super::state::{Mode, State};
+use crate::colors::Meaning;
 use clap::ValueEnum;
 use larder_report::escape;
 use larder_schema::format::wrapped;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
-use ratatui::style::{Style, Stylize};
+use ratatui::style::{Color, Style, Stylize};
 use ratatui::text::{Line, Span};
-use ratatui::widgets::{Cell, Paragraph, Row, Table};
+use ratatui::widgets::{Block, Cell, Clear, Paragraph, Row, Table};
 
 /// Minimum width of the first column, which holds names.
 const NAME_MIN: usize = 20;
@@ -18,7 +19,18 @@ const NAME_MIN: usize = 20;
 const WORD_MAX: usize = 24;
 /// Spaces between columns.
 const GAP: usize = 2;
-const KEYS: &str = "1-5 Tab view  s r sort  / filter  Space freeze  w record  q quit";
+const KEYS: &str = "1-5 Tab view  s r sort  / filter  Space freeze  w record  ? help  q quit";
+const HELP: &str = "\
+1-5, Tab, Shift-Tab  select a view: files, processes, disks, caches, uses
+s or right           sort by the next column; v marks it
+S or left            sort by the previous column
+r                    reverse the order
+/                    show rows whose names contain a text; Esc shows all
+arrows, PgUp, PgDn   scroll; Home returns to the first row
+Space                freeze the screen, or continue
+w                    start or stop a recording
+?                    show this help
+q, Ctrl-C            quit";
 
 pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &TopSnapshot, state: &State) {
     let grid = snapshot.grid(state.view);
@@ -32,12 +44,12 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &TopSnapshot, state: &State)
         Constraint::Length(1),
     ])
     .areas(frame.area());
-    frame.render_widget(Paragraph::new(escape::line(&snapshot.memory)), memory);
+    frame.render_widget(Paragraph::new(memory_spans(&snapshot.memory, state)), memory);
     draw_views(frame, tabs, snapshot, state);
     draw_grid(frame, table, grid, state);
     let message_lines: Vec<Line<'_>> = note_lines.into_iter().map(Line::from).collect();
     frame.render_widget(Paragraph::new(message_lines).dim(), message);
-    let bottom = if state.typing {
+    let bottom = if state.mode == Mode::TypingFilter {
         let filter = escape::line(state.filter());
         Line::from(format!("/{filter}_   Enter keeps it, Esc forgets it"))
     } else if let Some(message) = &state.message {
@@ -46,6 +58,63 @@ pub(crate) fn draw(frame: &mut Frame<'_>, snapshot: &TopSnapshot, state: &State)
         Line::from(KEYS).dim()
     };
     frame.render_widget(Paragraph::new(bottom), keys);
+    if state.mode == Mode::Help {
+        draw_help(frame, state);
+    }
+}
+
+/// Returns the color of a meaning, if values have colors.
+fn style(meaning: Option<Meaning>, state: &State) -> Style {
+    let color = meaning.filter(|_| state.colors).map(|it| Color::Indexed(it.color()));
+    color.map_or_else(Style::new, |color| Style::new().fg(color))
+}
+
+/// Returns the meaning of the values of a column.
+fn meaning(column: &str) -> Option<Meaning> {
+    Some(match column {
+        "hits" | "trend" | "of it" => Meaning::Hit,
+        "read-ahead" => Meaning::ReadAhead,
+        "missed" | "from disk" | "store reads/s" => Meaning::Miss,
+        "bypassed/s" => Meaning::Bypass,
+        _ => return None,
+    })
+}
+
+/// Returns the line of memory: the cache in the color of hits, available memory in that of good.
+fn memory_spans(memory: &str, state: &State) -> Line<'static> {
+    let meaning = |part: &str| match part.trim_start().split(' ').next() {
+        Some("cache") => Some(Meaning::Hit),
+        Some("available") => Some(Meaning::Good),
+        _ => None,
+    };
+    let parts = memory.split_inclusive(',');
+    let span =
+        |part: &str| Span::styled(escape::line(part).into_owned(), style(meaning(part), state));
+    Line::from(parts.map(span).collect::<Vec<_>>())
+}
+
+/// Draws the help over the view.
+fn draw_help(frame: &mut Frame<'_>, state: &State) {
+    let mut lines: Vec<Line<'_>> = HELP.lines().map(Line::from).collect();
+    let colors = [
+        (Meaning::Hit, "hits  "),
+        (Meaning::ReadAhead, "read-ahead  "),
+        (Meaning::Miss, "misses  "),
+        (Meaning::Bypass, "bypass  "),
+        (Meaning::Good, "good"),
+    ];
+    if state.colors {
+        let spans = colors.map(|(meaning, name)| Span::styled(name, style(Some(meaning), state)));
+        lines.extend([Line::default(), Line::from(spans.to_vec())]);
+    }
+    let all = frame.area();
+    let size = |content: usize, most: u16| u16::try_from(content + 2).unwrap_or(most).min(most);
+    let width = size(lines.iter().map(Line::width).max().unwrap_or(0), all.width);
+    let height = size(lines.len(), all.height);
+    let area = Rect::new((all.width - width) / 2, (all.height - height) / 2, width, height);
+    frame.render_widget(Clear, area);
+    let title = "Keys (any key closes)";
+    frame.render_widget(Paragraph::new(lines).block(Block::bordered().title(title)), area);
 }
 
 /// Returns the note of a grid, with that of a column if the column is visible.
@@ -83,7 +152,7 @@ fn views(snapshot: &TopSnapshot, state: &State, counts: bool) -> Line<'static> {
         let text = format!(" {number} {} {count}", view.name());
         spans.push(if is_shown { text.reversed() } else { Span::from(text) });
     }
-    if !state.filter().is_empty() && !state.typing {
+    if !state.filter().is_empty() && state.mode != Mode::TypingFilter {
         spans.push(format!("  /{}", escape::line(state.filter())).bold());
     }
     Line::from(spans)
@@ -136,7 +205,7 @@ fn draw_grid(frame: &mut Frame<'_>, area: Rect, grid: &Grid, state: &State) {
     let body = rows.iter().map(|row| {
         Row::new(visible_columns.iter().map(|&(column, width)| {
             let (text, word) = &row[column];
-            cell(width, text, *word)
+            cell(width, text, *word).style(style(meaning(grid.columns[column]), state))
         }))
     });
     let constraints = visible_columns

@@ -1,5 +1,6 @@
 //! The state of the machine at one moment: a grid for each view.
 
+use crate::colors;
 use clap::ValueEnum;
 use larder_report::escape;
 use larder_schema::format;
@@ -55,6 +56,8 @@ pub(crate) enum Value {
     Share(f64),
     /// Nanoseconds.
     Time(f64),
+    /// Hit ratios of the last intervals; not part of a recording, which has all of them.
+    Trend(Vec<f64>),
     Missing,
 }
 
@@ -68,6 +71,10 @@ impl Value {
             Value::ByteRate(rate) => format::byte_rate(*rate),
             Value::Share(share) => format::percent(*share),
             Value::Time(ns) => format::duration(as_u64(*ns)),
+            // As wide as a full trend, so that the columns stay in their places.
+            Value::Trend(ratios) => {
+                format!("{:>width$}", colors::spark_line(ratios), width = colors::TREND_MAX)
+            }
             Value::Missing => "-".to_owned(),
         }
     }
@@ -89,7 +96,7 @@ impl Value {
             | Value::Number(value)
             | Value::Share(value)
             | Value::Time(value) => Some(*value),
-            Value::Word(_) | Value::Missing => None,
+            Value::Word(_) | Value::Trend(_) | Value::Missing => None,
         }
     }
 
@@ -146,6 +153,7 @@ impl TopSnapshot {
         for (view, grid) in View::value_variants().iter().zip(&self.grids) {
             let object = |row: &Vec<Value>| -> Json {
                 let pairs = grid.columns.iter().zip(row);
+                let pairs = pairs.filter(|(_, value)| !matches!(value, Value::Trend(_)));
                 pairs.map(|(column, value)| ((*column).to_owned(), value.json())).collect()
             };
             all[view.name()] = grid.rows.iter().map(object).collect();

@@ -11,6 +11,15 @@ pub(crate) enum ViewAction {
     Quit,
 }
 
+/// The use of keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Mode {
+    Browsing,
+    TypingFilter,
+    /// The help covers the view until the next key.
+    Help,
+}
+
 #[derive(Clone, Debug, Default)]
 struct ViewSettings {
     sort: Option<usize>,
@@ -25,10 +34,11 @@ struct ViewSettings {
 pub(crate) struct State {
     pub(crate) view: View,
     settings: [ViewSettings; VIEWS],
-    /// True while the user types a filter.
-    pub(crate) typing: bool,
+    pub(crate) mode: Mode,
     pub(crate) frozen: bool,
     pub(crate) recording: bool,
+    /// True if values have colors.
+    pub(crate) colors: bool,
     /// A message in place of the key help, until the next key.
     pub(crate) message: Option<String>,
 }
@@ -38,9 +48,10 @@ impl State {
         State {
             view,
             settings: Default::default(),
-            typing: false,
+            mode: Mode::Browsing,
             frozen: false,
             recording: false,
+            colors: false,
             message: None,
         }
     }
@@ -90,9 +101,16 @@ impl State {
         if key == Key::Interrupt {
             return ViewAction::Quit;
         }
-        if self.typing {
-            self.type_filter(key);
-            return ViewAction::Draw;
+        match self.mode {
+            Mode::Browsing => {}
+            Mode::TypingFilter => {
+                self.type_filter(key);
+                return ViewAction::Draw;
+            }
+            Mode::Help => {
+                self.mode = Mode::Browsing;
+                return ViewAction::Draw;
+            }
         }
         let columns = grid.columns.len().max(1);
         let (sort, reverse) = self.sort(grid);
@@ -101,7 +119,8 @@ impl State {
             Key::Char('q') => return ViewAction::Quit,
             Key::Char('w') => return ViewAction::Record,
             Key::Char(' ') => self.frozen = !self.frozen,
-            Key::Char('/') => self.typing = true,
+            Key::Char('/') => self.mode = Mode::TypingFilter,
+            Key::Char('?') => self.mode = Mode::Help,
             Key::Char('r') => settings.reverse = !reverse,
             Key::Char('s') | Key::Right => settings.sort = Some((sort + 1) % columns),
             Key::Char('S') | Key::Left => settings.sort = Some((sort + columns - 1) % columns),
@@ -127,9 +146,9 @@ impl State {
     fn type_filter(&mut self, key: Key) {
         let settings = &mut self.settings[self.view.index()];
         match key {
-            Key::Enter => self.typing = false,
+            Key::Enter => self.mode = Mode::Browsing,
             Key::Esc => {
-                self.typing = false;
+                self.mode = Mode::Browsing;
                 settings.filter.clear();
             }
             Key::Backspace => drop(settings.filter.pop()),

@@ -3,8 +3,10 @@
 use super::snapshot::{Grid, Value};
 use super::terminal::Key;
 use super::*;
+use crate::colors::Meaning;
 use ratatui::Terminal;
 use ratatui::backend::TestBackend;
+use ratatui::style::Color;
 
 /// Returns a synthetic snapshot with forty files.
 fn snapshot() -> TopSnapshot {
@@ -100,6 +102,48 @@ fn more_room_shows_more() {
         lines[3]
     );
     assert!(lines[42].contains("file-00"), "{}", lines[42]);
+}
+
+#[test]
+fn values_have_the_color_of_their_meaning_if_wanted() {
+    let (snapshot, mut state) = (snapshot(), State::new(View::Files));
+    let colors = |state: &State, width, height| {
+        let mut terminal = Terminal::new(TestBackend::new(width, height)).unwrap();
+        terminal.draw(|frame| draw(frame, &snapshot, state)).unwrap();
+        let cells = terminal.backend().buffer().content().to_vec();
+        let shown = cells.into_iter().filter(|cell| cell.symbol() != " ");
+        shown.map(|cell| cell.fg).collect::<std::collections::HashSet<_>>()
+    };
+    assert_eq!(colors(&state, 80, 24), [Color::Reset].into(), "plain");
+    state.colors = true;
+    let hit = Color::Indexed(Meaning::Hit.color());
+    for (width, height) in [(80, 24), (200, 60)] {
+        assert!(colors(&state, width, height).contains(&hit), "the share of a file in memory");
+    }
+    press(&mut state, &snapshot, &[Key::Char('?')]);
+    assert_eq!(colors(&state, 80, 24).len(), 6, "the legend");
+}
+
+#[test]
+fn a_key_shows_the_help_and_the_next_one_hides_it() {
+    let (snapshot, mut state) = (snapshot(), State::new(View::Files));
+    press(&mut state, &snapshot, &[Key::Char('?')]);
+    for (width, height) in [(80, 24), (200, 60), (20, 5), (1, 1)] {
+        let text = screen(&snapshot, &state, width, height).join("\n");
+        assert!(width < 80 || text.contains("start or stop a recording"), "{text}");
+    }
+    assert_eq!(press(&mut state, &snapshot, &[Key::Char('q')]), ViewAction::Draw);
+    assert!(!screen(&snapshot, &state, 80, 24).join("\n").contains("recording"));
+}
+
+#[test]
+fn a_trend_is_a_line_on_the_screen_and_not_recorded() {
+    let (mut snapshot, state) = (snapshot(), State::new(View::Files));
+    snapshot.grids[0].columns[2] = "trend";
+    snapshot.grids[0].rows[39][2] = Value::Trend(vec![0.0, 0.5, 1.0]);
+    let lines = screen(&snapshot, &state, 80, 24);
+    assert!(lines[3].contains("\u{2581}\u{2585}\u{2588}"), "{}", lines[3]);
+    assert_eq!(snapshot.to_json()["files"][39].get("trend"), None);
 }
 
 #[test]

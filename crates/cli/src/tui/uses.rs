@@ -2,10 +2,11 @@
 //! down reads from memory slightly, so it starts when its view is first shown.
 
 use super::snapshot::{Grid, Value};
+use crate::colors;
 use larder_host::residency;
 use larder_host::watch::{Options, Watcher};
-use larder_schema::as_f64;
 use larder_schema::watch::{Interval, Row};
+use larder_schema::{as_f64, format};
 
 /// Maximum number of rows per interval.
 const ROWS_MAX: usize = 500;
@@ -17,7 +18,8 @@ const COLUMNS: [&str; 9] =
 pub(super) enum UseTracer {
     #[default]
     Idle,
-    Tracing(Box<Watcher>),
+    /// The tracer, and the hit ratios of the last intervals.
+    Tracing(Box<Watcher>, Vec<f64>),
     Unavailable(String),
 }
 
@@ -28,7 +30,9 @@ impl UseTracer {
             return;
         }
         *self = match Watcher::start(Options { rows_max: ROWS_MAX, ..Options::default() }) {
-            Ok(watcher) if watcher.sees_events() => UseTracer::Tracing(Box::new(watcher)),
+            Ok(watcher) if watcher.sees_events() => {
+                UseTracer::Tracing(Box::new(watcher), Vec::new())
+            }
             Ok(watcher) => {
                 UseTracer::Unavailable(format!("Not to be seen: {}.", watcher.missing().join("; ")))
             }
@@ -38,7 +42,7 @@ impl UseTracer {
 
     /// Reads the pending events of the kernel.
     pub(super) fn step(&mut self) {
-        if let UseTracer::Tracing(watcher) = self
+        if let UseTracer::Tracing(watcher, _) = self
             && let Err(error) = watcher.step(|_, _| ())
         {
             *self = UseTracer::Unavailable(format!("Failed to {error}."));
@@ -49,8 +53,10 @@ impl UseTracer {
     pub(super) fn refresh(&mut self) -> Grid {
         self.step();
         match self {
-            UseTracer::Tracing(watcher) => {
-                let grid = grid(watcher.interval());
+            UseTracer::Tracing(watcher, trend) => {
+                let interval = watcher.interval();
+                colors::extend_trend(trend, interval.sum.hit_ratio());
+                let grid = grid(interval, trend);
                 watcher.forget_intervals();
                 grid
             }
@@ -64,7 +70,7 @@ fn empty(note: &str) -> Grid {
     Grid { columns: COLUMNS.to_vec(), sort: 1, note: Some(note.to_owned()), ..Grid::default() }
 }
 
-fn grid(interval: &Interval) -> Grid {
+fn grid(interval: &Interval, trend: &[f64]) -> Grid {
     let page_bytes = residency::page_bytes();
     let per_s =
         |bytes: u64| Value::ByteRate(as_f64(bytes) * 1e9 / as_f64(interval.duration_ns.max(1)));
@@ -91,6 +97,9 @@ fn grid(interval: &Interval) -> Grid {
     let lost = interval.lost_events;
     let note = if lost > 0 {
         format!("{lost} events were lost, so there is more than is shown.")
+    } else if let Some(ratio) = interval.sum.hit_ratio() {
+        let (ratio, trend) = (format::percent(ratio), colors::spark_line(trend));
+        format!("Through the cache of this machine: {ratio} of the pages read hit, {trend}.")
     } else {
         "Through the cache of this machine.".to_owned()
     };
@@ -120,7 +129,7 @@ mod tests {
             |pid| Row { file: "/a".into(), process: "p".into(), pid, counts, ..Row::default() };
         let rows = vec![of(7), of(0)];
         let interval = Interval { duration_ns: 2_000_000_000, rows, ..Interval::default() };
-        let grid = grid(&interval);
+        let grid = grid(&interval, &[]);
         assert!(grid.rows.iter().all(|row| row.len() == grid.columns.len()));
         let cells: Vec<String> = grid.rows[0].iter().map(Value::to_text).collect();
         assert_eq!(cells[..5], ["/a", "200 KiB/s", "90.0 %", "20 KiB/s", "p (7)"]);

@@ -56,8 +56,7 @@ impl CounterReadings {
             Some((as_f64(stalled) / as_f64(us.max(1))).min(1.0))
         };
         let machine = Memory {
-            // These values include tmpfs, which is not a cache.
-            resident_bytes: (bytes("Cached") + bytes("Buffers")).saturating_sub(bytes("Shmem")),
+            resident_bytes: crate::memory::cache_bytes(&meminfo).unwrap_or(0),
             dirty_bytes: bytes("Dirty"),
             write_back_bytes: bytes("Writeback"),
             available_bytes: bytes("MemAvailable"),

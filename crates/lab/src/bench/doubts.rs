@@ -55,7 +55,7 @@ fn worst_above(
 fn steal(all: &[Trial]) -> Option<String> {
     let (count, worst) = worst_above(all, STEAL_MAX, |trial| trial.steal)?;
     Some(format!(
-        "the hypervisor took more than {} of the processors away in {count} of {} (at worst {})",
+        "the hypervisor took more than {} of the processor time in {count} of {} (at worst {})",
         percent(STEAL_MAX),
         trials(all.len()),
         percent(worst)
@@ -70,8 +70,8 @@ fn speed(all: &[Trial], plan: &Plan) -> Option<String> {
     let slower = |trial: &Trial| trial.speed.map(|speed| 1.0 - speed / best);
     let (count, worst) = worst_above(all, same.tolerance, slower)?;
     Some(format!(
-        "the machine was more than {} slower than it can be in {count} of {} (at worst {}), as the \
-         same small work before and after them shows",
+        "the machine was more than {} below its full speed in {count} of {} (at worst {}), by a \
+         calibration before and after each trial",
         percent(same.tolerance),
         trials(all.len()),
         percent(worst)
@@ -84,8 +84,8 @@ fn foreign(all: &[Trial]) -> Option<String> {
         (disk + trial.disk_bytes.unwrap_or(0), own + trial.own_bytes.unwrap_or(0))
     });
     Some(format!(
-        "in {count} of {} the disks moved more than {} that was not asked for here (at worst {}; \
-         {} of {} in all; a journal counts too)",
+        "in {count} of {} more than {} of the disk traffic came from other programs or a journal \
+         (at worst {}; {} of {} in total)",
         trials(all.len()),
         percent(FOREIGN_MAX),
         percent(worst),
@@ -123,7 +123,7 @@ fn fits_memory(run: &Run, plan: &Plan) -> Option<String> {
     let memory = run.machine.memory_bytes;
     (plan.start == Start::AsIs && size > 0 && size < memory).then(|| {
         format!(
-            "its files ({}) fit into memory ({}) and no trial started cold or warm for certain",
+            "its files ({}) fit into memory ({}) and no trial had a verified cold or warm start",
             bytes(size),
             bytes(memory)
         )
@@ -148,7 +148,7 @@ fn clock(all: &[Trial], resolution: Nanos) -> Option<String> {
     let shortest = phases.min_by_key(|phase| phase.duration_ns)?;
     (shortest.duration_ns < resolution.saturating_mul(TICKS_MIN)).then(|| {
         format!(
-            "phase \"{}\" took {} once and the clock moves in steps of {}",
+            "phase \"{}\" took only {} once, and the clock has a resolution of {}",
             shortest.name,
             duration(shortest.duration_ns),
             duration(resolution)

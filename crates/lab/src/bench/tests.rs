@@ -80,8 +80,8 @@ fn without_patience_slow_trials_count_and_that_is_said() {
     assert_eq!(run.trials.len(), 6);
     assert_eq!(
         doubts(&run, DoubtReason::Speed),
-        ["the machine was more than 10.0 % slower than it can be in 5 of 6 trials (at worst \
-          30.0 %), as the same small work before and after them shows"]
+        ["the machine was more than 10.0 % below its full speed in 5 of 6 trials (at worst \
+          30.0 %), by a calibration before and after each trial"]
     );
     let machine =
         FakeHost { speeds: std::sync::Mutex::new([Some(1.0), Some(9.0)].into()), ..machine };
@@ -267,12 +267,12 @@ fn steal_and_foreign_io_are_counted_for_the_trials_alone() {
     let steal = doubts(&run, DoubtReason::Steal);
     assert_eq!(
         steal,
-        ["the hypervisor took more than 1.0 % of the processors away in 1 of 2 trials (at worst \
+        ["the hypervisor took more than 1.0 % of the processor time in 1 of 2 trials (at worst \
              2.0 %)"]
     );
     let foreign = doubts(&run, DoubtReason::ForeignIo);
     assert!(
-        foreign[0].starts_with("in 1 of 2 trials the disks moved more than 5.0 %"),
+        foreign[0].starts_with("in 1 of 2 trials more than 5.0 % of the disk traffic"),
         "{foreign:?}"
     );
 }
@@ -289,7 +289,7 @@ fn wide_intervals_coarse_clocks_and_changed_settings_are_doubts() {
     assert!(interval.starts_with("the 95 % interval of \"rate\" is +-33.3 %"), "{interval}");
     assert_eq!(
         doubts(&run, DoubtReason::Clock),
-        ["phase \"work\" took 1.00 s once and the clock moves in steps of 100 ms"]
+        ["phase \"work\" took only 1.00 s once, and the clock has a resolution of 100 ms"]
     );
     let changed = "settings changed during the run: vm.swappiness from 60 to 10";
     assert_eq!(doubts(&run, DoubtReason::SettingsChanged), [changed]);

@@ -80,7 +80,7 @@ impl Shared {
         while !self.is_over.load(Ordering::Acquire) && lock(&self.end_reason).is_none() {
             self.send(&Message::Alive);
             if lock(&self.last_message_at).elapsed() > SILENCE_MAX {
-                self.end("the rank that leads has said nothing for a long time");
+                self.end("the rank that leads has sent nothing for a long time");
             }
             std::thread::sleep(KEEP_ALIVE_INTERVAL);
         }

@@ -113,10 +113,10 @@ impl Coordinator {
                     rank_state.is_gone = true;
                     return Err(format!("{} ended: {reason}", rank_state.name));
                 }
-                Some(_) => return Err(format!("{} said what it may not say", rank_state.name)),
+                Some(_) => return Err(format!("{} sent an unexpected message", rank_state.name)),
                 None => {
                     rank_state.is_gone = true;
-                    return Err(format!("{} is gone: it died or was killed", rank_state.name));
+                    return Err(format!("{} ended unexpectedly", rank_state.name));
                 }
             }
         }
@@ -126,7 +126,7 @@ impl Coordinator {
         let silent = self.ranks.iter().find(|it| it.last_message_at.elapsed() > SILENCE_MAX);
         silent.map_or(Ok(()), |rank_state| {
             let seconds = SILENCE_MAX.as_secs();
-            Err(format!("{} has said nothing for {seconds} seconds", rank_state.name))
+            Err(format!("{} has sent nothing for {seconds} seconds", rank_state.name))
         })
     }
 
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn what_ends_one_ends_all_with_the_same_sentence() {
         let error = ended(|ends, _| drop(ends.pop()));
-        assert_eq!(error, "rank 1 on h1 is gone: it died or was killed");
+        assert_eq!(error, "rank 1 on h1 ended unexpectedly");
         let error = ended(|ends, _| send(&ends[1], &Message::Ends("the disk is full".to_owned())));
         assert_eq!(error, "rank 1 on h1 ended: the disk is full");
         let error = ended(|ends, _| {
@@ -264,7 +264,7 @@ mod tests {
         });
         assert_eq!(error, "rank 0 on h0 is at \"a\" and rank 1 on h1 at \"b\"");
         let error = ended(|ends, _| send(&ends[1], &Message::Welcome));
-        assert_eq!(error, "rank 1 on h1 said what it may not say");
+        assert_eq!(error, "rank 1 on h1 sent an unexpected message");
         let error = ended(|_, stop| stop.store(true, Ordering::Relaxed));
         assert_eq!(error, "it was stopped");
     }

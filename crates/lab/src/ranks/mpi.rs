@@ -348,7 +348,7 @@ mod tests {
         while link::read(&mut link.reader, 1000).unwrap() == Some(Message::Alive) {}
         drop(link);
         let error = thread.join().unwrap().unwrap_err();
-        assert_eq!(error, "rank 0 on h is gone: it died or was killed");
+        assert_eq!(error, "rank 0 on h ended unexpectedly");
     }
 
     #[test]

@@ -34,11 +34,13 @@ pub enum Pattern {
     Mix,
     /// Transactions over an index and a table, with a log, and reports that scan the table.
     Database,
+    /// Bursts of zipf, of a loop over a sixteenth of the pages, and of a scan: 60, 25 and 15 %.
+    Sample,
 }
 
 impl Pattern {
     /// All patterns.
-    pub const ALL: [Pattern; 9] = [
+    pub const ALL: [Pattern; 10] = [
         Pattern::Zipf,
         Pattern::Scan,
         Pattern::Loop,
@@ -48,6 +50,7 @@ impl Pattern {
         Pattern::Uniform,
         Pattern::Mix,
         Pattern::Database,
+        Pattern::Sample,
     ];
 
     /// Returns the name on the command line.
@@ -63,6 +66,7 @@ impl Pattern {
             "uniform",
             "mix",
             "database",
+            "sample",
         ];
         NAMES[self as usize]
     }
@@ -110,11 +114,29 @@ impl Default for SynthOptions {
     }
 }
 
+impl SynthOptions {
+    /// The trace of `larder size --sample`: its curve has a steep, a useful and a flat region. The
+    /// loop and the hottest pages make it steep, the other pages of the Zipf distribution hit more
+    /// with each doubling, and no cache hits the scan.
+    pub const SAMPLE: SynthOptions = SynthOptions {
+        pattern: Pattern::Sample,
+        requests: 100_000,
+        pages: 16_384,
+        page_bytes: 4096,
+        exponent: 0.9,
+        writes: 0.3,
+        rate: 1_000.0,
+        seed: 1,
+    };
+}
+
 /// Readers of an interleaved pattern, and distance in pages between requests of a strided one.
 const READERS: usize = 8;
 const STRIDE: u64 = 8;
-/// Requests of a burst of a mix.
+/// Requests of a burst of a mix or a sample.
 const BURST: u64 = 64;
+/// The loop of a sample has one page of this many.
+const SAMPLE_LOOP_DIVISOR: u64 = 16;
 /// Records of a batch.
 const BATCH_RECORDS: u64 = 8192;
 /// Name of the volume in all patterns except the database.
@@ -129,7 +151,7 @@ pub struct Synth {
     database: Database,
     time_ns: f64,
     generated: u64,
-    /// Pattern of the current burst of a mix.
+    /// Pattern of the current burst of a mix or a sample.
     burst: Pattern,
 }
 
@@ -138,6 +160,7 @@ pub struct Synth {
 struct Pages {
     zipf: Zipf,
     count: u64,
+    loop_count: u64,
     /// Coprime to the count: it scatters the ranks over the pages.
     stride: u64,
     scanned: u64,
@@ -156,6 +179,7 @@ impl Pages {
         Pages {
             zipf: Zipf::new(count, exponent),
             count,
+            loop_count: count,
             stride,
             scanned: 0,
             looped: 0,
@@ -178,7 +202,7 @@ impl Pages {
             }
             Pattern::Loop => {
                 self.looped += 1;
-                (self.looped - 1) % self.count
+                (self.looped - 1) % self.loop_count
             }
             Pattern::Backward => {
                 self.looped += 1;
@@ -231,10 +255,14 @@ impl Synth {
         if let Some((_, rule)) = rules.into_iter().find(|(is_kept, _)| !is_kept) {
             return Err(rule.to_owned());
         }
+        let mut state = Pages::new(pages, exponent);
+        if options.pattern == Pattern::Sample {
+            state.loop_count = pages.div_ceil(SAMPLE_LOOP_DIVISOR);
+        }
         Ok(Synth {
             options,
             random: Random::from_seed(options.seed),
-            pages: Pages::new(pages, exponent),
+            pages: state,
             database: Database::new(pages, page_bytes),
             time_ns: 0.0,
             generated: 0,
@@ -264,16 +292,20 @@ impl Synth {
 
     /// Returns a request for one page.
     fn page(&mut self, pattern: Pattern) -> Record {
-        if pattern == Pattern::Mix && self.generated.is_multiple_of(BURST) {
-            self.burst = match self.random.below(10) {
-                0..7 => Pattern::Zipf,
-                7..9 => Pattern::Scan,
+        let has_bursts = matches!(pattern, Pattern::Mix | Pattern::Sample);
+        if has_bursts && self.generated.is_multiple_of(BURST) {
+            let (parts, zipf, scan) =
+                if pattern == Pattern::Mix { (10, 7, 2) } else { (20, 12, 3) };
+            let part = self.random.below(parts);
+            self.burst = match part {
+                _ if part < zipf => Pattern::Zipf,
+                _ if part < zipf + scan => Pattern::Scan,
                 _ => Pattern::Loop,
             };
         }
-        let current = if pattern == Pattern::Mix { self.burst } else { pattern };
+        let current = if has_bursts { self.burst } else { pattern };
         let mut page = self.pages.next(current, &mut self.random);
-        if pattern == Pattern::Mix {
+        if has_bursts {
             // Three areas: hot pages, loop, scan.
             page += match current {
                 Pattern::Loop => self.pages.count,
@@ -354,10 +386,28 @@ mod tests {
         assert!((200..600).contains(&steps(Pattern::Interleave, 1)), "one in eight goes on");
         assert!(steps(Pattern::Uniform, 1) < 20);
         assert_eq!(different(Pattern::Stride), 1_000);
+        let records = make(SynthOptions { pattern: Pattern::Sample, ..base });
+        let looped = |r: &&Record| (1_000..2_000).contains(&(r.offset / 4096));
+        let pages: std::collections::HashSet<u64> =
+            records.iter().filter(looped).map(|r| r.offset).collect();
+        assert_eq!(pages.len(), 63, "a sixteenth");
         let writes = make(base).iter().filter(|r| r.op == Op::Write).count();
         assert!((800..1_000).contains(&writes), "{writes} of 3,000 are writes");
         let last = make(base)[2_999].time_ns;
         assert!((2_700_000_000..3_300_000_000).contains(&last), "3,000 at 1,000/s: {last} ns");
+    }
+
+    #[test]
+    fn the_sample_is_the_same_everywhere() {
+        let records = make(SynthOptions::SAMPLE);
+        // FNV-1a over times, offsets and operations.
+        let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+        for record in &records {
+            for value in [record.time_ns, record.offset, record.op as u64] {
+                hash = (hash ^ value).wrapping_mul(0x0100_0000_01b3);
+            }
+        }
+        assert_eq!((records.len(), hash), (100_000, 0));
     }
 
     #[test]

@@ -163,7 +163,7 @@ fn stolen_time_makes_a_comparison_void() {
     let a = run(&[("rate", "1/s", Some(Direction::Higher), &STEADY)]);
     b.trials = [0.02, 0.1].map(|steal| Trial { steal: Some(steal), ..Trial::default() }).into();
     let found = compare(&a, &b, THRESHOLD).unwrap();
-    assert_eq!(found.series[0].why, "the hypervisor took 6.0 % of the processors away");
+    assert_eq!(found.series[0].why, "the hypervisor took 6.0 % of the processor time");
     b.trials.truncate(1);
     assert_eq!(compare(&a, &b, THRESHOLD).unwrap().series[0].verdict, Verdict::Better);
 }

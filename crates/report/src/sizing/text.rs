@@ -46,7 +46,8 @@ pub fn to_text(sizing: &Sizing, cache: SizedCache) -> String {
         format!("{title}\n\n{}", table.to_text())
     }));
     parts.extend(page_sizes_table(sizing).map(|table| {
-        let title = "Page sizes in the recommended memory; byte hits are of the bytes asked for";
+        let title =
+            "Page sizes in the recommended memory; byte hits are shares of the requested bytes";
         format!("{title}\n\n{}{}\n", table.to_text(), page_size_rule())
     }));
     if !sizing.notes.is_empty() {
@@ -59,7 +60,7 @@ fn head(sizing: &Sizing) -> String {
     let work = &sizing.workload;
     let time = work.duration_ns.map_or(String::new(), |ns| format!(" in {}", format::duration(ns)));
     format!(
-        "{}: {} requests{time}, {} of data asked for\n{} references to pages of {}, {}{} \
+        "{}: {} requests{time}, {} of requested data\n{} references to pages of {}, {}{} \
          different pages ({})\n",
         work.trace,
         format::count(work.requests),

@@ -52,8 +52,8 @@ fn what_is_better_comes_first_with_what_was_counted() {
         "Through larder: better from a cold start (3.00 times as fast, 2.97 to 3.03), since \
          85.0 % of the pages had been read ahead and 3,600 written pages became 120 writes of the \
          disk; worse from a warm start (0.500 times as fast, 0.495 to 0.505), since the kernel's \
-         own cache has it all, and through larder every call of a program goes through another \
-         one (FUSE)."
+         own cache holds all of it, and through larder every call passes through a second \
+         program (FUSE)."
     );
     let text = of(3.0, 2.0, &counted(1000.0, 900.0, 0.0, 0.0, 0.0));
     assert!(
@@ -61,9 +61,12 @@ fn what_is_better_comes_first_with_what_was_counted() {
         "{text}"
     );
     let text = of(3.0, 2.0, &counted(1000.0, 10.0, 0.0, 10.0, 10.0));
-    assert!(text.contains("since writes were answered from memory and done later"), "{text}");
+    assert!(
+        text.contains("since writes were acknowledged from memory and written later"),
+        "{text}"
+    );
     let text = of(3.0, 2.0, &counted(1000.0, 10.0, 0.0, 0.0, 0.0));
-    assert!(text.contains("since of what it counted nothing tells why"), "{text}");
+    assert!(text.contains("since no counter explains it"), "{text}");
 }
 
 #[test]
@@ -118,7 +121,7 @@ fn files_that_are_made_and_removed_are_judged_by_what_the_disk_moved() {
     let text = verdict(&parts(4096)).unwrap();
     assert!(text.contains("(the disk moved 4 KiB of 6 MiB that were written)"), "{text}");
     let text = verdict(&parts(6 << 20)).unwrap();
-    assert!(text.contains("names are made and removed by the disk all the same"), "{text}");
+    assert!(text.contains("the disk creates and removes the names in both cases"), "{text}");
 }
 
 #[test]

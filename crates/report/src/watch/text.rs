@@ -206,7 +206,7 @@ pub fn to_text(watch: &Watch, rows_max: usize) -> String {
                 format::count(total.sum.read_pages),
                 format::count(total.sum.read_ahead_hit_pages),
             ),
-            None => "nothing was read that could be seen".to_owned(),
+            None => "no reads were observed".to_owned(),
         }
     );
     put!(text, "{}", interval_to_text(total, watch.page_bytes, rows_max));

@@ -112,10 +112,10 @@ impl RunProgress {
 pub(super) fn task(step: Step) -> &'static str {
     match step {
         Step::Preparing => "preparing",
-        Step::Starting => "making the start",
-        Step::Waiting => "waiting until the machine is as fast again",
+        Step::Starting => "preparing the start state",
+        Step::Waiting => "waiting until the machine is at full speed",
         Step::Running => "running",
-        Step::CleaningUp => "removing what was made",
+        Step::CleaningUp => "removing its files",
     }
 }
 

@@ -22,26 +22,35 @@ const SECTOR_BYTES: u64 = 512;
 
 #[derive(Debug, Args)]
 pub(super) struct FileloadArgs {
-    /// A directory, where a file is created for each user and removed; or existing files, one for
-    /// each user. Several directories are sets of files, measured one after the other; so are the
-    /// two directories that larder bench fragments creates.
+    /// A directory, or files, one for each user.
+    ///
+    /// In a directory, a file is created for each user and removed. Several directories are sets of
+    /// files, measured one after the other; so are the two directories that larder bench fragments
+    /// creates.
     #[arg(value_name = "TARGET", required = true)]
     targets: Vec<PathBuf>,
 
+    /// sequential, random or database.
+    ///
     /// Order of the reads.
-    #[arg(long, value_name = "MODE", default_value = "sequential")]
+    #[arg(long, value_name = "MODE", default_value = "sequential", hide_possible_values = true)]
     mode: Mode,
 
-    /// Bytes of a read; several, separated by commas, are measured one after the other. 8KiB, or
-    /// 64KiB in database mode, if not given.
+    /// Bytes of a read; several are measured in turn.
+    ///
+    /// Several sizes are separated by commas. 8KiB, or 64KiB in database mode, if not given.
     #[arg(long, value_name = "SIZE", value_delimiter = ',', value_parser = args::bytes)]
     read: Vec<u64>,
 
-    /// Bytes of each file that are read; 100MiB for created files, else all of them.
+    /// Bytes of each file that are read.
+    ///
+    /// 100MiB of created files, else all of them, if not given.
     #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
     size: Option<u64>,
 
-    /// Users, each with a file of its own; 1 for created files, else one for each file.
+    /// Users, each with a file of its own.
+    ///
+    /// 1 for created files, else one for each file, if not given.
     #[arg(long, value_name = "NUMBER", value_parser = 1..=1024)]
     users: Option<i64>,
 
@@ -49,12 +58,16 @@ pub(super) struct FileloadArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = 1..=1024)]
     in_flight: i64,
 
-    /// Reads by each user in a trial; as many as the file has room for, if not given.
+    /// Reads by each user in a trial.
+    ///
+    /// As many as the file has room for, if not given.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..))]
     reads: Option<u64>,
 
-    /// Advice to the kernel on the expected reads: normal (none), sequential, random, or
-    /// no-buffering, which bypasses the page cache.
+    /// Advice to the kernel.
+    ///
+    /// Advice on the expected reads: normal (none), sequential, random, or no-buffering, which
+    /// bypasses the page cache.
     #[arg(long, value_name = "HINT", default_value = "normal", value_parser = args::named::<Hint>)]
     hint: Hint,
 

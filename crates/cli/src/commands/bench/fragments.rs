@@ -19,8 +19,9 @@ use std::sync::atomic::Ordering;
 
 #[derive(Debug, Args)]
 pub(super) struct FragmentsArgs {
-    /// An existing directory. The files are created in two new directories in it: fragmented and
-    /// contiguous.
+    /// An existing directory.
+    ///
+    /// The files are created in two new directories in it: fragmented and contiguous.
     #[arg(value_name = "DIRECTORY")]
     directory: PathBuf,
 
@@ -41,7 +42,7 @@ pub(super) struct FragmentsArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 1)]
     seed: u64,
 
-    /// Remove the files of an earlier run in DIRECTORY, and nothing else.
+    /// Remove the files of an earlier run, nothing else.
     #[arg(long, conflicts_with_all = ["files", "size", "extents", "seed"])]
     remove: bool,
 }
@@ -68,18 +69,12 @@ fn make(arguments: &FragmentsArgs, directory: &Path) -> Result<String> {
     let needed_bytes = fragments.bytes();
     free_space::check(directory, needed_bytes)?;
     let stop = Stop::listen()?;
-    let is_shown = crate::output::shows_progress();
-    let template = "writing [{bar:30}] {bytes} of {total_bytes}";
-    let bar = is_shown.then(|| progress::bar(needed_bytes, template));
+    let bar = progress::byte_bar(needed_bytes, "writing");
     let result = fragments.make(directory, &piece_count, &mut |bytes| {
-        if let Some(bar) = &bar {
-            bar.set_position(bytes);
-        }
+        bar.set_position(bytes);
         !stop.flag().load(Ordering::Relaxed)
     });
-    if let Some(bar) = bar {
-        bar.finish_and_clear();
-    }
+    bar.finish_and_clear();
     if result.as_ref().is_err_and(BenchError::is_stop) {
         eprintln!("larder: stopped; what it made is removed");
         stop.reraise_signal()?;

@@ -31,13 +31,16 @@ use threads::ThroughputArgs;
 
 #[derive(Debug, Args)]
 pub(super) struct IozoneArgs {
-    /// The directory in which the files under test are created and removed.
+    /// Directory of the files under test.
+    ///
+    /// The files are created and removed.
     #[arg(value_name = "DIRECTORY", default_value = ".")]
     directory: PathBuf,
 
-    /// A test: 0 write, 1 read, 2 random, 3 backward, 4 record rewrite, 5 stride, 6 fwrite,
-    /// 7 fread, 8 random mix (with -t, -l or -u only), 9 pwrite, 10 pread; 0 to 7, if none is
-    /// named. May be repeated.
+    /// 0 write, 1 read, 2 random, and up to 10; repeatable.
+    ///
+    /// The tests: 0 write, 1 read, 2 random, 3 backward, 4 record rewrite, 5 stride, 6 fwrite, 7
+    /// fread, 8 random mix (with -t, -l or -u only), 9 pwrite, 10 pread; 0 to 7, if none is named.
     #[arg(short = 'i', long = "test", value_name = "NUMBER", value_parser = test)]
     tests: Vec<u8>,
 
@@ -50,39 +53,52 @@ pub(super) struct IozoneArgs {
     #[command(flatten)]
     threads: ThroughputArgs,
 
-    /// Show rates of writes that include the flush; the record has both.
-    #[arg(short = 'e', long)]
+    /// Include the flush in the rates of writes.
+    ///
+    /// The record has both rates.
+    #[arg(short = 'e', long, hide_short_help = true)]
     flush_counts: bool,
 
-    /// State of the cache before each trial of a test that reads: cold, warm or as-is. The first
-    /// two are prepared and verified. Warm, if not given; with --direct, which reads nothing from
-    /// memory, cold.
+    /// Cache before each reading trial: cold, warm, as-is.
+    ///
+    /// Cold and warm are prepared and verified. Warm, if not given; with --direct, which reads
+    /// nothing from memory, cold.
     #[arg(long, value_name = "START", value_parser = start)]
     start: Option<Start>,
 
+    /// Trials in each cell, or a range.
+    ///
     /// Trials of each test in each cell: the minimum and the maximum, as in 6..30, or an exact
     /// number.
     #[arg(long, value_name = "MIN..MAX", default_value = "3", value_parser = trials)]
     trials: RangeInclusive<u64>,
 
+    /// Largest half of the 95 % interval, or off.
+    ///
     /// Repeat each test in each cell until the 95 % interval of its first column is this small to
     /// both sides; off: do the minimum number of trials.
-    #[arg(long, value_name = "PERCENT", default_value = "off", value_parser = confidence)]
+    #[arg(long, value_name = "PERCENT", default_value = "off", value_parser = confidence,
+          hide_short_help = true)]
     confidence: Confidence,
 
+    /// Largest loss of speed of the machine, or off.
+    ///
     /// Repeat short trials during which the machine was slower than in others of the same cell by
     /// more than this; off: all count.
-    #[arg(long, value_name = "PERCENT", default_value = "off", value_parser = confidence)]
+    #[arg(long, value_name = "PERCENT", default_value = "off", value_parser = confidence,
+          hide_short_help = true)]
     same_speed: Confidence,
 
     /// Seed of the bytes of records.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, hide_short_help = true)]
     seed: u64,
 
     #[command(flatten)]
     format: FormatArgs<Format>,
 
-    /// Write the record as well, for larder compare and larder report.
+    /// Write the record, for compare and report.
+    ///
+    /// The record is written in addition to the output, for larder compare and larder report.
     #[arg(long, value_name = "FILE")]
     output: Option<OutputFile>,
 
@@ -97,19 +113,20 @@ struct OpenArgs {
     #[arg(short = 'I', long)]
     direct: bool,
 
-    /// Make every write wait until it is stable: all of it (`O_SYNC`), or its data alone
-    /// (`O_DSYNC`).
+    /// Make every write wait until it is stable.
+    ///
+    /// All of it (`O_SYNC`), or its data alone (`O_DSYNC`).
     #[arg(short = 'o', long, value_name = "WHAT", num_args = 0..=1, require_equals = true,
-          default_missing_value = "all")]
+          default_missing_value = "all", hide_short_help = true)]
     sync: Option<SyncMode>,
 
     /// Include closing the file in the time of each pass.
-    #[arg(short = 'c', long)]
+    #[arg(short = 'c', long, hide_short_help = true)]
     close_counts: bool,
 
     /// Distance of records in the stride test, in records.
     #[arg(short = 'j', long, value_name = "RECORDS", default_value_t = STRIDE,
-          value_parser = clap::value_parser!(u64).range(1..=1 << 40))]
+          value_parser = clap::value_parser!(u64).range(1..=1 << 40), hide_short_help = true)]
     stride: u64,
 }
 

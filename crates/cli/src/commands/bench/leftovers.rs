@@ -6,6 +6,6 @@ use std::path::Path;
 /// Removes files and directories of this benchmark, named `larder-NAME-NUMBERS`, and reports them.
 pub(super) fn remove_leftovers(directory: &Path, name: &str) {
     for path in locked_path::clear_up(directory, &format!("larder-{name}-")) {
-        eprintln!("larder: removed {}, which a run that was killed had left", path.display());
+        eprintln!("larder: removed {}, left by a killed run", path.display());
     }
 }

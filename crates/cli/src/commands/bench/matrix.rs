@@ -28,16 +28,22 @@ use variant::{Variant, variant};
 
 #[derive(Debug, Args)]
 pub(super) struct MatrixArgs {
-    /// The benchmark. Its own arguments follow --.
-    #[arg(long, value_name = "BENCHMARK")]
+    /// Benchmark.
+    ///
+    /// Its own arguments follow --.
+    #[arg(long, value_name = "NAME")]
     workload: InnerBenchmark,
 
-    /// File systems: ext2, ext3, ext4, xfs, btrfs, f2fs, ntfs. Those that this kernel lacks are
-    /// skipped with a note.
+    /// File systems.
+    ///
+    /// ext2, ext3, ext4, xfs, btrfs, f2fs, ntfs. Those that this kernel lacks are skipped with a
+    /// note.
     #[arg(long, value_name = "NAMES", value_delimiter = ',', default_value = "ext4,xfs,btrfs",
           value_parser = kind)]
     fs: Vec<&'static Kind>,
 
+    /// Schedulers.
+    ///
     /// Schedulers of the device, by their kernel names.
     #[arg(
         long,
@@ -47,26 +53,30 @@ pub(super) struct MatrixArgs {
     )]
     scheduler: Vec<String>,
 
+    /// Options of file systems, and priority.
+    ///
     /// Options of file systems and priority of the benchmark, as in 'tuned=-b 1024; noatime' or
     /// 'tuned=fs: ext4; mkfs: -b 1024; mount: noatime; nice: 5; policy: batch; iopriority: idle'.
     /// May be repeated; 'plain=' is all defaults.
-    #[arg(long, value_name = "NAME=PARTS", value_parser = variant)]
+    #[arg(long, value_name = "NAME=PARTS", value_parser = variant, hide_short_help = true)]
     variant: Vec<Variant>,
 
     /// Size of each device.
     #[arg(long, value_name = "SIZE", default_value = "4GiB", value_parser = args::bytes)]
     size: u64,
 
-    /// Directory for the image of the device, a sparse file.
-    #[arg(long, value_name = "DIRECTORY", default_value = "/var/tmp")]
+    /// Directory for the image of the device.
+    ///
+    /// The image is a sparse file.
+    #[arg(long, value_name = "DIRECTORY", default_value = "/var/tmp", hide_short_help = true)]
     scratch: PathBuf,
-
-    #[command(flatten)]
-    run_args: RunArgs,
 
     /// Arguments of the benchmark, as on its own command line.
     #[arg(value_name = "WORD", last = true)]
     words: Vec<String>,
+
+    #[command(flatten)]
+    run_args: RunArgs,
 }
 
 fn kind(text: &str) -> Result<&'static Kind, String> {
@@ -154,22 +164,23 @@ pub(super) fn run(arguments: &MatrixArgs) -> Result<ExitCode> {
 fn remove_leftovers(scratch: &Path) {
     let leftovers = remove_left_over(scratch);
     for directory in leftovers.removed {
-        eprintln!("larder: removed {}, which a run that was killed had left", directory.display());
+        eprintln!("larder: removed {}, left by a killed run", directory.display());
     }
     for (directory, reason) in leftovers.stays {
         let directory = directory.display();
-        eprintln!(
-            "larder: note: {directory} stays, which a run that was killed had left: {reason}"
-        );
+        eprintln!("larder: note: {directory} stays, left by a killed run: {reason}");
     }
 }
 
 /// Prints the differences from the state before.
 fn print_changes(changes: &[SettingChange]) {
     for SettingChange { name, before, after } in changes {
-        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "not there".to_owned());
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "absent".to_owned());
         let (before, after) = (text(before), text(after));
-        eprintln!("larder: not as before (others count too): {name} was {before}, is {after}");
+        eprintln!(
+            "larder: changed during the run, here or by other programs: {name} from {before} to \
+             {after}"
+        );
     }
 }
 
@@ -187,10 +198,10 @@ impl MatrixArgs {
         for kind in &self.fs {
             let mut variants = variants.iter().filter(|it| it.is_for(kind.name)).peekable();
             if variants.peek().is_none() {
-                results.skip(format!("{} is left out: no variant is for it", kind.name));
+                results.skip(format!("{} is skipped: no variant applies to it", kind.name));
             } else if !kind.is_in_kernel() {
                 let (name, fs_type) = (kind.name, kind.fs_type);
-                results.skip(format!("{name} is left out: this kernel has no {fs_type}"));
+                results.skip(format!("{name} is skipped: this kernel has no {fs_type}"));
                 continue;
             } else if kind.maker().is_none() {
                 let (maker, package) = (kind.maker, kind.package);
@@ -226,7 +237,7 @@ impl MatrixArgs {
             };
             let scratch = match Scratch::make(&self.scratch, &options) {
                 Err(ScratchError::NoScheduler { name, known }) => {
-                    results.skip(format!("{name} is left out: this kernel has {known}"));
+                    results.skip(format!("{name} is skipped: this kernel has {known}"));
                     missing.push(cell.scheduler);
                     continue;
                 }
@@ -275,7 +286,7 @@ impl MatrixArgs {
         changes: &[SettingChange],
         error: Option<&anyhow::Error>,
     ) -> Run {
-        let description = format!("{} in {} ways", parts[0].run.what, parts.len());
+        let description = format!("{} in {} variants", parts[0].run.what, parts.len());
         let mut run = larder_report::run::gathered(description, parts);
         "matrix".clone_into(&mut run.workload);
         run.settings.insert("workload".to_owned(), self.workload.name().into());
@@ -286,7 +297,7 @@ impl MatrixArgs {
         run.doubts.extend(skipped.into_iter().map(doubt));
         run.doubts.extend(error.map(|error| doubt(format!("it ended early: {error:#}"))));
         if !changes.is_empty() {
-            let text = format!("the machine is not as before in {} places", changes.len());
+            let text = format!("{} settings of the machine changed during the run", changes.len());
             run.doubts.push(Doubt { why: DoubtReason::SettingsChanged, text });
         }
         run
@@ -327,7 +338,7 @@ mod tests {
         let only = [variant("x=fs: xfs").unwrap()];
         let error = arguments.cells(&only, &mut results).unwrap_err().to_string();
         assert_eq!(error, "measure anything: no file system is left");
-        assert_eq!(results.skipped, ["ext4 is left out: no variant is for it"]);
+        assert_eq!(results.skipped, ["ext4 is skipped: no variant applies to it"]);
         let wrong = [variant("x=fs: ext5").unwrap()];
         let error = arguments.cells(&wrong, &mut results).unwrap_err();
         assert!(format!("{error:#}").contains("there is no file system \"ext5\""), "{error:#}");

@@ -6,6 +6,7 @@
 mod settings;
 
 use super::run_args::RunArgs;
+use crate::args;
 use crate::output;
 use anyhow::{Context, Result, bail, ensure};
 use clap::Args;
@@ -24,13 +25,17 @@ const THREADS_MAX: u32 = 4096;
 
 #[derive(Debug, Args)]
 pub(crate) struct PostmarkArgs {
-    /// A script with commands of PostMark, which is parsed completely before it is executed. With
-    /// --classic `.pmrc` in the current directory, if not given.
+    /// A script with commands of PostMark.
+    ///
+    /// The script is parsed completely before it is executed. With --classic `.pmrc` in the current
+    /// directory, if not given.
     #[arg(value_name = "CONFIG")]
     config: Option<PathBuf>,
 
-    /// Behave exactly as the original: script, then prompt, whole seconds, errors ignored, one run
-    /// for each command. Takes no other flags.
+    /// Behave exactly as the original.
+    ///
+    /// Script, then prompt, whole seconds, errors ignored, one run for each command. Takes no other
+    /// flags.
     #[arg(long, conflicts_with_all = [
         "number", "transactions", "size", "postmark_seed", "location", "subdirectories", "read",
         "write", "buffering", "bias_read", "bias_create", "threads", "fsync", "data", "start",
@@ -39,26 +44,32 @@ pub(crate) struct PostmarkArgs {
     ])]
     classic: bool,
 
-    #[command(flatten)]
-    settings: Settings,
-
-    /// Threads, each with its own files and random numbers, and each doing the whole workload.
+    /// Threads, each with its own files.
+    ///
+    /// Each thread has its own random numbers, and does the whole workload.
     #[arg(long, value_name = "NUMBER", default_value_t = NonZero::<u32>::MIN,
           value_parser = threads)]
     threads: NonZero<u32>,
 
-    /// Time at which written data is made stable: none, close (of each file), transaction, or end
-    /// (of each phase).
-    #[arg(long, value_name = "WHEN", default_value = "none", value_parser = fsync)]
+    /// Time at which written data is made stable.
+    ///
+    /// none, close (of each file), transaction, or end (of each phase).
+    #[arg(long, value_name = "WHEN", default_value = "none", value_parser = fsync,
+          hide_short_help = true)]
     fsync: Fsync,
 
-    /// Content of the files: random (incompressible, no duplicates) or classic (characters, the
-    /// same in each).
-    #[arg(long, value_name = "KIND", default_value = "random", value_parser = data)]
+    /// Content of the files: random or classic.
+    ///
+    /// Random: incompressible, no duplicates. Classic: characters, the same in each file.
+    #[arg(long, value_name = "KIND", default_value = "random", value_parser = data,
+          hide_short_help = true)]
     data: Data,
 
     #[command(flatten)]
     run_args: RunArgs,
+
+    #[command(flatten)]
+    settings: Settings,
 }
 
 fn threads(text: &str) -> Result<NonZero<u32>, String> {
@@ -67,18 +78,18 @@ fn threads(text: &str) -> Result<NonZero<u32>, String> {
 }
 
 /// Parses a value by its name.
-fn parse_name<T: Copy>(text: &str, all: &[(T, &str)]) -> Result<T, String> {
+fn parse_name<T: Copy>(kind: &str, text: &str, all: &[(T, &str)]) -> Result<T, String> {
     let names: Vec<_> = all.iter().map(|(_, name)| *name).collect();
     let found = all.iter().find(|(_, name)| *name == text).map(|(value, _)| *value);
-    found.ok_or_else(|| format!("\"{text}\" is none of {}", names.join(", ")))
+    args::one_of(kind, text, found, &names)
 }
 
 fn fsync(text: &str) -> Result<Fsync, String> {
-    parse_name(text, &Fsync::ALL)
+    parse_name("time of fsync", text, &Fsync::ALL)
 }
 
 fn data(text: &str) -> Result<Data, String> {
-    parse_name(text, &Data::ALL)
+    parse_name("kind of data", text, &Data::ALL)
 }
 
 pub(crate) fn run(arguments: &PostmarkArgs) -> Result<ExitCode> {
@@ -170,10 +181,7 @@ impl PostmarkArgs {
             None => self.run_args.run_here(&mut bench, Start::Cold),
         };
         for directory in bench.left_over() {
-            eprintln!(
-                "larder: removed {}, which a run that was killed had left",
-                directory.display()
-            );
+            eprintln!("larder: removed {}, left by a killed run", directory.display());
         }
         result
     }

@@ -22,83 +22,104 @@ use std::process::ExitCode;
 
 #[derive(Debug, Args)]
 pub(super) struct ProbeArgs {
-    /// A directory, where a file is created and removed; an existing file or block device; or the
-    /// address of an NBD export (nbd://, nbd+unix://).
+    /// A directory, a file, a block device, or an NBD address.
+    ///
+    /// In a directory, a file is created and removed. Addresses of exports begin with nbd:// or
+    /// nbd+unix://.
     #[arg(value_name = "TARGET", required_unless_present = "in_process")]
     target: Option<String>,
 
-    /// Use the cache of this program itself instead, in front of this store.
-    #[arg(long, value_name = "STORE", conflicts_with = "target")]
+    /// Cache in this process, before memory or disk.
+    ///
+    /// The cache of this program itself, instead of one in front of TARGET: before memory, or
+    /// before a modeled disk.
+    #[arg(long, value_name = "STORE", conflicts_with = "target", hide_possible_values = true)]
     in_process: Option<BackingStore>,
 
-    /// Size of the cache: that of --in-process, or of the one in front of TARGET.
+    /// Size of the cache.
+    ///
+    /// The size of the cache of --in-process, or of the one in front of TARGET.
     #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
     memory: Option<u64>,
 
     /// Replacement policy of --in-process.
     #[arg(long, value_name = "POLICY", default_value = "s3fifo",
-          value_parser = args::named::<PolicyKind>)]
+          value_parser = args::named::<PolicyKind>, hide_short_help = true)]
     policy: PolicyKind,
 
-    /// Bytes of the target that are used; 64MiB for a new file, else all of it.
+    /// Bytes of the target that are used.
+    ///
+    /// 64MiB of a new file, else all of it, if not given.
     #[arg(long, value_name = "SIZE", value_parser = args::bytes, conflicts_with = "scenario")]
     size: Option<u64>,
 
+    /// fits, overrun, favored or leak.
+    ///
     /// Use a multiple of the cache size, as in the published measurements.
-    #[arg(long, value_name = "SCENARIO", requires = "memory")]
+    #[arg(long, value_name = "NAME", requires = "memory", hide_possible_values = true)]
     scenario: Option<Scenario>,
 
-    /// Maximum memory of the process of --scenario leak; a quarter of the available memory, if not
-    /// given.
-    #[arg(long, value_name = "SIZE", value_parser = args::bytes)]
+    /// Maximum memory of the process of --scenario leak.
+    ///
+    /// A quarter of the available memory, if not given.
+    #[arg(long, value_name = "SIZE", value_parser = args::bytes, hide_short_help = true)]
     leak: Option<u64>,
 
     /// Bytes of a record.
-    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes)]
+    #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes,
+          hide_short_help = true)]
     record: u64,
 
-    /// Operations on successive records: R reads, W writes.
+    /// R reads, W writes, in turn.
+    ///
+    /// Operations on successive records.
     #[arg(long, value_name = "LETTERS", default_value = "RWWW", value_parser = pattern)]
     pattern: Pattern,
 
     /// Start positions of cycles.
-    #[arg(long, value_name = "ORDER", default_value = "normal")]
+    #[arg(long, value_name = "ORDER", default_value = "normal", hide_short_help = true)]
     order: SeekOrder,
 
-    /// Mean and standard deviation of normal seeks, in records, as in 2000,300; the middle and a
-    /// sixth of the file, if not given.
-    #[arg(long, value_name = "MEAN,SDEV", value_parser = pair)]
+    /// Mean and standard deviation of normal seeks.
+    ///
+    /// In records, as in 2000,300; the middle and a sixth of the file, if not given.
+    #[arg(long, value_name = "MEAN,SDEV", value_parser = pair, hide_short_help = true)]
     seek: Option<Spread>,
 
     /// Records of a cycle, mean and standard deviation.
-    #[arg(long, value_name = "MEAN[,SDEV]", default_value = "1", value_parser = pair)]
+    #[arg(long, value_name = "MEAN[,SDEV]", default_value = "1", value_parser = pair,
+          hide_short_help = true)]
     cycle: Spread,
 
     /// Milliseconds of think time before each cycle, mean and standard deviation.
-    #[arg(long, value_name = "MEAN[,SDEV]", default_value = "0", value_parser = pair)]
+    #[arg(long, value_name = "MEAN[,SDEV]", default_value = "0", value_parser = pair,
+          hide_short_help = true)]
     think: Spread,
 
     /// Milliseconds of computing at the end of each cycle, mean and standard deviation.
-    #[arg(long, value_name = "MEAN[,SDEV]", default_value = "0", value_parser = pair)]
+    #[arg(long, value_name = "MEAN[,SDEV]", default_value = "0", value_parser = pair,
+          hide_short_help = true)]
     compute: Spread,
 
     /// Threads, each with its own requests.
     #[arg(long, value_name = "NUMBER", default_value_t = 1, value_parser = 1..=1024)]
     threads: i64,
 
-    /// Duration of a trial; its second half is measured.
+    /// Duration of a trial.
+    ///
+    /// Its second half is measured.
     #[arg(long, value_name = "TIME", default_value = "2s", value_parser = args::time)]
     length: u64,
 
     /// Bypass the page cache, with direct I/O.
-    #[arg(long)]
+    #[arg(long, hide_short_help = true)]
     unbuffered: bool,
 
     /// Map the file into memory, and access the mapping.
-    #[arg(long, conflicts_with = "unbuffered")]
+    #[arg(long, conflicts_with = "unbuffered", hide_short_help = true)]
     mapped: bool,
 
-    /// Write to an existing TARGET. Its data is lost.
+    /// Write to an existing TARGET; its data is lost.
     #[arg(long)]
     overwrite: bool,
 

@@ -14,24 +14,37 @@ use std::sync::atomic::AtomicBool;
 #[command(next_help_heading = "Several machines")]
 pub(super) struct MultiHostArgs {
     /// Start this command on these hosts, one rank on each, and run the ranks together.
-    #[arg(long, value_name = "HOSTS", value_delimiter = ',')]
+    #[arg(long, value_name = "HOSTS", value_delimiter = ',', hide_short_help = true)]
     hosts: Vec<String>,
 
     /// Command that starts a command on a host, as in 'ssh -p 2222'; host and command are appended.
-    #[arg(long, value_name = "COMMAND", default_value = "ssh", requires = "hosts")]
+    #[arg(
+        long,
+        value_name = "COMMAND",
+        default_value = "ssh",
+        requires = "hosts",
+        hide_short_help = true
+    )]
     ssh: String,
 
     /// Path of larder on the hosts.
-    #[arg(long, value_name = "PATH", default_value = "larder", requires = "hosts")]
+    #[arg(
+        long,
+        value_name = "PATH",
+        default_value = "larder",
+        requires = "hosts",
+        hide_short_help = true
+    )]
     program: String,
 
     /// Under mpirun: address at which rank 0 listens for the other ranks.
-    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address)]
+    #[arg(long, value_name = "ADDRESS", default_value = "127.0.0.1", value_parser = address,
+          hide_short_help = true)]
     listen: SocketAddr,
 
     /// Under mpirun: a file that rank 0 creates, with its address and the token for the other
     /// ranks. With several machines it must be on a shared file system.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", hide_short_help = true)]
     rendezvous: Option<OutputFile>,
 
     /// Number of this rank, number of ranks, and host; set by --hosts.

@@ -27,48 +27,65 @@ use std::sync::Arc;
 
 #[derive(Clone, Debug, Args)]
 pub(super) struct RunArgs {
-    /// State of the cache before each trial: cold (no page of its files is resident), warm (all
-    /// are) or as-is. The first two are prepared and verified before each trial. Default: cold,
-    /// unless the benchmark has another one.
+    /// Cache before each trial: cold, warm or as-is.
+    ///
+    /// Cold: no page of its files is resident. Warm: all pages are resident. Both are prepared and
+    /// verified before each trial. Cold, if not given, unless the benchmark has another default.
     #[arg(long, value_name = "START", value_parser = start)]
     start: Option<Start>,
 
-    /// Drop everything that the machine has cached before each cold start. Needs root, and slows
-    /// down other programs.
-    #[arg(long)]
+    /// Drop everything that is cached before a cold start.
+    ///
+    /// Everything that the machine has cached is dropped before each cold start. Needs root, and
+    /// slows down other programs.
+    #[arg(long, hide_short_help = true)]
     drop_all: bool,
 
+    /// Number of trials, or a range.
+    ///
     /// Minimum and maximum number of trials, as in 6..30, or an exact number.
     #[arg(long, value_name = "MIN..MAX", default_value = "6..30", value_parser = trials)]
     trials: RangeInclusive<u64>,
 
+    /// Largest half of the 95 % interval, or off.
+    ///
     /// Repeat until the 95 % interval of the first series is this small to both sides; off: do the
     /// minimum number of trials.
-    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = confidence)]
+    #[arg(long, value_name = "PERCENT", default_value = "5%", value_parser = confidence,
+          hide_short_help = true)]
     confidence: Confidence,
 
-    /// Time limit; the current trial is completed, and at least one is done.
+    /// Time limit.
+    ///
+    /// The current trial is completed, and at least one is done.
     #[arg(long = "for", value_name = "TIME", value_parser = args::time)]
     budget: Option<u64>,
 
     /// Seed of everything random.
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
+    #[arg(long, value_name = "NUMBER", default_value_t = 1, hide_short_help = true)]
     seed: u64,
 
+    /// Largest loss of speed of the machine, or off.
+    ///
     /// Repeat short trials during which the machine was slower than it can be by more than this;
     /// off: all count.
-    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = confidence)]
+    #[arg(long, value_name = "PERCENT", default_value = "10%", value_parser = confidence,
+          hide_short_help = true)]
     same_speed: Confidence,
 
+    /// Count trials as fast as those of this record.
+    ///
     /// Count only trials in which the machine was as fast as in this record, for larder compare.
-    #[arg(long, value_name = "FILE", value_parser = speed_of)]
+    #[arg(long, value_name = "FILE", value_parser = speed_of, hide_short_help = true)]
     as_fast_as: Option<RecordedSpeed>,
 
     #[command(flatten)]
     format: FormatArgs<Format>,
 
-    /// Write the record as well, for larder compare and larder report; a page with charts if the
-    /// name ends in .html.
+    /// Write the record, for compare and report.
+    ///
+    /// The record is written in addition to the output, for larder compare and larder report; a
+    /// page with charts if the name ends in .html.
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 

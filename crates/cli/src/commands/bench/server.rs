@@ -19,9 +19,10 @@ const CLIENTS_MAX: u64 = 4096;
 
 #[derive(Debug, Args)]
 pub(super) struct ServerArgs {
-    /// A directory, on a mounted file system for a file server, where files are created and
-    /// removed; an existing file or block device; or the address of an NBD export (nbd://,
-    /// nbd+unix://).
+    /// A directory, a file, a block device, or an NBD address.
+    ///
+    /// In a directory, on a mounted file system for a file server, files are created and removed.
+    /// Addresses of exports begin with nbd:// or nbd+unix://.
     #[arg(value_name = "TARGET")]
     target: String,
 
@@ -30,18 +31,23 @@ pub(super) struct ServerArgs {
           value_parser = clap::value_parser!(u64).range(1..=CLIENTS_MAX))]
     clients: Vec<u64>,
 
+    /// Weights [default: read=70,write=20,copy=10].
+    ///
     /// Weights of transactions that read an item, write one, and copy one to another.
     #[arg(long, value_name = "WEIGHTS", default_value = "read=70,write=20,copy=10",
-          value_parser = mix)]
+          value_parser = mix, hide_default_value = true)]
     mix: Mix,
 
-    /// Milliseconds of think time before each transaction, mean and standard deviation.
-    #[arg(long, value_name = "MEAN[,SDEV]", default_value = "100,30", value_parser = pair)]
+    /// Milliseconds of think time.
+    ///
+    /// Think time before each transaction, mean and standard deviation.
+    #[arg(long, value_name = "MEAN[,SDEV]", default_value = "100,30", value_parser = pair,
+          hide_short_help = true)]
     think: Spread,
 
     /// Items of each client.
     #[arg(long, value_name = "NUMBER", default_value_t = 16,
-          value_parser = clap::value_parser!(u64).range(1..=1_000_000))]
+          value_parser = clap::value_parser!(u64).range(1..=1_000_000), hide_short_help = true)]
     items: u64,
 
     /// Bytes of an item.
@@ -53,14 +59,15 @@ pub(super) struct ServerArgs {
     record: u64,
 
     /// Duration of each step before its measurement.
-    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = args::time)]
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = args::time,
+          hide_short_help = true)]
     warm_up: u64,
 
-    /// Duration of the measurement of each step.
+    /// Measured duration of each step.
     #[arg(long, value_name = "TIME", default_value = "4s", value_parser = args::time)]
     measure: u64,
 
-    /// Make the writes of a transaction stable before it ends.
+    /// Make writes stable before a transaction ends.
     #[arg(long)]
     sync: bool,
 
@@ -68,7 +75,7 @@ pub(super) struct ServerArgs {
     #[arg(long)]
     unbuffered: bool,
 
-    /// Write to an existing TARGET. Its data is lost.
+    /// Write to an existing TARGET; its data is lost.
     #[arg(long)]
     overwrite: bool,
 

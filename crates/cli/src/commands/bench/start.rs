@@ -1,6 +1,7 @@
 //! `larder bench cold` and `larder bench warm`: drop files from memory or read them into it, with
 //! verification.
 
+use crate::progress;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail};
 use clap::Args;
@@ -19,8 +20,10 @@ pub(super) struct StartArgs {
     #[arg(value_name = "PATH", required = true)]
     paths: Vec<PathBuf>,
 
-    /// Drop everything that the machine has cached as well: inodes, directories, and caches below
-    /// FUSE and loop devices. Needs root, and slows down other programs.
+    /// Drop everything that the machine has cached, too.
+    ///
+    /// Inodes, directories, and caches below FUSE and loop devices. Needs root, and slows down
+    /// other programs.
     #[arg(long)]
     drop_all: bool,
 }
@@ -51,7 +54,13 @@ pub(super) fn warm(arguments: &StartArgs) -> Result<ExitCode> {
     }
     let stop = Stop::listen()?;
     let files = open(arguments)?;
-    let found = files.fill(|_| !stop.flag().load(Ordering::Relaxed))?;
+    let sizes = files.paths().iter().filter_map(|path| path.metadata().ok());
+    let bar = progress::byte_bar(sizes.map(|file| file.len()).sum(), "reading");
+    let found = files.fill(|bytes| {
+        bar.inc(bytes);
+        !stop.flag().load(Ordering::Relaxed)
+    })?;
+    bar.finish_and_clear();
     stop.reraise_signal()?;
     report_start("warm", &found, found.sum.is_warm(), || {
         found.lacking.as_ref().map_or_else(String::new, |(path, one)| {

@@ -48,33 +48,46 @@ const EXPECTED_DURATION: &str = "less than a minute";
 
 #[derive(Debug, Args)]
 pub(crate) struct TryArgs {
-    /// A directory on the file system to test. Files are created in a new subdirectory, and
-    /// removed.
+    /// A directory on the file system to test.
+    ///
+    /// Files are created in a new subdirectory, and removed.
     path: PathBuf,
 
-    /// Memory of the cache, including its metadata.
+    /// Memory of the cache.
+    ///
+    /// The metadata of the cache is included.
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = args::bytes)]
     memory: u64,
 
+    /// fileload, postmark or probe.
+    ///
     /// The benchmark. Its own arguments may follow --.
-    #[arg(long, value_name = "BENCHMARK", default_value = "fileload")]
+    #[arg(long, value_name = "BENCHMARK", default_value = "fileload", hide_possible_values = true)]
     workload: Benchmark,
 
+    /// Mode of fsync: keep or ignore.
+    ///
     /// Mode of fsync in the cache: keep its guarantee, or ignore it, which loses unwritten data in
     /// a crash.
     #[arg(long, value_name = "MODE", default_value = "keep",
           value_parser = args::named::<FlushMode>)]
     flush: FlushMode,
 
-    /// Trials of each side from each start; a verdict needs 4.
+    /// Trials of each side from each start.
+    ///
+    /// A verdict needs 4.
     #[arg(long, value_name = "NUMBER", default_value_t = 6,
           value_parser = clap::value_parser!(u64).range(1..=10_000))]
     trials: u64,
 
-    /// Use more than a tenth of the free space without confirmation.
+    /// Use more than a tenth of the free space.
+    ///
+    /// No confirmation is requested.
     #[arg(long)]
     yes: bool,
 
+    /// Result page or JSON.
+    ///
     /// File for the page with the charts, replacing it; JSON if the name ends in .json.
     #[arg(short, long, value_name = "FILE", default_value = "larder-try.html")]
     output: OutputFile,
@@ -269,8 +282,8 @@ impl TrialProgress {
             times => format!("{times} times"),
         };
         eprintln!(
-            "larder: {round} ways by turns, {times}: {EXPECTED_DURATION} on a fast disk, longer on \
-             a slow one"
+            "larder: {round} kinds of trials in turn, {times}: {EXPECTED_DURATION} on a fast disk, \
+             longer on a slow one"
         );
         TrialProgress {
             bar: Bar::new("of {len} trials"),
@@ -293,7 +306,7 @@ impl TrialProgress {
         if let Some(left_ns) = left_ns
             && !std::mem::replace(&mut self.is_estimate_shown, true)
         {
-            eprintln!("larder: about {} more on this one", format::duration(left_ns));
+            eprintln!("larder: about {} left on this disk", format::duration(left_ns));
         }
         let side = if progress.variant == 0 { NATIVE } else { LARDER };
         let task = format!("{side}, {}: {}", progress.start.name(), task(progress.step));

@@ -7,7 +7,7 @@ use larder_core::store::{Geometry, MemoryStore};
 use larder_io::store::{self, AllocationMap, EngineStore, OpenOptions, SolidMap, TimedStore};
 use larder_lab::model::{self, ModeledStore};
 use std::fs::File;
-use std::io::Write;
+use std::io::{self, Seek, Write};
 use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -26,6 +26,14 @@ impl DiskKind {
         match self {
             DiskKind::Real => "This machine's disk",
             DiskKind::Modeled => "A modeled 7,200 rpm disk, in real time",
+        }
+    }
+
+    /// Returns the name in the record.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            DiskKind::Real => "this disk",
+            DiskKind::Modeled => "modeled disk",
         }
     }
 }
@@ -48,7 +56,7 @@ impl Image {
     /// Fills the image with data.
     pub(super) fn fill(&mut self, context: &DemoContext) -> Result<()> {
         let error_context = || format!("make an image in {}", self.directory.display());
-        let bar = progress::bar(context.image_bytes, "making an image [{bar:30}] {bytes}");
+        let bar = progress::byte_bar(context.image_bytes, "making an image");
         let mut chunk = vec![0u8; CHUNK];
         let mut written = 0;
         while written < context.image_bytes {
@@ -65,6 +73,12 @@ impl Image {
         self.file.sync_all().with_context(error_context)?;
         bar.finish_and_clear();
         Ok(())
+    }
+
+    /// Copies the image into a file.
+    pub(super) fn copy_to(&mut self, file: &mut File) -> io::Result<()> {
+        self.file.rewind()?;
+        io::copy(&mut self.file, file).map(drop)
     }
 }
 

@@ -16,10 +16,14 @@ use larder_io::frames::ArenaFrames;
 use larder_io::front::nbd::{Export, ListenAddress, Server, ServerLimits};
 use larder_io::nbd_client::Client;
 use larder_io::waker::Waker;
+use larder_lab::trace::{Op, Record};
 use larder_lab::workload::probe::{Action, Probe, ProbeRequest, ProbeRequests};
 use larder_lab::workload::trial::Trial;
 use larder_mem::{Arena, ArenaOptions};
 use std::sync::Arc;
+
+/// Maximum number of recorded requests: 48 MB of memory during a trial.
+const REQUESTS_MAX: usize = 1_000_000;
 
 /// Operations per second of the measured half.
 pub(super) type Rate = f64;
@@ -31,13 +35,15 @@ struct Runner<'a> {
     trial: Trial,
     started_at: Nanos,
     bar: ProgressBar,
+    /// The requests of the trial, if they are recorded.
+    recorded: Option<Vec<Record>>,
 }
 
 impl<'a> Runner<'a> {
     fn new(context: &'a DemoContext, probe: &Probe, title: &str) -> Self {
         let now = context.clock.now();
         let length = u64::try_from(context.trial.as_nanos()).expect("at most minutes");
-        let bar = progress::bar(length / 1_000_000, "{prefix:32} [{bar:30}] {msg}");
+        let bar = progress::bar(length / 1_000_000, "{prefix:32} [{bar:30}] {eta} left");
         bar.set_prefix(title.to_owned());
         Runner {
             context,
@@ -45,6 +51,7 @@ impl<'a> Runner<'a> {
             trial: Trial::new(now, length),
             started_at: now,
             bar,
+            recorded: None,
         }
     }
 
@@ -60,7 +67,22 @@ impl<'a> Runner<'a> {
         if self.bar.position() + 100 < elapsed {
             self.bar.set_position(elapsed);
         }
-        Ok(self.requests.next())
+        let request = self.requests.next();
+        if let (Some(recorded), Some(request)) = (&mut self.recorded, &request)
+            && recorded.len() < REQUESTS_MAX
+        {
+            recorded.push(Record {
+                time_ns: self.started_at - self.trial.begins_at(),
+                offset: request.offset,
+                len: request.len,
+                op: match request.action {
+                    Action::Read => Op::Read,
+                    Action::Write => Op::Write,
+                },
+                ..Record::default()
+            });
+        }
+        Ok(request)
     }
 
     fn is_measuring(&self) -> bool {
@@ -88,14 +110,17 @@ pub(super) struct CachedTrial {
     pub(super) measured: Totals,
     /// Blocks not yet written to the disk at the end of the trial.
     pub(super) left: u64,
+    /// Its first requests, if they were recorded.
+    pub(super) requests: Vec<Record>,
 }
 
-/// Runs a trial with the cache: an NBD server on a socket, and a client in this process.
+/// Runs a trial with the cache: an NBD server on a socket, and a client in this process. A working
+/// set that fits is read in first; requests are recorded if `records` says so.
 pub(super) fn cached(
     context: &DemoContext,
     disk: Disk,
     probe: &Probe,
-    fits: bool,
+    [fits, records]: [bool; 2],
     title: &str,
 ) -> Result<CachedTrial> {
     let policy = PolicyKind::S3Fifo;
@@ -120,6 +145,7 @@ pub(super) fn cached(
         warm(context, &mut client, probe.file_bytes)?;
     }
     let mut runner = Runner::new(context, probe, &format!("{title}, with"));
+    runner.recorded = records.then(Vec::new);
     let mut buffer = vec![0x5a; usize::try_from(probe.record_bytes).expect("a record")];
     let mut half_way = None;
     while let Some(request) = runner.next()? {
@@ -138,7 +164,8 @@ pub(super) fn cached(
     client.disconnect().context("leave our own server")?;
     server.close();
     engine.shut_down();
-    Ok(CachedTrial { rate: runner.rate()?, measured, left })
+    let requests = runner.recorded.take().unwrap_or_default();
+    Ok(CachedTrial { rate: runner.rate()?, measured, left, requests })
 }
 
 fn warm(context: &DemoContext, client: &mut Client, bytes: u64) -> Result<()> {

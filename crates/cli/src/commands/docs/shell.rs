@@ -2,6 +2,7 @@
 
 use crate::args::value_names;
 use crate::commands::help;
+use crate::help_text::examples_of;
 use crate::output_file::OutputFile;
 use anyhow::Result;
 use clap::{Arg, Args, Command, CommandFactory, ValueHint};
@@ -25,13 +26,19 @@ pub(crate) fn completions(arguments: &CompletionsArgs) -> Result<()> {
 /// Prints one manual page with all commands.
 pub(crate) fn manual() -> Result<()> {
     let mut text = Vec::new();
+    render_manual(&mut text)?;
+    Ok(crate::output::stdout().write_all(&text)?)
+}
+
+fn render_manual(text: &mut Vec<u8>) -> Result<()> {
     let mut command = visible_command();
     command.build();
-    clap_mangen::Man::new(command.clone()).render(&mut text)?;
+    clap_mangen::Man::new(command.clone()).render(&mut *text)?;
+    render_examples("larder", text)?;
     for sub in command.get_subcommands() {
-        render_page(sub, &mut text)?;
+        render_page(sub, text)?;
     }
-    Ok(crate::output::stdout().write_all(&text)?)
+    Ok(())
 }
 
 /// Appends the description of a command and of its subcommands, as sections.
@@ -42,8 +49,23 @@ fn render_page(command: &Command, text: &mut Vec<u8>) -> Result<()> {
     man.render_description_section(text)?;
     man.render_synopsis_section(text)?;
     man.render_options_section(text)?;
+    render_examples(&name, text)?;
     for sub in command.get_subcommands() {
         render_page(sub, text)?;
+    }
+    Ok(())
+}
+
+/// Appends the examples of a command.
+fn render_examples(name: &str, text: &mut Vec<u8>) -> Result<()> {
+    // In roff a hyphen, a backslash and an apostrophe stand for other characters.
+    let escaped = |line: &str| line.replace('-', "\\-").replace('\'', "\\(aq");
+    for (number, (line, meaning)) in examples_of(name).iter().enumerate() {
+        if number == 0 {
+            writeln!(text, ".SH EXAMPLES")?;
+        }
+        let (line, meaning) = (escaped(line), escaped(meaning));
+        writeln!(text, ".PP\n{meaning}:\n.PP\n.nf\n.RS 4\n{line}\n.RE\n.fi")?;
     }
     Ok(())
 }
@@ -89,6 +111,17 @@ fn with_hints(command: Command) -> Command {
 mod tests {
     use super::*;
     use larder_server::settings::find;
+
+    #[test]
+    fn the_manual_has_examples_for_every_command() {
+        let mut text = Vec::new();
+        render_manual(&mut text).unwrap();
+        let text = String::from_utf8(text).unwrap();
+        let sections = text.matches("\n.SH \"LARDER ").count();
+        assert!(sections > 30, "{sections} commands");
+        assert_eq!(text.matches("\n.SH EXAMPLES\n").count(), sections + 1, "and the program");
+        assert!(text.contains("larder size \\-\\-sample"));
+    }
 
     #[test]
     fn names_of_values_commands_and_topics_are_completed() {

@@ -17,41 +17,45 @@ use larder_lab::sim::study::{self, WholeStudy};
 pub(super) struct EngineArgs {
     /// Write modes, separated by commas.
     #[arg(long, value_name = "MODES", value_delimiter = ',', default_value = "write-back",
-          value_parser = args::named::<WriteMode>)]
+          value_parser = args::named::<WriteMode>, hide_short_help = true)]
     write_mode: Vec<WriteMode>,
 
     /// Model of the store: instant, fixed:TIME (for each operation), disk (7,200 rpm),
     /// cloud-general (3,000 operations a second), cloud-standard (500).
-    #[arg(long, value_name = "MODEL", value_parser = store, default_value = "disk")]
+    #[arg(long, value_name = "MODEL", value_parser = store, default_value = "disk",
+          hide_short_help = true)]
     store: StoreModel,
 
     /// Maximum number of requests in flight.
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
-          value_parser = clap::value_parser!(u16).range(1..=1024))]
+          value_parser = clap::value_parser!(u16).range(1..=1024), hide_short_help = true)]
     clients: u16,
 
     /// Minimum time between two requests of any client, for the front end, for example 15us.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time,
+          hide_short_help = true)]
     gap: u64,
 
     /// Think time, from a reply to the next request of the same client, for example 100us.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time)]
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time,
+          hide_short_help = true)]
     think: u64,
 
     /// Time of requests: as soon as a client is free, or at the times of the trace.
-    #[arg(long, value_name = "PACE", default_value = "closed")]
+    #[arg(long, value_name = "PACE", default_value = "closed", hide_short_help = true)]
     pace: PaceBy,
 
     /// Read-ahead, on or off.
-    #[arg(long, value_name = "on|off", default_value = "on")]
+    #[arg(long, value_name = "on|off", default_value = "on", hide_short_help = true)]
     read_ahead: ReadAhead,
 
     /// Expected access pattern of the volumes: normal, sequential, random, no-buffering.
-    #[arg(long, default_value = "normal", value_parser = args::named::<Hint>)]
+    #[arg(long, default_value = "normal", value_parser = args::named::<Hint>,
+          hide_short_help = true)]
     hint: Hint,
 
     /// Set a tunable (docs/TUNABLES.md), as NAME=VALUE.
-    #[arg(long, value_name = "NAME=VALUE", value_parser = args::setting)]
+    #[arg(long, value_name = "NAME=VALUE", value_parser = args::setting, hide_short_help = true)]
     set: Vec<(String, String)>,
 }
 

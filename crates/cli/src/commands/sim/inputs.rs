@@ -1,6 +1,7 @@
 //! `larder sim --level inputs`: replays the inputs of a server's cache, and compares the counters.
 
 use super::{SimArgs, print};
+use crate::progress;
 use anyhow::{Context, Result, bail};
 use larder_lab::inputs::replay::{ComparedCounter, ReplayResult, replay};
 use larder_report::table::{Cell, Column, Table};
@@ -13,7 +14,12 @@ pub(super) fn run(arguments: &SimArgs) -> Result<()> {
     for path in &arguments.traces {
         let context = || format!("replay {}", path.display());
         let file = File::open(path).with_context(context)?;
-        let result = replay(BufReader::with_capacity(1 << 20, file)).with_context(context)?;
+        let bytes = file.metadata().map_or(0, |file| file.len());
+        let bar = progress::byte_bar(bytes, "replaying");
+        let file = BufReader::with_capacity(1 << 20, bar.wrap_read(file));
+        let result = replay(file).with_context(context);
+        bar.finish_and_clear();
+        let result = result?;
         different += result.count_differences();
         print(&table(&result), arguments.format.get())?;
         let inputs = format::count(result.inputs);

@@ -43,7 +43,7 @@ pub(super) fn run(arguments: &SizeArgs) -> Result<()> {
     } else {
         policies(&arguments.policy)
     };
-    let sizing = measure(arguments, file.path(), recorded.watch.scope.clone(), selected)?;
+    let sizing = measure(arguments, Some(file.path()), recorded.watch.scope.clone(), selected)?;
     let memory = MachineMemory::of(&recorded.watch, &sizing);
     print(arguments, &sizing, Some(&memory))
 }

@@ -2,6 +2,7 @@
 
 use super::*;
 use clap::Parser;
+use larder_schema::advice::Region;
 
 #[derive(Debug, Parser)]
 struct Command {
@@ -95,4 +96,16 @@ fn a_page_that_cannot_be_written_leaves_nothing_behind() {
     let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();
     assert_eq!(names, ["loop.csv", "page.html"]);
+}
+
+#[test]
+fn the_sample_has_three_regions_and_the_useful_one_is_recommended() {
+    let arguments = parse(&["--sample", "--policy", "lru,lirs,s3fifo"]).unwrap();
+    let named = policies(&arguments.policy);
+    let sizing = measure(&arguments, None, SAMPLE_NAME.to_owned(), named).unwrap();
+    let regions = sizing.regions.expect("something hits");
+    assert!(regions.steep_seen && !regions.is_cliff(), "{regions:?}");
+    let advice = sizing.recommendation.expect("a cache helps");
+    assert_eq!(advice.region, Some(Region::Useful), "{advice:?}");
+    assert!(parse(&["t", "--sample"]).is_err() && parse(&["--live", "--sample"]).is_err());
 }

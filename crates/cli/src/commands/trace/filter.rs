@@ -23,11 +23,15 @@ pub(super) struct FilterArgs {
     #[arg(value_name = "FILE")]
     file: OutputFile,
 
-    /// Output format; if not given, by the extension of the file, else larder.
+    /// Output format, if the extension does not tell.
+    ///
+    /// If not given, by the extension of the file, else larder.
     #[arg(long, value_name = "FORMAT", value_parser = target)]
     to_format: Option<Target>,
 
-    /// Volumes to keep, by name, or by number if they have none; may be given several times.
+    /// Volumes to keep, by name or number; repeatable.
+    ///
+    /// Volumes to keep, by name, or by number if they have none. May be given several times.
     #[arg(long = "volume", value_name = "NAME")]
     volumes: Vec<String>,
 
@@ -39,11 +43,15 @@ pub(super) struct FilterArgs {
     #[arg(long = "process", value_name = "NAME")]
     processes: Vec<String>,
 
-    /// Operations to keep: read, write, flush, discard, zero.
+    /// Operations: read, write, flush, discard, zero.
+    ///
+    /// Operations to keep.
     #[arg(long = "op", value_name = "OP", value_parser = op)]
     ops: Vec<Op>,
 
-    /// Start of the time to keep, since the beginning of the trace, as 90s, 5m, 1.5h, 20ms.
+    /// Start of the time to keep, as 90s, 5m, 20ms.
+    ///
+    /// The time counts from the beginning of the trace.
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     from: Option<u64>,
 
@@ -51,7 +59,9 @@ pub(super) struct FilterArgs {
     #[arg(long, value_name = "TIME", value_parser = args::time)]
     to: Option<u64>,
 
-    /// Offsets: keep requests that overlap them, as 1GiB..2GiB or 4096..8192; an end may be
+    /// Offsets to keep, as 1GiB..2GiB.
+    ///
+    /// Keep requests that overlap these offsets, as 1GiB..2GiB or 4096..8192. An end may be
     /// missing.
     #[arg(long, value_name = "FROM..TO", value_parser = range)]
     range: Option<Range<u64>>,

@@ -4,23 +4,36 @@ use crate::{args, progress};
 use anyhow::Result;
 use clap::Args;
 use indicatif::ProgressBar;
+use larder_lab::trace::synth::{Synth, SynthOptions};
 use larder_lab::trace::{
     Addressing, BoxedSource, Format, NameKind, OpenOptions, Record, Source, TraceError, open,
 };
 use std::ops::Range;
 use std::path::Path;
+use std::slice;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 /// Options for reading traces.
 #[derive(Debug, Args)]
 pub(crate) struct InputArgs {
-    /// Format of the traces; if not given, detected by content, or else by the extension.
-    #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = "Reading")]
+    /// Format of the traces.
+    ///
+    /// If not given, detected by content, or else by the extension.
+    #[arg(long, value_name = "FORMAT", value_parser = format, help_heading = "Reading",
+          hide_short_help = true)]
     trace_format: Option<Format>,
 
-    /// Maximum number of bad records that are skipped; one more is an error.
-    #[arg(long, value_name = "NUMBER", default_value_t = 0, help_heading = "Reading")]
+    /// Maximum number of bad records that are skipped.
+    ///
+    /// One more is an error.
+    #[arg(
+        long,
+        value_name = "NUMBER",
+        default_value_t = 0,
+        help_heading = "Reading",
+        hide_short_help = true
+    )]
     max_bad: u64,
 }
 
@@ -38,6 +51,26 @@ pub(crate) fn format(text: &str) -> Result<Format, String> {
     })
 }
 
+/// The name of the sample in results.
+pub(crate) const SAMPLE_NAME: &str = "sample";
+
+/// Opens a trace that is read several times: a file, or the sample that is generated here.
+///
+/// # Errors
+/// The file cannot be read.
+pub(crate) fn open_trace(
+    path: Option<&Path>,
+    options: &OpenOptions,
+) -> Result<BoxedSource, TraceError> {
+    match path {
+        Some(path) => open(path, options),
+        None => {
+            let sample = Synth::new(SynthOptions::SAMPLE);
+            Ok(Box::new(sample.expect("the options of the sample are in range")))
+        }
+    }
+}
+
 impl InputArgs {
     /// Returns the options for opening a trace.
     pub(crate) fn options(&self) -> OpenOptions {
@@ -47,16 +80,24 @@ impl InputArgs {
     }
 
     /// Opens a trace without a progress bar; `times` limits the times that are needed, in
-    /// nanoseconds since its beginning.
-    pub(super) fn open(&self, path: &Path, times: Option<Range<u64>>) -> Result<BoxedSource> {
-        Ok(open(path, &OpenOptions { times, ..self.options() })?)
+    /// nanoseconds since its beginning, and `read` counts the bytes read.
+    pub(super) fn open(
+        &self,
+        path: &Path,
+        times: Option<Range<u64>>,
+        read: Option<&Arc<AtomicU64>>,
+    ) -> Result<BoxedSource> {
+        let options = OpenOptions { times, progress: read.cloned(), ..self.options() };
+        Ok(open(path, &options)?)
     }
 }
 
 /// A trace being read. It prints the notes of the reader at its end.
 pub(super) struct Input {
     source: BoxedSource,
-    bar: Option<(ProgressBar, Arc<AtomicU64>)>,
+    bar: ProgressBar,
+    /// Bytes read from the files; `None` if the bar counts records.
+    read: Option<Arc<AtomicU64>>,
 }
 
 impl Input {
@@ -72,22 +113,30 @@ impl Input {
         times: Option<Range<u64>>,
     ) -> Result<Self> {
         let read = Arc::new(AtomicU64::new(0));
-        let options = OpenOptions { times, progress: Some(read.clone()), ..arguments.options() };
-        let source = open(path, &options)?;
-        let bar = if crate::output::shows_progress()
-            && let Ok(metadata) = path.metadata()
-        {
-            let template = "reading [{bar:30}] {bytes} of {total_bytes}, {eta} left";
-            Some((progress::bar(metadata.len(), template), read))
-        } else {
-            None
-        };
-        Ok(Input { source, bar })
+        let source = arguments.open(path, times, Some(&read))?;
+        Ok(Input::from_files(source, slice::from_ref(&path), read))
     }
 
-    /// Creates an input from a source that is not a file.
-    pub(super) fn from_source(source: impl Source + Send + 'static) -> Self {
-        Input { source: Box::new(source), bar: None }
+    /// Creates an input from a source that reads these files and counts their bytes in `read`.
+    pub(super) fn from_files<P: AsRef<Path>>(
+        source: BoxedSource,
+        files: &[P],
+        read: Arc<AtomicU64>,
+    ) -> Self {
+        let bytes = files.iter().map(|path| path.as_ref().metadata().ok().map(|file| file.len()));
+        // The size of a stream is unknown, and so is the time that is left.
+        let bytes: Option<u64> = bytes.sum();
+        let bar = bytes.filter(|bytes| *bytes > 0).map(|it| progress::byte_bar(it, "reading"));
+        let bar = bar.unwrap_or_else(ProgressBar::hidden);
+        Input { source, bar, read: Some(read) }
+    }
+
+    /// Creates an input from a source that generates this number of records.
+    pub(super) fn from_generator(source: impl Source + Send + 'static, records: u64) -> Self {
+        let template = "generating [{bar:30}] {pos} of {len} requests, {per_sec}, {eta} left";
+        let is_shown = crate::output::shows_progress();
+        let bar = if is_shown { progress::bar(records, template) } else { ProgressBar::hidden() };
+        Input { source: Box::new(source), bar, read: None }
     }
 }
 
@@ -95,13 +144,12 @@ impl Source for Input {
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         let len_before = batch.len();
         self.source.read_batch(batch)?;
-        if let Some((bar, read)) = &self.bar {
-            bar.set_position(read.load(Ordering::Relaxed));
+        match &self.read {
+            Some(read) => self.bar.set_position(read.load(Ordering::Relaxed)),
+            None => self.bar.inc((batch.len() - len_before) as u64),
         }
         if batch.len() == len_before {
-            if let Some((bar, _)) = self.bar.take() {
-                bar.finish_and_clear();
-            }
+            self.bar.finish_and_clear();
             for note in self.source.notes() {
                 eprintln!("larder: {note}");
             }
@@ -128,8 +176,6 @@ impl Source for Input {
 
 impl Drop for Input {
     fn drop(&mut self) {
-        if let Some((bar, _)) = self.bar.take() {
-            bar.finish_and_clear();
-        }
+        self.bar.finish_and_clear();
     }
 }

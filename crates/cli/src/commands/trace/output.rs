@@ -1,5 +1,6 @@
 //! Output traces: written under a temporary name and renamed when complete; or to standard output.
 
+use crate::args;
 use crate::output::{AtomicFile, raw_stdout};
 use anyhow::{Context, Result, bail, ensure};
 use larder_lab::trace::{Record, Sink, Source, Target};
@@ -39,8 +40,10 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         let names: Vec<_> = Target::all().iter().map(|(_, name, _)| *name).collect();
         let is_parquet = text == "parquet";
         let hint = if is_parquet { " (for Parquet build with --features full)" } else { "" };
-        let names = names.join(", ");
-        format!("this build cannot write the format \"{text}\"; choose one of {names}{hint}")
+        let list = names.join(", ");
+        let message =
+            format!("this build cannot write the format \"{text}\"; choose one of {list}{hint}");
+        args::with_hint(message, text, &names)
     })
 }
 

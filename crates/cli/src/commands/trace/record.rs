@@ -16,7 +16,9 @@ use std::time::Duration;
 
 #[derive(Debug, Args)]
 pub(super) struct RecordArgs {
-    /// The trace to write, in Larder's own format; it must not exist yet.
+    /// Trace to write; it must not exist yet.
+    ///
+    /// The format is Larder's own.
     #[arg(value_name = "FILE")]
     file: OutputFile,
 
@@ -27,8 +29,10 @@ pub(super) struct RecordArgs {
     #[arg(long = "for", value_name = "TIME", value_parser = args::time)]
     time: Option<u64>,
 
-    /// Keep one page in this many, by a hash of its file and number. The trace stores the ratio,
-    /// and `larder size` scales its results.
+    /// Keep one page in this many.
+    ///
+    /// Pages are selected by a hash of their file and number. The trace stores the ratio, and
+    /// `larder size` scales its results.
     #[arg(long, value_name = "NUMBER", default_value = "1")]
     sample: NonZero<u32>,
 }

@@ -32,17 +32,21 @@ pub(super) struct ReplayArgs {
     #[arg(value_name = "TRACE")]
     trace: PathBuf,
 
-    /// The export to replay to, if the trace has one volume.
+    /// Export to replay to.
+    ///
+    /// The trace must have one volume.
     #[arg(long, value_name = "URI")]
     to: Option<NbdUri>,
 
-    /// The export of one volume of the trace, by name, or by number if it has none; may be given
-    /// several times.
+    /// Export of one volume of the trace; repeatable.
+    ///
+    /// The volume is named by its name, or by its number if it has none.
     #[arg(long = "volume", value_name = "NAME=URI", value_parser = volume)]
     volumes: Vec<(String, NbdUri)>,
 
-    /// Send requests at the times of the trace, this many times as fast; without it, as fast as
-    /// replies arrive.
+    /// Times of the trace, so many times as fast.
+    ///
+    /// Without it, requests follow as fast as replies arrive.
     #[arg(long, value_name = "FACTOR", value_parser = speed)]
     speed: Option<f64>,
 
@@ -51,11 +55,13 @@ pub(super) struct ReplayArgs {
           value_parser = clap::value_parser!(u64).range(1..=64))]
     connections: u64,
 
-    /// Requests in flight on each connection; 1 if not given, 32 with --speed.
+    /// Requests in flight on each connection.
+    ///
+    /// 1 if not given, 32 with --speed.
     #[arg(long, value_name = "NUMBER", value_parser = clap::value_parser!(u64).range(1..=1024))]
     depth: Option<u64>,
 
-    /// Fold offsets beyond the end of an export into it.
+    /// Fold offsets beyond the end into the export.
     #[arg(long)]
     wrap: bool,
 
@@ -89,7 +95,7 @@ pub(super) fn run(arguments: &ReplayArgs) -> Result<()> {
     let (exports, threads) = connect(arguments)?;
     let filter = RecordFilter { wrap: arguments.wrap, read_only: arguments.read_only };
     if path.is_file() {
-        let source = arguments.input.open(path, None)?;
+        let source = arguments.input.open(path, None, None)?;
         RequestSource::new(source, exports.clone(), filter)
             .and_then(RequestSource::check)
             .with_context(|| format!("replay {}", path.display()))?;

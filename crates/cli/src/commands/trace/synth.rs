@@ -12,7 +12,10 @@ use larder_lab::trace::synth::{Pattern, Synth, SynthOptions};
 
 #[derive(Debug, Args)]
 pub(super) struct SynthArgs {
-    /// Pattern: zipf, scan, loop, backward, stride, interleave, uniform, mix or database.
+    /// Pattern, such as zipf, scan, loop, mix or database.
+    ///
+    /// Patterns: zipf, scan, loop, backward, stride, interleave, uniform, mix, database, and
+    /// sample, the trace of larder size --sample, which has only a seed.
     #[arg(value_name = "PATTERN", value_parser = pattern)]
     pattern: Pattern,
 
@@ -20,7 +23,9 @@ pub(super) struct SynthArgs {
     #[arg(value_name = "FILE")]
     file: OutputFile,
 
-    /// Output format; if not given, by the extension of the file, else larder.
+    /// Output format, if the extension does not tell.
+    ///
+    /// If not given, by the extension of the file, else larder.
     #[arg(long, value_name = "FORMAT", value_parser = target)]
     to_format: Option<Target>,
 
@@ -32,15 +37,21 @@ pub(super) struct SynthArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 262_144)]
     pages: u64,
 
-    /// Bytes of a page; each request is one page, except the reports of a database.
+    /// Bytes of a page.
+    ///
+    /// Each request is one page, except the reports of a database.
     #[arg(long, value_name = "SIZE", default_value = "4KiB", value_parser = args::bytes)]
     page_size: u64,
 
-    /// Exponent of Zipf's law: 0.6 is flat, 1.2 is steep.
+    /// Exponent of Zipf's law.
+    ///
+    /// 0.6 is flat, 1.2 is steep.
     #[arg(long, value_name = "NUMBER", default_value_t = 1.0)]
     exponent: f64,
 
-    /// Percentage of writes; in a database, percentage of transactions that write.
+    /// Percentage of writes.
+    ///
+    /// In a database, the percentage of transactions that write.
     #[arg(long, value_name = "PERCENT", default_value = "30%", value_parser = percent)]
     writes: f64,
 
@@ -76,7 +87,11 @@ pub(super) fn run(arguments: &SynthArgs) -> Result<()> {
         seed: arguments.seed,
     };
     let synth = Synth::new(options).map_err(|reason| anyhow!("make a trace: {reason}"))?;
-    write_all(Input::from_source(synth), &arguments.file, arguments.to_format)
+    write_all(
+        Input::from_generator(synth, arguments.requests),
+        &arguments.file,
+        arguments.to_format,
+    )
 }
 
 #[cfg(test)]

@@ -52,6 +52,6 @@ fn what_a_killed_run_left_is_removed_by_the_next_one() {
     child.wait().unwrap();
     let outcome = run(directory.path(), &short);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    assert!(outcome.err.contains("which a run that was killed had left"), "{outcome:?}");
+    assert!(outcome.err.contains("left by a killed run"), "{outcome:?}");
     assert_eq!(names(directory.path()), [""; 0]);
 }

@@ -53,11 +53,11 @@ fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
     let output = next();
     let text = stderr_of(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains(" stays, which a run that was killed had left: unmount "), "{text}");
+    assert!(text.contains(" stays, left by a killed run: unmount "), "{text}");
     drop(busy);
     let output = next();
     let text = stderr_of(&output);
     assert_eq!(output.status.code(), Some(0), "{text}");
-    assert!(text.contains("which a run that was killed had left"), "{text}");
+    assert!(text.contains("left by a killed run"), "{text}");
     assert_eq!((names(directory.path()), leftovers(directory.path())), (vec![], vec![]));
 }

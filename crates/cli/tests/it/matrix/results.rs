@@ -85,10 +85,10 @@ fn a_machine_that_is_not_as_before_is_a_finding() {
     let stderr = stderr_of(&output);
     assert_eq!(output.status.code(), Some(1), "{stderr}");
     let other = other.canonicalize().unwrap();
-    let expected = format!("mount {} was not there, is none tmpfs", other.display());
+    let expected = format!("programs: mount {} from absent to none tmpfs", other.display());
     assert!(stderr.contains(&expected), "{stderr}");
     let text = String::from_utf8(output.stdout).unwrap();
-    assert!(text.contains("Doubtful because the machine is not as before in "), "{text}");
+    assert!(text.contains("settings of the machine changed during the run"), "{text}");
 }
 
 #[test]

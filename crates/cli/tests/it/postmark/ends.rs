@@ -68,7 +68,7 @@ fn what_a_killed_run_left_is_removed_by_the_next_one() {
     assert_eq!(names(directory.path()).len(), 1, "a killed run cannot remove anything");
     let outcome = run(directory.path(), &short);
     assert_eq!(outcome.code, Some(0), "{outcome:?}");
-    assert!(outcome.err.contains("which a run that was killed had left"), "{outcome:?}");
+    assert!(outcome.err.contains("left by a killed run"), "{outcome:?}");
     assert_eq!(names(directory.path()), [""; 0]);
 }
 

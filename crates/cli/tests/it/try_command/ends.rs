@@ -99,7 +99,7 @@ fn what_a_killed_run_leaves_the_next_one_removes() {
         let output = run_try(directory.path(), &shortest());
         let stderr = text(&output.stderr);
         assert_eq!(output.status.code(), Some(0), "{stderr}");
-        assert!(stderr.contains("which a run that was killed had left"), "{stderr}");
+        assert!(stderr.contains("left by a killed run"), "{stderr}");
         assert_eq!((names(directory.path()), mounts(directory.path())), (vec![], vec![]));
         std::fs::remove_file(super::rig::page(directory.path())).unwrap();
     }

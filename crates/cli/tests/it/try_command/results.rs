@@ -113,8 +113,8 @@ fn the_result_is_printed_though_the_page_cannot_be_written() {
     assert_eq!(output.status.code(), Some(2), "{stderr}");
     assert!(shown.contains("native, cold") && !shown.contains("Written to"), "{shown}");
     assert!(stderr.lines().last().unwrap().contains("cannot write /dev/full: "), "{stderr}");
-    assert!(stderr.contains("ways by turns, once: "), "{stderr}");
-    assert!(!stderr.contains("more on this one"), "nothing is left to do: {stderr}");
+    assert!(stderr.contains("kinds of trials in turn, once: "), "{stderr}");
+    assert!(!stderr.contains("left on this disk"), "nothing is left to do: {stderr}");
 }
 
 #[test]

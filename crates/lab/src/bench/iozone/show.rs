@@ -14,7 +14,7 @@ pub fn notes(run: &Run, flushed: bool) -> String {
     let flush = if flushed { "with" } else { "without" };
     let count = if trials == 1 { "one trial".to_owned() } else { format!("median of {trials}") };
     let spread = widest(run, flushed).map(|(series, half)| {
-        format!("; half the range is at most {} of it ({series})", format::percent(half))
+        format!("; at most +-{} around it ({series})", format::percent(half))
     });
     let doubts = run.doubts.iter().map(|doubt| format!("\nDoubtful because {}.\n", doubt.text));
     format!(

@@ -12,12 +12,15 @@ const THREAD_RECORD_BYTES: u64 = 4 << 10;
 
 #[derive(Debug, Args)]
 pub(super) struct GridArgs {
-    /// A file size, instead of the range; may be repeated. With -t the file of each thread, 64MiB
-    /// if not given.
+    /// File size, instead of a range; repeatable.
+    ///
+    /// With -t the file of each thread, 64MiB if not given.
     #[arg(short = 's', long = "file", value_name = "SIZE", value_parser = size)]
     files: Vec<u64>,
 
-    /// A record size, instead of the range; may be repeated. With -t 4KiB, if not given.
+    /// Record size, instead of a range; repeatable.
+    ///
+    /// With -t 4KiB, if not given.
     #[arg(short = 'r', long = "record", value_name = "SIZE", value_parser = size)]
     records: Vec<u64>,
 
@@ -30,20 +33,25 @@ pub(super) struct GridArgs {
     max_file: Option<u64>,
 
     /// The smallest record; 4KiB, if not given.
-    #[arg(short = 'y', long, value_name = "SIZE", value_parser = size, conflicts_with = "records")]
+    #[arg(short = 'y', long, value_name = "SIZE", value_parser = size, conflicts_with = "records",
+          hide_short_help = true)]
     min_record: Option<u64>,
 
     /// The largest record; 16MiB, if not given.
-    #[arg(short = 'q', long, value_name = "SIZE", value_parser = size, conflicts_with = "records")]
+    #[arg(short = 'q', long, value_name = "SIZE", value_parser = size, conflicts_with = "records",
+          hide_short_help = true)]
     max_record: Option<u64>,
 
     /// Factor from one size of a range to the next.
-    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u64).range(2..=1024))]
+    #[arg(long, value_name = "TIMES", value_parser = clap::value_parser!(u64).range(2..=1024),
+          hide_short_help = true)]
     factor: Option<u64>,
 
-    /// Measure records below 64KiB on files above 16MiB too; implied if a size or the range of
-    /// records is given.
-    #[arg(short = 'z', long)]
+    /// Measure small records on large files, too.
+    ///
+    /// Measure records below 64KiB on files above 16MiB; implied if a size or the range of records
+    /// is given.
+    #[arg(short = 'z', long, hide_short_help = true)]
     no_cross_over: bool,
 }
 

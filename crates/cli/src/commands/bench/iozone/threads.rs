@@ -11,29 +11,37 @@ use std::path::PathBuf;
 
 #[derive(Debug, Args)]
 pub(super) struct ThroughputArgs {
-    /// Throughput mode: this many threads at once, each on a file of its own.
+    /// Throughput mode with this many threads.
+    ///
+    /// The threads run at once, each on a file of its own.
     #[arg(short = 't', long, value_name = "NUMBER", value_parser = threads,
           conflicts_with_all = GridArgs::RANGE_OPTIONS)]
     threads: Option<u64>,
 
-    /// Throughput mode with each number of threads from this one on; up to this one, if -u is not
-    /// given.
+    /// Throughput mode from this number of threads on.
+    ///
+    /// Each number of threads is measured, up to this one if -u is not given.
     #[arg(short = 'l', long, value_name = "NUMBER", value_parser = threads,
-          conflicts_with_all = GridArgs::RANGE_OPTIONS, conflicts_with = "threads")]
+          conflicts_with_all = GridArgs::RANGE_OPTIONS, conflicts_with = "threads",
+          hide_short_help = true)]
     min_threads: Option<u64>,
 
     /// Maximum number of threads; from 1 on, if -l is not given.
     #[arg(short = 'u', long, value_name = "NUMBER", value_parser = threads,
-          conflicts_with_all = GridArgs::RANGE_OPTIONS, conflicts_with = "threads")]
+          conflicts_with_all = GridArgs::RANGE_OPTIONS, conflicts_with = "threads",
+          hide_short_help = true)]
     max_threads: Option<u64>,
 
-    /// Let each thread in throughput mode process its whole file; otherwise all end with the first
-    /// one that finishes, as in IOzone.
-    #[arg(short = 'x', long)]
+    /// Let each thread process its whole file.
+    ///
+    /// Otherwise all threads end with the first one that finishes, as in IOzone.
+    #[arg(short = 'x', long, hide_short_help = true)]
     no_stonewall: bool,
 
-    /// Percentage of reading threads in test 8; every other thread if not given.
-    #[arg(long, value_name = "PERCENT", value_parser = percent)]
+    /// Percentage of reading threads in test 8.
+    ///
+    /// Every other thread reads, if not given.
+    #[arg(long, value_name = "PERCENT", value_parser = percent, hide_short_help = true)]
     mix_readers: Option<f64>,
 }
 

@@ -9,49 +9,58 @@ use larder_lab::workload::postmark::{Config, Location};
 #[derive(Debug, Default, Args)]
 #[command(next_help_heading = "As in scripts")]
 pub(super) struct Settings {
-    /// Number of files before the transactions [default: 500].
+    /// Number of files [default: 500].
+    ///
+    /// The files are created before the transactions.
     #[arg(long, value_name = "NUMBER", value_parser = positive)]
     number: Option<u32>,
 
-    /// Transactions: each reads or appends, and creates or deletes [default: 500].
+    /// Number of transactions [default: 500].
+    ///
+    /// Each reads or appends, and creates or deletes.
     #[arg(long, value_name = "NUMBER", value_parser = positive)]
     transactions: Option<u32>,
 
-    /// Sizes of files, as in 500-10000 or 4KiB [default: 500-10000].
+    /// Sizes of files [default: 500-10000].
+    ///
+    /// A range, or one size, as in 4KiB.
     #[arg(long, value_name = "LOW[-HIGH]", value_parser = sizes)]
     size: Option<(u32, u32)>,
 
     /// Seed of the random numbers of PostMark [default: 42].
-    #[arg(long, value_name = "NUMBER", value_parser = positive)]
+    #[arg(long, value_name = "NUMBER", value_parser = positive, hide_short_help = true)]
     postmark_seed: Option<u32>,
 
-    /// A directory for the files, optionally with a weight; may be repeated [default: the current
-    /// one].
+    /// Directory for the files; repeatable.
+    ///
+    /// Optionally with a weight [default: the current directory].
     #[arg(long, value_name = "PATH[:WEIGHT]", value_parser = location)]
     location: Vec<Location>,
 
     /// Subdirectories in each location; 0 and 1 are none [default: 0].
-    #[arg(long, value_name = "NUMBER")]
+    #[arg(long, value_name = "NUMBER", hide_short_help = true)]
     subdirectories: Option<u32>,
 
     /// Bytes of one read [default: 512].
-    #[arg(long, value_name = "SIZE", value_parser = block)]
+    #[arg(long, value_name = "SIZE", value_parser = block, hide_short_help = true)]
     read: Option<u32>,
 
     /// Bytes of one write [default: 512].
-    #[arg(long, value_name = "SIZE", value_parser = block)]
+    #[arg(long, value_name = "SIZE", value_parser = block, hide_short_help = true)]
     write: Option<u32>,
 
     /// Buffer reads and writes, like C's stdio [default: true].
-    #[arg(long, value_name = "BOOL", action = ArgAction::Set)]
+    #[arg(long, value_name = "BOOL", action = ArgAction::Set, hide_short_help = true)]
     buffering: Option<bool>,
 
     /// Reads, as opposed to appends, out of ten operations; -1 for neither [default: 5].
-    #[arg(long, value_name = "NUMBER", value_parser = bias, allow_hyphen_values = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = bias, allow_hyphen_values = true,
+          hide_short_help = true)]
     bias_read: Option<Bias>,
 
     /// Creations, as opposed to deletions, out of ten operations; -1 for neither [default: 5].
-    #[arg(long, value_name = "NUMBER", value_parser = bias, allow_hyphen_values = true)]
+    #[arg(long, value_name = "NUMBER", value_parser = bias, allow_hyphen_values = true,
+          hide_short_help = true)]
     bias_create: Option<Bias>,
 }
 

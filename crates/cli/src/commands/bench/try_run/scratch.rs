@@ -64,14 +64,14 @@ pub(super) fn remove_leftovers(parent: &Path, sockets: &Path) {
         Ok(_) => true,
         Err(error) => {
             let path = path.display();
-            eprintln!("larder: note: {path} stays, which a run that was killed had left: {error}");
+            eprintln!("larder: note: {path} stays, left by a killed run: {error}");
             false
         }
     };
     let directories = clear_up_after(parent, PREFIX, &mut unmount);
     let controls = clear_up_after(sockets, CONTROL_PREFIX, &mut |_| true);
     for path in directories.iter().chain(&controls) {
-        eprintln!("larder: removed {}, which a run that was killed had left", path.display());
+        eprintln!("larder: removed {}, left by a killed run", path.display());
     }
 }
 
