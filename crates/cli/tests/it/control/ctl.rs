@@ -87,7 +87,7 @@ fn what_is_wrong_ends_with_2_and_a_sentence() {
         "there is no such socket; is larder serve running?",
     );
     assert_unreachable("http://127.0.0.1:1", "it needs --token FILE");
-    assert_unreachable("http://192.0.2.1:80", "from outside");
+    assert_unreachable("http://192.0.2.1:80", "is not of this machine alone");
     let directory = tempfile::tempdir().unwrap();
     let stale = directory.path().join("larder-x.control");
     drop(std::os::unix::net::UnixListener::bind(&stale).unwrap());

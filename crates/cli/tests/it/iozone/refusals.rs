@@ -23,7 +23,7 @@ fn what_cannot_be_measured_is_refused_before_anything_is_made() {
         ("-t 2 -s 1m -s 2m", "use several sizes of files with threads: name one"),
         ("-x", "use --no-stonewall or --mix-readers: they are for threads"),
         ("-j 0", "it is not a whole number from 1 to "),
-        ("--factor 1", "1 is not in 2..=1024"),
+        ("--factor 1", "it is not a whole number from 2 to 1024"),
         ("--trials 0", "is no number of trials"),
         ("--start hot", "there is no start \"hot\""),
     ] {
