@@ -109,8 +109,8 @@ pub(crate) fn termination_flag() -> Result<Arc<AtomicBool>> {
     Ok(terminated)
 }
 
-/// A flag that the first terminating signal sets. Other threads may set the flag too; a signal after
-/// that still counts as the first.
+/// A flag that the first terminating signal sets. Other threads may set the flag too; a signal
+/// after that still counts as the first.
 pub(crate) struct Stop {
     flag: Arc<AtomicBool>,
     signal: Arc<AtomicUsize>,

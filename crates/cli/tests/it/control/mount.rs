@@ -133,7 +133,7 @@ fn an_unmount_by_somebody_else_writes_everything_and_ends_it() {
     let flags = rustix::mount::UnmountFlags::empty();
     eventually("it is not in use", || rustix::mount::unmount(mountpoint.path(), flags).is_ok());
     let log = server.wait();
-    assert!(log.contains("another process has unmounted the file system"), "{log}");
+    assert!(!log.contains("WARN"), "umount is a normal end: {log}");
     assert!(fs::read(source(directory.path()).join("f")).unwrap() == vec![9; 300_001]);
 }
 
