@@ -170,7 +170,7 @@ fn a_file_that_is_read_again_changes_what_differs() {
     // A file with any error changes nothing.
     write(&config, &socket, &image, "memory = \"1KiB\"", "policy = \"fifo\"");
     server.signal(Signal::HUP);
-    let stderr = server.wait_for_line(|line| line.contains("failed"));
+    let stderr = server.wait_for_line(|line| line.contains("cannot"));
     assert!(stderr.contains("line 2: use 1 KiB of memory"), "{stderr}");
     assert!(stderr.ends_with("; nothing has changed"), "{stderr}");
     assert_eq!(policy(&server), "lru");
