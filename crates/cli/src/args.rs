@@ -62,9 +62,12 @@ pub(crate) fn value_names(arg: &clap::Arg) -> Vec<&'static str> {
 }
 
 /// Appends the most similar name to the message about an unknown one.
-pub(crate) fn with_hint(message: String, text: &str, names: &[&str]) -> String {
+pub(crate) fn with_hint(mut message: String, text: &str, names: &[&str]) -> String {
     let hint = unknown("name", text, names.iter().copied());
-    hint.find("; did you mean").map_or_else(|| message.clone(), |at| message.clone() + &hint[at..])
+    if let Some(at) = hint.find("; did you mean") {
+        message.push_str(&hint[at..]);
+    }
+    message
 }
 
 /// Returns what a name stands for; an error lists the known names, and suggests one.

@@ -407,7 +407,7 @@ mod tests {
                 hash = (hash ^ value).wrapping_mul(0x0100_0000_01b3);
             }
         }
-        assert_eq!((records.len(), hash), (100_000, 0));
+        assert_eq!((records.len(), hash), (100_000, 0x3e45_7fbf_bd16_9f84));
     }
 
     #[test]

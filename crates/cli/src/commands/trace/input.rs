@@ -62,13 +62,11 @@ pub(crate) fn open_trace(
     path: Option<&Path>,
     options: &OpenOptions,
 ) -> Result<BoxedSource, TraceError> {
-    match path {
-        Some(path) => open(path, options),
-        None => {
-            let sample = Synth::new(SynthOptions::SAMPLE);
-            Ok(Box::new(sample.expect("the options of the sample are in range")))
-        }
+    if let Some(path) = path {
+        return open(path, options);
     }
+    let sample = Synth::new(SynthOptions::SAMPLE);
+    Ok(Box::new(sample.expect("the options of the sample are in range")))
 }
 
 impl InputArgs {
