@@ -80,6 +80,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let script = wheel::file(AXE[0], AXE[1], AXE[2])?;
     let axe =
         std::fs::read_to_string(&script).with_context(|| format!("read {}", script.display()))?;
+    claims.check("a page with faults: each is found", || check_faults(env, &axe));
     for page in PAGES {
         let statement = format!("{}.html: no error, overflow or serious finding", page.name);
         if page.needs_root && !run::is_root() {
@@ -89,6 +90,23 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         claims.check(&statement, || check_page(env, page, &axe));
     }
     Ok(())
+}
+
+/// A page that is too wide, has an image without a description, and a script that fails.
+const FAULTS: &str = "<!DOCTYPE html><html lang=\"en\"><head><title>faults</title></head><body>\
+                      <main><h1>Faults</h1><p style=\"width:3000px\">wide</p><img \
+                      src=\"data:,\"></main><script>missing()</script></body></html>";
+
+/// Checks that all faults of a page are found; returns their number.
+fn check_faults(env: &Env, axe: &str) -> Result<String> {
+    let directory = env.file("faults");
+    std::fs::create_dir(&directory).context("make a directory for a page")?;
+    let problems = problems_at(&directory, FAULTS, axe, WIDTHS[0])?;
+    for part in ["pixels too wide", "image-alt", "missing"] {
+        let is_found = problems.iter().any(|problem| problem.contains(part));
+        ensure!(is_found, "no problem with {part}: {problems:?}");
+    }
+    Ok(problems.len().to_string())
 }
 
 /// Makes a page and checks it; returns its size.
