@@ -37,20 +37,19 @@ pub(crate) fn refuse(error: &clap::Error, words: &[OsString]) -> ExitCode {
         return finish(printed.map(|()| ExitCode::SUCCESS).map_err(Into::into));
     }
     // The message quotes arguments, such as file names: they are escaped.
-    match parse(words.iter().map(|it| escaped(it))) {
-        Err(error) => eprint!("{}", message(error, words)),
-        // The arguments contained control characters, or were not UTF-8.
-        Ok(_) => {
-            let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
-            let argument = argument.unwrap_or_else(|| "an argument".to_owned());
-            let reason = match std::error::Error::source(error) {
-                _ if error.kind() == ErrorKind::InvalidUtf8 => "it is not UTF-8".to_owned(),
-                Some(reason) => reason.to_string(),
-                None => "it is not expected here".to_owned(),
-            };
-            eprintln!("error: invalid value for {argument}: {reason}");
-        }
+    if let Err(error) = parse(words.iter().map(|it| escaped(it))) {
+        eprint!("{}", message(error, words));
+        return ExitCode::from(FAILURE);
     }
+    // The arguments contained control characters, or were not UTF-8.
+    let argument = error.get(ContextKind::InvalidArg).map(ToString::to_string);
+    let argument = argument.unwrap_or_else(|| "an argument".to_owned());
+    let reason = match std::error::Error::source(error) {
+        _ if error.kind() == ErrorKind::InvalidUtf8 => "it is not UTF-8".to_owned(),
+        Some(reason) => reason.to_string(),
+        None => "it is not expected here".to_owned(),
+    };
+    eprintln!("error: invalid value for {argument}: {reason}");
     ExitCode::from(FAILURE)
 }
 

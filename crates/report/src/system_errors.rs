@@ -57,7 +57,7 @@ mod tests {
         }
         assert_eq!(
             (uncapitalized("RPC failed"), uncapitalized("")),
-            ("RPC failed".into(), "".into())
+            ("RPC failed".into(), String::new())
         );
     }
 }

@@ -406,7 +406,7 @@ pub fn check_memory(bytes: u64) -> Result<(), PlanError> {
     if bytes < MEMORY_BYTES_MIN {
         let least = MEMORY_BYTES_MIN >> 20;
         // A number without a unit is bytes, which was hardly meant.
-        let unit = if (1..1 << 16).contains(&bytes) {
+        let unit = if (1..1 << 16).contains(&bytes) && !bytes.is_multiple_of(1024) {
             format!("; add a unit, as in {bytes}MiB")
         } else {
             String::new()
