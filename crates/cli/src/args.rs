@@ -15,9 +15,8 @@ mod rule;
 mod settings;
 mod short_help;
 
-use larder_server::value;
 pub(crate) use larder_server::value::{
-    NamedValue, bytes, page_blocks, size_text, time, tunable, unknown,
+    NamedValue, bytes, named, one_of, page_blocks, size_text, time, tunable, unknown,
 };
 pub(crate) use larder_server::volume_source::VolumeSource;
 pub(crate) use output_format::{FormatArgs, TableFormat, TextOrJson};
@@ -59,30 +58,6 @@ pub(crate) fn value_names(arg: &clap::Arg) -> Vec<&'static str> {
         (TypeId::of::<Hint>(), Hint::names()),
     ];
     types.into_iter().find(|(it, _)| type_id == *it).map_or_else(Vec::new, |(_, names)| names)
-}
-
-/// Appends the most similar name to the message about an unknown one.
-pub(crate) fn with_hint(mut message: String, text: &str, names: &[&str]) -> String {
-    let hint = unknown("name", text, names.iter().copied());
-    if let Some(at) = hint.find("; did you mean") {
-        message.push_str(&hint[at..]);
-    }
-    message
-}
-
-/// Returns what a name stands for; an error lists the known names, and suggests one.
-pub(crate) fn one_of<T>(
-    kind: &str,
-    text: &str,
-    found: Option<T>,
-    names: &[&str],
-) -> Result<T, String> {
-    value::one_of(kind, text, found, names).map_err(|message| with_hint(message, text, names))
-}
-
-/// Parses the name of a value, or its short form.
-pub(crate) fn named<T: NamedValue>(text: &str) -> Result<T, String> {
-    value::named(text).map_err(|message| with_hint(message, text, &T::names()))
 }
 
 /// Parses a mount restriction by its name in mount(8).

@@ -18,9 +18,6 @@ pub(crate) const COLUMNS: usize = 80;
 
 /// Help of the program: the commands are part of the text after it.
 const PROGRAM: &str = "{about}\n\n{usage-heading} {usage}{after-help}";
-/// Help of a command with many subcommands.
-const COMMANDS: &str =
-    "{about}\n\n{usage-heading} {usage}\n\n{subcommands}\n\n{options}{after-help}";
 
 /// Commands that only `larder --help` lists.
 const LONG_ONLY: [&str; 4] = ["help", "version", "completions", "man"];
@@ -30,7 +27,7 @@ Other commands: help, version, completions, man. Options: --quiet, --color, -V.
 larder COMMAND -h shows its options, larder COMMAND --help details and examples.";
 /// The options of `larder` alone.
 const PROGRAM_OPTIONS: &str = "      --quiet         Print no progress and no notes
-      --color <WHEN>  Colors of help, of messages and of live views: auto, always,
+      --color <WHEN>  Colors of help, messages and live views: auto, always,
                       never [default: auto]
   -h, --help          Print help; -h prints a summary
   -V, --version       Print the version";
@@ -72,7 +69,12 @@ fn with_short_list(command: Command) -> Command {
     let global: Vec<Arg> =
         command.get_arguments().filter(|it| it.is_global_set()).cloned().collect();
     let command = command.mut_subcommands(|sub| sub.args(global.clone()));
-    command.mut_args(|arg| arg.hide_short_help(true)).help_template(COMMANDS)
+    // The heading of the options would exceed the screen.
+    let template = format!(
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}\n{{subcommands}}\n\n{{options}}{{after-help}}",
+        heading("Commands")
+    );
+    command.mut_args(|arg| arg.hide_short_help(true)).help_template(template)
 }
 
 fn without_formats(command: Command) -> Command {

@@ -99,7 +99,7 @@ enum Command {
     Report(commands::report::ReportArgs),
     /// Show files, processes, disks and caches of this machine, live.
     Top(commands::top::TopArgs),
-    /// Explain a command, or a topic: settings, metrics, sizes, exit-codes.
+    /// Explain a command or a topic, such as settings or exit-codes.
     Help(commands::help::HelpArgs),
     /// Print the version and the features of this program.
     Version(commands::version::VersionArgs),

@@ -204,7 +204,8 @@ mod tests {
 
     #[test]
     fn a_curve_that_falls_is_raised_to_what_less_memory_gains() {
-        assert_eq!(divide(&[claim(&[(10, 9.0), (20, 1.0), (30, 9.5)])], 15), [15]);
+        assert_eq!(divide(&[claim(&[(10, 9.0), (20, 1.0), (30, 9.5)])], 15), [10]);
+        assert_eq!(divide(&[claim(&[(10, 9.0), (20, 1.0), (30, 9.5)])], 30), [30]);
         assert_eq!(divide(&[claim(&[(10, 9.0), (20, 1.0)])], 15), [10]);
     }
 }

@@ -51,8 +51,7 @@ impl<const OF_MOUNT: bool> Settings<OF_MOUNT> {
         };
         let check = move |text: &str| {
             let (_, value) = split(text, names_volumes);
-            let checked = setting.check(OsStr::new(value));
-            checked.map_err(|message| super::with_hint(message, value, &setting.values))
+            setting.check(OsStr::new(value))
         };
         let parser: ValueParser = match setting.form {
             ValueForm::Path(_) => path_parser::<PathBuf>(setting),

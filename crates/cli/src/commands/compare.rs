@@ -30,8 +30,9 @@ pub(crate) struct CompareArgs {
     #[command(flatten)]
     format: FormatArgs<Format>,
 
-    /// Output file, instead of standard output; its extension selects the format, if --format does
-    /// not: a page with a chart, if it is .html.
+    /// Output file, instead of standard output.
+    ///
+    /// Its extension selects the format, if --format does not: .html is a page with a chart.
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 }

@@ -21,7 +21,9 @@ const RECORD_BYTES_MAX: u64 = 256 << 20;
 
 #[derive(Debug, Args)]
 pub(crate) struct ReportArgs {
-    /// The run, as larder bench wrote it, the result of larder watch, or a log of Perfmon (CSV).
+    /// A run, a result of larder watch, or a log of Perfmon.
+    ///
+    /// A run as larder bench wrote it, the JSON of larder watch, or a log of Perfmon (CSV).
     #[arg(value_name = "FILE")]
     file: PathBuf,
 

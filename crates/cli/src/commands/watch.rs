@@ -43,8 +43,9 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     rows: usize,
 
-    /// Write the result into a file as well: as JSON, or a page with charts if the name ends in
-    /// .html.
+    /// Write the result into a file as well.
+    ///
+    /// The file is JSON, or a page with charts if its name ends in .html.
     #[arg(short, long, value_name = "FILE")]
     output: Option<OutputFile>,
 

@@ -197,7 +197,7 @@ fn what_a_killed_run_left_is_removed_by_the_next_or_named() {
         let stderr = stderr(&output);
         assert!(output.status.success(), "{}: {stderr}", bench.name);
         assert!(
-            stderr.contains(&left[0]) && stderr.contains("had left"),
+            stderr.contains(&left[0]) && stderr.contains("left by a killed run"),
             "{}: {stderr}",
             bench.name
         );

@@ -40,10 +40,8 @@ pub(super) fn target(text: &str) -> Result<Target, String> {
         let names: Vec<_> = Target::all().iter().map(|(_, name, _)| *name).collect();
         let is_parquet = text == "parquet";
         let hint = if is_parquet { " (for Parquet build with --features full)" } else { "" };
-        let list = names.join(", ");
-        let message =
-            format!("this build cannot write the format \"{text}\"; choose one of {list}{hint}");
-        args::with_hint(message, text, &names)
+        let known = args::one_of::<Target>("format", text, None, &names);
+        format!("{}{hint}", known.err().unwrap_or_default())
     })
 }
 

@@ -92,7 +92,7 @@ fn the_page_has_a_map_for_each_column() {
     let (page, _) = run_recorded(&format!("{SMALL} -i 0 -i 1 -i 3 --format html"));
     assert!(page.starts_with("<!DOCTYPE html>") && page.ends_with("</html>\n"));
     for title in ["write", "rewrite", "write, flushed", "read", "reread", "bkwd read"] {
-        let map = format!("aria-label=\"{title} by file (up) by record (across)\"");
+        let map = format!("aria-label=\"{title}, all sizes\"");
         assert_eq!(page.matches(&map).count(), 1, "{map}");
     }
 }
@@ -224,11 +224,11 @@ fn the_automatic_grid_is_one_command_with_tables_and_maps() {
         for name in
             [column.to_owned()].into_iter().chain(writes.then(|| format!("{column}, flushed")))
         {
-            let label = format!("aria-label=\"{name} by file (up) by record (across)\"");
-            let map = page.split("<svg").find(|map| map.contains(&label));
+            let label = format!("aria-label=\"{name}, all sizes\"");
+            let map = page.split("<div").find(|map| map.contains(&label));
             let map = map.unwrap_or_else(|| panic!("no map of {name}"));
-            let map = map.split("</svg>").next().unwrap();
-            assert_eq!(map.matches("<rect class=\"h").count(), cells.len(), "{name}");
+            let map = map.split("</table>").next().unwrap();
+            assert_eq!(map.matches("<td class=\"s").count(), cells.len(), "{name}");
         }
     }
     println!("shown: {} cells of 13 columns in {} s, tables and maps", cells.len(), took.as_secs());

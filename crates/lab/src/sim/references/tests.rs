@@ -66,7 +66,7 @@ fn the_end_of_the_address_space_is_an_error_and_no_overflow() {
     let mut references =
         References::new(Box::new(Memory(vec![far].into_iter())), Split::Pages(4096));
     let error = references.read_batch(&mut Batch::default()).unwrap_err().to_string();
-    assert!(error.starts_with("request 1: page "), "{error}");
+    assert!(error.starts_with("simulate request 1: its page "), "{error}");
     let (found, _) = all(vec![far], Split::Objects);
     assert_eq!(found[0].page, u64::MAX - 1);
     far = Record { volume: 65_536, ..request(Op::Read, 0, 1) };

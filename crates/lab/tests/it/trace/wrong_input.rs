@@ -74,8 +74,8 @@ fn bad_lines_are_counted_up_to_the_limit_and_placed() {
     assert_eq!(error(0), "read t: line 2: the device is not a number");
     assert_eq!(
         error(1),
-        "t: line 4: the offset is not a number; skipped 1 bad record (line 2: the device is not a \
-         number)"
+        "read t: line 4: the offset is not a number; skipped 1 bad record (line 2: the device is \
+         not a number)"
     );
     let mut source = open("t", text.as_bytes(), &of(2)).unwrap();
     assert_eq!(drain(&mut source).unwrap().len(), 3);
