@@ -71,7 +71,8 @@ fn with_short_list(command: Command) -> Command {
     let command = command.mut_subcommands(|sub| sub.args(global.clone()));
     // The heading of the options would exceed the screen.
     let template = format!(
-        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}\n{{subcommands}}\n\n{{options}}{{after-help}}",
+        "{{about}}\n\n{{usage-heading}} {{usage}}\n\n{}\n{{subcommands}}\n\n{{options}}\
+         {{after-help}}",
         heading("Commands")
     );
     command.mut_args(|arg| arg.hide_short_help(true)).help_template(template)
