@@ -20,12 +20,12 @@ h2{font-size:20px;margin:40px 0 12px;padding-top:20px;border-top:1px solid var(-
 .kind{margin:0 0 4px;color:var(--hit);font-weight:600}
 .subject{max-width:75ch;margin:8px 0;color:var(--soft);overflow-wrap:anywhere}
 section p,section li,.doubts li{max-width:75ch;overflow-wrap:anywhere}
-.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(150px,1fr));gap:12px;
+.cards{display:grid;grid-template-columns:repeat(auto-fit,minmax(170px,1fr));gap:12px;
 margin:20px 0}
 .card{background:var(--card);border:1px solid var(--rule);border-radius:10px;padding:12px 16px}
 .card dt{font-size:14px;font-weight:600;color:var(--soft)}
 .card dd{margin:0}
-.card .value{margin:2px 0;font-size:25px;line-height:1.3;font-weight:650;
+.card .value{margin:2px 0;font-size:22px;line-height:1.3;font-weight:650;
 font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
 .card .note,figcaption{color:var(--soft);font-size:14px}
 pre{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:10px 14px;

@@ -12,8 +12,8 @@ use crate::stats::ratio_estimate::Shift;
 use crate::stats::{CONFIDENCE, Summary, confidence_interval, median};
 use crate::try_verdict;
 use larder_schema::compare::{SeriesComparison, Verdict};
-use larder_schema::format;
 use larder_schema::run::{Run, Sample};
+use larder_schema::{as_u64, format};
 
 /// Maximum number of passes over a grid that have cards.
 const PASSES_MAX: usize = 3;
@@ -65,8 +65,13 @@ pub(super) fn series_name(sample: &Sample) -> String {
 pub(super) fn coordinate(name: &str, value: f64) -> String {
     match name.strip_suffix("_bytes") {
         Some(name) => format!("{} {}", name.replace('_', " "), quantity(value, "bytes")),
-        None => format!("{} {}", name.replace('_', " "), format::number(value)),
+        None => format!("{} {}", name.replace('_', " "), plain_number(value)),
     }
+}
+
+/// Formats a number of clients, or another coordinate, without a fraction if it is whole.
+fn plain_number(value: f64) -> String {
+    if value.fract() == 0.0 { format::count(as_u64(value)) } else { format::number(value) }
 }
 
 fn of_try(run: &Run) -> Option<String> {
@@ -148,7 +153,7 @@ fn of_load(run: &Run) -> Option<String> {
     Some(match stress_point(&steps) {
         None => format!(
             "Not saturated by {} clients: {}",
-            format::number(last.clients),
+            plain_number(last.clients),
             throughput(last.throughput)
         ),
         Some(point) => {
@@ -158,7 +163,7 @@ fn of_load(run: &Run) -> Option<String> {
             };
             format!(
                 "Saturated by {} clients at {}: {reason}",
-                format::number(point.gained.clients),
+                plain_number(point.gained.clients),
                 throughput(point.gained.throughput)
             )
         }

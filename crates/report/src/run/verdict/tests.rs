@@ -79,3 +79,19 @@ fn a_grid_answers_with_its_fastest_and_slowest_pass() {
     assert_eq!(verdict(&run), "Read reaches 900 MiB/s, write reaches 200 MiB/s");
     assert_eq!(cards(&run).len(), 3, "two passes and the confidence");
 }
+
+#[test]
+fn a_load_answers_with_its_clients_as_whole_numbers() {
+    let mut run = Run::new("a load", "2026-11-21T03:22:11Z", Machine::default());
+    let step = |group: &str, clients: f64, value: f64, unit: &str| Sample {
+        values: vec![value],
+        group: Some(group.to_owned()),
+        at: BTreeMap::from([("clients".to_owned(), clients)]),
+        ..Sample::new(format!("{group} {clients}"), unit, None)
+    };
+    for clients in [1.0, 4.0] {
+        run.samples.push(step("throughput", clients, clients * 1_048_576.0, "bytes/s"));
+        run.samples.push(step("answer time", clients, 1e6, "ns"));
+    }
+    assert_eq!(verdict(&run), "Not saturated by 4 clients: 4 MiB/s");
+}
