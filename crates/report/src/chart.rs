@@ -262,18 +262,19 @@ impl Chart {
     /// styles; `None` if no series has a drawable point.
     #[must_use]
     pub fn to_svg(&self, width: u32, height: u32) -> Option<String> {
-        self.draw(width, height, &self.title, self.series.len() > 1)
+        let size = (width.max(160).into(), height.max(120).into());
+        self.draw(size, &self.title, self.series.len() > 1)
     }
 
     /// Renders the chart as a figure of a page, with its key below it and a description for screen
     /// readers; `None` if no series has a drawable point.
     pub(crate) fn to_figure(
         &self,
-        height: u32,
+        height: f64,
         description: &str,
         data: Option<&Table>,
     ) -> Option<String> {
-        let svg = self.draw(plot::WIDTH_PIXELS, height, description, false)?;
+        let svg = self.draw((plot::WIDTH, height), description, false)?;
         let keys: Vec<(String, String)> = self
             .series
             .iter()
@@ -284,7 +285,7 @@ impl Chart {
         Some(keys + &page::figure(&svg, description, data))
     }
 
-    fn draw(&self, width: u32, height: u32, description: &str, has_key: bool) -> Option<String> {
+    fn draw(&self, size: (f64, f64), description: &str, has_key: bool) -> Option<String> {
         let is_drawable =
             |(x, y): &&(f64, f64)| self.x.position(*x).is_some() && self.y.position(*y).is_some();
         let drawable_points = |series: &Series| -> Vec<(f64, f64)> {
@@ -295,7 +296,6 @@ impl Chart {
         if xs.is_empty() {
             return None;
         }
-        let size = (width.max(160).into(), height.max(120).into());
         let mut plot = Plot::new(size, self.x.clone(), self.y.clone(), &xs, &ys);
         plot.draw_x();
         plot.draw_y();

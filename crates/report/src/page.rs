@@ -15,6 +15,7 @@ pub(crate) use style::CSS;
 use crate::escape::{html as escape, line};
 use crate::table::{Column, Table};
 use larder_schema::format;
+use larder_schema::watch::Finding;
 
 /// Maximum length of the embedded data, so that a page remains quick to load.
 const DATA_BYTES_MAX: usize = 128 << 10;
@@ -113,6 +114,25 @@ fn head_html(head: &Head) -> String {
 /// Returns a section with a heading, which is escaped.
 pub(crate) fn section(title: &str, body: &str) -> String {
     format!("<section>\n<h2>{}</h2>\n{body}</section>\n", escape(title))
+}
+
+/// Returns a marked section of sentences that limit the confidence, which are escaped; nothing
+/// without sentences.
+pub(crate) fn doubts<'a>(title: &str, sentences: impl IntoIterator<Item = &'a String>) -> String {
+    let items = list(sentences);
+    if items.is_empty() {
+        return items;
+    }
+    format!("<section class=\"doubts\">\n<h2>{}</h2>\n{items}</section>\n", escape(title))
+}
+
+/// Returns the section of findings; nothing without findings.
+pub(crate) fn findings(findings: &[Finding]) -> String {
+    if findings.is_empty() {
+        return String::new();
+    }
+    let text = escape(&crate::findings::to_text(findings));
+    section("Findings", &format!("<pre>{text}</pre>\n"))
 }
 
 /// Returns details that are folded behind their title, which is escaped; nothing without a body.

@@ -6,8 +6,6 @@ use crate::escape::html as escape;
 
 /// Width of the charts of reports.
 pub(crate) const WIDTH: f64 = 760.0;
-/// The same as a whole number.
-pub(crate) const WIDTH_PIXELS: u32 = 760;
 
 /// Margins around the plane: left, right, top, bottom.
 const MARGIN: [f64; 4] = [96.0, 36.0, 14.0, 46.0];

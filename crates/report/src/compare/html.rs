@@ -1,6 +1,6 @@
 //! HTML report of a comparison: the verdict on the main series, then all ratios in one chart.
 
-use super::text::table;
+use super::text::{format_change, table};
 use crate::chart::Axis;
 use crate::chart::plot::{Plot, WIDTH, count_f64};
 use crate::page::{self, Card, Head, details, figure, html_table, list, section};
@@ -46,15 +46,10 @@ pub fn to_html(comparison: &Comparison) -> String {
     page::page(&head, &body, &comparison.to_json())
 }
 
-fn percent_change(ratio: f64) -> String {
-    let points = (ratio - 1.0) * 100.0;
-    format!("{points:+.1} %")
-}
-
 /// Returns the answer: the verdict on the main series, which is the first.
 fn verdict(comparison: &Comparison) -> String {
     let Some(main) = comparison.series.first() else { return "Nothing to compare".to_owned() };
-    let change = main.ratio.map_or_else(|| "no ratio".to_owned(), percent_change);
+    let change = main.ratio.map_or_else(|| "no ratio".to_owned(), format_change);
     let values = format!(
         "{} against {}",
         quantity(main.median_b, &main.unit),
@@ -73,12 +68,12 @@ fn cards(comparison: &Comparison) -> Vec<Card> {
     let values = |count| format!("median of {}", format::counted(count as u64, "value"));
     let range = main.ratio_low.zip(main.ratio_high).map_or_else(
         || "no interval".to_owned(),
-        |(low, high)| format!("{} to {}", percent_change(low), percent_change(high)),
+        |(low, high)| format!("{} to {}", format_change(low), format_change(high)),
     );
     vec![
         Card::new("A", quantity(main.median_a, &main.unit), values(main.values.0)),
         Card::new("B", quantity(main.median_b, &main.unit), values(main.values.1)),
-        Card::new("B against A", main.ratio.map_or_else(|| "-".to_owned(), percent_change), range),
+        Card::new("B against A", main.ratio.map_or_else(|| "-".to_owned(), format_change), range),
         Card::confidence(comparison.doubts.0.len() + comparison.doubts.1.len()),
     ]
 }
@@ -88,10 +83,7 @@ fn doubts(comparison: &Comparison) -> String {
         doubts.iter().map(|doubt| format!("{name}: {doubt}")).collect()
     };
     let all = [of("A", &comparison.doubts.0), of("B", &comparison.doubts.1)].concat();
-    if all.is_empty() {
-        return String::new();
-    }
-    format!("<section class=\"doubts\">\n<h2>Reasons for doubt</h2>\n{}</section>\n", list(&all))
+    page::doubts("Reasons for doubt", &all)
 }
 
 fn differences(comparison: &Comparison) -> String {

@@ -6,7 +6,7 @@ use larder_schema::compare::{Comparison, SeriesComparison, Verdict};
 use larder_schema::format;
 
 /// Formats the relative change, such as `+9.8 %`.
-fn format_change(ratio: f64) -> String {
+pub(super) fn format_change(ratio: f64) -> String {
     let percent = (ratio - 1.0) * 100.0;
     format!("{percent:+.1} %")
 }

@@ -2,7 +2,6 @@
 
 use super::counters::{Counter, Kind};
 use crate::chart::{Axis, Chart, Labels};
-use crate::escape::html as escape;
 use crate::findings;
 use crate::page::{self, Card, Head, details, html_table, list, section};
 use crate::table::{Cell, Column, Field, Table};
@@ -19,7 +18,7 @@ const BURST_COUNTERS: [Counter; 4] = [
 /// Minimum difference between two ratios for a warning: five percentage points.
 const MISLEADING_MIN: f64 = 0.05;
 /// Height of a chart in HTML, in pixels.
-const CHART_HEIGHT: u32 = 260;
+const CHART_HEIGHT: f64 = 260.0;
 
 /// Renders the summary for a terminal.
 #[must_use]
@@ -82,11 +81,7 @@ pub fn to_html(summary: &Summary) -> String {
         cards: cards(summary),
         subject,
     };
-    let mut body = String::new();
-    if !summary.findings.is_empty() {
-        let found = escape(&findings::to_text(&summary.findings));
-        body.push_str(&section("Findings", &format!("<pre>{found}</pre>\n")));
-    }
+    let mut body = page::findings(&summary.findings);
     for (unit, title) in [("ratio", "Hits"), ("per second", "Pages"), ("bytes", "Memory")] {
         body.push_str(&chart_section(summary, unit, title));
     }

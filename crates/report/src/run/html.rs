@@ -3,12 +3,12 @@
 mod charts;
 mod grid;
 
-use super::parts::{part_columns, parts_table};
+use super::parts::{half_range_percent, part_columns, parts_table};
 use super::stress::{steps, stress_in_words, stress_point};
 use super::text::{in_words, latencies, latency_table, series_table, starts_in_words};
 use super::verdict::{self, capitalized, series_name};
 use crate::escape::html as escape;
-use crate::page::{self, Head, details, figure, html_table, list, section};
+use crate::page::{self, Head, details, figure, html_table, section};
 use crate::quantity::quantity;
 use crate::stats::{Summary, confidence_interval, median};
 use crate::table::{Cell, Column, Field, Table};
@@ -35,7 +35,7 @@ pub fn to_html(run: &Run) -> String {
             format!("{}, {}.", run.started_at, in_words(&run.machine)),
         ],
     };
-    let mut body = doubts_section(run);
+    let mut body = page::doubts("Reasons for doubt", run.doubts.iter().map(|doubt| &doubt.text));
     body.push_str(&parts_section(run));
     if !run.is_gathered() {
         body.push_str(&groups_section(run));
@@ -56,14 +56,6 @@ fn command(run: &Run) -> String {
         "try" => "larder try".to_owned(),
         workload => format!("larder bench {workload}"),
     }
-}
-
-fn doubts_section(run: &Run) -> String {
-    if run.doubts.is_empty() {
-        return String::new();
-    }
-    let doubts = list(run.doubts.iter().map(|doubt| &doubt.text));
-    format!("<section class=\"doubts\">\n<h2>Reasons for doubt</h2>\n{doubts}</section>\n")
 }
 
 fn series_section(run: &Run) -> String {
@@ -214,11 +206,11 @@ fn parts_by_series(run: &Run) -> Table {
 fn spread(sample: &Sample) -> Cell {
     let Some(summary) = Summary::of(&sample.values) else { return Cell::missing() };
     let shown = quantity(summary.median, &sample.unit);
-    let half_range = (summary.max - summary.min) / 2.0 / summary.median.abs() * 100.0;
-    if sample.values.len() < 2 || !half_range.is_finite() {
-        return Cell::shown(summary.median, shown);
-    }
-    Cell::shown(summary.median, format!("{shown} \u{b1}{half_range:.0} %"))
+    let spread = match half_range_percent(&sample.values, &summary) {
+        Some(percent) => format!("{shown} \u{b1}{percent} %"),
+        None => shown,
+    };
+    Cell::shown(summary.median, spread)
 }
 
 fn latency_section(run: &Run) -> String {

@@ -187,14 +187,19 @@ pub(super) struct PartColumn {
 fn spread(values: &[f64], divisor: f64) -> Cell {
     let Some(summary) = Summary::of(values) else { return Cell::missing() };
     let median = summary.median / divisor;
-    let half_range = (summary.max - summary.min) / 2.0 / summary.median.abs();
     let shown = format::number(median);
-    if values.len() < 2 || !half_range.is_finite() {
-        return Cell::shown(median, shown);
-    }
-    // Whole percentages are precise enough for a spread, and keep columns narrow.
-    let percentage = (half_range * 100.0).round();
-    Cell::shown(median, format!("{shown} +-{percentage} %"))
+    let spread = match half_range_percent(values, &summary) {
+        Some(percent) => format!("{shown} +-{percent} %"),
+        None => shown,
+    };
+    Cell::shown(median, spread)
+}
+
+/// Returns half the range of values as a percentage of their median; `None` if there are fewer than
+/// two. Whole percentages are precise enough for a spread, and keep columns narrow.
+pub(super) fn half_range_percent(values: &[f64], summary: &Summary) -> Option<f64> {
+    let half_range = (summary.max - summary.min) / 2.0 / summary.median.abs();
+    (values.len() > 1 && half_range.is_finite()).then(|| (half_range * 100.0).round())
 }
 
 /// Returns the entries that have the same value in all maps.

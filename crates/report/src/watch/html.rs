@@ -4,15 +4,14 @@
 use super::disks;
 use super::text::{evictions, memory_line, reads, writes};
 use crate::chart::{Axis, Chart, Labels};
-use crate::escape::html as escape;
-use crate::findings;
 use crate::page::{self, Card, Head, details, html_table, list, section};
+use crate::run::capitalized;
 use crate::table::{Field, Table};
 use larder_schema::watch::{Counts, Interval, Watch};
 use larder_schema::{as_f64, format};
 
 /// Height of a chart, in pixels.
-const HEIGHT: u32 = 260;
+const HEIGHT: f64 = 260.0;
 /// Maximum number of rows by file and process of each table.
 const ROWS_MAX: usize = 50;
 
@@ -26,21 +25,14 @@ pub fn to_html(watch: &Watch) -> String {
         cards: cards(watch),
         subject: vec![format!(
             "{} for {} from {}, Linux {}.",
-            crate::run::capitalized(&watch.scope),
+            capitalized(&watch.scope),
             format::duration(total.duration_ns),
             watch.started_at,
             watch.kernel
         )],
     };
-    let mut body = String::new();
-    if !watch.missing.is_empty() {
-        let missing = list(&watch.missing);
-        body = format!("<section class=\"doubts\">\n<h2>Not observed</h2>\n{missing}</section>\n");
-    }
-    if !watch.findings.is_empty() {
-        let found = escape(&findings::to_text(&watch.findings));
-        body.push_str(&section("Findings", &format!("<pre>{found}</pre>\n")));
-    }
+    let mut body = page::doubts("Not observed", &watch.missing);
+    body.push_str(&page::findings(&watch.findings));
     body.push_str(&time_section(watch));
     let rows = (total.rows.as_slice(), watch.page_bytes, ROWS_MAX);
     for (title, table) in [
@@ -54,7 +46,7 @@ pub fn to_html(watch: &Watch) -> String {
         }
     }
     let notes = [
-        capitalized(&memory_line(total)),
+        capitalized(&memory_line(total)) + ".",
         format!(
             "Observation: {} events, {} lost, {} of processor time, {} of memory.",
             format::count(watch.events),
@@ -74,10 +66,6 @@ fn shown(watch: &Watch) -> Watch {
     shown.intervals.iter_mut().for_each(|interval| interval.rows.clear());
     shown.total.rows.truncate(ROWS_MAX);
     shown
-}
-
-fn capitalized(text: &str) -> String {
-    crate::run::capitalized(text) + "."
 }
 
 fn verdict(watch: &Watch) -> String {
