@@ -1,8 +1,8 @@
 //! The pages of all commands, in Chromium: no error, no content wider than the screen, no serious
 //! finding of axe-core, and a size below 300 KB. The long form also makes screenshots.
 //!
-//! A page under test is shown in a frame of a given width, next to axe-core, whose results the
-//! surrounding page receives as a message.
+//! A page under test is shown in a frame of each width, with axe-core, whose results the
+//! surrounding page receives as messages.
 
 use super::prelude::*;
 use crate::{packages, wheel};
@@ -101,7 +101,7 @@ const FAULTS: &str = "<!DOCTYPE html><html lang=\"en\"><head><title>faults</titl
 fn check_faults(env: &Env, axe: &str) -> Result<String> {
     let directory = env.file("faults");
     std::fs::create_dir(&directory).context("make a directory for a page")?;
-    let problems = problems_at(&directory, FAULTS, axe, WIDTHS[0])?;
+    let problems = problems(&directory, FAULTS, axe)?;
     for part in ["pixels too wide", "image-alt", "missing"] {
         let is_found = problems.iter().any(|problem| problem.contains(part));
         ensure!(is_found, "no problem with {part}: {problems:?}");
@@ -128,10 +128,7 @@ fn check_page(env: &Env, page: &Page, axe: &str) -> Result<String> {
         std::fs::read_to_string(&file).with_context(|| format!("read {}", file.display()))?;
     let bytes = html.len() as u64;
     ensure!(bytes < BYTES_MAX, "{bytes} bytes, of fewer than {BYTES_MAX}");
-    let mut problems = Vec::new();
-    for width in WIDTHS {
-        problems.extend(problems_at(&directory, &html, axe, width)?);
-    }
+    let problems = problems(&directory, &html, axe)?;
     ensure!(problems.is_empty(), "{}", problems.join("; "));
     if !env.options.quick {
         screenshots(&file, page.name)?;
@@ -139,49 +136,58 @@ fn check_page(env: &Env, page: &Page, axe: &str) -> Result<String> {
     Ok(format!("{} KB", bytes.div_ceil(1000)))
 }
 
-/// Shows a page at a width, and returns the problems found.
-fn problems_at(directory: &Path, html: &str, axe: &str, width: u32) -> Result<Vec<String>> {
+/// Shows a page at each width, and returns the problems found.
+fn problems(directory: &Path, html: &str, axe: &str) -> Result<Vec<String>> {
     let write = |name: &str, text: &str| {
         std::fs::write(directory.join(name), text).with_context(|| format!("write {name}"))
     };
     // Folded details are part of the page.
     let opened = html.replace("<details>", "<details open=\"\">");
     let probe = "addEventListener('load', () => axe.run({resultTypes: ['violations']}).then(found \
-                 => parent.postMessage({overflow: document.documentElement.scrollWidth - \
-                 innerWidth, serious: found.violations.filter(it => ['serious', 'critical'] \
-                 .includes(it.impact)).map(it => it.id + ' ' + it.nodes[0].html)}, '*')))";
-    let errors = "addEventListener('error', event => parent.postMessage({error: event.message}, \
-                  '*'))";
+                 => parent.postMessage({width: innerWidth, overflow: \
+                 document.documentElement.scrollWidth - innerWidth, serious: \
+                 found.violations.filter(it => ['serious', 'critical'].includes(it.impact))\
+                 .map(it => it.id + ' ' + it.nodes[0].html)}, '*')))";
+    let errors = "addEventListener('error', event => parent.postMessage({width: innerWidth, \
+                  error: event.message}, '*'))";
     let scripts =
         format!("<script>{errors}</script><script>{axe}</script><script>{probe}</script>");
     let tested = opened.replacen("<head>", &format!("<head>{scripts}"), 1);
     write("tested.html", &tested)?;
-    let frame = format!(
+    let frame = |width| {
+        format!(
+            "<iframe src=\"tested.html\" width=\"{width}\" height=\"900\" \
+             style=\"border:0\"></iframe>"
+        )
+    };
+    let frames = WIDTHS.map(frame).concat();
+    let surrounding = format!(
         "<!DOCTYPE html><pre id=\"found\"></pre><script>addEventListener('message', event => \
-         found.textContent += JSON.stringify(event.data) + '\\n')</script>\
-         <iframe src=\"tested.html\" width=\"{width}\" height=\"900\"></iframe>"
+         found.textContent += JSON.stringify(event.data) + '\\n')</script>{frames}"
     );
-    write("frame.html", &frame)?;
-    let dom = chromium(directory, &["--virtual-time-budget=20000", "--dump-dom"], "frame.html")?;
+    write("frames.html", &surrounding)?;
+    let dom = chromium(directory, &["--virtual-time-budget=20000", "--dump-dom"], "frames.html")?;
     let begin = dom.find("<pre id=\"found\">").context("Chromium shows no page")? + 16;
     let end = dom[begin..].find("</pre>").context("Chromium shows no result")? + begin;
     let found = dom[begin..end].replace("&lt;", "<").replace("&gt;", ">").replace("&amp;", "&");
     let mut problems = Vec::new();
-    let mut is_measured = false;
+    let mut measured = Vec::new();
     for line in found.lines() {
         let result: Value = serde_json::from_str(line).context("parse a result of Chromium")?;
+        let width = result["width"].as_u64().context("a result without a width")?;
         if let Some(overflow) = result["overflow"].as_i64() {
-            is_measured = true;
+            measured.push(width);
             if overflow > 0 {
                 problems.push(format!("{overflow} pixels too wide at {width}"));
             }
         }
         let serious = result["serious"].as_array().into_iter().flatten();
-        problems
-            .extend(serious.filter_map(Value::as_str).map(|it| format!("axe at {width}: {it}")));
+        let serious = serious.filter_map(Value::as_str);
+        problems.extend(serious.map(|it| format!("axe at {width}: {it}")));
         problems.extend(result["error"].as_str().map(|error| format!("error: {error}")));
     }
-    ensure!(is_measured, "axe-core gave no result at {width}: {found}");
+    measured.sort_unstable();
+    ensure!(measured == WIDTHS.map(u64::from), "axe-core gave results at {measured:?}: {found}");
     Ok(problems)
 }
 
