@@ -10,6 +10,7 @@
 
 pub(crate) mod bpf;
 
+use rustix::ioctl::{self, Opcode, Updater, opcode};
 use rustix::mm::{MapFlags, ProtFlags};
 use std::fs::File;
 use std::io;
@@ -128,6 +129,9 @@ struct Fiemap {
     extents: [FiemapExtent; FIEMAP_EXTENTS],
 }
 
+/// `FS_IOC_FIEMAP`.
+const FIEMAP: Opcode = opcode::read_write::<FiemapHeader>(b'f', 11);
+
 /// `FIEMAP_FLAG_SYNC`: the kernel writes the file back first.
 const FIEMAP_SYNC: u32 = 0x1;
 
@@ -146,11 +150,11 @@ pub(crate) fn fiemap(
         ..FiemapHeader::default()
     };
     let mut request = Fiemap { header, extents: [FiemapExtent::default(); FIEMAP_EXTENTS] };
-    let number = rustix::ioctl::opcode::read_write::<FiemapHeader>(b'f', 11);
-    // SAFETY: the pointer refers to a live value with the layout that the kernel expects; it states
-    // the number of extents that fit, and the kernel writes no more and keeps no pointer. rustix
-    // does not wrap this call.
-    checked(unsafe { libc::ioctl(file.as_raw_fd(), number.into(), ptr::from_mut(&mut request)) })?;
+    // SAFETY: the value has the layout that the kernel expects and states the number of extents
+    // that fit; the kernel writes no more and keeps no pointer.
+    let call = unsafe { Updater::<FIEMAP, Fiemap>::new(&mut request) };
+    // SAFETY: it changes nothing of this process.
+    unsafe { ioctl::ioctl(file, call)? };
     let count = usize::try_from(request.header.mapped_extents).expect("a small number");
     Ok((request.extents, count.min(FIEMAP_EXTENTS)))
 }
@@ -165,7 +169,7 @@ pub(crate) enum LoopControl {
 }
 
 pub(crate) fn loop_control(control: &File, command: LoopControl, number: u32) -> io::Result<()> {
-    let request = command as libc::c_ulong;
+    let request = command as libc::Ioctl;
     // SAFETY: both commands take a number and no pointer. rustix wraps neither.
     let result = unsafe { libc::ioctl(control.as_raw_fd(), request, libc::c_ulong::from(number)) };
     checked(result).map(drop)
@@ -201,17 +205,20 @@ struct XfsBulkstatRequest {
     inode: XfsInode,
 }
 
+/// `XFS_IOC_BULKSTAT`.
+const XFS_BULKSTAT: Opcode = opcode::read::<XfsBulkstatHeader>(b'X', 127);
+
 /// Returns the generation of an inode of the XFS that holds `root`: a number that changes each time
 /// the inode number is reused. Fails with `ENOENT` if no such inode exists now; with `ENOTTY` on
 /// other file systems, and before Linux 5.4.
 pub(crate) fn xfs_generation(root: &File, number: u64) -> io::Result<u32> {
     let header = XfsBulkstatHeader { first: number, requested: 1, ..XfsBulkstatHeader::default() };
     let mut request = XfsBulkstatRequest { header, inode: XfsInode::default() };
-    let call = rustix::ioctl::opcode::read::<XfsBulkstatHeader>(b'X', 127);
-    // SAFETY: the pointer refers to a live value with the layout that the kernel expects; it states
-    // that one inode fits, and the kernel writes no more and keeps no pointer. rustix does not wrap
-    // this call.
-    checked(unsafe { libc::ioctl(root.as_raw_fd(), call.into(), ptr::from_mut(&mut request)) })?;
+    // SAFETY: the value has the layout that the kernel expects and states that one inode fits; the
+    // kernel writes no more and keeps no pointer.
+    let call = unsafe { Updater::<XFS_BULKSTAT, XfsBulkstatRequest>::new(&mut request) };
+    // SAFETY: it changes nothing of this process.
+    unsafe { ioctl::ioctl(root, call)? };
     // The kernel returns the next inode if none has that number.
     let is_requested = request.header.found == 1 && request.inode.number == number;
     if is_requested { Ok(request.inode.generation) } else { Err(io::ErrorKind::NotFound.into()) }
@@ -286,20 +293,24 @@ pub(crate) fn scheduling() -> io::Result<(i32, i32)> {
 }
 
 fn scheduling_of(thread: libc::pid_t) -> io::Result<(i32, i32)> {
-    let mut param = libc::sched_param { sched_priority: 0 };
-    // SAFETY: no pointer. rustix does not wrap this call.
-    let policy = checked(unsafe { libc::sched_getscheduler(thread) })?;
+    // The kernel's `struct sched_param` is this integer (include/uapi/linux/sched/types.h). The
+    // functions of musl for these calls fail with `ENOSYS`, and rustix has none.
+    let mut priority: libc::c_int = 0;
+    // SAFETY: no pointer.
+    let policy = checked(unsafe { libc::syscall(libc::SYS_sched_getscheduler, thread) })?;
+    let pointer = ptr::from_mut(&mut priority);
     // SAFETY: the pointer refers to a live value of the layout that the kernel expects, and the
-    // kernel does not keep it. rustix does not wrap this call.
-    checked(unsafe { libc::sched_getparam(thread, ptr::from_mut(&mut param)) })?;
-    Ok((policy, param.sched_priority))
+    // kernel does not keep it.
+    checked(unsafe { libc::syscall(libc::SYS_sched_getparam, thread, pointer) })?;
+    Ok((i32::try_from(policy).expect("a small number"), priority))
 }
 
 /// Sets both for the calling thread; threads that it starts inherit them.
 pub(crate) fn set_scheduling(policy: i32, priority: i32) -> io::Result<()> {
-    let param = libc::sched_param { sched_priority: priority };
+    let pointer = ptr::from_ref(&priority);
     // SAFETY: as above; the kernel only reads the value.
-    let result = unsafe { libc::sched_setscheduler(CALLING_THREAD, policy, ptr::from_ref(&param)) };
+    let result =
+        unsafe { libc::syscall(libc::SYS_sched_setscheduler, CALLING_THREAD, policy, pointer) };
     checked(result).map(drop)
 }
 

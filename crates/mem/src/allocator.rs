@@ -39,6 +39,7 @@ pub fn populate_large_pieces() {
 
 /// The mapping threshold of the system allocator, which by default adapts to the sizes of freed
 /// blocks.
+#[cfg(target_env = "gnu")]
 const MAPPED_BYTES_MIN: libc::c_int = 192 << 10;
 
 /// Allocates each block of 192 KiB or more as a separate mapping, so that freeing it returns its

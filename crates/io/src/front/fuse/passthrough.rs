@@ -57,8 +57,10 @@ impl Passthrough {
 
 fn register(device: &OwnedFd, file: BorrowedFd<'_>) -> Result<u32, Errno> {
     let map = BackingMap { fd: file.as_raw_fd(), flags: 0, padding: 0 };
-    // SAFETY: this call of /dev/fuse only reads the structure, which lives during the call.
-    let id = unsafe { libc::ioctl(device.as_raw_fd(), BACKING_OPEN.into(), &raw const map) };
+    let request = libc::c_ulong::from(BACKING_OPEN);
+    // SAFETY: this call of /dev/fuse only reads the structure, which lives during the call. The
+    // type of the request in `libc::ioctl` depends on the C library.
+    let id = unsafe { libc::syscall(libc::SYS_ioctl, device.as_raw_fd(), request, &raw const map) };
     match u32::try_from(id) {
         Ok(backing_id) if backing_id > 0 => Ok(backing_id),
         Ok(_) => Err(Errno::IO),
