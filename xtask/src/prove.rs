@@ -10,6 +10,7 @@ mod compare;
 mod faults;
 mod fuse_volume;
 mod fuzz;
+mod guest;
 mod hostile_clients;
 mod iozone;
 mod kernel_nbd;

@@ -18,7 +18,7 @@ use crate::{TaskStatus, docs, nextest, packages, rings, run, tidy, wheel};
 use skips::Skips;
 
 /// The proofs whose short form runs each time.
-const QUICK: &[&str] = &["clients", "faults", "rss", "kill", "live", "postmark", "iozone"];
+const QUICK: &[&str] = &["clients", "faults", "rss", "kill", "live", "postmark", "iozone", "pages"];
 
 /// The timeout of one step in seconds.
 const STEP_S_MAX: u64 = 40 * 60;

@@ -147,7 +147,16 @@ impl Axis {
             Labels::Bytes => format::bytes(whole),
             Labels::ByteRate => format::byte_rate(value),
             Labels::Percent => format!("{} %", trimmed_number((value * 1e6).round() / 1e4)),
-            Labels::Duration => format::duration(whole),
+            Labels::Duration => {
+                let duration = format::duration(whole);
+                match duration.split_once(' ') {
+                    Some((number, unit)) if number.contains('.') => {
+                        let number = number.trim_end_matches('0').trim_end_matches('.');
+                        format!("{number} {unit}")
+                    }
+                    _ => duration,
+                }
+            }
         }
     }
 
@@ -160,6 +169,9 @@ impl Axis {
         let mut high = fixed(self.max).unwrap_or(maximum);
         if high <= low {
             (low, high) = (low - 0.5, low + 0.5);
+        }
+        if self.scale == Scale::Log2 && self.labels == Labels::Duration {
+            return decimal_frame(low, high);
         }
         let step = step(high - low, self.scale, self.labels);
         // A range derived from the data starts and ends on a mark.
@@ -189,6 +201,19 @@ impl Frame {
     fn fraction(&self, position: f64) -> f64 {
         ((position - self.low) / (self.high - self.low)).clamp(0.0, 1.0)
     }
+}
+
+/// Returns a frame with marks at 1, 2 and 5 times powers of ten, or at powers of ten for a wide
+/// range, from binary logarithms.
+fn decimal_frame(low: f64, high: f64) -> Frame {
+    let digits: &[f64] = if high - low > 10.0 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+    let powers = (-1_i32..20).map(|power| 10_f64.powi(power));
+    let all = powers.flat_map(|power| digits.iter().map(move |digit| (digit * power).log2()));
+    let all: Vec<f64> = all.collect();
+    let low = all.iter().copied().rfind(|mark| *mark <= low + 1e-9).unwrap_or(low);
+    let high = all.iter().copied().find(|mark| *mark >= high - 1e-9).unwrap_or(high);
+    let is_shown = |mark: &f64| (low..=high).contains(mark);
+    Frame { low, high, marks: all.into_iter().filter(is_shown).collect() }
 }
 
 /// Returns a round distance between marks, for four to nine of them.

@@ -96,7 +96,7 @@ fn head_html(head: &Head) -> String {
     if !head.cards.is_empty() {
         text.push_str("<dl class=\"cards\">\n");
         for Card { title, value, note } in &head.cards {
-            let (title, value, note) = (escape(title), escape(value), escape(note));
+            let (title, value, note) = (escape(title), value_html(value), escape(note));
             put_line!(
                 text,
                 "<div class=\"card\"><dt>{title}</dt><dd class=\"value\">{value}</dd>\
@@ -109,6 +109,16 @@ fn head_html(head: &Head) -> String {
         put_line!(text, "<p class=\"subject\">{}</p>", escape(sentence));
     }
     text
+}
+
+/// Returns the value of a card, with a long unit such as transactions/s in small letters.
+fn value_html(value: &str) -> String {
+    match value.split_once(' ') {
+        Some((number, unit)) if unit.contains('/') && !unit.contains(' ') => {
+            format!("{} <span class=\"unit\">{}</span>", escape(number), escape(unit))
+        }
+        _ => escape(value),
+    }
 }
 
 /// Returns a section with a heading, which is escaped.

@@ -6,9 +6,9 @@
 
 use std::collections::BTreeMap;
 
+use super::guest::GuestScript;
 use super::prelude::*;
 use crate::daemon::Daemon;
-use crate::guest::CANNOT_START;
 use crate::package;
 use rustix::process::Signal;
 
@@ -27,42 +27,28 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 
 /// Runs the steps of the script in the guest.
 fn in_the_guest(env: &Env, claims: &mut Claims) -> Result<()> {
-    let statement = "the Debian package under systemd";
+    let subject = "the Debian package under systemd";
     if !Path::new("/lib/systemd/systemd-udevd").exists() {
-        claims.skip(statement, "systemd and udev are not installed");
+        claims.skip(subject, "systemd and udev are not installed");
         return Ok(());
     }
     let out = env.file("guest");
     std::fs::create_dir(&out).context("make a directory")?;
     let deb = package::deb(&env.larder, &out)?;
     std::fs::rename(&deb, out.join("larder.deb")).context("rename the package")?;
-    let guest = env.root.join("xtask/guest");
-    std::fs::copy(guest.join("package"), out.join("package")).context("copy the script")?;
     let image = image::create_sparse(&env.file("disk.img"), DISK_MIB * MIB)?;
     let volume = format!("disk={}", image.display());
     let server = env.larder(&[&volume], "--memory 64MiB").start(env.dir())?;
-    let (disk, factor) = (server.uri_of("disk"), run::time_factor()?);
-    let limit_s = (1200 * factor).to_string();
-    // Copies the files, to a directory from which programs can run.
-    let command = format!("cp /out/* /tmp && FACTOR={factor} /tmp/package");
-    let begun = Instant::now();
-    // The guest ends with this process, even after kill -9.
-    let ended = capture(cmd!(
-        "setpriv --pdeathsig TERM {guest}/run --systemd --timeout {limit_s} --disk {disk}
-         --out {out} {command}"
-    ))?;
-    outln!("{}", ended.stderr);
-    if ended.code == Some(CANNOT_START) {
-        claims.skip(statement, run::tail(&ended.stderr).lines().last().unwrap_or_default());
+    let script = GuestScript {
+        name: "package",
+        subject,
+        ends: "the guest boots systemd and runs all steps",
+        options: ["--systemd", "--disk", &server.uri_of("disk")].map(Into::into).to_vec(),
+        out: &out,
+    };
+    if !script.run(env, claims)? {
         return Ok(());
     }
-    let (code, seconds) = (ended.code.unwrap_or(-1), begun.elapsed().as_secs());
-    claims.add(
-        "the guest boots systemd and runs all steps",
-        format!("exit code {code}, {seconds} s with an emulated processor"),
-        ended.ok(),
-    );
-    claims.collect(&ended.stdout)?;
     claims.check("the image of the virtual disk, after the server has stopped", || {
         server.stop_clean()?;
         stdout_of(cmd!("e2fsck -fn {image}"))?;

@@ -127,3 +127,18 @@ fn text_of_one_series_is_braille() {
     let dots = text.chars().filter(|letter| (0x2801..=0x28ff).contains(&u32::from(*letter)));
     assert!(dots.count() >= 10, "{text}");
 }
+
+#[test]
+fn logarithmic_durations_have_decimal_marks() {
+    let axis = Axis::new("latency", "").scale(Scale::Log2).labels(Labels::Duration);
+    let labels = |low: f64, high: f64| -> Vec<String> {
+        let frame = axis.frame(&[low.log2(), high.log2()]);
+        frame.marks.iter().map(|mark| axis.label(*mark)).collect()
+    };
+    assert_eq!(
+        labels(1_470.0, 75_100.0),
+        ["1 us", "2 us", "5 us", "10 us", "20 us", "50 us", "100 us"]
+    );
+    assert_eq!(labels(150.0, 2e6), ["100 ns", "1 us", "10 us", "100 us", "1 ms", "10 ms"]);
+    assert_eq!(labels(20.0, 20.0), ["10 ns", "20 ns", "50 ns"]);
+}

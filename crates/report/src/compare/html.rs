@@ -27,6 +27,7 @@ pub fn to_html(comparison: &Comparison) -> String {
                 comparison.started_at.0, comparison.started_at.1, comparison.what
             ),
             what_b.unwrap_or_default(),
+            other_conditions(comparison),
         ],
     };
     let caption = format!(
@@ -60,6 +61,16 @@ fn verdict(comparison: &Comparison) -> String {
             format!("No clear difference in {}: {change}, {}", main.series, main.why)
         }
         verdict => format!("B is {}: {} {change}, {values}", verdict.words(), main.series),
+    }
+}
+
+/// Returns the names of the conditions that differ, which may be the cause of a difference.
+fn other_conditions(comparison: &Comparison) -> String {
+    let names: Vec<&str> = comparison.differences.iter().map(|it| it.name.as_str()).collect();
+    match names.len() {
+        0 => String::new(),
+        1..=4 => format!("The runs also differ in {}.", names.join(", ")),
+        count => format!("The runs also differ in {count} conditions, listed below."),
     }
 }
 

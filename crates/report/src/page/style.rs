@@ -27,13 +27,15 @@ margin:20px 0}
 .card dd{margin:0}
 .card .value{margin:2px 0;font-size:22px;line-height:1.3;font-weight:650;
 font-variant-numeric:tabular-nums;overflow-wrap:anywhere}
+.unit{font-size:14px;font-weight:600;white-space:nowrap}
 .card .note,figcaption{color:var(--soft);font-size:14px}
 pre{background:var(--card);border:1px solid var(--rule);border-radius:8px;padding:10px 14px;
 white-space:pre-wrap;overflow-wrap:anywhere;font-size:14px}
 figure{margin:16px 0 12px}
 figcaption{margin-top:4px;max-width:85ch}
 svg{display:block;width:100%;min-width:600px;height:auto;font:13px system-ui,sans-serif}
-.wide{overflow-x:auto}
+.wide{overflow-x:auto;background:linear-gradient(to left,var(--paper) 50%,transparent) right/48px
+100% no-repeat local,linear-gradient(to left,var(--bypass),transparent) right/14px 100% no-repeat}
 :focus-visible{outline:2px solid var(--hit);outline-offset:2px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:15px}
 th,td{text-align:left;padding:6px 10px;border-bottom:1px solid var(--rule);vertical-align:top}

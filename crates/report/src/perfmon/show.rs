@@ -92,21 +92,30 @@ pub fn to_html(summary: &Summary) -> String {
     page::page(&head, &body, &summary.to_json())
 }
 
-/// Returns the answer: the hit ratio of the interface with the most calls.
+/// Returns the answer: the hit ratio of all calls, and the interface with the most misses.
 fn verdict(summary: &Summary) -> String {
-    let calls = |it: &Interface| it.calls_per_s.unwrap_or(0.0);
-    let known = summary.interfaces.iter().filter(|it| it.hit_ratio.is_some());
-    let Some(main) = known.max_by(|a, b| calls(a).total_cmp(&calls(b))) else {
+    let known: Vec<(&Interface, f64, f64)> = summary
+        .interfaces
+        .iter()
+        .filter_map(|it| Some((it, it.hit_ratio?, it.calls_per_s.unwrap_or(0.0))))
+        .collect();
+    let misses = |(_, ratio, calls): &(&Interface, f64, f64)| calls * (1.0 - ratio);
+    let Some(main) = known.iter().max_by(|a, b| misses(a).total_cmp(&misses(b))) else {
         return "The log has no hit ratio of the file cache".to_owned();
     };
-    let ratio = format::percent(main.hit_ratio.unwrap_or(0.0));
-    match main.calls_per_s {
-        Some(calls) => {
-            let rate = format::rate(calls, "calls");
-            format!("{ratio} of the {} reads were hits, at {rate}", main.interface)
-        }
-        None => format!("{ratio} of the {} reads were hits", main.interface),
+    let calls: f64 = known.iter().map(|(.., calls)| calls).sum();
+    let all_misses: f64 = known.iter().map(misses).sum();
+    if known.len() == 1 || calls <= 0.0 {
+        let (interface, ratio) = (main.0.interface, format::percent(main.1));
+        return format!("{ratio} of the {interface} reads were hits");
     }
+    let (ratio, rate) = (format::percent(1.0 - all_misses / calls), format::rate(calls, "calls"));
+    let verdict = format!("{ratio} of {rate} were hits");
+    if all_misses <= 0.0 {
+        return verdict;
+    }
+    let share = format::percent(misses(main) / all_misses);
+    format!("{verdict}; {share} of the misses came from {} reads", main.0.interface)
 }
 
 /// Returns the weighted hit ratio of each interface.

@@ -77,9 +77,11 @@ fn series_section(run: &Run) -> String {
 
 /// Renders a bar for each series of one unit; the caption begins with what is shown.
 fn bars_figure(shown: &str, samples: &[&Sample]) -> String {
+    let is_time = matches!(samples[0].unit.as_str(), "ns" | "s");
     let caption = format!(
-        "{} of the trials; the thin line is its 95 % interval, the dots are the trials.",
-        capitalized(shown)
+        "{} of the trials; the thin line is its 95 % interval, the dots are the trials.{}",
+        capitalized(shown),
+        if is_time { " Less is better." } else { "" }
     );
     figure(&charts::bars(samples), &caption, None)
 }
@@ -218,11 +220,9 @@ fn latency_section(run: &Run) -> String {
     if latencies.iter().all(|latency| latency.count() == 0) {
         return String::new();
     }
-    let chart = figure(
-        &charts::answer_times(&latencies),
-        "The share of requests that took no longer than this, all trials together.",
-        None,
-    );
+    let (chart, keys) = charts::answer_times(&latencies);
+    let caption = "The share of requests that took no longer than this, all trials together.";
+    let chart = page::key(&keys) + &figure(&chart, caption, None);
     section("Latency", &(chart + &html_table(&latency_table(run))))
 }
 

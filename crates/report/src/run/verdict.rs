@@ -15,6 +15,8 @@ use larder_schema::compare::{SeriesComparison, Verdict};
 use larder_schema::run::{Run, Sample};
 use larder_schema::{as_u64, format};
 
+/// Minimum number of trials for a 95 % interval.
+const INTERVAL_TRIALS: usize = 6;
 /// Maximum number of passes over a grid that have cards.
 const PASSES_MAX: usize = 3;
 
@@ -39,9 +41,24 @@ pub(super) fn cards(run: &Run) -> Vec<Card> {
         Some(grid_cards(run)).filter(|cards| !cards.is_empty()).unwrap_or_else(|| main_cards(run))
     };
     if !cards.is_empty() {
-        cards.push(Card::confidence(run.doubts.len()));
+        cards.push(confidence(run));
     }
     cards
+}
+
+/// Returns the confidence in the run: doubtful as well if most trials were set aside.
+fn confidence(run: &Run) -> Card {
+    let (kept, set_aside) = (run.trials.len() as u64, run.set_aside);
+    if run.doubts.is_empty() && set_aside > kept {
+        let trials = format::counted(set_aside + kept, "trial");
+        let note = format!("{} of {trials} were set aside", format::count(set_aside));
+        return Card::new("Confidence", "doubtful", note);
+    }
+    let fewest = run.parts.iter().map(|part| part.run.trials.len()).min();
+    if run.doubts.is_empty() && fewest.unwrap_or(run.trials.len()) < INTERVAL_TRIALS {
+        return Card::new("Confidence", "unknown", "an interval needs six trials");
+    }
+    Card::confidence(run.doubts.len())
 }
 
 /// Returns a sentence with a capital letter at its start.
@@ -125,7 +142,7 @@ fn of_parts(run: &Run) -> Option<String> {
         shift.confidence >= CONFIDENCE && (shift.low > 1.0 || shift.high < 1.0)
     });
     if !is_clear {
-        return Some(format!("No clear difference between {count} parts: {value} at best"));
+        return Some(format!("No clear difference: {value} at best of {count} variants"));
     }
     Some(format!(
         "{} is best with {value}; {} has {}",
@@ -142,7 +159,7 @@ fn part_cards(run: &Run) -> Vec<Card> {
     vec![
         Card::new("Best", quantity(best.1, &main.unit), best.0),
         Card::new("Worst", quantity(worst.1, &main.unit), worst.0),
-        Card::new("Measured", count, format!("by the median of {}", main.series)),
+        Card::new("Variants", count, format!("compared by the median of {}", main.series)),
     ]
 }
 

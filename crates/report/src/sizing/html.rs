@@ -32,7 +32,7 @@ pub fn to_html(sizing: &Sizing, cache: SizedCache) -> String {
         kind: "larder size".to_owned(),
         verdict: verdict(sizing),
         cards: head_cards(sizing),
-        subject: vec![subject(sizing)],
+        subject: vec![subject(sizing), stability(sizing)],
     };
     let mut body = advice_html(sizing, cache);
     body.push_str(&curve_section(sizing));
@@ -68,12 +68,17 @@ fn verdict(sizing: &Sizing) -> String {
     )
 }
 
+/// Returns whether the recommended size is enough at all times.
+fn stability(sizing: &Sizing) -> String {
+    sizing.stability.as_ref().map_or_else(String::new, |stability| stability.judgment.clone())
+}
+
 fn head_cards(sizing: &Sizing) -> Vec<Card> {
     let (Some(advice), Some(effect)) = (&sizing.recommendation, sizing.recommended()) else {
         return Vec::new();
     };
     let reachable = format!("of {} that can be reached", format::percent(sizing.workload.ceiling));
-    let policies = format!("best of {}, pages of {}", effect.policies.len(), page_size(advice));
+    let policies = format!("of {} compared, pages of {}", effect.policies.len(), page_size(advice));
     let half = sizing.effects.iter().find(|effect| effect.what == "half");
     let mut cards = vec![
         Card::new("Size", format::bytes(advice.bytes), region_text(sizing, advice)),
@@ -148,11 +153,11 @@ fn policies_section(sizing: &Sizing) -> String {
 
 fn time_section(sizing: &Sizing) -> String {
     let mut body = String::new();
-    if let Some(stability) = &sizing.stability {
-        let caption =
-            format!("The size that each eighth needs for the same target. {}", stability.judgment);
+    if sizing.stability.is_some() {
+        let caption = "The size that each eighth needs for the same target; orange: more than the \
+                       recommended size.";
         let table = windows_table(sizing);
-        body.push_str(&figure(&windows_chart(sizing), &caption, Some(&table)));
+        body.push_str(&figure(&windows_chart(sizing), caption, Some(&table)));
     }
     let caption = "Working set: the different data that each 64th of the trace touches. Peaks \
                    above the line do not fit into the recommended size, whatever the policy.";

@@ -77,7 +77,11 @@ fn verdict(watch: &Watch) -> String {
             format::percent(ratio),
             format::count(sum.read_pages)
         ),
-        None => "No reads were observed".to_owned(),
+        None if sum.dirtied_pages > 0 => {
+            let dirtied = format::bytes(sum.dirtied_pages * watch.page_bytes);
+            format!("No reads were observed; {dirtied} were made dirty")
+        }
+        None => "No reads and no writes were observed".to_owned(),
     }
 }
 
@@ -88,6 +92,9 @@ fn cards(watch: &Watch) -> Vec<Card> {
     let ahead = format!("{} of them by read-ahead", bytes(sum.read_ahead_hit_pages));
     let lazily = format!("{} written back lazily", format::bytes(sum.disk_lazy_write_bytes));
     let confidence = match (total.lost_events, watch.missing.len()) {
+        (0, 0) if sum.read_pages == 0 && sum.dirtied_pages == 0 => {
+            Card::new("Confidence", "-", "nothing was observed")
+        }
         (0, 0) => Card::new("Confidence", "good", "no event was lost"),
         (0, count) => Card::confidence(count),
         (lost, _) => {
@@ -103,7 +110,9 @@ fn cards(watch: &Watch) -> Vec<Card> {
 }
 
 fn time_section(watch: &Watch) -> String {
-    if watch.intervals.len() < 2 {
+    let sum = &watch.total.sum;
+    let is_empty = sum.read_pages + sum.dirtied_pages + sum.evicted_pages == 0;
+    if watch.intervals.len() < 2 || is_empty {
         return String::new();
     }
     let reads = chart(

@@ -138,11 +138,9 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> Str
         plot.words("mark", (x, bottom - 8.0), anchor, "stress point");
     }
     plot.line("best", &line(|point| point.1));
-    let highest = points.iter().max_by(|a, b| a.1.total_cmp(&b.1)).map(|point| point.0);
     for (coordinate, middle, ..) in &points {
-        let class = if highest == Some(*coordinate) { "point" } else { "here" };
         let label = quantity(*middle, &samples[0].unit);
-        plot.dot(class, (plot.x(*coordinate), plot.y(*middle)), &label);
+        plot.dot("here", (plot.x(*coordinate), plot.y(*middle)), &label);
     }
     plot.finish(&format!("{name} over {}", title(&at)))
 }
@@ -174,8 +172,9 @@ pub(super) fn lines(name: &str, grid: &Grid<'_>) -> (String, Vec<(String, String
     (plot.finish(&format!("{name} over {over}, a line for each {each}")), keys)
 }
 
-/// Draws the cumulative distribution of response times.
-pub(super) fn answer_times(latencies: &[Latency]) -> String {
+/// Draws the cumulative distribution of response times. Returns the chart, and the class and name
+/// of each line.
+pub(super) fn answer_times(latencies: &[Latency]) -> (String, Vec<(String, String)>) {
     let x = Axis::new("latency", "").labels(Labels::Duration).scale(Scale::Log2);
     let y = Axis::new("requests", "").labels(Labels::Percent).range(0.0, 1.0);
     let lines: Vec<(&str, Vec<(f64, f64)>)> = latencies
@@ -187,17 +186,17 @@ pub(super) fn answer_times(latencies: &[Latency]) -> String {
     let mut plot = Plot::new((WIDTH, 360.0), x, y, &xs, &[0.0, 1.0]);
     plot.draw_x();
     plot.draw_y();
-    let [left, _, top, _] = plot.ends();
+    let mut keys = Vec::new();
     for (number, (what, line)) in lines.iter().enumerate() {
         let class = line_class(number);
         plot.line(&class, line);
-        let y = top + 18.0 + 20.0 * count_f64(number);
-        plot.key(&class, (left + 12.0, y), what);
+        keys.push((class, (*what).to_owned()));
     }
     let median = latencies.iter().filter_map(|it| Some((it, it.quantile_ns(0.5)?)));
     let median = median.map(|(it, ns)| format!("{} {}", it.what, format::duration(ns)));
     let medians: Vec<String> = median.collect();
-    plot.finish(&format!("Share of requests by latency; medians: {}", medians.join(", ")))
+    let text = format!("Share of requests by latency; medians: {}", medians.join(", "));
+    (plot.finish(&text), keys)
 }
 
 fn steps(latency: &Latency) -> Vec<(f64, f64)> {

@@ -33,6 +33,17 @@ fn a_benchmark_answers_with_its_median_and_interval() {
 }
 
 #[test]
+fn a_run_of_few_trials_or_with_many_set_aside_has_no_good_confidence() {
+    let mut run = run("bytes/s", 209_715_200.0, Start::Cold);
+    run.set_aside = 7;
+    assert!(format!("{:?}", cards(&run)).contains("7 of 13 trials were set aside"));
+    run.set_aside = 6;
+    assert!(format!("{:?}", cards(&run)).contains("good"));
+    (run.set_aside, _) = (0, run.trials.truncate(5));
+    assert!(format!("{:?}", cards(&run)).contains("an interval needs six trials"));
+}
+
+#[test]
 fn a_trial_of_a_cache_answers_with_its_gain_from_each_start() {
     let side = |side: &str, start: Start, value: f64| {
         let labels = [("side", side), ("start", start.name())];
@@ -57,7 +68,7 @@ fn parts_answer_with_the_best_one_only_if_it_is_clearly_better() {
         gathered("a matrix", vec![part("ext4", &[], run("files/s", 100.0, Start::AsIs)), fast])
     };
     assert_eq!(verdict(&cells(150.0)), "xfs is best with 150 files/s; ext4 has 100 files/s");
-    assert_eq!(verdict(&cells(100.5)), "No clear difference between 2 parts: 100 files/s at best");
+    assert_eq!(verdict(&cells(100.5)), "No clear difference: 100 files/s at best of 2 variants");
 }
 
 #[test]

@@ -39,10 +39,12 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
     plot.stroke("ceiling", (left, ceiling), (right, ceiling));
     plot.band("band", &low, &high);
     let lru = sizing.policies.iter().find(|curve| curve.policy == "lru");
-    if let Some(lru) = lru {
-        let points: Vec<(f64, f64)> =
-            lru.points.points().iter().map(|p| as_pair(p.bytes, p.hit_ratio)).collect();
-        plot.line("other", &points);
+    let lru_points = lru.map(|lru| {
+        let points = lru.points.points().iter();
+        points.map(|point| as_pair(point.bytes, point.hit_ratio)).collect::<Vec<_>>()
+    });
+    if let Some(points) = &lru_points {
+        plot.line("other", points);
     }
     plot.line("best", &points);
     for effect in &sizing.effects {
@@ -62,9 +64,12 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
         let at = (plot.x(as_f64(effect.point.bytes)), plot.y(min));
         plot.dot("bound", at, &format!("MIN, the bound: {}", format::percent(min)));
     }
-    // If the curve starts high, the free space is below it.
-    let high = points.first().is_some_and(|point| point.1 > sizing.workload.ceiling / 3.0);
-    let legend = (left + 12.0, if high { bottom - 110.0 } else { ceiling + 24.0 });
+    // The legend takes the larger space at the left: above the best curve, or below the lowest.
+    let left_end = x_third(&points);
+    let best = ratios_until(&points, left_end).fold(0.0, f64::max);
+    let lowest = ratios_until(lru_points.as_deref().unwrap_or(&points), left_end);
+    let is_above = sizing.workload.ceiling - best > lowest.fold(best, f64::min);
+    let legend = (left + 12.0, if is_above { ceiling + 24.0 } else { bottom - 110.0 });
     plot.key("best", legend, "best policy at each size");
     plot.key("other", (legend.0, legend.1 + 20.0), "lru");
     plot.key("ceiling", (legend.0, legend.1 + 40.0), "reachable");
@@ -73,6 +78,19 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
         plot.words("mark", (legend.0 + 34.0, legend.1 + 64.0), "start", "MIN, the bound");
     }
     plot.finish(&curve_label(sizing))
+}
+
+/// Returns the size at a third of a logarithmic axis.
+fn x_third(points: &[(f64, f64)]) -> f64 {
+    points
+        .first()
+        .zip(points.last())
+        .map_or(0.0, |(first, last)| first.0 * (last.0 / first.0).cbrt())
+}
+
+/// Returns the hit ratios of the points up to a size.
+fn ratios_until(points: &[(f64, f64)], end: f64) -> impl Iterator<Item = f64> {
+    points.iter().filter(move |point| point.0 <= end).map(|point| point.1)
 }
 
 /// Returns the sentence that describes the curve to a screen reader.
