@@ -186,7 +186,8 @@ impl ProbeArgs {
         Some(Probe::sized(self.memory?, times).file_bytes)
     }
 
-    fn file_options(&self) -> FileOptions {
+    /// Returns how the file is accessed.
+    pub(super) fn file_options(&self) -> FileOptions {
         let &ProbeArgs { unbuffered, mapped, .. } = self;
         FileOptions { unbuffered, mapped, writes: self.writes() }
     }

@@ -59,10 +59,11 @@ pub(crate) struct TryArgs {
     #[arg(long, value_name = "SIZE", default_value = "256MiB", value_parser = args::bytes)]
     memory: u64,
 
-    /// fileload, postmark or probe.
+    /// probe, fileload or postmark.
     ///
-    /// The benchmark. Its own arguments may follow --.
-    #[arg(long, value_name = "BENCHMARK", default_value = "fileload", hide_possible_values = true)]
+    /// The benchmark. Its own arguments may follow --. Without any, probe bypasses the page cache,
+    /// as databases do.
+    #[arg(long, value_name = "BENCHMARK", default_value = "probe", hide_possible_values = true)]
     workload: Benchmark,
 
     /// Mode of fsync: keep or ignore.

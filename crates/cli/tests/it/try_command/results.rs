@@ -64,7 +64,8 @@ fn a_file_that_is_read_in_order_is_read_ahead_through_larder() {
         return;
     }
     let directory = directory();
-    let args = ["--memory", "32MiB", "--trials", "1", "--", "--size", "4MiB"];
+    let args = "--workload fileload --memory 32MiB --trials 1 -- --size 4MiB";
+    let args: Vec<&str> = args.split(' ').collect();
     let (run, stdout) = run_recorded(directory.path(), &args);
     assert!(stdout.contains("Fileload: sequential"), "{stdout}");
     // Of 1,024 pages. The disk determines how many of them arrive before their reader needs them.

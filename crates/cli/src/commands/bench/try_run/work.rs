@@ -16,16 +16,19 @@ use std::path::Path;
 /// The supported benchmarks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(super) enum Benchmark {
-    /// Many small files: create, read, append, delete.
-    Postmark,
-    /// A file read in order, or at random.
-    Fileload,
     /// Random records of a file, read and written.
     Probe,
+    /// A file read in order, or at random.
+    Fileload,
+    /// Many small files: create, read, append, delete.
+    Postmark,
 }
 
 /// Default arguments for PostMark: a trial is long enough to be measured.
 const POSTMARK_ARGUMENTS: [&str; 4] = ["--number", "1000", "--transactions", "5000"];
+/// Default arguments for Probe: it bypasses the page cache, since a cache gains nothing where the
+/// page cache holds the same data.
+const PROBE_ARGUMENTS: [&str; 1] = ["--unbuffered"];
 /// Maximum default size of files; the other limit is a quarter of the cache.
 const FILE_BYTES: u64 = 64 << 20;
 const CACHE_DIVISOR: u64 = 4;
@@ -42,14 +45,16 @@ pub(super) enum Work {
 impl Work {
     /// Parses the arguments, as the benchmark itself does.
     pub(super) fn parse(kind: Benchmark, words: &[String]) -> Result<Work> {
-        let arguments = words.iter().map(OsString::from);
+        let defaults: &[&str] = match kind {
+            Benchmark::Postmark => &POSTMARK_ARGUMENTS,
+            Benchmark::Probe => &PROBE_ARGUMENTS,
+            Benchmark::Fileload => &[],
+        };
+        let defaults = defaults.iter().filter(|_| words.is_empty()).map(OsString::from);
+        let arguments = defaults.chain(words.iter().map(OsString::from));
         // The working directory is determined later.
         let placeholder = || [OsString::from(".")].into_iter();
         Ok(match kind {
-            Benchmark::Postmark if words.is_empty() => {
-                let defaults = POSTMARK_ARGUMENTS.iter().map(OsString::from);
-                Work::Postmark(Box::new(parse("postmark", defaults)?))
-            }
             Benchmark::Postmark => Work::Postmark(Box::new(parse("postmark", arguments)?)),
             Benchmark::Fileload => {
                 let fileload: fileload::FileloadArgs =
@@ -159,6 +164,15 @@ mod tests {
         assert!(probe.writes() && !large.writes());
         let users = work(Benchmark::Fileload, "--users 3 --size 8MiB");
         assert_eq!(users.needed_bytes(MEMORY).unwrap(), 24 << 20);
+    }
+
+    #[test]
+    fn probe_bypasses_the_page_cache_unless_words_say_otherwise() {
+        let is_unbuffered = |line: &str| match work(Benchmark::Probe, line) {
+            Work::Probe(arguments) => arguments.file_options().unbuffered,
+            _ => unreachable!("the kind was given"),
+        };
+        assert!(is_unbuffered("") && !is_unbuffered("--size 1MiB"));
     }
 
     #[test]
