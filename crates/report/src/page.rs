@@ -91,7 +91,8 @@ fn head_html(head: &Head) -> String {
     let mut text = format!(
         "<header>\n<p class=\"kind\">{}</p>\n<h1>{}</h1>\n</header>\n",
         escape(&head.kind),
-        escape(&head.verdict)
+        // A line does not end between a number and its percent sign.
+        escape(&head.verdict).replace(" %", "&#160;%")
     );
     if !head.cards.is_empty() {
         text.push_str("<dl class=\"cards\">\n");

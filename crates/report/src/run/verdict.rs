@@ -138,10 +138,13 @@ fn of_parts(run: &Run) -> Option<String> {
         Some(part.run.sample(&main.series)?.values.clone())
     };
     let (value, count) = (quantity(best.1, &main.unit), run.parts.len());
-    let is_clear = Shift::between(&values(worst.0)?, &values(best.0)?).is_some_and(|shift| {
-        shift.confidence >= CONFIDENCE && (shift.low > 1.0 || shift.high < 1.0)
-    });
-    if !is_clear {
+    let shift = Shift::between(&values(worst.0)?, &values(best.0)?)
+        .filter(|shift| shift.confidence >= CONFIDENCE);
+    let Some(shift) = shift else {
+        let worst = quantity(worst.1, &main.unit);
+        return Some(format!("Too few trials to compare {count} variants: {worst} to {value}"));
+    };
+    if shift.low <= 1.0 && shift.high >= 1.0 {
         return Some(format!("No clear difference: {value} at best of {count} variants"));
     }
     Some(format!(
