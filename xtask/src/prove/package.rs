@@ -82,9 +82,12 @@ impl Recipe {
         Ok(Self { variables: variables.collect(), user })
     }
 
-    /// Returns the command that runs the program in `root` as the recipe says.
+    /// Returns the command that runs the program in `root` as the recipe says, with /proc, which
+    /// container engines mount.
     fn command(&self, root: &Path, line: &str) -> Command {
-        let mut command = Command::new("chroot");
+        let script = "mount -t proc proc \"$1/proc\" && exec chroot \"$0\" \"$@\"";
+        let mut command = Command::new("unshare");
+        command.args(["--mount", "--propagation", "private", "sh", "-c", script]);
         command.arg(format!("--userspec={}", self.user)).arg(root).arg(PROGRAM);
         command.args(line.split(' ')).env_clear().envs(&self.variables);
         command.env("PATH", "/usr/sbin:/usr/bin:/sbin:/bin");
