@@ -3,6 +3,7 @@
 //! `xtask/guest/run`; its first comment describes the options.
 
 use std::os::unix::process::CommandExt as _;
+use std::path::PathBuf;
 use std::process::Command;
 
 use anyhow::{Error, Result};
@@ -12,13 +13,14 @@ use crate::{TaskStatus, run};
 /// Exit status of the script if the guest cannot be started on this machine.
 pub(crate) const CANNOT_START: i32 = 125;
 
-/// Returns the command that boots the guest; the caller adds options and the command for the guest.
-pub(crate) fn script() -> Result<Command> {
-    Ok(Command::new(run::workspace()?.join("xtask/guest/run")))
+/// Returns the program that boots the guest; its arguments are options and the command for the
+/// guest.
+pub(crate) fn script() -> Result<PathBuf> {
+    Ok(run::workspace()?.join("xtask/guest/run"))
 }
 
 /// `guest [OPTION]... COMMAND`: executes the script in place of this process; the script handles
 /// signals and sets the exit status.
 pub(crate) fn command(args: &[String]) -> Result<TaskStatus> {
-    Err(Error::new(script()?.args(args).exec()).context("run xtask/guest/run"))
+    Err(Error::new(Command::new(script()?).args(args).exec()).context("run xtask/guest/run"))
 }

@@ -150,11 +150,8 @@ impl Axis {
             Labels::Duration => {
                 let duration = format::duration(whole);
                 match duration.split_once(' ') {
-                    Some((number, unit)) if number.contains('.') => {
-                        let number = number.trim_end_matches('0').trim_end_matches('.');
-                        format!("{number} {unit}")
-                    }
-                    _ => duration,
+                    Some((number, unit)) => format!("{} {unit}", format::without_zeros(number)),
+                    None => duration,
                 }
             }
         }

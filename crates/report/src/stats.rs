@@ -36,6 +36,9 @@ pub fn median(values: &[f64]) -> Option<f64> {
     sorted(values).map(|sorted| middle(&sorted))
 }
 
+/// Minimum number of values with which a [`confidence_interval`] exists.
+pub const INTERVAL_VALUES_MIN: u64 = 6;
+
 /// A confidence interval for the median, in the unit of the sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {
@@ -48,7 +51,7 @@ pub struct Interval {
 }
 
 /// Returns the confidence interval of the sign test for the median: exact for any distribution, and
-/// deterministic. With fewer than six values no such interval reaches 95 %; the result is then the
+/// deterministic. With fewer than [`INTERVAL_VALUES_MIN`] values no such interval reaches 95 %; the result is then the
 /// whole range with its actual confidence (five values: 93.75 %).
 #[must_use]
 pub fn sign_interval(values: &[f64]) -> Option<Interval> {

@@ -49,14 +49,14 @@ pub fn bytes(value: u64) -> String {
         scaled /= 1024.0;
         unit += 1;
     }
-    let number = three_digits(scaled);
     // Most sizes are powers of two; `4.00 KiB` says no more than `4 KiB`.
-    let number = if number.contains('.') {
-        number.trim_end_matches('0').trim_end_matches('.')
-    } else {
-        number.as_str()
-    };
-    format!("{number} {}", UNITS[unit])
+    format!("{} {}", without_zeros(&three_digits(scaled)), UNITS[unit])
+}
+
+/// Returns a number without zeros at the end of its fraction.
+#[must_use]
+pub fn without_zeros(number: &str) -> &str {
+    if number.contains('.') { number.trim_end_matches('0').trim_end_matches('.') } else { number }
 }
 
 /// Formats nanoseconds as `850 ns`, `12.8 ms`, `3.40 s`, `2 min 05 s` or `3 h 02 min`.

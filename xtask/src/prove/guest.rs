@@ -29,7 +29,7 @@ impl GuestScript<'_> {
         let limit_s = (1200 * factor).to_string();
         // Copies the files to a directory from which programs can run.
         let command = format!("cp /out/* /tmp && FACTOR={factor} /tmp/{name}");
-        let script = PathBuf::from(script()?.get_program());
+        let script = script()?;
         let begun = Instant::now();
         // The guest ends with this process, even after kill -9.
         let ended = capture(cmd!(

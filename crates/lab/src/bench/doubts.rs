@@ -1,8 +1,9 @@
 //! Reasons for which a result may be wrong although every trial succeeded: sentences that can
 //! follow "doubtful because".
 
-use super::repeat::{INTERVAL_MIN_TRIALS, Plan, half_width};
+use super::repeat::{Plan, half_width};
 use larder_core::clock::Nanos;
+use larder_report::stats::INTERVAL_VALUES_MIN;
 use larder_schema::format::{bytes, duration, percent};
 use larder_schema::run::Run;
 use larder_schema::run::trial::{Doubt, DoubtReason, Start, Trial};
@@ -108,7 +109,7 @@ fn interval(run: &Run, plan: &Plan) -> Option<String> {
             trials(main.values.len())
         ),
         None => format!(
-            "{} of \"{}\" are too few for a 95 % interval, which needs {INTERVAL_MIN_TRIALS}",
+            "{} of \"{}\" are too few for a 95 % interval, which needs {INTERVAL_VALUES_MIN}",
             trials(main.values.len()),
             main.series
         ),

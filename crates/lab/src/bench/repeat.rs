@@ -6,12 +6,9 @@
 
 use super::pace::SpeedRequirement;
 use larder_core::clock::Nanos;
-use larder_report::stats::{CONFIDENCE, Summary, sign_interval};
+use larder_report::stats::{CONFIDENCE, INTERVAL_VALUES_MIN, Summary, sign_interval};
 use larder_schema::run::trial::Start;
 use std::ops::RangeInclusive;
-
-/// Minimum number of trials with which the interval can reach 95 %.
-pub(super) const INTERVAL_MIN_TRIALS: u64 = 6;
 
 /// Parameters of a run.
 #[derive(Clone, Debug, PartialEq)]
@@ -36,7 +33,7 @@ impl Default for Plan {
     fn default() -> Self {
         Plan {
             start: Start::Cold,
-            trials: INTERVAL_MIN_TRIALS..=30,
+            trials: INTERVAL_VALUES_MIN..=30,
             confidence: Some(0.05),
             budget: None,
             seed: 1,
@@ -88,7 +85,7 @@ impl Plan {
         // The width of an interval decreases with the square root of the number of values.
         let needed = match (self.confidence, half_width(values)) {
             (None, _) => least,
-            (Some(_), None) => least.max(INTERVAL_MIN_TRIALS),
+            (Some(_), None) => least.max(INTERVAL_VALUES_MIN),
             #[expect(
                 clippy::cast_possible_truncation,
                 clippy::cast_sign_loss,

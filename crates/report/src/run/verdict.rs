@@ -9,14 +9,12 @@ use super::stress::{StressReason, steps, stress_point};
 use crate::page::Card;
 use crate::quantity::{quantity, speed_words};
 use crate::stats::ratio_estimate::Shift;
-use crate::stats::{CONFIDENCE, Summary, confidence_interval, median};
+use crate::stats::{CONFIDENCE, INTERVAL_VALUES_MIN, Summary, confidence_interval, median};
 use crate::try_verdict;
 use larder_schema::compare::{SeriesComparison, Verdict};
 use larder_schema::run::{Run, Sample};
 use larder_schema::{as_u64, format};
 
-/// Minimum number of trials for a 95 % interval.
-const INTERVAL_TRIALS: usize = 6;
 /// Maximum number of passes over a grid that have cards.
 const PASSES_MAX: usize = 3;
 
@@ -54,9 +52,10 @@ fn confidence(run: &Run) -> Card {
         let note = format!("{} of {trials} were set aside", format::count(set_aside));
         return Card::new("Confidence", "doubtful", note);
     }
-    let fewest = run.parts.iter().map(|part| part.run.trials.len()).min();
-    if run.doubts.is_empty() && fewest.unwrap_or(run.trials.len()) < INTERVAL_TRIALS {
-        return Card::new("Confidence", "unknown", "an interval needs six trials");
+    let fewest = run.parts.iter().map(|part| part.run.trials.len() as u64).min();
+    if run.doubts.is_empty() && fewest.unwrap_or(kept) < INTERVAL_VALUES_MIN {
+        let note = format!("an interval needs {INTERVAL_VALUES_MIN} trials");
+        return Card::new("Confidence", "unknown", note);
     }
     Card::confidence(run.doubts.len())
 }
@@ -260,7 +259,7 @@ fn main_cards(run: &Run) -> Vec<Card> {
                 format!("{} to {}", value(it.low), value(it.high)),
             )
         }
-        None => ("unknown".to_owned(), "fewer than six trials".to_owned()),
+        None => ("unknown".to_owned(), format!("fewer than {INTERVAL_VALUES_MIN} trials")),
     };
     let trials = format::counted(main.values.len() as u64, "trial");
     let start = run.trials.first().map_or("-", |trial| trial.started.start.name());

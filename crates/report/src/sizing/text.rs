@@ -148,7 +148,9 @@ fn advice(sizing: &Sizing, cache: SizedCache) -> String {
 /// Describes the position of this size on the curve; empty if unknown.
 pub(super) fn region_text(sizing: &Sizing, advice: &Recommendation) -> String {
     match (advice.region, &sizing.regions) {
-        (Some(Region::Useful), Some(regions)) if advice.bytes >= regions.flat_begin_bytes => {
+        (Some(Region::Useful), Some(regions))
+            if regions.is_cliff() || advice.bytes >= regions.flat_begin_bytes =>
+        {
             "where region 3, flat, begins".to_owned()
         }
         (Some(region), _) => format!("in {}", regions::title(region)),

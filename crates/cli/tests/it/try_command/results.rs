@@ -64,9 +64,9 @@ fn a_file_that_is_read_in_order_is_read_ahead_through_larder() {
         return;
     }
     let directory = directory();
-    let args = "--workload fileload --memory 32MiB --trials 1 -- --size 4MiB";
-    let args: Vec<&str> = args.split(' ').collect();
-    let (run, stdout) = run_recorded(directory.path(), &args);
+    let args = ["--workload", "fileload", "--memory", "32MiB", "--trials", "1"];
+    let (run, stdout) =
+        run_recorded(directory.path(), &[&args[..], &["--", "--size", "4MiB"]].concat());
     assert!(stdout.contains("Fileload: sequential"), "{stdout}");
     // Of 1,024 pages. The disk determines how many of them arrive before their reader needs them.
     let ahead = values(&run, "larder, cold", "pages read, of these read ahead")[0];

@@ -41,7 +41,7 @@ fn a_run_of_few_trials_or_with_many_set_aside_has_no_good_confidence() {
     assert!(format!("{:?}", cards(&run)).contains("good"));
     run.set_aside = 0;
     run.trials.truncate(5);
-    assert!(format!("{:?}", cards(&run)).contains("an interval needs six trials"));
+    assert!(format!("{:?}", cards(&run)).contains("an interval needs 6 trials"));
 }
 
 #[test]

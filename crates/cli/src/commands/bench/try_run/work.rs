@@ -50,8 +50,9 @@ impl Work {
             Benchmark::Probe => &PROBE_ARGUMENTS,
             Benchmark::Fileload => &[],
         };
-        let defaults = defaults.iter().filter(|_| words.is_empty()).map(OsString::from);
-        let arguments = defaults.chain(words.iter().map(OsString::from));
+        let given = words.iter().map(String::as_str);
+        let defaults = if words.is_empty() { defaults } else { &[] };
+        let arguments = given.chain(defaults.iter().copied()).map(OsString::from);
         // The working directory is determined later.
         let placeholder = || [OsString::from(".")].into_iter();
         Ok(match kind {
@@ -168,9 +169,9 @@ mod tests {
 
     #[test]
     fn probe_bypasses_the_page_cache_unless_words_say_otherwise() {
-        let is_unbuffered = |line: &str| match work(Benchmark::Probe, line) {
-            Work::Probe(arguments) => arguments.file_options().unbuffered,
-            _ => unreachable!("the kind was given"),
+        let is_unbuffered = |line: &str| {
+            let Work::Probe(arguments) = work(Benchmark::Probe, line) else { panic!("no probe") };
+            arguments.file_options().unbuffered
         };
         assert!(is_unbuffered("") && !is_unbuffered("--size 1MiB"));
     }
