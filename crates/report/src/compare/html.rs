@@ -58,7 +58,7 @@ fn verdict(comparison: &Comparison) -> String {
     );
     match main.verdict {
         Verdict::CannotTell => {
-            format!("No clear difference in {}: {change}, {}", main.series, main.why)
+            format!("No verdict on {}: {change}, {}", main.series, main.why)
         }
         verdict => format!("B is {}: {} {change}, {values}", verdict.words(), main.series),
     }

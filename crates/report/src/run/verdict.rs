@@ -53,7 +53,9 @@ fn confidence(run: &Run) -> Card {
         return Card::new("Confidence", "doubtful", note);
     }
     let fewest = run.parts.iter().map(|part| part.run.trials.len() as u64).min();
-    if run.doubts.is_empty() && fewest.unwrap_or(kept) < INTERVAL_VALUES_MIN {
+    // The cards of a comparison have its own interval, which needs fewer trials.
+    let is_compared = try_verdict::is_try(run);
+    if run.doubts.is_empty() && !is_compared && fewest.unwrap_or(kept) < INTERVAL_VALUES_MIN {
         let note = format!("an interval needs {INTERVAL_VALUES_MIN} trials");
         return Card::new("Confidence", "unknown", note);
     }
@@ -94,7 +96,7 @@ fn of_try(run: &Run) -> Option<String> {
     let sides = try_verdict::comparisons(run)?;
     let of_side =
         |(start, compared): &(&str, SeriesComparison)| match (compared.verdict, factor(compared)) {
-            (Verdict::CannotTell, _) | (_, None) => format!("no clear difference {start}"),
+            (Verdict::CannotTell, _) | (_, None) => format!("no verdict {start}"),
             (_, Some(factor)) => format!("{} {start}", speed_words(factor)),
         };
     let sides: Vec<String> = sides.iter().map(of_side).collect();
@@ -112,13 +114,16 @@ fn factor(compared: &SeriesComparison) -> Option<f64> {
 fn try_cards(run: &Run) -> Vec<Card> {
     let of_side = |(start, compared): &(&str, SeriesComparison)| {
         let value = |value| quantity(value, &compared.unit);
-        let note = format!(
+        let mut note = format!(
             "{} without, {} with Larder",
             value(compared.median_a),
             value(compared.median_b)
         );
+        if !compared.why.is_empty() {
+            put!(note, "; {}", compared.why);
+        }
         let shown = match compared.verdict {
-            Verdict::CannotTell => "no clear difference".to_owned(),
+            Verdict::CannotTell => "no verdict".to_owned(),
             _ => factor(compared).map_or_else(|| "-".to_owned(), speed_words),
         };
         Card::new(format!("{} start", capitalized(start)), shown, note)

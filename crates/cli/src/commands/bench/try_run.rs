@@ -87,9 +87,10 @@ pub(crate) struct TryArgs {
     #[arg(long)]
     yes: bool,
 
-    /// Result page or JSON.
+    /// Result: .html, .json, .csv or .txt.
     ///
-    /// File for the page with the charts, replacing it; JSON if the name ends in .json.
+    /// File for the result, replacing it: the page with the charts, or another format if the name
+    /// ends in .json, .csv or .txt.
     #[arg(short, long, value_name = "FILE", default_value = "larder-try.html")]
     output: OutputFile,
 

@@ -63,6 +63,25 @@ fn a_trial_of_a_cache_answers_with_its_gain_from_each_start() {
 }
 
 #[test]
+fn a_trial_of_a_cache_without_a_verdict_is_no_sign_of_no_difference() {
+    let side = |side: &str, value: f64, trials: usize| {
+        let mut run = run("reads/s", value, Start::Cold);
+        run.samples[0].values.truncate(trials);
+        run.trials.truncate(trials);
+        part(side, &[("side", side), ("start", "cold")], run)
+    };
+    let tried = |trials| {
+        gathered("a try", vec![side("native", 100.0, trials), side("larder", 230.0, trials)])
+    };
+    assert_eq!(verdict(&tried(3)), "With Larder: no verdict cold");
+    let shown = format!("{:?}", cards(&tried(3)));
+    assert!(shown.contains("too few values"), "{shown}");
+    // The interval of a ratio needs fewer trials than that of a median.
+    let shown = format!("{:?}", cards(&tried(4)));
+    assert!(shown.contains("2.30 times as fast") && shown.contains("good"), "{shown}");
+}
+
+#[test]
 fn parts_answer_with_the_best_one_only_if_it_is_clearly_better() {
     let cells = |best: f64| {
         let fast = part("xfs", &[], run("files/s", best, Start::AsIs));
