@@ -51,8 +51,8 @@ pub struct Interval {
 }
 
 /// Returns the confidence interval of the sign test for the median: exact for any distribution, and
-/// deterministic. With fewer than [`INTERVAL_VALUES_MIN`] values no such interval reaches 95 %; the result is then the
-/// whole range with its actual confidence (five values: 93.75 %).
+/// deterministic. With fewer than [`INTERVAL_VALUES_MIN`] values no such interval reaches 95 %; the
+/// result is then the whole range with its actual confidence (five values: 93.75 %).
 #[must_use]
 pub fn sign_interval(values: &[f64]) -> Option<Interval> {
     let sorted = sorted(values)?;

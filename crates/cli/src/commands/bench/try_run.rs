@@ -165,7 +165,9 @@ impl TryArgs {
         }
         if let Some(ending) = self.output.extension() {
             let (path, ending) = (self.output.display(), ending.display());
-            bail!("write {path}: no format has the ending .{ending}; use .html, .json or .csv");
+            bail!(
+                "write {path}: no format has the ending .{ending}; use .html, .json, .csv or .txt"
+            );
         }
         Ok(Format::Html)
     }
