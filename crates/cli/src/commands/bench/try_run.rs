@@ -87,7 +87,7 @@ pub(crate) struct TryArgs {
     #[arg(long)]
     yes: bool,
 
-    /// Result: .html, .json, .csv or .txt.
+    /// Result page or data.
     ///
     /// File for the result, replacing it: the page with the charts, or another format if the name
     /// ends in .json, .csv or .txt.
@@ -343,11 +343,11 @@ mod tests {
             let arguments = arguments(directory.path(), &["-o", path.to_str().unwrap()]);
             arguments.check_output().map_err(|error| error.to_string())
         };
-        for name in ["page", "page.html", "page.json", "page.csv"] {
+        for name in ["page", "page.html", "page.json", "page.csv", "page.txt"] {
             page(name).unwrap();
         }
         let error = page("page.foo").unwrap_err();
-        let reason = "page.foo: no format has the ending .foo; use .html, .json or .csv";
+        let reason = "page.foo: no format has the ending .foo; use .html, .json, .csv or .txt";
         assert!(error.ends_with(reason), "{error}");
     }
 
