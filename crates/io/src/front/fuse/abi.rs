@@ -319,6 +319,12 @@ pub(super) fn is_unanswered(code: u32) -> bool {
     matches!(code, opcode::FORGET | opcode::BATCH_FORGET | opcode::INTERRUPT)
 }
 
+/// Returns true if a process waits for the reply to a request.
+pub(super) fn is_awaited(request: &[u8]) -> bool {
+    let code = head_of::<InHeader>(request).opcode;
+    !is_unanswered(code) && !matches!(code, opcode::RELEASE | opcode::RELEASEDIR)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

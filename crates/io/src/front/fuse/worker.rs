@@ -185,7 +185,7 @@ impl Worker {
     /// Receives and handles the available requests for which there is room; returns their number.
     /// `None` if the file system is unmounted.
     pub(super) fn take_requests(&mut self) -> Option<u32> {
-        let mut taken = 0;
+        let (mut taken, mut is_awaited) = (0, false);
         self.is_drained = false;
         // The current request borrows the buffer.
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -197,7 +197,8 @@ impl Worker {
             });
             match received {
                 Received::Request(len, payload) => {
-                    if taken == 0 {
+                    if !is_awaited && abi::is_awaited(&buffer[..len]) {
+                        is_awaited = true;
                         self.shared.spinners.begin_batch();
                     }
                     taken += 1;
@@ -221,7 +222,7 @@ impl Worker {
             }
         }
         self.buffer = buffer;
-        if taken > 0 {
+        if is_awaited {
             self.shared.spinners.end_batch();
         }
         is_mounted.then_some(taken)

@@ -269,7 +269,10 @@ impl Directory {
         flags: u32,
     ) -> AnswerResult {
         let (node, attributes) = self.nodes.get_or_insert(path, stat)?;
-        self.check_unclaimed(&node, attributes.stat.st_nlink < 2)?;
+        // Another cache can have a new file only under a second name.
+        if attributes.stat.st_nlink > 1 {
+            self.check_unclaimed(&node, false)?;
+        }
         // A new file has no capabilities.
         if opens_for_writing(flags) {
             node.file.record_writer(header.uid);

@@ -266,7 +266,7 @@ mod tests {
                 && !ring_entry.awaits_reply_to(8)
                 && ring_entry.commit_id == 9
         );
-        assert!(ring_entry.is_awaited, "a look-up waits");
+        assert!(ring_entry.is_awaited, "a lookup waits");
         assert!(ring_entry.answer(0, [&b"ab"[..], b"c"].into_iter()), "nothing is lent");
         assert!(!ring_entry.awaits_reply_to(7), "one answer");
         assert_eq!(&ring_entry.payload_buffer.as_ref().unwrap().bytes()[..3], b"abc");
