@@ -688,10 +688,11 @@ fn read_all(
     names.filter_map(read).collect()
 }
 
-/// Removes the claims of dead processes. The caller holds the lock under which claims are replaced:
-/// otherwise another process might have given the name to its claim meanwhile.
+/// Removes the claims of dead processes, also unfinished ones. The caller holds the lock under
+/// which claims are written: otherwise another process might have given the name to its claim
+/// meanwhile.
 fn remove_dead(directory: &PrivateDirectory) {
-    for name in names(directory.as_fd()) {
+    for name in all_names(directory.as_fd()) {
         if open(directory.as_fd(), &name).is_some_and(|(_, is_live)| !is_live)
             && let Err(error) = rustix::fs::unlinkat(directory, &name, AtFlags::empty())
         {
@@ -700,11 +701,19 @@ fn remove_dead(directory: &PrivateDirectory) {
     }
 }
 
+/// Returns the names of claim files.
 fn names(directory: BorrowedFd<'_>) -> Vec<String> {
+    let mut names = all_names(directory);
+    names.retain(|name| !name.starts_with('.'));
+    names
+}
+
+/// Returns the names of claim files and of unfinished ones, which begin with a dot.
+fn all_names(directory: BorrowedFd<'_>) -> Vec<String> {
     let Ok(entries) = rustix::fs::Dir::read_from(directory) else { return Vec::new() };
     let names = entries.flatten().take(CLAIMS_MAX);
     let names = names.filter_map(|entry| Some(entry.file_name().to_str().ok()?.to_owned()));
-    names.filter(|name| !name.starts_with('.') && name != LOCK_FILE).collect()
+    names.filter(|name| ![".", "..", LOCK_FILE].contains(&name.as_str())).collect()
 }
 
 /// Opens a claim file; returns it with a flag that is true if its process lives.

@@ -118,8 +118,10 @@ fn the_claim_of_a_process_that_is_gone_refuses_nothing_and_is_removed() {
         "{refused}"
     );
     drop(locked);
+    let unfinished = setup.path("run/larder/claims/.4711-2");
+    fs::write(&unfinished, "").unwrap();
     let _claim = setup.claim(&setup.one, "data/a.img").unwrap();
-    assert!(!path.exists(), "the file of a process that is gone");
+    assert!(!path.exists() && !unfinished.exists(), "the files of a process that is gone");
 }
 
 /// The kernel reuses the number of an unmounted file system for the next one, while the process
