@@ -67,8 +67,7 @@ pub fn compare(a: &Run, b: &Run, threshold: f64) -> Result<Comparison, CompareEr
         };
         return Err(CompareError::Workloads { first: name(a), second: name(b) });
     }
-    let circumstances =
-        Circumstances { unfair_reason: steal_warning(a, b), slowdown: Slowdown::between(a, b) };
+    let circumstances = Circumstances { stolen: stolen(a, b), slowdown: Slowdown::between(a, b) };
     let (of_a, of_b) = (by_series(a), by_series(b));
     let mut series: Vec<SeriesComparison> = a
         .samples
@@ -155,9 +154,6 @@ fn decide_verdict(
     let Some(better) = better else {
         return cannot_tell("the direction of improvement is unknown".to_owned());
     };
-    if let Some(reason) = &circumstances.unfair_reason {
-        return cannot_tell(reason.clone());
-    }
     if shift.confidence < CONFIDENCE {
         return cannot_tell("too few values: 4 of each are needed for 95 %".to_owned());
     }
@@ -167,8 +163,8 @@ fn decide_verdict(
         let is_better = is_higher == (better == Direction::Higher);
         return (if is_better { Verdict::Better } else { Verdict::Worse }, String::new());
     }
-    if let Some(slowdown) = &circumstances.slowdown {
-        return cannot_tell(slowdown.to_string());
+    if let Some(reason) = circumstances.reason() {
+        return cannot_tell(reason);
     }
     let limit = format::percent(threshold);
     if shift.low >= less && shift.high <= more {
@@ -187,36 +183,48 @@ fn usual_direction(unit: &str) -> Option<Direction> {
     }
 }
 
-/// Returns a sentence if the hypervisor stole too much processor time from a run.
-fn steal_warning(a: &Run, b: &Run) -> Option<String> {
+/// Returns the larger share of the processor time that the hypervisor took from a run, if it
+/// exceeds [`STEAL_MAX`].
+fn stolen(a: &Run, b: &Run) -> Option<f64> {
     let mean = |run: &Run| {
         let steal: Vec<f64> = run.all_trials().filter_map(|trial| trial.steal).collect();
         steal.iter().sum::<f64>() / as_f64(steal.len().max(1) as u64)
     };
-    let worst = mean(a).max(mean(b));
-    (worst > STEAL_MAX)
-        .then(|| format!("the hypervisor took {} of the processor time", format::percent(worst)))
+    Some(mean(a).max(mean(b))).filter(|share| *share > STEAL_MAX)
 }
 
-/// Circumstances of the runs that limit what a comparison can tell.
+/// Disturbances of the runs. A verdict requires that they cannot change it.
 struct Circumstances {
-    /// The reason why there is no verdict at all.
-    unfair_reason: Option<String>,
+    /// Share of the processor time that the hypervisor took from one of the runs.
+    stolen: Option<f64>,
     slowdown: Option<Slowdown>,
 }
 
 impl Circumstances {
-    /// Extends the interval to the ratio of two runs at the same speed of the machine, if all of
-    /// the time depends on it.
-    fn widen(&self, shift: Shift, better: Option<Direction>) -> Shift {
+    /// Extends the interval to the ratio of two undisturbed runs, if all of the time depends on the
+    /// speed of the machine.
+    fn widen(&self, mut shift: Shift, better: Option<Direction>) -> Shift {
+        if let Some(share) = self.stolen {
+            shift.low *= 1.0 - share;
+            shift.high /= 1.0 - share;
+        }
         let (Some(slowdown), Some(better)) = (&self.slowdown, better) else { return shift };
         let factor = 1.0 - slowdown.share;
         // A slower second run has lower rates and longer times.
         if slowdown.is_second == (better == Direction::Higher) {
-            Shift { high: shift.high / factor, ..shift }
+            shift.high /= factor;
         } else {
-            Shift { low: shift.low * factor, ..shift }
+            shift.low *= factor;
         }
+        shift
+    }
+
+    /// Returns the disturbance as a sentence.
+    fn reason(&self) -> Option<String> {
+        let stolen = self.stolen.map(|share| {
+            format!("the hypervisor took {} of the processor time", format::percent(share))
+        });
+        stolen.or_else(|| self.slowdown.as_ref().map(ToString::to_string))
     }
 }
 

@@ -8,6 +8,7 @@
 //! less is better.
 
 use crate::compare::{self, CompareError};
+use crate::quantity::speed_words;
 use crate::stats::median;
 use larder_schema::compare::{SeriesComparison, Verdict};
 use larder_schema::format;
@@ -163,8 +164,15 @@ impl Side<'_> {
         };
         let [ratio, low, high] =
             if self.is_time() { [1.0 / ratio, 1.0 / high, 1.0 / low] } else { [ratio, low, high] };
-        let [ratio, low, high] = [ratio, low, high].map(format::number);
-        format!("{ratio} times as fast, {low} to {high}")
+        let words = if high <= 1.0 { "slower" } else { "as fast" };
+        if low < 1.0 && high > 1.0 {
+            let [ratio, low, high] = [ratio, low, high].map(speed_words);
+            return format!("{ratio}, from {low} to {high}");
+        }
+        let factors =
+            if high <= 1.0 { [ratio, high, low].map(f64::recip) } else { [ratio, low, high] };
+        let [ratio, low, high] = factors.map(format::number);
+        format!("{ratio} times {words}, {low} to {high}")
     }
 
     /// Returns the reasons for a gain, as far as the counts show them.
@@ -239,11 +247,9 @@ impl Side<'_> {
         if let Some(part) = share_of_warm(|side| side.native)
             && part >= FAST_DISK
         {
-            return format!(
-                "the disk is nearly as fast as memory here ({} of it), and through larder \
-                 {through}",
-                format::percent(part)
-            );
+            let nearly = format!("nearly as fast as memory here ({} of it)", format::percent(part));
+            let speed = if part < 1.0 { &nearly } else { "as fast as memory here" };
+            return format!("the disk is {speed}, and through larder {through}");
         }
         let hits = page_share(self.larder, HIT_PAGES).unwrap_or(0.0);
         if hits < SHARE_MIN {

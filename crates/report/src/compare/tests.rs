@@ -158,14 +158,25 @@ fn what_is_too_small_too_noisy_or_too_little_is_not_told() {
 }
 
 #[test]
-fn stolen_time_makes_a_comparison_void() {
-    let mut b = run(&[("rate", "1/s", Some(Direction::Higher), &scaled(2.0))]);
+fn a_difference_that_stolen_time_can_explain_is_no_verdict() {
     let a = run(&[("rate", "1/s", Some(Direction::Higher), &STEADY)]);
-    b.trials = [0.02, 0.1].map(|steal| Trial { steal: Some(steal), ..Trial::default() }).into();
-    let found = compare(&a, &b, THRESHOLD).unwrap();
-    assert_eq!(found.series[0].why, "the hypervisor took 6.0 % of the processor time");
-    b.trials.truncate(1);
-    assert_eq!(compare(&a, &b, THRESHOLD).unwrap().series[0].verdict, Verdict::Better);
+    let compared = |factor: f64, steal: &[f64]| {
+        let mut b = run(&[("rate", "1/s", Some(Direction::Higher), &scaled(factor))]);
+        let trial = |steal: &f64| Trial { steal: Some(*steal), ..Trial::default() };
+        b.trials = steal.iter().map(trial).collect();
+        let found = compare(&a, &b, THRESHOLD).unwrap().series.remove(0);
+        (found.verdict, found.why)
+    };
+    let reason = "the hypervisor took 6.0 % of the processor time";
+    for (factor, verdict, why) in [
+        (2.0, Verdict::Better, ""),
+        (0.02, Verdict::Worse, ""),
+        (1.08, Verdict::CannotTell, reason),
+        (0.92, Verdict::CannotTell, reason),
+    ] {
+        assert_eq!(compared(factor, &[0.02, 0.1]), (verdict, why.to_owned()), "{factor}");
+    }
+    assert_eq!(compared(1.08, &[0.02]).0, Verdict::Better, "2 % are not counted");
 }
 
 #[test]

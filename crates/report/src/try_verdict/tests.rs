@@ -51,7 +51,7 @@ fn what_is_better_comes_first_with_what_was_counted() {
         text,
         "Through larder: better from a cold start (3.00 times as fast, 2.97 to 3.03), since \
          85.0 % of the pages had been read ahead and 3,600 written pages became 120 writes of the \
-         disk; worse from a warm start (0.500 times as fast, 0.495 to 0.505), since the kernel's \
+         disk; worse from a warm start (2.00 times slower, 1.98 to 2.02), since the kernel's \
          own cache holds all of it, and through larder every call passes through a second \
          program (FUSE)."
     );
@@ -87,6 +87,11 @@ fn what_is_not_better_says_why_from_what_was_counted() {
     let text = verdict(&parts).unwrap();
     assert!(text.contains("nearly as fast as memory here (90.0 % of it)"), "{text}");
     assert!(!text.contains("better"), "{text}");
+    // A share above all of it is no share.
+    let mut faster = parts.clone();
+    faster[0] = part(NATIVE, Start::Cold, 19.97, &[]);
+    let text = verdict(&faster).unwrap();
+    assert!(text.contains("the disk is as fast as memory here, and"), "{text}");
     // Work that bypasses the page cache has no hits there.
     let mut parts = parts;
     for part in &mut parts {
