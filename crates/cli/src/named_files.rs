@@ -5,8 +5,8 @@ use crate::commands::bench::RecordedSpeed;
 use crate::output_file::OutputFile;
 use anyhow::Result;
 use clap::ArgMatches;
-use larder_server::output::{DistinctFiles, check_directory};
-use std::path::PathBuf;
+use larder_server::output::{DistinctFiles, check_writable};
+use std::path::{Path, PathBuf};
 
 /// The files that a command line names.
 #[derive(Debug, Default)]
@@ -20,7 +20,12 @@ impl NamedFiles {
     pub(crate) fn of(matches: &ArgMatches) -> Self {
         let mut files = NamedFiles::default();
         for id in matches.ids().map(clap::Id::as_str) {
-            files.written.extend(values(matches, id, |file: &OutputFile| Some(file.to_path_buf())));
+            // As the file of a trace, "-" is standard output.
+            let written = |file: &OutputFile| {
+                let is_stdout = id == "file" && **file == *Path::new("-");
+                (!is_stdout).then(|| file.to_path_buf())
+            };
+            files.written.extend(values(matches, id, written));
             files.read.extend(values(matches, id, |path: &PathBuf| Some(path.clone())));
             files.read.extend(values(matches, id, VolumeSource::file));
             files
@@ -40,12 +45,12 @@ impl NamedFiles {
     }
 
     /// Refuses an output that would replace a file that the command reads, or another output, or
-    /// whose directory does not exist, so that the command fails before it does its work.
+    /// that cannot be written, so that the command fails before it does its work.
     pub(crate) fn check(&self) -> Result<()> {
         let mut files = DistinctFiles::of_inputs(self.read.iter().cloned());
         for file in &self.written {
             files.add_output(file)?;
-            check_directory(file)?;
+            check_writable(file)?;
         }
         Ok(())
     }

@@ -7,7 +7,7 @@
 mod atomic_file;
 mod file;
 
-pub use atomic_file::{AtomicFile, check_directory};
+pub use atomic_file::AtomicFile;
 pub use file::DistinctFiles;
 pub(crate) use file::real_path;
 
@@ -91,12 +91,17 @@ pub fn write_atomically(file: &Path, text: &str) -> Result<()> {
     new.finish()
 }
 
-/// Refuses a file that cannot be written, before the command starts its work.
+/// Refuses a file that cannot be written, before the command starts its work. Devices and pipes are
+/// not opened, since the reader of a pipe would see its end.
 ///
 /// # Errors
 /// The file cannot be written.
 pub fn check_writable(file: &Path) -> Result<()> {
-    AtomicFile::begin(file, "").map(drop)
+    let kind = file.metadata().map(|found| found.file_type());
+    match kind {
+        Ok(kind) if !kind.is_file() && !kind.is_dir() => Ok(()),
+        _ => AtomicFile::begin(file, "").map(drop),
+    }
 }
 
 #[cfg(test)]

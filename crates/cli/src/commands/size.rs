@@ -135,9 +135,6 @@ pub(crate) fn run(arguments: &SizeArgs) -> Result<()> {
         path != Some(Path::new("-")),
         "size a cache for standard input: a trace is read several times, so it must be a file"
     );
-    if let Some(file) = &arguments.html {
-        output::check_writable(file)?;
-    }
     let name = path.map_or(SAMPLE_NAME.into(), |path| {
         escape::name(path.file_name().unwrap_or(path.as_os_str()).as_bytes()).into_owned()
     });

@@ -52,14 +52,14 @@ pub(crate) struct WatchArgs {
     #[command(flatten)]
     format: FormatArgs<TextOrJson>,
 
-    /// Count look-ups in the kernel.
+    /// Count lookups in the kernel.
     ///
-    /// Far less overhead than reporting each look-up; auto: if supported.
+    /// Far less overhead than reporting each lookup; auto: if supported.
     #[arg(long, value_name = "WHEN", default_value = "auto", value_parser = counting(),
           hide_short_help = true)]
     bpf: Bpf,
 
-    /// Memory for unread events, for each processor [default: 8MiB; up to 32MiB if each look-up is
+    /// Memory for unread events, for each processor [default: 8MiB; up to 32MiB if each lookup is
     /// reported].
     #[arg(long, value_name = "SIZE", value_parser = buffer, hide_short_help = true)]
     buffer: Option<u64>,
@@ -134,9 +134,6 @@ pub(super) fn interval(text: &str) -> Result<u64, String> {
 
 pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
     let json = arguments.format.get() == TextOrJson::Json;
-    if let Some(file) = &arguments.output {
-        output::check_writable(file)?;
-    }
     let stop = Stop::listen()?;
     let options = Options {
         wanted: arguments.target.scope(),
@@ -265,8 +262,7 @@ mod tests {
         let buffer =
             command.get_arguments().find(|it| it.get_id() == "buffer").expect("it is there");
         let (least, most) = (BUFFER_KIB / 1024, BUFFER_KIB_MAX / 1024);
-        let expected =
-            format!("[default: {least}MiB; up to {most}MiB if each look-up is reported]");
+        let expected = format!("[default: {least}MiB; up to {most}MiB if each lookup is reported]");
         assert!(buffer.get_help().expect("help").to_string().ends_with(&expected), "{expected}");
     }
 

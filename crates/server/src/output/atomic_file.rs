@@ -32,10 +32,7 @@ enum Target {
 }
 
 /// Refuses a file whose directory does not exist.
-///
-/// # Errors
-/// The directory does not exist.
-pub fn check_directory(path: &Path) -> Result<()> {
+fn check_directory(path: &Path) -> Result<()> {
     let directory = path.parent().filter(|parent| !parent.as_os_str().is_empty());
     let missing = directory.filter(|directory| matches!(directory.try_exists(), Ok(false)));
     if let Some(missing) = missing {
