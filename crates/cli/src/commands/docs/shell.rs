@@ -10,6 +10,14 @@ use clap_complete::Shell;
 use std::any::TypeId;
 use std::io::Write;
 
+/// Files that the manual page lists, with their meaning.
+const FILES: [(&str, &str); 4] = [
+    ("/etc/larder.toml", "Configuration of the packaged service (larder serve --config)."),
+    ("/var/lib/larder", "Warm lists of the packaged service."),
+    ("/run/larder", "Sockets and claims of servers that root started."),
+    ("$XDG_RUNTIME_DIR/larder", "The same of other users; $RUNTIME_DIRECTORY overrides both."),
+];
+
 #[derive(Debug, Args)]
 pub(crate) struct CompletionsArgs {
     /// The shell.
@@ -33,12 +41,22 @@ pub(crate) fn manual() -> Result<()> {
 fn render_manual(text: &mut Vec<u8>) -> Result<()> {
     let mut command = visible_command();
     command.build();
-    clap_mangen::Man::new(command.clone()).render(&mut *text)?;
+    // `Man::render` would also list a page for each command, and this is the only one.
+    let man = clap_mangen::Man::new(command.clone());
+    man.render_title(&mut *text)?;
+    man.render_name_section(&mut *text)?;
+    man.render_synopsis_section(&mut *text)?;
+    man.render_description_section(&mut *text)?;
+    man.render_options_section(&mut *text)?;
     render_examples("larder", text)?;
     for sub in command.get_subcommands() {
         render_page(sub, text)?;
     }
-    Ok(())
+    writeln!(text, ".SH FILES")?;
+    for (path, meaning) in FILES {
+        writeln!(text, ".TP\n{}\n{}", escaped(path), escaped(meaning))?;
+    }
+    Ok(man.render_version_section(text)?)
 }
 
 /// Appends the description of a command and of its subcommands, as sections.
@@ -56,10 +74,13 @@ fn render_page(command: &Command, text: &mut Vec<u8>) -> Result<()> {
     Ok(())
 }
 
+/// Escapes text for roff, where a hyphen and an apostrophe stand for other characters.
+fn escaped(text: &str) -> String {
+    text.replace('-', "\\-").replace('\'', "\\(aq")
+}
+
 /// Appends the examples of a command.
 fn render_examples(name: &str, text: &mut Vec<u8>) -> Result<()> {
-    // In roff a hyphen, a backslash and an apostrophe stand for other characters.
-    let escaped = |line: &str| line.replace('-', "\\-").replace('\'', "\\(aq");
     for (number, (line, meaning)) in examples_of(name).iter().enumerate() {
         if number == 0 {
             writeln!(text, ".SH EXAMPLES")?;
@@ -121,6 +142,11 @@ mod tests {
         assert!(sections > 30, "{sections} commands");
         assert_eq!(text.matches("\n.SH EXAMPLES\n").count(), sections + 1, "and the program");
         assert!(text.contains("larder size \\-\\-sample"));
+        for sub in visible_command().get_subcommands() {
+            let page = format!("larder\\-{}(1)", sub.get_name());
+            assert!(!text.contains(&page), "{page} does not exist");
+        }
+        assert_eq!(text.matches("\n.SH FILES\n").count(), 1);
     }
 
     #[test]
