@@ -30,11 +30,14 @@ impl Memory {
     /// Reads the current memory use; returns `None` if the kernel does not report it.
     #[must_use]
     pub fn now() -> Option<Memory> {
-        let bytes = proc::meminfo();
+        Memory::from_meminfo(&proc::meminfo())
+    }
+
+    fn from_meminfo(bytes: &impl Fn(&str) -> Option<u64>) -> Option<Memory> {
         Some(Memory {
             total_bytes: bytes("MemTotal")?,
             available_bytes: bytes("MemAvailable")?,
-            cache_bytes: cache_bytes(&bytes)?,
+            cache_bytes: cache_bytes(bytes)?,
             dirty_bytes: bytes("Dirty")?,
             write_back_bytes: bytes("Writeback")?,
         })
@@ -74,9 +77,10 @@ mod tests {
             "Cached" => Some(700),
             "Buffers" => Some(50),
             "Shmem" => Some(200),
-            _ => None,
+            _ => Some(1),
         };
         assert_eq!(cache_bytes(&bytes), Some(550));
+        assert_eq!(Memory::from_meminfo(&bytes).map(|memory| memory.cache_bytes), Some(550));
         assert_eq!(cache_bytes(&|_: &str| None), None);
     }
 }

@@ -2,10 +2,10 @@
 //! of disk I/O. docs/watch.md describes the method.
 //!
 //! * `event`: the kernel events in use.
-//! * `lookup`: classification of look-ups as hit, read-ahead hit or miss.
+//! * `lookup`: classification of lookups as hit, read-ahead hit or miss.
 //! * `accounting`: counts by file and process.
 //! * `tasks`, `names`, `homes`: process of a thread, path of a file, device of a file.
-//! * `source`: source of the events; `kernel_probe`: look-ups counted in the kernel.
+//! * `source`: source of the events; `kernel_probe`: lookups counted in the kernel.
 //! * `scope`: the watched part of the machine.
 //! * `readings`: disks and memory.
 //! * `missing`: information that is unavailable, and the way to obtain it.
@@ -52,10 +52,10 @@ use source::Source;
 use std::collections::HashMap;
 use std::time::Duration;
 
-/// Default minimum size of each processor's trace buffer: a tenth of a second at a million look-ups
+/// Default minimum size of each processor's trace buffer: a tenth of a second at a million lookups
 /// per second, while the reader returns every 20 ms.
 pub const BUFFER_KIB: u64 = 8 << 10;
-/// Default maximum size, used where each look-up is an event and the machine has few processors.
+/// Default maximum size, used where each lookup is an event and the machine has few processors.
 pub const BUFFER_KIB_MAX: u64 = 32 << 10;
 /// Recommended interval between calls of [`Watcher::step`].
 pub const STEP: Duration = Duration::from_millis(20);
@@ -73,17 +73,17 @@ pub struct Options {
     /// The watched part of the machine.
     pub wanted: WatchScope,
     /// Trace buffer per processor; the default is [`BUFFER_KIB`], or up to [`BUFFER_KIB_MAX`] where
-    /// each look-up is an event.
+    /// each lookup is an event.
     pub buffer_kib: Option<u64>,
     /// Maximum number of rows of an interval.
     pub rows_max: usize,
     /// True if the caller needs only the requests, not the resulting disk I/O.
     pub references_only: bool,
-    /// Use of BPF programs that count look-ups in the kernel.
+    /// Use of BPF programs that count lookups in the kernel.
     pub bpf: Bpf,
 }
 
-/// Use of BPF programs that count look-ups in the kernel, which slows watched processes far less.
+/// Use of BPF programs that count lookups in the kernel, which slows watched processes far less.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Bpf {
     /// BPF where the kernel supports it, else trace events.
@@ -91,7 +91,7 @@ pub enum Bpf {
     Auto,
     /// BPF only: watching fails without it.
     On,
-    /// One trace event for each look-up.
+    /// One trace event for each lookup.
     Off,
 }
 
@@ -112,7 +112,7 @@ pub enum WatchError {
     #[error(transparent)]
     Trace(#[from] TraceError),
     /// The caller requires BPF, and the kernel does not support it.
-    #[error("count look-ups in the kernel: {0}")]
+    #[error("count lookups in the kernel: {0}")]
     NoBpf(String),
 }
 
@@ -237,7 +237,7 @@ impl Watcher {
         self.scope.wanted.describe()
     }
 
-    /// Describes the source of look-ups in a few words; returns `None` without a source.
+    /// Describes the source of lookups in a few words; returns `None` without a source.
     #[must_use]
     pub fn means(&self) -> Option<String> {
         self.source.as_ref().map(Source::means)

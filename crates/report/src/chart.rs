@@ -41,6 +41,8 @@ pub enum Labels {
     Percent,
     /// Nanoseconds, in a suitable unit.
     Duration,
+    /// Seconds, in a suitable unit.
+    Seconds,
 }
 
 /// One axis of a [`Chart`].
@@ -147,8 +149,10 @@ impl Axis {
             Labels::Bytes => format::bytes(whole),
             Labels::ByteRate => format::byte_rate(value),
             Labels::Percent => format!("{} %", trimmed_number((value * 1e6).round() / 1e4)),
-            Labels::Duration => {
-                let duration = format::duration(whole);
+            Labels::Duration | Labels::Seconds => {
+                let is_seconds = self.labels == Labels::Seconds;
+                let duration =
+                    format::duration(if is_seconds { as_u64(value * 1e9) } else { whole });
                 match duration.split_once(' ') {
                     Some((number, unit)) => format!("{} {unit}", format::without_zeros(number)),
                     None => duration,

@@ -157,7 +157,7 @@ pub struct Watch {
     /// Stacked caches.
     #[serde(default)]
     pub layers: Vec<StackedCache>,
-    /// Source of look-ups, in a few words; empty without one.
+    /// Source of lookups, in a few words; empty without one.
     #[serde(default)]
     pub means: String,
     /// Findings of the rules.

@@ -196,7 +196,7 @@ fn cost(env: &Env, claims: &mut Claims, (mode, bound, claim): Mode) -> Result<Op
         pair(&mut pairs, on)?;
     }
     let figure = format!(
-        "{:+.1} %, {} pairs; {}: {:+.1} %; its own processor time {:.0} ns a look-up, {:.0} MiB",
+        "{:+.1} %, {} pairs; {}: {:+.1} %; its own processor time {:.0} ns a lookup, {:.0} MiB",
         added(&pairs),
         pairs[0].len(),
         floor_name(mode),
@@ -208,7 +208,7 @@ fn cost(env: &Env, claims: &mut Claims, (mode, bound, claim): Mode) -> Result<Op
     let (expected, rate) = (to_f64(2 * BATCH * BATCHES * rounds), looked_up / seconds);
     let is_all = lost <= 0.0 && (looked_up - expected).abs() < 0.5;
     claims.add(
-        format!("500,000 look-ups per second and more, none lost (--bpf {mode})"),
+        format!("500,000 lookups per second and more, none lost (--bpf {mode})"),
         format!("{rate:.0}/s, {lost} lost, {looked_up} of {expected} counted"),
         is_all && rate >= PER_S_MIN,
     );

@@ -110,6 +110,17 @@ fn configurations_of_earlier_versions_are_valid() {
 }
 
 #[test]
+fn the_version_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let version = env!("CARGO_PKG_VERSION");
+    let shown = output(&["version"], directory.path());
+    assert!(shown.starts_with(&format!("larder {version}")), "{shown}");
+    let shown: Value =
+        serde_json::from_str(&output(&["version", "--json"], directory.path())).unwrap();
+    assert!(shown["schema"] == "larder-version" && shown["program"] == version, "{shown}");
+}
+
+#[test]
 fn the_interface_of_earlier_versions_is_still_there() {
     let current = interface();
     if std::env::var_os(WRITE).is_some() {

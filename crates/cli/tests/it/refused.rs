@@ -43,12 +43,15 @@ fn refusal(directory: &Path, args: &[&str]) -> String {
 }
 
 #[test]
-fn a_watch_whose_result_cannot_be_kept_does_not_begin() {
+fn a_command_whose_result_cannot_be_kept_does_not_begin() {
     let directory = tempfile::tempdir().unwrap();
     // Otherwise the watch would run until a signal.
     let stderr = refusal(directory.path(), &["watch", "-o", "no/directory"]);
     assert_eq!(stderr, "larder: cannot write no/directory: the directory no does not exist\n");
     let stderr = refusal(directory.path(), &["watch", "-o", "."]);
+    assert_eq!(stderr, "larder: cannot write .: it is a directory\n");
+    let probe = ["bench", "probe", ".", "--size", "64KiB", "--length", "20ms", "--trials", "1"];
+    let stderr = refusal(directory.path(), &[&probe[..], &["-o", "."]].concat());
     assert_eq!(stderr, "larder: cannot write .: it is a directory\n");
 }
 

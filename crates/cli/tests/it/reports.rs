@@ -1,5 +1,6 @@
 //! `larder report` and `larder compare` of the recorded runs in bench-runs.
 
+use larder_schema::watch::{self, Watch};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output};
 
@@ -48,6 +49,35 @@ fn assert_refused(line: &str, message: &str) {
     let output = larder(line);
     assert_eq!(output.status.code(), Some(2), "{line}");
     assert!(text(&output.stderr).contains(message), "{line}: {}", text(&output.stderr));
+}
+
+#[test]
+fn a_record_of_watch_is_reported() {
+    let directory = tempfile::tempdir().unwrap();
+    let [record, page] = ["watch.json", "watch.html"].map(|name| directory.path().join(name));
+    let scope = "the whole machine".to_owned();
+    let watch = Watch {
+        schema: watch::SCHEMA.to_owned(),
+        version: watch::VERSION,
+        scope,
+        ..Watch::default()
+    };
+    std::fs::write(&record, watch.to_json()).unwrap();
+    let report = |options: &str| larder(&format!("larder report {}{options}", record.display()));
+    assert!(text(&report("").stdout).contains("the whole machine"));
+    assert_eq!(Watch::from_json(&text(&report(" --json").stdout)).unwrap(), watch);
+    assert!(report(&format!(" -o {}", page.display())).status.success());
+    assert!(std::fs::read_to_string(&page).unwrap().starts_with("<!DOCTYPE html>"));
+}
+
+#[test]
+fn a_comparison_has_a_page_with_its_verdict() {
+    let directory = tempfile::tempdir().unwrap();
+    let page = directory.path().join("compare.html");
+    let line = format!("larder compare probe-before.json probe-after.json -o {}", page.display());
+    assert_eq!(larder(&line).status.code(), Some(1));
+    let page = std::fs::read_to_string(&page).unwrap();
+    assert!(page.contains("<h1>B is worse: cycles") && page.contains("<svg"), "{page}");
 }
 
 #[test]

@@ -132,7 +132,7 @@ impl<F: Frames> Cache<F> {
         let (volume, paging) = (&instance.volume, instance.paging);
         let pages = paging.pages_of(blocks);
         if pages.end - pages.start <= u64::from(instance.pages.len()) {
-            // Look-ups also find pages of other shards, whose slots belong to another slab.
+            // Lookups also find pages of other shards, whose slots belong to another slab.
             let is_in_shard = |&page: &u64| {
                 let key = BlockKey::new(volume.id, paging.blocks_of(page).start);
                 self.table.shard(key) == instance.index

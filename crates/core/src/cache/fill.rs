@@ -25,7 +25,7 @@ pub(super) fn range_len(blocks: &Range<u64>) -> usize {
     usize::try_from(blocks.end - blocks.start).expect("at most a page")
 }
 
-/// Outcome of a request for blocks that a look-up did not find.
+/// Outcome of a request for blocks that a lookup did not find.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum FetchOutcome {
     /// The blocks are resident now; a read has pinned them.

@@ -18,7 +18,7 @@ use std::ops::Range;
 const PREFETCH_DISTANCE: usize = 4;
 
 /// Maximum number of blocks of a read that are prefetched. A larger read spends its time on
-/// copying, not on look-ups.
+/// copying, not on lookups.
 const PREFETCH_BLOCKS_MAX: u64 = 4;
 
 /// One read of several; see [`crate::request::Session::read_hits`].

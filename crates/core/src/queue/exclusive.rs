@@ -1,6 +1,6 @@
 //! Ranges of a volume that are being discarded or zeroed.
 //!
-//! A poll visits only ranges that have become ready, and a look-up takes logarithmic time in the
+//! A poll visits only ranges that have become ready, and a lookup takes logarithmic time in the
 //! number of ranges. Two invariants make that possible; [`super::Queue::check`] verifies them:
 //!
 //! * The ranges are disjoint. An operation whose range overlaps another one stalls, and its session

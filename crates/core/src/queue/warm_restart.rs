@@ -22,7 +22,7 @@ impl WarmRestartList {
             self.by_position.push(range.clone());
             self.order.push_back(range);
         }
-        // Of ranges with the same start, a look-up finds the last one, which is the longest.
+        // Of ranges with the same start, a lookup finds the last one, which is the longest.
         self.by_position.sort_unstable_by_key(|range| (range.start, range.end));
     }
 

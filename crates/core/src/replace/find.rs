@@ -1,8 +1,8 @@
-//! Look-ups of the slot of a page: by the page itself, or by a number that one index assigns for
+//! Lookups of the slot of a page: by the page itself, or by a number that one index assigns for
 //! all caches.
 //!
 //! Both prefetch a batch of references first. These loads are independent of each other, and the
-//! look-ups after them find the table entries in the processor's cache.
+//! lookups after them find the table entries in the processor's cache.
 
 use super::Reference;
 use crate::page_index::{Hash, Index};
@@ -16,7 +16,7 @@ const SLOTS_MIN: u32 = 1024;
 
 /// Maps pages to slots.
 pub(super) trait SlotIndex: Send + std::fmt::Debug {
-    /// The key of a look-up.
+    /// The key of a lookup.
     type Key: Copy + Default;
 
     /// Writes the keys of up to [`BATCH`] references to `keys`, and prefetches their entries.

@@ -20,14 +20,14 @@ pub(crate) struct Lifecycle {
     removed: AtomicBool,
     /// The internal error that has ended the volume, if any.
     broken: OnceLock<StoreError>,
-    /// Key of the first block in look-ups of [`crate::request::Session::read_hit`]: that of the
+    /// Key of the first block in lookups of [`crate::request::Session::read_hit`]: that of the
     /// volume, or that of [`NO_VOLUME`] if the volume is broken or inputs are logged, so that the
-    /// look-up finds no block. So a hit needs no extra check.
+    /// lookup finds no block. So a hit needs no extra check.
     lookup_key: AtomicU64,
 }
 
 impl Lifecycle {
-    /// Returns the state of a new volume; `lookup_id` is its number for look-ups.
+    /// Returns the state of a new volume; `lookup_id` is its number for lookups.
     pub(super) fn new(lookup_id: u16) -> Self {
         Lifecycle {
             handles: AtomicU32::new(0),

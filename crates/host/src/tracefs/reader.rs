@@ -20,7 +20,7 @@ use std::time::Duration;
 pub(crate) const COMPLETION_TIME: Duration = Duration::from_millis(2);
 /// Bytes of records to read per pass; the rest stays for the next pass.
 const PASS_BYTES: usize = 64 << 20;
-/// Bytes of memory to keep for the next passes: the records of a million look-ups per second in two
+/// Bytes of memory to keep for the next passes: the records of a million lookups per second in two
 /// of them. A new allocation in each pass would cost more than all other work of the reader.
 const KEPT_BYTES: usize = 4 << 20;
 

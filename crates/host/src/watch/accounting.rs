@@ -89,7 +89,7 @@ struct ThreadState {
     pair: Option<(FileId, ProcessId, usize)>,
 }
 
-/// Result of the last look-up: most look-ups repeat the thread and file of the previous one.
+/// Result of the last lookup: most lookups repeat the thread and file of the previous one.
 #[derive(Clone, Copy, Debug)]
 struct LastLookup {
     thread: u32,
@@ -103,7 +103,7 @@ struct LastLookup {
 pub(crate) struct Accounting {
     machine: MachineQueries,
     pub(super) tasks: Tasks,
-    /// The last look-up, until a task starts, ends or changes.
+    /// The last lookup, until a task starts, ends or changes.
     last_lookup: Option<LastLookup>,
     /// Current round; each round may query the size of a file once.
     round: u32,
@@ -293,7 +293,7 @@ impl Accounting {
         None
     }
 
-    /// Returns the thread, the file and the counts index of a look-up.
+    /// Returns the thread, the file and the counts index of a lookup.
     fn resolve_lookup(&mut self, thread: u32, key: Key) -> LastLookup {
         if let Some(same) = self.last_lookup.filter(|same| same.thread == thread && same.key == key)
         {
@@ -311,7 +311,7 @@ impl Accounting {
         same
     }
 
-    /// Processes a look-up; returns the request that it starts, if any.
+    /// Processes a lookup; returns the request that it starts, if any.
     pub(crate) fn looked_up(&mut self, lookup: &Lookup) -> Option<Reference> {
         let Lookup { thread, key, first, last, last_in_file } = *lookup;
         let LastLookup { identity, file, index, .. } = self.resolve_lookup(thread, key);
@@ -336,7 +336,7 @@ impl Accounting {
         Some(Reference { misses, ahead, ..reference })
     }
 
-    /// Accounts for look-ups of a thread that the kernel counted without reporting each one.
+    /// Accounts for lookups of a thread that the kernel counted without reporting each one.
     pub(crate) fn skipped(&mut self, thread: u32, skipped: &UnreportedLookups) {
         if skipped.count > 0 {
             let file = self.file_of(skipped.key);

@@ -338,7 +338,7 @@ const ID: Field = Field { offset: 0, size: 2 };
 /// Thread ID, after the flags.
 const THREAD: Field = Field { offset: 4, size: 4 };
 
-/// A look-up of pages by a thread, as a separate type from [`Event::Lookup`]: a machine may perform
+/// A lookup of pages by a thread, as a separate type from [`Event::Lookup`]: a machine may perform
 /// a million of them per second, and moving values as large as [`Event`] costs more than counting
 /// them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -355,7 +355,7 @@ pub(crate) struct Lookup {
 pub(crate) struct Decoder {
     /// Events and fields, by event number.
     by_id: Vec<Option<(&'static EventRequest, Vec<Field>)>>,
-    /// Event number of look-ups and their fields, in the order of [`RANGE_FIELDS`].
+    /// Event number of lookups and their fields, in the order of [`RANGE_FIELDS`].
     lookup: Option<(u64, [Field; 4])>,
 }
 
@@ -375,7 +375,7 @@ impl Decoder {
         self.by_id[id] = Some((event, fields));
     }
 
-    /// Decodes a look-up; returns `None` for records of other events.
+    /// Decodes a lookup; returns `None` for records of other events.
     pub(crate) fn lookup(&self, record: &[u8]) -> Option<Lookup> {
         let (id, [dev, ino, first, last]) = &self.lookup?;
         (ID.unsigned(record) == *id).then(|| Lookup {

@@ -1,12 +1,12 @@
-//! Look-ups that the kernel counts, reporting individually only those whose order matters.
+//! Lookups that the kernel counts, reporting individually only those whose order matters.
 //!
-//! Reporting a look-up is expensive, compared to the look-up itself, and most look-ups find pages
+//! Reporting a lookup is expensive, compared to the lookup itself, and most lookups find pages
 //! that were resident before: for these only their number matters. A BPF program at the tracepoint
 //! counts them by thread and file; [`program`] defines the condition. A second program reports
 //! added pages; tracefs reports all other events. Both sources use the same clock, and the reader
 //! merges their records by time.
 //!
-//! Invariants: counts are the same as if every look-up had been reported; unreported events are
+//! Invariants: counts are the same as if every lookup had been reported; unreported events are
 //! counted as lost; the kernel removes programs, maps and memory when this process ends for
 //! whatever reason.
 
@@ -28,12 +28,12 @@ const REQUESTS_MIN: u64 = 8;
 /// Size of the verifier's log.
 const LOG_BYTES: usize = 1 << 20;
 
-/// Look-ups of a thread that the kernel counted since the thread's previous record.
+/// Lookups of a thread that the kernel counted since the thread's previous record.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct UnreportedLookups {
-    /// Number of look-ups; if 0, the other fields are undefined.
+    /// Number of lookups; if 0, the other fields are undefined.
     pub(crate) count: u32,
-    /// The last of these look-ups.
+    /// The last of these lookups.
     pub(crate) key: Key,
     pub(crate) first: u64,
     pub(crate) last: u64,
@@ -117,7 +117,7 @@ pub(crate) struct KernelProbe {
     pair_slots: Slots<CountedPair>,
     by_file: HashMap<Key, u32>,
     by_thread: super::Map<u32, HashMap<Key, u32>>,
-    /// True if each look-up is reported, because the caller needs every request.
+    /// True if each lookup is reported, because the caller needs every request.
     reports_all: bool,
     /// Number of requests that the kernel counted.
     pub(super) requests: u64,
@@ -125,7 +125,7 @@ pub(crate) struct KernelProbe {
     has_new_files: bool,
 }
 
-/// Decodes a record of one of the programs: thread, counted look-ups, event. Returns `None` for a
+/// Decodes a record of one of the programs: thread, counted lookups, event. Returns `None` for a
 /// record of tracefs.
 pub(crate) fn decode(record: &[u8]) -> Option<(u32, UnreportedLookups, Event)> {
     let field = |offset: i16, size| Field { offset: offset.unsigned_abs().into(), size };
@@ -227,7 +227,7 @@ fn refused(error: &io::Error) -> String {
 impl KernelProbe {
     /// Loads and attaches the programs, which write their records to a ring of about `ring_bytes`.
     /// `dev` and `ino` restrict them to one device or file; with `reports_all` they report each
-    /// look-up.
+    /// lookup.
     ///
     /// # Errors
     /// A part of a sentence that states the reason.
@@ -243,7 +243,7 @@ impl KernelProbe {
         let refused = |error: io::Error| refused(&error);
         let (maps, states, counts) = make_maps(ring_bytes).map_err(refused)?;
         let filter = program::FileFilter { dev, ino };
-        // Recording of page additions must start before the first look-up is counted.
+        // Recording of page additions must start before the first lookup is counted.
         let tracepoints = [
             ("btf_trace_mm_filemap_add_to_page_cache", program::page_added(&types, &maps, filter)),
             ("btf_trace_mm_filemap_get_pages", program::looked_up(&types, &maps, filter)),
@@ -289,7 +289,7 @@ impl KernelProbe {
         self.counts.read(0, Ordering::Relaxed) + runs.sum::<u64>()
     }
 
-    /// Considers a reported look-up for a counter; its process has made `requests` requests to this
+    /// Considers a reported lookup for a counter; its process has made `requests` requests to this
     /// file.
     pub(crate) fn consider_counter(
         &mut self,
@@ -417,7 +417,7 @@ impl KernelProbe {
 
     /// Handles the removal of a file whose number belongs to `next` from now on: takes its counts
     /// for the last time. These include none of `next`, since the kernel reports a file's added
-    /// pages before it counts its look-ups.
+    /// pages before it counts its lookups.
     pub(crate) fn removed(&mut self, slot: u32, next: FileId) -> Vec<Counted> {
         if let Some(file) = self.file_slots.at(slot) {
             file.id = next;

@@ -1,9 +1,9 @@
-//! Classification of look-ups as hit, read-ahead hit or miss: a state machine over events.
+//! Classification of lookups as hit, read-ahead hit or miss: a state machine over events.
 //!
-//! For a look-up the kernel reports only the requested pages (`mm_filemap_get_pages`, emitted when
+//! For a lookup the kernel reports only the requested pages (`mm_filemap_get_pages`, emitted when
 //! they are resident), and for an addition to the page cache only the added pages. A page is a miss
 //! if the thread that looks it up added it for this request, a read-ahead hit if another operation
-//! added it before and no look-up has used it since, and otherwise a hit. Added pages are therefore
+//! added it before and no lookup has used it since, and otherwise a hit. Added pages are therefore
 //! kept as fresh until a process looks them up or writes them, or the kernel drops them.
 //!
 //! The kernel reports a long request in pieces: each further range starts later and ends at the
@@ -47,14 +47,14 @@ pub(crate) struct ThreadIdentity {
     pub(crate) is_worker: bool,
 }
 
-/// Result of a look-up, in pages.
+/// Result of a lookup, in pages.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Found {
     /// First page, possibly earlier than the reported one.
     pub(crate) first: u64,
     /// True for a new request, false for the rest of one.
     pub(crate) is_new: bool,
-    /// Resident pages that an earlier look-up or write had used.
+    /// Resident pages that an earlier lookup or write had used.
     pub(crate) hits: u64,
     /// Resident pages from read-ahead, looked up for the first time.
     pub(crate) ahead: u64,
@@ -73,14 +73,14 @@ enum FillReason {
     Demand,
     /// Read-ahead added the page.
     ReadAhead,
-    /// Not reported: the thread's next look-up decides.
+    /// Not reported: the thread's next lookup decides.
     Unknown,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fresh {
     identity: ThreadIdentity,
-    /// Number of look-ups that the thread had made before the addition.
+    /// Number of lookups that the thread had made before the addition.
     epoch: u32,
     reason: FillReason,
 }
@@ -163,7 +163,7 @@ impl Lookups {
         }
     }
 
-    /// Classifies a look-up of the pages from `first` to `last` by a thread. The file contains only
+    /// Classifies a lookup of the pages from `first` to `last` by a thread. The file contains only
     /// the pages up to `last_in_file`, and only these count; the requested range identifies the
     /// request.
     pub(crate) fn looked_up(
@@ -218,12 +218,12 @@ impl Lookups {
         found
     }
 
-    /// Returns the file of a thread's last look-up.
+    /// Returns the file of a thread's last lookup.
     pub(crate) fn last_file(&self, thread: u32) -> Option<FileId> {
         self.threads.get(&thread)?.request.map(|(file, ..)| file)
     }
 
-    /// Processes unreported look-ups of a thread, none of which met a fresh page; `request` is the
+    /// Processes unreported lookups of a thread, none of which met a fresh page; `request` is the
     /// last one, with `pages` pages after `in_order` sequential requests.
     pub(crate) fn skipped(
         &mut self,
@@ -310,7 +310,7 @@ impl Lookups {
         self.fresh.retain(|_, spans| !spans.is_empty());
         self.spans = self.fresh.values().map(SpanMap::len).sum();
         if self.spans > FRESH_MAX / 2 {
-            // The threads of these requests ended without a look-up.
+            // The threads of these requests ended without a lookup.
             self.fresh.clear();
             self.spans = 0;
         }

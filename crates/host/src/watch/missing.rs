@@ -20,7 +20,7 @@ pub(super) fn all(error: &TraceError, references_only: bool) -> String {
 pub(super) fn purpose(purpose: EventPurpose, kernel: &str) -> Option<String> {
     let sentence = match purpose {
         EventPurpose::Lookups => {
-            "hit ratios: the kernel tells of look-ups from Linux 6.12 on, and this is KERNEL; \
+            "hit ratios: the kernel tells of lookups from Linux 6.12 on, and this is KERNEL; \
              pages that came into the cache are shown, which are the misses"
         }
         EventPurpose::Mappings => {

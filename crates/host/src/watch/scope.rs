@@ -118,7 +118,7 @@ impl Scope {
         is_plain.then(|| format!("dst_path == \"/{group}\" || dst_path ~ \"/{group}/*\""))
     }
 
-    /// Returns the device and inode number that restrict look-ups, if any.
+    /// Returns the device and inode number that restrict lookups, if any.
     pub(super) fn files(&self) -> (Option<u32>, Option<u64>) {
         self.path.as_ref().map_or((None, None), |location| (Some(location.dev), location.ino))
     }

@@ -1,4 +1,4 @@
-//! Sources of events: tracefs, and BPF programs that count look-ups in the kernel.
+//! Sources of events: tracefs, and BPF programs that count lookups in the kernel.
 //!
 //! Invariants: records are passed on in the order of their times, from either source; losses in
 //! either source are counted; the list of missing information is complete after the start.
@@ -21,11 +21,11 @@ const BPF_EVENTS: [&str; 2] =
 /// Maximum number of processors whose buffers add up to the ring's size.
 const RING_PROCESSORS_MAX: u32 = 8;
 
-/// Default total size of the trace buffers if each look-up is an event; see [`buffer_kib`].
+/// Default total size of the trace buffers if each lookup is an event; see [`buffer_kib`].
 const TOTAL_BUFFER_KIB: u64 = 64 << 10;
 
-/// Returns the size of each processor's trace buffer. If each look-up is an event, a machine with
-/// few processors gets larger buffers: a look-up fills about 60 bytes, and a virtual machine may
+/// Returns the size of each processor's trace buffer. If each lookup is an event, a machine with
+/// few processors gets larger buffers: a lookup fills about 60 bytes, and a virtual machine may
 /// stand still for half a second.
 fn buffer_kib(options: &Options, reports_each: bool) -> u64 {
     let processors = u64::from(machine::machine().cores.max(1));
@@ -44,12 +44,12 @@ pub(super) struct Source {
     decoder: Decoder,
     instance: Instance,
     _tracefs: Tracefs,
-    /// The programs that count look-ups, or the reason why the kernel does not run them.
+    /// The programs that count lookups, or the reason why the kernel does not run them.
     probe: Result<KernelProbe, String>,
     events: u64,
 }
 
-/// Returns true for events at the rate of look-ups, which need the narrowest possible filter.
+/// Returns true for events at the rate of lookups, which need the narrowest possible filter.
 fn is_hot(purpose: EventPurpose) -> bool {
     matches!(purpose, EventPurpose::Lookups | EventPurpose::Mappings | EventPurpose::Writes)
 }
@@ -87,7 +87,7 @@ fn start_probe(options: &Options, scope: &Scope, tracefs: &Tracefs) -> Result<Ke
         return Err(format!("this kernel has no event {unavailable}"));
     }
     // One ring serves all processors. Its size is the sum of their buffers up to a limit, since the
-    // programs only count most look-ups.
+    // programs only count most lookups.
     let processors = machine::machine().cores.clamp(1, RING_PROCESSORS_MAX);
     let each = buffer_kib(options, options.references_only);
     let ring = each.saturating_mul(1024).saturating_mul(processors.into());
@@ -137,12 +137,12 @@ impl Source {
         Ok(Source { reader, decoder, instance, _tracefs: tracefs, probe, events: 0 })
     }
 
-    /// Describes the source of look-ups.
+    /// Describes the source of lookups.
     pub(super) fn means(&self) -> String {
         match &self.probe {
-            Ok(_) => "look-ups counted in the kernel (BPF)".to_owned(),
+            Ok(_) => "lookups counted in the kernel (BPF)".to_owned(),
             Err(reason) => {
-                format!("look-ups through tracefs, not counted in the kernel: {reason}")
+                format!("lookups through tracefs, not counted in the kernel: {reason}")
             }
         }
     }
@@ -158,7 +158,7 @@ impl Source {
         accounting.start_round();
         while self.read_pass(all, accounting, each)? {}
         if self.settle(accounting) {
-            // Look-ups of new files with counters are still reported until the next settlement, so
+            // Lookups of new files with counters are still reported until the next settlement, so
             // it follows soon.
             std::thread::sleep(2 * COMPLETION_TIME);
             while self.read_pass(all, accounting, each)? {}
@@ -215,7 +215,7 @@ impl Source {
         self.instance.lost() + self.probe.as_ref().map_or(0, KernelProbe::lost)
     }
 
-    /// Returns the number of reported events and of look-ups counted in the kernel.
+    /// Returns the number of reported events and of lookups counted in the kernel.
     pub(super) fn events(&self) -> u64 {
         self.events + self.probe.as_ref().map_or(0, |probe| probe.requests)
     }
@@ -225,7 +225,7 @@ impl Source {
     }
 }
 
-/// Processes a record that is not a look-up of tracefs.
+/// Processes a record that is not a lookup of tracefs.
 fn process_record(
     decoder: &Decoder,
     probe: Option<&mut KernelProbe>,
@@ -263,7 +263,7 @@ fn process_probe_record(
     accounting.skipped(thread, skipped);
     let Event::Lookup { key, .. } = event else { return accounting.take(thread, event) };
     if skipped.count > 0 {
-        // The look-up may turn counted hits into misses, so the hits must be added first.
+        // The lookup may turn counted hits into misses, so the hits must be added first.
         accounting.counted(probe.take_thread(thread, key));
     }
     let reference = accounting.take(thread, event)?;

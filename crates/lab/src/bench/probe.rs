@@ -96,6 +96,16 @@ fn letters(pattern: &[Action]) -> String {
     pattern.iter().map(|action| if *action == Action::Read { 'R' } else { 'W' }).collect()
 }
 
+/// Describes a pattern, as in `reads and writes (RWWW)`.
+fn in_words(pattern: &[Action]) -> String {
+    let [reads, writes] = [Action::Read, Action::Write].map(|action| pattern.contains(&action));
+    match (reads, writes) {
+        (true, true) => format!("reads and writes ({})", letters(pattern)),
+        (true, false) => "reads".to_owned(),
+        (false, _) => "writes".to_owned(),
+    }
+}
+
 impl Workload for ProbeBench {
     fn name(&self) -> &'static str {
         "probe"
@@ -108,8 +118,8 @@ impl Workload for ProbeBench {
             Order::Sequential => "sequential",
         };
         format!(
-            "Probe: {} records of {} over {}, {order}, {} at a time; {}",
-            letters(&self.probe.pattern),
+            "Probe: {} of {} over {}, {order}, {} at a time; {}",
+            in_words(&self.probe.pattern),
             format::bytes(self.probe.record_bytes),
             format::bytes(self.probe.file_bytes),
             self.threads,

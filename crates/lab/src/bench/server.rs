@@ -145,7 +145,7 @@ impl Workload for ServerBench {
     fn description(&self) -> String {
         let clients: Vec<_> = self.steps.clients.iter().map(ToString::to_string).collect();
         format!(
-            "Server load: {} clients, {}, {} items of {} each; {}",
+            "Server load: {} clients, transactions {}, {} items of {} each; {}",
             clients.join(", "),
             self.load.mix.in_words(),
             self.extent.items,

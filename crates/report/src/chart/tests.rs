@@ -57,6 +57,11 @@ fn marks_lie_on_round_values() {
         "0 B, 256 MiB, 512 MiB, 768 MiB, 1 GiB, \
         1.25 GiB, 1.5 GiB, 1.75 GiB, 2 GiB"
     );
+    let mib = f64::from(1 << 20);
+    let rate = Axis::new("throughput", "").labels(Labels::ByteRate);
+    assert_eq!(labels(rate, 0.0, 2.0 * mib)[..3].join(", "), "0 B/s, 256 KiB/s, 512 KiB/s");
+    let seconds = Axis::new("time", "").labels(Labels::Seconds);
+    assert_eq!(labels(seconds, 0.0, 0.004)[..3].join(" "), "0 ns 500 us 1 ms");
     let percent = Axis::new("hits", "").labels(Labels::Percent).range(0.0, 1.0);
     assert_eq!(labels(percent, 0.3, 0.4).join(" "), "0 % 20 % 40 % 60 % 80 % 100 %");
 }

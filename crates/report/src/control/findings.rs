@@ -89,8 +89,8 @@ impl VolumeFinding<'_> {
     fn seen(self) -> String {
         match self {
             VolumeFinding::Thrashing { hit_ratio, with_twice, .. } => format!(
-                "it thrashes: pages are evicted shortly before they are read again; an LRU \
-                 cache of this size would hit {}, of twice the size {}",
+                "thrashing: pages are evicted shortly before they are used again; an LRU cache \
+                 of this size would hit {}, of twice the size {}",
                 format::percent(hit_ratio),
                 format::percent(with_twice)
             ),
@@ -101,8 +101,8 @@ impl VolumeFinding<'_> {
                 format!("the policy {policy} would hit {:.1} more of 100 references", gain * 100.0)
             }
             VolumeFinding::Scanned { share } => format!(
-                "{} of its references are to pages that a cache of any size would miss: its data \
-                 is read once",
+                "{} of its references are to pages that a cache of any size would miss: most \
+                 of its data is used once",
                 format::percent(share)
             ),
             VolumeFinding::AheadWasted { share } => {
@@ -217,7 +217,7 @@ mod tests {
         };
         assert_eq!(
             of(findings[0], false, false),
-            "data: it thrashes: pages are evicted shortly before they are read again; an LRU cache \
+            "data: thrashing: pages are evicted shortly before they are used again; an LRU cache \
              of this size would hit 10.0 %, of twice the size 50.0 %; it needs 8 MiB more to reach \
              60.0 %"
         );

@@ -78,12 +78,18 @@ fn series_section(run: &Run) -> String {
 /// Renders a bar for each series of one unit; the caption begins with what is shown.
 fn bars_figure(shown: &str, samples: &[&Sample]) -> String {
     let is_time = matches!(samples[0].unit.as_str(), "ns" | "s");
+    let interval = if has_interval(samples) { "the thin line is its 95 % interval, " } else { "" };
     let caption = format!(
-        "{} of the trials; the thin line is its 95 % interval, the dots are the trials.{}",
+        "{} of the trials; {interval}the dots are the trials.{}",
         capitalized(shown),
         if is_time { " Less is better." } else { "" }
     );
     figure(&charts::bars(samples), &caption, None)
+}
+
+/// Returns true if a chart of the series draws an interval.
+fn has_interval(samples: &[&Sample]) -> bool {
+    samples.iter().any(|sample| confidence_interval(&sample.values).is_some())
 }
 
 /// Groups series by a key, in the order of the run.
@@ -118,7 +124,11 @@ fn groups_section(run: &Run) -> String {
         let charts = match first.at.len() {
             1 => figure(
                 &charts::curve(name, &samples, stress),
-                "Medians, with the 95 % interval as a band.",
+                if has_interval(&samples) {
+                    "Medians, with the 95 % interval as a band."
+                } else {
+                    "Medians."
+                },
                 Some(&group_table(&samples)),
             ),
             2 => grid_figure(name, &samples),
@@ -136,8 +146,13 @@ fn grid_figure(name: &str, samples: &[&Sample]) -> String {
     let (chart, keys) = charts::lines(name, &grid);
     let table = page::scrolling(&format!("{name}, all sizes"), &grid.to_html());
     let caption = "Medians; the darker, the higher. Empty cells were not measured.";
+    let selection = if charts::columns_per_line(&grid) > 1 {
+        "Only some columns have a line; the table has all."
+    } else {
+        ""
+    };
     page::key(&keys)
-        + &figure(&chart, "", None)
+        + &figure(&chart, selection, None)
         + &details("All sizes", &format!("<p>{caption}</p>\n{table}"))
 }
 

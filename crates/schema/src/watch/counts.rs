@@ -39,7 +39,7 @@ counts! {
     read_pages,
     /// Pages that were resident and had been read or written before.
     hit_pages,
-    /// Pages that read-ahead had made resident, on their first look-up.
+    /// Pages that read-ahead had made resident, on their first lookup.
     read_ahead_hit_pages,
     /// Pages that were not resident at the start of the request.
     miss_pages,
@@ -86,7 +86,7 @@ counts! {
     evicted_pages,
     /// Pages removed by truncation, deletion, invalidation or on request.
     dropped_pages,
-    /// Read-ahead pages that left the cache before a look-up.
+    /// Read-ahead pages that left the cache before a lookup.
     read_ahead_unused_pages,
     /// Number of times that reads alone made the inode dirty: access time updates (reported by
     /// ext4).

@@ -90,6 +90,18 @@ fn there_is_no_control_over_tcp_without_a_token() {
 }
 
 #[test]
+fn an_address_that_every_host_reaches_is_warned_of() {
+    for (address, is_exposed) in [("tcp:0.0.0.0:0", true), ("tcp:127.0.0.1:0", false)] {
+        let directory = TempDir::new().unwrap();
+        let mut command = larder();
+        command.arg("serve").args(super::rig::images(directory.path(), &["one"]));
+        command.args(["--memory", "16MiB", "--listen", address]);
+        let log = Server::spawn(directory, command, 1).stop();
+        assert_eq!(log.contains("larder: WARNING: every host that reaches "), is_exposed, "{log}");
+    }
+}
+
+#[test]
 fn only_the_right_token_opens_the_door() {
     let directory = TempDir::new().unwrap();
     let token = token_file(directory.path(), 0o600);

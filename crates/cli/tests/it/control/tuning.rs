@@ -134,7 +134,7 @@ fn a_volume_that_thrashes_is_told_what_it_needs() {
     }
     assert!(shown.lines().all(|line| !line.starts_with("two:")), "{shown}");
     // All views report the finding.
-    let line = "one: it thrashes: pages are evicted shortly before they are read again; ";
+    let line = "one: thrashing: pages are evicted shortly before they are used again; ";
     for command in ["stats", "volumes"] {
         let shown = server.ctl_text(&[command]);
         assert!(shown.contains(line) && shown.contains("; it needs "), "{shown}");
@@ -150,5 +150,12 @@ fn a_volume_that_thrashes_is_told_what_it_needs() {
     assert!(csv.starts_with("volume,bytes,hit_ratio,low,high\none,"), "{csv}");
     let unknown = server.ctl(&["curve", "three"]);
     assert_eq!(unknown.status.code(), Some(2));
+    // A volume that may take free memory needs none.
+    server.ctl_text(&["set", "one.max=all"]);
+    let result = curve();
+    let findings = result["findings"].as_array().unwrap();
+    assert!(findings.iter().all(|it| it["finding"] != "thrashing"), "{result}");
+    let advice = result["advice"][0].as_str().unwrap_or_default();
+    assert!(!advice.starts_with("one needs "), "{advice}");
     server.stop();
 }

@@ -190,7 +190,7 @@ pub(crate) fn check_direct_io(test_fs: &TestFs) {
     let watch = watcher.end();
     let found = counts(&watch, &path, std::process::id());
     println!(
-        "shown: {}, direct I/O: {} of {} bytes, {} look-ups",
+        "shown: {}, direct I/O: {} of {} bytes, {} lookups",
         test_fs.kind,
         found.disk_read_bytes,
         pages * 4096,

@@ -8,7 +8,7 @@ use std::fs::File;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
 
-/// Maximum duration of a watch of one second, including all look-ups at its end.
+/// Maximum duration of a watch of one second, including all lookups at its end.
 const WATCH_TIME_MAX: Duration = Duration::from_mins(1);
 
 fn watch(wrapper: &[&str], args: &[&str]) -> Output {
@@ -73,7 +73,7 @@ fn assert_counting_refused(out: &Output, reason: &str) {
     assert!(!out.status.success(), "it was to count, and cannot");
     let stderr = String::from_utf8_lossy(&out.stderr);
     assert!(
-        stderr.contains("count look-ups in the kernel: ") && stderr.contains(reason),
+        stderr.contains("count lookups in the kernel: ") && stderr.contains(reason),
         "{stderr}"
     );
 }
@@ -111,7 +111,7 @@ pub(crate) fn without_types() {
     let out = run_hidden(line, &[]);
     assert_message(
         &out,
-        &["look-ups through tracefs, not counted in the kernel", "/sys/kernel/btf/vmlinux"],
+        &["lookups through tracefs, not counted in the kernel", "/sys/kernel/btf/vmlinux"],
     );
     assert_counting_refused(&run_hidden(line, &["--bpf", "on"]), "kernel: understand");
 }

@@ -210,7 +210,7 @@ fn waits_metadata_and_the_lives_of_threads() {
     assert_eq!((accounting.splits(DEV), accounting.splits(1)), (1, 0));
 }
 
-/// Returns the number of pages of a look-up for which the kernel does not report the end of the
+/// Returns the number of pages of a lookup for which the kernel does not report the end of the
 /// file.
 fn looked_up_pages(accounting: &mut Accounting, key: Key, first: u64, last: u64) -> u64 {
     let found =

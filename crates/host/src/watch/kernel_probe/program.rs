@@ -1,9 +1,9 @@
-//! The two BPF programs: one runs at a look-up, the other when the kernel adds a folio to the page
+//! The two BPF programs: one runs at a lookup, the other when the kernel adds a folio to the page
 //! cache.
 //!
-//! If none of the pages of a look-up can be fresh, the program counts it by thread and file;
-//! otherwise it reports it, together with the thread's look-ups since its previous record. So the
-//! rule of [`super::super::lookup`] sees the same as if each look-up had been reported. Two numbers
+//! If none of the pages of a lookup can be fresh, the program counts it by thread and file;
+//! otherwise it reports it, together with the thread's lookups since its previous record. So the
+//! rule of [`super::super::lookup`] sees the same as if each lookup had been reported. Two numbers
 //! per file decide if it may have fresh pages: the time of the last page addition, which the second
 //! program writes, and the time up to which all added pages have been looked up, written or
 //! dropped, which [`super::KernelProbe`] writes. They are equal if no page is fresh.
@@ -30,7 +30,7 @@ const STATE_SHIFT: i32 = 4;
 /// Value at the start of a record, in place of the event number; real event numbers are far
 /// smaller.
 pub(super) const RECORD_ID: u16 = 0xfffe;
-/// Record kinds: a look-up, and a page addition.
+/// Record kinds: a lookup, and a page addition.
 pub(super) const LOOKUP: u16 = 0;
 pub(super) const PAGE_ADDED: u16 = 1;
 /// Size of a record. The constants that follow are field offsets.
@@ -51,7 +51,7 @@ pub(super) const PREVIOUS_LAST: i16 = 72;
 pub(super) const PREVIOUS_PAGES: i16 = 80;
 pub(super) const LAST_IN_FILE: i16 = 88;
 
-/// Words of a thread's state: its last look-up, and the slots of its counters.
+/// Words of a thread's state: its last lookup, and the slots of its counters.
 pub(super) const THREAD_WORDS: u32 = 7;
 const STATE_INO: i16 = 0;
 const STATE_DEV: i16 = 8;
@@ -99,7 +99,7 @@ fn large_flag(types: &Types) -> Result<i32, TypesError> {
 pub(super) struct FileFilter {
     /// Only files on this device.
     pub(super) dev: Option<u32>,
-    /// For look-ups, only the file with this inode number.
+    /// For lookups, only the file with this inode number.
     pub(super) ino: Option<u64>,
 }
 
@@ -181,7 +181,7 @@ fn reserve(code: &mut Code, maps: &Maps, kind: u16, lost: Label) {
     code.store(Access::U32, R0, DEV, R9);
 }
 
-/// Copies the look-ups of the thread in `R7` since its previous record into the record.
+/// Copies the lookups of the thread in `R7` since its previous record into the record.
 fn copy_unreported(code: &mut Code) {
     for (access, from, to) in [
         (Access::U32, STATE_SKIPPED, SKIPPED),
@@ -234,7 +234,7 @@ fn last_page(code: &mut Code, types: &Types) -> Result<(), TypesError> {
     Ok(())
 }
 
-/// Returns the program for look-ups: `(struct address_space *mapping, pgoff_t first, pgoff_t
+/// Returns the program for lookups: `(struct address_space *mapping, pgoff_t first, pgoff_t
 /// last)`.
 pub(super) fn looked_up(
     types: &Types,
@@ -253,7 +253,7 @@ pub(super) fn looked_up(
     code.jump_if(R1, JumpCondition::Above, R2, out);
     load_thread(&mut code, types, maps, CREATE)?;
     code.jump_if_value(R7, JumpCondition::Equal, 0, lost);
-    // Most threads repeat look-ups in the same file.
+    // Most threads repeat lookups in the same file.
     code.load(Access::U64, R1, R7, STATE_INO);
     code.jump_if(R1, JumpCondition::NotEqual, R8, other);
     code.load(Access::U32, R1, R7, STATE_DEV);
@@ -302,7 +302,7 @@ pub(super) fn looked_up(
     Ok(code.finish())
 }
 
-/// Stores the look-up as the thread's last one, and counts it unless it was reported. The rule is
+/// Stores the lookup as the thread's last one, and counts it unless it was reported. The rule is
 /// that of [`super::super::lookup::Lookups::looked_up`] for files without fresh pages.
 fn update_thread(code: &mut Code, maps: &Maps, out: Label) {
     let [another, new, on, set, rest, skipped] = std::array::from_fn(|_| code.label());

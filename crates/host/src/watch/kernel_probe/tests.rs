@@ -19,7 +19,7 @@ fn start_probe(file: &StdFile, reports_all: bool) -> Option<(KernelProbe, Key)> 
     }
 }
 
-/// Creates a file whose reads cause look-ups, unlike files on tmpfs.
+/// Creates a file whose reads cause lookups, unlike files on tmpfs.
 fn file(pages: usize) -> Option<StdFile> {
     let path = std::env::current_dir().unwrap();
     if crate::mounts::Mount::of(&path).is_ok_and(|mount| mount.is_memory()) {
@@ -97,7 +97,7 @@ fn look_ups_are_told_until_they_may_be_counted_and_again_when_a_page_comes() {
     }
     assert_eq!(records_of(&mut probe, key), []);
     assert_eq!(probe.take(), [(7, 8, KernelCounts { requests: 10, pages: 10, in_order: 10 })]);
-    // After a page addition, the next record reports the look-ups that were only counted.
+    // After a page addition, the next record reports the lookups that were only counted.
     file.write_all_at(&[1; 4096], 20 * 4096).unwrap();
     page(&file, 20);
     let all = records_of(&mut probe, key);

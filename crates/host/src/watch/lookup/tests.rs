@@ -10,7 +10,7 @@ fn found(hits: u64, ahead: u64, misses: u64) -> Found {
     Found { is_new: true, hits, ahead, misses, ..Found::default() }
 }
 
-/// Performs a look-up and clears the fields `first` and `in_order` of the result.
+/// Performs a lookup and clears the fields `first` and `in_order` of the result.
 fn look(
     lookups: &mut Lookups,
     identity: ThreadIdentity,
@@ -172,7 +172,7 @@ fn memory_is_bounded_and_what_is_forgotten_is_counted() {
     assert_eq!(look(&mut lookups, A, 0, 0, 0), found(1, 0, 0));
 }
 
-/// Threads read a file with and without read-ahead, through a cache that drops pages: each look-up
+/// Threads read a file with and without read-ahead, through a cache that drops pages: each lookup
 /// must classify each page as the model does.
 #[test]
 fn random_reads_agree_with_a_model_that_knows_every_page() {
@@ -208,7 +208,7 @@ fn random_reads_agree_with_a_model_that_knows_every_page() {
                     .is_some_and(|(_, previous_first, end)| end == last && first > previous_first);
                 rest || thread.in_order >= IN_ORDER_MIN
             }) {
-                // The look-up is indistinguishable from the rest of a request.
+                // The lookup is indistinguishable from the rest of a request.
                 lookups.thread_ended(identity.thread);
                 continue;
             }
@@ -252,7 +252,7 @@ struct Kernel {
 }
 
 impl Kernel {
-    /// Performs a look-up; if the kernel counts it, returns its pages.
+    /// Performs a lookup; if the kernel counts it, returns its pages.
     fn looked_up(
         &mut self,
         file: FileId,
@@ -286,7 +286,7 @@ fn add(sums: &mut [u64; 4], one: &Found, pages: u64) {
     }
 }
 
-/// Reports the look-ups that the kernel counted, before anything that depends on them.
+/// Reports the lookups that the kernel counted, before anything that depends on them.
 fn catch_up(lookups: &mut Lookups, thread: u32, of: &mut Kernel) {
     let count = std::mem::take(&mut of.skipped);
     if count > 0 {
@@ -295,7 +295,7 @@ fn catch_up(lookups: &mut Lookups, thread: u32, of: &mut Kernel) {
     }
 }
 
-/// Two instances see the same operations: one receives every look-up, the other only those that the
+/// Two instances see the same operations: one receives every lookup, the other only those that the
 /// kernel does not count, together with the counted ones.
 #[test]
 fn what_is_only_counted_gives_the_same_numbers() {

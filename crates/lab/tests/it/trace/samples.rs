@@ -257,7 +257,7 @@ fn twitter(requests: &[Record]) -> Sample {
     Sample { format: Format::Twitter, name: "cluster.csv", bytes: text.into_bytes(), records }
 }
 
-/// Look-ups of whole pages, and pages that become dirty.
+/// Lookups of whole pages, and pages that become dirty.
 fn perf_script(requests: &[Record]) -> Sample {
     let mut text = String::from("# what perf script --ns prints\n");
     let keeps = KeptFields { tick_ns: 1, op: true, volume: true, ..NOTHING };

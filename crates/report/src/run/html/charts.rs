@@ -27,6 +27,7 @@ fn middle(sample: &Sample) -> (f64, Option<(f64, f64)>) {
 fn value_axis(title: &str, unit: &str) -> Axis {
     match unit {
         "ns" => Axis::new(title, "").labels(Labels::Duration),
+        "s" => Axis::new(title, "").labels(Labels::Seconds),
         "bytes" => Axis::new(title, "").labels(Labels::Bytes),
         "bytes/s" | "B/s" => Axis::new(title, "").labels(Labels::ByteRate),
         _ => Axis::new(title, unit),
@@ -145,6 +146,11 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> Str
     plot.finish(&format!("{name} over {}", title(&at)))
 }
 
+/// Returns the distance between the columns of a grid that have a line; 1 if all have one.
+pub(super) fn columns_per_line(grid: &Grid<'_>) -> usize {
+    grid.columns.len().div_ceil(LINES_MAX).max(1)
+}
+
 /// Draws a group with two coordinates as lines over the first, one for each value of the second.
 /// Returns the chart, and the class and name of each line.
 pub(super) fn lines(name: &str, grid: &Grid<'_>) -> (String, Vec<(String, String)>) {
@@ -154,8 +160,7 @@ pub(super) fn lines(name: &str, grid: &Grid<'_>) -> (String, Vec<(String, String
     let mut plot = Plot::new((WIDTH, 340.0), x, y, &grid.rows, &ys);
     plot.draw_x();
     plot.draw_y();
-    // Of many columns, the lines are those of evenly spaced ones.
-    let step = grid.columns.len().div_ceil(LINES_MAX).max(1);
+    let step = columns_per_line(grid);
     let mut keys = Vec::new();
     for (number, column) in (0..grid.columns.len()).step_by(step).enumerate() {
         let class = line_class(number);

@@ -72,6 +72,9 @@ fn each_kind_of_series_has_its_chart() {
         assert!(page.contains(&format!("aria-label=\"{chart}")), "{chart}");
     }
     assert!(page.contains("<td class=\"s7\">100 MB/s</td><td></td>"), "the highest, and none");
+    let [lines, table] = ["write over file, a line for each record", "write, all sizes"]
+        .map(|label| page.find(&format!("aria-label=\"{label}\"")).expect("a chart and a table"));
+    assert!(page[lines..table].contains("<summary>All sizes</summary>"), "the table is folded");
     assert!(page.contains("64 KiB") && page.contains("128 KiB"), "sizes are written as sizes");
     assert!(page.contains("none of 256 pages of 1 file was in memory"));
 }
