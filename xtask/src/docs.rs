@@ -70,15 +70,60 @@ fn examples_command(args: &[String]) -> Result<TaskStatus> {
 /// The version of mdbook to install.
 const MDBOOK: &str = "0.4.52";
 
-/// Builds the pages of docs/ as a site in target/site.
+/// Files and directories of the site: the documents, and what they link to.
+const SITE: [&str; 8] = [
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE-APACHE",
+    "LICENSE-MIT",
+    "SECURITY.md",
+    "bench-runs",
+    "docs",
+];
+
+/// Builds the README and the pages of docs/ as a site in target/site. It has the directories of the
+/// repository, so that all links between documents hold.
 fn site() -> Result<()> {
     let root = run::workspace()?;
     // The site needs no server, and no watching of files.
     let options = ["--no-default-features", "--features", "search"];
     let mdbook = tools::install("mdbook", MDBOOK, &options)?;
-    run::show(std::process::Command::new(mdbook).arg("build").current_dir(root))?;
+    let source = root.join("target/site-source");
+    run::stdout_of(cmd!("rm -rf {source}"))?;
+    let files = run::stdout_of(cmd!("git ls-files {SITE...}").current_dir(&root))?;
+    for file in files.lines() {
+        let copy = source.join(indexed(file));
+        let directory = copy.parent().context("a file in a directory")?;
+        std::fs::create_dir_all(directory).context("make the directories of the site")?;
+        let text = std::fs::read_to_string(root.join(file));
+        let text = text.with_context(|| format!("read {file}"))?;
+        let is_page = Path::new(file).extension().is_some_and(|it| it == "md");
+        let text = if is_page { indexed(&text) } else { text };
+        std::fs::write(&copy, text).with_context(|| format!("write {}", copy.display()))?;
+    }
+    let pages = std::fs::read_to_string(root.join("docs/SUMMARY.md")).context("read SUMMARY.md")?;
+    std::fs::write(source.join("SUMMARY.md"), summary(&pages)).context("write SUMMARY.md")?;
+    let mut build = std::process::Command::new(mdbook);
+    run::show(build.arg("build").env("MDBOOK_BOOK__SRC", "target/site-source").current_dir(root))?;
     println!("wrote target/site/index.html");
     Ok(())
+}
+
+/// Returns a path or text with the name that mdbook gives to the page of a directory.
+fn indexed(text: &str) -> String {
+    let text = text.replace("README.md)", "index.md)").replace("README.md#", "index.md#");
+    text.strip_suffix("README.md").map(|path| format!("{path}index.md")).unwrap_or(text)
+}
+
+/// Returns the table of contents of the site for that of docs/.
+fn summary(pages: &str) -> String {
+    let pages = indexed(pages).replace("](", "](docs/");
+    pages.replacen("# Summary\n", "# Summary\n\n[Larder](index.md)\n", 1)
+        + "- [Recorded runs](bench-runs/index.md)\n\
+           - [Contribute](CONTRIBUTING.md)\n\
+           - [Report a vulnerability](SECURITY.md)\n\
+           - [Changes](CHANGELOG.md)\n"
 }
 
 fn existing(file: &str) -> Result<PathBuf> {
