@@ -67,7 +67,8 @@ usage: cargo xtask COMMAND
       --against-hits PATH
                          for pairs: the executable of its bench `hit`
       --suite LIST, --variant LIST, --xfstests DIR
-                         for posix: the suites, the variants, sources of xfstests
+                         for posix: the suites, the variants, sources of xfstests; for pairs:
+                         words of the loads, such as FUSE
 
 Images and sockets go to a directory of their own under TMPDIR and are removed at the end.";
 

@@ -198,7 +198,8 @@ pub(crate) struct Options {
     pub(crate) against: Option<PathBuf>,
     /// The executable of the bench `hit` that `pairs` compares with.
     pub(crate) against_hits: Option<PathBuf>,
-    /// The suites and the variants of `posix`, separated by commas; all if `None`.
+    /// The suites and the variants of `posix`, or words of the loads of `pairs`, separated by
+    /// commas; all if `None`.
     pub(crate) suite: Option<String>,
     pub(crate) variant: Option<String>,
     /// The sources of xfstests.

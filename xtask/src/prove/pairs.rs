@@ -92,13 +92,14 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let mut record = Record::new(&env.root, "two binaries of larder", &["fio"], &settings)?;
     let image = image::create_sparse(&env.file("pairs.img"), DISK_MIB * MIB)?;
     let file_system = FileSystem::new(env.dir(), &image)?;
-    let mut rates = vec![[Vec::new(), Vec::new()]; LOADS.len()];
+    let loads = selected(env.options.suite.as_deref());
+    let mut rates = vec![[Vec::new(), Vec::new()]; loads.len()];
     for start in 0..starts {
         outln!("   start {} of {starts}", start + 1);
         let sides = [env, &other].map(|it| Side::start(it, &file_system));
         let [ours, theirs] = sides;
         let sides = [ours?, theirs?];
-        for ((.., load), rates) in LOADS.iter().zip(&mut rates) {
+        for ((.., load), rates) in loads.iter().zip(&mut rates) {
             run_alternating(pairs, 2, |index| {
                 // The binaries alternate as the first one.
                 let index = (index + start) % 2;
@@ -110,7 +111,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     }
     file_system.end()?;
     let width_max = env.choose(WIDTH_MAX, f64::INFINITY);
-    for ((statement, unit, _), rates) in LOADS.iter().zip(&rates) {
+    for ((statement, unit, _), rates) in loads.iter().zip(&rates) {
         judge((statement, unit), rates, width_max, claims, &mut record);
     }
     compare_hits(env, starts * pairs, claims, &mut record)?;
@@ -118,6 +119,12 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         outln!("   recorded in {}", record.write("pairs")?);
     }
     Ok(())
+}
+
+/// Returns the loads whose name contains one of the words, which commas separate; all without words.
+fn selected(words: Option<&str>) -> Vec<(&'static str, &'static str, Load)> {
+    let is_selected = |name: &str| words.is_none_or(|it| it.split(',').any(|it| name.contains(it)));
+    LOADS.iter().filter(|(name, ..)| is_selected(name)).copied().collect()
 }
 
 impl<'a> Side<'a> {
