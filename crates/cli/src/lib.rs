@@ -39,7 +39,7 @@ use std::process::ExitCode;
 struct Cli {
     /// Print no progress and no notes.
     ///
-    /// A server that stops prints no counters.
+    /// With `serve` and `mount`, no counters at the end either.
     #[arg(long, global = true, help_heading = "Output", hide_short_help = true)]
     quiet: bool,
 

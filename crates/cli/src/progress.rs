@@ -1,14 +1,17 @@
 //! Progress on standard error: a bar on a terminal, periodic lines elsewhere.
 
-use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
+use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use larder_io::engine::StopProgress;
 use larder_lab::sim::sizing::Progress;
 use larder_report::escape;
-use larder_schema::format;
+use larder_schema::{as_f64, format};
 use std::time::{Duration, Instant};
 
 /// Interval between lines if standard error is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(2);
+
+/// Time after which a bar shows a rate.
+const RATE_AFTER: Duration = Duration::from_millis(500);
 
 /// Time without progress after which a failed write is shown as waiting.
 const WAITING_AFTER: Duration = Duration::from_secs(1);
@@ -39,7 +42,19 @@ pub(crate) fn byte_bar(total: u64, verb: &str) -> ProgressBar {
 
 fn style(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template).expect("our own template");
-    style.progress_chars("=> ")
+    style.with_key("rate", write_rate).progress_chars("=> ")
+}
+
+/// Writes the mean rate of a bar; the first moments tell nothing about it.
+fn write_rate(state: &ProgressState, text: &mut dyn std::fmt::Write) {
+    let seconds = state.elapsed().as_secs_f64();
+    let rate = if seconds < RATE_AFTER.as_secs_f64() {
+        "-/s".to_owned()
+    } else {
+        format!("{}/s", format::number(as_f64(state.pos()) / seconds))
+    };
+    let is_written = text.write_str(&rate);
+    debug_assert!(is_written.is_ok(), "a bar is written into memory");
 }
 
 /// Returns the reason in an error of a store, without the failed operation and the error number:
@@ -65,9 +80,9 @@ impl StepBar {
             self.end();
             self.step = progress.step;
             let template = if progress.total > 0 {
-                "{msg} [{bar:30}] {pos} of {len} references, {per_sec}, {eta} left"
+                "{msg} [{bar:30}] {pos} of {len} references, {rate}, {eta} left"
             } else {
-                "{msg}: {pos} references, {per_sec}"
+                "{msg}: {pos} references, {rate}"
             };
             self.bar = Some(bar(progress.total, template).with_message(progress.step));
         }

@@ -121,7 +121,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     Ok(())
 }
 
-/// Returns the loads whose name contains one of the words, which commas separate; all without words.
+/// Returns the loads whose name contains one of the words, which commas separate; all loads without
+/// words.
 fn selected(words: Option<&str>) -> Vec<(&'static str, &'static str, Load)> {
     let is_selected = |name: &str| words.is_none_or(|it| it.split(',').any(|it| name.contains(it)));
     LOADS.iter().filter(|(name, ..)| is_selected(name)).copied().collect()
