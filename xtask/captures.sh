@@ -26,7 +26,7 @@ screens() {
 
 if [ "$1" = --inside ]; then
   mount --bind "$2" /srv
-  mount -t tmpfs none /run
+  mount -t tmpfs -o mode=755 none /run
   cd /srv
   # The page must not show files that the caller has open.
   for fd in 3 4 5 6 7 8 9; do eval "exec $fd>&-"; done
