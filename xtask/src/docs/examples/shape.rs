@@ -86,7 +86,15 @@ fn mask(line: &str) -> String {
             Some(last) if last == "0" && UNITS.contains(&unit) => {
                 last.push_str(&word[unit.len()..]);
             }
-            _ => words.push(mask_word(word)),
+            last => {
+                let masked = mask_word(word);
+                let is_bound = last.is_some_and(|last| last == ">" || last == "<");
+                // `> 99.9 %` is a share that is not exactly 100.0 %.
+                if is_bound && masked.starts_with('0') {
+                    words.pop();
+                }
+                words.push(masked);
+            }
         }
     }
     words.join(" ")
@@ -128,6 +136,7 @@ mod tests {
         assert_eq!(mask("took 3.5 ms, then 12."), "took 0, then 0.");
         assert_eq!(mask("gain  311x (4.39x)  ------"), "gain 0 (0) ---");
         assert_eq!(mask("pid 4270: B"), "pid 0: B");
+        assert_eq!(mask("share  > 99.9 %  1 > file"), "share 0 0 > file");
     }
 
     #[test]
