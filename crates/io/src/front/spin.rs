@@ -13,12 +13,8 @@ const SPIN_TIME: Nanos = 30_000;
 /// in [`SPIN_RETRY_INTERVAL`] batches.
 const FAILED_SPINS_MAX: u32 = 8;
 const SPIN_RETRY_INTERVAL: u32 = 32;
-/// Pauses between two polls of a socket: each poll takes a lock that the client needs for sending.
-pub(super) const SOCKET_PAUSES: u32 = 16;
-/// Pauses between two polls of `/dev/fuse`, whose lock the client takes several times for each
-/// request. With 16 pauses a program of many small requests takes 4 % more system time; with 64,
-/// single reads take 2 % longer (AMD EPYC, two virtual processors).
-pub(super) const FUSE_PAUSES: u32 = 32;
+/// Pauses between two polls: each poll takes a lock that the client needs for sending.
+const SPIN_PAUSES: u32 = 16;
 /// Amount by which a batch raises the measure of overlap if another thread is answering one; other
 /// batches lower it by 1. So it rises if more than a third of the batches overlap, as with two
 /// programs; a single program, some of whose requests need no answer, stays below.
@@ -34,8 +30,6 @@ const STREAM_GAP: Nanos = 15_000;
 pub(super) struct Spinners {
     count: AtomicUsize,
     max: usize,
-    /// Number of processor pauses between two polls.
-    pauses: u32,
     /// Number of answered batches of requests.
     batches: AtomicU64,
     /// Number of threads that are answering a batch.
@@ -45,15 +39,15 @@ pub(super) struct Spinners {
 }
 
 impl Spinners {
-    pub(super) fn new(pauses: u32) -> Self {
+    pub(super) fn new() -> Self {
         let cpus = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        Spinners::with_max(cpus - 1, pauses)
+        Spinners::with_max(cpus - 1)
     }
 
-    fn with_max(max: usize, pauses: u32) -> Self {
+    fn with_max(max: usize) -> Self {
         let (count, answering) = (AtomicUsize::new(0), AtomicUsize::new(0));
         let (batches, overlap) = (AtomicU64::new(0), AtomicU32::new(0));
-        Spinners { count, max, pauses, batches, answering, overlap }
+        Spinners { count, max, batches, answering, overlap }
     }
 
     /// Returns true if there are two processors, so that a spinning thread occupies the only other
@@ -109,7 +103,7 @@ impl Spinners {
             if clock.now() > end {
                 break false;
             }
-            for _ in 0..self.pauses {
+            for _ in 0..SPIN_PAUSES {
                 std::hint::spin_loop();
             }
         };
@@ -172,7 +166,7 @@ mod tests {
     #[test]
     fn a_spin_ends_when_something_is_found_or_time_is_up() {
         let clock = VirtualClock::at(5);
-        let spinners = Spinners::with_max(1, SOCKET_PAUSES);
+        let spinners = Spinners::with_max(1);
         let mut looks = 0;
         assert!(spinners.spin(&clock, || {
             looks += 1;
@@ -192,7 +186,7 @@ mod tests {
     #[test]
     fn one_more_thread_spins_while_requests_overlap() {
         let clock = VirtualClock::at(5);
-        let spinners = Spinners::with_max(1, SOCKET_PAUSES);
+        let spinners = Spinners::with_max(1);
         let two_spin = || spinners.spin(&clock, || spinners.spin(&clock, || true));
         let batch = || {
             spinners.begin_batch();

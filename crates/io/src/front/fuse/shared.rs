@@ -5,7 +5,7 @@ use super::files::Files;
 use super::mount_failure::MountFailure;
 use crate::engine::Engine;
 use crate::front::observe::Observer;
-use crate::front::spin::{FUSE_PAUSES, Spinners};
+use crate::front::spin::Spinners;
 use crate::waker::Waker;
 use larder_core::completion::Wake;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
@@ -53,7 +53,7 @@ impl Shared {
             tree,
             failure,
             observer,
-            spinners: Spinners::new(FUSE_PAUSES),
+            spinners: Spinners::new(),
             closing: AtomicBool::new(false),
             running: AtomicUsize::new(wakers.len()),
             wakers,

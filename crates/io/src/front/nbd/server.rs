@@ -9,7 +9,7 @@ use super::socket::Socket;
 use crate::engine::Engine;
 use crate::fault::{self, Thread, confine, report_failed_part};
 use crate::front::listen::{ListenAddress, ListenError, Listener};
-use crate::front::spin::{SOCKET_PAUSES, Spinners};
+use crate::front::spin::Spinners;
 use crate::log_limit::LogLimit;
 use crate::tls::TlsMode;
 use crate::waker::Waker;
@@ -76,7 +76,7 @@ impl Server {
             limits,
             observer,
             tls,
-            spinners: Spinners::new(SOCKET_PAUSES),
+            spinners: Spinners::new(),
             closing: AtomicBool::new(false),
             budget: Arc::new(Budget::new(limits.connections_max)),
             connections: Mutex::new(Vec::new()),
