@@ -149,15 +149,8 @@ impl Axis {
             Labels::Bytes => format::bytes(whole),
             Labels::ByteRate => format::byte_rate(value),
             Labels::Percent => format!("{} %", trimmed_number((value * 1e6).round() / 1e4)),
-            Labels::Duration | Labels::Seconds => {
-                let is_seconds = self.labels == Labels::Seconds;
-                let duration =
-                    format::duration(if is_seconds { as_u64(value * 1e9) } else { whole });
-                match duration.split_once(' ') {
-                    Some((number, unit)) => format!("{} {unit}", format::without_zeros(number)),
-                    None => duration,
-                }
-            }
+            Labels::Duration => short_duration(whole),
+            Labels::Seconds => short_duration(as_u64(value * 1e9)),
         }
     }
 
@@ -229,6 +222,15 @@ fn step(span: f64, scale: Scale, labels: Labels) -> f64 {
     let factors: &[f64] = if is_binary { &[1.0, 2.0] } else { &[1.0, 2.0, 5.0, 10.0] };
     let fits = |factor: &&f64| **factor * power >= rough * (1.0 - 1e-9);
     factors.iter().find(fits).map_or(power * base, |factor| factor * power)
+}
+
+/// Formats nanoseconds in a suitable unit, without trailing zeros.
+fn short_duration(ns: u64) -> String {
+    let duration = format::duration(ns);
+    match duration.split_once(' ') {
+        Some((number, unit)) => format!("{} {unit}", format::without_zeros(number)),
+        None => duration,
+    }
 }
 
 /// Formats a number without trailing zeros; rounds away binary artifacts such as

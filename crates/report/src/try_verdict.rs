@@ -164,13 +164,15 @@ impl Side<'_> {
         };
         let [ratio, low, high] =
             if self.is_time() { [1.0 / ratio, 1.0 / high, 1.0 / low] } else { [ratio, low, high] };
-        let words = if high <= 1.0 { "slower" } else { "as fast" };
         if low < 1.0 && high > 1.0 {
             let [ratio, low, high] = [ratio, low, high].map(speed_words);
             return format!("{ratio}, from {low} to {high}");
         }
-        let factors =
-            if high <= 1.0 { [ratio, high, low].map(f64::recip) } else { [ratio, low, high] };
+        let (factors, words) = if high <= 1.0 {
+            ([ratio, high, low].map(f64::recip), "slower")
+        } else {
+            ([ratio, low, high], "as fast")
+        };
         let [ratio, low, high] = factors.map(format::number);
         format!("{ratio} times {words}, {low} to {high}")
     }

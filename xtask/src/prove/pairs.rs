@@ -93,6 +93,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let image = image::create_sparse(&env.file("pairs.img"), DISK_MIB * MIB)?;
     let file_system = FileSystem::new(env.dir(), &image)?;
     let loads = selected(env.options.suite.as_deref());
+    ensure!(!loads.is_empty(), "--suite names none of the loads, such as \"{}\"", LOADS[0].0);
     let mut rates = vec![[Vec::new(), Vec::new()]; loads.len()];
     for start in 0..starts {
         outln!("   start {} of {starts}", start + 1);
