@@ -6,13 +6,14 @@
 
 use super::Cache;
 use crate::clock::Nanos;
+use crate::counters::Counter;
 use crate::frames::Frames;
 use crate::input::{Input, Setting};
 use crate::policy::{PolicyKind, Slot};
 use crate::settings::{FrameBounds, SettingError, check_bounds, reserves};
 use crate::sync::atomic::Ordering;
 use crate::sync::lock;
-use crate::volume::Volume;
+use crate::volume::{Call, PolicySwitch, Volume};
 
 impl<F: Frames> Cache<F> {
     /// Sets the minimum number of frames, which other volumes cannot take, and the maximum. If the
@@ -61,15 +62,16 @@ impl<F: Frames> Cache<F> {
         self.replace_policy(volume, kind, now);
     }
 
-    /// Replaces the policy with one that the cache has chosen, if it may still choose. Returns true
-    /// if it may.
-    pub(super) fn switch_policy(&self, volume: &Volume<F>, kind: PolicyKind, now: Nanos) -> bool {
+    /// Performs a switch of the policy that the cache has decided on, if it may still choose. The
+    /// switch is recorded first: whoever sees the new policy also finds the reason for it.
+    pub(super) fn switch_policy(&self, call: &Call<'_, F>, switch: PolicySwitch) {
+        let Call { volume, recorder, now } = *call;
         let _one_at_a_time = lock(&self.settings);
-        let may_choose = volume.policy_auto();
-        if may_choose {
-            self.replace_policy(volume, kind, now);
+        if volume.policy_auto() {
+            volume.tuning.note_switch(switch);
+            recorder.add(Counter::PolicySwitches, 1);
+            self.replace_policy(volume, switch.to, now);
         }
-        may_choose
     }
 
     /// Replaces the policy. The caller holds the lock `settings`.
@@ -170,5 +172,40 @@ impl<F: Frames> Cache<F> {
         }
         self.unstall();
         dropped
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::completion::NoWaker;
+    use crate::frames::PlainFrames;
+    use crate::store::Geometry;
+    use crate::units::BLOCK_BYTES_U64;
+    use crate::volume::VolumeOptions;
+
+    #[test]
+    fn a_new_policy_is_not_seen_before_the_record_of_its_switch() {
+        let cache = Cache::new(PlainFrames::new(16), 1);
+        let geometry = Geometry { length: 16 * BLOCK_BYTES_U64, granule: 512, read_only: false };
+        let volume = cache.add_volume(VolumeOptions::new("v", geometry), Box::new(NoWaker));
+        volume.set_policy_auto(true);
+        let recorder = cache.recorder(&volume);
+        let from = volume.policy();
+        let switch = PolicySwitch { at: 1, from, to: PolicyKind::Lirs, gain: 0.2 };
+        std::thread::scope(|scope| {
+            // The switch cannot end while its only shard is locked.
+            let shard = cache.shard_of(&volume, 0);
+            scope.spawn(|| {
+                let call = Call { volume: &volume, recorder: &recorder, now: 1 };
+                cache.switch_policy(&call, switch);
+            });
+            while volume.policy() == from {
+                std::thread::yield_now();
+            }
+            assert_eq!(volume.policy_switches(), [switch]);
+            assert_eq!(volume.totals().get(Counter::PolicySwitches), 1);
+            drop(shard);
+        });
     }
 }

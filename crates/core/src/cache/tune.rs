@@ -2,7 +2,6 @@
 
 use super::Cache;
 use crate::clock::Nanos;
-use crate::counters::Counter;
 use crate::curve::report::{self, CurveReport, Finding};
 use crate::curve::tracker::Tracker;
 use crate::frames::Frames;
@@ -73,7 +72,7 @@ impl<F: Frames> Cache<F> {
     /// Updates the policy if a window of references has ended, and divides the pool if that is due.
     /// The driver of a store calls it without a lock.
     pub(super) fn tune(&self, call: &Call<'_, F>) {
-        let Call { volume, recorder, now } = *call;
+        let Call { volume, now, .. } = *call;
         if let Some(locked_tracker) =
             volume.tuning.tracker.as_ref().filter(|tracker| tracker.take_window_ended())
         {
@@ -89,11 +88,8 @@ impl<F: Frames> Cache<F> {
             volume.tuning.set_scan_dominated(is_scan_dominated);
             drop(tracker);
             let from = volume.policy();
-            if let Some((to, gain)) = better_policy
-                && self.switch_policy(volume, to, now)
-            {
-                volume.tuning.note_switch(PolicySwitch { at: now, from, to, gain });
-                recorder.add(Counter::PolicySwitches, 1);
+            if let Some((to, gain)) = better_policy {
+                self.switch_policy(call, PolicySwitch { at: now, from, to, gain });
             }
         }
         self.share(now);
