@@ -113,6 +113,13 @@ impl Axis {
         self
     }
 
+    /// Starts the axis at 0.
+    #[must_use]
+    pub fn from_zero(mut self) -> Self {
+        self.min = Some(0.0);
+        self
+    }
+
     pub(crate) fn heading(&self) -> String {
         if self.unit.is_empty() {
             self.title.clone()
@@ -162,7 +169,8 @@ impl Axis {
         let mut low = fixed(self.min).unwrap_or(minimum);
         let mut high = fixed(self.max).unwrap_or(maximum);
         if high <= low {
-            (low, high) = (low - 0.5, low + 0.5);
+            low = fixed(self.min).unwrap_or(low - 0.5);
+            high = low + 1.0;
         }
         if self.scale == Scale::Log2 && self.labels == Labels::Duration {
             return decimal_frame(low, high);

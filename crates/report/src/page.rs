@@ -168,7 +168,7 @@ pub(crate) fn figure(svg: &str, caption: &str, data: Option<&Table>) -> String {
 /// Returns the key of a chart: the class of each line, and its name, which is escaped.
 pub(crate) fn key(lines: &[(String, String)]) -> String {
     let entry = |(class, name): &(String, String)| {
-        format!("<span class=\"key {class}\"></span>{} ", escape(name))
+        format!("<span class=\"entry\"><span class=\"key {class}\"></span>{}</span> ", escape(name))
     };
     format!("<p class=\"keys\">{}</p>\n", lines.iter().map(entry).collect::<String>())
 }

@@ -97,6 +97,16 @@ fn sides(parts: &[Part]) -> Result<Vec<Side<'_>>, CompareError> {
     Ok(sides)
 }
 
+/// Returns the comparison of a part with the native one of the same start state; `None` for native
+/// parts.
+pub(crate) fn comparison_of(run: &Run, part: &Part) -> Option<SeriesComparison> {
+    if part.labels.get(SIDE)? != LARDER {
+        return None;
+    }
+    let start = start(&part.run).name();
+    comparisons(run)?.into_iter().find(|(of, _)| *of == start).map(|(_, compared)| compared)
+}
+
 fn start(run: &Run) -> Start {
     run.trials.first().map_or(Start::AsIs, |trial| trial.started.start)
 }

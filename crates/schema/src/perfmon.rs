@@ -115,7 +115,7 @@ pub struct Process {
 pub struct Line {
     /// Name.
     pub name: &'static str,
-    /// Unit: `ratio`, `per second`, `bytes`.
+    /// Unit: `ratio`, `misses per second`, `per second`, `bytes`.
     pub unit: &'static str,
     /// Seconds since the start, and the value; each point may combine several samples.
     pub points: Vec<(f64, f64)>,

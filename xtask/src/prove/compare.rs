@@ -30,7 +30,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let (mut silent, mut found, mut wrong, mut repeated) = (0, 0, 0, 0);
     for _ in 0..rounds {
         let before = bench(env, &file, COMPUTE_MS, "before")?;
-        let cycle_ms = record::series_median(&record::read(&before)?, "answer time")? / 1e6;
+        let cycle_ms = record::series_median(&record::read(&before)?, "response time")? / 1e6;
         cycles.push(cycle_ms * 1e3);
         let (again, of_again) = compare_until_equal_speed(env, (&before, &file), COMPUTE_MS)?;
         let slower_ms = COMPUTE_MS + cycle_ms * SLOWER;

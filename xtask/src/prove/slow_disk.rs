@@ -109,8 +109,8 @@ fn fileload(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
         "fileload --read 8KiB --mode random --start cold --trials {trials} --reads 150 --hint \
          no-buffering"
     );
-    let titles = ["answer time", "reads, fragmented"];
-    let record = bench(env, claims, "Fileload, answer times", (&words, dir), &titles, None)?;
+    let titles = ["response time", "reads, fragmented"];
+    let record = bench(env, claims, "Fileload, response times", (&words, dir), &titles, None)?;
     let per_s = series_median(&record, "reads, fragmented")?;
     claims.add(
         format!("Fileload, random and unbuffered: the {PER_S} reads/s of the disk, within a fifth"),
@@ -127,7 +127,7 @@ fn server_load(env: &Env, claims: &mut Claims, dir: &Path) -> Result<()> {
         "server --unbuffered --size 4KiB --record 4KiB --items 8 --clients 1,2,4,8,16,32 --mix \
          read=60,write=30,copy=10 --think 50,10 --warm-up 1s --measure {measure} --trials {trials}"
     );
-    let titles = ["throughput over clients", "answer time over clients", "stress point</text>"];
+    let titles = ["throughput over clients", "response time over clients", "stress point</text>"];
     let dir = &dir.to_string_lossy();
     let record = bench(env, claims, "server load", (&words, dir), &titles, None)?;
     let steps = record["samples"].as_array().context("a record has samples")?;
@@ -187,7 +187,7 @@ fn scenarios(env: &Env, claims: &mut Claims, device: &Path) -> Result<()> {
             "probe --scenario {scenario} --memory {memory} --overwrite --start as-is --length \
              {length} --trials {trials}"
         );
-        let (name, titles) = (format!("Probe, {scenario}"), ["cycles", "answer time"]);
+        let (name, titles) = (format!("Probe, {scenario}"), ["cycles", "response time"]);
         let record = bench(env, claims, &name, (&words, &uri), &titles, None)?;
         cycles.push(series_median(&record, "cycles")?);
         server.stop_clean()?;

@@ -63,7 +63,7 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Performs a switch of the policy that the cache has decided on, if it may still choose. The
-    /// switch is recorded first: whoever sees the new policy also finds the reason for it.
+    /// switch is recorded first, so that a client that sees the new policy also finds the reason.
     pub(super) fn switch_policy(&self, call: &Call<'_, F>, switch: PolicySwitch) {
         let Call { volume, recorder, now } = *call;
         let _one_at_a_time = lock(&self.settings);

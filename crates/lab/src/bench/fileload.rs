@@ -200,7 +200,7 @@ impl Workload for FileloadBench {
         [
             ("throughput", "bytes/s", Direction::Higher),
             ("reads", "reads/s", Direction::Higher),
-            ("answer time", "ns", Direction::Lower),
+            ("response time", "ns", Direction::Lower),
         ]
         .map(series)
         .into()

@@ -23,7 +23,7 @@ use std::path::PathBuf;
 
 /// The series.
 const CYCLES: &str = "cycles";
-const ANSWER: &str = "answer time";
+const RESPONSE_TIME: &str = "response time";
 const READS: &str = "reads";
 const WRITES: &str = "writes";
 
@@ -154,7 +154,7 @@ impl Workload for ProbeBench {
     fn series(&self) -> Vec<Series> {
         let mut series = vec![
             Series::new(CYCLES, "cycles/s", Some(Direction::Higher)),
-            Series::new(ANSWER, "ns", Some(Direction::Lower)),
+            Series::new(RESPONSE_TIME, "ns", Some(Direction::Lower)),
         ];
         for (action, name, unit) in ACTIONS {
             if self.probe.pattern.contains(&action) {
@@ -355,7 +355,7 @@ impl ProbeTotals {
     fn outcome(self, pattern: &[Action]) -> Outcome {
         let mut outcome = Outcome::default();
         outcome.values.insert(CYCLES.to_owned(), self.cycles_per_s);
-        outcome.values.insert(ANSWER.to_owned(), self.answers_ns / self.cycles);
+        outcome.values.insert(RESPONSE_TIME.to_owned(), self.answers_ns / self.cycles);
         if self.prolonged {
             let doubt = "no cycle fitted into half of a trial, which went on until one had ended; \
                          make trials longer";

@@ -19,7 +19,7 @@ use crate::random::Random;
 use crate::workload::server::{Kind, ServerLoad, Transaction};
 use larder_core::clock::Nanos;
 use larder_core::counters::{Histogram, HistogramSnapshot};
-use larder_report::run::stress::{ANSWER, CLIENTS, THROUGHPUT};
+use larder_report::run::stress::{CLIENTS, RESPONSE_TIME, THROUGHPUT};
 use larder_schema::format;
 use larder_schema::run::Direction;
 use serde_json::{Value, json};
@@ -80,7 +80,7 @@ impl ServerBench {
         [
             ServerBench::series_at(THROUGHPUT, "bytes/s", Direction::Higher, clients),
             ServerBench::series_at(TRANSACTIONS, "transactions/s", Direction::Higher, clients),
-            ServerBench::series_at(ANSWER, "ns", Direction::Lower, clients),
+            ServerBench::series_at(RESPONSE_TIME, "ns", Direction::Lower, clients),
         ]
     }
 

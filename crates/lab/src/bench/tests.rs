@@ -369,7 +369,7 @@ fn a_worker_that_fails_or_panics_holds_up_nobody() {
 }
 
 #[test]
-fn answer_times_are_kept_as_they_were_counted() {
+fn latencies_are_kept_as_they_were_counted() {
     let histogram = Histogram::default();
     for time in [5, 5, 2_000, 1_000_000] {
         histogram.record(time);

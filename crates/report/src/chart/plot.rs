@@ -102,6 +102,15 @@ impl Plot {
         );
     }
 
+    /// Draws an interval of values on the horizontal axis as a line with a tick at each end.
+    pub(crate) fn interval(&mut self, (low, high): (f64, f64), y: f64) {
+        let (low, high) = (self.x(low), self.x(high));
+        self.stroke("error", (low, y), (high, y));
+        for end in [low, high] {
+            self.stroke("error", (end, y - 6.0), (end, y + 6.0));
+        }
+    }
+
     /// Draws text at a position in pixels; `anchor` is start, middle or end.
     pub(crate) fn words(&mut self, class: &str, (x, y): (f64, f64), anchor: &str, text: &str) {
         put_line!(
@@ -109,6 +118,22 @@ impl Plot {
             "<text class=\"{class}\" x=\"{x:.1}\" y=\"{y:.1}\" text-anchor=\"{anchor}\">{}</text>",
             escape(text)
         );
+    }
+
+    /// Draws a label above a point of a line, within the plane: beside it at the left and right
+    /// ends, and below it at the upper end.
+    pub(crate) fn label_beside(&mut self, (x, y): (f64, f64), text: &str) {
+        let [left, right, top, _] = self.ends();
+        let half = count_f64(text.len()) * 3.6;
+        let (x, anchor) = if x - half < left {
+            (left + 6.0, "start")
+        } else if x + half > right {
+            (right - 2.0, "end")
+        } else {
+            (x, "middle")
+        };
+        let y = if y - 24.0 < top { y + 20.0 } else { y - 10.0 };
+        self.words("label", (x, y), anchor, text);
     }
 
     /// Draws an entry of the legend: a piece of a line, and its name.

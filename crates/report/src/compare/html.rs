@@ -51,17 +51,19 @@ pub fn to_html(comparison: &Comparison) -> String {
 fn verdict(comparison: &Comparison) -> String {
     let Some(main) = comparison.series.first() else { return "Nothing to compare".to_owned() };
     let change = main.ratio.map_or_else(|| "no ratio".to_owned(), format_change);
-    let values = format!(
-        "{} against {}",
-        quantity(main.median_b, &main.unit),
-        quantity(main.median_a, &main.unit)
-    );
+    let values = values_against(main);
     match main.verdict {
         Verdict::CannotTell => {
             format!("No verdict on {}: {change}, {}", main.series, main.why)
         }
         verdict => format!("B is {}: {} {change}, {values}", verdict.words(), main.series),
     }
+}
+
+/// Returns the medians of B and A.
+fn values_against(series: &SeriesComparison) -> String {
+    let value = |median| quantity(median, &series.unit);
+    format!("{} against {}", value(series.median_b), value(series.median_a))
 }
 
 /// Returns the names of the conditions that differ, which may be the cause of a difference.
@@ -143,8 +145,9 @@ fn ratios(comparison: &Comparison) -> String {
             Verdict::Worse => "worse",
             Verdict::CannotTell => "same",
         };
-        let text = format!("{}: {middle:+.1} %, {}", series.series, series.verdict.words());
-        plot.stroke("error", (plot.x(*low), y), (plot.x(*high), y));
+        let (verdict, values) = (series.verdict.words(), values_against(series));
+        let text = format!("{}: {middle:+.1} %, {verdict}, {values}", series.series);
+        plot.interval((*low, *high), y);
         plot.dot(class, (plot.x(*middle), y), &text);
         plot.words("label", (left, y - 12.0), "start", &text);
         labels.push(text);

@@ -67,6 +67,8 @@ stroke-linejoin:round}
 .here{fill:var(--hit)}
 .soft{fill:var(--hit);opacity:.35}
 .without{fill:var(--bypass);opacity:.45}
+.unsure{fill:none;stroke:var(--bypass);stroke-dasharray:4 3}
+circle.line{fill:var(--paper)}
 .trial{fill:var(--ink);opacity:.45}
 .better{fill:var(--good)}.worse{fill:var(--miss)}.same{fill:var(--bypass)}
 .line{fill:none;stroke-width:2.5;stroke-linejoin:round}
@@ -74,6 +76,7 @@ stroke-linejoin:round}
 .c3{stroke:var(--plum)}.c4{stroke:var(--sand)}.c5,.bypass{stroke:var(--bypass)}
 .ahead{stroke:var(--ahead)}
 .keys{font-size:14px;margin:4px 0}
+.entry{display:inline-block}
 .key{display:inline-block;width:24px;height:0;border-top:3px solid;vertical-align:middle;
 margin:0 6px 0 12px}
 .key.hit,.key.c0{color:var(--hit)}.key.ahead{color:var(--ahead)}

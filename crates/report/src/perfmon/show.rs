@@ -5,7 +5,7 @@ use crate::chart::{Axis, Chart, Labels};
 use crate::findings;
 use crate::page::{self, Card, Head, details, html_table, list, section};
 use crate::table::{Cell, Column, Field, Table};
-use larder_schema::perfmon::{Bursts, Disk, Interface, Process, Summary};
+use larder_schema::perfmon::{Bursts, Disk, Interface, Line, Process, Summary};
 use larder_schema::{as_u64, format};
 
 /// Counters of the table of bursts.
@@ -82,7 +82,12 @@ pub fn to_html(summary: &Summary) -> String {
         subject,
     };
     let mut body = page::findings(&summary.findings);
-    for (unit, title) in [("ratio", "Hits"), ("per second", "Pages"), ("bytes", "Memory")] {
+    for (unit, title) in [
+        ("ratio", "Hit ratio"),
+        ("misses per second", "Misses"),
+        ("per second", "Pages"),
+        ("bytes", "Memory"),
+    ] {
         body.push_str(&chart_section(summary, unit, title));
     }
     for table in tables(summary) {
@@ -92,19 +97,21 @@ pub fn to_html(summary: &Summary) -> String {
     page::page(&head, &body, &summary.to_json())
 }
 
+/// Returns the calls and the misses per second of all interfaces with both counters.
+fn all_calls(summary: &Summary) -> (f64, f64) {
+    let known = summary.interfaces.iter().filter_map(|it| it.calls_per_s.zip(it.misses_per_s));
+    known.fold((0.0, 0.0), |sums, (calls, misses)| (sums.0 + calls, sums.1 + misses))
+}
+
 /// Returns the answer: the hit ratio of all calls, and the interface with the most misses.
 fn verdict(summary: &Summary) -> String {
-    let known: Vec<(&Interface, f64, f64)> = summary
-        .interfaces
-        .iter()
-        .filter_map(|it| Some((it, it.hit_ratio?, it.calls_per_s.unwrap_or(0.0))))
-        .collect();
-    let misses = |(_, ratio, calls): &(&Interface, f64, f64)| calls * (1.0 - ratio);
-    let Some(main) = known.iter().max_by(|a, b| misses(a).total_cmp(&misses(b))) else {
+    let known: Vec<(&Interface, f64)> =
+        summary.interfaces.iter().filter_map(|it| Some((it, it.hit_ratio?))).collect();
+    let misses = |it: &Interface| it.misses_per_s.unwrap_or(0.0);
+    let Some(main) = known.iter().max_by(|a, b| misses(a.0).total_cmp(&misses(b.0))) else {
         return "The log has no hit ratio of the file cache".to_owned();
     };
-    let calls: f64 = known.iter().map(|(.., calls)| calls).sum();
-    let all_misses: f64 = known.iter().map(misses).sum();
+    let (calls, all_misses) = all_calls(summary);
     if known.len() == 1 || calls <= 0.0 {
         let (interface, ratio) = (main.0.interface, format::percent(main.1));
         return format!("{ratio} of the {interface} reads were hits");
@@ -114,7 +121,7 @@ fn verdict(summary: &Summary) -> String {
     if all_misses <= 0.0 {
         return verdict;
     }
-    let share = format::percent(misses(main) / all_misses);
+    let share = format::percent(misses(main.0) / all_misses);
     format!("{verdict}; {share} of the misses came from {} reads", main.0.interface)
 }
 
@@ -144,22 +151,45 @@ fn heading(summary: &Summary) -> String {
     format!("{host}{samples}; names of counters: {}", summary.language)
 }
 
+/// Returns the chart of all lines with a unit; the key has the values of the whole log. A log
+/// without these counters has no chart of them.
 fn chart_section(summary: &Summary, unit: &str, title: &str) -> String {
-    let labels = match unit {
-        "ratio" => Labels::Percent,
-        "bytes" => Labels::Bytes,
-        _ => Labels::Number,
+    let lines: Vec<&Line> = summary.lines.iter().filter(|line| line.unit == unit).collect();
+    // A single line has no key.
+    let name = match lines.as_slice() {
+        [line] if unit != "misses per second" => line.name,
+        _ => title,
     };
-    let y_axis = Axis::new(title, if unit == "per second" { "1/s" } else { "" }).labels(labels);
-    let y_axis = if unit == "ratio" { y_axis.range(0.0, 1.0) } else { y_axis };
+    let axis = Axis::new(name, if unit.ends_with("per second") { "1/s" } else { "" });
+    let y_axis = match unit {
+        "ratio" => axis.labels(Labels::Percent).range(0.0, 1.0),
+        "bytes" => axis.labels(Labels::Bytes).from_zero(),
+        _ => axis.from_zero(),
+    };
     let mut chart = Chart::new("", Axis::new("time", "s"), y_axis);
-    for line in summary.lines.iter().filter(|line| line.unit == unit) {
-        chart.line(line.name, line.points.iter().copied());
+    for line in lines {
+        chart.line(key(summary, line), line.points.iter().copied());
     }
-    // A log without these counters has no chart of them.
     let description = format!("{title} by time since the start of the log.");
     let figure = chart.to_figure(CHART_HEIGHT, &description, None);
     figure.map_or_else(String::new, |figure| section(&format!("{title} over time"), &figure))
+}
+
+/// Returns the name of a line, with the hit ratio of the whole log or the share of all misses.
+fn key(summary: &Summary, line: &Line) -> String {
+    let interface = summary.interfaces.iter().find(|it| it.interface == line.name);
+    let (calls, misses) = all_calls(summary);
+    let value = match (line.unit, interface) {
+        ("ratio", Some(it)) => it.hit_ratio.map(format::percent),
+        ("ratio", None) => (calls > 0.0).then(|| format::percent(1.0 - misses / calls)),
+        ("misses per second", Some(it)) => {
+            it.misses_per_s.filter(|_| misses > 0.0).map(|of_interface| {
+                format!("{} of all misses", format::percent(of_interface / misses))
+            })
+        }
+        _ => None,
+    };
+    value.map_or_else(|| line.name.to_owned(), |value| format!("{}, {value}", line.name))
 }
 
 /// Returns notes on the tables.

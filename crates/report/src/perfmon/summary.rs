@@ -256,17 +256,36 @@ impl SummaryInput<'_> {
     }
 
     fn lines(&self) -> Vec<Line> {
-        let mut lines = Vec::new();
-        for (interface, calls, hits) in INTERFACES {
-            if let (Some(hits), Some(calls)) = (self.cache(hits), self.cache(calls)) {
-                let part = |from, to| {
-                    let rates = self.part(from, to);
-                    let ratio = rates.per_call(&hits[from..to], &calls[from..to]);
-                    ratio.map(|percent| (percent / 100.0).min(1.0))
-                };
-                lines.push(self.line(interface, "ratio", part));
-            }
+        let counted: Vec<_> = INTERFACES
+            .into_iter()
+            .filter_map(|(name, calls, hits)| Some((name, self.cache(calls)?, self.cache(hits)?)))
+            .collect();
+        let ratio = |(_, calls, hits): &(_, &[Option<f64>], &[Option<f64>]), from, to| {
+            let ratio = self.part(from, to).per_call(&hits[from..to], &calls[from..to]);
+            ratio.map(|percent| (percent / 100.0).min(1.0))
+        };
+        let rate = |calls: &[Option<f64>], from: usize, to: usize| {
+            self.part(from, to).mean(&calls[from..to])
+        };
+        // Calls and misses per second; an interface without calls has no ratio and no misses.
+        let misses = |it: &(_, &[Option<f64>], &[Option<f64>]), from, to| {
+            let calls = rate(it.1, from, to)?;
+            Some((calls, calls * (1.0 - ratio(it, from, to).unwrap_or(1.0))))
+        };
+        let mut lines: Vec<Line> =
+            counted.iter().map(|it| self.line(it.0, "ratio", |a, b| ratio(it, a, b))).collect();
+        if counted.len() > 1 {
+            let of_all = |from, to| {
+                let rates = counted.iter().filter_map(|it| misses(it, from, to));
+                let (calls, misses) =
+                    rates.fold((0.0, 0.0), |(calls, misses), one| (calls + one.0, misses + one.1));
+                (calls > 0.0).then(|| 1.0 - misses / calls)
+            };
+            lines.push(self.line("all", "ratio", of_all));
         }
+        lines.extend(counted.iter().map(|it| {
+            self.line(it.0, "misses per second", |a, b| misses(it, a, b).map(|(_, misses)| misses))
+        }));
         let mean_of = |values: &[Option<f64>], from: usize, to: usize| {
             self.part(from, to).mean(&values[from..to])
         };

@@ -97,7 +97,17 @@ fn published_averages_and_the_true_ratios() {
     }
     assert!(to_csv(&found).contains("Reads of the cache,mdl,hit_ratio,0.6"), "{}", to_csv(&found));
     let page = to_html(&found);
-    assert!(page.contains("<svg") && page.contains("Hits over time"));
+    for part in ["Hit ratio over time", "Misses over time", "all, 96.9 %", "mdl, 68.0 %"] {
+        assert!(page.contains(part), "{part}");
+    }
+    // 11.7 of 15.5 misses per second.
+    assert!(page.contains("mdl, 75.7 % of all misses"), "{page}");
+    let line = |name, unit| {
+        found.lines.iter().find(|line| (line.name, line.unit) == (name, unit)).expect("a line")
+    };
+    near(line("mdl", "misses per second").points.first().map(|point| point.1), 18.0);
+    let of_first = 300.0 * 0.9943 + 90.0 * 0.8 + 186.0 * 0.999;
+    near(line("all", "ratio").points.first().map(|point| point.1), of_first / 576.0);
     assert_eq!(found.to_json()["schema"], "larder-perfmon");
 }
 

@@ -61,7 +61,8 @@ fn command(run: &Run) -> String {
 fn series_section(run: &Run) -> String {
     let is_shown = |sample: &&Sample| sample.group.is_none() && !sample.values.is_empty();
     let by_unit = grouped(run.samples.iter().filter(is_shown), |sample| &sample.unit);
-    let mut figures = by_unit.iter().map(|samples| bars_figure("Median", samples));
+    let shown = format!("Median of the trials{}", start(&run.trials));
+    let mut figures = by_unit.iter().map(|samples| bars_figure(&shown, samples, |_| None));
     let first = figures.next().unwrap_or_default();
     let others = details("Other series", &figures.collect::<String>());
     // The sections of grids have their values.
@@ -75,16 +76,36 @@ fn series_section(run: &Run) -> String {
     section("Results", &(first + &others + &table))
 }
 
-/// Renders a bar for each series of one unit; the caption begins with what is shown.
-fn bars_figure(shown: &str, samples: &[&Sample]) -> String {
+/// Renders a bar for each series of one unit; the caption begins with what is shown. `note` returns
+/// words to add to the label of a series.
+fn bars_figure(
+    shown: &str,
+    samples: &[&Sample],
+    note: impl Fn(&Sample) -> Option<String>,
+) -> String {
     let is_time = matches!(samples[0].unit.as_str(), "ns" | "s");
-    let interval = if has_interval(samples) { "the thin line is its 95 % interval, " } else { "" };
+    let meaning = if has_interval(samples) {
+        "the thin line is its 95 % interval, the dots are the trials."
+    } else if samples.len() > 1 {
+        "the dots are the trials, too few for an interval: do not rank by these bars."
+    } else {
+        "the dots are the trials, too few for an interval."
+    };
     let caption = format!(
-        "{} of the trials; {interval}the dots are the trials.{}",
+        "{}; {meaning}{}",
         capitalized(shown),
         if is_time { " Less is better." } else { "" }
     );
-    figure(&charts::bars(samples), &caption, None)
+    figure(&charts::bars(samples, note), &caption, None)
+}
+
+/// Returns the start state of the trials after a comma, or nothing if they differ.
+fn start<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> String {
+    let mut starts = trials.into_iter().map(|trial| trial.started.start);
+    match starts.next() {
+        Some(first) if starts.all(|start| start == first) => format!(", {} start", first.name()),
+        _ => String::new(),
+    }
 }
 
 /// Returns true if a chart of the series draws an interval.
@@ -124,14 +145,14 @@ fn groups_section(run: &Run) -> String {
         let charts = match first.at.len() {
             1 => figure(
                 &charts::curve(name, &samples, stress),
-                if has_interval(&samples) {
-                    "Medians, with the 95 % interval as a band."
+                &if has_interval(&samples) {
+                    format!("Medians{}, with the 95 % interval as a band.", start(&run.trials))
                 } else {
-                    "Medians."
+                    format!("Medians{}.", start(&run.trials))
                 },
                 Some(&group_table(&samples)),
             ),
-            2 => grid_figure(name, &samples),
+            2 => grid_figure(name, &samples, &start(&run.trials)),
             _ => continue,
         };
         let section = section(&capitalized(name), &charts);
@@ -141,18 +162,17 @@ fn groups_section(run: &Run) -> String {
 }
 
 /// Renders a group with two coordinates as lines and as a table.
-fn grid_figure(name: &str, samples: &[&Sample]) -> String {
+fn grid_figure(name: &str, samples: &[&Sample], start: &str) -> String {
     let Some(grid) = Grid::new(samples) else { return String::new() };
     let (chart, keys) = charts::lines(name, &grid);
     let table = page::scrolling(&format!("{name}, all sizes"), &grid.to_html());
     let caption = "Medians; the darker, the higher. Empty cells were not measured.";
-    let selection = if charts::columns_per_line(&grid) > 1 {
-        "Only some columns have a line; the table has all."
-    } else {
-        ""
-    };
+    let mut shown = format!("Medians{start}, with the value of the highest point.");
+    if charts::shown_columns(&grid).len() < grid.columns.len() {
+        shown.push_str(" Only some columns have a line; the table has all.");
+    }
     page::key(&keys)
-        + &figure(&chart, selection, None)
+        + &figure(&chart, &shown, None)
         + &details("All sizes", &format!("<p>{caption}</p>\n{table}"))
 }
 
@@ -184,15 +204,25 @@ fn parts_section(run: &Run) -> String {
     if run.parts.is_empty() {
         return String::new();
     }
-    let mut charts = part_columns(run).into_iter().filter_map(|column| {
+    // The verdict is about the main series, which therefore comes first.
+    let main = run.parts.first().and_then(|part| part.run.main_sample());
+    let main = main.map_or("", |sample| &sample.series);
+    let mut columns = part_columns(run);
+    columns.sort_by_key(|column| column.series != main);
+    let mut charts = columns.into_iter().filter_map(|column| {
         let of_part = |part: &Part| {
             let sample = part.run.sample(&column.series)?.clone();
             Some(Sample { series: part.name.clone(), group: None, ..sample })
         };
         let samples: Vec<Sample> = run.parts.iter().filter_map(of_part).collect();
         let samples: Vec<&Sample> = samples.iter().collect();
-        let caption = format!("{}: median", column.series);
-        (!samples.is_empty()).then(|| bars_figure(&caption, &samples))
+        let trials = run.parts.iter().flat_map(|part| &part.run.trials);
+        let caption = format!("{}: median of the trials{}", column.series, start(trials));
+        let note = |sample: &Sample| {
+            let part = run.parts.iter().find(|part| part.name == sample.series)?;
+            (column.series == main).then(|| verdict::part_words(run, part)).flatten()
+        };
+        (!samples.is_empty()).then(|| bars_figure(&caption, &samples, note))
     });
     let first = charts.next().unwrap_or_default();
     let others = details("Other series", &charts.collect::<String>());
@@ -235,7 +265,7 @@ fn latency_section(run: &Run) -> String {
     if latencies.iter().all(|latency| latency.count() == 0) {
         return String::new();
     }
-    let (chart, keys) = charts::answer_times(&latencies);
+    let (chart, keys) = charts::latency_distribution(&latencies);
     let caption = "The share of requests that took no longer than this, all trials together.";
     let chart = page::key(&keys) + &figure(&chart, caption, None);
     section("Latency", &(chart + &html_table(&latency_table(run))))

@@ -122,11 +122,10 @@ pub(super) fn part_columns(run: &Run) -> Vec<PartColumn> {
     if is_postmark {
         columns.extend(POSTMARK_COLUMNS.map(column));
     }
-    let mut known: BTreeSet<&str> = columns.iter().map(|it| it.series.as_str()).collect();
+    let mut known: BTreeSet<&str> = BTreeSet::new();
     if is_postmark {
         known.extend(first.run.samples.iter().map(|sample| sample.series.as_str()));
     }
-    let mut columns = columns.clone();
     // Series that only some parts have count as well; they come last.
     for sample in run.parts.iter().flat_map(|part| &part.run.samples) {
         if sample.better.is_some() && known.insert(&sample.series) {

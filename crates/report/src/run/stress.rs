@@ -13,7 +13,7 @@ use larder_schema::run::{Run, Sample};
 /// Group name of throughputs by step.
 pub const THROUGHPUT: &str = "throughput";
 /// Group name of mean response times by step, in nanoseconds.
-pub const ANSWER: &str = "answer time";
+pub const RESPONSE_TIME: &str = "response time";
 /// Coordinate of the steps in these groups.
 pub const CLIENTS: &str = "clients";
 
@@ -30,7 +30,7 @@ pub struct Step {
     /// Throughput, in the unit of the run.
     pub throughput: f64,
     /// Mean response time in nanoseconds.
-    pub answer_ns: f64,
+    pub response_ns: f64,
 }
 
 /// Reason why a step is the stress point.
@@ -65,7 +65,7 @@ pub fn stress_point(steps: &[Step]) -> Option<StressPoint> {
         }
         let reason = if at.throughput < gained.throughput * (1.0 - GAIN_MIN) {
             StressReason::TurnsDown
-        } else if at.answer_ns >= gained.answer_ns * WAITING_FACTOR {
+        } else if at.response_ns >= gained.response_ns * WAITING_FACTOR {
             StressReason::Waits
         } else {
             continue;
@@ -85,10 +85,10 @@ pub fn steps(run: &Run) -> Vec<Step> {
         found.sort_by(|a, b| a.0.total_cmp(&b.0));
         found
     };
-    let (throughput, answer) = (group(THROUGHPUT), group(ANSWER));
+    let (throughput, answer) = (group(THROUGHPUT), group(RESPONSE_TIME));
     let step = |&(clients, throughput): &(f64, f64)| {
         let same = answer.iter().find(|(other, _)| other.total_cmp(&clients).is_eq())?;
-        Some(Step { clients, throughput, answer_ns: same.1 })
+        Some(Step { clients, throughput, response_ns: same.1 })
     };
     throughput.iter().filter_map(step).collect()
 }
@@ -109,7 +109,7 @@ pub fn stress_in_words(run: &Run) -> Option<String> {
     let percent = format::percent((at.throughput / gained.throughput - 1.0).abs());
     // Client counts are whole numbers, which format without a fraction.
     let (at_clients, gained_clients) = (at.clients, gained.clients);
-    let times = format::times(at.answer_ns / gained.answer_ns);
+    let times = format::times(at.response_ns / gained.response_ns);
     Some(match reason {
         StressReason::TurnsDown => format!(
             "Stress point at {at_clients} clients: throughput turns down, {percent} below that \
@@ -137,7 +137,7 @@ mod tests {
     use larder_schema::run::{Direction, Machine};
 
     fn series(of: &[(f64, f64, f64)]) -> Vec<Step> {
-        let step = |&(clients, throughput, answer_ns)| Step { clients, throughput, answer_ns };
+        let step = |&(clients, throughput, response_ns)| Step { clients, throughput, response_ns };
         of.iter().map(step).collect()
     }
 
@@ -169,7 +169,7 @@ mod tests {
     }
 
     #[test]
-    fn a_gain_that_costs_answer_times_is_no_stress_point() {
+    fn a_gain_that_costs_response_time_is_no_stress_point() {
         assert_eq!(stress_point(&[]), None);
         assert_eq!(stress_point(&series(&[(1.0, 1.0, 1.0)])), None);
         let found = series(&[(1.0, 10.0, 5.0), (2.0, 11.0, 50.0), (4.0, 13.0, 500.0)]);
@@ -182,7 +182,7 @@ mod tests {
     fn run(of: &[(f64, f64, f64)]) -> Run {
         let mut run = Run::new("load", "2026-11-21T03:22:11Z", Machine::default());
         for &(clients, throughput, answer) in of.iter().rev() {
-            for (group, value) in [(THROUGHPUT, throughput), (ANSWER, answer)] {
+            for (group, value) in [(THROUGHPUT, throughput), (RESPONSE_TIME, answer)] {
                 let mut sample = Sample::new(group, "unit", Some(Direction::Higher));
                 sample.group = Some(group.to_owned());
                 sample.at = [(CLIENTS.to_owned(), clients)].into();

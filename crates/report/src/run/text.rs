@@ -58,7 +58,7 @@ pub fn latencies(run: &Run) -> Vec<Latency> {
 /// Returns the response times as a table.
 pub(super) fn latency_table(run: &Run) -> Table {
     let fields = [
-        Field::word("what", "answer times", |it: &Latency| &it.what),
+        Field::word("what", "latency", |it: &Latency| &it.what),
         Field::count("count", "count", Latency::count),
         Field::duration("mean_ns", "mean", Latency::mean_ns),
         Field::duration("p50_ns", "p50", |it| it.quantile_ns(0.5)),

@@ -1,8 +1,8 @@
 //! The answer of a run in one sentence, and the few figures that carry it.
 //!
 //! The sentence depends on the kind of run: the gain of a cache for `larder try`, the best part for
-//! a matrix, the stress point for a server load, the fastest passes for a grid of sizes, and
-//! otherwise the median of the main series.
+//! a matrix, the stress point for a server load, the fastest passes for a grid of sizes, both ends
+//! of a series over one coordinate, and otherwise the median of the main series.
 
 use super::parts::ends;
 use super::stress::{StressReason, steps, stress_point};
@@ -12,7 +12,7 @@ use crate::stats::ratio_estimate::Shift;
 use crate::stats::{CONFIDENCE, INTERVAL_VALUES_MIN, Summary, confidence_interval, median};
 use crate::try_verdict;
 use larder_schema::compare::{SeriesComparison, Verdict};
-use larder_schema::run::{Run, Sample};
+use larder_schema::run::{Part, Run, Sample};
 use larder_schema::{as_u64, format};
 
 /// Maximum number of passes over a grid that have cards.
@@ -25,6 +25,7 @@ pub(super) fn verdict(run: &Run) -> String {
         .or_else(|| of_load(run))
         .or_else(|| of_grid(run))
         .or_else(|| of_comparisons(run))
+        .or_else(|| of_ends(run))
         .or_else(|| of_main(run));
     sentence.unwrap_or_else(|| run.what.clone())
 }
@@ -36,7 +37,8 @@ pub(super) fn cards(run: &Run) -> Vec<Card> {
     } else if run.is_gathered() {
         part_cards(run)
     } else {
-        Some(grid_cards(run)).filter(|cards| !cards.is_empty()).unwrap_or_else(|| main_cards(run))
+        let of_grid = Some(grid_cards(run)).filter(|cards| !cards.is_empty());
+        of_grid.or_else(|| end_cards(run)).unwrap_or_else(|| main_cards(run))
     };
     if !cards.is_empty() {
         cards.push(confidence(run));
@@ -75,8 +77,13 @@ pub(super) fn series_name(sample: &Sample) -> String {
     let Some(group) = sample.group.as_ref().filter(|_| !sample.at.is_empty()) else {
         return sample.series.clone();
     };
+    format!("{group}, {}", coordinates(sample))
+}
+
+/// Formats the coordinates of a series.
+fn coordinates(sample: &Sample) -> String {
     let at: Vec<String> = sample.at.iter().map(|(name, value)| coordinate(name, *value)).collect();
-    format!("{group}, {}", at.join(", "))
+    at.join(", ")
 }
 
 /// Formats a coordinate of a series: `record 4 KiB`, `clients 16`.
@@ -94,11 +101,9 @@ fn plain_number(value: f64) -> String {
 
 fn of_try(run: &Run) -> Option<String> {
     let sides = try_verdict::comparisons(run)?;
-    let of_side =
-        |(start, compared): &(&str, SeriesComparison)| match (compared.verdict, factor(compared)) {
-            (Verdict::CannotTell, _) | (_, None) => format!("no verdict {start}"),
-            (_, Some(factor)) => format!("{} {start}", speed_words(factor)),
-        };
+    let of_side = |(start, compared): &(&str, SeriesComparison)| {
+        format!("{} {start}", factor_words(compared))
+    };
     let sides: Vec<String> = sides.iter().map(of_side).collect();
     (!sides.is_empty()).then(|| format!("With Larder: {}", sides.join(", ")))
 }
@@ -109,6 +114,19 @@ fn factor(compared: &SeriesComparison) -> Option<f64> {
     // The verdict knows if less is better.
     let is_inverse = (compared.verdict == Verdict::Better) != (ratio > 1.0);
     Some(if is_inverse { 1.0 / ratio } else { ratio })
+}
+
+/// Returns the verdict on a part of `larder try` in words.
+pub(super) fn part_words(run: &Run, part: &Part) -> Option<String> {
+    try_verdict::comparison_of(run, part).map(|compared| factor_words(&compared))
+}
+
+/// Returns the factor of a comparison in words, if it allows a verdict.
+fn factor_words(compared: &SeriesComparison) -> String {
+    match compared.verdict {
+        Verdict::CannotTell => "no verdict".to_owned(),
+        _ => factor(compared).map_or_else(|| "-".to_owned(), speed_words),
+    }
 }
 
 fn try_cards(run: &Run) -> Vec<Card> {
@@ -122,11 +140,7 @@ fn try_cards(run: &Run) -> Vec<Card> {
         if !compared.why.is_empty() {
             put!(note, "; {}", compared.why);
         }
-        let shown = match compared.verdict {
-            Verdict::CannotTell => "no verdict".to_owned(),
-            _ => factor(compared).map_or_else(|| "-".to_owned(), speed_words),
-        };
-        Card::new(format!("{} start", capitalized(start)), shown, note)
+        Card::new(format!("{} start", capitalized(start)), factor_words(compared), note)
     };
     try_verdict::comparisons(run).unwrap_or_default().iter().map(of_side).collect()
 }
@@ -137,14 +151,8 @@ fn of_parts(run: &Run) -> Option<String> {
         return None;
     }
     let [best, worst] = ends(run)?;
-    let values = |name: &str| {
-        let part = run.parts.iter().find(|part| part.name == name)?;
-        Some(part.run.sample(&main.series)?.values.clone())
-    };
     let (value, count) = (quantity(best.1, &main.unit), run.parts.len());
-    let shift = Shift::between(&values(worst.0)?, &values(best.0)?)
-        .filter(|shift| shift.confidence >= CONFIDENCE);
-    let Some(shift) = shift else {
+    let Some(shift) = shift(run, worst.0, best.0) else {
         let worst = quantity(worst.1, &main.unit);
         return Some(format!("Too few trials to compare {count} variants: {worst} to {value}"));
     };
@@ -159,13 +167,27 @@ fn of_parts(run: &Run) -> Option<String> {
     ))
 }
 
+/// Returns the factor between the values of two parts; `None` if there are too few for an interval.
+fn shift(run: &Run, from: &str, to: &str) -> Option<Shift> {
+    let main = run.parts.first()?.run.main_sample()?;
+    let values = |name: &str| {
+        let part = run.parts.iter().find(|part| part.name == name)?;
+        Some(&part.run.sample(&main.series)?.values)
+    };
+    Shift::between(values(from)?, values(to)?).filter(|shift| shift.confidence >= CONFIDENCE)
+}
+
 fn part_cards(run: &Run) -> Vec<Card> {
     let main = run.parts.first().and_then(|part| part.run.main_sample());
     let (Some(main), Some([best, worst])) = (main, ends(run)) else { return Vec::new() };
     let count = format::count(run.parts.len() as u64);
+    let titles = match shift(run, worst.0, best.0) {
+        Some(_) => ["Best", "Worst"],
+        None => ["Best median", "Worst median"],
+    };
     vec![
-        Card::new("Best", quantity(best.1, &main.unit), best.0),
-        Card::new("Worst", quantity(worst.1, &main.unit), worst.0),
+        Card::new(titles[0], quantity(best.1, &main.unit), best.0),
+        Card::new(titles[1], quantity(worst.1, &main.unit), worst.0),
         Card::new("Variants", count, format!("compared by the median of {}", main.series)),
     ]
 }
@@ -194,37 +216,92 @@ fn of_load(run: &Run) -> Option<String> {
     })
 }
 
-/// Returns the passes over a grid of sizes, the fastest first: name, highest median and unit.
-fn passes(run: &Run) -> Vec<(&str, f64, &str)> {
-    let mut passes: Vec<(&str, f64, &str)> = Vec::new();
+/// The point of a pass over a grid of sizes with the highest median.
+struct PassPeak<'a> {
+    pass: &'a str,
+    median: f64,
+    sample: &'a Sample,
+}
+
+impl PassPeak<'_> {
+    fn value(&self) -> String {
+        quantity(self.median, &self.sample.unit)
+    }
+}
+
+/// Returns the peaks of the passes over a grid of sizes, the fastest first.
+fn peaks(run: &Run) -> Vec<PassPeak<'_>> {
+    let mut peaks: Vec<PassPeak<'_>> = Vec::new();
     for sample in run.samples.iter().filter(|sample| sample.at.len() == 2) {
-        let (Some(group), Some(median)) = (&sample.group, median(&sample.values)) else { continue };
-        match passes.iter_mut().find(|(name, ..)| name == group) {
-            Some(pass) => pass.1 = pass.1.max(median),
-            None => passes.push((group, median, &sample.unit)),
+        let (Some(pass), Some(median)) = (&sample.group, median(&sample.values)) else { continue };
+        match peaks.iter_mut().find(|peak| peak.pass == pass) {
+            Some(peak) if peak.median >= median => {}
+            Some(peak) => (peak.median, peak.sample) = (median, sample),
+            None => peaks.push(PassPeak { pass, median, sample }),
         }
     }
     // A flushed pass repeats the one before it.
-    passes.retain(|(name, ..)| !name.contains(", flushed"));
-    passes.sort_by(|a, b| b.1.total_cmp(&a.1));
-    passes
+    peaks.retain(|peak| !peak.pass.contains(", flushed"));
+    peaks.sort_by(|a, b| b.median.total_cmp(&a.median));
+    peaks
 }
 
 fn of_grid(run: &Run) -> Option<String> {
-    let passes = passes(run);
-    let reached = |(name, median, unit): &(&str, f64, &str)| {
-        format!("{name} reaches {}", quantity(*median, unit))
-    };
-    let (first, last) = (passes.first()?, passes.last()?);
-    let last = if passes.len() > 1 { format!(", {}", reached(last)) } else { String::new() };
+    let peaks = peaks(run);
+    let reached = |peak: &PassPeak<'_>| format!("{} reaches {}", peak.pass, peak.value());
+    let (first, last) = (peaks.first()?, peaks.last()?);
+    let last = if peaks.len() > 1 { format!(", {}", reached(last)) } else { String::new() };
     Some(capitalized(&reached(first)) + &last)
 }
 
 fn grid_cards(run: &Run) -> Vec<Card> {
-    let card = |(name, median, unit): (&str, f64, &str)| {
-        Card::new(capitalized(name), quantity(median, unit), "highest median of all sizes")
+    let card = |peak: PassPeak<'_>| {
+        let note = format!("highest median, at {}", coordinates(peak.sample));
+        Card::new(capitalized(peak.pass), peak.value(), note)
     };
-    passes(run).into_iter().take(PASSES_MAX).map(card).collect()
+    peaks(run).into_iter().take(PASSES_MAX).map(card).collect()
+}
+
+/// Returns the name of the group of the main series if it has one coordinate, and the series at
+/// both ends.
+fn group_ends(run: &Run) -> Option<(&str, [&Sample; 2])> {
+    let main = run.main_sample().filter(|main| main.at.len() == 1)?;
+    let group = main.group.as_deref()?;
+    let at = |sample: &Sample| sample.at.values().next().copied().unwrap_or_default();
+    let mut samples: Vec<&Sample> = run
+        .samples
+        .iter()
+        .filter(|it| it.group.as_deref() == Some(group) && !it.values.is_empty())
+        .collect();
+    samples.sort_by(|a, b| at(a).total_cmp(&at(b)));
+    match samples.as_slice() {
+        [first, .., last] => Some((group, [first, last])),
+        _ => None,
+    }
+}
+
+fn of_ends(run: &Run) -> Option<String> {
+    let (group, ends) = group_ends(run)?;
+    let end = |sample: &Sample| {
+        let value = quantity(median(&sample.values)?, &sample.unit);
+        Some(format!("{value} at {}", coordinates(sample)))
+    };
+    let [first, last] = ends.map(end);
+    Some(format!("{}: {}, {}{}", capitalized(group), first?, last?, start_words(run)))
+}
+
+fn end_cards(run: &Run) -> Option<Vec<Card>> {
+    let (_, ends) = group_ends(run)?;
+    let card = |sample: &Sample| {
+        let value = |value| quantity(value, &sample.unit);
+        let note = confidence_interval(&sample.values).map_or_else(
+            || format!("median; an interval needs {INTERVAL_VALUES_MIN} trials"),
+            |it| format!("median; 95 % interval {} to {}", value(it.low), value(it.high)),
+        );
+        Some(Card::new(capitalized(&coordinates(sample)), value(median(&sample.values)?), note))
+    };
+    let [first, last] = ends.map(card);
+    Some(vec![first?, last?, start_card(run)])
 }
 
 fn of_comparisons(run: &Run) -> Option<String> {
@@ -239,14 +316,24 @@ fn of_comparisons(run: &Run) -> Option<String> {
 fn of_main(run: &Run) -> Option<String> {
     let main = run.main_sample()?;
     let median = median(&main.values)?;
-    let start = run.trials.first().map(|trial| trial.started.start.name());
-    let start = start.map_or_else(String::new, |start| format!(", {start} start"));
     let interval = confidence_interval(&main.values).map_or_else(String::new, |it| {
         let (low, high) = (quantity(it.low, &main.unit), quantity(it.high, &main.unit));
         format!(" ({low} to {high})")
     });
     let name = capitalized(&series_name(main));
+    let start = start_words(run);
     Some(format!("{name}: {}{interval}{start}", quantity(median, &main.unit)))
+}
+
+/// Returns the start state of the trials after a comma, as in ", cold start".
+fn start_words(run: &Run) -> String {
+    let start = run.trials.first().map(|trial| trial.started.start.name());
+    start.map_or_else(String::new, |start| format!(", {start} start"))
+}
+
+fn start_card(run: &Run) -> Card {
+    let start = run.trials.first().map_or("-", |trial| trial.started.start.name());
+    Card::new("Start", start, format::counted(run.trials.len() as u64, "trial"))
 }
 
 fn main_cards(run: &Run) -> Vec<Card> {
@@ -266,12 +353,10 @@ fn main_cards(run: &Run) -> Vec<Card> {
         }
         None => ("unknown".to_owned(), format!("fewer than {INTERVAL_VALUES_MIN} trials")),
     };
-    let trials = format::counted(main.values.len() as u64, "trial");
-    let start = run.trials.first().map_or("-", |trial| trial.started.start.name());
     vec![
         Card::new(capitalized(&series_name(main)), value(summary.median), "median"),
         Card::new("95 % interval", interval, range),
-        Card::new("Start", start, trials),
+        start_card(run),
     ]
 }
 

@@ -117,16 +117,16 @@ fn time_section(watch: &Watch) -> String {
     }
     let reads = chart(
         watch,
-        "pages read",
+        "read",
         &[
-            ("hits", "line hit", |it| it.hit_pages.saturating_sub(it.read_ahead_hit_pages)),
+            ("hits", "line hit", |it| it.hit_pages),
             ("read-ahead hits", "line ahead", |it| it.read_ahead_hit_pages),
             ("misses", "line miss", |it| it.miss_pages),
         ],
     );
     let writes = chart(
         watch,
-        "pages written",
+        "written or evicted",
         &[
             ("made dirty", "line c2", |it| it.dirtied_pages),
             ("written back lazily", "line c3", Counts::lazy_pages),
@@ -134,8 +134,16 @@ fn time_section(watch: &Watch) -> String {
         ],
     );
     let table = intervals_table(watch);
-    let reads = reads.to_figure(HEIGHT, "Pages read in each interval, per second.", Some(&table));
-    let writes = writes.to_figure(HEIGHT, "Pages made dirty, written back and evicted.", None);
+    let reads = reads.to_figure(
+        HEIGHT,
+        "Reads in each interval, as bytes per second; the totals are in the key.",
+        Some(&table),
+    );
+    let writes = writes.to_figure(
+        HEIGHT,
+        "Pages made dirty, written back and evicted in each interval.",
+        None,
+    );
     section(
         "Reads and writes over time",
         &(reads.unwrap_or_default() + &writes.unwrap_or_default()),
@@ -145,16 +153,18 @@ fn time_section(watch: &Watch) -> String {
 /// A line of a chart over time: name, class and pages of an interval.
 type Line = (&'static str, &'static str, fn(&Counts) -> u64);
 
-/// Draws pages of each interval as bytes per second.
+/// Draws pages of each interval as bytes per second, as steps, since an interval can be long. The
+/// key has the totals.
 fn chart(watch: &Watch, title: &str, lines: &[Line]) -> Chart {
-    let y = Axis::new(title, "").labels(Labels::ByteRate).range(0.0, highest(watch, lines));
+    let y = Axis::new(title, "").labels(Labels::ByteRate).from_zero();
     let mut chart = Chart::new("", Axis::new("time", "s"), y);
     for (name, class, pages) in lines {
-        let points = watch.intervals.iter().map(|it| {
-            let end = as_f64(it.begin_ns + it.duration_ns) / 1e9;
-            (end, rate(watch, it, pages(&it.sum)))
+        let points = watch.intervals.iter().flat_map(|it| {
+            let rate = rate(watch, it, pages(&it.sum));
+            [it.begin_ns, it.begin_ns + it.duration_ns].map(|ns| (as_f64(ns) / 1e9, rate))
         });
-        chart.line_as(*name, *class, points);
+        let total = format::bytes(pages(&watch.total.sum) * watch.page_bytes);
+        chart.line_as(format!("{name} {total}"), *class, points);
     }
     chart
 }
@@ -162,15 +172,6 @@ fn chart(watch: &Watch, title: &str, lines: &[Line]) -> Chart {
 /// Returns a number of pages as bytes per second.
 fn rate(watch: &Watch, interval: &Interval, pages: u64) -> f64 {
     as_f64(pages * watch.page_bytes) / (as_f64(interval.duration_ns.max(1)) / 1e9)
-}
-
-/// Returns the end of the axis of a chart, above 0.
-fn highest(watch: &Watch, lines: &[Line]) -> f64 {
-    let rates = watch
-        .intervals
-        .iter()
-        .flat_map(|it| lines.iter().map(move |(.., pages)| rate(watch, it, pages(&it.sum))));
-    rates.fold(1.0, f64::max) * 1.05
 }
 
 fn intervals_table(watch: &Watch) -> Table {

@@ -84,3 +84,22 @@ fn the_text_says_what_is_known_and_what_is_missing() {
     let line = to_line(&watch().total, 4096);
     assert!(line.contains("hits 95.0 % of 1,000 pages"), "{line}");
 }
+
+#[test]
+fn the_lines_over_time_add_up_to_what_was_read() {
+    let mut watch = watch();
+    let idle =
+        Interval { begin_ns: 2_000_000_000, duration_ns: 8_000_000_000, ..Interval::default() };
+    watch.intervals.push(idle);
+    let page = to_html(&watch);
+    // 900 pages, of which none by read-ahead, 50 by read-ahead, and 50 misses.
+    for key in ["hits 3.52 MiB", "read-ahead hits 200 KiB", "misses 200 KiB"] {
+        assert!(page.contains(key), "{key}");
+    }
+    let begin = page.find("<polyline class=\"line hit\" points=\"").expect("a line") + 36;
+    let points = &page[begin..begin + page[begin..].find('"').expect("its end")];
+    let ys: Vec<&str> = points.split(' ').map(|at| at.split_once(',').expect("x,y").1).collect();
+    assert!(ys[0] == ys[1] && ys[2] == ys[3] && ys[1] != ys[2], "steps, not slopes: {points}");
+    // 1.76 MiB/s on an axis that ends at 1.75 MiB/s or more, not 1.66 MiB/s.
+    assert!(page.contains(">1.75 MiB/s<"), "{page}");
+}

@@ -21,7 +21,7 @@ fn run() -> Run {
     run.settings.insert("memory_bytes".to_owned(), json!(1_u64 << 60));
     run.samples = vec![sample("ours", &[1.0, 0.1, 2.0]), sample("theirs", &[2.0, 0.3, 3.0])];
     run.comparisons.push(Comparison {
-        what: "answer time".to_owned(),
+        what: "response time".to_owned(),
         ours: "ours".to_owned(),
         theirs: "theirs".to_owned(),
         ratio_median: 2.0,
@@ -30,7 +30,7 @@ fn run() -> Run {
         required: 1.5,
         holds: true,
     });
-    run.samples[0].group = Some("answer time".to_owned());
+    run.samples[0].group = Some("response time".to_owned());
     run.samples[0].at.insert("clients".to_owned(), 4.0);
     run.main = Some("theirs".to_owned());
     run.trials = vec![Trial {

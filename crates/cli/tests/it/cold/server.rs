@@ -46,13 +46,13 @@ fn run_steps(target: &str, more: &[&str]) -> Run {
     let steps = stress::steps(&run);
     let clients: Vec<f64> = steps.iter().map(|step| step.clients).collect();
     assert_eq!(clients, [1.0, 2.0, 4.0]);
-    assert!(steps.iter().all(|step| step.throughput > 0.0 && step.answer_ns > 0.0), "{steps:?}");
+    assert!(steps.iter().all(|step| step.throughput > 0.0 && step.response_ns > 0.0), "{steps:?}");
     // The text and the HTML page state the stress point. The page plots throughput and response
     // time over load.
     let stress = stress::stress_in_words(&run).unwrap();
     let page = larder_report::run::to_html(&run);
     assert!(larder_report::run::to_text(&run).contains(&stress) && page.contains(&stress));
-    for group in ["throughput", "answer time"] {
+    for group in ["throughput", "response time"] {
         assert!(page.contains(&format!("{group} over clients")), "{group}");
     }
     run

@@ -41,7 +41,7 @@ fn names_in(directory: &Path) -> usize {
 }
 
 #[test]
-fn each_read_size_is_a_part_and_every_read_has_an_answer_time() {
+fn each_read_size_is_a_part_and_every_read_has_a_response_time() {
     let directory = tempfile::tempdir().unwrap();
     let set = FileSet::new(directory.path(), 2, FILE, Hint::Normal);
     let pattern = pattern(Order::Database, &[4096, 16384]);
@@ -54,10 +54,10 @@ fn each_read_size_is_a_part_and_every_read_has_an_answer_time() {
         [
             "throughput at read_bytes 4096",
             "reads at read_bytes 4096",
-            "answer time at read_bytes 4096",
+            "response time at read_bytes 4096",
             "throughput at read_bytes 16384",
             "reads at read_bytes 16384",
-            "answer time at read_bytes 16384",
+            "response time at read_bytes 16384",
         ]
     );
     for sample in &run.samples {
@@ -85,7 +85,7 @@ fn sets_have_series_of_their_own_and_files_that_were_there_stay() {
     let mut bench = FileloadBench::new(pattern, sets).unwrap();
     let run = play_on(&mut bench, &machine(), &no_stop()).unwrap();
     assert_eq!(names_in(part_series.path()) + names_in(other.path()), 6);
-    assert!(run.sample("throughput, near").is_some() && run.sample("answer time, far").is_some());
+    assert!(run.sample("throughput, near").is_some() && run.sample("response time, far").is_some());
     assert_eq!(run.settings["users"], 3);
     assert_eq!(run.settings["extents"], json!({"near": [7, 7, 7], "far": [7, 7, 7]}));
     let counts: Vec<_> =

@@ -95,7 +95,7 @@ fn requests_are_those_of_the_seed_and_the_pattern_and_end_with_a_flush() {
     let value = |series: &str| run.sample(series).unwrap().values[0];
     assert!((value("writes") / value("reads") - 3.0).abs() < 0.1);
     assert!((value("cycles") / (value("reads") + value("writes")) - 1.0).abs() < 0.1);
-    assert!(value("answer time") >= 10.0);
+    assert!(value("response time") >= 10.0);
 }
 
 #[test]
@@ -159,7 +159,7 @@ fn a_pattern_without_reads_has_no_series_of_reads() {
     let mut bench = bench(&requests, usize::MAX, 1);
     bench.probe.pattern = vec![Action::Write];
     let names: Vec<String> = bench.series().into_iter().map(|series| series.name).collect();
-    assert_eq!(names, ["cycles", "answer time", "writes"]);
+    assert_eq!(names, ["cycles", "response time", "writes"]);
     let plan = one_trial(Start::AsIs);
     let run =
         run_trials(&mut bench, &plan, &FakeHost::default(), &no_stop(), &mut |_| ()).unwrap().run;
@@ -174,7 +174,7 @@ fn thinking_takes_time_that_no_answer_has_and_computing_takes_time_that_each_has
     let plan = one_trial(Start::AsIs);
     let run =
         run_trials(&mut bench, &plan, &FakeHost::default(), &no_stop(), &mut |_| ()).unwrap().run;
-    let answer = run.sample("answer time").unwrap().values[0];
+    let answer = run.sample("response time").unwrap().values[0];
     assert!((1_000.0..1_200.0).contains(&answer), "{answer}");
 }
 
@@ -188,7 +188,7 @@ fn cycles_that_are_longer_than_a_trial_are_waited_for_and_doubted() {
         run_trials(&mut bench, &plan, &FakeHost::default(), &no_stop(), &mut |_| ()).unwrap().run;
     // One cycle that begins with the trial, and one that is measured.
     assert_eq!(requests.lock().unwrap().len(), 3, "two and a flush");
-    let answer = run.sample("answer time").unwrap().values[0];
+    let answer = run.sample("response time").unwrap().values[0];
     assert!((150_000.0..151_000.0).contains(&answer), "{answer}");
     let message = "no cycle fitted into half of a trial";
     assert!(run.doubts.iter().any(|doubt| doubt.text.starts_with(message)), "{:?}", run.doubts);

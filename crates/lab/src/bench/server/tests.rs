@@ -46,13 +46,13 @@ fn bench_in(directory: &Path, clients: &[u64]) -> ServerBench {
 }
 
 #[test]
-fn each_step_has_its_series_its_phases_and_its_answer_times() {
+fn each_step_has_its_series_its_phases_and_its_latencies() {
     let directory = tempfile::tempdir().unwrap();
     let run = run_bench(&mut bench_in(directory.path(), &[1, 3])).unwrap();
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "what was made is removed");
     assert_eq!(run.main.as_deref(), Some("peak throughput"));
     for clients in [1, 3] {
-        for group in ["throughput", "transactions", "answer time"] {
+        for group in ["throughput", "transactions", "response time"] {
             let sample = run.sample(&format!("{group} at clients {clients}")).unwrap();
             assert_eq!(sample.group.as_deref(), Some(group));
             assert!(sample.values.len() == 2 && sample.values[0] > 0.0, "{sample:?}");

@@ -14,6 +14,8 @@ use larder_schema::run::trial::Latency;
 
 /// Height of a bar with its margins, in pixels.
 const ROW: f64 = 48.0;
+/// Maximum number of points of a line that have their values beside them.
+const LABELS_MAX: usize = 12;
 /// Maximum ratio of a linear axis for sizes and client counts; wider ranges use a logarithmic one.
 const LINEAR_MAX: f64 = 8.0;
 
@@ -48,8 +50,9 @@ fn coordinate_axis(name: &str, values: &[f64]) -> Axis {
     if minimum > 0.0 && maximum / minimum > LINEAR_MAX { axis.scale(Scale::Log2) } else { axis }
 }
 
-/// Draws a bar for each series of one unit, from 0 to the median, with interval and trials.
-pub(super) fn bars(samples: &[&Sample]) -> String {
+/// Draws a bar for each series of one unit, from 0 to the median, with interval and trials; without
+/// an interval, a bar is only an outline. `note` returns words to add to the label of a series.
+pub(super) fn bars(samples: &[&Sample], note: impl Fn(&Sample) -> Option<String>) -> String {
     let rows = count_f64(samples.len());
     let all: Vec<f64> = samples.iter().flat_map(|sample| &sample.values).copied().collect();
     let xs: Vec<f64> = all.iter().copied().chain([0.0]).collect();
@@ -63,22 +66,26 @@ pub(super) fn bars(samples: &[&Sample]) -> String {
         let y = top + ROW * count_f64(number) + 30.0;
         let (middle, interval) = middle(sample);
         let shown = quantity(middle, &sample.unit);
-        let class = if sample.series.starts_with(NATIVE) { "without" } else { "soft" };
+        let class = match interval {
+            None => "unsure",
+            Some(_) if sample.series.starts_with(NATIVE) => "without",
+            Some(_) => "soft",
+        };
         plot.rectangle(class, (zero, plot.x(middle)), (y - 9.0, y + 9.0), &shown);
         for value in &sample.values {
             plot.dot("trial", (plot.x(*value), y), &quantity(*value, &sample.unit));
         }
-        if let Some((low, high)) = interval {
-            plot.stroke("error", (plot.x(low), y), (plot.x(high), y));
-            for end in [low, high] {
-                plot.stroke("error", (plot.x(end), y - 6.0), (plot.x(end), y + 6.0));
-            }
+        if let Some(interval) = interval {
+            plot.interval(interval, y);
         }
-        let name = series_name(sample);
-        plot.words("label", (zero, y - 14.0), "start", &format!("{name}: {shown}"));
-        labels.push(format!("{name} {shown}"));
+        let mut label = format!("{}: {shown}", series_name(sample));
+        if let Some(note) = note(sample) {
+            put!(label, ", {note}");
+        }
+        plot.words("label", (zero, y - 14.0), "start", &label);
+        labels.push(label);
     }
-    plot.finish(&format!("Medians: {}", labels.join(", ")))
+    plot.finish(&format!("Medians: {}", labels.join("; ")))
 }
 
 /// Draws the values of the main series, one dot per trial.
@@ -140,18 +147,30 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> Str
     }
     plot.line("best", &line(|point| point.1));
     for (coordinate, middle, ..) in &points {
-        let label = quantity(*middle, &samples[0].unit);
-        plot.dot("here", (plot.x(*coordinate), plot.y(*middle)), &label);
+        let (label, at) =
+            (quantity(*middle, &samples[0].unit), (plot.x(*coordinate), plot.y(*middle)));
+        plot.dot("here", at, &label);
+        if points.len() <= LABELS_MAX {
+            plot.label_beside(at, &label);
+        }
     }
     plot.finish(&format!("{name} over {}", title(&at)))
 }
 
-/// Returns the distance between the columns of a grid that have a line; 1 if all have one.
-pub(super) fn columns_per_line(grid: &Grid<'_>) -> usize {
-    grid.columns.len().div_ceil(LINES_MAX).max(1)
+/// Returns the columns of a grid that have a line: the one with the highest median, and others at
+/// equal distances.
+pub(super) fn shown_columns(grid: &Grid<'_>) -> Vec<usize> {
+    let count = grid.columns.len();
+    let step = count.div_ceil(LINES_MAX).max(1);
+    let highest = |column: usize| {
+        grid.medians.iter().filter_map(|row| row[column]).fold(f64::NEG_INFINITY, f64::max)
+    };
+    let best = (0..count).max_by(|a, b| highest(*a).total_cmp(&highest(*b))).unwrap_or(0);
+    (best % step..count).step_by(step).collect()
 }
 
-/// Draws a group with two coordinates as lines over the first, one for each value of the second.
+/// Draws a group with two coordinates as lines over the first, one for each value of the second,
+/// with the value of the highest point.
 /// Returns the chart, and the class and name of each line.
 pub(super) fn lines(name: &str, grid: &Grid<'_>) -> (String, Vec<(String, String)>) {
     let ys: Vec<f64> = grid.medians.iter().flatten().flatten().copied().chain([0.0]).collect();
@@ -160,26 +179,27 @@ pub(super) fn lines(name: &str, grid: &Grid<'_>) -> (String, Vec<(String, String
     let mut plot = Plot::new((WIDTH, 340.0), x, y, &grid.rows, &ys);
     plot.draw_x();
     plot.draw_y();
-    let step = columns_per_line(grid);
-    let mut keys = Vec::new();
-    for (number, column) in (0..grid.columns.len()).step_by(step).enumerate() {
+    let (mut keys, mut highest) = (Vec::new(), (0.0, 0.0));
+    for (number, column) in shown_columns(grid).into_iter().enumerate() {
         let class = line_class(number);
         let value = |row: usize| Some((grid.rows[row], grid.medians[row][column]?));
         let points: Vec<(f64, f64)> = (0..grid.rows.len()).filter_map(value).collect();
         plot.line(&class, &points);
         for point in &points {
             let label = quantity(point.1, grid.unit);
-            plot.dot("trial", (plot.x(point.0), plot.y(point.1)), &label);
+            plot.dot(&class, (plot.x(point.0), plot.y(point.1)), &label);
+            highest = if point.1 > highest.1 { *point } else { highest };
         }
         keys.push((class, grid.column_name(column)));
     }
+    plot.label_beside((plot.x(highest.0), plot.y(highest.1)), &quantity(highest.1, grid.unit));
     let [over, each] = grid.names.map(title);
     (plot.finish(&format!("{name} over {over}, a line for each {each}")), keys)
 }
 
 /// Draws the cumulative distribution of response times. Returns the chart, and the class and name
 /// of each line.
-pub(super) fn answer_times(latencies: &[Latency]) -> (String, Vec<(String, String)>) {
+pub(super) fn latency_distribution(latencies: &[Latency]) -> (String, Vec<(String, String)>) {
     let x = Axis::new("latency", "").labels(Labels::Duration).scale(Scale::Log2);
     let y = Axis::new("requests", "").labels(Labels::Percent).range(0.0, 1.0);
     let lines: Vec<(&str, Vec<(f64, f64)>)> = latencies

@@ -63,7 +63,7 @@ fn the_page_is_whole_and_escaped() {
 fn each_kind_of_series_has_its_chart() {
     let page = to_html(&run());
     for chart in [
-        "Medians: rate 10.0 reads/s, other 10.0 reads/s",
+        "Medians: rate: 10.0 reads/s; other: 10.0 reads/s",
         "rate by trial, around 10.0 reads/s",
         "load over clients",
         "write over file, a line for each record",
@@ -77,6 +77,19 @@ fn each_kind_of_series_has_its_chart() {
     assert!(page[lines..table].contains("<summary>All sizes</summary>"), "the table is folded");
     assert!(page.contains("64 KiB") && page.contains("128 KiB"), "sizes are written as sizes");
     assert!(page.contains("none of 256 pages of 1 file was in memory"));
+    assert!(page.contains(">9.00 MB/s</text>"), "the points of a line have their values");
+    assert!(page.contains(">100 MB/s</text>"), "and the highest of a grid");
+    assert!(page.contains("Median of the trials, cold start; the thin line is its 95 % interval"));
+}
+
+#[test]
+fn bars_without_intervals_are_outlines_and_are_not_to_be_ranked() {
+    let mut run = run();
+    run.samples.truncate(2);
+    run.samples.iter_mut().for_each(|sample| sample.values.truncate(3));
+    let page = to_html(&run);
+    assert!(page.contains("<rect class=\"unsure\"") && !page.contains("<rect class=\"soft\""));
+    assert!(page.contains("too few for an interval: do not rank by these bars"));
 }
 
 #[test]
@@ -103,8 +116,7 @@ fn a_run_without_trials_or_values_is_a_page_too() {
 #[test]
 fn text_says_start_interval_and_doubts() {
     let text = crate::run::to_text(&run());
-    for words in ["rate", "reads/s", "answer times", "p99.9", "Doubtful because time was < stolen."]
-    {
+    for words in ["rate", "reads/s", "latency", "p99.9", "Doubtful because time was < stolen."] {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert!(text.contains("1 trial from a cold start: before each, none of 256 pages"), "{text}");

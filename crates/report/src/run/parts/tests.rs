@@ -94,7 +94,7 @@ fn postmark_is_shown_as_it_was() {
 #[test]
 fn the_page_has_a_chart_for_each_series_and_the_best_part_first() {
     let page = crate::run::to_html(&two_parts());
-    for (title, value, part) in [("Best", "100", "a"), ("Worst", "5.00", "b")] {
+    for (title, value, part) in [("Best median", "100", "a"), ("Worst median", "5.00", "b")] {
         let value = format!("{value} <span class=\"unit\">files/s</span>");
         let card = format!(
             "<dt>{title}</dt><dd class=\"value\">{value}</dd><dd class=\"note\">{part}</dd>"

@@ -122,7 +122,24 @@ fn a_load_answers_with_its_clients_as_whole_numbers() {
     };
     for clients in [1.0, 4.0] {
         run.samples.push(step("throughput", clients, clients * 1_048_576.0, "bytes/s"));
-        run.samples.push(step("answer time", clients, 1e6, "ns"));
+        run.samples.push(step("response time", clients, 1e6, "ns"));
     }
     assert_eq!(verdict(&run), "Not saturated by 4 clients: 4 MiB/s");
+}
+
+#[test]
+fn a_series_over_one_coordinate_answers_with_its_ends() {
+    let mut run = run("bytes/s", 1_048_576.0, Start::Cold);
+    run.samples = [(65_536.0, 2.0), (4096.0, 1.0), (16_384.0, 1.5)]
+        .map(|(size, factor)| Sample {
+            values: vec![factor * 1_048_576.0; 6],
+            group: Some("throughput".to_owned()),
+            at: BTreeMap::from([("read_bytes".to_owned(), size)]),
+            ..Sample::new(format!("throughput at {size}"), "bytes/s", Some(Direction::Higher))
+        })
+        .to_vec();
+    run.main = Some("throughput at 4096".to_owned());
+    let expected = "Throughput: 1 MiB/s at read 4 KiB, 2 MiB/s at read 64 KiB, cold start";
+    assert_eq!(verdict(&run), expected);
+    assert!(format!("{:?}", cards(&run)).contains("Read 64 KiB"));
 }

@@ -69,13 +69,18 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
     let best = ratios_until(&points, left_end).fold(0.0, f64::max);
     let lowest = ratios_until(lru_points.as_deref().unwrap_or(&points), left_end);
     let is_above = sizing.workload.ceiling - best > lowest.fold(best, f64::min);
-    let legend = (left + 12.0, if is_above { ceiling + 24.0 } else { bottom - 110.0 });
+    let legend = (left + 12.0, if is_above { ceiling + 24.0 } else { bottom - 130.0 });
     plot.key("best", legend, "best policy at each size");
     plot.key("other", (legend.0, legend.1 + 20.0), "lru");
     plot.key("ceiling", (legend.0, legend.1 + 40.0), "reachable");
-    if sizing.min_hit_ratio.is_some() {
-        plot.dot("bound", (legend.0 + 13.0, legend.1 + 60.0), "");
-        plot.words("mark", (legend.0 + 34.0, legend.1 + 64.0), "start", "MIN, the bound");
+    let policy = sizing.recommendation.as_ref().map(|advice| {
+        ("point", format!("{} at half, once and twice the recommended size", advice.policy))
+    });
+    let bound = sizing.min_hit_ratio.map(|_| ("bound", "MIN, the bound".to_owned()));
+    for (row, (class, name)) in policy.into_iter().chain(bound).enumerate() {
+        let y = legend.1 + 60.0 + 20.0 * count_f64(row);
+        plot.dot(class, (legend.0 + 13.0, y), "");
+        plot.words("mark", (legend.0 + 34.0, y + 4.0), "start", &name);
     }
     plot.finish(&curve_label(sizing))
 }
@@ -119,8 +124,13 @@ fn draw_regions(sizing: &Sizing, plot: &mut Plot) {
     ];
     for (class, from, to, title) in parts {
         plot.rectangle(class, (from, to), (top, bottom), title);
+        let y = bottom - 12.0;
         if to - from > 60.0 {
-            plot.words("region", (f64::midpoint(from, to), bottom - 12.0), "middle", title);
+            plot.words("region", (f64::midpoint(from, to), y), "middle", title);
+        } else if from - left > right - to {
+            plot.words("region", (from - 4.0, y), "end", &format!("{title} \u{2192}"));
+        } else {
+            plot.words("region", (to + 4.0, y), "start", &format!("\u{2190} {title}"));
         }
     }
 }
