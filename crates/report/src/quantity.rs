@@ -20,6 +20,16 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
+/// Formats a range of values; a common unit is written once: `13,900 to 15,000 reads/s`.
+pub(crate) fn quantity_range(low: f64, high: f64, unit: &str) -> String {
+    let (low, high) = (quantity(low, unit), quantity(high, unit));
+    let unit_of = |value: &str| value.split_once(' ').map(|(_, unit)| unit.to_owned());
+    match (low.split_once(' '), unit_of(&high)) {
+        (Some((number, unit)), Some(of_high)) if unit == of_high => format!("{number} to {high}"),
+        _ => format!("{low} to {high}"),
+    }
+}
+
 /// Formats a number with three significant digits.
 fn rounded(value: f64) -> String {
     if value.abs() < ROUNDED_MIN {
@@ -56,6 +66,9 @@ mod tests {
         ] {
             assert_eq!(quantity(value, unit), expected);
         }
+        assert_eq!(quantity_range(1.0, 2.5, "reads/s"), "1.00 to 2.50 reads/s");
+        assert_eq!(quantity_range(900.0, 2500.0, "ns"), "900 ns to 2.50 us");
+        assert_eq!(quantity_range(1.0, 2.0, ""), "1.00 to 2.00");
     }
 
     #[test]

@@ -7,7 +7,7 @@
 use super::parts::ends;
 use super::stress::{StressReason, steps, stress_point};
 use crate::page::Card;
-use crate::quantity::{quantity, speed_words};
+use crate::quantity::{quantity, quantity_range, speed_words};
 use crate::stats::ratio_estimate::Shift;
 use crate::stats::{CONFIDENCE, INTERVAL_VALUES_MIN, Summary, confidence_interval, median};
 use crate::try_verdict;
@@ -153,8 +153,8 @@ fn of_parts(run: &Run) -> Option<String> {
     let [best, worst] = ends(run)?;
     let (value, count) = (quantity(best.1, &main.unit), run.parts.len());
     let Some(shift) = shift(run, worst.0, best.0) else {
-        let worst = quantity(worst.1, &main.unit);
-        return Some(format!("Too few trials to compare {count} variants: {worst} to {value}"));
+        let range = quantity_range(worst.1, best.1, &main.unit);
+        return Some(format!("Too few trials to compare {count} variants: {range}"));
     };
     if shift.low <= 1.0 && shift.high >= 1.0 {
         return Some(format!("No clear difference: {value} at best of {count} variants"));
@@ -296,7 +296,10 @@ fn end_cards(run: &Run) -> Option<Vec<Card>> {
         let value = |value| quantity(value, &sample.unit);
         let note = confidence_interval(&sample.values).map_or_else(
             || format!("median; an interval needs {INTERVAL_VALUES_MIN} trials"),
-            |it| format!("median; 95 % interval {} to {}", value(it.low), value(it.high)),
+            |it| {
+                let range = quantity_range(it.low, it.high, &sample.unit);
+                format!("median; 95 % interval {range}")
+            },
         );
         Some(Card::new(capitalized(&coordinates(sample)), value(median(&sample.values)?), note))
     };
@@ -317,8 +320,7 @@ fn of_main(run: &Run) -> Option<String> {
     let main = run.main_sample()?;
     let median = median(&main.values)?;
     let interval = confidence_interval(&main.values).map_or_else(String::new, |it| {
-        let (low, high) = (quantity(it.low, &main.unit), quantity(it.high, &main.unit));
-        format!(" ({low} to {high})")
+        format!(" ({})", quantity_range(it.low, it.high, &main.unit))
     });
     let name = capitalized(&series_name(main));
     let start = start_words(run);
@@ -348,7 +350,7 @@ fn main_cards(run: &Run) -> Vec<Card> {
             let half = (it.high - it.low) / 2.0 / summary.median.abs();
             (
                 format!("\u{b1}{}", format::percent(half)),
-                format!("{} to {}", value(it.low), value(it.high)),
+                quantity_range(it.low, it.high, &main.unit),
             )
         }
         None => ("unknown".to_owned(), format!("fewer than {INTERVAL_VALUES_MIN} trials")),

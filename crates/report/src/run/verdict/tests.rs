@@ -26,7 +26,7 @@ fn part(name: &str, labels: &[(&str, &str)], run: Run) -> Part {
 #[test]
 fn a_benchmark_answers_with_its_median_and_interval() {
     let mut run = run("bytes/s", 209_715_200.0, Start::Cold);
-    assert_eq!(verdict(&run), "Throughput: 200 MiB/s (196 MiB/s to 204 MiB/s), cold start");
+    assert_eq!(verdict(&run), "Throughput: 200 MiB/s (196 to 204 MiB/s), cold start");
     assert_eq!(cards(&run).len(), 4);
     run.doubts = vec![Doubt { why: DoubtReason::Steal, text: "time was stolen".to_owned() }];
     assert!(format!("{:?}", cards(&run)).contains("doubtful"));
