@@ -51,7 +51,7 @@ pub fn to_html(comparison: &Comparison) -> String {
 fn verdict(comparison: &Comparison) -> String {
     let Some(main) = comparison.series.first() else { return "Nothing to compare".to_owned() };
     let change = main.ratio.map_or_else(|| "no ratio".to_owned(), format_change);
-    let values = values_against(main);
+    let values = values(main);
     match main.verdict {
         Verdict::CannotTell => {
             format!("No verdict on {}: {change}, {}", main.series, main.why)
@@ -60,10 +60,10 @@ fn verdict(comparison: &Comparison) -> String {
     }
 }
 
-/// Returns the medians of B and A.
-fn values_against(series: &SeriesComparison) -> String {
+/// Returns the medians of both runs.
+fn values(series: &SeriesComparison) -> String {
     let value = |median| quantity(median, &series.unit);
-    format!("{} against {}", value(series.median_b), value(series.median_a))
+    format!("{} in A, {} in B", value(series.median_a), value(series.median_b))
 }
 
 /// Returns the names of the conditions that differ, which may be the cause of a difference.
@@ -145,7 +145,7 @@ fn ratios(comparison: &Comparison) -> String {
             Verdict::Worse => "worse",
             Verdict::CannotTell => "same",
         };
-        let (verdict, values) = (series.verdict.words(), values_against(series));
+        let (verdict, values) = (series.verdict.words(), values(series));
         let text = format!("{}: {middle:+.1} %, {verdict}, {values}", series.series);
         plot.interval((*low, *high), y);
         plot.dot(class, (plot.x(*middle), y), &text);

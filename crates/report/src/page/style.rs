@@ -35,7 +35,7 @@ figure{margin:16px 0 12px}
 figcaption{margin-top:4px;max-width:85ch}
 svg{display:block;width:100%;min-width:600px;height:auto;font:13px system-ui,sans-serif}
 .wide{overflow-x:auto;background:linear-gradient(to left,var(--paper) 50%,transparent) right/48px
-100% no-repeat local,linear-gradient(to left,var(--bypass),transparent) right/14px 100% no-repeat}
+102% no-repeat local,linear-gradient(to left,var(--bypass),transparent) right/14px 100% no-repeat}
 :focus-visible{outline:2px solid var(--hit);outline-offset:2px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:15px}
 th,td{text-align:left;padding:6px 10px;border-bottom:1px solid var(--rule);vertical-align:top}
@@ -57,7 +57,7 @@ stroke-linejoin:round}
 .chosen{stroke:var(--good);stroke-width:2}
 .beside{stroke:var(--good);stroke-width:1;stroke-dasharray:3 4}
 .point{fill:var(--good)}
-.bound{fill:var(--ink)}
+.bound{fill:none;stroke:var(--ink);stroke-width:2}
 .bar{fill:var(--hit);opacity:.85}
 .over{fill:var(--miss)}
 .range{stroke:var(--rule);stroke-width:6;stroke-linecap:round}

@@ -170,7 +170,11 @@ fn chart_section(summary: &Summary, unit: &str, title: &str) -> String {
     for line in lines {
         chart.line(key(summary, line), line.points.iter().copied());
     }
-    let description = format!("{title} by time since the start of the log.");
+    let of_all = match unit {
+        "ratio" => " The key has the ratio of all calls of the log.",
+        _ => "",
+    };
+    let description = format!("{title} by time since the start of the log.{of_all}");
     let figure = chart.to_figure(CHART_HEIGHT, &description, None);
     figure.map_or_else(String::new, |figure| section(&format!("{title} over time"), &figure))
 }

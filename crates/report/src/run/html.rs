@@ -12,7 +12,9 @@ use crate::page::{self, Head, details, figure, html_table, section};
 use crate::quantity::quantity;
 use crate::stats::{Summary, confidence_interval, median};
 use crate::table::{Cell, Column, Field, Table};
+use crate::try_verdict;
 use grid::Grid;
+use larder_schema::format;
 use larder_schema::run::trial::Trial;
 use larder_schema::run::{Part, Run, Sample};
 
@@ -61,7 +63,7 @@ fn command(run: &Run) -> String {
 fn series_section(run: &Run) -> String {
     let is_shown = |sample: &&Sample| sample.group.is_none() && !sample.values.is_empty();
     let by_unit = grouped(run.samples.iter().filter(is_shown), |sample| &sample.unit);
-    let shown = format!("Median of the trials{}", start(&run.trials));
+    let shown = format!("Median of {}", trials_in_words(&run.trials));
     let mut figures = by_unit.iter().map(|samples| bars_figure(&shown, samples, |_| None));
     let first = figures.next().unwrap_or_default();
     let others = details("Other series", &figures.collect::<String>());
@@ -97,6 +99,11 @@ fn bars_figure(
         if is_time { " Less is better." } else { "" }
     );
     figure(&charts::bars(samples, note), &caption, None)
+}
+
+/// Returns the number of the trials and their start state.
+fn trials_in_words(trials: &[Trial]) -> String {
+    format::counted(trials.len() as u64, "trial") + &start(trials)
 }
 
 /// Returns the start state of the trials after a comma, or nothing if they differ.
@@ -146,13 +153,16 @@ fn groups_section(run: &Run) -> String {
             1 => figure(
                 &charts::curve(name, &samples, stress),
                 &if has_interval(&samples) {
-                    format!("Medians{}, with the 95 % interval as a band.", start(&run.trials))
+                    format!(
+                        "Medians of {}, with the 95 % interval as a band.",
+                        trials_in_words(&run.trials)
+                    )
                 } else {
-                    format!("Medians{}.", start(&run.trials))
+                    format!("Medians of {}.", trials_in_words(&run.trials))
                 },
                 Some(&group_table(&samples)),
             ),
-            2 => grid_figure(name, &samples, &start(&run.trials)),
+            2 => grid_figure(name, &samples, &trials_in_words(&run.trials)),
             _ => continue,
         };
         let section = section(&capitalized(name), &charts);
@@ -162,12 +172,12 @@ fn groups_section(run: &Run) -> String {
 }
 
 /// Renders a group with two coordinates as lines and as a table.
-fn grid_figure(name: &str, samples: &[&Sample], start: &str) -> String {
+fn grid_figure(name: &str, samples: &[&Sample], trials: &str) -> String {
     let Some(grid) = Grid::new(samples) else { return String::new() };
     let (chart, keys) = charts::lines(name, &grid);
     let table = page::scrolling(&format!("{name}, all sizes"), &grid.to_html());
     let caption = "Medians; the darker, the higher. Empty cells were not measured.";
-    let mut shown = format!("Medians{start}, with the value of the highest point.");
+    let mut shown = format!("Medians of {trials}, with the value of the highest point.");
     if charts::shown_columns(&grid).len() < grid.columns.len() {
         shown.push_str(" Only some columns have a line; the table has all.");
     }
@@ -217,7 +227,13 @@ fn parts_section(run: &Run) -> String {
         let samples: Vec<Sample> = run.parts.iter().filter_map(of_part).collect();
         let samples: Vec<&Sample> = samples.iter().collect();
         let trials = run.parts.iter().flat_map(|part| &part.run.trials);
-        let caption = format!("{}: median of the trials{}", column.series, start(trials));
+        let mut caption = format!("{}: median of the trials{}", column.series, start(trials));
+        if column.series == main && try_verdict::is_try(run) {
+            caption.push_str(
+                ". The factors are medians of all ratios of a trial with Larder to one \
+                              without, from the same start",
+            );
+        }
         let note = |sample: &Sample| {
             let part = run.parts.iter().find(|part| part.name == sample.series)?;
             (column.series == main).then(|| verdict::part_words(run, part)).flatten()

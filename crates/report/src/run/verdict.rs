@@ -286,8 +286,14 @@ fn of_ends(run: &Run) -> Option<String> {
         let value = quantity(median(&sample.values)?, &sample.unit);
         Some(format!("{value} at {}", coordinates(sample)))
     };
+    let intervals = ends.map(|sample| confidence_interval(&sample.values));
+    let is_clear = match intervals {
+        [Some(a), Some(b)] => a.high < b.low || b.high < a.low,
+        _ => true,
+    };
     let [first, last] = ends.map(end);
-    Some(format!("{}: {}, {}{}", capitalized(group), first?, last?, start_words(run)))
+    let doubt = if is_clear { "" } else { "; no clear difference" };
+    Some(format!("{}: {}, {}{}{doubt}", capitalized(group), first?, last?, start_words(run)))
 }
 
 fn end_cards(run: &Run) -> Option<Vec<Card>> {

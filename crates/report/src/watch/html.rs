@@ -117,7 +117,7 @@ fn time_section(watch: &Watch) -> String {
     }
     let reads = chart(
         watch,
-        "read",
+        ("read", Some(sum.read_pages)),
         &[
             ("hits", "line hit", |it| it.hit_pages),
             ("read-ahead hits", "line ahead", |it| it.read_ahead_hit_pages),
@@ -126,7 +126,7 @@ fn time_section(watch: &Watch) -> String {
     );
     let writes = chart(
         watch,
-        "written or evicted",
+        ("written or evicted", None),
         &[
             ("made dirty", "line c2", |it| it.dirtied_pages),
             ("written back lazily", "line c3", Counts::lazy_pages),
@@ -154,8 +154,8 @@ fn time_section(watch: &Watch) -> String {
 type Line = (&'static str, &'static str, fn(&Counts) -> u64);
 
 /// Draws pages of each interval as bytes per second, as steps, since an interval can be long. The
-/// key has the totals.
-fn chart(watch: &Watch, title: &str, lines: &[Line]) -> Chart {
+/// key has the totals, and their shares of `whole` pages.
+fn chart(watch: &Watch, (title, whole): (&str, Option<u64>), lines: &[Line]) -> Chart {
     let y = Axis::new(title, "").labels(Labels::ByteRate).from_zero();
     let mut chart = Chart::new("", Axis::new("time", "s"), y);
     for (name, class, pages) in lines {
@@ -163,8 +163,12 @@ fn chart(watch: &Watch, title: &str, lines: &[Line]) -> Chart {
             let rate = rate(watch, it, pages(&it.sum));
             [it.begin_ns, it.begin_ns + it.duration_ns].map(|ns| (as_f64(ns) / 1e9, rate))
         });
-        let total = format::bytes(pages(&watch.total.sum) * watch.page_bytes);
-        chart.line_as(format!("{name} {total}"), *class, points);
+        let sum = pages(&watch.total.sum);
+        let total = format::bytes(sum * watch.page_bytes);
+        let share = whole.map_or_else(String::new, |whole| {
+            format!(", {}", format::percent(as_f64(sum) / as_f64(whole.max(1))))
+        });
+        chart.line_as(format!("{name} {total}{share}"), *class, points);
     }
     chart
 }

@@ -93,7 +93,7 @@ fn the_lines_over_time_add_up_to_what_was_read() {
     watch.intervals.push(idle);
     let page = to_html(&watch);
     // 900 pages, of which none by read-ahead, 50 by read-ahead, and 50 misses.
-    for key in ["hits 3.52 MiB", "read-ahead hits 200 KiB", "misses 200 KiB"] {
+    for key in ["hits 3.52 MiB, 90.0 %", "read-ahead hits 200 KiB, 5.0 %", "misses 200 KiB"] {
         assert!(page.contains(key), "{key}");
     }
     let begin = page.find("<polyline class=\"line hit\" points=\"").expect("a line") + 36;

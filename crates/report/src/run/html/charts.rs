@@ -4,7 +4,7 @@ use super::super::verdict::series_name;
 use super::grid::Grid;
 use crate::chart::plot::{LINES_MAX, Plot, WIDTH, count_f64, line_class};
 use crate::chart::{Axis, Labels, Scale};
-use crate::quantity::quantity;
+use crate::quantity::{quantity, quantity_range};
 use crate::stats::{confidence_interval, median};
 use crate::try_verdict::NATIVE;
 use larder_schema::as_f64;
@@ -75,10 +75,11 @@ pub(super) fn bars(samples: &[&Sample], note: impl Fn(&Sample) -> Option<String>
         for value in &sample.values {
             plot.dot("trial", (plot.x(*value), y), &quantity(*value, &sample.unit));
         }
-        if let Some(interval) = interval {
-            plot.interval(interval, y);
-        }
         let mut label = format!("{}: {shown}", series_name(sample));
+        if let Some((low, high)) = interval {
+            plot.interval((low, high), y);
+            put!(label, " ({})", quantity_range(low, high, &sample.unit));
+        }
         if let Some(note) = note(sample) {
             put!(label, ", {note}");
         }
@@ -157,16 +158,20 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> Str
     plot.finish(&format!("{name} over {}", title(&at)))
 }
 
-/// Returns the columns of a grid that have a line: the one with the highest median, and others at
-/// equal distances.
-pub(super) fn shown_columns(grid: &Grid<'_>) -> Vec<usize> {
+/// Returns the columns of a grid that have a line, with its number: columns at equal distances,
+/// which are the same in all grids of a run, and the one with the highest median.
+pub(super) fn shown_columns(grid: &Grid<'_>) -> Vec<(usize, usize)> {
     let count = grid.columns.len();
-    let step = count.div_ceil(LINES_MAX).max(1);
+    let step = if count <= LINES_MAX { 1 } else { count.div_ceil(LINES_MAX - 1) };
     let highest = |column: usize| {
         grid.medians.iter().filter_map(|row| row[column]).fold(f64::NEG_INFINITY, f64::max)
     };
-    let best = (0..count).max_by(|a, b| highest(*a).total_cmp(&highest(*b))).unwrap_or(0);
-    (best % step..count).step_by(step).collect()
+    let mut shown: Vec<_> = (0..count).step_by(step).enumerate().collect();
+    let best = (0..count).max_by(|a, b| highest(*a).total_cmp(&highest(*b)));
+    if let Some(best) = best.filter(|best| best % step != 0) {
+        shown.push((LINES_MAX - 1, best));
+    }
+    shown
 }
 
 /// Draws a group with two coordinates as lines over the first, one for each value of the second,
@@ -180,7 +185,7 @@ pub(super) fn lines(name: &str, grid: &Grid<'_>) -> (String, Vec<(String, String
     plot.draw_x();
     plot.draw_y();
     let (mut keys, mut highest) = (Vec::new(), (0.0, 0.0));
-    for (number, column) in shown_columns(grid).into_iter().enumerate() {
+    for (number, column) in shown_columns(grid) {
         let class = line_class(number);
         let value = |row: usize| Some((grid.rows[row], grid.medians[row][column]?));
         let points: Vec<(f64, f64)> = (0..grid.rows.len()).filter_map(value).collect();

@@ -63,7 +63,7 @@ fn the_page_is_whole_and_escaped() {
 fn each_kind_of_series_has_its_chart() {
     let page = to_html(&run());
     for chart in [
-        "Medians: rate: 10.0 reads/s; other: 10.0 reads/s",
+        "Medians: rate: 10.0 reads/s (9.00 to 11.0 reads/s); other: 10.0 reads/s",
         "rate by trial, around 10.0 reads/s",
         "load over clients",
         "write over file, a line for each record",
@@ -79,7 +79,7 @@ fn each_kind_of_series_has_its_chart() {
     assert!(page.contains("none of 256 pages of 1 file was in memory"));
     assert!(page.contains(">9.00 MB/s</text>"), "the points of a line have their values");
     assert!(page.contains(">100 MB/s</text>"), "and the highest of a grid");
-    assert!(page.contains("Median of the trials, cold start; the thin line is its 95 % interval"));
+    assert!(page.contains("Median of 1 trial, cold start; the thin line is its 95 % interval"));
 }
 
 #[test]

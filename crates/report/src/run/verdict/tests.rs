@@ -142,4 +142,6 @@ fn a_series_over_one_coordinate_answers_with_its_ends() {
     let expected = "Throughput: 1 MiB/s at read 4 KiB, 2 MiB/s at read 64 KiB, cold start";
     assert_eq!(verdict(&run), expected);
     assert!(format!("{:?}", cards(&run)).contains("Read 64 KiB"));
+    run.samples[1].values[0] *= 3.0;
+    assert_eq!(verdict(&run), expected.to_owned() + "; no clear difference");
 }

@@ -51,7 +51,8 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
         let x = plot.x(as_f64(effect.point.bytes));
         let here = effect.what == "recommended";
         if here {
-            let text = format!("recommended: {}", format::bytes(effect.point.bytes));
+            let (bytes, ratio) = (effect.point.bytes, effect.point.hit_ratio);
+            let text = format!("recommended: {}, {}", format::bytes(bytes), format::percent(ratio));
             let (dx, anchor) =
                 if x > f64::midpoint(left, right) { (-8.0, "end") } else { (8.0, "start") };
             plot.words("mark", (x + dx, bottom - 40.0), anchor, &text);
