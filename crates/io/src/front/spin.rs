@@ -72,6 +72,24 @@ impl Spinners {
         }
     }
 
+    /// Records that a batch has a second request for which a process waits, so that another thread
+    /// could have answered it.
+    pub(super) fn note_backlog(&self) {
+        let overlap = self.overlap.load(Ordering::Relaxed);
+        if overlap < OVERLAP_MAX {
+            self.overlap.store((overlap + OVERLAP_GAIN).min(OVERLAP_MAX), Ordering::Relaxed);
+        }
+    }
+
+    /// Returns true if a thread is polling for requests, or is answering them and some thread has
+    /// answered a batch since this was `batches_seen`, and one thread is enough for the requests.
+    pub(super) fn is_attended(&self, batches_seen: u64) -> bool {
+        let polls = || self.count.load(Ordering::Relaxed) > 0;
+        let answers =
+            || self.answering.load(Ordering::Relaxed) > 0 && self.batches() != batches_seen;
+        !self.requests_overlap() && (polls() || answers())
+    }
+
     /// Records that the thread has answered its batch.
     pub(super) fn end_batch(&self) {
         self.answering.fetch_sub(1, Ordering::Relaxed);
@@ -215,5 +233,25 @@ mod tests {
         assert!(two_spin());
         (0..OVERLAP_MAX - OVERLAP_MIN).for_each(|_| batch());
         assert!(!spinners.requests_overlap(), "forgotten");
+    }
+
+    #[test]
+    fn requests_are_attended_while_one_thread_makes_progress_with_them() {
+        let clock = VirtualClock::at(5);
+        let spinners = Spinners::with_max(1);
+        assert!(!spinners.is_attended(0), "all sleep");
+        assert!(spinners.spin(&clock, || spinners.is_attended(0)), "one polls");
+        spinners.begin_batch();
+        assert!(!spinners.is_attended(0), "one may be held up in its first batch");
+        spinners.end_batch();
+        spinners.begin_batch();
+        assert!(spinners.is_attended(0), "it goes on");
+        assert!(!spinners.is_attended(1), "it is held up");
+        (0..OVERLAP_MAX).for_each(|_| spinners.note_backlog());
+        assert!(!spinners.is_attended(0), "there is work for two");
+        assert!(!spinners.spin(&clock, || {
+            clock.advance_to(2 * SPIN_TIME);
+            spinners.is_attended(0)
+        }));
     }
 }

@@ -46,6 +46,9 @@ const PARKED_BYTES_MAX: usize = 8 << 20;
 /// Maximum bytes of the cache that the reads of one thread pin; in a small cache a sixteenth of it.
 const READING_BYTES_MAX: u64 = 4 << 20;
 const READING_SHARE: u64 = 16;
+/// Time for which a thread leaves the requests to another one that is polling for them. Then it
+/// looks if that thread is held up.
+const NAP: Duration = Duration::from_millis(1);
 /// Number of panics after which a thread ends; it refuses all requests after the first one.
 const PANICS_MAX: usize = 3;
 
@@ -70,6 +73,9 @@ pub(super) struct Worker {
     pub(super) read_in_batch: bool,
     /// True if the device had no more requests at the last read.
     is_drained: bool,
+    /// Number of batches that all threads had answered at the last sleep of this one, plus those
+    /// that it has answered since.
+    batches_seen: u64,
 }
 
 impl Worker {
@@ -94,6 +100,7 @@ impl Worker {
             arrived_at: 0,
             read_in_batch: false,
             is_drained: false,
+            batches_seen: 0,
         }
     }
 
@@ -185,7 +192,7 @@ impl Worker {
     /// Receives and handles the available requests for which there is room; returns their number.
     /// `None` if the file system is unmounted.
     pub(super) fn take_requests(&mut self) -> Option<u32> {
-        let (mut taken, mut is_awaited) = (0, false);
+        let (mut taken, mut awaited) = (0, 0);
         self.is_drained = false;
         // The current request borrows the buffer.
         let mut buffer = std::mem::take(&mut self.buffer);
@@ -197,9 +204,12 @@ impl Worker {
             });
             match received {
                 Received::Request(len, payload) => {
-                    if !is_awaited && abi::is_awaited(&buffer[..len]) {
-                        is_awaited = true;
-                        self.shared.spinners.begin_batch();
+                    if awaited < 2 && abi::is_awaited(&buffer[..len]) {
+                        awaited += 1;
+                        match awaited {
+                            1 => self.shared.spinners.begin_batch(),
+                            _ => self.shared.spinners.note_backlog(),
+                        }
                     }
                     taken += 1;
                     // The request has arrived before this time, and after all replies that its
@@ -222,8 +232,9 @@ impl Worker {
             }
         }
         self.buffer = buffer;
-        if is_awaited {
+        if awaited > 0 {
             self.shared.spinners.end_batch();
+            self.batches_seen += 1;
         }
         is_mounted.then_some(taken)
     }
@@ -454,7 +465,16 @@ impl Worker {
             return Ok(());
         }
         if self.has_room() {
-            self.link.sleep(&self.waker, timeout)?;
+            // A request wakes a thread that waits for the device, even while another one is polling
+            // and receives it first. A nap avoids such wake-ups, which the client pays for.
+            let spinners = &self.shared.spinners;
+            let naps = !self.link.shares_processor() && spinners.is_attended(self.batches_seen);
+            self.batches_seen = spinners.batches();
+            if naps {
+                self.waker.sleep(None, Some(timeout.map_or(NAP, |timeout| timeout.min(NAP))))?;
+            } else {
+                self.link.sleep(&self.waker, timeout)?;
+            }
         } else {
             self.link.submit()?;
             self.waker.sleep(None, timeout)?;
