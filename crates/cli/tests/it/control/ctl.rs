@@ -51,7 +51,8 @@ fn volumes_flush_warm_and_stop() {
     assert!(csv.ends_with(",4096\n"), "{csv}");
     server.client(1).write_at(0, &[7; 4096], false).unwrap();
     let stopped = server.ctl_text(&["stop"]);
-    assert!(stopped.starts_with("stopped: 4 KiB in "), "{stopped}");
+    let expected = "stopped, no unwritten data is left; written: 4 KiB in ";
+    assert!(stopped.starts_with(expected), "{stopped}");
     server.wait();
 }
 

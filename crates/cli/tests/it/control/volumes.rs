@@ -92,7 +92,8 @@ fn clients_are_let_go_of_if_asked_for_and_nothing_is_lost() {
     let [mut one, mut two] = [0, 1].map(|volume| server.client(volume));
     two.write_at(0, &vec![7; 1 << 20], false).unwrap();
     let stdout = server.ctl_text(&["remove", "two", "--disconnect"]);
-    assert!(stdout.starts_with("removed: 1 MiB in "), "{stdout}");
+    let expected = "removed, no unwritten data is left; written: 1 MiB in ";
+    assert!(stdout.starts_with(expected), "{stdout}");
     assert_eq!(std::fs::read(server.path("two.img")).unwrap()[..1 << 20], vec![7; 1 << 20]);
     assert!(two.read_at(0, &mut [0; 4096]).is_err(), "its volume is gone");
     one.read_at(0, &mut [0; 4096]).unwrap();
