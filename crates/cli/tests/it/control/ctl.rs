@@ -223,9 +223,11 @@ fn wrong_uses_of_ctl_are_refused_with_the_reason() {
     assert_eq!(message, "larder: cannot set memory: it is named twice\n");
     let message = assert_refused(&["set", "one.min=1TiB"]);
     assert!(
-        message.starts_with("larder: cannot set --min of \"one\": it is more than "),
+        message.starts_with("larder: cannot set min of \"one\": it is more than "),
         "{message}"
     );
+    let message = assert_refused(&["add", "two=two.img", "max=1KiB"]);
+    assert!(message.starts_with("larder: cannot set max of \"two\": it is below "), "{message}");
     let message = assert_refused(&["set", "memory=3"]);
     assert!(message.contains("use 3 B of memory"), "{message}");
     let message = assert_refused(&["metrics", "--format", "json"]);

@@ -117,7 +117,7 @@ fn what_cannot_be_added_changes_nothing() {
         (&[&none], "none.img: no such file or directory"),
         (&[&two, "polcy=lru"], "set two.polcy: there is no setting \"polcy\"; did you mean"),
         (&[&two, "policy=mru"], "set two.policy: there is no policy \"mru\""),
-        (&[&two, "min=1GiB"], "set --min of \"two\": it is more than the cache has"),
+        (&[&two, "min=1GiB"], "set min of \"two\": it is more than the cache has"),
         (&[&two, "memory=1GiB"], "memory is a setting of the server, not of a volume"),
         (&["nbd+unix:///x?socket=/no/such/socket"], "/no/such/socket"),
     ];
