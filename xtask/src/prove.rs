@@ -469,6 +469,29 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
     Ok((names, options))
 }
 
+/// Returns the entries whose name contains one of the words of an option, which commas separate; all
+/// entries without words.
+///
+/// # Errors
+/// A word is in no name.
+fn selected<'a, T>(
+    option: &str,
+    words: Option<&str>,
+    entries: &'a [T],
+    name: impl Fn(&T) -> &'static str,
+) -> Result<Vec<&'a T>> {
+    let Some(words) = words else { return Ok(entries.iter().collect()) };
+    let has = |entry: &T, word: &str| name(entry).contains(word);
+    for word in words.split(',') {
+        ensure!(
+            entries.iter().any(|entry| has(entry, word)),
+            "{option} {word}: no name contains it; the names are {}",
+            entries.iter().map(&name).collect::<Vec<_>>().join("; ")
+        );
+    }
+    Ok(entries.iter().filter(|entry| words.split(',').any(|word| has(entry, word))).collect())
+}
+
 /// Parses a time such as 90s, 10m, 1h.
 fn duration(text: &str) -> Result<Duration> {
     let seconds = [("s", 1), ("m", 60), ("h", 3600)].iter().find_map(|(unit, seconds)| {
@@ -492,6 +515,17 @@ mod tests {
         assert_eq!(parse(&[]).unwrap().0.len(), PROOFS.len());
         assert!(parse(&["nothing".to_owned()]).is_err());
         assert!(duration("10").is_err() && duration("h").is_err());
+    }
+
+    #[test]
+    fn an_option_selects_by_words_of_which_each_is_in_a_name() {
+        let names = ["fsx", "tree", "stress-ng"];
+        let of = |words| selected("--suite", words, &names, |name| name);
+        assert_eq!(of(None).unwrap().len(), 3);
+        assert_eq!(of(Some("stress,fsx")).unwrap(), [&"fsx", &"stress-ng"]);
+        let error = of(Some("fsx,nothing")).unwrap_err().to_string();
+        let expected = "--suite nothing: no name contains it; the names are fsx; tree; stress-ng";
+        assert_eq!(error, expected);
     }
 
     #[test]

@@ -7,7 +7,7 @@
 
 use crate::plan::{Plan, VolumeValues, refuse_value};
 use crate::service::{ServedVolume, Service, loses_flushed_writes, warn_of_ignored_flushes};
-use crate::settings::{Assignment, SETTINGS, find};
+use crate::settings::{Assignment, READ_AHEAD, READ_AHEAD_TUNABLE, SETTINGS, find};
 use crate::value::unknown;
 use crate::volume_plan::{PolicyChoice, VolumePlan};
 use larder_core::tunables::TUNABLES;
@@ -39,9 +39,9 @@ impl Plan {
         }
         let values = VolumeValues::new(assignments);
         for plan in &mut new.volumes {
-            values.assign(plan).map_err(|error| error.to_string())?;
+            values.assign(plan).map_err(|error| error.message_of_keys)?;
         }
-        new.check().map_err(|error| error.to_string())?;
+        new.check().map_err(|error| error.message_of_keys)?;
         Ok(new)
     }
 
@@ -121,7 +121,16 @@ impl Service {
                 warn_of_ignored_flushes(&now.name);
             }
         }
-        Ok(difference(&old, &new))
+        let mut changes = difference(&old, &new);
+        // The change has the name that the request uses.
+        for change in changes.iter_mut().filter(|change| change.name == READ_AHEAD_TUNABLE) {
+            if settings.iter().all(|setting| setting.name != change.name)
+                && settings.iter().any(|setting| setting.name == READ_AHEAD)
+            {
+                READ_AHEAD.clone_into(&mut change.name);
+            }
+        }
+        Ok(changes)
     }
 
     /// Changes the cache from one plan to another. In between no volume has a minimum that the
@@ -211,6 +220,27 @@ mod tests {
             "set age-max: \"abc\" is not a number; write a number of milliseconds from 10 to \
              3600000"
         );
+    }
+
+    #[test]
+    fn a_refusal_names_settings_as_the_request_does() {
+        for (setting, value, expected) in [
+            (
+                "disk.max",
+                "1KiB",
+                "set max of \"disk\": it is below 2MiB, which one large request needs",
+            ),
+            (
+                "disk.min",
+                "1GiB",
+                "set min of \"disk\": it is more than the cache has; raise memory",
+            ),
+            ("min", "40MiB", "give every volume its min: together they are more than memory"),
+            ("read-ahead", "1GiB", "set read-ahead: it is more than 16MiB"),
+        ] {
+            let error = plan().with(&[Assignment::parse(setting, value)]).unwrap_err();
+            assert_eq!(error, expected);
+        }
     }
 
     #[test]

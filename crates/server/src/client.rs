@@ -11,7 +11,7 @@ use hyper::client::conn::http1;
 use hyper::{Method, Request, Response, header};
 use hyper_util::rt::TokioIo;
 use larder_io::owned_file::is_trusted;
-use larder_schema::control::{Progress, Refusal};
+use larder_schema::control::{JobResult, Progress, Refusal};
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
@@ -113,7 +113,7 @@ impl Client {
     }
 
     /// Sends `POST /v1/NAME` and calls `on_progress` for each line of the response; returns the
-    /// number of bytes done and the failures.
+    /// result.
     ///
     /// # Errors
     /// The server refuses the request, or ends without a result.
@@ -122,7 +122,7 @@ impl Client {
         name: &str,
         body: &B,
         mut on_progress: impl FnMut(&Progress),
-    ) -> Result<(u64, Vec<String>)> {
+    ) -> Result<JobResult> {
         self.runtime.block_on(async {
             let mut response = self.send_post(name, body).await?;
             let mut text = Vec::new();
@@ -133,9 +133,7 @@ impl Client {
                 while let Some(end) = text.iter().position(|&byte| byte == b'\n') {
                     let line: Vec<u8> = text.drain(..=end).collect();
                     match serde_json::from_slice(&line).context("read the answer")? {
-                        Progress::Done { done_bytes, failures } => {
-                            return Ok((done_bytes, failures));
-                        }
+                        Progress::Done(result) => return Ok(result),
                         progress @ Progress::Volume { .. } => on_progress(&progress),
                     }
                 }

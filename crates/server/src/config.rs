@@ -132,7 +132,7 @@ impl ConfigFile {
     pub fn plan(&self, configuration: &Configuration) -> Result<Plan, ConfigError> {
         configuration.plan().map_err(|error| {
             let line = self.line_of(&error);
-            let reason = if line.is_some() { error.message_of_file } else { error.message };
+            let reason = if line.is_some() { error.message_of_keys } else { error.message };
             ConfigError::Invalid { file: self.path.clone(), line, reason }
         })
     }

@@ -74,8 +74,8 @@ pub struct Plan {
 pub struct PlanError {
     /// Error text, a verb phrase that follows "cannot"; it names settings by their flags.
     pub message: String,
-    /// The same text with the keys of a configuration file.
-    pub(crate) message_of_file: String,
+    /// The same text with the keys of a configuration file, which `larder ctl set` uses as well.
+    pub(crate) message_of_keys: String,
     /// The setting.
     pub key: String,
     /// The volume that the setting applies to.
@@ -86,10 +86,10 @@ impl PlanError {
     /// Returns an error of a setting; `message` gets what precedes the name of a setting: `--` for
     /// a flag.
     fn new(key: &str, volume: Option<&str>, message: impl Fn(&str) -> String) -> Self {
-        let (message, message_of_file) = (message("--"), message(""));
+        let (message, message_of_keys) = (message("--"), message(""));
         PlanError {
             message,
-            message_of_file,
+            message_of_keys,
             key: key.to_owned(),
             volume: volume.map(str::to_owned),
         }

@@ -262,6 +262,10 @@ fn text_of(value: &OsStr) -> Result<&str, String> {
     value.to_str().ok_or_else(|| format!("\"{}\" is not UTF-8", value.display()))
 }
 
+/// The setting for the maximum of read-ahead, and the tunable that it sets.
+pub(crate) const READ_AHEAD: &str = "read-ahead";
+pub(crate) const READ_AHEAD_TUNABLE: &str = "read-ahead-max";
+
 /// All settings.
 pub static SETTINGS: LazyLock<Vec<Setting>> = LazyLock::new(table::rows);
 

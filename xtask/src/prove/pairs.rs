@@ -7,6 +7,7 @@
 use super::mount::fuse::{FuseMount, Program};
 use super::mount_speed::{postmark, reads};
 use super::prelude::*;
+use super::selected;
 use crate::cleanup::Scratch;
 use crate::disk::FileSystem;
 use crate::flood;
@@ -92,8 +93,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let mut record = Record::new(&env.root, "two binaries of larder", &["fio"], &settings)?;
     let image = image::create_sparse(&env.file("pairs.img"), DISK_MIB * MIB)?;
     let file_system = FileSystem::new(env.dir(), &image)?;
-    let loads = selected(env.options.suite.as_deref());
-    ensure!(!loads.is_empty(), "--suite names none of the loads, such as \"{}\"", LOADS[0].0);
+    let loads = selected("--suite", env.options.suite.as_deref(), &LOADS, |load| load.0)?;
     let mut rates = vec![[Vec::new(), Vec::new()]; loads.len()];
     for start in 0..starts {
         outln!("   start {} of {starts}", start + 1);
@@ -120,13 +120,6 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         outln!("   recorded in {}", record.write("pairs")?);
     }
     Ok(())
-}
-
-/// Returns the loads whose name contains one of the words, which commas separate; all loads without
-/// words.
-fn selected(words: Option<&str>) -> Vec<(&'static str, &'static str, Load)> {
-    let is_selected = |name: &str| words.is_none_or(|it| it.split(',').any(|it| name.contains(it)));
-    LOADS.iter().filter(|(name, ..)| is_selected(name)).copied().collect()
 }
 
 impl<'a> Side<'a> {

@@ -11,6 +11,7 @@ mod cells;
 use std::ops::Range;
 
 use super::prelude::*;
+use super::{Options, selected};
 use crate::cleanup::Cleanup;
 use crate::daemon::Daemon;
 use crate::ledger::{self, Ledger, SeedResults};
@@ -55,6 +56,9 @@ struct Matrix<'a> {
 type Cell = std::result::Result<SeedResults, String>;
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    let Options { suite, variant, .. } = &env.options;
+    let suites = selected("--suite", suite.as_deref(), SUITES, |suite| suite.name)?;
+    let variants = selected("--variant", variant.as_deref(), VARIANTS, |variant| variant.name)?;
     require(run::unmet_requirement(&["losetup", "unshare", "mkfs.ext4"]))?;
     if let Err(error) = crate::packages::install_these(&NEEDS) {
         outln!("{error:#}; the suites that need them are not run");
@@ -68,11 +72,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let known = std::fs::read_to_string(env.root.join(KNOWN)).context(KNOWN)?;
     let ledger = Ledger::open(&env.root, "hardening")?;
     let mut matrix = Matrix { env, tools, ledger, codes, known };
-    let chosen = |wanted: &Option<String>, name: &str| {
-        wanted.as_ref().is_none_or(|wanted| wanted.split(',').any(|one| one == name))
-    };
-    for suite in SUITES.iter().filter(|it| chosen(&env.options.suite, it.name)) {
-        for variant in VARIANTS.iter().filter(|it| chosen(&env.options.variant, it.name)) {
+    for suite in suites {
+        for variant in &variants {
             matrix.run_cell(suite, variant, claims)?;
         }
     }

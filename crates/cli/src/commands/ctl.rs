@@ -384,10 +384,13 @@ impl Change {
             Change::Remove { volume, disconnect, give_up } => {
                 let (disconnect, give_up) = (*disconnect, *give_up);
                 let request = RemoveRequest { volume: volume.clone(), disconnect, give_up };
-                follow::run(client, "remove", &request, ("writing", "removed"), format)?;
+                let completed =
+                    if give_up { "removed" } else { "removed, no unwritten data is left; written" };
+                follow::run(client, "remove", &request, ("writing", completed), format)?;
             }
             Change::Stop => {
-                follow::run(client, "stop", &of_volume(&None), ("writing", "stopped"), format)?;
+                let words = ("writing", "stopped, no unwritten data is left; written");
+                follow::run(client, "stop", &of_volume(&None), words, format)?;
             }
         }
         Ok(None)

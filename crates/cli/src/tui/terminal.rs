@@ -5,15 +5,15 @@
 
 use crate::output::raw_stdout;
 use anyhow::{Context, Result};
-use ratatui::backend::TermionBackend;
-use ratatui::layout::Size;
+use ratatui::backend::{Backend, TermionBackend};
+use ratatui::layout::{Rect, Size};
 use ratatui::termion::cursor::Show;
 use ratatui::termion::raw::{IntoRawMode, RawTerminal};
 use ratatui::termion::screen::{ToAlternateScreen, ToMainScreen};
-use ratatui::{Frame, Terminal};
+use ratatui::{Frame, Terminal, TerminalOptions, Viewport};
 use rustix::event::{PollFd, PollFlags, Timespec};
 use rustix::io::Errno;
-use std::io::{Stdout, Write};
+use std::io::{self, Stdout, Write};
 use std::mem::ManuallyDrop;
 use std::os::fd::AsFd;
 use std::sync::Arc;
@@ -56,7 +56,24 @@ pub(crate) struct LiveTerminal {
     /// Never dropped: its destructor reports a failed write to a closed terminal on standard error.
     view: ManuallyDrop<Terminal<TermionBackend<Stdout>>>,
     raw: Arc<RawTerminal<Stdout>>,
-    size: Option<Size>,
+    size: Size,
+}
+
+/// Returns the viewport in a terminal of this size: a terminal that reports no size, as under
+/// script(1) or `docker exec`, gets 80 columns and 24 rows.
+fn viewport(size: Size) -> Viewport {
+    if size.width == 0 || size.height == 0 {
+        Viewport::Fixed(Rect::new(0, 0, 80, 24))
+    } else {
+        Viewport::Fullscreen
+    }
+}
+
+/// Returns the view of a terminal of this size.
+fn view(size: Size) -> io::Result<ManuallyDrop<Terminal<TermionBackend<Stdout>>>> {
+    let options = TerminalOptions { viewport: viewport(size) };
+    let view = Terminal::with_options(TermionBackend::new(raw_stdout()), options)?;
+    Ok(ManuallyDrop::new(view))
 }
 
 impl LiveTerminal {
@@ -72,8 +89,8 @@ impl LiveTerminal {
             restore(&in_panic);
             report(panic);
         }));
-        let view = ManuallyDrop::new(Terminal::new(TermionBackend::new(raw_stdout()))?);
-        let this = LiveTerminal { view, raw, size: None };
+        let size = TermionBackend::new(raw_stdout()).size().unwrap_or_default();
+        let this = LiveTerminal { view: view(size)?, raw, size };
         write!(raw_stdout(), "{ToAlternateScreen}")?;
         Ok(this)
     }
@@ -83,14 +100,19 @@ impl LiveTerminal {
     /// # Errors
     /// A write to the terminal failed.
     pub(crate) fn draw(&mut self, render: impl FnOnce(&mut Frame<'_>)) -> Result<()> {
-        self.size = self.view.size().ok();
+        let size = self.view.size().unwrap_or_default();
+        if viewport(size) != viewport(self.size) {
+            self.view = view(size)?;
+            self.view.backend_mut().clear()?;
+        }
+        self.size = size;
         self.view.draw(render)?;
         Ok(())
     }
 
     /// Returns true if the terminal was resized since the last frame.
     pub(crate) fn is_resized(&self) -> bool {
-        self.view.size().ok() != self.size
+        self.view.size().unwrap_or_default() != self.size
     }
 }
 
@@ -193,6 +215,15 @@ fn named_key(parameters: &[u8], end: u8) -> Option<Key> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_terminal_without_a_size_has_80_columns_and_24_rows() {
+        let expected = Viewport::Fixed(Rect::new(0, 0, 80, 24));
+        for (width, height) in [(0, 0), (0, 24), (80, 0)] {
+            assert_eq!(viewport(Size::new(width, height)), expected);
+        }
+        assert_eq!(viewport(Size::new(100, 40)), Viewport::Fullscreen);
+    }
 
     #[test]
     fn terminal_input_is_decoded() {

@@ -2,11 +2,12 @@
 //! restart.
 
 use super::Cache;
+use super::fill::range_len;
 use crate::clock::Nanos;
 use crate::frames::Frames;
 use crate::input::{Input, Query};
 use crate::shard::Instance;
-use crate::units::PAGE_BLOCKS_MAX;
+use crate::units::{PAGE_BLOCKS_MAX, regions};
 use crate::volume::Volume;
 use std::ops::Range;
 
@@ -43,6 +44,16 @@ impl<F: Frames> Cache<F> {
         };
         self.shards
             .visit_pages(volume, None, census, |pages| pages.into_iter().for_each(&mut visit));
+    }
+
+    /// Returns the number of `blocks` of a volume that are completely valid in the cache.
+    #[must_use]
+    pub fn count_resident(&self, volume: &Volume<F>, blocks: Range<u64>) -> u64 {
+        let count = |region: Range<u64>| {
+            let _shard = self.shard_of(volume, region.start);
+            (range_len(&region) - self.count_absent(volume.id, &region)) as u64
+        };
+        regions(blocks).map(count).sum()
     }
 
     /// Returns the blocks of the resident pages of `volume`, the hottest class first, in order of

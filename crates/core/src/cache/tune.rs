@@ -127,6 +127,13 @@ impl<F: Frames> Cache<F> {
             // The volume takes free memory when it needs more.
             findings.retain(|finding| !matches!(finding, Finding::TooSmall { .. }));
         }
+        let volume_pages = volume.geometry().length.div_ceil(volume.page_bytes());
+        let references_missing = tracker.references_missing(volume_pages);
+        if references_missing > 0 {
+            findings.retain(|finding| {
+                !matches!(finding, Finding::TooLarge { .. } | Finding::Scanned { .. })
+            });
+        }
         let better = tracker.better_policy();
         findings.extend(better.map(|(policy, gain)| Finding::BetterPolicy { policy, gain }));
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
@@ -135,6 +142,7 @@ impl<F: Frames> Cache<F> {
             lifetime_points: tracker.lifetime_curve(volume.page_bytes()),
             sample_rate: tracker.sample_rate(),
             references,
+            references_missing,
             hit_ratio,
             bytes,
             policy: volume.policy(),

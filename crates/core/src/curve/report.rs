@@ -99,6 +99,9 @@ pub struct CurveReport {
     pub sample_rate: f64,
     /// References behind the curve, weighted by age.
     pub references: u64,
+    /// References that are missing before misses show that pages are not used again. Until then
+    /// there are no findings [`Finding::TooLarge`] and [`Finding::Scanned`].
+    pub references_missing: u64,
     /// The measured hit ratio of the volume over them, under the policies it had.
     pub hit_ratio: f64,
     /// Current memory of the volume in bytes.

@@ -32,6 +32,9 @@ const SAMPLE_PER_SLOT: u64 = 10;
 /// A page stays in the sample while at most this many times as many others are referenced as the
 /// volume may have pages.
 const DEPTH: u64 = 8;
+/// References per page from which first references are at most half of all: the threshold of
+/// [`Finding::Scanned`](super::report::Finding::Scanned).
+const TURNS_FOR_MISSES: u64 = 2;
 /// References in a window per page of the volume, and the minimum [`WINDOW_MIN`].
 const WINDOW_TURNS: u64 = 2;
 const WINDOW_MIN: u64 = 16_384;
@@ -191,6 +194,17 @@ impl Tracker {
     /// Returns the references since the start.
     pub(crate) fn references(&self) -> f64 {
         self.online.lifetime_references()
+    }
+
+    /// Returns the references that are missing before the curve of a volume of `volume_pages` shows
+    /// that pages are not used again: twice the pages up to its largest size. Until then most
+    /// references of any workload may be first references, which miss at every size.
+    pub(crate) fn references_missing(&self, volume_pages: u64) -> u64 {
+        let reachable = self.pages.saturating_mul(DEPTH).min(volume_pages);
+        let wanted = reachable.saturating_mul(TURNS_FOR_MISSES);
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
+        let references = self.references() as u64;
+        wanted.saturating_sub(references)
     }
 
     /// Returns the recent LRU curve, in pages of `page_bytes`, by rising size; empty if there were

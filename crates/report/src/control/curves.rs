@@ -67,17 +67,20 @@ fn spare(volume: &VolumeCurve) -> u64 {
     }
 }
 
-/// Computes the regions and the required size.
+/// Computes the regions and the required size, unless the references are too few to tell if memory
+/// has an effect.
 fn analyze(volume: &mut VolumeCurve) {
     if !is_known(volume) {
         return;
     }
     let ceiling = ceiling(volume);
-    volume.regions = regions::find(&volume.points, ceiling);
-    if let Some(regions) = &volume.regions {
-        volume.regions_why = regions::reasons(regions).to_vec();
-        volume.region = Some(regions::region(regions, available_memory(volume)));
+    let regions = regions::find(&volume.points, ceiling);
+    let region = regions.as_ref().map(|found| regions::region(found, available_memory(volume)));
+    if volume.references_missing > 0 && region.is_none_or(|region| region == Region::Flat) {
+        return;
     }
+    volume.regions_why = regions.as_ref().map_or_else(Vec::new, |it| regions::reasons(it).to_vec());
+    (volume.regions, volume.region) = (regions, region);
     volume.needed = needed_memory(&volume.points);
 }
 
@@ -86,6 +89,12 @@ fn advice(volume: &VolumeCurve, others: &[VolumeCurve], share_is_auto: bool) -> 
     if !is_known(volume) {
         let known = format::count(volume.references);
         return vec![format!("Nothing is known yet: {known} references are too few.")];
+    }
+    if volume.needed.is_none() && volume.references_missing > 0 {
+        let missing = format::count(volume.references_missing);
+        return vec![format!(
+            "Too few references to tell if {name} uses its memory: {missing} more are needed."
+        )];
     }
     let (Some(needed), Some(region)) = (&volume.needed, volume.region) else {
         return vec![format!(

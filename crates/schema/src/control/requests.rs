@@ -120,12 +120,19 @@ pub enum Progress {
         error: Option<String>,
     },
     /// The last line: the operation has ended.
-    Done {
-        /// Bytes completed, over all volumes.
-        done_bytes: u64,
-        /// Failures, one sentence each; empty on success.
-        failures: Vec<String>,
-    },
+    Done(JobResult),
+}
+
+/// The result of a long-running request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct JobResult {
+    /// Bytes completed, over all volumes.
+    pub done_bytes: u64,
+    /// Bytes of the ranges that are in the cache at the end; only of `POST /v1/warm`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cached_bytes: Option<u64>,
+    /// Failures, one sentence each; empty on success.
+    pub failures: Vec<String>,
 }
 
 /// Reads a map in which each name occurs once: of several values for a name, client and server

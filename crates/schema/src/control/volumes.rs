@@ -113,6 +113,9 @@ pub struct VolumeCurve {
     pub references: u64,
     /// References since the server added the volume; the weight of the volume among others.
     pub references_ever: u64,
+    /// References that are missing before the curve shows that memory has no effect: twice the
+    /// pages of its largest size, or of the volume. 0 if there were enough.
+    pub references_missing: u64,
     /// Observed hit ratio of these references.
     pub hit_ratio: f64,
     /// Current policy.

@@ -47,6 +47,7 @@ fn volume(service: &Service, served: &ServedVolume) -> VolumeCurve {
     VolumeCurve {
         sample_rate: report.sample_rate,
         references: report.references,
+        references_missing: report.references_missing,
         hit_ratio: report.hit_ratio,
         points: points(&report),
         policies: report.candidates.iter().map(policy).collect(),

@@ -10,8 +10,9 @@ use http_body_util::Either;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
 use larder_core::request::{Request, RequestOp};
+use larder_core::units::{BLOCK_BYTES_U64, blocks_touched};
 use larder_io::fault::{confine, point};
-use larder_schema::control::{ByteRange, Progress};
+use larder_schema::control::{ByteRange, JobResult, Progress};
 use std::convert::Infallible;
 use std::sync::Arc;
 use std::time::Duration;
@@ -33,13 +34,6 @@ pub(super) const FAILED: &str = "a control request has failed";
 
 /// The progress of a job; `None` before it starts.
 pub(super) type ProgressSender = watch::Sender<Option<Progress>>;
-
-#[derive(Debug, Default)]
-pub(super) struct JobResult {
-    done_bytes: u64,
-    /// Errors, as verb phrases that follow "cannot".
-    failures: Vec<String>,
-}
 
 /// A limit on concurrent jobs.
 pub(super) struct Jobs(Arc<Semaphore>);
@@ -66,15 +60,20 @@ impl Jobs {
                 point("control", "job");
                 job(&service, &sender)
             });
-            let JobResult { done_bytes, failures } = result.unwrap_or_else(|panic| {
+            let result = result.unwrap_or_else(|panic| {
                 panic.report(service.engine.cache(), FAILED);
-                JobResult { done_bytes: 0, failures: vec![format!("go on: {panic}")] }
+                failed(format!("go on: {panic}"))
             });
-            sender.send_replace(Some(Progress::Done { done_bytes, failures }));
+            sender.send_replace(Some(Progress::Done(result)));
             drop(permit);
         });
         Ok(stream(progress))
     }
+}
+
+/// Returns the result of a job that did nothing; `failure` is a verb phrase that follows "cannot".
+fn failed(failure: String) -> JobResult {
+    JobResult { failures: vec![failure], ..JobResult::default() }
 }
 
 /// Returns a response that streams the progress of a job.
@@ -85,14 +84,11 @@ fn stream(mut progress: watch::Receiver<Option<Progress>>) -> Response {
             let ended = progress.changed().await.is_err();
             let latest = progress.borrow_and_update().clone();
             let line = match latest {
-                Some(progress) if !ended || matches!(progress, Progress::Done { .. }) => progress,
-                _ if ended => {
-                    let failures = vec!["go on: it ended early".to_owned()];
-                    Progress::Done { done_bytes: 0, failures }
-                }
+                Some(progress) if !ended || matches!(progress, Progress::Done(_)) => progress,
+                _ if ended => Progress::Done(failed("go on: it ended early".to_owned())),
                 _ => continue,
             };
-            let is_last = matches!(line, Progress::Done { .. });
+            let is_last = matches!(line, Progress::Done(_));
             if !send(&mut sender, &line).await || is_last {
                 return;
             }
@@ -185,7 +181,7 @@ fn flush_stores(
         }
     }
     left = left.min(unclean());
-    JobResult { done_bytes: total_bytes - left, failures }
+    JobResult { done_bytes: total_bytes - left, failures, ..JobResult::default() }
 }
 
 /// Removes a volume. Most of its data is written while it is still served, unless its data is
@@ -252,10 +248,7 @@ pub(super) fn warm(
     let (mut done_bytes, mut failures) = (0, Vec::new());
     let mut session = match service.engine.blocking_session(volume) {
         Ok(session) => session,
-        Err(error) => {
-            failures.push(format!("warm {name}: {error}"));
-            return JobResult { done_bytes, failures };
-        }
+        Err(error) => return failed(format!("warm {name}: {error}")),
     };
     'ranges: for range in ranges {
         let end = range.offset + range.length;
@@ -277,5 +270,12 @@ pub(super) fn warm(
             report(progress, name, done_bytes, total_bytes);
         }
     }
-    JobResult { done_bytes, failures }
+    // Later pieces may have evicted earlier ones.
+    let cached_bytes = |ByteRange { offset, length }: &ByteRange| {
+        let blocks = blocks_touched(&(*offset..offset + length));
+        let resident = service.engine.cache().count_resident(volume, blocks);
+        (resident * BLOCK_BYTES_U64).min(*length)
+    };
+    let cached_bytes = Some(ranges.iter().map(cached_bytes).sum());
+    JobResult { done_bytes, cached_bytes, failures }
 }

@@ -16,7 +16,7 @@ use hyper::header::{AUTHORIZATION, CONNECTION, HeaderValue};
 use larder_io::fault::{CaughtPanic, confine, confine_future, point};
 use larder_report::openmetrics::MEDIA_TYPE;
 use larder_schema::control::{
-    AddRequest, ChangeResponse, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
+    AddRequest, ChangeResponse, JobResult, RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
 };
 use serde::Serialize;
 use std::fmt;
@@ -198,7 +198,7 @@ impl Api {
 
     fn start_job(
         &self,
-        job: impl FnOnce(&Service, &jobs::ProgressSender) -> jobs::JobResult + Send + 'static,
+        job: impl FnOnce(&Service, &jobs::ProgressSender) -> JobResult + Send + 'static,
     ) -> Result<Response, ApiError> {
         self.jobs.start(&self.service, job)
     }

@@ -9,7 +9,7 @@ use crate::value::OptionalPath;
 use crate::warm::{PendingList, WarmLists};
 use anyhow::{Context, Result, anyhow};
 use larder_io::engine::StopProgress;
-use larder_schema::control::Progress;
+use larder_schema::control::{JobResult, Progress};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::watch;
@@ -121,7 +121,8 @@ impl Service {
     pub(crate) fn report_stop_result(&self, failure: Option<String>) {
         let failures = failure.into_iter().collect();
         let done_bytes = self.stop.drained_bytes.load(Ordering::Acquire);
-        self.stop.progress.send_replace(Some(Progress::Done { done_bytes, failures }));
+        let result = JobResult { done_bytes, failures, ..JobResult::default() };
+        self.stop.progress.send_replace(Some(Progress::Done(result)));
     }
 
     /// Ends a service whose data is written, saves its lists, and ends its recordings.

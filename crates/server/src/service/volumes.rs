@@ -9,7 +9,7 @@ use crate::lock;
 use crate::plan::MountOptions;
 use crate::stores::{self, VolumeStore};
 use crate::volume_plan::{PolicyChoice, VolumePlan};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use larder_core::mode::WriteMode;
 use larder_core::volume::VolumeOptions;
 use larder_io::engine::StopProgress;
@@ -183,7 +183,7 @@ impl Service {
         let mut new_plan = self.plan();
         let memory_bytes = new_plan.server.memory_bytes;
         new_plan.volumes.push(plan.clone());
-        new_plan.check()?;
+        new_plan.check().map_err(|error| anyhow!(error.message_of_keys))?;
         Ok(memory_bytes)
     }
 

@@ -1,6 +1,6 @@
 //! The rows of the table.
 
-use super::{Field, Setting, SettingGroup, ValueForm, text_of};
+use super::{Field, READ_AHEAD_TUNABLE, Setting, SettingGroup, ValueForm, text_of};
 use crate::value::{self, NamedValue, PRESETS, interval, named, size_text, switch};
 use crate::volume_plan::{PolicyChoice, VolumePlan};
 use larder_core::cache::ShareMode;
@@ -134,10 +134,11 @@ fn tls_mode(text: &str) -> Result<bool, String> {
 
 /// Sets the maximum of read-ahead, which is a tunable.
 fn set_read_ahead(plan: &mut VolumePlan, text: &str) -> Result<(), String> {
-    let name = "read-ahead-max";
+    let name = READ_AHEAD_TUNABLE;
     let bounds = TUNABLES.iter().find(|tunable| tunable.name == name).expect("a tunable");
     let bytes = value::tunable(bounds, text)?;
-    plan.tunables.set(name, bytes).map_err(|error| error.to_string())
+    let too_large = |_| format!("it is more than {}", size_text(bounds.max));
+    plan.tunables.set(name, bytes).map_err(too_large)
 }
 
 /// Sets all tunables.

@@ -5,7 +5,7 @@ use crate::args::TableFormat;
 use crate::progress::WritebackProgress;
 use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
-use larder_schema::control::Progress;
+use larder_schema::control::{JobResult, Progress};
 use larder_schema::format;
 use larder_server::client::Client;
 use serde::Serialize;
@@ -32,19 +32,37 @@ pub(super) fn run<B: Serialize>(
         });
     });
     display.finish();
-    let (bytes, failures) = result?;
+    let JobResult { done_bytes: bytes, cached_bytes, failures } = result?;
     if !failures.is_empty() {
         return Err(anyhow!("{}", failures.join("; and to ")));
     }
     let elapsed_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let cached_bytes = cached_bytes.map(|cached| cached.min(bytes));
     match format {
         TableFormat::Text => {
-            let (bytes, elapsed) = (format::bytes(bytes), format::duration(elapsed_ns));
-            output::text(&format!("{completed}: {bytes} in {elapsed}\n"))
+            let (size, elapsed) = (format::bytes(bytes), format::duration(elapsed_ns));
+            output::text(&match cached_bytes.filter(|cached| *cached < bytes) {
+                Some(cached) => format!(
+                    "{completed}: {} of {size} in {elapsed}; the other {} were read, but are not \
+                     in the cache any more: `larder ctl volumes` shows how much it can hold\n",
+                    format::bytes(cached),
+                    format::bytes(bytes - cached),
+                ),
+                None => format!("{completed}: {size} in {elapsed}\n"),
+            })
         }
         TableFormat::Json => {
-            output::text(&format!("{}\n", json!({"bytes": bytes, "took_ns": elapsed_ns})))
+            let mut result = json!({"bytes": bytes, "took_ns": elapsed_ns});
+            if let Some(cached) = cached_bytes {
+                result["cached_bytes"] = cached.into();
+            }
+            output::text(&format!("{result}\n"))
         }
-        TableFormat::Csv => output::text(&format!("bytes,took_ns\n{bytes},{elapsed_ns}\n")),
+        TableFormat::Csv => output::text(&match cached_bytes {
+            Some(cached) => {
+                format!("bytes,took_ns,cached_bytes\n{bytes},{elapsed_ns},{cached}\n")
+            }
+            None => format!("bytes,took_ns\n{bytes},{elapsed_ns}\n"),
+        }),
     }
 }

@@ -108,8 +108,8 @@ const WARM_BYTES: u64 = 256 << 10;
 pub(super) struct CachedTrial {
     pub(super) rate: Rate,
     pub(super) measured: Totals,
-    /// Blocks not yet written to the disk at the end of the trial.
-    pub(super) left: u64,
+    /// The counters of the half before.
+    pub(super) before: Totals,
     /// Its first requests, if they were recorded.
     pub(super) requests: Vec<Record>,
 }
@@ -159,13 +159,13 @@ pub(super) fn cached(
         }
         runner.record_completion();
     }
-    let measured = volume.totals().since(&half_way.unwrap_or_default());
-    let left = volume.unclean_blocks();
+    let before = half_way.unwrap_or_default();
+    let measured = volume.totals().since(&before);
     client.disconnect().context("leave our own server")?;
     server.close();
     engine.shut_down();
     let requests = runner.recorded.take().unwrap_or_default();
-    Ok(CachedTrial { rate: runner.rate()?, measured, left, requests })
+    Ok(CachedTrial { rate: runner.rate()?, measured, before, requests })
 }
 
 fn warm(context: &DemoContext, client: &mut Client, bytes: u64) -> Result<()> {

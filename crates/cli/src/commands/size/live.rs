@@ -13,7 +13,7 @@ use larder_host::watch::WatchScope;
 use larder_report::escape;
 use larder_schema::curve::{Curve, Point};
 use larder_schema::format;
-use larder_schema::sizing::Sizing;
+use larder_schema::sizing::{Sizing, Workload};
 use larder_schema::watch::Watch;
 use serde_json::{Value, json};
 use std::fmt::Write;
@@ -43,8 +43,9 @@ pub(super) fn run(arguments: &SizeArgs) -> Result<()> {
     } else {
         policies(&arguments.policy)
     };
-    let sizing = measure(arguments, Some(file.path()), recorded.watch.scope.clone(), selected)?;
+    let mut sizing = measure(arguments, Some(file.path()), recorded.watch.scope.clone(), selected)?;
     let memory = MachineMemory::of(&recorded.watch, &sizing);
+    sizing.notes.extend(doubt(&sizing.workload, memory.resident_bytes));
     print(arguments, &sizing, Some(&memory))
 }
 
@@ -128,6 +129,23 @@ impl MachineMemory {
     }
 }
 
+/// Returns the reason why a recording is too short for a recommendation, if it is. The rule is that
+/// of the findings of a server: first references miss at every size, and are at most half of twice
+/// as many references as the memory has pages.
+fn doubt(work: &Workload, resident_bytes: u64) -> Option<String> {
+    let wanted = 2 * (resident_bytes / u64::from(work.page_bytes));
+    let time = work.duration_ns.map_or(String::new(), |ns| format!(" in {}", format::duration(ns)));
+    (work.references < wanted).then(|| {
+        format!(
+            "The recording is too short for a reliable recommendation: {} references{time}. To \
+             judge the {} of this machine's page cache takes {}.",
+            format::count(work.references),
+            format::bytes(resident_bytes),
+            format::count(wanted)
+        )
+    })
+}
+
 /// Returns the curve at half of a size, the size, and twice of it.
 fn sizes(curve: &Curve, bytes: u64) -> Vec<(&'static str, Point)> {
     let requested = [("half", bytes / 2), ("now", bytes), ("twice", bytes.saturating_mul(2))];
@@ -137,6 +155,21 @@ fn sizes(curve: &Curve, bytes: u64) -> Vec<(&'static str, Point)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_short_recording_is_no_basis_of_a_recommendation() {
+        let work = |references| Workload {
+            page_bytes: 4096,
+            references,
+            duration_ns: Some(3_000_000_000),
+            ..Workload::default()
+        };
+        let text = "The recording is too short for a reliable recommendation: 2,047 references in \
+                    3.00 s. To judge the 4 MiB of this machine's page cache takes 2,048.";
+        let found = doubt(&work(2_047), 4 << 20);
+        assert_eq!(found.as_deref(), Some(text));
+        assert_eq!(doubt(&work(2_048), 4 << 20), None);
+    }
 
     #[test]
     fn half_now_and_twice_are_read_from_the_curve() {

@@ -62,6 +62,12 @@ fn settings_change_while_clients_are_served() {
         shown.lines().any(|line| line.starts_with("two") && line.contains("ignore")),
         "{shown}"
     );
+    for name in ["read-ahead", "read-ahead-max"] {
+        let size = if name == "read-ahead" { "2MiB" } else { "3MiB" };
+        let shown = server.ctl_text(&["set", &format!("two.{name}={size}")]);
+        let row = shown.lines().find(|line| line.starts_with("two")).expect("a change");
+        assert_eq!(row.split_whitespace().nth(1), Some(name), "{shown}");
+    }
     let stderr = server.stop();
     assert!(stderr.contains("WARNING: two ignores flushes"), "it is said aloud: {stderr}");
 }
@@ -94,10 +100,10 @@ fn all_of_a_request_is_applied_or_nothing() {
     let wrong = [
         (r#"{"one.policy": "lru", "two.policy": "mru"}"#, "set two.policy: there is no policy"),
         (r#"{"one.policy": "lru", "three.policy": "lru"}"#, "there is no volume \"three\""),
-        (r#"{"policy": "lru", "one.min": "8MiB", "two.min": "8MiB"}"#, "more than --memory"),
+        (r#"{"policy": "lru", "one.min": "8MiB", "two.min": "8MiB"}"#, "more than memory"),
         (
             r#"{"policy": "lru", "one.min": "4MiB", "one.max": "3MiB"}"#,
-            "set --min of \"one\": it is above the --max of the volume",
+            "set min of \"one\": it is above the max of the volume",
         ),
         (r#"{"policy": "lru", "memory": "1MiB"}"#, "the minimum is 8 MiB"),
         (r#"{"policy": "lru", "age-max": "1"}"#, "age-max is 1, must be 10 to 3600000"),

@@ -47,11 +47,27 @@ fn volumes_flush_warm_and_stop() {
     assert!(server.ctl_text(&["flush"]).starts_with("flushed: 1 MiB in "));
     assert!(server.ctl_text(&["warm", "one", "1MiB+2MiB"]).starts_with("warmed: 2 MiB in "));
     let csv = server.ctl_text(&["warm", "one", "0+4KiB", "--format", "csv"]);
-    assert!(csv.starts_with("bytes,took_ns\n4096,"), "{csv}");
+    assert!(csv.starts_with("bytes,took_ns,cached_bytes\n4096,"), "{csv}");
+    assert!(csv.ends_with(",4096\n"), "{csv}");
     server.client(1).write_at(0, &[7; 4096], false).unwrap();
     let stopped = server.ctl_text(&["stop"]);
-    assert!(stopped.starts_with("stopped: 4 KiB in "), "{stopped}");
+    let expected = "stopped, no unwritten data is left; written: 4 KiB in ";
+    assert!(stopped.starts_with(expected), "{stopped}");
     server.wait();
+}
+
+#[test]
+fn warm_reports_how_much_of_what_it_read_is_in_the_cache() {
+    let server = Server::start(&["one"], &["--max", "one=8MiB"]);
+    let warmed = server.ctl_text(&["warm", "one"]);
+    let expected = "warmed: 8 MiB of 16 MiB in ";
+    assert!(warmed.starts_with(expected) && warmed.contains("; the other 8 MiB "), "{warmed}");
+    let json = server.ctl_text(&["warm", "one", "--json"]);
+    let json: Value = serde_json::from_str(&json).unwrap();
+    assert_eq!((&json["bytes"], &json["cached_bytes"]), (&(16 * MIB).into(), &(8 * MIB).into()));
+    let warmed = server.ctl_text(&["warm", "one", "1MiB+2MiB"]);
+    assert!(warmed.starts_with("warmed: 2 MiB in "), "{warmed}");
+    server.stop();
 }
 
 #[test]
@@ -207,9 +223,11 @@ fn wrong_uses_of_ctl_are_refused_with_the_reason() {
     assert_eq!(message, "larder: cannot set memory: it is named twice\n");
     let message = assert_refused(&["set", "one.min=1TiB"]);
     assert!(
-        message.starts_with("larder: cannot set --min of \"one\": it is more than "),
+        message.starts_with("larder: cannot set min of \"one\": it is more than "),
         "{message}"
     );
+    let message = assert_refused(&["add", "two=two.img", "max=1KiB"]);
+    assert!(message.starts_with("larder: cannot set max of \"two\": it is below "), "{message}");
     let message = assert_refused(&["set", "memory=3"]);
     assert!(message.contains("use 3 B of memory"), "{message}");
     let message = assert_refused(&["metrics", "--format", "json"]);

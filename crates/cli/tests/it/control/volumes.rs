@@ -92,7 +92,8 @@ fn clients_are_let_go_of_if_asked_for_and_nothing_is_lost() {
     let [mut one, mut two] = [0, 1].map(|volume| server.client(volume));
     two.write_at(0, &vec![7; 1 << 20], false).unwrap();
     let stdout = server.ctl_text(&["remove", "two", "--disconnect"]);
-    assert!(stdout.starts_with("removed: 1 MiB in "), "{stdout}");
+    let expected = "removed, no unwritten data is left; written: 1 MiB in ";
+    assert!(stdout.starts_with(expected), "{stdout}");
     assert_eq!(std::fs::read(server.path("two.img")).unwrap()[..1 << 20], vec![7; 1 << 20]);
     assert!(two.read_at(0, &mut [0; 4096]).is_err(), "its volume is gone");
     one.read_at(0, &mut [0; 4096]).unwrap();
@@ -116,7 +117,7 @@ fn what_cannot_be_added_changes_nothing() {
         (&[&none], "none.img: no such file or directory"),
         (&[&two, "polcy=lru"], "set two.polcy: there is no setting \"polcy\"; did you mean"),
         (&[&two, "policy=mru"], "set two.policy: there is no policy \"mru\""),
-        (&[&two, "min=1GiB"], "set --min of \"two\": it is more than the cache has"),
+        (&[&two, "min=1GiB"], "set min of \"two\": it is more than the cache has"),
         (&[&two, "memory=1GiB"], "memory is a setting of the server, not of a volume"),
         (&["nbd+unix:///x?socket=/no/such/socket"], "/no/such/socket"),
     ];

@@ -320,8 +320,7 @@ pub(super) fn is_unanswered(code: u32) -> bool {
 }
 
 /// Returns true if a process waits for the reply to a request.
-pub(super) fn is_awaited(request: &[u8]) -> bool {
-    let code = head_of::<InHeader>(request).opcode;
+pub(super) fn is_awaited(code: u32) -> bool {
     !is_unanswered(code) && !matches!(code, opcode::RELEASE | opcode::RELEASEDIR)
 }
 

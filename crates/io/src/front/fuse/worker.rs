@@ -179,13 +179,20 @@ impl Worker {
 
     /// Handles a request. If that panics, the mount ends and the request is refused like all
     /// others.
-    fn take_confined(&mut self, now: Nanos, bytes: &[u8], payload: Option<&[u8]>) {
-        let Err(panic) = confine(|| self.take_request(now, bytes, payload)) else { return };
+    fn take_confined(
+        &mut self,
+        now: Nanos,
+        header: &InHeader,
+        bytes: &[u8],
+        payload: Option<&[u8]>,
+    ) {
+        let Err(panic) = confine(|| self.take_request(now, header, bytes, payload)) else {
+            return;
+        };
         panic.end_if_damaging(&self.cache);
         self.shared.failure.fail(&panic);
         // The kernel ignores a second reply.
-        let unique = abi::head_of::<InHeader>(bytes).unique;
-        self.link.refuse(unique, Errno::IO);
+        self.link.refuse(header.unique, Errno::IO);
         self.refuse_all();
     }
 
@@ -204,7 +211,8 @@ impl Worker {
             });
             match received {
                 Received::Request(len, payload) => {
-                    if awaited < 2 && abi::is_awaited(&buffer[..len]) {
+                    let header: InHeader = abi::head_of(&buffer[..len]);
+                    if awaited < 2 && abi::is_awaited(header.opcode) {
                         awaited += 1;
                         match awaited {
                             1 => self.shared.spinners.begin_batch(),
@@ -216,7 +224,7 @@ impl Worker {
                     // process has received.
                     let now = self.clock.now();
                     let data = payload.as_ref().map(RingPayload::data);
-                    self.take_confined(now, &buffer[..len], data);
+                    self.take_confined(now, &header, &buffer[..len], data);
                     if let Some(payload) = payload {
                         self.link.return_payload(payload);
                     }
@@ -249,8 +257,13 @@ impl Worker {
             && requests().map(Session::pinned_bytes).sum::<u64>() < self.reading_max
     }
 
-    fn take_request(&mut self, now: Nanos, bytes: &[u8], payload: Option<&[u8]>) {
-        let header: InHeader = abi::head_of(bytes);
+    fn take_request(
+        &mut self,
+        now: Nanos,
+        header: &InHeader,
+        bytes: &[u8],
+        payload: Option<&[u8]>,
+    ) {
         let len = bytes.len() + payload.map_or(0, <[u8]>::len);
         if bytes.len() < abi::IN_HEADER_BYTES || header.len as usize != len {
             tracing::error!(bytes = len, "the kernel sent a torn request");
@@ -269,13 +282,13 @@ impl Worker {
             }
             return;
         }
-        let request = FuseRequest { header: &header, body, data: payload.unwrap_or(data) };
+        let request = FuseRequest { header, body, data: payload.unwrap_or(data) };
         fault::point("mount", self.shared.failure.name());
         let shared = Arc::clone(&self.shared);
         match &shared.tree {
             MountContents::Volumes(_) => {
                 if !self.take_data_request(now, request) {
-                    self.take_node_request(&header, body);
+                    self.take_node_request(header, body);
                 }
             }
             MountContents::Directory(directory) => {

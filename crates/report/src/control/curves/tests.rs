@@ -96,6 +96,24 @@ fn too_few_references_and_scans_get_no_regions() {
 }
 
 #[test]
+fn a_first_fill_does_not_show_that_memory_has_no_effect() {
+    let young = |volume| VolumeCurve { references_missing: 5_000, ..volume };
+    let filled = young(volume("filled", 16, 64, 0.0));
+    let flat = young(volume("flat", 64, 8, 0.8));
+    let steep = young(volume("steep", 16, 64, 0.8));
+    let curves = advised("coldest", vec![filled, flat, steep]);
+    for volume in &curves.volumes[..2] {
+        let name = &volume.name;
+        let expected =
+            format!("Too few references to tell if {name} uses its memory: 5,000 more are needed.");
+        assert_eq!(volume.advice, [expected]);
+        assert_eq!((&volume.regions, &volume.needed), (&None, &None));
+    }
+    let advice = &curves.volumes[2].advice[0];
+    assert!(advice.starts_with("steep needs 44.8 MiB more"), "hits are evidence: {advice}");
+}
+
+#[test]
 fn it_is_the_same_as_text_json_and_csv() {
     let mut one = volume("one", 16, 64, 0.8);
     one.policies =

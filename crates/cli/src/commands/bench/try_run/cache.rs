@@ -157,7 +157,7 @@ impl Cache {
     /// Makes it write all dirty data.
     pub(super) fn flush(&self) -> Result<()> {
         let request = VolumeRequest::default();
-        let (_, failures) = self.client()?.follow("flush", &request, |_| ())?;
+        let failures = self.client()?.follow("flush", &request, |_| ())?.failures;
         if let Some(failure) = failures.into_iter().next() {
             bail!("write everything: {failure}");
         }
