@@ -469,8 +469,8 @@ fn parse(args: &[String]) -> Result<(Vec<&str>, Options)> {
     Ok((names, options))
 }
 
-/// Returns the entries whose name contains one of the words of an option, which commas separate; all
-/// entries without words.
+/// Returns the entries whose name contains one of the words of an option, which commas separate;
+/// all entries without words.
 ///
 /// # Errors
 /// A word is in no name.
