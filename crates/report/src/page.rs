@@ -130,7 +130,7 @@ pub(crate) fn section(title: &str, body: &str) -> String {
 /// Returns a marked section of sentences that limit the confidence, which are escaped; nothing
 /// without sentences.
 pub(crate) fn doubts<'a>(title: &str, sentences: impl IntoIterator<Item = &'a String>) -> String {
-    let items = list(sentences);
+    let items = list(sentences).replace("+-", "\u{b1}");
     if items.is_empty() {
         return items;
     }

@@ -42,7 +42,8 @@ fn run() -> Run {
         MeasuredStart { start: Start::Cold, files: 1, pages: Some(256), resident: Some(0) };
     let trial = Trial { number: 1, started, latencies: vec![latency], ..Trial::default() };
     run.trials = vec![trial];
-    run.doubts = vec![Doubt { why: DoubtReason::Steal, text: "time was < stolen".to_owned() }];
+    run.doubts =
+        vec![Doubt { why: DoubtReason::Steal, text: "time was < stolen, +-7 %".to_owned() }];
     run
 }
 
@@ -55,7 +56,7 @@ fn the_page_is_whole_and_escaped() {
         assert_eq!(page.matches(&open).count(), page.matches(&close).count(), "{tag}");
     }
     assert!(!page.contains("<b>") && page.contains("Reads &lt;b&gt;&amp; writes"));
-    assert!(page.contains("time was &lt; stolen"));
+    assert!(page.contains("time was &lt; stolen, \u{b1}7 %"));
     assert!(!page.contains("http") && !page.contains("NaN") && !page.contains("inf\""));
 }
 
@@ -116,7 +117,9 @@ fn a_run_without_trials_or_values_is_a_page_too() {
 #[test]
 fn text_says_start_interval_and_doubts() {
     let text = crate::run::to_text(&run());
-    for words in ["rate", "reads/s", "latency", "p99.9", "Doubtful because time was < stolen."] {
+    for words in
+        ["rate", "reads/s", "latency", "p99.9", "Doubtful because time was < stolen, +-7 %."]
+    {
         assert!(text.contains(words), "{words} in {text}");
     }
     assert!(text.contains("1 trial from a cold start: before each, none of 256 pages"), "{text}");
