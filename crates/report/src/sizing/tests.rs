@@ -211,6 +211,11 @@ fn the_command_stands_alone_and_can_be_pasted() {
     let text = to_text(&made, SizedCache::Server);
     assert!(text.lines().any(|line| line.trim() == command), "{text}");
     assert!(to_html(&made, SizedCache::Server).contains(&format!("<pre>{command}</pre>")));
+    // A server refuses less than its minimum.
+    let mut small = made;
+    small.recommendation.as_mut().unwrap().memory_bytes = 3 << 20;
+    let text = to_text(&small, SizedCache::Server);
+    assert!(text.contains("--memory 8MiB --policy arc"), "{text}");
 }
 
 #[test]

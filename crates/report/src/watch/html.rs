@@ -24,8 +24,8 @@ pub fn to_html(watch: &Watch) -> String {
         verdict: verdict(watch),
         cards: cards(watch),
         subject: vec![format!(
-            "{} for {} from {}, Linux {}.",
-            capitalized(&watch.scope),
+            "Observed: {} for {} from {}, Linux {}.",
+            watch.scope,
             format::duration(total.duration_ns),
             watch.started_at,
             watch.kernel
