@@ -23,9 +23,10 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
 /// Formats a range of values; a common unit is written once: `13,900 to 15,000 reads/s`.
 pub(crate) fn quantity_range(low: f64, high: f64, unit: &str) -> String {
     let (low, high) = (quantity(low, unit), quantity(high, unit));
-    let unit_of = |value: &str| value.split_once(' ').map(|(_, unit)| unit.to_owned());
-    match (low.split_once(' '), unit_of(&high)) {
-        (Some((number, unit)), Some(of_high)) if unit == of_high => format!("{number} to {high}"),
+    match (low.split_once(' '), high.split_once(' ')) {
+        (Some((number, unit)), Some((_, of_high))) if unit == of_high => {
+            format!("{number} to {high}")
+        }
         _ => format!("{low} to {high}"),
     }
 }

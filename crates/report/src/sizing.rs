@@ -7,7 +7,7 @@ mod text;
 
 pub use html::{to_curve_svg, to_html};
 pub use scale::scaled;
-pub use text::{SizedCache, to_text};
+pub use text::{SERVER_BYTES_MIN, SizedCache, to_text};
 
 #[cfg(test)]
 mod tests;

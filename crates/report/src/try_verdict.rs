@@ -97,14 +97,17 @@ fn sides(parts: &[Part]) -> Result<Vec<Side<'_>>, CompareError> {
     Ok(sides)
 }
 
-/// Returns the comparison of a part with the native one of the same start state; `None` for native
+/// Returns the one of the [`comparisons`] that has the start state of a part; `None` for native
 /// parts.
-pub(crate) fn comparison_of(run: &Run, part: &Part) -> Option<SeriesComparison> {
+pub(crate) fn comparison_of<'a>(
+    comparisons: &'a [(&'static str, SeriesComparison)],
+    part: &Part,
+) -> Option<&'a SeriesComparison> {
     if part.labels.get(SIDE)? != LARDER {
         return None;
     }
     let start = start(&part.run).name();
-    comparisons(run)?.into_iter().find(|(of, _)| *of == start).map(|(_, compared)| compared)
+    comparisons.iter().find(|(of, _)| *of == start).map(|(_, compared)| compared)
 }
 
 fn start(run: &Run) -> Start {

@@ -123,10 +123,9 @@ impl Service {
         }
         let mut changes = difference(&old, &new);
         // The change has the name that the request uses.
-        for change in changes.iter_mut().filter(|change| change.name == READ_AHEAD_TUNABLE) {
-            if settings.iter().all(|setting| setting.name != change.name)
-                && settings.iter().any(|setting| setting.name == READ_AHEAD)
-            {
+        let has = |name| settings.iter().any(|setting| setting.name == name);
+        if has(READ_AHEAD) && !has(READ_AHEAD_TUNABLE) {
+            for change in changes.iter_mut().filter(|change| change.name == READ_AHEAD_TUNABLE) {
                 READ_AHEAD.clone_into(&mut change.name);
             }
         }

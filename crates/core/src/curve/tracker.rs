@@ -34,7 +34,7 @@ const SAMPLE_PER_SLOT: u64 = 10;
 const DEPTH: u64 = 8;
 /// References per page from which first references are at most half of all: the threshold of
 /// [`Finding::Scanned`](super::report::Finding::Scanned).
-const TURNS_FOR_MISSES: u64 = 2;
+pub const TURNS_FOR_MISSES: u64 = 2;
 /// References in a window per page of the volume, and the minimum [`WINDOW_MIN`].
 const WINDOW_TURNS: u64 = 2;
 const WINDOW_MIN: u64 = 16_384;

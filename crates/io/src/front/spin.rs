@@ -60,24 +60,24 @@ impl Spinners {
     /// answer requests at the same time, one more thread may spin, and all have to yield their
     /// processors: then no client has to be woken on an idle processor.
     pub(super) fn begin_batch(&self) {
-        let overlap = self.overlap.load(Ordering::Relaxed);
-        let is_alone = self.answering.fetch_add(1, Ordering::Relaxed) == 0;
-        let new = if is_alone {
-            overlap.saturating_sub(1)
-        } else {
-            (overlap + OVERLAP_GAIN).min(OVERLAP_MAX)
-        };
-        if new != overlap {
-            self.overlap.store(new, Ordering::Relaxed);
-        }
+        self.measure_overlap(self.answering.fetch_add(1, Ordering::Relaxed) > 0);
     }
 
     /// Records that a batch has a second request for which a process waits, so that another thread
     /// could have answered it.
     pub(super) fn note_backlog(&self) {
+        self.measure_overlap(true);
+    }
+
+    fn measure_overlap(&self, overlaps: bool) {
         let overlap = self.overlap.load(Ordering::Relaxed);
-        if overlap < OVERLAP_MAX {
-            self.overlap.store((overlap + OVERLAP_GAIN).min(OVERLAP_MAX), Ordering::Relaxed);
+        let new = if overlaps {
+            (overlap + OVERLAP_GAIN).min(OVERLAP_MAX)
+        } else {
+            overlap.saturating_sub(1)
+        };
+        if new != overlap {
+            self.overlap.store(new, Ordering::Relaxed);
         }
     }
 

@@ -264,12 +264,12 @@ impl SummaryInput<'_> {
             let ratio = self.part(from, to).per_call(&hits[from..to], &calls[from..to]);
             ratio.map(|percent| (percent / 100.0).min(1.0))
         };
-        let rate = |calls: &[Option<f64>], from: usize, to: usize| {
-            self.part(from, to).mean(&calls[from..to])
+        let mean_of = |values: &[Option<f64>], from: usize, to: usize| {
+            self.part(from, to).mean(&values[from..to])
         };
         // Calls and misses per second; an interface without calls has no ratio and no misses.
         let misses = |it: &(_, &[Option<f64>], &[Option<f64>]), from, to| {
-            let calls = rate(it.1, from, to)?;
+            let calls = mean_of(it.1, from, to)?;
             Some((calls, calls * (1.0 - ratio(it, from, to).unwrap_or(1.0))))
         };
         let mut lines: Vec<Line> =
@@ -286,9 +286,6 @@ impl SummaryInput<'_> {
         lines.extend(counted.iter().map(|it| {
             self.line(it.0, "misses per second", |a, b| misses(it, a, b).map(|(_, misses)| misses))
         }));
-        let mean_of = |values: &[Option<f64>], from: usize, to: usize| {
-            self.part(from, to).mean(&values[from..to])
-        };
         if let Some(pages) = self.cache(Counter::LazyWritePages) {
             lines
                 .push(self.line("pages written lazily", "per second", |a, b| mean_of(pages, a, b)));

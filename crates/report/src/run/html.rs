@@ -6,7 +6,7 @@ mod grid;
 use super::parts::{half_range_percent, part_columns, parts_table};
 use super::stress::{steps, stress_in_words, stress_point};
 use super::text::{in_words, latencies, latency_table, series_table, starts_in_words};
-use super::verdict::{self, capitalized, series_name};
+use super::verdict::{self, capitalized, series_name, start_words};
 use crate::escape::html as escape;
 use crate::page::{self, Head, details, figure, html_table, section};
 use crate::quantity::quantity;
@@ -20,6 +20,9 @@ use larder_schema::run::{Part, Run, Sample};
 
 /// Maximum number of parts that are columns of a table.
 const PARTS_MAX: usize = 4;
+/// Meaning of the factors in the labels of `larder try`.
+const FACTORS: &str = ". The factors are medians of all ratios of a trial with Larder to one \
+                       without, from the same start";
 /// Part of the names of groups whose times include a flush.
 const FLUSHED: &str = ", flushed";
 
@@ -103,16 +106,7 @@ fn bars_figure(
 
 /// Returns the number of the trials and their start state.
 fn trials_in_words(trials: &[Trial]) -> String {
-    format::counted(trials.len() as u64, "trial") + &start(trials)
-}
-
-/// Returns the start state of the trials after a comma, or nothing if they differ.
-fn start<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> String {
-    let mut starts = trials.into_iter().map(|trial| trial.started.start);
-    match starts.next() {
-        Some(first) if starts.all(|start| start == first) => format!(", {} start", first.name()),
-        _ => String::new(),
-    }
+    format::counted(trials.len() as u64, "trial") + &start_words(trials)
 }
 
 /// Returns true if a chart of the series draws an interval.
@@ -140,7 +134,7 @@ fn group_name(sample: &Sample) -> &str {
 }
 
 fn groups_section(run: &Run) -> String {
-    let mut text = String::new();
+    let (mut text, trials) = (String::new(), trials_in_words(&run.trials));
     let stress = stress_point(&steps(run)).map(|point| point.at.clients);
     if let Some(sentence) = stress_in_words(run) {
         put_line!(text, "<p>{}</p>", escape(&sentence));
@@ -152,17 +146,13 @@ fn groups_section(run: &Run) -> String {
         let charts = match first.at.len() {
             1 => figure(
                 &charts::curve(name, &samples, stress),
-                &if has_interval(&samples) {
-                    format!(
-                        "Medians of {}, with the 95 % interval as a band.",
-                        trials_in_words(&run.trials)
-                    )
-                } else {
-                    format!("Medians of {}.", trials_in_words(&run.trials))
-                },
+                &format!(
+                    "Medians of {trials}{}.",
+                    if has_interval(&samples) { ", with the 95 % interval as a band" } else { "" }
+                ),
                 Some(&group_table(&samples)),
             ),
-            2 => grid_figure(name, &samples, &trials_in_words(&run.trials)),
+            2 => grid_figure(name, &samples, &trials),
             _ => continue,
         };
         let section = section(&capitalized(name), &charts);
@@ -217,6 +207,7 @@ fn parts_section(run: &Run) -> String {
     // The verdict is about the main series, which therefore comes first.
     let main = run.parts.first().and_then(|part| part.run.main_sample());
     let main = main.map_or("", |sample| &sample.series);
+    let comparisons = try_verdict::comparisons(run).unwrap_or_default();
     let mut columns = part_columns(run);
     columns.sort_by_key(|column| column.series != main);
     let mut charts = columns.into_iter().filter_map(|column| {
@@ -227,16 +218,14 @@ fn parts_section(run: &Run) -> String {
         let samples: Vec<Sample> = run.parts.iter().filter_map(of_part).collect();
         let samples: Vec<&Sample> = samples.iter().collect();
         let trials = run.parts.iter().flat_map(|part| &part.run.trials);
-        let mut caption = format!("{}: median of the trials{}", column.series, start(trials));
+        let mut caption = format!("{}: median of the trials{}", column.series, start_words(trials));
         if column.series == main && try_verdict::is_try(run) {
-            caption.push_str(
-                ". The factors are medians of all ratios of a trial with Larder to one \
-                              without, from the same start",
-            );
+            caption.push_str(FACTORS);
         }
         let note = |sample: &Sample| {
             let part = run.parts.iter().find(|part| part.name == sample.series)?;
-            (column.series == main).then(|| verdict::part_words(run, part)).flatten()
+            let compared = try_verdict::comparison_of(&comparisons, part)?;
+            (column.series == main).then(|| verdict::factor_words(compared))
         };
         (!samples.is_empty()).then(|| bars_figure(&caption, &samples, note))
     });

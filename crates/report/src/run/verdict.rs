@@ -12,7 +12,8 @@ use crate::stats::ratio_estimate::Shift;
 use crate::stats::{CONFIDENCE, INTERVAL_VALUES_MIN, Summary, confidence_interval, median};
 use crate::try_verdict;
 use larder_schema::compare::{SeriesComparison, Verdict};
-use larder_schema::run::{Part, Run, Sample};
+use larder_schema::run::trial::Trial;
+use larder_schema::run::{Run, Sample};
 use larder_schema::{as_u64, format};
 
 /// Maximum number of passes over a grid that have cards.
@@ -116,13 +117,8 @@ fn factor(compared: &SeriesComparison) -> Option<f64> {
     Some(if is_inverse { 1.0 / ratio } else { ratio })
 }
 
-/// Returns the verdict on a part of `larder try` in words.
-pub(super) fn part_words(run: &Run, part: &Part) -> Option<String> {
-    try_verdict::comparison_of(run, part).map(|compared| factor_words(&compared))
-}
-
 /// Returns the factor of a comparison in words, if it allows a verdict.
-fn factor_words(compared: &SeriesComparison) -> String {
+pub(super) fn factor_words(compared: &SeriesComparison) -> String {
     match compared.verdict {
         Verdict::CannotTell => "no verdict".to_owned(),
         _ => factor(compared).map_or_else(|| "-".to_owned(), speed_words),
@@ -293,7 +289,13 @@ fn of_ends(run: &Run) -> Option<String> {
     };
     let [first, last] = ends.map(end);
     let doubt = if is_clear { "" } else { "; no clear difference" };
-    Some(format!("{}: {}, {}{}{doubt}", capitalized(group), first?, last?, start_words(run)))
+    Some(format!(
+        "{}: {}, {}{}{doubt}",
+        capitalized(group),
+        first?,
+        last?,
+        start_words(&run.trials)
+    ))
 }
 
 fn end_cards(run: &Run) -> Option<Vec<Card>> {
@@ -329,14 +331,18 @@ fn of_main(run: &Run) -> Option<String> {
         format!(" ({})", quantity_range(it.low, it.high, &main.unit))
     });
     let name = capitalized(&series_name(main));
-    let start = start_words(run);
+    let start = start_words(&run.trials);
     Some(format!("{name}: {}{interval}{start}", quantity(median, &main.unit)))
 }
 
-/// Returns the start state of the trials after a comma, as in ", cold start".
-fn start_words(run: &Run) -> String {
-    let start = run.trials.first().map(|trial| trial.started.start.name());
-    start.map_or_else(String::new, |start| format!(", {start} start"))
+/// Returns the start state of the trials after a comma, as in ", cold start"; nothing if they
+/// differ.
+pub(super) fn start_words<'a>(trials: impl IntoIterator<Item = &'a Trial>) -> String {
+    let mut starts = trials.into_iter().map(|trial| trial.started.start);
+    match starts.next() {
+        Some(first) if starts.all(|start| start == first) => format!(", {} start", first.name()),
+        _ => String::new(),
+    }
 }
 
 fn start_card(run: &Run) -> Card {

@@ -19,8 +19,8 @@ const CURVE_ROWS_MAX: usize = 16;
 /// Reachable hit ratio below which a cache is hardly worth its memory.
 pub(super) const CEILING_MIN: f64 = 0.05;
 
-/// Minimum memory of a server in MiB: `MEMORY_BYTES_MIN` of `larder_io::engine`.
-const SERVER_MIB_MIN: u64 = 8;
+/// Minimum memory of a server, in bytes: `MEMORY_BYTES_MIN` of `larder_io::engine`.
+pub const SERVER_BYTES_MIN: u64 = 8 << 20;
 
 /// The cache whose size is recommended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -295,7 +295,7 @@ pub(super) const SERVE_TITLE: &str =
 pub(super) fn serve(advice: &Recommendation) -> String {
     format!(
         "larder serve VOLUME --memory {}MiB --policy {} --page-size {}KiB",
-        advice.memory_bytes.div_ceil(1 << 20).max(SERVER_MIB_MIN),
+        advice.memory_bytes.max(SERVER_BYTES_MIN).div_ceil(1 << 20),
         advice.policy,
         advice.page_bytes / 1024
     )

@@ -8,6 +8,7 @@ use super::{SizeArgs, measure, policies, print};
 use crate::live::{self, RecordOptions};
 use crate::signals::Stop;
 use anyhow::{Result, ensure};
+use larder_core::curve::tracker::TURNS_FOR_MISSES;
 use larder_core::policy::PolicyKind;
 use larder_host::watch::WatchScope;
 use larder_report::escape;
@@ -133,7 +134,7 @@ impl MachineMemory {
 /// of the findings of a server: first references miss at every size, and are at most half of twice
 /// as many references as the memory has pages.
 fn doubt(work: &Workload, resident_bytes: u64) -> Option<String> {
-    let wanted = 2 * (resident_bytes / u64::from(work.page_bytes));
+    let wanted = TURNS_FOR_MISSES * (resident_bytes / u64::from(work.page_bytes));
     let time = work.duration_ns.map_or(String::new(), |ns| format!(" in {}", format::duration(ns)));
     (work.references < wanted).then(|| {
         format!(

@@ -109,3 +109,8 @@ fn the_sample_has_three_regions_and_the_useful_one_is_recommended() {
     assert_eq!(advice.region, Some(Region::Useful), "{advice:?}");
     assert!(parse(&["t", "--sample"]).is_err() && parse(&["--live", "--sample"]).is_err());
 }
+
+#[test]
+fn the_printed_command_has_the_memory_that_a_server_needs() {
+    assert_eq!(larder_report::sizing::SERVER_BYTES_MIN, larder_io::engine::MEMORY_BYTES_MIN);
+}
