@@ -17,6 +17,7 @@ mod short_help;
 
 pub(crate) use larder_server::value::{
     NamedValue, bytes, named, one_of, page_blocks, size_text, time, tunable, unknown,
+    unknown_setting, unknown_volume,
 };
 pub(crate) use larder_server::volume_source::VolumeSource;
 pub(crate) use output_format::{FormatArgs, TableFormat, TextOrJson};

@@ -1,6 +1,8 @@
 //! Options that had another name: each is replaced with its present name, with a note.
 
+use crate::commands::report::Format;
 use std::ffi::{OsStr, OsString};
+use std::path::Path;
 
 /// An option that had another name.
 struct OldSpelling {
@@ -22,6 +24,11 @@ fn trace_format(value: &str) -> Option<String> {
     (!matches!(value, "text" | "json")).then(|| value.to_owned())
 }
 
+/// `--html` wrote a page into any file.
+fn page(value: &str) -> Option<String> {
+    (Format::from_extension(Path::new(value)) == Some(Format::Html)).then(|| value.to_owned())
+}
+
 const fn trace(words: &'static [&'static str]) -> OldSpelling {
     OldSpelling { command: words, old: "--format", new: "--trace-format", value: trace_format }
 }
@@ -38,6 +45,7 @@ const OLD_SPELLINGS: &[OldSpelling] = &[
         new: "--for",
         value: |value| value.parse::<u64>().ok().map(|seconds| format!("{seconds}s")),
     },
+    OldSpelling { command: &["size"], old: "--html", new: "--output", value: page },
     trace(&["trace", "convert"]),
     trace(&["trace", "summary"]),
     trace(&["trace", "head"]),
@@ -104,6 +112,7 @@ mod tests {
         for (line, expected, notes) in [
             ("larder demo --folder x", "larder demo --directory=x", 1),
             ("larder demo --seconds=3 --folder x", "larder demo --for=3s --directory=x", 2),
+            ("larder size a --html a.html", "larder size a --output=a.html", 1),
             ("larder trace summary a --format csv", "larder trace summary a --trace-format=csv", 1),
             ("larder trace summary a --format json", "larder trace summary a --format json", 0),
             ("larder trace convert a b --to csv", "larder trace convert a b --to-format=csv", 1),

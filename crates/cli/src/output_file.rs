@@ -1,5 +1,6 @@
 //! The type of options and arguments that name a file to write.
 
+use anyhow::{Result, ensure};
 use std::ffi::OsString;
 use std::ops::Deref;
 use std::path::{Path, PathBuf};
@@ -21,4 +22,15 @@ impl Deref for OutputFile {
     fn deref(&self) -> &Path {
         &self.0
     }
+}
+
+/// Refuses to replace a regular file with a trace: a recording cannot be made again, and two
+/// arguments are easily swapped. A device or a pipe is written in place.
+pub(crate) fn check_unused(path: &Path, operation: &str) -> Result<()> {
+    ensure!(
+        !path.is_file(),
+        "{operation} {}: it exists already; remove it, or name another file",
+        path.display()
+    );
+    Ok(())
 }

@@ -110,6 +110,7 @@ fn plain_reason(reason: &str) -> String {
     match reason {
         // The integer parser returns this for letters and for a sign.
         "invalid digit found in string" => return "it is not a whole number from 0 on".to_owned(),
+        "invalid float literal" => return "it is not a number".to_owned(),
         "number too large to fit in target type" => return "it is too large".to_owned(),
         _ => {}
     }
@@ -152,6 +153,9 @@ fn suggest_option(error: &mut clap::Error, command: &Command) {
     };
     if let Some(option) = option {
         error.insert(ContextKind::SuggestedArg, ContextValue::String(option.to_owned()));
+    } else if command.get_name() == "iozone" && !given.starts_with('-') {
+        let tip = StyledStr::from("as in IOzone, -o has no value; '--output FILE' names a file");
+        error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
     } else if given.starts_with('-') && command.get_arguments().any(clap::Arg::is_last_set) {
         let tip = StyledStr::from("arguments of the benchmark follow after '--'");
         error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip]));
@@ -197,6 +201,7 @@ mod tests {
             ("larder watch --duration 5s", "'--for'"),
             ("larder bench probe a --duration 5s", "'--length'"),
             ("larder try a --size 1MiB", "follow after '--'"),
+            ("larder bench iozone a -o b", "'--output FILE'"),
         ] {
             let message = message_of(line);
             assert!(message.contains("tip: ") && message.contains(option), "{message}");
@@ -212,5 +217,11 @@ mod tests {
         assert!(message.contains(": it is not a whole number from 1 to 4096\n"), "{message}");
         assert!(message.ends_with("try 'larder bench server --help'.\n"), "{message}");
         assert!(message_of("larder stats").contains("'ctl stats'"));
+        let message = message_of("larder trace synth zipf a --rate x");
+        assert!(message.contains(": it is not a number\n"), "{message}");
+        for (command, usage) in [("size", "TRACE | --sample | --live"), ("sim", "... | --sample")] {
+            let message = message_of(&format!("larder {command}"));
+            assert!(message.contains(usage), "{message}");
+        }
     }
 }

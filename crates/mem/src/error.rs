@@ -17,7 +17,11 @@ pub enum ArenaError {
         frames_max: u32,
     },
     /// The kernel did not provide the address space.
-    #[error("map {bytes} bytes of memory for the cache")]
+    #[error(
+        "map {} of address space for the cache: {source}; raise the limit (`ulimit -v`), or ask for \
+         less memory",
+        size_text(*.bytes as u64)
+    )]
     Map {
         /// The requested size in bytes.
         bytes: usize,
@@ -26,8 +30,9 @@ pub enum ArenaError {
     },
     /// The kernel did not lock the memory.
     #[error(
-        "lock {bytes} bytes of memory: RLIMIT_MEMLOCK is {limit}; raise it (`ulimit -l`, or \
+        "lock {} of memory: RLIMIT_MEMLOCK is {limit}; raise it (`ulimit -l`, or \
          LimitMEMLOCK= of a service), grant CAP_IPC_LOCK, or ask for less memory or none locked",
+        size_text(*.bytes as u64),
         limit = limit_text(*.limit_bytes)
     )]
     Lock {
@@ -41,5 +46,12 @@ pub enum ArenaError {
 }
 
 fn limit_text(limit_bytes: Option<u64>) -> String {
-    limit_bytes.map_or_else(|| "unlimited".to_owned(), |bytes| format!("{bytes} bytes"))
+    limit_bytes.map_or_else(|| "unlimited".to_owned(), size_text)
+}
+
+fn size_text(bytes: u64) -> String {
+    match bytes >> 20 {
+        0..10 => format!("{} KiB", bytes >> 10),
+        mib => format!("{mib} MiB"),
+    }
 }

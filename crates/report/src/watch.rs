@@ -6,7 +6,7 @@ mod observation;
 mod text;
 
 pub use html::to_html;
-pub use text::{interval_to_text, to_line, to_text};
+pub use text::{interval_to_text, line_cells, line_header, line_notes, to_text};
 
 #[cfg(test)]
 mod tests;

@@ -8,7 +8,7 @@
 use crate::plan::{Plan, VolumeValues, refuse_value};
 use crate::service::{ServedVolume, Service, loses_flushed_writes, warn_of_ignored_flushes};
 use crate::settings::{Assignment, READ_AHEAD, READ_AHEAD_TUNABLE, SETTINGS, find};
-use crate::value::unknown;
+use crate::value::{unknown, unknown_setting};
 use crate::volume_plan::{PolicyChoice, VolumePlan};
 use larder_core::tunables::TUNABLES;
 use larder_io::engine::EngineError;
@@ -49,7 +49,7 @@ impl Plan {
     fn check_live(&self, Assignment { volume, name, .. }: &Assignment) -> Result<(), String> {
         let Some(setting) = find(name) else {
             let known = SETTINGS.iter().filter(|setting| setting.is_live);
-            return Err(unknown("setting", name, known.map(|setting| setting.name)));
+            return Err(unknown_setting("setting", name, known.map(|setting| setting.name)));
         };
         if let Some(volume) = volume
             && !self.volumes.iter().any(|plan| plan.name == *volume)
@@ -216,8 +216,8 @@ mod tests {
         let error = plan().with(&[Assignment::parse("age-max", "abc")]).unwrap_err();
         assert_eq!(
             error,
-            "set age-max: \"abc\" is not a number; write a number of milliseconds from 10 to \
-             3600000"
+            "set age-max: \"abc\" is not a time; write one from 10ms to 1h, or a number of \
+             milliseconds"
         );
     }
 

@@ -3,6 +3,7 @@
 mod tcp_owner;
 
 use crate::control::{Token, known_sockets};
+use crate::runtime_directory::runtime_directory_path;
 use crate::value::loopback;
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use http_body_util::{BodyExt, Full};
@@ -134,7 +135,7 @@ impl Client {
                     let line: Vec<u8> = text.drain(..=end).collect();
                     match serde_json::from_slice(&line).context("read the answer")? {
                         Progress::Done(result) => return Ok(result),
-                        progress @ Progress::Volume { .. } => on_progress(&progress),
+                        progress => on_progress(&progress),
                     }
                 }
             }
@@ -253,6 +254,13 @@ fn try_connect(path: &Path) -> std::io::Result<()> {
     if is_trusted(owner) { Ok(()) } else { Err(std::io::ErrorKind::PermissionDenied.into()) }
 }
 
+/// Returns the path of the directory in which clients look for servers, for a message.
+#[must_use]
+pub fn socket_directory() -> String {
+    let missing = |_| "the runtime directory, which this user does not have".to_owned();
+    runtime_directory_path().map_or_else(missing, |path| path.display().to_string())
+}
+
 /// Returns the only socket with a live, trusted server.
 fn single_live_socket(sockets: Vec<PathBuf>) -> Result<PathBuf> {
     let (mut live, mut others) = (Vec::new(), Vec::new());
@@ -270,8 +278,9 @@ fn single_live_socket(sockets: Vec<PathBuf>) -> Result<PathBuf> {
             path.display()
         ),
         (0, None) => bail!(
-            "find a server: none listens in the usual places; start larder serve, or name the \
-             socket of a running server with --control"
+            "find a server: none has a control socket in {}; start larder serve, or name the \
+             socket of a running server with --control",
+            socket_directory()
         ),
         (1, _) => Ok(live.remove(0)),
         _ => {

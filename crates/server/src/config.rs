@@ -7,7 +7,7 @@
 
 use crate::plan::{Configuration, Plan, PlanError};
 use crate::settings::{Assignment, SETTINGS, Setting, ValueForm, find};
-use crate::value::{quoted, unknown};
+use crate::value::{quoted, unknown_setting};
 use crate::volume_source::VolumeSource;
 use larder_io::owned_file::{self, FileError, FileReaders};
 use larder_schema::format;
@@ -200,7 +200,8 @@ impl TableReader {
                 if VOLUME_KEYS.contains(&name) {
                     return self.invalid(at, format!("\"{name}\" belongs below a [[volume]] line"));
                 }
-                return self.invalid(at, unknown("key", name, names(false).chain(["volume"])));
+                let known = names(false).chain(["volume"]);
+                return self.invalid(at, unknown_setting("key", name, known));
             }
         }
         Ok(())
@@ -244,7 +245,7 @@ impl TableReader {
                 }
                 None => {
                     let known = names(true).chain(VOLUME_KEYS);
-                    return self.invalid(at, unknown("key", key, known));
+                    return self.invalid(at, unknown_setting("key", key, known));
                 }
             }
         }
@@ -266,7 +267,7 @@ impl TableReader {
             let Some(setting) = find(key).filter(|setting| setting.form == ValueForm::Number)
             else {
                 let known = SETTINGS.iter().filter(|setting| setting.form == ValueForm::Number);
-                let reason = unknown("tunable", key, known.map(|setting| setting.name));
+                let reason = unknown_setting("tunable", key, known.map(|setting| setting.name));
                 return self.invalid(at, reason);
             };
             self.value(volume, setting, at, value)?;
@@ -303,7 +304,10 @@ impl TableReader {
             }
             (_, DeValue::String(text)) => text.to_string(),
             (ValueForm::Number, _) => {
-                return self.invalid(at, format!("\"{key}\" must be a whole number or a size"));
+                return self.invalid(
+                    at,
+                    format!("\"{key}\" must be a whole number, or a size or time in quotes"),
+                );
             }
             _ => {
                 let reason = format!("\"{key}\" must be a string, as in {key} = \"...\"");

@@ -5,7 +5,7 @@
 
 use crate::output::{DistinctFiles, real_path};
 use crate::settings::{Assignment, ServerSettings, find};
-use crate::value::{OptionalPath, shortened, unknown};
+use crate::value::{OptionalPath, shortened, unknown, unknown_setting};
 use crate::volume_plan::VolumePlan;
 use crate::volume_source::VolumeSource;
 use crate::{settings, warm};
@@ -314,7 +314,7 @@ impl VolumePlan {
             let name = &assignment.name;
             let Some(setting) = find(name) else {
                 let known = settings::SETTINGS.iter().map(|setting| setting.name);
-                return Err(refuse_value(assignment, &unknown("setting", name, known)));
+                return Err(refuse_value(assignment, &unknown_setting("setting", name, known)));
             };
             if !setting.is_of_volumes() && assignment.volume.is_none() {
                 continue;

@@ -2,7 +2,7 @@
 //! sets one, otherwise the runtime directory of the user (`larder_io::runtime_directory`).
 
 use anyhow::Result;
-use larder_io::runtime_directory::{self, PrivateDirectory};
+use larder_io::runtime_directory::{self, PrivateDirectory, RuntimeDirectoryError};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
@@ -24,9 +24,15 @@ pub fn runtime_directory() -> Result<PathBuf> {
 /// # Errors
 /// It does not exist, or others than its owner can write to it.
 pub fn known_runtime_directory() -> Result<PathBuf> {
-    let path =
-        of_service("RUNTIME_DIRECTORY").map_or_else(runtime_directory::runtime_directory, Ok)?;
-    Ok(PrivateDirectory::open(&path)?.path().to_owned())
+    Ok(PrivateDirectory::open(&runtime_directory_path()?)?.path().to_owned())
+}
+
+/// Returns the path of the directory, which need not exist.
+///
+/// # Errors
+/// The user has none.
+pub fn runtime_directory_path() -> Result<PathBuf, RuntimeDirectoryError> {
+    of_service("RUNTIME_DIRECTORY").map_or_else(runtime_directory::runtime_directory, Ok)
 }
 
 /// Returns the first directory of a variable that systemd.exec(5) sets, such as

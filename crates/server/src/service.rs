@@ -21,9 +21,10 @@ use crate::requests::RequestSender;
 use crate::runtime_directory::runtime_directory;
 use crate::settings::ServerSettings;
 use crate::stores::{self, Stores};
+use crate::value::unknown_volume;
 use crate::volume_plan::VolumePlan;
 use crate::warm::{self, WarmLists};
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow};
 use files::Files;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::request::BudgetUsage;
@@ -194,8 +195,15 @@ impl Service {
         lock(&self.volumes).clone()
     }
 
-    pub(crate) fn volume(&self, name: &str) -> Option<ServedVolume> {
-        self.volumes().into_iter().find(|served| served.volume.name() == name)
+    /// Returns the volume of this name.
+    ///
+    /// # Errors
+    /// There is no such volume.
+    pub(crate) fn volume(&self, name: &str) -> Result<ServedVolume> {
+        let volumes = self.volumes();
+        let found = volumes.iter().find(|served| served.volume.name() == name).cloned();
+        let known = || volumes.iter().map(|served| served.volume.name());
+        found.ok_or_else(|| anyhow!(unknown_volume(name, known())))
     }
 
     /// Locks the volumes and settings against other changes, until the guard is dropped.

@@ -7,6 +7,7 @@
 use crate::volume_plan::PolicyChoice;
 use bytesize::ByteSize;
 use larder_core::cache::ShareMode;
+use larder_core::clock::MILLISECOND;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;
@@ -139,11 +140,45 @@ fn nearest<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&
         .map(|(_, known)| known)
 }
 
-/// Returns the error message for an unknown name, with the most similar known name.
+/// Maximum number of known names in a message.
+const LISTED_MAX: usize = 12;
+
+/// Returns the part of a message that helps after an unknown name: the most similar known name, or
+/// all known names if they are few, or else `otherwise`.
+fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, otherwise: &str) -> String {
+    let known: Vec<_> = known.into_iter().collect();
+    match nearest(name, known.iter().copied()) {
+        Some(nearest) => format!("; did you mean \"{nearest}\"?"),
+        None if (1..=LISTED_MAX).contains(&known.len()) => {
+            format!("; write one of {}", known.join(", "))
+        }
+        None => otherwise.to_owned(),
+    }
+}
+
+/// Returns the error message for an unknown name, with the known names that help.
 #[must_use]
 pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    let hint = nearest(name, known).map(|nearest| format!("; did you mean \"{nearest}\"?"));
-    format!("there is no {kind} {}{}", quoted(name), hint.unwrap_or_default())
+    format!("there is no {kind} {}{}", quoted(name), name_hint(name, known, ""))
+}
+
+/// Returns the error message for an unknown setting, with the known ones that help, or else the
+/// command that lists them.
+#[must_use]
+pub fn unknown_setting<'a>(
+    kind: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let hint = name_hint(name, known, "; `larder help settings` lists all");
+    format!("there is no {kind} {}{hint}", quoted(name))
+}
+
+/// Returns the error message for an unknown volume; it follows "cannot".
+#[must_use]
+pub fn unknown_volume<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    let hint = name_hint(name, known, "");
+    format!("find the volume {}: there is no such volume{hint}", quoted(name))
 }
 
 /// A type whose values have names.
@@ -237,24 +272,49 @@ pub fn switch(text: &str) -> Result<bool, String> {
     text.parse().ok().ok_or_else(|| format!("{} is neither true nor false", quoted(text)))
 }
 
-/// Parses the value of a tunable: a number in its unit, for bytes also a size, and `off` for none.
+/// Parses a number of milliseconds, or a time of whole milliseconds.
+fn milliseconds(text: &str) -> Option<u64> {
+    let whole = |ns: u64| ns.is_multiple_of(MILLISECOND).then_some(ns / MILLISECOND);
+    text.parse().ok().or_else(|| time(text).ok().and_then(whole))
+}
+
+/// Formats milliseconds as [`time`] parses it, in the largest unit that needs no fraction.
+fn milliseconds_text(ms: u64) -> String {
+    for (length, unit) in [(3_600_000, "h"), (60_000, "m"), (1000, "s")] {
+        if ms > 0 && ms.is_multiple_of(length) {
+            return format!("{}{unit}", ms / length);
+        }
+    }
+    format!("{ms}ms")
+}
+
+/// Parses the value of a tunable: a number in its unit, for bytes also a size, for milliseconds
+/// also a time, and `off` for none.
 pub fn tunable(bounds: &Bounds, text: &str) -> Result<u64, String> {
     let (min, max) = (bounds.min, bounds.max);
     let value = match bounds.unit {
         "bytes" if min == 0 => bytes_or("off", 0, text).ok(),
         "bytes" => bytes(text).ok(),
+        "ms" => milliseconds(text),
         _ => text.parse().ok(),
     };
     value.ok_or_else(|| {
         let form = match bounds.unit {
             "bytes" if min == 0 => format!("off, or a size up to {}", size_text(max)),
             "bytes" => format!("a size from {} to {}", size_text(min), size_text(max)),
-            "ms" => format!("a number of milliseconds from {min} to {max}"),
+            "ms" => {
+                let [min, max] = [min, max].map(milliseconds_text);
+                format!("one from {min} to {max}, or a number of milliseconds")
+            }
             // Shares, such as "per mille of the memory".
             unit if unit.contains(' ') => format!("a number from {min} to {max} ({unit})"),
             unit => format!("a number of {unit} from {min} to {max}"),
         };
-        let kind = if bounds.unit == "bytes" { "size" } else { "number" };
+        let kind = match bounds.unit {
+            "bytes" => "size",
+            "ms" => "time",
+            _ => "number",
+        };
         format!("{} is not a {kind}; write {form}", quoted(text))
     })
 }
@@ -405,6 +465,9 @@ mod tests {
         let of = |name: &str| TUNABLES.iter().find(|it| it.name == name).unwrap();
         for (name, text, expected) in [
             ("age-max", "2000", 2000),
+            ("age-max", "5s", 5000),
+            ("age-max", "1.5m", 90_000),
+            ("age-max", "2h", 7_200_000),
             ("read-ahead-max", "512KiB", 512 << 10),
             ("read-ahead-max", "4096", 4096),
             ("read-ahead-max", "off", 0),
@@ -413,7 +476,8 @@ mod tests {
             assert_eq!(tunable(of(name), text), Ok(expected), "{name}={text}");
         }
         for (name, text, form) in [
-            ("age-max", "1h", "a number; write a number of milliseconds from 10 to 3600000"),
+            ("age-max", "soon", "a time; write one from 10ms to 1h, or a number of milliseconds"),
+            ("first-delay", "1us", "a time; write one from 0ms to 1m, or a number of milliseconds"),
             (
                 "dirty-limit",
                 "x",

@@ -34,7 +34,7 @@ const PAGES: &[Page] = &[
         "size",
         &[
             "trace synth zipf a.ltr --requests 200000 --pages 20000 --exponent 0.8",
-            "size a.ltr --html size.html",
+            "size a.ltr -o size.html",
         ],
     ),
     page("fileload", &["bench fileload . --size 4MiB --read 4KiB,64KiB -o fileload.html"]),

@@ -155,7 +155,7 @@ fn split(text: &str, names_volumes: bool) -> (Option<&str>, &str) {
 /// Parses `[NAME.]TUNABLE=VALUE`.
 fn tunable(text: &str) -> Result<Assignment, String> {
     let named = text.rsplit_once('=').filter(|(name, _)| !name.is_empty());
-    let (name, value) = named.ok_or("write it as NAME=NUMBER")?;
+    let (name, value) = named.ok_or("write it as NAME=VALUE")?;
     let assignment = Assignment::parse(name, value);
     // The plan refuses an unknown name.
     if let Some(setting) = find(&assignment.name) {
@@ -227,9 +227,9 @@ mod tests {
         assert!(refused(&["--memory", "-1"]).contains("\"-1\" is not a size"));
         assert!(refused(&["--policy", "a=mru"]).contains("there is no policy \"mru\""));
         assert!(refused(&["--set", "memory=1"]).contains("memory is not a tunable; use --memory"));
-        assert!(refused(&["--set", "=1"]).contains("write it as NAME=NUMBER"));
-        assert!(refused(&["--age-max", "soon"]).contains("\"soon\" is not a number"));
-        let hours = refused(&["--set", "disk.age-max=1h"]);
-        assert!(hours.contains("a number of milliseconds from 10 to 3600000"), "{hours}");
+        assert!(refused(&["--set", "=1"]).contains("write it as NAME=VALUE"));
+        assert!(refused(&["--age-max", "soon"]).contains("\"soon\" is not a time"));
+        let days = refused(&["--set", "disk.age-max=1d"]);
+        assert!(days.contains("one from 10ms to 1h, or a number of milliseconds"), "{days}");
     }
 }

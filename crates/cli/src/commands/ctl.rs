@@ -400,11 +400,7 @@ impl Change {
 /// Fails if `name` is not one of the names of the volumes.
 fn ensure_known<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let names: Vec<&str> = names.into_iter().collect();
-    ensure!(
-        names.contains(&name),
-        "find the volume \"{name}\": there is no such volume (volumes: {})",
-        names.join(", ")
-    );
+    ensure!(names.contains(&name), args::unknown_volume(name, names));
     Ok(())
 }
 

@@ -40,11 +40,11 @@ Exit codes
                                file is lost
        bench cold, bench warm  pages stay resident, or are missing
        bench matrix            the machine is not as before the run
-2    the command line is wrong, or the command failed: one sentence on
+2    the command line is wrong, or the command failed; the reason is on
      standard error
-130  Ctrl-C stopped the command before its work was done; it has removed its
-     files and printed its results so far. The code is 128 and the number of
-     the signal: 143 for SIGTERM
+130  Ctrl-C stopped the command before its work was done. It has removed its
+     temporary files; benchmarks have printed the trials that were complete.
+     The code is 128 and the number of the signal: 143 for SIGTERM
 ";
 
 /// Columns of the text of a topic.

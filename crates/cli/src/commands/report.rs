@@ -133,6 +133,19 @@ impl Format {
     }
 }
 
+/// Writes a result into a file: as a page if its name ends in `.html`, else as JSON.
+pub(crate) fn write_result(
+    file: &Path,
+    page: impl FnOnce() -> String,
+    json: impl FnOnce() -> String,
+) -> Result<()> {
+    let text = match Format::from_extension(file) {
+        Some(Format::Html) => page(),
+        _ => json(),
+    };
+    output::write_atomically(file, &text)
+}
+
 pub(crate) fn run(arguments: &ReportArgs) -> Result<()> {
     let format = Format::choose(arguments.format.selected(), arguments.output.as_deref())?;
     let context = || format!("read {}", arguments.file.display());

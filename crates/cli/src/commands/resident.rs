@@ -32,10 +32,17 @@ pub(crate) struct ResidentArgs {
 
 pub(crate) fn run(arguments: &ResidentArgs) -> Result<()> {
     let mut rows = BTreeMap::new();
-    let mut failed = 0;
+    // The first error is the result of the command if it stays the only one.
+    let (mut first, mut failed) = (None, 0);
     let mut report = |error: ResidencyError| {
-        eprintln!("larder: cannot {error}");
         failed += 1;
+        if failed == 1 {
+            first = Some(error);
+            return;
+        }
+        for error in first.take().into_iter().chain([error]) {
+            eprintln!("larder: cannot {error}");
+        }
     };
     for path in &arguments.paths {
         match residency::files_below(path) {
@@ -69,10 +76,11 @@ pub(crate) fn run(arguments: &ResidentArgs) -> Result<()> {
     };
     // A closed pipe is not a failure, so the error must reach the caller without context.
     crate::output::stdout().write_all(text.as_bytes())?;
-    if failed > 0 {
-        bail!("report {}", format::counted(failed, "file"));
+    match first {
+        Some(error) => Err(error.into()),
+        None if failed > 0 => bail!("report {}", format::counted(failed, "file")),
+        None => Ok(()),
     }
-    Ok(())
 }
 
 /// Adds a file to the rows of all directories above it, and to its own row if that is within the

@@ -28,6 +28,7 @@ use std::path::{Path, PathBuf};
 const PAGE_BYTES_MIN: u32 = 512;
 
 #[derive(Debug, Args)]
+#[command(override_usage = "larder sim [OPTIONS] TRACE... | --sample")]
 pub(crate) struct SimArgs {
     /// Traces, each simulated on its own.
     #[arg(value_name = "TRACE", required_unless_present = "sample")]

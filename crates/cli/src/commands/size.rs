@@ -5,8 +5,8 @@
 
 use crate::args;
 use crate::args::{FormatArgs, TextOrJson};
+use crate::commands::report::write_result;
 use crate::commands::trace::{InputArgs, SAMPLE_NAME, open_trace};
-use crate::output;
 use crate::output_file::OutputFile;
 use crate::progress::StepBar;
 use anyhow::{Result, ensure};
@@ -25,6 +25,7 @@ use std::path::{Path, PathBuf};
 mod live;
 
 #[derive(Debug, Args)]
+#[command(override_usage = "larder size [OPTIONS] TRACE | --sample | --live [PATH]")]
 pub(crate) struct SizeArgs {
     /// Trace; with --live, a file or directory to watch.
     ///
@@ -57,11 +58,11 @@ pub(crate) struct SizeArgs {
           value_parser = args::named::<PolicyKind>)]
     policy: Vec<PolicyKind>,
 
-    /// Write a page with charts as well.
+    /// Write the result into a file as well.
     ///
-    /// The page is one self-contained file.
-    #[arg(long, value_name = "FILE")]
-    html: Option<OutputFile>,
+    /// The file is JSON, or a page with charts if its name ends in .html.
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<OutputFile>,
 
     #[command(flatten)]
     format: FormatArgs<TextOrJson>,
@@ -166,21 +167,25 @@ fn measure(
 /// Prints the result, followed by the memory of this machine.
 fn print(arguments: &SizeArgs, sizing: &Sizing, live: Option<&live::MachineMemory>) -> Result<()> {
     let cache = live.map_or(SizedCache::Server, |_| SizedCache::PageCache);
-    let text = if arguments.format.get() == TextOrJson::Json {
+    let json = || {
         let mut json = sizing.to_json();
         if let Some(memory) = live {
             json["live"] = memory.to_json();
         }
         format!("{json:#}\n")
-    } else {
-        larder_report::sizing::to_text(sizing, cache)
-            + &live.map_or_else(String::new, live::MachineMemory::to_text)
+    };
+    let text = match arguments.format.get() {
+        TextOrJson::Json => json(),
+        TextOrJson::Text => {
+            larder_report::sizing::to_text(sizing, cache)
+                + &live.map_or_else(String::new, live::MachineMemory::to_text)
+        }
     };
     let printed = crate::output::stdout().write_all(text.as_bytes());
-    // A closed pipe does not prevent writing the page, nor a failed write of the page printing the
+    // A closed pipe does not prevent writing the file, nor a failed write of the file printing the
     // text.
-    if let Some(file) = &arguments.html {
-        output::write_atomically(file, &larder_report::sizing::to_html(sizing, cache))?;
+    if let Some(file) = &arguments.output {
+        write_result(file, || larder_report::sizing::to_html(sizing, cache), json)?;
     }
     // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(printed?)

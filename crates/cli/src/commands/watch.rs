@@ -6,8 +6,7 @@
 use crate::args;
 use crate::args::{FormatArgs, TextOrJson};
 use crate::colors::{self, Meaning};
-use crate::commands::report::Format;
-use crate::output;
+use crate::commands::report::write_result;
 use crate::output_file::OutputFile;
 use crate::signals::Stop;
 use anyhow::Result;
@@ -16,7 +15,7 @@ use clap::builder::{PossibleValuesParser, TypedValueParser};
 use larder_host::watch::{Bpf, Options, STEP, WatchScope, Watcher};
 use larder_io::engine::machine_memory_bytes;
 use larder_report::findings;
-use larder_report::watch::{to_line, to_text};
+use larder_report::watch::{line_cells, line_header, line_notes, to_text};
 use larder_schema::format;
 use larder_schema::watch::Interval;
 use std::io::{self, IsTerminal, Write};
@@ -105,6 +104,9 @@ fn counting() -> impl TypedValueParser<Value = Bpf> {
     })
 }
 
+/// Number of lines after which the headings are printed again.
+const HEADER_INTERVAL: u64 = 20;
+
 /// Minimum size of a buffer.
 const BUFFER_BYTES_MIN: u64 = 64 << 10;
 
@@ -157,7 +159,7 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
     let length = arguments.time.map_or(Duration::MAX, Duration::from_nanos);
     let interval = Duration::from_nanos(arguments.interval);
     let mut reported = Duration::ZERO;
-    let mut trend = Vec::new();
+    let (mut trend, mut lines) = (Vec::new(), 0_u64);
     while started.elapsed() < length && !stop.flag().load(Ordering::Acquire) {
         std::thread::sleep(STEP.min(length.saturating_sub(started.elapsed())));
         watcher.step(|_, _| ())?;
@@ -165,6 +167,10 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
             reported += interval;
             let interval = watcher.interval();
             if !json {
+                if lines.is_multiple_of(HEADER_INTERVAL) {
+                    writeln!(crate::output::raw_stdout(), "{}", line_header())?;
+                }
+                lines += 1;
                 print_line(interval, page_bytes, &mut trend)?;
             }
         }
@@ -183,11 +189,7 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
     // A closed pipe does not prevent writing the file, nor a failed write of the file printing the
     // text.
     if let Some(file) = &arguments.output {
-        let text = match Format::from_extension(file) {
-            Some(Format::Html) => larder_report::watch::to_html(&result),
-            _ => result.to_json(),
-        };
-        output::write_atomically(file, &text)?;
+        write_result(file, || larder_report::watch::to_html(&result), || result.to_json())?;
     }
     // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(printed?)
@@ -198,28 +200,23 @@ fn print_line(interval: &Interval, page_bytes: u64, trend: &mut Vec<f64>) -> io:
     colors::extend_trend(trend, interval.sum.hit_ratio());
     // The line has no names, so that it needs no escaping.
     let mut out = crate::output::raw_stdout();
-    let line = to_line(interval, page_bytes);
-    let line = if colors::are_shown() { painted(&line) } else { line };
+    let mut cells = line_cells(interval, page_bytes);
+    if colors::are_shown() {
+        paint(&mut cells);
+    }
+    let (line, notes) = (cells.join(" "), line_notes(interval));
     if out.is_terminal() {
-        writeln!(out, "{line}  {}", colors::spark_line(trend))
+        writeln!(out, "{line} {}{notes}", colors::spark_line(trend))
     } else {
-        writeln!(out, "{line}")
+        writeln!(out, "{line}{notes}")
     }
 }
 
-/// Returns the line of an interval with colors by meaning.
-fn painted(line: &str) -> String {
-    let paint = |part: &str| match part {
-        _ if part.ends_with(" by read-ahead") => Meaning::ReadAhead.paint(part),
-        _ if part.ends_with(" missed") => Meaning::Miss.paint(part),
-        _ if part.contains("  hits ") => Meaning::Hit.paint(part),
-        _ => part.to_owned(),
-    };
-    let groups = line.split("; ").map(|group| {
-        let parts: Vec<String> = group.split(", ").map(paint).collect();
-        parts.join(", ")
-    });
-    groups.collect::<Vec<_>>().join("; ")
+/// Colors the hits, the hits by read-ahead and the misses of a line.
+fn paint(cells: &mut [String; 8]) {
+    for (column, meaning) in [(1, Meaning::Hit), (3, Meaning::ReadAhead), (4, Meaning::Miss)] {
+        cells[column] = meaning.paint(&cells[column]);
+    }
 }
 
 #[cfg(test)]
@@ -245,15 +242,17 @@ mod tests {
     #[test]
     fn a_line_has_the_colors_of_its_parts() {
         let sum = Counts { read_pages: 100, hit_pages: 90, ..Counts::default() };
-        let line = to_line(&Interval { sum, ..Interval::default() }, 4096);
-        let painted = painted(&line);
+        let cells = line_cells(&Interval { sum, ..Interval::default() }, 4096);
+        let mut painted = cells.clone();
+        paint(&mut painted);
+        let painted = painted.join(" ");
         assert_eq!(painted.matches("\u{1b}[38;5;").count(), 3, "{painted:?}");
         let plain: String = [Meaning::Hit, Meaning::ReadAhead, Meaning::Miss]
             .iter()
             .fold(painted.replace("\u{1b}[39m", ""), |text, meaning| {
                 text.replace(&format!("\u{1b}[38;5;{}m", meaning.color()), "")
             });
-        assert_eq!(plain, line);
+        assert_eq!(plain, cells.join(" "));
     }
 
     #[test]

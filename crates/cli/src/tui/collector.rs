@@ -14,7 +14,7 @@ use larder_schema::as_f64;
 use larder_schema::control::Stats;
 use larder_schema::format;
 use larder_schema::watch::Disk;
-use larder_server::client::Client;
+use larder_server::client::{Client, socket_directory};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -249,7 +249,7 @@ impl Collector {
             }
         }
         let note = now.is_empty().then(|| {
-            "No larder serve listens in the usual places, or none that you may ask.".to_owned()
+            format!("No server that you may query has a socket in {}.", socket_directory())
         });
         self.servers = now;
         Grid {

@@ -91,7 +91,7 @@ fn a_trace_is_not_replaced_by_what_is_made_of_it() {
         assert_eq!(stderr, expected, "{args:?}");
     }
     assert_eq!(std::fs::read(directory.path().join("a.csv")).unwrap(), before);
-    assert!(larder(directory.path(), &["trace", "convert", "a.csv", "b.csv"]).status.success());
+    assert!(larder(directory.path(), &["trace", "convert", "a.csv", "c.csv"]).status.success());
 }
 
 #[test]
@@ -196,7 +196,7 @@ fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
         (&["absent.csv"], "absent.csv"),
         (&["-"], "standard input"),
         (&["good.csv", "--budget", "100B"], "budget"),
-        (&["good.csv", "--html", "/no/such/page.html"], "page.html"),
+        (&["good.csv", "-o", "/no/such/page.html"], "page.html"),
         (&["good.csv", "--trace-format", "vscsi1"], "good.csv"),
     ] {
         assert_message(&refusal(directory, &[&["size"], args].concat()), &[name]);
@@ -259,7 +259,7 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
     for args in [
-        &["size", "t.csv", "--html", "t.csv"][..],
+        &["size", "t.csv", "-o", "t.csv"][..],
         &["report", "a.json", "--format", "html", "-o", "a.json"],
         &["watch", "a.json", "--output", "a.json"],
         &["trace", "record", "a.json", "a.json"],
@@ -386,9 +386,9 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
             "there is no tunable \"age-maxx\"; did you mean \"age-max\"?\n",
         ),
         (
-            &["sim", "t.csv", "--level", "whole", "--size", "16MiB", "--set", "age-max=1h"],
-            "cannot set age-max: \"1h\" is not a number; write a number of milliseconds from 10 \
-             to 3600000\n",
+            &["sim", "t.csv", "--level", "whole", "--size", "16MiB", "--set", "age-max=1d"],
+            "cannot set age-max: \"1d\" is not a time; write one from 10ms to 1h, or a number of \
+             milliseconds\n",
         ),
         (
             &["trace", "filter", "t.csv", "f.csv", "--from", "2h", "--to", "1h"],
@@ -414,7 +414,7 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
         ),
         (&["compare", "t.csv", "binary"], "cannot read t.csv: "),
         (&["compare", "binary", "t.csv"], "cannot read binary: it is not a result of larder\n"),
-        (&["size", "t.csv", "--html", "/none/x.html"], "the directory /none does not exist\n"),
+        (&["size", "t.csv", "-o", "/none/x.html"], "the directory /none does not exist\n"),
         (&["bench", "probe", ".", "-o", "none/x.json"], "the directory none does not exist\n"),
         (
             &["trace", "convert", "t.csv", "x.foo"],
@@ -498,7 +498,7 @@ fn a_result_is_printed_though_its_file_cannot_be_written() {
     assert!(output.status.success());
     let iozone = ["bench", "iozone", "-s", "64k", "-r", "4k", "-i", "0", "--trials", "1"];
     for (args, shown) in [
-        (&["size", "t.csv", "--html", "/dev/full"][..], "Recommendation: "),
+        (&["size", "t.csv", "-o", "/dev/full"][..], "Recommendation: "),
         (&[&iozone[..], &["--page", "/dev/full"]].concat(), "write"),
         (&[&iozone[..], &["--output", "/dev/full"]].concat(), "write"),
     ] {
@@ -513,15 +513,23 @@ fn a_result_is_printed_though_its_file_cannot_be_written() {
 }
 
 #[test]
-fn a_trace_is_not_replaced_by_a_recording() {
+fn a_trace_replaces_no_file() {
     let directory = tempfile::tempdir().unwrap();
     std::fs::write(directory.path().join("a.ltr"), "kept").unwrap();
-    let stderr = refusal(directory.path(), &["trace", "record", "a.ltr", "--for", "1s"]);
-    assert_eq!(
-        stderr,
-        "larder: cannot record to a.ltr: it exists already; remove it, or name another file\n"
-    );
-    assert_eq!(std::fs::read(directory.path().join("a.ltr")).unwrap(), b"kept");
+    let made = larder(directory.path(), &["trace", "synth", "zipf", "in.csv", "--requests", "9"]);
+    assert!(made.status.success(), "{made:?}");
+    for (args, operation) in [
+        (&["record", "a.ltr", "--for", "1s"][..], "record to"),
+        (&["synth", "zipf", "a.ltr"], "write"),
+        (&["convert", "in.csv", "a.ltr"], "write"),
+        (&["filter", "in.csv", "a.ltr"], "write"),
+        (&["merge", "in.csv", "in.csv", "a.ltr"], "write"),
+    ] {
+        let stderr = refusal(directory.path(), &[&["trace"], args].concat());
+        let reason = "it exists already; remove it, or name another file";
+        assert_eq!(stderr, format!("larder: cannot {operation} a.ltr: {reason}\n"));
+        assert_eq!(std::fs::read(directory.path().join("a.ltr")).unwrap(), b"kept");
+    }
 }
 
 #[test]

@@ -140,7 +140,7 @@ fn locking_populates_all_frames_or_is_refused_with_a_remedy() {
     let error = error.join().unwrap();
     assert!(matches!(error, ArenaError::Lock { bytes: 16_384, limit_bytes: Some(0), .. }));
     let text = error.to_string();
-    for part in ["lock 16384 bytes", "RLIMIT_MEMLOCK is 0 bytes", "CAP_IPC_LOCK"] {
+    for part in ["lock 16 KiB", "RLIMIT_MEMLOCK is 0 KiB", "CAP_IPC_LOCK"] {
         assert!(text.contains(part), "{text}");
     }
     assert!(std::error::Error::source(&error).is_some());

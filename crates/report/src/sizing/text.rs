@@ -161,11 +161,32 @@ pub(super) fn region_text(sizing: &Sizing, advice: &Recommendation) -> String {
     }
 }
 
-/// Returns the reason for this size.
+/// Returns the reason for this size, and for a policy that is not the best one.
 pub(super) fn reason(sizing: &Sizing, advice: &Recommendation) -> String {
     let source = Source { everything: "a cache for everything", largest: "All pages of the trace" };
     let ceiling = sizing.workload.ceiling;
-    goal::reason(&sizing.goal, ceiling, advice.reach, advice.target_bytes, source)
+    let size = goal::reason(&sizing.goal, ceiling, advice.reach, advice.target_bytes, source);
+    match policy_reason(sizing, advice) {
+        Some(policy) => format!("{size} {policy}"),
+        None => size,
+    }
+}
+
+/// Returns the reason for a policy with fewer hits than another one.
+fn policy_reason(sizing: &Sizing, advice: &Recommendation) -> Option<String> {
+    let policies = &sizing.recommended()?.policies;
+    let best = policies.first()?;
+    let chosen = policies.iter().find(|ratio| ratio.policy == advice.policy)?;
+    (chosen.hit_ratio < best.hit_ratio).then(|| {
+        format!(
+            "{} hits {} and {} {}, a difference of less than 0.1 points: of such policies the \
+             default of the server is recommended, else the one with the least memory.",
+            best.policy,
+            format::percent(best.hit_ratio),
+            chosen.policy,
+            format::percent(chosen.hit_ratio)
+        )
+    })
 }
 
 pub(super) fn effects_table(sizing: &Sizing) -> Table {

@@ -81,8 +81,9 @@ fn the_text_says_what_is_known_and_what_is_missing() {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     assert!(!text.contains("writes\n"), "nothing was written");
-    let line = to_line(&watch().total, 4096);
-    assert!(line.contains("hits 95.0 % of 1,000 pages"), "{line}");
+    let line = line_cells(&watch().total, 4096).join(" ");
+    assert!(line.contains("95.0 %  1,000 "), "{line}");
+    assert_eq!((line_header().len(), line.len()), (69, 69), "{line}");
 }
 
 #[test]

@@ -90,29 +90,56 @@ pub(super) fn evictions(rows: (&[Row], u64, usize)) -> (Table, usize) {
     table("pages that left, and by whom", WatchColumn::Leaving, rows, fields)
 }
 
-/// Formats one line for an interval that has just ended.
+/// Headings and widths of the columns of [`line_cells`]; with separators 69 characters, so that a
+/// trend of ten fits a terminal of 80 columns.
+const LINE_COLUMNS: [(&str, usize); 8] = [
+    ("time", 10),
+    ("hits", 8),
+    ("pages", 6),
+    ("ahead", 6),
+    ("missed", 8),
+    ("dirtied", 8),
+    ("lazily", 8),
+    ("evicted", 8),
+];
+
+/// Returns the headings of the columns of [`line_cells`].
 #[must_use]
-pub fn to_line(interval: &Interval, page_bytes: u64) -> String {
+pub fn line_header() -> String {
+    LINE_COLUMNS.map(|(heading, width)| format!("{heading:>width$}")).join(" ")
+}
+
+/// Returns the cells of the line of an interval that has just ended, right-aligned: its end, hit
+/// ratio, pages read, of them hit by read-ahead, bytes missed, dirtied, written lazily, and evicted.
+#[must_use]
+pub fn line_cells(interval: &Interval, page_bytes: u64) -> [String; 8] {
     let sum = &interval.sum;
-    let ratio = sum.hit_ratio().map_or_else(|| "no reads".to_owned(), format::percent);
-    let mut line = format!(
-        "{:>9}  hits {ratio} of {} pages, {} by read-ahead; {} missed; {} dirtied; lazily {}; \
-         evicted {}",
+    let cells = [
         format::duration(interval.begin_ns + interval.duration_ns),
+        sum.hit_ratio().map_or_else(|| "-".to_owned(), format::percent),
         format::short_count(sum.read_pages),
         format::short_count(sum.read_ahead_hit_pages),
         format::bytes(sum.miss_pages * page_bytes),
         format::bytes(sum.dirtied_pages * page_bytes),
         format::bytes(sum.disk_lazy_write_bytes),
         format::bytes(sum.evicted_pages * page_bytes),
-    );
-    if sum.throttles > 0 {
-        put!(line, "; writers waited {}", format::duration(sum.throttled_ms * 1_000_000));
+    ];
+    let mut widths = LINE_COLUMNS.iter().map(|(_, width)| *width);
+    cells.map(|cell| format!("{cell:>width$}", width = widths.next().unwrap_or_default()))
+}
+
+/// Returns what follows the cells of an interval's line: waits and losses; empty in most cases.
+#[must_use]
+pub fn line_notes(interval: &Interval) -> String {
+    let mut notes = String::new();
+    if interval.sum.throttles > 0 {
+        let waited = format::duration(interval.sum.throttled_ms * 1_000_000);
+        put!(notes, "; writers waited {waited}");
     }
     if interval.lost_events > 0 {
-        put!(line, "; {} events LOST", format::count(interval.lost_events));
+        put!(notes, "; {} events LOST", format::count(interval.lost_events));
     }
-    line
+    notes
 }
 
 /// Renders all tables with rows, each with at most `rows_max` rows by file and process.
@@ -206,6 +233,9 @@ pub fn to_text(watch: &Watch, rows_max: usize) -> String {
                 format::count(total.sum.read_pages),
                 format::count(total.sum.read_ahead_hit_pages),
             ),
+            None if watch.events == 0 && !watch.missing.is_empty() => {
+                "reads could not be observed; the end says what is missing".to_owned()
+            }
             None => "no reads were observed".to_owned(),
         }
     );

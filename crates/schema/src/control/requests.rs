@@ -119,6 +119,11 @@ pub enum Progress {
         /// The error of the last attempt, if it failed and the server retries.
         error: Option<String>,
     },
+    /// All data is written, and a stop waits; of `POST /v1/stop` only.
+    Waiting {
+        /// The path that is in use, and the processes that use it.
+        reason: String,
+    },
     /// The last line: the operation has ended.
     Done(JobResult),
 }

@@ -122,14 +122,20 @@ fn what_is_wrong_is_said_with_its_line() {
     let volume = "\n[[volume]]\npath = \"/d.img\"\n";
     let known = [
         ("memori = \"1GiB\"", "line 1: there is no key \"memori\"; did you mean \"memory\"?"),
-        ("zzzzzzzzzzzzzzz = 1", "line 1: there is no key \"zzzzzzzzzzzzzzz\""),
+        (
+            "zzzzzzzzzzzzzzz = 1",
+            "line 1: there is no key \"zzzzzzzzzzzzzzz\"; `larder help settings` lists all",
+        ),
         ("config = \"x\"", "line 1: there is no key \"config\""),
         ("\nmemory = \"much\"", "line 2: \"much\" is not a size"),
         ("memory = true", "line 1: \"memory\" must be a string"),
         ("lock = \"yes\"", "line 1: \"lock\" must be true or false"),
         ("set = 1", "line 1: \"set\" is a table"),
-        ("set = { age-max = \"x\" }", "line 1: \"x\" is not a number"),
-        ("set = { age-max = 1.5 }", "line 1: \"age-max\" must be a whole number or a size"),
+        ("set = { age-max = \"x\" }", "line 1: \"x\" is not a time"),
+        (
+            "set = { age-max = 1.5 }",
+            "line 1: \"age-max\" must be a whole number, or a size or time in quotes",
+        ),
         ("age-max = 70\nset = { age-max = 80 }", "line 2: \"age-max\" is given twice"),
         ("age-max = 0x9", "line 1: age-max is 9, must be 10 to 3600000"),
         ("counters = \"\"", "line 1: a path cannot be empty"),

@@ -6,6 +6,7 @@
 
 use super::request::{ApiError, Response, response};
 use crate::service::{ServedVolume, Service};
+use crate::value::size_text;
 use http_body_util::Either;
 use http_body_util::channel::{Channel, Sender};
 use hyper::body::Bytes;
@@ -230,7 +231,10 @@ pub(super) fn check_ranges(ranges: &[ByteRange], length: u64) -> Result<(), ApiE
         let inside = *len > 0 && offset.checked_add(*len).is_some_and(|end| end <= length);
         if !inside {
             return Err(ApiError::invalid(format!(
-                "use the range of {len} bytes at {offset}: the volume has {length} bytes"
+                "use the range {}+{}: the volume has {}",
+                size_text(*offset),
+                size_text(*len),
+                size_text(length)
             )));
         }
     }

@@ -47,9 +47,10 @@ impl ApiError {
         ApiError::invalid(sentence(&error))
     }
 
-    pub(super) fn no_volume(name: &str) -> Self {
-        let error = format!("find the volume \"{name}\": there is no such volume");
-        ApiError::new(StatusCode::NOT_FOUND, error)
+    /// The service does not have what the request names.
+    #[expect(clippy::needless_pass_by_value, reason = "it converts an error")]
+    pub(super) fn not_found(error: anyhow::Error) -> Self {
+        ApiError::new(StatusCode::NOT_FOUND, sentence(&error))
     }
 
     /// The server serves volumes, and has no directory whose files it could list.

@@ -17,7 +17,7 @@ pub(super) fn selected_volumes(
     request: &VolumeRequest,
 ) -> Result<Vec<ServedVolume>, ApiError> {
     let Some(name) = &request.volume else { return Ok(service.volumes()) };
-    Ok(vec![service.volume(name).ok_or_else(|| ApiError::no_volume(name))?])
+    Ok(vec![service.volume(name).map_err(ApiError::not_found)?])
 }
 
 /// Evicts clean pages.
@@ -105,7 +105,7 @@ pub(super) fn find_volume(
     alternative: &str,
 ) -> Result<ServedVolume, ApiError> {
     let name = &request.volume;
-    let served = service.volume(name).ok_or_else(|| ApiError::no_volume(name))?;
+    let served = service.volume(name).map_err(ApiError::not_found)?;
     service.check_no_directory(operation, name, alternative).map_err(ApiError::refused)?;
     check_ranges(&request.ranges, served.volume.geometry().length)?;
     Ok(served)

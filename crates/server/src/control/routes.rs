@@ -205,7 +205,7 @@ impl Api {
 
     fn remove(&self, request: RemoveRequest) -> Result<Response, ApiError> {
         let RemoveRequest { volume, disconnect, give_up } = request;
-        let served = self.service.volume(&volume).ok_or_else(|| ApiError::no_volume(&volume))?;
+        let served = self.service.volume(&volume).map_err(ApiError::not_found)?;
         // A stop disconnects all clients.
         if !(give_up && self.service.is_stopping()) {
             self.service.check_unused(&volume, disconnect).map_err(ApiError::refused)?;

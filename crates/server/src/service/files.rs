@@ -231,6 +231,7 @@ impl Service {
                     "larder: {message}; all data is written, and the server waits for these \
                      programs; another signal disconnects them and loses their unsent writes"
                 );
+                self.report_waiting(&message);
                 reported = message;
             }
             match requests.wait(RETRY_INTERVAL) {

@@ -7,7 +7,7 @@ use crate::recording::{InputRecording, RequestRecording};
 use crate::requests::{RequestSender, ServerRequest};
 use crate::value::OptionalPath;
 use crate::warm::{PendingList, WarmLists};
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
 use larder_schema::control::{JobResult, Progress};
 use std::sync::PoisonError;
@@ -106,15 +106,19 @@ impl Service {
     /// # Errors
     /// There is no such volume.
     pub(super) fn discard_at_stop(&self, name: &str) -> Result<()> {
-        let served = self.volume(name);
-        let ServedVolume { volume, .. } = served
-            .with_context(|| format!("find the volume \"{name}\": there is no such volume"))?;
+        let ServedVolume { volume, .. } = self.volume(name)?;
         let lost_bytes = volume.unclean_bytes();
         self.engine.give_up_volume_at_stop(&volume);
         let less = |bytes: u64| Some(bytes.saturating_sub(lost_bytes));
         let drained_bytes = &self.stop.drained_bytes;
         let _before = drained_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
         Ok(())
+    }
+
+    /// Publishes to the clients that follow a stop that it waits, although all data is written.
+    pub(super) fn report_waiting(&self, reason: &str) {
+        let reason = reason.to_owned();
+        self.stop.progress.send_replace(Some(Progress::Waiting { reason }));
     }
 
     /// Publishes the result of a stop to the clients that follow it.

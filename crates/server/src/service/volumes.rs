@@ -179,7 +179,7 @@ impl Service {
         let name = &plan.name;
         anyhow::ensure!(!self.is_stopping(), "add {name}: the server is stopping");
         self.check_volumes("add", name)?;
-        anyhow::ensure!(self.volume(name).is_none(), "add {name}: there is a volume of this name");
+        anyhow::ensure!(self.volume(name).is_err(), "add {name}: there is a volume of this name");
         let mut new_plan = self.plan();
         let memory_bytes = new_plan.server.memory_bytes;
         new_plan.volumes.push(plan.clone());
@@ -269,9 +269,7 @@ impl Service {
         if self.is_stopping() && give_up {
             return self.discard_at_stop(name);
         }
-        let Some(served) = self.volume(name) else {
-            anyhow::bail!("find the volume \"{name}\": there is no such volume");
-        };
+        let served = self.volume(name)?;
         self.check_unused(name, disconnect)?;
         self.with_server(|server| Ok(server.remove_export(name, DISCONNECT_TIME_MAX)))?;
         self.files.remove(name, DISCONNECT_TIME_MAX);

@@ -5,6 +5,7 @@ use crate::args::TableFormat;
 use crate::progress::WritebackProgress;
 use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
+use larder_report::escape;
 use larder_schema::control::{JobResult, Progress};
 use larder_schema::format;
 use larder_server::client::Client;
@@ -22,21 +23,35 @@ pub(super) fn run<B: Serialize>(
 ) -> Result<()> {
     let started = Instant::now();
     let mut display = WritebackProgress::new(in_progress);
-    let result = client.follow(name, request, |progress| {
-        let Progress::Volume { volume, done_bytes, total_bytes, error } = progress else { return };
-        display.show(&StopProgress {
-            volume: volume.clone(),
-            total_bytes: *total_bytes,
-            left_bytes: total_bytes - done_bytes,
-            error: error.clone(),
-        });
+    let mut written_at = None;
+    let result = client.follow(name, request, |progress| match progress {
+        Progress::Volume { volume, done_bytes, total_bytes, error } => {
+            display.show(&StopProgress {
+                volume: volume.clone(),
+                total_bytes: *total_bytes,
+                left_bytes: total_bytes - done_bytes,
+                error: error.clone(),
+            });
+        }
+        Progress::Waiting { reason } => {
+            written_at.get_or_insert_with(|| started.elapsed());
+            display.finish();
+            eprintln!(
+                "larder: {}; all data is written, and the server waits for these programs; \
+                 `larder ctl stop` once more disconnects them",
+                escape::line(reason)
+            );
+        }
+        Progress::Done(_) => {}
     });
     display.finish();
+    // The time is that of writing, without the wait for programs.
+    let elapsed = written_at.unwrap_or_else(|| started.elapsed());
     let JobResult { done_bytes: bytes, cached_bytes, failures } = result?;
     if !failures.is_empty() {
         return Err(anyhow!("{}", failures.join("; and to ")));
     }
-    let elapsed_ns = u64::try_from(started.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
     let cached_bytes = cached_bytes.map(|cached| cached.min(bytes));
     match format {
         TableFormat::Text => {

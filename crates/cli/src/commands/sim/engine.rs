@@ -165,7 +165,7 @@ fn tunables(engine_args: &EngineArgs) -> Result<Tunables> {
         let known = TUNABLES.iter().map(|tunable| tunable.name);
         let bounds = TUNABLES.iter().find(|tunable| tunable.name == name);
         let parsed = bounds
-            .ok_or_else(|| args::unknown("tunable", name, known))
+            .ok_or_else(|| args::unknown_setting("tunable", name, known))
             .and_then(|bounds| args::tunable(bounds, value));
         let value = parsed.map_err(|reason| anyhow!("set {name}: {reason}"))?;
         tunables.set(name, value).with_context(|| format!("set {name}"))?;

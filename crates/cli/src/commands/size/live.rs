@@ -97,7 +97,7 @@ impl MachineMemory {
 
     pub(super) fn to_text(&self) -> String {
         let mut text = format!(
-            "\nThe page cache of this machine holds {}; the curve is of {}.\n",
+            "\nThe page cache of this machine holds {}; the curve describes {}.\n",
             format::bytes(self.resident_bytes),
             escape::line(&self.scope)
         );
@@ -188,7 +188,7 @@ mod tests {
             (&json!(0.25), &json!(0.8))
         );
         let text = memory.to_text();
-        let holds = "The page cache of this machine holds 100 B; the curve is of /srv/data.";
+        let holds = "The page cache of this machine holds 100 B; the curve describes /srv/data.";
         assert!(text.contains(holds), "{text}");
         assert!(text.contains("75.0 % were resident, 50.0 % without"), "{text}");
         assert!(text.contains("With twice of it (200 B) 80.0 %"), "{text}");

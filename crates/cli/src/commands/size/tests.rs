@@ -88,10 +88,10 @@ fn a_page_that_cannot_be_written_leaves_nothing_behind() {
     let directory = tempfile::tempdir().unwrap();
     let trace = write_loop(directory.path(), 10, 2);
     let file = directory.path().join("no/such/page.html");
-    let line = [trace.to_str().unwrap(), "--html", file.to_str().unwrap()];
+    let line = [trace.to_str().unwrap(), "-o", file.to_str().unwrap()];
     assert!(failure(&line).contains("page.html"));
     let file = directory.path().join("page.html");
-    run(&parse(&[line[0], "--html", file.to_str().unwrap()]).unwrap()).unwrap();
+    run(&parse(&[line[0], "-o", file.to_str().unwrap()]).unwrap()).unwrap();
     let names = std::fs::read_dir(directory.path()).unwrap();
     let mut names: Vec<_> = names.map(|entry| entry.unwrap().file_name()).collect();
     names.sort();

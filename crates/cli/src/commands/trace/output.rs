@@ -2,6 +2,7 @@
 
 use crate::args;
 use crate::output::{AtomicFile, raw_stdout};
+use crate::output_file::check_unused;
 use anyhow::{Context, Result, bail, ensure};
 use larder_lab::trace::{Record, Sink, Source, Target};
 use larder_report::escape::Terminal;
@@ -96,6 +97,7 @@ impl Output {
             };
             return Ok(Output { sink, file: None });
         }
+        check_unused(path, "write")?;
         let file = AtomicFile::begin(path, ".part")?;
         if let Some(path) = file.temporary_path() {
             remove_on_signal(&path)?;

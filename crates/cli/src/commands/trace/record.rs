@@ -4,7 +4,7 @@ use crate::args;
 use crate::commands::watch::WatchTargetArgs;
 use crate::live::{self, RecordOptions};
 use crate::output::AtomicFile;
-use crate::output_file::OutputFile;
+use crate::output_file::{OutputFile, check_unused};
 use crate::signals::Stop;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
@@ -40,12 +40,7 @@ pub(super) struct RecordArgs {
 pub(super) fn run(arguments: &RecordArgs) -> Result<()> {
     let path: &Path = &arguments.file;
     ensure!(path != Path::new("-"), "record into standard output: name a file");
-    // A device or a pipe is written in place; only a regular file would be replaced.
-    ensure!(
-        !path.is_file(),
-        "record to {}: it exists already; remove it, or name another file",
-        path.display()
-    );
+    check_unused(path, "record to")?;
     let stop = Stop::listen()?;
     let file = AtomicFile::begin(path, ".part")?;
     let options = RecordOptions {

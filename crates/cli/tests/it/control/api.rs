@@ -125,8 +125,8 @@ fn what_was_warmed_hits() {
     let hits = |stats: &serde_json::Value| stats["read_hits"].as_u64().unwrap();
     assert_eq!(hits(&after) - hits(&before), 512);
     for (ranges, reason) in [
-        (r#"[{"offset": 16777216, "length": 1}]"#, "the volume has 16777216 bytes"),
-        (r#"[{"offset": 0, "length": 0}]"#, "the range of 0 bytes"),
+        (r#"[{"offset": 16777216, "length": 1}]"#, "the volume has 16MiB"),
+        (r#"[{"offset": 0, "length": 0}]"#, "the range 0+0"),
         (r#"[{"offset": 18446744073709551615, "length": 2}]"#, "the volume has"),
     ] {
         let refused =

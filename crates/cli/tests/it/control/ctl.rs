@@ -81,8 +81,8 @@ fn what_is_wrong_ends_with_2_and_a_sentence() {
         assert!(output.stdout.is_empty());
     };
     assert_refused(&["flush", "three"], "cannot find the volume \"three\"");
-    assert_refused(&["warm", "three"], "there is no such volume (volumes: one)");
-    assert_refused(&["warm", "one", "15MiB+2MiB"], "the volume has 16777216 bytes");
+    assert_refused(&["warm", "three"], "there is no such volume; write one of one");
+    assert_refused(&["warm", "one", "15MiB+2MiB"], "the volume has 16MiB");
     assert_refused(&["warm", "one", "7"], "write it as OFFSET+LENGTH");
     assert_refused(&["stats", "--watch", "1us"], "the minimum is 10ms");
     assert_refused(
@@ -131,7 +131,7 @@ fn the_only_server_is_found() {
     server.signal(Signal::TERM);
     eventually("the socket is gone", || !runtime.join("one.control").exists());
     let none = find();
-    assert!(text(&none.stderr).contains("cannot find a server: none listens"));
+    assert!(text(&none.stderr).contains("cannot find a server: none has a control socket in "));
     server.wait();
 }
 

@@ -7,9 +7,11 @@ use larder_testing::{can_mount, has_tool, skip};
 use rustix::io::Errno;
 use rustix::process::Signal;
 use std::fs::{File, OpenOptions};
+use std::io::{BufRead, BufReader};
 use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt, chown};
 use std::os::unix::process::CommandExt;
 use std::path::{Path, PathBuf};
+use std::process::Stdio;
 use tempfile::TempDir;
 
 /// Settings that delay writeback until a client requests it.
@@ -176,9 +178,14 @@ fn a_stop_waits_for_those_who_use_a_file_and_says_who_they_are() {
     let mut server = serve(TempDir::new().unwrap(), &["disk"], &mountpoint);
     let file = open(&mountpoint.file("disk"));
     file.write_all_at(&[1; 4096], 0).unwrap();
-    server.signal(Signal::TERM);
+    let mut stop = server.ctl_command(&["stop"]);
+    let mut stop = stop.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
     let log = server.wait_for_line(|line| line.contains("is in use"));
-    assert!(log.contains(&format!("process {} (", std::process::id())), "{log}");
+    let user = format!("process {} (", std::process::id());
+    assert!(log.contains(&user), "{log}");
+    let mut note = String::new();
+    BufReader::new(stop.stderr.take().unwrap()).read_line(&mut note).unwrap();
+    assert!(note.contains("is in use") && note.contains(&user), "{note}");
     let image = server.path("disk.img");
     assert!(std::fs::read(&image).unwrap()[..4096] == [1; 4096], "all of it is written");
     // The server still serves the file, and writes each request through to the store.
@@ -187,6 +194,9 @@ fn a_stop_waits_for_those_who_use_a_file_and_says_who_they_are() {
     drop(file);
     server.wait();
     assert!(!mountpoint.is_mounted());
+    let stopped = stop.wait_with_output().unwrap();
+    assert!(stopped.status.success(), "{stopped:?}");
+    assert!(text(&stopped.stdout).contains("written: "), "{stopped:?}");
 }
 
 #[test]

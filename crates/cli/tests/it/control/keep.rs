@@ -92,7 +92,7 @@ fn pinned_ranges_come_and_stay_until_they_are_unpinned() {
     let outside = server
         .post("/v1/pin", r#"{"volume": "one", "ranges": [{"offset": 16777216, "length": 1}]}"#);
     assert_eq!(outside.status, 422);
-    assert!(outside.error().contains("the volume has 16777216 bytes"), "{}", outside.error());
+    assert!(outside.error().contains("the volume has 16MiB"), "{}", outside.error());
     let csv = server.ctl_text(&["unpin", "one", "1MiB+1MiB", "--format", "csv"]);
     assert!(csv.ends_with("\none,2097152,1048576\none,5242880,4096\n"), "{csv}");
     assert!(server.ctl_text(&["unpin", "one"]).starts_with("nothing is pinned"));

@@ -363,7 +363,7 @@ fn a_socket_that_another_user_could_have_made_is_not_asked() {
         assert_eq!(output.status.code(), Some(2));
         text(&output.stderr)
     };
-    assert!(ctl(&runtime).contains("find a server: none listens"));
+    assert!(ctl(&runtime).contains("find a server: none has a control socket in "));
     // `larder ctl` does not search a directory that other users may write to.
     assert!(ctl(&shared).contains("find a server"));
     assert!(planted.accept().is_err(), "a client connected");
