@@ -25,6 +25,9 @@ pub enum Scale {
     Linear,
     /// Logarithmic: equal steps are equal factors; suitable for cache sizes.
     Log2,
+    /// Of a share: each step leaves a tenth of what is above it, as from 90 to 99 %; suitable for
+    /// distributions of which the upper end matters.
+    Tail,
 }
 
 /// Number format of an axis.
@@ -133,6 +136,7 @@ impl Axis {
         let position = match self.scale {
             Scale::Linear => value,
             Scale::Log2 => value.log2(),
+            Scale::Tail => -(1.0 - value).log10(),
         };
         position.is_finite().then_some(position)
     }
@@ -142,6 +146,7 @@ impl Axis {
         let value = match self.scale {
             Scale::Linear => position,
             Scale::Log2 => position.exp2(),
+            Scale::Tail => 1.0 - 10_f64.powf(-position),
         };
         let whole = as_u64(value);
         match self.labels {
@@ -174,6 +179,12 @@ impl Axis {
         }
         if self.scale == Scale::Log2 && self.labels == Labels::Duration {
             return decimal_frame(low, high);
+        }
+        if self.scale == Scale::Tail {
+            let shares = [0.0, 0.5, 0.9, 0.99, 0.999, 0.9999, 0.99999, 0.999_999];
+            let marks = shares.iter().filter_map(|share| self.position(*share));
+            let marks = marks.filter(|mark| (low..=high).contains(mark)).collect();
+            return Frame { low, high, marks };
         }
         let step = step(high - low, self.scale, self.labels);
         // A range derived from the data starts and ends on a mark.
@@ -302,12 +313,13 @@ impl Chart {
         self.draw(size, &self.title, self.series.len() > 1)
     }
 
-    /// Renders the chart as a figure of a page, with its key below it and a description for screen
-    /// readers; `None` if no series has a drawable point.
+    /// Renders the chart as a figure of a page, with its key, a description for screen readers and
+    /// a caption, which may be empty; `None` if no series has a drawable point.
     pub(crate) fn to_figure(
         &self,
         height: f64,
         description: &str,
+        caption: &str,
         data: Option<&Table>,
     ) -> Option<String> {
         let svg = self.draw((plot::WIDTH, height), description, false)?;
@@ -318,7 +330,7 @@ impl Chart {
             .map(|(number, series)| (series.class(number), series.name.clone()))
             .collect();
         let keys = if keys.len() > 1 { page::key(&keys) } else { String::new() };
-        Some(keys + &page::figure(&svg, description, data))
+        Some(keys + &page::figure(&svg, caption, data))
     }
 
     fn draw(&self, size: (f64, f64), description: &str, has_key: bool) -> Option<String> {

@@ -13,7 +13,7 @@ pub use html::to_html;
 pub use text::{table, to_text};
 
 use crate::stats::ratio_estimate::Shift;
-use crate::stats::{CONFIDENCE, median};
+use crate::stats::{CONFIDENCE, RATIO_VALUES_MIN, median};
 use larder_schema::compare::{Comparison, SCHEMA, SeriesComparison, VERSION, Verdict};
 use larder_schema::run::trial::{SettingChange, Start};
 use larder_schema::run::{Direction, Machine, Run, Sample};
@@ -155,7 +155,8 @@ fn decide_verdict(
         return cannot_tell("the direction of improvement is unknown".to_owned());
     };
     if shift.confidence < CONFIDENCE {
-        return cannot_tell("too few values: 4 of each are needed for 95 %".to_owned());
+        let why = format!("too few values: {RATIO_VALUES_MIN} of each are needed for 95 %");
+        return cannot_tell(why);
     }
     let (more, less) = (1.0 + threshold, 1.0 / (1.0 + threshold));
     if shift.low > more || shift.high < less {

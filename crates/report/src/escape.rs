@@ -185,10 +185,11 @@ impl<W: Write> Write for Terminal<W> {
     }
 }
 
-/// Escapes text for HTML, in elements and in attributes.
+/// Escapes text for HTML, in elements and in attributes. At the start of a word, `+-` becomes a
+/// plus-minus sign, which texts for terminals cannot have.
 #[must_use]
 pub fn html(text: &str) -> String {
-    replaced(text, |character| {
+    replaced(&with_plus_minus(text), |character| {
         Some(match character {
             '&' => "&amp;".to_owned(),
             '<' => "&lt;".to_owned(),
@@ -202,6 +203,24 @@ pub fn html(text: &str) -> String {
             _ => return None,
         })
     })
+}
+
+/// Returns the text with a sign for each `+-` that is a word or precedes a digit; those in the
+/// middle of a word, as in a file name, are kept.
+fn with_plus_minus(text: &str) -> Cow<'_, str> {
+    const ASCII: &str = "+-";
+    if !text.contains(ASCII) {
+        return Cow::Borrowed(text);
+    }
+    let mut parts = text.split(ASCII);
+    let mut replaced = parts.next().unwrap_or_default().to_owned();
+    for part in parts {
+        let is_start = replaced.chars().next_back().is_none_or(|last| " (,".contains(last));
+        let is_sign = part.chars().next().is_none_or(|next| next == ' ' || next.is_ascii_digit());
+        replaced.push_str(if is_start && is_sign { "\u{b1}" } else { ASCII });
+        replaced.push_str(part);
+    }
+    Cow::Owned(replaced)
 }
 
 /// Escapes the value of a label, or a help text, of OpenMetrics. OpenMetrics has an escape for line
@@ -289,6 +308,8 @@ mod tests {
     #[test]
     fn html_and_labels_keep_text_inside() {
         assert_eq!(html("<a href='x'>\"&\u{1b}"), "&lt;a href=&#39;x&#39;&gt;&quot;&amp;\\u001b");
+        assert_eq!(html("+-5 % (+-1), +- is a"), "\u{b1}5 % (\u{b1}1), \u{b1} is a");
+        assert_eq!(html("a+-5 +-b"), "a+-5 +-b", "names are kept");
         assert_eq!(label("a\"b\\c\nd"), "a\\\"b\\\\c\\nd");
         assert_eq!(label("a\u{1b}\u{202e}"), "a\\\\u001b\\\\u202e");
         assert!(!label(HOSTILE).contains(is_unsafe));

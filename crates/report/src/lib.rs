@@ -21,6 +21,7 @@ mod page;
 pub mod perfmon;
 mod quantity;
 pub mod run;
+mod setting;
 pub mod sizing;
 pub mod stats;
 mod system_errors;

@@ -16,6 +16,7 @@ use crate::escape::{html as escape, line};
 use crate::table::{Column, Table};
 use larder_schema::format;
 use larder_schema::watch::Finding;
+use std::collections::BTreeSet;
 
 /// Maximum length of the embedded data, so that a page remains quick to load.
 const DATA_BYTES_MAX: usize = 128 << 10;
@@ -57,16 +58,51 @@ impl Card {
         Card { title: title.into(), value: value.into(), note: note.into() }
     }
 
-    /// Returns the card that states the confidence in a result with these doubts.
-    pub(crate) fn confidence(doubts: usize) -> Self {
-        match doubts {
-            0 => Card::new("Confidence", "good", "no reason for doubt was found"),
-            count => Card::new(
-                "Confidence",
-                "doubtful",
-                format!("for {}, see below", format::counted(count as u64, "reason")),
-            ),
+    /// Returns the card that states the confidence in a result.
+    pub(crate) fn confidence(confidence: Confidence) -> Self {
+        let (value, note) = match confidence {
+            Confidence::Good(note) => ("good", note.to_owned()),
+            Confidence::Doubtful(note) => ("doubtful", note),
+            Confidence::Unknown(note) => ("unknown", note),
+        };
+        Card::new("Confidence", value, note)
+    }
+}
+
+/// The confidence in a result, with its reason.
+#[derive(Debug)]
+pub(crate) enum Confidence {
+    /// Nothing speaks against the result.
+    Good(&'static str),
+    /// Something limits the result.
+    Doubtful(String),
+    /// Too little is known for a statement.
+    Unknown(String),
+}
+
+impl Confidence {
+    /// Returns the confidence in a result with this number of doubts, which the page lists.
+    pub(crate) fn of_doubts(count: usize) -> Self {
+        match count as u64 {
+            0 => Confidence::Good("no reason for doubt was found"),
+            count => {
+                let reasons = format::counted(count, "reason");
+                Confidence::Doubtful(format!("for {reasons}, see below"))
+            }
         }
+    }
+}
+
+/// Sentences below the charts of a page, none of which is repeated.
+#[derive(Debug, Default)]
+pub(crate) struct Captions(BTreeSet<String>);
+
+impl Captions {
+    /// Returns the sentences that no earlier chart has.
+    pub(crate) fn unseen(&mut self, sentences: &[&str]) -> String {
+        let mut is_unseen = |sentence: &&&str| self.0.insert((**sentence).to_owned());
+        let unseen: Vec<&str> = sentences.iter().filter(&mut is_unseen).copied().collect();
+        unseen.join(" ")
     }
 }
 
@@ -130,7 +166,7 @@ pub(crate) fn section(title: &str, body: &str) -> String {
 /// Returns a marked section of sentences that limit the confidence, which are escaped; nothing
 /// without sentences.
 pub(crate) fn doubts<'a>(title: &str, sentences: impl IntoIterator<Item = &'a String>) -> String {
-    let items = list(sentences).replace("+-", "\u{b1}");
+    let items = list(sentences);
     if items.is_empty() {
         return items;
     }

@@ -9,6 +9,7 @@ pub mod stress;
 mod text;
 mod verdict;
 
+pub use crate::setting::series_in_words;
 pub use html::to_html;
 pub use join::join;
 pub use parts::{combine, gathered, together};

@@ -39,6 +39,11 @@ pub fn median(values: &[f64]) -> Option<f64> {
 /// Minimum number of values with which a [`confidence_interval`] exists.
 pub const INTERVAL_VALUES_MIN: u64 = 6;
 
+/// Minimum number of values of each of two samples with which their ratio has a 95 % interval. With
+/// this number, the interval excludes 1 only if all values of one sample are beyond those of the
+/// other.
+pub const RATIO_VALUES_MIN: u64 = 4;
+
 /// A confidence interval for the median, in the unit of the sample.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Interval {

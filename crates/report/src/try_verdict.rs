@@ -110,6 +110,35 @@ pub(crate) fn comparison_of<'a>(
     comparisons.iter().find(|(of, _)| *of == start).map(|(_, compared)| compared)
 }
 
+/// Returns words for the trials of some parts of a comparison, as in "the cold trials of both and
+/// the warm trials of larder"; `None` for other runs.
+pub(crate) fn trials_in_words(some: &[&Part], all: &[Part]) -> Option<String> {
+    let is_of = |part: &Part, side: &str| part.labels.get(SIDE).is_some_and(|it| it == side);
+    if !all.iter().all(|part| is_of(part, NATIVE) || is_of(part, LARDER)) {
+        return None;
+    }
+    let side_of = |part: &Part| if is_of(part, NATIVE) { NATIVE } else { LARDER };
+    let side = side_of(some.first()?);
+    let of_side = all.iter().filter(|part| is_of(part, side)).count();
+    if some.len() == of_side && some.iter().all(|part| is_of(part, side)) {
+        return Some(format!("all trials of {side}"));
+    }
+    let of_start = |wanted: Start| {
+        let sides: Vec<&str> = some
+            .iter()
+            .filter(|part| start(&part.run) == wanted)
+            .map(|part| side_of(part))
+            .collect();
+        let side = match sides.as_slice() {
+            [] => return None,
+            [side] => side,
+            _ => "both",
+        };
+        Some(format!("the {} trials of {side}", wanted.name()))
+    };
+    Some(Start::ALL.into_iter().filter_map(of_start).collect::<Vec<_>>().join(" and "))
+}
+
 fn start(run: &Run) -> Start {
     run.trials.first().map_or(Start::AsIs, |trial| trial.started.start)
 }

@@ -3,6 +3,7 @@
 
 use super::repeat::{Plan, half_width};
 use larder_core::clock::Nanos;
+use larder_report::run::series_in_words;
 use larder_report::stats::INTERVAL_VALUES_MIN;
 use larder_schema::format::{bytes, duration, percent};
 use larder_schema::run::Run;
@@ -100,18 +101,17 @@ fn interval(run: &Run, plan: &Plan) -> Option<String> {
     if plan.is_reached(&main.values) {
         return None;
     }
-    let target = percent(plan.confidence?);
+    let (target, series) = (percent(plan.confidence?), series_in_words(&main.series));
     Some(match half_width(&main.values) {
         Some(half) => format!(
-            "the 95 % interval of \"{}\" is +-{} after {}, not +-{target}",
-            main.series,
+            "the 95 % interval of \"{series}\" is +-{} after {}, not +-{target}",
             percent(half),
             trials(main.values.len())
         ),
         None => format!(
-            "{} of \"{}\" are too few for a 95 % interval, which needs {INTERVAL_VALUES_MIN}",
-            trials(main.values.len()),
-            main.series
+            "{} of \"{series}\" are too few for a 95 % interval of the median, which needs \
+             {INTERVAL_VALUES_MIN}",
+            trials(main.values.len())
         ),
     })
 }

@@ -3,12 +3,17 @@
 
 use super::{Axis, Frame};
 use crate::escape::html as escape;
+use std::ops::RangeInclusive;
 
 /// Width of the charts of reports.
 pub(crate) const WIDTH: f64 = 760.0;
 
 /// Margins around the plane: left, right, top, bottom.
 const MARGIN: [f64; 4] = [96.0, 36.0, 14.0, 46.0];
+/// Estimated width of a character in bold, in pixels.
+const BOLD_WIDTH: f64 = 7.8;
+/// Width of the column of [`Plot::with_names`], in pixels.
+const NAMES_WIDTH: RangeInclusive<f64> = 160.0..=390.0;
 
 /// Number of line colors in the style sheet, and maximum number of lines of a chart.
 pub(crate) const LINES_MAX: usize = 6;
@@ -17,6 +22,8 @@ pub(crate) const LINES_MAX: usize = 6;
 #[derive(Debug)]
 pub(crate) struct Plot {
     size: (f64, f64),
+    /// Margins around the plane, as [`MARGIN`].
+    margin: [f64; 4],
     axes: (Axis, Axis),
     frames: (Frame, Frame),
     svg: String,
@@ -31,25 +38,44 @@ impl Plot {
             axis.frame(if known_positions.is_empty() { &[0.0] } else { &known_positions })
         };
         let frames = (positions(&x, xs), positions(&y, ys));
-        Plot { size, axes: (x, y), frames, svg: String::new() }
+        Plot { size, margin: MARGIN, axes: (x, y), frames, svg: String::new() }
+    }
+
+    /// Makes room for a column at the left with the names of rows, which nothing crosses.
+    pub(crate) fn with_names<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
+        let longest = names.into_iter().map(|name| name.chars().count()).max().unwrap_or(0);
+        let width = count_f64(longest) * BOLD_WIDTH + 20.0;
+        self.margin[0] = width.clamp(*NAMES_WIDTH.start(), *NAMES_WIDTH.end());
+        self
+    }
+
+    /// Draws the name of a row in the column at the left, and a line below it.
+    pub(crate) fn name_row(&mut self, y: f64, name: &str, below: &str) {
+        let characters = larder_schema::as_u64((self.margin[0] - 16.0) / BOLD_WIDTH);
+        let shown = shortened(name, usize::try_from(characters).unwrap_or(usize::MAX));
+        self.words("label", (4.0, y - 3.0), "start", &shown);
+        self.words("mark", (4.0, y + 14.0), "start", below);
     }
 
     /// Returns the pixel position of a value on the horizontal axis.
     pub(crate) fn x(&self, value: f64) -> f64 {
         let position = self.axes.0.position(value).unwrap_or(self.frames.0.low);
-        MARGIN[0] + self.frames.0.fraction(position) * (self.size.0 - MARGIN[0] - MARGIN[1])
+        let [left, right, ..] = self.ends();
+        left + self.frames.0.fraction(position) * (right - left)
     }
 
     /// Returns the pixel position of a value on the vertical axis.
     pub(crate) fn y(&self, value: f64) -> f64 {
         let position = self.axes.1.position(value).unwrap_or(self.frames.1.low);
         let fraction = self.frames.1.fraction(position);
-        MARGIN[2] + (1.0 - fraction) * (self.size.1 - MARGIN[2] - MARGIN[3])
+        let [_, _, top, bottom] = self.ends();
+        top + (1.0 - fraction) * (bottom - top)
     }
 
     /// Returns the bounds of the plane: left, right, top, bottom.
     pub(crate) fn ends(&self) -> [f64; 4] {
-        [MARGIN[0], self.size.0 - MARGIN[1], MARGIN[2], self.size.1 - MARGIN[3]]
+        let [left, right, top, bottom] = self.margin;
+        [left, self.size.0 - right, top, self.size.1 - bottom]
     }
 
     /// Draws a rectangle between two horizontal and two vertical positions, in pixels.
@@ -189,6 +215,19 @@ impl Plot {
             self.svg
         )
     }
+}
+
+/// Returns a name of at most this many characters, with an ellipsis for its middle.
+fn shortened(name: &str, characters: usize) -> String {
+    let all: Vec<char> = name.chars().collect();
+    if all.len() <= characters {
+        return name.to_owned();
+    }
+    // Names of series of one group differ in their ends.
+    let head = characters / 3;
+    let tail = characters.saturating_sub(head + 1);
+    let parts = [&all[..head], &['\u{2026}'], &all[all.len() - tail..]];
+    parts.concat().into_iter().collect()
 }
 
 fn title_element(title: &str) -> String {

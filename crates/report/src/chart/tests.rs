@@ -134,6 +134,18 @@ fn text_of_one_series_is_braille() {
 }
 
 #[test]
+fn the_upper_end_of_a_distribution_has_room() {
+    let axis = Axis::new("requests", "").labels(Labels::Percent).scale(Scale::Tail);
+    let axis = axis.range(0.0, 1.0 - 0.5 / 20_000.0);
+    let frame = axis.frame(&[0.1]);
+    let labels: Vec<String> = frame.marks.iter().map(|mark| axis.label(*mark)).collect();
+    assert_eq!(labels, ["0 %", "50 %", "90 %", "99 %", "99.9 %", "99.99 %"]);
+    let step = |from: f64, to: f64| axis.position(to).unwrap() - axis.position(from).unwrap();
+    assert!((step(0.9, 0.99) - step(0.99, 0.999)).abs() < 1e-9);
+    assert_eq!(axis.position(1.0), None, "nothing is above all");
+}
+
+#[test]
 fn logarithmic_durations_have_decimal_marks() {
     let axis = Axis::new("latency", "").scale(Scale::Log2).labels(Labels::Duration);
     let labels = |low: f64, high: f64| -> Vec<String> {

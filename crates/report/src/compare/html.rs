@@ -3,12 +3,12 @@
 use super::text::{format_change, table};
 use crate::chart::Axis;
 use crate::chart::plot::{Plot, WIDTH, count_f64};
-use crate::page::{self, Card, Head, details, figure, html_table, list, section};
+use crate::page::{self, Card, Confidence, Head, details, figure, html_table, list, section};
 use crate::quantity::quantity;
+use crate::setting::{change_in_words, name_in_words, series_in_words};
 use crate::table::{Field, Table};
 use larder_schema::compare::{Comparison, SeriesComparison, Verdict};
 use larder_schema::format;
-use larder_schema::run::trial::SettingChange;
 
 /// Height of a row of the chart, in pixels.
 const ROW: f64 = 44.0;
@@ -42,7 +42,8 @@ pub fn to_html(comparison: &Comparison) -> String {
     for (title, series) in
         [("Series only in A", &comparison.only_a), ("Series only in B", &comparison.only_b)]
     {
-        body.push_str(&details(title, &list(series)));
+        let names: Vec<String> = series.iter().map(|it| series_in_words(it)).collect();
+        body.push_str(&details(title, &list(&names)));
     }
     page::page(&head, &body, &comparison.to_json())
 }
@@ -51,12 +52,12 @@ pub fn to_html(comparison: &Comparison) -> String {
 fn verdict(comparison: &Comparison) -> String {
     let Some(main) = comparison.series.first() else { return "Nothing to compare".to_owned() };
     let change = main.ratio.map_or_else(|| "no ratio".to_owned(), format_change);
-    let values = values(main);
+    let (name, values) = (series_in_words(&main.series), values(main));
     match main.verdict {
         Verdict::CannotTell => {
-            format!("No verdict on {}: {change}, {}", main.series, main.why)
+            format!("No verdict on {name}: {change}, {}", main.why)
         }
-        verdict => format!("B is {}: {} {change}, {values}", verdict.words(), main.series),
+        verdict => format!("B is {}: {name} {change}, {values}", verdict.words()),
     }
 }
 
@@ -68,7 +69,8 @@ fn values(series: &SeriesComparison) -> String {
 
 /// Returns the names of the conditions that differ, which may be the cause of a difference.
 fn other_conditions(comparison: &Comparison) -> String {
-    let names: Vec<&str> = comparison.differences.iter().map(|it| it.name.as_str()).collect();
+    let names: Vec<String> =
+        comparison.differences.iter().map(|it| name_in_words(&it.name)).collect();
     match names.len() {
         0 => String::new(),
         1..=4 => format!("The runs also differ in {}.", names.join(", ")),
@@ -83,11 +85,12 @@ fn cards(comparison: &Comparison) -> Vec<Card> {
         || "no interval".to_owned(),
         |(low, high)| format!("{} to {}", format_change(low), format_change(high)),
     );
+    let doubts = comparison.doubts.0.len() + comparison.doubts.1.len();
     vec![
         Card::new("A", quantity(main.median_a, &main.unit), values(main.values.0)),
         Card::new("B", quantity(main.median_b, &main.unit), values(main.values.1)),
         Card::new("B against A", main.ratio.map_or_else(|| "-".to_owned(), format_change), range),
-        Card::confidence(comparison.doubts.0.len() + comparison.doubts.1.len()),
+        Card::confidence(Confidence::of_doubts(doubts)),
     ]
 }
 
@@ -100,19 +103,14 @@ fn doubts(comparison: &Comparison) -> String {
 }
 
 fn differences(comparison: &Comparison) -> String {
-    let value = |value: &Option<String>| value.clone().unwrap_or_else(|| "-".to_owned());
-    let rows: Vec<(String, String, String)> = comparison
-        .differences
-        .iter()
-        .map(|SettingChange { name, before, after }| (name.clone(), value(before), value(after)))
-        .collect();
+    let rows: Vec<[String; 3]> = comparison.differences.iter().map(change_in_words).collect();
     if rows.is_empty() {
         return String::new();
     }
     let fields = [
-        Field::word("name", "condition", |it: &(String, String, String)| &it.0),
-        Field::word("a", "A", |it| &it.1),
-        Field::word("b", "B", |it| &it.2),
+        Field::word("name", "condition", |it: &[String; 3]| &it[0]),
+        Field::word("a", "A", |it| &it[1]),
+        Field::word("b", "B", |it| &it[2]),
     ];
     section("Other differences of the runs", &html_table(&Table::of("", &rows, fields)))
 }
@@ -130,26 +128,30 @@ fn ratios(comparison: &Comparison) -> String {
     let threshold = comparison.threshold * 100.0;
     let ends = [-threshold * 2.0, 0.0, threshold * 2.0];
     let xs: Vec<f64> = drawn.iter().flat_map(|(_, ratios)| *ratios).chain(ends).collect();
-    let height = 70.0 + ROW * count_f64(drawn.len());
+    let height = 60.0 + ROW * count_f64(drawn.len());
     let rows = Axis::new("", "").range(0.0, 1.0);
-    let mut plot = Plot::new((WIDTH, height), Axis::new("B against A", "%"), rows, &xs, &[0.0]);
-    let [left, _, top, bottom] = plot.ends();
+    let names: Vec<String> =
+        drawn.iter().map(|(series, _)| series_in_words(&series.series)).collect();
+    let axis = Axis::new("B against A", "%");
+    let plot = Plot::new((WIDTH, height), axis, rows, &xs, &[0.0]);
+    let mut plot = plot.with_names(names.iter().map(String::as_str));
+    let [_, _, top, bottom] = plot.ends();
     plot.rectangle("flat", (plot.x(-threshold), plot.x(threshold)), (top, bottom), "");
     plot.draw_x();
     plot.stroke("ceiling", (plot.x(0.0), top), (plot.x(0.0), bottom));
     let mut labels = Vec::new();
-    for (number, (series, [low, middle, high])) in drawn.iter().enumerate() {
-        let y = top + ROW * count_f64(number) + 30.0;
+    for (number, ((series, [low, middle, high]), name)) in drawn.iter().zip(&names).enumerate() {
+        let y = top + ROW * (count_f64(number) + 0.5);
         let class = match series.verdict {
             Verdict::Better => "better",
             Verdict::Worse => "worse",
             Verdict::CannotTell => "same",
         };
-        let (verdict, values) = (series.verdict.words(), values(series));
-        let text = format!("{}: {middle:+.1} %, {verdict}, {values}", series.series);
+        let change = format!("{middle:+.1} %, {}", series.verdict.words());
+        let text = format!("{name}: {change}, {}", values(series));
         plot.interval((*low, *high), y);
         plot.dot(class, (plot.x(*middle), y), &text);
-        plot.words("label", (left, y - 12.0), "start", &text);
+        plot.name_row(y, name, &change);
         labels.push(text);
     }
     plot.finish(&format!("B against A: {}", labels.join("; ")))

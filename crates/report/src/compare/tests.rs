@@ -218,6 +218,55 @@ fn what_else_is_different_and_doubtful_is_said() {
 }
 
 #[test]
+fn names_in_the_chart_stand_beside_the_plane() {
+    let series: Vec<String> =
+        ["cycles", "appended in transactions of a very long name, 64 KiB, read 4 KiB, records 7"]
+            .map(str::to_owned)
+            .into();
+    let with = |factor: f64| {
+        let values = scaled(factor);
+        let named: Vec<_> =
+            series.iter().map(|it| (it.as_str(), "1/s", None, &values[..])).collect();
+        run(&named)
+    };
+    let page = to_html(&compare(&with(1.0), &with(1.1), THRESHOLD).unwrap());
+    let number = |element: &str, name: &str| -> f64 {
+        let value = element.split(&format!(" {name}=\"")).nth(1).unwrap().split('"').next();
+        value.unwrap().parse().unwrap()
+    };
+    let elements =
+        |start: &str| page.split('<').filter(|it| it.starts_with(start)).collect::<Vec<_>>();
+    let left = elements("line").iter().map(|it| number(it, "x1")).fold(f64::INFINITY, f64::min);
+    let names = elements("text class=\"label\"");
+    assert_eq!(names.len(), series.len());
+    for name in names {
+        // A bold character is at most 8 pixels wide on average.
+        let characters = name.split('>').nth(1).unwrap().chars().count();
+        let right = number(name, "x") + 8.0 * larder_schema::as_f64(characters as u64);
+        assert!(right <= left, "{name} ends at {right}, the plane begins at {left}");
+    }
+}
+
+#[test]
+fn parameters_are_shown_with_their_name_and_unit() {
+    let series = "rate at read_bytes 4096";
+    let mut a = run(&[(series, "1/s", Some(Direction::Higher), &STEADY)]);
+    let mut b = a.clone();
+    a.settings.insert("compute_ns".to_owned(), json!([1e6, 0.0]));
+    b.settings.insert("compute_ns".to_owned(), json!([1.1e6, 0.0]));
+    let found = compare(&a, &b, THRESHOLD).unwrap();
+    let (text, page) = (to_text(&found), to_html(&found));
+    assert!(text.contains("  computing time per cycle: 1.00 ms -> 1.10 ms\n"), "{text}");
+    assert!(text.contains("\nrate, read 4 KiB"), "{text}");
+    let page = page.split("<script").next().unwrap();
+    for words in ["differ in computing time per cycle.", "<td>1.10 ms</td>", "rate, read 4 KiB"] {
+        assert!(page.contains(words), "{words} in {page}");
+    }
+    assert!(!page.contains("compute_ns") && !page.contains("read_bytes"), "{page}");
+    assert!(table(&found).to_csv().contains(series), "programs get the name of the record");
+}
+
+#[test]
 fn other_workloads_and_nothing_in_common_are_refused() {
     let a = run(&[("rate", "1/s", None, &STEADY)]);
     let mut b = a.clone();

@@ -1,6 +1,7 @@
 //! Text rendering of a comparison.
 
 use crate::escape;
+use crate::setting::{change_in_words, series_in_words};
 use crate::table::{Cell, Column, Field, Table};
 use larder_schema::compare::{Comparison, SeriesComparison, Verdict};
 use larder_schema::format;
@@ -18,7 +19,9 @@ pub fn table(comparison: &Comparison) -> Table {
         ratio.map_or_else(Cell::missing, |ratio| Cell::shown(ratio, format_change(ratio)))
     };
     let fields = [
-        Field::word("series", "series", |it: &SeriesComparison| &it.series),
+        Field::of(Column::words("series", "series"), |it: &SeriesComparison| {
+            Cell::shown(it.series.as_str(), series_in_words(&it.series))
+        }),
         Field::word("unit", "unit", |it| &it.unit),
         Field::number("median_a", "A", |it| it.median_a),
         Field::number("median_b", "B", |it| it.median_b),
@@ -61,19 +64,19 @@ pub fn to_text(comparison: &Comparison) -> String {
         [("Only in A", &comparison.only_a), ("Only in B", &comparison.only_b)]
     {
         if !series_names.is_empty() {
-            let series_names: Vec<_> =
-                series_names.iter().map(|series| escape::text(series)).collect();
+            let series_names: Vec<_> = series_names
+                .iter()
+                .map(|series| escape::text(&series_in_words(series)).into_owned())
+                .collect();
             put_line!(text, "\n{title}: {}", series_names.join("; "));
         }
     }
     if !comparison.differences.is_empty() {
         text.push_str("\nAlso different:\n");
-        let value = |value: &Option<String>| -> String {
-            value.as_deref().map_or("-".into(), escape::text).into_owned()
-        };
-        for each in &comparison.differences {
-            let (before, after) = (value(&each.before), value(&each.after));
-            put_line!(text, "  {}: {before} -> {after}", escape::text(&each.name));
+        for change in &comparison.differences {
+            let words = change_in_words(change);
+            let [name, before, after] = words.each_ref().map(|it| escape::text(it));
+            put_line!(text, "  {name}: {before} -> {after}");
         }
     }
     for (name, doubts) in [("A", &comparison.doubts.0), ("B", &comparison.doubts.1)] {

@@ -44,12 +44,13 @@ th{color:var(--soft);font-weight:600;font-size:14px}
 details{margin:8px 0 16px}
 summary{cursor:pointer;color:var(--hit);font-size:15px}
 .grid{stroke:var(--rule);stroke-width:1}
-.mark{fill:var(--soft)}
+.mark,.region{fill:var(--soft)}
 .axis{fill:var(--soft);font-size:14px}
-.label{fill:var(--ink);font-weight:600;paint-order:stroke;stroke:var(--paper);stroke-width:4px;
+.label{fill:var(--ink)}
+.label,.region{font-weight:600}
+.label,.mark,.region{paint-order:stroke;stroke:var(--paper);stroke-width:4px;
 stroke-linejoin:round}
 .steep{fill:var(--steep)}.useful{fill:var(--useful)}.flat{fill:var(--flat)}
-.region{fill:var(--soft);font-weight:600}
 .best{fill:none;stroke:var(--hit);stroke-width:2.5;stroke-linejoin:round}
 .other{fill:none;stroke:var(--bypass);stroke-width:2;stroke-dasharray:2 3}
 .band{fill:var(--hit);opacity:.2}
@@ -82,6 +83,9 @@ margin:0 6px 0 12px}
 .key.hit,.key.c0{color:var(--hit)}.key.ahead{color:var(--ahead)}
 .key.miss,.key.c1{color:var(--miss)}.key.bypass,.key.c5{color:var(--bypass)}
 .key.c2{color:var(--good)}.key.c3{color:var(--plum)}.key.c4{color:var(--sand)}
+.key.half,.key.here,.key.twice{width:12px;height:12px;border:2px solid;border-radius:50%;
+color:var(--hit)}
+.key.here,.key.twice{background:currentColor}.key.twice{color:var(--ahead)}
 .map td{text-align:right;font-size:14px}
 .doubts{border-left:4px solid var(--miss);padding-left:16px;margin:24px 0}
 .doubts h2{border:0;padding:0;margin:0}

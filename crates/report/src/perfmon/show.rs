@@ -167,15 +167,15 @@ fn chart_section(summary: &Summary, unit: &str, title: &str) -> String {
         _ => axis.from_zero(),
     };
     let mut chart = Chart::new("", Axis::new("time", "s"), y_axis);
-    for line in lines {
+    for line in &lines {
         chart.line(key(summary, line), line.points.iter().copied());
     }
-    let of_all = match unit {
-        "ratio" => " The key has the ratio of all calls of the log.",
+    let caption = match unit {
+        "ratio" if lines.len() > 1 => "The key has the ratio of all calls of the log.",
         _ => "",
     };
-    let description = format!("{title} by time since the start of the log.{of_all}");
-    let figure = chart.to_figure(CHART_HEIGHT, &description, None);
+    let description = format!("{title} by time since the start of the log");
+    let figure = chart.to_figure(CHART_HEIGHT, &description, caption, None);
     figure.map_or_else(String::new, |figure| section(&format!("{title} over time"), &figure))
 }
 
@@ -199,20 +199,24 @@ fn key(summary: &Summary, line: &Line) -> String {
 /// Returns notes on the tables.
 fn sentences(summary: &Summary) -> Vec<String> {
     let mut sentences = Vec::new();
-    for interface in &summary.interfaces {
-        let (Some(ratio), Some(unweighted)) = (interface.hit_ratio, interface.averaged_hit_ratio)
-        else {
-            continue;
-        };
-        if (ratio - unweighted).abs() > MISLEADING_MIN {
-            sentences.push(format!(
-                "The average of the samples misleads for {}: it is {}, but of all calls {} \
-                 hit. Intervals with few calls count there as much as those with many.",
+    let misleading = summary.interfaces.iter().filter_map(|interface| {
+        let (ratio, unweighted) = interface.hit_ratio.zip(interface.averaged_hit_ratio)?;
+        ((ratio - unweighted).abs() > MISLEADING_MIN).then(|| {
+            format!(
+                "for {}: it is {}, but of all calls {} hit",
                 interface.interface,
                 format::percent(unweighted),
                 format::percent(ratio)
-            ));
-        }
+            )
+        })
+    });
+    let misleading: Vec<String> = misleading.collect();
+    if !misleading.is_empty() {
+        sentences.push(format!(
+            "The average of the samples misleads {}. Intervals with few calls count there as much \
+             as those with many.",
+            misleading.join("; ")
+        ));
     }
     let uncounted: Vec<&str> = summary
         .interfaces

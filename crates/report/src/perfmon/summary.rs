@@ -97,6 +97,11 @@ fn missing(log: &Log) -> Vec<&'static str> {
         .collect()
 }
 
+/// Converts a percentage of hits to a ratio; a mean that rounding made larger than 100 % is 1.
+fn hit_ratio(percent: f64) -> f64 {
+    (percent / 100.0).min(1.0)
+}
+
 impl SummaryInput<'_> {
     fn cache(&self, counter: Counter) -> Option<&[Option<f64>]> {
         self.log.values(Object::Cache, counter)
@@ -108,18 +113,19 @@ impl SummaryInput<'_> {
             if calls.is_none() && hits.is_none() {
                 return None;
             }
-            let percent = |value: f64| (value / 100.0).min(1.0);
-            let hit_ratio = hits
+            let hits_per_call = hits
                 .zip(calls)
                 .and_then(|(hits, calls)| self.intervals.per_call(hits, calls))
-                .map(percent);
+                .map(hit_ratio);
             let calls_per_s = calls.and_then(|calls| self.intervals.mean(calls));
             Some(Interface {
                 interface,
                 calls_per_s,
-                hit_ratio,
-                averaged_hit_ratio: hits.and_then(unweighted_mean).map(percent),
-                misses_per_s: calls_per_s.zip(hit_ratio).map(|(calls, hits)| calls * (1.0 - hits)),
+                hit_ratio: hits_per_call,
+                averaged_hit_ratio: hits.and_then(unweighted_mean).map(hit_ratio),
+                misses_per_s: calls_per_s
+                    .zip(hits_per_call)
+                    .map(|(calls, hits)| calls * (1.0 - hits)),
             })
         };
         INTERFACES.into_iter().filter_map(interface).collect()
@@ -261,8 +267,7 @@ impl SummaryInput<'_> {
             .filter_map(|(name, calls, hits)| Some((name, self.cache(calls)?, self.cache(hits)?)))
             .collect();
         let ratio = |(_, calls, hits): &(_, &[Option<f64>], &[Option<f64>]), from, to| {
-            let ratio = self.part(from, to).per_call(&hits[from..to], &calls[from..to]);
-            ratio.map(|percent| (percent / 100.0).min(1.0))
+            self.part(from, to).per_call(&hits[from..to], &calls[from..to]).map(hit_ratio)
         };
         let mean_of = |values: &[Option<f64>], from: usize, to: usize| {
             self.part(from, to).mean(&values[from..to])

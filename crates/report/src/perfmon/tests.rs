@@ -92,7 +92,14 @@ fn published_averages_and_the_true_ratios() {
     assert_eq!((found.samples, found.host.as_str()), (12, "SRV"));
     assert_eq!(found.begin, "2000-04-15 10:00:00");
     let text = to_text(&found);
-    for part in ["98.7 %", "92.0 %", "68.0 %", "37.0 %", "misleads for mdl"] {
+    for part in [
+        "98.7 %",
+        "92.0 %",
+        "68.0 %",
+        "37.0 %",
+        "misleads for pin: it is 92.0 %",
+        "; for mdl: it is",
+    ] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     assert!(to_csv(&found).contains("Reads of the cache,mdl,hit_ratio,0.6"), "{}", to_csv(&found));

@@ -5,12 +5,13 @@ mod grid;
 
 use super::parts::{half_range_percent, part_columns, parts_table};
 use super::stress::{steps, stress_in_words, stress_point};
-use super::text::{in_words, latencies, latency_table, series_table, starts_in_words};
+use super::text::{SPREAD, in_words, latencies, latency_table, series_table, starts_in_words};
 use super::verdict::{self, capitalized, series_name, start_words};
 use crate::escape::html as escape;
-use crate::page::{self, Head, details, figure, html_table, section};
+use crate::page::{self, Captions, Head, details, figure, html_table, section};
 use crate::quantity::quantity;
-use crate::stats::{Summary, confidence_interval, median};
+use crate::setting;
+use crate::stats::{RATIO_VALUES_MIN, Summary, confidence_interval, median};
 use crate::table::{Cell, Column, Field, Table};
 use crate::try_verdict;
 use grid::Grid;
@@ -21,8 +22,8 @@ use larder_schema::run::{Part, Run, Sample};
 /// Maximum number of parts that are columns of a table.
 const PARTS_MAX: usize = 4;
 /// Meaning of the factors in the labels of `larder try`.
-const FACTORS: &str = ". The factors are medians of all ratios of a trial with Larder to one \
-                       without, from the same start";
+const FACTORS: &str = "The factors are medians of all ratios of a trial with Larder to one \
+                       without, from the same start.";
 /// Part of the names of groups whose times include a flush.
 const FLUSHED: &str = ", flushed";
 
@@ -41,10 +42,11 @@ pub fn to_html(run: &Run) -> String {
         ],
     };
     let mut body = page::doubts("Reasons for doubt", run.doubts.iter().map(|doubt| &doubt.text));
-    body.push_str(&parts_section(run));
+    let mut captions = Captions::default();
+    body.push_str(&parts_section(run, &mut captions));
     if !run.is_gathered() {
-        body.push_str(&groups_section(run));
-        body.push_str(&series_section(run));
+        body.push_str(&groups_section(run, &mut captions));
+        body.push_str(&series_section(run, &mut captions));
     }
     body.push_str(&latency_section(run));
     body.push_str(&trials_section(run));
@@ -63,11 +65,12 @@ fn command(run: &Run) -> String {
     }
 }
 
-fn series_section(run: &Run) -> String {
+fn series_section(run: &Run, captions: &mut Captions) -> String {
     let is_shown = |sample: &&Sample| sample.group.is_none() && !sample.values.is_empty();
     let by_unit = grouped(run.samples.iter().filter(is_shown), |sample| &sample.unit);
-    let shown = format!("Median of {}", trials_in_words(&run.trials));
-    let mut figures = by_unit.iter().map(|samples| bars_figure(&shown, samples, |_| None));
+    let shown = format!("Median of {}.", trials_in_words(&run.trials));
+    let mut figures =
+        by_unit.iter().map(|samples| bars_figure(&[&shown], samples, captions, |_| None));
     let first = figures.next().unwrap_or_default();
     let others = details("Other series", &figures.collect::<String>());
     // The sections of grids have their values.
@@ -81,27 +84,35 @@ fn series_section(run: &Run) -> String {
     section("Results", &(first + &others + &table))
 }
 
-/// Renders a bar for each series of one unit; the caption begins with what is shown. `note` returns
-/// words to add to the label of a series.
+/// Renders a bar for each series of one unit; the caption begins with the sentences on what is
+/// shown. `note` returns words to add to the label of a series.
 fn bars_figure(
-    shown: &str,
+    shown: &[&str],
     samples: &[&Sample],
+    captions: &mut Captions,
     note: impl Fn(&Sample) -> Option<String>,
 ) -> String {
-    let is_time = matches!(samples[0].unit.as_str(), "ns" | "s");
-    let meaning = if has_interval(samples) {
-        "the thin line is its 95 % interval, the dots are the trials."
-    } else if samples.len() > 1 {
-        "the dots are the trials, too few for an interval: do not rank by these bars."
+    let mut caption = captions.unseen(&[shown, &[meaning_of_bars(samples)]].concat());
+    if matches!(samples[0].unit.as_str(), "ns" | "s") {
+        caption.push_str(" Less is better.");
+    }
+    figure(&charts::bars(samples, note), caption.trim_start(), None)
+}
+
+/// Returns the sentence that explains the lines and dots of bars, and if they can be ranked: as the
+/// verdict on two of them does, which needs fewer trials than the interval of a median.
+fn meaning_of_bars(samples: &[&Sample]) -> &'static str {
+    let fewest = samples.iter().map(|sample| sample.values.len() as u64).min().unwrap_or(0);
+    if has_interval(samples) {
+        "The thin line is the 95 % interval of the median, the dots are the trials."
+    } else if samples.len() < 2 {
+        "The dots are the trials, too few for an interval."
+    } else if fewest < RATIO_VALUES_MIN {
+        "The dots are the trials, too few for an interval: do not rank by these bars."
     } else {
-        "the dots are the trials, too few for an interval."
-    };
-    let caption = format!(
-        "{}; {meaning}{}",
-        capitalized(shown),
-        if is_time { " Less is better." } else { "" }
-    );
-    figure(&charts::bars(samples, note), &caption, None)
+        "The dots are the trials, too few for an interval of each median: rank two bars only if \
+         all dots of one lie beyond those of the other."
+    }
 }
 
 /// Returns the number of the trials and their start state.
@@ -133,7 +144,7 @@ fn group_name(sample: &Sample) -> &str {
     sample.group.as_deref().unwrap_or_default()
 }
 
-fn groups_section(run: &Run) -> String {
+fn groups_section(run: &Run, captions: &mut Captions) -> String {
     let (mut text, trials) = (String::new(), trials_in_words(&run.trials));
     let stress = stress_point(&steps(run)).map(|point| point.at.clients);
     if let Some(sentence) = stress_in_words(run) {
@@ -144,15 +155,14 @@ fn groups_section(run: &Run) -> String {
     for samples in grouped(measured, group_name) {
         let (first, name) = (samples[0], group_name(samples[0]));
         let charts = match first.at.len() {
-            1 => figure(
-                &charts::curve(name, &samples, stress),
-                &format!(
-                    "Medians of {trials}{}.",
-                    if has_interval(&samples) { ", with the 95 % interval as a band" } else { "" }
-                ),
-                Some(&group_table(&samples)),
-            ),
-            2 => grid_figure(name, &samples, &trials),
+            1 => {
+                let band =
+                    if has_interval(&samples) { ", with the 95 % interval as a band" } else { "" };
+                let caption = captions.unseen(&[&format!("Medians of {trials}{band}.")]);
+                let chart = charts::curve(name, &samples, stress);
+                figure(&chart, &caption, Some(&group_table(&samples)))
+            }
+            2 => grid_figure(name, &samples, &trials, captions),
             _ => continue,
         };
         let section = section(&capitalized(name), &charts);
@@ -162,18 +172,19 @@ fn groups_section(run: &Run) -> String {
 }
 
 /// Renders a group with two coordinates as lines and as a table.
-fn grid_figure(name: &str, samples: &[&Sample], trials: &str) -> String {
+fn grid_figure(name: &str, samples: &[&Sample], trials: &str, captions: &mut Captions) -> String {
     let Some(grid) = Grid::new(samples) else { return String::new() };
     let (chart, keys) = charts::lines(name, &grid);
     let table = page::scrolling(&format!("{name}, all sizes"), &grid.to_html());
-    let caption = "Medians; the darker, the higher. Empty cells were not measured.";
-    let mut shown = format!("Medians of {trials}, with the value of the highest point.");
+    let shown = format!("Medians of {trials}, with the value of the highest point.");
+    let mut sentences = vec![shown.as_str()];
     if charts::shown_columns(&grid).len() < grid.columns.len() {
-        shown.push_str(" Only some columns have a line; the table has all.");
+        sentences.push("Only some columns have a line; the table has all.");
     }
-    page::key(&keys)
-        + &figure(&chart, &shown, None)
-        + &details("All sizes", &format!("<p>{caption}</p>\n{table}"))
+    let caption = captions.unseen(&sentences);
+    let shades = captions.unseen(&["The darker, the higher. Empty cells were not measured."]);
+    let shades = if shades.is_empty() { shades } else { format!("<p>{shades}</p>\n") };
+    page::key(&keys) + &figure(&chart, &caption, None) + &details("All sizes", &(shades + &table))
 }
 
 /// Returns the medians of a group.
@@ -200,7 +211,7 @@ fn group_table(samples: &[&Sample]) -> Table {
 }
 
 /// Renders the main series of the parts as a chart, and all series as a table and folded charts.
-fn parts_section(run: &Run) -> String {
+fn parts_section(run: &Run, captions: &mut Captions) -> String {
     if run.parts.is_empty() {
         return String::new();
     }
@@ -218,22 +229,23 @@ fn parts_section(run: &Run) -> String {
         let samples: Vec<Sample> = run.parts.iter().filter_map(of_part).collect();
         let samples: Vec<&Sample> = samples.iter().collect();
         let trials = run.parts.iter().flat_map(|part| &part.run.trials);
-        let mut caption = format!("{}: median of the trials{}", column.series, start_words(trials));
+        let name = capitalized(&column.series);
+        let shown = format!("{name}: median of the trials{}.", start_words(trials));
+        let mut sentences = vec![shown.as_str()];
         if column.series == main && try_verdict::is_try(run) {
-            caption.push_str(FACTORS);
+            sentences.push(FACTORS);
         }
         let note = |sample: &Sample| {
             let part = run.parts.iter().find(|part| part.name == sample.series)?;
             let compared = try_verdict::comparison_of(&comparisons, part)?;
             (column.series == main).then(|| verdict::factor_words(compared))
         };
-        (!samples.is_empty()).then(|| bars_figure(&caption, &samples, note))
+        (!samples.is_empty()).then(|| bars_figure(&sentences, &samples, captions, note))
     });
     let first = charts.next().unwrap_or_default();
     let others = details("Other series", &charts.collect::<String>());
     let table = html_table(&parts_by_series(run));
-    let spread = super::text::SPREAD.replace("+-", "\u{b1}");
-    section("Side by side", &format!("{first}{table}<p>{}</p>\n{others}", escape(&spread)))
+    section("Side by side", &format!("{first}{table}<p>{}</p>\n{others}", escape(SPREAD)))
 }
 
 /// Returns a table with a row for each series and a column for each part, or, with many parts, the
@@ -259,7 +271,7 @@ fn spread(sample: &Sample) -> Cell {
     let Some(summary) = Summary::of(&sample.values) else { return Cell::missing() };
     let shown = quantity(summary.median, &sample.unit);
     let spread = match half_range_percent(&sample.values, &summary) {
-        Some(percent) => format!("{shown} \u{b1}{percent} %"),
+        Some(percent) => format!("{shown} +-{percent} %"),
         None => shown,
     };
     Cell::shown(summary.median, spread)
@@ -271,7 +283,8 @@ fn latency_section(run: &Run) -> String {
         return String::new();
     }
     let (chart, keys) = charts::latency_distribution(&latencies);
-    let caption = "The share of requests that took no longer than this, all trials together.";
+    let caption = "The share of requests that took no longer than this, all trials together. Above \
+                   90 %, each step leaves a tenth of the slower requests.";
     let chart = page::key(&keys) + &figure(&chart, caption, None);
     section("Latency", &(chart + &html_table(&latency_table(run))))
 }
@@ -301,9 +314,10 @@ fn trials_section(run: &Run) -> String {
 }
 
 fn settings_section(run: &Run) -> String {
-    let word =
-        |value: &serde_json::Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
-    let settings = run.settings.iter().map(|(name, value)| (name.clone(), word(value)));
+    let settings = run.settings.iter().map(|(name, value)| {
+        let value = value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        (setting::name_in_words(name), setting::value_in_words(name, &value))
+    });
     let others = run.software.iter().chain(&run.environment);
     let others = others.map(|(name, value)| (name.clone(), value.clone()));
     let all: Vec<(String, String)> = settings.chain(others).collect();

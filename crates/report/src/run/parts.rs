@@ -7,6 +7,7 @@
 use super::join::add;
 use crate::stats::Summary;
 use crate::table::{Cell, Column, Table};
+use crate::try_verdict;
 use larder_schema::format;
 use larder_schema::run::trial::{Doubt, DoubtReason, Trial};
 use larder_schema::run::{Direction, Part, Run, Sample};
@@ -213,7 +214,7 @@ fn common_entries<'a, V: Clone + PartialEq + 'a>(
     same
 }
 
-/// Returns the distinct doubts of all parts, each with the parts that have it.
+/// Returns the distinct doubts of all parts, each with the trials to which it applies.
 fn doubts(parts: &[Part]) -> Vec<Doubt> {
     let mut known: BTreeMap<(DoubtReason, &str), BTreeSet<usize>> = BTreeMap::new();
     for (number, part) in parts.iter().enumerate() {
@@ -222,12 +223,21 @@ fn doubts(parts: &[Part]) -> Vec<Doubt> {
         }
     }
     let doubt = |((why, text), of): ((DoubtReason, &str), BTreeSet<usize>)| {
-        let names: Vec<&str> = of.iter().map(|number| parts[*number].name.as_str()).collect();
-        let all = of.len() == parts.len();
-        let of = if all { "in all".to_owned() } else { names.join("; ") };
-        Doubt { why, text: format!("{text} ({of})") }
+        let of: Vec<&Part> = of.iter().map(|number| &parts[*number]).collect();
+        let trials = if of.len() == parts.len() {
+            "all trials".to_owned()
+        } else {
+            try_verdict::trials_in_words(&of, parts).unwrap_or_else(|| trials_of(&of))
+        };
+        Doubt { why, text: format!("{text} (in {trials})") }
     };
     known.into_iter().map(doubt).collect()
+}
+
+/// Returns words for the trials of some parts. Names have commas, so each is quoted.
+fn trials_of(parts: &[&Part]) -> String {
+    let names: Vec<String> = parts.iter().map(|part| format!("\"{}\"", part.name)).collect();
+    format!("the trials of {}", names.join(" and "))
 }
 
 #[cfg(test)]

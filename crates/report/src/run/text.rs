@@ -9,9 +9,8 @@ use larder_schema::format;
 use larder_schema::run::trial::{Latency, Start};
 use larder_schema::run::{Machine, Run, Sample};
 
-/// Explanation below a table of parts.
-pub(super) const SPREAD: &str =
-    "Medians; +- is half the way from the smallest to the largest trial.";
+/// Explanation below a table of medians.
+pub(super) const SPREAD: &str = "+- is half the way from the smallest to the largest trial.";
 
 /// Describes the machine in one line.
 #[must_use]
@@ -128,7 +127,7 @@ pub fn to_text(run: &Run) -> String {
         put!(text, "\n{}", series_table(&run.samples).to_text());
     }
     if !run.parts.is_empty() {
-        put!(text, "\n{}{SPREAD}\n", parts_table(run).to_text());
+        put!(text, "\n{}Medians; {SPREAD}\n", parts_table(run).to_text());
     }
     if !run.verdict.is_empty() {
         put_line!(text, "\n{}", escape::line(&run.verdict));

@@ -6,15 +6,16 @@
 
 use super::parts::ends;
 use super::stress::{StressReason, steps, stress_point};
-use crate::page::Card;
+use crate::page::{Card, Confidence};
 use crate::quantity::{quantity, quantity_range, speed_words};
+use crate::setting::{coordinate, plain_number};
 use crate::stats::ratio_estimate::Shift;
 use crate::stats::{CONFIDENCE, INTERVAL_VALUES_MIN, Summary, confidence_interval, median};
 use crate::try_verdict;
 use larder_schema::compare::{SeriesComparison, Verdict};
+use larder_schema::format;
 use larder_schema::run::trial::Trial;
 use larder_schema::run::{Run, Sample};
-use larder_schema::{as_u64, format};
 
 /// Maximum number of passes over a grid that have cards.
 const PASSES_MAX: usize = 3;
@@ -42,27 +43,27 @@ pub(super) fn cards(run: &Run) -> Vec<Card> {
         of_grid.or_else(|| end_cards(run)).unwrap_or_else(|| main_cards(run))
     };
     if !cards.is_empty() {
-        cards.push(confidence(run));
+        cards.push(Card::confidence(confidence(run)));
     }
     cards
 }
 
 /// Returns the confidence in the run: doubtful as well if most trials were set aside.
-fn confidence(run: &Run) -> Card {
+fn confidence(run: &Run) -> Confidence {
     let (kept, set_aside) = (run.trials.len() as u64, run.set_aside);
     if run.doubts.is_empty() && set_aside > kept {
         let trials = format::counted(set_aside + kept, "trial");
         let note = format!("{} of {trials} were set aside", format::count(set_aside));
-        return Card::new("Confidence", "doubtful", note);
+        return Confidence::Doubtful(note);
     }
     let fewest = run.parts.iter().map(|part| part.run.trials.len() as u64).min();
     // The cards of a comparison have its own interval, which needs fewer trials.
     let is_compared = try_verdict::is_try(run);
     if run.doubts.is_empty() && !is_compared && fewest.unwrap_or(kept) < INTERVAL_VALUES_MIN {
         let note = format!("an interval needs {INTERVAL_VALUES_MIN} trials");
-        return Card::new("Confidence", "unknown", note);
+        return Confidence::Unknown(note);
     }
-    Card::confidence(run.doubts.len())
+    Confidence::of_doubts(run.doubts.len())
 }
 
 /// Returns a sentence with a capital letter at its start.
@@ -85,19 +86,6 @@ pub(super) fn series_name(sample: &Sample) -> String {
 fn coordinates(sample: &Sample) -> String {
     let at: Vec<String> = sample.at.iter().map(|(name, value)| coordinate(name, *value)).collect();
     at.join(", ")
-}
-
-/// Formats a coordinate of a series: `record 4 KiB`, `clients 16`.
-pub(super) fn coordinate(name: &str, value: f64) -> String {
-    match name.strip_suffix("_bytes") {
-        Some(name) => format!("{} {}", name.replace('_', " "), quantity(value, "bytes")),
-        None => format!("{} {}", name.replace('_', " "), plain_number(value)),
-    }
-}
-
-/// Formats a number of clients, or another coordinate, without a fraction if it is whole.
-fn plain_number(value: f64) -> String {
-    if value.fract() == 0.0 { format::count(as_u64(value)) } else { format::number(value) }
 }
 
 fn of_try(run: &Run) -> Option<String> {
@@ -360,10 +348,7 @@ fn main_cards(run: &Run) -> Vec<Card> {
     let (interval, range) = match confidence_interval(&main.values) {
         Some(it) => {
             let half = (it.high - it.low) / 2.0 / summary.median.abs();
-            (
-                format!("\u{b1}{}", format::percent(half)),
-                quantity_range(it.low, it.high, &main.unit),
-            )
+            (format!("+-{}", format::percent(half)), quantity_range(it.low, it.high, &main.unit))
         }
         None => ("unknown".to_owned(), format!("fewer than {INTERVAL_VALUES_MIN} trials")),
     };

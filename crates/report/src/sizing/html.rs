@@ -13,7 +13,8 @@ use crate::escape::html as escape;
 use crate::page::{self, Card, Head, details, figure, html_table, list, section};
 use crate::table::{Cell, Column, Table};
 use charts::{
-    curve_chart, heat_chart, load_chart, policies_chart, windows_chart, working_set_chart,
+    curve_chart, heat_chart, load_chart, policies_chart, policies_key, windows_chart,
+    working_set_chart,
 };
 use larder_schema::advice::Attainment;
 use larder_schema::format;
@@ -128,10 +129,7 @@ fn curve_section(sizing: &Sizing) -> String {
         "Points are estimates from samples of the pages; the band is their 95 % interval. Near \
          the recommended size they are counted wherever the band has no width."
     };
-    let caption = format!(
-        "The best policy at each size. {method} The dashed line is the hit ratio of a cache for \
-         everything; the vertical lines are the recommended size, half and twice of it."
-    );
+    let caption = format!("{method} Reachable is the hit ratio of a cache for everything.");
     let chart = figure(&curve_chart(sizing), &caption, Some(&all_curve_rows(sizing)));
     let regions = list(&sizing.regions_why);
     let effects = match sizing.effects.as_slice() {
@@ -144,11 +142,10 @@ fn curve_section(sizing: &Sizing) -> String {
 
 fn policies_section(sizing: &Sizing) -> String {
     let Some(recommended) = sizing.recommended() else { return String::new() };
-    let caption = "All policies at half the recommended size (hollow), at that size (full) and at \
-                   twice of it (light), best first. Distant dots mean that the size matters; rows \
-                   that look alike mean that the policy does not.";
-    let table = policies_table(recommended);
-    section("Another policy?", &figure(&policies_chart(sizing), caption, Some(&table)))
+    let caption = "The best policy at the recommended size is first. Distant dots mean that the \
+                   size matters; rows that look alike mean that the policy does not.";
+    let figure = figure(&policies_chart(sizing), caption, Some(&policies_table(recommended)));
+    section("Another policy?", &(page::key(&policies_key(sizing)) + &figure))
 }
 
 fn time_section(sizing: &Sizing) -> String {

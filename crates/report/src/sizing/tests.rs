@@ -205,6 +205,31 @@ fn text_page_and_json_say_the_same() {
 }
 
 #[test]
+fn no_line_crosses_the_text_of_the_curve() {
+    let page = to_html(&sizing("trace.csv"), SizedCache::Server);
+    let chart = page.split("</svg>").next().unwrap();
+    let last_line = chart.rfind("class=\"beside\"").unwrap();
+    for text in [">recommended: 64 MiB, 58.0 %<", "class=\"region\""] {
+        assert!(chart.rfind(text).unwrap() > last_line, "{text} is below the lines");
+    }
+    assert!(page.contains(".label,.mark,.region{paint-order:stroke;stroke:var(--paper)"));
+}
+
+#[test]
+fn each_dot_of_the_policies_is_in_the_key() {
+    let page = to_html(&sizing("trace.csv"), SizedCache::Server);
+    for (class, name) in
+        [("half", "half: 32 MiB"), ("here", "recommended: 64 MiB"), ("twice", "twice: 128 MiB")]
+    {
+        assert!(page.contains(&format!("<circle class=\"{class}\"")), "{class}");
+        assert!(
+            page.contains(&format!("<span class=\"key {class}\"></span>{name}</span>")),
+            "{name}"
+        );
+    }
+}
+
+#[test]
 fn the_command_stands_alone_and_can_be_pasted() {
     let made = sizing("trace.csv");
     let command = "larder serve VOLUME --memory 67MiB --policy arc --page-size 16KiB";

@@ -41,6 +41,16 @@ fn sign_interval_is_the_one_of_the_tables() {
 }
 
 #[test]
+fn a_ratio_has_an_interval_from_the_fewest_values_on() {
+    let confidence = |count: u64| {
+        let values: Vec<f64> = (1..=count).map(larder_schema::as_f64).collect();
+        ratio_estimate::Shift::between(&values, &values).unwrap().confidence
+    };
+    assert!(confidence(RATIO_VALUES_MIN) >= CONFIDENCE);
+    assert!(confidence(RATIO_VALUES_MIN - 1) < CONFIDENCE);
+}
+
+#[test]
 fn sign_interval_narrows_and_survives_large_samples() {
     let width = |count: u32| {
         let values: Vec<f64> = (0..count).map(|i| f64::from(i) / f64::from(count)).collect();

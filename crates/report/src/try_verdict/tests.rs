@@ -3,6 +3,7 @@
 use super::*;
 use larder_schema::run::trial::{MeasuredStart, Trial};
 use larder_schema::run::{Machine, Sample};
+use std::collections::BTreeMap;
 
 const STEADY: [f64; 6] = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2];
 
@@ -127,6 +128,22 @@ fn files_that_are_made_and_removed_are_judged_by_what_the_disk_moved() {
     assert!(text.contains("(the disk moved 4 KiB of 6 MiB that were written)"), "{text}");
     let text = verdict(&parts(6 << 20)).unwrap();
     assert!(text.contains("the disk creates and removes the names in both cases"), "{text}");
+}
+
+#[test]
+fn trials_with_a_doubt_are_named_by_their_start_and_side() {
+    let parts = [(NATIVE, Start::Cold), (NATIVE, Start::Warm), (LARDER, Start::Cold)]
+        .map(|(side, start)| part(side, start, 1.0, &[]));
+    let words = |numbers: &[usize]| {
+        let some: Vec<&Part> = numbers.iter().map(|number| &parts[*number]).collect();
+        trials_in_words(&some, &parts).unwrap()
+    };
+    assert_eq!(words(&[0, 2]), "the cold trials of both");
+    assert_eq!(words(&[1, 2]), "the cold trials of larder and the warm trials of native");
+    assert_eq!(words(&[1]), "the warm trials of native");
+    assert_eq!(words(&[0, 1]), "all trials of native");
+    let other = Part { labels: BTreeMap::new(), ..parts[0].clone() };
+    assert_eq!(trials_in_words(&[&other], std::slice::from_ref(&other)), None);
 }
 
 #[test]

@@ -4,7 +4,7 @@
 use super::disks;
 use super::text::{evictions, memory_line, reads, writes};
 use crate::chart::{Axis, Chart, Labels};
-use crate::page::{self, Card, Head, details, html_table, list, section};
+use crate::page::{self, Card, Confidence, Head, details, html_table, list, section};
 use crate::run::capitalized;
 use crate::table::{Field, Table};
 use larder_schema::watch::{Counts, Interval, Watch};
@@ -93,19 +93,17 @@ fn cards(watch: &Watch) -> Vec<Card> {
     let lazily = format!("{} written back lazily", format::bytes(sum.disk_lazy_write_bytes));
     let confidence = match (total.lost_events, watch.missing.len()) {
         (0, 0) if sum.read_pages == 0 && sum.dirtied_pages == 0 => {
-            Card::new("Confidence", "-", "nothing was observed")
+            Confidence::Unknown("nothing was observed".to_owned())
         }
-        (0, 0) => Card::new("Confidence", "good", "no event was lost"),
-        (0, count) => Card::confidence(count),
-        (lost, _) => {
-            Card::new("Confidence", "doubtful", format!("{} events were lost", format::count(lost)))
-        }
+        (0, 0) => Confidence::Good("no event was lost"),
+        (0, count) => Confidence::of_doubts(count),
+        (lost, _) => Confidence::Doubtful(format!("{} events were lost", format::count(lost))),
     };
     vec![
         Card::new("Hit ratio", ratio, ahead),
         Card::new("Missed", bytes(sum.miss_pages), "read while a program waited"),
         Card::new("Made dirty", bytes(sum.dirtied_pages), lazily),
-        confidence,
+        Card::confidence(confidence),
     ]
 }
 
@@ -136,12 +134,14 @@ fn time_section(watch: &Watch) -> String {
     let table = intervals_table(watch);
     let reads = reads.to_figure(
         HEIGHT,
-        "Reads in each interval, as bytes per second; the totals are in the key.",
+        "Reads in each interval, as bytes per second",
+        "In each interval; the totals are in the key.",
         Some(&table),
     );
     let writes = writes.to_figure(
         HEIGHT,
-        "Pages made dirty, written back and evicted in each interval.",
+        "Pages made dirty, written back and evicted in each interval, as bytes per second",
+        "",
         None,
     );
     section(

@@ -202,18 +202,20 @@ pub(super) fn lines(name: &str, grid: &Grid<'_>) -> (String, Vec<(String, String
     (plot.finish(&format!("{name} over {over}, a line for each {each}")), keys)
 }
 
-/// Draws the cumulative distribution of response times. Returns the chart, and the class and name
-/// of each line.
+/// Draws the cumulative distribution of response times, with room for the slowest. Returns the
+/// chart, and the class and name of each line.
 pub(super) fn latency_distribution(latencies: &[Latency]) -> (String, Vec<(String, String)>) {
     let x = Axis::new("latency", "").labels(Labels::Duration).scale(Scale::Log2);
-    let y = Axis::new("requests", "").labels(Labels::Percent).range(0.0, 1.0);
+    let count = latencies.iter().map(Latency::count).max().unwrap_or(0);
+    let y = Axis::new("requests", "").labels(Labels::Percent).scale(Scale::Tail);
+    let y = y.range(0.0, share_of_slowest(count));
     let lines: Vec<(&str, Vec<(f64, f64)>)> = latencies
         .iter()
         .filter(|latency| latency.count() > 0)
         .map(|latency| (latency.what.as_str(), steps(latency)))
         .collect();
     let xs: Vec<f64> = lines.iter().flat_map(|(_, line)| line).map(|point| point.0).collect();
-    let mut plot = Plot::new((WIDTH, 360.0), x, y, &xs, &[0.0, 1.0]);
+    let mut plot = Plot::new((WIDTH, 360.0), x, y, &xs, &[0.0]);
     plot.draw_x();
     plot.draw_y();
     let mut keys = Vec::new();
@@ -239,7 +241,14 @@ fn steps(latency: &Latency) -> Vec<(f64, f64)> {
     }
     // The last bucket ends at the exact maximum.
     if let Some(last) = line.last_mut() {
-        last.0 = last.0.min(as_f64(latency.max_ns)).max(1.0);
+        let slowest = last.0.min(as_f64(latency.max_ns)).max(1.0);
+        *last = (slowest, share_of_slowest(latency.count()));
     }
     line
+}
+
+/// Returns the share at which the slowest of `count` requests is drawn: the middle of the last
+/// step, since the axis has no place for 1.
+fn share_of_slowest(count: u64) -> f64 {
+    1.0 - 0.5 / as_f64(count.max(1))
 }

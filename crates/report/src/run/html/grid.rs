@@ -1,9 +1,9 @@
 //! Series of a group with two coordinates, such as the sizes of files and records, as a table
 //! whose cells are the darker, the higher their values.
 
-use super::super::verdict::coordinate;
 use crate::escape::html as escape;
 use crate::quantity::quantity;
+use crate::setting::coordinate;
 use crate::stats::median;
 use larder_schema::as_u64;
 use larder_schema::run::Sample;

@@ -1,8 +1,9 @@
 //! The HTML report is complete and escaped, with a chart of each kind, and contains the record.
 
 use super::to_html;
+use crate::run::gathered;
 use larder_schema::run::trial::{Doubt, DoubtReason, Latency, MeasuredStart, Start, Trial};
-use larder_schema::run::{Direction, Machine, Run, Sample};
+use larder_schema::run::{Direction, Machine, Part, Run, Sample};
 use std::collections::BTreeMap;
 
 fn grouped(group: &str, at: &[(&str, f64)], values: &[f64]) -> Sample {
@@ -80,7 +81,7 @@ fn each_kind_of_series_has_its_chart() {
     assert!(page.contains("none of 256 pages of 1 file was in memory"));
     assert!(page.contains(">9.00 MB/s</text>"), "the points of a line have their values");
     assert!(page.contains(">100 MB/s</text>"), "and the highest of a grid");
-    assert!(page.contains("Median of 1 trial, cold start; the thin line is its 95 % interval"));
+    assert!(page.contains("Median of 1 trial, cold start. The thin line is the 95 % interval"));
 }
 
 #[test]
@@ -91,6 +92,46 @@ fn bars_without_intervals_are_outlines_and_are_not_to_be_ranked() {
     let page = to_html(&run);
     assert!(page.contains("<rect class=\"unsure\"") && !page.contains("<rect class=\"soft\""));
     assert!(page.contains("too few for an interval: do not rank by these bars"));
+}
+
+#[test]
+fn bars_that_allow_a_verdict_can_be_ranked_as_it_does() {
+    let side = |side: &str, middle: f64, trials: usize| {
+        let mut run = run();
+        run.samples.truncate(1);
+        run.samples[0].values.truncate(trials);
+        run.samples[0].values.iter_mut().for_each(|value| *value *= middle);
+        let labels = [("side".to_owned(), side.to_owned())].into();
+        Part { name: side.to_owned(), labels, run }
+    };
+    let page = |trials| {
+        to_html(&gathered("x", vec![side("native", 1.0, trials), side("larder", 2.0, trials)]))
+    };
+    let (few, enough) = (page(3), page(4));
+    assert!(few.contains("no verdict") && few.contains("do not rank"), "{few}");
+    assert!(enough.contains("2.00 times as fast") && !enough.contains("do not rank"), "{enough}");
+    assert!(enough.contains("rank two bars only if all dots of one lie beyond"), "{enough}");
+}
+
+#[test]
+fn no_explanation_is_repeated_below_the_charts() {
+    let mut run = run();
+    run.samples.push(grouped("reread", &[("file_bytes", 1.0), ("record_bytes", 1.0)], &[1.0]));
+    run.samples.push(grouped("answers", &[("clients", 1.0)], &[5.0]));
+    let time = Sample::new("response time", "ns", Some(Direction::Lower));
+    run.samples.push(Sample { values: run.samples[0].values.clone(), ..time });
+    let page = to_html(&run);
+    let count = |words: &str| page.matches(words).count();
+    for words in [
+        "Median of 1 trial, cold start",
+        "The thin line is",
+        "Medians of 1 trial, cold start.",
+        "with the value of the highest point",
+        "The darker, the higher",
+    ] {
+        assert_eq!(count(words), 1, "{words}");
+    }
+    assert!(page.contains("<figcaption>Less is better.</figcaption>"), "{page}");
 }
 
 #[test]

@@ -36,7 +36,7 @@ fn a_gathered_run_has_what_its_parts_have() {
     assert!(run.environment.is_empty() && run.is_gathered());
     assert_eq!(run.all_trials().count(), 5);
     let doubts: Vec<&str> = run.doubts.iter().map(|doubt| doubt.text.as_str()).collect();
-    assert_eq!(doubts, ["x (in all)", "y (a)"]);
+    assert_eq!(doubts, ["x (in all trials)", "y (in the trials of \"a\")"]);
     assert_eq!(ends(&run), Some([("a", 100.0), ("b", 5.0)]));
     let read = Run::from_json(&run.to_json().unwrap()).unwrap();
     assert_eq!(read, run);
@@ -52,7 +52,7 @@ fn the_table_has_a_row_for_each_part_with_its_spread() {
     assert_eq!(squeezed(&text)[2..], squeezed(known)[2..], "{text}");
     let text = crate::run::to_text(&two_parts());
     assert!(text.starts_with("two ways\n") && text.contains("100 +-15 %"), "{text}");
-    assert!(text.contains("Doubtful because y (a)."), "{text}");
+    assert!(text.contains("Doubtful because y (in the trials of \"a\")."), "{text}");
 }
 
 #[test]

@@ -34,7 +34,7 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
     draw_regions(sizing, &mut plot);
     plot.draw_x();
     plot.draw_y();
-    let [left, right, top, bottom] = plot.ends();
+    let [left, right, _, bottom] = plot.ends();
     let ceiling = plot.y(sizing.workload.ceiling);
     plot.stroke("ceiling", (left, ceiling), (right, ceiling));
     plot.band("band", &low, &high);
@@ -47,24 +47,8 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
         plot.line("other", points);
     }
     plot.line("best", &points);
-    for effect in &sizing.effects {
-        let x = plot.x(as_f64(effect.point.bytes));
-        let here = effect.what == "recommended";
-        if here {
-            let (bytes, ratio) = (effect.point.bytes, effect.point.hit_ratio);
-            let text = format!("recommended: {}, {}", format::bytes(bytes), format::percent(ratio));
-            let (dx, anchor) =
-                if x > f64::midpoint(left, right) { (-8.0, "end") } else { (8.0, "start") };
-            plot.words("mark", (x + dx, bottom - 40.0), anchor, &text);
-        }
-        plot.stroke(if here { "chosen" } else { "beside" }, (x, top), (x, bottom));
-        let at = (x, plot.y(effect.point.hit_ratio));
-        plot.dot("point", at, &effect_text(effect));
-    }
-    if let (Some(min), Some(effect)) = (sizing.min_hit_ratio, sizing.recommended()) {
-        let at = (plot.x(as_f64(effect.point.bytes)), plot.y(min));
-        plot.dot("bound", at, &format!("MIN, the bound: {}", format::percent(min)));
-    }
+    draw_effects(sizing, &mut plot);
+    name_regions(sizing, &mut plot);
     // The legend takes the larger space at the left: above the best curve, or below the lowest.
     let left_end = x_third(&points);
     let best = ratios_until(&points, left_end).fold(0.0, f64::max);
@@ -113,18 +97,53 @@ fn curve_label(sizing: &Sizing) -> String {
     format!("The hit ratio rises from {} to {}{recommended}", point(first), point(last))
 }
 
-fn draw_regions(sizing: &Sizing, plot: &mut Plot) {
-    let Some(regions) = &sizing.regions else { return };
+/// Draws the recommended size, half and twice of it, and the bound.
+fn draw_effects(sizing: &Sizing, plot: &mut Plot) {
     let [left, right, top, bottom] = plot.ends();
+    for effect in &sizing.effects {
+        let x = plot.x(as_f64(effect.point.bytes));
+        let class = if effect.what == "recommended" { "chosen" } else { "beside" };
+        plot.stroke(class, (x, top), (x, bottom));
+        let at = (x, plot.y(effect.point.hit_ratio));
+        plot.dot("point", at, &effect_text(effect));
+    }
+    let Some(effect) = sizing.recommended() else { return };
+    let x = plot.x(as_f64(effect.point.bytes));
+    if let Some(min) = sizing.min_hit_ratio {
+        let title = format!("MIN, the bound: {}", format::percent(min));
+        plot.dot("bound", (x, plot.y(min)), &title);
+    }
+    // Text comes after the lines, which would cross it.
+    let (dx, anchor) = if x > f64::midpoint(left, right) { (-8.0, "end") } else { (8.0, "start") };
+    plot.words("mark", (x + dx, bottom - 40.0), anchor, &effect_text(effect));
+}
+
+/// A region of the curve: its class, ends in pixels, and name.
+type RegionBounds = (&'static str, f64, f64, &'static str);
+
+fn region_bounds(sizing: &Sizing, plot: &Plot) -> Option<[RegionBounds; 3]> {
+    let regions = sizing.regions.as_ref()?;
+    let [left, right, ..] = plot.ends();
     let steep = plot.x(as_f64(regions.steep_end_bytes));
     let flat = plot.x(as_f64(regions.flat_begin_bytes));
-    let parts = [
+    Some([
         ("steep", left, steep, "1 steep"),
         ("useful", steep, flat, "2 useful"),
         ("flat", flat, right, "3 flat"),
-    ];
-    for (class, from, to, title) in parts {
+    ])
+}
+
+fn draw_regions(sizing: &Sizing, plot: &mut Plot) {
+    let [_, _, top, bottom] = plot.ends();
+    for (class, from, to, title) in region_bounds(sizing, plot).into_iter().flatten() {
         plot.rectangle(class, (from, to), (top, bottom), title);
+    }
+}
+
+/// Writes the name of each region, over the lines of the chart.
+fn name_regions(sizing: &Sizing, plot: &mut Plot) {
+    let [left, right, _, bottom] = plot.ends();
+    for (_, from, to, title) in region_bounds(sizing, plot).into_iter().flatten() {
         let y = bottom - 12.0;
         if to - from > 60.0 {
             plot.words("region", (f64::midpoint(from, to), y), "middle", title);
@@ -169,21 +188,33 @@ pub(super) fn policies_chart(sizing: &Sizing) -> String {
         plot.stroke("range", (from, y), (to, y));
         for ((effect, one), x) in found.iter().zip(&positions) {
             plot.stroke("error", (plot.x(one.low), y), (plot.x(one.high), y));
-            let class = match effect.what.as_str() {
-                "half" => "half",
-                "twice" => "twice",
-                _ => "here",
-            };
             let title = format!(
                 "{} at {}: {}",
                 one.policy,
                 format::bytes(effect.point.bytes),
                 format::percent(one.hit_ratio)
             );
-            plot.dot(class, (*x, y), &title);
+            plot.dot(dot_class(effect), (*x, y), &title);
         }
     }
     plot.finish("Hit ratios of all policies at half, once and twice the recommended size")
+}
+
+/// Returns the key of [`policies_chart`]: the class and the size of each kind of dot.
+pub(super) fn policies_key(sizing: &Sizing) -> Vec<(String, String)> {
+    let entry = |effect: &Effect| {
+        let size = format!("{}: {}", effect.what, format::bytes(effect.point.bytes));
+        (dot_class(effect).to_owned(), size)
+    };
+    sizing.effects.iter().map(entry).collect()
+}
+
+fn dot_class(effect: &Effect) -> &'static str {
+    match effect.what.as_str() {
+        "half" => "half",
+        "twice" => "twice",
+        _ => "here",
+    }
 }
 
 /// Returns the horizontal axis of the charts over time, and its end.
