@@ -160,7 +160,9 @@ fn release_pins<F: Frames>(frames: &F, completion: Completion<F>) {
 #[derive(Debug)]
 #[repr(align(64))]
 pub(crate) struct Ring {
-    entries: [AtomicU64; RING_ENTRIES],
+    /// The volume of the handle, and so of all hits.
+    volume: u16,
+    entries: [AtomicU32; RING_ENTRIES],
     head: AtomicU32,
     tail: AtomicU32,
 }
@@ -170,29 +172,33 @@ const RING_ENTRIES: usize = 64;
 const INBOX_CAPACITY_KEPT: usize = 64;
 
 impl Ring {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(volume: u16) -> Self {
         Ring {
-            entries: std::array::from_fn(|_| AtomicU64::new(0)),
+            volume,
+            entries: std::array::from_fn(|_| AtomicU32::new(0)),
             head: AtomicU32::new(0),
             tail: AtomicU32::new(0),
         }
     }
 
+    pub(crate) fn volume(&self) -> u16 {
+        self.volume
+    }
+
     /// Records a hit. Returns false if the ring is full. Only the thread of the handle may call it.
     #[inline]
-    pub(crate) fn push(&self, volume: u16, slot: Slot) -> bool {
+    pub(crate) fn push(&self, slot: Slot) -> bool {
         let head = self.head.load(Ordering::Relaxed);
         if head.wrapping_sub(self.tail.load(Ordering::Acquire)) as usize == RING_ENTRIES {
             return false;
         }
-        let entry = (u64::from(volume) << 32) | u64::from(slot);
-        self.entries[head as usize % RING_ENTRIES].store(entry, Ordering::Relaxed);
+        self.entries[head as usize % RING_ENTRIES].store(slot, Ordering::Relaxed);
         self.head.store(head.wrapping_add(1), Ordering::Release);
         true
     }
 
     /// Returns all recorded hits without removing them. The caller holds the shard's lock.
-    pub(crate) fn pending(&self) -> impl Iterator<Item = (u16, Slot)> + '_ {
+    pub(crate) fn pending(&self) -> impl Iterator<Item = Slot> + '_ {
         let head = self.head.load(Ordering::Acquire);
         let tail = self.tail.load(Ordering::Relaxed);
         (0..head.wrapping_sub(tail)).map(move |i| self.entry(tail.wrapping_add(i)))
@@ -200,13 +206,12 @@ impl Ring {
 
     /// Removes all recorded hits and passes them to `hit`. Returns their number. The caller holds
     /// the shard's lock.
-    pub(crate) fn drain(&self, mut hit: impl FnMut(u16, Slot)) -> u64 {
+    pub(crate) fn drain(&self, mut hit: impl FnMut(Slot)) -> u64 {
         let head = self.head.load(Ordering::Acquire);
         let mut tail = self.tail.load(Ordering::Relaxed);
         let count = u64::from(head.wrapping_sub(tail));
         while tail != head {
-            let (volume, slot) = self.entry(tail);
-            hit(volume, slot);
+            hit(self.entry(tail));
             tail = tail.wrapping_add(1);
         }
         self.tail.store(tail, Ordering::Release);
@@ -214,10 +219,8 @@ impl Ring {
     }
 
     #[inline]
-    fn entry(&self, index: u32) -> (u16, Slot) {
-        let entry = self.entries[index as usize % RING_ENTRIES].load(Ordering::Relaxed);
-        let volume = u16::try_from(entry >> 32).expect("packed from a u16");
-        (volume, u32::try_from(entry & 0xffff_ffff).expect("32 bits"))
+    fn entry(&self, index: u32) -> Slot {
+        self.entries[index as usize % RING_ENTRIES].load(Ordering::Relaxed)
     }
 }
 

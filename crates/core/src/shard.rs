@@ -271,23 +271,18 @@ impl<F: Frames> Shard<F> {
     /// Passes the hits in one ring to the policies. A thread whose ring is full drains only that
     /// ring: other processors keep writing the rings of other handles.
     pub(crate) fn drain_ring(&mut self, ring: &Ring, now: Nanos) {
-        let instances = &mut self.instances;
+        let Some(Some(instance)) = self.instances.get_mut(usize::from(ring.volume())) else {
+            // The volume was removed.
+            ring.drain(|_| ());
+            return;
+        };
         // The pages are scattered over memory; prefetching all of them overlaps the accesses.
-        for (volume, slot) in ring.pending() {
-            if let Some(Some(instance)) = instances.get(usize::from(volume)) {
-                instance.references.expect_hit::<F>(slot);
-            }
+        for slot in ring.pending() {
+            instance.references.expect_hit::<F>(slot);
         }
-        let mut last = None;
-        let hits = ring.drain(|volume, slot| {
-            if let Some(Some(instance)) = instances.get_mut(usize::from(volume)) {
-                instance.references.hit(&instance.pages, slot, now);
-            }
-            last = Some(volume);
-        });
-        // A handle has one volume, so all hits of a ring are of that volume.
-        if let Some(Some(instance)) = last.and_then(|volume| instances.get_mut(usize::from(volume)))
-        {
+        let Instance { references, pages, .. } = instance;
+        let hits = ring.drain(|slot| references.hit(pages, slot, now));
+        if hits > 0 {
             instance.count_hits(hits);
         }
     }

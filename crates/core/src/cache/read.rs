@@ -317,7 +317,7 @@ impl<F: Frames> Cache<F> {
 
     #[inline]
     fn note_hit_in(&self, handle: &VolumeHandle<F>, index: usize, slot: Slot, now: Nanos) {
-        if handle.rings[index].push(handle.volume.id, slot) {
+        if handle.rings[index].push(slot) {
             return;
         }
         if self.shards.is_rebuilding(index) {
@@ -325,7 +325,7 @@ impl<F: Frames> Cache<F> {
             return;
         }
         self.shards.lock(index).drain_ring(&handle.rings[index], now);
-        let pushed = handle.rings[index].push(handle.volume.id, slot);
+        let pushed = handle.rings[index].push(slot);
         debug_assert!(pushed, "a drained ring has room");
     }
 }

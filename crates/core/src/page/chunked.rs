@@ -36,12 +36,21 @@ impl<T: Clone + Default> ChunkedArray<T> {
     }
 
     /// Returns the element at `index`; a new one has the default value.
+    #[inline]
     pub(crate) fn get_mut(&mut self, index: u32) -> &mut T {
         let chunk = index as usize / CHUNK;
+        if !matches!(self.chunks.get(chunk), Some(Some(_))) {
+            self.allocate(chunk);
+        }
+        let chunk = self.chunks[chunk].as_mut().expect("an allocated chunk");
+        &mut chunk[index as usize % CHUNK]
+    }
+
+    #[cold]
+    fn allocate(&mut self, chunk: usize) {
         if chunk >= self.chunks.len() {
             self.chunks.resize_with(chunk + 1, || None);
         }
-        let chunk = self.chunks[chunk].get_or_insert_with(|| vec![T::default(); CHUNK].into());
-        &mut chunk[index as usize % CHUNK]
+        self.chunks[chunk] = Some(vec![T::default(); CHUNK].into());
     }
 }

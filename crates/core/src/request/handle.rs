@@ -19,7 +19,8 @@ pub(super) fn open_handle<F: Frames>(
     waker: Box<dyn Wake>,
 ) -> Result<VolumeHandle<F>, SettingError> {
     volume.lifecycle.add_handle(volume.name())?;
-    let rings: Box<[_]> = (0..cache.shard_count()).map(|_| Arc::new(Ring::new())).collect();
+    let rings: Box<[_]> =
+        (0..cache.shard_count()).map(|_| Arc::new(Ring::new(volume.id))).collect();
     cache.add_rings(&rings);
     Ok(VolumeHandle {
         volume: Arc::clone(volume),
