@@ -18,8 +18,8 @@ pub enum ArenaError {
     },
     /// The kernel did not provide the address space.
     #[error(
-        "map {} of address space for the cache: {source}; raise the limit (`ulimit -v`), or ask for \
-         less memory",
+        "map {} of address space for the cache: {source}; raise the limit (`ulimit -v`), or ask \
+         for less memory",
         size_text(*.bytes as u64)
     )]
     Map {

@@ -110,7 +110,8 @@ pub fn line_header() -> String {
 }
 
 /// Returns the cells of the line of an interval that has just ended, right-aligned: its end, hit
-/// ratio, pages read, of them hit by read-ahead, bytes missed, dirtied, written lazily, and evicted.
+/// ratio, pages read, pages hit by read-ahead, and bytes missed, dirtied, written lazily and
+/// evicted.
 #[must_use]
 pub fn line_cells(interval: &Interval, page_bytes: u64) -> [String; 8] {
     let sum = &interval.sum;
