@@ -79,7 +79,7 @@ impl Reloader {
         for removed in self.plan.volumes.iter().filter(|volume| !serves(&plan, volume)) {
             // Another client may have removed the volume.
             let is_served =
-                service.volume(&removed.name).is_ok_and(|now| now.plan.path == removed.path);
+                service.find_volume(&removed.name).is_some_and(|now| now.plan.path == removed.path);
             let remove = || service.remove(&removed.name, (false, false), |_| {});
             match if is_served { remove() } else { Ok(()) } {
                 Ok(()) => eprintln!("larder: removed {}", removed.name),
@@ -110,7 +110,7 @@ impl Reloader {
     fn change_settings(&self, service: &Service, plan: &Plan) -> Result<()> {
         let is_kept = |name: &str| {
             let same = |volume: &VolumePlan| volume.name == name && serves(&self.plan, volume);
-            service.volume(name).is_ok() && plan.volumes.iter().any(same)
+            service.find_volume(name).is_some() && plan.volumes.iter().any(same)
         };
         let changes = difference(&self.plan, plan).into_iter();
         let changes = changes.filter(|it| it.volume.is_empty() || is_kept(&it.volume));

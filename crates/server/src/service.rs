@@ -195,15 +195,19 @@ impl Service {
         lock(&self.volumes).clone()
     }
 
+    pub(crate) fn find_volume(&self, name: &str) -> Option<ServedVolume> {
+        lock(&self.volumes).iter().find(|served| served.volume.name() == name).cloned()
+    }
+
     /// Returns the volume of this name.
     ///
     /// # Errors
     /// There is no such volume.
     pub(crate) fn volume(&self, name: &str) -> Result<ServedVolume> {
-        let volumes = self.volumes();
-        let found = volumes.iter().find(|served| served.volume.name() == name).cloned();
-        let known = || volumes.iter().map(|served| served.volume.name());
-        found.ok_or_else(|| anyhow!(unknown_volume(name, known())))
+        self.find_volume(name).ok_or_else(|| {
+            let volumes = self.volumes();
+            anyhow!(unknown_volume(name, volumes.iter().map(|served| served.volume.name())))
+        })
     }
 
     /// Locks the volumes and settings against other changes, until the guard is dropped.

@@ -179,7 +179,10 @@ impl Service {
         let name = &plan.name;
         anyhow::ensure!(!self.is_stopping(), "add {name}: the server is stopping");
         self.check_volumes("add", name)?;
-        anyhow::ensure!(self.volume(name).is_err(), "add {name}: there is a volume of this name");
+        anyhow::ensure!(
+            self.find_volume(name).is_none(),
+            "add {name}: there is a volume of this name"
+        );
         let mut new_plan = self.plan();
         let memory_bytes = new_plan.server.memory_bytes;
         new_plan.volumes.push(plan.clone());
