@@ -38,7 +38,7 @@ pub(super) fn run<B: Serialize>(
             display.finish();
             eprintln!(
                 "larder: {}; all data is written, and the server waits for these programs; \
-                 `larder ctl stop` once more disconnects them",
+                 `larder ctl stop` once more disconnects them and loses their unsent writes",
                 escape::line(reason)
             );
         }
