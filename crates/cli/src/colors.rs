@@ -1,6 +1,7 @@
-//! Colors by meaning and spark lines of live views, and the user's choice of colors.
+//! The terminal: colors by meaning and the user's choice of them, spark lines, width of tables.
 
 use clap::ColorChoice;
+use ratatui::termion::terminal_size;
 use std::io::IsTerminal;
 use std::sync::OnceLock;
 
@@ -45,6 +46,15 @@ impl Meaning {
 /// Sets the choice of the command line.
 pub(crate) fn choose(choice: ColorChoice) {
     CHOICE.get_or_init(|| choice);
+}
+
+/// Fits tables into the lines of the terminal, if standard output is one.
+pub(crate) fn fit_terminal() {
+    if std::io::stdout().is_terminal()
+        && let Ok((characters, _)) = terminal_size()
+    {
+        larder_report::table::fit_terminal(characters.into());
+    }
 }
 
 /// Returns true if standard output shows colors: `auto` means on a terminal, unless `NO_COLOR` is

@@ -133,6 +133,7 @@ pub fn main() -> ExitCode {
     };
     output::set_quiet(cli.quiet);
     colors::choose(cli.color);
+    colors::fit_terminal();
     for note in notes {
         eprintln!("larder: note: {note}");
     }

@@ -4,7 +4,8 @@ use indicatif::{ProgressBar, ProgressDrawTarget, ProgressState, ProgressStyle};
 use larder_io::engine::StopProgress;
 use larder_lab::sim::sizing::Progress;
 use larder_report::escape;
-use larder_schema::{as_f64, format};
+use larder_schema::{as_f64, as_u64, format};
+use std::fmt;
 use std::time::{Duration, Instant};
 
 /// Interval between lines if standard error is not a terminal.
@@ -42,19 +43,32 @@ pub(crate) fn byte_bar(total: u64, verb: &str) -> ProgressBar {
 
 fn style(template: &str) -> ProgressStyle {
     let style = ProgressStyle::with_template(template).expect("our own template");
-    style.with_key("rate", write_rate).progress_chars("=> ")
+    style
+        .with_key("count", |state: &ProgressState, text: &mut dyn fmt::Write| {
+            write(text, &format::short_count(state.pos()));
+        })
+        .with_key("total", |state: &ProgressState, text: &mut dyn fmt::Write| {
+            write(text, &format::short_count(state.len().unwrap_or(0)));
+        })
+        .with_key("rate", write_rate)
+        .progress_chars("=> ")
 }
 
-/// Writes the mean rate of a bar; the first moments tell nothing about it.
-fn write_rate(state: &ProgressState, text: &mut dyn std::fmt::Write) {
-    let seconds = state.elapsed().as_secs_f64();
-    let rate = if seconds < RATE_AFTER.as_secs_f64() {
-        "-/s".to_owned()
-    } else {
-        format!("{}/s", format::number(as_f64(state.pos()) / seconds))
-    };
-    let is_written = text.write_str(&rate);
+fn write(text: &mut dyn fmt::Write, part: &str) {
+    let is_written = text.write_str(part);
     debug_assert!(is_written.is_ok(), "a bar is written into memory");
+}
+
+/// Writes the mean rate of a bar and the remaining time; the first moments tell nothing about them.
+fn write_rate(state: &ProgressState, text: &mut dyn fmt::Write) {
+    if state.elapsed() < RATE_AFTER {
+        return;
+    }
+    let rate = as_u64(as_f64(state.pos()) / state.elapsed().as_secs_f64());
+    write(text, &format!(", {}/s", format::short_count(rate)));
+    if state.len().is_some_and(|len| len > 0) {
+        write(text, &format!(", {} s left", state.eta().as_secs()));
+    }
 }
 
 /// Returns the reason in an error of a store, without the failed operation and the error number:
@@ -80,9 +94,9 @@ impl StepBar {
             self.end();
             self.step = progress.step;
             let template = if progress.total > 0 {
-                "{msg} [{bar:30}] {pos} of {len} references, {rate}, {eta} left"
+                "{msg} [{wide_bar}] {count} of {total} references{rate}"
             } else {
-                "{msg}: {pos} references, {rate}"
+                "{msg}: {count} references{rate}"
             };
             self.bar = Some(bar(progress.total, template).with_message(progress.step));
         }

@@ -51,7 +51,7 @@ pub(crate) fn record(input: &[u8]) {
 /// Reads a record of `larder watch`.
 pub(crate) fn watch(input: &[u8]) {
     if let Some(found) = str::from_utf8(input).ok().and_then(|it| Watch::from_json(it).ok()) {
-        check_text(&watch::to_text(&found, 20));
+        check_text(&watch::to_text(&found, None));
     }
 }
 

@@ -6,28 +6,29 @@
 
 use crate::disk::Disk;
 use crate::{mounts, proc, processes};
+use larder_schema::control::PathUser;
 use std::path::{Path, PathBuf};
 
 /// Describes all users of paths below `directory` except this process; loop devices first.
 #[must_use]
-pub fn holders(directory: &Path) -> Vec<String> {
-    let mut found = loops(directory);
-    found.extend(users(directory));
-    found
+pub fn holders(directory: &Path) -> Vec<PathUser> {
+    let of_device = |description| PathUser { pid: None, description };
+    let others = processes::pids().into_iter().filter(|&pid| pid != std::process::id());
+    let processes = others.filter_map(|pid| holder(pid, directory));
+    loops(directory).into_iter().map(of_device).chain(processes).collect()
 }
 
-fn users(directory: &Path) -> Vec<String> {
-    let user = |pid: u32| {
-        let process = PathBuf::from(format!("/proc/{pid}"));
-        let links = ["cwd", "root", "exe"].map(|link| process.join(link)).into_iter();
-        let links = links.chain(proc::entries(process.join("fd")));
-        let mut used = links.filter_map(|link| std::fs::read_link(link).ok());
-        let path = used.find(|path| path.starts_with(directory))?;
-        let name = processes::name(pid).unwrap_or_default();
-        Some(format!("process {pid} ({name}) uses {}", path.display()))
-    };
-    let others = processes::pids().into_iter().filter(|&pid| pid != std::process::id());
-    others.filter_map(user).collect()
+/// Describes a process, if it uses a path below `directory`.
+#[must_use]
+pub fn holder(pid: u32, directory: &Path) -> Option<PathUser> {
+    let process = PathBuf::from(format!("/proc/{pid}"));
+    let links = ["cwd", "root", "exe"].map(|link| process.join(link)).into_iter();
+    let links = links.chain(proc::entries(process.join("fd")));
+    let mut used = links.filter_map(|link| std::fs::read_link(link).ok());
+    let path = used.find(|path| path.starts_with(directory))?;
+    let name = processes::name(pid).unwrap_or_default();
+    let description = format!("process {pid} ({name}) uses {}", path.display());
+    Some(PathUser { pid: Some(pid), description })
 }
 
 fn loops(directory: &Path) -> Vec<String> {
@@ -66,7 +67,7 @@ mod tests {
     fn who_works_in_a_directory_is_found() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap();
-        assert_eq!(holders(&path), [""; 0]);
+        assert_eq!(holders(&path), []);
         let mut child = Command::new("cat")
             .current_dir(&path)
             .stdin(Stdio::piped())
@@ -76,7 +77,9 @@ mod tests {
         let found = holders(&path);
         drop(child.stdin.take());
         child.wait().unwrap();
-        assert_eq!(found, [format!("process {} (cat) uses {}", child.id(), path.display())]);
+        let description = format!("process {} (cat) uses {}", child.id(), path.display());
+        assert_eq!(found, [PathUser { pid: Some(child.id()), description }]);
+        assert_eq!(holder(std::process::id(), &path), None);
     }
 
     #[test]

@@ -57,6 +57,19 @@ pub enum EngineError {
         /// Requested bytes.
         requested: u64,
     },
+    /// The memory is less than the tables that exist.
+    #[error(
+        "use {} MiB of memory: the tables of the largest cache so far take {} MiB; use more than \
+         that, or restart the server",
+        requested >> 20,
+        tables.div_ceil(1 << 20)
+    )]
+    TooLittleForTables {
+        /// Requested bytes.
+        requested: u64,
+        /// Bytes of the tables.
+        tables: u64,
+    },
     /// The memory is more than the machine has.
     #[error("use {} MiB of memory: this machine has {} MiB", requested >> 20, available >> 20)]
     TooMuch {

@@ -2,6 +2,7 @@
 
 mod curves;
 mod findings;
+mod path_users;
 mod stats;
 mod tables;
 mod unwritten;
@@ -9,6 +10,7 @@ mod volumes;
 
 pub use curves::{REFERENCES_MIN, advise, curves_table, curves_to_text, needed_memory};
 pub use findings::{AutomaticAction, FINDINGS, VolumeFinding, describe};
+pub use path_users::in_use;
 pub use stats::{
     WATCH_COLUMNS_MAX, everything_table, failures_and_findings, heading, requests_table,
     stores_table,

@@ -5,8 +5,12 @@
 //! users get `12.8 ms`. Invariants: every row has one cell per column; cells and headings are
 //! escaped in text, Markdown and CSV. Cells have the unit of their column.
 
+mod text;
+
+pub use text::fit_terminal;
+pub(crate) use text::line_width;
+
 use crate::escape;
-use comfy_table::{CellAlignment, presets};
 use larder_schema::{as_u64, format};
 use serde_json::{Map, Value, json};
 use std::borrow::Cow;
@@ -208,28 +212,6 @@ impl Table {
         self.rows.is_empty()
     }
 
-    /// Renders plain text, as wide as necessary, ending with a line break.
-    #[must_use]
-    pub fn to_text(&self) -> String {
-        let mut inner = comfy_table::Table::new();
-        inner.load_style(presets::NOTHING);
-        inner.set_header(self.columns.iter().map(Column::heading));
-        for row in &self.rows {
-            inner.add_row(row.iter().map(|cell| cell.shown.as_str()));
-        }
-        for (inner, column) in inner.column_iter_mut().zip(&self.columns) {
-            let alignment =
-                if column.is_right_aligned { CellAlignment::Right } else { CellAlignment::Left };
-            inner.set_cell_alignment(alignment);
-            // Two blanks between columns, and none at the edges.
-            inner.set_padding((0, 2));
-        }
-        let mut lines: Vec<String> = inner.lines().map(|line| line.trim_end().to_owned()).collect();
-        let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
-        lines.insert(1, "-".repeat(width));
-        self.titled(&lines.join("\n"))
-    }
-
     /// Renders a Markdown table, with the title as a paragraph in bold.
     #[must_use]
     pub fn to_markdown(&self) -> String {
@@ -275,14 +257,6 @@ impl Table {
             text.push('\n');
         }
         text
-    }
-
-    fn titled(&self, body: &str) -> String {
-        if self.title.is_empty() {
-            format!("{body}\n")
-        } else {
-            format!("{}\n\n{body}\n", self.title)
-        }
     }
 }
 

@@ -152,10 +152,16 @@ fn main_median(run: &Run) -> Option<f64> {
     median(&run.main_sample()?.values)
 }
 
-/// Returns a share of the pages that were read through larder, or `None` if there were none.
+/// Returns a share of the pages that were read through larder, or `None` if there were none: the
+/// median of the trials, as in the table.
 fn page_share(run: &Run, series: &str) -> Option<f64> {
-    let pages = series_sum(run, READ_PAGES).filter(|pages| *pages > 0.0)?;
-    Some(series_sum(run, series)? / pages)
+    let values = |series| run.sample(series).map(|sample| sample.values.iter());
+    let trials = values(series)?.zip(values(READ_PAGES)?);
+    let shares: Vec<f64> = trials
+        .filter(|(_, pages)| **pages > 0.0)
+        .map(|(of_series, pages)| of_series / pages)
+        .collect();
+    median(&shares)
 }
 
 fn rounded(value: f64) -> String {
@@ -223,9 +229,10 @@ impl Side<'_> {
     fn gain(&self) -> String {
         let mut reasons = Vec::new();
         let ahead = page_share(self.larder, AHEAD_PAGES).unwrap_or(0.0);
-        let reused = page_share(self.larder, HIT_PAGES).unwrap_or(0.0) - ahead;
+        let mut reused = page_share(self.larder, HIT_PAGES).unwrap_or(0.0);
         if ahead >= SHARE_MIN {
             reasons.push(format!("{} of the pages had been read ahead", format::percent(ahead)));
+            reused -= ahead;
         }
         if reused >= SHARE_MIN {
             reasons.push(format!("{} of the pages were in its cache", format::percent(reused)));

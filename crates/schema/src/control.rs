@@ -7,7 +7,7 @@ mod stats;
 mod volumes;
 
 pub use requests::{
-    AddRequest, ByteRange, Change, ChangeResponse, JobResult, Progress, RangeRequest,
+    AddRequest, ByteRange, Change, ChangeResponse, JobResult, PathUser, Progress, RangeRequest,
     RemoveRequest, SetRequest, VolumeRequest,
 };
 pub use stats::{Budget, BudgetPool, GiveBack, LatencyStats, Pool, Stats, VolumeStats};

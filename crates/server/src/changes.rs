@@ -6,7 +6,9 @@
 //! reverted.
 
 use crate::plan::{Plan, VolumeValues, refuse_value};
-use crate::service::{ServedVolume, Service, loses_flushed_writes, warn_of_ignored_flushes};
+use crate::service::{
+    ServedVolume, Service, loses_flushed_writes, shortage, warn_of_ignored_flushes,
+};
 use crate::settings::{Assignment, READ_AHEAD, READ_AHEAD_TUNABLE, SETTINGS, find};
 use crate::value::{unknown, unknown_setting};
 use crate::volume_plan::{PolicyChoice, VolumePlan};
@@ -103,8 +105,11 @@ pub(crate) fn assignment(Change { volume, name, to, .. }: Change) -> Assignment 
 }
 
 impl Service {
-    /// Changes settings, all of them or none; returns the changes.
-    pub(crate) fn set(&self, settings: &[Assignment]) -> Result<Vec<Change>, String> {
+    /// Changes settings, all of them or none; returns the changes, and remarks on them.
+    pub(crate) fn set(
+        &self,
+        settings: &[Assignment],
+    ) -> Result<(Vec<Change>, Vec<String>), String> {
         let _change_lock = self.lock_changes();
         let volumes = self.volumes();
         let old = self.plan();
@@ -129,7 +134,8 @@ impl Service {
                 READ_AHEAD.clone_into(&mut change.name);
             }
         }
-        Ok(changes)
+        let growth = new.server.memory_bytes.saturating_sub(old.server.memory_bytes);
+        Ok((changes, shortage::note(growth).into_iter().collect()))
     }
 
     /// Changes the cache from one plan to another. In between no volume has a minimum that the

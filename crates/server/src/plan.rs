@@ -406,7 +406,8 @@ pub fn check_memory(bytes: u64) -> Result<(), PlanError> {
     if bytes < MEMORY_BYTES_MIN {
         let least = MEMORY_BYTES_MIN >> 20;
         // A number without a unit is bytes, which was hardly meant.
-        let unit = if (1..1 << 16).contains(&bytes) && !bytes.is_multiple_of(1024) {
+        let is_bare = !bytes.is_multiple_of(1024) && !bytes.is_multiple_of(1000);
+        let unit = if (1..1 << 16).contains(&bytes) && is_bare {
             format!("; add a unit, as in {bytes}MiB")
         } else {
             String::new()
@@ -417,7 +418,7 @@ pub fn check_memory(bytes: u64) -> Result<(), PlanError> {
     }
     if bytes > machine_bytes {
         let [bytes, machine_bytes] = [bytes, machine_bytes].map(format::bytes);
-        let message = format!("use {bytes} of memory: this machine has {machine_bytes}");
+        let message = format!("use {bytes} of memory: this machine has {machine_bytes}; use less");
         return refuse("memory", None, message);
     }
     Ok(())

@@ -115,11 +115,13 @@ impl Reloader {
         let changes = difference(&self.plan, plan).into_iter();
         let changes = changes.filter(|it| it.volume.is_empty() || is_kept(&it.volume));
         let settings: Vec<_> = changes.map(assignment).collect();
-        for Change { volume, name, from, to, .. } in
-            service.set(&settings).map_err(|error| anyhow!(error))?
-        {
+        let (changes, notes) = service.set(&settings).map_err(|error| anyhow!(error))?;
+        for Change { volume, name, from, to, .. } in changes {
             let dot = if volume.is_empty() { "" } else { "." };
             eprintln!("larder: {volume}{dot}{name}: {from} -> {to}");
+        }
+        for note in notes {
+            eprintln!("larder: note: {note}");
         }
         Ok(())
     }

@@ -4,7 +4,7 @@ use crate::control;
 use crate::output;
 use crate::plan::{Configuration, Plan};
 use crate::requests::{RequestReceiver, RequestSender, ServerRequest};
-use crate::service::Service;
+use crate::service::{Service, Unmounted};
 use crate::systemd::{ServiceManager, take_inherited_sockets};
 use anyhow::{Result, anyhow, ensure};
 use larder_io::engine::StopProgress;
@@ -68,15 +68,17 @@ pub fn run(
     });
     manager.stopping();
     let mut drain_result = drain(&service, receiver, &manager, progress);
+    let mut unmounted = Unmounted::AtOnce;
     if drain_result.is_ok() {
-        // Programs may have written while the unmount waited for them.
-        if service.unmount(receiver) {
+        unmounted = service.unmount(receiver);
+        // Programs may have written before they left the mount.
+        if unmounted != Unmounted::AtOnce {
             drain_result = drain(&service, receiver, &manager, progress);
         }
     }
     let lost = if drain_result.is_ok() { check_lost(&service) } else { Ok(()) };
     let failed = drain_result.as_ref().err().or(lost.as_ref().err());
-    service.report_stop_result(failed.map(ToString::to_string));
+    service.report_stop_result(failed.map(ToString::to_string), unmounted);
     if let Err(error) = drain_result {
         control.close();
         service.close_without_writing();

@@ -6,6 +6,7 @@
 
 mod exposure;
 mod files;
+pub(crate) mod shortage;
 mod stop;
 mod volumes;
 
@@ -26,6 +27,7 @@ use crate::volume_plan::VolumePlan;
 use crate::warm::{self, WarmLists};
 use anyhow::{Context, Result, anyhow};
 use files::Files;
+pub(crate) use files::Unmounted;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::request::BudgetUsage;
 use larder_io::claim::{Claim, ClaimWatch};
@@ -119,6 +121,9 @@ impl Service {
         let engine = Engine::with_log(options, inputs.as_ref().map(InputRecording::log))
             .inspect_err(|_| inputs.iter().for_each(InputRecording::discard))?;
         engine.cache().set_share_mode(settings.share);
+        if let Some(note) = shortage::note(settings.memory_bytes) {
+            eprintln!("larder: note: {note}");
+        }
         let mut service = Service {
             memory_return: None,
             _claims: None,

@@ -14,8 +14,6 @@ use std::fs::File;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::path::{Path, PathBuf};
 
-/// Number of rows by file and process of each table of a watch.
-const WATCH_ROWS: usize = 20;
 /// Maximum size of a record: ten million values of trials.
 const RECORD_BYTES_MAX: u64 = 256 << 20;
 
@@ -115,7 +113,7 @@ impl Format {
     /// Formats a watch.
     fn write_watch(self, result: &Watch) -> Result<String> {
         Ok(match self {
-            Format::Text => larder_report::watch::to_text(result, WATCH_ROWS),
+            Format::Text => larder_report::watch::to_text(result, None),
             Format::Html => larder_report::watch::to_html(result),
             Format::Json => result.to_json(),
             Format::Csv => bail!("a result of larder watch has no CSV: use text, html or json"),

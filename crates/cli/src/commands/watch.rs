@@ -36,11 +36,12 @@ pub(crate) struct WatchArgs {
     #[arg(long, value_name = "TIME", default_value = "5s", value_parser = interval)]
     interval: u64,
 
-    /// Rows of each table.
+    /// Rows of each table [default: up to 20].
     ///
-    /// Number of files by process in each table; as JSON there are at least 1,000.
-    #[arg(long, value_name = "NUMBER", default_value_t = 20)]
-    rows: usize,
+    /// Number of files by process in each table; by default up to 20, without those that together
+    /// did less than 1 %. As JSON there are at least 1,000.
+    #[arg(long, value_name = "NUMBER")]
+    rows: Option<usize>,
 
     /// Write the result into a file as well.
     ///
@@ -140,7 +141,7 @@ pub(crate) fn run(arguments: &WatchArgs) -> Result<()> {
     let options = Options {
         wanted: arguments.target.scope(),
         buffer_kib: arguments.buffer.map(|bytes| bytes.div_ceil(1024)),
-        rows_max: arguments.rows.max(ROWS_MIN),
+        rows_max: arguments.rows.unwrap_or(0).max(ROWS_MIN),
         bpf: arguments.bpf,
         ..Options::default()
     };

@@ -135,6 +135,9 @@ impl HistogramSnapshot {
             reason = "a rank between 1 and count"
         )]
         let rank = ((count as f64 * q).ceil() as u64).clamp(1, count);
+        if rank == count {
+            return Some(self.max);
+        }
         let mut seen = 0;
         for (bucket, &n) in self.counts.iter().enumerate() {
             seen += n;
@@ -182,6 +185,15 @@ mod tests {
         }
         assert_eq!(snapshot.max(), 3_700_000);
         assert_eq!(snapshot.count(), 100_000);
+    }
+
+    #[test]
+    fn every_quantile_of_one_duration_is_exact() {
+        let histogram = Histogram::default();
+        histogram.record(1_234_567);
+        let mut snapshot = HistogramSnapshot::default();
+        histogram.add_to(&mut snapshot);
+        assert_eq!([0.5, 0.99].map(|q| snapshot.quantile(q)), [Some(1_234_567); 2]);
     }
 
     #[test]

@@ -51,7 +51,12 @@ impl Engine {
         check_memory(bytes)?;
         let mut plan = self.plan();
         let in_force = bytes.min(plan.limit);
-        self.cache.set_memory(self.frames_for(in_force, plan.policy_bytes))?;
+        let frames = self.frames_for(in_force, plan.policy_bytes);
+        if frames == 0 {
+            let tables = self.table_bytes(plan.policy_bytes);
+            return Err(EngineError::TooLittleForTables { requested: in_force, tables });
+        }
+        self.cache.set_memory(frames)?;
         plan.memory_bytes = bytes;
         self.cache.note_given_back(bytes - in_force);
         Ok(())
@@ -66,13 +71,16 @@ impl Engine {
     /// Returns the number of frames for data in `bytes`, after all tables, present and future.
     pub(super) fn frames_for(&self, bytes: u64, policy_bytes: usize) -> u32 {
         let frames = frames_in(bytes, policy_bytes);
-        let frames_max = self.cache.frames_ever();
-        if frames >= frames_max {
+        if frames >= self.cache.frames_ever() {
             return frames;
         }
-        let tables = u64::from(frames_max) * (METADATA_BYTES_PER_FRAME + policy_bytes) as u64;
-        let left = bytes.saturating_sub(tables) / BLOCK_BYTES_U64;
+        let left = bytes.saturating_sub(self.table_bytes(policy_bytes)) / BLOCK_BYTES_U64;
         u32::try_from(left).expect("fewer than in all of it")
+    }
+
+    /// Returns the bytes of the tables for the largest number of frames so far.
+    fn table_bytes(&self, policy_bytes: usize) -> u64 {
+        u64::from(self.cache.frames_ever()) * (METADATA_BYTES_PER_FRAME + policy_bytes) as u64
     }
 
     /// Replaces the policy of a volume; the new one stays until the next call. A policy with more

@@ -116,6 +116,15 @@ fn change(engine: &Engine, volume: &larder_io::engine::ArenaVolume, random: &mut
 }
 
 #[test]
+fn memory_below_the_tables_of_a_larger_cache_is_refused_with_their_size() {
+    let engine = engine(2048 * MIB);
+    let error = engine.set_memory(8 * MIB).expect_err("the tables are larger");
+    assert!(matches!(error, EngineError::TooLittleForTables { .. }), "{error}");
+    assert_eq!(engine.memory_bytes(), 2048 * MIB, "nothing has changed");
+    end(&engine);
+}
+
+#[test]
 fn memory_grows_beyond_its_first_size_and_is_refused_beyond_the_machine() {
     let engine = engine(8 * MIB);
     let volume = volume(&engine, "growing", 64 * MIB, Memory::new(64 * MIB));

@@ -10,11 +10,14 @@ use larder_schema::sizing::{Stability, Window};
 const STEADY: f64 = 2.0;
 /// Factor beyond which a workload is unsteady.
 const UNSTEADY: f64 = 8.0;
+/// Minimum share of the largest need so far that each part of a growing workload has.
+const GROWING: f64 = 0.8;
 
 /// Assesses the windows; returns `None` if no window has a required size.
 #[must_use]
 pub fn assess(windows: &[Window], recommended_bytes: u64) -> Option<Stability> {
     let mut needs: Vec<u64> = windows.iter().filter_map(|window| window.needed_bytes).collect();
+    let is_growing = is_growing(&needs);
     needs.sort_unstable();
     let (&least_bytes, &most_bytes) = (needs.first()?, needs.last()?);
     let median_bytes = needs[(needs.len() - 1) / 2];
@@ -22,6 +25,9 @@ pub fn assess(windows: &[Window], recommended_bytes: u64) -> Option<Stability> {
     let factor = larder_schema::as_f64(most_bytes) / larder_schema::as_f64(least_bytes.max(1));
     let level = if factor <= STEADY {
         "steady: the parts of the trace need about the same"
+    } else if is_growing {
+        "growing: at the beginning of a trace few pages are read a second time, and a longer trace \
+         may need more"
     } else if factor <= UNSTEADY {
         "changing: the parts of the trace differ, and the size for the whole is a compromise"
     } else {
@@ -39,6 +45,16 @@ pub fn assess(windows: &[Window], recommended_bytes: u64) -> Option<Stability> {
     );
     let windows = needs.len();
     Some(Stability { least_bytes, median_bytes, most_bytes, covered, windows, judgment })
+}
+
+/// Returns true if no need is much smaller than one before it: every trace begins with first
+/// references, which no cache hits, so that little memory reaches all possible hits.
+fn is_growing(needs: &[u64]) -> bool {
+    let mut most = 0;
+    needs.iter().all(|&need| {
+        most = most.max(need);
+        larder_schema::as_f64(need) >= GROWING * larder_schema::as_f64(most)
+    })
 }
 
 #[cfg(test)]
@@ -66,10 +82,16 @@ mod tests {
 
     #[test]
     fn needs_far_apart_are_unsteady_and_none_is_nothing() {
-        let found = assess(&windows(&[Some(10), Some(150)]), 12).unwrap();
+        let found = assess(&windows(&[Some(150), Some(10)]), 12).unwrap();
         assert!(found.judgment.contains("unsteady"), "{}", found.judgment);
-        let found = assess(&windows(&[Some(10), Some(50)]), 12).unwrap();
+        let found = assess(&windows(&[Some(10), Some(50), Some(30)]), 12).unwrap();
         assert!(found.judgment.contains("changing"), "{}", found.judgment);
         assert_eq!(assess(&windows(&[None]), 12), None);
+    }
+
+    #[test]
+    fn needs_that_rise_with_the_trace_are_growing() {
+        let found = assess(&windows(&[Some(10), Some(30), Some(52), Some(50)]), 12).unwrap();
+        assert!(found.judgment.contains("growing: at the"), "{}", found.judgment);
     }
 }

@@ -78,7 +78,8 @@ fn head_cards(sizing: &Sizing) -> Vec<Card> {
     let (Some(advice), Some(effect)) = (&sizing.recommendation, sizing.recommended()) else {
         return Vec::new();
     };
-    let reachable = format!("of {} that can be reached", format::percent(sizing.workload.ceiling));
+    let reachable =
+        format!("no cache reaches more than {}", format::percent(sizing.workload.ceiling));
     let policies = format!("of {} compared, pages of {}", effect.policies.len(), page_size(advice));
     let half = sizing.effects.iter().find(|effect| effect.what == "half");
     let mut cards = vec![

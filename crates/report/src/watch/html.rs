@@ -2,7 +2,7 @@
 //! read, wrote and missed.
 
 use super::disks;
-use super::text::{evictions, memory_line, reads, writes};
+use super::text::{PATH_MAX, ShownRows, evictions, memory_line, reads, writes};
 use crate::chart::{Axis, Chart, Labels};
 use crate::page::{self, Card, Confidence, Head, details, html_table, list, section};
 use crate::run::capitalized;
@@ -34,7 +34,12 @@ pub fn to_html(watch: &Watch) -> String {
     let mut body = page::doubts("Not observed", &watch.missing);
     body.push_str(&page::findings(&watch.findings));
     body.push_str(&time_section(watch));
-    let rows = (total.rows.as_slice(), watch.page_bytes, ROWS_MAX);
+    let rows = ShownRows {
+        rows: &total.rows,
+        page_bytes: watch.page_bytes,
+        rows_max: Some(ROWS_MAX),
+        path_max: PATH_MAX,
+    };
     for (title, table) in [
         ("Reads by file and process, in pages", reads(rows).0),
         ("Writes by file and process", writes(rows).0),

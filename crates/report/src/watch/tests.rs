@@ -29,8 +29,11 @@ fn the_first_of_each_matter_are_kept_and_shown() {
     let (kept, count) = rows(all, 4096, 5);
     let names: Vec<&str> = kept.iter().map(|row| row.file.as_str()).collect();
     assert_eq!((names, count), (vec!["w0", "w1", "r1", "r2", "e"], 12));
-    let text =
-        interval_to_text(&Interval { rows: kept, rows_all: count, ..Interval::default() }, 4096, 1);
+    let text = interval_to_text(
+        &Interval { rows: kept, rows_all: count, ..Interval::default() },
+        4096,
+        Some(1),
+    );
     for part in ["w0", "r1", "e   ", "and 1 more\n", "7 more files by processes did less"] {
         assert!(text.contains(part), "{part} in\n{text}");
     }
@@ -67,7 +70,7 @@ fn watch() -> Watch {
 
 #[test]
 fn the_text_says_what_is_known_and_what_is_missing() {
-    let text = to_text(&watch(), 20);
+    let text = to_text(&watch(), None);
     for part in [
         "95.0 % of 1,000 pages read were resident, 50 of them by read-ahead",
         "x/end",

@@ -1,20 +1,49 @@
 //! Text rendering.
 
 use super::disks;
-use crate::table::{Cell, Column, Field, Table};
+use crate::table::{Cell, Column, Field, Table, line_width};
 use larder_schema::format;
 use larder_schema::watch::{Interval, Row, UnattributedIo, Watch, WatchColumn};
 
 /// Maximum number of characters of a path; its end is more informative than its start.
-const PATH_MAX: usize = 44;
+pub(super) const PATH_MAX: usize = 44;
+
+/// Minimum number of characters of a shortened path.
+const SHORT_PATH_MIN: usize = 16;
+/// Default number of rows of a table.
+const ROWS_DEFAULT: usize = 20;
+
+/// The rows of an interval, and how much of them tables show.
+#[derive(Clone, Copy)]
+pub(super) struct ShownRows<'a> {
+    pub(super) rows: &'a [Row],
+    pub(super) page_bytes: u64,
+    /// Number of rows; `None` for the default, without rows that hardly matter.
+    pub(super) rows_max: Option<usize>,
+    /// Number of characters of a path.
+    pub(super) path_max: usize,
+}
+
+impl ShownRows<'_> {
+    /// Returns the indices of the rows that a table of a criterion shows, and the number of others.
+    fn select(&self, criterion: WatchColumn) -> (Vec<usize>, usize) {
+        let mut order = criterion.order(self.rows, self.page_bytes);
+        let all = order.len();
+        order.truncate(self.rows_max.unwrap_or_else(|| {
+            criterion.leading(&order, self.rows, self.page_bytes).min(ROWS_DEFAULT)
+        }));
+        let others = all - order.len();
+        (order, others)
+    }
+}
 
 /// Shortens a path to its end.
-fn shorten(path: &str) -> String {
+fn shorten(path: &str, path_max: usize) -> String {
     let length = path.chars().count();
-    if length <= PATH_MAX {
+    if length <= path_max {
         return path.to_owned();
     }
-    let end: String = path.chars().skip(length - (PATH_MAX - 3)).collect();
+    let end: String = path.chars().skip(length - (path_max - 3)).collect();
     format!("...{end}")
 }
 
@@ -22,25 +51,26 @@ fn process(row: &Row) -> String {
     if row.pid == 0 { row.process.clone() } else { format!("{} {}", row.process, row.pid) }
 }
 
-/// Returns the table of a criterion with its first `rows_max` rows, and the number of the others.
-fn table<const N: usize>(
+/// Returns the table of a criterion with the rows that matter, and the number of the others.
+fn table(
     title: &str,
     criterion: WatchColumn,
-    (rows, page_bytes, rows_max): (&[Row], u64, usize),
-    fields: [Field<Row>; N],
+    rows: ShownRows<'_>,
+    fields: impl IntoIterator<Item = Field<Row>>,
 ) -> (Table, usize) {
-    let order = criterion.order(rows, page_bytes);
-    let shown = order.iter().take(rows_max).map(|&index| &rows[index]);
+    let (order, others) = rows.select(criterion);
+    let shown = order.iter().map(|&index| &rows.rows[index]);
+    let path_max = rows.path_max;
+    let file = move |row: &Row| Cell::word(shorten(&row.file, path_max));
     let names = [
-        Field::text("file", "file", |row: &Row| shorten(&row.file)),
+        Field::of(Column::words("file", "file"), file),
         Field::text("process", "process", process),
     ];
-    let fields = names.into_iter().chain(fields);
-    (Table::of(title, shown, fields), order.len().saturating_sub(rows_max))
+    (Table::of(title, shown, names.into_iter().chain(fields)), others)
 }
 
-pub(super) fn reads(rows: (&[Row], u64, usize)) -> (Table, usize) {
-    let page_bytes = rows.1;
+pub(super) fn reads(rows: ShownRows<'_>) -> (Table, usize) {
+    let page_bytes = rows.page_bytes;
     let missed = move |it: &Row| Cell::bytes(it.counts.miss_pages * page_bytes);
     let fields = [
         Field::count("read_pages", "pages read", |it: &Row| it.counts.read_pages),
@@ -49,14 +79,22 @@ pub(super) fn reads(rows: (&[Row], u64, usize)) -> (Table, usize) {
         Field::count("miss_pages", "misses", |it| it.counts.miss_pages),
         Field::of(Column::numbers("miss_bytes", "missed"), missed),
         Field::percent("hit_ratio", "hit ratio", |it| it.counts.hit_ratio()),
-        Field::count("map_touches", "map touches", |it| it.counts.map_touches),
-        Field::count("map_misses", "map misses", |it| it.counts.map_misses),
         Field::bytes("disk_read_bytes", "from disk", |it| it.counts.disk_read_bytes),
     ];
+    let of_maps = [
+        Field::count("map_touches", "map touches", |it: &Row| it.counts.map_touches),
+        Field::count("map_misses", "map misses", |it| it.counts.map_misses),
+    ];
+    // Few programs map files of data, and most programs map their libraries.
+    let has_maps = rows.select(WatchColumn::Reads).0.iter().any(|&index| {
+        let counts = &rows.rows[index].counts;
+        counts.map_touches + counts.map_misses > 0
+    });
+    let fields = fields.into_iter().chain(of_maps.into_iter().filter(|_| has_maps));
     table("reads, in pages", WatchColumn::Reads, rows, fields)
 }
 
-pub(super) fn writes(rows: (&[Row], u64, usize)) -> (Table, usize) {
+pub(super) fn writes(rows: ShownRows<'_>) -> (Table, usize) {
     // File systems that do not report write requests show neither bytes nor overwritten pages.
     let fields = [
         Field::bytes("write_bytes", "written", |it: &Row| {
@@ -78,7 +116,7 @@ pub(super) fn writes(rows: (&[Row], u64, usize)) -> (Table, usize) {
     table("writes", WatchColumn::Writes, rows, fields)
 }
 
-pub(super) fn evictions(rows: (&[Row], u64, usize)) -> (Table, usize) {
+pub(super) fn evictions(rows: ShownRows<'_>) -> (Table, usize) {
     let fields = [
         Field::count("evicted_pages", "evicted", |it: &Row| it.counts.evicted_pages),
         Field::count("dropped_pages", "dropped", |it| it.counts.dropped_pages),
@@ -143,11 +181,14 @@ pub fn line_notes(interval: &Interval) -> String {
     notes
 }
 
-/// Renders all tables with rows, each with at most `rows_max` rows by file and process.
+/// Renders all tables with rows: `rows_max` rows by file and process each, by default up to 20
+/// without those that together did less than 1 %. On a terminal paths take a third of the line.
 #[must_use]
-pub fn interval_to_text(interval: &Interval, page_bytes: u64, rows_max: usize) -> String {
+pub fn interval_to_text(interval: &Interval, page_bytes: u64, rows_max: Option<usize>) -> String {
     let mut text = String::new();
-    let rows = (interval.rows.as_slice(), page_bytes, rows_max);
+    let third = line_width().map_or(PATH_MAX, |characters| characters / 3);
+    let path_max = third.clamp(SHORT_PATH_MIN, PATH_MAX);
+    let rows = ShownRows { rows: &interval.rows, page_bytes, rows_max, path_max };
     let disks = disks::table(&interval.disks, interval.duration_ns);
     for (table, more) in [reads(rows), writes(rows), evictions(rows), (disks, 0)] {
         if table.is_empty() && more == 0 {
@@ -205,21 +246,22 @@ pub(super) fn memory_line(interval: &Interval) -> String {
     );
     for (what, pressure) in [("memory", memory.memory_pressure), ("I/O", memory.io_pressure)] {
         if let Some(share) = pressure {
-            put!(line, ", waiting for {what} {} of the time", format::percent(share));
+            put!(line, ", {what} pressure {} of the time (PSI)", format::percent(share));
         }
     }
     put!(
         line,
-        "; {} pages reclaimed, {} came back",
+        "; {} pages reclaimed, {} read again after an earlier eviction",
         format::count(memory.reclaimed_pages),
         format::count(memory.refault_pages),
     );
     line
 }
 
-/// Renders the total, with at most `rows_max` rows by file and process in each table.
+/// Renders the total, with `rows_max` rows by file and process in each table, as in
+/// [`interval_to_text`].
 #[must_use]
-pub fn to_text(watch: &Watch, rows_max: usize) -> String {
+pub fn to_text(watch: &Watch, rows_max: Option<usize>) -> String {
     let mut text = String::new();
     let total = &watch.total;
     put_line!(

@@ -41,6 +41,9 @@ pub struct ChangeResponse {
     pub head: ResponseHead,
     /// Changed settings; settings that already had the value are left out.
     pub changed: Vec<Change>,
+    /// Remarks on the changes, one sentence each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub notes: Vec<String>,
 }
 
 /// The body of a request for one volume or all.
@@ -121,11 +124,23 @@ pub enum Progress {
     },
     /// All data is written, and a stop waits; of `POST /v1/stop` only.
     Waiting {
-        /// The path that is in use, and the processes that use it.
-        reason: String,
+        /// Path that is in use.
+        path: String,
+        /// Its users, as far as the server can see them.
+        users: Vec<PathUser>,
     },
     /// The last line: the operation has ended.
     Done(JobResult),
+}
+
+/// A process or device that uses a path.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathUser {
+    /// Number of the process; `None` for a device.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub pid: Option<u32>,
+    /// The user with the path that it uses, as a clause.
+    pub description: String,
 }
 
 /// The result of a long-running request.
@@ -136,6 +151,9 @@ pub struct JobResult {
     /// Bytes of the ranges that are in the cache at the end; only of `POST /v1/warm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_bytes: Option<u64>,
+    /// True if a stop disconnected programs from the mount: writes that they had not sent are lost.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub disconnected: bool,
     /// Failures, one sentence each; empty on success.
     pub failures: Vec<String>,
 }

@@ -148,6 +148,9 @@ impl Latency {
         }
         let rank = as_u64((as_f64(count) * part).ceil());
         let rank = rank.clamp(1, count);
+        if rank == count {
+            return Some(self.max_ns);
+        }
         let mut seen = 0;
         let found = self.buckets.iter().find(|(_, count)| {
             seen += count;

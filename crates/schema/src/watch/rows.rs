@@ -50,6 +50,21 @@ impl WatchColumn {
         indices.sort_by_cached_key(|&index| Reverse(weight(index)));
         indices
     }
+
+    /// Returns the number of first rows, in the order of [`WatchColumn::order`], that together have
+    /// at least 99 % of the weight.
+    #[must_use]
+    pub fn leading(self, order: &[usize], rows: &[Row], page_bytes: u64) -> usize {
+        let weights = order.iter().map(|&index| self.weight(&rows[index].counts, page_bytes));
+        let mut left: u64 = weights.clone().sum();
+        let left_out_max = left / 100;
+        let is_needed = |weight: &u64| {
+            let was_left = left;
+            left -= weight;
+            was_left > left_out_max
+        };
+        weights.take_while(is_needed).count()
+    }
 }
 
 /// Returns the total weight of a row.

@@ -109,8 +109,10 @@ async fn send(sender: &mut Sender<Bytes, Infallible>, line: &Progress) -> bool {
 /// Returns a response that streams the progress of a stop to its end.
 pub(super) fn follow_stop(service: &Service) -> Response {
     let mut progress = service.stop_progress();
-    // The stop may have begun before, or be complete.
-    progress.mark_changed();
+    // The stop may have begun before, or be complete. A wait is over: this request has ended it.
+    if !matches!(*progress.borrow(), Some(Progress::Waiting { .. })) {
+        progress.mark_changed();
+    }
     stream(progress)
 }
 
@@ -281,5 +283,5 @@ pub(super) fn warm(
         (resident * BLOCK_BYTES_U64).min(*length)
     };
     let cached_bytes = Some(ranges.iter().map(cached_bytes).sum());
-    JobResult { done_bytes, cached_bytes, failures }
+    JobResult { done_bytes, cached_bytes, failures, ..JobResult::default() }
 }

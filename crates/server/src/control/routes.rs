@@ -261,8 +261,8 @@ routes! {
 }
 
 fn set(service: &Service, request: &SetRequest) -> Result<ChangeResponse, ApiError> {
-    let changed = service.set(&settings(request)).map_err(ApiError::invalid)?;
-    Ok(ChangeResponse { changed, ..ChangeResponse::default() })
+    let (changed, notes) = service.set(&settings(request)).map_err(ApiError::invalid)?;
+    Ok(ChangeResponse { changed, notes, ..ChangeResponse::default() })
 }
 
 /// Refuses a request that does not carry the token, if the socket requires one.

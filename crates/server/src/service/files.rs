@@ -16,16 +16,15 @@ use larder_io::front::fuse::{
 };
 use larder_io::front::observe::Observer;
 use larder_io::reclaim;
+use larder_report::control::in_use;
 use rustix::process::{Signal, getpid, kill_process};
 use std::ops::Range;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
 use std::time::Duration;
 
 /// Interval between attempts to unmount.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
-/// Maximum number of processes in a message about a mount in use.
-const USERS_SHOWN_MAX: usize = 5;
 
 enum Mount {
     Volumes(VolumeMount),
@@ -50,6 +49,17 @@ impl Mount {
             }
         }
     }
+}
+
+/// The end of a mount.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Unmounted {
+    /// It was not in use, or there was none.
+    AtOnce,
+    /// Its users are gone; they may have written data meanwhile.
+    AfterWait,
+    /// Its users were disconnected; they may have written data before.
+    ByForce,
 }
 
 #[derive(Default)]
@@ -173,7 +183,7 @@ impl Files {
     pub(super) fn usage(&self, name: &str) -> Option<String> {
         let file =
             self.with_volumes(|mount| (mount.opens(name) > 0).then(|| mount.file(name)))??;
-        Some(in_use(&file))
+        Some(in_use(&file.display().to_string(), &holders(&file)))
     }
 
     /// Unmounts. Programs that still use a file get errors from now on.
@@ -182,22 +192,6 @@ impl Files {
             mount.close();
         }
     }
-}
-
-/// Returns a message that a path is in use, with the processes that use it, as far as they are
-/// known.
-fn in_use(path: &Path) -> String {
-    let mut users = holders(path);
-    let more = users.len().saturating_sub(USERS_SHOWN_MAX);
-    users.truncate(USERS_SHOWN_MAX);
-    if more > 0 {
-        users.push(format!("{more} more"));
-    }
-    let path = path.display();
-    if users.is_empty() {
-        return format!("{path} is in use");
-    }
-    format!("{path} is in use: {}", users.join(", "))
 }
 
 impl Service {
@@ -211,28 +205,30 @@ impl Service {
         self.files.with_directory(|mount| mount.failing(volume, failing)).unwrap_or_default()
     }
 
-    /// Unmounts the files, after their users are gone or on a second signal; returns true if
-    /// programs may have written data while it waited.
-    pub(crate) fn unmount(&self, requests: &RequestReceiver) -> bool {
+    /// Unmounts the files, after their users are gone or on a second signal.
+    pub(crate) fn unmount(&self, requests: &RequestReceiver) -> Unmounted {
         let attempt = |lazily| self.files.with(|mount| mount.mounted().unmount(lazily));
-        let mut reported = String::new();
+        let mut reported = None;
         loop {
             let path = match attempt(false) {
-                None | Some(Ok(())) => return !reported.is_empty(),
+                None | Some(Ok(())) if reported.is_none() => return Unmounted::AtOnce,
+                None | Some(Ok(())) => return Unmounted::AfterWait,
                 Some(Err(UnmountError::Busy(path))) => path,
                 Some(Err(error @ UnmountError::Refused { .. })) => {
                     eprintln!("larder: WARNING: cannot {error}; it is cut off");
-                    return true;
+                    return Unmounted::ByForce;
                 }
             };
-            let message = in_use(&path);
-            if message != reported {
+            let users = holders(&path);
+            if reported.as_ref() != Some(&users) {
+                let path = path.display().to_string();
                 eprintln!(
-                    "larder: {message}; all data is written, and the server waits for these \
-                     programs; another signal disconnects them and loses their unsent writes"
+                    "larder: {}; all data is written, and the server waits for these programs; \
+                     another signal disconnects them and loses their unsent writes",
+                    in_use(&path, &users)
                 );
-                self.report_waiting(&message);
-                reported = message;
+                self.report_waiting(path, users.clone());
+                reported = Some(users);
             }
             match requests.wait(RETRY_INTERVAL) {
                 Some(ServerRequest::Stop) => {
@@ -240,7 +236,7 @@ impl Service {
                     if let Some(Err(error @ UnmountError::Refused { .. })) = attempt(true) {
                         eprintln!("larder: WARNING: cannot {error}");
                     }
-                    return true;
+                    return Unmounted::ByForce;
                 }
                 Some(ServerRequest::Report) => self.report(),
                 Some(ServerRequest::Reload) | None => {}

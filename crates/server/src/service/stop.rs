@@ -1,6 +1,7 @@
 //! The stop of a service: writing all dirty data, the progress for clients that follow it, and the
 //! end of front ends, lists and recordings.
 
+use super::files::Unmounted;
 use super::{ServedVolume, Service};
 use crate::lock;
 use crate::recording::{InputRecording, RequestRecording};
@@ -9,7 +10,7 @@ use crate::value::OptionalPath;
 use crate::warm::{PendingList, WarmLists};
 use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
-use larder_schema::control::{JobResult, Progress};
+use larder_schema::control::{JobResult, PathUser, Progress};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::watch;
@@ -116,16 +117,16 @@ impl Service {
     }
 
     /// Publishes to the clients that follow a stop that it waits, although all data is written.
-    pub(super) fn report_waiting(&self, reason: &str) {
-        let reason = reason.to_owned();
-        self.stop.progress.send_replace(Some(Progress::Waiting { reason }));
+    pub(super) fn report_waiting(&self, path: String, users: Vec<PathUser>) {
+        self.stop.progress.send_replace(Some(Progress::Waiting { path, users }));
     }
 
     /// Publishes the result of a stop to the clients that follow it.
-    pub(crate) fn report_stop_result(&self, failure: Option<String>) {
+    pub(crate) fn report_stop_result(&self, failure: Option<String>, unmounted: Unmounted) {
         let failures = failure.into_iter().collect();
         let done_bytes = self.stop.drained_bytes.load(Ordering::Acquire);
-        let result = JobResult { done_bytes, failures, ..JobResult::default() };
+        let disconnected = unmounted == Unmounted::ByForce;
+        let result = JobResult { done_bytes, failures, disconnected, ..JobResult::default() };
         self.stop.progress.send_replace(Some(Progress::Done(result)));
     }
 

@@ -5,13 +5,37 @@ use crate::args::TableFormat;
 use crate::progress::WritebackProgress;
 use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
-use larder_report::escape;
-use larder_schema::control::{JobResult, Progress};
+use larder_report::{control, escape};
+use larder_schema::control::{JobResult, PathUser, Progress};
 use larder_schema::format;
 use larder_server::client::Client;
 use serde::Serialize;
 use serde_json::json;
+use std::path::Path;
 use std::time::Instant;
+
+/// The end of a stop that disconnected programs.
+const DISCONNECTED: &str =
+    "stopped; programs were disconnected, and their unsent writes are lost; written";
+
+/// Tells that a stop waits for users of a mount, without this process, which may be one of them.
+fn show_waiting(path: &str, users: &[PathUser]) {
+    let own_use = larder_host::holders::holder(std::process::id(), Path::new(path));
+    let others: Vec<PathUser> =
+        users.iter().filter(|&user| Some(user) != own_use.as_ref()).cloned().collect();
+    eprintln!(
+        "larder: {}; all data is written, and the server waits for these programs, even if Ctrl-C \
+         ends this command; `larder ctl stop` once more disconnects them and loses their unsent \
+         writes",
+        escape::line(&control::in_use(path, &others))
+    );
+    if own_use.is_some_and(|own_use| users.contains(&own_use)) {
+        eprintln!(
+            "larder: note: the shell of this command has an open file or its working directory \
+             there; end this command with Ctrl-C, and leave the mount"
+        );
+    }
+}
 
 /// Sends a request, shows its progress, and prints its result, each with its verb.
 pub(super) fn run<B: Serialize>(
@@ -33,26 +57,23 @@ pub(super) fn run<B: Serialize>(
                 error: error.clone(),
             });
         }
-        Progress::Waiting { reason } => {
+        Progress::Waiting { path, users } => {
             written_at.get_or_insert_with(|| started.elapsed());
             display.finish();
-            eprintln!(
-                "larder: {}; all data is written, and the server waits for these programs; \
-                 `larder ctl stop` once more disconnects them and loses their unsent writes",
-                escape::line(reason)
-            );
+            show_waiting(path, users);
         }
         Progress::Done(_) => {}
     });
     display.finish();
     // The time is that of writing, without the wait for programs.
     let elapsed = written_at.unwrap_or_else(|| started.elapsed());
-    let JobResult { done_bytes: bytes, cached_bytes, failures } = result?;
+    let JobResult { done_bytes: bytes, cached_bytes, failures, disconnected } = result?;
     if !failures.is_empty() {
         return Err(anyhow!("{}", failures.join("; and to ")));
     }
     let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
     let cached_bytes = cached_bytes.map(|cached| cached.min(bytes));
+    let completed = if disconnected { DISCONNECTED } else { completed };
     match format {
         TableFormat::Text => {
             let (size, elapsed) = (format::bytes(bytes), format::duration(elapsed_ns));
@@ -70,6 +91,9 @@ pub(super) fn run<B: Serialize>(
             let mut result = json!({"bytes": bytes, "took_ns": elapsed_ns});
             if let Some(cached) = cached_bytes {
                 result["cached_bytes"] = cached.into();
+            }
+            if disconnected {
+                result["disconnected"] = true.into();
             }
             output::text(&format!("{result}\n"))
         }

@@ -2,8 +2,8 @@
 
 use crate::args::TableFormat;
 use anyhow::Result;
-use larder_report::control;
 use larder_report::table::Table;
+use larder_report::{control, escape};
 use larder_schema::control::{AtRisk, ChangeResponse, Files, Stats, VolumeAtRisk, Volumes};
 use larder_schema::format;
 use serde::Serialize;
@@ -50,6 +50,9 @@ pub(super) fn text(text: &str) -> Result<()> {
 
 /// Returns the settings that a request changed.
 pub(super) fn changed(changed: &ChangeResponse) -> Answer {
+    for note in &changed.notes {
+        eprintln!("larder: note: {}", escape::line(note));
+    }
     Answer::of_table(changed, control::changes_table(changed), "nothing to change\n")
 }
 

@@ -131,7 +131,7 @@ impl Input {
 
     /// Creates an input from a source that generates this number of records.
     pub(super) fn from_generator(source: impl Source + Send + 'static, records: u64) -> Self {
-        let template = "generating [{bar:30}] {pos} of {len} requests, {rate}, {eta} left";
+        let template = "generating [{wide_bar}] {count} of {total} requests{rate}";
         let is_shown = crate::output::shows_progress();
         let bar = if is_shown { progress::bar(records, template) } else { ProgressBar::hidden() };
         Input { source: Box::new(source), bar, read: None }

@@ -200,6 +200,36 @@ fn a_stop_waits_for_those_who_use_a_file_and_says_who_they_are() {
 }
 
 #[test]
+fn a_second_stop_cuts_off_those_who_use_a_file_and_says_so() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut server = serve(TempDir::new().unwrap(), &["disk"], &mountpoint);
+    let file = open(&mountpoint.file("disk"));
+    let mut first = server.ctl_command(&["stop"]);
+    // The command itself has the file open, as if a shell had left it open.
+    let first =
+        first.stdin(file.try_clone().unwrap()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    let mut first = first.spawn().unwrap();
+    server.wait_for_line(|line| line.contains("is in use"));
+    let mut notes = BufReader::new(first.stderr.take().unwrap()).lines().map(Result::unwrap);
+    let (waiting, own) = (notes.next().unwrap(), notes.next().unwrap());
+    let of = |pid: u32| format!("process {pid} (");
+    assert!(waiting.contains(&of(std::process::id())), "{waiting}");
+    assert!(!waiting.contains(&of(first.id())), "{waiting}");
+    assert!(own.contains("the shell of this command has an open file"), "{own}");
+    let second = server.ctl(&["stop"]);
+    assert!(second.status.success() && second.stderr.is_empty(), "{second:?}");
+    server.wait();
+    for stdout in [second.stdout, first.wait_with_output().unwrap().stdout] {
+        let stdout = text(&stdout);
+        assert!(stdout.contains("were disconnected, and their unsent writes are lost"), "{stdout}");
+    }
+    assert!(!mountpoint.is_mounted());
+}
+
+#[test]
 fn a_second_signal_cuts_off_those_who_use_a_file() {
     if !can_mount() {
         return;
