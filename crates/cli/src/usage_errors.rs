@@ -109,7 +109,9 @@ fn message_for(mut error: clap::Error, command: &Command, name: &str) -> String 
 fn plain_reason(reason: &str) -> String {
     match reason {
         // The integer parser returns this for letters and for a sign.
-        "invalid digit found in string" => return "it is not a whole number from 0 on".to_owned(),
+        "invalid digit found in string" => {
+            return "it is not a whole number from 0 on, such as 1000".to_owned();
+        }
         "invalid float literal" => return "it is not a number".to_owned(),
         "number too large to fit in target type" => return "it is too large".to_owned(),
         _ => {}

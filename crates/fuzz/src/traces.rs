@@ -224,6 +224,7 @@ pub(crate) fn sizing(input: &[u8]) {
         name: "input".to_owned(),
         goal: SizingGoal { target: 0.95, budget_bytes: None },
         policies: vec![PolicyKind::Lru],
+        page_sizes: true,
         sampled: false,
         seed: 1,
         threads: NonZero::<usize>::MIN,

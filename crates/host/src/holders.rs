@@ -6,16 +6,22 @@
 
 use crate::disk::Disk;
 use crate::{mounts, proc, processes};
-use larder_schema::control::PathUser;
+use larder_schema::control::{PathUser, PathUsers};
 use std::path::{Path, PathBuf};
 
-/// Describes all users of paths below `directory` except this process; loop devices first.
+/// Maximum number of users that are described.
+const USERS_MAX: usize = 5;
+
+/// Describes the first users of paths below `directory` except this process, loop devices before
+/// processes, and counts the others.
 #[must_use]
-pub fn holders(directory: &Path) -> Vec<PathUser> {
+pub fn holders(directory: &Path) -> PathUsers {
     let of_device = |description| PathUser { pid: None, description };
     let others = processes::pids().into_iter().filter(|&pid| pid != std::process::id());
     let processes = others.filter_map(|pid| holder(pid, directory));
-    loops(directory).into_iter().map(of_device).chain(processes).collect()
+    let mut all = loops(directory).into_iter().map(of_device).chain(processes);
+    let first = all.by_ref().take(USERS_MAX).collect();
+    PathUsers { first, others: all.count() as u64 }
 }
 
 /// Describes a process, if it uses a path below `directory`.
@@ -67,7 +73,7 @@ mod tests {
     fn who_works_in_a_directory_is_found() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap();
-        assert_eq!(holders(&path), []);
+        assert_eq!(holders(&path), PathUsers::default());
         let mut child = Command::new("cat")
             .current_dir(&path)
             .stdin(Stdio::piped())
@@ -78,7 +84,8 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         let description = format!("process {} (cat) uses {}", child.id(), path.display());
-        assert_eq!(found, [PathUser { pid: Some(child.id()), description }]);
+        assert_eq!(found.first, [PathUser { pid: Some(child.id()), description }]);
+        assert_eq!(found.others, 0);
         assert_eq!(holder(std::process::id(), &path), None);
     }
 

@@ -1,6 +1,7 @@
 //! Available memory, and the OOM killer's order.
 
 use crate::proc;
+use crate::residency::page_bytes;
 use std::io;
 
 /// Returns the bytes that programs can allocate without swapping, as the kernel estimates
@@ -9,6 +10,14 @@ use std::io;
 #[must_use]
 pub fn available_bytes() -> Option<u64> {
     proc::meminfo()("MemAvailable")
+}
+
+/// Returns the resident memory of this process in bytes, or `None` if the kernel does not report
+/// it.
+#[must_use]
+pub fn own_resident_bytes() -> Option<u64> {
+    let pages: u64 = proc::read("/proc/self/statm")?.split(' ').nth(1)?.parse().ok()?;
+    Some(pages * page_bytes())
 }
 
 /// Memory use of the machine, in bytes.

@@ -57,18 +57,18 @@ pub enum EngineError {
         /// Requested bytes.
         requested: u64,
     },
-    /// The memory is less than the tables that exist.
+    /// The memory is hardly more than the tables that exist.
     #[error(
-        "use {} MiB of memory: the tables of the largest cache so far take {} MiB; use more than \
-         that, or restart the server",
+        "use {} MiB of memory: the tables of the largest cache so far need {} MiB at least; use \
+         more, or restart the server",
         requested >> 20,
-        tables.div_ceil(1 << 20)
+        least.div_ceil(1 << 20)
     )]
     TooLittleForTables {
         /// Requested bytes.
         requested: u64,
-        /// Bytes of the tables.
-        tables: u64,
+        /// Bytes of the tables, and of the fewest frames.
+        least: u64,
     },
     /// The memory is more than the machine has.
     #[error("use {} MiB of memory: this machine has {} MiB", requested >> 20, available >> 20)]

@@ -164,10 +164,6 @@ fn page_share(run: &Run, series: &str) -> Option<f64> {
     median(&shares)
 }
 
-fn rounded(value: f64) -> String {
-    format::count(larder_schema::as_u64(value))
-}
-
 impl Side<'_> {
     /// Describes the comparison, as in "better from a cold start (3.1 times as fast, 2.9 to 3.3),
     /// since ...".
@@ -210,6 +206,10 @@ impl Side<'_> {
         else {
             return "no ratio".to_owned();
         };
+        if self.native.trials.len().min(self.larder.trials.len()) < 2 {
+            // The bounds of one value each are not those of an interval.
+            return speed_words(if self.is_time() { 1.0 / ratio } else { ratio });
+        }
         let [ratio, low, high] =
             if self.is_time() { [1.0 / ratio, 1.0 / high, 1.0 / low] } else { [ratio, low, high] };
         if low < 1.0 && high > 1.0 {
@@ -248,16 +248,10 @@ impl Side<'_> {
 
     /// Describes the reduction of disk writes, if there is one.
     fn gathered_writes(&self) -> Option<String> {
-        let (pages, writes) =
-            (series_sum(self.larder, WRITTEN_PAGES)?, series_sum(self.larder, DISK_WRITES)?);
-        let is_gathered = pages > 0.0 && pages >= writes * GATHERED_MIN;
-        is_gathered.then(|| {
-            format!(
-                "{} written pages became {} writes of the disk",
-                rounded(pages),
-                rounded(writes)
-            )
-        })
+        let pages = median(&self.larder.sample(GATHERED)?.values)?;
+        let pages_text = format::number(pages);
+        (pages >= GATHERED_MIN)
+            .then(|| format!("each write of the disk had {pages_text} written pages"))
     }
 
     /// Returns true if the work deliberately bypasses the page cache.

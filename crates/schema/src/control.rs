@@ -7,8 +7,8 @@ mod stats;
 mod volumes;
 
 pub use requests::{
-    AddRequest, ByteRange, Change, ChangeResponse, JobResult, PathUser, Progress, RangeRequest,
-    RemoveRequest, SetRequest, VolumeRequest,
+    AddRequest, ByteRange, Change, ChangeResponse, JobResult, PathUser, PathUsers, Progress,
+    RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
 };
 pub use stats::{Budget, BudgetPool, GiveBack, LatencyStats, Pool, Stats, VolumeStats};
 pub use volumes::{

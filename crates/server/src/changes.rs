@@ -105,7 +105,7 @@ pub(crate) fn assignment(Change { volume, name, to, .. }: Change) -> Assignment 
 }
 
 impl Service {
-    /// Changes settings, all of them or none; returns the changes, and remarks on them.
+    /// Changes settings, all of them or none; returns the changes, and notes on them.
     pub(crate) fn set(
         &self,
         settings: &[Assignment],
@@ -134,8 +134,9 @@ impl Service {
                 READ_AHEAD.clone_into(&mut change.name);
             }
         }
-        let growth = new.server.memory_bytes.saturating_sub(old.server.memory_bytes);
-        Ok((changes, shortage::note(growth).into_iter().collect()))
+        let grows = new.server.memory_bytes > old.server.memory_bytes;
+        let note = grows.then(|| shortage::note(new.server.memory_bytes)).flatten();
+        Ok((changes, note.into_iter().collect()))
     }
 
     /// Changes the cache from one plan to another. In between no volume has a minimum that the

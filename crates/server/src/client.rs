@@ -264,6 +264,7 @@ pub fn socket_directory() -> String {
 /// Returns the only socket with a live, trusted server.
 fn single_live_socket(sockets: Vec<PathBuf>) -> Result<PathBuf> {
     let (mut live, mut others) = (Vec::new(), Vec::new());
+    let is_any = !sockets.is_empty();
     for path in sockets {
         match try_connect(&path) {
             Ok(()) => live.push(path),
@@ -278,8 +279,9 @@ fn single_live_socket(sockets: Vec<PathBuf>) -> Result<PathBuf> {
             path.display()
         ),
         (0, None) => bail!(
-            "find a server: none has a control socket in {}; start larder serve, or name the \
-             socket of a running server with --control",
+            "find a server: {} control socket in {}; start larder serve, or name the socket of a \
+             running server with --control",
+            if is_any { "none answers at a" } else { "none has a" },
             socket_directory()
         ),
         (1, _) => Ok(live.remove(0)),

@@ -318,9 +318,9 @@ impl Service {
 
     fn print_counters(&self) {
         for ServedVolume { volume, .. } in self.volumes() {
-            eprint!("{}\n", counters::counters(self.engine.cache(), &volume).to_text());
+            eprint!("{}\n", counters::counters(self.engine.cache(), &volume).to_whole_text());
             if let Some(table) = counters::latencies(&volume, &volume.totals()) {
-                eprint!("{}\n", table.to_text());
+                eprint!("{}\n", table.to_whole_text());
             }
         }
     }

@@ -154,6 +154,7 @@ fn measure(
         name,
         goal: SizingGoal { target: arguments.target, budget_bytes: arguments.budget },
         policies,
+        page_sizes: !arguments.live,
         sampled: arguments.sampled,
         seed: arguments.seed,
         threads: arguments.threads.unwrap_or_else(args::cores),

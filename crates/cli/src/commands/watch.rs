@@ -38,8 +38,8 @@ pub(crate) struct WatchArgs {
 
     /// Rows of each table [default: up to 20].
     ///
-    /// Number of files by process in each table; by default up to 20, without those that together
-    /// did less than 1 %. As JSON there are at least 1,000.
+    /// Number of files by process in each table; by default up to 20, without the last ones,
+    /// which together did at most 1 %. As JSON there are at least 1,000.
     #[arg(long, value_name = "NUMBER")]
     rows: Option<usize>,
 

@@ -247,6 +247,9 @@ fn a_signal_ends_a_run_with_what_it_has_and_removes_what_it_made() {
     let output = child.wait_with_output().unwrap();
     let stderr = String::from_utf8_lossy(&output.stderr);
     assert_eq!(std::os::unix::process::ExitStatusExt::signal(&output.status), Some(2), "{stderr}");
-    assert!(stderr.contains("stopped") && stderr.contains("what it made is removed"), "{stderr}");
+    assert!(
+        stderr.contains("stopped") && stderr.contains("its test files are removed"),
+        "{stderr}"
+    );
     assert_eq!(std::fs::read_dir(directory.path()).unwrap().count(), 0, "{stderr}");
 }

@@ -12,6 +12,9 @@ use larder_core::units::BLOCK_BYTES_U64;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
+/// Minimum number of frames for data: 4 MiB, two of the largest requests.
+const FRAMES_MIN: u32 = 1024;
+
 /// A reason why a volume was not removed. It continues to serve.
 #[derive(Debug, thiserror::Error)]
 pub enum RemoveError {
@@ -41,22 +44,17 @@ impl Engine {
     /// cache reaches it in the background, and [`larder_core::cache::Cache::memory`] reports the
     /// progress.
     ///
-    /// Tables that a larger size needed earlier stay, about 1 % of that size, and are counted: a
+    /// Tables that a larger size needed earlier stay, 3 to 5 % of that size, and are counted: a
     /// cache that has shrunk has that much less for data than one that was never larger.
     ///
     /// # Errors
-    /// If it is less than the minimum, more than the machine has, or not enough for the floors of
-    /// the volumes.
+    /// If it is less than the minimum, more than the machine has, or not enough for these tables or
+    /// the floors of the volumes.
     pub fn set_memory(&self, bytes: u64) -> Result<(), EngineError> {
         check_memory(bytes)?;
         let mut plan = self.plan();
         let in_force = bytes.min(plan.limit);
-        let frames = self.frames_for(in_force, plan.policy_bytes);
-        if frames == 0 {
-            let tables = self.table_bytes(plan.policy_bytes);
-            return Err(EngineError::TooLittleForTables { requested: in_force, tables });
-        }
-        self.cache.set_memory(frames)?;
+        self.set_frames(in_force, plan.policy_bytes)?;
         plan.memory_bytes = bytes;
         self.cache.note_given_back(bytes - in_force);
         Ok(())
@@ -76,6 +74,17 @@ impl Engine {
         }
         let left = bytes.saturating_sub(self.table_bytes(policy_bytes)) / BLOCK_BYTES_U64;
         u32::try_from(left).expect("fewer than in all of it")
+    }
+
+    /// Sets the frames of the cache to those for data in `bytes`, after all tables.
+    pub(super) fn set_frames(&self, bytes: u64, policy_bytes: usize) -> Result<(), EngineError> {
+        let frames = self.frames_for(bytes, policy_bytes);
+        if frames < FRAMES_MIN {
+            let data = u64::from(FRAMES_MIN) * BLOCK_BYTES_U64;
+            let least = self.table_bytes(policy_bytes) + data;
+            return Err(EngineError::TooLittleForTables { requested: bytes, least });
+        }
+        Ok(self.cache.set_memory(frames)?)
     }
 
     /// Returns the bytes of the tables for the largest number of frames so far.
@@ -117,7 +126,7 @@ impl Engine {
         let others = self.cache.volumes().into_iter().filter(|other| other.name() != volume.name());
         let others = others.map(|other| policy_bytes(other.policy(), other.policy_auto()));
         let policy_bytes = others.chain([bytes]).max().expect("at least this one");
-        self.cache.set_memory(self.frames_for(plan.in_force(), policy_bytes))?;
+        self.set_frames(plan.in_force(), policy_bytes)?;
         plan.policy_bytes = policy_bytes;
         Ok(())
     }

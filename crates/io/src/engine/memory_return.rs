@@ -254,7 +254,7 @@ impl Engine {
         if in_force < MEMORY_BYTES_MIN {
             return Err(EngineError::TooLittle { requested: in_force });
         }
-        self.cache.set_memory(self.frames_for(in_force, plan.policy_bytes))?;
+        self.set_frames(in_force, plan.policy_bytes)?;
         plan.limit = bytes;
         self.cache.note_given_back(plan.memory_bytes - in_force);
         Ok(())

@@ -109,7 +109,7 @@ fn interval(run: &Run, plan: &Plan) -> Option<String> {
             trials(main.values.len())
         ),
         None => format!(
-            "{} of \"{series}\" are too few for a 95 % interval of the median, which needs \
+            "{} of \"{series}\" do not give a 95 % interval of the median, which needs \
              {INTERVAL_VALUES_MIN}",
             trials(main.values.len())
         ),

@@ -53,6 +53,8 @@ pub struct Options {
     pub goal: SizingGoal,
     /// Policies to choose from, at least one.
     pub policies: Vec<PolicyKind>,
+    /// True if page sizes are compared.
+    pub page_sizes: bool,
     /// True if only caches that are as cheap as a sample are simulated in full.
     pub sampled: bool,
     /// Seed of the random choices of samples.

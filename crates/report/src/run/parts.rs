@@ -214,41 +214,24 @@ fn common_entries<'a, V: Clone + PartialEq + 'a>(
     same
 }
 
-/// Returns the doubts about the parts, each with its trials. Doubts of one reason that differ in
-/// numbers only are stated once.
+/// Returns the distinct doubts of all parts, each with the trials to which it applies.
 fn doubts(parts: &[Part]) -> Vec<Doubt> {
-    let mut known: BTreeMap<DoubtReason, BTreeMap<&str, BTreeSet<usize>>> = BTreeMap::new();
+    let mut known: BTreeMap<(DoubtReason, &str), BTreeSet<usize>> = BTreeMap::new();
     for (number, part) in parts.iter().enumerate() {
         for doubt in &part.run.doubts {
-            let texts = known.entry(doubt.why).or_default();
-            texts.entry(&doubt.text).or_default().insert(number);
+            known.entry((doubt.why, &doubt.text)).or_default().insert(number);
         }
     }
-    let in_words = |of: &BTreeSet<usize>| {
-        if of.len() == parts.len() {
-            return "all trials".to_owned();
-        }
+    let doubt = |((why, text), of): ((DoubtReason, &str), BTreeSet<usize>)| {
         let of: Vec<&Part> = of.iter().map(|number| &parts[*number]).collect();
-        try_verdict::trials_in_words(&of, parts).unwrap_or_else(|| trials_of(&of))
+        let trials = if of.len() == parts.len() {
+            "all trials".to_owned()
+        } else {
+            try_verdict::trials_in_words(&of, parts).unwrap_or_else(|| trials_of(&of))
+        };
+        Doubt { why, text: format!("{text} (in {trials})") }
     };
-    let mut doubts = Vec::new();
-    for (why, texts) in known {
-        let differ_in_words = matches!(why, DoubtReason::Below | DoubtReason::Workload);
-        let mut texts = texts.into_iter();
-        while let Some((text, of)) = texts.next() {
-            let mut trials = in_words(&of);
-            let others: BTreeSet<usize> = if differ_in_words {
-                BTreeSet::new()
-            } else {
-                texts.by_ref().flat_map(|(_, of)| of).collect()
-            };
-            if !others.is_empty() {
-                trials = format!("{trials}; with other numbers in {}", in_words(&others));
-            }
-            doubts.push(Doubt { why, text: format!("{text} (in {trials})") });
-        }
-    }
-    doubts
+    known.into_iter().map(doubt).collect()
 }
 
 /// Returns words for the trials of some parts. Names have commas, so each is quoted.

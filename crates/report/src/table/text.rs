@@ -10,7 +10,7 @@ const GAP: u16 = 2;
 /// Characters in a line of the terminal; 0 if there is none.
 static LINE_WIDTH: AtomicUsize = AtomicUsize::new(0);
 
-/// Limits tables of this process to a terminal with lines of `characters`.
+/// Limits tables of this process to a terminal with lines of `characters`; 0 ends the limit.
 pub fn fit_terminal(characters: usize) {
     LINE_WIDTH.store(characters, Ordering::Relaxed);
 }
@@ -28,6 +28,12 @@ impl Table {
         self.to_text_within(line_width().unwrap_or(usize::MAX))
     }
 
+    /// Renders plain text as wide as necessary, for a log.
+    #[must_use]
+    pub fn to_whole_text(&self) -> String {
+        self.to_text_within(usize::MAX)
+    }
+
     fn to_text_within(&self, width_max: usize) -> String {
         let blocks: Vec<String> =
             self.blocks(width_max).iter().map(|columns| self.block(columns)).collect();
@@ -41,21 +47,21 @@ impl Table {
 
     /// Divides the columns, by index, into blocks of at most `width_max` characters.
     fn blocks(&self, width_max: usize) -> Vec<Vec<usize>> {
-        let width = |&column: &usize| {
-            let cells = self.rows.iter().map(|row| row[column].shown.chars().count());
-            let heading = self.columns[column].heading().chars().count();
-            usize::from(GAP) + cells.fold(heading, usize::max)
-        };
+        let all: Vec<usize> = (0..self.columns.len()).collect();
+        let widths = self.inner(&all).column_max_content_widths();
+        let width = |&column: &usize| usize::from(widths[column]) + usize::from(GAP);
         let total = |columns: &[usize]| columns.iter().map(width).sum::<usize>();
         let fits = |columns: &[usize]| total(columns) <= width_max.saturating_add(GAP.into());
-        let all: Vec<usize> = (0..self.columns.len()).collect();
         if fits(&all) {
             return vec![all];
         }
-        // The columns that name a row, as far as they leave half of the line to the others.
+        // The columns that name a row, as far as they leave room for each of the others.
         let names = self.columns.iter().take_while(|column| !column.is_right_aligned).count();
-        let names = (1..=names).rev().find(|&names| total(&all[..names]) <= width_max / 2);
-        let names = names.unwrap_or(1);
+        let has_room = |names: &usize| {
+            let widest = all[*names..].iter().max_by_key(|column| width(column));
+            fits(&all[..*names].iter().chain(widest).copied().collect::<Vec<_>>())
+        };
+        let names = (1..=names).rev().find(has_room).unwrap_or(1);
         let mut blocks = vec![all[..names].to_vec()];
         for &column in &all[names..] {
             let block = blocks.last_mut().expect("it is not empty");
@@ -68,8 +74,7 @@ impl Table {
         blocks
     }
 
-    /// Renders some of the columns, without a line break at the end.
-    fn block(&self, columns: &[usize]) -> String {
+    fn inner(&self, columns: &[usize]) -> comfy_table::Table {
         let mut inner = comfy_table::Table::new();
         inner.load_style(presets::NOTHING);
         inner.set_header(columns.iter().map(|&column| self.columns[column].heading()));
@@ -81,9 +86,15 @@ impl Table {
             let alignment =
                 if is_right_aligned { CellAlignment::Right } else { CellAlignment::Left };
             inner.set_cell_alignment(alignment);
-            // None at the edges.
+            // Blanks between columns, and none at the edges.
             inner.set_padding((0, GAP));
         }
+        inner
+    }
+
+    /// Renders some of the columns, without a line break at the end.
+    fn block(&self, columns: &[usize]) -> String {
+        let inner = self.inner(columns);
         let mut lines: Vec<String> = inner.lines().map(|line| line.trim_end().to_owned()).collect();
         let width = lines.iter().map(|line| line.chars().count()).max().unwrap_or(0);
         lines.insert(1, "-".repeat(width));

@@ -23,13 +23,14 @@ fn part(side: &str, start: Start, times: f64, counts: &[(&str, f64)]) -> Part {
     Part { name: format!("{side}, {}", start.name()), labels, run }
 }
 
-fn counted(read: f64, hit: f64, ahead: f64, written: f64, writes: f64) -> [(&'static str, f64); 5] {
+fn counted(read: f64, hit: f64, ahead: f64, written: f64, writes: f64) -> [(&'static str, f64); 6] {
     [
         (READ_PAGES, read),
         (HIT_PAGES, hit),
         (AHEAD_PAGES, ahead),
         (WRITTEN_PAGES, written),
         (DISK_WRITES, writes),
+        (GATHERED, written / writes.max(1.0)),
     ]
 }
 
@@ -51,8 +52,8 @@ fn what_is_better_comes_first_with_what_was_counted() {
     assert_eq!(
         text,
         "Through larder: better from a cold start (3.00 times as fast, 2.97 to 3.03), since \
-         85.0 % of the pages had been read ahead and 3,600 written pages became 120 writes of the \
-         disk; worse from a warm start (2.00 times slower, 1.98 to 2.02), since the kernel's \
+         85.0 % of the pages had been read ahead and each write of the disk had 30.0 written \
+         pages; worse from a warm start (2.00 times slower, 1.98 to 2.02), since the kernel's \
          own cache holds all of it, and through larder every call passes through a second \
          program (FUSE)."
     );

@@ -181,8 +181,9 @@ pub fn line_notes(interval: &Interval) -> String {
     notes
 }
 
-/// Renders all tables with rows: `rows_max` rows by file and process each, by default up to 20
-/// without those that together did less than 1 %. On a terminal paths take a third of the line.
+/// Renders all tables with rows: `rows_max` rows by file and process each; by default up to 20,
+/// without the last ones, which together did at most 1 %. On a terminal paths take a third of the
+/// line.
 #[must_use]
 pub fn interval_to_text(interval: &Interval, page_bytes: u64, rows_max: Option<usize>) -> String {
     let mut text = String::new();

@@ -41,7 +41,7 @@ pub struct ChangeResponse {
     pub head: ResponseHead,
     /// Changed settings; settings that already had the value are left out.
     pub changed: Vec<Change>,
-    /// Remarks on the changes, one sentence each.
+    /// Notes on the changes, one sentence each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub notes: Vec<String>,
 }
@@ -127,10 +127,19 @@ pub enum Progress {
         /// Path that is in use.
         path: String,
         /// Its users, as far as the server can see them.
-        users: Vec<PathUser>,
+        users: PathUsers,
     },
     /// The last line: the operation has ended.
     Done(JobResult),
+}
+
+/// The users of a path.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct PathUsers {
+    /// The first few of them.
+    pub first: Vec<PathUser>,
+    /// Number of the others.
+    pub others: u64,
 }
 
 /// A process or device that uses a path.
@@ -151,11 +160,19 @@ pub struct JobResult {
     /// Bytes of the ranges that are in the cache at the end; only of `POST /v1/warm`.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cached_bytes: Option<u64>,
+    /// Bytes that were discarded instead of written, since a volume was given up; of a stop.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub discarded_bytes: u64,
     /// True if a stop disconnected programs from the mount: writes that they had not sent are lost.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub disconnected: bool,
     /// Failures, one sentence each; empty on success.
     pub failures: Vec<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "the signature is serde's")]
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 /// Reads a map in which each name occurs once: of several values for a name, client and server

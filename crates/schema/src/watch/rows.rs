@@ -55,10 +55,11 @@ impl WatchColumn {
     /// at least 99 % of the weight.
     #[must_use]
     pub fn leading(self, order: &[usize], rows: &[Row], page_bytes: u64) -> usize {
-        let weights = order.iter().map(|&index| self.weight(&rows[index].counts, page_bytes));
-        let mut left: u64 = weights.clone().sum();
+        let weight = |&index: &usize| u128::from(self.weight(&rows[index].counts, page_bytes));
+        let weights = order.iter().map(weight);
+        let mut left: u128 = weights.clone().sum();
         let left_out_max = left / 100;
-        let is_needed = |weight: &u64| {
+        let is_needed = |weight: &u128| {
             let was_left = left;
             left -= weight;
             was_left > left_out_max

@@ -17,11 +17,12 @@ use larder_io::front::fuse::{
 use larder_io::front::observe::Observer;
 use larder_io::reclaim;
 use larder_report::control::in_use;
+use larder_schema::control::{PathUser, PathUsers};
 use rustix::process::{Signal, getpid, kill_process};
 use std::ops::Range;
 use std::path::PathBuf;
 use std::sync::{Arc, RwLock};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Interval between attempts to unmount.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
@@ -207,40 +208,77 @@ impl Service {
 
     /// Unmounts the files, after their users are gone or on a second signal.
     pub(crate) fn unmount(&self, requests: &RequestReceiver) -> Unmounted {
-        let attempt = |lazily| self.files.with(|mount| mount.mounted().unmount(lazily));
-        let mut reported = None;
+        let mut reported = String::new();
         loop {
-            let path = match attempt(false) {
-                None | Some(Ok(())) if reported.is_none() => return Unmounted::AtOnce,
-                None | Some(Ok(())) => return Unmounted::AfterWait,
-                Some(Err(UnmountError::Busy(path))) => path,
-                Some(Err(error @ UnmountError::Refused { .. })) => {
-                    eprintln!("larder: WARNING: cannot {error}; it is cut off");
+            let ended = if reported.is_empty() { Unmounted::AtOnce } else { Unmounted::AfterWait };
+            let (path, users) = match self.try_unmount() {
+                None => return ended,
+                Some(Ok((path, users))) => (path, users),
+                Some(Err(refused)) => {
+                    eprintln!("larder: WARNING: cannot {refused}; it is cut off");
                     return Unmounted::ByForce;
                 }
             };
-            let users = holders(&path);
-            if reported.as_ref() != Some(&users) {
-                let path = path.display().to_string();
+            let path = path.display().to_string();
+            let message = in_use(&path, &users);
+            if message != reported {
+                if reported.is_empty() {
+                    // A stop that was requested before the message does not mean to disconnect.
+                    while requests.wait(Duration::ZERO).is_some() {}
+                }
                 eprintln!(
-                    "larder: {}; all data is written, and the server waits for these programs; \
-                     another signal disconnects them and loses their unsent writes",
-                    in_use(&path, &users)
+                    "larder: {message}; no unwritten data is left, and the server waits for these \
+                     programs; another signal disconnects them, and data that they have not \
+                     written yet is lost"
                 );
-                self.report_waiting(path, users.clone());
-                reported = Some(users);
+                self.report_waiting(path.clone(), users);
+                reported = message;
             }
             match requests.wait(RETRY_INTERVAL) {
-                Some(ServerRequest::Stop) => {
-                    eprintln!("larder: WARNING: {} is disconnected from its users", path.display());
-                    if let Some(Err(error @ UnmountError::Refused { .. })) = attempt(true) {
+                Some(ServerRequest::Stop) if self.try_unmount().is_some() => {
+                    eprintln!("larder: WARNING: {path} is disconnected from its users");
+                    let unmount = |mount: &Mount| mount.mounted().unmount(true);
+                    if let Some(Err(error @ UnmountError::Refused { .. })) =
+                        self.files.with(unmount)
+                    {
                         eprintln!("larder: WARNING: cannot {error}");
                     }
                     return Unmounted::ByForce;
                 }
                 Some(ServerRequest::Report) => self.report(),
-                Some(ServerRequest::Reload) | None => {}
+                _ => {}
             }
         }
     }
+
+    /// Tries to unmount the files; returns the path and its users if there are any, and `None` if
+    /// the mount has ended or there is none.
+    fn try_unmount(&self) -> Option<Result<(PathBuf, PathUsers), UnmountError>> {
+        self.files.with(|mount| {
+            let mounted = mount.mounted();
+            match mounted.unmount(false) {
+                Ok(()) => {
+                    // The threads of the mount learn of its end within moments.
+                    let deadline = Instant::now() + RETRY_INTERVAL;
+                    while !mounted.is_gone() && Instant::now() < deadline {
+                        std::thread::sleep(Duration::from_millis(1));
+                    }
+                    (!mounted.is_gone()).then(|| Ok((mounted.path().to_owned(), hidden_users())))
+                }
+                Err(UnmountError::Busy(path)) => {
+                    let users = holders(&path);
+                    Some(Ok((path, users)))
+                }
+                Err(refused @ UnmountError::Refused { .. }) => Some(Err(refused)),
+            }
+        })?
+    }
+}
+
+/// Returns the users of a mount that was removed while something uses its file system.
+fn hidden_users() -> PathUsers {
+    let description = "a bind mount, a process in another mount namespace, or one from before a \
+                       lazy unmount"
+        .to_owned();
+    PathUsers { first: vec![PathUser { pid: None, description }], others: 0 }
 }

@@ -1,10 +1,12 @@
-//! A remark on caches that need more memory than programs leave.
+//! A note on caches that need more memory than programs leave.
 
 use larder_host::memory;
 use larder_schema::format;
 
-/// Returns a remark if the memory of the cache grows by more than programs can allocate now.
-pub(crate) fn note(growth_bytes: u64) -> Option<String> {
+/// Returns a note if a cache of `memory_bytes` needs more memory, beyond that of this process, than
+/// programs can allocate now.
+pub(crate) fn note(memory_bytes: u64) -> Option<String> {
+    let growth_bytes = memory_bytes.saturating_sub(memory::own_resident_bytes()?);
     note_of(growth_bytes, memory::available_bytes()?)
 }
 

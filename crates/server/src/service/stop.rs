@@ -10,7 +10,7 @@ use crate::value::OptionalPath;
 use crate::warm::{PendingList, WarmLists};
 use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
-use larder_schema::control::{JobResult, PathUser, Progress};
+use larder_schema::control::{JobResult, PathUsers, Progress};
 use std::sync::PoisonError;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use tokio::sync::watch;
@@ -21,6 +21,8 @@ pub(super) struct StopState {
     progress: watch::Sender<Option<Progress>>,
     /// Bytes that the stop has to write.
     drained_bytes: AtomicU64,
+    /// Bytes that were discarded instead.
+    discarded_bytes: AtomicU64,
 }
 
 impl StopState {
@@ -31,6 +33,7 @@ impl StopState {
             is_started: AtomicBool::new(false),
             progress,
             drained_bytes: 0.into(),
+            discarded_bytes: 0.into(),
         }
     }
 }
@@ -113,11 +116,12 @@ impl Service {
         let less = |bytes: u64| Some(bytes.saturating_sub(lost_bytes));
         let drained_bytes = &self.stop.drained_bytes;
         let _before = drained_bytes.fetch_update(Ordering::AcqRel, Ordering::Acquire, less);
+        self.stop.discarded_bytes.fetch_add(lost_bytes, Ordering::AcqRel);
         Ok(())
     }
 
     /// Publishes to the clients that follow a stop that it waits, although all data is written.
-    pub(super) fn report_waiting(&self, path: String, users: Vec<PathUser>) {
+    pub(super) fn report_waiting(&self, path: String, users: PathUsers) {
         self.stop.progress.send_replace(Some(Progress::Waiting { path, users }));
     }
 
@@ -126,7 +130,10 @@ impl Service {
         let failures = failure.into_iter().collect();
         let done_bytes = self.stop.drained_bytes.load(Ordering::Acquire);
         let disconnected = unmounted == Unmounted::ByForce;
-        let result = JobResult { done_bytes, failures, disconnected, ..JobResult::default() };
+        let discarded_bytes = self.stop.discarded_bytes.load(Ordering::Acquire);
+        let cached_bytes = None;
+        let result =
+            JobResult { done_bytes, cached_bytes, failures, discarded_bytes, disconnected };
         self.stop.progress.send_replace(Some(Progress::Done(result)));
     }
 

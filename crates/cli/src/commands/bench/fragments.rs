@@ -76,7 +76,7 @@ fn make(arguments: &FragmentsArgs, directory: &Path) -> Result<String> {
     });
     bar.finish_and_clear();
     if result.as_ref().is_err_and(BenchError::is_stop) {
-        eprintln!("larder: stopped; what it made is removed");
+        eprintln!("larder: stopped; its test files are removed");
         stop.reraise_signal()?;
     }
     result?;

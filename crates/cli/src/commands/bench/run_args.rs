@@ -229,7 +229,7 @@ impl RunArgs {
             }
             Err(RankError::Own(error)) => {
                 if error.is_stop() {
-                    eprintln!("larder: stopped; what it made is removed");
+                    eprintln!("larder: stopped; its test files are removed");
                     stop.reraise_signal()?;
                 }
                 Err(error).context(format!("run {name}"))
@@ -305,7 +305,7 @@ pub(super) fn finish(
     let operation = format!("run {name}");
     let RunResult { mut run, stopped } = match result {
         Err(error) if error.is_stop() => {
-            eprintln!("larder: stopped before there was a result; what it made is removed");
+            eprintln!("larder: stopped before there was a result; its test files are removed");
             stop.reraise_signal()?;
             return Err(error).context(operation);
         }
@@ -318,7 +318,7 @@ pub(super) fn finish(
     // A closed pipe is not a failure, so the error must reach main without context.
     printed?;
     if stopped {
-        eprintln!("larder: stopped; what it made is removed");
+        eprintln!("larder: stopped; its test files are removed");
         stop.reraise_signal()?;
     }
     Ok(ExitCode::SUCCESS)

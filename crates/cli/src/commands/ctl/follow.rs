@@ -6,7 +6,7 @@ use crate::progress::WritebackProgress;
 use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
 use larder_report::{control, escape};
-use larder_schema::control::{JobResult, PathUser, Progress};
+use larder_schema::control::{JobResult, PathUsers, Progress};
 use larder_schema::format;
 use larder_server::client::Client;
 use serde::Serialize;
@@ -14,27 +14,43 @@ use serde_json::json;
 use std::path::Path;
 use std::time::Instant;
 
-/// The end of a stop that disconnected programs.
-const DISCONNECTED: &str =
-    "stopped; programs were disconnected, and their unsent writes are lost; written";
-
 /// Tells that a stop waits for users of a mount, without this process, which may be one of them.
-fn show_waiting(path: &str, users: &[PathUser]) {
+fn show_waiting(path: &str, users: &PathUsers) {
     let own_use = larder_host::holders::holder(std::process::id(), Path::new(path));
-    let others: Vec<PathUser> =
-        users.iter().filter(|&user| Some(user) != own_use.as_ref()).cloned().collect();
+    let mut users = users.clone();
+    users.first.retain(|user| Some(user) != own_use.as_ref());
     eprintln!(
-        "larder: {}; all data is written, and the server waits for these programs, even if Ctrl-C \
-         ends this command; `larder ctl stop` once more disconnects them and loses their unsent \
-         writes",
-        escape::line(&control::in_use(path, &others))
+        "larder: {}; no unwritten data is left, and the server waits for these programs, even if \
+         Ctrl-C ends this command; `larder ctl stop` once more disconnects them, and data that \
+         they have not written yet is lost",
+        escape::line(&control::in_use(path, &users))
     );
-    if own_use.is_some_and(|own_use| users.contains(&own_use)) {
+    if own_use.is_some() {
         eprintln!(
-            "larder: note: the shell of this command has an open file or its working directory \
-             there; end this command with Ctrl-C, and leave the mount"
+            "larder: note: this command has a file of the mount open, which it has from its shell; \
+             end it with Ctrl-C, and leave the mount"
         );
     }
+}
+
+/// Returns the words for the end of an operation: `completed`, unless data was discarded, or
+/// programs were disconnected.
+fn ending(result: &JobResult, completed: &str) -> String {
+    let mut losses = Vec::new();
+    if result.discarded_bytes > 0 {
+        let discarded = format::bytes(result.discarded_bytes);
+        losses.push(format!("{discarded} of unwritten data of volumes that were given up is lost"));
+    }
+    if result.disconnected {
+        losses.push(
+            "programs were disconnected from the mount, and data that they had not written is lost"
+                .to_owned(),
+        );
+    }
+    if losses.is_empty() {
+        return completed.to_owned();
+    }
+    format!("stopped; {}; written", losses.join("; "))
 }
 
 /// Sends a request, shows its progress, and prints its result, each with its verb.
@@ -67,13 +83,15 @@ pub(super) fn run<B: Serialize>(
     display.finish();
     // The time is that of writing, without the wait for programs.
     let elapsed = written_at.unwrap_or_else(|| started.elapsed());
-    let JobResult { done_bytes: bytes, cached_bytes, failures, disconnected } = result?;
+    let result = result?;
+    let completed = &ending(&result, completed);
+    let JobResult { done_bytes: bytes, cached_bytes, failures, discarded_bytes, disconnected } =
+        result;
     if !failures.is_empty() {
         return Err(anyhow!("{}", failures.join("; and to ")));
     }
     let elapsed_ns = u64::try_from(elapsed.as_nanos()).unwrap_or(u64::MAX);
     let cached_bytes = cached_bytes.map(|cached| cached.min(bytes));
-    let completed = if disconnected { DISCONNECTED } else { completed };
     match format {
         TableFormat::Text => {
             let (size, elapsed) = (format::bytes(bytes), format::duration(elapsed_ns));
@@ -94,6 +112,9 @@ pub(super) fn run<B: Serialize>(
             }
             if disconnected {
                 result["disconnected"] = true.into();
+            }
+            if discarded_bytes > 0 {
+                result["discarded_bytes"] = discarded_bytes.into();
             }
             output::text(&format!("{result}\n"))
         }

@@ -33,6 +33,8 @@ pub(super) fn run(
     let signals = channel_of_signals()?;
     let redraw = format == TableFormat::Text && std::io::stdout().is_terminal();
     if redraw {
+        // The view cuts lines at the margin, since its height is limited.
+        larder_report::table::fit_terminal(0);
         control(&format!("{HOME}{CLEAR_SCREEN}"))?;
     }
     let (mut earlier, mut is_first) = (None, true);

@@ -113,9 +113,13 @@ impl MachineMemory {
             ));
         }
         for (name, point) in &self.sizes {
-            let name = if *name == "now" { "all" } else { *name };
+            let size = match *name {
+                "now" => "all of it".to_owned(),
+                "twice" => "twice as much".to_owned(),
+                name => format!("{name} of it"),
+            };
             line(format_args!(
-                "With {name} of it ({}) {} of the references would hit.\n",
+                "With {size} ({}) {} of the references would hit.\n",
                 format::bytes(point.bytes),
                 format::percent(point.hit_ratio)
             ));
@@ -191,7 +195,7 @@ mod tests {
         let holds = "The page cache of this machine holds 100 B; the curve describes /srv/data.";
         assert!(text.contains(holds), "{text}");
         assert!(text.contains("75.0 % were resident, 50.0 % without"), "{text}");
-        assert!(text.contains("With twice of it (200 B) 80.0 %"), "{text}");
+        assert!(text.contains("With twice as much (200 B) 80.0 %"), "{text}");
         assert!(!text.contains("lost"));
     }
 }

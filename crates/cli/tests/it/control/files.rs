@@ -218,13 +218,13 @@ fn a_second_stop_cuts_off_those_who_use_a_file_and_says_so() {
     let of = |pid: u32| format!("process {pid} (");
     assert!(waiting.contains(&of(std::process::id())), "{waiting}");
     assert!(!waiting.contains(&of(first.id())), "{waiting}");
-    assert!(own.contains("the shell of this command has an open file"), "{own}");
+    assert!(own.contains("this command has a file of the mount open"), "{own}");
     let second = server.ctl(&["stop"]);
     assert!(second.status.success() && second.stderr.is_empty(), "{second:?}");
     server.wait();
     for stdout in [second.stdout, first.wait_with_output().unwrap().stdout] {
         let stdout = text(&stdout);
-        assert!(stdout.contains("were disconnected, and their unsent writes are lost"), "{stdout}");
+        assert!(stdout.contains("disconnected from the mount, and data that they had"), "{stdout}");
     }
     assert!(!mountpoint.is_mounted());
 }

@@ -3,6 +3,8 @@
 use super::rig::{MIB, Server, text};
 use rustix::process::Signal;
 use std::fs::File;
+use std::io::{BufRead, BufReader};
+use std::process::Stdio;
 
 /// Settings that delay writeback until a test requests it.
 const LAZY: [&str; 4] = ["--set", "first-delay=60000", "--set", "age-max=60000"];
@@ -23,12 +25,20 @@ fn a_stop_that_cannot_write_names_the_reason_and_ends_when_the_data_is_given_up(
     let refused = server.ctl(&["remove", "cut", "--disconnect"]);
     assert!(text(&refused.stderr).contains("--give-up"), "{refused:?}");
     assert_eq!(server.ctl(&["remove", "none", "--give-up"]).status.code(), Some(2));
+    let mut stop = server.ctl_command(&["stop"]);
+    let mut stop = stop.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("it starts");
+    let mut reason = String::new();
+    BufReader::new(stop.stderr.take().expect("piped")).read_line(&mut reason).expect("UTF-8");
+    assert!(reason.contains("cut.img"), "{reason}");
     server.ctl_text(&["remove", "cut", "--give-up"]);
     // The server may already have closed the connection.
     assert!(client.write_at(0, &[8; 4096], false).is_err(), "acknowledged and discarded");
     let left = server.path("left.img");
     let (directory, code, log) = server.end_with(Signal::TERM);
     assert_eq!(code, Some(0), "{log}");
+    let stopped = stop.wait_with_output().expect("it ends");
+    let expected = "stopped; 16 KiB of unwritten data of volumes that were given up is lost; ";
+    assert!(text(&stopped.stdout).starts_with(expected), "{stopped:?}");
     assert!(!log.contains("cannot use"), "what was given up is no failure: {log}");
     let name = left.file_name().expect("an image");
     let stored = std::fs::read(directory.path().join(name)).expect("it is there");

@@ -11,6 +11,7 @@ use rustix::io::Errno;
 use rustix::process::Signal;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader, Write};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use tempfile::TempDir;
@@ -119,6 +120,39 @@ fn a_stop_writes_everything_and_waits_for_those_who_use_it() {
     drop(open);
     let (_directory, _log) = (source_directory, server.wait());
     assert!(!mountpoint.is_mounted());
+}
+
+#[test]
+fn a_stop_waits_for_the_users_of_a_bind_mount() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
+    let bound = Bound(TempDir::new().unwrap());
+    rustix::mount::mount_bind(mountpoint.path(), bound.0.path()).unwrap();
+    let file = File::create(bound.0.path().join("f")).unwrap();
+    server.signal(Signal::TERM);
+    let log = server.wait_for_line(|line| line.contains("is in use"));
+    assert!(log.contains("a bind mount, a process in another mount namespace"), "{log}");
+    assert!(!mountpoint.is_mounted(), "the mount itself is not in use");
+    file.write_all_at(&[4; 4096], 0).unwrap();
+    file.sync_all().unwrap();
+    let source_directory = source(server.directory.path());
+    assert!(fs::read(source_directory.join("f")).unwrap() == vec![4; 4096]);
+    drop((file, bound));
+    let log = server.wait();
+    assert!(!log.contains("WARN"), "{log}");
+}
+
+/// A bind mount, until it is dropped.
+struct Bound(TempDir);
+
+impl Drop for Bound {
+    fn drop(&mut self) {
+        let detach = rustix::mount::UnmountFlags::DETACH;
+        let _was_mounted = rustix::mount::unmount(self.0.path(), detach);
+    }
 }
 
 #[test]

@@ -25,7 +25,7 @@ fn an_interrupted_run_removes_what_it_made() {
         let stderr = stderr_of(&output);
         assert!(!output.status.success(), "{stderr}");
         assert!(
-            stderr.contains("stopped before there was a result; what it made is removed"),
+            stderr.contains("stopped before there was a result; its test files are removed"),
             "{stderr}"
         );
         assert_eq!((names(directory.path()), leftovers(directory.path())), (vec![], vec![]));

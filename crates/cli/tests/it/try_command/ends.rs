@@ -44,7 +44,7 @@ fn an_interrupted_run_removes_what_it_made() {
         let stderr = text(&output.stderr);
         assert!(!output.status.success(), "{stderr}");
         assert!(
-            stderr.contains("stopped") && stderr.contains("what it made is removed"),
+            stderr.contains("stopped") && stderr.contains("its test files are removed"),
             "{stderr}"
         );
         assert_eq!((names(directory.path()), mounts(directory.path())), (vec![], vec![]));

@@ -148,6 +148,13 @@ impl RunningMount {
         self.shared.run_unmount_callback();
     }
 
+    /// Returns true if the kernel has ended the connection: nothing uses the mount any more, also
+    /// not through a bind mount, in another mount namespace, or after a lazy unmount.
+    #[must_use]
+    pub fn is_gone(&self) -> bool {
+        self.shared.is_gone()
+    }
+
     /// Returns the mountpoint.
     #[must_use]
     pub fn path(&self) -> &Path {

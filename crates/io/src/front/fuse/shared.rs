@@ -80,15 +80,20 @@ impl Shared {
         if let MountContents::Directory(directory) = &self.tree {
             directory.pool.sweep.set_gone();
         }
+        self.is_gone.store(true, Ordering::Release);
         if !self.unmounted.load(Ordering::Acquire) {
             tracing::info!("another process has unmounted the file system");
-            self.is_gone.store(true, Ordering::Release);
             self.run_unmount_callback();
         }
     }
 
+    /// Returns true if the kernel has ended the connection.
+    pub(super) fn is_gone(&self) -> bool {
+        self.is_gone.load(Ordering::Acquire)
+    }
+
     pub(super) fn run_unmount_callback(&self) {
-        if self.is_gone.load(Ordering::Acquire)
+        if self.is_gone()
             && let Some(callback) = self.unmount_callback.lock().expect("no holder panics").take()
         {
             callback();

@@ -21,6 +21,8 @@ use larder_schema::sizing::{
 };
 
 const NS_PER_HOUR: f64 = 3.6e12;
+/// Minimum duration of a trace for misses per hour: a second.
+const RATE_TIME_MIN: u64 = 1_000_000_000;
 
 pub(super) fn compose(
     context: &SizingContext<'_>,
@@ -160,7 +162,7 @@ fn effect(context: &SizingContext<'_>, label: &str, pages: u32, result: &CacheRe
         what: label.to_owned(),
         point: result.point(page_bytes(pages.into())),
         counted: result.counted,
-        misses_per_hour: (context.survey.duration_ns > 0)
+        misses_per_hour: (context.survey.duration_ns >= RATE_TIME_MIN)
             .then(|| misses * NS_PER_HOUR / context.survey.duration_ns as f64),
         store_bytes: page_bytes(result.read_misses),
         policies: Vec::new(),
@@ -199,7 +201,9 @@ fn measure_recommended_size(
             format::bytes(MIN_BYTES_MAX)
         ));
     }
-    if context.survey.sample == 1 {
+    if !context.options.page_sizes {
+        // The pages are those of the host.
+    } else if context.survey.sample == 1 {
         page_sizes(context, sizing, (policy, pages), progress)?;
     } else {
         sizing.notes.push(

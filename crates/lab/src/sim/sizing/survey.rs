@@ -31,7 +31,9 @@ pub(super) struct TraceProperties {
     /// Reads and writes of data.
     pub(super) requests: u64,
     pub(super) bytes: u64,
-    /// Duration of reads and writes.
+    /// Time of the first read or write.
+    pub(super) first_ns: Option<u64>,
+    /// Time from the first to the latest read or write.
     pub(super) duration_ns: u64,
     /// References, by page size.
     pub(super) references: [u64; PAGE_SIZES.len()],
@@ -57,7 +59,9 @@ pub(super) fn survey(
         for record in records.iter().filter(|record| record.op.transfers() && record.len > 0) {
             survey.requests += 1;
             survey.bytes += record.len;
-            survey.duration_ns = survey.duration_ns.max(record.time_ns);
+            let first_ns = *survey.first_ns.get_or_insert(record.time_ns);
+            let since_first = record.time_ns.saturating_sub(first_ns);
+            survey.duration_ns = survey.duration_ns.max(since_first);
             let end = record.offset.saturating_add(record.len);
             for (size, bytes) in PAGE_SIZES.into_iter().enumerate() {
                 let (first, last) =

@@ -12,6 +12,7 @@ fn options() -> Options {
         name: "trace".to_owned(),
         goal: SizingGoal { target: 0.95, budget_bytes: None },
         policies: PolicyKind::ALL.to_vec(),
+        page_sizes: true,
         sampled: false,
         seed: 1,
         threads: NonZero::new(2).unwrap(),

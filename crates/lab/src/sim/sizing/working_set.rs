@@ -58,7 +58,8 @@ pub(super) fn profile(
     let mut records = Vec::new();
     while source.next_batch(&mut records)? {
         for record in records.iter().filter(|record| record.op.transfers() && record.len > 0) {
-            let at = if has_times { record.time_ns } else { requests };
+            let since_first = record.time_ns.saturating_sub(survey.first_ns.unwrap_or(0));
+            let at = if has_times { since_first } else { requests };
             let now = usize::try_from(u128::from(at) * u128::from(SLICES) / length)
                 .expect("few slices")
                 .min(columns - 1);
@@ -71,7 +72,7 @@ pub(super) fn profile(
             while windows_ns.len() as u64 * survey.references[0] / windows <= references
                 && (windows_ns.len() as u64) < windows
             {
-                windows_ns.push(record.time_ns);
+                windows_ns.push(since_first);
             }
             requests += 1;
             references += last - first + 1;

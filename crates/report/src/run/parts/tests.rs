@@ -43,21 +43,6 @@ fn a_gathered_run_has_what_its_parts_have() {
 }
 
 #[test]
-fn doubts_that_differ_in_numbers_are_stated_once() {
-    let with = |name: &str, text: &str| {
-        let mut part = part(name, &[1.0, 2.0], &[]);
-        part.run.doubts = vec![Doubt { why: DoubtReason::Steal, text: text.to_owned() }];
-        part
-    };
-    let run =
-        gathered("three", vec![with("a", "1 of 2"), with("b", "2 of 2"), with("c", "1 of 2")]);
-    let texts: Vec<&str> = run.doubts.iter().map(|doubt| doubt.text.as_str()).collect();
-    let expected =
-        "1 of 2 (in the trials of \"a\" and \"c\"; with other numbers in the trials of \"b\")";
-    assert_eq!(texts, [expected]);
-}
-
-#[test]
 fn the_table_has_a_row_for_each_part_with_its_spread() {
     let known = "   rate [files/s]\n-----------------\na      100 +-15 %\nb        5.00 +-0 %\n";
     let text = parts_table(&two_parts()).to_text();
