@@ -9,7 +9,7 @@ mod watch;
 
 use crate::args::TableFormat;
 use crate::args::{self, VolumeSource};
-use anyhow::{Context, Result, bail, ensure};
+use anyhow::{Result, bail, ensure};
 use clap::{Args, Subcommand};
 use larder_report::control;
 use larder_schema::control::{
@@ -389,8 +389,6 @@ impl Change {
                 follow::run(client, "remove", &request, ("writing", completed), format)?;
             }
             Change::Stop => {
-                // A stop does not wait for the working directory of this command.
-                std::env::set_current_dir("/").context("leave the working directory")?;
                 let words = ("writing", "stopped, no unwritten data is left; written");
                 follow::run(client, "stop", &of_volume(&None), words, format)?;
             }

@@ -213,8 +213,15 @@ fn effects_text(sizing: &Sizing) -> Option<String> {
     };
     let policy = sizing.recommendation.as_ref().map_or("", |advice| advice.policy.as_str());
     let page = format::bytes(sizing.workload.page_bytes.into());
+    let recommended_page = sizing.recommendation.as_ref().map(|advice| advice.page_bytes);
+    let others = if recommended_page == Some(sizing.workload.page_bytes) {
+        ""
+    } else {
+        "; the table of page sizes has the effect of others"
+    };
     Some(format!(
-        "{}{method}: {policy}, pages of {page}.\n\nAll policies at the recommended size\n\n{}",
+        "{}{method}: {policy}, pages of {page}{others}.\n\n\
+         All policies at the recommended size\n\n{}",
         effects_table(sizing).to_text(),
         policies_table(sizing.recommended().unwrap_or(first)).to_text()
     ))

@@ -16,9 +16,17 @@ use std::time::Instant;
 
 /// Tells that a stop waits for users of a mount, without this process, which may be one of them.
 fn show_waiting(path: &str, users: &PathUsers) {
-    let own_use = larder_host::holders::holder(std::process::id(), Path::new(path));
+    let own_use = || larder_host::holders::holder(std::process::id(), Path::new(path));
+    let own_use_before = own_use();
     let mut users = users.clone();
-    users.first.retain(|user| Some(user) != own_use.as_ref());
+    users.first.retain(|user| Some(user) != own_use_before.as_ref());
+    // The working directory of this command may be in the mount. Without this it stays there, and
+    // the message below says so.
+    let _is_left = std::env::set_current_dir("/");
+    let own_use = own_use();
+    if own_use_before.is_some() && own_use.is_none() && users == PathUsers::default() {
+        return;
+    }
     eprintln!(
         "larder: {}; no unwritten data is left, and the server waits for these programs, even if \
          Ctrl-C ends this command; `larder ctl stop` once more disconnects them, and data that \

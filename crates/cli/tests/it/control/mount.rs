@@ -145,6 +145,20 @@ fn a_stop_waits_for_the_users_of_a_bind_mount() {
     assert!(!log.contains("WARN"), "{log}");
 }
 
+#[test]
+fn a_stop_from_within_the_mount_does_not_wait_for_itself() {
+    if !can_mount() {
+        return;
+    }
+    let mountpoint = Mountpoint::new();
+    let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
+    let mut stop = server.ctl_command(&["stop"]);
+    let stop = stop.current_dir(mountpoint.path()).output().unwrap();
+    assert!(stop.status.success() && stop.stderr.is_empty(), "{stop:?}");
+    server.wait();
+    assert!(!mountpoint.is_mounted());
+}
+
 /// A bind mount, until it is dropped.
 struct Bound(TempDir);
 

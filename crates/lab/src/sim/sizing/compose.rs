@@ -297,8 +297,15 @@ fn page_sizes(
 
 /// Adds the curves of all results and their regions.
 fn curves(context: &SizingContext<'_>, sizing: &mut Sizing, table: &ResultTable) {
+    let mut best = 0.0;
     for pages in table.sizes() {
-        if let Some((policy, result)) = table.at(pages).first() {
+        let found = table.at(pages);
+        if let Some((policy, result)) = found.first() {
+            // The search simulates some policies only, of which none may be the best.
+            if found.len() < context.options.policies.len() && result.hits.hit_ratio < best {
+                continue;
+            }
+            best = result.hits.hit_ratio.max(best);
             let point = result.point(page_bytes(pages.into()));
             sizing.exact |= sizing.curve.is_empty();
             sizing.exact &= result.counted;

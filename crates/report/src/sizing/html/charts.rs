@@ -118,6 +118,9 @@ fn draw_effects(sizing: &Sizing, plot: &mut Plot) {
     plot.words("mark", (x + dx, bottom - 40.0), anchor, &effect_text(effect));
 }
 
+/// Width below which a region counts as empty and has no name, in pixels.
+const EMPTY: f64 = 1.0;
+
 /// A region of the curve: its class, ends in pixels, and name.
 type RegionBounds = (&'static str, f64, f64, &'static str);
 
@@ -145,6 +148,9 @@ fn name_regions(sizing: &Sizing, plot: &mut Plot) {
     let [left, right, _, bottom] = plot.ends();
     for (_, from, to, title) in region_bounds(sizing, plot).into_iter().flatten() {
         let y = bottom - 12.0;
+        if to - from < EMPTY {
+            continue;
+        }
         if to - from > 60.0 {
             plot.words("region", (f64::midpoint(from, to), y), "middle", title);
         } else if from - left > right - to {
