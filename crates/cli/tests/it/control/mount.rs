@@ -151,7 +151,7 @@ fn a_stop_from_within_the_mount_does_not_wait_for_itself() {
         return;
     }
     let mountpoint = Mountpoint::new();
-    let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
+    let server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
     let mut stop = server.ctl_command(&["stop"]);
     let stop = stop.current_dir(mountpoint.path()).output().unwrap();
     assert!(stop.status.success() && stop.stderr.is_empty(), "{stop:?}");
