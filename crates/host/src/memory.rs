@@ -1,7 +1,6 @@
 //! Available memory, and the OOM killer's order.
 
 use crate::proc;
-use crate::residency::page_bytes;
 use std::io;
 
 /// Returns the bytes that programs can allocate without swapping, as the kernel estimates
@@ -16,8 +15,7 @@ pub fn available_bytes() -> Option<u64> {
 /// it.
 #[must_use]
 pub fn own_resident_bytes() -> Option<u64> {
-    let pages: u64 = proc::read("/proc/self/statm")?.split(' ').nth(1)?.parse().ok()?;
-    Some(pages * page_bytes())
+    proc::field(&proc::read("/proc/self/status")?, "VmRSS")?.checked_mul(1024)
 }
 
 /// Memory use of the machine, in bytes.

@@ -12,8 +12,8 @@ use larder_core::units::BLOCK_BYTES_U64;
 use std::ops::ControlFlow;
 use std::sync::Arc;
 
-/// Minimum number of frames for data: 4 MiB, two of the largest requests.
-const FRAMES_MIN: u32 = 1024;
+/// Minimum memory for data: two of the largest requests.
+pub(super) const DATA_BYTES_MIN: u64 = 4 << 20;
 
 /// A reason why a volume was not removed. It continues to serve.
 #[derive(Debug, thiserror::Error)]
@@ -79,16 +79,15 @@ impl Engine {
     /// Sets the frames of the cache to those for data in `bytes`, after all tables.
     pub(super) fn set_frames(&self, bytes: u64, policy_bytes: usize) -> Result<(), EngineError> {
         let frames = self.frames_for(bytes, policy_bytes);
-        if frames < FRAMES_MIN {
-            let data = u64::from(FRAMES_MIN) * BLOCK_BYTES_U64;
-            let least = self.table_bytes(policy_bytes) + data;
+        if u64::from(frames) * BLOCK_BYTES_U64 < DATA_BYTES_MIN {
+            let least = self.table_bytes(policy_bytes) + DATA_BYTES_MIN;
             return Err(EngineError::TooLittleForTables { requested: bytes, least });
         }
         Ok(self.cache.set_memory(frames)?)
     }
 
     /// Returns the bytes of the tables for the largest number of frames so far.
-    fn table_bytes(&self, policy_bytes: usize) -> u64 {
+    pub(super) fn table_bytes(&self, policy_bytes: usize) -> u64 {
         u64::from(self.cache.frames_ever()) * (METADATA_BYTES_PER_FRAME + policy_bytes) as u64
     }
 

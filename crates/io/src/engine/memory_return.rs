@@ -6,11 +6,12 @@
 //! since the cache refuses less. If pressure cannot be measured any more, the cache takes all
 //! memory again.
 
+use super::live::DATA_BYTES_MIN;
 use super::{ArenaCache, Engine, EngineError, MEMORY_BYTES_MIN};
 use crate::fault::{self, Thread, report_failed_part};
 use crate::pressure::Pressure;
 use crate::waker::Waker;
-use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
+use larder_core::cache::TRACKER_BYTES;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::completion::Wake;
 use larder_core::pressure::{GiveBack, PressureResponse};
@@ -261,14 +262,11 @@ impl Engine {
     }
 
     /// Returns the least memory that keeps the floors of the volumes, in bytes, with all present
-    /// tables; no less than [`MEMORY_BYTES_MIN`].
+    /// tables, and a minimum for data; no less than [`MEMORY_BYTES_MIN`].
     #[must_use]
     pub fn least_bytes(&self) -> u64 {
-        let policy_bytes = self.plan().policy_bytes;
-        let tables = u64::from(self.cache.frames_ever())
-            * (METADATA_BYTES_PER_FRAME + policy_bytes) as u64
-            + TRACKER_BYTES as u64;
-        (tables + promised_bytes(&self.cache)).max(MEMORY_BYTES_MIN)
+        let tables = self.table_bytes(self.plan().policy_bytes) + TRACKER_BYTES as u64;
+        (tables + promised_bytes(&self.cache).max(DATA_BYTES_MIN)).max(MEMORY_BYTES_MIN)
     }
 }
 

@@ -25,16 +25,16 @@ impl Table {
     /// blocks, each with the first columns of text.
     #[must_use]
     pub fn to_text(&self) -> String {
-        self.to_text_within(line_width().unwrap_or(usize::MAX))
+        self.to_text_within(line_width())
     }
 
     /// Renders plain text as wide as necessary, for a log.
     #[must_use]
     pub fn to_whole_text(&self) -> String {
-        self.to_text_within(usize::MAX)
+        self.to_text_within(None)
     }
 
-    fn to_text_within(&self, width_max: usize) -> String {
+    fn to_text_within(&self, width_max: Option<usize>) -> String {
         let blocks: Vec<String> =
             self.blocks(width_max).iter().map(|columns| self.block(columns)).collect();
         let body = blocks.join("\n\n");
@@ -46,8 +46,9 @@ impl Table {
     }
 
     /// Divides the columns, by index, into blocks of at most `width_max` characters.
-    fn blocks(&self, width_max: usize) -> Vec<Vec<usize>> {
+    fn blocks(&self, width_max: Option<usize>) -> Vec<Vec<usize>> {
         let all: Vec<usize> = (0..self.columns.len()).collect();
+        let Some(width_max) = width_max else { return vec![all] };
         let widths = self.inner(&all).column_max_content_widths();
         let width = |&column: &usize| usize::from(widths[column]) + usize::from(GAP);
         let total = |columns: &[usize]| columns.iter().map(width).sum::<usize>();
@@ -127,8 +128,12 @@ mod tests {
                       file   missed\n\
                       -------------\n\
                       a.bin       1\n";
-        assert_eq!(table.to_text_within(26), whole);
-        assert_eq!(table.to_text_within(25), halves);
-        assert_eq!(table.to_text_within(1).matches("file").count(), 3, "a column in each block");
+        assert_eq!(table.to_text_within(Some(26)), whole);
+        assert_eq!(table.to_text_within(Some(25)), halves);
+        assert_eq!(
+            table.to_text_within(Some(1)).matches("file").count(),
+            3,
+            "a column in each block"
+        );
     }
 }

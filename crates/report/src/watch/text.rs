@@ -51,15 +51,14 @@ fn process(row: &Row) -> String {
     if row.pid == 0 { row.process.clone() } else { format!("{} {}", row.process, row.pid) }
 }
 
-/// Returns the table of a criterion with the rows that matter, and the number of the others.
+/// Returns the table of some rows, selected by [`ShownRows::select`], and the number of the others.
 fn table(
     title: &str,
-    criterion: WatchColumn,
     rows: ShownRows<'_>,
+    (selected, others): (Vec<usize>, usize),
     fields: impl IntoIterator<Item = Field<Row>>,
 ) -> (Table, usize) {
-    let (order, others) = rows.select(criterion);
-    let shown = order.iter().map(|&index| &rows.rows[index]);
+    let shown = selected.iter().map(|&index| &rows.rows[index]);
     let path_max = rows.path_max;
     let file = move |row: &Row| Cell::word(shorten(&row.file, path_max));
     let names = [
@@ -86,12 +85,13 @@ pub(super) fn reads(rows: ShownRows<'_>) -> (Table, usize) {
         Field::count("map_misses", "map misses", |it| it.counts.map_misses),
     ];
     // Few programs map files of data, and most programs map their libraries.
-    let has_maps = rows.select(WatchColumn::Reads).0.iter().any(|&index| {
+    let selected = rows.select(WatchColumn::Reads);
+    let has_maps = selected.0.iter().any(|&index| {
         let counts = &rows.rows[index].counts;
         counts.map_touches + counts.map_misses > 0
     });
     let fields = fields.into_iter().chain(of_maps.into_iter().filter(|_| has_maps));
-    table("reads, in pages", WatchColumn::Reads, rows, fields)
+    table("reads, in pages", rows, selected, fields)
 }
 
 pub(super) fn writes(rows: ShownRows<'_>) -> (Table, usize) {
@@ -113,7 +113,7 @@ pub(super) fn writes(rows: ShownRows<'_>) -> (Table, usize) {
         Field::bytes("disk_write_bytes", "to disk, itself", |it| it.counts.disk_write_bytes),
         Field::duration("throttled_ms", "throttled", |it| it.counts.throttled_ms * 1_000_000),
     ];
-    table("writes", WatchColumn::Writes, rows, fields)
+    table("writes", rows, rows.select(WatchColumn::Writes), fields)
 }
 
 pub(super) fn evictions(rows: ShownRows<'_>) -> (Table, usize) {
@@ -125,7 +125,7 @@ pub(super) fn evictions(rows: ShownRows<'_>) -> (Table, usize) {
             it.counts.read_ahead_unused_pages
         }),
     ];
-    table("pages that left, and by whom", WatchColumn::Leaving, rows, fields)
+    table("pages that left, and by whom", rows, rows.select(WatchColumn::Leaving), fields)
 }
 
 /// Headings and widths of the columns of [`line_cells`]; with separators 69 characters, so that a

@@ -224,7 +224,11 @@ impl Service {
             if message != reported {
                 if reported.is_empty() {
                     // A stop that was requested before the message does not mean to disconnect.
-                    while requests.wait(Duration::ZERO).is_some() {}
+                    while let Some(request) = requests.wait(Duration::ZERO) {
+                        if request == ServerRequest::Report {
+                            self.report();
+                        }
+                    }
                 }
                 eprintln!(
                     "larder: {message}; no unwritten data is left, and the server waits for these \
@@ -246,7 +250,7 @@ impl Service {
                     return Unmounted::ByForce;
                 }
                 Some(ServerRequest::Report) => self.report(),
-                _ => {}
+                Some(ServerRequest::Stop | ServerRequest::Reload) | None => {}
             }
         }
     }

@@ -131,9 +131,13 @@ impl Service {
         let done_bytes = self.stop.drained_bytes.load(Ordering::Acquire);
         let disconnected = unmounted == Unmounted::ByForce;
         let discarded_bytes = self.stop.discarded_bytes.load(Ordering::Acquire);
-        let cached_bytes = None;
-        let result =
-            JobResult { done_bytes, cached_bytes, failures, discarded_bytes, disconnected };
+        let result = JobResult {
+            done_bytes,
+            failures,
+            discarded_bytes,
+            disconnected,
+            ..JobResult::default()
+        };
         self.stop.progress.send_replace(Some(Progress::Done(result)));
     }
 

@@ -129,9 +129,9 @@ fn a_stop_waits_for_the_users_of_a_bind_mount() {
     }
     let mountpoint = Mountpoint::new();
     let mut server = mount(TempDir::new().unwrap(), &mountpoint, &LAZY);
-    let bound = Bound(TempDir::new().unwrap());
-    rustix::mount::mount_bind(mountpoint.path(), bound.0.path()).unwrap();
-    let file = File::create(bound.0.path().join("f")).unwrap();
+    let bound = Mountpoint::new();
+    rustix::mount::mount_bind(mountpoint.path(), bound.path()).unwrap();
+    let file = File::create(bound.file("f")).unwrap();
     server.signal(Signal::TERM);
     let log = server.wait_for_line(|line| line.contains("is in use"));
     assert!(log.contains("a bind mount, a process in another mount namespace"), "{log}");
@@ -157,16 +157,6 @@ fn a_stop_from_within_the_mount_does_not_wait_for_itself() {
     assert!(stop.status.success() && stop.stderr.is_empty(), "{stop:?}");
     server.wait();
     assert!(!mountpoint.is_mounted());
-}
-
-/// A bind mount, until it is dropped.
-struct Bound(TempDir);
-
-impl Drop for Bound {
-    fn drop(&mut self) {
-        let detach = rustix::mount::UnmountFlags::DETACH;
-        let _was_mounted = rustix::mount::unmount(self.0.path(), detach);
-    }
 }
 
 #[test]

@@ -201,15 +201,15 @@ fn measure_recommended_size(
             format::bytes(MIN_BYTES_MAX)
         ));
     }
-    if !context.options.page_sizes {
-        // The pages are those of the host.
-    } else if context.survey.sample == 1 {
-        page_sizes(context, sizing, (policy, pages), progress)?;
-    } else {
-        sizing.notes.push(
-            "page sizes were not compared: of a sample of the pages, neighbors are missing"
-                .to_owned(),
-        );
+    if context.options.page_sizes {
+        if context.survey.sample == 1 {
+            page_sizes(context, sizing, (policy, pages), progress)?;
+        } else {
+            sizing.notes.push(
+                "page sizes were not compared: of a sample of the pages, neighbors are missing"
+                    .to_owned(),
+            );
+        }
     }
     if context.survey.volumes.len() > 1 {
         let memory_requests = volumes::memory_requests(context, progress)?;
