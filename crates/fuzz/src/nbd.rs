@@ -3,14 +3,12 @@
 use larder_io::front::nbd::handshake::{
     BlockSizes, ExportInfo, Handshake, HandshakeLimits, Progress,
 };
-use larder_io::nbd_client::{Client, NbdAddress, NbdUri, list_exports};
+use larder_io::nbd_client::{Client, ConnectOptions, NbdUri, list_exports_of};
 use larder_io::nbd_wire::{FLAG_SEND_FLUSH, FLAG_SEND_FUA, REQUEST_BYTES, Request};
-use std::io::{Read, Write};
+use std::io::Write;
 use std::net::Shutdown;
-use std::os::unix::net::UnixListener;
-use std::path::PathBuf;
-use std::sync::mpsc::{Sender, channel};
-use std::sync::{Mutex, OnceLock};
+use std::os::fd::OwnedFd;
+use std::os::unix::net::UnixStream;
 
 const LIMITS: HandshakeLimits = HandshakeLimits {
     option_bytes_max: 64,
@@ -65,44 +63,26 @@ pub(crate) fn server(input: &[u8]) {
     }
 }
 
-/// A server that answers each connection with the given bytes.
-struct Server {
-    path: PathBuf,
-    answers: Mutex<Sender<Vec<u8>>>,
+/// Returns a client's end of a connection whose other end has sent an answer, and that other end,
+/// which keeps what the client sends.
+fn answered(answer: &[u8]) -> (OwnedFd, UnixStream) {
+    let (client, mut server) = UnixStream::pair().expect("a pair of sockets");
+    // An answer that a socket cannot hold is cut off.
+    server.set_nonblocking(true).expect("a socket has this mode");
+    drop(server.write_all(answer));
+    server.shutdown(Shutdown::Write).expect("it is connected");
+    (client.into(), server)
 }
 
-fn scripted_server() -> &'static Server {
-    static SERVER: OnceLock<Server> = OnceLock::new();
-    SERVER.get_or_init(|| {
-        let directory = tempfile::tempdir().expect("a directory").keep();
-        let path = directory.join("socket");
-        let listener = UnixListener::bind(&path).expect("a socket");
-        let (answers, next) = channel::<Vec<u8>>();
-        std::thread::spawn(move || {
-            for answer in next {
-                let (mut stream, _) = listener.accept().expect("a connection");
-                // The client may have disconnected already.
-                drop(stream.write_all(&answer).and_then(|()| stream.shutdown(Shutdown::Write)));
-                drop(stream.read_to_end(&mut Vec::new()));
-            }
-        });
-        Server { path, answers: Mutex::new(answers) }
-    })
-}
-
-/// Runs the client: a handshake, a read, a write and a block status; or a list of exports.
+/// Runs the client: a handshake, a read, a write and a flush; or a list of exports.
 pub(crate) fn client(input: &[u8]) {
     let (first, answer) = input.split_first().unwrap_or((&0, &[]));
-    let server = scripted_server();
-    let answers = server.answers.lock().expect("no holder panics");
-    answers.send(answer.to_vec()).expect("the server runs");
-    let address = NbdAddress::Unix(server.path.clone());
-    let uri = NbdUri { address, export: "disk".into(), tls: None };
+    let (socket, _server) = answered(answer);
     if first.is_multiple_of(4) {
-        drop(list_exports(&uri));
+        drop(list_exports_of(socket));
         return;
     }
-    let Ok(mut client) = Client::connect(&uri) else { return };
+    let Ok(mut client) = Client::over(socket, "disk", ConnectOptions::default()) else { return };
     // Each operation may fail, but must not panic.
     drop(client.read_at(0, &mut [0; 512]));
     drop(client.write_at(512, &[1; 512], false));

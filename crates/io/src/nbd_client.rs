@@ -29,15 +29,11 @@ use handshake::OptionNegotiation;
 use pipeline::Slot;
 use std::collections::VecDeque;
 use std::io::{BufReader, Read};
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 use std::time::Duration;
 use stream::Stream;
-
-/// Bytes read ahead from the socket: many headers and small replies in one call. Longer data goes
-/// directly to the request's buffer.
-const READ_BUFFER_BYTES: usize = 64 << 10;
 
 /// Features and limits that a client requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -126,9 +122,16 @@ pub struct Client {
 /// If there is no connection, or the server refuses or violates the protocol.
 pub fn list_exports(uri: &NbdUri) -> Result<Vec<ListedExport>, ClientError> {
     let channel = tls_channel(uri)?;
-    let stream = Stream::connect(&uri.address, Deadline::after(None, 0))?;
-    let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
+    let mut stream = Stream::connect(&uri.address, Deadline::after(None, 0))?.buffered();
     begin(&mut stream, channel)?.list()
+}
+
+/// Returns the names of all exports of the server at the other end of a connected socket.
+///
+/// # Errors
+/// If the server refuses or violates the protocol.
+pub fn list_exports_of(socket: OwnedFd) -> Result<Vec<ListedExport>, ClientError> {
+    begin(&mut Stream::new(socket, Deadline::after(None, 0)).buffered(), None)?.list()
 }
 
 /// Returns the client's TLS channel, if the address requires TLS.
@@ -175,8 +178,29 @@ impl Client {
     pub fn connect_with(uri: &NbdUri, options: ConnectOptions) -> Result<Self, ClientError> {
         let channel = tls_channel(uri)?;
         let stream = Stream::connect(&uri.address, Deadline::after(options.timeout, 0))?;
-        let mut stream = BufReader::with_capacity(READ_BUFFER_BYTES, stream);
-        let details = begin(&mut stream, channel)?.negotiate(&uri.export, options)?;
+        Self::begin(stream.buffered(), channel, &uri.export, options)
+    }
+
+    /// Connects to the server at the other end of a connected socket, without TLS.
+    ///
+    /// # Errors
+    /// If the server refuses or violates the protocol.
+    pub fn over(
+        socket: OwnedFd,
+        export: &str,
+        options: ConnectOptions,
+    ) -> Result<Self, ClientError> {
+        let stream = Stream::new(socket, Deadline::after(options.timeout, 0));
+        Self::begin(stream.buffered(), None, export, options)
+    }
+
+    fn begin(
+        mut stream: BufReader<Stream>,
+        channel: Option<Channel>,
+        export: &str,
+        options: ConnectOptions,
+    ) -> Result<Self, ClientError> {
+        let details = begin(&mut stream, channel)?.negotiate(export, options)?;
         Ok(Self {
             stream,
             details,

@@ -14,7 +14,7 @@ use rustix::net::{
     sockopt,
 };
 use std::ffi::OsStr;
-use std::io::{self, IoSlice, Read, Write};
+use std::io::{self, BufReader, IoSlice, Read, Write};
 use std::net::{SocketAddr, TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
@@ -27,6 +27,9 @@ use std::time::Duration;
 const KEEP_ALIVE_IDLE: Duration = Duration::from_secs(10);
 const KEEP_ALIVE_INTERVAL: Duration = Duration::from_secs(5);
 const KEEP_ALIVE_COUNT: u32 = 3;
+/// Bytes read ahead from the socket: many headers and small replies in one call. Longer data goes
+/// directly to the request's buffer.
+const READ_BUFFER_BYTES: usize = 64 << 10;
 /// Interval at which a wait checks whether another thread has ended it.
 const END_CHECK_INTERVAL: Duration = Duration::from_millis(100);
 
@@ -93,7 +96,16 @@ impl Stream {
             sockopt::set_tcp_keepintvl(&socket, KEEP_ALIVE_INTERVAL)?;
             sockopt::set_tcp_keepcnt(&socket, KEEP_ALIVE_COUNT)?;
         }
-        Ok(Stream { transport: Transport::new(socket), deadline, ended: None })
+        Ok(Stream::new(socket, deadline))
+    }
+
+    /// Returns the stream of a connected socket.
+    pub(super) fn new(socket: OwnedFd, deadline: Deadline) -> Self {
+        Stream { transport: Transport::new(socket), deadline, ended: None }
+    }
+
+    pub(super) fn buffered(self) -> BufReader<Self> {
+        BufReader::with_capacity(READ_BUFFER_BYTES, self)
     }
 
     pub(super) fn peer(&self) -> String {
