@@ -231,7 +231,7 @@ impl WritebackProgress {
         let seconds = self.started.elapsed().as_secs_f64();
         #[expect(clippy::cast_precision_loss, reason = "a rate for people")]
         let rate = written.saturating_sub(self.rate_base) as f64 / seconds.max(0.001);
-        let left = if rate > 0.0 {
+        let left = if rate > 0.0 && written < self.total {
             #[expect(clippy::cast_precision_loss, reason = "a time for people")]
             let seconds = (self.total - written) as f64 / rate;
             format!(", {} left", format::duration(nanoseconds(seconds)))
@@ -283,5 +283,6 @@ mod tests {
         let line = display.line_text(4 << 20);
         assert!(line.contains(" left") && !line.contains("waiting"), "{line}");
         assert!(display.started > long_ago, "the rate does not count the wait");
+        assert!(!display.line_text(24 << 20).contains(" left"), "all has been written");
     }
 }
