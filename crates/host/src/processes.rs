@@ -6,7 +6,12 @@
 
 use crate::proc;
 use std::collections::BTreeMap;
-use std::path::PathBuf;
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
+/// Text for a process whose name is empty.
+const NO_NAME: &str = "(no name)";
 
 /// The I/O counters of a process, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -57,19 +62,30 @@ pub fn of(pid: u32) -> Option<ProcessIo> {
     })
 }
 
-/// Returns the command name of a process, at most 15 bytes.
+/// Returns the command name of a process, at most 15 bytes before the conversion to UTF-8; `None`
+/// if the process has ended.
 pub(crate) fn name(pid: u32) -> Option<String> {
-    proc::read(format!("/proc/{pid}/comm"))
+    let name = proc::read_lossy(Path::new(&format!("/proc/{pid}/comm"))).ok()?;
+    // A process may choose an empty name, but is not to hide by it.
+    Some(if name.trim().is_empty() { NO_NAME } else { name.trim() }.to_owned())
 }
 
 /// Returns the paths of the files with an inode number that a process maps; on btrfs their device
 /// numbers differ from those of stat(2).
 pub(crate) fn mapped_files(pid: u32, inode: u64) -> Vec<PathBuf> {
-    let maps = std::fs::read_to_string(format!("/proc/{pid}/maps")).unwrap_or_default();
+    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let inode = inode.to_string();
     // Columns: address perms offset dev inode path.
-    let lines = maps.lines().filter(|line| line.split_whitespace().nth(4) == Some(&inode));
-    lines.filter_map(|line| line.find('/').map(|at| PathBuf::from(&line[at..]))).collect()
+    let column = |line: &[u8]| {
+        let mut columns = line.split(|byte| *byte == b' ').filter(|column| !column.is_empty());
+        columns.nth(4) == Some(inode.as_bytes())
+    };
+    let lines = maps.split(|byte| *byte == b'\n').filter(|line| column(line));
+    let path = |line: &[u8]| {
+        let at = line.iter().position(|byte| *byte == b'/')?;
+        Some(PathBuf::from(OsStr::from_bytes(&line[at..])))
+    };
+    lines.filter_map(path).collect()
 }
 
 /// Returns the regular files that processes have open, by path, with the name and ID of one process
@@ -98,6 +114,7 @@ pub fn open_files(max: usize) -> BTreeMap<PathBuf, String> {
 mod tests {
     use super::*;
     use std::io::{Read, Write};
+    use std::process::Command;
 
     #[test]
     fn what_this_process_reads_and_has_open_is_told() {
@@ -116,5 +133,22 @@ mod tests {
         let process = open.get(file.path()).expect("it is open");
         assert!(process.ends_with(&format!("({})", std::process::id())), "{process}");
         assert!(open_files(1).len() <= 1);
+    }
+
+    #[test]
+    fn no_process_hides_by_its_name() {
+        let directory = tempfile::tempdir().unwrap();
+        let named = |name: &[u8]| {
+            let program = directory.path().join(OsStr::from_bytes(name));
+            std::fs::copy("/bin/sleep", &program).unwrap();
+            let mut process = Command::new(&program).arg("1000").spawn().unwrap();
+            let known = all().into_iter().find(|known| known.pid == process.id());
+            process.kill().unwrap();
+            process.wait().unwrap();
+            known.expect("it runs")
+        };
+        let hidden = named(b"h\xffdden");
+        assert_eq!(hidden.name, "h\u{fffd}dden");
+        assert_eq!(named(b" ").name, NO_NAME);
     }
 }

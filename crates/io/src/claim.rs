@@ -140,7 +140,8 @@ impl fmt::Display for CacheProcess {
             f.write_str("this process")?;
         } else {
             write!(f, "process {}", self.pid)?;
-            if let Ok(name) = std::fs::read_to_string(format!("/proc/{}/comm", self.pid)) {
+            if let Ok(name) = std::fs::read(format!("/proc/{}/comm", self.pid)) {
+                let name = String::from_utf8_lossy(&name);
                 write!(f, " ({})", printable(name.trim_end()))?;
             }
         }
