@@ -171,7 +171,7 @@ fn decide_verdict(
     if shift.low >= less && shift.high <= more {
         return cannot_tell(format!("no more than {limit} apart"));
     }
-    cannot_tell(format!("the interval does not leave +-{limit}"))
+    cannot_tell(format!("part of the interval is within +-{limit}"))
 }
 
 /// Returns the better direction of a unit, for series that do not state it: high for rates, low for

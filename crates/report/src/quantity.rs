@@ -42,11 +42,10 @@ fn rounded(value: f64) -> String {
 
 /// Formats a factor of speed in words: `3.10 times as fast`, `1.20 times slower`.
 pub(crate) fn speed_words(factor: f64) -> String {
-    let times = |factor: f64| format::number((factor * 100.0).round() / 100.0);
     if factor >= 1.0 {
-        format!("{} times as fast", times(factor))
+        format!("{} times as fast", format::number(factor))
     } else {
-        format!("{} times slower", times(1.0 / factor))
+        format!("{} times slower", format::number(1.0 / factor))
     }
 }
 
@@ -76,5 +75,7 @@ mod tests {
     fn factors_below_one_are_slower() {
         assert_eq!(speed_words(12.0), "12.0 times as fast");
         assert_eq!(speed_words(0.5), "2.00 times slower");
+        // Rounded once: 30.05 would be 30.1.
+        assert_eq!(speed_words(30.048), "30.0 times as fast");
     }
 }
