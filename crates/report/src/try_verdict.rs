@@ -121,7 +121,7 @@ pub(crate) fn trials_in_words(some: &[&Part], all: &[Part]) -> Option<String> {
     let side = side_of(some.first()?);
     let of_side = all.iter().filter(|part| is_of(part, side)).count();
     if some.len() == of_side && some.iter().all(|part| is_of(part, side)) {
-        return Some(format!("all trials of {side}"));
+        return Some(format!("the trials of {side}"));
     }
     let of_start = |wanted: Start| {
         let sides: Vec<&str> = some

@@ -179,8 +179,8 @@ fn policy_reason(sizing: &Sizing, advice: &Recommendation) -> Option<String> {
     let chosen = policies.iter().find(|ratio| ratio.policy == advice.policy)?;
     (chosen.hit_ratio < best.hit_ratio).then(|| {
         format!(
-            "{} hits {} and {} {}, a difference of at most 0.1 points: of such policies the \
-             default of the server is recommended, else the one with the least memory.",
+            "{} hits {} and {} {}. Of the policies within 0.1 points of the best, the server's \
+             default is recommended if it is one of them, else the one with the least memory.",
             best.policy,
             format::percent(best.hit_ratio),
             chosen.policy,

@@ -142,7 +142,7 @@ fn trials_with_a_doubt_are_named_by_their_start_and_side() {
     assert_eq!(words(&[0, 2]), "the cold trials of both");
     assert_eq!(words(&[1, 2]), "the cold trials of larder and the warm trials of native");
     assert_eq!(words(&[1]), "the warm trials of native");
-    assert_eq!(words(&[0, 1]), "all trials of native");
+    assert_eq!(words(&[0, 1]), "the trials of native");
     let other = Part { labels: BTreeMap::new(), ..parts[0].clone() };
     assert_eq!(trials_in_words(&[&other], std::slice::from_ref(&other)), None);
 }
