@@ -68,7 +68,7 @@ impl Mount {
 }
 
 fn read() -> io::Result<Vec<Mount>> {
-    let text = proc::read_lossy(Path::new("/proc/self/mountinfo"))?;
+    let text = proc::read_lossy("/proc/self/mountinfo")?;
     Ok(text.lines().filter_map(parse).collect())
 }
 

@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 /// Returns the text of a file without surrounding white space, or `None` if the file is missing,
 /// empty or not readable.
 pub(crate) fn read(path: impl AsRef<Path>) -> Option<String> {
-    let text = read_lossy(path.as_ref()).ok()?;
+    let text = read_lossy(path).ok()?;
     let text = text.trim();
     (!text.is_empty()).then(|| text.to_owned())
 }
 
 /// Returns the text of a file. Names in it may have any bytes, since every user can name a process
 /// or a directory: those that are not UTF-8 become U+FFFD.
-pub(crate) fn read_lossy(path: &Path) -> io::Result<String> {
+pub(crate) fn read_lossy(path: impl AsRef<Path>) -> io::Result<String> {
     Ok(String::from_utf8_lossy(&std::fs::read(path)?).into_owned())
 }
 

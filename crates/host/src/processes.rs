@@ -8,7 +8,7 @@ use crate::proc;
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Text for a process whose name is empty.
 const NO_NAME: &str = "(no name)";
@@ -65,9 +65,10 @@ pub fn of(pid: u32) -> Option<ProcessIo> {
 /// Returns the command name of a process, at most 15 bytes before the conversion to UTF-8; `None`
 /// if the process has ended.
 pub(crate) fn name(pid: u32) -> Option<String> {
-    let name = proc::read_lossy(Path::new(&format!("/proc/{pid}/comm"))).ok()?;
+    let text = proc::read_lossy(format!("/proc/{pid}/comm")).ok()?;
+    let name = text.trim();
     // A process may choose an empty name, but is not to hide by it.
-    Some(if name.trim().is_empty() { NO_NAME } else { name.trim() }.to_owned())
+    Some(if name.is_empty() { NO_NAME } else { name }.to_owned())
 }
 
 /// Returns the paths of the files with an inode number that a process maps; on btrfs their device
@@ -76,16 +77,13 @@ pub(crate) fn mapped_files(pid: u32, inode: u64) -> Vec<PathBuf> {
     let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
     let inode = inode.to_string();
     // Columns: address perms offset dev inode path.
-    let column = |line: &[u8]| {
-        let mut columns = line.split(|byte| *byte == b' ').filter(|column| !column.is_empty());
-        columns.nth(4) == Some(inode.as_bytes())
-    };
-    let lines = maps.split(|byte| *byte == b'\n').filter(|line| column(line));
     let path = |line: &[u8]| {
-        let at = line.iter().position(|byte| *byte == b'/')?;
+        let mut columns = line.split(|byte| *byte == b' ').filter(|column| !column.is_empty());
+        let is_wanted = columns.nth(4) == Some(inode.as_bytes());
+        let at = line.iter().position(|byte| *byte == b'/').filter(|_| is_wanted)?;
         Some(PathBuf::from(OsStr::from_bytes(&line[at..])))
     };
-    lines.filter_map(path).collect()
+    maps.split(|byte| *byte == b'\n').filter_map(path).collect()
 }
 
 /// Returns the regular files that processes have open, by path, with the name and ID of one process

@@ -39,10 +39,8 @@ impl Directory {
     }
 
     pub(crate) fn forget_all(&self) {
-        for (node, is_known) in self.nodes.by_ids(&self.nodes.ids()) {
-            if is_known {
-                self.forget(node.id, u64::MAX);
-            }
+        for node in self.nodes.all() {
+            self.forget(node.id, u64::MAX);
         }
         self.close_listings();
     }

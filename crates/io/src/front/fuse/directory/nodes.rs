@@ -290,11 +290,14 @@ impl Nodes {
         Ok((node, attributes))
     }
 
-    /// Subtracts `count` from the kernel's lookups of a node. Drops the node if the kernel knows it
-    /// no more, but keeps and returns it if it has cached data.
+    /// Subtracts `count` from the kernel's lookups of a node that the kernel knows. Drops the node
+    /// if the kernel knows it no more, but keeps and returns it if it has cached data.
     pub(super) fn forget(&self, id: u64, count: u64) -> Option<Arc<Node>> {
         let mut table = self.table();
         let (node, left) = table.by_id.get_mut(&id)?;
+        if *left == 0 {
+            return None;
+        }
         *left = left.saturating_sub(count);
         if *left > 0 || id == abi::ROOT {
             return None;
@@ -483,6 +486,7 @@ mod tests {
         let locked = LockedDirectory::open(&path, false).unwrap();
         FileTable::new(Arc::new(locked), path, false).place(&node.file, 0).unwrap();
         assert!(nodes.forget(node.id, 1).is_some());
+        assert!(nodes.forget(node.id, 1).is_none(), "it is forgotten once");
         let before = node.file.openings();
         // These events follow after the data of the file was written and discarded from the cache.
         look_up();
