@@ -93,7 +93,7 @@ enum Command {
     ///
     /// The same work runs natively and through a temporary cache, in alternating trials.
     Try(Box<commands::bench::try_run::TryArgs>),
-    /// Compare two runs: better, worse, or inconclusive.
+    /// Compare two runs: better, worse, or cannot tell.
     Compare(commands::compare::CompareArgs),
     /// Show a run: text, CSV, JSON, or a page with charts.
     Report(commands::report::ReportArgs),

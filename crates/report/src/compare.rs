@@ -171,7 +171,12 @@ fn decide_verdict(
     if shift.low >= less && shift.high <= more {
         return cannot_tell(format!("no more than {limit} apart"));
     }
-    cannot_tell(format!("part of the interval is within +-{limit}"))
+    let is_either_way = shift.low < less && shift.high > more;
+    cannot_tell(if is_either_way {
+        "it may be better or worse".to_owned()
+    } else {
+        format!("the difference may be less than {limit}")
+    })
 }
 
 /// Returns the better direction of a unit, for series that do not state it: high for rates, low for

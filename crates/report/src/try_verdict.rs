@@ -231,11 +231,13 @@ impl Side<'_> {
         let ahead = page_share(self.larder, AHEAD_PAGES).unwrap_or(0.0);
         let mut reused = page_share(self.larder, HIT_PAGES).unwrap_or(0.0);
         if ahead >= SHARE_MIN {
-            reasons.push(format!("{} of the pages had been read ahead", format::percent(ahead)));
+            reasons
+                .push(format!("{} of the pages read had been read ahead", format::percent(ahead)));
             reused -= ahead;
         }
         if reused >= SHARE_MIN {
-            reasons.push(format!("{} of the pages were in its cache", format::percent(reused)));
+            reasons
+                .push(format!("{} of the pages read were in its cache", format::percent(reused)));
         }
         reasons.extend(self.gathered_writes());
         let written = series_sum(self.larder, WRITTEN_PAGES).filter(|pages| *pages > 0.0);

@@ -81,6 +81,8 @@ enum Command {
 enum Query {
     /// Show requests, cache results, and operations of the stores.
     Stats {
+        /// Only this volume.
+        volume: Option<String>,
         /// Show every counter, gauge and latency instead.
         #[arg(long)]
         all: bool,
@@ -301,8 +303,11 @@ impl Query {
     /// they are stored there.
     fn execute(&self, client: &Client, earlier: &mut Option<Stats>) -> Result<Answer> {
         Ok(match self {
-            Query::Stats { all } => {
-                let now: Stats = client.get("stats")?;
+            Query::Stats { volume, all } => {
+                let mut now: Stats = client.get("stats")?;
+                if let Some(name) = volume {
+                    keep_volume(name, &mut now.volumes, |volume| &volume.name)?;
+                }
                 let answer = match &earlier {
                     Some(earlier) => output::rates(&now, earlier),
                     None => output::stats(&now, *all),
@@ -315,9 +320,7 @@ impl Query {
             Query::Curve { volume } => {
                 let mut curves: Curves = client.get("curve")?;
                 if let Some(name) = volume {
-                    let names = curves.volumes.iter().map(|volume| volume.name.as_str());
-                    ensure_known(name, names)?;
-                    curves.volumes.retain(|volume| volume.name == *name);
+                    keep_volume(name, &mut curves.volumes, |volume| &volume.name)?;
                 }
                 Answer::new(
                     control::curves_to_text(&curves),
@@ -401,6 +404,13 @@ impl Change {
 fn ensure_known<'a>(name: &str, names: impl IntoIterator<Item = &'a str>) -> Result<()> {
     let names: Vec<&str> = names.into_iter().collect();
     ensure!(names.contains(&name), args::unknown_volume(name, names));
+    Ok(())
+}
+
+/// Removes all volumes but the one with this name.
+fn keep_volume<T>(name: &str, volumes: &mut Vec<T>, name_of: fn(&T) -> &String) -> Result<()> {
+    ensure_known(name, volumes.iter().map(|volume| name_of(volume).as_str()))?;
+    volumes.retain(|volume| name_of(volume) == name);
     Ok(())
 }
 

@@ -77,7 +77,11 @@ impl Scope {
     pub(crate) fn find(wanted: &WatchScope) -> io::Result<Scope> {
         let mut scope = Scope { wanted: wanted.clone(), path: None };
         match wanted {
-            WatchScope::Path(path) => scope.path = Some(resolve_path(path)?),
+            WatchScope::Path(path) => {
+                let found = resolve_path(path)?;
+                scope.wanted = WatchScope::Path(found.path.clone());
+                scope.path = Some(found);
+            }
             WatchScope::Group(group) => scope.wanted = WatchScope::Group(resolve_group(group)?),
             WatchScope::Process(pid) if !Path::new(&format!("/proc/{pid}")).exists() => {
                 return Err(io::Error::new(io::ErrorKind::NotFound, "there is no such process"));

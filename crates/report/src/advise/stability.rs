@@ -34,9 +34,11 @@ pub fn assess(windows: &[Window], recommended_bytes: u64) -> Option<Stability> {
         "unsteady: there are phases that need little and phases that need much; a longer trace \
          or one of the busy time says more"
     };
+    // A part in which no page is referenced again has no need.
+    let with_hits = if needs.len() < windows.len() { " in which anything can hit" } else { "" };
     let judgment = format!(
         "Its need is {level} ({} to {}, a factor of {}). The recommended size is enough for {} \
-         of {} parts.",
+         of the {} parts{with_hits}.",
         format::bytes(least_bytes),
         format::bytes(most_bytes),
         format::number(factor),
@@ -78,6 +80,8 @@ mod tests {
         assert_eq!((found.least_bytes, found.median_bytes, found.most_bytes), (10, 12, 15));
         assert_eq!((found.covered, found.windows), (2, 3));
         assert!(found.judgment.contains("steady: the parts"), "{}", found.judgment);
+        let words = "is enough for 2 of the 3 parts in which anything can hit.";
+        assert!(found.judgment.ends_with(words), "{}", found.judgment);
     }
 
     #[test]
@@ -86,6 +90,7 @@ mod tests {
         assert!(found.judgment.contains("unsteady"), "{}", found.judgment);
         let found = assess(&windows(&[Some(10), Some(50), Some(30)]), 12).unwrap();
         assert!(found.judgment.contains("changing"), "{}", found.judgment);
+        assert!(found.judgment.ends_with("for 1 of the 3 parts."), "{}", found.judgment);
         assert_eq!(assess(&windows(&[None]), 12), None);
     }
 

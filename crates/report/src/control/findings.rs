@@ -89,8 +89,8 @@ impl VolumeFinding<'_> {
     fn seen(self) -> String {
         match self {
             VolumeFinding::Thrashing { hit_ratio, with_twice, .. } => format!(
-                "thrashing: pages are evicted shortly before they are used again; an LRU cache \
-                 of this size would hit {}, of twice the size {}",
+                "thrashing: pages are evicted shortly before they are used again; LRU would hit \
+                 {} with this size, and {} with twice the size",
                 format::percent(hit_ratio),
                 format::percent(with_twice)
             ),
@@ -109,7 +109,7 @@ impl VolumeFinding<'_> {
                 format!("{} of the data read ahead was not used", format::percent(share))
             }
             VolumeFinding::Stolen { share, .. } => format!(
-                "{} of the bytes written back are written to free memory",
+                "{} of the bytes written back are written to make room for other pages",
                 format::percent(share)
             ),
             VolumeFinding::WriteAmplification { factor } => {
@@ -128,7 +128,7 @@ impl VolumeFinding<'_> {
                     ""
                 };
                 let (more, reached) = (format::bytes(more_bytes), format::percent(with_more));
-                format!("it needs {more} more to reach {reached}{share_note}")
+                format!("with {more} more, LRU would hit {reached}{share_note}")
             }
             VolumeFinding::TooLarge { .. } if automatic.share => {
                 "this memory moves to other volumes that gain from it".to_owned()
@@ -217,20 +217,20 @@ mod tests {
         };
         assert_eq!(
             of(findings[0], false, false),
-            "data: thrashing: pages are evicted shortly before they are used again; an LRU cache \
-             of this size would hit 10.0 %, of twice the size 50.0 %; it needs 8 MiB more to reach \
+            "data: thrashing: pages are evicted shortly before they are used again; LRU would hit \
+             10.0 % with this size, and 50.0 % with twice the size; with 8 MiB more, LRU would hit \
              60.0 %"
         );
         let known = "data: the policy 2q would hit 3.4 more of 100 references; `larder ctl set \
                      data.policy=2q` changes to it, and `larder ctl set data.policy=auto` lets \
                      the cache choose";
         assert_eq!(of(findings[2], false, false), known);
-        let known = "data: 30.0 % of the bytes written back are written to free memory; \
-                     `larder ctl set data.dirty-threshold=187` starts write-back earlier, in the \
-                     order of the store; more memory helps as well";
+        let known = "data: 30.0 % of the bytes written back are written to make room for other \
+                     pages; `larder ctl set data.dirty-threshold=187` starts write-back earlier, \
+                     in the order of the store; more memory helps as well";
         assert_eq!(of(findings[5], false, false), known);
         let lowest = VolumeFinding::Stolen { share: 0.3, dirty_threshold: 1 };
-        assert!(of(lowest, false, false).ends_with("memory; more memory helps"));
+        assert!(of(lowest, false, false).ends_with("pages; more memory helps"));
         assert!(of(findings[2], true, false).ends_with("changes the policy if that lasts"));
         assert!(of(findings[3], false, true).ends_with("volumes that gain more"));
     }

@@ -91,7 +91,11 @@ fn coordinates(sample: &Sample) -> String {
 fn of_try(run: &Run) -> Option<String> {
     let sides = try_verdict::comparisons(run)?;
     let of_side = |(start, compared): &(&str, SeriesComparison)| {
-        format!("{} {start}", factor_words(compared))
+        let words = factor_words(compared);
+        match compared.verdict {
+            Verdict::CannotTell => format!("{words} from a {start} start"),
+            _ => format!("{words} {start}"),
+        }
     };
     let sides: Vec<String> = sides.iter().map(of_side).collect();
     (!sides.is_empty()).then(|| format!("With Larder: {}", sides.join(", ")))
@@ -108,7 +112,7 @@ fn factor(compared: &SeriesComparison) -> Option<f64> {
 /// Returns the factor of a comparison in words, if it allows a verdict.
 pub(super) fn factor_words(compared: &SeriesComparison) -> String {
     match compared.verdict {
-        Verdict::CannotTell => "no verdict".to_owned(),
+        Verdict::CannotTell => "cannot tell".to_owned(),
         _ => factor(compared).map_or_else(|| "-".to_owned(), speed_words),
     }
 }

@@ -124,11 +124,12 @@ fn advice_html(sizing: &Sizing, cache: SizedCache) -> String {
 }
 
 fn curve_section(sizing: &Sizing) -> String {
-    let method = if sizing.exact {
+    let is_counted = sizing.curve.iter().all(|it| it.point.high <= it.point.low);
+    let method = if sizing.exact || is_counted {
         "Every point was counted over the whole trace."
     } else {
-        "Points are estimates from samples of the pages; the band is their 95 % interval. Near \
-         the recommended size they are counted wherever the band has no width."
+        "Points are estimates from samples of the pages, with their 95 % interval as a band. \
+         Points without a band were counted over the whole trace."
     };
     let caption = format!("{method} Reachable is the hit ratio of a cache for everything.");
     let chart = figure(&curve_chart(sizing), &caption, Some(&all_curve_rows(sizing)));

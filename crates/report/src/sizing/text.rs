@@ -217,7 +217,7 @@ fn effects_text(sizing: &Sizing) -> Option<String> {
     let others = if recommended_page == Some(sizing.workload.page_bytes) {
         ""
     } else {
-        "; the table of page sizes has the effect of others"
+        ". The table of page sizes has the hits and the bytes of the recommended one"
     };
     Some(format!(
         "{}{method}: {policy}, pages of {page}{others}.\n\n\

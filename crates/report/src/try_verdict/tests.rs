@@ -52,14 +52,14 @@ fn what_is_better_comes_first_with_what_was_counted() {
     assert_eq!(
         text,
         "Through larder: better from a cold start (3.00 times as fast, 2.97 to 3.03), since \
-         85.0 % of the pages had been read ahead and each write of the disk had 30.0 written \
+         85.0 % of the pages read had been read ahead and each write of the disk had 30.0 written \
          pages; worse from a warm start (2.00 times slower, 1.98 to 2.02), since the kernel's \
          own cache holds all of it, and through larder every call passes through a second \
          program (FUSE)."
     );
     let text = of(3.0, 2.0, &counted(1000.0, 900.0, 0.0, 0.0, 0.0));
     assert!(
-        text.contains("since 90.0 % of the pages were in its cache; better from a warm"),
+        text.contains("since 90.0 % of the pages read were in its cache; better from a warm"),
         "{text}"
     );
     let text = of(3.0, 2.0, &counted(1000.0, 10.0, 0.0, 10.0, 10.0));

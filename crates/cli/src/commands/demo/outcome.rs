@@ -39,7 +39,7 @@ pub(super) fn table(title: &str, outcomes: &[Outcome]) -> Table {
     for (name, counter) in [
         ("writes that made a block dirty", Counter::WriteNewDirty),
         ("dirty blocks written lazily", Counter::LazyWriteBlocks),
-        ("dirty blocks written to free memory", Counter::StealWriteBlocks),
+        ("dirty blocks written to make room", Counter::StealWriteBlocks),
     ] {
         row(name, &|o| Cell::count(o.cached.measured.get(counter)));
     }
@@ -99,7 +99,7 @@ mod tests {
         let outcome = Outcome { title: "a set", uncached: 1.0, cached };
         let csv = table("a disk", &[outcome]).to_csv();
         let rows = "\ndirty blocks at the start,20\nwrites that made a block dirty,90\n\
-                    dirty blocks written lazily,60\ndirty blocks written to free memory,7\n\
+                    dirty blocks written lazily,60\ndirty blocks written to make room,7\n\
                     dirty blocks left at the end,43\n";
         assert!(csv.contains(rows), "20 + 90 = 60 + 7 + 43: {csv}");
     }

@@ -137,8 +137,10 @@ fn a_volume_that_thrashes_is_told_what_it_needs() {
     let line = "one: thrashing: pages are evicted shortly before they are used again; ";
     for command in ["stats", "volumes"] {
         let shown = server.ctl_text(&[command]);
-        assert!(shown.contains(line) && shown.contains("; it needs "), "{shown}");
+        assert!(shown.contains(line) && shown.contains(" more, LRU would hit "), "{shown}");
     }
+    let of_one = server.ctl_text(&["stats", "one"]);
+    assert!(of_one.contains(line) && of_one.lines().all(|line| !line.starts_with("two ")));
     let metrics = server.get("/metrics").body;
     let gauge = |finding: &str, value: u64| {
         let line = format!("larder_finding{{volume=\"one\",finding=\"{finding}\"}} {value}\n");

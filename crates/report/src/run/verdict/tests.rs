@@ -73,7 +73,7 @@ fn a_trial_of_a_cache_without_a_verdict_is_no_sign_of_no_difference() {
     let tried = |trials| {
         gathered("a try", vec![side("native", 100.0, trials), side("larder", 230.0, trials)])
     };
-    assert_eq!(verdict(&tried(3)), "With Larder: no verdict cold");
+    assert_eq!(verdict(&tried(3)), "With Larder: cannot tell from a cold start");
     let shown = format!("{:?}", cards(&tried(3)));
     assert!(shown.contains("too few values"), "{shown}");
     // The interval of a ratio needs fewer trials than that of a median.
