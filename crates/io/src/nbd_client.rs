@@ -49,10 +49,16 @@ pub struct ConnectOptions {
 }
 
 impl Default for ConnectOptions {
-    /// All features, no time limit.
+    /// All features, a time limit of one minute.
     fn default() -> Self {
-        Self { structured: true, base_allocation: true, timeout: None }
+        let timeout = Some(Duration::from_mins(1));
+        Self { structured: true, base_allocation: true, timeout }
     }
+}
+
+/// Returns the deadline of a handshake with the default options.
+fn default_deadline() -> Deadline {
+    Deadline::after(ConnectOptions::default().timeout, 0)
 }
 
 /// Properties of an export that the server reported, and the negotiated features.
@@ -122,7 +128,7 @@ pub struct Client {
 /// If there is no connection, or the server refuses or violates the protocol.
 pub fn list_exports(uri: &NbdUri) -> Result<Vec<ListedExport>, ClientError> {
     let channel = tls_channel(uri)?;
-    let mut stream = Stream::connect(&uri.address, Deadline::after(None, 0))?.buffered();
+    let mut stream = Stream::connect(&uri.address, default_deadline())?.buffered();
     begin(&mut stream, channel)?.list()
 }
 
@@ -131,7 +137,7 @@ pub fn list_exports(uri: &NbdUri) -> Result<Vec<ListedExport>, ClientError> {
 /// # Errors
 /// If the server refuses or violates the protocol.
 pub fn list_exports_of(socket: OwnedFd) -> Result<Vec<ListedExport>, ClientError> {
-    begin(&mut Stream::new(socket, Deadline::after(None, 0)).buffered(), None)?.list()
+    begin(&mut Stream::new(socket, default_deadline()).buffered(), None)?.list()
 }
 
 /// Returns the client's TLS channel, if the address requires TLS.
@@ -163,7 +169,7 @@ fn begin(
 }
 
 impl Client {
-    /// Connects with all features.
+    /// Connects with the default options.
     ///
     /// # Errors
     /// If there is no connection, or the server refuses or violates the protocol.

@@ -17,8 +17,6 @@ use std::path::{Path, PathBuf};
 use std::process::ExitCode;
 use std::time::{Duration, Instant};
 
-/// Time limit for the reply of the server to a request.
-const ANSWER_MAX: Duration = Duration::from_secs(30);
 /// Maximum number of runs of wrong sectors that are printed.
 const FINDINGS_MAX: usize = 20;
 
@@ -96,7 +94,8 @@ fn load(arguments: &LoadArgs, uri: &NbdUri) -> Result<()> {
     let depth = usize::try_from(arguments.depth).context("keep so many requests in flight")?;
     let options = LoadOptions { bytes, granule, seed, depth, log, time: arguments.time };
     let started = Instant::now();
-    let totals = load::run(clients.into_iter().map(NbdConnection::new).collect(), options)?;
+    let clients = clients.into_iter().map(NbdConnection::new).collect();
+    let totals = load::run(clients, options).with_context(|| format!("load {uri}"))?;
     report(&totals, started.elapsed())
 }
 
@@ -106,7 +105,7 @@ fn connect(uri: &NbdUri, connections: u64) -> Result<Vec<Client>> {
         let options = ConnectOptions {
             structured: number.is_multiple_of(2),
             base_allocation: false,
-            timeout: Some(ANSWER_MAX),
+            ..ConnectOptions::default()
         };
         let client = Client::connect_with(uri, options)?;
         let info = client.info();

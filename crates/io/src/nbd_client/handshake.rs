@@ -19,8 +19,8 @@ use zerocopy::{FromBytes, IntoBytes};
 const REPLY_BYTES_MAX: u32 = 64 << 10;
 /// Maximum number of replies to an option other than `LIST`.
 const REPLIES_MAX: usize = 64;
-/// Maximum accepted number of exports in a list.
-const LIST_MAX: usize = 100_000;
+/// Maximum accepted memory of a list of exports, in bytes.
+const LIST_BYTES_MAX: usize = 16 << 20;
 
 fn protocol(text: &str) -> ClientError {
     ClientError::Protocol(text.to_owned())
@@ -100,16 +100,17 @@ impl<'a> OptionNegotiation<'a> {
     /// Requests the list of exports and ends the session.
     pub(super) fn list(mut self) -> Result<Vec<ListedExport>, ClientError> {
         self.send(wire::OPT_LIST, &[])?;
-        let mut exports = Vec::new();
+        let (mut exports, mut list_bytes) = (Vec::new(), 0);
         while let Some(data) = self.reply(wire::OPT_LIST, wire::REP_SERVER)? {
+            list_bytes += size_of::<ListedExport>() + data.len();
+            if list_bytes > LIST_BYTES_MAX {
+                return Err(protocol("its list of exports is too long"));
+            }
             let short = || protocol("it listed an export without a name");
             let (len, rest) = data.split_first_chunk::<4>().ok_or_else(short)?;
             let len = u32::from_be_bytes(*len) as usize;
             let (name, description) = rest.split_at_checked(len).ok_or_else(short)?;
             exports.push(ListedExport { name: text(name)?, description: text(description)? });
-            if exports.len() > LIST_MAX {
-                return Err(protocol("its list of exports does not end"));
-            }
         }
         self.send(wire::OPT_ABORT, &[])?;
         Ok(exports)

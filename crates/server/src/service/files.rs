@@ -271,12 +271,19 @@ impl Service {
                 }
                 Err(UnmountError::Busy(path)) => {
                     let users = holders(&path);
-                    Some(Ok((path, users)))
+                    let is_known = !users.first.is_empty();
+                    Some(Ok((path, if is_known { users } else { unknown_users() })))
                 }
                 Err(refused @ UnmountError::Refused { .. }) => Some(Err(refused)),
             }
         })?
     }
+}
+
+/// Returns the users of a mount that is in use although no process and no loop device shows it.
+fn unknown_users() -> PathUsers {
+    let description = "a mount on it, or a process that cannot be inspected".to_owned();
+    PathUsers { first: vec![PathUser { pid: None, description }], others: 0 }
 }
 
 /// Returns the users of a mount that was removed while something uses its file system.

@@ -17,10 +17,7 @@ use larder_lab::replay::{
 use larder_lab::trace::Op;
 use std::io::Write;
 use std::path::PathBuf;
-use std::time::Duration;
 
-/// Time limit for the reply of a server to a request.
-const ANSWER_MAX: Duration = Duration::from_mins(1);
 /// Default requests in flight of a timed replay: requests that overlapped in the recording should
 /// overlap again.
 const TIMED_DEPTH: u64 = 32;
@@ -135,8 +132,7 @@ fn connect(arguments: &ReplayArgs) -> Result<(Exports, Vec<Vec<NbdConnection<Sen
         let count = arguments.volumes.iter().filter(|(other, _)| other == name).count();
         ensure!(count == 1, "replay volume {name} to two exports: name each volume once");
     }
-    let options =
-        ConnectOptions { structured: true, base_allocation: false, timeout: Some(ANSWER_MAX) };
+    let options = ConnectOptions { base_allocation: false, ..ConnectOptions::default() };
     for (name, uri) in wanted {
         let mut found = None;
         for clients in &mut threads {

@@ -341,7 +341,7 @@ impl Directory {
             self.pool.send(Job::Retire(node));
         } else if self.is_remote && removal::is_hidden(&node.file) {
             self.pool.send(Job::Retire(node));
-        } else if let Some(oldest) = self.nodes.take_least_recent(self.still_cached_max) {
+        } else if let Some(oldest) = self.nodes.add_cached(&node, self.still_cached_max) {
             self.pool.send(Job::Retire(oldest));
         }
     }

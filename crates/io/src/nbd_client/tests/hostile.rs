@@ -1,7 +1,7 @@
 //! The client against servers that send one byte at a time, and against endless replies.
 
 use super::scripted::{greet, receive_option, receive_request, shake_hands};
-use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdAddress, NbdUri};
+use crate::nbd_client::{Client, ClientError, ConnectOptions, NbdAddress, NbdUri, list_exports_of};
 use crate::nbd_wire::{self as wire, OptionReplyHeader};
 use std::io::Write;
 use std::os::unix::net::{UnixListener, UnixStream};
@@ -101,4 +101,23 @@ fn replies_to_an_option_have_a_maximum() {
     let error = client.unwrap_err();
     assert!(error.to_string().contains("replies to an option do not end"), "{error}");
     thread.join().unwrap();
+}
+
+#[test]
+fn a_list_of_exports_has_a_maximum() {
+    let (client, mut server) = UnixStream::pair().unwrap();
+    let thread = std::thread::spawn(move || {
+        greet(&mut server, 3);
+        receive_option(&mut server);
+        let mut data = 4_u32.to_be_bytes().to_vec();
+        data.extend(b"name");
+        data.resize(1 << 16, b'd');
+        let header = OptionReplyHeader::new(wire::OPT_LIST, wire::REP_SERVER, 1 << 16);
+        let message = [header.as_bytes(), &data].concat();
+        (0..30_000).take_while(|_| server.write_all(&message).is_ok()).count()
+    });
+    let error = list_exports_of(client.into()).unwrap_err();
+    assert!(error.to_string().contains("its list of exports is too long"), "{error}");
+    let sent = thread.join().unwrap();
+    assert!(sent < 300, "{sent} replies of 64 KiB");
 }

@@ -57,12 +57,13 @@ impl Default for NbdOptions {
     }
 }
 
-/// Checks that an export with these features is the same after a reconnection; returns the current
-/// features of the server.
+/// Checks that an export with these features is the same after a reconnection, and that it takes
+/// requests of up to `piece_bytes`; returns the current features of the server.
 pub(super) fn check_again(
     features: u16,
     details: &ExportDetails,
     geometry: Geometry,
+    piece_bytes: u32,
 ) -> Result<u16, String> {
     let Geometry { length, granule, read_only } = geometry;
     if details.length != length {
@@ -81,8 +82,14 @@ pub(super) fn check_again(
     if is_lost(wire::FLAG_SEND_FUA) && !details.has(wire::FLAG_SEND_FLUSH) {
         return Err("make writes stable: it does not offer that any more".to_owned());
     }
-    if granule_of(details.block_sizes) > Some(granule) {
+    if granule_of(details.block_sizes).is_none_or(|now| now > granule) {
         return Err("write small blocks: it does not take them any more".to_owned());
+    }
+    let max = details.block_sizes.max;
+    if max < piece_bytes {
+        return Err(format!(
+            "send it requests of {piece_bytes} bytes: it takes at most {max} bytes now"
+        ));
     }
     Ok(details.flags)
 }
@@ -196,4 +203,35 @@ fn check_export(details: &ExportDetails, options: NbdOptions) -> Result<Geometry
             .to_owned());
     }
     Ok(Geometry { length, granule, read_only: options.read_only })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_reconnection_needs_block_sizes_that_fit_the_requests() {
+        let checked = |min, max| {
+            let details = ExportDetails {
+                name: "x".to_owned(),
+                description: String::new(),
+                length: 1 << 20,
+                flags: wire::FLAG_HAS_FLAGS | wire::FLAG_SEND_FLUSH,
+                block_sizes: BlockSizes { min, preferred: min, max },
+                structured: true,
+                base_allocation: None,
+            };
+            let geometry = Geometry { length: 1 << 20, granule: 512, read_only: false };
+            check_again(wire::FLAG_SEND_FLUSH, &details, geometry, 1 << 20)
+        };
+        for (min, max) in [(1, 1 << 20), (512, 32 << 20)] {
+            checked(min, max).expect("it takes all requests");
+        }
+        for (min, max) in [(4096, 32 << 20), (8192, 32 << 20), (65536, 32 << 20), (1, 256)] {
+            let refused = checked(min, max).unwrap_err();
+            assert!(refused.starts_with("write small blocks"), "{min} to {max}: {refused}");
+        }
+        let refused = checked(1, 64 << 10).unwrap_err();
+        assert_eq!(refused, "send it requests of 1048576 bytes: it takes at most 65536 bytes now");
+    }
 }

@@ -99,7 +99,7 @@ impl NbdStore {
         let had_fua = self.offers(wire::FLAG_SEND_FUA);
         let Link::Down(down) = &mut self.link else { return };
         if let Some(mut client) = down.take(now) {
-            match check_again(self.features, client.info(), self.geometry) {
+            match check_again(self.features, client.info(), self.geometry, self.piece_bytes) {
                 Ok(features) => {
                     self.features = features;
                     if had_fua && features & wire::FLAG_SEND_FUA == 0 {

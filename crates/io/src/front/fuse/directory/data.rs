@@ -135,8 +135,14 @@ pub(super) fn is_member(header: &InHeader, group: u32) -> bool {
         return true;
     }
     // FUSE sends only the primary group; without /proc the process counts as no member.
-    let status = std::fs::read_to_string(format!("/proc/{}/status", header.pid));
-    let status = status.unwrap_or_default();
+    let status = std::fs::read(format!("/proc/{}/status", header.pid));
+    status.is_ok_and(|status| has_group(&status, group))
+}
+
+/// Returns true if the text of /proc/PID/status names a supplementary group. Its first line, the
+/// name of the process, may have any bytes.
+fn has_group(status: &[u8], group: u32) -> bool {
+    let status = String::from_utf8_lossy(status);
     let groups = status.lines().find_map(|line| line.strip_prefix("Groups:")).unwrap_or_default();
     groups.split_whitespace().any(|word| word.parse() == Ok(group))
 }
@@ -156,4 +162,16 @@ pub(crate) fn check_alignment(node: &Node, args: &TransferIn, len: u64) -> Resul
     let align = node.file.alignment_wanted();
     let is_aligned = args.offset.is_multiple_of(align) && len.is_multiple_of(align);
     if is_aligned { Ok(()) } else { Err(Errno::INVAL) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn groups_are_found_whatever_the_name_of_the_process_is() {
+        let status = b"Name:\th\xffdden\nPid:\t7\nGroups:\t4 2000 \n";
+        assert!(has_group(status, 2000) && has_group(status, 4));
+        assert!(!has_group(status, 7) && !has_group(b"Groups:\t\n", 0));
+    }
 }

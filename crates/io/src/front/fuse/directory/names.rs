@@ -270,8 +270,12 @@ impl Directory {
     ) -> AnswerResult {
         let (node, attributes) = self.nodes.get_or_insert(path, stat)?;
         // Another cache can have a new file only under a second name.
-        if attributes.stat.st_nlink > 1 {
-            self.check_unclaimed(&node, false)?;
+        if attributes.stat.st_nlink > 1
+            && let Err(refused) = self.check_unclaimed(&node, false)
+        {
+            // Of a node that no reply names the kernel knows nothing.
+            self.forget(node.id, 1);
+            return Err(refused);
         }
         // A new file has no capabilities.
         if opens_for_writing(flags) {

@@ -15,10 +15,10 @@ use crate::mount_table::mount_id;
 use crate::store::files::{Attributes, SourceFile, link_to};
 use rustix::fs::{FileType, FlockOperation, Mode, OFlags, ResolveFlags, Stat};
 use rustix::io::Errno;
-use std::collections::{HashMap, VecDeque};
+use std::collections::{BTreeMap, HashMap};
 use std::ffi::CStr;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock};
 
 pub(super) type InodeKey = (u64, u64);
@@ -37,6 +37,8 @@ pub(crate) struct Node {
     lock: Mutex<Option<OwnedFd>>,
     /// True while a retirement of a node without a name waits for a thread.
     is_retiring: AtomicBool,
+    /// Key of the node in [`NodeTable::still_cached`].
+    forgotten_at: AtomicU64,
 }
 
 impl Node {
@@ -121,8 +123,11 @@ struct NodeTable {
     /// Nodes, each with the number of lookups that the kernel has not forgotten.
     by_id: HashMap<u64, (Arc<Node>, u64)>,
     by_key: HashMap<InodeKey, u64>,
-    /// Nodes that the kernel has forgotten and that have cached data, the oldest first.
-    still_cached: VecDeque<u64>,
+    /// Named nodes that the kernel has forgotten and that have cached data, in the order in which
+    /// it forgot them.
+    still_cached: BTreeMap<u64, Arc<Node>>,
+    /// Next key of `still_cached`.
+    next_forgotten: u64,
     next: u64,
     /// True if files can be reopened whatever their modes become.
     reopens: bool,
@@ -278,10 +283,17 @@ impl Nodes {
             && node.generation == generation
         {
             *count += 1;
-            let node = Arc::clone(node);
+            let (node, is_known_again) = (Arc::clone(node), *count == 1);
+            if is_known_again {
+                table.remove_cached(&node);
+            }
             drop(table);
-            let attributes = node.file.attributes()?;
-            return Ok((node, attributes));
+            let attributes = node.file.attributes();
+            if attributes.is_err() {
+                // Of a node that no reply names the kernel knows nothing.
+                self.forget(node.id, 1);
+            }
+            return Ok((node, attributes?));
         }
         let node = table.add(path, &stat, generation, &self.rules);
         self.len.store(table.by_id.len(), Ordering::Relaxed);
@@ -303,9 +315,7 @@ impl Nodes {
             return None;
         }
         if node.file.has_segments() {
-            let node = Arc::clone(node);
-            table.still_cached.push_back(id);
-            return Some(node);
+            return Some(Arc::clone(node));
         }
         let gone = table.remove(id);
         self.len.store(table.by_id.len(), Ordering::Relaxed);
@@ -315,17 +325,24 @@ impl Nodes {
         None
     }
 
-    /// Removes and returns the node that the kernel forgot first of those with cached data, if
-    /// there are more than `count_max`.
-    pub(super) fn take_least_recent(&self, count_max: usize) -> Option<Arc<Node>> {
+    /// Records that the kernel has just forgotten a node with cached data. If there are more than
+    /// `count_max` of such nodes, removes the one that it forgot first from the record and returns
+    /// it.
+    pub(super) fn add_cached(&self, node: &Arc<Node>, count_max: usize) -> Option<Arc<Node>> {
         let mut table = self.table();
-        while table.still_cached.len() > count_max {
-            let id = table.still_cached.pop_front()?;
-            if let Some((node, 0)) = table.by_id.get(&id) {
-                return Some(Arc::clone(node));
-            }
+        // Meanwhile the kernel may have looked it up.
+        if !matches!(table.by_id.get(&node.id), Some((_, 0))) {
+            return None;
         }
-        None
+        table.remove_cached(node);
+        let key = table.next_forgotten;
+        table.next_forgotten += 1;
+        node.forgotten_at.store(key, Ordering::Relaxed);
+        table.still_cached.insert(key, Arc::clone(node));
+        if table.still_cached.len() <= count_max {
+            return None;
+        }
+        table.still_cached.pop_first().map(|(_, oldest)| oldest)
     }
 
     /// Drops a node without cached data, unless the kernel knows it again, or it was opened since
@@ -391,8 +408,10 @@ impl NodeTable {
         let section = if is_regular { rules.section(&link_to(&path)) } else { 0 };
         let file = Arc::new(SourceFile::new(path, section, self.reopens));
         let (backing, lock) = (BackingFile::default(), Mutex::new(None));
-        let is_retiring = AtomicBool::new(false);
-        let node = Arc::new(Node { id, file, backing, key, generation, kind, lock, is_retiring });
+        let (is_retiring, forgotten_at) = (AtomicBool::new(false), AtomicU64::new(0));
+        let node =
+            Node { id, file, backing, key, generation, kind, lock, is_retiring, forgotten_at };
+        let node = Arc::new(node);
         self.by_id.insert(id, (Arc::clone(&node), 1));
         self.by_key.insert(key, id);
         node
@@ -402,11 +421,20 @@ impl NodeTable {
     /// lock it at once.
     fn remove(&mut self, id: u64) -> Option<Arc<Node>> {
         let (node, _) = self.by_id.remove(&id)?;
+        self.remove_cached(&node);
         node.unlock_links();
         if self.by_key.get(&node.key) == Some(&id) {
             self.by_key.remove(&node.key);
         }
         Some(node)
+    }
+
+    /// Removes a node from the record of forgotten nodes, if it is there.
+    fn remove_cached(&mut self, node: &Node) {
+        let key = node.forgotten_at.load(Ordering::Relaxed);
+        if self.still_cached.get(&key).is_some_and(|it| it.id == node.id) {
+            self.still_cached.remove(&key);
+        }
     }
 }
 
@@ -477,14 +505,57 @@ mod tests {
         look_up(&nodes).lock_links(false, false).unwrap();
     }
 
+    /// Returns nodes of new files of a directory that may have cached data, looked up once.
+    fn nodes_with_data(
+        directory: &tempfile::TempDir,
+        nodes: &Nodes,
+        names: &[&CStr],
+    ) -> Vec<Arc<Node>> {
+        let root = nodes.by_id(abi::ROOT).unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        let locked = LockedDirectory::open(&path, false).unwrap();
+        let files = FileTable::new(Arc::new(locked), path.clone(), false);
+        let node = |name: &&CStr| {
+            std::fs::write(path.join(name.to_str().unwrap()), "text").unwrap();
+            let (path, stat) = nodes.open_by_name(&root, name).unwrap();
+            let (node, _) = nodes.get_or_insert(path, stat).unwrap();
+            files.place(&node.file, 0).unwrap();
+            node
+        };
+        names.iter().map(node).collect()
+    }
+
+    #[test]
+    fn the_node_that_was_forgotten_first_and_not_looked_up_again_leaves_first() {
+        let (directory, nodes) = nodes();
+        let known = nodes_with_data(&directory, &nodes, &[c"a", c"b", c"c"]);
+        let forget = |node: &Arc<Node>| {
+            let forgotten = nodes.forget(node.id, 1).expect("it may have cached data");
+            nodes.add_cached(&forgotten, 2).map(|oldest| oldest.id)
+        };
+        let look_up = |name: &CStr| {
+            let root = nodes.by_id(abi::ROOT).unwrap();
+            let (path, stat) = nodes.open_by_name(&root, name).unwrap();
+            nodes.get_or_insert(path, stat).unwrap();
+        };
+        assert_eq!((forget(&known[0]), forget(&known[1])), (None, None));
+        for _ in 0..10 {
+            look_up(c"a");
+            assert_eq!(forget(&known[0]), None, "each node counts once");
+        }
+        assert_eq!(nodes.table().still_cached.len(), 2);
+        assert_eq!(forget(&known[2]), Some(known[1].id));
+        for node in &known {
+            nodes.drop_unused(node, node.file.openings(), || {});
+        }
+        assert!(nodes.table().still_cached.is_empty(), "a node that is dropped leaves the record");
+    }
+
     #[test]
     fn a_node_that_was_used_meanwhile_does_not_leave() {
         let (directory, nodes) = nodes();
         let look_up = || look_up(&nodes);
-        let node = look_up();
-        let path = directory.path().canonicalize().unwrap();
-        let locked = LockedDirectory::open(&path, false).unwrap();
-        FileTable::new(Arc::new(locked), path, false).place(&node.file, 0).unwrap();
+        let node = nodes_with_data(&directory, &nodes, &[c"f"]).remove(0);
         assert!(nodes.forget(node.id, 1).is_some());
         assert!(nodes.forget(node.id, 1).is_none(), "it is forgotten once");
         let before = node.file.openings();
