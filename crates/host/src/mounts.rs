@@ -1,7 +1,9 @@
 //! Mount that holds a path: /proc/self/mountinfo (proc(5)).
 
 use crate::{device, proc};
+use std::ffi::OsString;
 use std::io;
+use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
 /// A mounted file system.
@@ -68,8 +70,8 @@ impl Mount {
 }
 
 fn read() -> io::Result<Vec<Mount>> {
-    let text = proc::read_lossy("/proc/self/mountinfo")?;
-    Ok(text.lines().filter_map(parse).collect())
+    let table = std::fs::read("/proc/self/mountinfo")?;
+    Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
 /// Returns all mounts in the kernel's order: a covering mount comes after the covered one.
@@ -97,29 +99,36 @@ pub(crate) fn mount_points_of(device: &Path) -> Vec<String> {
 }
 
 /// Parses a line of mountinfo: `36 35 98:0 /root /point rw,noatime shared:1 - ext4 /dev/sda1 rw`.
-fn parse(line: &str) -> Option<Mount> {
-    let (mount, fs) = line.split_once(" - ")?;
-    let mut mount = mount.split(' ').skip(2);
-    let device = device::parse_number(mount.next()?)?;
-    let point = mount.nth(1)?;
-    let options = mount.next()?;
-    let mut fs = fs.split(' ');
+/// Mount points may have any bytes.
+fn parse(line: &[u8]) -> Option<Mount> {
+    let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
+    let mut words = line.split(|&byte| byte == b' ');
+    let device = device::parse_number(str::from_utf8(words.nth(2)?).ok()?)?;
+    let point = words.nth(1)?;
+    let options = words.next()?;
+    let mut fs = words.skip_while(|word| *word != b"-").skip(1);
     Some(Mount {
-        point: unescape(point).into(),
-        options: options.to_owned(),
-        fs_type: fs.next()?.to_owned(),
-        source: unescape(fs.next()?),
-        fs_options: fs.next()?.to_owned(),
+        point: OsString::from_vec(unescape(point)).into(),
+        options: text(options),
+        fs_type: text(fs.next()?),
+        source: text(&unescape(fs.next()?)),
+        fs_options: text(fs.next()?),
         device,
     })
 }
 
-/// Decodes the octal escapes of mountinfo: the kernel writes space, tab, newline and backslash as
-/// an octal number after a backslash.
-fn unescape(text: &str) -> String {
-    let mut plain = text.to_owned();
-    for (code, character) in [("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")] {
-        plain = plain.replace(code, character);
+/// Decodes the octal escapes of mountinfo: the kernel writes space, tab, newline, backslash and `#`
+/// as an octal number after a backslash.
+fn unescape(word: &[u8]) -> Vec<u8> {
+    let (mut plain, mut rest) = (Vec::with_capacity(word.len()), word);
+    while let Some((&byte, after)) = rest.split_first() {
+        let code = match rest {
+            [b'\\', digits @ ..] => digits.first_chunk::<3>(),
+            _ => None,
+        };
+        let code = code.and_then(|code| u8::from_str_radix(str::from_utf8(code).ok()?, 8).ok());
+        plain.push(code.unwrap_or(byte));
+        rest = if code.is_some() { &rest[4..] } else { after };
     }
     plain
 }
@@ -130,14 +139,16 @@ mod tests {
 
     #[test]
     fn a_line_of_mountinfo_is_taken_apart() {
-        let line = "36 35 98:3 /mnt1 /mnt\\0402 rw,noatime shared:1 master:2 - ext3 /dev/root \
-                    rw,errors=continue";
+        let line = b"36 35 98:3 /mnt1 /mnt\\0402 rw,noatime shared:1 master:2 - ext3 /dev/root \
+                     rw,errors=continue";
         let mount = parse(line).unwrap();
         assert_eq!(mount.point, Path::new("/mnt 2"));
         assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
         assert_eq!((mount.options.as_str(), mount.device), ("rw,noatime", device::encode(98, 3)));
         assert_eq!(mount.fs_options, "rw,errors=continue");
-        assert!(parse("36 35 98 /mnt1").is_none() && parse("").is_none());
+        assert!(parse(b"36 35 98 /mnt1").is_none() && parse(b"").is_none());
+        let odd = parse(b"36 35 98:3 / /m\xff\\134040\\ rw - ext3 /dev/root rw").unwrap();
+        assert_eq!(odd.point.as_os_str().as_encoded_bytes(), b"/m\xff\\040\\");
     }
 
     #[test]

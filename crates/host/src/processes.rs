@@ -4,14 +4,20 @@
 //! that ends during a reading is left out, and so are processes whose counters this process may not
 //! read.
 
-use crate::proc;
+use crate::{proc, syscall};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::io::{self, BufRead, BufReader, Read};
 use std::os::unix::ffi::OsStrExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Text for a process whose name is empty.
 const NO_NAME: &str = "(no name)";
+/// Maximum length of the list of mappings of a process that is read, in bytes: a process may have
+/// 65,530 mappings with long paths, hundreds of MB of text.
+const MAPS_BYTES_MAX: u64 = 8 << 20;
+/// Number of files of a process that are listed before those of other processes.
+const FILES_FAIR: usize = 16;
 
 /// The I/O counters of a process, in bytes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -49,63 +55,121 @@ pub(crate) fn pids() -> Vec<u32> {
 #[must_use]
 pub fn of(pid: u32) -> Option<ProcessIo> {
     let io = proc::read(format!("/proc/{pid}/io"))?;
-    let status = proc::read(format!("/proc/{pid}/status")).unwrap_or_default();
     let count = |name| proc::field(&io, name).unwrap_or(0);
     Some(ProcessIo {
         pid,
         name: name(pid)?,
+        private_bytes: private_bytes(pid),
         asked_bytes: count("rchar"),
         given_bytes: count("wchar"),
         disk_read_bytes: count("read_bytes"),
         dirtied_bytes: count("write_bytes"),
-        private_bytes: proc::field(&status, "RssAnon").unwrap_or(0).saturating_mul(1024),
     })
 }
 
-/// Returns the command name of a process, at most 15 bytes before the conversion to UTF-8; `None`
-/// if the process has ended.
-pub(crate) fn name(pid: u32) -> Option<String> {
-    let text = proc::read_lossy(format!("/proc/{pid}/comm")).ok()?;
-    let name = text.trim();
-    // A process may choose an empty name, but is not to hide by it.
-    Some(if name.is_empty() { NO_NAME } else { name }.to_owned())
+/// Returns the anonymous memory of a process, in bytes. Only a thread that has not ended tells it:
+/// the first thread may end before the others.
+fn private_bytes(pid: u32) -> u64 {
+    let of = |directory: PathBuf| proc::field(&proc::read(directory.join("status"))?, "RssAnon");
+    let first = of(format!("/proc/{pid}").into());
+    let kib = first.or_else(|| threads(pid).find_map(of)).unwrap_or(0);
+    kib.saturating_mul(1024)
 }
 
-/// Returns the paths of the files with an inode number that a process maps; on btrfs their device
-/// numbers differ from those of stat(2).
-pub(crate) fn mapped_files(pid: u32, inode: u64) -> Vec<PathBuf> {
-    let maps = std::fs::read(format!("/proc/{pid}/maps")).unwrap_or_default();
-    let inode = inode.to_string();
-    // Columns: address perms offset dev inode path.
-    let path = |line: &[u8]| {
+/// Returns the directories of the threads of a process.
+fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
+    proc::entries(format!("/proc/{pid}/task"))
+}
+
+/// Returns the links in procfs to the files that a process has open, its working, root and program
+/// directories or files. A thread may have descriptors and directories of its own, and the first
+/// thread may have ended; threads that share those of the first one are left out.
+pub(crate) fn links(pid: u32) -> impl Iterator<Item = PathBuf> {
+    let mut inspected: Option<u32> = None;
+    threads(pid).flat_map(move |directory| {
+        let thread = directory.file_name().and_then(|name| name.to_str()?.parse().ok());
+        let shares = |kind| {
+            let both = inspected.zip(thread);
+            both.is_some_and(|(one, other)| syscall::share(one, other, kind))
+        };
+        let shares = [syscall::FILES, syscall::DIRECTORIES].map(shares);
+        if shares != [true; 2] {
+            inspected = thread;
+        }
+        let names: &[&str] = if shares[1] { &[] } else { &["cwd", "root", "exe"] };
+        let descriptors = (!shares[0]).then(|| proc::entries(directory.join("fd")));
+        let places = names.iter().map(move |name| directory.join(name));
+        places.chain(descriptors.into_iter().flatten())
+    })
+}
+
+/// Returns the command name of a process or thread, at most 15 bytes before the conversion to
+/// UTF-8; `None` if the process has ended.
+pub(crate) fn name(pid: u32) -> Option<String> {
+    proc::read_lossy(format!("/proc/{pid}/comm")).ok().map(|name| shown_name(&name).to_owned())
+}
+
+/// Returns a command name as it is shown: a process may choose an empty name, but is not to hide by
+/// it.
+pub(crate) fn shown_name(name: &str) -> &str {
+    let name = name.trim();
+    if name.is_empty() { NO_NAME } else { name }
+}
+
+/// Returns the paths of the files that a process maps, each with its inode number, up to
+/// [`MAPS_BYTES_MAX`]; on btrfs their device numbers differ from those of stat(2).
+pub(crate) fn mapped_files(pid: u32) -> impl Iterator<Item = (u64, PathBuf)> {
+    let maps = std::fs::File::open(format!("/proc/{pid}/maps")).ok();
+    let maps = maps.map(|maps| BufReader::new(maps.take(MAPS_BYTES_MAX)).split(b'\n'));
+    maps.into_iter().flatten().map_while(io::Result::ok).filter_map(|line| {
+        // Columns: address perms offset dev inode path.
         let mut columns = line.split(|byte| *byte == b' ').filter(|column| !column.is_empty());
-        let is_wanted = columns.nth(4) == Some(inode.as_bytes());
-        let at = line.iter().position(|byte| *byte == b'/').filter(|_| is_wanted)?;
-        Some(PathBuf::from(OsStr::from_bytes(&line[at..])))
-    };
-    maps.split(|byte| *byte == b'\n').filter_map(path).collect()
+        let inode = str::from_utf8(columns.nth(4)?).ok()?.parse().ok()?;
+        let at = line.iter().position(|byte| *byte == b'/')?;
+        Some((inode, PathBuf::from(OsStr::from_bytes(&line[at..]))))
+    })
 }
 
 /// Returns the regular files that processes have open, by path, with the name and ID of one process
-/// each; at most `max` files.
+/// each, and true if these are all; at most `max` files. A process with many files does not keep
+/// those of others out.
 #[must_use]
-pub fn open_files(max: usize) -> BTreeMap<PathBuf, String> {
-    let mut files = BTreeMap::new();
-    for pid in pids() {
-        let Some(process) = name(pid) else { continue };
-        for descriptor in proc::entries(format!("/proc/{pid}/fd")) {
-            if files.len() >= max {
-                return files;
-            }
-            let Ok(path) = std::fs::read_link(descriptor) else { continue };
-            // Descriptors without a path link to a word such as socket:[1]; a deleted file has no
-            // inode at its path.
-            if path.is_absolute() && !files.contains_key(&path) && path.is_file() {
+pub fn open_files(max: usize) -> (BTreeMap<PathBuf, String>, bool) {
+    let mut per_process = FILES_FAIR;
+    loop {
+        let (mut files, mut is_cut) = (BTreeMap::new(), false);
+        for pid in pids() {
+            let Some(process) = name(pid) else { continue };
+            let mut own = 0;
+            for path in links(pid).filter_map(|link| open_file(&link)) {
+                if files.contains_key(&path) {
+                    continue;
+                }
+                if files.len() >= max {
+                    return (files, false);
+                }
+                if own == per_process {
+                    is_cut = true;
+                    break;
+                }
+                own += 1;
                 files.insert(path, format!("{process} ({pid})"));
             }
         }
+        if !is_cut {
+            return (files, true);
+        }
+        per_process *= 4;
     }
-    files
+}
+
+/// Returns the regular file to which a link in a directory of descriptors leads.
+fn open_file(link: &Path) -> Option<PathBuf> {
+    let is_descriptor = link.parent().is_some_and(|parent| parent.ends_with("fd"));
+    // Descriptors without a path link to a word such as socket:[1]; a deleted file has no inode at
+    // its path.
+    let path = std::fs::read_link(link).ok().filter(|_| is_descriptor)?;
+    (path.is_absolute() && path.is_file()).then_some(path)
 }
 
 #[cfg(test)]
@@ -127,10 +191,12 @@ mod tests {
         assert!(after.asked_bytes - before.asked_bytes >= 1 << 20);
         assert!(after.given_bytes - before.given_bytes >= 1 << 20);
         assert!(after.private_bytes > 0 && !after.name.is_empty());
-        let open = open_files(100_000);
+        let (open, is_complete) = open_files(100_000);
+        assert!(is_complete);
         let process = open.get(file.path()).expect("it is open");
         assert!(process.ends_with(&format!("({})", std::process::id())), "{process}");
-        assert!(open_files(1).len() <= 1);
+        let (open, is_complete) = open_files(1);
+        assert!(open.len() == 1 && !is_complete);
     }
 
     #[test]

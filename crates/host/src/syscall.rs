@@ -1,6 +1,6 @@
 //! System calls that neither the standard library nor rustix wraps: cachestat(2), mincore(2) on a
 //! mapping of a file, the ioctl(2) FIEMAP, the generation of an XFS inode, `open_by_handle_at(2)`,
-//! fanotify(7), control of loop devices, scheduling policy and I/O priority of a thread.
+//! fanotify(7), kcmp(2), control of loop devices, scheduling policy and I/O priority of a thread.
 //!
 //! The only `unsafe` code of this crate. Invariants: every pointer passed to the kernel refers to
 //! memory of the stated length that lives until the call returns; file mappings are never accessed,
@@ -31,6 +31,18 @@ unsafe fn created(result: libc::c_long) -> io::Result<OwnedFd> {
     let number = i32::try_from(checked(result)?).expect("descriptors are small");
     // SAFETY: the caller vouches for it.
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
+}
+
+/// Kind of kcmp(2) for descriptors (include/uapi/linux/kcmp.h).
+pub(crate) const FILES: libc::c_int = 2;
+/// Kind of kcmp(2) for working and root directory.
+pub(crate) const DIRECTORIES: libc::c_int = 3;
+
+/// Returns true if two threads share a resource of this kind; false if the kernel does not tell.
+pub(crate) fn share(one: u32, other: u32, kind: libc::c_int) -> bool {
+    let none: libc::c_ulong = 0;
+    // SAFETY: the call takes numbers only, and changes nothing.
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, none, none) == 0 }
 }
 
 /// Number of cachestat(2): the same on every architecture that Rust's standard library supports,

@@ -50,7 +50,7 @@ use rustix::time::{ClockId, clock_gettime};
 use scope::Scope;
 use source::Source;
 use std::collections::HashMap;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 /// Default minimum size of each processor's trace buffer: a tenth of a second at a million lookups
 /// per second, while the reader returns every 20 ms.
@@ -62,6 +62,8 @@ pub const STEP: Duration = Duration::from_millis(20);
 const PROCESSES_MAX: usize = 16;
 /// Maximum number of file names to resolve in one step.
 const NAMES_PER_STEP: usize = 2000;
+/// Time after which a step resolves no further name.
+const NAMES_TIME_MAX: Duration = STEP;
 
 /// A map with numeric keys, at rates of hundreds of thousands of accesses per second. The keys are
 /// small numbers of the kernel or of this process, so no attacker can choose colliding ones.
@@ -271,7 +273,11 @@ impl Watcher {
     /// Resolves the names of new files immediately, while the process that uses them still runs.
     fn find_names(&mut self) {
         let new = self.accounting.counts.iter().skip(self.names_resolved).take(NAMES_PER_STEP);
+        let begun = Instant::now();
         for (file, process, _) in new {
+            if begun.elapsed() > NAMES_TIME_MAX {
+                break;
+            }
             self.names_resolved += 1;
             // The file's inode number may belong to a new file by now.
             if !self.accounting.file(*file).is_removed {

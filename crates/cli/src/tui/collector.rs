@@ -96,15 +96,18 @@ fn files() -> Grid {
             Value::Bytes(residency.pages * page),
         ])
     };
-    let rows = processes::open_files(FILES_MAX).into_iter().filter_map(row).collect();
+    let (files, is_complete) = processes::open_files(FILES_MAX);
+    let rows = files.into_iter().filter_map(row).collect();
+    let more =
+        if is_complete { String::new() } else { format!(" More than {FILES_MAX} are open.") };
     Grid {
         columns: vec!["open file", "resident", "of it", "dirty", "opened by", "size"],
         sort: 1,
         rows,
-        note: Some(
-            "Files that are open now. The view uses has the tasks that read them, and their hits."
-                .to_owned(),
-        ),
+        note: Some(format!(
+            "Files that are open now.{more} The view uses has the tasks that read them, and their \
+             hits."
+        )),
         ..Grid::default()
     }
 }

@@ -33,7 +33,8 @@ fn mapping_process(path: &Path) -> Option<String> {
     let inode = std::fs::metadata(path).ok()?.ino();
     let real = path.canonicalize().ok()?;
     let mut pids = processes::pids().into_iter();
-    let pid = pids.find(|&pid| processes::mapped_files(pid, inode).contains(&real))?;
+    let pid = pids
+        .find(|&pid| processes::mapped_files(pid).any(|mapped| mapped == (inode, real.clone())))?;
     Some(format!("process {pid} ({})", processes::name(pid).unwrap_or_default()))
 }
 

@@ -9,8 +9,10 @@ use super::event::Key;
 use super::homes;
 use crate::mounts::{self, Mount};
 use crate::syscall;
+use std::ffi::OsStr;
 use std::fs::File;
 use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
 /// File systems that support opening by number. The watcher never accesses others: a network file
@@ -35,7 +37,8 @@ impl FilesByNumber {
         let (mount, file) = self.open(key)?;
         let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
         // For a file without a cached directory entry the kernel reports no full path.
-        (path.starts_with(&mount.point) && path != mount.point).then(|| without_deleted(path))
+        let links = rustix::fs::fstat(&file).ok()?.st_nlink;
+        (path.starts_with(&mount.point) && path != mount.point).then(|| without_mark(path, links))
     }
 
     /// Returns the size of a file in bytes.
@@ -87,10 +90,12 @@ fn handle(fs_type: &str, root: &File, ino: u64) -> Option<(i32, Vec<u8>)> {
     }
 }
 
-/// Returns a path without the mark of procfs for a deleted file.
-pub(super) fn without_deleted(path: PathBuf) -> PathBuf {
-    match path.to_str().and_then(|text| text.strip_suffix(" (deleted)")) {
-        Some(text) => PathBuf::from(text),
+/// Returns the path of a file with this number of names, without the mark of procfs for a deleted
+/// file.
+pub(super) fn without_mark(path: PathBuf, links: u64) -> PathBuf {
+    let bytes = path.as_os_str().as_bytes();
+    match bytes.strip_suffix(b" (deleted)").filter(|_| links == 0) {
+        Some(bytes) => PathBuf::from(OsStr::from_bytes(bytes)),
         None => path,
     }
 }

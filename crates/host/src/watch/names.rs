@@ -7,7 +7,7 @@
 use super::Map;
 use super::accounting::BLOCK_DEVICES;
 use super::event::Key;
-use super::file_numbers::{FilesByNumber, without_deleted};
+use super::file_numbers::{FilesByNumber, without_mark};
 use super::homes;
 use super::lookup::FileId;
 use crate::tracefs::now_ns;
@@ -15,11 +15,15 @@ use crate::{device, mounts, proc, processes};
 use std::collections::HashSet;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Maximum number of attempts per file; processes that have it open start and end.
 const TRIES_MAX: u8 = 3;
 /// Maximum number of descriptors of a process to inspect for one file.
 const DESCRIPTORS_MAX: usize = 4096;
+/// Maximum time of all searches in the descriptors and mappings of a process: a process may have
+/// many, so that each search takes long.
+const PROCESS_TIME_MAX: Duration = Duration::from_millis(500);
 /// Maximum number of directory entries to read in one walk, which takes a second or two.
 const ENTRIES_MAX: usize = 300_000;
 
@@ -30,6 +34,8 @@ pub(crate) struct Names {
     tries: Map<FileId, u8>,
     walked: HashSet<FileId>,
     numbers: FilesByNumber,
+    /// Time of the searches in the descriptors and mappings of each process.
+    spent: Map<u32, Duration>,
 }
 
 impl Names {
@@ -110,7 +116,18 @@ impl Names {
         if key.dev == BLOCK_DEVICES {
             return block_device(key.ino);
         }
-        self.numbers.path(key).or_else(|| of_process(key, pid))
+        self.numbers.path(key).or_else(|| self.look_up_in_process(key, pid))
+    }
+
+    fn look_up_in_process(&mut self, key: Key, pid: u32) -> Option<PathBuf> {
+        let spent = self.spent.entry(pid).or_default();
+        if *spent >= PROCESS_TIME_MAX {
+            return None;
+        }
+        let begun = Instant::now();
+        let path = of_process(key, pid);
+        *spent += begun.elapsed();
+        path
     }
 }
 
@@ -128,9 +145,11 @@ fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
     };
     let mut open = proc::entries(format!("/proc/{pid}/fd")).take(DESCRIPTORS_MAX);
     if let Some(found) = open.find(same) {
-        return std::fs::read_link(found).ok().map(without_deleted);
+        let links = std::fs::metadata(&found).ok()?.nlink();
+        return std::fs::read_link(found).ok().map(|path| without_mark(path, links));
     }
-    processes::mapped_files(pid, key.ino).into_iter().find(same)
+    let mapped = processes::mapped_files(pid).filter(|(inode, _)| *inode == key.ino);
+    mapped.map(|(_, path)| path).find(same)
 }
 
 #[cfg(test)]
@@ -171,7 +190,8 @@ mod tests {
 
     #[test]
     fn names_of_removed_files_are_told_without_the_remark_of_the_kernel() {
-        let plain = without_deleted(PathBuf::from("/a/b (deleted)"));
-        assert_eq!(plain, Path::new("/a/b"));
+        let path = PathBuf::from("/a/b (deleted)");
+        assert_eq!(without_mark(path.clone(), 0), Path::new("/a/b"));
+        assert_eq!(without_mark(path.clone(), 1), path, "a file may have such a name");
     }
 }

@@ -11,8 +11,10 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of ancestors of a process to follow.
 const ANCESTORS_MAX: usize = 64;
-/// The parent of all kernel threads.
-const KTHREADD: u32 = 2;
+/// Flag of a worker of an io_uring (include/linux/sched.h).
+const PF_IO_WORKER: u64 = 0x10;
+/// Flag of a kernel thread.
+const PF_KTHREAD: u64 = 0x20_0000;
 
 /// Scope requested by the caller.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -171,14 +173,24 @@ pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
     let status = proc::read(format!("/proc/{thread}/status"))?;
     let pid = number(&status, "Tgid")?;
     let process = if pid == thread { None } else { processes::name(pid) };
-    let name = proc::text(&status, "Name").unwrap_or_default().to_owned();
+    let name = processes::name(thread)?;
     let watched = match wanted {
         WatchScope::Machine | WatchScope::Path(_) => true,
         WatchScope::Process(of) => is_descendant(*of, pid),
         WatchScope::Group(group) => in_group(group, pid),
     };
-    let kernel = pid == KTHREADD || number(&status, "PPid") == Some(KTHREADD);
-    Some(TaskInfo { pid, process: process.unwrap_or_else(|| name.clone()), name, kernel, watched })
+    let flags = flags(thread).unwrap_or(0);
+    let (kernel, is_worker) = (flags & PF_KTHREAD != 0, flags & PF_IO_WORKER != 0);
+    let process = process.unwrap_or_else(|| name.clone());
+    Some(TaskInfo { pid, name, process, kernel, is_worker, watched })
+}
+
+/// Returns the flags of a thread: field 9 of /proc/PID/stat (proc(5)). The name, field 2, may
+/// contain parentheses and spaces.
+fn flags(thread: u32) -> Option<u64> {
+    let stat = proc::read_lossy(format!("/proc/{thread}/stat")).ok()?;
+    let (_, after_name) = stat.rsplit_once(')')?;
+    after_name.split_whitespace().nth(6)?.parse().ok()
 }
 
 fn number(status: &str, name: &str) -> Option<u32> {

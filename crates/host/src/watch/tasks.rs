@@ -7,6 +7,7 @@
 
 use super::Map;
 use super::lookup::{ProcessId, ThreadIdentity};
+use crate::processes;
 
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -25,7 +26,10 @@ pub(crate) struct TaskInfo {
     pub(crate) pid: u32,
     pub(crate) name: String,
     pub(crate) process: String,
+    /// True for a thread of the kernel, which no program can become.
     pub(crate) kernel: bool,
+    /// True for a worker of an io_uring of its process.
+    pub(crate) is_worker: bool,
     pub(crate) watched: bool,
 }
 
@@ -79,13 +83,14 @@ impl Tasks {
             process: "(gone)".to_owned(),
             ..TaskInfo::default()
         });
-        let flusher = info.name.starts_with("kworker/");
+        // Every program may choose these names.
+        let is_flusher = info.kernel && info.name.starts_with("kworker/");
         let (pid, name) =
-            if flusher { (0, "kworker".to_owned()) } else { (info.pid, info.process) };
+            if is_flusher { (0, "kworker".to_owned()) } else { (info.pid, info.process) };
         let process = self.process_of(pid, &name, info.watched);
-        let is_worker = info.name.starts_with("iou-wrk");
-        let reclaims = ["kswapd", "kdamond"].iter().any(|name| info.name.starts_with(name));
-        let identity = ThreadIdentity { thread, process, is_worker };
+        let names = ["kswapd", "kdamond"];
+        let reclaims = info.kernel && names.iter().any(|name| info.name.starts_with(name));
+        let identity = ThreadIdentity { thread, process, is_worker: info.is_worker };
         let task = Task { identity, kernel: info.kernel, reclaims };
         self.threads.insert(thread, task);
         task
@@ -155,11 +160,16 @@ impl Tasks {
     /// Processes a new name of a thread; the name of the first thread is that of the process.
     pub(crate) fn renamed(&mut self, thread: u32, name: &str) {
         let Some(task) = self.threads.get_mut(&thread) else { return };
-        task.identity.is_worker |= name.starts_with("iou-wrk");
+        // The kernel names the worker of an io_uring after its creation; a program may use the
+        // name, too.
+        if name.starts_with("iou-wrk") && !task.identity.is_worker {
+            let info = (self.describe_task)(thread);
+            task.identity.is_worker = info.is_some_and(|info| info.is_worker);
+        }
         let index = usize::try_from(task.identity.process).expect("numbers are places");
         let process = &mut self.processes[index];
         if process.pid == thread {
-            name.clone_into(&mut process.name);
+            processes::shown_name(name).clone_into(&mut process.name);
         }
     }
 
@@ -182,7 +192,8 @@ mod tests {
                 pid,
                 name: name.into(),
                 process: process.into(),
-                kernel: pid < 10,
+                kernel: pid <= 10,
+                is_worker: name == "iou-wrk-100",
                 watched: pid == 100,
             };
             match thread {
@@ -192,6 +203,9 @@ mod tests {
                 7 | 8 => Some(info(thread, "kworker/u8:1-flush-7:0", "kworker/u8:1-flush-7:0")),
                 9 => Some(info(9, "kswapd0", "kswapd0")),
                 10 => Some(info(10, "kdamond.0", "kdamond.0")),
+                11 => Some(info(11, "kworker/u8:1", "kworker/u8:1")),
+                12 => Some(info(12, "kswapd0", "kswapd0")),
+                13 => Some(info(13, "iou-wrk-13", "iou-wrk-13")),
                 _ => None,
             }
         }))
@@ -210,6 +224,21 @@ mod tests {
         assert!(tasks.task(9).reclaims && tasks.task(10).reclaims && !tasks.task(7).reclaims);
         let ended_process = tasks.thread_identity(5).process;
         assert_eq!(tasks.process(ended_process).name, "(gone)");
+    }
+
+    #[test]
+    fn a_program_with_the_name_of_a_kernel_thread_is_a_program() {
+        let mut tasks = tasks();
+        let identity = tasks.thread_identity(11);
+        let process = Process { pid: 11, name: "kworker/u8:1".into(), watched: false };
+        assert_eq!(tasks.process(identity.process), &process);
+        assert!(!tasks.task(12).reclaims && !tasks.thread_identity(13).is_worker);
+        tasks.created(100, 101, true);
+        tasks.renamed(101, "iou-wrk-1");
+        assert!(!tasks.thread_identity(101).is_worker);
+        tasks.created(100, 102, true);
+        tasks.renamed(102, "iou-wrk-100");
+        assert!(tasks.thread_identity(102).is_worker, "the kernel says that it is one");
     }
 
     #[test]

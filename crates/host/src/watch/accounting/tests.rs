@@ -22,7 +22,8 @@ fn accounting() -> Accounting {
             _ => return None,
         };
         let (pid, kernel) = (thread, thread < 10);
-        Some(TaskInfo { pid, name: name.into(), process: name.into(), kernel, watched: true })
+        let (process, name) = (name.into(), name.into());
+        Some(TaskInfo { pid, name, process, kernel, is_worker: false, watched: true })
     });
     let machine = MachineQueries {
         file_system_devices: Box::new(|file_system| match file_system {
