@@ -36,6 +36,8 @@ pub enum Labels {
     /// Plain numbers with three digits.
     #[default]
     Number,
+    /// Whole numbers.
+    Count,
     /// Binary units of bytes.
     Bytes,
     /// Binary units of bytes per second.
@@ -150,14 +152,16 @@ impl Axis {
         };
         let whole = as_u64(value);
         match self.labels {
-            Labels::Number if value != 0.0 && value.fract() == 0.0 && value.abs() < 1e15 => {
+            Labels::Number | Labels::Count
+                if value != 0.0 && value.fract() == 0.0 && value.abs() < 1e15 =>
+            {
                 format!(
                     "{}{}",
                     if value < 0.0 { "-" } else { "" },
                     format::count(as_u64(value.abs()))
                 )
             }
-            Labels::Number => trimmed_number(value),
+            Labels::Number | Labels::Count => trimmed_number(value),
             Labels::Bytes => format::bytes(whole),
             Labels::ByteRate => format::byte_rate(value),
             Labels::Percent => format!("{} %", trimmed_number((value * 1e6).round() / 1e4)),
@@ -235,6 +239,7 @@ fn step(span: f64, scale: Scale, labels: Labels) -> f64 {
     if scale == Scale::Log2 {
         return rough.ceil().max(1.0);
     }
+    let rough = if labels == Labels::Count { rough.max(1.0) } else { rough };
     let is_binary = matches!(labels, Labels::Bytes | Labels::ByteRate);
     let base: f64 = if is_binary { 2.0 } else { 10.0 };
     let power = base.powf((rough.ln() / base.ln()).floor());
@@ -322,7 +327,8 @@ impl Chart {
         caption: &str,
         data: Option<&Table>,
     ) -> Option<String> {
-        let svg = self.draw((plot::WIDTH, height), description, false)?;
+        let draw = |width| self.draw((width, height), description, false);
+        draw(page::WIDE)?;
         let keys: Vec<(String, String)> = self
             .series
             .iter()
@@ -330,7 +336,7 @@ impl Chart {
             .map(|(number, series)| (series.class(number), series.name.clone()))
             .collect();
         let keys = if keys.len() > 1 { page::key(&keys) } else { String::new() };
-        Some(keys + &page::figure(&svg, caption, data))
+        Some(keys + &page::figure(|width| draw(width).unwrap_or_default(), caption, data))
     }
 
     fn draw(&self, size: (f64, f64), description: &str, has_key: bool) -> Option<String> {

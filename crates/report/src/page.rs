@@ -18,6 +18,10 @@ use larder_schema::format;
 use larder_schema::watch::Finding;
 use std::collections::BTreeSet;
 
+/// Width of a chart, in pixels.
+pub(crate) const WIDE: f64 = 760.0;
+/// Width of the same chart on a narrow screen.
+const NARROW: f64 = 360.0;
 /// Maximum length of the embedded data, so that a page remains quick to load.
 const DATA_BYTES_MAX: usize = 128 << 10;
 /// Replacement of longer data.
@@ -190,15 +194,19 @@ pub(crate) fn details(title: &str, body: &str) -> String {
     format!("<details>\n<summary>{}</summary>\n{body}</details>\n", escape(title))
 }
 
-/// Returns a chart, as an SVG element, with its caption, which is escaped, and its data as a folded
-/// table if no table beside it has them.
-pub(crate) fn figure(svg: &str, caption: &str, data: Option<&Table>) -> String {
+/// Returns a chart with its caption, which is escaped, and its data as a folded table if no table
+/// beside it has them. `draw` returns the SVG element of this width; the page shows the one that
+/// fits the screen.
+pub(crate) fn figure(draw: impl Fn(f64) -> String, caption: &str, data: Option<&Table>) -> String {
+    let for_screen =
+        |width, class| draw(width).replacen("<svg ", &format!("<svg class=\"{class}\" "), 1);
+    let svg = for_screen(WIDE, "page") + &for_screen(NARROW, "phone");
     let caption = match caption {
         "" => String::new(),
         caption => format!("<figcaption>{}</figcaption>\n", escape(caption)),
     };
     let data = data.map_or_else(String::new, |table| details("Data", &all_rows(table)));
-    format!("<figure>\n{}{caption}</figure>\n{data}", scrolling("Chart", svg))
+    format!("<figure>\n{}{caption}</figure>\n{data}", scrolling("Chart", &svg))
 }
 
 /// Returns the key of a chart: the class of each line, and its name, which is escaped.

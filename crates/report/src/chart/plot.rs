@@ -3,17 +3,21 @@
 
 use super::{Axis, Frame};
 use crate::escape::html as escape;
+use crate::page::WIDE;
 use std::ops::RangeInclusive;
-
-/// Width of the charts of reports.
-pub(crate) const WIDTH: f64 = 760.0;
 
 /// Margins around the plane: left, right, top, bottom.
 const MARGIN: [f64; 4] = [96.0, 36.0, 14.0, 46.0];
+/// Margins of a narrow chart.
+const MARGIN_NARROW: [f64; 4] = [84.0, 26.0, 14.0, 46.0];
+/// Margin at the left of a plane without marks beside it.
+const MARGIN_ALONE: f64 = 16.0;
 /// Estimated width of a character in bold, in pixels.
 const BOLD_WIDTH: f64 = 7.8;
 /// Width of the column of [`Plot::with_names`], in pixels.
 const NAMES_WIDTH: RangeInclusive<f64> = 160.0..=390.0;
+/// As [`NAMES_WIDTH`], in a narrow chart.
+const NAMES_WIDTH_NARROW: RangeInclusive<f64> = 110.0..=130.0;
 
 /// Number of line colors in the style sheet, and maximum number of lines of a chart.
 pub(crate) const LINES_MAX: usize = 6;
@@ -38,15 +42,34 @@ impl Plot {
             axis.frame(if known_positions.is_empty() { &[0.0] } else { &known_positions })
         };
         let frames = (positions(&x, xs), positions(&y, ys));
-        Plot { size, margin: MARGIN, axes: (x, y), frames, svg: String::new() }
+        let margin = if size.0 < WIDE { MARGIN_NARROW } else { MARGIN };
+        Plot { size, margin, axes: (x, y), frames, svg: String::new() }
     }
 
     /// Makes room for a column at the left with the names of rows, which nothing crosses.
     pub(crate) fn with_names<'a>(mut self, names: impl IntoIterator<Item = &'a str>) -> Self {
         let longest = names.into_iter().map(|name| name.chars().count()).max().unwrap_or(0);
         let width = count_f64(longest) * BOLD_WIDTH + 20.0;
-        self.margin[0] = width.clamp(*NAMES_WIDTH.start(), *NAMES_WIDTH.end());
+        let range = if self.size.0 < WIDE { NAMES_WIDTH_NARROW } else { NAMES_WIDTH };
+        self.margin[0] = width.clamp(*range.start(), *range.end());
         self
+    }
+
+    /// Uses the space at the left, if nothing is written beside the plane.
+    pub(crate) fn without_names(mut self) -> Self {
+        self.margin[0] = MARGIN_ALONE;
+        self
+    }
+
+    /// Returns the first of some texts in bold that fits into this width, else the last one, cut.
+    pub(crate) fn fitting(width: f64, texts: &[&str]) -> String {
+        let characters = larder_schema::as_u64((width / BOLD_WIDTH).max(1.0));
+        let characters = usize::try_from(characters).unwrap_or(usize::MAX);
+        let fits = |text: &&&str| text.chars().count() <= characters;
+        match texts.iter().find(fits) {
+            Some(text) => (*text).to_owned(),
+            None => shortened(texts.last().unwrap_or(&""), characters),
+        }
     }
 
     /// Draws the name of a row in the column at the left, and a line below it.

@@ -2,7 +2,7 @@
 
 use super::text::{format_change, table};
 use crate::chart::Axis;
-use crate::chart::plot::{Plot, WIDTH, count_f64};
+use crate::chart::plot::{Plot, count_f64};
 use crate::page::{self, Card, Confidence, Head, details, figure, html_table, list, section};
 use crate::quantity::quantity;
 use crate::setting::{change_in_words, name_in_words, series_in_words};
@@ -36,7 +36,7 @@ pub fn to_html(comparison: &Comparison) -> String {
         format::percent(comparison.threshold)
     );
     let mut body = doubts(comparison);
-    let chart = figure(&ratios(comparison), &caption, None);
+    let chart = figure(|width| ratios(comparison, width), &caption, None);
     body.push_str(&section("Which series differ?", &(chart + &html_table(&table(comparison)))));
     body.push_str(&differences(comparison));
     for (title, series) in
@@ -116,7 +116,7 @@ fn differences(comparison: &Comparison) -> String {
 }
 
 /// Draws the ratios of all series, each with its interval, around no difference.
-fn ratios(comparison: &Comparison) -> String {
+fn ratios(comparison: &Comparison, width: f64) -> String {
     let drawn: Vec<(&SeriesComparison, [f64; 3])> = comparison
         .series
         .iter()
@@ -133,7 +133,7 @@ fn ratios(comparison: &Comparison) -> String {
     let names: Vec<String> =
         drawn.iter().map(|(series, _)| series_in_words(&series.series)).collect();
     let axis = Axis::new("B against A", "%");
-    let plot = Plot::new((WIDTH, height), axis, rows, &xs, &[0.0]);
+    let plot = Plot::new((width, height), axis, rows, &xs, &[0.0]);
     let mut plot = plot.with_names(names.iter().map(String::as_str));
     let [_, _, top, bottom] = plot.ends();
     plot.rectangle("flat", (plot.x(-threshold), plot.x(threshold)), (top, bottom), "");

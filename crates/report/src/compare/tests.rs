@@ -234,16 +234,21 @@ fn names_in_the_chart_stand_beside_the_plane() {
         let value = element.split(&format!(" {name}=\"")).nth(1).unwrap().split('"').next();
         value.unwrap().parse().unwrap()
     };
-    let elements =
-        |start: &str| page.split('<').filter(|it| it.starts_with(start)).collect::<Vec<_>>();
-    let left = elements("line").iter().map(|it| number(it, "x1")).fold(f64::INFINITY, f64::min);
-    let names = elements("text class=\"label\"");
-    assert_eq!(names.len(), series.len());
-    for name in names {
-        // A bold character is at most 8 pixels wide on average.
-        let characters = name.split('>').nth(1).unwrap().chars().count();
-        let right = number(name, "x") + 8.0 * larder_schema::as_f64(characters as u64);
-        assert!(right <= left, "{name} ends at {right}, the plane begins at {left}");
+    let drawings: Vec<&str> = page.split("<svg ").skip(1).collect();
+    assert_eq!(drawings.len(), 2, "for wide and narrow screens");
+    for drawing in drawings {
+        let drawing = drawing.split("</svg>").next().unwrap();
+        let elements =
+            |start: &str| drawing.split('<').filter(|it| it.starts_with(start)).collect::<Vec<_>>();
+        let left = elements("line").iter().map(|it| number(it, "x1")).fold(f64::INFINITY, f64::min);
+        let names = elements("text class=\"label\"");
+        assert_eq!(names.len(), series.len());
+        for name in names {
+            // A bold character is at most 8 pixels wide on average.
+            let characters = name.split('>').nth(1).unwrap().chars().count();
+            let right = number(name, "x") + 8.0 * larder_schema::as_f64(characters as u64);
+            assert!(right <= left, "{name} ends at {right}, the plane begins at {left}");
+        }
     }
 }
 

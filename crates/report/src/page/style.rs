@@ -34,6 +34,7 @@ white-space:pre-wrap;overflow-wrap:anywhere;font-size:14px}
 figure{margin:16px 0 12px}
 figcaption{margin-top:4px;max-width:85ch}
 svg{display:block;width:100%;min-width:600px;height:auto;font:13px system-ui,sans-serif}
+svg.phone{display:none;min-width:0;max-width:480px}
 .wide{overflow-x:auto;background:linear-gradient(to left,var(--paper) 50%,transparent) right/48px
 102% no-repeat local,linear-gradient(to left,var(--bypass),transparent) right/14px 100% no-repeat}
 :focus-visible{outline:2px solid var(--hit);outline-offset:2px}
@@ -83,9 +84,12 @@ margin:0 6px 0 12px}
 .key.hit,.key.c0{color:var(--hit)}.key.ahead{color:var(--ahead)}
 .key.miss,.key.c1{color:var(--miss)}.key.bypass,.key.c5{color:var(--bypass)}
 .key.c2{color:var(--good)}.key.c3{color:var(--plum)}.key.c4{color:var(--sand)}
-.key.half,.key.here,.key.twice{width:12px;height:12px;border:2px solid;border-radius:50%;
-color:var(--hit)}
-.key.here,.key.twice{background:currentColor}.key.twice{color:var(--ahead)}
+.key.best{color:var(--hit)}.key.other{color:var(--bypass);border-top-style:dotted}
+.key.ceiling{color:var(--soft);border-top-style:dashed}
+.key.half,.key.here,.key.twice,.key.point,.key.bound{width:12px;height:12px;border:2px solid;
+border-radius:50%;color:var(--hit)}
+.key.here,.key.twice,.key.point{background:currentColor}.key.twice{color:var(--ahead)}
+.key.point{color:var(--good)}.key.bound{color:var(--ink)}
 .map td{text-align:right;font-size:14px}
 .doubts{border-left:4px solid var(--miss);padding-left:16px;margin:24px 0}
 .doubts h2{border:0;padding:0;margin:0}
@@ -100,11 +104,13 @@ color:var(--hit)}
 .s5{background:color-mix(in srgb,var(--hit) 38%,transparent)}
 .s6{background:color-mix(in srgb,var(--hit) 46%,transparent)}
 .s7{background:color-mix(in srgb,var(--hit) 54%,transparent)}
+@media (max-width:640px){svg.page{display:none}svg.phone{display:block}}
 @media (max-width:480px){main{padding:20px 14px 40px}h1{font-size:24px}
 .cards{grid-template-columns:1fr 1fr}.card{padding:10px 12px}.card .value{font-size:20px}}
 @media print{:root{--paper:#fff;--ink:#000;--soft:#444;--rule:#ccc;--card:#fff;--hit:#0072b2;
 --ahead:#56b4e9;--miss:#c44e00;--bypass:#7d8593;--good:#00805c;--steep:#f9e6d9;--useful:#dcefe7;
 --flat:#e9ecf2;--plum:#a64d86;--sand:#b87400}
-main{max-width:none;padding:0}figure,table,.cards{break-inside:avoid}svg{min-width:0}
+main{max-width:none;padding:0}figure,table,.cards{break-inside:avoid}svg,svg.page{display:block;
+min-width:0}svg.phone{display:none}
 *{print-color-adjust:exact;-webkit-print-color-adjust:exact}}
 ";

@@ -8,7 +8,7 @@ use super::stress::{steps, stress_in_words, stress_point};
 use super::text::{SPREAD, in_words, latencies, latency_table, series_table, starts_in_words};
 use super::verdict::{self, capitalized, series_name, start_words};
 use crate::escape::html as escape;
-use crate::page::{self, Captions, Head, details, figure, html_table, section};
+use crate::page::{self, Captions, Head, WIDE, details, figure, html_table, section};
 use crate::quantity::quantity;
 use crate::setting;
 use crate::stats::{RATIO_VALUES_MIN, Summary, confidence_interval, median};
@@ -96,7 +96,7 @@ fn bars_figure(
     if matches!(samples[0].unit.as_str(), "ns" | "s") {
         caption.push_str(" Less is better.");
     }
-    figure(&charts::bars(samples, note), caption.trim_start(), None)
+    figure(|width| charts::bars(samples, &note, width), caption.trim_start(), None)
 }
 
 /// Returns the sentence that explains the lines and dots of bars, and if they can be ranked: as the
@@ -159,8 +159,8 @@ fn groups_section(run: &Run, captions: &mut Captions) -> String {
                 let band =
                     if has_interval(&samples) { ", with the 95 % interval as a band" } else { "" };
                 let caption = captions.unseen(&[&format!("Medians of {trials}{band}.")]);
-                let chart = charts::curve(name, &samples, stress);
-                figure(&chart, &caption, Some(&group_table(&samples)))
+                let draw = |width| charts::curve(name, &samples, stress, width);
+                figure(draw, &caption, Some(&group_table(&samples)))
             }
             2 => grid_figure(name, &samples, &trials, captions),
             _ => continue,
@@ -174,7 +174,8 @@ fn groups_section(run: &Run, captions: &mut Captions) -> String {
 /// Renders a group with two coordinates as lines and as a table.
 fn grid_figure(name: &str, samples: &[&Sample], trials: &str, captions: &mut Captions) -> String {
     let Some(grid) = Grid::new(samples) else { return String::new() };
-    let (chart, keys) = charts::lines(name, &grid);
+    let draw = |width| charts::lines(name, &grid, width);
+    let (_, keys) = draw(WIDE);
     let table = page::scrolling(&format!("{name}, all sizes"), &grid.to_html());
     let shown = format!("Medians of {trials}, with the value of the highest point.");
     let mut sentences = vec![shown.as_str()];
@@ -184,7 +185,9 @@ fn grid_figure(name: &str, samples: &[&Sample], trials: &str, captions: &mut Cap
     let caption = captions.unseen(&sentences);
     let shades = captions.unseen(&["The darker, the higher. Empty cells were not measured."]);
     let shades = if shades.is_empty() { shades } else { format!("<p>{shades}</p>\n") };
-    page::key(&keys) + &figure(&chart, &caption, None) + &details("All sizes", &(shades + &table))
+    page::key(&keys)
+        + &figure(|width| draw(width).0, &caption, None)
+        + &details("All sizes", &(shades + &table))
 }
 
 /// Returns the medians of a group.
@@ -282,10 +285,11 @@ fn latency_section(run: &Run) -> String {
     if latencies.iter().all(|latency| latency.count() == 0) {
         return String::new();
     }
-    let (chart, keys) = charts::latency_distribution(&latencies);
+    let draw = |width| charts::latency_distribution(&latencies, width);
+    let (_, keys) = draw(WIDE);
     let caption = "The share of requests that took no longer than this, all trials together. Above \
                    90 %, each step leaves a tenth of the slower requests.";
-    let chart = page::key(&keys) + &figure(&chart, caption, None);
+    let chart = page::key(&keys) + &figure(|width| draw(width).0, caption, None);
     section("Latency", &(chart + &html_table(&latency_table(run))))
 }
 
@@ -308,7 +312,7 @@ fn trials_section(run: &Run) -> String {
             "{} by trial. A slope means that a condition changed between the trials.",
             capitalized(&series_name(main)),
         );
-        figure(&charts::by_trial(main), &caption, None)
+        figure(|width| charts::by_trial(main, width), &caption, None)
     });
     details("Trials", &(chart + &table))
 }

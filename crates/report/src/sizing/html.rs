@@ -10,10 +10,10 @@ use super::text::{
 use crate::advise::page_size;
 use crate::chart::svg_file;
 use crate::escape::html as escape;
-use crate::page::{self, Card, Head, details, figure, html_table, list, section};
+use crate::page::{self, Card, Head, WIDE, details, figure, html_table, list, section};
 use crate::table::{Cell, Column, Table};
 use charts::{
-    curve_chart, heat_chart, load_chart, policies_chart, policies_key, windows_chart,
+    curve_chart, curve_key, heat_chart, load_chart, policies_chart, policies_key, windows_chart,
     working_set_chart,
 };
 use larder_schema::advice::Attainment;
@@ -23,7 +23,7 @@ use larder_schema::sizing::{Recommendation, Sizing, Slice};
 /// Draws the hit-ratio curve with its regions and the recommended size, as an SVG file.
 #[must_use]
 pub fn to_curve_svg(sizing: &Sizing) -> String {
-    svg_file(&curve_chart(sizing))
+    svg_file(&curve_chart(sizing, WIDE, true))
 }
 
 /// Renders the report.
@@ -132,7 +132,13 @@ fn curve_section(sizing: &Sizing) -> String {
          Points without a band were counted over the whole trace."
     };
     let caption = format!("{method} Reachable is the hit ratio of a cache for everything.");
-    let chart = figure(&curve_chart(sizing), &caption, Some(&all_curve_rows(sizing)));
+    let key = page::key(&curve_key(sizing));
+    let chart = key
+        + &figure(
+            |width| curve_chart(sizing, width, false),
+            &caption,
+            Some(&all_curve_rows(sizing)),
+        );
     let regions = list(&sizing.regions_why);
     let effects = match sizing.effects.as_slice() {
         [] => String::new(),
@@ -146,7 +152,8 @@ fn policies_section(sizing: &Sizing) -> String {
     let Some(recommended) = sizing.recommended() else { return String::new() };
     let caption = "The best policy at the recommended size is first. Distant dots mean that the \
                    size matters; rows that look alike mean that the policy does not.";
-    let figure = figure(&policies_chart(sizing), caption, Some(&policies_table(recommended)));
+    let figure =
+        figure(|width| policies_chart(sizing, width), caption, Some(&policies_table(recommended)));
     section("Another policy?", &(page::key(&policies_key(sizing)) + &figure))
 }
 
@@ -156,15 +163,19 @@ fn time_section(sizing: &Sizing) -> String {
         let caption = "The size that each eighth needs for the same target; orange: more than the \
                        recommended size.";
         let table = windows_table(sizing);
-        body.push_str(&figure(&windows_chart(sizing), caption, Some(&table)));
+        body.push_str(&figure(|width| windows_chart(sizing, width), caption, Some(&table)));
     }
     let caption = "Working set: the different data that each 64th of the trace touches. Peaks \
                    above the line do not fit into the recommended size, whatever the policy.";
     let slices = slices_table(sizing);
-    let others = figure(&working_set_chart(sizing), caption, Some(&slices))
-        + &figure(&load_chart(sizing), "References to pages in each 64th of the trace.", None)
+    let others = figure(|width| working_set_chart(sizing, width), caption, Some(&slices))
         + &figure(
-            &heat_chart(sizing),
+            |width| load_chart(sizing, width),
+            "References to pages in each 64th of the trace.",
+            None,
+        )
+        + &figure(
+            |width| heat_chart(sizing, width),
             "Addresses, low ones below: the darker, the more references. Horizontal bands are data \
              that is used repeatedly, which a cache can hold; rising lines are scans, which it \
              cannot.",

@@ -2,7 +2,7 @@
 
 use super::super::verdict::series_name;
 use super::grid::Grid;
-use crate::chart::plot::{LINES_MAX, Plot, WIDTH, count_f64, line_class};
+use crate::chart::plot::{LINES_MAX, Plot, count_f64, line_class};
 use crate::chart::{Axis, Labels, Scale};
 use crate::quantity::{quantity, quantity_range};
 use crate::stats::{confidence_interval, median};
@@ -43,7 +43,13 @@ fn title(name: &str) -> String {
 
 /// Returns an axis for a coordinate of a group; logarithmic for a wide range.
 fn coordinate_axis(name: &str, values: &[f64]) -> Axis {
-    let labels = if name.ends_with("_bytes") { Labels::Bytes } else { Labels::Number };
+    let labels = if name.ends_with("_bytes") {
+        Labels::Bytes
+    } else if values.iter().all(|value| value.fract() == 0.0) {
+        Labels::Count
+    } else {
+        Labels::Number
+    };
     let minimum = values.iter().copied().fold(f64::INFINITY, f64::min);
     let maximum = values.iter().copied().fold(0.0, f64::max);
     let axis = Axis::new(title(name), "").labels(labels);
@@ -52,15 +58,20 @@ fn coordinate_axis(name: &str, values: &[f64]) -> Axis {
 
 /// Draws a bar for each series of one unit, from 0 to the median, with interval and trials; without
 /// an interval, a bar is only an outline. `note` returns words to add to the label of a series.
-pub(super) fn bars(samples: &[&Sample], note: impl Fn(&Sample) -> Option<String>) -> String {
+pub(super) fn bars(
+    samples: &[&Sample],
+    note: impl Fn(&Sample) -> Option<String>,
+    width: f64,
+) -> String {
     let rows = count_f64(samples.len());
     let all: Vec<f64> = samples.iter().flat_map(|sample| &sample.values).copied().collect();
     let xs: Vec<f64> = all.iter().copied().chain([0.0]).collect();
     let nothing = Axis::new("", "").range(0.0, 1.0);
     let axis = value_axis("", &samples[0].unit);
-    let mut plot = Plot::new((WIDTH, 70.0 + ROW * rows), axis, nothing, &xs, &[0.0]);
+    let plot = Plot::new((width, 70.0 + ROW * rows), axis, nothing, &xs, &[0.0]);
+    let mut plot = plot.without_names();
     plot.draw_x();
-    let [_, _, top, _] = plot.ends();
+    let [_, right, top, _] = plot.ends();
     let (zero, mut labels) = (plot.x(0.0), Vec::new());
     for (number, sample) in samples.iter().enumerate() {
         let y = top + ROW * count_f64(number) + 30.0;
@@ -75,27 +86,28 @@ pub(super) fn bars(samples: &[&Sample], note: impl Fn(&Sample) -> Option<String>
         for value in &sample.values {
             plot.dot("trial", (plot.x(*value), y), &quantity(*value, &sample.unit));
         }
-        let mut label = format!("{}: {shown}", series_name(sample));
+        let name = format!("{}: {shown}", series_name(sample));
+        let note = note(sample).map_or_else(String::new, |note| format!(", {note}"));
+        let mut label = name.clone();
         if let Some((low, high)) = interval {
             plot.interval((low, high), y);
             put!(label, " ({})", quantity_range(low, high, &sample.unit));
         }
-        if let Some(note) = note(sample) {
-            put!(label, ", {note}");
-        }
-        plot.words("label", (zero, y - 14.0), "start", &label);
+        label.push_str(&note);
+        let text = Plot::fitting(right - zero, &[&label, &(name.clone() + &note), &name]);
+        plot.words("label", (zero, y - 14.0), "start", &text);
         labels.push(label);
     }
     plot.finish(&format!("Medians: {}", labels.join("; ")))
 }
 
 /// Draws the values of the main series, one dot per trial.
-pub(super) fn by_trial(sample: &Sample) -> String {
+pub(super) fn by_trial(sample: &Sample, width: f64) -> String {
     let count = count_f64(sample.values.len());
     let x = Axis::new("trial", "").range(0.5, count + 0.5);
     let ys: Vec<f64> = sample.values.iter().copied().chain([0.0]).collect();
     let y = value_axis("", &sample.unit);
-    let mut plot = Plot::new((WIDTH, 220.0), x, y, &[1.0, count], &ys);
+    let mut plot = Plot::new((width, 220.0), x, y, &[1.0, count], &ys);
     plot.draw_y();
     let [left, right, _, bottom] = plot.ends();
     let (middle, interval) = middle(sample);
@@ -118,7 +130,7 @@ pub(super) fn by_trial(sample: &Sample) -> String {
 
 /// Draws a group with one coordinate, such as throughput over load, with a line at the stress
 /// point.
-pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> String {
+pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>, width: f64) -> String {
     let at = samples[0].at.keys().next().cloned().unwrap_or_default();
     let mut points: Vec<(f64, f64, f64, f64)> = samples
         .iter()
@@ -132,7 +144,7 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>) -> Str
     let xs: Vec<f64> = points.iter().map(|point| point.0).collect();
     let ys: Vec<f64> = points.iter().map(|point| point.3).chain([0.0]).collect();
     let y = value_axis(name, &samples[0].unit);
-    let mut plot = Plot::new((WIDTH, 360.0), coordinate_axis(&at, &xs), y, &xs, &ys);
+    let mut plot = Plot::new((width, 360.0), coordinate_axis(&at, &xs), y, &xs, &ys);
     plot.draw_x();
     plot.draw_y();
     let line = |pick: fn(&(f64, f64, f64, f64)) -> f64| -> Vec<(f64, f64)> {
@@ -171,17 +183,18 @@ pub(super) fn shown_columns(grid: &Grid<'_>) -> Vec<(usize, usize)> {
     if let Some(best) = best.filter(|best| best % step != 0) {
         shown.push((LINES_MAX - 1, best));
     }
+    shown.sort_by_key(|(_, column)| *column);
     shown
 }
 
 /// Draws a group with two coordinates as lines over the first, one for each value of the second,
 /// with the value of the highest point.
 /// Returns the chart, and the class and name of each line.
-pub(super) fn lines(name: &str, grid: &Grid<'_>) -> (String, Vec<(String, String)>) {
+pub(super) fn lines(name: &str, grid: &Grid<'_>, width: f64) -> (String, Vec<(String, String)>) {
     let ys: Vec<f64> = grid.medians.iter().flatten().flatten().copied().chain([0.0]).collect();
     let y = value_axis(name, grid.unit);
     let x = coordinate_axis(grid.names[0], &grid.rows);
-    let mut plot = Plot::new((WIDTH, 340.0), x, y, &grid.rows, &ys);
+    let mut plot = Plot::new((width, 340.0), x, y, &grid.rows, &ys);
     plot.draw_x();
     plot.draw_y();
     let (mut keys, mut highest) = (Vec::new(), (0.0, 0.0));
@@ -204,7 +217,10 @@ pub(super) fn lines(name: &str, grid: &Grid<'_>) -> (String, Vec<(String, String
 
 /// Draws the cumulative distribution of response times, with room for the slowest. Returns the
 /// chart, and the class and name of each line.
-pub(super) fn latency_distribution(latencies: &[Latency]) -> (String, Vec<(String, String)>) {
+pub(super) fn latency_distribution(
+    latencies: &[Latency],
+    width: f64,
+) -> (String, Vec<(String, String)>) {
     let x = Axis::new("latency", "").labels(Labels::Duration).scale(Scale::Log2);
     let count = latencies.iter().map(Latency::count).max().unwrap_or(0);
     let y = Axis::new("requests", "").labels(Labels::Percent).scale(Scale::Tail);
@@ -215,7 +231,7 @@ pub(super) fn latency_distribution(latencies: &[Latency]) -> (String, Vec<(Strin
         .map(|latency| (latency.what.as_str(), steps(latency)))
         .collect();
     let xs: Vec<f64> = lines.iter().flat_map(|(_, line)| line).map(|point| point.0).collect();
-    let mut plot = Plot::new((WIDTH, 360.0), x, y, &xs, &[0.0]);
+    let mut plot = Plot::new((width, 360.0), x, y, &xs, &[0.0]);
     plot.draw_x();
     plot.draw_y();
     let mut keys = Vec::new();

@@ -1,7 +1,7 @@
 //! Charts of the HTML report of `larder size`.
 
 use super::super::text::as_pair;
-use crate::chart::plot::{Plot, WIDTH, count_f64};
+use crate::chart::plot::{Plot, count_f64};
 use crate::chart::{Axis, Labels, Scale};
 use larder_schema::format;
 use larder_schema::sizing::{BestPoint, Effect, Sizing};
@@ -18,8 +18,8 @@ fn hits_axis() -> Axis {
     Axis::new("hit ratio", "").labels(Labels::Percent)
 }
 
-/// Draws the hit ratio by size, with regions and confidence band.
-pub(super) fn curve_chart(sizing: &Sizing) -> String {
+/// Draws the hit ratio by size, with regions and confidence band; `has_key` includes the key.
+pub(super) fn curve_chart(sizing: &Sizing, width: f64, has_key: bool) -> String {
     let points: Vec<(f64, f64)> =
         sizing.curve.iter().map(|b| as_pair(b.point.bytes, b.point.hit_ratio)).collect();
     let low: Vec<_> = sizing.curve.iter().map(|b| as_pair(b.point.bytes, b.point.low)).collect();
@@ -30,11 +30,11 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
     let xs: Vec<f64> = xs.into_iter().chain(effect_sizes).collect();
     let ys: Vec<f64> = high.iter().map(|(_, y)| *y).chain([0.0, sizing.workload.ceiling]).collect();
     let x_axis = sizes_axis("size of the cache").scale(Scale::Log2);
-    let mut plot = Plot::new((WIDTH, 420.0), x_axis, hits_axis(), &xs, &ys);
+    let mut plot = Plot::new((width, 420.0), x_axis, hits_axis(), &xs, &ys);
     draw_regions(sizing, &mut plot);
     plot.draw_x();
     plot.draw_y();
-    let [left, right, _, bottom] = plot.ends();
+    let [left, right, ..] = plot.ends();
     let ceiling = plot.y(sizing.workload.ceiling);
     plot.stroke("ceiling", (left, ceiling), (right, ceiling));
     plot.band("band", &low, &high);
@@ -49,38 +49,48 @@ pub(super) fn curve_chart(sizing: &Sizing) -> String {
     plot.line("best", &points);
     draw_effects(sizing, &mut plot);
     name_regions(sizing, &mut plot);
-    // The legend takes the larger space at the left: above the best curve, or below the lowest.
-    let left_end = x_third(&points);
-    let best = ratios_until(&points, left_end).fold(0.0, f64::max);
-    let lowest = ratios_until(lru_points.as_deref().unwrap_or(&points), left_end);
-    let is_above = sizing.workload.ceiling - best > lowest.fold(best, f64::min);
-    let legend = (left + 12.0, if is_above { ceiling + 24.0 } else { bottom - 130.0 });
-    plot.key("best", legend, "best policy at each size");
-    plot.key("other", (legend.0, legend.1 + 20.0), "lru");
-    plot.key("ceiling", (legend.0, legend.1 + 40.0), "reachable");
-    let policy = sizing.recommendation.as_ref().map(|advice| {
-        ("point", format!("{} at half, once and twice the recommended size", advice.policy))
-    });
-    let bound = sizing.min_hit_ratio.map(|_| ("bound", "MIN, the bound".to_owned()));
-    for (row, (class, name)) in policy.into_iter().chain(bound).enumerate() {
-        let y = legend.1 + 60.0 + 20.0 * count_f64(row);
-        plot.dot(class, (legend.0 + 13.0, y), "");
-        plot.words("mark", (legend.0 + 34.0, y + 4.0), "start", &name);
+    if has_key {
+        draw_key(sizing, &mut plot, &points, lru_points.as_deref().unwrap_or(&points));
     }
     plot.finish(&curve_label(sizing))
 }
 
-/// Returns the size at a third of a logarithmic axis.
-fn x_third(points: &[(f64, f64)]) -> f64 {
-    points
-        .first()
-        .zip(points.last())
-        .map_or(0.0, |(first, last)| first.0 * (last.0 / first.0).cbrt())
+/// Returns the key of [`curve_chart`]: the class and the name of each line and dot.
+pub(super) fn curve_key(sizing: &Sizing) -> Vec<(String, String)> {
+    let key = |class: &str, name: &str| (class.to_owned(), name.to_owned());
+    let has_lru = sizing.policies.iter().any(|curve| curve.policy == "lru");
+    let mut keys = vec![key("best", "best policy at each size")];
+    keys.extend(has_lru.then(|| key("other", "lru")));
+    keys.push(key("ceiling", "reachable"));
+    keys.extend(sizing.recommendation.as_ref().map(|advice| {
+        key("point", &format!("{} at half, once and twice the recommended size", advice.policy))
+    }));
+    keys.extend(sizing.min_hit_ratio.map(|_| key("bound", "MIN, the bound")));
+    keys
 }
 
-/// Returns the hit ratios of the points up to a size.
-fn ratios_until(points: &[(f64, f64)], end: f64) -> impl Iterator<Item = f64> {
-    points.iter().filter(move |point| point.0 <= end).map(|point| point.1)
+/// Draws the key in the larger space at the left: above the best curve, or below the lowest.
+fn draw_key(sizing: &Sizing, plot: &mut Plot, best: &[(f64, f64)], lowest: &[(f64, f64)]) {
+    let [left, _, _, bottom] = plot.ends();
+    // At a third of the logarithmic axis.
+    let third = best.first().zip(best.last());
+    let third = third.map_or(0.0, |(first, last)| first.0 * (last.0 / first.0).cbrt());
+    let until_third = |points: &[(f64, f64)]| -> Vec<f64> {
+        points.iter().filter(|point| point.0 <= third).map(|point| point.1).collect()
+    };
+    let best = until_third(best).into_iter().fold(0.0, f64::max);
+    let lowest = until_third(lowest).into_iter().fold(best, f64::min);
+    let is_above = sizing.workload.ceiling - best > lowest;
+    let top = if is_above { plot.y(sizing.workload.ceiling) + 24.0 } else { bottom - 130.0 };
+    for (row, (class, name)) in curve_key(sizing).iter().enumerate() {
+        let at = (left + 12.0, top + 20.0 * count_f64(row));
+        if matches!(class.as_str(), "point" | "bound") {
+            plot.dot(class, (at.0 + 13.0, at.1), "");
+            plot.words("mark", (at.0 + 34.0, at.1 + 4.0), "start", name);
+        } else {
+            plot.key(class, at, name);
+        }
+    }
 }
 
 /// Returns the sentence that describes the curve to a screen reader.
@@ -115,7 +125,10 @@ fn draw_effects(sizing: &Sizing, plot: &mut Plot) {
     }
     // Text comes after the lines, which would cross it.
     let (dx, anchor) = if x > f64::midpoint(left, right) { (-8.0, "end") } else { (8.0, "start") };
-    plot.words("mark", (x + dx, bottom - 40.0), anchor, &effect_text(effect));
+    let room = (x - left).max(right - x) - 8.0;
+    let size = format::bytes(effect.point.bytes);
+    let text = Plot::fitting(room, &[&effect_text(effect), &size]);
+    plot.words("mark", (x + dx, bottom - 40.0), anchor, &text);
 }
 
 /// Width below which a region counts as empty and has no name, in pixels.
@@ -162,7 +175,7 @@ fn name_regions(sizing: &Sizing, plot: &mut Plot) {
 }
 
 /// Draws all policies at the three sizes.
-pub(super) fn policies_chart(sizing: &Sizing) -> String {
+pub(super) fn policies_chart(sizing: &Sizing, width: f64) -> String {
     let Some(recommended) = sizing.recommended() else { return String::new() };
     let rows = recommended.policies.len();
     let all = sizing.effects.iter().flat_map(|effect| &effect.policies);
@@ -174,7 +187,7 @@ pub(super) fn policies_chart(sizing: &Sizing) -> String {
     let height = 62.0 + 24.0 * count_f64(rows);
     let nothing = Axis::new("", "").range(0.0, 1.0);
     let mut plot =
-        Plot::new((WIDTH, height), hits_axis(), nothing, &[minimum.min(maximum), maximum], &[0.0]);
+        Plot::new((width, height), hits_axis(), nothing, &[minimum.min(maximum), maximum], &[0.0]);
     plot.draw_x();
     let [left, _, top, _] = plot.ends();
     for (row, policy) in recommended.policies.iter().enumerate() {
@@ -239,7 +252,7 @@ fn time_axis(sizing: &Sizing) -> (Axis, f64) {
 
 /// Draws a bar for each time slice.
 fn bars(
-    sizing: &Sizing,
+    (sizing, width): (&Sizing, f64),
     y: Axis,
     values: &[f64],
     line: Option<f64>,
@@ -248,7 +261,7 @@ fn bars(
     let (x_axis, end) = time_axis(sizing);
     let title = y.title.clone();
     let ys: Vec<f64> = values.iter().copied().chain([0.0]).chain(line).collect();
-    let mut plot = Plot::new((WIDTH, 240.0), x_axis.range(0.0, end), y, &[0.0, end], &ys);
+    let mut plot = Plot::new((width, 240.0), x_axis.range(0.0, end), y, &[0.0, end], &ys);
     plot.draw_y();
     plot.draw_x();
     let [_, _, _, bottom] = plot.ends();
@@ -264,29 +277,31 @@ fn bars(
 }
 
 /// Draws the distinct data of each slice.
-pub(super) fn working_set_chart(sizing: &Sizing) -> String {
+pub(super) fn working_set_chart(sizing: &Sizing, width: f64) -> String {
     let page = f64::from(sizing.workload.page_bytes);
     let values: Vec<f64> = sizing.slices.iter().map(|slice| as_f64(slice.pages) * page).collect();
     let line = sizing.recommendation.as_ref().map(|advice| as_f64(advice.bytes));
-    bars(sizing, sizes_axis("working set"), &values, line, |value| format::bytes(as_u64(value)))
+    bars((sizing, width), sizes_axis("working set"), &values, line, |value| {
+        format::bytes(as_u64(value))
+    })
 }
 
 /// Draws the references of each slice.
-pub(super) fn load_chart(sizing: &Sizing) -> String {
+pub(super) fn load_chart(sizing: &Sizing, width: f64) -> String {
     let values: Vec<f64> = sizing.slices.iter().map(|slice| as_f64(slice.references)).collect();
     let label = |value: f64| format!("{} references", format::count(as_u64(value)));
-    bars(sizing, Axis::new("references", "pages"), &values, None, label)
+    bars((sizing, width), Axis::new("references", "pages"), &values, None, label)
 }
 
 /// Draws the required size of each window.
-pub(super) fn windows_chart(sizing: &Sizing) -> String {
+pub(super) fn windows_chart(sizing: &Sizing, width: f64) -> String {
     let needs: Vec<f64> =
         sizing.windows.iter().map(|window| as_f64(window.needed_bytes.unwrap_or(0))).collect();
     let line = sizing.recommendation.as_ref().map(|advice| as_f64(advice.bytes));
     let count = count_f64(sizing.windows.len());
     let ys: Vec<f64> = needs.iter().copied().chain([0.0]).chain(line).collect();
     let x_axis = Axis::new("part of the trace", "").range(0.0, count);
-    let mut plot = Plot::new((WIDTH, 240.0), x_axis, sizes_axis("needs"), &[0.0, count], &ys);
+    let mut plot = Plot::new((width, 240.0), x_axis, sizes_axis("needs"), &[0.0, count], &ys);
     plot.draw_y();
     let [left, right, _, bottom] = plot.ends();
     plot.words("axis", (f64::midpoint(left, right), bottom + 40.0), "middle", "part of the trace");
@@ -303,14 +318,14 @@ pub(super) fn windows_chart(sizing: &Sizing) -> String {
 }
 
 /// Draws addresses over time; adjacent cells of the same shade form one rectangle.
-pub(super) fn heat_chart(sizing: &Sizing) -> String {
+pub(super) fn heat_chart(sizing: &Sizing, width: f64) -> String {
     let (x_axis, end) = time_axis(sizing);
     let rows = sizing.heat.rows.len().max(1);
     let columns = sizing.heat.rows.first().map_or(1, Vec::len).max(1);
     let y_axis = Axis::new("address", "").range(0.0, count_f64(rows));
     let height = (count_f64(rows) * 8.0).max(200.0) + 60.0;
     let ys = [0.0, count_f64(rows)];
-    let mut plot = Plot::new((WIDTH, height), x_axis.range(0.0, end), y_axis, &[0.0, end], &ys);
+    let mut plot = Plot::new((width, height), x_axis.range(0.0, end), y_axis, &[0.0, end], &ys);
     let [left, right, top, bottom] = plot.ends();
     let maximum = sizing.heat.rows.iter().flatten().copied().max().unwrap_or(0);
     let shade = |count: u64| {
