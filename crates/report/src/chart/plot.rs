@@ -9,7 +9,7 @@ use std::ops::RangeInclusive;
 /// Margins around the plane: left, right, top, bottom.
 const MARGIN: [f64; 4] = [96.0, 36.0, 14.0, 46.0];
 /// Margins of a narrow chart.
-const MARGIN_NARROW: [f64; 4] = [84.0, 26.0, 14.0, 46.0];
+const MARGIN_NARROW: [f64; 4] = [96.0, 26.0, 14.0, 46.0];
 /// Margin at the left of a plane without marks beside it.
 const MARGIN_ALONE: f64 = 16.0;
 /// Estimated width of a character in bold, in pixels.

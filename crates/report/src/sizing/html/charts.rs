@@ -133,6 +133,10 @@ fn draw_effects(sizing: &Sizing, plot: &mut Plot) {
 
 /// Width below which a region counts as empty and has no name, in pixels.
 const EMPTY: f64 = 1.0;
+/// Width of the name of a region, in pixels.
+const NAME_WIDTH: f64 = 60.0;
+/// Width of a plane that has space for names beside their regions, in pixels.
+const ROOMY: f64 = 400.0;
 
 /// A region of the curve: its class, ends in pixels, and name.
 type RegionBounds = (&'static str, f64, f64, &'static str);
@@ -161,10 +165,12 @@ fn name_regions(sizing: &Sizing, plot: &mut Plot) {
     let [left, right, _, bottom] = plot.ends();
     for (_, from, to, title) in region_bounds(sizing, plot).into_iter().flatten() {
         let y = bottom - 12.0;
-        if to - from < EMPTY {
+        // On a narrow screen there is no space beside a narrow region.
+        let is_unnamed = to - from < EMPTY || (to - from <= NAME_WIDTH && right - left < ROOMY);
+        if is_unnamed {
             continue;
         }
-        if to - from > 60.0 {
+        if to - from > NAME_WIDTH {
             plot.words("region", (f64::midpoint(from, to), y), "middle", title);
         } else if from - left > right - to {
             plot.words("region", (from - 4.0, y), "end", &format!("{title} \u{2192}"));
