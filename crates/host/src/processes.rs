@@ -135,32 +135,32 @@ pub(crate) fn mapped_files(pid: u32) -> impl Iterator<Item = (u64, PathBuf)> {
 /// those of others out.
 #[must_use]
 pub fn open_files(max: usize) -> (BTreeMap<PathBuf, String>, bool) {
-    let mut per_process = FILES_FAIR;
-    loop {
-        let (mut files, mut is_cut) = (BTreeMap::new(), false);
-        for pid in pids() {
-            let Some(process) = name(pid) else { continue };
-            let mut own = 0;
-            for path in links(pid).filter_map(|link| open_file(&link)) {
-                if files.contains_key(&path) {
-                    continue;
-                }
-                if files.len() >= max {
-                    return (files, false);
-                }
-                if own == per_process {
-                    is_cut = true;
-                    break;
-                }
-                own += 1;
-                files.insert(path, format!("{process} ({pid})"));
+    let (mut files, mut further) = (BTreeMap::new(), BTreeMap::new());
+    let mut is_complete = true;
+    for pid in pids() {
+        let Some(process) = name(pid) else { continue };
+        let mut own = 0;
+        for path in links(pid).filter_map(|link| open_file(&link)) {
+            if files.contains_key(&path) {
+                continue;
             }
+            let list = if own < FILES_FAIR { &mut files } else { &mut further };
+            if list.len() >= max {
+                is_complete = false;
+                break;
+            }
+            own += 1;
+            list.entry(path).or_insert_with(|| format!("{process} ({pid})"));
         }
-        if !is_cut {
-            return (files, true);
-        }
-        per_process *= 4;
     }
+    for (path, process) in further {
+        if files.len() < max {
+            files.entry(path).or_insert(process);
+        } else if !files.contains_key(&path) {
+            is_complete = false;
+        }
+    }
+    (files, is_complete)
 }
 
 /// Returns the regular file to which a link in a directory of descriptors leads.
