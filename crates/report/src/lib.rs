@@ -13,6 +13,7 @@ pub mod advise;
 pub mod chart;
 pub mod compare;
 pub mod control;
+mod doubts;
 pub mod escape;
 pub mod findings;
 pub mod lines;

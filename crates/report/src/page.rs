@@ -27,6 +27,13 @@ const DATA_BYTES_MAX: usize = 128 << 10;
 /// Replacement of longer data.
 const DATA_OMITTED: &str =
     r#"{"omitted": "the record from which this page was made has the data"}"#;
+/// Units that stay on the line of their number.
+const UNITS: [&str; 16] = [
+    "%", "B", "KiB", "MiB", "GiB", "TiB", "KiB/s", "MiB/s", "GiB/s", "ns", "us", "ms", "s", "min",
+    "h", "MB/s",
+];
+/// Minimum number of columns of a table that narrow screens show as a list of its rows.
+const COLUMNS_MIN: usize = 4;
 /// Maximum number of rows of a table before the others are folded.
 const ROWS_MAX: usize = 10;
 /// Number of rows that a longer table shows.
@@ -131,13 +138,12 @@ fn head_html(head: &Head) -> String {
     let mut text = format!(
         "<header>\n<p class=\"kind\">{}</p>\n<h1>{}</h1>\n</header>\n",
         escape(&head.kind),
-        // A line does not end between a number and its percent sign.
-        escape(&head.verdict).replace(" %", "&#160;%")
+        prose(&head.verdict)
     );
     if !head.cards.is_empty() {
         text.push_str("<dl class=\"cards\">\n");
         for Card { title, value, note } in &head.cards {
-            let (title, value, note) = (escape(title), value_html(value), escape(note));
+            let (title, value, note) = (escape(title), value_html(value), prose(note));
             put_line!(
                 text,
                 "<div class=\"card\"><dt>{title}</dt><dd class=\"value\">{value}</dd>\
@@ -147,9 +153,24 @@ fn head_html(head: &Head) -> String {
         text.push_str("</dl>\n");
     }
     for sentence in head.subject.iter().filter(|sentence| !sentence.is_empty()) {
-        put_line!(text, "<p class=\"subject\">{}</p>", escape(sentence));
+        put_line!(text, "<p class=\"subject\">{}</p>", prose(sentence));
     }
     text
+}
+
+/// Returns escaped text in which no line ends between a number and its unit.
+pub(crate) fn prose(text: &str) -> String {
+    let mut whole = String::with_capacity(text.len());
+    for word in text.split_inclusive(' ') {
+        let unit = word.trim_end_matches([' ', ',', '.', ';', ':', ')']);
+        let before = whole.strip_suffix(' ').filter(|_| UNITS.contains(&unit));
+        if before.is_some_and(|it| it.ends_with(|last: char| last.is_ascii_digit())) {
+            whole.pop();
+            whole.push('\u{a0}');
+        }
+        whole.push_str(word);
+    }
+    escape(&whole).replace('\u{a0}', "&#160;")
 }
 
 /// Returns the value of a card, with a long unit such as transactions/s in small letters.
@@ -203,7 +224,7 @@ pub(crate) fn figure(draw: impl Fn(f64) -> String, caption: &str, data: Option<&
     let svg = for_screen(WIDE, "page") + &for_screen(NARROW, "phone");
     let caption = match caption {
         "" => String::new(),
-        caption => format!("<figcaption>{}</figcaption>\n", escape(caption)),
+        caption => format!("<figcaption>{}</figcaption>\n", prose(caption)),
     };
     let data = data.map_or_else(String::new, |table| details("Data", &all_rows(table)));
     format!("<figure>\n{}{caption}</figure>\n{data}", scrolling("Chart", &svg))
@@ -212,7 +233,7 @@ pub(crate) fn figure(draw: impl Fn(f64) -> String, caption: &str, data: Option<&
 /// Returns the key of a chart: the class of each line, and its name, which is escaped.
 pub(crate) fn key(lines: &[(String, String)]) -> String {
     let entry = |(class, name): &(String, String)| {
-        format!("<span class=\"entry\"><span class=\"key {class}\"></span>{}</span> ", escape(name))
+        format!("<span class=\"entry\"><span class=\"key {class}\"></span>{}</span> ", prose(name))
     };
     format!("<p class=\"keys\">{}</p>\n", lines.iter().map(entry).collect::<String>())
 }
@@ -227,7 +248,7 @@ pub(crate) fn scrolling(label: &str, content: &str) -> String {
 
 /// Returns a list of sentences, which are escaped; nothing without sentences.
 pub(crate) fn list<'a>(sentences: impl IntoIterator<Item = &'a String>) -> String {
-    let item = |sentence: &String| format!("<li>{}</li>\n", escape(sentence));
+    let item = |sentence: &String| format!("<li>{}</li>\n", prose(sentence));
     let items: String = sentences.into_iter().map(item).collect();
     if items.is_empty() { items } else { format!("<ul>\n{items}</ul>\n") }
 }
@@ -247,7 +268,9 @@ pub(crate) fn all_rows(table: &Table) -> String {
 }
 
 fn rows(table: &Table, count: usize) -> String {
-    let mut text = String::from("<table>\n<thead><tr>");
+    let is_list = table.columns().len() >= COLUMNS_MIN;
+    let opening = if is_list { "<table class=\"rows\">" } else { "<table>" };
+    let mut text = format!("{opening}\n<thead><tr>");
     let class = |column: &Column| if column.is_right() { " class=\"number\"" } else { "" };
     for column in table.columns() {
         put!(text, "<th scope=\"col\"{}>{}</th>", class(column), escape(&column.heading()));
@@ -256,11 +279,45 @@ fn rows(table: &Table, count: usize) -> String {
     for row in table.rows().iter().take(count) {
         text.push_str("<tr>");
         for (column, cell) in table.columns().iter().zip(row) {
-            put!(text, "<td{}>{}</td>", class(column), escape(cell.as_shown()));
+            let title = if is_list { escape(&column.heading()) } else { String::new() };
+            let title = match title.as_str() {
+                "" => title,
+                _ => format!(" data-title=\"{title}\""),
+            };
+            put!(text, "<td{}{title}>{}</td>", class(column), escape(cell.as_shown()));
         }
         text.push_str("</tr>\n");
     }
     text.push_str("</tbody>\n</table>\n");
     let label = if table.title().is_empty() { "Table" } else { table.title() };
     scrolling(label, &text)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_number_and_its_unit_are_on_one_line() {
+        for (text, expected) in [
+            ("52.9 % of 3 MiB, 4 s later.", "52.9&#160;% of 3&#160;MiB, 4&#160;s later."),
+            ("(10 ms) in 3 trials of a s", "(10&#160;ms) in 3 trials of a s"),
+            ("% 5  % <5 %>", "% 5  % &lt;5 %&gt;"),
+        ] {
+            assert_eq!(prose(text), expected);
+        }
+    }
+
+    #[test]
+    fn the_cells_of_a_wide_table_have_the_titles_of_their_columns() {
+        let table = |columns: &[&str]| {
+            let mut table = Table::new("", columns.iter().map(|it| Column::words(*it, *it)));
+            table.push(columns.iter().map(|_| crate::table::Cell::word("x")));
+            all_rows(&table)
+        };
+        let wide = table(&["", "a\"b", "c", "d"]);
+        assert!(wide.contains("<tr><td>x</td><td data-title=\"a&quot;b\">x</td>"), "{wide}");
+        assert!(wide.contains("<table class=\"rows\">"), "{wide}");
+        assert!(!table(&["a", "b", "c"]).contains("data-title"));
+    }
 }

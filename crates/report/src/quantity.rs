@@ -20,6 +20,11 @@ pub(crate) fn quantity(value: f64, unit: &str) -> String {
     }
 }
 
+/// Returns true if values of a unit are shown in a suitable multiple of it.
+pub(crate) fn is_scaled(unit: &str) -> bool {
+    ["bytes/s", "B/s", "bytes", "ns", "us", "ms", "s"].contains(&unit)
+}
+
 /// Formats a range of values; a common unit is written once: `13,900 to 15,000 reads/s`.
 pub(crate) fn quantity_range(low: f64, high: f64, unit: &str) -> String {
     let (low, high) = (quantity(low, unit), quantity(high, unit));

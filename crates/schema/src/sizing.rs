@@ -11,6 +11,8 @@ use serde::{Deserialize, Serialize};
 pub const SCHEMA: &str = "larder-size";
 /// Schema version of the JSON form.
 pub const VERSION: u32 = 1;
+/// Replacement policy of the server unless another is set; it is preferred among equal ones.
+pub const DEFAULT_POLICY: &str = "s3fifo";
 
 /// Summary of the trace.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,7 +5,9 @@
 //! surrounding page receives as messages.
 
 use super::prelude::*;
+use crate::daemon::Daemon;
 use crate::{packages, wheel};
+use rustix::process::Signal;
 
 /// Widths of the screens, in pixels.
 const WIDTHS: [u32; 3] = [400, 800, 1600];
@@ -18,7 +20,8 @@ const CHROMIUM_S_MAX: u64 = 60;
 /// Directory of the screenshots below the target directory.
 const SCREENSHOTS: &str = "pages";
 
-/// A page, and the arguments of the commands that make it in an empty directory.
+/// A page, and the arguments of the commands that make it in an empty directory; a command with
+/// `&` at its end runs until the page is made.
 struct Page {
     name: &'static str,
     commands: &'static [&'static str],
@@ -70,7 +73,10 @@ const PAGES: &[Page] = &[
     },
     Page {
         name: "watch",
-        commands: &["watch --for 3s --interval 1s -o watch.html"],
+        commands: &[
+            "bench fileload . --size 16MiB --read 4KiB,64KiB,1MiB --trials 20 &",
+            "watch . --for 4s --interval 500ms -o watch.html",
+        ],
         needs_root: true,
     },
 ];
@@ -113,15 +119,23 @@ fn check_faults(env: &Env, axe: &str) -> Result<String> {
 fn check_page(env: &Env, page: &Page, axe: &str) -> Result<String> {
     let directory = env.file(page.name);
     std::fs::create_dir(&directory).context("make a directory for a page")?;
+    let mut loads = Vec::new();
     for line in page.commands {
         let path = |name: &str| env.root.join(name).to_string_lossy().into_owned();
         let line = line.replace("BENCH-RUNS", &path("bench-runs")).replace("DOCS", &path("docs"));
         let mut larder = Command::new(&env.larder);
-        larder.args(line.split_whitespace()).current_dir(&directory);
+        larder.args(line.trim_end_matches('&').split_whitespace()).current_dir(&directory);
+        if line.ends_with('&') {
+            loads.push(Daemon::start("load", env.dir(), |_| larder)?);
+            continue;
+        }
         let out = capture(&mut larder)?;
         // `compare` ends with 1 if the second run is worse.
         let is_done = out.ok() || (page.name == "compare" && out.code == Some(1));
         ensure!(is_done, "larder {line}: {}", out.stderr);
+    }
+    for load in loads {
+        load.end(Signal::INT)?;
     }
     let file = directory.join(format!("{}.html", page.name));
     let html =

@@ -4,6 +4,7 @@ use crate::args::FormatArgs;
 use crate::output;
 use crate::output_file::OutputFile;
 use anyhow::{Context, Result, bail, ensure};
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use larder_report::perfmon::{self, Decimal, Names, Options};
 use larder_schema::format;
@@ -129,6 +130,30 @@ impl Format {
             Format::Json => format!("{:#}\n", log.to_json()),
         }
     }
+}
+
+/// Returns a parser for the name of a page or of JSON, which is the format without an extension.
+pub(crate) fn page_or_json() -> impl TypedValueParser<Value = OutputFile> {
+    result_file(".html or .json", &[Format::Html, Format::Json])
+}
+
+/// As [`page_or_json`], for all formats.
+pub(crate) fn any_format() -> impl TypedValueParser<Value = OutputFile> {
+    result_file(".html, .json, .csv or .txt", Format::value_variants())
+}
+
+fn result_file(
+    endings: &'static str,
+    formats: &'static [Format],
+) -> impl TypedValueParser<Value = OutputFile> {
+    OsStringValueParser::new().try_map(move |path| {
+        let path = OutputFile::from(path);
+        if let Some(ending) = path.extension() {
+            let is_known = Format::from_extension(&path).is_some_and(|it| formats.contains(&it));
+            ensure!(is_known, "no format has the ending .{}; use {endings}", ending.display());
+        }
+        Ok(path)
+    })
 }
 
 /// Writes a result into a file: as a page if its name ends in `.html`, else as JSON.

@@ -5,7 +5,7 @@
 
 use crate::args;
 use crate::args::{FormatArgs, TextOrJson};
-use crate::commands::report::write_result;
+use crate::commands::report::{page_or_json, write_result};
 use crate::commands::trace::{InputArgs, SAMPLE_NAME, open_trace};
 use crate::output_file::OutputFile;
 use crate::progress::StepBar;
@@ -61,7 +61,7 @@ pub(crate) struct SizeArgs {
     /// Write the result into a file as well.
     ///
     /// The file is JSON, or a page with charts if its name ends in .html.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = page_or_json())]
     output: Option<OutputFile>,
 
     #[command(flatten)]

@@ -6,7 +6,7 @@
 use crate::args;
 use crate::args::{FormatArgs, TextOrJson};
 use crate::colors::{self, Meaning};
-use crate::commands::report::write_result;
+use crate::commands::report::{page_or_json, write_result};
 use crate::output_file::OutputFile;
 use crate::signals::Stop;
 use anyhow::Result;
@@ -46,7 +46,7 @@ pub(crate) struct WatchArgs {
     /// Write the result into a file as well.
     ///
     /// The file is JSON, or a page with charts if its name ends in .html.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = page_or_json())]
     output: Option<OutputFile>,
 
     #[command(flatten)]

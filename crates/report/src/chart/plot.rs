@@ -169,20 +169,35 @@ impl Plot {
         );
     }
 
-    /// Draws a label above a point of a line, within the plane: beside it at the left and right
-    /// ends, and below it at the upper end.
-    pub(crate) fn label_beside(&mut self, (x, y): (f64, f64), text: &str) {
-        let [left, right, top, _] = self.ends();
-        let half = count_f64(text.len()) * 3.6;
-        let (x, anchor) = if x - half < left {
+    /// Draws the label of a point of a line within the plane, on the side that the line does not
+    /// use: `before` and `after` are the positions of its neighbors.
+    pub(crate) fn label_beside(
+        &mut self,
+        (x, y): (f64, f64),
+        [before, after]: [Option<(f64, f64)>; 2],
+        text: &str,
+    ) {
+        let [left, right, top, bottom] = self.ends();
+        // Positions grow downwards.
+        let is_higher = |point: Option<(f64, f64)>| point.is_some_and(|it| it.1 < y - 4.0);
+        let (rises, fell) = (is_higher(after), is_higher(before));
+        let width = count_f64(text.len()) * 7.2;
+        let is_at_end = (rises && x - width < left) || (fell && x + width > right);
+        let is_below = (rises && fell) || (is_at_end && y + 24.0 < bottom) || y - 24.0 < top;
+        let (part_at_left, anchor) = match (rises, fell) {
+            (true, false) if !is_below => (1.0, "end"),
+            (false, true) if !is_below => (0.0, "start"),
+            _ => (0.5, "middle"),
+        };
+        let begin = x - width * part_at_left;
+        let (x, anchor) = if begin < left {
             (left + 6.0, "start")
-        } else if x + half > right {
+        } else if begin + width > right {
             (right - 2.0, "end")
         } else {
-            (x, "middle")
+            (x, anchor)
         };
-        let y = if y - 24.0 < top { y + 20.0 } else { y - 10.0 };
-        self.words("label", (x, y), anchor, text);
+        self.words("label", (x, if is_below { y + 20.0 } else { y - 10.0 }), anchor, text);
     }
 
     /// Draws an entry of the legend: a piece of a line, and its name.

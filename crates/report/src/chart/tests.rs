@@ -94,13 +94,11 @@ fn text_of_several_series_has_letters_and_a_legend() {
 Two
  * up o level
 rate [1/s]
-10 +                   **
- 8 +                ***
-   |             ***
- 6 +oooooooooo***oooooooo
- 4 +        **
-   |     ***
- 2 +  ***
+10 +                  ***
+ 8 +              ****
+ 6 +oooooooooo****ooooooo
+ 4 +      ****
+ 2 +  ****
  0 +**
    ++---+---+---+---+---+
     0   2   4   6   8  10

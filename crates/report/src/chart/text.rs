@@ -11,13 +11,14 @@ const BRAILLE: u32 = 0x2800;
 const DOTS: [[u32; 2]; 4] = [[0x01, 0x08], [0x02, 0x10], [0x04, 0x20], [0x40, 0x80]];
 
 impl Chart {
-    /// Renders the chart as lines of text with a plane of `width` by `height` characters, at least
-    /// 16 by 4, plus axes and title; `None` if no series has a drawable point.
+    /// Renders the chart as lines of text with a plane of `width` by at most `height` characters,
+    /// at least 16 by 4, plus axes and title; `None` if no series has a drawable point. A lower
+    /// plane than `height` has the same number of rows between all marks of the vertical axis.
     #[must_use]
     pub fn to_text(&self, width: usize, height: usize) -> Option<String> {
         let positions = self.positions()?;
         let (x, y) = self.frames(&positions);
-        let (width, height) = (width.max(16), height.max(4));
+        let (width, height) = (width.max(16), even_height(height.max(4), &y));
         let plane = if positions.len() == 1 {
             braille(&positions[0], (&x, &y), width, height)
         } else {
@@ -90,6 +91,14 @@ impl Chart {
     fn margin(&self, y: &Frame) -> usize {
         y.marks.iter().map(|mark| self.y.label(*mark).len()).max().unwrap_or(1)
     }
+}
+
+/// Returns the largest height up to `height` with the same number of rows between all marks;
+/// `height` if there is none.
+fn even_height(height: usize, y: &Frame) -> usize {
+    let spans = y.marks.len().saturating_sub(1);
+    let whole = (height - 1).checked_div(spans).unwrap_or(0);
+    if whole == 0 { height } else { whole * spans + 1 }
 }
 
 /// Returns the cell, of `count`, that contains a position on the axis.

@@ -1,5 +1,6 @@
 //! Text rendering of a comparison.
 
+use crate::doubts::doubts_in_words;
 use crate::escape;
 use crate::setting::{change_in_words, series_in_words};
 use crate::table::{Cell, Column, Field, Table};
@@ -80,9 +81,8 @@ pub fn to_text(comparison: &Comparison) -> String {
         }
     }
     for (name, doubts) in [("A", &comparison.doubts.0), ("B", &comparison.doubts.1)] {
-        for doubt in doubts {
-            put_line!(text, "\n{name} is doubtful because {}.", escape::line(doubt));
-        }
+        let doubts: Vec<_> = doubts.iter().map(String::as_str).collect();
+        text.push_str(&doubts_in_words(&format!("{name} is doubtful"), &doubts));
     }
     text
 }

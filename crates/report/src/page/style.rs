@@ -6,7 +6,7 @@
 /// The style sheet.
 pub(crate) const CSS: &str = "
 :root{--paper:#fff;--ink:#1d2430;--soft:#566072;--rule:#dfe4ec;--card:#f5f7fa;--hit:#0072b2;
---ahead:#56b4e9;--miss:#c44e00;--bypass:#7d8593;--good:#00805c;--steep:#f9e6d9;--useful:#dcefe7;
+--ahead:#3a92cc;--miss:#c44e00;--bypass:#7d8593;--good:#00805c;--steep:#f9e6d9;--useful:#dcefe7;
 --flat:#e9ecf2;--plum:#a64d86;--sand:#b87400}
 @media (prefers-color-scheme:dark){:root{--paper:#12161d;--ink:#e6eaf1;--soft:#a3adbc;
 --rule:#2c3440;--card:#1a2029;--hit:#56a8e0;--ahead:#a5d8f8;--miss:#f0914c;--bypass:#8d96a5;
@@ -41,7 +41,10 @@ svg.phone{display:none;min-width:0;max-width:480px}
 table{border-collapse:collapse;width:100%;font-variant-numeric:tabular-nums;font-size:15px}
 th,td{text-align:left;padding:6px 10px;border-bottom:1px solid var(--rule);vertical-align:top}
 th{color:var(--soft);font-weight:600;font-size:14px}
-.number{text-align:right;white-space:nowrap}
+td{overflow-wrap:anywhere}
+td:first-child{min-width:9em}
+.number{text-align:right}
+td.number{white-space:nowrap}
 details{margin:8px 0 16px}
 summary{cursor:pointer;color:var(--hit);font-size:15px}
 .grid{stroke:var(--rule);stroke-width:1}
@@ -65,23 +68,23 @@ stroke-linejoin:round}
 .range{stroke:var(--rule);stroke-width:6;stroke-linecap:round}
 .error{stroke:var(--ink);stroke-width:1.5}
 .half{fill:var(--paper);stroke:var(--hit);stroke-width:2}
-.twice{fill:var(--ahead)}
+.twice{fill:var(--ahead);stroke:var(--hit);stroke-width:2}
 .here{fill:var(--hit)}
-.soft{fill:var(--hit);opacity:.35}
-.without{fill:var(--bypass);opacity:.45}
+.soft{fill:var(--hit);fill-opacity:.35;stroke:var(--hit)}
+.without{fill:var(--bypass);fill-opacity:.45;stroke:var(--bypass)}
 .unsure{fill:none;stroke:var(--bypass);stroke-dasharray:4 3}
 circle.line{fill:var(--paper)}
-.trial{fill:var(--ink);opacity:.45}
+.trial{fill:var(--ink);opacity:.6}
 .better{fill:var(--good)}.worse{fill:var(--miss)}.same{fill:var(--bypass)}
 .line{fill:none;stroke-width:2.5;stroke-linejoin:round}
 .c0,.hit{stroke:var(--hit)}.c1,.miss{stroke:var(--miss)}.c2{stroke:var(--good)}
 .c3{stroke:var(--plum)}.c4{stroke:var(--sand)}.c5,.bypass{stroke:var(--bypass)}
-.ahead{stroke:var(--ahead)}
+.ahead{stroke:var(--ahead);stroke-dasharray:7 4}
 .keys{font-size:14px;margin:4px 0}
 .entry{display:inline-block}
 .key{display:inline-block;width:24px;height:0;border-top:3px solid;vertical-align:middle;
 margin:0 6px 0 12px}
-.key.hit,.key.c0{color:var(--hit)}.key.ahead{color:var(--ahead)}
+.key.hit,.key.c0{color:var(--hit)}.key.ahead{color:var(--ahead);border-top-style:dashed}
 .key.miss,.key.c1{color:var(--miss)}.key.bypass,.key.c5{color:var(--bypass)}
 .key.c2{color:var(--good)}.key.c3{color:var(--plum)}.key.c4{color:var(--sand)}
 .key.best{color:var(--hit)}.key.other{color:var(--bypass);border-top-style:dotted}
@@ -89,7 +92,7 @@ margin:0 6px 0 12px}
 .key.half,.key.here,.key.twice,.key.point,.key.bound{width:12px;height:12px;border:2px solid;
 border-radius:50%;color:var(--hit)}
 .key.here,.key.twice,.key.point{background:currentColor}.key.twice{color:var(--ahead)}
-.key.point{color:var(--good)}.key.bound{color:var(--ink)}
+.key.point,.key.chosen{color:var(--good)}.key.bound{color:var(--ink)}
 .map td{text-align:right;font-size:14px}
 .doubts{border-left:4px solid var(--miss);padding-left:16px;margin:24px 0}
 .doubts h2{border:0;padding:0;margin:0}
@@ -104,11 +107,17 @@ border-radius:50%;color:var(--hit)}
 .s5{background:color-mix(in srgb,var(--hit) 38%,transparent)}
 .s6{background:color-mix(in srgb,var(--hit) 46%,transparent)}
 .s7{background:color-mix(in srgb,var(--hit) 54%,transparent)}
-@media (max-width:640px){svg.page{display:none}svg.phone{display:block}}
+@media (max-width:640px){svg.page{display:none}svg.phone{display:block}
+.rows,.rows tbody,.rows tr,.rows td{display:block}.rows thead{display:none}
+.rows tr{padding:8px 0;border-bottom:1px solid var(--rule)}
+.rows td{display:flex;justify-content:space-between;gap:12px;padding:1px 0;border:0;
+white-space:normal}
+.rows td::before{content:attr(data-title);color:var(--soft);font-size:14px;text-align:left}
+.rows td:first-child{font-weight:600}.rows td:first-child::before{content:none}}
 @media (max-width:480px){main{padding:20px 14px 40px}h1{font-size:24px}
 .cards{grid-template-columns:1fr 1fr}.card{padding:10px 12px}.card .value{font-size:20px}}
 @media print{:root{--paper:#fff;--ink:#000;--soft:#444;--rule:#ccc;--card:#fff;--hit:#0072b2;
---ahead:#56b4e9;--miss:#c44e00;--bypass:#7d8593;--good:#00805c;--steep:#f9e6d9;--useful:#dcefe7;
+--ahead:#3a92cc;--miss:#c44e00;--bypass:#7d8593;--good:#00805c;--steep:#f9e6d9;--useful:#dcefe7;
 --flat:#e9ecf2;--plum:#a64d86;--sand:#b87400}
 main{max-width:none;padding:0}figure,table,.cards{break-inside:avoid}svg,svg.page{display:block;
 min-width:0}svg.phone{display:none}

@@ -125,13 +125,23 @@ fn verdict(summary: &Summary) -> String {
     format!("{verdict}; {share} of the misses came from {} reads", main.0.interface)
 }
 
-/// Returns the weighted hit ratio of each interface.
+/// Returns the weighted hit ratio of each interface, with its lowest sample if that is much lower.
 fn cards(summary: &Summary) -> Vec<Card> {
     let card = |it: &Interface| {
-        let note = it.averaged_hit_ratio.map_or_else(String::new, |unweighted| {
-            format!("the average of samples is {}", format::percent(unweighted))
+        let ratio = it.hit_ratio?;
+        let average = it
+            .averaged_hit_ratio
+            .map(|unweighted| format!("the average of samples is {}", format::percent(unweighted)));
+        let mut lines = summary.lines.iter().filter(|line| line.unit == "ratio");
+        let points = lines.find(|line| line.name == it.interface).map(|line| &line.points);
+        let lowest = points.into_iter().flatten().min_by(|a, b| a.1.total_cmp(&b.1));
+        let lowest = lowest.filter(|(_, lowest)| *lowest < ratio - MISLEADING_MIN);
+        let lowest = lowest.map(|(seconds, lowest)| {
+            let (percent, after) = (format::percent(*lowest), format::number(*seconds));
+            format!("the lowest sample is {percent}, after {after} s")
         });
-        Some(Card::new(format!("Hits, {}", it.interface), format::percent(it.hit_ratio?), note))
+        let notes: Vec<String> = average.into_iter().chain(lowest).collect();
+        Some(Card::new(format!("Hits, {}", it.interface), format::percent(ratio), notes.join("; ")))
     };
     summary.interfaces.iter().filter_map(card).collect()
 }

@@ -103,12 +103,14 @@ fn published_averages_and_the_true_ratios() {
         assert!(text.contains(part), "{part} in\n{text}");
     }
     assert!(to_csv(&found).contains("Reads of the cache,mdl,hit_ratio,0.6"), "{}", to_csv(&found));
-    let page = to_html(&found);
+    let page = to_html(&found).replace("&#160;", " ");
     for part in ["Hit ratio over time", "Misses over time", "all, 96.9 %", "mdl, 68.0 %"] {
         assert!(page.contains(part), "{part}");
     }
     // 11.7 of 15.5 misses per second.
     assert!(page.contains("mdl, 75.7 % of all misses"), "{page}");
+    let falls = "the average of samples is 92.0 %; the lowest sample is 10.3 %, after 55.0 s";
+    assert!(page.contains(falls), "{page}");
     let line = |name, unit| {
         found.lines.iter().find(|line| (line.name, line.unit) == (name, unit)).expect("a line")
     };

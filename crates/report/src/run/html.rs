@@ -3,7 +3,7 @@
 mod charts;
 mod grid;
 
-use super::parts::{half_range_percent, part_columns, parts_table};
+use super::parts::{part_columns, parts_table, spread};
 use super::stress::{steps, stress_in_words, stress_point};
 use super::text::{SPREAD, in_words, latencies, latency_table, series_table, starts_in_words};
 use super::verdict::{self, capitalized, series_name, start_words};
@@ -11,7 +11,7 @@ use crate::escape::html as escape;
 use crate::page::{self, Captions, Head, WIDE, details, figure, html_table, section};
 use crate::quantity::quantity;
 use crate::setting;
-use crate::stats::{RATIO_VALUES_MIN, Summary, confidence_interval, median};
+use crate::stats::{RATIO_VALUES_MIN, confidence_interval, median};
 use crate::table::{Cell, Column, Field, Table};
 use crate::try_verdict;
 use grid::Grid;
@@ -262,22 +262,11 @@ fn parts_by_series(run: &Run) -> Table {
     for column in part_columns(run) {
         let cells = run.parts.iter().map(|part| {
             let sample = part.run.sample(&column.series);
-            sample.map_or_else(Cell::missing, spread)
+            sample.map_or_else(Cell::missing, |it| spread(&it.values, &it.unit, 1.0))
         });
         table.push([Cell::word(&column.series)].into_iter().chain(cells));
     }
     table
-}
-
-/// Returns the median, and half the range of the values as a share of it.
-fn spread(sample: &Sample) -> Cell {
-    let Some(summary) = Summary::of(&sample.values) else { return Cell::missing() };
-    let shown = quantity(summary.median, &sample.unit);
-    let spread = match half_range_percent(&sample.values, &summary) {
-        Some(percent) => format!("{shown} +-{percent} %"),
-        None => shown,
-    };
-    Cell::shown(summary.median, spread)
 }
 
 fn latency_section(run: &Run) -> String {

@@ -5,10 +5,10 @@
 //! Properties that all parts share are stored once, in the run.
 
 use super::join::add;
+use crate::quantity::{is_scaled, quantity};
 use crate::stats::Summary;
 use crate::table::{Cell, Column, Table};
 use crate::try_verdict;
-use larder_schema::format;
 use larder_schema::run::trial::{Doubt, DoubtReason, Trial};
 use larder_schema::run::{Direction, Part, Run, Sample};
 use std::collections::{BTreeMap, BTreeSet};
@@ -102,7 +102,7 @@ pub(super) fn parts_table(run: &Run) -> Table {
     for part in &run.parts {
         let cells = columns.iter().map(|column| {
             let sample = part.run.sample(&column.series);
-            sample.map_or_else(Cell::missing, |sample| spread(&sample.values, column.divisor))
+            sample.map_or_else(Cell::missing, |it| spread(&it.values, &column.unit, column.divisor))
         });
         table.push([Cell::word(&part.name)].into_iter().chain(cells));
     }
@@ -113,15 +113,15 @@ pub(super) fn parts_table(run: &Run) -> Table {
 /// historical titles.
 pub(super) fn part_columns(run: &Run) -> Vec<PartColumn> {
     let Some(first) = run.parts.first() else { return Vec::new() };
-    let column = |(series, title, divisor): (&str, &str, f64)| {
+    let postmark = |(series, title, divisor): (&str, &str, f64)| {
         let (series, title) = (series.to_owned(), title.to_owned());
-        PartColumn { series, title, divisor }
+        PartColumn { series, title, unit: String::new(), divisor }
     };
     let mut columns: Vec<PartColumn> = Vec::new();
     let is_postmark =
         POSTMARK_COLUMNS.iter().all(|(series, ..)| first.run.sample(series).is_some());
     if is_postmark {
-        columns.extend(POSTMARK_COLUMNS.map(column));
+        columns.extend(POSTMARK_COLUMNS.map(postmark));
     }
     let mut known: BTreeSet<&str> = BTreeSet::new();
     if is_postmark {
@@ -130,8 +130,7 @@ pub(super) fn part_columns(run: &Run) -> Vec<PartColumn> {
     // Series that only some parts have count as well; they come last.
     for sample in run.parts.iter().flat_map(|part| &part.run.samples) {
         if sample.better.is_some() && known.insert(&sample.series) {
-            let title = format!("{} [{}]", sample.series, sample.unit);
-            columns.push(column((&sample.series, &title, 1.0)));
+            columns.push(PartColumn::of(sample));
         }
     }
     columns
@@ -179,27 +178,42 @@ pub(super) struct PartColumn {
     pub(super) series: String,
     /// Title.
     title: String,
+    /// Unit of the cells; empty if the title states it.
+    unit: String,
     /// Divisor of the values.
     divisor: f64,
 }
 
-/// Returns the median, and half the range of the values as a share of it.
-fn spread(values: &[f64], divisor: f64) -> Cell {
-    let Some(summary) = Summary::of(values) else { return Cell::missing() };
-    let median = summary.median / divisor;
-    let shown = format::number(median);
-    let spread = match half_range_percent(values, &summary) {
-        Some(percent) => format!("{shown} +-{percent} %"),
-        None => shown,
-    };
-    Cell::shown(median, spread)
+impl PartColumn {
+    /// Returns the column of a series; its title states the unit if the cells do not.
+    fn of(sample: &Sample) -> Self {
+        let Sample { series, unit, .. } = sample;
+        let (series, divisor) = (series.clone(), 1.0);
+        if is_scaled(unit) || unit == "%" {
+            return Self { title: series.clone(), series, unit: unit.clone(), divisor };
+        }
+        let title = if *unit == format!("{series}/s") {
+            unit.clone()
+        } else if series.starts_with(unit) {
+            series.clone()
+        } else {
+            format!("{series} [{unit}]")
+        };
+        Self { title, series, unit: String::new(), divisor }
+    }
 }
 
-/// Returns half the range of values as a percentage of their median; `None` if there are fewer than
-/// two. Whole percentages are precise enough for a spread, and keep columns narrow.
-pub(super) fn half_range_percent(values: &[f64], summary: &Summary) -> Option<f64> {
+/// Returns the median divided by `divisor`, with its unit, and half the range of the values as a
+/// share of it. Whole percentages are precise enough for a spread, and keep columns narrow.
+pub(super) fn spread(values: &[f64], unit: &str, divisor: f64) -> Cell {
+    let Some(summary) = Summary::of(values) else { return Cell::missing() };
+    let median = summary.median / divisor;
+    let shown = quantity(median, unit);
     let half_range = (summary.max - summary.min) / 2.0 / summary.median.abs();
-    (values.len() > 1 && half_range.is_finite()).then(|| (half_range * 100.0).round())
+    if values.len() < 2 || !half_range.is_finite() {
+        return Cell::shown(median, shown);
+    }
+    Cell::shown(median, format!("{shown} +-{} %", (half_range * 100.0).round()))
 }
 
 /// Returns the entries that have the same value in all maps.
@@ -229,7 +243,7 @@ fn doubts(parts: &[Part]) -> Vec<Doubt> {
         } else {
             try_verdict::trials_in_words(&of, parts).unwrap_or_else(|| trials_of(&of))
         };
-        Doubt { why, text: format!("{text} (in {trials})") }
+        Doubt { why, text: format!("{text}, in {trials}") }
     };
     known.into_iter().map(doubt).collect()
 }

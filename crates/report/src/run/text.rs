@@ -2,6 +2,7 @@
 
 use super::parts::parts_table;
 use super::stress::stress_in_words;
+use crate::doubts::doubts_in_words;
 use crate::escape;
 use crate::stats::{Summary, confidence_interval, median};
 use crate::table::{Cell, Column, Field, Table};
@@ -105,11 +106,9 @@ fn started_in_words(run: &Run) -> String {
             let (least, most) = shares.fold((1.0_f64, 0.0_f64), |(least, most), share| {
                 (least.min(share), most.max(share))
             });
-            format!(
-                "{trials}, started as it was: {} to {} of {files} was in memory.",
-                format::percent(least.min(most)),
-                format::percent(most)
-            )
+            let (least, most) = (format::percent(least.min(most)), format::percent(most));
+            let share = if least == most { most } else { format!("{least} to {most}") };
+            format!("{trials}, started as it was: {share} of {files} was in memory.")
         }
     }
 }
@@ -151,9 +150,8 @@ pub fn to_text(run: &Run) -> String {
             if comparison.holds { "holds" } else { "does not hold" }
         );
     }
-    for doubt in &run.doubts {
-        put_line!(text, "\nDoubtful because {}.", escape::line(&doubt.text));
-    }
+    let doubts: Vec<_> = run.doubts.iter().map(|doubt| doubt.text.as_str()).collect();
+    text.push_str(&doubts_in_words("Doubtful", &doubts));
     text
 }
 

@@ -159,16 +159,22 @@ fn policies_section(sizing: &Sizing) -> String {
 
 fn time_section(sizing: &Sizing) -> String {
     let mut body = String::new();
+    let limit = sizing.recommendation.as_ref().map_or_else(String::new, |advice| {
+        let size = format!("recommended size, {}", format::bytes(advice.bytes));
+        page::key(&[("chosen".to_owned(), size)])
+    });
     if sizing.stability.is_some() {
         let caption = "The size that each eighth needs for the same target; orange: more than the \
                        recommended size.";
         let table = windows_table(sizing);
+        body.push_str(&limit);
         body.push_str(&figure(|width| windows_chart(sizing, width), caption, Some(&table)));
     }
     let caption = "Working set: the different data that each 64th of the trace touches. Peaks \
                    above the line do not fit into the recommended size, whatever the policy.";
     let slices = slices_table(sizing);
-    let others = figure(|width| working_set_chart(sizing, width), caption, Some(&slices))
+    let others = limit
+        + &figure(|width| working_set_chart(sizing, width), caption, Some(&slices))
         + &figure(
             |width| load_chart(sizing, width),
             "References to pages in each 64th of the trace.",

@@ -217,7 +217,7 @@ fn no_line_crosses_the_text_of_the_curve() {
 
 #[test]
 fn each_dot_of_the_policies_is_in_the_key() {
-    let page = to_html(&sizing("trace.csv"), SizedCache::Server);
+    let page = to_html(&sizing("trace.csv"), SizedCache::Server).replace("&#160;", " ");
     for (class, name) in
         [("half", "half: 32 MiB"), ("here", "recommended: 64 MiB"), ("twice", "twice: 128 MiB")]
     {

@@ -9,7 +9,7 @@ use larder_schema::advice::Region;
 use larder_schema::format;
 use larder_schema::share;
 use larder_schema::sizing::{
-    BestPoint, Effect, PageSize, PolicyRatio, Recommendation, Share, Sizing, Window,
+    BestPoint, DEFAULT_POLICY, Effect, PageSize, PolicyRatio, Recommendation, Share, Sizing, Window,
 };
 
 /// Width and height of the chart's plane, in characters.
@@ -178,13 +178,17 @@ fn policy_reason(sizing: &Sizing, advice: &Recommendation) -> Option<String> {
     let best = policies.first()?;
     let chosen = policies.iter().find(|ratio| ratio.policy == advice.policy)?;
     (chosen.hit_ratio < best.hit_ratio).then(|| {
+        let why = if chosen.policy == DEFAULT_POLICY {
+            "is the server's default"
+        } else {
+            "needs the least memory of the policies that are within 0.1 points"
+        };
         format!(
-            "{} hits {} and {} {}. Of the policies within 0.1 points of the best, the server's \
-             default is recommended if it is one of them, else the one with the least memory.",
+            "{} hits {}; {}, with {}, is recommended instead, since it {why}.",
             best.policy,
             format::percent(best.hit_ratio),
             chosen.policy,
-            format::percent(chosen.hit_ratio)
+            format::percent(chosen.hit_ratio),
         )
     })
 }

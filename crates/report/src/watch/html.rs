@@ -127,15 +127,17 @@ fn time_section(watch: &Watch) -> String {
             ("misses", "line miss", |it| it.miss_pages),
         ],
     );
-    let writes = chart(
-        watch,
-        ("written or evicted", None),
-        &[
-            ("made dirty", "line c2", |it| it.dirtied_pages),
-            ("written back lazily", "line c3", Counts::lazy_pages),
-            ("evicted", "line bypass", |it| it.evicted_pages),
-        ],
-    );
+    let writes = (sum.dirtied_pages + sum.lazy_pages() + sum.evicted_pages > 0).then(|| {
+        chart(
+            watch,
+            ("written or evicted", None),
+            &[
+                ("made dirty", "line c2", |it| it.dirtied_pages),
+                ("written back lazily", "line c3", Counts::lazy_pages),
+                ("evicted", "line bypass", |it| it.evicted_pages),
+            ],
+        )
+    });
     let table = intervals_table(watch);
     let reads = reads.to_figure(
         HEIGHT,
@@ -143,12 +145,9 @@ fn time_section(watch: &Watch) -> String {
         "In each interval; the totals are in the key.",
         Some(&table),
     );
-    let writes = writes.to_figure(
-        HEIGHT,
-        "Pages made dirty, written back and evicted in each interval, as bytes per second",
-        "",
-        None,
-    );
+    let description =
+        "Pages made dirty, written back and evicted in each interval, as bytes per second";
+    let writes = writes.and_then(|writes| writes.to_figure(HEIGHT, description, "", None));
     section(
         "Reads and writes over time",
         &(reads.unwrap_or_default() + &writes.unwrap_or_default()),

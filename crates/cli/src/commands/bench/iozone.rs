@@ -9,6 +9,7 @@ use super::leftovers::remove_leftovers;
 use super::local_host::LocalHost;
 use super::run_args::{Confidence, confidence, finish, start, trials, write_record};
 use crate::args::FormatArgs;
+use crate::commands::report::any_format;
 use crate::free_space::check_directory;
 use crate::output;
 use crate::output_file::OutputFile;
@@ -99,7 +100,7 @@ pub(super) struct IozoneArgs {
     /// Write the record, for compare and report.
     ///
     /// The record is written in addition to the output, for larder compare and larder report.
-    #[arg(long, value_name = "FILE")]
+    #[arg(long, value_name = "FILE", value_parser = any_format())]
     output: Option<OutputFile>,
 
     /// Write the page with the charts as well.

@@ -86,7 +86,7 @@ pub(super) struct RunArgs {
     ///
     /// The record is written in addition to the output, for larder compare and larder report; a
     /// page with charts if the name ends in .html.
-    #[arg(short, long, value_name = "FILE")]
+    #[arg(short, long, value_name = "FILE", value_parser = report::any_format())]
     output: Option<OutputFile>,
 
     #[command(flatten)]

@@ -54,7 +54,7 @@ fn the_phases_of_every_workload_have_one_barrier() {
         assert_eq!(output.status.code(), Some(0), "{}", stderr_of(output));
     }
     let text = String::from_utf8_lossy(&outputs[0].stdout).into_owned();
-    assert!(text.contains("response time [ns]") && text.contains("2 ranks together"), "{text}");
+    assert!(text.contains("  response time") && text.contains("2 ranks together"), "{text}");
     assert_eq!(names(directory.path()), [""; 0]);
 }
 

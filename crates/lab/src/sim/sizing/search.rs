@@ -20,7 +20,7 @@ const TIE: f64 = 0.001;
 /// Number of refinements.
 const REFINEMENTS: u32 = 2;
 /// Default policy of `larder serve`.
-const ENGINE_DEFAULT: PolicyKind = PolicyKind::S3Fifo;
+pub(super) const ENGINE_DEFAULT: PolicyKind = PolicyKind::S3Fifo;
 /// Maximum moves of the search; the sizes of a trace span fewer octaves than this.
 const MOVES_MAX: usize = 40;
 

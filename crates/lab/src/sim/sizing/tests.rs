@@ -19,6 +19,11 @@ fn options() -> Options {
     }
 }
 
+#[test]
+fn the_preferred_policy_is_that_of_the_reports() {
+    assert_eq!(search::ENGINE_DEFAULT.name(), larder_schema::sizing::DEFAULT_POLICY);
+}
+
 fn size(records: &[Record], options: &Options) -> Result<Sizing, SizingError> {
     let open = || Ok(Box::new(Memory(Vec::from(records).into_iter())) as BoxedSource);
     measure(&open, options, &mut |_| ())

@@ -16,6 +16,8 @@ use larder_schema::run::trial::Latency;
 const ROW: f64 = 48.0;
 /// Maximum number of points of a line that have their values beside them.
 const LABELS_MAX: usize = 12;
+/// Height of a chart with labels, as a multiple of its highest value.
+const HEADROOM: f64 = 1.1;
 /// Maximum ratio of a linear axis for sizes and client counts; wider ranges use a logarithmic one.
 const LINEAR_MAX: f64 = 8.0;
 
@@ -38,7 +40,10 @@ fn value_axis(title: &str, unit: &str) -> Axis {
 
 /// Returns the name of a coordinate for readers.
 fn title(name: &str) -> String {
-    name.trim_end_matches("_bytes").replace('_', " ")
+    match name.strip_suffix("_bytes") {
+        Some(of) => format!("{} size", of.replace('_', " ")),
+        None => name.replace('_', " "),
+    }
 }
 
 /// Returns an axis for a coordinate of a group; logarithmic for a wide range.
@@ -142,7 +147,8 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>, width:
         .collect();
     points.sort_by(|a, b| a.0.total_cmp(&b.0));
     let xs: Vec<f64> = points.iter().map(|point| point.0).collect();
-    let ys: Vec<f64> = points.iter().map(|point| point.3).chain([0.0]).collect();
+    let highest = points.iter().map(|point| point.3).fold(0.0, f64::max);
+    let ys = [0.0, highest * HEADROOM];
     let y = value_axis(name, &samples[0].unit);
     let mut plot = Plot::new((width, 360.0), coordinate_axis(&at, &xs), y, &xs, &ys);
     plot.draw_x();
@@ -159,12 +165,14 @@ pub(super) fn curve(name: &str, samples: &[&Sample], stress: Option<f64>, width:
         plot.words("mark", (x, bottom - 8.0), anchor, "stress point");
     }
     plot.line("best", &line(|point| point.1));
-    for (coordinate, middle, ..) in &points {
-        let (label, at) =
-            (quantity(*middle, &samples[0].unit), (plot.x(*coordinate), plot.y(*middle)));
-        plot.dot("here", at, &label);
+    let positions: Vec<_> = points.iter().map(|point| (plot.x(point.0), plot.y(point.1))).collect();
+    for (number, (_, middle, ..)) in points.iter().enumerate() {
+        let label = quantity(*middle, &samples[0].unit);
+        plot.dot("here", positions[number], &label);
         if points.len() <= LABELS_MAX {
-            plot.label_beside(at, &label);
+            let before = number.checked_sub(1).map(|before| positions[before]);
+            let after = positions.get(number + 1).copied();
+            plot.label_beside(positions[number], [before, after], &label);
         }
     }
     plot.finish(&format!("{name} over {}", title(&at)))
@@ -191,7 +199,9 @@ pub(super) fn shown_columns(grid: &Grid<'_>) -> Vec<(usize, usize)> {
 /// with the value of the highest point.
 /// Returns the chart, and the class and name of each line.
 pub(super) fn lines(name: &str, grid: &Grid<'_>, width: f64) -> (String, Vec<(String, String)>) {
-    let ys: Vec<f64> = grid.medians.iter().flatten().flatten().copied().chain([0.0]).collect();
+    let highest = grid.medians.iter().flatten().flatten().copied().fold(0.0, f64::max);
+    // The label of the highest point has room above it.
+    let ys = [0.0, highest * HEADROOM];
     let y = value_axis(name, grid.unit);
     let x = coordinate_axis(grid.names[0], &grid.rows);
     let mut plot = Plot::new((width, 340.0), x, y, &grid.rows, &ys);
@@ -201,16 +211,20 @@ pub(super) fn lines(name: &str, grid: &Grid<'_>, width: f64) -> (String, Vec<(St
     for (number, column) in shown_columns(grid) {
         let class = line_class(number);
         let value = |row: usize| Some((grid.rows[row], grid.medians[row][column]?));
-        let points: Vec<(f64, f64)> = (0..grid.rows.len()).filter_map(value).collect();
-        plot.line(&class, &points);
-        for point in &points {
+        let points: Vec<_> = (0..grid.rows.len()).map(value).collect();
+        // No line leads through a value that was not measured.
+        for points in points.split(Option::is_none) {
+            plot.line(&class, &points.iter().flatten().copied().collect::<Vec<_>>());
+        }
+        for point in points.into_iter().flatten() {
             let label = quantity(point.1, grid.unit);
             plot.dot(&class, (plot.x(point.0), plot.y(point.1)), &label);
-            highest = if point.1 > highest.1 { *point } else { highest };
+            highest = if point.1 > highest.1 { point } else { highest };
         }
         keys.push((class, grid.column_name(column)));
     }
-    plot.label_beside((plot.x(highest.0), plot.y(highest.1)), &quantity(highest.1, grid.unit));
+    let at = (plot.x(highest.0), plot.y(highest.1));
+    plot.label_beside(at, [None; 2], &quantity(highest.1, grid.unit));
     let [over, each] = grid.names.map(title);
     (plot.finish(&format!("{name} over {over}, a line for each {each}")), keys)
 }

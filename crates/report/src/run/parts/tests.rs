@@ -36,7 +36,7 @@ fn a_gathered_run_has_what_its_parts_have() {
     assert!(run.environment.is_empty() && run.is_gathered());
     assert_eq!(run.all_trials().count(), 5);
     let doubts: Vec<&str> = run.doubts.iter().map(|doubt| doubt.text.as_str()).collect();
-    assert_eq!(doubts, ["x (in all trials)", "y (in the trials of \"a\")"]);
+    assert_eq!(doubts, ["x, in all trials", "y, in the trials of \"a\""]);
     assert_eq!(ends(&run), Some([("a", 100.0), ("b", 5.0)]));
     let read = Run::from_json(&run.to_json().unwrap()).unwrap();
     assert_eq!(read, run);
@@ -52,7 +52,27 @@ fn the_table_has_a_row_for_each_part_with_its_spread() {
     assert_eq!(squeezed(&text)[2..], squeezed(known)[2..], "{text}");
     let text = crate::run::to_text(&two_parts());
     assert!(text.starts_with("two ways\n") && text.contains("100 +-15 %"), "{text}");
-    assert!(text.contains("Doubtful because y (in the trials of \"a\")."), "{text}");
+    assert!(text.contains("* y, in the trials of \"a\".\n"), "{text}");
+}
+
+#[test]
+fn a_unit_is_in_the_cell_or_in_the_title() {
+    for (series, unit, title, cell) in [
+        ("response time", "ns", "response time", "11.0 ms +-0 %"),
+        ("read", "bytes/s", "read", "10.5 MiB/s +-0 %"),
+        ("cycles", "cycles/s", "cycles/s", "11,000,000 +-0 %"),
+        ("pages per write", "pages", "pages per write", "11,000,000 +-0 %"),
+        ("rate", "files/s", "rate [files/s]", "11,000,000 +-0 %"),
+    ] {
+        let mut one = part("a", &[], &[]);
+        let values = vec![11e6, 11e6];
+        one.run.samples =
+            vec![Sample { values, ..Sample::new(series, unit, Some(Direction::Higher)) }];
+        let text = parts_table(&gathered("x", vec![one])).to_text();
+        let lines: Vec<&str> = text.lines().map(str::trim).collect();
+        assert!(lines.contains(&title), "{text}");
+        assert_eq!(lines.last().unwrap().split_once(' ').unwrap().1.trim(), cell);
+    }
 }
 
 #[test]

@@ -375,7 +375,6 @@ fn draw_limit(plot: &mut Plot, limit: Option<f64>) {
     let Some(y) = limit.map(|limit| plot.y(limit)) else { return };
     let [left, right, ..] = plot.ends();
     plot.stroke("chosen", (left, y), (right, y));
-    plot.words("label", (right - 4.0, y - 6.0), "end", "recommended size");
 }
 
 fn effect_text(effect: &Effect) -> String {
