@@ -109,9 +109,9 @@ fn interval(run: &Run, plan: &Plan) -> Option<String> {
             trials(main.values.len())
         ),
         None => format!(
-            "{} of \"{series}\" do not give a 95 % interval of the median, which needs \
-             {INTERVAL_VALUES_MIN}",
-            trials(main.values.len())
+            "the 95 % interval of the median of \"{series}\" needs {INTERVAL_VALUES_MIN} trials, \
+             not {}",
+            main.values.len()
         ),
     })
 }

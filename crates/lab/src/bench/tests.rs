@@ -296,7 +296,7 @@ fn wide_intervals_coarse_clocks_and_changed_settings_are_doubts() {
     assert_eq!(doubts(&run, DoubtReason::Below), ["FUSE"], "said once, not per trial");
     let few = Plan { trials: 3..=3, ..plan };
     let run = run_fake(&mut FakeWorkload::values(&[1.0]), &few, &machine).unwrap().run;
-    assert!(doubts(&run, DoubtReason::Interval)[0].starts_with("3 trials of \"rate\" do not give"));
+    assert!(doubts(&run, DoubtReason::Interval)[0].ends_with("of \"rate\" needs 6 trials, not 3"));
 }
 
 #[test]

@@ -1,6 +1,7 @@
 //! Text rendering of a chart. A single line is drawn in Braille (two by four dots per character);
 //! several lines get one letter each, since a terminal may lack colors. Sizes are characters.
 
+use super::plot::count_f64;
 use super::{Chart, Frame};
 
 /// Letters of the series, in order.
@@ -18,7 +19,8 @@ impl Chart {
     pub fn to_text(&self, width: usize, height: usize) -> Option<String> {
         let positions = self.positions()?;
         let (x, y) = self.frames(&positions);
-        let (width, height) = (width.max(16), even_height(height.max(4), &y));
+        let (height, y) = with_even_rows(height.max(4), y);
+        let width = width.max(16);
         let plane = if positions.len() == 1 {
             braille(&positions[0], (&x, &y), width, height)
         } else {
@@ -93,12 +95,20 @@ impl Chart {
     }
 }
 
-/// Returns the largest height up to `height` with the same number of rows between all marks;
-/// `height` if there is none.
-fn even_height(height: usize, y: &Frame) -> usize {
-    let spans = y.marks.len().saturating_sub(1);
-    let whole = (height - 1).checked_div(spans).unwrap_or(0);
-    if whole == 0 { height } else { whole * spans + 1 }
+/// Makes the rows between two marks equally many, in a plane of at most `height` rows: returns its
+/// height, and extends the frame to whole rows.
+fn with_even_rows(height: usize, mut y: Frame) -> (usize, Frame) {
+    let [first, second, ..] = y.marks[..] else { return (height, y) };
+    let step = second - first;
+    let steps = (y.high - y.low) / step;
+    let rows_per_step = (count_f64(height - 1) / steps).floor();
+    if first > y.low || rows_per_step < 1.0 {
+        return (height, y);
+    }
+    let spans = (2..height).find(|it| count_f64(*it) >= rows_per_step * steps);
+    let spans = spans.unwrap_or(height - 1);
+    y.high = y.low + step * count_f64(spans) / rows_per_step;
+    (spans + 1, y)
 }
 
 /// Returns the cell, of `count`, that contains a position on the axis.

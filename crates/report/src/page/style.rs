@@ -68,7 +68,7 @@ stroke-linejoin:round}
 .range{stroke:var(--rule);stroke-width:6;stroke-linecap:round}
 .error{stroke:var(--ink);stroke-width:1.5}
 .half{fill:var(--paper);stroke:var(--hit);stroke-width:2}
-.twice{fill:var(--ahead);stroke:var(--hit);stroke-width:2}
+.twice{fill:var(--hit);fill-opacity:.35;stroke:var(--hit);stroke-width:2}
 .here{fill:var(--hit)}
 .soft{fill:var(--hit);fill-opacity:.35;stroke:var(--hit)}
 .without{fill:var(--bypass);fill-opacity:.45;stroke:var(--bypass)}
@@ -91,7 +91,8 @@ margin:0 6px 0 12px}
 .key.ceiling{color:var(--soft);border-top-style:dashed}
 .key.half,.key.here,.key.twice,.key.point,.key.bound{width:12px;height:12px;border:2px solid;
 border-radius:50%;color:var(--hit)}
-.key.here,.key.twice,.key.point{background:currentColor}.key.twice{color:var(--ahead)}
+.key.here,.key.point{background:currentColor}
+.key.twice{background:color-mix(in srgb,var(--hit) 35%,transparent)}
 .key.point,.key.chosen{color:var(--good)}.key.bound{color:var(--ink)}
 .map td{text-align:right;font-size:14px}
 .doubts{border-left:4px solid var(--miss);padding-left:16px;margin:24px 0}

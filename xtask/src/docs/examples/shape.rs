@@ -83,7 +83,7 @@ fn mask(line: &str) -> String {
     for word in line.split_whitespace() {
         let unit = word.trim_end_matches([',', ')', ';', '.', ':']);
         match words.last_mut() {
-            Some(last) if last == "0" && UNITS.contains(&unit) => {
+            Some(last) if last.ends_with('0') && UNITS.contains(&unit) => {
                 last.push_str(&word[unit.len()..]);
             }
             last => {
