@@ -4,6 +4,7 @@
 //! trace larger than memory can be streamed. Records identify volumes, files and processes by small
 //! numbers, and the source has their names.
 
+mod anonymous;
 mod bytes;
 mod csv;
 mod decode;
@@ -28,6 +29,7 @@ pub mod synth;
 mod tests;
 mod text;
 
+pub use anonymous::{Anonymized, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, KeyedHash, VolumeEnds};
 pub use describe::Description;
 pub use filter::Filter;
 pub(crate) use footprint::Footprint;

@@ -1,8 +1,9 @@
-//! `larder trace`: convert, summarize, filter, merge, generate and replay traces.
+//! `larder trace`: convert, summarize, filter, merge, anonymize, generate and replay traces.
 //!
 //! An output file is written under a temporary name and renamed when it is complete, so an
 //! interrupted command leaves no file. Notes of the readers are printed on standard error.
 
+mod anonymize;
 mod filter;
 mod input;
 mod output;
@@ -41,6 +42,11 @@ enum Command {
     Filter(filter::FilterArgs),
     /// Write several traces as one, in the order of their times.
     Merge(ConvertArgs),
+    /// Replace names and addresses, to give a trace away.
+    ///
+    /// Reuse, locality and alignment stay, so a cache has the same hits.
+    #[command(visible_alias = "anonymise")]
+    Anonymize(anonymize::AnonymizeArgs),
     /// Generate a trace from a pattern and a seed.
     Synth(synth::SynthArgs),
     /// Record the reads and writes of programs on this machine.
@@ -101,6 +107,7 @@ pub(crate) fn run(arguments: &TraceArgs) -> Result<()> {
         Command::Head(arguments) => head(arguments),
         Command::Filter(arguments) => filter::run(arguments),
         Command::Merge(arguments) => merge(arguments),
+        Command::Anonymize(arguments) => anonymize::run(arguments),
         Command::Synth(arguments) => synth::run(arguments),
         Command::Record(arguments) => record::run(arguments),
         Command::Replay(arguments) => replay::run(arguments),

@@ -3,6 +3,7 @@
 #![expect(clippy::tests_outside_test_module, reason = "all of this is a test")]
 #![expect(clippy::unwrap_used, reason = "a test that cannot go on is to panic")]
 
+mod anonymize;
 mod bench_wrong;
 mod cold;
 mod compatibility;
