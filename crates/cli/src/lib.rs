@@ -74,7 +74,7 @@ enum Command {
     /// with a cache, on the disk of this machine and on a modeled one, and removes the image.
     /// --keep keeps it, with a trace and a record.
     Demo(commands::demo::DemoArgs),
-    /// Convert, summarize, filter, merge, anonymize, generate and replay traces.
+    /// Convert, describe, filter, anonymize, generate and replay traces.
     Trace(commands::trace::TraceArgs),
     /// Recommend cache size, policy and page size for a trace.
     ///

@@ -243,7 +243,7 @@ fn run_replacement(policies: Policies, arguments: &SimArgs) -> Result<()> {
     for_each_case(arguments, |case, bar| {
         let note = &mut |note: String| {
             if shown.insert((case.name.clone(), note.clone())) {
-                eprintln!("larder: {note}");
+                eprintln!("larder: note: {note}");
             }
         };
         rows.extend(study::run(case, &options, &mut |progress| bar.show(progress), note)?);

@@ -45,7 +45,7 @@ enum Command {
     /// Replace names and addresses, to give a trace away.
     ///
     /// Reuse, locality and alignment stay, so a cache has the same hits.
-    #[command(visible_alias = "anonymise")]
+    #[command(alias = "anonymise")]
     Anonymize(anonymize::AnonymizeArgs),
     /// Generate a trace from a pattern and a seed.
     Synth(synth::SynthArgs),
@@ -53,7 +53,7 @@ enum Command {
     ///
     /// Requests are recorded where they pass the page cache.
     Record(record::RecordArgs),
-    /// Send the requests of a trace to an export, and measure the latencies.
+    /// Send a trace to an export, and measure the latencies.
     Replay(replay::ReplayArgs),
 }
 

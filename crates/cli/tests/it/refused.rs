@@ -235,6 +235,9 @@ fn a_file_that_a_command_reads_is_never_its_output() {
     let output = larder(directory, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
     assert!(output.status.success());
     run("a.json");
+    // Names with the ending of a result.
+    std::fs::copy(directory.join("t.csv"), directory.join("trace.json")).unwrap();
+    std::fs::copy(directory.join("keep.img"), directory.join("keep.json")).unwrap();
     let before: Vec<_> = names(directory)
         .into_iter()
         .filter(|name| directory.join(name).is_file())
@@ -259,15 +262,15 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         assert_eq!(stderr.lines().count(), 1, "{stderr}");
     }
     for args in [
-        &["size", "t.csv", "-o", "t.csv"][..],
+        &["size", "trace.json", "-o", "trace.json"][..],
         &["report", "a.json", "--format", "html", "-o", "a.json"],
         &["watch", "a.json", "--output", "a.json"],
         &["trace", "record", "a.json", "a.json"],
         &["trace", "filter", "t.csv", "t.csv", "--op", "read"],
-        &["bench", "probe", "keep.img", "--pattern", "R", "-o", "keep.img"],
+        &["bench", "probe", "keep.json", "--pattern", "R", "-o", "keep.json"],
         &["bench", "probe", ".", "--as-fast-as", "a.json", "-o", "a.json"],
-        &["bench", "fileload", "keep.img", "-o", "keep.img"],
-        &["bench", "server", "keep.img", "-o", "keep.img"],
+        &["bench", "fileload", "keep.json", "-o", "keep.json"],
+        &["bench", "server", "keep.json", "-o", "keep.json"],
         &["bench", "postmark", "list", "-o", "list"],
         &["bench", "probe", "keep.img", "--pattern", "R", "--rendezvous", "keep.img"],
     ] {

@@ -279,8 +279,8 @@ impl TrialProgress {
             times => format!("{times} times"),
         };
         eprintln!(
-            "larder: {round} kinds of trials in turn, {times}: {EXPECTED_DURATION} on a fast disk, \
-             longer on a slow one"
+            "larder: note: {round} kinds of trials in turn, {times}: {EXPECTED_DURATION} on a fast \
+             disk, longer on a slow one"
         );
         TrialProgress {
             bar: Bar::new("of {len} trials"),
@@ -303,7 +303,7 @@ impl TrialProgress {
         if let Some(left_ns) = left_ns
             && !std::mem::replace(&mut self.is_estimate_shown, true)
         {
-            eprintln!("larder: about {} left on this disk", format::duration(left_ns));
+            eprintln!("larder: note: about {} left on this disk", format::duration(left_ns));
         }
         let side = if progress.variant == 0 { NATIVE } else { LARDER };
         let task = format!("{side}, {}: {}", progress.start.name(), task(progress.step));

@@ -149,7 +149,7 @@ impl Source for Input {
         if batch.len() == len_before {
             self.bar.finish_and_clear();
             for note in self.source.notes() {
-                eprintln!("larder: {note}");
+                eprintln!("larder: note: {note}");
             }
         }
         Ok(())
