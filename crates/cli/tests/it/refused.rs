@@ -221,7 +221,7 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         run["trials"][0]["speed"] = 1.0.into();
         std::fs::write(directory.join(name), run.to_string()).unwrap();
     };
-    for name in ["keep.img", "lists.warm"] {
+    for name in ["keep.img", "keep.json", "lists.warm"] {
         sparse(&directory.join(name), 8 << 20);
     }
     std::fs::write(directory.join("list"), "[[volume]]\npath = \"keep.img\"\n").unwrap();
@@ -232,12 +232,9 @@ fn a_file_that_a_command_reads_is_never_its_output() {
     std::fs::create_dir(directory.join("tls")).unwrap();
     std::fs::hard_link(directory.join("key.pem"), directory.join("tls/server-key.pem")).unwrap();
     std::os::unix::fs::symlink("keep.img", directory.join("soft.img")).unwrap();
-    let output = larder(directory, &["trace", "synth", "zipf", "t.csv", "--requests", "9"]);
-    assert!(output.status.success());
+    let synth = "trace synth zipf trace.json --to-format csv --requests 9";
+    assert!(larder(directory, &synth.split(' ').collect::<Vec<_>>()).status.success());
     run("a.json");
-    // Names with the ending of a result.
-    std::fs::copy(directory.join("t.csv"), directory.join("trace.json")).unwrap();
-    std::fs::copy(directory.join("keep.img"), directory.join("keep.json")).unwrap();
     let before: Vec<_> = names(directory)
         .into_iter()
         .filter(|name| directory.join(name).is_file())
@@ -266,7 +263,7 @@ fn a_file_that_a_command_reads_is_never_its_output() {
         &["report", "a.json", "--format", "html", "-o", "a.json"],
         &["watch", "a.json", "--output", "a.json"],
         &["trace", "record", "a.json", "a.json"],
-        &["trace", "filter", "t.csv", "t.csv", "--op", "read"],
+        &["trace", "filter", "trace.json", "trace.json", "--op", "read"],
         &["bench", "probe", "keep.json", "--pattern", "R", "-o", "keep.json"],
         &["bench", "probe", ".", "--as-fast-as", "a.json", "-o", "a.json"],
         &["bench", "fileload", "keep.json", "-o", "keep.json"],
