@@ -37,7 +37,7 @@ pub use tasks::Process;
 
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
-use crate::{device, machine, mounts, proc};
+use crate::{device, machine, mounts, proc, processes};
 use accounting::{Accounting, MachineQueries, REMOVED_MAX};
 use file_numbers::FilesByNumber;
 use larder_schema::watch::{
@@ -156,14 +156,17 @@ fn cpu_ns() -> u64 {
 }
 
 /// Returns the watched processes with the most private memory.
-fn processes(wanted: &WatchScope) -> Vec<ProcessMemory> {
-    let mut all = crate::processes::all();
-    all.retain(|process| process.private_bytes > 0);
-    all.sort_by_key(|process| std::cmp::Reverse(process.private_bytes));
+fn memory_users(wanted: &WatchScope) -> Vec<ProcessMemory> {
+    let pids = processes::pids().into_iter();
+    let mut all: Vec<_> = pids.map(|pid| (processes::private_bytes(pid), pid)).collect();
+    all.retain(|(private_bytes, _)| *private_bytes > 0);
+    all.sort_by_key(|(private_bytes, _)| std::cmp::Reverse(*private_bytes));
     let watched = |pid| scope::task_info(wanted, pid).is_some_and(|info| info.watched);
-    let all = all.into_iter().filter(|process| watched(process.pid)).take(PROCESSES_MAX);
-    all.map(|it| ProcessMemory { process: it.name, pid: it.pid, private_bytes: it.private_bytes })
-        .collect()
+    let all = all.into_iter().filter(|(_, pid)| watched(*pid)).take(PROCESSES_MAX);
+    all.filter_map(|(private_bytes, pid)| {
+        Some(ProcessMemory { process: processes::name(pid)?, pid, private_bytes })
+    })
+    .collect()
 }
 
 impl Watcher {
@@ -418,7 +421,7 @@ impl Watcher {
             rows_all,
             disks: now.readings.disks_since(&checkpoint.readings),
             memory,
-            processes: processes(&self.options.wanted),
+            processes: memory_users(&self.options.wanted),
             unattributed: UnattributedIo {
                 metadata_bytes: after.metadata_bytes - before.metadata_bytes,
                 read_bytes: after.read_bytes - before.read_bytes,

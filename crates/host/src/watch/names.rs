@@ -10,8 +10,10 @@ use super::event::Key;
 use super::file_numbers::{FilesByNumber, without_mark};
 use super::homes;
 use super::lookup::FileId;
+use crate::inspect::{WAIT_MAX, inspect};
+use crate::process_files::{links, mapped_files};
 use crate::tracefs::now_ns;
-use crate::{device, mounts, proc, processes};
+use crate::{device, mounts, proc};
 use std::collections::HashSet;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -139,16 +141,19 @@ fn block_device(ino: u64) -> Option<PathBuf> {
 
 /// Returns the path of a file that a process has open or mapped.
 fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
+    inspect(pid, WAIT_MAX, move |deadline| in_use(key, pid, deadline)).ok()?
+}
+
+fn in_use(key: Key, pid: u32, deadline: Instant) -> Option<PathBuf> {
     let same = |path: &PathBuf| {
         std::fs::metadata(path)
             .is_ok_and(|found| found.ino() == key.ino && homes::may_be_on(key.dev, &found))
     };
-    let mut open = proc::entries(format!("/proc/{pid}/fd")).take(DESCRIPTORS_MAX);
-    if let Some(found) = open.find(same) {
+    if let Some(found) = links(pid, true, deadline).take(DESCRIPTORS_MAX).find(same) {
         let links = std::fs::metadata(&found).ok()?.nlink();
         return std::fs::read_link(found).ok().map(|path| without_mark(path, links));
     }
-    let mapped = processes::mapped_files(pid).filter(|(inode, _)| *inode == key.ino);
+    let mapped = mapped_files(pid, deadline).filter(|(inode, _)| *inode == key.ino);
     mapped.map(|(_, path)| path).find(same)
 }
 

@@ -9,6 +9,9 @@ use super::Map;
 use super::lookup::{ProcessId, ThreadIdentity};
 use crate::processes;
 
+/// Prefix of the name that the kernel gives to a worker of an io_uring.
+pub(crate) const IO_WORKER_NAME: &str = "iou-wrk-";
+
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
