@@ -10,6 +10,8 @@ use crate::inspect::{Scan, WAIT_MAX};
 use crate::process_files::{links, mapped_files};
 use crate::{mounts, proc, processes};
 use larder_schema::control::{PathUser, PathUsers};
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -68,22 +70,29 @@ fn loops(directory: &Path) -> Vec<String> {
     let mut found = Vec::new();
     for name in proc::names("/sys/block") {
         let disk = Disk { name };
-        let Some(file) = proc::read(disk.directory().join("loop/backing_file")) else { continue };
-        if Path::new(&file).starts_with(directory) {
+        let Ok(text) = std::fs::read(disk.directory().join("loop/backing_file")) else { continue };
+        let file = backing_file(&text);
+        if file.starts_with(directory) {
             let device = Path::new("/dev").join(&disk.name);
             let mut uses = mounts::mount_points_of(&device);
             uses.extend(is_swap(&device).then(|| "swap".to_owned()));
-            found.push(describe_loop(&device, &file, &uses));
+            found.push(describe_loop(&device, file, &uses));
         }
     }
     found.sort();
     found
 }
 
+/// Returns the path in a file of sysfs: any bytes, and a newline.
+fn backing_file(text: &[u8]) -> &Path {
+    Path::new(OsStr::from_bytes(text.strip_suffix(b"\n").unwrap_or(text)))
+}
+
 /// Describes a loop device with its backing file and its uses: mount points, or `swap`.
-fn describe_loop(device: &Path, file: &str, uses: &[String]) -> String {
+fn describe_loop(device: &Path, file: &Path, uses: &[String]) -> String {
     let joint = if uses.is_empty() { "" } else { ", used as " };
-    format!("{} is on {file}{joint}{}", device.display(), uses.join(" and "))
+    let (device, file) = (device.display(), file.display());
+    format!("{device} is on {file}{joint}{}", uses.join(" and "))
 }
 
 fn is_swap(device: &Path) -> bool {
@@ -212,8 +221,16 @@ else:
     }
 
     #[test]
+    fn a_backing_file_may_have_any_name() {
+        let path = |bytes| Path::new(OsStr::from_bytes(bytes));
+        assert_eq!(backing_file(b"/mnt/\xff \n\n"), path(b"/mnt/\xff \n"));
+        assert_eq!(backing_file(b"/mnt/disk "), path(b"/mnt/disk "));
+    }
+
+    #[test]
     fn holders_are_said_in_words() {
-        let describe = |uses: &[String]| describe_loop(Path::new("/dev/loop0"), "/mnt/disk", uses);
+        let file = backing_file(b"/mnt/disk\n");
+        let describe = |uses: &[String]| describe_loop(Path::new("/dev/loop0"), file, uses);
         assert_eq!(describe(&[]), "/dev/loop0 is on /mnt/disk");
         let used = describe(&["/srv".to_owned(), "swap".to_owned()]);
         assert_eq!(used, "/dev/loop0 is on /mnt/disk, used as /srv and swap");

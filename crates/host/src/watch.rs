@@ -65,6 +65,9 @@ const NAMES_PER_STEP: usize = 2000;
 /// Time after which a step resolves no further name.
 const NAMES_TIME_MAX: Duration = STEP;
 
+/// Maximum time of all searches in directories when a watch ends.
+const WALK_TIME_MAX: Duration = Duration::from_secs(2);
+
 /// A map with numeric keys, at rates of hundreds of thousands of accesses per second. The keys are
 /// small numbers of the kernel or of this process, so no attacker can choose colliding ones.
 type Map<K, V> = HashMap<K, V, foldhash::fast::FixedState>;
@@ -284,14 +287,14 @@ impl Watcher {
             self.names_resolved += 1;
             // The file's inode number may belong to a new file by now.
             if !self.accounting.file(*file).is_removed {
-                let pid = self.accounting.tasks.process(*process).pid;
-                self.names.find(*file, self.accounting.file(*file).key, pid);
+                let process = (*process, self.accounting.tasks.process(*process).pid);
+                self.names.find(*file, self.accounting.file(*file).key, process);
             }
         }
     }
 
-    /// Resolves the remaining names by walking the directories of their file systems. The walk may
-    /// take a second or two without reading events, so it runs only after recording has stopped.
+    /// Resolves the remaining names by walking the directories of their file systems, up to
+    /// [`WALK_TIME_MAX`]. No events are read meanwhile, so it runs only after recording has stopped.
     fn find_remaining_names(&mut self) {
         let mut unnamed: HashMap<u32, Map<u64, FileId>> = HashMap::new();
         for (file, ..) in &self.accounting.counts {
@@ -300,12 +303,13 @@ impl Watcher {
                 unnamed.entry(key.dev).or_default().insert(key.ino, *file);
             }
         }
+        let end = Instant::now() + WALK_TIME_MAX;
         let all = if unnamed.is_empty() { Vec::new() } else { mounts::all() };
         for (dev, wanted) in &mut unnamed {
             let scope_path = self.scope.path.as_ref().filter(|location| location.dev == *dev);
             let mount = || Some(all.iter().find(|mount| mount.device == *dev)?.point.clone());
             if let Some(root) = scope_path.map(scope::ScopePath::directory).or_else(mount) {
-                self.names.walk(&root, wanted);
+                self.names.walk(&root, wanted, end);
             }
         }
     }
@@ -356,6 +360,8 @@ impl Watcher {
         self.checkpoint = now;
         self.accounting.forget_devices();
         self.names.forget_homes();
+        let tasks = &self.accounting.tasks;
+        self.names.forget_processes(|process| tasks.is_running(process));
         self.intervals.push(interval);
         self.intervals.last().expect("just pushed")
     }
