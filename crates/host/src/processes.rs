@@ -4,18 +4,16 @@
 //! that ends during a reading is left out, and so are processes whose counters this process may not
 //! read.
 
-use crate::{proc, syscall};
-use std::collections::BTreeMap;
-use std::ffi::OsStr;
-use std::io::{self, BufRead, BufReader, Read};
-use std::os::unix::ffi::OsStrExt;
+use crate::inspect::{Scan, Uninspectable, WAIT_MAX, inspect};
+use crate::proc;
+use crate::process_files::{links, threads};
+use std::collections::{BTreeMap, BTreeSet};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::Instant;
 
 /// Text for a process whose name is empty.
 const NO_NAME: &str = "(no name)";
-/// Maximum length of the list of mappings of a process that is read, in bytes: a process may have
-/// 65,530 mappings with long paths, hundreds of MB of text.
-const MAPS_BYTES_MAX: u64 = 8 << 20;
 /// Number of files of a process that are listed before those of other processes.
 const FILES_FAIR: usize = 16;
 
@@ -26,6 +24,8 @@ pub struct ProcessIo {
     pub pid: u32,
     /// Command name, at most 15 bytes.
     pub name: String,
+    /// False if the process cannot be inspected now; the counters of its I/O are then 0.
+    pub has_counters: bool,
     /// Bytes returned by read calls, from the cache or from a disk; access through mappings does
     /// not count.
     pub asked_bytes: u64,
@@ -42,6 +42,8 @@ pub struct ProcessIo {
 /// Returns the counters of all readable processes, ordered by process ID.
 #[must_use]
 pub fn all() -> Vec<ProcessIo> {
+    let mut scan = Scan::start();
+    let of = |pid| io(pid, scan.inspect(pid, move |_| (counters(pid), true)));
     pids().into_iter().filter_map(of).collect()
 }
 
@@ -54,11 +56,22 @@ pub(crate) fn pids() -> Vec<u32> {
 /// Returns the counters of one process, or `None` if it has ended or may not be read.
 #[must_use]
 pub fn of(pid: u32) -> Option<ProcessIo> {
-    let io = proc::read(format!("/proc/{pid}/io"))?;
-    let count = |name| proc::field(&io, name).unwrap_or(0);
+    io(pid, inspect(pid, WAIT_MAX, move |_| counters(pid)))
+}
+
+/// Returns the text with the counters of a process, which the process can block.
+fn counters(pid: u32) -> Option<String> {
+    proc::read(format!("/proc/{pid}/io"))
+}
+
+fn io(pid: u32, counters: Result<Option<String>, Uninspectable>) -> Option<ProcessIo> {
+    let has_counters = counters.is_ok();
+    let text = counters.unwrap_or_else(|_| Some(String::new()))?;
+    let count = |name| proc::field(&text, name).unwrap_or(0);
     Some(ProcessIo {
         pid,
         name: name(pid)?,
+        has_counters,
         private_bytes: private_bytes(pid),
         asked_bytes: count("rchar"),
         given_bytes: count("wchar"),
@@ -69,38 +82,11 @@ pub fn of(pid: u32) -> Option<ProcessIo> {
 
 /// Returns the anonymous memory of a process, in bytes. Only a thread that has not ended tells it:
 /// the first thread may end before the others.
-fn private_bytes(pid: u32) -> u64 {
+pub(crate) fn private_bytes(pid: u32) -> u64 {
     let of = |directory: PathBuf| proc::field(&proc::read(directory.join("status"))?, "RssAnon");
     let first = of(format!("/proc/{pid}").into());
     let kib = first.or_else(|| threads(pid).find_map(of)).unwrap_or(0);
     kib.saturating_mul(1024)
-}
-
-/// Returns the directories of the threads of a process.
-fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
-    proc::entries(format!("/proc/{pid}/task"))
-}
-
-/// Returns the links in procfs to the files that a process has open, its working, root and program
-/// directories or files. A thread may have descriptors and directories of its own, and the first
-/// thread may have ended; threads that share those of the first one are left out.
-pub(crate) fn links(pid: u32) -> impl Iterator<Item = PathBuf> {
-    let mut inspected: Option<u32> = None;
-    threads(pid).flat_map(move |directory| {
-        let thread = directory.file_name().and_then(|name| name.to_str()?.parse().ok());
-        let shares = |kind| {
-            let both = inspected.zip(thread);
-            both.is_some_and(|(one, other)| syscall::share(one, other, kind))
-        };
-        let shares = [syscall::FILES, syscall::DIRECTORIES].map(shares);
-        if shares != [true; 2] {
-            inspected = thread;
-        }
-        let names: &[&str] = if shares[1] { &[] } else { &["cwd", "root", "exe"] };
-        let descriptors = (!shares[0]).then(|| proc::entries(directory.join("fd")));
-        let places = names.iter().map(move |name| directory.join(name));
-        places.chain(descriptors.into_iter().flatten())
-    })
 }
 
 /// Returns the command name of a process or thread, at most 15 bytes before the conversion to
@@ -116,37 +102,34 @@ pub(crate) fn shown_name(name: &str) -> &str {
     if name.is_empty() { NO_NAME } else { name }
 }
 
-/// Returns the paths of the files that a process maps, each with its inode number, up to
-/// [`MAPS_BYTES_MAX`]; on btrfs their device numbers differ from those of stat(2).
-pub(crate) fn mapped_files(pid: u32) -> impl Iterator<Item = (u64, PathBuf)> {
-    let maps = std::fs::File::open(format!("/proc/{pid}/maps")).ok();
-    let maps = maps.map(|maps| BufReader::new(maps.take(MAPS_BYTES_MAX)).split(b'\n'));
-    maps.into_iter().flatten().map_while(io::Result::ok).filter_map(|line| {
-        // Columns: address perms offset dev inode path.
-        let mut columns = line.split(|byte| *byte == b' ').filter(|column| !column.is_empty());
-        let inode = str::from_utf8(columns.nth(4)?).ok()?.parse().ok()?;
-        let at = line.iter().position(|byte| *byte == b'/')?;
-        Some((inode, PathBuf::from(OsStr::from_bytes(&line[at..]))))
-    })
+/// The regular files that processes have open.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct OpenFiles {
+    /// Paths, with the name and ID of one process each.
+    pub files: BTreeMap<PathBuf, String>,
+    /// True if more files are open than were asked for.
+    pub is_cut: bool,
+    /// A clause about processes whose files are missing, since they cannot be inspected.
+    pub incomplete: Option<String>,
 }
 
-/// Returns the regular files that processes have open, by path, with the name and ID of one process
-/// each, and true if these are all; at most `max` files. A process with many files does not keep
-/// those of others out.
+/// Returns at most `max` regular files that processes have open. A process with many files does not
+/// keep those of others out.
 #[must_use]
-pub fn open_files(max: usize) -> (BTreeMap<PathBuf, String>, bool) {
+pub fn open_files(max: usize) -> OpenFiles {
     let (mut files, mut further) = (BTreeMap::new(), BTreeMap::new());
-    let mut is_complete = true;
+    let (mut scan, mut is_cut) = (Scan::start(), false);
     for pid in pids() {
         let Some(process) = name(pid) else { continue };
+        let paths = scan.inspect(pid, move |deadline| files_of(pid, max, deadline));
         let mut own = 0;
-        for path in links(pid).filter_map(|link| open_file(&link)) {
+        for path in paths.unwrap_or_default() {
             if files.contains_key(&path) {
                 continue;
             }
             let list = if own < FILES_FAIR { &mut files } else { &mut further };
             if list.len() >= max {
-                is_complete = false;
+                is_cut = true;
                 break;
             }
             own += 1;
@@ -157,26 +140,46 @@ pub fn open_files(max: usize) -> (BTreeMap<PathBuf, String>, bool) {
         if files.len() < max {
             files.entry(path).or_insert(process);
         } else if !files.contains_key(&path) {
-            is_complete = false;
+            is_cut = true;
         }
     }
-    (files, is_complete)
+    OpenFiles { files, is_cut, incomplete: scan.describe_incomplete() }
 }
 
-/// Returns the regular file to which a link in a directory of descriptors leads.
+/// Returns regular files that a process has open, at least `max` of them if it has as many, and
+/// true if its descriptors were all read.
+fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeSet<PathBuf>, bool) {
+    let (mut files, mut links) = (BTreeSet::new(), links(pid, true, deadline));
+    for path in links.by_ref().filter_map(|link| open_file(&link)) {
+        files.insert(path);
+        if files.len() > max {
+            break;
+        }
+    }
+    (files, links.is_complete)
+}
+
+/// Returns the path of the regular file to which a link in a directory of descriptors leads. The
+/// file may have been removed, or may be in another mount namespace, where the path leads to another
+/// file.
 fn open_file(link: &Path) -> Option<PathBuf> {
-    let is_descriptor = link.parent().is_some_and(|parent| parent.ends_with("fd"));
-    // Descriptors without a path link to a word such as socket:[1]; a deleted file has no inode at
-    // its path.
-    let path = std::fs::read_link(link).ok().filter(|_| is_descriptor)?;
-    (path.is_absolute() && path.is_file()).then_some(path)
+    if !link.parent()?.ends_with("fd") {
+        return None;
+    }
+    let file = std::fs::metadata(link).ok().filter(std::fs::Metadata::is_file)?;
+    let path = std::fs::read_link(link).ok()?;
+    let found = std::fs::metadata(&path).ok()?;
+    ((file.dev(), file.ino()) == (found.dev(), found.ino())).then_some(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::io::{Read, Write};
-    use std::process::Command;
+    use std::ffi::OsStr;
+    use std::io::{BufRead, BufReader, Read, Write};
+    use std::os::unix::ffi::OsStrExt;
+    use std::process::{Command, Stdio};
+    use std::time::Duration;
 
     #[test]
     fn what_this_process_reads_and_has_open_is_told() {
@@ -191,12 +194,66 @@ mod tests {
         assert!(after.asked_bytes - before.asked_bytes >= 1 << 20);
         assert!(after.given_bytes - before.given_bytes >= 1 << 20);
         assert!(after.private_bytes > 0 && !after.name.is_empty());
-        let (open, is_complete) = open_files(100_000);
-        assert!(is_complete);
-        let process = open.get(file.path()).expect("it is open");
+        let open = open_files(100_000);
+        assert!(!open.is_cut);
+        let process = open.files.get(file.path()).expect("it is open");
         assert!(process.ends_with(&format!("({})", std::process::id())), "{process}");
-        let (open, is_complete) = open_files(1);
-        assert!(open.len() == 1 && !is_complete);
+        let open = open_files(1);
+        assert!(open.files.len() == 1 && open.is_cut);
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_inspected_is_listed_without_counters() {
+        let pid = std::process::id();
+        let blocked = crate::inspect::tests::block(pid);
+        let known = of(pid).unwrap();
+        assert!(!known.has_counters && known.private_bytes > 0 && !known.name.is_empty());
+        assert!(all().iter().any(|known| known.pid == pid && !known.has_counters));
+        let incomplete = open_files(100_000).incomplete.unwrap();
+        assert!(incomplete.ends_with("cannot be inspected completely"), "{incomplete}");
+        drop(blocked);
+    }
+
+    /// Prints a line after `sys.argv[1]` in its mount namespace is the file `sys.argv[2]`, which it
+    /// has open, and waits.
+    const HIDER: &str = r"
+import ctypes, sys
+libc = ctypes.CDLL(None, use_errno=True)
+path, other = (name.encode() for name in sys.argv[1:])
+is_other = (libc.unshare(0x10020000) == 0 and libc.mount(None, b'/', None, 0x44000, None) == 0
+            and libc.mount(other, path, None, 0x1000, None) == 0)
+file = open(path)
+print('ready' if is_other else 'refused', flush=True)
+sys.stdin.readline()
+";
+
+    #[test]
+    fn a_path_of_another_mount_namespace_is_not_taken_for_the_file_here() {
+        let directory = tempfile::tempdir().unwrap();
+        let paths = ["here", "other"].map(|name| directory.path().join(name));
+        for path in &paths {
+            std::fs::write(path, path.to_str().unwrap()).unwrap();
+        }
+        let Ok(mut hider) = Command::new("python3")
+            .args(["-c", HIDER])
+            .args(&paths)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn()
+        else {
+            larder_testing::skip("python3 is needed");
+            return;
+        };
+        let mut line = String::new();
+        BufReader::new(hider.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let (files, _) = files_of(hider.id(), 100, Instant::now() + Duration::from_mins(1));
+        drop(hider.stdin.take());
+        hider.wait().unwrap();
+        if line == "ready\n" {
+            assert!(!files.contains(&paths[0]), "{files:?}");
+        } else {
+            larder_testing::skip("this process may not make a mount namespace");
+        }
     }
 
     #[test]

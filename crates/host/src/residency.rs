@@ -15,6 +15,7 @@ pub use reasons::{caches_below, why_pages_lack, why_pages_stay};
 
 use crate::syscall;
 use larder_schema::share;
+use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io;
 use std::ops::AddAssign;
@@ -116,17 +117,28 @@ pub fn page_bytes() -> u64 {
     rustix::param::page_size() as u64
 }
 
-/// Opens a file or block device for a query.
+/// Opens a file or block device for a query. It does not wait for the holder of a lease (fcntl(2)).
 ///
 /// # Errors
-/// The path cannot be opened, or is neither a file nor a block device.
+/// The path cannot be opened, is neither a file nor a block device, or another process holds a
+/// lease.
 pub fn open(path: &Path) -> Result<File, ResidencyError> {
     let failed = ResidencyError::query(path);
-    let metadata = std::fs::metadata(path).map_err(&failed)?;
-    if !metadata.is_file() && !metadata.file_type().is_block_device() {
-        return Err(failed(io::Error::other("it is neither a file nor a block device")));
-    }
-    File::open(path).map_err(failed)
+    let check = |metadata: std::io::Result<std::fs::Metadata>| {
+        let kind = metadata?.file_type();
+        if kind.is_file() || kind.is_block_device() {
+            return Ok(());
+        }
+        Err(io::Error::other("it is neither a file nor a block device"))
+    };
+    // The open of a special file may have effects; another file may have taken the place since.
+    check(std::fs::metadata(path)).map_err(&failed)?;
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
+    let opened = rustix::fs::open(path, flags, Mode::empty());
+    let file = File::from(opened.map_err(|error| failed(error.into()))?);
+    check(file.metadata()).map_err(&failed)?;
+    rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(error.into()))?;
+    Ok(file)
 }
 
 /// Returns the residency of the file at a path.

@@ -12,6 +12,7 @@ pub(crate) mod bpf;
 
 use rustix::ioctl::{self, Opcode, Updater, opcode};
 use rustix::mm::{MapFlags, ProtFlags};
+use std::cmp::Ordering;
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsRawFd, FromRawFd, OwnedFd};
@@ -38,11 +39,17 @@ pub(crate) const FILES: libc::c_int = 2;
 /// Kind of kcmp(2) for working and root directory.
 pub(crate) const DIRECTORIES: libc::c_int = 3;
 
-/// Returns true if two threads share a resource of this kind; false if the kernel does not tell.
-pub(crate) fn share(one: u32, other: u32, kind: libc::c_int) -> bool {
+/// Compares the resources of this kind of two threads, by an order that lasts until the next boot;
+/// `None` if the kernel does not tell. It waits while one of the threads is in execve(2).
+pub(crate) fn compare(one: u32, other: u32, kind: libc::c_int) -> Option<Ordering> {
     let none: libc::c_ulong = 0;
     // SAFETY: the call takes numbers only, and changes nothing.
-    unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, none, none) == 0 }
+    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, none, none) } {
+        0 => Some(Ordering::Equal),
+        1 => Some(Ordering::Less),
+        2 => Some(Ordering::Greater),
+        _ => None,
+    }
 }
 
 /// Number of cachestat(2): the same on every architecture that Rust's standard library supports,

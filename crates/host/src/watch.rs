@@ -37,7 +37,7 @@ pub use tasks::Process;
 
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
-use crate::{device, machine, mounts, proc};
+use crate::{device, machine, mounts, proc, processes};
 use accounting::{Accounting, MachineQueries, REMOVED_MAX};
 use file_numbers::FilesByNumber;
 use larder_schema::watch::{
@@ -64,6 +64,9 @@ const PROCESSES_MAX: usize = 16;
 const NAMES_PER_STEP: usize = 2000;
 /// Time after which a step resolves no further name.
 const NAMES_TIME_MAX: Duration = STEP;
+
+/// Maximum time of all searches in directories when a watch ends.
+const WALK_TIME_MAX: Duration = Duration::from_secs(2);
 
 /// A map with numeric keys, at rates of hundreds of thousands of accesses per second. The keys are
 /// small numbers of the kernel or of this process, so no attacker can choose colliding ones.
@@ -156,14 +159,17 @@ fn cpu_ns() -> u64 {
 }
 
 /// Returns the watched processes with the most private memory.
-fn processes(wanted: &WatchScope) -> Vec<ProcessMemory> {
-    let mut all = crate::processes::all();
-    all.retain(|process| process.private_bytes > 0);
-    all.sort_by_key(|process| std::cmp::Reverse(process.private_bytes));
+fn memory_users(wanted: &WatchScope) -> Vec<ProcessMemory> {
+    let pids = processes::pids().into_iter();
+    let mut all: Vec<_> = pids.map(|pid| (processes::private_bytes(pid), pid)).collect();
+    all.retain(|(private_bytes, _)| *private_bytes > 0);
+    all.sort_by_key(|(private_bytes, _)| std::cmp::Reverse(*private_bytes));
     let watched = |pid| scope::task_info(wanted, pid).is_some_and(|info| info.watched);
-    let all = all.into_iter().filter(|process| watched(process.pid)).take(PROCESSES_MAX);
-    all.map(|it| ProcessMemory { process: it.name, pid: it.pid, private_bytes: it.private_bytes })
-        .collect()
+    let all = all.into_iter().filter(|(_, pid)| watched(*pid)).take(PROCESSES_MAX);
+    all.filter_map(|(private_bytes, pid)| {
+        Some(ProcessMemory { process: processes::name(pid)?, pid, private_bytes })
+    })
+    .collect()
 }
 
 impl Watcher {
@@ -281,14 +287,14 @@ impl Watcher {
             self.names_resolved += 1;
             // The file's inode number may belong to a new file by now.
             if !self.accounting.file(*file).is_removed {
-                let pid = self.accounting.tasks.process(*process).pid;
-                self.names.find(*file, self.accounting.file(*file).key, pid);
+                let process = (*process, self.accounting.tasks.process(*process).pid);
+                self.names.find(*file, self.accounting.file(*file).key, process);
             }
         }
     }
 
-    /// Resolves the remaining names by walking the directories of their file systems. The walk may
-    /// take a second or two without reading events, so it runs only after recording has stopped.
+    /// Resolves the remaining names by walking the directories of their file systems, up to
+    /// [`WALK_TIME_MAX`]. No events are read meanwhile, so it runs only after recording has stopped.
     fn find_remaining_names(&mut self) {
         let mut unnamed: HashMap<u32, Map<u64, FileId>> = HashMap::new();
         for (file, ..) in &self.accounting.counts {
@@ -297,12 +303,13 @@ impl Watcher {
                 unnamed.entry(key.dev).or_default().insert(key.ino, *file);
             }
         }
+        let end = Instant::now() + WALK_TIME_MAX;
         let all = if unnamed.is_empty() { Vec::new() } else { mounts::all() };
         for (dev, wanted) in &mut unnamed {
             let scope_path = self.scope.path.as_ref().filter(|location| location.dev == *dev);
             let mount = || Some(all.iter().find(|mount| mount.device == *dev)?.point.clone());
             if let Some(root) = scope_path.map(scope::ScopePath::directory).or_else(mount) {
-                self.names.walk(&root, wanted);
+                self.names.walk(&root, wanted, end);
             }
         }
     }
@@ -353,6 +360,8 @@ impl Watcher {
         self.checkpoint = now;
         self.accounting.forget_devices();
         self.names.forget_homes();
+        let tasks = &self.accounting.tasks;
+        self.names.forget_processes(|process| tasks.is_running(process));
         self.intervals.push(interval);
         self.intervals.last().expect("just pushed")
     }
@@ -418,7 +427,7 @@ impl Watcher {
             rows_all,
             disks: now.readings.disks_since(&checkpoint.readings),
             memory,
-            processes: processes(&self.options.wanted),
+            processes: memory_users(&self.options.wanted),
             unattributed: UnattributedIo {
                 metadata_bytes: after.metadata_bytes - before.metadata_bytes,
                 read_bytes: after.read_bytes - before.read_bytes,

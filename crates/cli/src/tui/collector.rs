@@ -9,7 +9,7 @@ use crate::colors;
 use larder_host::disk_counters;
 use larder_host::memory::Memory;
 use larder_host::processes::{self, ProcessIo};
-use larder_host::residency;
+use larder_host::residency::{self, Residency};
 use larder_schema::as_f64;
 use larder_schema::control::Stats;
 use larder_schema::format;
@@ -81,31 +81,35 @@ fn memory_line(memory: Memory) -> String {
 fn files() -> Grid {
     let page = residency::page_bytes();
     let row = |(path, process): (std::path::PathBuf, String)| {
-        let residency = residency::of_path(&path).ok()?;
-        let dirty = if residency.knows_dirty() {
-            Value::Bytes((residency.dirty + residency.write_back) * page)
-        } else {
-            Value::Missing
+        // A lease of another process, for example, prevents a query.
+        let residency = residency::of_path(&path).ok();
+        let known = |value: fn(&Residency, u64) -> Option<Value>| {
+            residency.as_ref().and_then(|found| value(found, page)).unwrap_or(Value::Missing)
         };
-        Some(vec![
+        vec![
             Value::Word(path.display().to_string()),
-            Value::Bytes(residency.resident * page),
-            residency.share().map_or(Value::Missing, Value::Share),
-            dirty,
+            known(|found, page| Some(Value::Bytes(found.resident * page))),
+            known(|found, _| found.share().map(Value::Share)),
+            known(|found, page| {
+                let pages = found.dirty + found.write_back;
+                found.knows_dirty().then_some(Value::Bytes(pages * page))
+            }),
             Value::Word(process),
-            Value::Bytes(residency.pages * page),
-        ])
+            known(|found, page| Some(Value::Bytes(found.pages * page))),
+        ]
     };
-    let (files, is_complete) = processes::open_files(FILES_MAX);
-    let rows = files.into_iter().filter_map(row).collect();
+    let open = processes::open_files(FILES_MAX);
+    let rows = open.files.into_iter().map(row).collect();
     let more =
-        if is_complete { String::new() } else { format!(" More than {FILES_MAX} are open.") };
+        if open.is_cut { format!(" More than {FILES_MAX} are open.") } else { String::new() };
+    let incomplete = open.incomplete.map(|clause| format!(" Files are missing: {clause}."));
+    let incomplete = incomplete.unwrap_or_default();
     Grid {
         columns: vec!["open file", "resident", "of it", "dirty", "opened by", "size"],
         sort: 1,
         rows,
         note: Some(format!(
-            "Files that are open now.{more} The view uses has the tasks that read them, and their \
+            "Files that are open now.{more}{incomplete} The view uses has the tasks that read them, and their \
              hits."
         )),
         ..Grid::default()
@@ -130,7 +134,9 @@ impl Collector {
         for process in &now {
             let before = self.processes.get(&process.pid);
             // The kernel reuses process IDs: another name means another process.
-            let before = before.filter(|before| before.name == process.name);
+            let before = before.filter(|before| {
+                before.name == process.name && before.has_counters && process.has_counters
+            });
             let rate = |field: fn(&ProcessIo) -> u64| {
                 let rate = before.and_then(|b| per_second(field(process), field(b), seconds));
                 rate.map_or(Value::Missing, Value::ByteRate)

@@ -3,7 +3,9 @@
 
 use super::Residency;
 use crate::disk::Disk;
+use crate::inspect::Scan;
 use crate::mounts::Mount;
+use crate::process_files::mapped_files;
 use crate::{proc, processes};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
@@ -21,20 +23,32 @@ pub fn why_pages_stay(path: &Path, found: &Residency) -> String {
         let count = found.dirty + found.write_back;
         return format!("{count} of its pages are dirty or being written: something writes to it");
     }
-    if let Some(process) = mapping_process(path) {
+    let mut scan = Scan::start();
+    if let Some(process) = mapping_process(&mut scan, path) {
         return format!("it is mapped by {process}, and mapped pages cannot be dropped");
     }
-    "another program reads it, or holds its pages locked".to_owned()
+    let mut reason = "another program reads it, or holds its pages locked".to_owned();
+    if let Some(incomplete) = scan.describe_incomplete() {
+        reason = format!("{reason}, or maps it ({incomplete})");
+    }
+    reason
 }
 
 /// Returns a process that maps the file, as `123 (name)`. Only root sees the processes of other
 /// users.
-fn mapping_process(path: &Path) -> Option<String> {
+fn mapping_process(scan: &mut Scan, path: &Path) -> Option<String> {
     let inode = std::fs::metadata(path).ok()?.ino();
     let real = path.canonicalize().ok()?;
-    let mut pids = processes::pids().into_iter();
-    let pid = pids
-        .find(|&pid| processes::mapped_files(pid).any(|mapped| mapped == (inode, real.clone())))?;
+    let maps_it = |&pid: &u32| {
+        let file = (inode, real.clone());
+        let found = scan.inspect(pid, move |deadline| {
+            let mut maps = mapped_files(pid, deadline);
+            let is_mapped = maps.any(|mapped| mapped == file);
+            (is_mapped, is_mapped || maps.is_complete)
+        });
+        found == Ok(true)
+    };
+    let pid = processes::pids().into_iter().find(maps_it)?;
     Some(format!("process {pid} ({})", processes::name(pid).unwrap_or_default()))
 }
 

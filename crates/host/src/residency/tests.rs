@@ -3,7 +3,8 @@
 use super::prefetch::Files;
 use super::*;
 use larder_testing::skip;
-use std::io::Write;
+use std::io::{BufRead, BufReader, Write};
+use std::process::{Command, Stdio};
 
 /// Creates a file of `bytes` bytes and writes it to the disk.
 fn file_of(directory: &Path, name: &str, bytes: usize) -> PathBuf {
@@ -198,4 +199,38 @@ fn a_range_is_counted_by_the_pages_that_it_meets() {
     assert_eq!(of_range(&file, 16 * size, 1).unwrap().pages, 0);
     drop::file(&path).unwrap();
     assert_eq!(of_range(&file, 0, 16 * size).unwrap().resident, 0);
+}
+
+/// Takes a write lease on `sys.argv[1]`, and prints a line.
+const LESSEE: &str = r"
+import fcntl, os, signal, sys
+signal.signal(signal.SIGIO, signal.SIG_IGN)
+file = os.open(sys.argv[1], os.O_RDWR)
+fcntl.fcntl(file, fcntl.F_SETLEASE, fcntl.F_WRLCK)
+print('ready', flush=True)
+sys.stdin.readline()
+";
+
+#[test]
+fn a_lease_of_another_process_delays_no_query() {
+    let file = tempfile::NamedTempFile::new().unwrap();
+    let path = file.into_temp_path();
+    let mut lessee = Command::new("python3")
+        .args(["-c", LESSEE])
+        .arg(&path)
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::null())
+        .spawn()
+        .unwrap();
+    let mut line = String::new();
+    BufReader::new(lessee.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let result = of_path(&path).map_err(|error| error.source.kind());
+    drop(lessee.stdin.take());
+    lessee.wait().unwrap();
+    if line != "ready\n" {
+        larder_testing::skip("python3 and a file system with leases are needed");
+        return;
+    }
+    assert_eq!(result, Err(io::ErrorKind::WouldBlock));
 }

@@ -5,6 +5,7 @@
 //! remove an open instance, so an instance in use is never removed.
 
 use super::{TraceError, Tracefs};
+use crate::inspect::{Uninspectable, WAIT_MAX, inspect};
 use crate::proc;
 use std::io;
 use std::path::PathBuf;
@@ -35,7 +36,7 @@ impl Instance {
     pub(crate) fn make(tracefs: &Tracefs, buffer_kib: u64) -> Result<Instance, TraceError> {
         remove_left_over(tracefs);
         let pid = std::process::id();
-        let start_time = start_time(pid).unwrap_or(0);
+        let start_time = start_time(pid).ok().flatten().unwrap_or(0);
         let directory = tracefs.root().join("instances");
         for number in 0..INSTANCES_MAX {
             let path = directory.join(format!("{PREFIX}{pid}-{start_time}-{number}"));
@@ -111,7 +112,8 @@ impl Drop for Instance {
 pub(super) fn remove_left_over(tracefs: &Tracefs) -> usize {
     let orphaned = proc::entries(tracefs.root().join("instances")).filter(|path| {
         let creator = path.file_name().and_then(|name| creator(name.to_str()?));
-        creator.is_some_and(|(process, started)| start_time(process) != Some(started))
+        // A process that cannot be inspected may be the creator.
+        creator.is_some_and(|(pid, started)| start_time(pid).is_ok_and(|it| it != Some(started)))
     });
     orphaned.filter(|path| std::fs::remove_dir(path).is_ok()).count()
 }
@@ -123,10 +125,12 @@ fn creator(name: &str) -> Option<(u32, u64)> {
 }
 
 /// Returns the start time of a process, in clock ticks since boot: word 22 of its stat file, which
-/// is the 20th after the name.
-fn start_time(process: u32) -> Option<u64> {
-    let text = proc::read(format!("/proc/{process}/stat"))?;
-    text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+/// is the 20th after the name; `None` if it has ended.
+fn start_time(pid: u32) -> Result<Option<u64>, Uninspectable> {
+    inspect(pid, WAIT_MAX, move |_| {
+        let text = proc::read(format!("/proc/{pid}/stat"))?;
+        text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
+    })
 }
 
 #[cfg(test)]
@@ -152,7 +156,10 @@ mod tests {
         assert_eq!(creator("larder-12-345-0"), Some((12, 345)));
         assert_eq!(creator("larder-x-1-0"), None);
         assert_eq!(creator("trace-cmd"), None);
-        assert!(start_time(std::process::id()).is_some_and(|ticks| ticks > 0));
-        assert_eq!(start_time(u32::MAX), None);
+        assert!(start_time(std::process::id()).unwrap().is_some_and(|ticks| ticks > 0));
+        assert_eq!(start_time(u32::MAX), Ok(None));
+        let blocked = crate::inspect::tests::block(std::process::id());
+        assert_eq!(start_time(std::process::id()), Err(Uninspectable));
+        drop(blocked);
     }
 }

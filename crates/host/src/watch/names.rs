@@ -9,9 +9,11 @@ use super::accounting::BLOCK_DEVICES;
 use super::event::Key;
 use super::file_numbers::{FilesByNumber, without_mark};
 use super::homes;
-use super::lookup::FileId;
+use super::lookup::{FileId, ProcessId};
+use crate::inspect::{WAIT_MAX, inspect};
+use crate::process_files::{links, mapped_files};
 use crate::tracefs::now_ns;
-use crate::{device, mounts, proc, processes};
+use crate::{device, mounts, proc};
 use std::collections::HashSet;
 use std::os::unix::fs::{DirEntryExt, MetadataExt};
 use std::path::{Path, PathBuf};
@@ -24,7 +26,7 @@ const DESCRIPTORS_MAX: usize = 4096;
 /// Maximum time of all searches in the descriptors and mappings of a process: a process may have
 /// many, so that each search takes long.
 const PROCESS_TIME_MAX: Duration = Duration::from_millis(500);
-/// Maximum number of directory entries to read in one walk, which takes a second or two.
+/// Maximum number of directory entries to read in one walk.
 const ENTRIES_MAX: usize = 300_000;
 
 #[derive(Debug, Default)]
@@ -35,7 +37,7 @@ pub(crate) struct Names {
     walked: HashSet<FileId>,
     numbers: FilesByNumber,
     /// Time of the searches in the descriptors and mappings of each process.
-    spent: Map<u32, Duration>,
+    spent: Map<ProcessId, Duration>,
 }
 
 impl Names {
@@ -45,8 +47,8 @@ impl Names {
     }
 
     /// Searches for the path of a file that a process uses, unless it is known or the attempts are
-    /// exhausted.
-    pub(crate) fn find(&mut self, file: FileId, key: Key, pid: u32) {
+    /// exhausted. A process has an ID in the watcher and one of the kernel, which is reused.
+    pub(crate) fn find(&mut self, file: FileId, key: Key, process: (ProcessId, u32)) {
         if self.known.contains_key(&file) {
             return;
         }
@@ -55,7 +57,7 @@ impl Names {
             return;
         }
         *tries += 1;
-        if let Some(path) = self.look_up(key, pid) {
+        if let Some(path) = self.look_up(key, process) {
             self.known.insert(file, (path, now_ns()));
             self.tries.remove(&file);
         }
@@ -71,8 +73,9 @@ impl Names {
     }
 
     /// Searches for files by inode number below a directory, on its file system only, and removes
-    /// the ones found from `wanted`. This serves file systems that cannot open a file by number.
-    pub(crate) fn walk(&mut self, root: &Path, wanted: &mut Map<u64, FileId>) {
+    /// the ones found from `wanted`. It ends at `end`. This serves file systems that cannot open a
+    /// file by number.
+    pub(crate) fn walk(&mut self, root: &Path, wanted: &mut Map<u64, FileId>, end: Instant) {
         let Ok(dev) = std::fs::metadata(root).map(|found| found.dev()) else { return };
         // Not even stat(2) is safe: a network file system without an answering server would block
         // it forever.
@@ -82,7 +85,7 @@ impl Names {
             let Ok(entries) = std::fs::read_dir(&directory) else { continue };
             for entry in entries.flatten() {
                 seen += 1;
-                if wanted.is_empty() || seen > ENTRIES_MAX {
+                if wanted.is_empty() || seen > ENTRIES_MAX || Instant::now() >= end {
                     return;
                 }
                 let Ok(kind) = entry.file_type() else { continue };
@@ -112,15 +115,21 @@ impl Names {
         self.numbers.forget();
     }
 
-    fn look_up(&mut self, key: Key, pid: u32) -> Option<PathBuf> {
+    /// Drops the times of processes that have ended.
+    pub(crate) fn forget_processes(&mut self, is_running: impl Fn(ProcessId) -> bool) {
+        self.spent.retain(|id, _| is_running(*id));
+    }
+
+    fn look_up(&mut self, key: Key, process: (ProcessId, u32)) -> Option<PathBuf> {
         if key.dev == BLOCK_DEVICES {
             return block_device(key.ino);
         }
-        self.numbers.path(key).or_else(|| self.look_up_in_process(key, pid))
+        self.numbers.path(key).or_else(|| self.look_up_in_process(key, process))
     }
 
-    fn look_up_in_process(&mut self, key: Key, pid: u32) -> Option<PathBuf> {
-        let spent = self.spent.entry(pid).or_default();
+    fn look_up_in_process(&mut self, key: Key, process: (ProcessId, u32)) -> Option<PathBuf> {
+        let (id, pid) = process;
+        let spent = self.spent.entry(id).or_default();
         if *spent >= PROCESS_TIME_MAX {
             return None;
         }
@@ -139,16 +148,19 @@ fn block_device(ino: u64) -> Option<PathBuf> {
 
 /// Returns the path of a file that a process has open or mapped.
 fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
+    inspect(pid, WAIT_MAX, move |deadline| in_use(key, pid, deadline)).ok()?
+}
+
+fn in_use(key: Key, pid: u32, deadline: Instant) -> Option<PathBuf> {
     let same = |path: &PathBuf| {
         std::fs::metadata(path)
             .is_ok_and(|found| found.ino() == key.ino && homes::may_be_on(key.dev, &found))
     };
-    let mut open = proc::entries(format!("/proc/{pid}/fd")).take(DESCRIPTORS_MAX);
-    if let Some(found) = open.find(same) {
+    if let Some(found) = links(pid, true, deadline).take(DESCRIPTORS_MAX).find(same) {
         let links = std::fs::metadata(&found).ok()?.nlink();
         return std::fs::read_link(found).ok().map(|path| without_mark(path, links));
     }
-    let mapped = processes::mapped_files(pid).filter(|(inode, _)| *inode == key.ino);
+    let mapped = mapped_files(pid, deadline).filter(|(inode, _)| *inode == key.ino);
     mapped.map(|(_, path)| path).find(same)
 }
 
@@ -166,11 +178,17 @@ mod tests {
         let own_pid = std::process::id();
         assert_eq!(of_process(key, own_pid).as_deref(), Some(file.path()));
         let mut names = Names::default();
-        names.find(3, key, own_pid);
+        names.find(3, key, (1, own_pid));
         assert_eq!(names.get(3), Some(file.path()));
         let no_file = Key { dev, ino: u64::MAX };
-        names.find(4, no_file, own_pid);
+        names.find(4, no_file, (1, own_pid));
         assert_eq!(names.get(4), None);
+        names.spent.insert(1, PROCESS_TIME_MAX);
+        assert_eq!(names.look_up_in_process(key, (1, own_pid)), None);
+        let found = names.look_up_in_process(key, (2, own_pid));
+        assert_eq!(found.as_deref(), Some(file.path()), "another process with its PID");
+        names.forget_processes(|id| id == 2);
+        assert!(names.spent.contains_key(&2) && names.spent.len() == 1);
     }
 
     #[test]
@@ -184,7 +202,9 @@ mod tests {
         let mut wanted: Map<u64, FileId> = Map::default();
         wanted.insert(std::fs::metadata(&path).unwrap().ino(), 5);
         wanted.insert(u64::MAX, 6);
-        names.walk(directory.path(), &mut wanted);
+        names.walk(directory.path(), &mut wanted, Instant::now());
+        assert_eq!(wanted.len(), 2, "there is no time");
+        names.walk(directory.path(), &mut wanted, Instant::now() + Duration::from_mins(1));
         assert_eq!((names.get(5), wanted.len()), (Some(path.as_path()), 1));
     }
 

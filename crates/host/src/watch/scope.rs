@@ -2,7 +2,8 @@
 //! cgroup.
 
 use super::event::Key;
-use super::tasks::TaskInfo;
+use super::tasks::{IO_WORKER_NAME, TaskInfo};
+use crate::inspect::{WAIT_MAX, inspect};
 use crate::mounts::{self, Mount};
 use crate::{proc, processes};
 use std::io;
@@ -179,16 +180,22 @@ pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
         WatchScope::Process(of) => is_descendant(*of, pid),
         WatchScope::Group(group) => in_group(group, pid),
     };
-    let flags = flags(thread).unwrap_or(0);
-    let (kernel, is_worker) = (flags & PF_KTHREAD != 0, flags & PF_IO_WORKER != 0);
+    // Before Linux 6.8 the flags alone tell which threads are of the kernel; every thread may have
+    // the name of a worker.
+    let kernel = number(&status, "Kthread").map(|kernel| kernel == 1);
+    let needs_flags = kernel.is_none() || name.starts_with(IO_WORKER_NAME);
+    let flags = if needs_flags { flags(pid, thread).unwrap_or(0) } else { 0 };
+    let kernel = kernel.unwrap_or(flags & PF_KTHREAD != 0);
+    let is_worker = flags & PF_IO_WORKER != 0;
     let process = process.unwrap_or_else(|| name.clone());
     Some(TaskInfo { pid, name, process, kernel, is_worker, watched })
 }
 
 /// Returns the flags of a thread: field 9 of /proc/PID/stat (proc(5)). The name, field 2, may
-/// contain parentheses and spaces.
-fn flags(thread: u32) -> Option<u64> {
-    let stat = proc::read_lossy(format!("/proc/{thread}/stat")).ok()?;
+/// contain parentheses and spaces. `None` if its process cannot be inspected.
+fn flags(pid: u32, thread: u32) -> Option<u64> {
+    let read = move |_| proc::read_lossy(format!("/proc/{thread}/stat")).ok();
+    let stat = inspect(pid, WAIT_MAX, read).ok()??;
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_whitespace().nth(6)?.parse().ok()
 }
@@ -262,6 +269,16 @@ mod tests {
         let group = line.lines().next().unwrap().splitn(3, ':').nth(2).unwrap().to_owned();
         assert!(task_info(&WatchScope::Group(group), own_pid).unwrap().watched);
         assert!(!task_info(&WatchScope::Group("/no/such/group".into()), own_pid).unwrap().watched);
+    }
+
+    #[test]
+    fn a_process_that_cannot_be_inspected_is_described() {
+        let own_pid = std::process::id();
+        let blocked = crate::inspect::tests::block(own_pid);
+        let found = task_info(&WatchScope::Process(own_pid), own_pid).unwrap();
+        assert!(found.watched && !found.kernel && !found.is_worker);
+        assert!(task_info(&WatchScope::Machine, 2).is_none_or(|found| found.kernel));
+        drop(blocked);
     }
 
     #[test]

@@ -13,6 +13,7 @@ use crate::machine;
 use crate::tracefs::{COMPLETION_TIME, Instance, Reader, TraceError, Tracefs};
 use std::cell::RefCell;
 use std::collections::BTreeSet;
+use std::time::{Duration, Instant};
 
 /// Events that the BPF programs report in place of tracefs.
 const BPF_EVENTS: [&str; 2] =
@@ -20,6 +21,10 @@ const BPF_EVENTS: [&str; 2] =
 
 /// Maximum number of processors whose buffers add up to the ring's size.
 const RING_PROCESSORS_MAX: u32 = 8;
+
+/// Time after which a call reads no further pass: events may come as fast as they are read, and the
+/// caller looks at requests to stop between the calls.
+const READ_TIME_MAX: Duration = Duration::from_millis(100);
 
 /// Default total size of the trace buffers if each lookup is an event; see [`buffer_kib`].
 const TOTAL_BUFFER_KIB: u64 = 64 << 10;
@@ -148,7 +153,8 @@ impl Source {
     }
 
     /// Reads the available events into `accounting`; passes each request with its time to `each`.
-    /// With `all` it reads every event, for use after recording has stopped.
+    /// With `all` it reads every event, for use after recording has stopped; otherwise the rest
+    /// stays for the next call after [`READ_TIME_MAX`].
     pub(super) fn read(
         &mut self,
         all: bool,
@@ -156,12 +162,12 @@ impl Source {
         each: &mut impl FnMut(u64, &Reference),
     ) -> Result<(), TraceError> {
         accounting.start_round();
-        while self.read_pass(all, accounting, each)? {}
+        self.read_passes(all, accounting, each)?;
         if self.settle(accounting) {
             // Lookups of new files with counters are still reported until the next settlement, so
             // it follows soon.
             std::thread::sleep(2 * COMPLETION_TIME);
-            while self.read_pass(all, accounting, each)? {}
+            self.read_passes(all, accounting, each)?;
             self.settle(accounting);
         }
         Ok(())
@@ -174,6 +180,17 @@ impl Source {
         let Ok(probe) = &mut self.probe else { return false };
         probe.settle(self.reader.until_ns, |file| accounting.lookups.none_fresh(file));
         probe.has_new_files()
+    }
+
+    fn read_passes(
+        &mut self,
+        all: bool,
+        accounting: &mut Accounting,
+        each: &mut impl FnMut(u64, &Reference),
+    ) -> Result<(), TraceError> {
+        let end = Instant::now() + READ_TIME_MAX;
+        while self.read_pass(all, accounting, each)? && (all || Instant::now() < end) {}
+        Ok(())
     }
 
     fn read_pass(

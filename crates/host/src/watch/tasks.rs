@@ -9,6 +9,9 @@ use super::Map;
 use super::lookup::{ProcessId, ThreadIdentity};
 use crate::processes;
 
+/// Prefix of the name that the kernel gives to a worker of an io_uring.
+pub(crate) const IO_WORKER_NAME: &str = "iou-wrk-";
+
 /// A process.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Process {
@@ -39,6 +42,8 @@ pub(crate) type DescribeTask = Box<dyn FnMut(u32) -> Option<TaskInfo> + Send>;
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct Task {
     identity: ThreadIdentity,
+    /// True if the kernel was asked whether the thread is a worker of an io_uring.
+    is_worker_known: bool,
     /// True for a kernel thread, which writes back pages that others dirtied.
     pub(crate) kernel: bool,
     /// True for a kernel thread that reclaims memory: kswapd if memory is short, kdamond (DAMON) if
@@ -91,7 +96,8 @@ impl Tasks {
         let names = ["kswapd", "kdamond"];
         let reclaims = info.kernel && names.iter().any(|name| info.name.starts_with(name));
         let identity = ThreadIdentity { thread, process, is_worker: info.is_worker };
-        let task = Task { identity, kernel: info.kernel, reclaims };
+        let is_worker_known = info.is_worker;
+        let task = Task { identity, is_worker_known, kernel: info.kernel, reclaims };
         self.threads.insert(thread, task);
         task
     }
@@ -104,6 +110,11 @@ impl Tasks {
         self.processes.push(Process { pid, name: name.to_owned(), watched });
         self.by_pid.insert(pid, id);
         id
+    }
+
+    /// Returns true if a process has not ended, as far as events tell.
+    pub(crate) fn is_running(&self, id: ProcessId) -> bool {
+        self.by_pid.get(&self.process(id).pid) == Some(&id)
     }
 
     /// Processes the creation of a thread by `creator`, in its own process or in a new one.
@@ -124,7 +135,8 @@ impl Tasks {
             let process = self.process_of(thread, &name, watched);
             ThreadIdentity { thread, process, is_worker: false }
         };
-        self.threads.insert(thread, Task { identity, kernel: false, reclaims: false });
+        let task = Task { identity, is_worker_known: false, kernel: false, reclaims: false };
+        self.threads.insert(thread, task);
     }
 
     /// Processes the move of a process into the watched cgroup.
@@ -160,9 +172,10 @@ impl Tasks {
     /// Processes a new name of a thread; the name of the first thread is that of the process.
     pub(crate) fn renamed(&mut self, thread: u32, name: &str) {
         let Some(task) = self.threads.get_mut(&thread) else { return };
-        // The kernel names the worker of an io_uring after its creation; a program may use the
-        // name, too.
-        if name.starts_with("iou-wrk") && !task.identity.is_worker {
+        // The kernel names the worker of an io_uring once, after its creation; a program may use
+        // the name, too, any number of times.
+        if name.starts_with(IO_WORKER_NAME) && !task.is_worker_known {
+            task.is_worker_known = true;
             let info = (self.describe_task)(thread);
             task.identity.is_worker = info.is_some_and(|info| info.is_worker);
         }
@@ -185,6 +198,8 @@ impl Tasks {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::sync::Arc;
+    use std::sync::atomic::{AtomicU32, Ordering};
 
     fn tasks() -> Tasks {
         Tasks::new(Box::new(|thread| {
@@ -242,6 +257,21 @@ mod tests {
     }
 
     #[test]
+    fn a_thread_that_is_renamed_often_is_looked_up_once() {
+        let lookups = Arc::new(AtomicU32::new(0));
+        let counted = Arc::clone(&lookups);
+        let mut tasks = Tasks::new(Box::new(move |thread| {
+            counted.fetch_add(1, Ordering::Relaxed);
+            Some(TaskInfo { pid: thread, ..TaskInfo::default() })
+        }));
+        tasks.created(100, 101, true);
+        for _ in 0..1000 {
+            tasks.renamed(101, "iou-wrk-100");
+        }
+        assert_eq!(lookups.load(Ordering::Relaxed), 2, "its creator, and it");
+    }
+
+    #[test]
     fn who_goes_into_a_group_is_another_from_then_on() {
         let mut tasks = tasks();
         tasks.created(7, 200, false);
@@ -276,7 +306,9 @@ mod tests {
         let expected = Process { pid: 200, name: "cp".into(), watched: true };
         assert_eq!(tasks.process(id), &expected, "its creator is watched");
         tasks.ended(201);
+        assert!(tasks.is_running(id));
         tasks.ended(200);
+        assert!(!tasks.is_running(id));
         // The kernel reuses the PID.
         tasks.created(100, 200, false);
         let other = tasks.thread_identity(200).process;
