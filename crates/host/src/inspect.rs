@@ -1,9 +1,10 @@
 //! Inspection of other processes with a limit of time.
 //!
-//! Some reads of procfs, such as /proc/PID/io, maps and stat, and kcmp(2) take a lock of the
-//! process. Every user can make the kernel hold such a lock for as long as the user wants: execve(2)
-//! closes files under it, and waits for a FUSE server of the user. An inspection therefore runs on
-//! a worker thread, and the caller waits for a limited time.
+//! Some reads of procfs, such as /proc/PID/io, maps, stat and links, and kcmp(2) take a lock of the
+//! process; status, comm and the names of descriptors do not. Every user can make the kernel hold
+//! the lock for as long as the user wants: execve(2) closes files under it, and waits for a FUSE
+//! server of the user. An inspection therefore runs on a worker thread, and the caller waits for a
+//! limited time.
 //!
 //! Invariants: a process whose inspection is blocked is not inspected again until that inspection
 //! ends; no more than [`BLOCKED_MAX`] workers are blocked, beyond which no process is inspected.

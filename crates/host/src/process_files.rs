@@ -1,8 +1,8 @@
 //! Files that a process has open, maps, or uses as its directories, up to a limit.
 //!
 //! Invariants: every list ends by its limit of time and number, whatever the process does, and says
-//! if the limit cut it. The kernel may block a list for as long as the process wants (see
-//! [`crate::inspect`]); descriptors that are not compared never block.
+//! if the limit cut it. The kernel may block every call for as long as the process wants, readlink(2)
+//! of a link included (see [`crate::inspect`]).
 
 use crate::{proc, syscall};
 use std::cmp::Ordering;
@@ -89,17 +89,11 @@ pub(crate) fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
 
 /// Returns the links in procfs to the files that a process has open, its working, root and program
 /// directories or files. A thread may have descriptors and directories of its own, and the first
-/// thread may have ended; threads that share those of another one are left out if `compares`, which
-/// the process can block.
-pub(crate) fn links(
-    pid: u32,
-    compares: bool,
-    deadline: Instant,
-) -> Bounded<impl Iterator<Item = Option<PathBuf>>> {
+/// thread may have ended; threads that share those of another one are left out.
+pub(crate) fn links(pid: u32, deadline: Instant) -> Bounded<impl Iterator<Item = Option<PathBuf>>> {
     let mut distinct = [syscall::FILES, syscall::DIRECTORIES].map(DistinctThreads::new);
     let steps = threads(pid).flat_map(move |directory| {
         let thread = directory.file_name().and_then(|name| name.to_str()?.parse().ok());
-        let thread = thread.filter(|_| compares);
         let [files, directories] =
             distinct.each_mut().map(|kind| thread.is_none_or(|thread| kind.add(thread)));
         let names: &[&str] = if directories { &["cwd", "root", "exe"] } else { &[] };
@@ -198,15 +192,13 @@ os._exit(0)
         let mut ready = [0; 6];
         process.stdout.take().unwrap().read_exact(&mut ready).unwrap();
         let later = Instant::now() + Duration::from_mins(1);
-        let count = |compares| {
-            let paths = links(process.id(), compares, later).filter_map(|it| it.read_link().ok());
-            paths.filter(|path| path == file.path()).count()
-        };
-        let (once, of_all_threads) = (count(true), count(false));
+        let paths = links(process.id(), later).filter_map(|link| link.read_link().ok());
+        let links_to_file = paths.filter(|path| path == file.path()).count();
+        let thread_count = threads(process.id()).count();
         process.stdin.take().unwrap().write_all(b"\n").unwrap();
         process.wait().unwrap();
         // The main thread, the second one, and twenty others.
-        assert_eq!(of_all_threads, 22);
-        assert_eq!(once, 2);
+        assert_eq!(thread_count, 22);
+        assert_eq!(links_to_file, 2);
     }
 }

@@ -149,7 +149,7 @@ pub fn open_files(max: usize) -> OpenFiles {
 /// Returns regular files that a process has open, at least `max` of them if it has as many, and
 /// true if its descriptors were all read.
 fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeSet<PathBuf>, bool) {
-    let (mut files, mut links) = (BTreeSet::new(), links(pid, true, deadline));
+    let (mut files, mut links) = (BTreeSet::new(), links(pid, deadline));
     for path in links.by_ref().filter_map(|link| open_file(&link)) {
         files.insert(path);
         if files.len() > max {

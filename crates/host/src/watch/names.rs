@@ -156,7 +156,7 @@ fn in_use(key: Key, pid: u32, deadline: Instant) -> Option<PathBuf> {
         std::fs::metadata(path)
             .is_ok_and(|found| found.ino() == key.ino && homes::may_be_on(key.dev, &found))
     };
-    if let Some(found) = links(pid, true, deadline).take(DESCRIPTORS_MAX).find(same) {
+    if let Some(found) = links(pid, deadline).take(DESCRIPTORS_MAX).find(same) {
         let links = std::fs::metadata(&found).ok()?.nlink();
         return std::fs::read_link(found).ok().map(|path| without_mark(path, links));
     }
