@@ -190,6 +190,10 @@ impl Axis {
             let marks = marks.filter(|mark| (low..=high).contains(mark)).collect();
             return Frame { low, high, marks };
         }
+        // The marks around such values would be above the largest number.
+        if low.abs().max(high.abs()) > f64::MAX / 4.0 {
+            return Frame { low: 0.0, high: 1.0, marks: Vec::new() };
+        }
         let step = step(high - low, self.scale, self.labels);
         // A range derived from the data starts and ends on a mark.
         if fixed(self.min).is_none() {

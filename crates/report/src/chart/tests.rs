@@ -67,6 +67,16 @@ fn marks_lie_on_round_values() {
 }
 
 #[test]
+fn values_near_the_largest_number_have_finite_positions() {
+    for values in [[-1e308, 1e308], [1.6e308, 1.7e308], [0.0, f64::MAX]] {
+        let mut chart = Chart::new("large", Axis::new("x", ""), Axis::new("y", ""));
+        chart.line("points", values.map(|value| (value, value)));
+        let drawn = format!("{:?} {:?}", chart.to_svg(400, 300), chart.to_text(20, 5));
+        assert!(!drawn.contains("NaN") && !drawn.contains("\"inf"), "{drawn}");
+    }
+}
+
+#[test]
 fn a_single_value_still_has_a_frame() {
     let axis = Axis::new("x", "");
     let frame = axis.frame(&[5.0]);
