@@ -8,7 +8,7 @@
 use crate::disk::Disk;
 use crate::inspect::Scan;
 use crate::process_files::{links, mapped_files};
-use crate::{mounts, proc, processes};
+use crate::{mounts, proc, process_name, processes};
 use larder_schema::control::{PathUser, PathUsers};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -43,7 +43,7 @@ fn user(scan: &mut Scan, pid: u32, directory: &Path) -> Option<PathUser> {
     let below = directory.to_owned();
     let found = scan.inspect(pid, move |deadline| path_in_use(pid, &below, deadline));
     let path = found.ok().flatten()?;
-    let name = processes::name(pid).unwrap_or_default();
+    let name = process_name::of(pid).unwrap_or_default();
     let description = format!("process {pid} ({name}) uses {}", path.display());
     Some(PathUser { pid: Some(pid), description })
 }
@@ -102,11 +102,16 @@ mod tests {
     use std::io::{BufRead, BufReader};
     use std::process::{Command, Stdio};
 
+    /// Returns the users without the note on processes that a busy machine inspects too slowly.
+    fn users(found: &PathUsers) -> Vec<PathUser> {
+        found.first.iter().filter(|user| user.pid.is_some()).cloned().collect()
+    }
+
     #[test]
     fn who_works_in_a_directory_is_found() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap();
-        assert_eq!(holders(&path), PathUsers::default());
+        assert_eq!(users(&holders(&path)), []);
         let mut child = Command::new("cat")
             .current_dir(&path)
             .stdin(Stdio::piped())
@@ -117,14 +122,13 @@ mod tests {
         drop(child.stdin.take());
         child.wait().unwrap();
         let description = format!("process {} (cat) uses {}", child.id(), path.display());
-        assert_eq!(found.first, [PathUser { pid: Some(child.id()), description }]);
+        assert_eq!(users(&found), [PathUser { pid: Some(child.id()), description }]);
         assert_eq!(found.others, 0);
         assert_eq!(holder(std::process::id(), &path), None);
     }
 
     /// A program that uses a file in one of the ways that its first thread does not show: by a
-    /// mapping, by one behind 9 MiB of others in the list, by descriptors of another thread, or
-    /// after the end of its first thread.
+    /// mapping, by descriptors of another thread, or after the end of its first thread.
     const HIDER: &str = r"
 import ctypes, mmap, os, sys, threading
 how, path, libc = sys.argv[1], sys.argv[2], ctypes.CDLL(None)
@@ -135,15 +139,10 @@ def other():
     os.open(path, os.O_RDONLY)
     ready()
     os._exit(0)
-def map(path, offsets):
+if how == 'map':
     file = os.open(path, os.O_RDONLY)
-    kept.extend([mmap.mmap(file, 4096, prot=mmap.PROT_READ, offset=offset) for offset in offsets])
+    kept = mmap.mmap(file, 4096, prot=mmap.PROT_READ)
     os.closerange(3, 64)
-kept = []
-if how in ['map', 'behind']:
-    map(path, [0])
-    if how == 'behind':
-        map(sys.argv[3], [0, 8192] * 1500)
     ready()
 else:
     threading.Thread(target=other).start()
@@ -152,13 +151,10 @@ else:
 
     #[test]
     fn no_way_of_use_hides_a_process() {
-        let (directory, elsewhere) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap();
-        let long: PathBuf = std::iter::repeat_n("n".repeat(250), 12).collect();
-        let (file, long) = (path.join("file"), elsewhere.path().join(long));
+        let file = path.join("file");
         std::fs::write(&file, [0; 4096]).unwrap();
-        std::fs::create_dir_all(long.parent().unwrap()).unwrap();
-        std::fs::write(&long, [0; 12288]).unwrap();
         if cfg!(not(target_arch = "x86_64")) || Command::new("python3").arg("-V").output().is_err()
         {
             larder_testing::skip("python3 and the system calls of x86-64 are needed");
@@ -167,7 +163,7 @@ else:
         for how in ["map", "unshare", "leader"] {
             let mut child = Command::new("python3")
                 .args(["-c", HIDER, how])
-                .args([&file, &long])
+                .arg(&file)
                 .stdin(Stdio::piped())
                 .stdout(Stdio::piped())
                 .spawn()
@@ -179,7 +175,7 @@ else:
             drop(child.stdin.take());
             child.wait().unwrap();
             assert_eq!(line, "ready\n");
-            let pids: Vec<_> = found.first.iter().map(|user| user.pid).collect();
+            let pids: Vec<_> = users(&found).iter().map(|user| user.pid).collect();
             assert_eq!(pids, [Some(child.id())], "{how}");
         }
     }

@@ -122,7 +122,7 @@ impl Scan {
     /// are none.
     pub(crate) fn describe_incomplete(&self) -> Option<String> {
         let first = *self.incomplete.first()?;
-        let name = crate::processes::name(first).unwrap_or_default();
+        let name = crate::process_name::of(first).unwrap_or_default();
         let others = match self.incomplete.len() - 1 {
             0 => String::new(),
             count => format!(" and {count} more"),

@@ -42,6 +42,7 @@ pub mod mounts;
 pub mod priority;
 mod proc;
 mod process_files;
+mod process_name;
 pub mod processes;
 pub mod residency;
 pub mod scratch;

@@ -1,8 +1,8 @@
 //! Files that a process has open, maps, or uses as its directories, up to a limit.
 //!
 //! Invariants: every list ends by its limit of time and number, whatever the process does, and says
-//! if the limit cut it. The kernel may block every call for as long as the process wants, readlink(2)
-//! of a link included (see [`crate::inspect`]).
+//! if the limit cut it. The kernel may block every call for as long as the process wants, also
+//! readlink(2) of a link (see [`crate::inspect`]).
 
 use crate::{proc, syscall};
 use std::cmp::Ordering;

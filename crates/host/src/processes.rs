@@ -5,15 +5,13 @@
 //! read.
 
 use crate::inspect::{Scan, Uninspectable, WAIT_MAX, inspect};
-use crate::proc;
 use crate::process_files::{links, threads};
+use crate::{proc, process_name};
 use std::collections::{BTreeMap, BTreeSet};
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
-/// Text for a process whose name is empty.
-const NO_NAME: &str = "(no name)";
 /// Number of files of a process that are listed before those of other processes.
 const FILES_FAIR: usize = 16;
 
@@ -70,7 +68,7 @@ fn io(pid: u32, counters: Result<Option<String>, Uninspectable>) -> Option<Proce
     let count = |name| proc::field(&text, name).unwrap_or(0);
     Some(ProcessIo {
         pid,
-        name: name(pid)?,
+        name: process_name::of(pid)?,
         has_counters,
         private_bytes: private_bytes(pid),
         asked_bytes: count("rchar"),
@@ -87,19 +85,6 @@ pub(crate) fn private_bytes(pid: u32) -> u64 {
     let first = of(format!("/proc/{pid}").into());
     let kib = first.or_else(|| threads(pid).find_map(of)).unwrap_or(0);
     kib.saturating_mul(1024)
-}
-
-/// Returns the command name of a process or thread, at most 15 bytes before the conversion to
-/// UTF-8; `None` if the process has ended.
-pub(crate) fn name(pid: u32) -> Option<String> {
-    proc::read_lossy(format!("/proc/{pid}/comm")).ok().map(|name| shown_name(&name).to_owned())
-}
-
-/// Returns a command name as it is shown: a process may choose an empty name, but is not to hide by
-/// it.
-pub(crate) fn shown_name(name: &str) -> &str {
-    let name = name.trim();
-    if name.is_empty() { NO_NAME } else { name }
 }
 
 /// The regular files that processes have open.
@@ -120,7 +105,7 @@ pub fn open_files(max: usize) -> OpenFiles {
     let (mut files, mut further) = (BTreeMap::new(), BTreeMap::new());
     let (mut scan, mut is_cut) = (Scan::start(), false);
     for pid in pids() {
-        let Some(process) = name(pid) else { continue };
+        let Some(process) = process_name::of(pid) else { continue };
         let paths = scan.inspect(pid, move |deadline| files_of(pid, max, deadline));
         let mut own = 0;
         for path in paths.unwrap_or_default() {
@@ -159,9 +144,9 @@ fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeSet<PathBuf>, bool
     (files, links.is_complete)
 }
 
-/// Returns the path of the regular file to which a link in a directory of descriptors leads. The
-/// file may have been removed, or may be in another mount namespace, where the path leads to another
-/// file.
+/// Returns the path of the regular file to which a link in a directory of descriptors leads; `None`
+/// if the path leads to another file here: the file may have been removed, or may be in another
+/// mount namespace.
 fn open_file(link: &Path) -> Option<PathBuf> {
     if !link.parent()?.ends_with("fd") {
         return None;
@@ -270,6 +255,6 @@ sys.stdin.readline()
         };
         let hidden = named(b"h\xffdden");
         assert_eq!(hidden.name, "h\u{fffd}dden");
-        assert_eq!(named(b" ").name, NO_NAME);
+        assert_eq!(named(b" ").name, "(no name)");
     }
 }

@@ -37,7 +37,7 @@ pub use tasks::Process;
 
 use crate::residency;
 use crate::tracefs::{TraceError, now_ns};
-use crate::{device, machine, mounts, proc, processes};
+use crate::{device, machine, mounts, proc, process_name, processes};
 use accounting::{Accounting, MachineQueries, REMOVED_MAX};
 use file_numbers::FilesByNumber;
 use larder_schema::watch::{
@@ -167,7 +167,7 @@ fn memory_users(wanted: &WatchScope) -> Vec<ProcessMemory> {
     let watched = |pid| scope::task_info(wanted, pid).is_some_and(|info| info.watched);
     let all = all.into_iter().filter(|(_, pid)| watched(*pid)).take(PROCESSES_MAX);
     all.filter_map(|(private_bytes, pid)| {
-        Some(ProcessMemory { process: processes::name(pid)?, pid, private_bytes })
+        Some(ProcessMemory { process: process_name::of(pid)?, pid, private_bytes })
     })
     .collect()
 }
@@ -294,7 +294,7 @@ impl Watcher {
     }
 
     /// Resolves the remaining names by walking the directories of their file systems, up to
-    /// [`WALK_TIME_MAX`]. No events are read meanwhile, so it runs only after recording has stopped.
+    /// [`WALK_TIME_MAX`]. No events are read meanwhile, so it runs after recording has stopped.
     fn find_remaining_names(&mut self) {
         let mut unnamed: HashMap<u32, Map<u64, FileId>> = HashMap::new();
         for (file, ..) in &self.accounting.counts {

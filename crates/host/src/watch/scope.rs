@@ -5,7 +5,7 @@ use super::event::Key;
 use super::tasks::{IO_WORKER_NAME, TaskInfo};
 use crate::inspect::{WAIT_MAX, inspect};
 use crate::mounts::{self, Mount};
-use crate::{proc, processes};
+use crate::{proc, process_name, processes};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -173,8 +173,8 @@ fn resolve_group(given: &str) -> io::Result<String> {
 pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
     let status = proc::read(format!("/proc/{thread}/status"))?;
     let pid = number(&status, "Tgid")?;
-    let process = if pid == thread { None } else { processes::name(pid) };
-    let name = processes::name(thread)?;
+    let process = if pid == thread { None } else { process_name::of(pid) };
+    let name = process_name::of(thread)?;
     let watched = match wanted {
         WatchScope::Machine | WatchScope::Path(_) => true,
         WatchScope::Process(of) => is_descendant(*of, pid),

@@ -7,7 +7,7 @@
 
 use super::Map;
 use super::lookup::{ProcessId, ThreadIdentity};
-use crate::processes;
+use crate::process_name;
 
 /// Prefix of the name that the kernel gives to a worker of an io_uring.
 pub(crate) const IO_WORKER_NAME: &str = "iou-wrk-";
@@ -182,7 +182,7 @@ impl Tasks {
         let index = usize::try_from(task.identity.process).expect("numbers are places");
         let process = &mut self.processes[index];
         if process.pid == thread {
-            processes::shown_name(name).clone_into(&mut process.name);
+            process_name::shown(name).clone_into(&mut process.name);
         }
     }
 
