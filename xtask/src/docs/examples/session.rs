@@ -26,9 +26,13 @@ const END: char = '\x1e';
 /// The directory of the session in the pages.
 const SHOWN_DIRECTORY: &str = "/srv/example";
 
-/// Runs each command that arrives on standard input; 0 bytes separate them.
+/// Runs each command that arrives on standard input; 0 bytes separate them. At the end it ends the
+/// jobs. A subshell loses a signal that arrives immediately before its exec, so jobs that still run
+/// after 5 s get another one.
 const LOOP: &str = "while IFS= read -r -d '' command; do eval \"$command\" </dev/null; \
-    printf '\\036%d\\n' \"$?\"; done; kill $(jobs -p) 2>/dev/null; wait";
+    printf '\\036%d\\n' \"$?\"; done; \
+    for try in 1 2 3 4 5; do kill $(jobs -rp) 2>/dev/null || break; \
+    for step in {1..50}; do [ -n \"$(jobs -rp)\" ] || break; sleep 0.1; done; done; wait";
 
 #[derive(Debug)]
 pub(super) struct Session {
