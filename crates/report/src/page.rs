@@ -272,19 +272,21 @@ fn rows(table: &Table, count: usize) -> String {
     let opening = if is_list { "<table class=\"rows\">" } else { "<table>" };
     let mut text = format!("{opening}\n<thead><tr>");
     let class = |column: &Column| if column.is_right() { " class=\"number\"" } else { "" };
+    let attributes = |column: &Column| match escape(&column.heading()) {
+        title if is_list && !title.is_empty() => {
+            format!("{} data-title=\"{title}\"", class(column))
+        }
+        _ => class(column).to_owned(),
+    };
+    let attributes: Vec<String> = table.columns().iter().map(attributes).collect();
     for column in table.columns() {
         put!(text, "<th scope=\"col\"{}>{}</th>", class(column), escape(&column.heading()));
     }
     text.push_str("</tr></thead>\n<tbody>\n");
     for row in table.rows().iter().take(count) {
         text.push_str("<tr>");
-        for (column, cell) in table.columns().iter().zip(row) {
-            let title = if is_list { escape(&column.heading()) } else { String::new() };
-            let title = match title.as_str() {
-                "" => title,
-                _ => format!(" data-title=\"{title}\""),
-            };
-            put!(text, "<td{}{title}>{}</td>", class(column), escape(cell.as_shown()));
+        for (attributes, cell) in attributes.iter().zip(row) {
+            put!(text, "<td{attributes}>{}</td>", escape(cell.as_shown()));
         }
         text.push_str("</tr>\n");
     }

@@ -7,22 +7,29 @@ const ROUNDED_MIN: f64 = 1000.0;
 
 /// Formats a value of a series: `210 MiB/s`, `91.3 us`, `79,300 cycles/s`, `52.9 %`.
 pub(crate) fn quantity(value: f64, unit: &str) -> String {
+    scaled(value, unit).unwrap_or_else(|| match unit {
+        "" => rounded(value),
+        _ => format!("{} {unit}", rounded(value)),
+    })
+}
+
+/// Returns true if values of a unit are shown in a suitable multiple of it.
+pub(crate) fn is_scaled(unit: &str) -> bool {
+    scaled(0.0, unit).is_some()
+}
+
+/// Formats a value in a suitable multiple of its unit; `None` if the unit has none.
+fn scaled(value: f64, unit: &str) -> Option<String> {
     let nanoseconds = |factor: f64| format::duration(as_u64(value * factor));
-    match unit {
+    Some(match unit {
         "bytes/s" | "B/s" => format::byte_rate(value),
         "bytes" => format::bytes(as_u64(value)),
         "ns" => nanoseconds(1.0),
         "us" => nanoseconds(1e3),
         "ms" => nanoseconds(1e6),
         "s" => nanoseconds(1e9),
-        "" => rounded(value),
-        _ => format!("{} {unit}", rounded(value)),
-    }
-}
-
-/// Returns true if values of a unit are shown in a suitable multiple of it.
-pub(crate) fn is_scaled(unit: &str) -> bool {
-    ["bytes/s", "B/s", "bytes", "ns", "us", "ms", "s"].contains(&unit)
+        _ => return None,
+    })
 }
 
 /// Formats a range of values; a common unit is written once: `13,900 to 15,000 reads/s`.

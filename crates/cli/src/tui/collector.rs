@@ -9,7 +9,7 @@ use crate::colors;
 use larder_host::disk_counters;
 use larder_host::memory::Memory;
 use larder_host::processes::{self, ProcessIo};
-use larder_host::residency::{self, Residency};
+use larder_host::residency;
 use larder_schema::as_f64;
 use larder_schema::control::Stats;
 use larder_schema::format;
@@ -82,21 +82,19 @@ fn files() -> Grid {
     let page = residency::page_bytes();
     let row = |(path, process): (std::path::PathBuf, String)| {
         // A lease of another process, for example, prevents a query.
-        let residency = residency::of_path(&path).ok();
-        let known = |value: fn(&Residency, u64) -> Option<Value>| {
-            residency.as_ref().and_then(|found| value(found, page)).unwrap_or(Value::Missing)
-        };
-        vec![
-            Value::Word(path.display().to_string()),
-            known(|found, page| Some(Value::Bytes(found.resident * page))),
-            known(|found, _| found.share().map(Value::Share)),
-            known(|found, page| {
-                let pages = found.dirty + found.write_back;
-                found.knows_dirty().then_some(Value::Bytes(pages * page))
-            }),
-            Value::Word(process),
-            known(|found, page| Some(Value::Bytes(found.pages * page))),
-        ]
+        let figures = residency::of_path(&path).map(|found| {
+            let dirty = (found.dirty + found.write_back) * page;
+            [
+                Some(Value::Bytes(found.resident * page)),
+                found.share().map(Value::Share),
+                found.knows_dirty().then_some(Value::Bytes(dirty)),
+                Some(Value::Bytes(found.pages * page)),
+            ]
+        });
+        let figures = figures.unwrap_or_default();
+        let [resident, share, dirty, size] = figures.map(|it| it.unwrap_or(Value::Missing));
+        let path = Value::Word(path.display().to_string());
+        vec![path, resident, share, dirty, Value::Word(process), size]
     };
     let open = processes::open_files(FILES_MAX);
     let rows = open.files.into_iter().map(row).collect();

@@ -10,7 +10,6 @@
 use super::names::AllNames;
 use super::{Addressing, NameKind, Op, Record, Source, TraceError, VOLUME_MAX};
 use larder_schema::format;
-use std::collections::VecDeque;
 
 /// Records that one call returns at most.
 const BATCH_RECORDS: usize = 8192;
@@ -76,8 +75,7 @@ pub struct Anonymized<S> {
     /// The last permutation, extent and image: requests often stay in an extent.
     last_image: Option<[u64; 3]>,
     /// The rest of the last batch of the source.
-    waiting: VecDeque<Record>,
-    batch: Vec<Record>,
+    waiting: std::vec::IntoIter<Record>,
     left_out: u64,
 }
 
@@ -103,8 +101,7 @@ impl<S: Source> Anonymized<S> {
             last: [None; 3],
             permutation: 0,
             last_image: None,
-            waiting: VecDeque::new(),
-            batch: Vec::new(),
+            waiting: Vec::new().into_iter(),
             left_out: 0,
         }
     }
@@ -220,18 +217,15 @@ impl<S: Source> Source for Anonymized<S> {
     fn read_batch(&mut self, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         let len_before = batch.len();
         while batch.len() - len_before < BATCH_RECORDS {
-            if self.waiting.is_empty() {
-                let mut records = std::mem::take(&mut self.batch);
-                let more = self.source.next_batch(&mut records)?;
-                self.waiting.extend(&records);
-                self.batch = records;
-                if !more {
-                    break;
-                }
-            }
-            if let Some(record) = self.waiting.pop_front() {
+            if let Some(record) = self.waiting.next() {
                 self.append(record, batch);
+                continue;
             }
+            let mut records = Vec::new();
+            if !self.source.next_batch(&mut records)? {
+                break;
+            }
+            self.waiting = records.into_iter();
         }
         Ok(())
     }

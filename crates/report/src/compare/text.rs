@@ -81,8 +81,7 @@ pub fn to_text(comparison: &Comparison) -> String {
         }
     }
     for (name, doubts) in [("A", &comparison.doubts.0), ("B", &comparison.doubts.1)] {
-        let doubts: Vec<_> = doubts.iter().map(String::as_str).collect();
-        text.push_str(&doubts_in_words(&format!("{name} is doubtful"), &doubts));
+        text.push_str(&doubts_in_words(&format!("{name} is doubtful"), doubts));
     }
     text
 }

@@ -150,8 +150,7 @@ pub fn to_text(run: &Run) -> String {
             if comparison.holds { "holds" } else { "does not hold" }
         );
     }
-    let doubts: Vec<_> = run.doubts.iter().map(|doubt| doubt.text.as_str()).collect();
-    text.push_str(&doubts_in_words("Doubtful", &doubts));
+    text.push_str(&doubts_in_words("Doubtful", run.doubts.iter().map(|doubt| &doubt.text)));
     text
 }
 
