@@ -29,7 +29,7 @@ pub mod synth;
 mod tests;
 mod text;
 
-pub use anonymous::{Anonymized, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, KeyedHash, VolumeEnds};
+pub use anonymous::{Anonymized, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, FirstReading, KeyedHash};
 pub use describe::Description;
 pub use filter::Filter;
 pub(crate) use footprint::Footprint;

@@ -5,11 +5,13 @@
 //! addresses below the same end, rounded up to an extent, and adjacent bytes of an extent stay
 //! adjacent. So the reuse of pages that are no larger than an extent is that of the original trace,
 //! and so are their hits in every cache. A request that crosses extents becomes several with the
-//! same time. The work of a call is bounded, whatever the lengths of requests are.
+//! same time; adjacent parts, and sequential requests, tell which extents were adjacent. The work of
+//! a call is bounded, whatever the lengths of requests are.
 
 use super::names::AllNames;
-use super::{Addressing, NameKind, Op, Record, Source, TraceError, VOLUME_MAX};
+use super::{Addressing, BoxedSource, NameKind, Op, Record, Source, TraceError, VOLUME_MAX};
 use larder_schema::format;
+use std::collections::HashMap;
 
 /// Records that one call returns at most.
 const BATCH_RECORDS: usize = 8192;
@@ -24,36 +26,52 @@ pub const EXTENT_BYTES_MIN: u64 = 64 << 10;
 /// Largest extent.
 pub const EXTENT_BYTES_MAX: u64 = 1 << 30;
 
-/// The ends of the volumes of a trace, which the permutations need: each maps the extents below the
-/// end of a volume.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct VolumeEnds(Vec<u64>);
+/// A trace that was read once: it knows all names, and the ends of the volumes, which the
+/// permutations need: each maps the extents below the end of a volume.
+pub struct FirstReading {
+    source: BoxedSource,
+    /// The end of each volume; volumes of one name have one end.
+    ends: Vec<u64>,
+}
 
-impl VolumeEnds {
+impl std::fmt::Debug for FirstReading {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("FirstReading").field("ends", &self.ends).finish_non_exhaustive()
+    }
+}
+
+impl FirstReading {
     /// Reads a whole trace.
     ///
     /// # Errors
     /// The trace cannot be read.
-    pub fn of(source: &mut dyn Source) -> Result<Self, TraceError> {
-        let (mut ends, mut batch) = (VolumeEnds::default(), Vec::new());
+    pub fn of(mut source: BoxedSource) -> Result<Self, TraceError> {
+        let (mut ends, mut batch) = (Vec::new(), Vec::new());
         while source.next_batch(&mut batch)? {
             for record in batch.iter().filter(|record| record.op.transfers()) {
-                ends.extend(record.volume, record.end().max(record.offset.saturating_add(1)));
+                let index = record.volume.min(VOLUME_MAX) as usize;
+                if ends.len() <= index {
+                    ends.resize(index + 1, 0);
+                }
+                ends[index] = ends[index].max(record.end().max(record.offset.saturating_add(1)));
             }
         }
-        Ok(ends)
-    }
-
-    fn extend(&mut self, volume: u32, end: u64) {
-        let index = volume.min(VOLUME_MAX) as usize;
-        if self.0.len() <= index {
-            self.0.resize(index + 1, 0);
+        let name = |volume: usize| source.name(NameKind::Volume, u32::try_from(volume).ok()?);
+        let mut end_of: HashMap<&str, u64> = HashMap::new();
+        for (volume, &end) in ends.iter().enumerate() {
+            if let Some(name) = name(volume) {
+                let largest = end_of.entry(name).or_default();
+                *largest = end.max(*largest);
+            }
         }
-        self.0[index] = self.0[index].max(end);
+        let unified = ends.iter().enumerate();
+        let unified = unified.map(|(volume, &end)| name(volume).map_or(end, |name| end_of[name]));
+        let ends = unified.collect();
+        Ok(FirstReading { source, ends })
     }
 
     fn end(&self, volume: u32) -> u64 {
-        self.0.get(volume as usize).copied().unwrap_or(0)
+        self.ends.get(volume as usize).copied().unwrap_or(0)
     }
 }
 
@@ -64,7 +82,7 @@ pub type KeyedHash = Box<dyn Fn(&[u8]) -> u64 + Send>;
 /// An anonymized trace.
 pub struct Anonymized<S> {
     source: S,
-    ends: VolumeEnds,
+    first: FirstReading,
     extent_bytes: u64,
     hash: KeyedHash,
     names: AllNames,
@@ -88,13 +106,13 @@ impl<S> std::fmt::Debug for Anonymized<S> {
 }
 
 impl<S: Source> Anonymized<S> {
-    /// Anonymizes a trace whose volumes have these ends. The size of an extent is rounded to a
-    /// power of two from [`EXTENT_BYTES_MIN`] to [`EXTENT_BYTES_MAX`].
-    pub fn new(source: S, ends: VolumeEnds, extent_bytes: u64, hash: KeyedHash) -> Self {
+    /// Anonymizes a trace, opened once more for its second reading. The size of an extent is
+    /// rounded to a power of two from [`EXTENT_BYTES_MIN`] to [`EXTENT_BYTES_MAX`].
+    pub fn new(source: S, first: FirstReading, extent_bytes: u64, hash: KeyedHash) -> Self {
         let extent_bytes = extent_bytes.clamp(EXTENT_BYTES_MIN, EXTENT_BYTES_MAX);
         Anonymized {
             source,
-            ends,
+            first,
             extent_bytes: extent_bytes.next_power_of_two(),
             hash,
             names: AllNames::new(),
@@ -117,7 +135,7 @@ impl<S: Source> Anonymized<S> {
         {
             return here;
         }
-        let (letter, name) = (["v", "f", "p"][kind as usize], self.source.name(kind, number));
+        let (letter, name) = (["v", "f", "p"][kind as usize], self.first.source.name(kind, number));
         let mut bytes = format!("name {letter}").into_bytes();
         match name {
             Some(name) => bytes.extend([b" of ".as_slice(), name.as_bytes()].concat()),
@@ -134,7 +152,10 @@ impl<S: Source> Anonymized<S> {
     }
 
     /// Appends the parts of a record at their new addresses.
-    fn append(&mut self, mut record: Record, batch: &mut Vec<Record>) {
+    ///
+    /// # Errors
+    /// The record was not in the trace when it was read first.
+    fn append(&mut self, mut record: Record, batch: &mut Vec<Record>) -> Result<(), TraceError> {
         let [volume, file, process] = NameKind::ALL.map(|kind| record.number_of(kind));
         record.volume = self.number(NameKind::Volume, volume);
         record.file = self.number(NameKind::File, file);
@@ -142,28 +163,37 @@ impl<S: Source> Anonymized<S> {
         if self.source.addressing() == Addressing::Objects {
             record.offset = self.permuted(record.offset, u64::MAX);
             batch.push(record);
-            return;
+            return Ok(());
         }
-        let (end, extent) = (self.ends.end(volume), self.extent_bytes);
+        let (end, extent) = (self.first.end(volume), self.extent_bytes);
+        if record.op.transfers() && (record.offset >= end || record.end() > end) {
+            return Err(TraceError::Bad {
+                name: "the trace once more".to_owned(),
+                place: format!("byte {} of volume {volume}", record.offset),
+                reason: "the first reading had no such request; anonymize a trace that does not \
+                         change"
+                    .to_owned(),
+            });
+        }
         // An extent at the end of all addresses stays where it is.
         let extents = end.div_ceil(extent).min(u64::MAX / extent);
         if record.op == Op::Flush {
             batch.push(Record { offset: 0, len: 0, ..record });
-            return;
+            return Ok(());
         }
         if !record.op.transfers() {
             // No read or write is beyond the end.
             record.len = record.end().min(end).saturating_sub(record.offset);
             if record.len == 0 {
-                return;
+                return Ok(());
             }
             if record.len == end {
                 batch.push(Record { len: extents * extent, ..record });
-                return;
+                return Ok(());
             }
             if record.len / extent > EXTENTS_MAX {
                 self.left_out += 1;
-                return;
+                return Ok(());
             }
         }
         let (mut offset, record_end) = (record.offset, record.end());
@@ -174,13 +204,13 @@ impl<S: Source> Anonymized<S> {
             batch.push(Record { offset: moved, len: part_end - offset, ..record });
             offset = part_end;
             if offset >= record_end {
-                return;
+                return Ok(());
             }
         }
     }
 
     /// Returns the image of a number in the permutation of the numbers below `count` that belongs
-    /// to the last volume; others stay as they are. It is a Feistel network over the next even
+    /// to the last volume; the extent at the end of all addresses stays. It is a Feistel network over the next even
     /// number of bits, repeated until the image is below `count`.
     fn permuted(&mut self, number: u64, count: u64) -> u64 {
         if number >= count && count < u64::MAX {
@@ -218,7 +248,7 @@ impl<S: Source> Source for Anonymized<S> {
         let len_before = batch.len();
         while batch.len() - len_before < BATCH_RECORDS {
             if let Some(record) = self.waiting.next() {
-                self.append(record, batch);
+                self.append(record, batch)?;
                 continue;
             }
             let mut records = Vec::new();

@@ -5,11 +5,11 @@ use super::output::target;
 use super::write_all;
 use crate::args;
 use crate::output_file::OutputFile;
-use anyhow::{Context, Result, ensure};
+use anyhow::{Context, Result, bail};
 use clap::Args;
 use larder_io::owned_file::{self, FileReaders};
 use larder_lab::trace::{
-    Anonymized, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, KeyedHash, Target, VolumeEnds,
+    Anonymized, EXTENT_BYTES_MAX, EXTENT_BYTES_MIN, FirstReading, KeyedHash, Target,
 };
 use larder_schema::format;
 use siphasher::sip::SipHasher24;
@@ -70,15 +70,20 @@ fn extent(text: &str) -> Result<u64, String> {
 
 pub(super) fn run(arguments: &AnonymizeArgs) -> Result<()> {
     let trace = &arguments.trace;
-    ensure!(
-        trace != Path::new("-"),
-        "anonymize standard input: the trace is read twice; write it to a file"
-    );
+    // A pipe would be empty at the second reading.
+    let pipe = match std::fs::metadata(trace) {
+        _ if trace == Path::new("-") => Some("standard input".into()),
+        Ok(found) if !found.is_file() => Some(trace.display().to_string()),
+        _ => None,
+    };
+    if let Some(pipe) = pipe {
+        bail!("anonymize {pipe}: the trace is read twice; write it to a file");
+    }
     let key = key(arguments.key.as_deref())?;
-    let ends = VolumeEnds::of(&mut Input::open(trace, &arguments.input)?)?;
+    let first = FirstReading::of(Box::new(Input::open(trace, &arguments.input)?))?;
     let read = Arc::new(AtomicU64::new(0));
     let source = arguments.input.open(trace, None, Some(&read))?;
-    let source = Box::new(Anonymized::new(source, ends, arguments.extent, hash(key)));
+    let source = Box::new(Anonymized::new(source, first, arguments.extent, hash(key)));
     write_all(Input::from_files(source, &[trace], read), &arguments.file, arguments.to_format)
 }
 

@@ -40,8 +40,8 @@ fn keyed(key: u64) -> KeyedHash {
 }
 
 fn anonymized(records: &[Record], addressing: Addressing, key: u64) -> Anonymized<Known> {
-    let ends = VolumeEnds::of(&mut Known(records.to_vec(), addressing)).unwrap();
-    Anonymized::new(Known(records.to_vec(), addressing), ends, MIB, keyed(key))
+    let first = FirstReading::of(Box::new(Known(records.to_vec(), addressing))).unwrap();
+    Anonymized::new(Known(records.to_vec(), addressing), first, MIB, keyed(key))
 }
 
 fn all(source: &mut dyn Source) -> Vec<Record> {
@@ -178,4 +178,27 @@ fn a_discard_of_a_whole_volume_is_one_request() {
     let records = [read(0, 5 * MIB, 10), Record { op: Op::Discard, ..read(0, 0, 100 * MIB) }];
     let moved = all(&mut anonymized(&records, Addressing::Bytes, 1));
     assert_eq!((moved.len(), moved[1].offset, moved[1].len), (2, 0, 6 * MIB));
+}
+
+#[test]
+fn a_request_that_the_first_reading_did_not_have_is_an_error() {
+    for late in [read(0, 5 * MIB, 1), read(0, 4 * MIB - 1, 2), read(3, 0, 1)] {
+        let records = vec![read(0, 0, 4 * MIB), late];
+        let known = |records: &[Record]| Known(records.to_vec(), Addressing::Bytes);
+        let first = FirstReading::of(Box::new(known(&records[..1]))).unwrap();
+        let mut source = Anonymized::new(known(&records), first, MIB, keyed(1));
+        let error = source.next_batch(&mut Vec::new()).unwrap_err().to_string();
+        assert!(error.contains("anonymize a trace that does not change"), "{error}");
+    }
+}
+
+#[test]
+fn volumes_of_one_name_are_one_volume_with_one_end() {
+    // The volumes 0 and 2 have the same name.
+    let of_volume = |volume, extents| (0..extents).map(move |at| read(volume, at * MIB, MIB));
+    let records: Vec<Record> = of_volume(0, 64).chain(of_volume(2, 200)).collect();
+    let moved = all(&mut anonymized(&records, Addressing::Bytes, 1));
+    let pages: BTreeSet<_> = moved.iter().map(|it| (it.volume, it.offset)).collect();
+    assert_eq!(pages.len(), 200);
+    assert!(moved[..64].iter().zip(&moved[64..128]).all(|(a, b)| a.offset == b.offset));
 }
