@@ -12,7 +12,7 @@ use larder_server::settings::{SETTINGS, SettingGroup, ValueForm};
 pub(crate) struct HelpArgs {
     /// A command with its subcommand, or a topic.
     ///
-    /// Without it, all commands.
+    /// Topics: exit-codes, metrics, settings, sizes. Without it, all commands.
     #[arg(value_name = "COMMAND|TOPIC")]
     words: Vec<String>,
 }
@@ -117,7 +117,8 @@ fn command_help(words: &[&str]) -> Result<()> {
         let Some(sub) = known.get_subcommands().find(|sub| sub.get_name() == *word) else {
             let names = known.get_subcommands().map(clap::Command::get_name);
             let reason = args::unknown("command or topic", word, names.chain(TOPICS));
-            bail!("explain {}: {reason}", words.join(" "));
+            let topics = TOPICS.join(", ");
+            bail!("explain {}: {reason}; the topics are {topics}", words.join(" "));
         };
         known = sub;
     }

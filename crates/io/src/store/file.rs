@@ -10,7 +10,7 @@ use super::error::store_error;
 use crate::claim::{self, Claim, ClaimError};
 use crate::frames::ArenaFrames;
 use larder_core::store::{Geometry, StoreError, StoreErrorKind, StoreOp, StoreOpKind};
-use rustix::fs::{FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
+use rustix::fs::{Access, FallocateFlags, FileType, FlockOperation, Mode, OFlags, SeekFrom};
 use rustix::io::Errno;
 use std::fmt;
 use std::fs::File;
@@ -222,9 +222,12 @@ impl Drop for OpenedFile {
 fn open_error(path: &Path, error: Errno) -> OpenError {
     let hint = match error {
         Errno::BUSY => return OpenError::busy(path, "another program or the kernel"),
-        Errno::ACCESS | Errno::PERM | Errno::ROFS => {
+        Errno::ACCESS | Errno::PERM | Errno::ROFS
+            if rustix::fs::access(path, Access::READ_OK).is_ok() =>
+        {
             "; to serve it without writing, use --write-mode read-only"
         }
+        Errno::ACCESS | Errno::PERM => "; run larder as a user that may read it",
         Errno::NOENT => "; check the path, or create an empty image with truncate -s 10G FILE",
         _ => "",
     };

@@ -82,8 +82,10 @@ fn speed(all: &[Trial], plan: &Plan) -> Option<String> {
 
 fn foreign(all: &[Trial]) -> Option<String> {
     let (count, worst) = worst_above(all, FOREIGN_MAX, Trial::foreign)?;
-    let (disk, own) = all.iter().fold((0, 0), |(disk, own), trial| {
-        (disk + trial.disk_bytes.unwrap_or(0), own + trial.own_bytes.unwrap_or(0))
+    // Own writes of one trial can reach the disk during the next: each trial counts on its own.
+    let (disk, foreign) = all.iter().fold((0, 0), |(disk, foreign), trial| {
+        let (of_all, own) = (trial.disk_bytes.unwrap_or(0), trial.own_bytes.unwrap_or(0));
+        (disk + of_all, foreign + of_all.saturating_sub(own))
     });
     Some(format!(
         "in {count} of {} more than {} of the disk traffic came from other programs or a journal \
@@ -91,7 +93,7 @@ fn foreign(all: &[Trial]) -> Option<String> {
         trials(all.len()),
         percent(FOREIGN_MAX),
         percent(worst),
-        bytes(disk.saturating_sub(own)),
+        bytes(foreign),
         bytes(disk)
     ))
 }
