@@ -36,7 +36,7 @@ impl Clock2QPlus {
 
 impl Policy for Clock2QPlus {
     fn on_capacity(&mut self, pages: usize) {
-        self.queues.capacity = pages;
+        self.queues.set_capacity(pages);
     }
 
     fn on_insert(&mut self, slot: Slot, page: u64) {
@@ -47,7 +47,7 @@ impl Policy for Clock2QPlus {
     }
 
     fn on_hit(&mut self, slot: Slot) {
-        let window = self.queues.small_max() / WINDOW_SHARE;
+        let window = self.queues.small_max().div_ceil(WINDOW_SHARE);
         let is_new = !self.queues.is_main(slot)
             && (self.arrivals.wrapping_sub(*self.arrival_of.get(slot)) as usize) < window;
         if !is_new {

@@ -28,7 +28,7 @@ impl S3Fifo {
 
 impl Policy for S3Fifo {
     fn on_capacity(&mut self, pages: usize) {
-        self.queues.capacity = pages;
+        self.queues.set_capacity(pages);
     }
 
     fn on_insert(&mut self, slot: Slot, page: u64) {

@@ -1,57 +1,86 @@
-//! Segmented LRU: a page is protected after its second reference.
+//! Segmented LRU: each reference promotes a page by one segment.
 //!
 //! Karedla, Love, Wherry, "Caching strategies to improve disk system performance", IEEE Computer
-//! 27(3), 1994. Two LRU lists, the paper's two segments. A page enters the probationary segment and
-//! moves to the protected one when it is referenced; pages that exceed the protected segment move
-//! back to the new end of the probationary one. Victims are the oldest probationary pages. The
-//! protected segment has four fifths of the cache, the share that Einziger et al. (see W-TinyLFU)
-//! use. No ghosts.
+//! 27(3), 1994, with the four segments of equal size (S4LRU) of Huang, Birman, van Renesse, Lloyd,
+//! Kumar, Li, "An analysis of Facebook photo caching", SOSP '13. A referenced page moves to the new
+//! end of the next higher segment, or of its own if that is the highest; the oldest page of a
+//! segment that has become too long moves to the new end of the next lower one. Victims are the
+//! oldest pages of the lowest segment. While a segment has room, new pages fill it, the lowest
+//! first: the papers leave open how an empty cache is filled. No ghosts.
 
 use super::list::{Links, List};
-use super::{PASSED_OVER_MAX, Policy, Slot};
+use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
 use crate::page::ChunkedArray;
 
-/// The protected segment's share of the cache, as a fraction.
-pub(super) const PROTECTED_SHARE: (usize, usize) = (4, 5);
+/// The number of segments; each has an equal share of the cache.
+const SEGMENTS: usize = 4;
 
-/// The two segments and their pages: also the main cache of W-TinyLFU.
-#[derive(Debug, Default)]
-pub(super) struct Segments {
-    probation: List,
-    protected: List,
-    is_protected: ChunkedArray<bool>,
+/// Segments in LRU order and their pages, the lowest first: also the main cache of W-TinyLFU.
+#[derive(Debug)]
+pub(super) struct Segments<const N: usize> {
+    lists: [List; N],
+    /// The segment of each slot.
+    segment_of: ChunkedArray<u8>,
+    /// The sizes of the segments in pages. The lowest one exceeds its size if all are full.
+    sizes: [usize; N],
 }
 
-impl Segments {
+impl<const N: usize> Default for Segments<N> {
+    fn default() -> Self {
+        let lists = std::array::from_fn(|_| List::default());
+        Segments { lists, segment_of: ChunkedArray::default(), sizes: [0; N] }
+    }
+}
+
+impl<const N: usize> Segments<N> {
+    /// Memory per resident page in bytes.
+    pub(super) const BYTES: usize = size_of::<u8>();
+
     pub(super) fn len(&self) -> usize {
-        self.probation.len() + self.protected.len()
+        self.lists.iter().map(List::len).sum()
     }
 
+    /// Sets the sizes of the segments, which new pages and references enforce.
+    pub(super) fn set_sizes(&mut self, sizes: [usize; N]) {
+        self.sizes = sizes;
+    }
+
+    /// Inserts a page into the lowest segment that has room, or else into the lowest one.
     pub(super) fn insert(&mut self, links: &mut Links, slot: Slot) {
-        *self.is_protected.get_mut(slot) = false;
-        links.push_head(&mut self.probation, slot);
+        let has_room = |&segment: &usize| self.lists[segment].len() < self.sizes[segment];
+        self.push(links, slot, (0..N).find(has_room).unwrap_or(0));
     }
 
-    /// Records a reference; at most `max_protected` pages stay protected.
-    pub(super) fn hit(&mut self, links: &mut Links, slot: Slot, max_protected: usize) {
-        let is_protected = self.is_protected.get_mut(slot);
-        if *is_protected {
-            links.move_to_head(&mut self.protected, slot);
+    fn push(&mut self, links: &mut Links, slot: Slot, segment: usize) {
+        *self.segment_of.get_mut(slot) = u8::try_from(segment).expect("a few segments");
+        links.push_head(&mut self.lists[segment], slot);
+    }
+
+    fn segment_of(&self, slot: Slot) -> usize {
+        usize::from(*self.segment_of.get(slot))
+    }
+
+    /// Records a reference.
+    pub(super) fn hit(&mut self, links: &mut Links, slot: Slot) {
+        let segment = self.segment_of(slot);
+        if segment == N - 1 {
+            links.move_to_head(&mut self.lists[segment], slot);
             return;
         }
-        *is_protected = true;
-        links.remove(&mut self.probation, slot);
-        links.push_head(&mut self.protected, slot);
-        while self.protected.len() > max_protected
-            && let Some(oldest) = links.pop_tail(&mut self.protected)
-        {
-            self.insert(links, oldest);
+        links.remove(&mut self.lists[segment], slot);
+        self.push(links, slot, segment + 1);
+        for segment in (1..=segment + 1).rev() {
+            while self.lists[segment].len() > self.sizes[segment]
+                && let Some(oldest) = links.pop_tail(&mut self.lists[segment])
+            {
+                self.push(links, oldest, segment - 1);
+            }
         }
     }
 
     /// Returns the oldest page in the order of eviction, even if it cannot be evicted now.
     pub(super) fn oldest(&self) -> Slot {
-        if self.probation.len() > 0 { self.probation.tail() } else { self.protected.tail() }
+        self.lists.iter().map(List::tail).find(|&slot| slot != NO_SLOT).unwrap_or(NO_SLOT)
     }
 
     pub(super) fn victim(
@@ -60,27 +89,24 @@ impl Segments {
         budget: &mut u32,
         accept: &mut dyn FnMut(Slot) -> bool,
     ) -> Option<Slot> {
-        links
-            .find_oldest(&self.probation, budget, accept)
-            .or_else(|| links.find_oldest(&self.protected, budget, accept))
+        self.lists.iter().find_map(|segment| links.find_oldest(segment, budget, accept))
     }
 
     pub(super) fn remove(&mut self, links: &mut Links, slot: Slot) {
-        let is_protected = *self.is_protected.get(slot);
-        let list = if is_protected { &mut self.protected } else { &mut self.probation };
-        links.remove(list, slot);
+        let segment = self.segment_of(slot);
+        links.remove(&mut self.lists[segment], slot);
     }
 
     pub(super) fn slots<'a>(&'a self, links: &'a Links) -> impl Iterator<Item = Slot> + 'a {
-        links.oldest_first(&self.probation).chain(links.oldest_first(&self.protected))
+        self.lists.iter().flat_map(|segment| links.oldest_first(segment))
     }
 
     /// Asserts that the lists are consistent and agree with the pages.
     pub(super) fn check(&self, links: &Links) {
-        for (list, is_protected) in [(&self.probation, false), (&self.protected, true)] {
-            links.check(list);
-            let right = |slot| *self.is_protected.get(slot) == is_protected;
-            assert!(links.oldest_first(list).all(right), "a page in the wrong segment");
+        for (number, segment) in self.lists.iter().enumerate() {
+            links.check(segment);
+            let is_right = |slot| self.segment_of(slot) == number;
+            assert!(links.oldest_first(segment).all(is_right), "a page in the wrong segment");
         }
     }
 }
@@ -89,13 +115,17 @@ impl Segments {
 #[derive(Debug, Default)]
 pub struct Slru {
     links: Links,
-    segments: Segments,
+    segments: Segments<SEGMENTS>,
     capacity: usize,
 }
 
 impl Slru {
     /// Memory per resident page in bytes.
-    pub(super) const BYTES: usize = Links::BYTES + 1;
+    pub(super) const BYTES: usize = Links::BYTES + Segments::<SEGMENTS>::BYTES;
+
+    fn fit(&mut self, len: usize) {
+        self.segments.set_sizes([self.capacity.max(len) / SEGMENTS; SEGMENTS]);
+    }
 }
 
 impl Policy for Slru {
@@ -104,13 +134,13 @@ impl Policy for Slru {
     }
 
     fn on_insert(&mut self, slot: Slot, _page: u64) {
+        self.fit(self.len() + 1);
         self.segments.insert(&mut self.links, slot);
     }
 
     fn on_hit(&mut self, slot: Slot) {
-        let capacity = self.capacity.max(self.len());
-        let max_protected = capacity * PROTECTED_SHARE.0 / PROTECTED_SHARE.1;
-        self.segments.hit(&mut self.links, slot, max_protected);
+        self.fit(self.len());
+        self.segments.hit(&mut self.links, slot);
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {

@@ -2,8 +2,9 @@
 //! ghosts of the small queue.
 //!
 //! The victim comes from the small queue when that holds its share of pages or more, otherwise from
-//! the main queue. The policy decides the number of references that promote a page and their
-//! maximum.
+//! the main queue. Until the first eviction, pages that the small queue cannot hold go to the main
+//! queue: so a scan of a new cache fills it, and does not leave it with the last pages of the scan.
+//! The policy decides the number of references that promote a page and their maximum.
 
 use super::ghost::Ghosts;
 use super::list::{Links, List};
@@ -27,12 +28,19 @@ pub(super) struct SmallMain {
     main: List,
     entries: ChunkedArray<Entry>,
     ghosts: Ghosts,
-    pub(super) capacity: usize,
+    capacity: usize,
+    /// Whether pages were evicted since the capacity grew last.
+    has_evicted: bool,
 }
 
 impl SmallMain {
     /// Memory per resident page in bytes, ghosts included.
     pub(super) const BYTES: usize = Links::BYTES + size_of::<Entry>() + Ghosts::BYTES;
+
+    pub(super) fn set_capacity(&mut self, pages: usize) {
+        self.has_evicted &= pages <= self.capacity;
+        self.capacity = pages;
+    }
 
     fn capacity(&self) -> usize {
         self.capacity.max(self.len())
@@ -51,9 +59,11 @@ impl SmallMain {
         self.entries.get(slot).main
     }
 
-    /// Inserts a page; returns true if it went to the main queue because it had a ghost.
+    /// Inserts a page; returns true if it went to the main queue: because it had a ghost, or since
+    /// the small queue is full and the cache is not.
     pub(super) fn insert(&mut self, slot: Slot, page: u64) -> bool {
-        let main = self.ghosts.take(page).is_some();
+        let main = self.ghosts.take(page).is_some()
+            || (!self.has_evicted && self.small.len() >= self.small_max());
         *self.entries.get_mut(slot) = Entry { count: 0, main };
         let queue = if main { &mut self.main } else { &mut self.small };
         self.links.push_head(queue, slot);
@@ -140,6 +150,7 @@ impl SmallMain {
         let main = self.entries.get(slot).main;
         let queue = if main { &mut self.main } else { &mut self.small };
         self.links.remove(queue, slot);
+        self.has_evicted |= evicted;
         if evicted && !main {
             // As many ghosts as the main queue should hold pages.
             self.ghosts.insert(page, (capacity - capacity / SMALL_SHARE).max(1));

@@ -7,16 +7,24 @@
 //! page of the main cache, it is admitted and that page is evicted; otherwise the candidate is
 //! evicted. The window's share is fixed; the candidate always loses a tie. There are no ghosts, but
 //! the sketch counts pages that are not resident: 16 counters of 4 bits for each page of the cache.
+//!
+//! Two details are those of libCacheSim. References to a page of the window are not counted: they
+//! follow soon after the first one and say little about later ones. Until the first eviction the
+//! window holds all pages; then its oldest pages fill the main cache, protected segment included.
 
 use super::index::fingerprint;
 use super::list::{Links, List};
 use super::sketch::Sketch;
-use super::slru::{PROTECTED_SHARE, Segments};
+use super::slru::Segments;
 use super::{NO_SLOT, PASSED_OVER_MAX, Policy, Slot};
 use crate::page::ChunkedArray;
 
 /// The share of the window: one page in this many, and at least one.
 const WINDOW_SHARE: usize = 100;
+/// The protected segment's share of the main cache, as a fraction.
+const PROTECTED_SHARE: (usize, usize) = (4, 5);
+/// The maximum number of pages that one insertion moves from the window to the main cache.
+const MOVED_MAX: usize = 64;
 
 #[derive(Clone, Copy, Debug, Default)]
 struct Entry {
@@ -29,17 +37,20 @@ struct Entry {
 pub struct WTinyLfu {
     links: Links,
     window: List,
-    main: Segments,
+    main: Segments<2>,
     entries: ChunkedArray<Entry>,
     sketch: Sketch,
     capacity: usize,
+    /// Whether pages were evicted since the capacity grew last.
+    has_evicted: bool,
     /// The page that is about to be inserted and has been counted.
     pending: Option<u64>,
 }
 
 impl WTinyLfu {
     /// Memory per resident page in bytes, the sketch included.
-    pub(super) const BYTES: usize = Links::BYTES + size_of::<Entry>() + 1 + Sketch::BYTES;
+    pub(super) const BYTES: usize =
+        Links::BYTES + size_of::<Entry>() + Segments::<2>::BYTES + Sketch::BYTES;
 
     fn capacity(&self) -> usize {
         self.capacity.max(self.len())
@@ -47,6 +58,12 @@ impl WTinyLfu {
 
     fn window_max(&self) -> usize {
         (self.capacity() / WINDOW_SHARE).max(1)
+    }
+
+    fn fit_main(&mut self) {
+        let main = self.capacity() - self.window_max();
+        let protected = main * PROTECTED_SHARE.0 / PROTECTED_SHARE.1;
+        self.main.set_sizes([main - protected, protected]);
     }
 
     fn count_pending(&mut self, page: u64) {
@@ -66,6 +83,7 @@ impl WTinyLfu {
 
 impl Policy for WTinyLfu {
     fn on_capacity(&mut self, pages: usize) {
+        self.has_evicted &= pages <= self.capacity;
         self.capacity = pages;
         self.sketch.fit(self.capacity());
     }
@@ -83,9 +101,10 @@ impl Policy for WTinyLfu {
             // There are more pages than the configured capacity.
             self.sketch.fit(self.len() * 2);
         }
-        while self.window.len() > self.window_max()
-            && let Some(oldest) = self.links.pop_tail(&mut self.window)
-        {
+        self.fit_main();
+        let excess = self.window.len().saturating_sub(self.window_max());
+        for _ in 0..if self.has_evicted { excess.min(MOVED_MAX) } else { 0 } {
+            let oldest = self.links.pop_tail(&mut self.window).expect("the window is too long");
             self.entries.get_mut(oldest).in_window = false;
             self.main.insert(&mut self.links, oldest);
         }
@@ -93,14 +112,12 @@ impl Policy for WTinyLfu {
 
     fn on_hit(&mut self, slot: Slot) {
         let Entry { fingerprint, in_window } = *self.entries.get(slot);
-        self.sketch.add(fingerprint);
         if in_window {
             self.links.move_to_head(&mut self.window, slot);
         } else {
-            let capacity = self.capacity();
-            let main = capacity - self.window_max();
-            let max_protected = main * PROTECTED_SHARE.0 / PROTECTED_SHARE.1;
-            self.main.hit(&mut self.links, slot, max_protected);
+            self.sketch.add(fingerprint);
+            self.fit_main();
+            self.main.hit(&mut self.links, slot);
         }
     }
 
@@ -120,7 +137,8 @@ impl Policy for WTinyLfu {
         }
     }
 
-    fn on_remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
+    fn on_remove(&mut self, slot: Slot, _page: u64, evicted: bool) {
+        self.has_evicted |= evicted;
         if self.entries.get(slot).in_window {
             self.links.remove(&mut self.window, slot);
         } else {

@@ -118,11 +118,9 @@ fn lru_and_arc_hit_as_often_as_published_on_p3() {
 
 /// Miss ratios of libCacheSim 0.3.5, request by request, with a tenth of the objects.
 ///
-/// The tolerances allow for differences between the implementations. SLRU has two segments here and
-/// four there. S3-FIFO has its ghosts by age here and in a queue there. Until the first eviction,
-/// Clock2Q+ there puts pages that the small queue has no space for into the main queue, but not
-/// here. W-TinyLFU here counts every reference, as in the paper, and there none to pages of the
-/// window.
+/// The tolerances allow for differences between the implementations. S3-FIFO and Clock2Q+ have
+/// their ghosts by age here and in a queue there. W-TinyLFU halves its counts after ten references
+/// to a page of the cache here, as in the paper, and after 32 hits in the main cache there.
 #[test]
 fn all_miss_as_often_as_in_libcachesim() {
     let Some(pages) = vscsi("cloudPhysicsIO.vscsi") else { return };
@@ -133,13 +131,13 @@ fn all_miss_as_often_as_in_libcachesim() {
         (PolicyKind::Lru, 0.8049, 0.000_05),
         (PolicyKind::Clock, 0.8044, 0.000_05),
         (PolicyKind::TwoQ, 0.7742, 0.000_1),
-        (PolicyKind::Slru, 0.7905, 0.005),
+        (PolicyKind::Slru, 0.7905, 0.000_05),
         (PolicyKind::Arc, 0.7728, 0.000_1),
         (PolicyKind::Lirs, 0.7518, 0.000_2),
-        (PolicyKind::S3Fifo, 0.7553, 0.005),
+        (PolicyKind::S3Fifo, 0.7553, 0.002),
         (PolicyKind::Sieve, 0.7907, 0.000_05),
         (PolicyKind::WTinyLfu, 0.7763, 0.018),
-        (PolicyKind::Clock2QPlus, 0.7517, 0.007),
+        (PolicyKind::Clock2QPlus, 0.7517, 0.002),
     ] {
         let ours = 1.0 - hit_ratio(kind, 4897, &pages);
         let name = kind.name();

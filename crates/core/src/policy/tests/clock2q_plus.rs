@@ -16,6 +16,7 @@ pub(super) struct SlowClock2QPlus {
     ghosts: SlowGhosts,
     arrivals: usize,
     configured: usize,
+    evicted: bool,
 }
 
 impl SlowClock2QPlus {
@@ -50,18 +51,20 @@ impl SlowClock2QPlus {
 
 impl ReferencePolicy for SlowClock2QPlus {
     fn set_capacity(&mut self, pages: usize) {
+        self.evicted &= pages <= self.configured;
         self.configured = pages;
     }
 
     fn insert(&mut self, slot: Slot, page: u64) {
-        let was_ghost = self.ghosts.take(page).is_some();
-        self.arrivals += usize::from(!was_ghost);
+        let is_full = self.small.len() >= self.small_max();
+        let main = self.ghosts.take(page).is_some() || (is_full && !self.evicted);
+        self.arrivals += usize::from(!main);
         let entry = Entry { slot, referenced: false, arrival: self.arrivals };
-        if was_ghost { &mut self.main } else { &mut self.small }.push(entry);
+        if main { &mut self.main } else { &mut self.small }.push(entry);
     }
 
     fn hit(&mut self, slot: Slot) {
-        let (window, arrivals) = (self.small_max() / 2, self.arrivals);
+        let (window, arrivals) = (self.small_max().div_ceil(2), self.arrivals);
         if let Some(entry) = self.main.iter_mut().find(|entry| entry.slot == slot) {
             entry.referenced = true;
         }
@@ -76,6 +79,7 @@ impl ReferencePolicy for SlowClock2QPlus {
     }
 
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
+        self.evicted |= evicted;
         let capacity = self.capacity();
         let was_small = self.small.iter().any(|entry| entry.slot == slot);
         self.small.retain(|entry| entry.slot != slot);

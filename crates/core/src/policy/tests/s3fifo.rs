@@ -8,6 +8,7 @@ pub(super) struct SlowS3Fifo {
     main: Vec<(Slot, u8)>,
     ghosts: SlowGhosts,
     configured: usize,
+    evicted: bool,
 }
 
 impl SlowS3Fifo {
@@ -54,11 +55,13 @@ impl SlowS3Fifo {
 
 impl ReferencePolicy for SlowS3Fifo {
     fn set_capacity(&mut self, pages: usize) {
+        self.evicted &= pages <= self.configured;
         self.configured = pages;
     }
 
     fn insert(&mut self, slot: Slot, page: u64) {
-        if self.ghosts.take(page).is_some() {
+        let is_full = self.small.len() >= (self.capacity() / 10).max(1);
+        if self.ghosts.take(page).is_some() || (is_full && !self.evicted) {
             self.main.push((slot, 0));
         } else {
             self.small.push((slot, 0));
@@ -80,6 +83,7 @@ impl ReferencePolicy for SlowS3Fifo {
     }
 
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
+        self.evicted |= evicted;
         let capacity = self.capacity();
         let was_small = self.small.iter().any(|&(other, _)| other == slot);
         self.small.retain(|&(other, _)| other != slot);

@@ -60,6 +60,7 @@ pub(super) struct SlowWTinyLfu {
     pages: BTreeMap<Slot, u64>,
     sketch: SlowSketch,
     configured: usize,
+    evicted: bool,
     pending: Option<u64>,
 }
 
@@ -70,6 +71,12 @@ impl SlowWTinyLfu {
 
     fn window_max(&self) -> usize {
         (self.capacity() / 100).max(1)
+    }
+
+    /// Returns the sizes of the segments of the main cache.
+    fn main_sizes(&self) -> [usize; 2] {
+        let main = self.capacity() - self.window_max();
+        [main - main * 4 / 5, main * 4 / 5]
     }
 
     fn count_pending(&mut self, page: u64) {
@@ -87,6 +94,7 @@ impl SlowWTinyLfu {
 
 impl ReferencePolicy for SlowWTinyLfu {
     fn set_capacity(&mut self, pages: usize) {
+        self.evicted &= pages <= self.configured;
         self.configured = pages;
         self.sketch.fit(self.capacity());
     }
@@ -103,21 +111,31 @@ impl ReferencePolicy for SlowWTinyLfu {
         if self.pages.len() > self.sketch.capacity {
             self.sketch.fit(self.pages.len() * 2);
         }
-        while self.window.len() > self.window_max() {
-            self.probation.push(self.window.remove(0));
+        let [probation, protected] = self.main_sizes();
+        for _ in 0..64 {
+            if self.evicted && self.window.len() > self.window_max() {
+                let oldest = self.window.remove(0);
+                if self.probation.len() >= probation && self.protected.len() < protected {
+                    self.protected.push(oldest);
+                } else {
+                    self.probation.push(oldest);
+                }
+            }
         }
     }
 
     fn hit(&mut self, slot: Slot) {
-        self.sketch.add(self.pages[&slot]);
         if self.window.contains(&slot) {
             move_to_end(&mut self.window, slot);
-        } else if self.protected.contains(&slot) {
+            return;
+        }
+        self.sketch.add(self.pages[&slot]);
+        if self.protected.contains(&slot) {
             move_to_end(&mut self.protected, slot);
         } else {
             remove_value(&mut self.probation, &slot);
             self.protected.push(slot);
-            while self.protected.len() > (self.capacity() - self.window_max()) * 4 / 5 {
+            while self.protected.len() > self.main_sizes()[1] {
                 self.probation.push(self.protected.remove(0));
             }
         }
@@ -134,7 +152,8 @@ impl ReferencePolicy for SlowWTinyLfu {
         first_accepted(first.iter().chain(second), &mut { PASSED_OVER_MAX }, accept)
     }
 
-    fn remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
+    fn remove(&mut self, slot: Slot, _page: u64, evicted: bool) {
+        self.evicted |= evicted;
         remove_value(&mut self.window, &slot);
         remove_value(&mut self.probation, &slot);
         remove_value(&mut self.protected, &slot);

@@ -150,7 +150,9 @@ fn a_client_that_waits_for_a_part_of_a_failed_window_gets_its_page() {
 
 #[test]
 fn what_is_evicted_untouched_is_wasted_and_makes_windows_smaller() {
-    let mut rig = TestBench::new(256, [tuned(200_000, &[("read-ahead-share", 500)])]);
+    let lru =
+        VolumeOptions { policy: PolicyKind::Lru, ..tuned(200_000, &[("read-ahead-share", 500)]) };
+    let mut rig = TestBench::new(256, [lru]);
     let mut handle = rig.handle(0);
     // Short streams at many positions: each leaves most of its window unused.
     for start in (0..400).map(|i| i * 400) {

@@ -87,7 +87,7 @@ fn a_page_that_a_request_touches_counts_once_however_often_the_request_stalls() 
         write_mode: WriteMode::Back,
         store: StoreModel::Disk,
         clients: 8,
-        ..options(2_500, PolicyKind::S3Fifo)
+        ..options(2_500, PolicyKind::Lru)
     };
     let outcome = run(&records, &busy);
     assert!(outcome.totals.get(Counter::Stalls) > 0, "the test wants requests that stall");
