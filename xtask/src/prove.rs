@@ -25,6 +25,7 @@ mod package;
 mod pages;
 mod pairs;
 mod policies;
+mod policy_table;
 mod posix;
 mod postmark;
 mod ranks;
@@ -149,6 +150,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("default-policy", "the default policy, against all others on traces", |env, claims| {
         bench(env, claims, "larder-lab --bench tuning -- default-policy")
     }),
+    serial("policies", "all policies, against libCacheSim's", policy_table::run),
     serial("same-cache", "a trace replayed to the server and simulated", same_cache::run),
     serial("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
     serial("sim-memory", "memory of a sweep, against that of its caches", sim_memory::run),

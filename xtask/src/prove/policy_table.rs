@@ -1,0 +1,225 @@
+//! The policies compared with those of libCacheSim on traces of public packages, of the shared
+//! directory and of the generator; makes docs/policies-measured.md.
+//!
+//! Both simulate the same references, one for each page of 4 KiB, with the same numbers of pages.
+
+use super::policies;
+use super::prelude::*;
+use std::fmt::Write as _;
+
+/// The policies, their names in libCacheSim, and the difference in points that is not explained.
+const POLICIES: [(&str, &str, f64); 11] = [
+    ("lru", "LRU", 0.05),
+    ("fifo", "FIFO", 0.05),
+    ("clock", "Clock", 0.05),
+    ("sieve", "Sieve", 0.05),
+    ("arc", "ARC", 0.05),
+    ("2q", "TwoQ", 0.3),
+    ("slru", "SLRU", 0.3),
+    ("lirs", "LIRS", 0.3),
+    ("s3fifo", "S3FIFO", 0.3),
+    ("clock2q+", "Clock2QPlus", 0.3),
+    ("wtinylfu", "WTinyLFU", 0.3),
+];
+/// Sizes of the caches, in percent of the pages of a trace.
+const SIZES: [u32; 3] = [1, 10, 50];
+/// The maximum difference in points by which a policy may be worse than its namesake.
+const LOSS_MAX: f64 = 1.0;
+/// The page with the tables.
+const PAGE: &str = "docs/policies-measured.md";
+
+/// The simulator of the Caffeine project contains traces of publications: of LIRS, and of cache2k.
+const PACKAGE: &str = "https://repo1.maven.org/maven2/com/github/ben-manes/caffeine/simulator/\
+                       2.4.0/simulator-2.4.0.jar";
+const PACKAGE_SHA256: &str = "323aafa8533041f564f1767d778d62e0df362a1c50e2a98a1894edb5f3f0bbad";
+const MEMBERS: &str = "com/github/benmanes/caffeine/cache/simulator/parser";
+const FROM_PACKAGE: [&str; 6] = [
+    "lirs/multi2.trace.gz",
+    "lirs/multi3.trace.gz",
+    "lirs/sprite.trace.gz",
+    "lirs/gli.trace.gz",
+    "lirs/cs.trace.gz",
+    "cache2k/orm-busy.trace.xz",
+];
+/// Patterns of `larder trace synth`.
+const GENERATED: [&str; 2] = ["mix", "database"];
+
+/// Writes the package's trace `$1` as lines of page and length, `$2`; only the first million.
+const CONVERT: &str = "set -o pipefail
+case $1 in
+*.gz) unzip -p package.jar \"$1\" | gunzip | grep '^[0-9]' ;;
+*.xz) unzip -p package.jar \"$1\" | xz -dc | od -An -v -t u4 -w4 ;;
+esac | awk 'NR <= 1000000 { print $1, 1, 0, NR }' > \"$2\"";
+
+/// The peer: a trace, then numbers of pages; prints hit ratios by policy and number.
+const PEER: &str = "
+import sys, json, libcachesim as lcs
+def hit_ratio(name, pages):
+    parameters = lcs.ReaderInitParam(ignore_obj_size=True)
+    reader = lcs.TraceReader(sys.argv[1], lcs.TraceType.ORACLE_GENERAL_TRACE, parameters)
+    return 1 - getattr(lcs, name)(cache_size=pages).process_trace(reader)[0]
+sizes = [int(size) for size in sys.argv[3:]]
+print('{' + json.dumps('ratios') + ':' + json.dumps({
+    name: [hit_ratio(name, pages) for pages in sizes] for name in sys.argv[2].split(',')}) + '}')
+";
+
+/// The hit ratios of one policy on one trace in percent, by size.
+struct Row {
+    policy: String,
+    ours: Vec<f64>,
+    theirs: Option<Vec<f64>>,
+}
+
+struct TraceTable {
+    trace: String,
+    references: u64,
+    footprint: u64,
+    rows: Vec<Row>,
+}
+
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    let (venv, python) = (env.file("peer"), env.file("peer/bin/python"));
+    let install = "python3 -m venv $0 && $0/bin/python -m pip install --quiet libcachesim==0.3.5";
+    let installed = stdout_of(cmd!("sh -c {install} {venv}"));
+    require(installed.err().map(|error| format!("cannot install libCacheSim: {error:#}")))?;
+    let mut tables = Vec::new();
+    for (name, path) in prepare(env)? {
+        let table = compare(env, &python, &name, &path)?;
+        outln!("   {name}: {} references, {} pages", table.references, table.footprint);
+        tables.push(table);
+    }
+    for (policy, _, tolerance) in POLICIES {
+        judge(&tables, policy, tolerance, claims);
+    }
+    if !env.options.quick {
+        std::fs::write(env.root.join(PAGE), page(&tables)?).context(PAGE)?;
+        outln!("   written to {PAGE}");
+    }
+    Ok(())
+}
+
+/// Returns the names of the traces and their references in the format that both read. The bench
+/// adds the trace `zipf`.
+fn prepare(env: &Env) -> Result<Vec<(String, PathBuf)>> {
+    let dir = env.dir();
+    let mut sources: Vec<PathBuf> =
+        policies::traces(env).into_iter().map(|(path, _)| path).collect();
+    let package = env.file("package.jar");
+    stdout_of(cmd!(600, "curl --fail --silent --show-error --output {package} {PACKAGE}"))?;
+    let sum = stdout_of(cmd!("sha256sum {package}"))?;
+    ensure!(sum.starts_with(PACKAGE_SHA256), "{PACKAGE} has changed: {sum}");
+    for member in &FROM_PACKAGE[..env.choose(FROM_PACKAGE.len(), 3)] {
+        let stem = Path::new(member).file_name().context("a name")?.to_string_lossy();
+        let path = env.file(&stem.replace(".trace.gz", ".lis").replace(".trace.xz", ".lis"));
+        let mut convert = cmd!(600, "bash -c {CONVERT} convert");
+        convert.arg(format!("{MEMBERS}/{member}")).arg(&path);
+        stdout_of(convert.current_dir(dir)).with_context(|| format!("convert {member}"))?;
+        sources.push(path);
+    }
+    let (larder, requests) = (&env.larder, env.choose("500000", "20000"));
+    for pattern in GENERATED {
+        let path = env.file(&format!("{pattern}.ltr"));
+        let size = ["--requests", requests, "--pages", "65536"];
+        stdout_of(cmd!("{larder} trace synth {pattern} {path} --quiet {size...}"))?;
+        sources.push(path);
+    }
+    let words = ["bench", "--package", "larder-lab", "--bench", "sim", "--no-run"];
+    let bench = run::build_executable(&env.root, &words, "sim")?;
+    let mut to_peer = cmd!(1200, "{bench} prepare {dir}");
+    stdout_of(to_peer.args(&sources))?;
+    let prepared = sources.iter().map(|source| {
+        let name = source.file_name().context("a name")?.to_string_lossy();
+        let name = name.split('.').next().unwrap_or_default().to_owned();
+        Ok((name.clone(), env.file(&format!("{name}.oracleGeneral"))))
+    });
+    let zipf = Ok(("zipf".to_owned(), env.file("zipf.oracleGeneral")));
+    prepared.chain([zipf]).collect()
+}
+
+/// Simulates all policies on a trace with both programs.
+fn compare(env: &Env, python: &Path, name: &str, path: &Path) -> Result<TraceTable> {
+    let larder = &env.larder;
+    let sizes = SIZES.map(|percent| format!("{percent}%")).join(",");
+    let options = ["--split", "none", "--policy", "all,min", "--size", &sizes, "--json", "--quiet"];
+    let swept = json_of(cmd!(1200, "{larder} sim {path} {options...}"))?;
+    let found = swept["rows"].as_array().context("larder sim printed no rows")?;
+    let mut rows: Vec<Row> = Vec::new();
+    for row in found {
+        let policy = row["policy"].as_str().context("a row without policy")?;
+        let ratio = 100.0 * number(row, "hit_ratio")?;
+        match rows.last_mut().filter(|last| last.policy == policy) {
+            Some(last) => last.ours.push(ratio),
+            None => rows.push(Row { policy: policy.to_owned(), ours: vec![ratio], theirs: None }),
+        }
+    }
+    let first = found.first().context("larder sim printed no rows")?;
+    let pages = |row: &Value| row["size_pages"].as_u64().map(|pages| pages.to_string());
+    let pages: Vec<String> = found[..SIZES.len()].iter().filter_map(pages).collect();
+    let names = POLICIES.map(|(_, peer, _)| peer).join(",");
+    let made = json_of(cmd!(3600, "{python} -c {PEER} {path} {names} {pages...}"))?;
+    for row in &mut rows {
+        let Some((_, peer, _)) = POLICIES.iter().find(|(policy, ..)| *policy == row.policy) else {
+            continue;
+        };
+        let ratios = made["ratios"][peer].as_array().context("no ratios of the peer")?;
+        row.theirs = Some(ratios.iter().filter_map(Value::as_f64).map(|it| 100.0 * it).collect());
+    }
+    Ok(TraceTable {
+        trace: name.to_owned(),
+        references: first["references"].as_u64().context("no references")?,
+        footprint: first["compulsory_misses"].as_u64().context("no compulsory misses")?,
+        rows,
+    })
+}
+
+/// Claims that a policy hits as often as its namesake, or more often.
+fn judge(tables: &[TraceTable], policy: &str, tolerance: f64, claims: &mut Claims) {
+    let (mut worst, mut best, mut exact, mut all) = ((0.0, "-"), (0.0, "-"), 0, 0);
+    for table in tables {
+        let rows = table.rows.iter().filter(|row| row.policy == policy);
+        for (ours, theirs) in rows.flat_map(|row| row.ours.iter().zip(row.theirs.iter().flatten()))
+        {
+            let difference = ours - theirs;
+            all += 1;
+            exact += u32::from(difference.abs() <= tolerance);
+            if difference < worst.0 {
+                worst = (difference, &table.trace);
+            }
+            if difference > best.0 {
+                best = (difference, &table.trace);
+            }
+        }
+    }
+    let figure = format!(
+        "{exact} of {all} within {tolerance} points; {:+.2} ({}) to {:+.2} ({})",
+        worst.0, worst.1, best.0, best.1
+    );
+    let statement = format!("{policy}: never {LOSS_MAX:.0} point below libCacheSim");
+    claims.add(statement, figure, all > 0 && worst.0 > -LOSS_MAX);
+}
+
+/// Returns the page with one table for each trace.
+fn page(tables: &[TraceTable]) -> Result<String> {
+    let mut page = "# Policies measured\n\nHit ratios in percent with caches of 1, 10 and 50 % of \
+                    the pages of each trace, one reference\nfor each page of 4 KiB: Larder's, then \
+                    libCacheSim's (0.3.5). `cargo xtask prove policies` makes this\npage; \
+                    [Replacement policies](policies.md#validation) explains the differences and \
+                    names the traces.\n"
+        .to_owned();
+    for table in tables {
+        let TraceTable { trace, references, footprint, .. } = table;
+        writeln!(page, "\n## {trace}\n\n{references} references to {footprint} pages.\n")?;
+        let sizes = SIZES.map(|percent| format!("{percent} %")).join(" | | ");
+        writeln!(page, "| policy | {sizes} | |\n|---|{}", "--:|".repeat(2 * SIZES.len()))?;
+        for row in &table.rows {
+            write!(page, "| `{}` |", row.policy)?;
+            for (index, ours) in row.ours.iter().enumerate() {
+                let theirs = row.theirs.as_ref().and_then(|theirs| theirs.get(index));
+                let theirs = theirs.map_or_else(|| "-".to_owned(), |ratio| format!("{ratio:.2}"));
+                write!(page, " {ours:.2} | {theirs} |")?;
+            }
+            writeln!(page)?;
+        }
+    }
+    Ok(page)
+}
