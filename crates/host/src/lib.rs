@@ -34,6 +34,7 @@ mod device;
 pub mod disk;
 pub mod disk_counters;
 pub mod extents;
+mod foreign_file;
 pub mod holders;
 mod inspect;
 pub mod machine;

@@ -4,11 +4,11 @@
 //! that ends during a reading is left out, and so are processes whose counters this process may not
 //! read.
 
+use crate::foreign_file::ForeignFile;
 use crate::inspect::{Scan, Uninspectable, WAIT_MAX, inspect};
 use crate::process_files::{links, threads};
 use crate::{proc, process_name};
 use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -151,19 +151,19 @@ fn open_file(link: &Path) -> Option<PathBuf> {
     if !link.parent()?.ends_with("fd") {
         return None;
     }
-    let file = std::fs::metadata(link).ok().filter(std::fs::Metadata::is_file)?;
+    let file = ForeignFile::behind(link).ok().filter(|file| file.is_regular)?;
     let path = std::fs::read_link(link).ok()?;
-    let found = std::fs::metadata(&path).ok()?;
-    ((file.dev(), file.ino()) == (found.dev(), found.ino())).then_some(path)
+    file.has_path(&path).then_some(path)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::foreign_file::tests::Hider;
     use std::ffi::OsStr;
-    use std::io::{BufRead, BufReader, Read, Write};
+    use std::io::{Read, Write};
     use std::os::unix::ffi::OsStrExt;
-    use std::process::{Command, Stdio};
+    use std::process::Command;
     use std::time::Duration;
 
     #[test]
@@ -199,46 +199,12 @@ mod tests {
         drop(blocked);
     }
 
-    /// Prints a line after `sys.argv[1]` in its mount namespace is the file `sys.argv[2]`, which it
-    /// has open, and waits.
-    const HIDER: &str = r"
-import ctypes, sys
-libc = ctypes.CDLL(None, use_errno=True)
-path, other = (name.encode() for name in sys.argv[1:])
-is_other = (libc.unshare(0x10020000) == 0 and libc.mount(None, b'/', None, 0x44000, None) == 0
-            and libc.mount(other, path, None, 0x1000, None) == 0)
-file = open(path)
-print('ready' if is_other else 'refused', flush=True)
-sys.stdin.readline()
-";
-
     #[test]
     fn a_path_of_another_mount_namespace_is_not_taken_for_the_file_here() {
-        let directory = tempfile::tempdir().unwrap();
-        let paths = ["here", "other"].map(|name| directory.path().join(name));
-        for path in &paths {
-            std::fs::write(path, path.to_str().unwrap()).unwrap();
-        }
-        let Ok(mut hider) = Command::new("python3")
-            .args(["-c", HIDER])
-            .args(&paths)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-        else {
-            larder_testing::skip("python3 is needed");
-            return;
-        };
-        let mut line = String::new();
-        BufReader::new(hider.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let (files, _) = files_of(hider.id(), 100, Instant::now() + Duration::from_mins(1));
-        drop(hider.stdin.take());
-        hider.wait().unwrap();
-        if line == "ready\n" {
-            assert!(!files.contains(&paths[0]), "{files:?}");
-        } else {
-            larder_testing::skip("this process may not make a mount namespace");
-        }
+        let Some(hider) = Hider::start() else { return };
+        let later = Instant::now() + Duration::from_mins(1);
+        let (files, _) = files_of(hider.process.id(), 100, later);
+        assert!(!files.contains(&hider.here), "{files:?}");
     }
 
     #[test]
