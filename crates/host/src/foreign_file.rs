@@ -2,9 +2,9 @@
 //!
 //! A user can mount FUSE, and overlayfs over FUSE, in a user namespace: stat(2) of such a file
 //! sends a request to a program of the user, and a thread that waits for the reply to a request
-//! cannot be killed. `AT_STATX_DONT_SYNC` returns the attributes that the kernel has. Invariants: no
-//! function sends a request for attributes, and none follows a symbolic link of a path, which may
-//! lead through procfs into another mount namespace.
+//! cannot be killed. `AT_STATX_DONT_SYNC` returns the attributes that the kernel has. Invariants:
+//! no function sends a request for attributes, and none follows a symbolic link of a path, which
+//! may lead through procfs into another mount namespace.
 
 use crate::{device, mounts};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags};

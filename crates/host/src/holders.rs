@@ -8,7 +8,7 @@
 use crate::disk::Disk;
 use crate::inspect::Scan;
 use crate::process_files::{links, mapped_files};
-use crate::{mounts, proc, process_name, processes};
+use crate::{mounts, proc, process_name};
 use larder_schema::control::{PathUser, PathUsers};
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
@@ -24,7 +24,7 @@ const USERS_MAX: usize = 5;
 pub fn holders(directory: &Path) -> PathUsers {
     let unnumbered = |description| PathUser { pid: None, description };
     let mut scan = Scan::start();
-    let others = processes::pids().into_iter().filter(|&pid| pid != std::process::id());
+    let others = Scan::processes().into_iter().filter(|&pid| pid != std::process::id());
     let processes = others.filter_map(|pid| user(&mut scan, pid, directory));
     let mut all = loops(directory).into_iter().map(unnumbered).chain(processes);
     let mut first: Vec<PathUser> = all.by_ref().take(USERS_MAX).collect();

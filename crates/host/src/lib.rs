@@ -43,6 +43,7 @@ pub mod mounts;
 pub mod priority;
 mod proc;
 mod process_files;
+pub mod process_identity;
 mod process_name;
 pub mod processes;
 pub mod residency;

@@ -42,13 +42,9 @@ pub struct ProcessIo {
 pub fn all() -> Vec<ProcessIo> {
     let mut scan = Scan::start();
     let of = |pid| io(pid, scan.inspect(pid, move |_| (counters(pid), true)));
-    pids().into_iter().filter_map(of).collect()
-}
-
-pub(crate) fn pids() -> Vec<u32> {
-    let mut pids: Vec<u32> = proc::names("/proc").filter_map(|name| name.parse().ok()).collect();
-    pids.sort_unstable();
-    pids
+    let mut all: Vec<ProcessIo> = Scan::processes().into_iter().filter_map(of).collect();
+    all.sort_unstable_by_key(|process| process.pid);
+    all
 }
 
 /// Returns the counters of one process, or `None` if it has ended or may not be read.
@@ -104,7 +100,7 @@ pub struct OpenFiles {
 pub fn open_files(max: usize) -> OpenFiles {
     let (mut files, mut further) = (BTreeMap::new(), BTreeMap::new());
     let (mut scan, mut is_cut) = (Scan::start(), false);
-    for pid in pids() {
+    for pid in Scan::processes() {
         let Some(process) = process_name::of(pid) else { continue };
         let paths = scan.inspect(pid, move |deadline| files_of(pid, max, deadline));
         let mut own = 0;

@@ -160,7 +160,7 @@ fn cpu_ns() -> u64 {
 
 /// Returns the watched processes with the most private memory.
 fn memory_users(wanted: &WatchScope) -> Vec<ProcessMemory> {
-    let pids = processes::pids().into_iter();
+    let pids = proc::pids().into_iter();
     let mut all: Vec<_> = pids.map(|pid| (processes::private_bytes(pid), pid)).collect();
     all.retain(|(private_bytes, _)| *private_bytes > 0);
     all.sort_by_key(|(private_bytes, _)| std::cmp::Reverse(*private_bytes));

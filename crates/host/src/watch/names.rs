@@ -170,9 +170,9 @@ fn is_same(key: Key, file: &ForeignFile) -> bool {
     file.identity.ino == key.ino && homes::is_on(key.dev, file)
 }
 
-/// Returns the path of the file to which a link in procfs leads, if it is this file. The path may be
-/// one of another mount namespace: it must name the file here. That of a removed file names none,
-/// and must be one of a mount of this namespace.
+/// Returns the path of the file to which a link in procfs leads, if it is this file. The path may
+/// be one of another mount namespace: it must name the file here. That of a removed file names
+/// none, and must be one of a mount of this namespace.
 fn path_behind(key: Key, link: &Path) -> Option<PathBuf> {
     let file = ForeignFile::behind(link).ok().filter(|file| file.identity.ino == key.ino)?;
     let path = std::fs::read_link(link).ok()?;

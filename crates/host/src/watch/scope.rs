@@ -5,7 +5,7 @@ use super::event::Key;
 use super::tasks::{IO_WORKER_NAME, TaskInfo};
 use crate::inspect::{WAIT_MAX, inspect};
 use crate::mounts::{self, Mount};
-use crate::{proc, process_name, processes};
+use crate::{proc, process_name};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -161,7 +161,7 @@ fn resolve_group(given: &str) -> io::Result<String> {
     let group = roots.iter().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(given);
     let group = Path::new("/").join(group.trim_matches('/')).to_string_lossy().into_owned();
     let exists = |mount: &Mount| mount.point.join(group.trim_start_matches('/')).is_dir();
-    if roots.iter().any(exists) || processes::pids().into_iter().any(|pid| in_group(&group, pid)) {
+    if roots.iter().any(exists) || proc::pids().into_iter().any(|pid| in_group(&group, pid)) {
         return Ok(group);
     }
     let message = "there is no such control group; it is named by its path below the root of the \
