@@ -13,7 +13,7 @@ use std::path::Path;
 
 /// Device and inode number of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct FileIdentity {
+pub struct FileIdentity {
     /// Device number of stat(2), see [`crate::device::encode`].
     pub(crate) dev: u32,
     pub(crate) ino: u64,

@@ -4,11 +4,11 @@
 //! that ends during a reading is left out, and so are processes whose counters this process may not
 //! read.
 
-use crate::foreign_file::ForeignFile;
+use crate::foreign_file::{FileIdentity, ForeignFile};
 use crate::inspect::{Scan, Uninspectable, WAIT_MAX, inspect};
 use crate::process_files::{links, threads};
 use crate::{proc, process_name};
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -83,11 +83,20 @@ pub(crate) fn private_bytes(pid: u32) -> u64 {
     kib.saturating_mul(1024)
 }
 
+/// A regular file that a process has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// Identity of the file: another file may take its path.
+    pub identity: FileIdentity,
+    /// Name and ID of one process.
+    pub process: String,
+}
+
 /// The regular files that processes have open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenFiles {
-    /// Paths, with the name and ID of one process each.
-    pub files: BTreeMap<PathBuf, String>,
+    /// Files by their paths.
+    pub files: BTreeMap<PathBuf, OpenFile>,
     /// True if more files are open than were asked for.
     pub is_cut: bool,
     /// A clause about processes whose files are missing, since they cannot be inspected.
@@ -104,7 +113,7 @@ pub fn open_files(max: usize) -> OpenFiles {
         let Some(process) = process_name::of(pid) else { continue };
         let paths = scan.inspect(pid, move |deadline| files_of(pid, max, deadline));
         let mut own = 0;
-        for path in paths.unwrap_or_default() {
+        for (path, identity) in paths.unwrap_or_default() {
             if files.contains_key(&path) {
                 continue;
             }
@@ -114,12 +123,13 @@ pub fn open_files(max: usize) -> OpenFiles {
                 break;
             }
             own += 1;
-            list.entry(path).or_insert_with(|| format!("{process} ({pid})"));
+            let process = format!("{process} ({pid})");
+            list.entry(path).or_insert(OpenFile { identity, process });
         }
     }
-    for (path, process) in further {
+    for (path, file) in further {
         if files.len() < max {
-            files.entry(path).or_insert(process);
+            files.entry(path).or_insert(file);
         } else if !files.contains_key(&path) {
             is_cut = true;
         }
@@ -129,10 +139,10 @@ pub fn open_files(max: usize) -> OpenFiles {
 
 /// Returns regular files that a process has open, at least `max` of them if it has as many, and
 /// true if its descriptors were all read.
-fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeSet<PathBuf>, bool) {
-    let (mut files, mut links) = (BTreeSet::new(), links(pid, deadline));
-    for path in links.by_ref().filter_map(|link| open_file(&link)) {
-        files.insert(path);
+fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeMap<PathBuf, FileIdentity>, bool) {
+    let (mut files, mut links) = (BTreeMap::new(), links(pid, deadline));
+    for (path, identity) in links.by_ref().filter_map(|link| open_file(&link)) {
+        files.insert(path, identity);
         if files.len() > max {
             break;
         }
@@ -143,13 +153,13 @@ fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeSet<PathBuf>, bool
 /// Returns the path of the regular file to which a link in a directory of descriptors leads; `None`
 /// if the path leads to another file here: the file may have been removed, or may be in another
 /// mount namespace.
-fn open_file(link: &Path) -> Option<PathBuf> {
+fn open_file(link: &Path) -> Option<(PathBuf, FileIdentity)> {
     if !link.parent()?.ends_with("fd") {
         return None;
     }
     let file = ForeignFile::behind(link).ok().filter(|file| file.is_regular)?;
     let path = std::fs::read_link(link).ok()?;
-    file.has_path(&path).then_some(path)
+    file.has_path(&path).then_some((path, file.identity))
 }
 
 #[cfg(test)]
@@ -177,7 +187,7 @@ mod tests {
         assert!(after.private_bytes > 0 && !after.name.is_empty());
         let open = open_files(100_000);
         assert!(!open.is_cut);
-        let process = open.files.get(file.path()).expect("it is open");
+        let process = &open.files.get(file.path()).expect("it is open").process;
         assert!(process.ends_with(&format!("({})", std::process::id())), "{process}");
         let open = open_files(1);
         assert!(open.files.len() == 1 && open.is_cut);
@@ -200,7 +210,7 @@ mod tests {
         let Some(hider) = Hider::start() else { return };
         let later = Instant::now() + Duration::from_mins(1);
         let (files, _) = files_of(hider.process.id(), 100, later);
-        assert!(!files.contains(&hider.here), "{files:?}");
+        assert!(!files.contains_key(&hider.here), "{files:?}");
     }
 
     #[test]
