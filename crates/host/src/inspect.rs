@@ -13,6 +13,7 @@
 
 use crate::proc;
 use crate::process_identity::ProcessIdentity;
+use larder_schema::control::UNINSPECTED;
 use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
@@ -226,7 +227,7 @@ impl Scan {
             0 => String::new(),
             count => format!(" and {count} more"),
         };
-        Some(format!("process {first} ({name}){others} cannot be inspected completely"))
+        Some(format!("{UNINSPECTED}process {first} ({name}){others}"))
     }
 }
 
@@ -276,7 +277,7 @@ pub(crate) mod tests {
         assert_eq!(scan.inspect(3, |_| (5, false)), Ok(5));
         assert_eq!(scan.incomplete, [1, 3]);
         let description = scan.describe_incomplete().unwrap();
-        assert!(description.ends_with(" and 1 more cannot be inspected completely"));
+        assert!(description.ends_with(") and 1 more"));
         drop(blocked);
         wait_until(|| inspect(1, WAIT_MAX, |_| 5) == Ok(5));
     }

@@ -33,10 +33,7 @@ impl Mount {
     /// The path cannot be resolved, or procfs is not readable.
     pub fn of(path: &Path) -> io::Result<Mount> {
         let path = path.canonicalize()?;
-        let candidates = read()?.into_iter().filter(|mount| path.starts_with(&mount.point));
-        // The last mount over the deepest mount point hides the earlier ones.
-        let depth = |mount: &Mount| mount.point.components().count();
-        candidates.max_by_key(depth).ok_or_else(|| {
+        deepest(read()?, &path).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "no mount in mountinfo holds it")
         })
     }
@@ -74,6 +71,17 @@ impl Mount {
 fn read() -> io::Result<Vec<Mount>> {
     let table = std::fs::read("/proc/self/mountinfo")?;
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
+}
+
+fn deepest(mounts: Vec<Mount>, path: &Path) -> Option<Mount> {
+    let candidates = mounts.into_iter().filter(|mount| path.starts_with(&mount.point));
+    // The last mount over the deepest mount point hides the earlier ones.
+    candidates.max_by_key(|mount| mount.point.components().count())
+}
+
+/// Returns the mount that holds a path without symbolic links, without access to the path.
+pub(crate) fn holding(path: &Path) -> Option<Mount> {
+    deepest(all(), path)
 }
 
 /// Returns all mounts in the kernel's order: a covering mount comes after the covered one.

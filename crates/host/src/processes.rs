@@ -6,7 +6,8 @@
 
 use crate::foreign_file::{FileIdentity, ForeignFile};
 use crate::inspect::{Scan, Uninspectable, WAIT_MAX, inspect};
-use crate::process_files::{links, threads};
+use crate::process_files::{Step, is_too_long, links, threads};
+use crate::process_identity::ProcessIdentity;
 use crate::{proc, process_name};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -16,10 +17,12 @@ use std::time::Instant;
 const FILES_FAIR: usize = 16;
 
 /// The I/O counters of a process, in bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessIo {
     /// Process ID.
     pub pid: u32,
+    /// Identity of the process: the kernel reuses process IDs.
+    pub identity: ProcessIdentity,
     /// Command name, at most 15 bytes.
     pub name: String,
     /// False if the process cannot be inspected now; the counters of its I/O are then 0.
@@ -41,7 +44,10 @@ pub struct ProcessIo {
 #[must_use]
 pub fn all() -> Vec<ProcessIo> {
     let mut scan = Scan::start();
-    let of = |pid| io(pid, scan.inspect(pid, move |_| (counters(pid), true)));
+    let of = |pid| {
+        let identity = ProcessIdentity::of(pid)?;
+        io(pid, identity, scan.inspect(pid, move |_| (counters(pid), true)))
+    };
     let mut all: Vec<ProcessIo> = Scan::processes().into_iter().filter_map(of).collect();
     all.sort_unstable_by_key(|process| process.pid);
     all
@@ -50,7 +56,7 @@ pub fn all() -> Vec<ProcessIo> {
 /// Returns the counters of one process, or `None` if it has ended or may not be read.
 #[must_use]
 pub fn of(pid: u32) -> Option<ProcessIo> {
-    io(pid, inspect(pid, WAIT_MAX, move |_| counters(pid)))
+    io(pid, ProcessIdentity::of(pid)?, inspect(pid, WAIT_MAX, move |_| counters(pid)))
 }
 
 /// Returns the text with the counters of a process, which the process can block.
@@ -58,12 +64,17 @@ fn counters(pid: u32) -> Option<String> {
     proc::read(format!("/proc/{pid}/io"))
 }
 
-fn io(pid: u32, counters: Result<Option<String>, Uninspectable>) -> Option<ProcessIo> {
+fn io(
+    pid: u32,
+    identity: ProcessIdentity,
+    counters: Result<Option<String>, Uninspectable>,
+) -> Option<ProcessIo> {
     let has_counters = counters.is_ok();
     let text = counters.unwrap_or_else(|_| Some(String::new()))?;
     let count = |name| proc::field(&text, name).unwrap_or(0);
     Some(ProcessIo {
         pid,
+        identity,
         name: process_name::of(pid)?,
         has_counters,
         private_bytes: private_bytes(pid),
@@ -141,25 +152,34 @@ pub fn open_files(max: usize) -> OpenFiles {
 /// true if its descriptors were all read.
 fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeMap<PathBuf, FileIdentity>, bool) {
     let (mut files, mut links) = (BTreeMap::new(), links(pid, deadline));
-    for (path, identity) in links.by_ref().filter_map(|link| open_file(&link)) {
-        files.insert(path, identity);
+    let mut is_complete = true;
+    for link in links.by_ref() {
+        match open_file(&link) {
+            Step::Item((path, identity)) => drop(files.insert(path, identity)),
+            Step::Nothing => {}
+            Step::Unknown => is_complete = false,
+        }
         if files.len() > max {
             break;
         }
     }
-    (files, links.is_complete)
+    (files, is_complete && links.is_complete)
 }
 
-/// Returns the path of the regular file to which a link in a directory of descriptors leads; `None`
-/// if the path leads to another file here: the file may have been removed, or may be in another
-/// mount namespace.
-fn open_file(link: &Path) -> Option<(PathBuf, FileIdentity)> {
-    if !link.parent()?.ends_with("fd") {
-        return None;
+/// Returns the path of the regular file to which a link in a directory of descriptors leads. The
+/// path may lead to another file here: the file may have been removed, or may be in another mount
+/// namespace. A path may be too long.
+fn open_file(link: &Path) -> Step<(PathBuf, FileIdentity)> {
+    if !link.parent().is_some_and(|parent| parent.ends_with("fd")) {
+        return Step::Nothing;
     }
-    let file = ForeignFile::behind(link).ok().filter(|file| file.is_regular)?;
-    let path = std::fs::read_link(link).ok()?;
-    file.has_path(&path).then_some((path, file.identity))
+    match (ForeignFile::behind(link), std::fs::read_link(link)) {
+        (Ok(file), Ok(path)) if file.is_regular && file.has_path(&path) => {
+            Step::Item((path, file.identity))
+        }
+        (Ok(file), Err(error)) if file.is_regular && is_too_long(&error) => Step::Unknown,
+        _ => Step::Nothing,
+    }
 }
 
 #[cfg(test)]
@@ -201,7 +221,7 @@ mod tests {
         assert!(!known.has_counters && known.private_bytes > 0 && !known.name.is_empty());
         assert!(all().iter().any(|known| known.pid == pid && !known.has_counters));
         let incomplete = open_files(100_000).incomplete.unwrap();
-        assert!(incomplete.ends_with("cannot be inspected completely"), "{incomplete}");
+        assert!(incomplete.starts_with("Larder cannot completely inspect process"), "{incomplete}");
         drop(blocked);
     }
 

@@ -131,9 +131,9 @@ impl Collector {
         let mut rows = Vec::new();
         for process in &now {
             let before = self.processes.get(&process.pid);
-            // The kernel reuses process IDs: another name means another process.
             let before = before.filter(|before| {
-                before.name == process.name && before.has_counters && process.has_counters
+                let is_same = before.identity == process.identity;
+                is_same && before.has_counters && process.has_counters
             });
             let rate = |field: fn(&ProcessIo) -> u64| {
                 let rate = before.and_then(|b| per_second(field(process), field(b), seconds));

@@ -43,7 +43,7 @@ fn mapping_process(scan: &mut Scan, path: &Path) -> Option<String> {
         let file = (inode, real.clone());
         let found = scan.inspect(pid, move |deadline| {
             let mut maps = mapped_files(pid, deadline);
-            let is_mapped = maps.any(|mapped| mapped == file);
+            let is_mapped = maps.any(|mapped| (mapped.ino, mapped.path) == file);
             (is_mapped, is_mapped || maps.is_complete)
         });
         found == Ok(true)

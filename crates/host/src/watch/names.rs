@@ -159,9 +159,9 @@ fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
 fn in_use(key: Key, pid: u32, deadline: Instant) -> Option<PathBuf> {
     let open = links(pid, deadline).take(DESCRIPTORS_MAX).find_map(|link| path_behind(key, &link));
     open.or_else(|| {
-        let mapped = mapped_files(pid, deadline).filter(|(inode, _)| *inode == key.ino);
+        let mapped = mapped_files(pid, deadline).filter(|file| file.ino == key.ino);
         mapped
-            .map(|(_, path)| path)
+            .map(|file| file.path)
             .find(|path| ForeignFile::open(path).is_ok_and(|(_, found)| is_same(key, &found)))
     })
 }
