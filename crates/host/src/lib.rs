@@ -8,7 +8,8 @@
 //! * [`holders`]: processes and devices that prevent the unmount of a directory.
 //! * [`extents`]: physical location of a file.
 //! * [`memory`]: available memory, and the order of the OOM killer.
-//! * [`foreign_file`], [`process_identity`]: identities of files of other processes, and of processes.
+//! * [`foreign_file`], [`process_identity`]: identities of files that other processes have open,
+//!   and of processes.
 //! * [`processes`], [`disk_counters`]: activity of processes and disks, without tracing.
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
 //! * [`scratch`]: a temporary file system for a measurement, and its removal.

@@ -11,8 +11,8 @@ pub fn in_use(path: &str, users: &PathUsers) -> String {
         descriptions.partition(|description| description.starts_with(UNINSPECTED));
     named.extend((users.others > 0).then(|| format!("{} more", users.others)));
     let joint = if named.is_empty() { "" } else { ": " };
-    let notes: String = notes.iter().map(|note| format!(". {note}")).collect();
-    format!("{path} is in use{joint}{}{notes}", named.join(", "))
+    let clause = format!("{path} is in use{joint}{}", named.join(", "));
+    [vec![clause], notes].concat().join(". ")
 }
 
 #[cfg(test)]
