@@ -2,64 +2,169 @@
 //! working directory in it, and loop devices on its files, with their uses.
 //!
 //! Only root sees the processes of other users; processes that this process may not inspect are
-//! left out. Processes that cannot be inspected completely, since they block it or are too large,
-//! are named after the users.
+//! left out. A sentence on processes that cannot be inspected completely, since they block it or
+//! are too large, follows the users.
 
 use crate::disk::Disk;
+use crate::foreign_file::ForeignFile;
 use crate::inspect::Scan;
-use crate::process_files::{links, mapped_files};
-use crate::{mounts, proc, process_name, processes};
+use crate::mounts::{self, Mount};
+use crate::process_files::{Step, is_too_long, links, mapped_files};
+use crate::process_identity::ProcessIdentity;
+use crate::{proc, process_name};
 use larder_schema::control::{PathUser, PathUsers};
+use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
+use std::sync::Mutex;
+use std::time::{Duration, Instant};
 
 /// Maximum number of users that are described.
 const USERS_MAX: usize = 5;
+/// Time after which an answer no longer affects the next one. A stop asks several times a second.
+const ANSWER_AGE_MAX: Duration = Duration::from_secs(10);
+
+/// The answer to a question that is asked again until the directory is no longer in use.
+struct Answer {
+    directory: PathBuf,
+    given_at: Instant,
+    /// All processes that use the directory.
+    processes: BTreeMap<ProcessIdentity, PathUser>,
+    /// The described users.
+    named: Vec<PathUser>,
+    /// The named users, the number of the others, and the note on processes that were not inspected
+    /// completely.
+    shown: PathUsers,
+}
+
+static LAST_ANSWER: Mutex<Option<Answer>> = Mutex::new(None);
 
 /// Describes the first users of paths below `directory` except this process, loop devices before
 /// processes, and counts the others.
+///
+/// If the same question is asked again, a process that cannot be inspected now remains a user, and
+/// the answer remains the same as long as the described users do: a load on the machine changes the
+/// number of processes that cannot be inspected.
 #[must_use]
 pub fn holders(directory: &Path) -> PathUsers {
+    let last = LAST_ANSWER.lock().ok().and_then(|mut last| last.take());
+    let is_recent =
+        |last: &Answer| last.directory == directory && last.given_at.elapsed() < ANSWER_AGE_MAX;
+    let answer = answer(directory, last.filter(is_recent));
+    let shown = answer.shown.clone();
+    if let Ok(mut last) = LAST_ANSWER.lock() {
+        *last = Some(answer);
+    }
+    shown
+}
+
+fn answer(directory: &Path, last: Option<Answer>) -> Answer {
     let unnumbered = |description| PathUser { pid: None, description };
-    let mut scan = Scan::start();
-    let others = processes::pids().into_iter().filter(|&pid| pid != std::process::id());
-    let processes = others.filter_map(|pid| user(&mut scan, pid, directory));
-    let mut all = loops(directory).into_iter().map(unnumbered).chain(processes);
-    let mut first: Vec<PathUser> = all.by_ref().take(USERS_MAX).collect();
-    let others = all.count() as u64;
-    first.extend(scan.describe_incomplete().map(unnumbered));
-    PathUsers { first, others }
+    let (mut scan, place) = (Scan::start(), MountedPath::of(directory));
+    let mut processes = BTreeMap::new();
+    for pid in Scan::processes().into_iter().filter(|&pid| pid != std::process::id()) {
+        let Some(identity) = ProcessIdentity::of(pid) else { continue };
+        let before = last.as_ref().and_then(|last| last.processes.get(&identity).cloned());
+        let user = user(&mut scan, pid, &place);
+        let was_user = before.is_some() && scan.incomplete.pop_if(|it| *it == pid).is_some();
+        if user.is_some() || was_user {
+            processes.extend(before.or(user).map(|user| (identity, user)));
+        }
+    }
+    let mut all: Vec<PathUser> = processes.values().cloned().collect();
+    all.sort_by_key(|user| user.pid);
+    let mut named: Vec<_> = loops(directory).into_iter().map(unnumbered).chain(all).collect();
+    let others = named.len().saturating_sub(USERS_MAX) as u64;
+    named.truncate(USERS_MAX);
+    let note = scan.describe_incomplete().map(unnumbered);
+    let has_note = |last: &Answer| last.shown.first.len() > last.named.len();
+    let shown = match last {
+        Some(last) if last.named == named && (note.is_none() || has_note(&last)) => last.shown,
+        _ => PathUsers { first: named.iter().cloned().chain(note).collect(), others },
+    };
+    let directory = directory.to_owned();
+    Answer { directory, given_at: Instant::now(), processes, named, shown }
 }
 
 /// Describes a process, if it uses a path below `directory`.
 #[must_use]
 pub fn holder(pid: u32, directory: &Path) -> Option<PathUser> {
-    user(&mut Scan::start(), pid, directory)
+    user(&mut Scan::start(), pid, &MountedPath::of(directory))
 }
 
-fn user(scan: &mut Scan, pid: u32, directory: &Path) -> Option<PathUser> {
-    let below = directory.to_owned();
-    let found = scan.inspect(pid, move |deadline| path_in_use(pid, &below, deadline));
+fn user(scan: &mut Scan, pid: u32, place: &MountedPath) -> Option<PathUser> {
+    let place = place.clone();
+    let found = scan.inspect(pid, move |deadline| place.path_in_use(pid, deadline));
     let path = found.ok().flatten()?;
     let name = process_name::of(pid).unwrap_or_default();
     let description = format!("process {pid} ({name}) uses {}", path.display());
     Some(PathUser { pid: Some(pid), description })
 }
 
-/// Returns a path below `directory` that a process uses, and true if the answer is certain.
-fn path_in_use(pid: u32, directory: &Path, deadline: Instant) -> (Option<PathBuf>, bool) {
-    let is_below = |path: &PathBuf| path.starts_with(directory);
-    let mut links = links(pid, deadline);
-    let open = links.by_ref().filter_map(|link| std::fs::read_link(link).ok()).find(is_below);
-    if open.is_some() {
-        return (open, true);
+/// A path of a directory or file, with its mount. A path of another process may be one of another
+/// mount namespace, in which any directory may have this path: the mount decides.
+#[derive(Clone, Debug)]
+struct MountedPath {
+    path: PathBuf,
+    mount: Option<Mount>,
+}
+
+impl MountedPath {
+    fn of(path: &Path) -> MountedPath {
+        MountedPath { path: path.to_owned(), mount: mounts::holding(path) }
     }
-    let mut maps = mapped_files(pid, deadline);
-    let mapped = maps.by_ref().map(|(_, path)| path).find(is_below);
-    let is_certain = mapped.is_some() || (links.is_complete && maps.is_complete);
-    (mapped, is_certain)
+
+    /// Returns the path that a process uses at or below this one, and true if the answer is
+    /// certain.
+    fn path_in_use(&self, pid: u32, deadline: Instant) -> (Option<PathBuf>, bool) {
+        let (mut links, mut is_certain) = (links(pid, deadline), true);
+        let mut open = links.by_ref().map(|link| self.path_behind(&link));
+        let found = open.find_map(|step| match step {
+            Step::Item(path) => Some(path),
+            Step::Nothing => None,
+            Step::Unknown => {
+                is_certain = false;
+                None
+            }
+        });
+        if found.is_some() {
+            return (found, true);
+        }
+        let mut maps = mapped_files(pid, deadline);
+        let has_device = |dev| self.mount.as_ref().is_none_or(|mount| mount.device == dev);
+        let mut on_device = maps.by_ref().filter(|file| has_device(file.dev));
+        let mapped = on_device.find_map(|file| self.shown_path(Some(file.path)));
+        let is_certain = is_certain && links.is_complete && maps.is_complete;
+        (mapped.clone(), is_certain || mapped.is_some())
+    }
+
+    /// Returns the path of the file to which a link in procfs leads, if it is at or below this
+    /// path.
+    fn path_behind(&self, link: &Path) -> Step<PathBuf> {
+        let Ok(file) = ForeignFile::behind(link) else { return Step::Nothing };
+        // On btrfs the number of stat(2) is not that of the mount. The same mount in another mount
+        // namespace has another ID.
+        let is_on = |mount: &Mount| mount.device == file.identity.dev || mount.id == file.mount;
+        if !self.mount.as_ref().is_none_or(is_on) {
+            return Step::Nothing;
+        }
+        let path = std::fs::read_link(link);
+        let is_too_long = path.as_ref().is_err_and(is_too_long);
+        match self.shown_path(path.ok()) {
+            Some(path) => Step::Item(path),
+            None if is_too_long => Step::Unknown,
+            None => Step::Nothing,
+        }
+    }
+
+    /// Returns the path of a file of the mount, if it is at or below this path. All files of the
+    /// mount are if this is its mount point.
+    fn shown_path(&self, path: Option<PathBuf>) -> Option<PathBuf> {
+        let is_mount_point = self.mount.as_ref().is_some_and(|mount| mount.point == self.path);
+        let below = path.filter(|path| path.starts_with(&self.path));
+        below.or_else(|| is_mount_point.then(|| self.path.clone()))
+    }
 }
 
 fn loops(directory: &Path) -> Vec<String> {
@@ -196,9 +301,114 @@ else:
             child.wait().unwrap();
         }
         drop(blocked);
-        let pid = pids.into_iter().min().unwrap();
-        let description = format!("process {pid} (cat) and 1 more cannot be inspected completely");
-        assert_eq!(found.first, [PathUser { pid: None, description }]);
+        // A busy machine inspects further processes too slowly.
+        let [PathUser { pid: None, description }] = &found.first[..] else {
+            panic!("{found:?}");
+        };
+        assert!(description.starts_with("Larder cannot completely inspect process"));
+        assert!(description.ends_with(" more"), "{description}");
+    }
+
+    /// Mounts tmpfs at `sys.argv[1]` in a mount namespace of its own, and opens a file there.
+    const DECOY: &str = r"
+import ctypes, sys
+libc = ctypes.CDLL(None)
+path = sys.argv[1].encode()
+is_there = (libc.unshare(0x10020000) == 0
+            and libc.mount(b'decoy', path, b'tmpfs', 0, None) == 0)
+file = open(path + b'/file', 'w')
+print('ready' if is_there else 'refused', flush=True)
+sys.stdin.readline()
+";
+
+    /// Uses a directory below `sys.argv[1]` with a path of 5,000 bytes.
+    const DEEP: &str = r"
+import os, sys
+os.chdir(sys.argv[1])
+for _ in range(25):
+    os.mkdir('d' * 200)
+    os.chdir('d' * 200)
+print('ready', flush=True)
+sys.stdin.readline()
+";
+
+    /// Returns the users of a directory while a program of Python runs; `None` if it cannot.
+    fn holders_while_running(program: &str, path: &Path) -> Option<(u32, PathUsers)> {
+        let started = Command::new("python3")
+            .args(["-c", program])
+            .arg(path)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::piped())
+            .spawn();
+        let Ok(mut child) = started else {
+            larder_testing::skip("python3 is needed");
+            return None;
+        };
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        let found = holders(path);
+        drop(child.stdin.take());
+        child.wait().unwrap();
+        if line != "ready\n" {
+            larder_testing::skip("this process may not make a mount namespace");
+            return None;
+        }
+        Some((child.id(), found))
+    }
+
+    #[test]
+    fn a_path_of_another_mount_namespace_is_no_use() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        let Some((_, found)) = holders_while_running(DECOY, &path) else { return };
+        assert_eq!(users(&found), []);
+    }
+
+    #[test]
+    fn a_path_that_is_too_long_hides_no_user() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        let Some((pid, found)) = holders_while_running(DEEP, &path) else { return };
+        let note = &found.first.last().unwrap().description;
+        assert!(note.starts_with("Larder cannot completely inspect"), "{pid}: {note}");
+    }
+
+    #[test]
+    fn all_files_of_a_mount_are_at_its_mount_point() {
+        let mount = mounts::holding(Path::new("/proc/self")).unwrap();
+        let path = |path: &str| PathBuf::from(path);
+        let root = MountedPath { path: mount.point.clone(), mount: Some(mount) };
+        assert_eq!(root.shown_path(Some(path("/proc/1"))), Some(path("/proc/1")));
+        assert_eq!(root.shown_path(Some(path("/elsewhere"))), Some(path("/proc")));
+        assert_eq!(root.shown_path(None), Some(path("/proc")));
+        let below = MountedPath { path: path("/proc/1"), ..root };
+        assert_eq!(below.shown_path(Some(path("/proc/1/fd"))), Some(path("/proc/1/fd")));
+        assert_eq!(below.shown_path(Some(path("/proc/2"))), None);
+    }
+
+    #[test]
+    fn an_answer_remains_while_its_users_do() {
+        let directory = tempfile::tempdir().unwrap();
+        let path = directory.path().canonicalize().unwrap();
+        let work = |path: &Path| {
+            Command::new("cat").current_dir(path).stdin(Stdio::piped()).spawn().unwrap()
+        };
+        let mut children = [work(&path), work(Path::new("/"))];
+        let [user, other] = children.each_ref().map(std::process::Child::id);
+        let found = holders(&path);
+        let of_user = found.first[0].clone();
+        assert_eq!(of_user.pid, Some(user));
+        let blocked = [user, other].map(crate::inspect::tests::block);
+        let with_note = holders(&path);
+        assert_eq!(with_note.first[0], of_user, "it cannot be inspected now");
+        assert!(with_note.first.len() == 2);
+        drop(blocked);
+        assert_eq!(holders(&path), with_note, "the note remains");
+        for child in &mut children {
+            drop(child.stdin.take());
+            child.wait().unwrap();
+        }
+        assert_eq!(users(&holders(&path)), []);
     }
 
     #[test]
@@ -206,8 +416,9 @@ else:
         let own_pid = std::process::id();
         let nowhere = Path::new("/no/such/directory");
         let later = Instant::now() + std::time::Duration::from_mins(1);
-        assert_eq!(path_in_use(own_pid, nowhere, later), (None, true));
-        assert_eq!(path_in_use(own_pid, nowhere, Instant::now()), (None, false));
+        let place = MountedPath::of(nowhere);
+        assert_eq!(place.path_in_use(own_pid, later), (None, true));
+        assert_eq!(place.path_in_use(own_pid, Instant::now()), (None, false));
     }
 
     #[test]

@@ -7,8 +7,14 @@
 //! limited time.
 //!
 //! Invariants: a process whose inspection is blocked is not inspected again until that inspection
-//! ends; no more than [`BLOCKED_MAX`] workers are blocked, beyond which no process is inspected.
+//! ends; the processes of a user block a limited number of workers, beyond which no process of the
+//! user is inspected, and do not keep those of root from being inspected. In repeated scans, the
+//! processes of a user that took long come after those of others.
 
+use crate::proc;
+use crate::process_identity::ProcessIdentity;
+use larder_schema::control::UNINSPECTED;
+use std::collections::BTreeMap;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
@@ -18,10 +24,17 @@ use std::time::{Duration, Instant};
 pub(crate) const WAIT_MAX: Duration = Duration::from_millis(500);
 /// Maximum time of the inspection of all processes; then the others are not inspected.
 const SCAN_TIME_MAX: Duration = Duration::from_secs(2);
-/// Maximum number of workers that are blocked.
-const BLOCKED_MAX: usize = 8;
+/// Time of a scan from which on the processes of a user come last in the next one.
+const USER_TIME_MAX: Duration = Duration::from_millis(500);
+/// Maximum number of workers that the processes of one user block.
+const BLOCKED_BY_USER_MAX: usize = 2;
+/// Maximum number of blocked workers; those of root are not limited.
+const BLOCKED_MAX: usize = 16;
 /// Stack of a worker. A server locks its memory.
 const STACK_BYTES: usize = 256 << 10;
+const ROOT: u32 = 0;
+/// User of a process that has ended.
+const UNKNOWN_USER: u32 = u32::MAX;
 
 /// A process cannot be inspected: it blocks the inspection, or too many others do.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -34,10 +47,45 @@ struct Worker {
     thread: JoinHandle<()>,
 }
 
+/// A process as the limits distinguish it.
+#[derive(Clone, Copy, Debug)]
+struct Subject {
+    /// `None` if the process has ended.
+    identity: Option<ProcessIdentity>,
+    user: u32,
+}
+
+impl Subject {
+    fn of(pid: u32) -> Subject {
+        Subject { identity: ProcessIdentity::of(pid), user: user(pid) }
+    }
+}
+
+/// Returns the real user of a process. The owner of /proc/PID is root for a process that changed
+/// its user or cannot be dumped, as every user can arrange.
+fn user(pid: u32) -> u32 {
+    let status = proc::read(format!("/proc/{pid}/status")).unwrap_or_default();
+    proc::field(&status, "Uid").and_then(|user| user.try_into().ok()).unwrap_or(UNKNOWN_USER)
+}
+
 struct Workers {
     idle: Vec<Worker>,
     /// Processes with the workers whose inspection is blocked.
-    blocked: Vec<(u32, JoinHandle<()>)>,
+    blocked: Vec<(Subject, JoinHandle<()>)>,
+}
+
+impl Workers {
+    /// Returns true if a process may get a worker.
+    fn admit(&mut self, process: Subject) -> bool {
+        self.blocked.retain(|(_, thread)| !thread.is_finished());
+        let blocked = || self.blocked.iter().map(|(blocked, _)| blocked);
+        let is_blocked =
+            blocked().any(|it| it.identity.is_some() && it.identity == process.identity);
+        let by_users = blocked().filter(|blocked| blocked.user != ROOT).count();
+        let by_user = blocked().filter(|blocked| blocked.user == process.user).count();
+        let has_place = by_users < BLOCKED_MAX && by_user < BLOCKED_BY_USER_MAX;
+        !is_blocked && (has_place || process.user == ROOT)
+    }
 }
 
 static WORKERS: Mutex<Workers> = Mutex::new(Workers { idle: Vec::new(), blocked: Vec::new() });
@@ -62,11 +110,17 @@ pub(crate) fn inspect<T: Send + 'static>(
     wait: Duration,
     action: impl FnOnce(Instant) -> T + Send + 'static,
 ) -> Result<T, Uninspectable> {
+    run(Subject::of(pid), wait, action)
+}
+
+fn run<T: Send + 'static>(
+    process: Subject,
+    wait: Duration,
+    action: impl FnOnce(Instant) -> T + Send + 'static,
+) -> Result<T, Uninspectable> {
     let idle = {
         let mut workers = WORKERS.lock().map_err(|_poisoned| Uninspectable)?;
-        workers.blocked.retain(|(_, thread)| !thread.is_finished());
-        let is_blocked = workers.blocked.iter().any(|(blocked, _)| *blocked == pid);
-        if is_blocked || workers.blocked.len() >= BLOCKED_MAX {
+        if !workers.admit(process) {
             return Err(Uninspectable);
         }
         workers.idle.pop()
@@ -82,22 +136,60 @@ pub(crate) fn inspect<T: Send + 'static>(
     if result.is_ok() {
         workers.idle.push(worker);
     } else {
-        workers.blocked.push((pid, worker.thread));
+        workers.blocked.push((process, worker.thread));
     }
     result
+}
+
+/// Times of the inspections of the users whose processes took long in a scan.
+#[derive(Debug)]
+struct SlowUsers(BTreeMap<u32, Duration>);
+
+static SLOW_USERS: Mutex<SlowUsers> = Mutex::new(SlowUsers(BTreeMap::new()));
+
+impl SlowUsers {
+    /// Adds the times of the users in a scan. A user who took long stays slow for a few scans.
+    fn add_scan(&mut self, times: &BTreeMap<u32, Duration>) {
+        for (user, time) in times {
+            let before = self.0.remove(user).unwrap_or_default();
+            let time = (*time).max(before / 2);
+            if time >= USER_TIME_MAX {
+                self.0.insert(*user, time);
+            }
+        }
+    }
+
+    /// Returns the place of the processes of a user in the order of inspection.
+    fn rank(&self, user: u32) -> u128 {
+        self.0.get(&user).map_or(0, |time| time.as_millis() / USER_TIME_MAX.as_millis())
+    }
 }
 
 /// The inspection of several processes, with a common limit of time.
 #[derive(Debug)]
 pub(crate) struct Scan {
     end: Instant,
+    /// Time that the processes of each user took.
+    times: BTreeMap<u32, Duration>,
     /// Processes that were not inspected, or not completely.
     pub(crate) incomplete: Vec<u32>,
 }
 
 impl Scan {
     pub(crate) fn start() -> Scan {
-        Scan { end: Instant::now() + SCAN_TIME_MAX, incomplete: Vec::new() }
+        Scan { end: Instant::now() + SCAN_TIME_MAX, times: BTreeMap::new(), incomplete: Vec::new() }
+    }
+
+    /// Returns all processes in the order of inspection: by process ID, after those of other users
+    /// if the processes of their user took long in earlier scans.
+    pub(crate) fn processes() -> Vec<u32> {
+        let mut pids = proc::pids();
+        if let Ok(slow) = SLOW_USERS.lock()
+            && !slow.0.is_empty()
+        {
+            pids.sort_by_cached_key(|pid| slow.rank(user(*pid)));
+        }
+        pids
     }
 
     /// Inspects a process as [`inspect`] does. `action` also returns true if its result is
@@ -110,8 +202,16 @@ impl Scan {
         pid: u32,
         action: impl FnOnce(Instant) -> (T, bool) + Send + 'static,
     ) -> Result<T, Uninspectable> {
-        let wait = self.end.saturating_duration_since(Instant::now()).min(WAIT_MAX);
-        let result = if wait.is_zero() { Err(Uninspectable) } else { inspect(pid, wait, action) };
+        let begun = Instant::now();
+        let wait = self.end.saturating_duration_since(begun).min(WAIT_MAX);
+        let result = if wait.is_zero() {
+            Err(Uninspectable)
+        } else {
+            let process = Subject::of(pid);
+            let result = run(process, wait, action);
+            *self.times.entry(process.user).or_default() += begun.elapsed();
+            result
+        };
         if !matches!(result, Ok((_, true))) {
             self.incomplete.push(pid);
         }
@@ -127,7 +227,15 @@ impl Scan {
             0 => String::new(),
             count => format!(" and {count} more"),
         };
-        Some(format!("process {first} ({name}){others} cannot be inspected completely"))
+        Some(format!("{UNINSPECTED}process {first} ({name}){others}"))
+    }
+}
+
+impl Drop for Scan {
+    fn drop(&mut self) {
+        if let Ok(mut slow) = SLOW_USERS.lock() {
+            slow.add_scan(&self.times);
+        }
     }
 }
 
@@ -136,13 +244,17 @@ pub(crate) mod tests {
     use super::*;
     use std::io::{PipeReader, PipeWriter, Read};
 
-    /// A process with this ID is not inspected until the pipe is closed.
-    pub(crate) fn block(pid: u32) -> PipeWriter {
+    fn block_subject(process: Subject) -> PipeWriter {
         let (reader, writer) = std::io::pipe().unwrap();
         let wait_for = |mut pipe: PipeReader| pipe.read(&mut [0]);
-        let blocked = inspect(pid, Duration::from_millis(1), move |_| wait_for(reader).unwrap());
-        assert_eq!(blocked, Err(Uninspectable));
+        let action = move |_| wait_for(reader).unwrap();
+        assert_eq!(run(process, Duration::from_millis(1), action), Err(Uninspectable));
         writer
+    }
+
+    /// The process with this ID is not inspected until the pipe is closed.
+    pub(crate) fn block(pid: u32) -> PipeWriter {
+        block_subject(Subject::of(pid))
     }
 
     fn wait_until(mut is_true: impl FnMut() -> bool) {
@@ -165,22 +277,50 @@ pub(crate) mod tests {
         assert_eq!(scan.inspect(3, |_| (5, false)), Ok(5));
         assert_eq!(scan.incomplete, [1, 3]);
         let description = scan.describe_incomplete().unwrap();
-        assert!(description.ends_with(" and 1 more cannot be inspected completely"));
+        assert!(description.ends_with(") and 1 more"));
         drop(blocked);
         wait_until(|| inspect(1, WAIT_MAX, |_| 5) == Ok(5));
     }
 
     #[test]
-    fn the_number_of_blocked_workers_has_a_limit() {
-        let blocked: Vec<_> = (0..).take(BLOCKED_MAX).map(block).collect();
-        assert_eq!(inspect(1000, WAIT_MAX, |_| 5), Err(Uninspectable));
-        drop(blocked);
-        wait_until(|| inspect(1000, WAIT_MAX, |_| 5) == Ok(5));
+    fn the_processes_of_a_user_block_few_workers_and_those_of_root_none() {
+        let identity = ProcessIdentity::of(std::process::id());
+        let of_user = |user| Subject { identity: None, user };
+        let inspect = |process| run(process, WAIT_MAX, |_| 5);
+        let first = [of_user(1000); BLOCKED_BY_USER_MAX].map(block_subject);
+        assert_eq!(inspect(of_user(1000)), Err(Uninspectable));
+        assert_eq!(inspect(of_user(1001)), Ok(5), "another user");
+        let users = 1001..;
+        let others = users.take(BLOCKED_MAX - first.len()).map(|user| block_subject(of_user(user)));
+        let others: Vec<_> = others.collect();
+        assert_eq!(inspect(of_user(2000)), Err(Uninspectable));
+        let of_root = block_subject(Subject { identity, user: ROOT });
+        assert_eq!(inspect(Subject { identity, user: ROOT }), Err(Uninspectable));
+        assert_eq!(inspect(of_user(ROOT)), Ok(5));
+        drop((first, others, of_root));
+        wait_until(|| inspect(of_user(1000)) == Ok(5) && inspect(of_user(2000)) == Ok(5));
+    }
+
+    #[test]
+    fn processes_of_a_slow_user_come_last_for_a_few_scans() {
+        let mut slow = SlowUsers(BTreeMap::new());
+        let scan = |times: &[(u32, u64)]| {
+            times.iter().map(|&(user, ms)| (user, Duration::from_millis(ms))).collect()
+        };
+        slow.add_scan(&scan(&[(1, 1900), (2, 100)]));
+        assert!(slow.rank(1) > slow.rank(2));
+        slow.add_scan(&scan(&[(2, 100)]));
+        assert!(slow.rank(1) > slow.rank(2), "no time was left for it");
+        slow.add_scan(&scan(&[(1, 0)]));
+        assert!(slow.rank(1) > slow.rank(2), "one fast scan is not enough");
+        slow.add_scan(&scan(&[(1, 0)]));
+        assert!(slow.0.is_empty());
     }
 
     #[test]
     fn a_scan_has_a_limit_of_time() {
-        let mut scan = Scan { end: Instant::now(), incomplete: Vec::new() };
+        let mut scan = Scan::start();
+        scan.end = Instant::now();
         assert_eq!(scan.inspect(1, |_| (5, true)), Err(Uninspectable));
         assert_eq!(scan.incomplete, [1]);
     }

@@ -8,6 +8,8 @@
 //! * [`holders`]: processes and devices that prevent the unmount of a directory.
 //! * [`extents`]: physical location of a file.
 //! * [`memory`]: available memory, and the order of the OOM killer.
+//! * [`foreign_file`], [`process_identity`]: identities of files that other processes have open,
+//!   and of processes.
 //! * [`processes`], [`disk_counters`]: activity of processes and disks, without tracing.
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
 //! * [`scratch`]: a temporary file system for a measurement, and its removal.
@@ -34,6 +36,7 @@ mod device;
 pub mod disk;
 pub mod disk_counters;
 pub mod extents;
+pub mod foreign_file;
 pub mod holders;
 mod inspect;
 pub mod machine;
@@ -42,6 +45,7 @@ pub mod mounts;
 pub mod priority;
 mod proc;
 mod process_files;
+pub mod process_identity;
 mod process_name;
 pub mod processes;
 pub mod residency;

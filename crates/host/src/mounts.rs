@@ -9,6 +9,8 @@ use std::path::{Path, PathBuf};
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
+    /// ID of the mount, see `STATX_MNT_ID`.
+    pub(crate) id: u64,
     /// Mount point.
     pub point: PathBuf,
     /// Type, such as `ext4` or `fuse.bindfs`.
@@ -31,10 +33,7 @@ impl Mount {
     /// The path cannot be resolved, or procfs is not readable.
     pub fn of(path: &Path) -> io::Result<Mount> {
         let path = path.canonicalize()?;
-        let candidates = read()?.into_iter().filter(|mount| path.starts_with(&mount.point));
-        // The last mount over the deepest mount point hides the earlier ones.
-        let depth = |mount: &Mount| mount.point.components().count();
-        candidates.max_by_key(depth).ok_or_else(|| {
+        deepest(read()?, &path).ok_or_else(|| {
             io::Error::new(io::ErrorKind::NotFound, "no mount in mountinfo holds it")
         })
     }
@@ -74,6 +73,17 @@ fn read() -> io::Result<Vec<Mount>> {
     Ok(table.split(|&byte| byte == b'\n').filter_map(parse).collect())
 }
 
+fn deepest(mounts: Vec<Mount>, path: &Path) -> Option<Mount> {
+    let candidates = mounts.into_iter().filter(|mount| path.starts_with(&mount.point));
+    // The last mount over the deepest mount point hides the earlier ones.
+    candidates.max_by_key(|mount| mount.point.components().count())
+}
+
+/// Returns the mount that holds a path without symbolic links, without access to the path.
+pub(crate) fn holding(path: &Path) -> Option<Mount> {
+    deepest(all(), path)
+}
+
 /// Returns all mounts in the kernel's order: a covering mount comes after the covered one.
 pub(crate) fn all() -> Vec<Mount> {
     read().unwrap_or_default()
@@ -103,11 +113,13 @@ pub(crate) fn mount_points_of(device: &Path) -> Vec<String> {
 fn parse(line: &[u8]) -> Option<Mount> {
     let text = |word: &[u8]| String::from_utf8_lossy(word).into_owned();
     let mut words = line.split(|&byte| byte == b' ');
-    let device = device::parse_number(str::from_utf8(words.nth(2)?).ok()?)?;
+    let id = str::from_utf8(words.next()?).ok()?.parse().ok()?;
+    let device = device::parse_number(str::from_utf8(words.nth(1)?).ok()?)?;
     let point = words.nth(1)?;
     let options = words.next()?;
     let mut fs = words.skip_while(|word| *word != b"-").skip(1);
     Some(Mount {
+        id,
         point: OsString::from_vec(unescape(point)).into(),
         options: text(options),
         fs_type: text(fs.next()?),
@@ -145,6 +157,7 @@ mod tests {
         assert_eq!(mount.point, Path::new("/mnt 2"));
         assert_eq!((mount.fs_type.as_str(), mount.source.as_str()), ("ext3", "/dev/root"));
         assert_eq!((mount.options.as_str(), mount.device), ("rw,noatime", device::encode(98, 3)));
+        assert_eq!(mount.id, 36);
         assert_eq!(mount.fs_options, "rw,errors=continue");
         assert!(parse(b"36 35 98 /mnt1").is_none() && parse(b"").is_none());
         let odd = parse(b"36 35 98:3 / /m\xff\\134040\\ rw - ext3 /dev/root rw").unwrap();

@@ -28,6 +28,13 @@ pub(crate) fn names(directory: impl AsRef<Path>) -> impl Iterator<Item = String>
     entries(directory).filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
 }
 
+/// Returns the IDs of all processes, in ascending order.
+pub(crate) fn pids() -> Vec<u32> {
+    let mut pids: Vec<u32> = names("/proc").filter_map(|name| name.parse().ok()).collect();
+    pids.sort_unstable();
+    pids
+}
+
 /// Returns the text after `name` in lines such as `Name:   larder`.
 pub(crate) fn text<'a>(text: &'a str, name: &str) -> Option<&'a str> {
     text.lines().find_map(|line| line.strip_prefix(name)?.strip_prefix(':')).map(str::trim)

@@ -4,11 +4,12 @@
 //! that ends during a reading is left out, and so are processes whose counters this process may not
 //! read.
 
+use crate::foreign_file::{FileIdentity, ForeignFile};
 use crate::inspect::{Scan, Uninspectable, WAIT_MAX, inspect};
-use crate::process_files::{links, threads};
+use crate::process_files::{Step, is_too_long, links, threads};
+use crate::process_identity::ProcessIdentity;
 use crate::{proc, process_name};
-use std::collections::{BTreeMap, BTreeSet};
-use std::os::unix::fs::MetadataExt;
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use std::time::Instant;
 
@@ -16,10 +17,12 @@ use std::time::Instant;
 const FILES_FAIR: usize = 16;
 
 /// The I/O counters of a process, in bytes.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ProcessIo {
     /// Process ID.
     pub pid: u32,
+    /// Identity of the process: the kernel reuses process IDs.
+    pub identity: ProcessIdentity,
     /// Command name, at most 15 bytes.
     pub name: String,
     /// False if the process cannot be inspected now; the counters of its I/O are then 0.
@@ -41,20 +44,19 @@ pub struct ProcessIo {
 #[must_use]
 pub fn all() -> Vec<ProcessIo> {
     let mut scan = Scan::start();
-    let of = |pid| io(pid, scan.inspect(pid, move |_| (counters(pid), true)));
-    pids().into_iter().filter_map(of).collect()
-}
-
-pub(crate) fn pids() -> Vec<u32> {
-    let mut pids: Vec<u32> = proc::names("/proc").filter_map(|name| name.parse().ok()).collect();
-    pids.sort_unstable();
-    pids
+    let of = |pid| {
+        let identity = ProcessIdentity::of(pid)?;
+        io(pid, identity, scan.inspect(pid, move |_| (counters(pid), true)))
+    };
+    let mut all: Vec<ProcessIo> = Scan::processes().into_iter().filter_map(of).collect();
+    all.sort_unstable_by_key(|process| process.pid);
+    all
 }
 
 /// Returns the counters of one process, or `None` if it has ended or may not be read.
 #[must_use]
 pub fn of(pid: u32) -> Option<ProcessIo> {
-    io(pid, inspect(pid, WAIT_MAX, move |_| counters(pid)))
+    io(pid, ProcessIdentity::of(pid)?, inspect(pid, WAIT_MAX, move |_| counters(pid)))
 }
 
 /// Returns the text with the counters of a process, which the process can block.
@@ -62,12 +64,17 @@ fn counters(pid: u32) -> Option<String> {
     proc::read(format!("/proc/{pid}/io"))
 }
 
-fn io(pid: u32, counters: Result<Option<String>, Uninspectable>) -> Option<ProcessIo> {
+fn io(
+    pid: u32,
+    identity: ProcessIdentity,
+    counters: Result<Option<String>, Uninspectable>,
+) -> Option<ProcessIo> {
     let has_counters = counters.is_ok();
     let text = counters.unwrap_or_else(|_| Some(String::new()))?;
     let count = |name| proc::field(&text, name).unwrap_or(0);
     Some(ProcessIo {
         pid,
+        identity,
         name: process_name::of(pid)?,
         has_counters,
         private_bytes: private_bytes(pid),
@@ -87,11 +94,20 @@ pub(crate) fn private_bytes(pid: u32) -> u64 {
     kib.saturating_mul(1024)
 }
 
+/// A regular file that a process has open.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenFile {
+    /// Identity of the file: another file may take its path.
+    pub identity: FileIdentity,
+    /// Name and ID of one process.
+    pub process: String,
+}
+
 /// The regular files that processes have open.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct OpenFiles {
-    /// Paths, with the name and ID of one process each.
-    pub files: BTreeMap<PathBuf, String>,
+    /// Files by their paths.
+    pub files: BTreeMap<PathBuf, OpenFile>,
     /// True if more files are open than were asked for.
     pub is_cut: bool,
     /// A clause about processes whose files are missing, since they cannot be inspected.
@@ -104,11 +120,11 @@ pub struct OpenFiles {
 pub fn open_files(max: usize) -> OpenFiles {
     let (mut files, mut further) = (BTreeMap::new(), BTreeMap::new());
     let (mut scan, mut is_cut) = (Scan::start(), false);
-    for pid in pids() {
+    for pid in Scan::processes() {
         let Some(process) = process_name::of(pid) else { continue };
         let paths = scan.inspect(pid, move |deadline| files_of(pid, max, deadline));
         let mut own = 0;
-        for path in paths.unwrap_or_default() {
+        for (path, identity) in paths.unwrap_or_default() {
             if files.contains_key(&path) {
                 continue;
             }
@@ -118,12 +134,13 @@ pub fn open_files(max: usize) -> OpenFiles {
                 break;
             }
             own += 1;
-            list.entry(path).or_insert_with(|| format!("{process} ({pid})"));
+            let process = format!("{process} ({pid})");
+            list.entry(path).or_insert(OpenFile { identity, process });
         }
     }
-    for (path, process) in further {
+    for (path, file) in further {
         if files.len() < max {
-            files.entry(path).or_insert(process);
+            files.entry(path).or_insert(file);
         } else if !files.contains_key(&path) {
             is_cut = true;
         }
@@ -133,37 +150,46 @@ pub fn open_files(max: usize) -> OpenFiles {
 
 /// Returns regular files that a process has open, at least `max` of them if it has as many, and
 /// true if its descriptors were all read.
-fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeSet<PathBuf>, bool) {
-    let (mut files, mut links) = (BTreeSet::new(), links(pid, deadline));
-    for path in links.by_ref().filter_map(|link| open_file(&link)) {
-        files.insert(path);
+fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeMap<PathBuf, FileIdentity>, bool) {
+    let (mut files, mut links) = (BTreeMap::new(), links(pid, deadline));
+    let mut is_complete = true;
+    for link in links.by_ref() {
+        match open_file(&link) {
+            Step::Item((path, identity)) => drop(files.insert(path, identity)),
+            Step::Nothing => {}
+            Step::Unknown => is_complete = false,
+        }
         if files.len() > max {
             break;
         }
     }
-    (files, links.is_complete)
+    (files, is_complete && links.is_complete)
 }
 
-/// Returns the path of the regular file to which a link in a directory of descriptors leads; `None`
-/// if the path leads to another file here: the file may have been removed, or may be in another
-/// mount namespace.
-fn open_file(link: &Path) -> Option<PathBuf> {
-    if !link.parent()?.ends_with("fd") {
-        return None;
+/// Returns the path of the regular file to which a link in a directory of descriptors leads. The
+/// path may lead to another file here: the file may have been removed, or may be in another mount
+/// namespace. A path may be too long.
+fn open_file(link: &Path) -> Step<(PathBuf, FileIdentity)> {
+    if !link.parent().is_some_and(|parent| parent.ends_with("fd")) {
+        return Step::Nothing;
     }
-    let file = std::fs::metadata(link).ok().filter(std::fs::Metadata::is_file)?;
-    let path = std::fs::read_link(link).ok()?;
-    let found = std::fs::metadata(&path).ok()?;
-    ((file.dev(), file.ino()) == (found.dev(), found.ino())).then_some(path)
+    match (ForeignFile::behind(link), std::fs::read_link(link)) {
+        (Ok(file), Ok(path)) if file.is_regular && file.has_path(&path) => {
+            Step::Item((path, file.identity))
+        }
+        (Ok(file), Err(error)) if file.is_regular && is_too_long(&error) => Step::Unknown,
+        _ => Step::Nothing,
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::foreign_file::tests::Hider;
     use std::ffi::OsStr;
-    use std::io::{BufRead, BufReader, Read, Write};
+    use std::io::{Read, Write};
     use std::os::unix::ffi::OsStrExt;
-    use std::process::{Command, Stdio};
+    use std::process::Command;
     use std::time::Duration;
 
     #[test]
@@ -181,7 +207,7 @@ mod tests {
         assert!(after.private_bytes > 0 && !after.name.is_empty());
         let open = open_files(100_000);
         assert!(!open.is_cut);
-        let process = open.files.get(file.path()).expect("it is open");
+        let process = &open.files.get(file.path()).expect("it is open").process;
         assert!(process.ends_with(&format!("({})", std::process::id())), "{process}");
         let open = open_files(1);
         assert!(open.files.len() == 1 && open.is_cut);
@@ -195,50 +221,16 @@ mod tests {
         assert!(!known.has_counters && known.private_bytes > 0 && !known.name.is_empty());
         assert!(all().iter().any(|known| known.pid == pid && !known.has_counters));
         let incomplete = open_files(100_000).incomplete.unwrap();
-        assert!(incomplete.ends_with("cannot be inspected completely"), "{incomplete}");
+        assert!(incomplete.starts_with("Larder cannot completely inspect process"), "{incomplete}");
         drop(blocked);
     }
 
-    /// Prints a line after `sys.argv[1]` in its mount namespace is the file `sys.argv[2]`, which it
-    /// has open, and waits.
-    const HIDER: &str = r"
-import ctypes, sys
-libc = ctypes.CDLL(None, use_errno=True)
-path, other = (name.encode() for name in sys.argv[1:])
-is_other = (libc.unshare(0x10020000) == 0 and libc.mount(None, b'/', None, 0x44000, None) == 0
-            and libc.mount(other, path, None, 0x1000, None) == 0)
-file = open(path)
-print('ready' if is_other else 'refused', flush=True)
-sys.stdin.readline()
-";
-
     #[test]
     fn a_path_of_another_mount_namespace_is_not_taken_for_the_file_here() {
-        let directory = tempfile::tempdir().unwrap();
-        let paths = ["here", "other"].map(|name| directory.path().join(name));
-        for path in &paths {
-            std::fs::write(path, path.to_str().unwrap()).unwrap();
-        }
-        let Ok(mut hider) = Command::new("python3")
-            .args(["-c", HIDER])
-            .args(&paths)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-        else {
-            larder_testing::skip("python3 is needed");
-            return;
-        };
-        let mut line = String::new();
-        BufReader::new(hider.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        let (files, _) = files_of(hider.id(), 100, Instant::now() + Duration::from_mins(1));
-        drop(hider.stdin.take());
-        hider.wait().unwrap();
-        if line == "ready\n" {
-            assert!(!files.contains(&paths[0]), "{files:?}");
-        } else {
-            larder_testing::skip("this process may not make a mount namespace");
-        }
+        let Some(hider) = Hider::start() else { return };
+        let later = Instant::now() + Duration::from_mins(1);
+        let (files, _) = files_of(hider.process.id(), 100, later);
+        assert!(!files.contains_key(&hider.here), "{files:?}");
     }
 
     #[test]

@@ -13,12 +13,14 @@ mod reasons;
 
 pub use reasons::{caches_below, why_pages_lack, why_pages_stay};
 
+use crate::foreign_file::{FileIdentity, ForeignFile};
 use crate::syscall;
 use larder_schema::share;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io;
 use std::ops::AddAssign;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -123,22 +125,42 @@ pub fn page_bytes() -> u64 {
 /// The path cannot be opened, is neither a file nor a block device, or another process holds a
 /// lease.
 pub fn open(path: &Path) -> Result<File, ResidencyError> {
-    let failed = ResidencyError::query(path);
-    let check = |metadata: std::io::Result<std::fs::Metadata>| {
-        let kind = metadata?.file_type();
-        if kind.is_file() || kind.is_block_device() {
-            return Ok(());
-        }
-        Err(io::Error::other("it is neither a file nor a block device"))
-    };
-    // The open of a special file may have effects; another file may have taken the place since.
-    check(std::fs::metadata(path)).map_err(&failed)?;
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let found = rustix::fs::open(path, flags, Mode::empty()).map_err(io::Error::from);
+    found.and_then(open_found).map_err(ResidencyError::query(path))
+}
+
+/// Opens the data of a file that was opened without access to it. The open of a special file may
+/// have effects, and another file may take the place of a path at any time.
+fn open_found(found: OwnedFd) -> io::Result<File> {
+    let found = File::from(found);
+    let kind = found.metadata()?.file_type();
+    if !kind.is_file() && !kind.is_block_device() {
+        return Err(io::Error::other("it is neither a file nor a block device"));
+    }
+    let path = path_of(&found);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
-    let opened = rustix::fs::open(path, flags, Mode::empty());
-    let file = File::from(opened.map_err(|error| failed(error.into()))?);
-    check(file.metadata()).map_err(&failed)?;
-    rustix::fs::fcntl_setfl(&file, OFlags::empty()).map_err(|error| failed(error.into()))?;
+    let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
+    rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
     Ok(file)
+}
+
+/// Returns the path of a descriptor of this process in procfs.
+fn path_of(file: &File) -> String {
+    format!("/proc/self/fd/{}", file.as_raw_fd())
+}
+
+/// Returns the residency of a regular file that a process has open.
+///
+/// # Errors
+/// As those of [`of_path`], or the path names another file now.
+pub fn of_open_file(path: &Path, identity: FileIdentity) -> Result<Residency, ResidencyError> {
+    let failed = ResidencyError::query(path);
+    let (found, file) = ForeignFile::open(path).map_err(|error| failed(error.into()))?;
+    if file.identity != identity || !file.is_regular {
+        return Err(failed(io::Error::other("another file has this name now")));
+    }
+    of_file(&open_found(found).map_err(failed)?, path)
 }
 
 /// Returns the residency of the file at a path.
@@ -271,8 +293,7 @@ fn mincore_is_accurate(file: &File) -> io::Result<bool> {
         return Ok(true);
     }
     // The file is open for reading only, so the check uses the path of the descriptor in procfs.
-    let path = format!("/proc/self/fd/{}", std::os::fd::AsRawFd::as_raw_fd(file));
-    Ok(rustix::fs::access(path, rustix::fs::Access::WRITE_OK).is_ok())
+    Ok(rustix::fs::access(path_of(file), rustix::fs::Access::WRITE_OK).is_ok())
 }
 
 /// Fills `buffer` from the file at `offset` with as many reads as needed; returns the bytes read,

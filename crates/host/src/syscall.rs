@@ -39,16 +39,17 @@ pub(crate) const FILES: libc::c_int = 2;
 /// Kind of kcmp(2) for working and root directory.
 pub(crate) const DIRECTORIES: libc::c_int = 3;
 
-/// Compares the resources of this kind of two threads, by an order that lasts until the next boot;
-/// `None` if the kernel does not tell. It waits while one of the threads is in execve(2).
-pub(crate) fn compare(one: u32, other: u32, kind: libc::c_int) -> Option<Ordering> {
+/// Compares the resources of this kind of two threads, by an order that lasts until the next boot.
+/// It waits while one of the threads is in execve(2). Fails with `ESRCH` if one has ended.
+pub(crate) fn compare(one: u32, other: u32, kind: libc::c_int) -> io::Result<Ordering> {
     let none: libc::c_ulong = 0;
     // SAFETY: the call takes numbers only, and changes nothing.
-    match unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, none, none) } {
-        0 => Some(Ordering::Equal),
-        1 => Some(Ordering::Less),
-        2 => Some(Ordering::Greater),
-        _ => None,
+    let result = unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, none, none) };
+    match checked(result)? {
+        0 => Ok(Ordering::Equal),
+        1 => Ok(Ordering::Less),
+        2 => Ok(Ordering::Greater),
+        _ => Err(io::Error::other("the kernel compares them for equality only")),
     }
 }
 

@@ -47,7 +47,7 @@ use memory_group::Group;
 use names::Names;
 use readings::CounterReadings;
 use rustix::time::{ClockId, clock_gettime};
-use scope::Scope;
+use scope::{Scope, TaskReader};
 use source::Source;
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -160,12 +160,12 @@ fn cpu_ns() -> u64 {
 
 /// Returns the watched processes with the most private memory.
 fn memory_users(wanted: &WatchScope) -> Vec<ProcessMemory> {
-    let pids = processes::pids().into_iter();
+    let pids = proc::pids().into_iter();
     let mut all: Vec<_> = pids.map(|pid| (processes::private_bytes(pid), pid)).collect();
     all.retain(|(private_bytes, _)| *private_bytes > 0);
     all.sort_by_key(|(private_bytes, _)| std::cmp::Reverse(*private_bytes));
-    let watched = |pid| scope::task_info(wanted, pid).is_some_and(|info| info.watched);
-    let all = all.into_iter().filter(|(_, pid)| watched(*pid)).take(PROCESSES_MAX);
+    let watched = all.into_iter().filter(|(_, pid)| scope::is_watched(wanted, *pid));
+    let all = watched.take(PROCESSES_MAX);
     all.filter_map(|(private_bytes, pid)| {
         Some(ProcessMemory { process: process_name::of(pid)?, pid, private_bytes })
     })
@@ -199,9 +199,9 @@ impl Watcher {
         if source.is_some() {
             missing.extend(missing::scope(&scope));
         }
-        let wanted = options.wanted.clone();
+        let mut reader = TaskReader::new(options.wanted.clone());
         let mut numbers = FilesByNumber::default();
-        let describe_task = Box::new(move |thread| scope::task_info(&wanted, thread));
+        let describe_task = Box::new(move |thread| reader.task_info(thread));
         let machine = MachineQueries {
             file_system_devices: Box::new(homes::devices),
             is_block_file_system: Box::new(homes::is_block_device),

@@ -8,7 +8,7 @@ mod volumes;
 
 pub use requests::{
     AddRequest, ByteRange, Change, ChangeResponse, JobResult, PathUser, PathUsers, Progress,
-    RangeRequest, RemoveRequest, SetRequest, VolumeRequest,
+    RangeRequest, RemoveRequest, SetRequest, UNINSPECTED, VolumeRequest,
 };
 pub use stats::{Budget, BudgetPool, GiveBack, LatencyStats, Pool, Stats, VolumeStats};
 pub use volumes::{

@@ -8,7 +8,7 @@ use super::uses::UseTracer;
 use crate::colors;
 use larder_host::disk_counters;
 use larder_host::memory::Memory;
-use larder_host::processes::{self, ProcessIo};
+use larder_host::processes::{self, OpenFile, ProcessIo};
 use larder_host::residency;
 use larder_schema::as_f64;
 use larder_schema::control::Stats;
@@ -80,9 +80,9 @@ fn memory_line(memory: Memory) -> String {
 
 fn files() -> Grid {
     let page = residency::page_bytes();
-    let row = |(path, process): (std::path::PathBuf, String)| {
+    let row = |(path, file): (std::path::PathBuf, OpenFile)| {
         // A lease of another process, for example, prevents a query.
-        let figures = residency::of_path(&path).map(|found| {
+        let figures = residency::of_open_file(&path, file.identity).map(|found| {
             let dirty = (found.dirty + found.write_back) * page;
             [
                 Some(Value::Bytes(found.resident * page)),
@@ -94,7 +94,7 @@ fn files() -> Grid {
         let figures = figures.unwrap_or_default();
         let [resident, share, dirty, size] = figures.map(|it| it.unwrap_or(Value::Missing));
         let path = Value::Word(path.display().to_string());
-        vec![path, resident, share, dirty, Value::Word(process), size]
+        vec![path, resident, share, dirty, Value::Word(file.process), size]
     };
     let open = processes::open_files(FILES_MAX);
     let rows = open.files.into_iter().map(row).collect();
@@ -131,9 +131,9 @@ impl Collector {
         let mut rows = Vec::new();
         for process in &now {
             let before = self.processes.get(&process.pid);
-            // The kernel reuses process IDs: another name means another process.
             let before = before.filter(|before| {
-                before.name == process.name && before.has_counters && process.has_counters
+                let is_same = before.identity == process.identity;
+                is_same && before.has_counters && process.has_counters
             });
             let rate = |field: fn(&ProcessIo) -> u64| {
                 let rate = before.and_then(|b| per_second(field(process), field(b), seconds));

@@ -235,14 +235,17 @@ fn a_recorded_line_has_plain_numbers_under_the_names_of_columns() {
 #[test]
 fn this_machine_is_seen() {
     let mut collector = Collector::default();
+    let rename = |name| std::fs::write("/proc/self/comm", name).unwrap();
+    rename("first");
     assert!(
         collector.collect(View::Processes).grids[View::Disks.index()].rows.is_empty(),
         "no rates at first"
     );
+    rename("second");
     let snapshot = collector.collect(View::Processes);
     let processes = &snapshot.grids[View::Processes.index()];
-    let pid = format!("({})", std::process::id());
-    let is_this_process = |row: &&Vec<Value>| row[0].to_text().ends_with(&pid);
+    let pid = format!("second ({})", std::process::id());
+    let is_this_process = |row: &&Vec<Value>| row[0].to_text() == pid;
     let row = processes.rows.iter().find(is_this_process).expect("we are there");
     assert!(matches!(row[1], Value::ByteRate(rate) if rate >= 0.0), "{row:?}");
     for grid in &snapshot.grids {

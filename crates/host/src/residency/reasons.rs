@@ -6,7 +6,7 @@ use crate::disk::Disk;
 use crate::inspect::Scan;
 use crate::mounts::Mount;
 use crate::process_files::mapped_files;
-use crate::{proc, process_name, processes};
+use crate::{proc, process_name};
 use std::collections::BTreeSet;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
@@ -43,12 +43,12 @@ fn mapping_process(scan: &mut Scan, path: &Path) -> Option<String> {
         let file = (inode, real.clone());
         let found = scan.inspect(pid, move |deadline| {
             let mut maps = mapped_files(pid, deadline);
-            let is_mapped = maps.any(|mapped| mapped == file);
+            let is_mapped = maps.any(|mapped| (mapped.ino, mapped.path) == file);
             (is_mapped, is_mapped || maps.is_complete)
         });
         found == Ok(true)
     };
-    let pid = processes::pids().into_iter().find(maps_it)?;
+    let pid = Scan::processes().into_iter().find(maps_it)?;
     Some(format!("process {pid} ({})", process_name::of(pid).unwrap_or_default()))
 }
 

@@ -182,6 +182,21 @@ fn what_is_no_file_is_refused_with_a_sentence() {
 }
 
 #[test]
+fn a_file_in_the_place_of_an_open_one_is_not_queried() {
+    let Some(directory) = directory() else { return };
+    let path = file_of(directory.path(), "file", page()).canonicalize().unwrap();
+    let identity = ForeignFile::open(&path).unwrap().1.identity;
+    assert_eq!(of_open_file(&path, identity).unwrap().pages, 1);
+    let other = file_of(directory.path(), "other", page());
+    let refusal = || of_open_file(&path, identity).unwrap_err().to_string();
+    std::fs::rename(&other, &path).unwrap();
+    assert!(refusal().ends_with("another file has this name now"), "{}", refusal());
+    std::fs::remove_file(&path).unwrap();
+    std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+    assert!(of_open_file(&path, identity).is_err());
+}
+
+#[test]
 fn a_range_is_counted_by_the_pages_that_it_meets() {
     let Some(directory) = directory() else { return };
     let path = file_of(directory.path(), "file", 16 * page());

@@ -7,6 +7,7 @@
 use super::Map;
 use super::event::Key;
 use super::homes;
+use crate::foreign_file::ForeignFile;
 use crate::mounts::{self, Mount};
 use crate::syscall;
 use std::ffi::OsStr;
@@ -37,7 +38,7 @@ impl FilesByNumber {
         let (mount, file) = self.open(key)?;
         let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
         // For a file without a cached directory entry the kernel reports no full path.
-        let links = rustix::fs::fstat(&file).ok()?.st_nlink;
+        let links = ForeignFile::of(&file).ok()?.links;
         (path.starts_with(&mount.point) && path != mount.point).then(|| without_mark(path, links))
     }
 
@@ -55,7 +56,7 @@ impl FilesByNumber {
         let mount = mount.as_ref()?;
         let root = File::open(&mount.point).ok()?;
         // After an unmount the mount point may be a directory of another file system.
-        if !homes::may_be_on(key.dev, &root.metadata().ok()?) {
+        if !homes::is_on(key.dev, &ForeignFile::of(&root).ok()?) {
             return None;
         }
         let (kind, handle) = handle(&mount.fs_type, &root, key.ino)?;
@@ -92,7 +93,7 @@ fn handle(fs_type: &str, root: &File, ino: u64) -> Option<(i32, Vec<u8>)> {
 
 /// Returns the path of a file with this number of names, without the mark of procfs for a deleted
 /// file.
-pub(super) fn without_mark(path: PathBuf, links: u64) -> PathBuf {
+pub(super) fn without_mark(path: PathBuf, links: u32) -> PathBuf {
     let bytes = path.as_os_str().as_bytes();
     match bytes.strip_suffix(b" (deleted)").filter(|_| links == 0) {
         Some(bytes) => PathBuf::from(OsStr::from_bytes(bytes)),

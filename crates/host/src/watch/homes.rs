@@ -1,16 +1,17 @@
 //! Devices of file systems, from mountinfo and sysfs.
 
 use super::event::{FileSystemId, Key, until_zero};
-use crate::{device, mounts, proc};
+use crate::foreign_file::ForeignFile;
+use crate::mounts::{self, Mount};
+use crate::{device, proc};
 use std::collections::BTreeSet;
-use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-/// Returns true if a file may be on a device. On btrfs stat(2) reports a different anonymous number
-/// for each subvolume, so two anonymous numbers count as a match.
-pub(super) fn may_be_on(dev: u32, found: &std::fs::Metadata) -> bool {
-    let file_dev = device::from_stat(found.dev());
-    file_dev == dev || (file_dev >> 20 == 0 && dev >> 20 == 0)
+/// Returns true if a file is on a device. On btrfs stat(2) reports a different anonymous number for
+/// each subvolume, so that the mount decides.
+pub(super) fn is_on(dev: u32, file: &ForeignFile) -> bool {
+    let is_btrfs = |mount: Mount| mount.fs_type == "btrfs" && mount.device == dev;
+    file.identity.dev == dev || file.mount_here().is_some_and(is_btrfs)
 }
 
 /// Returns true if a device is below a stacked device (md, dm), whose requests it receives a second
@@ -91,7 +92,7 @@ mod tests {
 
     #[test]
     fn the_device_of_the_root_is_found_by_its_name() {
-        let dev = mounts::Mount::of(Path::new("/")).unwrap().device;
+        let dev = Mount::of(Path::new("/")).unwrap().device;
         let (major, minor) = device::decode(whole_device(dev));
         let name = format!("{major}:{minor}");
         assert!(devices(&FileSystemId::Backing(padded(&name))).contains(&dev), "{name}");

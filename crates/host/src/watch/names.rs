@@ -10,12 +10,14 @@ use super::event::Key;
 use super::file_numbers::{FilesByNumber, without_mark};
 use super::homes;
 use super::lookup::{FileId, ProcessId};
+use crate::foreign_file::ForeignFile;
 use crate::inspect::{WAIT_MAX, inspect};
 use crate::process_files::{links, mapped_files};
 use crate::tracefs::now_ns;
 use crate::{device, mounts, proc};
 use std::collections::HashSet;
-use std::os::unix::fs::{DirEntryExt, MetadataExt};
+use std::os::fd::AsRawFd;
+use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -76,29 +78,32 @@ impl Names {
     /// the ones found from `wanted`. It ends at `end`. This serves file systems that cannot open a
     /// file by number.
     pub(crate) fn walk(&mut self, root: &Path, wanted: &mut Map<u64, FileId>, end: Instant) {
-        let Ok(dev) = std::fs::metadata(root).map(|found| found.dev()) else { return };
-        // Not even stat(2) is safe: a network file system without an answering server would block
+        let Ok((_, at_root)) = ForeignFile::open(root) else { return };
+        // Not even an open is safe: a network file system without an answering server would block
         // it forever.
         let nested_mounts = mounts::mount_points_below(root);
         let (mut directories, mut seen) = (vec![root.to_path_buf()], 0);
         while let Some(directory) = directories.pop() {
-            let Ok(entries) = std::fs::read_dir(&directory) else { continue };
+            // A user may put a link to another file system in the place of a directory.
+            let Ok((opened, found)) = ForeignFile::open(&directory) else { continue };
+            if found.identity.dev != at_root.identity.dev {
+                continue;
+            }
+            let by_number = format!("/proc/self/fd/{}", opened.as_raw_fd());
+            let Ok(entries) = std::fs::read_dir(by_number) else { continue };
             for entry in entries.flatten() {
                 seen += 1;
                 if wanted.is_empty() || seen > ENTRIES_MAX || Instant::now() >= end {
                     return;
                 }
                 let Ok(kind) = entry.file_type() else { continue };
+                let path = directory.join(entry.file_name());
                 if kind.is_dir() {
-                    let path = entry.path();
-                    let is_same_file_system = |path: &Path| {
-                        std::fs::symlink_metadata(path).is_ok_and(|found| found.dev() == dev)
-                    };
-                    if !nested_mounts.contains(&path) && is_same_file_system(&path) {
+                    if !nested_mounts.contains(&path) {
                         directories.push(path);
                     }
                 } else if let Some(file) = wanted.remove(&entry.ino()) {
-                    self.known.insert(file, (entry.path(), now_ns()));
+                    self.known.insert(file, (path, now_ns()));
                 }
             }
         }
@@ -152,21 +157,47 @@ fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
 }
 
 fn in_use(key: Key, pid: u32, deadline: Instant) -> Option<PathBuf> {
-    let same = |path: &PathBuf| {
-        std::fs::metadata(path)
-            .is_ok_and(|found| found.ino() == key.ino && homes::may_be_on(key.dev, &found))
-    };
-    if let Some(found) = links(pid, deadline).take(DESCRIPTORS_MAX).find(same) {
-        let links = std::fs::metadata(&found).ok()?.nlink();
-        return std::fs::read_link(found).ok().map(|path| without_mark(path, links));
+    let open = links(pid, deadline).take(DESCRIPTORS_MAX).find_map(|link| path_behind(key, &link));
+    open.or_else(|| {
+        let mapped = mapped_files(pid, deadline).filter(|file| file.ino == key.ino);
+        mapped
+            .map(|file| file.path)
+            .find(|path| ForeignFile::open(path).is_ok_and(|(_, found)| is_same(key, &found)))
+    })
+}
+
+fn is_same(key: Key, file: &ForeignFile) -> bool {
+    file.identity.ino == key.ino && homes::is_on(key.dev, file)
+}
+
+/// Returns the path of the file to which a link in procfs leads, if it is this file. The path may
+/// be one of another mount namespace: it must name the file here. That of a removed file names
+/// none, and must be one of a mount of this namespace.
+fn path_behind(key: Key, link: &Path) -> Option<PathBuf> {
+    let file = ForeignFile::behind(link).ok().filter(|file| file.identity.ino == key.ino)?;
+    let path = std::fs::read_link(link).ok()?;
+    if let Ok((_, found)) = ForeignFile::open(&path)
+        && found.identity == file.identity
+    {
+        return is_same(key, &found).then_some(path);
     }
-    let mapped = mapped_files(pid, deadline).filter(|(inode, _)| *inode == key.ino);
-    mapped.map(|(_, path)| path).find(same)
+    let is_removed = file.links == 0 && is_same(key, &file) && file.mount_here().is_some();
+    is_removed.then(|| without_mark(path, file.links))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::foreign_file::tests::Hider;
+    use std::os::unix::fs::MetadataExt;
+
+    #[test]
+    fn a_path_of_another_mount_namespace_names_no_file_here() {
+        let Some(hider) = Hider::start() else { return };
+        let file = ForeignFile::open(&hider.other).unwrap().1.identity;
+        let key = Key { dev: file.dev, ino: file.ino };
+        assert_eq!(of_process(key, hider.process.id()), None);
+    }
 
     #[test]
     fn a_file_that_we_have_open_or_mapped_is_found_by_its_number() {

@@ -5,10 +5,11 @@ use super::event::Key;
 use super::tasks::{IO_WORKER_NAME, TaskInfo};
 use crate::inspect::{WAIT_MAX, inspect};
 use crate::mounts::{self, Mount};
-use crate::{proc, process_name, processes};
+use crate::{proc, process_name};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Maximum number of ancestors of a process to follow.
 const ANCESTORS_MAX: usize = 64;
@@ -161,7 +162,7 @@ fn resolve_group(given: &str) -> io::Result<String> {
     let group = roots.iter().filter_map(below).min_by_key(|rest| rest.len()).unwrap_or(given);
     let group = Path::new("/").join(group.trim_matches('/')).to_string_lossy().into_owned();
     let exists = |mount: &Mount| mount.point.join(group.trim_start_matches('/')).is_dir();
-    if roots.iter().any(exists) || processes::pids().into_iter().any(|pid| in_group(&group, pid)) {
+    if roots.iter().any(exists) || proc::pids().into_iter().any(|pid| in_group(&group, pid)) {
         return Ok(group);
     }
     let message = "there is no such control group; it is named by its path below the root of the \
@@ -169,33 +170,68 @@ fn resolve_group(given: &str) -> io::Result<String> {
     Err(io::Error::new(io::ErrorKind::NotFound, message))
 }
 
-/// Describes a thread, from procfs.
-pub(super) fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
-    let status = proc::read(format!("/proc/{thread}/status"))?;
-    let pid = number(&status, "Tgid")?;
-    let process = if pid == thread { None } else { process_name::of(pid) };
-    let name = process_name::of(thread)?;
-    let watched = match wanted {
+/// Descriptions of threads, from procfs.
+#[derive(Debug)]
+pub(super) struct TaskReader {
+    wanted: WatchScope,
+    /// Begin of the current second.
+    begun: Instant,
+    /// Time of this second for which the reader still waits for flags.
+    left: Duration,
+}
+
+impl TaskReader {
+    pub(super) fn new(wanted: WatchScope) -> TaskReader {
+        TaskReader { wanted, begun: Instant::now(), left: WAIT_MAX }
+    }
+
+    /// Describes a thread; returns `None` if it has ended.
+    pub(super) fn task_info(&mut self, thread: u32) -> Option<TaskInfo> {
+        let status = proc::read(format!("/proc/{thread}/status"))?;
+        let pid = number(&status, "Tgid")?;
+        let process = if pid == thread { None } else { process_name::of(pid) };
+        let name = process_name::of(thread)?;
+        let watched = is_watched(&self.wanted, pid);
+        // Before Linux 6.8 the flags alone tell which threads are of the kernel; every thread may
+        // have the name of a worker.
+        let kernel = number(&status, "Kthread").map(|kernel| kernel == 1);
+        let needs_flags = kernel.is_none() || name.starts_with(IO_WORKER_NAME);
+        let flags = if needs_flags { self.flags(pid, thread).unwrap_or(0) } else { 0 };
+        let kernel = kernel.unwrap_or(flags & PF_KTHREAD != 0);
+        let is_worker = flags & PF_IO_WORKER != 0;
+        let process = process.unwrap_or_else(|| name.clone());
+        Some(TaskInfo { pid, name, process, kernel, is_worker, watched })
+    }
+
+    /// Returns the flags of a thread; `None` if its process cannot be inspected. Many processes may
+    /// delay their inspection, so the reader waits for a limited time in each second.
+    fn flags(&mut self, pid: u32, thread: u32) -> Option<u64> {
+        let now = Instant::now();
+        if now.duration_since(self.begun) >= Duration::from_secs(1) {
+            *self = TaskReader::new(self.wanted.clone());
+        }
+        if self.left.is_zero() {
+            return None;
+        }
+        let read = move |_| proc::read_lossy(format!("/proc/{thread}/stat")).ok();
+        let stat = inspect(pid, self.left, read);
+        self.left = self.left.saturating_sub(now.elapsed());
+        flags_in(&stat.ok()??)
+    }
+}
+
+/// Returns true if a scope has a process.
+pub(super) fn is_watched(wanted: &WatchScope, pid: u32) -> bool {
+    match wanted {
         WatchScope::Machine | WatchScope::Path(_) => true,
         WatchScope::Process(of) => is_descendant(*of, pid),
         WatchScope::Group(group) => in_group(group, pid),
-    };
-    // Before Linux 6.8 the flags alone tell which threads are of the kernel; every thread may have
-    // the name of a worker.
-    let kernel = number(&status, "Kthread").map(|kernel| kernel == 1);
-    let needs_flags = kernel.is_none() || name.starts_with(IO_WORKER_NAME);
-    let flags = if needs_flags { flags(pid, thread).unwrap_or(0) } else { 0 };
-    let kernel = kernel.unwrap_or(flags & PF_KTHREAD != 0);
-    let is_worker = flags & PF_IO_WORKER != 0;
-    let process = process.unwrap_or_else(|| name.clone());
-    Some(TaskInfo { pid, name, process, kernel, is_worker, watched })
+    }
 }
 
-/// Returns the flags of a thread: field 9 of /proc/PID/stat (proc(5)). The name, field 2, may
-/// contain parentheses and spaces. `None` if its process cannot be inspected.
-fn flags(pid: u32, thread: u32) -> Option<u64> {
-    let read = move |_| proc::read_lossy(format!("/proc/{thread}/stat")).ok();
-    let stat = inspect(pid, WAIT_MAX, read).ok()??;
+/// Returns the flags in the text of /proc/PID/stat: field 9 (proc(5)). The name, field 2, may
+/// contain parentheses and spaces.
+fn flags_in(stat: &str) -> Option<u64> {
     let (_, after_name) = stat.rsplit_once(')')?;
     after_name.split_whitespace().nth(6)?.parse().ok()
 }
@@ -253,6 +289,22 @@ mod tests {
         assert!(scope.has_file(key, Some(&directory.path().join("a/b"))));
         assert!(!scope.has_file(key, Some(Path::new("/elsewhere"))));
         assert!(!scope.has_file(key, None));
+    }
+
+    fn task_info(wanted: &WatchScope, thread: u32) -> Option<TaskInfo> {
+        TaskReader::new(wanted.clone()).task_info(thread)
+    }
+
+    #[test]
+    fn processes_that_delay_their_inspection_do_not_delay_a_watch() {
+        let own_pid = std::process::id();
+        let mut reader = TaskReader::new(WatchScope::Machine);
+        assert!(reader.flags(own_pid, own_pid).is_some());
+        reader.left = Duration::ZERO;
+        assert_eq!(reader.flags(own_pid, own_pid), None);
+        reader.begun = reader.begun.checked_sub(Duration::from_secs(1)).unwrap();
+        assert!(reader.flags(own_pid, own_pid).is_some(), "the next second");
+        assert!(reader.left < WAIT_MAX);
     }
 
     #[test]

@@ -1,15 +1,18 @@
 //! Users of a path, in words.
 
-use larder_schema::control::PathUsers;
+use larder_schema::control::{PathUsers, UNINSPECTED};
 
-/// Returns the clause that a path is in use, with its users, as far as they are known.
+/// Returns the clause that a path is in use, with its users, as far as they are known. A sentence
+/// on processes that may be users follows.
 #[must_use]
 pub fn in_use(path: &str, users: &PathUsers) -> String {
-    let first = users.first.iter().map(|user| user.description.clone());
-    let others = (users.others > 0).then(|| format!("{} more", users.others));
-    let users: Vec<String> = first.chain(others).collect();
-    let joint = if users.is_empty() { "" } else { ": " };
-    format!("{path} is in use{joint}{}", users.join(", "))
+    let descriptions = users.first.iter().map(|user| user.description.clone());
+    let (notes, mut named): (Vec<_>, Vec<_>) =
+        descriptions.partition(|description| description.starts_with(UNINSPECTED));
+    named.extend((users.others > 0).then(|| format!("{} more", users.others)));
+    let joint = if named.is_empty() { "" } else { ": " };
+    let clause = format!("{path} is in use{joint}{}", named.join(", "));
+    [vec![clause], notes].concat().join(". ")
 }
 
 #[cfg(test)]
@@ -26,5 +29,9 @@ mod tests {
         assert_eq!(in_use("/m", &users), "/m is in use: process 1, process 2");
         users.others = 7;
         assert_eq!(in_use("/m", &users), "/m is in use: process 1, process 2, 7 more");
+        let note = format!("{UNINSPECTED}process 9");
+        users.first.push(PathUser { pid: None, description: note.clone() });
+        let all = format!("/m is in use: process 1, process 2, 7 more. {note}");
+        assert_eq!(in_use("/m", &users), all);
     }
 }

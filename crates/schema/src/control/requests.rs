@@ -142,6 +142,9 @@ pub struct PathUsers {
     pub others: u64,
 }
 
+/// Beginning of the description that is no user, but a sentence on processes that may be users.
+pub const UNINSPECTED: &str = "Larder cannot completely inspect ";
+
 /// A process or device that uses a path.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct PathUser {
