@@ -29,7 +29,7 @@ pub(super) struct SmallMain {
     entries: ChunkedArray<Entry>,
     ghosts: Ghosts,
     capacity: usize,
-    /// Whether pages were evicted since the capacity grew last.
+    /// True if pages were evicted since the capacity grew last.
     has_evicted: bool,
 }
 

@@ -41,7 +41,7 @@ pub struct WTinyLfu {
     entries: ChunkedArray<Entry>,
     sketch: Sketch,
     capacity: usize,
-    /// Whether pages were evicted since the capacity grew last.
+    /// True if pages were evicted since the capacity grew last.
     has_evicted: bool,
     /// The page that is about to be inserted and has been counted.
     pending: Option<u64>,

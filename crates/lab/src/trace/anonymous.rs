@@ -5,8 +5,8 @@
 //! addresses below the same end, rounded up to an extent, and adjacent bytes of an extent stay
 //! adjacent. So the reuse of pages that are no larger than an extent is that of the original trace,
 //! and so are their hits in every cache. A request that crosses extents becomes several with the
-//! same time; adjacent parts, and sequential requests, tell which extents were adjacent. The work of
-//! a call is bounded, whatever the lengths of requests are.
+//! same time: they, and sequential requests, tell which extents were adjacent. The work of a call
+//! is bounded, whatever the lengths of requests are.
 
 use super::names::AllNames;
 use super::{Addressing, BoxedSource, NameKind, Op, Record, Source, TraceError, VOLUME_MAX};
@@ -210,8 +210,8 @@ impl<S: Source> Anonymized<S> {
     }
 
     /// Returns the image of a number in the permutation of the numbers below `count` that belongs
-    /// to the last volume; the extent at the end of all addresses stays. It is a Feistel network over the next even
-    /// number of bits, repeated until the image is below `count`.
+    /// to the last volume; the extent at the end of all addresses stays. It is a Feistel network
+    /// over the next even number of bits, repeated until the image is below `count`.
     fn permuted(&mut self, number: u64, count: u64) -> u64 {
         if number >= count && count < u64::MAX {
             return number;
