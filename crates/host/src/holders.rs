@@ -311,11 +311,15 @@ else:
 
     /// Mounts tmpfs at `sys.argv[1]` in a mount namespace of its own, and opens a file there.
     const DECOY: &str = r"
-import ctypes, sys
+import ctypes, os, sys
 libc = ctypes.CDLL(None)
-path = sys.argv[1].encode()
-is_there = (libc.unshare(0x10020000) == 0
-            and libc.mount(b'decoy', path, b'tmpfs', 0, None) == 0)
+path, user, group = sys.argv[1].encode(), os.getuid(), os.getgid()
+is_there = libc.unshare(0x10020000) == 0
+if is_there:
+    users, groups = ('uid_map', f'0 {user} 1'), ('gid_map', f'0 {group} 1')
+    for name, text in ('setgroups', 'deny'), users, groups:
+        open('/proc/self/' + name, 'w').write(text)
+    is_there = libc.mount(b'decoy', path, b'tmpfs', 0, None) == 0
 file = open(path + b'/file', 'w')
 print('ready' if is_there else 'refused', flush=True)
 sys.stdin.readline()
