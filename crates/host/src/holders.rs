@@ -118,25 +118,16 @@ impl MountedPath {
     /// Returns the path that a process uses at or below this one, and true if the answer is
     /// certain.
     fn path_in_use(&self, pid: u32, deadline: Instant) -> (Option<PathBuf>, bool) {
-        let (mut links, mut is_certain) = (links(pid, deadline), true);
-        let mut open = links.by_ref().map(|link| self.path_behind(&link));
-        let found = open.find_map(|step| match step {
-            Step::Item(path) => Some(path),
-            Step::Nothing => None,
-            Step::Unknown => {
-                is_certain = false;
-                None
-            }
-        });
-        if found.is_some() {
-            return (found, true);
+        let mut open = links(pid, deadline).and_then(|link| self.path_behind(&link));
+        if let Some(path) = open.next() {
+            return (Some(path), true);
         }
         let mut maps = mapped_files(pid, deadline);
         let has_device = |dev| self.mount.as_ref().is_none_or(|mount| mount.device == dev);
         let mut on_device = maps.by_ref().filter(|file| has_device(file.dev));
         let mapped = on_device.find_map(|file| self.shown_path(Some(file.path)));
-        let is_certain = is_certain && links.is_complete && maps.is_complete;
-        (mapped.clone(), is_certain || mapped.is_some())
+        let is_certain = mapped.is_some() || (open.is_complete && maps.is_complete);
+        (mapped, is_certain)
     }
 
     /// Returns the path of the file to which a link in procfs leads, if it is at or below this
@@ -205,11 +196,22 @@ fn is_swap(device: &Path) -> bool {
 mod tests {
     use super::*;
     use std::io::{BufRead, BufReader};
-    use std::process::{Command, Stdio};
+    use std::process::{Child, Command, Stdio};
 
     /// Returns the users without the note on processes that a busy machine inspects too slowly.
     fn users(found: &PathUsers) -> Vec<PathUser> {
         found.first.iter().filter(|user| user.pid.is_some()).cloned().collect()
+    }
+
+    /// Starts a process that works in a directory.
+    fn work_in(path: &Path) -> Child {
+        let mut command = Command::new("cat");
+        command.current_dir(path).stdin(Stdio::piped()).stdout(Stdio::null()).spawn().unwrap()
+    }
+
+    fn end(child: &mut Child) {
+        drop(child.stdin.take());
+        child.wait().unwrap();
     }
 
     #[test]
@@ -217,15 +219,9 @@ mod tests {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap();
         assert_eq!(users(&holders(&path)), []);
-        let mut child = Command::new("cat")
-            .current_dir(&path)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .spawn()
-            .unwrap();
+        let mut child = work_in(&path);
         let found = holders(&path);
-        drop(child.stdin.take());
-        child.wait().unwrap();
+        end(&mut child);
         let description = format!("process {} (cat) uses {}", child.id(), path.display());
         assert_eq!(users(&found), [PathUser { pid: Some(child.id()), description }]);
         assert_eq!(found.others, 0);
@@ -289,17 +285,11 @@ else:
     fn a_process_that_blocks_its_inspection_is_named() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap();
-        let work = |path: &Path| {
-            Command::new("cat").current_dir(path).stdin(Stdio::piped()).spawn().unwrap()
-        };
-        let mut children = [work(&path), work(Path::new("/"))];
+        let mut children = [&path, Path::new("/")].map(work_in);
         let pids = children.each_ref().map(std::process::Child::id);
         let blocked = pids.map(crate::inspect::tests::block);
         let found = holders(&path);
-        for child in &mut children {
-            drop(child.stdin.take());
-            child.wait().unwrap();
-        }
+        children.iter_mut().for_each(end);
         drop(blocked);
         // A busy machine inspects further processes too slowly.
         let [PathUser { pid: None, description }] = &found.first[..] else {
@@ -394,10 +384,7 @@ sys.stdin.readline()
     fn an_answer_remains_while_its_users_do() {
         let directory = tempfile::tempdir().unwrap();
         let path = directory.path().canonicalize().unwrap();
-        let work = |path: &Path| {
-            Command::new("cat").current_dir(path).stdin(Stdio::piped()).spawn().unwrap()
-        };
-        let mut children = [work(&path), work(Path::new("/"))];
+        let mut children = [&path, Path::new("/")].map(work_in);
         let [user, other] = children.each_ref().map(std::process::Child::id);
         let found = holders(&path);
         let of_user = found.first[0].clone();
@@ -408,10 +395,7 @@ sys.stdin.readline()
         assert!(with_note.first.len() == 2);
         drop(blocked);
         assert_eq!(holders(&path), with_note, "the note remains");
-        for child in &mut children {
-            drop(child.stdin.take());
-            child.wait().unwrap();
-        }
+        children.iter_mut().for_each(end);
         assert_eq!(users(&holders(&path)), []);
     }
 

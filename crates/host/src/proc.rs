@@ -1,6 +1,7 @@
 //! Reading small files of procfs and sysfs.
 
 use std::io;
+use std::os::fd::AsRawFd;
 use std::path::{Path, PathBuf};
 
 /// Returns the text of a file without surrounding white space, or `None` if the file is missing,
@@ -26,6 +27,11 @@ pub(crate) fn entries(directory: impl AsRef<Path>) -> impl Iterator<Item = PathB
 /// Returns the names in a directory that are UTF-8.
 pub(crate) fn names(directory: impl AsRef<Path>) -> impl Iterator<Item = String> {
     entries(directory).filter_map(|path| Some(path.file_name()?.to_str()?.to_owned()))
+}
+
+/// Returns the path of a descriptor of this process.
+pub(crate) fn descriptor(file: &impl AsRawFd) -> PathBuf {
+    format!("/proc/self/fd/{}", file.as_raw_fd()).into()
 }
 
 /// Returns the IDs of all processes, in ascending order.

@@ -39,6 +39,22 @@ impl<I> Bounded<I> {
     }
 }
 
+impl<T, I: Iterator<Item = Step<T>>> Bounded<I> {
+    /// Replaces each item by a step.
+    pub(crate) fn and_then<U>(
+        self,
+        mut next: impl FnMut(T) -> Step<U>,
+    ) -> Bounded<impl Iterator<Item = Step<U>>> {
+        let Bounded { steps, left, deadline, is_complete } = self;
+        let steps = steps.map(move |step| match step {
+            Step::Item(item) => next(item),
+            Step::Nothing => Step::Nothing,
+            Step::Unknown => Step::Unknown,
+        });
+        Bounded { steps, left, deadline, is_complete }
+    }
+}
+
 /// A step without an item counts as well.
 impl<T, I: Iterator<Item = Step<T>>> Iterator for Bounded<I> {
     type Item = T;

@@ -151,19 +151,15 @@ pub fn open_files(max: usize) -> OpenFiles {
 /// Returns regular files that a process has open, at least `max` of them if it has as many, and
 /// true if its descriptors were all read.
 fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeMap<PathBuf, FileIdentity>, bool) {
-    let (mut files, mut links) = (BTreeMap::new(), links(pid, deadline));
-    let mut is_complete = true;
-    for link in links.by_ref() {
-        match open_file(&link) {
-            Step::Item((path, identity)) => drop(files.insert(path, identity)),
-            Step::Nothing => {}
-            Step::Unknown => is_complete = false,
-        }
+    let mut files = BTreeMap::new();
+    let mut open = links(pid, deadline).and_then(|link| open_file(&link));
+    for (path, identity) in open.by_ref() {
+        files.insert(path, identity);
         if files.len() > max {
             break;
         }
     }
-    (files, is_complete && links.is_complete)
+    (files, open.is_complete)
 }
 
 /// Returns the path of the regular file to which a link in a directory of descriptors leads. The

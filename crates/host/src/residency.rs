@@ -14,13 +14,13 @@ mod reasons;
 pub use reasons::{caches_below, why_pages_lack, why_pages_stay};
 
 use crate::foreign_file::{FileIdentity, ForeignFile};
-use crate::syscall;
+use crate::{proc, syscall};
 use larder_schema::share;
 use rustix::fs::{Mode, OFlags};
 use std::fs::File;
 use std::io;
 use std::ops::AddAssign;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::fs::{FileExt, FileTypeExt, MetadataExt};
 use std::path::{Path, PathBuf};
 
@@ -138,16 +138,11 @@ fn open_found(found: OwnedFd) -> io::Result<File> {
     if !kind.is_file() && !kind.is_block_device() {
         return Err(io::Error::other("it is neither a file nor a block device"));
     }
-    let path = path_of(&found);
+    let path = proc::descriptor(&found);
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     let file = File::from(rustix::fs::open(path, flags, Mode::empty())?);
     rustix::fs::fcntl_setfl(&file, OFlags::empty())?;
     Ok(file)
-}
-
-/// Returns the path of a descriptor of this process in procfs.
-fn path_of(file: &File) -> String {
-    format!("/proc/self/fd/{}", file.as_raw_fd())
 }
 
 /// Returns the residency of a regular file that a process has open.
@@ -293,7 +288,7 @@ fn mincore_is_accurate(file: &File) -> io::Result<bool> {
         return Ok(true);
     }
     // The file is open for reading only, so the check uses the path of the descriptor in procfs.
-    Ok(rustix::fs::access(path_of(file), rustix::fs::Access::WRITE_OK).is_ok())
+    Ok(rustix::fs::access(proc::descriptor(file), rustix::fs::Access::WRITE_OK).is_ok())
 }
 
 /// Fills `buffer` from the file at `offset` with as many reads as needed; returns the bytes read,

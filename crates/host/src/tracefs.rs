@@ -21,9 +21,10 @@ pub(crate) use instance::Instance;
 pub(crate) use page::PageLayout;
 pub(crate) use reader::{COMPLETION_TIME, Reader, now_ns};
 
+use crate::proc;
 use rustix::mount::{FsMountFlags, FsOpenFlags, MountAttrFlags};
 use std::io::{self, Read};
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::path::{Path, PathBuf};
 
 const MOUNT_POINTS: [&str; 2] = ["/sys/kernel/tracing", "/sys/kernel/debug/tracing"];
@@ -75,7 +76,7 @@ impl Tracefs {
             }
         }
         let mount = mount_detached().map_err(mount_error)?;
-        let root = PathBuf::from(format!("/proc/self/fd/{}", mount.as_raw_fd()));
+        let root = proc::descriptor(&mount);
         Ok(Tracefs { root, _mount: Some(mount) })
     }
 

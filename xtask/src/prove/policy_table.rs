@@ -3,8 +3,8 @@
 //!
 //! Both simulate the same references, one for each page of 4 KiB, with the same numbers of pages.
 
-use super::policies;
 use super::prelude::*;
+use super::{policies, sim_speed};
 use std::fmt::Write as _;
 
 /// The policies, their names in libCacheSim, and the difference in points that is not explained.
@@ -59,8 +59,8 @@ def hit_ratio(name, pages):
     reader = lcs.TraceReader(sys.argv[1], lcs.TraceType.ORACLE_GENERAL_TRACE, parameters)
     return 1 - getattr(lcs, name)(cache_size=pages).process_trace(reader)[0]
 sizes = [int(size) for size in sys.argv[3:]]
-print('{' + json.dumps('ratios') + ':' + json.dumps({
-    name: [hit_ratio(name, pages) for pages in sizes] for name in sys.argv[2].split(',')}) + '}')
+names = sys.argv[2].split(',')
+print(json.dumps({'ratios': {name: [hit_ratio(name, pages) for pages in sizes] for name in names}}))
 ";
 
 /// The hit ratios of one policy on one trace in percent, by size.
@@ -78,10 +78,7 @@ struct TraceTable {
 }
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let (venv, python) = (env.file("peer"), env.file("peer/bin/python"));
-    let install = "python3 -m venv $0 && $0/bin/python -m pip install --quiet libcachesim==0.3.5";
-    let installed = stdout_of(cmd!("sh -c {install} {venv}"));
-    require(installed.err().map(|error| format!("cannot install libCacheSim: {error:#}")))?;
+    let python = sim_speed::install_peer(env)?;
     let mut tables = Vec::new();
     for (name, path) in prepare(env)? {
         let table = compare(env, &python, &name, &path)?;
@@ -123,8 +120,7 @@ fn prepare(env: &Env) -> Result<Vec<(String, PathBuf)>> {
         stdout_of(cmd!("{larder} trace synth {pattern} {path} --quiet {size...}"))?;
         sources.push(path);
     }
-    let words = ["bench", "--package", "larder-lab", "--bench", "sim", "--no-run"];
-    let bench = run::build_executable(&env.root, &words, "sim")?;
+    let bench = sim_speed::build_bench(env)?;
     let mut to_peer = cmd!(1200, "{bench} prepare {dir}");
     stdout_of(to_peer.args(&sources))?;
     let prepared = sources.iter().map(|source| {

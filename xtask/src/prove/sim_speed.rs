@@ -35,8 +35,7 @@ print('{\"seconds\": %r, \"miss_ratio\": %r}' % (time.perf_counter() - started, 
 const PEER_VERSION: &str = "import importlib.metadata as m; print(m.version('libcachesim'))";
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
-    let words = ["bench", "--package", "larder-lab", "--bench", "sim", "--no-run"];
-    let bench = run::build_executable(&env.root, &words, "sim")?;
+    let bench = build_bench(env)?;
     let traces = prepare(env, &bench, claims)?;
     let mut facts = Vec::new();
     for (name, path) in &traces {
@@ -44,11 +43,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         facts.push(run::json_in(&out)?);
         claims.collect(&out)?;
     }
-    // The peer, in a separate virtual environment.
-    let (peer, python) = (env.file("peer"), env.file("peer/bin/python"));
-    let install = "python3 -m venv $0 && $0/bin/python -m pip install --quiet libcachesim";
-    let installed = stdout_of(cmd!("sh -c {install} {peer}"));
-    require(installed.err().map(|error| format!("cannot install libCacheSim: {error:#}")))?;
+    let python = install_peer(env)?;
     let rounds = env.choose(3, 1);
     let statement = "the simulator against libCacheSim, one core";
     let mut record = Record::new(&env.root, statement, &[], &json!({ "rounds": rounds }))?;
@@ -75,6 +70,21 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
         outln!("   recorded in {}", record.write("sim-speed")?);
     }
     Ok(())
+}
+
+/// Builds the bench that writes traces for the peer and runs single caches.
+pub(super) fn build_bench(env: &Env) -> Result<PathBuf> {
+    let words = ["bench", "--package", "larder-lab", "--bench", "sim", "--no-run"];
+    run::build_executable(&env.root, &words, "sim")
+}
+
+/// Installs libCacheSim in a virtual environment of its own; returns its Python.
+pub(super) fn install_peer(env: &Env) -> Result<PathBuf> {
+    let peer = env.file("peer");
+    let install = "python3 -m venv $0 && $0/bin/python -m pip install --quiet libcachesim==0.3.5";
+    let installed = stdout_of(cmd!("sh -c {install} {peer}"));
+    require(installed.err().map(|error| format!("cannot install libCacheSim: {error:#}")))?;
+    Ok(peer.join("bin/python"))
 }
 
 /// Returns the traces in the format that both read.

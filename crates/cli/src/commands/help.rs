@@ -117,9 +117,10 @@ fn command_help(words: &[&str]) -> Result<()> {
         let Some(sub) = known.get_subcommands().find(|sub| sub.get_name() == *word) else {
             let names = known.get_subcommands().map(clap::Command::get_name);
             let reason = args::unknown("command or topic", word, names.chain(TOPICS));
-            let topics = match reason.strip_suffix('?') {
-                Some(_) => String::new(),
-                None => format!("; the topics are {}", TOPICS.join(", ")),
+            let topics = if reason.ends_with('?') {
+                String::new()
+            } else {
+                format!("; the topics are {}", TOPICS.join(", "))
             };
             bail!("explain {}: {reason}{topics}", words.join(" "));
         };

@@ -102,8 +102,8 @@ impl Policy for WTinyLfu {
             self.sketch.fit(self.len() * 2);
         }
         self.fit_main();
-        let excess = self.window.len().saturating_sub(self.window_max());
-        for _ in 0..if self.has_evicted { excess.min(MOVED_MAX) } else { 0 } {
+        let window_max = if self.has_evicted { self.window_max() } else { usize::MAX };
+        for _ in 0..self.window.len().saturating_sub(window_max).min(MOVED_MAX) {
             let oldest = self.links.pop_tail(&mut self.window).expect("the window is too long");
             self.entries.get_mut(oldest).in_window = false;
             self.main.insert(&mut self.links, oldest);

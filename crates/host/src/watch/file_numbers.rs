@@ -9,10 +9,10 @@ use super::event::Key;
 use super::homes;
 use crate::foreign_file::ForeignFile;
 use crate::mounts::{self, Mount};
-use crate::syscall;
+use crate::{proc, syscall};
 use std::ffi::OsStr;
 use std::fs::File;
-use std::os::fd::{AsRawFd, OwnedFd};
+use std::os::fd::OwnedFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::PathBuf;
 
@@ -36,7 +36,7 @@ impl FilesByNumber {
     /// Returns the path of a file.
     pub(crate) fn path(&mut self, key: Key) -> Option<PathBuf> {
         let (mount, file) = self.open(key)?;
-        let path = std::fs::read_link(format!("/proc/self/fd/{}", file.as_raw_fd())).ok()?;
+        let path = std::fs::read_link(proc::descriptor(&file)).ok()?;
         // For a file without a cached directory entry the kernel reports no full path.
         let links = ForeignFile::of(&file).ok()?.links;
         (path.starts_with(&mount.point) && path != mount.point).then(|| without_mark(path, links))

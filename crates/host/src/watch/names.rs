@@ -16,7 +16,6 @@ use crate::process_files::{links, mapped_files};
 use crate::tracefs::now_ns;
 use crate::{device, mounts, proc};
 use std::collections::HashSet;
-use std::os::fd::AsRawFd;
 use std::os::unix::fs::DirEntryExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -89,8 +88,7 @@ impl Names {
             if found.identity.dev != at_root.identity.dev {
                 continue;
             }
-            let by_number = format!("/proc/self/fd/{}", opened.as_raw_fd());
-            let Ok(entries) = std::fs::read_dir(by_number) else { continue };
+            let Ok(entries) = std::fs::read_dir(proc::descriptor(&opened)) else { continue };
             for entry in entries.flatten() {
                 seen += 1;
                 if wanted.is_empty() || seen > ENTRIES_MAX || Instant::now() >= end {

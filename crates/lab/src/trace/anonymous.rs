@@ -64,9 +64,8 @@ impl FirstReading {
                 *largest = end.max(*largest);
             }
         }
-        let unified = ends.iter().enumerate();
-        let unified = unified.map(|(volume, &end)| name(volume).map_or(end, |name| end_of[name]));
-        let ends = unified.collect();
+        let end = |(volume, &end)| name(volume).map_or(end, |name| end_of[name]);
+        let ends = ends.iter().enumerate().map(end).collect();
         Ok(FirstReading { source, ends })
     }
 

@@ -1,24 +1,26 @@
 //! Users of a path, in words.
 
-use larder_schema::control::{PathUsers, UNINSPECTED};
+use larder_schema::control::PathUsers;
 
 /// Returns the clause that a path is in use, with its users, as far as they are known. A sentence
 /// on processes that may be users follows.
 #[must_use]
 pub fn in_use(path: &str, users: &PathUsers) -> String {
-    let descriptions = users.first.iter().map(|user| user.description.clone());
-    let (notes, mut named): (Vec<_>, Vec<_>) =
-        descriptions.partition(|description| description.starts_with(UNINSPECTED));
+    let descriptions = |notes: bool| {
+        let wanted = users.first.iter().filter(move |user| user.is_note() == notes);
+        wanted.map(|user| user.description.clone()).collect::<Vec<_>>()
+    };
+    let mut named = descriptions(false);
     named.extend((users.others > 0).then(|| format!("{} more", users.others)));
     let joint = if named.is_empty() { "" } else { ": " };
     let clause = format!("{path} is in use{joint}{}", named.join(", "));
-    [vec![clause], notes].concat().join(". ")
+    [vec![clause], descriptions(true)].concat().join(". ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_schema::control::PathUser;
+    use larder_schema::control::{PathUser, UNINSPECTED};
 
     #[test]
     fn the_first_users_are_named_and_the_others_counted() {

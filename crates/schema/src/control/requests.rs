@@ -155,6 +155,14 @@ pub struct PathUser {
     pub description: String,
 }
 
+impl PathUser {
+    /// Returns true if this is no user, but the sentence on processes that may be users.
+    #[must_use]
+    pub fn is_note(&self) -> bool {
+        self.description.starts_with(UNINSPECTED)
+    }
+}
+
 /// The result of a long-running request.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct JobResult {

@@ -6,7 +6,7 @@ use crate::progress::WritebackProgress;
 use anyhow::{Result, anyhow};
 use larder_io::engine::StopProgress;
 use larder_report::{control, escape};
-use larder_schema::control::{JobResult, PathUser, PathUsers, Progress, UNINSPECTED};
+use larder_schema::control::{JobResult, PathUser, PathUsers, Progress};
 use larder_schema::format;
 use larder_server::client::Client;
 use serde::Serialize;
@@ -25,8 +25,7 @@ fn show_waiting(path: &str, users: &PathUsers) {
     let _is_left = std::env::set_current_dir("/");
     let own_use = own_use();
     // The server reports again if others use the mount after this command has left it.
-    let is_note = |user: &PathUser| user.description.starts_with(UNINSPECTED);
-    let has_others = users.others > 0 || !users.first.iter().all(is_note);
+    let has_others = users.others > 0 || !users.first.iter().all(PathUser::is_note);
     if own_use_before.is_some() && own_use.is_none() && !has_others {
         return;
     }
