@@ -14,6 +14,7 @@ mod clock2q_plus;
 mod fifo;
 mod ghost;
 mod ghost_lists;
+mod ghost_queue;
 mod index;
 mod kind;
 mod linux;

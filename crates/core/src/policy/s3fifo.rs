@@ -4,8 +4,8 @@
 //! page enters the small queue (a tenth of the cache). If it was referenced at least twice by the
 //! time it reaches the end, it moves to the main queue; otherwise it is evicted and leaves a ghost.
 //! A page that has a ghost enters the main queue at once. In the main queue a page gets one more
-//! round for each reference, up to three. A ghost expires when nine tenths of the cache's pages
-//! have left the small queue after it.
+//! round for each reference, up to three. There are as many ghosts as nine tenths of the cache's
+//! pages.
 
 use super::small_and_main::SmallMain;
 use super::{Policy, Slot};

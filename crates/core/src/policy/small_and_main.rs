@@ -6,7 +6,7 @@
 //! queue: so a scan of a new cache fills it, and does not leave it with the last pages of the scan.
 //! The policy decides the number of references that promote a page and their maximum.
 
-use super::ghost::Ghosts;
+use super::ghost_queue::GhostQueue;
 use super::list::{Links, List};
 use super::{NO_SLOT, PASSED_OVER_MAX, Slot};
 use crate::page::ChunkedArray;
@@ -27,18 +27,18 @@ pub(super) struct SmallMain {
     small: List,
     main: List,
     entries: ChunkedArray<Entry>,
-    ghosts: Ghosts,
+    ghosts: GhostQueue,
     capacity: usize,
-    /// True if pages were evicted since the capacity grew last.
-    has_evicted: bool,
+    /// True if the cache was full, so that a victim was searched, since the capacity grew last.
+    was_full: bool,
 }
 
 impl SmallMain {
     /// Memory per resident page in bytes, ghosts included.
-    pub(super) const BYTES: usize = Links::BYTES + size_of::<Entry>() + Ghosts::BYTES;
+    pub(super) const BYTES: usize = Links::BYTES + size_of::<Entry>() + GhostQueue::BYTES;
 
     pub(super) fn set_capacity(&mut self, pages: usize) {
-        self.has_evicted &= pages <= self.capacity;
+        self.was_full &= pages <= self.capacity;
         self.capacity = pages;
     }
 
@@ -62,8 +62,8 @@ impl SmallMain {
     /// Inserts a page; returns true if it went to the main queue: because it had a ghost, or since
     /// the small queue is full and the cache is not.
     pub(super) fn insert(&mut self, slot: Slot, page: u64) -> bool {
-        let main = self.ghosts.take(page).is_some()
-            || (!self.has_evicted && self.small.len() >= self.small_max());
+        let main =
+            self.ghosts.take(page) || (!self.was_full && self.small.len() >= self.small_max());
         *self.entries.get_mut(slot) = Entry { count: 0, main };
         let queue = if main { &mut self.main } else { &mut self.small };
         self.links.push_head(queue, slot);
@@ -89,6 +89,7 @@ impl SmallMain {
         promote_at: u8,
         accept: &mut dyn FnMut(Slot) -> bool,
     ) -> Option<Slot> {
+        self.was_full = true;
         if self.main.len() == 0 || self.small.len() >= self.small_max() {
             self.victim_small(promote_at, accept).or_else(|| self.victim_main(accept))
         } else {
@@ -150,7 +151,6 @@ impl SmallMain {
         let main = self.entries.get(slot).main;
         let queue = if main { &mut self.main } else { &mut self.small };
         self.links.remove(queue, slot);
-        self.has_evicted |= evicted;
         if evicted && !main {
             // As many ghosts as the main queue should hold pages.
             self.ghosts.insert(page, (capacity - capacity / SMALL_SHARE).max(1));

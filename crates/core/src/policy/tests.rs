@@ -102,6 +102,21 @@ impl SlowGhosts {
     }
 }
 
+/// A queue of ghosts of which a new one displaces the oldest.
+#[derive(Default)]
+struct SlowGhostQueue(Vec<u64>);
+
+impl SlowGhostQueue {
+    fn insert(&mut self, page: u64, capacity: usize) {
+        self.0.push(page);
+        self.0.drain(..self.0.len().saturating_sub(capacity));
+    }
+
+    fn take(&mut self, page: u64) -> bool {
+        remove_value(&mut self.0, &page)
+    }
+}
+
 /// A seeded random number generator.
 struct Rng(u64);
 
@@ -426,6 +441,20 @@ fn pages_that_are_handed_over_are_all_there_and_stay_protected() {
             }
             cache.check();
         }
+    }
+}
+
+#[test]
+fn a_new_policy_of_a_cache_that_is_not_full_still_fills_all_of_it() {
+    for kind in [PolicyKind::S3Fifo, PolicyKind::Clock2QPlus, PolicyKind::WTinyLfu] {
+        let mut cache = crate::replace::SwitchableCache::new(PolicyKind::Arc, 1000);
+        // Fifty pages are referenced twice, so they are protected.
+        (0..100).chain(0..50).for_each(|page| drop(cache.touch(page)));
+        cache.set_policy(kind);
+        (100..2000).for_each(|page| drop(cache.touch(page)));
+        // A scan passes by the first pages that filled the cache.
+        let kept = (0..900).filter(|&page| cache.touch(page)).count();
+        assert!(kept >= 700, "{}: {kept} of the first 900 pages", kind.name());
     }
 }
 

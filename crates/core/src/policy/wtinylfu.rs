@@ -41,8 +41,8 @@ pub struct WTinyLfu {
     entries: ChunkedArray<Entry>,
     sketch: Sketch,
     capacity: usize,
-    /// True if pages were evicted since the capacity grew last.
-    has_evicted: bool,
+    /// True if the cache was full, so that a victim was searched, since the capacity grew last.
+    was_full: bool,
     /// The page that is about to be inserted and has been counted.
     pending: Option<u64>,
 }
@@ -83,7 +83,7 @@ impl WTinyLfu {
 
 impl Policy for WTinyLfu {
     fn on_capacity(&mut self, pages: usize) {
-        self.has_evicted &= pages <= self.capacity;
+        self.was_full &= pages <= self.capacity;
         self.capacity = pages;
         self.sketch.fit(self.capacity());
     }
@@ -102,7 +102,7 @@ impl Policy for WTinyLfu {
             self.sketch.fit(self.len() * 2);
         }
         self.fit_main();
-        let window_max = if self.has_evicted { self.window_max() } else { usize::MAX };
+        let window_max = if self.was_full { self.window_max() } else { usize::MAX };
         for _ in 0..self.window.len().saturating_sub(window_max).min(MOVED_MAX) {
             let oldest = self.links.pop_tail(&mut self.window).expect("the window is too long");
             self.entries.get_mut(oldest).in_window = false;
@@ -122,6 +122,7 @@ impl Policy for WTinyLfu {
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        self.was_full = true;
         let mut budget = PASSED_OVER_MAX;
         let window_first = self.main.oldest() == NO_SLOT
             || (self.window.len() >= self.window_max() && !self.candidate_wins());
@@ -137,8 +138,7 @@ impl Policy for WTinyLfu {
         }
     }
 
-    fn on_remove(&mut self, slot: Slot, _page: u64, evicted: bool) {
-        self.has_evicted |= evicted;
+    fn on_remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
         if self.entries.get(slot).in_window {
             self.links.remove(&mut self.window, slot);
         } else {

@@ -1,7 +1,7 @@
 //! The reference implementation of Clock2Q+: two queues of pages with their bits and times of
 //! insertion.
 
-use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, SlowGhosts};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, SlowGhostQueue};
 
 struct Entry {
     slot: Slot,
@@ -13,10 +13,10 @@ struct Entry {
 pub(super) struct SlowClock2QPlus {
     small: Vec<Entry>,
     main: Vec<Entry>,
-    ghosts: SlowGhosts,
+    ghosts: SlowGhostQueue,
     arrivals: usize,
     configured: usize,
-    evicted: bool,
+    was_full: bool,
 }
 
 impl SlowClock2QPlus {
@@ -51,13 +51,13 @@ impl SlowClock2QPlus {
 
 impl ReferencePolicy for SlowClock2QPlus {
     fn set_capacity(&mut self, pages: usize) {
-        self.evicted &= pages <= self.configured;
+        self.was_full &= pages <= self.configured;
         self.configured = pages;
     }
 
     fn insert(&mut self, slot: Slot, page: u64) {
         let is_full = self.small.len() >= self.small_max();
-        let main = self.ghosts.take(page).is_some() || (is_full && !self.evicted);
+        let main = self.ghosts.take(page) || (is_full && !self.was_full);
         self.arrivals += usize::from(!main);
         let entry = Entry { slot, referenced: false, arrival: self.arrivals };
         if main { &mut self.main } else { &mut self.small }.push(entry);
@@ -74,12 +74,12 @@ impl ReferencePolicy for SlowClock2QPlus {
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        self.was_full = true;
         let small_first = self.main.is_empty() || self.small.len() >= self.small_max();
         self.search(small_first, accept).or_else(|| self.search(!small_first, accept))
     }
 
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
-        self.evicted |= evicted;
         let capacity = self.capacity();
         let was_small = self.small.iter().any(|entry| entry.slot == slot);
         self.small.retain(|entry| entry.slot != slot);

@@ -1,14 +1,14 @@
 //! The reference implementation of S3-FIFO: two queues of slots and their counts.
 
-use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, SlowGhosts};
+use super::{PASSED_OVER_MAX, ReferencePolicy, Slot, SlowGhostQueue};
 
 #[derive(Default)]
 pub(super) struct SlowS3Fifo {
     small: Vec<(Slot, u8)>,
     main: Vec<(Slot, u8)>,
-    ghosts: SlowGhosts,
+    ghosts: SlowGhostQueue,
     configured: usize,
-    evicted: bool,
+    was_full: bool,
 }
 
 impl SlowS3Fifo {
@@ -55,13 +55,13 @@ impl SlowS3Fifo {
 
 impl ReferencePolicy for SlowS3Fifo {
     fn set_capacity(&mut self, pages: usize) {
-        self.evicted &= pages <= self.configured;
+        self.was_full &= pages <= self.configured;
         self.configured = pages;
     }
 
     fn insert(&mut self, slot: Slot, page: u64) {
         let is_full = self.small.len() >= (self.capacity() / 10).max(1);
-        if self.ghosts.take(page).is_some() || (is_full && !self.evicted) {
+        if self.ghosts.take(page) || (is_full && !self.was_full) {
             self.main.push((slot, 0));
         } else {
             self.small.push((slot, 0));
@@ -75,6 +75,7 @@ impl ReferencePolicy for SlowS3Fifo {
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        self.was_full = true;
         if self.main.is_empty() || self.small.len() >= (self.capacity() / 10).max(1) {
             self.victim_small(accept).or_else(|| self.victim_main(accept))
         } else {
@@ -83,7 +84,6 @@ impl ReferencePolicy for SlowS3Fifo {
     }
 
     fn remove(&mut self, slot: Slot, page: u64, evicted: bool) {
-        self.evicted |= evicted;
         let capacity = self.capacity();
         let was_small = self.small.iter().any(|&(other, _)| other == slot);
         self.small.retain(|&(other, _)| other != slot);

@@ -60,7 +60,7 @@ pub(super) struct SlowWTinyLfu {
     pages: BTreeMap<Slot, u64>,
     sketch: SlowSketch,
     configured: usize,
-    evicted: bool,
+    was_full: bool,
     pending: Option<u64>,
 }
 
@@ -94,7 +94,7 @@ impl SlowWTinyLfu {
 
 impl ReferencePolicy for SlowWTinyLfu {
     fn set_capacity(&mut self, pages: usize) {
-        self.evicted &= pages <= self.configured;
+        self.was_full &= pages <= self.configured;
         self.configured = pages;
         self.sketch.fit(self.capacity());
     }
@@ -113,7 +113,7 @@ impl ReferencePolicy for SlowWTinyLfu {
         }
         let [probation, protected] = self.main_sizes();
         for _ in 0..64 {
-            if self.evicted && self.window.len() > self.window_max() {
+            if self.was_full && self.window.len() > self.window_max() {
                 let oldest = self.window.remove(0);
                 if self.probation.len() >= probation && self.protected.len() < protected {
                     self.protected.push(oldest);
@@ -142,6 +142,7 @@ impl ReferencePolicy for SlowWTinyLfu {
     }
 
     fn victim(&mut self, accept: &mut dyn FnMut(Slot) -> bool) -> Option<Slot> {
+        self.was_full = true;
         let main = self.main();
         let count = |slot: &Slot| self.sketch.estimate(self.pages[slot]);
         let window_is_full = self.window.len() >= self.window_max();
@@ -152,8 +153,7 @@ impl ReferencePolicy for SlowWTinyLfu {
         first_accepted(first.iter().chain(second), &mut { PASSED_OVER_MAX }, accept)
     }
 
-    fn remove(&mut self, slot: Slot, _page: u64, evicted: bool) {
-        self.evicted |= evicted;
+    fn remove(&mut self, slot: Slot, _page: u64, _evicted: bool) {
         remove_value(&mut self.window, &slot);
         remove_value(&mut self.probation, &slot);
         remove_value(&mut self.protected, &slot);
