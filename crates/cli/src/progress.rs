@@ -219,7 +219,9 @@ impl WritebackProgress {
     }
 
     fn line(&self, written: u64) {
-        eprintln!("{}", self.line_text(written));
+        if !crate::output::is_quiet() {
+            eprintln!("{}", self.line_text(written));
+        }
     }
 
     fn line_text(&self, written: u64) -> String {

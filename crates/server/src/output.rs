@@ -39,8 +39,9 @@ pub fn set_quiet(quiet: bool) {
     QUIET.store(quiet, Ordering::Relaxed);
 }
 
-/// Returns true if notes are turned off.
-pub(crate) fn is_quiet() -> bool {
+/// Returns true if progress and notes are turned off.
+#[must_use]
+pub fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 

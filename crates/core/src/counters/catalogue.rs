@@ -184,8 +184,9 @@ catalogue! {
     OrderStalls, "order_stalls", Operations,
         "Times that a write of a group had to wait: its page held what must be stable before.", "";
     ThrottledWrites, "throttled_writes", Operations,
-        "Writes whose acknowledgement was delayed on the way to the dirty limit.", "";
-    ThrottledTime, "throttled_ns", Nanoseconds, "The sum of these delays.", "";
+        "Write requests whose reply was delayed on the way to the dirty limit.", "";
+    ThrottledTime, "throttled_ns", Nanoseconds,
+        "The sum of these delays, after all parts of a request were done.", "";
 }
 
 catalogue! {

@@ -825,9 +825,6 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         match status {
             Status::DoneAt(at) => {
                 entry.due = entry.due.max(at);
-                let recorder = &self.handle.recorder;
-                recorder.add(Counter::ThrottledWrites, 1);
-                recorder.add(Counter::ThrottledTime, at.saturating_sub(now));
             }
             Status::Failed(error) => {
                 entry.error.get_or_insert(error);
@@ -889,6 +886,9 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         }
         let due = self.requests[id].due;
         if due > now {
+            let recorder = &self.handle.recorder;
+            recorder.add(Counter::ThrottledWrites, 1);
+            recorder.add(Counter::ThrottledTime, due - now);
             self.delayed.push(Reverse((due, id)));
         } else {
             self.ready.push_back(ReadyEvent::End(id));

@@ -3,8 +3,8 @@
 mod charts;
 
 use super::text::{
-    CEILING_MIN, SERVE_TITLE, SizedCache, all_curve_rows, effects_table, page_size_rule,
-    page_sizes_table, policies_table, reason, region_text, serve, unavoidable, volumes_table,
+    CEILING_MIN, SizedCache, all_curve_rows, effects_table, page_size_rule, page_sizes_table,
+    policies_table, reason, region_text, serve, serve_title, unavoidable, volumes_table,
     windows_table,
 };
 use crate::advise::page_size;
@@ -118,7 +118,7 @@ fn advice_html(sizing: &Sizing, cache: SizedCache) -> String {
     let Some(advice) = &sizing.recommendation else { return String::new() };
     let mut text = format!("<p class=\"subject\">{}</p>\n", escape(&reason(sizing, advice)));
     if cache == SizedCache::Server {
-        put_line!(text, "<p>{SERVE_TITLE}</p>\n<pre>{}</pre>", escape(&serve(advice)));
+        put_line!(text, "<p>{}</p>\n<pre>{}</pre>", serve_title(advice), escape(&serve(advice)));
     }
     text
 }

@@ -241,6 +241,7 @@ fn the_command_stands_alone_and_can_be_pasted() {
     small.recommendation.as_mut().unwrap().memory_bytes = 3 << 20;
     let text = to_text(&small, SizedCache::Server);
     assert!(text.contains("--memory 8MiB --policy arc"), "{text}");
+    assert!(text.contains("the minimum memory of a server, which is more"), "{text}");
 }
 
 #[test]

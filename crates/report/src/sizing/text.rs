@@ -143,7 +143,7 @@ fn advice(sizing: &Sizing, cache: SizedCache) -> String {
         put_line!(text, "  It lies {region_text}.");
     }
     if cache == SizedCache::Server {
-        put_line!(text, "  {SERVE_TITLE}\n\n    {}", serve(advice));
+        put_line!(text, "  {}\n\n    {}", serve_title(advice), serve(advice));
     }
     text
 }
@@ -320,8 +320,13 @@ pub(super) fn page_size_rule() -> String {
 }
 
 /// Introduction of the command of [`serve`].
-pub(super) const SERVE_TITLE: &str =
-    "To serve a volume with it (--memory includes the metadata of the cache):";
+pub(super) fn serve_title(advice: &Recommendation) -> &'static str {
+    if advice.memory_bytes < SERVER_BYTES_MIN {
+        "To serve a volume with the minimum memory of a server, which is more than it needs:"
+    } else {
+        "To serve a volume with it (--memory includes the metadata of the cache):"
+    }
+}
 
 /// Returns the command that serves a volume with the recommended configuration.
 pub(super) fn serve(advice: &Recommendation) -> String {

@@ -86,6 +86,10 @@ fn verdict(watch: &Watch) -> String {
             let dirtied = format::bytes(sum.dirtied_pages * watch.page_bytes);
             format!("No reads were observed; {dirtied} were made dirty")
         }
+        None if sum.overwritten_pages() > 0 => {
+            let written = format::count(sum.overwritten_pages());
+            format!("No reads were observed; {written} writes changed pages that were dirty")
+        }
         None => "No reads and no writes were observed".to_owned(),
     }
 }
@@ -97,7 +101,7 @@ fn cards(watch: &Watch) -> Vec<Card> {
     let ahead = format!("{} of them by read-ahead", bytes(sum.read_ahead_hit_pages));
     let lazily = format!("{} written back lazily", format::bytes(sum.disk_lazy_write_bytes));
     let confidence = match (total.lost_events, watch.missing.len()) {
-        (0, 0) if sum.read_pages == 0 && sum.dirtied_pages == 0 => {
+        (0, 0) if sum.read_pages + sum.dirtied_pages + sum.overwritten_pages() == 0 => {
             Confidence::Unknown("nothing was observed".to_owned())
         }
         (0, 0) => Confidence::Good("no event was lost"),
