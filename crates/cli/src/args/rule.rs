@@ -78,9 +78,7 @@ impl RuleArgument {
             set(&mut self.page_blocks, page_blocks(word)?, "page size")?;
         } else {
             let (hints, modes) = (Hint::names(), WriteMode::names());
-            let pages = KernelPages::ALL.map(|pages| format!("{KERNEL_PAGES}{}", pages.name()));
-            let others = [PIN, NO_CACHE].into_iter().chain(pages.iter().map(String::as_str));
-            let others = others.chain(["a page size such as 64KiB"]);
+            let others = [PIN, NO_CACHE, "kernel-pages=off, open or keep", "a page size"];
             return Err(unknown("rule option", word, hints.into_iter().chain(modes).chain(others)));
         }
         Ok(())

@@ -3,7 +3,7 @@
 use super::rig::{Plain, TestBench, options};
 use crate::clock::SECOND;
 use crate::completion::{Completion, NoWaker};
-use crate::counters::Gauge;
+use crate::counters::{Counter, Gauge};
 use crate::hint::Hint;
 use crate::policy::PolicyKind;
 use crate::request::{ReadRequest, Request, RequestOp, Session, SessionLimit, Status, Submitted};
@@ -268,4 +268,44 @@ fn a_page_that_a_write_waited_for_is_not_evicted_before_the_write_is_continued()
         session.close(&rig.cache);
     }
     rig.cache.check(rig.now);
+}
+
+/// A front end that receives a write in parts adds them one by one, and each may be delayed.
+#[test]
+fn a_delayed_write_is_counted_once_however_many_parts_it_has() {
+    let mut rig = TestBench::new(128, [options(4096)]);
+    let volume = rig.disks[0].volume.clone();
+    let mut handle = rig.handle(0);
+    // The delay follows the speed of the store.
+    for block in 0..20 {
+        rig.write(&mut handle, block, 1);
+        rig.flush(&mut handle).unwrap();
+        rig.now += SECOND / 10;
+    }
+    let limit = SessionLimit::Own(u64::MAX);
+    let mut session: Session<Plain, Vec<u8>, ()> =
+        Session::open(&rig.cache, &volume, Box::new(NoWaker), limit).unwrap();
+    let counted = |counter| volume.totals().get(counter);
+    let (mut delayed, mut delays) = (0, 0);
+    for number in 0..24 {
+        let first = number * 4;
+        let request = Request::new(RequestOp::Write, first * BLOCK..(first + 4) * BLOCK);
+        let id = session.begin(rig.now, request, ());
+        for block in first..first + 4 {
+            session.push(&rig.cache, rig.now, id, block * BLOCK, &[1; 4096][..]);
+        }
+        session.finish(&rig.cache, rig.now, id);
+        // The reply is due at a time that is known when the last part is done.
+        if let Some(at) = session.next_reply_at() {
+            delayed += 1;
+            delays += at - rig.now;
+            rig.now = at;
+        }
+        session.advance(&rig.cache, rig.now);
+        assert!(session.poll_event().is_some(), "request {number} ends");
+    }
+    assert!(delayed > 1, "the dirty limit was not approached");
+    let found = [Counter::ThrottledWrites, Counter::ThrottledTime].map(counted);
+    assert_eq!(found, [delayed, delays]);
+    session.close(&rig.cache);
 }
