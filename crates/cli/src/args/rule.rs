@@ -78,7 +78,7 @@ impl RuleArgument {
             set(&mut self.page_blocks, page_blocks(word)?, "page size")?;
         } else {
             let (hints, modes) = (Hint::names(), WriteMode::names());
-            let others = [PIN, NO_CACHE, "kernel-pages=off, open or keep", "a page size"];
+            let others = [PIN, NO_CACHE, "kernel-pages=off|open|keep", "64KiB"];
             return Err(unknown("rule option", word, hints.into_iter().chain(modes).chain(others)));
         }
         Ok(())
