@@ -279,7 +279,7 @@ fn a_delayed_write_is_counted_once_however_many_parts_it_has() {
     // The delay follows the speed of the store.
     for block in 0..20 {
         rig.write(&mut handle, block, 1);
-        rig.flush(&mut handle).unwrap();
+        rig.flush(&mut handle).unwrap().unwrap();
         rig.now += SECOND / 10;
     }
     let limit = SessionLimit::Own(u64::MAX);
