@@ -219,9 +219,7 @@ impl WritebackProgress {
     }
 
     fn line(&self, written: u64) {
-        if !crate::output::is_quiet() {
-            eprintln!("{}", self.line_text(written));
-        }
+        crate::output::progress_line(&self.line_text(written));
     }
 
     fn line_text(&self, written: u64) -> String {

@@ -40,8 +40,7 @@ pub fn set_quiet(quiet: bool) {
 }
 
 /// Returns true if progress and notes are turned off.
-#[must_use]
-pub fn is_quiet() -> bool {
+pub(crate) fn is_quiet() -> bool {
     QUIET.load(Ordering::Relaxed)
 }
 
@@ -49,6 +48,13 @@ pub fn is_quiet() -> bool {
 #[must_use]
 pub fn shows_progress() -> bool {
     io::stderr().is_terminal() && !is_quiet()
+}
+
+/// Prints one line of progress to standard error, unless progress is turned off.
+pub fn progress_line(line: &str) {
+    if !is_quiet() {
+        error_line(line);
+    }
 }
 
 /// Prints one line to standard error; ignores a closed stream. A note is left out if notes are

@@ -78,7 +78,9 @@ impl RuleArgument {
             set(&mut self.page_blocks, page_blocks(word)?, "page size")?;
         } else {
             let (hints, modes) = (Hint::names(), WriteMode::names());
-            let others = [PIN, NO_CACHE, "kernel-pages=off|open|keep", "64KiB"];
+            let pages = KernelPages::ALL.map(KernelPages::name).join("|");
+            let pages = format!("{KERNEL_PAGES}{pages}");
+            let others = [PIN, NO_CACHE, &pages, "64KiB"];
             return Err(unknown("rule option", word, hints.into_iter().chain(modes).chain(others)));
         }
         Ok(())

@@ -20,9 +20,9 @@ pub(crate) struct HelpArgs {
 const SIZES: &str = "\
 Sizes, times and shares
 
-A size is a number with a unit, or of bytes: 4KiB, 1.5GiB, 512. The units KiB, MiB,
-GiB and TiB are powers of 1024. K, M, G and T alone are the same, as for
-truncate, fio and qemu; kB, MB, GB and TB are powers of 1000.
+A size is a number with a unit, or a number of bytes: 4KiB, 1.5GiB, 512. The
+units KiB, MiB, GiB and TiB are powers of 1024. K, M, G and T alone are the
+same, as for truncate, fio and qemu; kB, MB, GB and TB are powers of 1000.
 
 A time is a number with a unit: 20ms, 90s, 5m, 1.5h; also ns and us.
 

@@ -47,7 +47,8 @@ impl Ghosts {
     pub(crate) fn insert(&mut self, page: u64, capacity: usize) {
         self.capacity = u32::try_from(capacity).unwrap_or(TIME_MASK).min(TIME_MASK);
         self.advance();
-        self.resize_table(capacity);
+        let (now, window) = (self.time, self.window);
+        self.index.fit(capacity, |time| Self::age(now, time) < window);
         self.index.insert(fingerprint(page), self.time);
     }
 
@@ -55,16 +56,6 @@ impl Ghosts {
     pub(crate) fn take(&mut self, page: u64) -> Option<u32> {
         let age = Self::age(self.time, self.index.remove(fingerprint(page))?);
         (age < self.window).then_some(age)
-    }
-
-    /// Keeps the table at two and a half to six cells for each ghost of the capacity.
-    fn resize_table(&mut self, capacity: usize) {
-        let cells = self.index.cells();
-        if cells * 2 < capacity * 5 || cells > capacity * 6 + 64 {
-            let (now, window) = (self.time, self.window);
-            let keep = |time| Self::age(now, time) < window;
-            self.index.resize((capacity + 1) * 3, keep);
-        }
     }
 
     /// Asserts that the table is consistent and its size in proportion.

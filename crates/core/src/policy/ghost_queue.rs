@@ -19,25 +19,20 @@ const NUMBER_MASK: u32 = u32::MAX >> 1;
 /// Cells that the hand visits per insertion; a table has six cells per ghost at most.
 const CELLS_PER_INSERTION: usize = 8;
 
-/// A queue of ghosts of bounded length.
+/// The recent numbers, and which of them have a ghost.
 #[derive(Debug, Default)]
-pub(crate) struct GhostQueue {
-    index: Index,
+struct Numbers {
     /// Bit `number % bits` is set if the number has a ghost; a power of two of bits.
     ring: Vec<u64>,
     /// The number of the next ghost.
     next: u32,
     /// Ghosts are at most this many numbers older than `next`.
     span: u32,
+    /// Numbers with a ghost.
     len: usize,
-    capacity: usize,
-    hand: usize,
 }
 
-impl GhostQueue {
-    /// Maximum memory per ghost of the capacity in bytes.
-    pub(crate) const BYTES: usize = Index::BYTES + 2 * SPAN / 8;
-
+impl Numbers {
     /// Returns the number of bits of the ring.
     fn bits(&self) -> usize {
         self.ring.len() * WORD
@@ -67,75 +62,33 @@ impl GhostQueue {
         was_live
     }
 
+    /// Gives the next number to a ghost.
+    fn push(&mut self) {
+        if self.span as usize == self.bits() {
+            self.shorten();
+        }
+        let (word, mask) = self.place(self.next);
+        self.ring[word] |= mask;
+        self.next = (self.next + 1) & NUMBER_MASK;
+        self.span += 1;
+        self.len += 1;
+    }
+
     /// Ends the ghost of the oldest number of the span, if it has one, and shortens the span.
     fn shorten(&mut self) {
         self.end(self.next.wrapping_sub(self.span) & NUMBER_MASK);
         self.span -= 1;
     }
 
-    /// Inserts `page` as the newest ghost of a queue of `capacity` ghosts, at least one; the oldest
-    /// ghosts are dropped from a full queue.
-    pub(crate) fn insert(&mut self, page: u64, capacity: usize) {
-        self.set_capacity(capacity.clamp(1, NUMBER_MASK as usize / (4 * SPAN)));
-        let number = self.next;
-        if let Some(previous) = self.index.insert(fingerprint(page), number) {
-            self.end(previous);
-        }
-        if self.span as usize == self.bits() {
+    /// Ends the oldest ghosts of more than `max`.
+    fn truncate(&mut self, max: usize) {
+        while self.len > max {
             self.shorten();
-        }
-        let (word, mask) = self.place(number);
-        self.ring[word] |= mask;
-        self.next = (number + 1) & NUMBER_MASK;
-        self.span += 1;
-        self.len += 1;
-        self.drop_oldest();
-        self.sweep();
-    }
-
-    /// Drops the oldest ghosts of a queue that is too long.
-    fn drop_oldest(&mut self) {
-        while self.len > self.capacity {
-            self.shorten();
-        }
-    }
-
-    /// Removes expired ghosts from some cells of the index.
-    fn sweep(&mut self) {
-        let mut index = std::mem::take(&mut self.index);
-        self.hand = index.sweep(self.hand, CELLS_PER_INSERTION, |number| self.is_live(number));
-        self.index = index;
-    }
-
-    /// Removes `page`; returns true if it had a ghost.
-    pub(crate) fn take(&mut self, page: u64) -> bool {
-        match self.index.remove(fingerprint(page)) {
-            Some(number) => self.end(number),
-            None => false,
-        }
-    }
-
-    fn set_capacity(&mut self, capacity: usize) {
-        if capacity == self.capacity {
-            return;
-        }
-        self.capacity = capacity;
-        self.drop_oldest();
-        let bits = (capacity * SPAN).next_power_of_two().max(WORD);
-        if bits > self.bits() || bits * 4 <= self.bits() {
-            self.resize_ring(bits);
-        }
-        // Two and a half to six cells for each ghost of the capacity.
-        let cells = self.index.cells();
-        if cells * 2 < capacity * 5 || cells > capacity * 6 + 64 {
-            let mut index = std::mem::take(&mut self.index);
-            index.resize((capacity + 1) * 3, |number| self.is_live(number));
-            self.index = index;
         }
     }
 
     /// Moves the bits of the span into a ring of another size.
-    fn resize_ring(&mut self, bits: usize) {
+    fn resize(&mut self, bits: usize) {
         while self.span as usize > bits {
             self.shorten();
         }
@@ -147,14 +100,63 @@ impl GhostQueue {
             self.ring[word] |= mask;
         }
     }
+}
+
+/// A queue of ghosts of bounded length.
+#[derive(Debug, Default)]
+pub(crate) struct GhostQueue {
+    index: Index,
+    numbers: Numbers,
+    capacity: usize,
+    hand: usize,
+}
+
+impl GhostQueue {
+    /// Maximum memory per ghost of the capacity in bytes.
+    pub(crate) const BYTES: usize = Index::BYTES + 2 * SPAN / 8;
+
+    /// Inserts `page` as the newest ghost of a queue of `capacity` ghosts, at least one; the oldest
+    /// ghosts are dropped from a full queue.
+    pub(crate) fn insert(&mut self, page: u64, capacity: usize) {
+        self.set_capacity(capacity.clamp(1, NUMBER_MASK as usize / (4 * SPAN)));
+        let GhostQueue { index, numbers, .. } = self;
+        if let Some(previous) = index.insert(fingerprint(page), numbers.next) {
+            numbers.end(previous);
+        }
+        numbers.push();
+        numbers.truncate(self.capacity);
+        let is_live = |number| numbers.is_live(number);
+        self.hand = index.sweep(self.hand, CELLS_PER_INSERTION, is_live);
+    }
+
+    /// Removes `page`; returns true if it had a ghost.
+    pub(crate) fn take(&mut self, page: u64) -> bool {
+        let number = self.index.remove(fingerprint(page));
+        number.is_some_and(|number| self.numbers.end(number))
+    }
+
+    fn set_capacity(&mut self, capacity: usize) {
+        if capacity == self.capacity {
+            return;
+        }
+        self.capacity = capacity;
+        let numbers = &mut self.numbers;
+        numbers.truncate(capacity);
+        let bits = (capacity * SPAN).next_power_of_two().max(WORD);
+        if bits > numbers.bits() || bits * 4 <= numbers.bits() {
+            numbers.resize(bits);
+        }
+        self.index.fit(capacity, |number| numbers.is_live(number));
+    }
 
     /// Asserts that ring and index agree.
     pub(crate) fn check(&self) {
+        let Numbers { ring, span, len, .. } = &self.numbers;
         self.index.check();
-        let set: u32 = self.ring.iter().map(|word| word.count_ones()).sum();
-        assert_eq!(set as usize, self.len, "bits of the ring");
-        assert!(self.len <= self.capacity, "too many ghosts");
-        assert!(self.span as usize <= self.bits(), "a span longer than the ring");
+        let set: u32 = ring.iter().map(|word| word.count_ones()).sum();
+        assert_eq!(set as usize, *len, "bits of the ring");
+        assert!(*len <= self.capacity, "too many ghosts");
+        assert!(*span as usize <= self.numbers.bits(), "a span longer than the ring");
         // A smaller table replaces the index at less than half of the capacity; until then it also
         // has expired ghosts of the larger capacity.
         assert!(self.index.len() <= self.capacity * 3 + 64, "expired ghosts pile up");
@@ -189,7 +191,7 @@ mod tests {
                 queue.push_back(page);
                 queue.drain(..queue.len().saturating_sub(capacity));
             }
-            assert_eq!(ghosts.len, queue.len(), "ghosts in round {round}");
+            assert_eq!(ghosts.numbers.len, queue.len(), "ghosts in round {round}");
             if round % 61 == 0 {
                 ghosts.check();
             }
@@ -198,10 +200,16 @@ mod tests {
 
     #[test]
     fn ghosts_outlive_a_wrap_of_their_numbers_and_memory_is_bounded() {
-        let mut ghosts = GhostQueue { next: NUMBER_MASK - 100, ..GhostQueue::default() };
+        let mut ghosts = GhostQueue {
+            numbers: Numbers { next: NUMBER_MASK - 100, ..Numbers::default() },
+            ..GhostQueue::default()
+        };
         for page in 0..100_000 {
             ghosts.insert(page, 50);
-            assert!(page < 49 || ghosts.is_live(ghosts.next.wrapping_sub(50) & NUMBER_MASK));
+            assert!(
+                page < 49
+                    || ghosts.numbers.is_live(ghosts.numbers.next.wrapping_sub(50) & NUMBER_MASK)
+            );
             if page % 97 == 0 {
                 ghosts.check();
             }
@@ -209,7 +217,7 @@ mod tests {
         assert!(!ghosts.take(99_949), "older than the capacity");
         assert!(ghosts.take(99_950) && !ghosts.take(99_950), "taken once, forgotten");
         assert!(ghosts.index.cells() < 50 * 6 + 64);
-        assert!(ghosts.bits() < 50 * 2 * SPAN);
+        assert!(ghosts.numbers.bits() < 50 * 2 * SPAN);
     }
 
     #[test]

@@ -142,6 +142,15 @@ impl Index {
         hand
     }
 
+    /// Keeps the table at two and a half to six cells for each of `capacity` entries; a table that
+    /// is replaced receives those values that `keep` accepts.
+    pub(crate) fn fit(&mut self, capacity: usize, keep: impl Fn(u32) -> bool) {
+        let cells = self.cells();
+        if cells * 2 < capacity * 5 || cells > capacity * 6 + 64 {
+            self.resize((capacity + 1) * 3, keep);
+        }
+    }
+
     /// Creates a table of `count` cells with those values that `keep` accepts.
     pub(crate) fn resize(&mut self, count: usize, keep: impl Fn(u32) -> bool) {
         let new = vec![EMPTY_CELL; count.max(CELLS_MIN)];

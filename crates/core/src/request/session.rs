@@ -823,9 +823,7 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         entry.classes.add(work.classes());
         let has_failed = matches!(status, Status::Failed(_));
         match status {
-            Status::DoneAt(at) => {
-                entry.due = entry.due.max(at);
-            }
+            Status::DoneAt(at) => entry.due = entry.due.max(at),
             Status::Failed(error) => {
                 entry.error.get_or_insert(error);
             }

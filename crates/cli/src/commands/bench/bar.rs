@@ -13,7 +13,7 @@ const LINE_EVERY: Duration = Duration::from_secs(10);
 /// A progress bar, or periodic progress lines.
 pub(super) struct Bar {
     line: Option<ProgressBar>,
-    /// Time of the last line; `None` without lines.
+    /// Time of the last line; `None` for a hidden bar.
     last_line: Option<Instant>,
     /// Description of the count, as in "of up to {len} trials".
     label: &'static str,
@@ -24,8 +24,7 @@ impl Bar {
     pub(super) fn new(label: &'static str) -> Self {
         let template = format!("{{msg}} [{{bar:30}}] {{pos}} {label}{{prefix}}");
         let bar = crate::output::shows_progress().then(|| progress::bar(1, &template));
-        let last_line = (!crate::output::is_quiet()).then(Instant::now);
-        Bar { line: bar, last_line, label }
+        Bar { line: bar, last_line: Some(Instant::now()), label }
     }
 
     /// Returns a bar without output.
@@ -45,7 +44,7 @@ impl Bar {
         } else if self.last_line.is_some_and(|last| last.elapsed() > LINE_EVERY) {
             self.last_line = Some(Instant::now());
             let label = self.label.replace("{len}", &total.to_string());
-            eprintln!("{task}: {done} {label}{suffix}");
+            crate::output::progress_line(&format!("{task}: {done} {label}{suffix}"));
         }
     }
 
