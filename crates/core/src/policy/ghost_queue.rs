@@ -44,22 +44,32 @@ impl Numbers {
         (bit / WORD, 1 << (bit % WORD))
     }
 
-    /// Returns true if the number has a ghost.
+    /// Returns true if a number of the index has a ghost. The ring need not be read: a ghost that
+    /// was removed early is not in the index, and the others end at the old end of the span.
     fn is_live(&self, number: u32) -> bool {
-        let age = self.next.wrapping_sub(number) & NUMBER_MASK;
-        let (word, mask) = self.place(number);
-        (1..=self.span).contains(&age) && self.ring[word] & mask != 0
+        (1..=self.span).contains(&(self.next.wrapping_sub(number) & NUMBER_MASK))
     }
 
-    /// Ends the ghost of a number; returns true if the number had one.
+    /// Returns true if a number of the span has a ghost.
+    fn has_ghost(&self, number: u32) -> bool {
+        let (word, mask) = self.place(number);
+        self.ring[word] & mask != 0
+    }
+
+    /// Ends the ghost of a number of the index; returns true if the number had one.
     fn end(&mut self, number: u32) -> bool {
         let was_live = self.is_live(number);
         if was_live {
-            let (word, mask) = self.place(number);
-            self.ring[word] &= !mask;
-            self.len -= 1;
+            self.clear(number);
         }
         was_live
+    }
+
+    fn clear(&mut self, number: u32) {
+        debug_assert!(self.has_ghost(number), "a number without a ghost in the index");
+        let (word, mask) = self.place(number);
+        self.ring[word] &= !mask;
+        self.len -= 1;
     }
 
     /// Gives the next number to a ghost.
@@ -76,7 +86,10 @@ impl Numbers {
 
     /// Ends the ghost of the oldest number of the span, if it has one, and shortens the span.
     fn shorten(&mut self) {
-        self.end(self.next.wrapping_sub(self.span) & NUMBER_MASK);
+        let oldest = self.next.wrapping_sub(self.span) & NUMBER_MASK;
+        if self.has_ghost(oldest) {
+            self.clear(oldest);
+        }
         self.span -= 1;
     }
 
@@ -93,7 +106,7 @@ impl Numbers {
             self.shorten();
         }
         let numbers = (1..=self.span).map(|age| self.next.wrapping_sub(age) & NUMBER_MASK);
-        let live: Vec<u32> = numbers.filter(|&number| self.is_live(number)).collect();
+        let live: Vec<u32> = numbers.filter(|&number| self.has_ghost(number)).collect();
         self.ring = vec![0; bits / WORD];
         for number in live {
             let (word, mask) = self.place(number);
