@@ -15,6 +15,7 @@ use crate::proc;
 use crate::process_identity::ProcessIdentity;
 use larder_schema::control::UNINSPECTED;
 use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
@@ -61,11 +62,12 @@ impl Subject {
     }
 }
 
-/// Returns the real user of a process. The owner of /proc/PID is root for a process that changed
-/// its user or cannot be dumped, as every user can arrange.
+/// Returns the effective user of a process, the owner of the directory /proc/PID. The files in the
+/// directory belong to root if the process cannot be dumped, but the directory does not
+/// (task_dump_owner() in fs/proc/base.c). Unlike a read of status, this holds no memory of the
+/// process.
 fn user(pid: u32) -> u32 {
-    let status = proc::read(format!("/proc/{pid}/status")).unwrap_or_default();
-    proc::field(&status, "Uid").and_then(|user| user.try_into().ok()).unwrap_or(UNKNOWN_USER)
+    std::fs::metadata(format!("/proc/{pid}")).map_or(UNKNOWN_USER, |found| found.uid())
 }
 
 struct Workers {
@@ -243,6 +245,8 @@ impl Drop for Scan {
 pub(crate) mod tests {
     use super::*;
     use std::io::{PipeReader, PipeWriter, Read};
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
 
     fn block_subject(process: Subject) -> PipeWriter {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -299,6 +303,37 @@ pub(crate) mod tests {
         assert_eq!(inspect(of_user(ROOT)), Ok(5));
         drop((first, others, of_root));
         wait_until(|| inspect(of_user(1000)) == Ok(5) && inspect(of_user(2000)) == Ok(5));
+    }
+
+    /// Makes a process that cannot be dumped.
+    const UNDUMPABLE: &str = r"
+import ctypes, sys
+ctypes.CDLL(None).prctl(4, 0)
+print('ready', flush=True)
+sys.stdin.readline()
+";
+
+    #[test]
+    fn a_process_that_cannot_be_dumped_does_not_pass_as_one_of_root() {
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", UNDUMPABLE]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let own_user = rustix::process::geteuid();
+        let wanted = if own_user.is_root() { 65_534 } else { own_user.as_raw() };
+        if own_user.is_root() {
+            command.uid(wanted).current_dir("/");
+        }
+        let Ok(mut process) = command.spawn() else {
+            larder_testing::skip("python3 is needed");
+            return;
+        };
+        let mut ready = [0; 6];
+        process.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+        let of_file = std::fs::metadata(format!("/proc/{}/maps", process.id())).unwrap().uid();
+        let found = user(process.id());
+        drop(process.stdin.take());
+        process.wait().unwrap();
+        assert_eq!((of_file, found), (ROOT, wanted));
+        assert_eq!(user(u32::MAX), UNKNOWN_USER);
     }
 
     #[test]
