@@ -307,7 +307,7 @@ impl Watcher {
         let all = if unnamed.is_empty() { Vec::new() } else { mounts::all() };
         for (dev, wanted) in &mut unnamed {
             let scope_path = self.scope.path.as_ref().filter(|location| location.dev == *dev);
-            let mount = || Some(all.iter().find(|mount| mount.device == *dev)?.point.clone());
+            let mount = || Some(all.iter().find(|mount| mount.device == *dev && mount.is_local())?.point.clone());
             if let Some(root) = scope_path.map(scope::ScopePath::directory).or_else(mount) {
                 self.names.walk(&root, wanted, end);
             }

@@ -77,17 +77,17 @@ impl Names {
     /// the ones found from `wanted`. It ends at `end`. This serves file systems that cannot open a
     /// file by number.
     pub(crate) fn walk(&mut self, root: &Path, wanted: &mut Map<u64, FileId>, end: Instant) {
-        let Ok((_, at_root)) = ForeignFile::open(root) else { return };
+        let Ok((opened_root, _)) = ForeignFile::open(root) else { return };
         // Not even an open is safe: a network file system without an answering server would block
         // it forever.
         let nested_mounts = mounts::mount_points_below(root);
         let (mut directories, mut seen) = (vec![root.to_path_buf()], 0);
         while let Some(directory) = directories.pop() {
-            // A user may put a link to another file system in the place of a directory.
-            let Ok((opened, found)) = ForeignFile::open(&directory) else { continue };
-            if found.identity.dev != at_root.identity.dev {
-                continue;
-            }
+            // A user may put a link to another file system in the place of a directory, or move a
+            // mount into the path of one.
+            let below = directory.strip_prefix(root).unwrap_or(&directory);
+            let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+            let Ok((opened, _)) = ForeignFile::open_below(&opened_root, below) else { continue };
             let Ok(entries) = std::fs::read_dir(proc::descriptor(&opened)) else { continue };
             for entry in entries.flatten() {
                 seen += 1;
