@@ -25,7 +25,7 @@ pub struct FileIdentity {
 }
 
 /// Attributes of a file that the kernel has in memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ForeignFile {
     pub(crate) identity: FileIdentity,
     pub(crate) is_regular: bool,

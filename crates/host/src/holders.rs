@@ -6,11 +6,11 @@
 //! are too large, follows the users.
 
 use crate::disk::Disk;
-use crate::foreign_file::ForeignFile;
 use crate::inspect::Scan;
 use crate::mounts::{self, Mount};
-use crate::process_files::{Step, is_too_long, links, mapped_files};
+use crate::process_files::{links, mapped_files};
 use crate::process_identity::ProcessIdentity;
+use crate::process_links::{Link, LinkPath, Step};
 use crate::{proc, process_name};
 use larder_schema::control::{PathUser, PathUsers};
 use std::collections::BTreeMap;
@@ -118,7 +118,7 @@ impl MountedPath {
     /// Returns the path that a process uses at or below this one, and true if the answer is
     /// certain.
     fn path_in_use(&self, pid: u32, deadline: Instant) -> (Option<PathBuf>, bool) {
-        let mut open = links(pid, deadline).and_then(|link| self.path_behind(&link));
+        let mut open = links(pid, deadline).and_then(|link| self.path_behind(link));
         if let Some(path) = open.next() {
             return (Some(path), true);
         }
@@ -130,19 +130,18 @@ impl MountedPath {
         (mapped, is_certain)
     }
 
-    /// Returns the path of the file to which a link in procfs leads, if it is at or below this
-    /// path.
-    fn path_behind(&self, link: &Path) -> Step<PathBuf> {
-        let Ok(file) = ForeignFile::behind(link) else { return Step::Nothing };
+    /// Returns the path of a file that a process uses, if it is at or below this path.
+    fn path_behind(&self, link: Link) -> Step<PathBuf> {
         // On btrfs the number of stat(2) is not that of the mount. The same mount in another mount
         // namespace has another ID.
-        let is_on = |mount: &Mount| mount.device == file.identity.dev || mount.id == file.mount;
+        let is_on =
+            |mount: &Mount| mount.device == link.file.identity.dev || mount.id == link.file.mount;
         if !self.mount.as_ref().is_none_or(is_on) {
             return Step::Nothing;
         }
-        let path = std::fs::read_link(link);
-        let is_too_long = path.as_ref().is_err_and(is_too_long);
-        match self.shown_path(path.ok()) {
+        let is_too_long = link.path == LinkPath::TooLong;
+        let path = if let LinkPath::Known(path) = link.path { Some(path) } else { None };
+        match self.shown_path(path) {
             Some(path) => Step::Item(path),
             None if is_too_long => Step::Unknown,
             None => Step::Nothing,

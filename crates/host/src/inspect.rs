@@ -1,10 +1,11 @@
 //! Inspection of other processes with a limit of time.
 //!
 //! Some reads of procfs, such as /proc/PID/io, maps, stat and links, and kcmp(2) take a lock of the
-//! process; status, comm and the names of descriptors do not. Every user can make the kernel hold
-//! the lock for as long as the user wants: execve(2) closes files under it, and waits for a FUSE
-//! server of the user. An inspection therefore runs on a worker thread, and the caller waits for a
-//! limited time.
+//! process; comm, cgroup, the names of descriptors and the owner of /proc/PID do not. Every user
+//! can make the kernel hold the lock for as long as the user wants: execve(2) closes files under
+//! it, and waits for a FUSE server of the user. An inspection therefore runs on a worker thread,
+//! and the caller waits for a limited time. Reads that cannot be killed are for
+//! [`crate::inspector_client`], which counts here as a blocked worker.
 //!
 //! Invariants: a process whose inspection is blocked is not inspected again until that inspection
 //! ends; the processes of a user block a limited number of workers, beyond which no process of the
@@ -29,11 +30,13 @@ const SCAN_TIME_MAX: Duration = Duration::from_secs(2);
 const USER_TIME_MAX: Duration = Duration::from_millis(500);
 /// Maximum number of workers that the processes of one user block.
 const BLOCKED_BY_USER_MAX: usize = 2;
-/// Maximum number of blocked workers; those of root are not limited.
-const BLOCKED_MAX: usize = 16;
+/// Maximum number of workers that processes of users other than root block, and that all block if a
+/// further one is for a process of root.
+const BLOCKED_MAX: usize = 8;
+const BLOCKED_FOR_ROOT_MAX: usize = 16;
 /// Stack of a worker. A server locks its memory.
 const STACK_BYTES: usize = 256 << 10;
-const ROOT: u32 = 0;
+pub(crate) const ROOT: u32 = 0;
 /// User of a process that has ended.
 const UNKNOWN_USER: u32 = u32::MAX;
 
@@ -66,7 +69,7 @@ impl Subject {
 /// directory belong to root if the process cannot be dumped, but the directory does not
 /// (task_dump_owner() in fs/proc/base.c). Unlike a read of status, this holds no memory of the
 /// process.
-fn user(pid: u32) -> u32 {
+pub(crate) fn user(pid: u32) -> u32 {
     std::fs::metadata(format!("/proc/{pid}")).map_or(UNKNOWN_USER, |found| found.uid())
 }
 
@@ -86,11 +89,19 @@ impl Workers {
         let by_users = blocked().filter(|blocked| blocked.user != ROOT).count();
         let by_user = blocked().filter(|blocked| blocked.user == process.user).count();
         let has_place = by_users < BLOCKED_MAX && by_user < BLOCKED_BY_USER_MAX;
-        !is_blocked && (has_place || process.user == ROOT)
+        let is_of_root = process.user == ROOT && self.blocked.len() < BLOCKED_FOR_ROOT_MAX;
+        !is_blocked && (has_place || is_of_root)
     }
 }
 
 static WORKERS: Mutex<Workers> = Mutex::new(Workers { idle: Vec::new(), blocked: Vec::new() });
+
+/// Adds a thread that a process with this ID blocks.
+pub(crate) fn add_blocked(pid: u32, thread: JoinHandle<()>) {
+    if let Ok(mut workers) = WORKERS.lock() {
+        workers.blocked.push((Subject::of(pid), thread));
+    }
+}
 
 impl Worker {
     fn start() -> Option<Worker> {
@@ -141,6 +152,58 @@ fn run<T: Send + 'static>(
         workers.blocked.push((process, worker.thread));
     }
     result
+}
+
+/// Limits of the time that inspections take in each second. That of a user applies to all processes
+/// of the user: new ones do not renew it.
+#[derive(Debug)]
+pub(crate) struct TimeBudget {
+    user_max: Duration,
+    /// Maximum time for the users other than root together.
+    max: Duration,
+    /// Begin of the current second.
+    begun: Instant,
+    spent: BTreeMap<u32, Duration>,
+}
+
+impl TimeBudget {
+    pub(crate) fn new(user_max: Duration, max: Duration) -> TimeBudget {
+        TimeBudget { user_max, max, begun: Instant::now(), spent: BTreeMap::new() }
+    }
+
+    /// Inspects a process or thread in the time that its user has left in this second.
+    ///
+    /// # Errors
+    /// As those of [`inspect`], or no time is left.
+    pub(crate) fn inspect<T: Send + 'static>(
+        &mut self,
+        task: u32,
+        action: impl FnOnce(Instant) -> T + Send + 'static,
+    ) -> Result<T, Uninspectable> {
+        let process = Subject::of(task);
+        let now = Instant::now();
+        if now.duration_since(self.begun) >= Duration::from_secs(1) {
+            self.begun = now;
+            self.spent.clear();
+        }
+        let wait = self.left(process.user);
+        if wait.is_zero() {
+            return Err(Uninspectable);
+        }
+        let result = run(process, wait, action);
+        *self.spent.entry(process.user).or_default() += now.elapsed();
+        result
+    }
+
+    fn left(&self, user: u32) -> Duration {
+        let spent = self.spent.get(&user).copied().unwrap_or_default();
+        let of_user = self.user_max.saturating_sub(spent);
+        if user == ROOT {
+            return of_user;
+        }
+        let users = self.spent.iter().filter(|(user, _)| **user != ROOT);
+        of_user.min(self.max.saturating_sub(users.map(|(_, spent)| spent).sum()))
+    }
 }
 
 /// Times of the inspections of the users whose processes took long in a scan.
@@ -334,6 +397,22 @@ sys.stdin.readline()
         process.wait().unwrap();
         assert_eq!((of_file, found), (ROOT, wanted));
         assert_eq!(user(u32::MAX), UNKNOWN_USER);
+    }
+
+    #[test]
+    fn new_processes_of_a_user_do_not_renew_the_time() {
+        let second = Duration::from_secs(1);
+        let mut budget = TimeBudget::new(second / 10, second / 4);
+        assert_eq!(budget.inspect(std::process::id(), |_| 5), Ok(5));
+        budget.begun = Instant::now();
+        budget.spent = [(1000, second / 20), (1001, second / 10), (1002, second / 20)].into();
+        let left = [ROOT, 1000, 1001, 1003].map(|user| budget.left(user));
+        assert_eq!(left, [second / 10, second / 20, Duration::ZERO, second / 20]);
+        let own_user = user(std::process::id());
+        budget.spent.insert(own_user, second / 10);
+        assert_eq!(budget.inspect(std::process::id(), |_| 5), Err(Uninspectable));
+        budget.begun = budget.begun.checked_sub(second).unwrap();
+        assert_eq!(budget.inspect(std::process::id(), |_| 5), Ok(5), "the next second");
     }
 
     #[test]
