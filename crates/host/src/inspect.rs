@@ -9,13 +9,8 @@
 //!
 //! Invariants: a process whose inspection is blocked is not inspected again until that inspection
 //! ends; the processes of a user block a limited number of workers, beyond which no process of the
-//! user is inspected, and do not keep those of root from being inspected. In repeated scans, the
-//! processes of a user that took long come after those of others.
-
-use crate::proc;
+//! user is inspected, and do not keep those of root from being inspected.
 use crate::process_identity::ProcessIdentity;
-use larder_schema::control::UNINSPECTED;
-use std::collections::BTreeMap;
 use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
@@ -24,10 +19,6 @@ use std::time::{Duration, Instant};
 
 /// Maximum time that a caller waits for the inspection of one process.
 pub(crate) const WAIT_MAX: Duration = Duration::from_millis(500);
-/// Maximum time of the inspection of all processes; then the others are not inspected.
-const SCAN_TIME_MAX: Duration = Duration::from_secs(2);
-/// Time of a scan from which on the processes of a user come last in the next one.
-const USER_TIME_MAX: Duration = Duration::from_millis(500);
 /// Maximum number of workers that the processes of one user block.
 const BLOCKED_BY_USER_MAX: usize = 2;
 /// Maximum number of workers that processes of users other than root block, and that all block if a
@@ -53,21 +44,21 @@ struct Worker {
 
 /// A process as the limits distinguish it.
 #[derive(Clone, Copy, Debug)]
-struct Subject {
+pub(crate) struct Subject {
     /// `None` if the process has ended.
     identity: Option<ProcessIdentity>,
-    user: u32,
+    pub(crate) user: u32,
 }
 
 impl Subject {
-    fn of(pid: u32) -> Subject {
+    pub(crate) fn of(pid: u32) -> Subject {
         Subject { identity: ProcessIdentity::of(pid), user: user(pid) }
     }
 }
 
 /// Returns the effective user of a process, the owner of the directory /proc/PID. The files in the
 /// directory belong to root if the process cannot be dumped, but the directory does not
-/// (task_dump_owner() in fs/proc/base.c). Unlike a read of status, this holds no memory of the
+/// (`task_dump_owner` in fs/proc/base.c). Unlike a read of status, this holds no memory of the
 /// process.
 pub(crate) fn user(pid: u32) -> u32 {
     std::fs::metadata(format!("/proc/{pid}")).map_or(UNKNOWN_USER, |found| found.uid())
@@ -126,7 +117,11 @@ pub(crate) fn inspect<T: Send + 'static>(
     run(Subject::of(pid), wait, action)
 }
 
-fn run<T: Send + 'static>(
+/// Inspects a process as [`inspect`] does.
+///
+/// # Errors
+/// As those of [`inspect`].
+pub(crate) fn run<T: Send + 'static>(
     process: Subject,
     wait: Duration,
     action: impl FnOnce(Instant) -> T + Send + 'static,
@@ -152,156 +147,6 @@ fn run<T: Send + 'static>(
         workers.blocked.push((process, worker.thread));
     }
     result
-}
-
-/// Limits of the time that inspections take in each second. That of a user applies to all processes
-/// of the user: new ones do not renew it.
-#[derive(Debug)]
-pub(crate) struct TimeBudget {
-    user_max: Duration,
-    /// Maximum time for the users other than root together.
-    max: Duration,
-    /// Begin of the current second.
-    begun: Instant,
-    spent: BTreeMap<u32, Duration>,
-}
-
-impl TimeBudget {
-    pub(crate) fn new(user_max: Duration, max: Duration) -> TimeBudget {
-        TimeBudget { user_max, max, begun: Instant::now(), spent: BTreeMap::new() }
-    }
-
-    /// Inspects a process or thread in the time that its user has left in this second.
-    ///
-    /// # Errors
-    /// As those of [`inspect`], or no time is left.
-    pub(crate) fn inspect<T: Send + 'static>(
-        &mut self,
-        task: u32,
-        action: impl FnOnce(Instant) -> T + Send + 'static,
-    ) -> Result<T, Uninspectable> {
-        let process = Subject::of(task);
-        let now = Instant::now();
-        if now.duration_since(self.begun) >= Duration::from_secs(1) {
-            self.begun = now;
-            self.spent.clear();
-        }
-        let wait = self.left(process.user);
-        if wait.is_zero() {
-            return Err(Uninspectable);
-        }
-        let result = run(process, wait, action);
-        *self.spent.entry(process.user).or_default() += now.elapsed();
-        result
-    }
-
-    fn left(&self, user: u32) -> Duration {
-        let spent = self.spent.get(&user).copied().unwrap_or_default();
-        let of_user = self.user_max.saturating_sub(spent);
-        if user == ROOT {
-            return of_user;
-        }
-        let users = self.spent.iter().filter(|(user, _)| **user != ROOT);
-        of_user.min(self.max.saturating_sub(users.map(|(_, spent)| spent).sum()))
-    }
-}
-
-/// Times of the inspections of the users whose processes took long in a scan.
-#[derive(Debug)]
-struct SlowUsers(BTreeMap<u32, Duration>);
-
-static SLOW_USERS: Mutex<SlowUsers> = Mutex::new(SlowUsers(BTreeMap::new()));
-
-impl SlowUsers {
-    /// Adds the times of the users in a scan. A user who took long stays slow for a few scans.
-    fn add_scan(&mut self, times: &BTreeMap<u32, Duration>) {
-        for (user, time) in times {
-            let before = self.0.remove(user).unwrap_or_default();
-            let time = (*time).max(before / 2);
-            if time >= USER_TIME_MAX {
-                self.0.insert(*user, time);
-            }
-        }
-    }
-
-    /// Returns the place of the processes of a user in the order of inspection.
-    fn rank(&self, user: u32) -> u128 {
-        self.0.get(&user).map_or(0, |time| time.as_millis() / USER_TIME_MAX.as_millis())
-    }
-}
-
-/// The inspection of several processes, with a common limit of time.
-#[derive(Debug)]
-pub(crate) struct Scan {
-    end: Instant,
-    /// Time that the processes of each user took.
-    times: BTreeMap<u32, Duration>,
-    /// Processes that were not inspected, or not completely.
-    pub(crate) incomplete: Vec<u32>,
-}
-
-impl Scan {
-    pub(crate) fn start() -> Scan {
-        Scan { end: Instant::now() + SCAN_TIME_MAX, times: BTreeMap::new(), incomplete: Vec::new() }
-    }
-
-    /// Returns all processes in the order of inspection: by process ID, after those of other users
-    /// if the processes of their user took long in earlier scans.
-    pub(crate) fn processes() -> Vec<u32> {
-        let mut pids = proc::pids();
-        if let Ok(slow) = SLOW_USERS.lock()
-            && !slow.0.is_empty()
-        {
-            pids.sort_by_cached_key(|pid| slow.rank(user(*pid)));
-        }
-        pids
-    }
-
-    /// Inspects a process as [`inspect`] does. `action` also returns true if its result is
-    /// complete.
-    ///
-    /// # Errors
-    /// As those of [`inspect`], or the time is used up.
-    pub(crate) fn inspect<T: Send + 'static>(
-        &mut self,
-        pid: u32,
-        action: impl FnOnce(Instant) -> (T, bool) + Send + 'static,
-    ) -> Result<T, Uninspectable> {
-        let begun = Instant::now();
-        let wait = self.end.saturating_duration_since(begun).min(WAIT_MAX);
-        let result = if wait.is_zero() {
-            Err(Uninspectable)
-        } else {
-            let process = Subject::of(pid);
-            let result = run(process, wait, action);
-            *self.times.entry(process.user).or_default() += begun.elapsed();
-            result
-        };
-        if !matches!(result, Ok((_, true))) {
-            self.incomplete.push(pid);
-        }
-        result.map(|(result, _)| result)
-    }
-
-    /// Describes the processes that were not inspected completely, for a message; `None` if there
-    /// are none.
-    pub(crate) fn describe_incomplete(&self) -> Option<String> {
-        let first = *self.incomplete.first()?;
-        let name = crate::process_name::of(first).unwrap_or_default();
-        let others = match self.incomplete.len() - 1 {
-            0 => String::new(),
-            count => format!(" and {count} more"),
-        };
-        Some(format!("{UNINSPECTED}process {first} ({name}){others}"))
-    }
-}
-
-impl Drop for Scan {
-    fn drop(&mut self) {
-        if let Ok(mut slow) = SLOW_USERS.lock() {
-            slow.add_scan(&self.times);
-        }
-    }
 }
 
 #[cfg(test)]
@@ -338,13 +183,6 @@ pub(crate) mod tests {
         let blocked = block(1);
         assert_eq!(inspect(1, WAIT_MAX, |_| 5), Err(Uninspectable));
         assert_eq!(inspect(2, WAIT_MAX, |_| 5), Ok(5), "others are inspected");
-        let mut scan = Scan::start();
-        assert_eq!(scan.inspect(1, |_| (5, true)), Err(Uninspectable));
-        assert_eq!(scan.inspect(2, |_| (5, true)), Ok(5));
-        assert_eq!(scan.inspect(3, |_| (5, false)), Ok(5));
-        assert_eq!(scan.incomplete, [1, 3]);
-        let description = scan.describe_incomplete().unwrap();
-        assert!(description.ends_with(") and 1 more"));
         drop(blocked);
         wait_until(|| inspect(1, WAIT_MAX, |_| 5) == Ok(5));
     }
@@ -397,45 +235,5 @@ sys.stdin.readline()
         process.wait().unwrap();
         assert_eq!((of_file, found), (ROOT, wanted));
         assert_eq!(user(u32::MAX), UNKNOWN_USER);
-    }
-
-    #[test]
-    fn new_processes_of_a_user_do_not_renew_the_time() {
-        let second = Duration::from_secs(1);
-        let mut budget = TimeBudget::new(second / 10, second / 4);
-        assert_eq!(budget.inspect(std::process::id(), |_| 5), Ok(5));
-        budget.begun = Instant::now();
-        budget.spent = [(1000, second / 20), (1001, second / 10), (1002, second / 20)].into();
-        let left = [ROOT, 1000, 1001, 1003].map(|user| budget.left(user));
-        assert_eq!(left, [second / 10, second / 20, Duration::ZERO, second / 20]);
-        let own_user = user(std::process::id());
-        budget.spent.insert(own_user, second / 10);
-        assert_eq!(budget.inspect(std::process::id(), |_| 5), Err(Uninspectable));
-        budget.begun = budget.begun.checked_sub(second).unwrap();
-        assert_eq!(budget.inspect(std::process::id(), |_| 5), Ok(5), "the next second");
-    }
-
-    #[test]
-    fn processes_of_a_slow_user_come_last_for_a_few_scans() {
-        let mut slow = SlowUsers(BTreeMap::new());
-        let scan = |times: &[(u32, u64)]| {
-            times.iter().map(|&(user, ms)| (user, Duration::from_millis(ms))).collect()
-        };
-        slow.add_scan(&scan(&[(1, 1900), (2, 100)]));
-        assert!(slow.rank(1) > slow.rank(2));
-        slow.add_scan(&scan(&[(2, 100)]));
-        assert!(slow.rank(1) > slow.rank(2), "no time was left for it");
-        slow.add_scan(&scan(&[(1, 0)]));
-        assert!(slow.rank(1) > slow.rank(2), "one fast scan is not enough");
-        slow.add_scan(&scan(&[(1, 0)]));
-        assert!(slow.0.is_empty());
-    }
-
-    #[test]
-    fn a_scan_has_a_limit_of_time() {
-        let mut scan = Scan::start();
-        scan.end = Instant::now();
-        assert_eq!(scan.inspect(1, |_| (5, true)), Err(Uninspectable));
-        assert_eq!(scan.incomplete, [1]);
     }
 }

@@ -59,24 +59,26 @@ pub(crate) fn is_available() -> bool {
     IS_AVAILABLE.load(Ordering::Relaxed)
 }
 
-/// Serves the inspections of another process of this program, and does not return, if it started
-/// this one. A program calls this before it opens a file, starts a thread or reads its arguments;
-/// otherwise no memory maps and open files of other processes are inspected for it.
-pub fn serve_if_requested() {
-    if std::env::args_os().nth(1).is_none_or(|argument| argument != ARGUMENT) {
-        IS_AVAILABLE.store(true, Ordering::Relaxed);
-        return;
+/// Serves the inspections of another process of this program until that process ends, and returns
+/// true, if it started this one. A program calls this before it opens a file, starts a thread or
+/// reads its arguments, and ends if it returns true; otherwise no memory maps and open files of
+/// other processes are inspected for it.
+#[must_use]
+pub fn serve_if_requested() -> bool {
+    let is_requested = std::env::args_os().nth(1).is_some_and(|argument| argument == ARGUMENT);
+    IS_AVAILABLE.store(true, Ordering::Relaxed);
+    if is_requested {
+        run();
     }
-    run();
+    is_requested
 }
 
-fn run() -> ! {
+fn run() {
     syscall::close_inherited();
     // The name of the program would be `exe`.
     drop(std::fs::write("/proc/self/comm", NAME));
     // The other process has ended, or does not wait for the reply.
     drop(serve(&mut io::stdin().lock(), &mut io::stdout().lock()));
-    std::process::exit(0);
 }
 
 fn serve(requests: &mut impl Read, replies: &mut impl Write) -> io::Result<()> {

@@ -30,6 +30,8 @@ use std::time::{Duration, Instant};
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 /// Maximum length of the output of a runtime before the greeting.
 const PREAMBLE_BYTES_MAX: usize = 4096;
+/// Maximum time for the start of an inspector, which no other user delays.
+const START_TIME_MAX: Duration = Duration::from_secs(1);
 /// Time for a killed inspector to end before it counts as blocked.
 const END_TIME_MAX: Duration = Duration::from_millis(10);
 /// Stack of a thread that waits for the end of an inspector. A server locks its memory.
@@ -199,6 +201,19 @@ impl Drop for Reply {
     }
 }
 
+/// Starts an inspector, unless one waits for queries.
+pub(crate) fn prepare() {
+    let has_idle = IDLE.lock().is_ok_and(|idle| !idle.is_empty());
+    if has_idle || !inspector::is_available() {
+        return;
+    }
+    if let Ok(inspector) = Inspector::start(Instant::now() + START_TIME_MAX)
+        && let Ok(mut idle) = IDLE.lock()
+    {
+        idle.push(inspector);
+    }
+}
+
 /// Returns true if this process may read what a query asks for itself. The descriptors of a program
 /// that runs as root may be those of a user who started it.
 fn reads_itself(query: Query, task: u32) -> bool {
@@ -261,6 +276,7 @@ pub(crate) fn is_gone(error: &io::Error) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use rustix::process::{Signal, WaitOptions, kill_process, waitpid};
 
     fn later() -> Instant {
         Instant::now() + Duration::from_mins(1)
@@ -297,11 +313,10 @@ mod tests {
             .iter()
             .filter(|step| matches!(step, Step::Item(Link { is_descriptor: true, .. })));
         assert_eq!(descriptors.count(), 3, "{links:?}");
-        rustix::process::kill_process(
-            Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(),
-            rustix::process::Signal::STOP,
-        )
-        .unwrap();
+        let child = Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+        kill_process(child, Signal::STOP).unwrap();
+        let (_, state) = waitpid(Some(child), WaitOptions::UNTRACED).unwrap().unwrap();
+        assert!(state.stopped());
         IDLE.lock().unwrap().push(inspector);
         let soon = Instant::now() + Duration::from_millis(10);
         assert_eq!(read(Query::Maps, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);

@@ -53,6 +53,7 @@ mod process_links;
 mod process_name;
 pub mod processes;
 pub mod residency;
+mod scan;
 pub mod scratch;
 pub mod settings;
 pub mod space;

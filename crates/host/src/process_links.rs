@@ -1,4 +1,5 @@
-//! Links in procfs to the files and directories that a process uses, and their encoding in a stream.
+//! Links in procfs to the files and directories that a process uses, and their encoding in a
+//! stream.
 //!
 //! A read of a link may hold the last reference to a file that the process closes, and the kernel
 //! then waits for the server of its file system: only the inspector calls [`of`] for processes of
@@ -210,7 +211,9 @@ mod tests {
         let paths = [LinkPath::Known("/a\nb".into()), LinkPath::TooLong, LinkPath::Unknown];
         let steps: Vec<_> = paths.map(link).into_iter().chain([Step::Nothing]).collect();
         let mut stream = Vec::new();
-        steps.iter().for_each(|step| step.encode(&mut stream));
+        for step in &steps {
+            step.encode(&mut stream);
+        }
         for cut in 1..stream.len() - 1 {
             let mut short = &stream[..cut];
             while let Ok(Some(step)) = Step::decode(&mut short) {

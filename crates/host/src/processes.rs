@@ -5,14 +5,18 @@
 //! read.
 
 use crate::foreign_file::FileIdentity;
-use crate::inspect::{Scan, Uninspectable, WAIT_MAX, inspect};
+use crate::inspect::{Uninspectable, WAIT_MAX, inspect};
 use crate::inspector::Query;
 use crate::inspector_client;
 use crate::process_files::links;
 use crate::process_identity::ProcessIdentity;
 use crate::process_links::{Link, LinkPath, Step, threads};
+use crate::scan::Scan;
 use crate::{proc, process_name};
 use std::collections::BTreeMap;
+use std::io;
+use std::iter;
+use std::ops::ControlFlow;
 use std::path::PathBuf;
 use std::time::Instant;
 
@@ -46,13 +50,14 @@ pub struct ProcessIo {
 /// Returns the counters of all readable processes, ordered by process ID.
 #[must_use]
 pub fn all() -> Vec<ProcessIo> {
-    let mut scan = Scan::start();
-    let of = |pid| {
-        let identity = ProcessIdentity::of(pid)?;
-        let read = move |deadline| (Readings::of(pid, deadline), true);
-        io(pid, identity, scan.inspect(pid, read))
-    };
-    let mut all: Vec<ProcessIo> = Scan::processes().into_iter().filter_map(of).collect();
+    let mut all = Vec::new();
+    let read = |pid| move |deadline| Readings::of(pid, deadline);
+    Scan::start().inspect_all(Scan::processes(), read, |pid, readings| {
+        all.extend(
+            ProcessIdentity::of(pid).and_then(|identity| process_io(pid, identity, readings)),
+        );
+        ControlFlow::Continue(())
+    });
     all.sort_unstable_by_key(|process| process.pid);
     all
 }
@@ -60,11 +65,11 @@ pub fn all() -> Vec<ProcessIo> {
 /// Returns the counters of one process, or `None` if it has ended or may not be read.
 #[must_use]
 pub fn of(pid: u32) -> Option<ProcessIo> {
-    let read = move |deadline| Readings::of(pid, deadline);
-    io(pid, ProcessIdentity::of(pid)?, inspect(pid, WAIT_MAX, read))
+    let read = move |deadline| Readings::of(pid, deadline).0;
+    process_io(pid, ProcessIdentity::of(pid)?, inspect(pid, WAIT_MAX, read))
 }
 
-/// What an inspection of a process reads, which the process can block or delay.
+/// Readings of an inspection of a process, which the process can block or delay.
 struct Readings {
     /// `None` if the process has ended or may not be read.
     counters: Option<String>,
@@ -72,13 +77,16 @@ struct Readings {
 }
 
 impl Readings {
-    fn of(pid: u32, deadline: Instant) -> Readings {
+    /// Returns the readings, and true if they are complete.
+    fn of(pid: u32, deadline: Instant) -> (Readings, bool) {
         let counters = proc::read(format!("/proc/{pid}/io"));
-        Readings { counters, private_bytes: private_bytes(pid, deadline) }
+        let private_bytes = private_bytes(pid, deadline);
+        let is_complete = private_bytes.is_ok();
+        (Readings { counters, private_bytes: private_bytes.unwrap_or(0) }, is_complete)
     }
 }
 
-fn io(
+fn process_io(
     pid: u32,
     identity: ProcessIdentity,
     readings: Result<Readings, Uninspectable>,
@@ -101,26 +109,37 @@ fn io(
     })
 }
 
-/// Returns the anonymous memory of a process, in bytes; 0 if it cannot be read until `deadline`.
-/// Only a thread that has not ended tells it: the first thread may end before the others.
-fn private_bytes(pid: u32, deadline: Instant) -> u64 {
-    let of = |task| {
-        let status = inspector_client::text(Query::Status, task, deadline).ok()??;
-        proc::field(&status, "RssAnon")
-    };
+/// Returns the anonymous memory of a process, in bytes. Only a thread that has not ended tells it:
+/// the first thread may end before the others.
+fn private_bytes(pid: u32, deadline: Instant) -> io::Result<u64> {
     let number = |thread: PathBuf| thread.file_name()?.to_str()?.parse().ok();
-    let others = || threads(pid).take_while(|_| Instant::now() < deadline).filter_map(number);
-    of(pid).or_else(|| others().find_map(of)).unwrap_or(0).saturating_mul(1024)
+    for task in iter::once(pid).chain(threads(pid).filter_map(number)) {
+        let status = inspector_client::text(Query::Status, task, deadline)?.unwrap_or_default();
+        if let Some(kib) = proc::field(&status, "RssAnon") {
+            return Ok(kib.saturating_mul(1024));
+        }
+        if Instant::now() >= deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(0)
 }
 
 /// Returns the anonymous memory of all processes with their IDs.
 pub(crate) fn private_memory() -> Vec<(u32, u64)> {
-    let mut scan = Scan::start();
-    let of = |pid| {
-        let read = move |deadline| (private_bytes(pid, deadline), true);
-        (pid, scan.inspect(pid, read).unwrap_or(0))
+    let mut all = Vec::new();
+    let read = |pid| {
+        move |deadline| {
+            let found = private_bytes(pid, deadline);
+            let is_complete = found.is_ok();
+            (found.unwrap_or(0), is_complete)
+        }
     };
-    Scan::processes().into_iter().map(of).collect()
+    Scan::start().inspect_all(Scan::processes(), read, |pid, private_bytes| {
+        all.extend(private_bytes.ok().map(|private_bytes| (pid, private_bytes)));
+        ControlFlow::Continue(())
+    });
+    all
 }
 
 /// A regular file that a process has open.
@@ -149,9 +168,9 @@ pub struct OpenFiles {
 pub fn open_files(max: usize) -> OpenFiles {
     let (mut files, mut further) = (BTreeMap::new(), BTreeMap::new());
     let (mut scan, mut is_cut) = (Scan::start(), false);
-    for pid in Scan::processes() {
-        let Some(process) = process_name::of(pid) else { continue };
-        let paths = scan.inspect(pid, move |deadline| files_of(pid, max, deadline));
+    let read = |pid| move |deadline| files_of(pid, max, deadline);
+    scan.inspect_all(Scan::processes(), read, |pid, paths| {
+        let Some(process) = process_name::of(pid) else { return ControlFlow::Continue(()) };
         let mut own = 0;
         for (path, identity) in paths.unwrap_or_default() {
             if files.contains_key(&path) {
@@ -166,7 +185,8 @@ pub fn open_files(max: usize) -> OpenFiles {
             let process = format!("{process} ({pid})");
             list.entry(path).or_insert(OpenFile { identity, process });
         }
-    }
+        ControlFlow::Continue(())
+    });
     for (path, file) in further {
         if files.len() < max {
             files.entry(path).or_insert(file);

@@ -3,10 +3,11 @@
 
 use super::event::Key;
 use super::tasks::{IO_WORKER_NAME, TaskInfo};
-use crate::inspect::{TimeBudget, Uninspectable};
+use crate::inspect::Uninspectable;
 use crate::inspector::Query;
 use crate::inspector_client;
 use crate::mounts::{self, Mount};
+use crate::scan::TimeBudget;
 use crate::{proc, process_name};
 use std::io;
 use std::os::unix::fs::MetadataExt;
