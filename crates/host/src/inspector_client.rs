@@ -6,7 +6,8 @@
 //! one, and then waits for the FUSE server whose files the process mapped or had open. This wait
 //! cannot be killed, and a program with such a thread does not end. So [`crate::inspector`] reads,
 //! in a process without memory, descriptors or locks of this program. If it does not answer in
-//! time, it is killed and counts as a blocked worker of [`crate::inspect`] until it has ended.
+//! time, the next query uses another one. If it has not answered some time later, it is killed and
+//! counts as a blocked worker of [`crate::inspect`] until it has ended.
 //!
 //! Small files of processes of root and of this user are read directly: a user cannot choose their
 //! memory.
@@ -15,6 +16,7 @@ use crate::inspect::{self, ROOT};
 use crate::inspector::{self, ARGUMENT, END, FAILED, GREETING, NAME, Query, REQUEST_BYTES};
 use crate::process_links::{self, Link, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Write};
@@ -30,24 +32,38 @@ use std::time::{Duration, Instant};
 const TEXT_BYTES_MAX: u64 = 1 << 20;
 /// Maximum length of the output of a runtime before the greeting.
 const PREAMBLE_BYTES_MAX: usize = 4096;
-/// Maximum time for the start of an inspector, which no other user delays.
-const START_TIME_MAX: Duration = Duration::from_secs(1);
+/// Maximum time for the start, on a machine that is busier still.
+const GREETING_TIME_MAX: Duration = Duration::from_secs(10);
+/// Maximum time for an answer, after which the inspector is killed.
+const ANSWER_TIME_MAX: Duration = Duration::from_millis(500);
+/// Maximum number of inspectors that are late with an answer.
+const LATE_MAX: usize = 4;
+/// Maximum time of reading the rest of a late answer, for each query.
+const DRAIN_TIME_MAX: Duration = Duration::from_millis(1);
 /// Time for a killed inspector to end before it counts as blocked.
 const END_TIME_MAX: Duration = Duration::from_millis(10);
 /// Stack of a thread that waits for the end of an inspector. A server locks its memory.
 const STACK_BYTES: usize = 64 << 10;
+/// No process has this ID.
+const UNNUMBERED: u32 = u32::MAX;
 
 /// A running inspector.
 struct Inspector {
     child: Child,
     requests: ChildStdin,
     replies: ChildStdout,
+    started_at: Instant,
+    /// The output of the runtime and the greeting, as far as they have arrived.
+    preamble: Vec<u8>,
 }
 
+/// Inspectors that wait for queries, or start.
 static IDLE: Mutex<Vec<Inspector>> = Mutex::new(Vec::new());
+/// Replies that were not read to their ends, with the times since when.
+static LATE: Mutex<Vec<(Pending, Instant)>> = Mutex::new(Vec::new());
 
 impl Inspector {
-    fn start(deadline: Instant) -> io::Result<Inspector> {
+    fn start() -> io::Result<Inspector> {
         if !inspector::is_available() {
             return Err(io::Error::other("this program does not serve inspections"));
         }
@@ -64,23 +80,45 @@ impl Inspector {
         let missing = || io::Error::from(io::ErrorKind::BrokenPipe);
         let requests = child.stdin.take().ok_or_else(missing)?;
         let replies = child.stdout.take().ok_or_else(missing)?;
-        let mut inspector = Inspector { child, requests, replies };
-        if let Err(error) = inspector.greet(deadline) {
-            inspector.abandon(UNNUMBERED);
-            return Err(error);
+        let (started_at, preamble) = (Instant::now(), Vec::new());
+        Ok(Inspector { child, requests, replies, started_at, preamble })
+    }
+
+    /// Returns an inspector that has started. One that needs longer is not lost.
+    fn take(deadline: Instant) -> io::Result<Inspector> {
+        let idle = IDLE.lock().ok().and_then(|mut idle| idle.pop());
+        let mut inspector = idle.map_or_else(Inspector::start, Ok)?;
+        match inspector.greet(deadline) {
+            Ok(()) => Ok(inspector),
+            Err(error) => {
+                let is_starting = error.kind() == io::ErrorKind::TimedOut
+                    && inspector.started_at.elapsed() < GREETING_TIME_MAX;
+                if is_starting {
+                    inspector.release();
+                } else {
+                    inspector.abandon(UNNUMBERED);
+                }
+                Err(error)
+            }
         }
-        Ok(inspector)
+    }
+
+    /// Makes the inspector available to the next query.
+    fn release(self) {
+        if let Ok(mut idle) = IDLE.lock() {
+            idle.push(self);
+        }
     }
 
     /// Waits for the greeting.
     fn greet(&mut self, deadline: Instant) -> io::Result<()> {
-        let mut read = Vec::new();
-        while !read.ends_with(&GREETING) {
+        while !self.preamble.ends_with(&GREETING) {
             let mut byte = [0];
-            if read.len() > PREAMBLE_BYTES_MAX || self.read(&mut byte, deadline)? == 0 {
+            let is_end = self.read(&mut byte, deadline)? == 0;
+            if is_end || self.preamble.len() > PREAMBLE_BYTES_MAX {
                 return Err(io::ErrorKind::InvalidData.into());
             }
-            read.extend(byte);
+            self.preamble.extend(byte);
         }
         Ok(())
     }
@@ -90,24 +128,15 @@ impl Inspector {
         let left = left.map_err(io::Error::other)?;
         match poll(&mut [PollFd::new(&self.replies, PollFlags::IN)], Some(&left)) {
             Ok(0) => Err(io::ErrorKind::TimedOut.into()),
+            Err(Errno::INTR) => self.read(buffer, deadline),
             Err(error) => Err(error.into()),
             Ok(_) => self.replies.read(buffer),
         }
     }
 
-    fn read_exact(&mut self, mut buffer: &mut [u8], deadline: Instant) -> io::Result<()> {
-        while !buffer.is_empty() {
-            match self.read(buffer, deadline)? {
-                0 => return Err(io::ErrorKind::UnexpectedEof.into()),
-                count => buffer = &mut buffer[count..],
-            }
-        }
-        Ok(())
-    }
-
     /// Kills the inspector. If it does not end, the process with this ID blocks it.
     fn abandon(self, pid: u32) {
-        let Inspector { mut child, requests, replies } = self;
+        let Inspector { mut child, requests, replies, .. } = self;
         drop((requests, replies));
         let has_ended = child.kill().is_err() || wait(&child, END_TIME_MAX);
         if has_ended && matches!(child.try_wait(), Ok(Some(_)) | Err(_)) {
@@ -120,9 +149,6 @@ impl Inspector {
     }
 }
 
-/// No process has this ID.
-const UNNUMBERED: u32 = u32::MAX;
-
 /// Waits for the end of a process; returns true if it has ended.
 fn wait(child: &Child, time: Duration) -> bool {
     let pid = i32::try_from(child.id()).ok().and_then(Pid::from_raw);
@@ -131,86 +157,137 @@ fn wait(child: &Child, time: Duration) -> bool {
     poll(&mut [PollFd::new(&pidfd.as_fd(), PollFlags::IN)], Some(&time)) == Ok(1)
 }
 
-/// The reply to a query. A reply that is not read to its end ends its inspector.
-pub(crate) struct Reply {
-    /// `None` after the end.
-    inspector: Option<Inspector>,
+/// A reply that has not ended.
+struct Pending {
+    inspector: Inspector,
+    /// Length of the next piece, as far as it has arrived.
+    header: Vec<u8>,
     /// Bytes of the current piece that are not read yet.
     piece_bytes: usize,
     pid: u32,
+}
+
+/// Result of a read of a reply.
+enum Part {
+    Bytes(usize),
+    End,
+    Failed,
+}
+
+impl Pending {
+    fn read(&mut self, buffer: &mut [u8], deadline: Instant) -> io::Result<Part> {
+        while self.piece_bytes == 0 {
+            let mut byte = [0];
+            if self.inspector.read(&mut byte, deadline)? == 0 {
+                return Err(io::ErrorKind::UnexpectedEof.into());
+            }
+            self.header.extend(byte);
+            if let Ok(header) = <[u8; 4]>::try_from(&self.header[..]) {
+                self.header.clear();
+                match u32::from_le_bytes(header) {
+                    END => return Ok(Part::End),
+                    FAILED => return Ok(Part::Failed),
+                    bytes => self.piece_bytes = bytes as usize,
+                }
+            }
+        }
+        let most = buffer.len().min(self.piece_bytes);
+        let count = self.inspector.read(&mut buffer[..most], deadline)?;
+        if count == 0 && most > 0 {
+            return Err(io::ErrorKind::UnexpectedEof.into());
+        }
+        self.piece_bytes -= count;
+        Ok(Part::Bytes(count))
+    }
+
+    /// Reads what has arrived of the rest; returns true if the reply has ended.
+    fn drain(&mut self) -> io::Result<bool> {
+        let (begun, mut buffer) = (Instant::now(), [0; 4096]);
+        while begun.elapsed() < DRAIN_TIME_MAX {
+            match self.read(&mut buffer, begun) {
+                Ok(Part::Bytes(_)) => {}
+                Ok(Part::End | Part::Failed) => return Ok(true),
+                Err(error) if error.kind() == io::ErrorKind::TimedOut => return Ok(false),
+                Err(error) => return Err(error),
+            }
+        }
+        Ok(false)
+    }
+}
+
+/// Makes inspectors available that have answered meanwhile, and kills those that have not.
+fn collect_late() {
+    let Ok(late) = LATE.lock().map(|mut late| std::mem::take(&mut *late)) else { return };
+    let excess = late.len().saturating_sub(LATE_MAX);
+    for (at, (mut pending, since)) in late.into_iter().enumerate() {
+        match pending.drain() {
+            Ok(true) => pending.inspector.release(),
+            Ok(false) if at >= excess && since.elapsed() < ANSWER_TIME_MAX => {
+                if let Ok(mut late) = LATE.lock() {
+                    late.push((pending, since));
+                }
+            }
+            Ok(false) | Err(_) => pending.inspector.abandon(pending.pid),
+        }
+    }
+}
+
+/// The reply to a query.
+pub(crate) struct Reply {
+    /// `None` after the end.
+    pending: Option<Pending>,
     deadline: Instant,
 }
 
 impl Reply {
     fn start(query: Query, pid: u32, deadline: Instant) -> io::Result<Reply> {
-        let mut request = [query as u8, 0, 0, 0, 0];
-        request[1..].copy_from_slice(&pid.to_le_bytes());
-        let _: [u8; REQUEST_BYTES] = request;
-        let idle = IDLE.lock().ok().and_then(|mut idle| idle.pop());
-        let mut inspector = idle.map_or_else(|| Inspector::start(deadline), Ok)?;
+        collect_late();
+        let [a, b, c, d] = pid.to_le_bytes();
+        let request: [u8; REQUEST_BYTES] = [query as u8, a, b, c, d];
+        let mut inspector = Inspector::take(deadline)?;
         if inspector.requests.write_all(&request).is_err() {
             // Something ended it.
             inspector.abandon(UNNUMBERED);
-            inspector = Inspector::start(deadline)?;
+            inspector = Inspector::take(deadline)?;
             inspector.requests.write_all(&request)?;
         }
-        Ok(Reply { inspector: Some(inspector), piece_bytes: 0, pid, deadline })
-    }
-
-    /// Makes the inspector available to the next query.
-    fn release(&mut self) {
-        if let Ok(mut idle) = IDLE.lock() {
-            idle.extend(self.inspector.take());
-        }
+        let pending = Pending { inspector, header: Vec::new(), piece_bytes: 0, pid };
+        Ok(Reply { pending: Some(pending), deadline })
     }
 }
 
 impl Read for Reply {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let Some(inspector) = &mut self.inspector else { return Ok(0) };
-        if self.piece_bytes == 0 {
-            let mut header = [0; 4];
-            inspector.read_exact(&mut header, self.deadline)?;
-            match u32::from_le_bytes(header) {
-                END => {
-                    self.release();
-                    return Ok(0);
-                }
-                FAILED => {
-                    self.release();
-                    return Err(io::ErrorKind::NotFound.into());
-                }
-                bytes => self.piece_bytes = bytes as usize,
-            }
+        let Some(pending) = &mut self.pending else { return Ok(0) };
+        let part = pending.read(buffer, self.deadline)?;
+        if let Part::Bytes(count) = part {
+            return Ok(count);
         }
-        let most = buffer.len().min(self.piece_bytes);
-        let count = inspector.read(&mut buffer[..most], self.deadline)?;
-        if count == 0 && most > 0 {
-            return Err(io::ErrorKind::UnexpectedEof.into());
+        if let Some(pending) = self.pending.take() {
+            pending.inspector.release();
         }
-        self.piece_bytes -= count;
-        Ok(count)
+        match part {
+            Part::Failed => Err(io::ErrorKind::NotFound.into()),
+            Part::Bytes(_) | Part::End => Ok(0),
+        }
     }
 }
 
 impl Drop for Reply {
     fn drop(&mut self) {
-        if let Some(inspector) = self.inspector.take() {
-            inspector.abandon(self.pid);
+        if let Some(pending) = self.pending.take()
+            && let Ok(mut late) = LATE.lock()
+        {
+            late.push((pending, Instant::now()));
         }
     }
 }
 
-/// Starts an inspector, unless one waits for queries.
-pub(crate) fn prepare() {
-    let has_idle = IDLE.lock().is_ok_and(|idle| !idle.is_empty());
-    if has_idle || !inspector::is_available() {
-        return;
-    }
-    if let Ok(inspector) = Inspector::start(Instant::now() + START_TIME_MAX)
-        && let Ok(mut idle) = IDLE.lock()
-    {
-        idle.push(inspector);
+/// Starts an inspector, unless one waits for queries, and waits for it up to `wait`.
+pub(crate) fn prepare(wait: Duration) {
+    collect_late();
+    if let Ok(inspector) = Inspector::take(Instant::now() + wait) {
+        inspector.release();
     }
 }
 
@@ -305,8 +382,27 @@ mod tests {
     }
 
     #[test]
+    fn an_inspector_that_is_late_is_not_lost() {
+        let starting = Inspector::start().unwrap();
+        let pid = starting.child.id();
+        starting.release();
+        assert_eq!(read(Query::Maps, Instant::now()).unwrap_err().kind(), io::ErrorKind::TimedOut);
+        assert!(read(Query::Maps, later()).is_ok());
+        let mut reply = Reply::start(Query::Maps, std::process::id(), later()).unwrap();
+        assert_eq!(reply.pending.as_ref().unwrap().inspector.child.id(), pid);
+        reply.read_exact(&mut [0; 10]).unwrap();
+        drop(reply);
+        // Its time does not end on a busy machine either.
+        LATE.lock().unwrap()[0].1 = later();
+        while !LATE.lock().unwrap().is_empty() {
+            collect_late();
+        }
+        assert_eq!(IDLE.lock().unwrap()[0].child.id(), pid);
+    }
+
+    #[test]
     fn an_inspector_that_does_not_answer_leaves_nothing_but_itself() {
-        let inspector = Inspector::start(later()).unwrap();
+        let inspector = Inspector::take(later()).unwrap();
         let pid = inspector.child.id();
         let links: Vec<_> = process_links::of(pid).collect();
         let descriptors = links
@@ -322,8 +418,8 @@ mod tests {
         assert_eq!(read(Query::Maps, soon).unwrap_err().kind(), io::ErrorKind::TimedOut);
         let end = Instant::now() + Duration::from_mins(1);
         while std::path::Path::new(&format!("/proc/{pid}")).exists() {
-            assert!(Instant::now() < end, "it is reaped");
-            thread::yield_now();
+            assert!(Instant::now() < end, "it is killed and reaped");
+            assert!(read(Query::Status, later()).is_ok(), "others answer");
         }
     }
 }

@@ -14,6 +14,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum time of the inspection of all processes; then the others are not inspected.
 const SCAN_TIME_MAX: Duration = Duration::from_secs(2);
+/// Maximum time that a scan waits for the start of an inspector, which no other user delays.
+const START_TIME_MAX: Duration = Duration::from_secs(1);
 /// Maximum time for a process in the first round of a scan.
 const FIRST_TIME_MAX: Duration = Duration::from_millis(100);
 /// Time of a scan from which on the processes of a user other than root have to wait for its second
@@ -56,7 +58,7 @@ impl TimeBudget {
         if wait.is_zero() {
             return Err(Uninspectable);
         }
-        inspector_client::prepare();
+        inspector_client::prepare(Duration::ZERO);
         let result = run(process, wait, action);
         *self.spent.entry(process.user).or_default() += now.elapsed();
         result
@@ -109,7 +111,7 @@ pub(crate) struct Scan {
 
 impl Scan {
     pub(crate) fn start() -> Scan {
-        inspector_client::prepare();
+        inspector_client::prepare(START_TIME_MAX);
         Scan { end: Instant::now() + SCAN_TIME_MAX, times: BTreeMap::new(), incomplete: Vec::new() }
     }
 
@@ -178,7 +180,7 @@ impl Scan {
             return Err(Uninspectable);
         }
         let process = Subject::of(pid);
-        inspector_client::prepare();
+        inspector_client::prepare(START_TIME_MAX);
         let result = run(process, wait, action);
         *self.times.entry(process.user).or_default() += begun.elapsed();
         result
