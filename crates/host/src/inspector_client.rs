@@ -14,6 +14,7 @@
 
 use crate::inspect::{self, ROOT};
 use crate::inspector::{self, ARGUMENT, END, FAILED, GREETING, NAME, Query, REQUEST_BYTES};
+use crate::proc;
 use crate::process_links::{self, Link, Step};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
@@ -326,6 +327,13 @@ pub(crate) fn open(query: Query, task: u32, deadline: Instant) -> io::Result<Box
         return Ok(Box::new(File::open(inspector::path(query, task))?));
     }
     Ok(Box::new(Reply::start(query, task, deadline)?))
+}
+
+/// Returns the text of /proc/PID/status, if this process may read it itself: no process of another
+/// user blocks or delays that. `None` otherwise; the text of a process that has ended is empty.
+pub(crate) fn trusted_status(task: u32) -> Option<String> {
+    let path = reads_itself(Query::Status, task).then(|| inspector::path(Query::Status, task))?;
+    Some(proc::read(path).unwrap_or_default())
 }
 
 /// Returns the text of a small file of a process or thread; `None` if it has ended or may not be

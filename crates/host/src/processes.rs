@@ -127,7 +127,18 @@ fn private_bytes(pid: u32, deadline: Instant) -> io::Result<u64> {
 
 /// Returns the anonymous memory of all processes with their IDs.
 pub(crate) fn private_memory() -> Vec<(u32, u64)> {
-    let mut all = Vec::new();
+    let (mut all, mut others) = (Vec::new(), Vec::new());
+    for pid in Scan::processes() {
+        match inspector_client::trusted_status(pid) {
+            None => others.push(pid),
+            Some(status) => match proc::field(&status, "RssAnon") {
+                Some(kib) => all.push((pid, kib.saturating_mul(1024))),
+                // The first thread has ended before others, unless it is a thread of the kernel.
+                None if proc::text(&status, "Kthread") != Some("1") => others.push(pid),
+                None => {}
+            },
+        }
+    }
     let read = |pid| {
         move |deadline| {
             let found = private_bytes(pid, deadline);
@@ -135,7 +146,7 @@ pub(crate) fn private_memory() -> Vec<(u32, u64)> {
             (found.unwrap_or(0), is_complete)
         }
     };
-    Scan::start().inspect_all(Scan::processes(), read, |pid, private_bytes| {
+    Scan::start().inspect_all(others, read, |pid, private_bytes| {
         all.extend(private_bytes.ok().map(|private_bytes| (pid, private_bytes)));
         ControlFlow::Continue(())
     });

@@ -219,6 +219,11 @@ impl TaskReader {
 
     /// Returns the text of a file of a process or thread; `None` if it has ended.
     fn text(&mut self, query: Query, task: u32) -> Result<Option<String>, Uninspectable> {
+        if query == Query::Status
+            && let Some(status) = inspector_client::trusted_status(task)
+        {
+            return Ok((!status.is_empty()).then_some(status));
+        }
         let read = move |deadline| inspector_client::text(query, task, deadline);
         self.budget.inspect(task, read)?.map_err(|_late| Uninspectable)
     }
