@@ -124,6 +124,9 @@ const FAILURE: u8 = 2;
 /// Runs the command line of this process; returns its exit code.
 #[must_use]
 pub fn main() -> ExitCode {
+    if larder_host::inspector::serve_if_requested() {
+        return ExitCode::SUCCESS;
+    }
     logging::start();
     larder_io::fault::arm_from_environment();
     let (words, notes) = old_spellings::replace(std::env::args_os().collect());

@@ -2,14 +2,19 @@
 //!
 //! A user can mount FUSE, and overlayfs over FUSE, in a user namespace: stat(2) of such a file
 //! sends a request to a program of the user, and a thread that waits for the reply to a request
-//! cannot be killed. `AT_STATX_DONT_SYNC` returns the attributes that the kernel has. Invariants:
-//! no function sends a request for attributes, and none follows a symbolic link of a path, which
-//! may lead through procfs into another mount namespace.
+//! cannot be killed. `AT_STATX_DONT_SYNC` returns the attributes that the kernel has, and
+//! `RESOLVE_CACHED` finds only names that it has. Invariants: no function sends a request for
+//! attributes or names, and none follows a symbolic link of a path, which may lead through procfs
+//! into another mount namespace.
 
 use crate::{device, mounts};
 use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, ResolveFlags, StatxFlags};
+use rustix::io::Errno;
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
+
+/// Attempts to find a name that the kernel has: a rename anywhere on the machine can disturb one.
+const CACHED_TRIES: usize = 3;
 
 /// Device and inode number of a file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -20,7 +25,7 @@ pub struct FileIdentity {
 }
 
 /// Attributes of a file that the kernel has in memory.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct ForeignFile {
     pub(crate) identity: FileIdentity,
     pub(crate) is_regular: bool,
@@ -37,10 +42,31 @@ impl ForeignFile {
     }
 
     /// Opens the file that a path without symbolic links names here, without access to its data.
+    /// Fails with `EAGAIN` if the kernel would have to ask the file system for a name, and before
+    /// Linux 5.12 with `EINVAL`.
     pub(crate) fn open(path: &Path) -> rustix::io::Result<(OwnedFd, ForeignFile)> {
+        let resolve = ResolveFlags::NO_SYMLINKS | ResolveFlags::CACHED;
+        let mut tries = (0..CACHED_TRIES).map(|_| ForeignFile::resolve(CWD, path, resolve));
+        let is_final = |found: &rustix::io::Result<_>| !matches!(found, Err(Errno::AGAIN));
+        tries.find(is_final).unwrap_or(Err(Errno::AGAIN))
+    }
+
+    /// Opens a file by its path below a directory, on the mount of the directory.
+    pub(crate) fn open_below(
+        directory: &OwnedFd,
+        path: &Path,
+    ) -> rustix::io::Result<(OwnedFd, ForeignFile)> {
+        let inside = ResolveFlags::BENEATH | ResolveFlags::NO_XDEV;
+        ForeignFile::resolve(directory, path, ResolveFlags::NO_SYMLINKS | inside)
+    }
+
+    fn resolve(
+        at: impl AsFd,
+        path: &Path,
+        resolve: ResolveFlags,
+    ) -> rustix::io::Result<(OwnedFd, ForeignFile)> {
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let resolve = ResolveFlags::NO_SYMLINKS;
-        let file = rustix::fs::openat2(CWD, path, flags, Mode::empty(), resolve)?;
+        let file = rustix::fs::openat2(at, path, flags, Mode::empty(), resolve)?;
         let found = ForeignFile::of(&file)?;
         Ok((file, found))
     }
@@ -137,6 +163,17 @@ sys.stdin.readline()
             drop(self.process.stdin.take());
             drop(self.process.wait());
         }
+    }
+
+    #[test]
+    fn no_file_system_is_asked_for_a_name() {
+        let own_pid = std::process::id();
+        let unknown = format!("/proc/{own_pid}/task/{own_pid}/attr/prev");
+        assert_eq!(ForeignFile::open(Path::new(&unknown)).unwrap_err(), Errno::AGAIN);
+        let root = std::fs::File::open("/").unwrap().into();
+        let inside = ForeignFile::open_below(&root, Path::new("proc/self")).unwrap_err();
+        assert_eq!(inside, Errno::XDEV, "another mount");
+        assert!(ForeignFile::open_below(&root, Path::new("..")).is_err());
     }
 
     #[test]

@@ -6,15 +6,17 @@
 //! are too large, follows the users.
 
 use crate::disk::Disk;
-use crate::foreign_file::ForeignFile;
-use crate::inspect::Scan;
+use crate::inspect::{WAIT_MAX, inspect};
 use crate::mounts::{self, Mount};
-use crate::process_files::{Step, is_too_long, links, mapped_files};
+use crate::process_files::{links, mapped_files};
 use crate::process_identity::ProcessIdentity;
+use crate::process_links::{Link, LinkPath, Step};
+use crate::scan::Scan;
 use crate::{proc, process_name};
 use larder_schema::control::{PathUser, PathUsers};
 use std::collections::BTreeMap;
 use std::ffi::OsStr;
+use std::ops::ControlFlow;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 use std::sync::Mutex;
@@ -22,8 +24,8 @@ use std::time::{Duration, Instant};
 
 /// Maximum number of users that are described.
 const USERS_MAX: usize = 5;
-/// Time after which an answer no longer affects the next one. A stop asks several times a second.
-const ANSWER_AGE_MAX: Duration = Duration::from_secs(10);
+/// Time after which an answer no longer affects the next one. A stop asks at least once a minute.
+const ANSWER_AGE_MAX: Duration = Duration::from_mins(2);
 
 /// The answer to a question that is asked again until the directory is no longer in use.
 struct Answer {
@@ -62,14 +64,26 @@ pub fn holders(directory: &Path) -> PathUsers {
 fn answer(directory: &Path, last: Option<Answer>) -> Answer {
     let unnumbered = |description| PathUser { pid: None, description };
     let (mut scan, place) = (Scan::start(), MountedPath::of(directory));
-    let mut processes = BTreeMap::new();
-    for pid in Scan::processes().into_iter().filter(|&pid| pid != std::process::id()) {
-        let Some(identity) = ProcessIdentity::of(pid) else { continue };
-        let before = last.as_ref().and_then(|last| last.processes.get(&identity).cloned());
-        let user = user(&mut scan, pid, &place);
-        let was_user = before.is_some() && scan.incomplete.pop_if(|it| *it == pid).is_some();
-        if user.is_some() || was_user {
-            processes.extend(before.or(user).map(|user| (identity, user)));
+    let (mut users, mut processes) = (BTreeMap::new(), BTreeMap::new());
+    let pids = Scan::processes().into_iter().filter(|&pid| pid != std::process::id());
+    scan.inspect_all(
+        pids,
+        |pid| place.inspection(pid),
+        |pid, path| {
+            users.extend(path.ok().flatten().map(|path| (pid, describe(pid, &path))));
+            ControlFlow::Continue(())
+        },
+    );
+    let unknown = std::mem::take(&mut scan.incomplete).into_iter();
+    let unknown: Vec<u32> = unknown.filter(|pid| !users.contains_key(pid)).collect();
+    let before = |identity: &ProcessIdentity| {
+        last.as_ref().and_then(|last| last.processes.get(identity).cloned())
+    };
+    for pid in unknown.iter().chain(users.keys()) {
+        let Some(identity) = ProcessIdentity::of(*pid) else { continue };
+        match before(&identity).or_else(|| users.get(pid).cloned()) {
+            Some(user) => drop(processes.insert(identity, user)),
+            None => scan.incomplete.push(*pid),
         }
     }
     let mut all: Vec<PathUser> = processes.values().cloned().collect();
@@ -90,16 +104,21 @@ fn answer(directory: &Path, last: Option<Answer>) -> Answer {
 /// Describes a process, if it uses a path below `directory`.
 #[must_use]
 pub fn holder(pid: u32, directory: &Path) -> Option<PathUser> {
-    user(&mut Scan::start(), pid, &MountedPath::of(directory))
+    let path = inspect(pid, WAIT_MAX, MountedPath::of(directory).inspection(pid));
+    path.ok()?.0.map(|path| describe(pid, &path))
 }
 
-fn user(scan: &mut Scan, pid: u32, place: &MountedPath) -> Option<PathUser> {
-    let place = place.clone();
-    let found = scan.inspect(pid, move |deadline| place.path_in_use(pid, deadline));
-    let path = found.ok().flatten()?;
-    let name = process_name::of(pid).unwrap_or_default();
-    let description = format!("process {pid} ({name}) uses {}", path.display());
-    Some(PathUser { pid: Some(pid), description })
+fn describe(pid: u32, path: &Path) -> PathUser {
+    let description = format!("{} uses {}", process_name::describe(pid), quoted(path));
+    PathUser { pid: Some(pid), description }
+}
+
+/// Returns a path as a word: in quotation marks unless it has none but common characters, so that
+/// the path does not read as the rest of a sentence.
+fn quoted(path: &Path) -> String {
+    let text = path.to_string_lossy();
+    let is_common = |each: char| each.is_alphanumeric() || "/._-+@:=~%#".contains(each);
+    if text.chars().all(is_common) { text.into_owned() } else { format!("{text:?}") }
 }
 
 /// A path of a directory or file, with its mount. A path of another process may be one of another
@@ -115,10 +134,18 @@ impl MountedPath {
         MountedPath { path: path.to_owned(), mount: mounts::holding(path) }
     }
 
+    fn inspection(
+        &self,
+        pid: u32,
+    ) -> impl FnOnce(Instant) -> (Option<PathBuf>, bool) + Send + use<> {
+        let place = self.clone();
+        move |deadline| place.path_in_use(pid, deadline)
+    }
+
     /// Returns the path that a process uses at or below this one, and true if the answer is
     /// certain.
     fn path_in_use(&self, pid: u32, deadline: Instant) -> (Option<PathBuf>, bool) {
-        let mut open = links(pid, deadline).and_then(|link| self.path_behind(&link));
+        let mut open = links(pid, deadline).and_then(|link| self.path_behind(link));
         if let Some(path) = open.next() {
             return (Some(path), true);
         }
@@ -130,19 +157,18 @@ impl MountedPath {
         (mapped, is_certain)
     }
 
-    /// Returns the path of the file to which a link in procfs leads, if it is at or below this
-    /// path.
-    fn path_behind(&self, link: &Path) -> Step<PathBuf> {
-        let Ok(file) = ForeignFile::behind(link) else { return Step::Nothing };
+    /// Returns the path of a file that a process uses, if it is at or below this path.
+    fn path_behind(&self, link: Link) -> Step<PathBuf> {
         // On btrfs the number of stat(2) is not that of the mount. The same mount in another mount
         // namespace has another ID.
-        let is_on = |mount: &Mount| mount.device == file.identity.dev || mount.id == file.mount;
+        let is_on =
+            |mount: &Mount| mount.device == link.file.identity.dev || mount.id == link.file.mount;
         if !self.mount.as_ref().is_none_or(is_on) {
             return Step::Nothing;
         }
-        let path = std::fs::read_link(link);
-        let is_too_long = path.as_ref().is_err_and(is_too_long);
-        match self.shown_path(path.ok()) {
+        let is_too_long = link.path == LinkPath::TooLong;
+        let path = if let LinkPath::Known(path) = link.path { Some(path) } else { None };
+        match self.shown_path(path) {
             Some(path) => Step::Item(path),
             None if is_too_long => Step::Unknown,
             None => Step::Nothing,
@@ -183,7 +209,7 @@ fn backing_file(text: &[u8]) -> &Path {
 /// Describes a loop device with its backing file and its uses: mount points, or `swap`.
 fn describe_loop(device: &Path, file: &Path, uses: &[String]) -> String {
     let joint = if uses.is_empty() { "" } else { ", used as " };
-    let (device, file) = (device.display(), file.display());
+    let (device, file) = (device.display(), quoted(file));
     format!("{device} is on {file}{joint}{}", uses.join(" and "))
 }
 
@@ -421,6 +447,10 @@ sys.stdin.readline()
         let file = backing_file(b"/mnt/disk\n");
         let describe = |uses: &[String]| describe_loop(Path::new("/dev/loop0"), file, uses);
         assert_eq!(describe(&[]), "/dev/loop0 is on /mnt/disk");
+        let hidden = Path::new("/m/x, process 1 (init) uses /m");
+        let of_hidden = super::describe(u32::MAX, hidden).description;
+        let wanted = "process 4294967295 uses \"/m/x, process 1 (init) uses /m\"";
+        assert_eq!(of_hidden, wanted, "it has ended");
         let used = describe(&["/srv".to_owned(), "swap".to_owned()]);
         assert_eq!(used, "/dev/loop0 is on /mnt/disk, used as /srv and swap");
     }

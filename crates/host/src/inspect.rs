@@ -1,20 +1,17 @@
 //! Inspection of other processes with a limit of time.
 //!
 //! Some reads of procfs, such as /proc/PID/io, maps, stat and links, and kcmp(2) take a lock of the
-//! process; status, comm and the names of descriptors do not. Every user can make the kernel hold
-//! the lock for as long as the user wants: execve(2) closes files under it, and waits for a FUSE
-//! server of the user. An inspection therefore runs on a worker thread, and the caller waits for a
-//! limited time.
+//! process; comm, cgroup, the names of descriptors and the owner of /proc/PID do not. Every user
+//! can make the kernel hold the lock for as long as the user wants: execve(2) closes files under
+//! it, and waits for a FUSE server of the user. An inspection therefore runs on a worker thread,
+//! and the caller waits for a limited time. Reads that cannot be killed are for
+//! [`crate::inspector_client`], which counts here as a blocked worker.
 //!
 //! Invariants: a process whose inspection is blocked is not inspected again until that inspection
 //! ends; the processes of a user block a limited number of workers, beyond which no process of the
-//! user is inspected, and do not keep those of root from being inspected. In repeated scans, the
-//! processes of a user that took long come after those of others.
-
-use crate::proc;
+//! user is inspected, and do not keep those of root from being inspected.
 use crate::process_identity::ProcessIdentity;
-use larder_schema::control::UNINSPECTED;
-use std::collections::BTreeMap;
+use std::os::unix::fs::MetadataExt;
 use std::sync::Mutex;
 use std::sync::mpsc::{self, Sender};
 use std::thread::{self, JoinHandle};
@@ -22,17 +19,15 @@ use std::time::{Duration, Instant};
 
 /// Maximum time that a caller waits for the inspection of one process.
 pub(crate) const WAIT_MAX: Duration = Duration::from_millis(500);
-/// Maximum time of the inspection of all processes; then the others are not inspected.
-const SCAN_TIME_MAX: Duration = Duration::from_secs(2);
-/// Time of a scan from which on the processes of a user come last in the next one.
-const USER_TIME_MAX: Duration = Duration::from_millis(500);
 /// Maximum number of workers that the processes of one user block.
 const BLOCKED_BY_USER_MAX: usize = 2;
-/// Maximum number of blocked workers; those of root are not limited.
-const BLOCKED_MAX: usize = 16;
+/// Maximum number of workers that processes of users other than root block, and that all block if a
+/// further one is for a process of root.
+const BLOCKED_MAX: usize = 8;
+const BLOCKED_FOR_ROOT_MAX: usize = 16;
 /// Stack of a worker. A server locks its memory.
 const STACK_BYTES: usize = 256 << 10;
-const ROOT: u32 = 0;
+pub(crate) const ROOT: u32 = 0;
 /// User of a process that has ended.
 const UNKNOWN_USER: u32 = u32::MAX;
 
@@ -49,23 +44,24 @@ struct Worker {
 
 /// A process as the limits distinguish it.
 #[derive(Clone, Copy, Debug)]
-struct Subject {
+pub(crate) struct Subject {
     /// `None` if the process has ended.
     identity: Option<ProcessIdentity>,
-    user: u32,
+    pub(crate) user: u32,
 }
 
 impl Subject {
-    fn of(pid: u32) -> Subject {
+    pub(crate) fn of(pid: u32) -> Subject {
         Subject { identity: ProcessIdentity::of(pid), user: user(pid) }
     }
 }
 
-/// Returns the real user of a process. The owner of /proc/PID is root for a process that changed
-/// its user or cannot be dumped, as every user can arrange.
-fn user(pid: u32) -> u32 {
-    let status = proc::read(format!("/proc/{pid}/status")).unwrap_or_default();
-    proc::field(&status, "Uid").and_then(|user| user.try_into().ok()).unwrap_or(UNKNOWN_USER)
+/// Returns the effective user of a process, the owner of the directory /proc/PID. The files in the
+/// directory belong to root if the process cannot be dumped, but the directory does not
+/// (`task_dump_owner` in fs/proc/base.c). Unlike a read of status, this holds no memory of the
+/// process.
+pub(crate) fn user(pid: u32) -> u32 {
+    std::fs::metadata(format!("/proc/{pid}")).map_or(UNKNOWN_USER, |found| found.uid())
 }
 
 struct Workers {
@@ -84,11 +80,19 @@ impl Workers {
         let by_users = blocked().filter(|blocked| blocked.user != ROOT).count();
         let by_user = blocked().filter(|blocked| blocked.user == process.user).count();
         let has_place = by_users < BLOCKED_MAX && by_user < BLOCKED_BY_USER_MAX;
-        !is_blocked && (has_place || process.user == ROOT)
+        let is_of_root = process.user == ROOT && self.blocked.len() < BLOCKED_FOR_ROOT_MAX;
+        !is_blocked && (has_place || is_of_root)
     }
 }
 
 static WORKERS: Mutex<Workers> = Mutex::new(Workers { idle: Vec::new(), blocked: Vec::new() });
+
+/// Adds a thread that a process with this ID blocks.
+pub(crate) fn add_blocked(pid: u32, thread: JoinHandle<()>) {
+    if let Ok(mut workers) = WORKERS.lock() {
+        workers.blocked.push((Subject::of(pid), thread));
+    }
+}
 
 impl Worker {
     fn start() -> Option<Worker> {
@@ -113,7 +117,11 @@ pub(crate) fn inspect<T: Send + 'static>(
     run(Subject::of(pid), wait, action)
 }
 
-fn run<T: Send + 'static>(
+/// Inspects a process as [`inspect`] does.
+///
+/// # Errors
+/// As those of [`inspect`].
+pub(crate) fn run<T: Send + 'static>(
     process: Subject,
     wait: Duration,
     action: impl FnOnce(Instant) -> T + Send + 'static,
@@ -141,108 +149,12 @@ fn run<T: Send + 'static>(
     result
 }
 
-/// Times of the inspections of the users whose processes took long in a scan.
-#[derive(Debug)]
-struct SlowUsers(BTreeMap<u32, Duration>);
-
-static SLOW_USERS: Mutex<SlowUsers> = Mutex::new(SlowUsers(BTreeMap::new()));
-
-impl SlowUsers {
-    /// Adds the times of the users in a scan. A user who took long stays slow for a few scans.
-    fn add_scan(&mut self, times: &BTreeMap<u32, Duration>) {
-        for (user, time) in times {
-            let before = self.0.remove(user).unwrap_or_default();
-            let time = (*time).max(before / 2);
-            if time >= USER_TIME_MAX {
-                self.0.insert(*user, time);
-            }
-        }
-    }
-
-    /// Returns the place of the processes of a user in the order of inspection.
-    fn rank(&self, user: u32) -> u128 {
-        self.0.get(&user).map_or(0, |time| time.as_millis() / USER_TIME_MAX.as_millis())
-    }
-}
-
-/// The inspection of several processes, with a common limit of time.
-#[derive(Debug)]
-pub(crate) struct Scan {
-    end: Instant,
-    /// Time that the processes of each user took.
-    times: BTreeMap<u32, Duration>,
-    /// Processes that were not inspected, or not completely.
-    pub(crate) incomplete: Vec<u32>,
-}
-
-impl Scan {
-    pub(crate) fn start() -> Scan {
-        Scan { end: Instant::now() + SCAN_TIME_MAX, times: BTreeMap::new(), incomplete: Vec::new() }
-    }
-
-    /// Returns all processes in the order of inspection: by process ID, after those of other users
-    /// if the processes of their user took long in earlier scans.
-    pub(crate) fn processes() -> Vec<u32> {
-        let mut pids = proc::pids();
-        if let Ok(slow) = SLOW_USERS.lock()
-            && !slow.0.is_empty()
-        {
-            pids.sort_by_cached_key(|pid| slow.rank(user(*pid)));
-        }
-        pids
-    }
-
-    /// Inspects a process as [`inspect`] does. `action` also returns true if its result is
-    /// complete.
-    ///
-    /// # Errors
-    /// As those of [`inspect`], or the time is used up.
-    pub(crate) fn inspect<T: Send + 'static>(
-        &mut self,
-        pid: u32,
-        action: impl FnOnce(Instant) -> (T, bool) + Send + 'static,
-    ) -> Result<T, Uninspectable> {
-        let begun = Instant::now();
-        let wait = self.end.saturating_duration_since(begun).min(WAIT_MAX);
-        let result = if wait.is_zero() {
-            Err(Uninspectable)
-        } else {
-            let process = Subject::of(pid);
-            let result = run(process, wait, action);
-            *self.times.entry(process.user).or_default() += begun.elapsed();
-            result
-        };
-        if !matches!(result, Ok((_, true))) {
-            self.incomplete.push(pid);
-        }
-        result.map(|(result, _)| result)
-    }
-
-    /// Describes the processes that were not inspected completely, for a message; `None` if there
-    /// are none.
-    pub(crate) fn describe_incomplete(&self) -> Option<String> {
-        let first = *self.incomplete.first()?;
-        let name = crate::process_name::of(first).unwrap_or_default();
-        let others = match self.incomplete.len() - 1 {
-            0 => String::new(),
-            count => format!(" and {count} more"),
-        };
-        Some(format!("{UNINSPECTED}process {first} ({name}){others}"))
-    }
-}
-
-impl Drop for Scan {
-    fn drop(&mut self) {
-        if let Ok(mut slow) = SLOW_USERS.lock() {
-            slow.add_scan(&self.times);
-        }
-    }
-}
-
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
     use std::io::{PipeReader, PipeWriter, Read};
+    use std::os::unix::process::CommandExt;
+    use std::process::Stdio;
 
     fn block_subject(process: Subject) -> PipeWriter {
         let (reader, writer) = std::io::pipe().unwrap();
@@ -271,13 +183,6 @@ pub(crate) mod tests {
         let blocked = block(1);
         assert_eq!(inspect(1, WAIT_MAX, |_| 5), Err(Uninspectable));
         assert_eq!(inspect(2, WAIT_MAX, |_| 5), Ok(5), "others are inspected");
-        let mut scan = Scan::start();
-        assert_eq!(scan.inspect(1, |_| (5, true)), Err(Uninspectable));
-        assert_eq!(scan.inspect(2, |_| (5, true)), Ok(5));
-        assert_eq!(scan.inspect(3, |_| (5, false)), Ok(5));
-        assert_eq!(scan.incomplete, [1, 3]);
-        let description = scan.describe_incomplete().unwrap();
-        assert!(description.ends_with(") and 1 more"));
         drop(blocked);
         wait_until(|| inspect(1, WAIT_MAX, |_| 5) == Ok(5));
     }
@@ -301,27 +206,34 @@ pub(crate) mod tests {
         wait_until(|| inspect(of_user(1000)) == Ok(5) && inspect(of_user(2000)) == Ok(5));
     }
 
-    #[test]
-    fn processes_of_a_slow_user_come_last_for_a_few_scans() {
-        let mut slow = SlowUsers(BTreeMap::new());
-        let scan = |times: &[(u32, u64)]| {
-            times.iter().map(|&(user, ms)| (user, Duration::from_millis(ms))).collect()
-        };
-        slow.add_scan(&scan(&[(1, 1900), (2, 100)]));
-        assert!(slow.rank(1) > slow.rank(2));
-        slow.add_scan(&scan(&[(2, 100)]));
-        assert!(slow.rank(1) > slow.rank(2), "no time was left for it");
-        slow.add_scan(&scan(&[(1, 0)]));
-        assert!(slow.rank(1) > slow.rank(2), "one fast scan is not enough");
-        slow.add_scan(&scan(&[(1, 0)]));
-        assert!(slow.0.is_empty());
-    }
+    /// Makes a process that cannot be dumped.
+    const UNDUMPABLE: &str = r"
+import ctypes, sys
+ctypes.CDLL(None).prctl(4, 0)
+print('ready', flush=True)
+sys.stdin.readline()
+";
 
     #[test]
-    fn a_scan_has_a_limit_of_time() {
-        let mut scan = Scan::start();
-        scan.end = Instant::now();
-        assert_eq!(scan.inspect(1, |_| (5, true)), Err(Uninspectable));
-        assert_eq!(scan.incomplete, [1]);
+    fn a_process_that_cannot_be_dumped_does_not_pass_as_one_of_root() {
+        let mut command = std::process::Command::new("python3");
+        command.args(["-c", UNDUMPABLE]).stdin(Stdio::piped()).stdout(Stdio::piped());
+        let own_user = rustix::process::geteuid();
+        let wanted = if own_user.is_root() { 65_534 } else { own_user.as_raw() };
+        if own_user.is_root() {
+            command.uid(wanted).current_dir("/");
+        }
+        let Ok(mut process) = command.spawn() else {
+            larder_testing::skip("python3 is needed");
+            return;
+        };
+        let mut ready = [0; 6];
+        process.stdout.take().unwrap().read_exact(&mut ready).unwrap();
+        let of_file = std::fs::metadata(format!("/proc/{}/maps", process.id())).unwrap().uid();
+        let found = user(process.id());
+        drop(process.stdin.take());
+        process.wait().unwrap();
+        assert_eq!((of_file, found), (ROOT, wanted));
+        assert_eq!(user(u32::MAX), UNKNOWN_USER);
     }
 }

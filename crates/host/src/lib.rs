@@ -10,6 +10,7 @@
 //! * [`memory`]: available memory, and the order of the OOM killer.
 //! * [`foreign_file`], [`process_identity`]: identities of files that other processes have open,
 //!   and of processes.
+//! * [`inspector`]: the process that inspects the processes of others.
 //! * [`processes`], [`disk_counters`]: activity of processes and disks, without tracing.
 //! * [`priority`]: nice value, scheduling policy and I/O priority of a thread.
 //! * [`scratch`]: a temporary file system for a measurement, and its removal.
@@ -39,6 +40,8 @@ pub mod extents;
 pub mod foreign_file;
 pub mod holders;
 mod inspect;
+pub mod inspector;
+mod inspector_client;
 pub mod machine;
 pub mod memory;
 pub mod mounts;
@@ -46,9 +49,11 @@ pub mod priority;
 mod proc;
 mod process_files;
 pub mod process_identity;
+mod process_links;
 mod process_name;
 pub mod processes;
 pub mod residency;
+mod scan;
 pub mod scratch;
 pub mod settings;
 pub mod space;

@@ -6,6 +6,34 @@ use std::io;
 use std::os::unix::ffi::OsStringExt;
 use std::path::{Path, PathBuf};
 
+/// File systems that the kernel itself serves, from memory or a block device.
+const LOCAL: [&str; 24] = [
+    "bcachefs",
+    "btrfs",
+    "devtmpfs",
+    "erofs",
+    "exfat",
+    "ext2",
+    "ext3",
+    "ext4",
+    "f2fs",
+    "hugetlbfs",
+    "iso9660",
+    "jfs",
+    "msdos",
+    "nilfs2",
+    "ntfs3",
+    "overlay",
+    "ramfs",
+    "reiserfs",
+    "squashfs",
+    "tmpfs",
+    "udf",
+    "vfat",
+    "xfs",
+    "zfs",
+];
+
 /// A mounted file system.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mount {
@@ -50,6 +78,15 @@ impl Mount {
     #[must_use]
     pub fn is_fuse(&self) -> bool {
         self.fs_type == "fuse" || self.fs_type == "fuseblk" || self.fs_type.starts_with("fuse.")
+    }
+
+    /// Returns true if no program of another user and no other machine serves the file system, so
+    /// that an access to it does not wait for one.
+    pub(crate) fn is_local(&self) -> bool {
+        let own_user = rustix::process::geteuid().as_raw().to_string();
+        let is_own = |option: &str| option.strip_prefix("user_id=") == Some(&*own_user);
+        LOCAL.contains(&self.fs_type.as_str())
+            || (self.is_fuse() && self.fs_options.split(',').any(is_own))
     }
 
     /// Returns all effective options where the file system reports them (ext4 does), else those

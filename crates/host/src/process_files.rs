@@ -1,28 +1,20 @@
 //! Files that a process has open, maps, or uses as its directories, up to a limit.
 //!
-//! Invariants: every list ends by its limit of time and number, whatever the process does, and says
-//! if the limit cut it. The kernel may block every call for as long as the process wants, also
-//! readlink(2) of a link (see [`crate::inspect`]).
+//! Invariant: every list ends by its limit of time and number, whatever the process does, and says
+//! if the limit cut it.
 
-use crate::{device, proc, syscall};
-use std::cmp::Ordering;
+use crate::device;
+use crate::inspector::Query;
+use crate::inspector_client;
+use crate::process_links::{Link, Step};
 use std::ffi::OsStr;
-use std::fs::File;
 use std::io::{self, BufRead, BufReader};
 use std::os::unix::ffi::OsStrExt;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Maximum number of links or mappings of a process that are read, and of its threads.
 const ITEMS_MAX: usize = 1 << 18;
-
-/// A step of a list.
-pub(crate) enum Step<T> {
-    Item(T),
-    Nothing,
-    /// Items that the kernel does not tell.
-    Unknown,
-}
 
 /// A list with limits of number and time.
 pub(crate) struct Bounded<I> {
@@ -73,81 +65,6 @@ impl<T, I: Iterator<Item = Step<T>>> Iterator for Bounded<I> {
     }
 }
 
-/// Threads with different resources of one kind, in the order of kcmp(2).
-struct DistinctThreads {
-    kind: libc::c_int,
-    threads: Vec<u32>,
-}
-
-impl DistinctThreads {
-    fn new(kind: libc::c_int) -> Self {
-        DistinctThreads { kind, threads: Vec::new() }
-    }
-
-    /// Adds a thread; returns false if it shares the resource of one of the others. A thread that
-    /// has ended, or is compared with one, counts as different.
-    ///
-    /// # Errors
-    /// The kernel does not compare threads.
-    fn add(&mut self, thread: u32) -> io::Result<bool> {
-        let mut failure = None;
-        let order = |other: &u32| {
-            syscall::compare(*other, thread, self.kind).unwrap_or_else(|error| {
-                failure = Some(error);
-                Ordering::Less
-            })
-        };
-        match (self.threads.binary_search_by(order), failure) {
-            (_, Some(error)) if error.raw_os_error() == Some(libc::ESRCH) => Ok(true),
-            (_, Some(error)) => Err(error),
-            (Ok(_), None) => Ok(false),
-            (Err(at), None) => {
-                self.threads.insert(at, thread);
-                Ok(true)
-            }
-        }
-    }
-}
-
-/// Returns the directories of the threads of a process.
-pub(crate) fn threads(pid: u32) -> impl Iterator<Item = PathBuf> {
-    proc::entries(format!("/proc/{pid}/task"))
-}
-
-/// Returns the links in procfs to the files that a process has open, its working, root and program
-/// directories or files. A thread may have descriptors and directories of its own, and the first
-/// thread may have ended; threads that share those of another one are left out, and so are those
-/// that the kernel does not compare.
-pub(crate) fn links(pid: u32, deadline: Instant) -> Bounded<impl Iterator<Item = Step<PathBuf>>> {
-    let mut distinct = [syscall::FILES, syscall::DIRECTORIES].map(DistinctThreads::new);
-    let steps = threads(pid).flat_map(move |directory| {
-        let thread = directory.file_name().and_then(|name| name.to_str()?.parse().ok());
-        let [files, directories] =
-            distinct.each_mut().map(|kind| thread.map_or(Ok(true), |thread| kind.add(thread)));
-        // A thread without links is a step, too.
-        let is_known = files.is_ok() && directories.is_ok();
-        let first = if is_known || is_denied(&directory) { Step::Nothing } else { Step::Unknown };
-        let names: &[&str] =
-            if directories.unwrap_or(false) { &["cwd", "root", "exe"] } else { &[] };
-        let descriptors = files.unwrap_or(false).then(|| proc::entries(directory.join("fd")));
-        let places = names.iter().map(move |name| directory.join(name));
-        let links = places.chain(descriptors.into_iter().flatten());
-        std::iter::once(first).chain(links.map(Step::Item))
-    });
-    Bounded::new(steps, deadline)
-}
-
-/// Returns true if the path of a file is too long for readlink(2).
-pub(crate) fn is_too_long(error: &io::Error) -> bool {
-    error.raw_os_error() == Some(libc::ENAMETOOLONG)
-}
-
-/// Returns true if this process may not read the links of a thread.
-fn is_denied(thread: &Path) -> bool {
-    let link = std::fs::read_link(thread.join("cwd"));
-    link.is_err_and(|error| error.kind() == io::ErrorKind::PermissionDenied)
-}
-
 /// A file that a process maps.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct MappedFile {
@@ -157,16 +74,41 @@ pub(crate) struct MappedFile {
     pub(crate) path: PathBuf,
 }
 
+/// Returns the files that a process has open, and its working, root and program directories or
+/// files.
+pub(crate) fn links(pid: u32, deadline: Instant) -> Bounded<impl Iterator<Item = Step<Link>>> {
+    Bounded::new(until_error(inspector_client::links(pid, deadline)), deadline)
+}
+
 /// Returns the files that a process maps. A process may have 65,530 mappings with long paths,
 /// hundreds of MB of text.
 pub(crate) fn mapped_files(
     pid: u32,
     deadline: Instant,
 ) -> Bounded<impl Iterator<Item = Step<MappedFile>>> {
-    let maps = File::open(format!("/proc/{pid}/maps")).ok();
+    let (maps, failure) = match inspector_client::open(Query::Maps, pid, deadline) {
+        Ok(maps) => (Some(maps), None),
+        Err(error) => (None, Some(Err(error))),
+    };
     let lines = maps.into_iter().flat_map(|maps| BufReader::new(maps).split(b'\n'));
-    let steps = lines.map_while(io::Result::ok);
-    Bounded::new(steps.map(|line| mapped_file(&line).map_or(Step::Nothing, Step::Item)), deadline)
+    let step = |line: Vec<u8>| mapped_file(&line).map_or(Step::Nothing, Step::Item);
+    let steps = lines.map(move |line| line.map(step)).chain(failure);
+    Bounded::new(until_error(steps), deadline)
+}
+
+/// Returns the steps before the first error. One that does not mean the end of the process is an
+/// unknown step.
+fn until_error<T>(
+    steps: impl Iterator<Item = io::Result<Step<T>>>,
+) -> impl Iterator<Item = Step<T>> {
+    steps.scan(false, |has_failed, step| match step {
+        _ if *has_failed => None,
+        Ok(step) => Some(step),
+        Err(error) => {
+            *has_failed = true;
+            (!inspector_client::is_gone(&error)).then_some(Step::Unknown)
+        }
+    })
 }
 
 /// Parses a line with the columns address, perms, offset, dev, inode and path. The text of a
@@ -187,6 +129,7 @@ fn mapped_file(line: &[u8]) -> Option<MappedFile> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::process_links::{self, LinkPath};
     use std::io::{Read, Write};
     use std::process::{Command, Stdio};
     use std::time::Duration;
@@ -217,16 +160,6 @@ mod tests {
         assert_eq!(mapped_file(b"7f00-7f01 rw-p 00000000 00:00 0   [heap]"), None);
         assert_eq!(mapped_file(b"7f00-7f01 rw-p 00000000 00:00 0   [anon:/a b/c]"), None);
         assert_eq!(mapped_file(b"7f00-7f01 rw-p 00000000 00:00 0 "), None);
-    }
-
-    #[test]
-    fn a_thread_that_ended_is_no_reason_to_doubt_a_list() {
-        let mut threads = DistinctThreads::new(syscall::FILES);
-        assert!(threads.add(std::process::id()).unwrap());
-        assert!(threads.add(u32::MAX >> 1).unwrap());
-        assert!(!threads.add(std::process::id()).unwrap());
-        threads.kind = -1;
-        assert!(threads.add(std::process::id()).is_err(), "no such kind");
     }
 
     /// Threads that use one of two tables of descriptors by turns, each with the file open.
@@ -268,9 +201,9 @@ os._exit(0)
         let mut ready = [0; 6];
         process.stdout.take().unwrap().read_exact(&mut ready).unwrap();
         let later = Instant::now() + Duration::from_mins(1);
-        let paths = links(process.id(), later).filter_map(|link| link.read_link().ok());
-        let links_to_file = paths.filter(|path| path == file.path()).count();
-        let thread_count = threads(process.id()).count();
+        let of_file = LinkPath::Known(file.path().to_owned());
+        let links_to_file = links(process.id(), later).filter(|link| link.path == of_file).count();
+        let thread_count = process_links::threads(process.id()).count();
         process.stdin.take().unwrap().write_all(b"\n").unwrap();
         process.wait().unwrap();
         // The main thread, the second one, and twenty others.

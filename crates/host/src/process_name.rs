@@ -11,6 +11,11 @@ pub(crate) fn of(pid: u32) -> Option<String> {
     proc::read_lossy(format!("/proc/{pid}/comm")).ok().map(|name| shown(&name).to_owned())
 }
 
+/// Describes a process by its ID and its name, if it has not ended.
+pub(crate) fn describe(pid: u32) -> String {
+    of(pid).map_or_else(|| format!("process {pid}"), |name| format!("process {pid} ({name})"))
+}
+
 /// Returns a command name as it is shown: a process may choose an empty name, but is not to hide by
 /// it.
 pub(crate) fn shown(name: &str) -> &str {

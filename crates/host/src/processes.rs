@@ -4,13 +4,20 @@
 //! that ends during a reading is left out, and so are processes whose counters this process may not
 //! read.
 
-use crate::foreign_file::{FileIdentity, ForeignFile};
-use crate::inspect::{Scan, Uninspectable, WAIT_MAX, inspect};
-use crate::process_files::{Step, is_too_long, links, threads};
+use crate::foreign_file::FileIdentity;
+use crate::inspect::{Uninspectable, WAIT_MAX, inspect};
+use crate::inspector::Query;
+use crate::inspector_client;
+use crate::process_files::links;
 use crate::process_identity::ProcessIdentity;
+use crate::process_links::{Link, LinkPath, Step, threads};
+use crate::scan::Scan;
 use crate::{proc, process_name};
 use std::collections::BTreeMap;
-use std::path::{Path, PathBuf};
+use std::io;
+use std::iter;
+use std::ops::ControlFlow;
+use std::path::PathBuf;
 use std::time::Instant;
 
 /// Number of files of a process that are listed before those of other processes.
@@ -25,7 +32,7 @@ pub struct ProcessIo {
     pub identity: ProcessIdentity,
     /// Command name, at most 15 bytes.
     pub name: String,
-    /// False if the process cannot be inspected now; the counters of its I/O are then 0.
+    /// False if the process cannot be inspected now; its counters and memory are then 0.
     pub has_counters: bool,
     /// Bytes returned by read calls, from the cache or from a disk; access through mappings does
     /// not count.
@@ -43,12 +50,14 @@ pub struct ProcessIo {
 /// Returns the counters of all readable processes, ordered by process ID.
 #[must_use]
 pub fn all() -> Vec<ProcessIo> {
-    let mut scan = Scan::start();
-    let of = |pid| {
-        let identity = ProcessIdentity::of(pid)?;
-        io(pid, identity, scan.inspect(pid, move |_| (counters(pid), true)))
-    };
-    let mut all: Vec<ProcessIo> = Scan::processes().into_iter().filter_map(of).collect();
+    let mut all = Vec::new();
+    let read = |pid| move |deadline| Readings::of(pid, deadline);
+    Scan::start().inspect_all(Scan::processes(), read, |pid, readings| {
+        all.extend(
+            ProcessIdentity::of(pid).and_then(|identity| process_io(pid, identity, readings)),
+        );
+        ControlFlow::Continue(())
+    });
     all.sort_unstable_by_key(|process| process.pid);
     all
 }
@@ -56,28 +65,43 @@ pub fn all() -> Vec<ProcessIo> {
 /// Returns the counters of one process, or `None` if it has ended or may not be read.
 #[must_use]
 pub fn of(pid: u32) -> Option<ProcessIo> {
-    io(pid, ProcessIdentity::of(pid)?, inspect(pid, WAIT_MAX, move |_| counters(pid)))
+    let read = move |deadline| Readings::of(pid, deadline).0;
+    process_io(pid, ProcessIdentity::of(pid)?, inspect(pid, WAIT_MAX, read))
 }
 
-/// Returns the text with the counters of a process, which the process can block.
-fn counters(pid: u32) -> Option<String> {
-    proc::read(format!("/proc/{pid}/io"))
+/// Readings of an inspection of a process, which the process can block or delay.
+struct Readings {
+    /// `None` if the process has ended or may not be read.
+    counters: Option<String>,
+    private_bytes: u64,
 }
 
-fn io(
+impl Readings {
+    /// Returns the readings, and true if they are complete.
+    fn of(pid: u32, deadline: Instant) -> (Readings, bool) {
+        let counters = proc::read(format!("/proc/{pid}/io"));
+        let private_bytes = private_bytes(pid, deadline);
+        let is_complete = private_bytes.is_ok();
+        (Readings { counters, private_bytes: private_bytes.unwrap_or(0) }, is_complete)
+    }
+}
+
+fn process_io(
     pid: u32,
     identity: ProcessIdentity,
-    counters: Result<Option<String>, Uninspectable>,
+    readings: Result<Readings, Uninspectable>,
 ) -> Option<ProcessIo> {
-    let has_counters = counters.is_ok();
-    let text = counters.unwrap_or_else(|_| Some(String::new()))?;
+    let has_counters = readings.is_ok();
+    let unknown = |_| Readings { counters: Some(String::new()), private_bytes: 0 };
+    let Readings { counters, private_bytes } = readings.unwrap_or_else(unknown);
+    let text = counters?;
     let count = |name| proc::field(&text, name).unwrap_or(0);
     Some(ProcessIo {
         pid,
         identity,
         name: process_name::of(pid)?,
         has_counters,
-        private_bytes: private_bytes(pid),
+        private_bytes,
         asked_bytes: count("rchar"),
         given_bytes: count("wchar"),
         disk_read_bytes: count("read_bytes"),
@@ -87,11 +111,46 @@ fn io(
 
 /// Returns the anonymous memory of a process, in bytes. Only a thread that has not ended tells it:
 /// the first thread may end before the others.
-pub(crate) fn private_bytes(pid: u32) -> u64 {
-    let of = |directory: PathBuf| proc::field(&proc::read(directory.join("status"))?, "RssAnon");
-    let first = of(format!("/proc/{pid}").into());
-    let kib = first.or_else(|| threads(pid).find_map(of)).unwrap_or(0);
-    kib.saturating_mul(1024)
+fn private_bytes(pid: u32, deadline: Instant) -> io::Result<u64> {
+    let number = |thread: PathBuf| thread.file_name()?.to_str()?.parse().ok();
+    for task in iter::once(pid).chain(threads(pid).filter_map(number)) {
+        let status = inspector_client::text(Query::Status, task, deadline)?.unwrap_or_default();
+        if let Some(kib) = proc::field(&status, "RssAnon") {
+            return Ok(kib.saturating_mul(1024));
+        }
+        if Instant::now() >= deadline {
+            return Err(io::ErrorKind::TimedOut.into());
+        }
+    }
+    Ok(0)
+}
+
+/// Returns the anonymous memory of all processes with their IDs.
+pub(crate) fn private_memory() -> Vec<(u32, u64)> {
+    let (mut all, mut others) = (Vec::new(), Vec::new());
+    for pid in Scan::processes() {
+        match inspector_client::trusted_status(pid) {
+            None => others.push(pid),
+            Some(status) => match proc::field(&status, "RssAnon") {
+                Some(kib) => all.push((pid, kib.saturating_mul(1024))),
+                // The first thread has ended before others, unless it is a thread of the kernel.
+                None if proc::text(&status, "Kthread") != Some("1") => others.push(pid),
+                None => {}
+            },
+        }
+    }
+    let read = |pid| {
+        move |deadline| {
+            let found = private_bytes(pid, deadline);
+            let is_complete = found.is_ok();
+            (found.unwrap_or(0), is_complete)
+        }
+    };
+    Scan::start().inspect_all(others, read, |pid, private_bytes| {
+        all.extend(private_bytes.ok().map(|private_bytes| (pid, private_bytes)));
+        ControlFlow::Continue(())
+    });
+    all
 }
 
 /// A regular file that a process has open.
@@ -120,9 +179,9 @@ pub struct OpenFiles {
 pub fn open_files(max: usize) -> OpenFiles {
     let (mut files, mut further) = (BTreeMap::new(), BTreeMap::new());
     let (mut scan, mut is_cut) = (Scan::start(), false);
-    for pid in Scan::processes() {
-        let Some(process) = process_name::of(pid) else { continue };
-        let paths = scan.inspect(pid, move |deadline| files_of(pid, max, deadline));
+    let read = |pid| move |deadline| files_of(pid, max, deadline);
+    scan.inspect_all(Scan::processes(), read, |pid, paths| {
+        let Some(process) = process_name::of(pid) else { return ControlFlow::Continue(()) };
         let mut own = 0;
         for (path, identity) in paths.unwrap_or_default() {
             if files.contains_key(&path) {
@@ -137,7 +196,8 @@ pub fn open_files(max: usize) -> OpenFiles {
             let process = format!("{process} ({pid})");
             list.entry(path).or_insert(OpenFile { identity, process });
         }
-    }
+        ControlFlow::Continue(())
+    });
     for (path, file) in further {
         if files.len() < max {
             files.entry(path).or_insert(file);
@@ -152,7 +212,7 @@ pub fn open_files(max: usize) -> OpenFiles {
 /// true if its descriptors were all read.
 fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeMap<PathBuf, FileIdentity>, bool) {
     let mut files = BTreeMap::new();
-    let mut open = links(pid, deadline).and_then(|link| open_file(&link));
+    let mut open = links(pid, deadline).and_then(open_file);
     for (path, identity) in open.by_ref() {
         files.insert(path, identity);
         if files.len() > max {
@@ -162,19 +222,19 @@ fn files_of(pid: u32, max: usize, deadline: Instant) -> (BTreeMap<PathBuf, FileI
     (files, open.is_complete)
 }
 
-/// Returns the path of the regular file to which a link in a directory of descriptors leads. The
-/// path may lead to another file here: the file may have been removed, or may be in another mount
-/// namespace. A path may be too long.
-fn open_file(link: &Path) -> Step<(PathBuf, FileIdentity)> {
-    if !link.parent().is_some_and(|parent| parent.ends_with("fd")) {
+/// Returns the path of a regular file that a process has open. The path may lead to another file
+/// here: the file may have been removed, or may be in another mount namespace. A path may be too
+/// long.
+fn open_file(link: Link) -> Step<(PathBuf, FileIdentity)> {
+    if !link.is_descriptor || !link.file.is_regular {
         return Step::Nothing;
     }
-    match (ForeignFile::behind(link), std::fs::read_link(link)) {
-        (Ok(file), Ok(path)) if file.is_regular && file.has_path(&path) => {
-            Step::Item((path, file.identity))
+    match link.path {
+        LinkPath::Known(path) if link.file.has_path(&path) => {
+            Step::Item((path, link.file.identity))
         }
-        (Ok(file), Err(error)) if file.is_regular && is_too_long(&error) => Step::Unknown,
-        _ => Step::Nothing,
+        LinkPath::TooLong => Step::Unknown,
+        LinkPath::Known(_) | LinkPath::Unknown => Step::Nothing,
     }
 }
 
@@ -214,7 +274,7 @@ mod tests {
         let pid = std::process::id();
         let blocked = crate::inspect::tests::block(pid);
         let known = of(pid).unwrap();
-        assert!(!known.has_counters && known.private_bytes > 0 && !known.name.is_empty());
+        assert!(!known.has_counters && known.private_bytes == 0 && !known.name.is_empty());
         assert!(all().iter().any(|known| known.pid == pid && !known.has_counters));
         let incomplete = open_files(100_000).incomplete.unwrap();
         assert!(incomplete.starts_with("Larder cannot completely inspect process"), "{incomplete}");

@@ -14,9 +14,11 @@ mod reasons;
 pub use reasons::{caches_below, why_pages_lack, why_pages_stay};
 
 use crate::foreign_file::{FileIdentity, ForeignFile};
+use crate::mounts::{self, Mount};
 use crate::{proc, syscall};
 use larder_schema::share;
 use rustix::fs::{Mode, OFlags};
+use std::collections::BTreeSet;
 use std::fs::File;
 use std::io;
 use std::ops::AddAssign;
@@ -145,17 +147,38 @@ fn open_found(found: OwnedFd) -> io::Result<File> {
     Ok(file)
 }
 
-/// Returns the residency of a regular file that a process has open.
-///
-/// # Errors
-/// As those of [`of_path`], or the path names another file now.
-pub fn of_open_file(path: &Path, identity: FileIdentity) -> Result<Residency, ResidencyError> {
-    let failed = ResidencyError::query(path);
-    let (found, file) = ForeignFile::open(path).map_err(|error| failed(error.into()))?;
-    if file.identity != identity || !file.is_regular {
-        return Err(failed(io::Error::other("another file has this name now")));
+/// The mounts whose files can be queried without waiting for a program of another user or for
+/// another machine.
+#[derive(Debug)]
+pub struct LocalMounts(BTreeSet<u64>);
+
+impl LocalMounts {
+    /// Returns the current ones.
+    #[must_use]
+    pub fn now() -> LocalMounts {
+        let local = mounts::all().into_iter().filter(Mount::is_local);
+        LocalMounts(local.map(|mount| mount.id).collect())
     }
-    of_file(&open_found(found).map_err(failed)?, path)
+
+    /// Returns the residency of a regular file that a process has open.
+    ///
+    /// # Errors
+    /// As those of [`of_path`], the path names another file now, or its mount is not local.
+    pub fn of_open_file(
+        &self,
+        path: &Path,
+        identity: FileIdentity,
+    ) -> Result<Residency, ResidencyError> {
+        let failed = ResidencyError::query(path);
+        let (found, file) = ForeignFile::open(path).map_err(|error| failed(error.into()))?;
+        if file.identity != identity || !file.is_regular {
+            return Err(failed(io::Error::other("another file has this name now")));
+        }
+        if !self.0.contains(&file.mount) {
+            return Err(failed(io::Error::other("a program or another machine serves it")));
+        }
+        of_file(&open_found(found).map_err(failed)?, path)
+    }
 }
 
 /// Returns the residency of the file at a path.

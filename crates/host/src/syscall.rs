@@ -34,6 +34,14 @@ unsafe fn created(result: libc::c_long) -> io::Result<OwnedFd> {
     Ok(unsafe { OwnedFd::from_raw_fd(number) })
 }
 
+/// Closes all descriptors of this process but the standard ones. The process has opened none: the
+/// program that started it passed them on.
+pub(crate) fn close_inherited() {
+    let (first, none): (libc::c_uint, libc::c_uint) = (3, 0);
+    // SAFETY: the call takes numbers only, and no code of this process knows the descriptors.
+    unsafe { libc::syscall(libc::SYS_close_range, first, libc::c_uint::MAX, none) };
+}
+
 /// Kind of kcmp(2) for descriptors (include/uapi/linux/kcmp.h).
 pub(crate) const FILES: libc::c_int = 2;
 /// Kind of kcmp(2) for working and root directory.

@@ -160,13 +160,13 @@ fn cpu_ns() -> u64 {
 
 /// Returns the watched processes with the most private memory.
 fn memory_users(wanted: &WatchScope) -> Vec<ProcessMemory> {
-    let pids = proc::pids().into_iter();
-    let mut all: Vec<_> = pids.map(|pid| (processes::private_bytes(pid), pid)).collect();
-    all.retain(|(private_bytes, _)| *private_bytes > 0);
-    all.sort_by_key(|(private_bytes, _)| std::cmp::Reverse(*private_bytes));
-    let watched = all.into_iter().filter(|(_, pid)| scope::is_watched(wanted, *pid));
+    let mut all = processes::private_memory();
+    all.retain(|(_, private_bytes)| *private_bytes > 0);
+    all.sort_by_key(|(_, private_bytes)| std::cmp::Reverse(*private_bytes));
+    let mut reader = TaskReader::new(wanted.clone());
+    let watched = all.into_iter().filter(|(pid, _)| reader.is_watched(*pid));
     let all = watched.take(PROCESSES_MAX);
-    all.filter_map(|(private_bytes, pid)| {
+    all.filter_map(|(pid, private_bytes)| {
         Some(ProcessMemory { process: process_name::of(pid)?, pid, private_bytes })
     })
     .collect()
@@ -287,8 +287,8 @@ impl Watcher {
             self.names_resolved += 1;
             // The file's inode number may belong to a new file by now.
             if !self.accounting.file(*file).is_removed {
-                let process = (*process, self.accounting.tasks.process(*process).pid);
-                self.names.find(*file, self.accounting.file(*file).key, process);
+                let pid = self.accounting.tasks.process(*process).pid;
+                self.names.find(*file, self.accounting.file(*file).key, pid);
             }
         }
     }
@@ -307,7 +307,14 @@ impl Watcher {
         let all = if unnamed.is_empty() { Vec::new() } else { mounts::all() };
         for (dev, wanted) in &mut unnamed {
             let scope_path = self.scope.path.as_ref().filter(|location| location.dev == *dev);
-            let mount = || Some(all.iter().find(|mount| mount.device == *dev)?.point.clone());
+            let mount = || {
+                Some(
+                    all.iter()
+                        .find(|mount| mount.device == *dev && mount.is_local())?
+                        .point
+                        .clone(),
+                )
+            };
             if let Some(root) = scope_path.map(scope::ScopePath::directory).or_else(mount) {
                 self.names.walk(&root, wanted, end);
             }
@@ -360,8 +367,6 @@ impl Watcher {
         self.checkpoint = now;
         self.accounting.forget_devices();
         self.names.forget_homes();
-        let tasks = &self.accounting.tasks;
-        self.names.forget_processes(|process| tasks.is_running(process));
         self.intervals.push(interval);
         self.intervals.last().expect("just pushed")
     }

@@ -79,10 +79,10 @@ fn memory_line(memory: Memory) -> String {
 }
 
 fn files() -> Grid {
-    let page = residency::page_bytes();
+    let (page, mounts) = (residency::page_bytes(), residency::LocalMounts::now());
     let row = |(path, file): (std::path::PathBuf, OpenFile)| {
         // A lease of another process, for example, prevents a query.
-        let figures = residency::of_open_file(&path, file.identity).map(|found| {
+        let figures = mounts.of_open_file(&path, file.identity).map(|found| {
             let dirty = (found.dirty + found.write_back) * page;
             [
                 Some(Value::Bytes(found.resident * page)),

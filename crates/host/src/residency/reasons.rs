@@ -3,11 +3,12 @@
 
 use super::Residency;
 use crate::disk::Disk;
-use crate::inspect::Scan;
 use crate::mounts::Mount;
 use crate::process_files::mapped_files;
+use crate::scan::Scan;
 use crate::{proc, process_name};
 use std::collections::BTreeSet;
+use std::ops::ControlFlow;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
@@ -34,22 +35,28 @@ pub fn why_pages_stay(path: &Path, found: &Residency) -> String {
     reason
 }
 
-/// Returns a process that maps the file, as `123 (name)`. Only root sees the processes of other
-/// users.
+/// Returns a process that maps the file, as `process 123 (name)`. Only root sees the processes of
+/// other users.
 fn mapping_process(scan: &mut Scan, path: &Path) -> Option<String> {
     let inode = std::fs::metadata(path).ok()?.ino();
     let real = path.canonicalize().ok()?;
-    let maps_it = |&pid: &u32| {
+    let maps_it = |pid| {
         let file = (inode, real.clone());
-        let found = scan.inspect(pid, move |deadline| {
+        move |deadline| {
             let mut maps = mapped_files(pid, deadline);
             let is_mapped = maps.any(|mapped| (mapped.ino, mapped.path) == file);
             (is_mapped, is_mapped || maps.is_complete)
-        });
-        found == Ok(true)
+        }
     };
-    let pid = Scan::processes().into_iter().find(maps_it)?;
-    Some(format!("process {pid} ({})", process_name::of(pid).unwrap_or_default()))
+    let mut process = None;
+    scan.inspect_all(Scan::processes(), maps_it, |pid, is_mapped| {
+        if is_mapped != Ok(true) {
+            return ControlFlow::Continue(());
+        }
+        process = Some(process_name::describe(pid));
+        ControlFlow::Break(())
+    });
+    process
 }
 
 /// Returns a likely reason why pages of a file are missing after it was read, as part of a

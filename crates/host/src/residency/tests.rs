@@ -186,14 +186,17 @@ fn a_file_in_the_place_of_an_open_one_is_not_queried() {
     let Some(directory) = directory() else { return };
     let path = file_of(directory.path(), "file", page()).canonicalize().unwrap();
     let identity = ForeignFile::open(&path).unwrap().1.identity;
-    assert_eq!(of_open_file(&path, identity).unwrap().pages, 1);
+    let mounts = LocalMounts::now();
+    assert_eq!(mounts.of_open_file(&path, identity).unwrap().pages, 1);
+    let refusal = LocalMounts(BTreeSet::new()).of_open_file(&path, identity).unwrap_err();
+    assert!(refusal.to_string().ends_with("a program or another machine serves it"), "{refusal}");
     let other = file_of(directory.path(), "other", page());
-    let refusal = || of_open_file(&path, identity).unwrap_err().to_string();
+    let refusal = || mounts.of_open_file(&path, identity).unwrap_err().to_string();
     std::fs::rename(&other, &path).unwrap();
     assert!(refusal().ends_with("another file has this name now"), "{}", refusal());
     std::fs::remove_file(&path).unwrap();
     std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
-    assert!(of_open_file(&path, identity).is_err());
+    assert!(mounts.of_open_file(&path, identity).is_err());
 }
 
 #[test]

@@ -6,6 +6,8 @@
 
 use super::{TraceError, Tracefs};
 use crate::inspect::{Uninspectable, WAIT_MAX, inspect};
+use crate::inspector::Query;
+use crate::inspector_client;
 use crate::proc;
 use std::io;
 use std::path::PathBuf;
@@ -127,10 +129,10 @@ fn creator(name: &str) -> Option<(u32, u64)> {
 /// Returns the start time of a process, in clock ticks since boot: word 22 of its stat file, which
 /// is the 20th after the name; `None` if it has ended.
 fn start_time(pid: u32) -> Result<Option<u64>, Uninspectable> {
-    inspect(pid, WAIT_MAX, move |_| {
-        let text = proc::read(format!("/proc/{pid}/stat"))?;
-        text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok()
-    })
+    let read = move |deadline| inspector_client::text(Query::Stat, pid, deadline);
+    let text = inspect(pid, WAIT_MAX, read)?.map_err(|_late| Uninspectable)?;
+    let start = |text: String| text.rsplit_once(')')?.1.split_whitespace().nth(19)?.parse().ok();
+    Ok(text.and_then(start))
 }
 
 #[cfg(test)]

@@ -9,10 +9,11 @@ use super::accounting::BLOCK_DEVICES;
 use super::event::Key;
 use super::file_numbers::{FilesByNumber, without_mark};
 use super::homes;
-use super::lookup::{FileId, ProcessId};
+use super::lookup::FileId;
 use crate::foreign_file::ForeignFile;
-use crate::inspect::{WAIT_MAX, inspect};
 use crate::process_files::{links, mapped_files};
+use crate::process_links::{Link, LinkPath};
+use crate::scan::TimeBudget;
 use crate::tracefs::now_ns;
 use crate::{device, mounts, proc};
 use std::collections::HashSet;
@@ -24,21 +25,34 @@ use std::time::{Duration, Instant};
 const TRIES_MAX: u8 = 3;
 /// Maximum number of descriptors of a process to inspect for one file.
 const DESCRIPTORS_MAX: usize = 4096;
-/// Maximum time of all searches in the descriptors and mappings of a process: a process may have
-/// many, so that each search takes long.
-const PROCESS_TIME_MAX: Duration = Duration::from_millis(500);
+/// Maximum time in each second of searches in the descriptors and mappings of the processes of a
+/// user, and of all users but root: a process may have many, so that each search takes long.
+const USER_TIME_MAX: Duration = Duration::from_millis(100);
+const TIME_MAX: Duration = Duration::from_millis(300);
 /// Maximum number of directory entries to read in one walk.
 const ENTRIES_MAX: usize = 300_000;
 
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Names {
     /// Paths, with the time at which they were found.
     known: Map<FileId, (PathBuf, u64)>,
     tries: Map<FileId, u8>,
     walked: HashSet<FileId>,
     numbers: FilesByNumber,
-    /// Time of the searches in the descriptors and mappings of each process.
-    spent: Map<ProcessId, Duration>,
+    /// Time of the searches in the descriptors and mappings of processes.
+    budget: TimeBudget,
+}
+
+impl Default for Names {
+    fn default() -> Self {
+        Names {
+            known: Map::default(),
+            tries: Map::default(),
+            walked: HashSet::default(),
+            numbers: FilesByNumber::default(),
+            budget: TimeBudget::new(USER_TIME_MAX, TIME_MAX),
+        }
+    }
 }
 
 impl Names {
@@ -48,8 +62,8 @@ impl Names {
     }
 
     /// Searches for the path of a file that a process uses, unless it is known or the attempts are
-    /// exhausted. A process has an ID in the watcher and one of the kernel, which is reused.
-    pub(crate) fn find(&mut self, file: FileId, key: Key, process: (ProcessId, u32)) {
+    /// exhausted.
+    pub(crate) fn find(&mut self, file: FileId, key: Key, pid: u32) {
         if self.known.contains_key(&file) {
             return;
         }
@@ -58,7 +72,7 @@ impl Names {
             return;
         }
         *tries += 1;
-        if let Some(path) = self.look_up(key, process) {
+        if let Some(path) = self.look_up(key, pid) {
             self.known.insert(file, (path, now_ns()));
             self.tries.remove(&file);
         }
@@ -77,17 +91,17 @@ impl Names {
     /// the ones found from `wanted`. It ends at `end`. This serves file systems that cannot open a
     /// file by number.
     pub(crate) fn walk(&mut self, root: &Path, wanted: &mut Map<u64, FileId>, end: Instant) {
-        let Ok((_, at_root)) = ForeignFile::open(root) else { return };
+        let Ok((opened_root, _)) = ForeignFile::open(root) else { return };
         // Not even an open is safe: a network file system without an answering server would block
         // it forever.
         let nested_mounts = mounts::mount_points_below(root);
         let (mut directories, mut seen) = (vec![root.to_path_buf()], 0);
         while let Some(directory) = directories.pop() {
-            // A user may put a link to another file system in the place of a directory.
-            let Ok((opened, found)) = ForeignFile::open(&directory) else { continue };
-            if found.identity.dev != at_root.identity.dev {
-                continue;
-            }
+            // A user may put a link to another file system in the place of a directory, or move a
+            // mount into the path of one.
+            let below = directory.strip_prefix(root).unwrap_or(&directory);
+            let below = if below.as_os_str().is_empty() { Path::new(".") } else { below };
+            let Ok((opened, _)) = ForeignFile::open_below(&opened_root, below) else { continue };
             let Ok(entries) = std::fs::read_dir(proc::descriptor(&opened)) else { continue };
             for entry in entries.flatten() {
                 seen += 1;
@@ -118,28 +132,16 @@ impl Names {
         self.numbers.forget();
     }
 
-    /// Drops the times of processes that have ended.
-    pub(crate) fn forget_processes(&mut self, is_running: impl Fn(ProcessId) -> bool) {
-        self.spent.retain(|id, _| is_running(*id));
+    /// Returns the path of a file that a process has open or mapped.
+    fn of_process(&mut self, key: Key, pid: u32) -> Option<PathBuf> {
+        self.budget.inspect(pid, move |deadline| in_use(key, pid, deadline)).ok()?
     }
 
-    fn look_up(&mut self, key: Key, process: (ProcessId, u32)) -> Option<PathBuf> {
+    fn look_up(&mut self, key: Key, pid: u32) -> Option<PathBuf> {
         if key.dev == BLOCK_DEVICES {
             return block_device(key.ino);
         }
-        self.numbers.path(key).or_else(|| self.look_up_in_process(key, process))
-    }
-
-    fn look_up_in_process(&mut self, key: Key, process: (ProcessId, u32)) -> Option<PathBuf> {
-        let (id, pid) = process;
-        let spent = self.spent.entry(id).or_default();
-        if *spent >= PROCESS_TIME_MAX {
-            return None;
-        }
-        let begun = Instant::now();
-        let path = of_process(key, pid);
-        *spent += begun.elapsed();
-        path
+        self.numbers.path(key).or_else(|| self.of_process(key, pid))
     }
 }
 
@@ -149,13 +151,8 @@ fn block_device(ino: u64) -> Option<PathBuf> {
     Some(Path::new("/dev").join(name))
 }
 
-/// Returns the path of a file that a process has open or mapped.
-fn of_process(key: Key, pid: u32) -> Option<PathBuf> {
-    inspect(pid, WAIT_MAX, move |deadline| in_use(key, pid, deadline)).ok()?
-}
-
 fn in_use(key: Key, pid: u32, deadline: Instant) -> Option<PathBuf> {
-    let open = links(pid, deadline).take(DESCRIPTORS_MAX).find_map(|link| path_behind(key, &link));
+    let open = links(pid, deadline).take(DESCRIPTORS_MAX).find_map(|link| path_behind(key, link));
     open.or_else(|| {
         let mapped = mapped_files(pid, deadline).filter(|file| file.ino == key.ino);
         mapped
@@ -168,12 +165,15 @@ fn is_same(key: Key, file: &ForeignFile) -> bool {
     file.identity.ino == key.ino && homes::is_on(key.dev, file)
 }
 
-/// Returns the path of the file to which a link in procfs leads, if it is this file. The path may
-/// be one of another mount namespace: it must name the file here. That of a removed file names
-/// none, and must be one of a mount of this namespace.
-fn path_behind(key: Key, link: &Path) -> Option<PathBuf> {
-    let file = ForeignFile::behind(link).ok().filter(|file| file.identity.ino == key.ino)?;
-    let path = std::fs::read_link(link).ok()?;
+/// Returns the path of a file that a process uses, if it is this file. The path may be one of
+/// another mount namespace: it must name the file here. That of a removed file names none, and must
+/// be one of a mount of this namespace.
+fn path_behind(key: Key, link: Link) -> Option<PathBuf> {
+    let file = link.file;
+    let LinkPath::Known(path) = link.path else { return None };
+    if file.identity.ino != key.ino {
+        return None;
+    }
     if let Ok((_, found)) = ForeignFile::open(&path)
         && found.identity == file.identity
     {
@@ -194,7 +194,7 @@ mod tests {
         let Some(hider) = Hider::start() else { return };
         let file = ForeignFile::open(&hider.other).unwrap().1.identity;
         let key = Key { dev: file.dev, ino: file.ino };
-        assert_eq!(of_process(key, hider.process.id()), None);
+        assert_eq!(Names::default().of_process(key, hider.process.id()), None);
     }
 
     #[test]
@@ -205,19 +205,15 @@ mod tests {
         let dev = device::from_stat(found.dev());
         let key = Key { dev, ino: found.ino() };
         let own_pid = std::process::id();
-        assert_eq!(of_process(key, own_pid).as_deref(), Some(file.path()));
+        assert_eq!(Names::default().of_process(key, own_pid).as_deref(), Some(file.path()));
         let mut names = Names::default();
-        names.find(3, key, (1, own_pid));
+        names.find(3, key, own_pid);
         assert_eq!(names.get(3), Some(file.path()));
         let no_file = Key { dev, ino: u64::MAX };
-        names.find(4, no_file, (1, own_pid));
+        names.find(4, no_file, own_pid);
         assert_eq!(names.get(4), None);
-        names.spent.insert(1, PROCESS_TIME_MAX);
-        assert_eq!(names.look_up_in_process(key, (1, own_pid)), None);
-        let found = names.look_up_in_process(key, (2, own_pid));
-        assert_eq!(found.as_deref(), Some(file.path()), "another process with its PID");
-        names.forget_processes(|id| id == 2);
-        assert!(names.spent.contains_key(&2) && names.spent.len() == 1);
+        names.budget = TimeBudget::new(Duration::ZERO, Duration::ZERO);
+        assert_eq!(names.of_process(key, own_pid), None);
     }
 
     #[test]

@@ -3,13 +3,16 @@
 
 use super::event::Key;
 use super::tasks::{IO_WORKER_NAME, TaskInfo};
-use crate::inspect::{WAIT_MAX, inspect};
+use crate::inspect::Uninspectable;
+use crate::inspector::Query;
+use crate::inspector_client;
 use crate::mounts::{self, Mount};
+use crate::scan::TimeBudget;
 use crate::{proc, process_name};
 use std::io;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 /// Maximum number of ancestors of a process to follow.
 const ANCESTORS_MAX: usize = 64;
@@ -170,62 +173,76 @@ fn resolve_group(given: &str) -> io::Result<String> {
     Err(io::Error::new(io::ErrorKind::NotFound, message))
 }
 
-/// Descriptions of threads, from procfs.
+/// Time in each second that a reader waits for the processes of a user, and of all users but root.
+const USER_TIME_MAX: Duration = Duration::from_millis(100);
+const TIME_MAX: Duration = Duration::from_millis(500);
+
+/// Descriptions of threads, from procfs. Many processes may delay their inspection, so the reader
+/// waits for a limited time in each second.
 #[derive(Debug)]
 pub(super) struct TaskReader {
     wanted: WatchScope,
-    /// Begin of the current second.
-    begun: Instant,
-    /// Time of this second for which the reader still waits for flags.
-    left: Duration,
+    budget: TimeBudget,
 }
 
 impl TaskReader {
     pub(super) fn new(wanted: WatchScope) -> TaskReader {
-        TaskReader { wanted, begun: Instant::now(), left: WAIT_MAX }
+        TaskReader { wanted, budget: TimeBudget::new(USER_TIME_MAX, TIME_MAX) }
     }
 
-    /// Describes a thread; returns `None` if it has ended.
+    /// Describes a thread; returns `None` if it has ended. One that cannot be inspected counts as a
+    /// process.
     pub(super) fn task_info(&mut self, thread: u32) -> Option<TaskInfo> {
-        let status = proc::read(format!("/proc/{thread}/status"))?;
-        let pid = number(&status, "Tgid")?;
+        let status = match self.text(Query::Status, thread) {
+            Ok(status) => status?,
+            Err(Uninspectable) => String::new(),
+        };
+        let pid = number(&status, "Tgid").unwrap_or(thread);
         let process = if pid == thread { None } else { process_name::of(pid) };
         let name = process_name::of(thread)?;
-        let watched = is_watched(&self.wanted, pid);
+        let watched = self.is_watched(pid);
         // Before Linux 6.8 the flags alone tell which threads are of the kernel; every thread may
         // have the name of a worker.
         let kernel = number(&status, "Kthread").map(|kernel| kernel == 1);
         let needs_flags = kernel.is_none() || name.starts_with(IO_WORKER_NAME);
-        let flags = if needs_flags { self.flags(pid, thread).unwrap_or(0) } else { 0 };
+        let flags = if needs_flags { self.flags(thread).unwrap_or(0) } else { 0 };
         let kernel = kernel.unwrap_or(flags & PF_KTHREAD != 0);
         let is_worker = flags & PF_IO_WORKER != 0;
         let process = process.unwrap_or_else(|| name.clone());
         Some(TaskInfo { pid, name, process, kernel, is_worker, watched })
     }
 
-    /// Returns the flags of a thread; `None` if its process cannot be inspected. Many processes may
-    /// delay their inspection, so the reader waits for a limited time in each second.
-    fn flags(&mut self, pid: u32, thread: u32) -> Option<u64> {
-        let now = Instant::now();
-        if now.duration_since(self.begun) >= Duration::from_secs(1) {
-            *self = TaskReader::new(self.wanted.clone());
-        }
-        if self.left.is_zero() {
-            return None;
-        }
-        let read = move |_| proc::read_lossy(format!("/proc/{thread}/stat")).ok();
-        let stat = inspect(pid, self.left, read);
-        self.left = self.left.saturating_sub(now.elapsed());
-        flags_in(&stat.ok()??)
+    /// Returns the flags of a thread; `None` if it cannot be inspected.
+    fn flags(&mut self, thread: u32) -> Option<u64> {
+        flags_in(&self.text(Query::Stat, thread).ok()??)
     }
-}
 
-/// Returns true if a scope has a process.
-pub(super) fn is_watched(wanted: &WatchScope, pid: u32) -> bool {
-    match wanted {
-        WatchScope::Machine | WatchScope::Path(_) => true,
-        WatchScope::Process(of) => is_descendant(*of, pid),
-        WatchScope::Group(group) => in_group(group, pid),
+    /// Returns the text of a file of a process or thread; `None` if it has ended.
+    fn text(&mut self, query: Query, task: u32) -> Result<Option<String>, Uninspectable> {
+        if query == Query::Status
+            && let Some(status) = inspector_client::trusted_status(task)
+        {
+            return Ok((!status.is_empty()).then_some(status));
+        }
+        let read = move |deadline| inspector_client::text(query, task, deadline);
+        self.budget.inspect(task, read)?.map_err(|_late| Uninspectable)
+    }
+
+    /// Returns true if the scope has a process.
+    pub(super) fn is_watched(&mut self, pid: u32) -> bool {
+        match &self.wanted {
+            WatchScope::Machine | WatchScope::Path(_) => true,
+            WatchScope::Process(ancestor) => self.is_descendant(*ancestor, pid),
+            WatchScope::Group(group) => in_group(group, pid),
+        }
+    }
+
+    fn is_descendant(&mut self, ancestor: u32, pid: u32) -> bool {
+        let parent = |pid: &u32| {
+            let status = self.text(Query::Status, *pid).ok()??;
+            number(&status, "PPid").filter(|parent| *parent > 0)
+        };
+        std::iter::successors(Some(pid), parent).take(ANCESTORS_MAX).any(|pid| pid == ancestor)
     }
 }
 
@@ -238,14 +255,6 @@ fn flags_in(stat: &str) -> Option<u64> {
 
 fn number(status: &str, name: &str) -> Option<u32> {
     proc::text(status, name)?.parse().ok()
-}
-
-fn is_descendant(ancestor: u32, pid: u32) -> bool {
-    let parent = |pid: &u32| {
-        let status = proc::read(format!("/proc/{pid}/status"))?;
-        number(&status, "PPid").filter(|parent| *parent > 0)
-    };
-    std::iter::successors(Some(pid), parent).take(ANCESTORS_MAX).any(|pid| pid == ancestor)
 }
 
 /// Checks lines such as `4:memory:/system.slice/x.service` or `0::/system.slice/x.service`.
@@ -299,12 +308,10 @@ mod tests {
     fn processes_that_delay_their_inspection_do_not_delay_a_watch() {
         let own_pid = std::process::id();
         let mut reader = TaskReader::new(WatchScope::Machine);
-        assert!(reader.flags(own_pid, own_pid).is_some());
-        reader.left = Duration::ZERO;
-        assert_eq!(reader.flags(own_pid, own_pid), None);
-        reader.begun = reader.begun.checked_sub(Duration::from_secs(1)).unwrap();
-        assert!(reader.flags(own_pid, own_pid).is_some(), "the next second");
-        assert!(reader.left < WAIT_MAX);
+        assert!(reader.flags(own_pid).is_some());
+        reader.budget = TimeBudget::new(Duration::ZERO, Duration::ZERO);
+        assert_eq!(reader.flags(own_pid), None);
+        assert_eq!(reader.task_info(own_pid).unwrap().pid, own_pid);
     }
 
     #[test]

@@ -112,11 +112,6 @@ impl Tasks {
         id
     }
 
-    /// Returns true if a process has not ended, as far as events tell.
-    pub(crate) fn is_running(&self, id: ProcessId) -> bool {
-        self.by_pid.get(&self.process(id).pid) == Some(&id)
-    }
-
     /// Processes the creation of a thread by `creator`, in its own process or in a new one.
     pub(crate) fn created(&mut self, creator: u32, thread: u32, same_process: bool) {
         let parent = self.task(creator);
@@ -306,9 +301,7 @@ mod tests {
         let expected = Process { pid: 200, name: "cp".into(), watched: true };
         assert_eq!(tasks.process(id), &expected, "its creator is watched");
         tasks.ended(201);
-        assert!(tasks.is_running(id));
         tasks.ended(200);
-        assert!(!tasks.is_running(id));
         // The kernel reuses the PID.
         tasks.created(100, 200, false);
         let other = tasks.thread_identity(200).process;

@@ -20,12 +20,16 @@ use larder_report::control::in_use;
 use larder_schema::control::{PathUser, PathUsers};
 use rustix::process::{Signal, getpid, kill_process};
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::{Arc, RwLock};
 use std::time::{Duration, Instant};
 
 /// Interval between attempts to unmount.
 const RETRY_INTERVAL: Duration = Duration::from_millis(250);
+/// Intervals between searches for the users of a mount during a stop: the first, and the longest.
+/// Each is twice the one before. A search inspects all processes of the machine.
+const SEARCH_INTERVAL: Duration = Duration::from_secs(1);
+const SEARCH_INTERVAL_MAX: Duration = Duration::from_mins(1);
 
 enum Mount {
     Volumes(VolumeMount),
@@ -208,38 +212,27 @@ impl Service {
 
     /// Unmounts the files, after their users are gone or on a second signal.
     pub(crate) fn unmount(&self, requests: &RequestReceiver) -> Unmounted {
-        let mut reported = String::new();
+        let mut reported: Option<PathUsers> = None;
+        let (mut next_search, mut interval) = (Instant::now(), SEARCH_INTERVAL);
         loop {
-            let ended = if reported.is_empty() { Unmounted::AtOnce } else { Unmounted::AfterWait };
-            let (path, users) = match self.try_unmount() {
-                None => return ended,
-                Some(Ok((path, users))) => (path, users),
+            let in_use = match self.try_unmount() {
+                None if reported.is_none() => return Unmounted::AtOnce,
+                None => return Unmounted::AfterWait,
+                Some(Ok(in_use)) => in_use,
                 Some(Err(refused)) => {
                     eprintln!("larder: WARNING: cannot {refused}; it is cut off");
                     return Unmounted::ByForce;
                 }
             };
-            let path = path.display().to_string();
-            let message = in_use(&path, &users);
-            if message != reported {
-                if reported.is_empty() {
-                    // A stop that was requested before the message does not mean to disconnect.
-                    while let Some(request) = requests.wait(Duration::ZERO) {
-                        if request == ServerRequest::Report {
-                            self.report();
-                        }
-                    }
-                }
-                eprintln!(
-                    "larder: {message}; no unwritten data is left, and the server waits for these \
-                     programs; another signal disconnects them, and data that they have not \
-                     written yet is lost"
-                );
-                self.report_waiting(path.clone(), users);
-                reported = message;
+            if Instant::now() >= next_search {
+                let users = in_use.users();
+                self.report_users(&in_use.path, users, &mut reported, requests);
+                next_search = Instant::now() + interval;
+                interval = (2 * interval).min(SEARCH_INTERVAL_MAX);
             }
             match requests.wait(RETRY_INTERVAL) {
                 Some(ServerRequest::Stop) if self.try_unmount().is_some() => {
+                    let path = in_use.path.display();
                     eprintln!("larder: WARNING: {path} is disconnected from its users");
                     let unmount = |mount: &Mount| mount.mounted().unmount(true);
                     if let Some(Err(error @ UnmountError::Refused { .. })) =
@@ -255,9 +248,41 @@ impl Service {
         }
     }
 
-    /// Tries to unmount the files; returns the path and its users if there are any, and `None` if
-    /// the mount has ended or there is none.
-    fn try_unmount(&self) -> Option<Result<(PathBuf, PathUsers), UnmountError>> {
+    /// Reports the users of a mount, if the named ones are not those that were reported.
+    fn report_users(
+        &self,
+        path: &Path,
+        users: PathUsers,
+        reported: &mut Option<PathUsers>,
+        requests: &RequestReceiver,
+    ) {
+        let named = |users: &PathUsers| -> Vec<PathUser> {
+            users.first.iter().filter(|user| !user.is_note()).cloned().collect()
+        };
+        if reported.as_ref().is_some_and(|before| named(before) == named(&users)) {
+            return;
+        }
+        if reported.is_none() {
+            // A stop that was requested before the message does not mean to disconnect.
+            while let Some(request) = requests.wait(Duration::ZERO) {
+                if request == ServerRequest::Report {
+                    self.report();
+                }
+            }
+        }
+        let path = path.display().to_string();
+        eprintln!(
+            "larder: {}; no unwritten data is left, and the server waits for these programs; \
+             another signal disconnects them, and data that they have not written yet is lost",
+            in_use(&path, &users)
+        );
+        self.report_waiting(path, users.clone());
+        *reported = Some(users);
+    }
+
+    /// Tries to unmount the files; returns the mount that is in use, and `None` if the mount has
+    /// ended or there is none.
+    fn try_unmount(&self) -> Option<Result<MountInUse, UnmountError>> {
         self.files.with(|mount| {
             let mounted = mount.mounted();
             match mounted.unmount(false) {
@@ -267,16 +292,30 @@ impl Service {
                     while !mounted.is_gone() && Instant::now() < deadline {
                         std::thread::sleep(Duration::from_millis(1));
                     }
-                    (!mounted.is_gone()).then(|| Ok((mounted.path().to_owned(), hidden_users())))
+                    let path = mounted.path().to_owned();
+                    (!mounted.is_gone()).then_some(Ok(MountInUse { path, is_hidden: true }))
                 }
-                Err(UnmountError::Busy(path)) => {
-                    let users = holders(&path);
-                    let is_known = !users.first.is_empty();
-                    Some(Ok((path, if is_known { users } else { unknown_users() })))
-                }
+                Err(UnmountError::Busy(path)) => Some(Ok(MountInUse { path, is_hidden: false })),
                 Err(refused @ UnmountError::Refused { .. }) => Some(Err(refused)),
             }
         })?
+    }
+}
+
+/// A mount that cannot be removed, or is removed while something uses its file system.
+struct MountInUse {
+    path: PathBuf,
+    /// True if it is removed.
+    is_hidden: bool,
+}
+
+impl MountInUse {
+    fn users(&self) -> PathUsers {
+        if self.is_hidden {
+            return hidden_users();
+        }
+        let users = holders(&self.path);
+        if users.first.is_empty() { unknown_users() } else { users }
     }
 }
 
