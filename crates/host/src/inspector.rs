@@ -1,9 +1,9 @@
 //! The process that inspects the processes of others for this program, see
 //! `crate::inspector_client`: the same program, started again with an argument of its own.
 //!
-//! It reads requests from standard input, a [`Query`] and the number of a process each, and writes
+//! It reads requests from standard input, a `Query` and the number of a process each, and writes
 //! the replies to standard output in pieces: their length in 4 bytes, then their bytes. The last
-//! piece is [`END`], or [`FAILED`]. It ends with its input.
+//! piece is `END`, or `FAILED`. It ends with its input.
 
 use crate::process_links;
 use crate::syscall;

@@ -43,7 +43,7 @@ impl TimeBudget {
     /// Inspects a process or thread in the time that its user has left in this second.
     ///
     /// # Errors
-    /// As those of [`inspect`], or no time is left.
+    /// As those of [`crate::inspect::inspect`], or no time is left.
     pub(crate) fn inspect<T: Send + 'static>(
         &mut self,
         task: u32,
