@@ -3,7 +3,9 @@
 //!
 //! The disk is a loop device with a limit of reads and one of writes in the root cgroup. One model
 //! has these limits, the other one is fitted to a measurement of the device. A measurement reads
-//! only, so the fitted model is compared over a trace of reads.
+//! only, so the fitted model is compared over a trace of reads. The limits are far below the speed
+//! of the device. One request at a time also takes the time of the device and of the processes, so
+//! that claim is skipped on a machine so busy that the replay takes long without a limit, too.
 
 use super::prelude::*;
 use super::same_cache::{Case, replay_to_server, simulate};
@@ -12,6 +14,8 @@ use crate::record::Record;
 
 /// The maximum difference between the predicted and the measured time of the run.
 const APART_MAX: f64 = 0.1;
+/// The maximum share of the predicted time that the replay at depth 1 takes without a limit.
+const OWN_MAX: f64 = 0.1;
 const DEPTHS: [u32; 3] = [1, 8, 32];
 /// The memory of the cache: each client of a simulation needs 1 MiB of it.
 const MEMORY: &str = "48MiB";
@@ -40,8 +44,8 @@ const WORKLOADS: [Workload; 2] = [
     },
     Workload {
         name: "mixed",
-        per_s: 200,
-        requests: 4_000,
+        per_s: 50,
+        requests: 1_500,
         writes: "30%",
         write_mode: "write-through",
         is_fitted: false,
@@ -55,7 +59,6 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let settings = json!({ "memory": MEMORY, "pages": PAGES });
     let mut record = Record::new(&env.root, "store models with rates", &[], &settings)?;
     for workload in WORKLOADS {
-        disk.limit(workload.per_s)?;
         compare(env, &disk, &workload, (claims, &mut record))?;
     }
     let numbers = disk.numbers.clone();
@@ -83,19 +86,26 @@ fn compare(
     let shape = ["--requests", &requests, "--pages", &pages, "--writes", writes, "--seed", &seed];
     stdout_of(cmd!("{larder} trace synth zipf {trace} {shape...}"))?;
     let case = Case { name, trace, image: disk.path().to_path_buf(), image_bytes: 256 * MIB };
-    let limits = format!("read-iops:{per_s},write-iops:{per_s}");
-    let mut models = vec![("limits", limits)];
+    let options = format!("--policy lru --write-mode {write_mode}");
+    let replay = |depth: u32| {
+        let line = format!("--memory {MEMORY} {options}");
+        let connections = ["--connections", &depth.to_string()];
+        replay_to_server(env, (&case, disk.path()), &line, &connections)
+    };
+    disk.limit(0)?;
+    let own = replay(1)?.duration_ns / 1e9;
+    record.series(&format!("{name} at depth 1 without a limit, measured"), "s", &[own], 3);
+    disk.limit(per_s)?;
+    // The kernel's throttle grants the operations of 100 ms at once.
+    let mut models = vec![("limits", format!("read-iops:{per_s},write-iops:{per_s},burst:100ms"))];
     if is_fitted {
         let store = format!("measure:{}", disk.path().display());
         let options = format!("--level whole --policy lru --store {store}");
-        let row = simulate(env, &case, 20_000, &options)?;
+        let row = simulate(env, &case, PAGES, &options)?;
         models.push(("fitted", row["store"].as_str().context("no store")?.to_owned()));
     }
     for depth in DEPTHS {
-        let options = format!("--policy lru --write-mode {write_mode}");
-        let line = format!("--memory {MEMORY} {options}");
-        let connections = ["--connections", &depth.to_string()];
-        let served = replay_to_server(env, (&case, disk.path()), &line, &connections)?;
+        let served = replay(depth)?;
         let measured = served.duration_ns / 1e9;
         record.series(&format!("{name} at depth {depth}, measured"), "s", &[measured], 3);
         for (kind, store) in &models {
@@ -105,8 +115,13 @@ fn compare(
             let series = format!("{name} at depth {depth}, predicted, {kind}");
             record.series(&series, "s", &[predicted], 3);
             let apart = predicted / measured - 1.0;
+            let statement = format!("{name}, depth {depth}: the time by {store} within 10 %");
+            if depth == 1 && own > OWN_MAX * predicted {
+                claims.skip(statement, format!("without a limit the replay takes {own:.2} s"));
+                continue;
+            }
             claims.add_with_peer(
-                format!("{name}, depth {depth}: the time by {store} within 10 %"),
+                statement,
                 format!("{predicted:.2} s ({:+.1} %)", 100.0 * apart),
                 format!("measured: {measured:.2} s"),
                 apart.abs() <= APART_MAX,

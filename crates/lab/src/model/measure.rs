@@ -10,7 +10,7 @@
 
 use super::{DEPTH_MAX, DeviceRates, RateLimits};
 use crate::random::Random;
-use larder_core::clock::{Nanos, SECOND};
+use larder_core::clock::{MILLISECOND, Nanos, SECOND};
 use larder_core::units::as_f64;
 use larder_schema::as_u64;
 use std::fs::File;
@@ -37,6 +37,8 @@ const LARGE_DEPTH: u32 = 32;
 const ALIGNMENT: usize = 4096;
 /// A rate reaches another one, within what a measurement of seconds can distinguish.
 const REACHED: f64 = 0.9;
+/// The burst of a device that serves in slices: the slice of the kernel's throttle.
+const SLICE: Nanos = 100 * MILLISECOND;
 
 /// The results of the steps.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -181,7 +183,10 @@ impl Measurement {
         // If the rate of a single reader is that of all depths, its reads wait for a limit, and
         // most of them do not wait long: a throttle serves them in slices.
         let waits = alone >= REACHED * plateau;
-        let time = if waits { as_f64(self.median) } else { as_f64(SECOND) / alone };
+        let mean = as_f64(SECOND) / alone;
+        let time = if waits { as_f64(self.median) } else { mean };
+        // Most reads take far less than the mean: they wait for a slice, and then all are served.
+        let has_slices = waits && 2.0 * time < mean;
         let is_limited = plateau < REACHED * f64::from(DEPTHS[2]) * as_f64(SECOND) / time;
         let large_is_limited = self.large_reads_per_s < REACHED * deep;
         let bytes_per_s = self.large_reads_per_s * as_f64(LARGE_BYTES);
@@ -191,6 +196,7 @@ impl Measurement {
         let operations_per_s = is_limited.then(|| rounded(plateau, 1).max(1));
         DeviceRates {
             total: RateLimits { operations_per_s, bytes_per_s },
+            burst: if has_slices { SLICE } else { 0 },
             depth: if is_limited { DEPTH_MAX } else { DEPTHS[2] },
             ..DeviceRates::fixed(latency)
         }
