@@ -14,7 +14,7 @@ use rustix::path::Arg;
 use std::collections::VecDeque;
 use std::ffi::{OsStr, OsString};
 use std::fs::File;
-use std::io::{self, Read};
+use std::io::{self, Read, Seek, SeekFrom};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Component, Path, PathBuf};
 
@@ -55,6 +55,9 @@ pub enum FileError {
     /// Not a regular file.
     #[error("it is not a regular file")]
     NotAFile,
+    /// Neither a regular file nor a block device.
+    #[error("it is neither a regular file nor a block device")]
+    NotStorage,
     /// A directory instead of a file.
     #[error("it is a directory")]
     Directory,
@@ -220,6 +223,32 @@ pub fn read(path: &Path, secrecy: FileReaders, bytes_max: u64) -> Result<Vec<u8>
     let mut bytes = Vec::new();
     file.take(bytes_max + 1).read_to_end(&mut bytes)?;
     if bytes.len() as u64 > bytes_max { Err(FileError::TooLong(bytes_max)) } else { Ok(bytes) }
+}
+
+/// Opens a regular file or a block device for reading past the page cache (`O_DIRECT`). Returns it
+/// with its length in bytes.
+///
+/// # Errors
+/// If it is neither, if its file system has no direct I/O (`EINVAL`), or if it cannot be opened.
+pub fn open_direct(path: &Path) -> Result<(File, u64), FileError> {
+    let location = Location::find(path)?;
+    let open = |flags| location.open(OFlags::RDONLY | OFlags::NONBLOCK | flags, 0);
+    // Direct I/O on a pipe or a directory would be an error that names no reason.
+    match file_type(&rustix::fs::fstat(&open(OFlags::PATH)?)?) {
+        FileType::RegularFile | FileType::BlockDevice => {}
+        FileType::Directory => return Err(FileError::Directory),
+        _ => return Err(FileError::NotStorage),
+    }
+    let mut file = open(OFlags::DIRECT)?;
+    let is_storage = matches!(
+        file_type(&rustix::fs::fstat(&file)?),
+        FileType::RegularFile | FileType::BlockDevice
+    );
+    if !is_storage {
+        return Err(FileError::NotStorage);
+    }
+    let bytes = file.seek(SeekFrom::End(0))?;
+    Ok((file, bytes))
 }
 
 /// Opens a file that is not regular, such as a device or a pipe, for writing; also a file that this

@@ -11,18 +11,21 @@
 //!
 //! [`next_event`]: larder_core::store::Store::next_event
 
-mod capped;
 mod curve;
 mod disk;
 mod layout;
+pub mod measure;
 mod modeled;
+mod rated;
 #[cfg(test)]
 mod rig;
+mod spec;
 mod stream;
 
-pub use capped::{CappedVolume, CappedVolumeSpec};
 pub use disk::{Disk, DiskSpec};
 pub use modeled::{ModeledStore, Totals};
+pub use rated::{DEPTH_MAX, DeviceRates, RateLimits, RatedDevice};
+pub use spec::{SpecSyntax, StoreModel, StoreSpec};
 
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
@@ -52,21 +55,6 @@ pub trait Model: Send {
     }
     /// Begins service at `now` and returns the completion time; never before `now`.
     fn serve(&mut self, now: Nanos, access: &Access) -> Nanos;
-}
-
-/// Completes every operation after the same time, in nanoseconds; no operation waits for another.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct FixedLatency(pub Nanos);
-
-impl Model for FixedLatency {
-    fn max_concurrency(&self) -> usize {
-        // More than a cache ever has in flight.
-        1024
-    }
-
-    fn serve(&mut self, now: Nanos, _access: &Access) -> Nanos {
-        now + self.0
-    }
 }
 
 /// A store without content, for simulations over frames that hold no bytes: it discards writes, and

@@ -39,11 +39,11 @@ const TIME_APART: f64 = 0.005;
 const SIZES_MIB: [u64; 10] = [8, 10, 12, 14, 16, 20, 28, 40, 56, 80];
 
 /// A trace of one volume, and an image of sufficient length.
-struct Case {
-    name: &'static str,
-    trace: PathBuf,
-    image: PathBuf,
-    image_bytes: u64,
+pub(super) struct Case {
+    pub(super) name: &'static str,
+    pub(super) trace: PathBuf,
+    pub(super) image: PathBuf,
+    pub(super) image_bytes: u64,
 }
 
 pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
@@ -92,18 +92,18 @@ fn one_volume(env: &Env, trace: &Path, name: &str) -> Result<(PathBuf, u64)> {
 }
 
 /// The result of a replay to a server.
-struct ReplayResult {
+pub(super) struct ReplayResult {
     counters: Value,
     /// The number of pages in the memory of the server.
-    pages: u64,
+    pub(super) pages: u64,
     /// The mean time of a store read in nanoseconds: queue time plus service time.
     miss_ns: f64,
     /// The duration of the whole replay in nanoseconds.
-    duration_ns: f64,
+    pub(super) duration_ns: f64,
 }
 
 /// Replays the trace to a server with `store` as its backing store.
-fn replay_to_server(
+pub(super) fn replay_to_server(
     env: &Env,
     (case, store): (&Case, &Path),
     options: &str,
@@ -128,7 +128,7 @@ fn replay_to_server(
 }
 
 /// Returns the first row of a simulation.
-fn simulate(env: &Env, case: &Case, pages: u64, options: &str) -> Result<Value> {
+pub(super) fn simulate(env: &Env, case: &Case, pages: u64, options: &str) -> Result<Value> {
     let (larder, trace, options) = (&env.larder, &case.trace, options.split_whitespace());
     let (pages, arguments) = (pages.to_string(), ["--page-size", "4KiB", "--format", "json"]);
     let whole = json_of(cmd!("{larder} sim {trace} {arguments...} --size {pages}p {options...}"))?;

@@ -5,6 +5,7 @@
 
 mod engine;
 mod inputs;
+mod store_model;
 
 use crate::args;
 use crate::args::{FormatArgs, NamedValue as _, TableFormat};

@@ -547,6 +547,9 @@ fn a_simulation_refuses_what_it_cannot_do_and_groups_numbers() {
     let whole = ["sim", "t.csv", "--level", "whole", "--policy", "lru", "--size", "4MiB"];
     let output = larder(directory.path(), &[&whole[..], &["--write-mode", "read-only"]].concat());
     assert!(output.status.success(), "{}", String::from_utf8(output.stderr).unwrap());
+    let short = [&whole[..], &["--store", "measure:t.csv"]].concat();
+    let stderr = refusal(directory.path(), &short);
+    assert_message(stderr.lines().last().unwrap(), &["cannot measure t.csv: "]);
     let stderr = refusal(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "1EiB"]);
     assert_message(
         stderr.lines().last().unwrap(),

@@ -168,3 +168,33 @@ fn devices_and_open_files_are_written_through_their_names() {
     open.read_to_string(&mut text).unwrap();
     assert_eq!(text, "before after after ");
 }
+
+#[test]
+fn storage_is_opened_for_direct_reads_only_and_never_through_a_foreign_link() {
+    let directory = tempfile::tempdir().unwrap();
+    let at = |name: &str| directory.path().join(name);
+    file(&at("file"), &"x".repeat(8192), 0o600);
+    symlink("file", at("link")).unwrap();
+    rustix::fs::mknodat(rustix::fs::CWD, at("pipe"), FileType::Fifo, Mode::RUSR, 0).unwrap();
+    assert!(matches!(open_direct(directory.path()), Err(FileError::Directory)));
+    for other in [at("pipe"), "/dev/null".into()] {
+        assert!(matches!(open_direct(&other), Err(FileError::NotStorage)), "{other:?}");
+    }
+    assert!(matches!(open_direct(&at("none")), Err(FileError::System(_))));
+    match open_direct(&at("link")) {
+        Ok((mut open, bytes)) => {
+            assert_eq!(bytes, 8192);
+            let flags = rustix::fs::fcntl_getfl(&open).unwrap();
+            assert!(flags.contains(OFlags::DIRECT), "{flags:?}");
+            assert!(open.write_all(b"x").is_err());
+        }
+        Err(FileError::System(error)) if error.kind() == io::ErrorKind::InvalidInput => {
+            larder_testing::skip("the file system has no direct I/O");
+        }
+        Err(error) => panic!("{error}"),
+    }
+    if is_root() {
+        lchown(at("link"), Some(OTHER), None).unwrap();
+        assert!(matches!(open_direct(&at("link")), Err(FileError::ForeignLink { .. })));
+    }
+}

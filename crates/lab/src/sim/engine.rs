@@ -10,7 +10,7 @@
 //! split at 4 KiB boundaries as the NBD server splits them. Sizes are bytes, times are nanoseconds.
 
 use crate::cache_simulation::{CacheSimulation, Request, SimulationError};
-use crate::model::{CappedVolume, CappedVolumeSpec, Disk, FixedLatency, ModeledStore, NullStore};
+pub use crate::model::StoreModel;
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
 use larder_core::clock::Nanos;
 use larder_core::counters::Totals;
@@ -32,60 +32,6 @@ const LENGTH_MAX: u64 = larder_core::volume::LENGTH_MAX / LENGTH_STEP * LENGTH_S
 const VOLUMES_MAX: usize = 4096;
 /// Granule of a volume, and the minimum end of a request.
 const SECTOR_BYTES: u64 = 512;
-
-/// Model of the store behind the simulated cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreModel {
-    /// Every operation takes no time.
-    Instant,
-    /// Every operation takes this time, at any queue depth.
-    Fixed(Nanos),
-    /// One rotating disk of 7,200 rpm.
-    Disk,
-    /// The default volume type of a cloud.
-    CloudGeneral,
-    /// The cheapest volume type of a cloud.
-    CloudStandard,
-}
-
-impl StoreModel {
-    /// The models without a parameter, in the order of the documentation.
-    pub const NAMED: [StoreModel; 4] = [
-        StoreModel::Instant,
-        StoreModel::Disk,
-        StoreModel::CloudGeneral,
-        StoreModel::CloudStandard,
-    ];
-
-    /// Returns the name on the command line; there the time of a fixed model follows the name.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            StoreModel::Instant => "instant",
-            StoreModel::Fixed(_) => "fixed",
-            StoreModel::Disk => "disk",
-            StoreModel::CloudGeneral => "cloud-general",
-            StoreModel::CloudStandard => "cloud-standard",
-        }
-    }
-
-    fn build(self, geometry: Geometry) -> Box<dyn Store<NoFrames>> {
-        let null_store = NullStore::new(geometry);
-        let capped = |spec| -> Box<dyn Store<NoFrames>> {
-            Box::new(ModeledStore::new(NullStore::new(geometry), CappedVolume::new(spec)))
-        };
-        match self {
-            StoreModel::Instant => Box::new(null_store),
-            StoreModel::Fixed(time) => Box::new(ModeledStore::new(null_store, FixedLatency(time))),
-            StoreModel::Disk => {
-                let disk = Disk::seven_thousand_two_hundred(geometry.length);
-                Box::new(ModeledStore::new(null_store, disk))
-            }
-            StoreModel::CloudGeneral => capped(CappedVolumeSpec::general_purpose()),
-            StoreModel::CloudStandard => capped(CappedVolumeSpec::standard()),
-        }
-    }
-}
 
 /// Arrival times of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

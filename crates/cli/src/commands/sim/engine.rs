@@ -1,6 +1,6 @@
 //! `larder sim --level whole`: the cache of the engine over the trace, on a virtual clock.
 
-use super::{Policies, SimArgs, SplitBy, for_each_case, print};
+use super::{Policies, SimArgs, SplitBy, for_each_case, print, store_model};
 use crate::args::{self, TableFormat};
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::parser::ValueSource;
@@ -9,7 +9,8 @@ use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::{TUNABLES, Tunables};
-use larder_lab::sim::engine::{CacheSimulationOptions, Pace, StoreModel};
+use larder_lab::model::{SpecSyntax, StoreSpec};
+use larder_lab::sim::engine::{CacheSimulationOptions, Pace};
 use larder_lab::sim::study::{self, WholeStudy};
 
 #[derive(Debug, Args)]
@@ -20,11 +21,15 @@ pub(super) struct EngineArgs {
           value_parser = args::named::<WriteMode>, hide_short_help = true)]
     write_mode: Vec<WriteMode>,
 
-    /// Model of the store: instant, fixed:TIME (for each operation), disk (7,200 rpm),
-    /// cloud-general (3,000 operations a second), cloud-standard (500).
+    /// Model of the store: a name, rates, or measure:PATH.
+    ///
+    /// Names: instant, disk (7,200 rpm), ssd, nvme, cloud-general (3,000 operations per second),
+    /// cloud-standard (500). Rates: iops:N,bytes:M,latency:T,depth:D, each part optional, iops,
+    /// bytes and latency also with read- or write- in front; fixed:TIME is latency:TIME.
+    /// measure:PATH reads a device or file for up to 10 seconds and fits the rates.
     #[arg(long, value_name = "MODEL", value_parser = store, default_value = "disk",
           hide_short_help = true)]
-    store: StoreModel,
+    store: StoreSpec,
 
     /// Maximum number of requests in flight.
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
@@ -107,13 +112,11 @@ enum ReadAhead {
     Off,
 }
 
-fn store(text: &str) -> Result<StoreModel, String> {
-    if let Some(time) = text.strip_prefix("fixed:") {
-        return args::time(time).map(StoreModel::Fixed);
-    }
-    let names = [&["fixed:TIME"][..], &StoreModel::NAMED.map(StoreModel::name)[..]].concat();
-    let found = StoreModel::NAMED.into_iter().find(|model| model.name() == text);
-    args::one_of("store model", text, found, &names)
+fn store(text: &str) -> Result<StoreSpec, String> {
+    let unknown = |kind: &str, name: &str, known: &[&str]| {
+        args::one_of::<()>(kind, name, None, known).expect_err("it was not found")
+    };
+    StoreSpec::parse(text, &SpecSyntax { bytes: args::bytes, time: args::time, unknown })
 }
 
 /// Simulates the whole cache, and prints the results.
@@ -132,7 +135,7 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<()> {
             page_blocks: 0,
             policy: PolicyKind::Lru,
             write_mode: WriteMode::Back,
-            store: engine_args.store,
+            store: store_model::of(&engine_args.store)?,
             clients: engine_args.clients.into(),
             pace: match engine_args.pace {
                 PaceBy::Closed => Pace::Closed { gap: engine_args.gap, think: engine_args.think },

@@ -2,7 +2,7 @@
 
 use super::super::rig::{self, DelayedStore, instant, read, write};
 use super::*;
-use crate::model::{CappedVolume, CappedVolumeSpec, Disk};
+use crate::model::{DeviceRates, Disk, RateLimits, RatedDevice};
 use crate::random::Random;
 use larder_core::frames::{NoFrames, PlainFrames};
 use larder_core::store::{Buffer, MemoryStore, Segment};
@@ -92,7 +92,8 @@ fn every_operation_comes_back_once_and_no_flush_too_early() {
     let frames = NoFrames::new(0);
     for seed in 0..20 {
         let mut random = Random::from_seed(seed);
-        let model = CappedVolume::new(CappedVolumeSpec::general_purpose());
+        let total = RateLimits { operations_per_s: Some(3_000), ..RateLimits::default() };
+        let model = RatedDevice::new(DeviceRates { total, ..DeviceRates::fixed(800_000) });
         let mut store =
             ModeledStore::new(DelayedStore::new(1 << 30, random.below(3_000_000)), model);
         let (mut now, mut done) = (0, Vec::new());

@@ -1,10 +1,11 @@
 //! Tests of the simulation of the whole cache.
 
 use super::*;
+use crate::model::{DeviceRates, RateLimits};
 use crate::random::Random;
 use crate::sim::references::{References, Split};
 use crate::sim::sweep::{self, SweepItem};
-use larder_core::counters::Counter;
+use larder_core::counters::{Counter, Latency};
 use std::num::NonZero;
 
 /// A trace of records in memory.
@@ -50,6 +51,11 @@ fn options(frames: u32, policy: PolicyKind) -> CacheSimulationOptions {
         hint: Hint::Normal,
         tunables,
     }
+}
+
+fn rated(operations_per_s: u64, latency: Nanos) -> StoreModel {
+    let total = RateLimits { operations_per_s: Some(operations_per_s), bytes_per_s: None };
+    StoreModel::Rated(DeviceRates { total, ..DeviceRates::fixed(latency) })
 }
 
 fn run(records: &[Record], options: &CacheSimulationOptions) -> CacheSimulationResult {
@@ -102,7 +108,7 @@ fn a_page_that_a_request_touches_counts_once_however_often_the_request_stalls() 
 fn the_same_trace_gives_the_same_counters_and_clients_make_it_faster() {
     let records = records(2_000, 7, 8);
     let slow = |clients| CacheSimulationOptions {
-        store: StoreModel::CloudGeneral,
+        store: rated(3_000, 800_000),
         clients,
         ..options(3_000, PolicyKind::Lru)
     };
@@ -123,7 +129,7 @@ fn each_client_thinks_after_its_answers() {
     };
     let records: Vec<Record> = (0..2_000).map(read).collect();
     let thinking = |clients| CacheSimulationOptions {
-        store: StoreModel::Fixed(4_000_000),
+        store: StoreModel::Rated(DeviceRates::fixed(4_000_000)),
         clients,
         pace: Pace::Closed { gap: 0, think: 1_000_000 },
         ..options(100, PolicyKind::Lru)
@@ -132,6 +138,37 @@ fn each_client_thinks_after_its_answers() {
     assert_eq!(run(&records, &thinking(1)).elapsed, 2_000 * 5_000_000 - 1_000_000);
     let four = run(&records, &thinking(4)).elapsed;
     assert!((500 * 5_000_000 - 1_000_000..500 * 5_000_000 + 2_000).contains(&four), "{four}");
+}
+
+#[test]
+fn a_rate_bounds_any_number_of_clients_and_their_reads_wait_in_turn() {
+    let read = |block| Record { offset: block * BLOCK_BYTES_U64, len: 4096, ..Record::default() };
+    let records: Vec<Record> = (0..800).map(read).collect();
+    for clients in [1, 8, 32] {
+        let limited = CacheSimulationOptions {
+            store: rated(100, 0),
+            clients,
+            ..options(33 * 256, PolicyKind::Lru)
+        };
+        let outcome = run(&records, &limited);
+        // The first operation finds its token.
+        assert!(outcome.elapsed.abs_diff(7_990_000_000) < 10_000, "{}", outcome.elapsed);
+        let reads = outcome.totals.latency(Latency::Read);
+        let (expected, p50) = (clients as u64 * 10_000_000, reads.quantile(0.5).unwrap());
+        assert!(p50.abs_diff(expected) * 16 <= expected, "{p50} for {expected}");
+        assert_eq!(reads.count(), 800);
+    }
+}
+
+#[test]
+fn a_hit_takes_no_time_and_is_counted() {
+    let read = |_| Record { len: 4096, ..Record::default() };
+    let records: Vec<Record> = (0..100).map(read).collect();
+    let store = StoreModel::Rated(DeviceRates::fixed(4_000_000));
+    let outcome = run(&records, &CacheSimulationOptions { store, ..options(600, PolicyKind::Lru) });
+    let reads = outcome.totals.latency(Latency::Read);
+    let quantiles = [0.5, 0.99, 0.999].map(|q| reads.quantile(q));
+    assert_eq!(quantiles, [Some(0), Some(0), Some(4_000_000)]);
 }
 
 #[test]

@@ -7,10 +7,11 @@ use crate::sim::engine::{
 };
 use crate::sim::sizing::{Progress, ProgressCallback};
 use larder_core::cache::shards_for;
-use larder_core::counters::{COUNTERS, Counter, Unit};
+use larder_core::clock::SECOND;
+use larder_core::counters::{COUNTERS, Counter, Latency, Unit};
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
-use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX};
+use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, as_f64};
 use larder_report::table::{Cell, Column, Table};
 use larder_schema::format;
 use std::num::NonZero;
@@ -146,19 +147,35 @@ impl Run {
     /// Returns the first cells of a row, which all forms of the table have.
     fn common_cells(&self) -> Vec<Cell> {
         let CacheSimulationOptions { frames, page_blocks, policy, write_mode, store, .. } =
-            self.options;
+            &self.options;
         let totals = &self.outcome.totals;
         vec![
             Cell::word(&self.trace),
             Cell::word(policy.name()),
-            Cell::bytes(u64::from(frames) * BLOCK_BYTES_U64),
-            Cell::bytes(u64::from(page_blocks) * BLOCK_BYTES_U64),
+            Cell::bytes(u64::from(*frames) * BLOCK_BYTES_U64),
+            Cell::bytes(u64::from(*page_blocks) * BLOCK_BYTES_U64),
             Cell::count(totals.read_pages() + totals.write_pages()),
             Cell::percent(totals.read_hit_ratio()),
             Cell::word(write_mode.name()),
             Cell::word(store.name()),
             Cell::duration(self.outcome.elapsed),
         ]
+    }
+
+    /// Returns the sum of some counters per second of simulated time.
+    fn rate(&self, counters: &[Counter]) -> Option<f64> {
+        let sum = counters.iter().map(|&counter| self.outcome.totals.get(counter)).sum();
+        let seconds = as_f64(self.outcome.elapsed) / as_f64(SECOND);
+        (seconds > 0.0).then(|| as_f64(sum) / seconds)
+    }
+
+    fn request_rate(&self) -> Cell {
+        Cell::number(self.rate(&REQUESTS))
+    }
+
+    /// Returns the response time that the share `q` of the requests does not exceed.
+    fn response_time(&self, (latency, q): (Latency, f64)) -> Cell {
+        Cell::duration(self.outcome.totals.latency(latency).quantile(q))
     }
 
     fn counter(&self, counter: Counter) -> Cell {
@@ -180,6 +197,28 @@ fn common_columns() -> impl Iterator<Item = Column> {
     first_columns("read hits").into_iter().chain(others)
 }
 
+/// The requests of clients.
+const REQUESTS: [Counter; 5] = [
+    Counter::ReadRequests,
+    Counter::WriteRequests,
+    Counter::FlushRequests,
+    Counter::DiscardRequests,
+    Counter::ZeroRequests,
+];
+
+/// The quantiles of response times, with the keys of their columns.
+const QUANTILES: [(&str, (Latency, f64)); 6] = [
+    ("read_p50_ns", (Latency::Read, 0.5)),
+    ("read_p99_ns", (Latency::Read, 0.99)),
+    ("read_p999_ns", (Latency::Read, 0.999)),
+    ("write_p50_ns", (Latency::Write, 0.5)),
+    ("write_p99_ns", (Latency::Write, 0.99)),
+    ("write_p999_ns", (Latency::Write, 0.999)),
+];
+
+/// Response times of the short table, with their titles.
+const SHORT_QUANTILES: [(usize, &str); 2] = [(1, "read p99"), (4, "write p99")];
+
 /// Counters of the short table.
 const SHORT_COLUMNS: [(Counter, &str); 9] = [
     (Counter::ReadMiss, "misses"),
@@ -196,12 +235,17 @@ const SHORT_COLUMNS: [(Counter, &str); 9] = [
 /// Returns the table of the runs for people.
 #[must_use]
 pub fn short_table(runs: &[Run]) -> Table {
+    let rate = Column::numbers("requests_per_s", "requests/s");
+    let quantiles = SHORT_QUANTILES.map(|(at, title)| Column::numbers(QUANTILES[at].0, title));
     let short =
         SHORT_COLUMNS.map(|(counter, title)| Column::numbers(counter.meaning().name, title));
-    let mut table = Table::new("", common_columns().chain(short));
+    let columns = common_columns().chain([rate]).chain(quantiles).chain(short);
+    let mut table = Table::new("", columns);
     for run in runs {
+        let quantiles = SHORT_QUANTILES.map(|(at, _)| run.response_time(QUANTILES[at].1));
         let counters = SHORT_COLUMNS.map(|(counter, _)| run.counter(counter));
-        table.push(run.common_cells().into_iter().chain(counters));
+        let more = [run.request_rate()].into_iter().chain(quantiles).chain(counters);
+        table.push(run.common_cells().into_iter().chain(more));
     }
     table
 }
@@ -209,14 +253,19 @@ pub fn short_table(runs: &[Run]) -> Table {
 /// Returns the table of the runs with every counter of the catalogue.
 #[must_use]
 pub fn full_table(runs: &[Run]) -> Table {
-    let counters =
-        COUNTERS.iter().map(|definition| Column::numbers(definition.name, definition.name));
-    let unclean = Column::numbers("unclean_blocks", "unclean_blocks");
-    let mut table = Table::new("", common_columns().chain(counters).chain([unclean]));
+    let counters = COUNTERS.iter().map(|definition| definition.name);
+    let more = ["unclean_blocks", "requests_per_s", "bytes_per_s"];
+    let names = counters.chain(more).chain(QUANTILES.map(|(key, _)| key));
+    let columns = names.map(|name| Column::numbers(name, name));
+    let mut table = Table::new("", common_columns().chain(columns));
     for run in runs {
         let counters = Counter::ALL.map(|counter| run.counter(counter));
+        let bytes = run.rate(&[Counter::ReadBytes, Counter::WriteBytes]);
         let unclean = Cell::count(run.outcome.unclean_blocks);
-        table.push(run.common_cells().into_iter().chain(counters).chain([unclean]));
+        let more = [unclean, run.request_rate(), Cell::mean_bytes(bytes)];
+        let quantiles = QUANTILES.map(|(_, quantile)| run.response_time(quantile));
+        let cells = counters.into_iter().chain(more).chain(quantiles);
+        table.push(run.common_cells().into_iter().chain(cells));
     }
     table
 }

@@ -1,0 +1,300 @@
+//! A device with rates: limits on operations and bytes per second, a latency and a queue depth.
+//!
+//! An operation takes one of the places of the device, waits for its tokens, and is in service for
+//! the latency. A token bucket is kept as the time at which it will be full again (the generic cell
+//! rate algorithm of ITU-T I.371), which is exact in whole nanoseconds and needs no refilling.
+//! Tokens are granted in the order in which operations take their places.
+//!
+//! A read counts against the limits of reads and those of both directions; every other operation
+//! counts like a write, and only reads and writes count bytes. This is the accounting of the
+//! kernel's blkio throttle, which has separate limits for each direction, and of cloud volumes,
+//! which have limits for both together.
+//!
+//! Times are nanoseconds, sizes are bytes, rates are per second.
+
+use super::{Access, Model};
+use larder_core::clock::{Nanos, SECOND};
+use larder_core::store::StoreOpKind;
+use larder_core::units::as_f64;
+
+/// Maximum number of operations in service: more than a cache ever has in flight.
+pub const DEPTH_MAX: u32 = 1024;
+
+/// Limits of one direction, or of both together; `None` for no limit.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RateLimits {
+    /// Operations per second; at least 1.
+    pub operations_per_s: Option<u64>,
+    /// Bytes per second; at least 1.
+    pub bytes_per_s: Option<u64>,
+}
+
+/// The rates of a device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DeviceRates {
+    /// Limits of all operations together.
+    pub total: RateLimits,
+    /// Limits of reads.
+    pub read: RateLimits,
+    /// Limits of writes, flushes, discards and zeroings.
+    pub write: RateLimits,
+    /// Time of a read that waits for no token, nanoseconds.
+    pub read_latency: Nanos,
+    /// Time of any other operation that waits for no token, nanoseconds.
+    pub write_latency: Nanos,
+    /// Time whose tokens an idle device collects, nanoseconds. One operation is always collected.
+    pub burst: Nanos,
+    /// Maximum operations in service at a time, from 1 to [`DEPTH_MAX`].
+    pub depth: u32,
+}
+
+impl DeviceRates {
+    /// Returns a device without limits that takes this time for each operation.
+    #[must_use]
+    pub const fn fixed(latency: Nanos) -> Self {
+        const NONE: RateLimits = RateLimits { operations_per_s: None, bytes_per_s: None };
+        DeviceRates {
+            total: NONE,
+            read: NONE,
+            write: NONE,
+            read_latency: latency,
+            write_latency: latency,
+            burst: 0,
+            depth: DEPTH_MAX,
+        }
+    }
+
+    /// Returns the reads per second of a closed loop that keeps `depth` reads of `len` bytes in
+    /// flight; infinite if reads take no time.
+    #[must_use]
+    pub fn reads_per_s(&self, depth: u32, len: u64) -> f64 {
+        let sides = [self.total, self.read];
+        let transfer = sides.iter().filter_map(|it| Some(as_f64(len) / as_f64(it.bytes_per_s?)));
+        let transfer = transfer.fold(0.0, f64::max);
+        let operations = sides.iter().filter_map(|it| Some(as_f64(it.operations_per_s?)));
+        let places = f64::from(depth.min(self.depth));
+        // Without a burst, a read waits until its last byte has its token.
+        let wait = if self.burst == 0 { transfer } else { 0.0 };
+        let by_latency = places / (as_f64(self.read_latency) / as_f64(SECOND) + wait);
+        operations.fold(by_latency, f64::min).min(1.0 / transfer)
+    }
+}
+
+/// The state of a device with rates.
+#[derive(Clone, Debug)]
+pub struct RatedDevice {
+    rates: DeviceRates,
+    total: Limiter,
+    read: Limiter,
+    write: Limiter,
+}
+
+impl RatedDevice {
+    /// Creates a device with full buckets.
+    ///
+    /// # Panics
+    /// If a limit or the depth is 0.
+    #[must_use]
+    pub fn new(rates: DeviceRates) -> Self {
+        assert!(rates.depth > 0, "a device that serves nothing never ends");
+        let limiter = |limits| Limiter::new(limits, rates.burst);
+        RatedDevice {
+            rates,
+            total: limiter(rates.total),
+            read: limiter(rates.read),
+            write: limiter(rates.write),
+        }
+    }
+}
+
+impl Model for RatedDevice {
+    fn max_concurrency(&self) -> usize {
+        self.rates.depth as usize
+    }
+
+    fn serve(&mut self, now: Nanos, access: &Access) -> Nanos {
+        let bytes = match access.kind {
+            StoreOpKind::Read | StoreOpKind::Write { .. } => access.len,
+            StoreOpKind::Flush | StoreOpKind::Discard | StoreOpKind::Zero { .. } => 0,
+        };
+        let (side, latency) = match access.kind {
+            StoreOpKind::Read => (&mut self.read, self.rates.read_latency),
+            _ => (&mut self.write, self.rates.write_latency),
+        };
+        self.total.take(now, bytes).max(side.take(now, bytes)) + latency
+    }
+}
+
+/// The buckets of one direction, or of both together.
+#[derive(Clone, Debug)]
+struct Limiter {
+    operations: Option<TokenBucket>,
+    bytes: Option<TokenBucket>,
+}
+
+impl Limiter {
+    fn new(limits: RateLimits, burst: Nanos) -> Self {
+        let operations = limits.operations_per_s.map(|per_s| {
+            let mut bucket = TokenBucket::new(per_s, burst);
+            bucket.depth = bucket.depth.max(bucket.fill_time(1));
+            bucket
+        });
+        Limiter {
+            operations,
+            bytes: limits.bytes_per_s.map(|per_s| TokenBucket::new(per_s, burst)),
+        }
+    }
+
+    /// Takes the tokens of an operation and returns the time at which they are available.
+    fn take(&mut self, now: Nanos, bytes: u64) -> Nanos {
+        let operations = self.operations.as_mut().map_or(now, |bucket| bucket.take(now, 1));
+        operations.max(self.bytes.as_mut().map_or(now, |bucket| bucket.take(now, bytes)))
+    }
+}
+
+/// A token bucket, kept as the time at which it will be full again.
+#[derive(Clone, Copy, Debug)]
+struct TokenBucket {
+    per_s: u64,
+    /// Nanoseconds needed to fill the empty bucket.
+    depth: Nanos,
+    full_at: Nanos,
+}
+
+impl TokenBucket {
+    fn new(per_s: u64, depth: Nanos) -> Self {
+        assert!(per_s > 0, "a rate above zero");
+        TokenBucket { per_s, depth, full_at: 0 }
+    }
+
+    /// Takes `tokens` and returns the time at which they are available. A request larger than the
+    /// bucket waits until its last token has arrived.
+    fn take(&mut self, now: Nanos, tokens: u64) -> Nanos {
+        if tokens == 0 {
+            return now;
+        }
+        self.full_at = self.full_at.max(now) + self.fill_time(tokens);
+        now.max(self.full_at.saturating_sub(self.depth))
+    }
+
+    fn fill_time(&self, tokens: u64) -> Nanos {
+        let fill_time = u128::from(tokens) * u128::from(SECOND) / u128::from(self.per_s);
+        u64::try_from(fill_time).expect("a wait of less than 500 years")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::super::rig::{closed_loop, scattered};
+    use super::*;
+    use larder_core::clock::MILLISECOND;
+
+    const GIB: u64 = 1 << 30;
+
+    /// A general-purpose volume of a cloud.
+    fn volume() -> DeviceRates {
+        let operations_per_s = Some(3_000);
+        let total = RateLimits { operations_per_s, bytes_per_s: Some(125 << 20) };
+        DeviceRates { total, burst: 16 * MILLISECOND, depth: 128, ..DeviceRates::fixed(800_000) }
+    }
+
+    fn limited(operations_per_s: u64, latency: Nanos) -> DeviceRates {
+        let total = RateLimits { operations_per_s: Some(operations_per_s), bytes_per_s: None };
+        DeviceRates { total, ..DeviceRates::fixed(latency) }
+    }
+
+    /// Returns the operations per second of a closed loop over scattered blocks.
+    fn rate(rates: DeviceRates, depth: u64, kind: StoreOpKind) -> f64 {
+        let count = 200 * depth;
+        closed_loop(RatedDevice::new(rates), depth, count, kind, 4096, scattered(GIB, 1)).rate
+    }
+
+    #[test]
+    fn one_at_a_time_it_is_bound_by_latency() {
+        let found = rate(volume(), 1, StoreOpKind::Read);
+        assert!((1_240.0..=1_251.0).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn a_deep_queue_is_capped_by_operations() {
+        let model = RatedDevice::new(volume());
+        let result = closed_loop(model, 64, 30_000, StoreOpKind::Read, 4096, scattered(GIB, 1));
+        assert!((2_990.0..=3_010.0).contains(&result.rate), "{}", result.rate);
+    }
+
+    #[test]
+    fn large_operations_are_capped_by_bytes() {
+        let (len, model) = (1 << 20, RatedDevice::new(volume()));
+        let result = closed_loop(model, 16, 2_000, StoreOpKind::Read, len, |at| at * len);
+        assert!((124.0..=126.0).contains(&result.rate), "{} MiB/s", result.rate);
+    }
+
+    #[test]
+    fn a_limit_holds_at_every_depth_and_a_latency_does_not() {
+        for depth in [1, 8, 32] {
+            let found = rate(limited(100, 0), depth, StoreOpKind::Read);
+            assert!((99.0..=101.5).contains(&found), "{found} at depth {depth}");
+            let found = rate(DeviceRates::fixed(10 * MILLISECOND), depth, StoreOpKind::Read);
+            assert!((found / as_f64(100 * depth) - 1.0).abs() < 0.01, "{found} at depth {depth}");
+        }
+    }
+
+    #[test]
+    fn the_depth_bounds_the_operations_in_service() {
+        let rates = DeviceRates { depth: 4, ..DeviceRates::fixed(MILLISECOND) };
+        let found = rate(rates, 32, StoreOpKind::Read);
+        assert!((3_990.0..=4_010.0).contains(&found), "{found}");
+    }
+
+    #[test]
+    fn each_direction_has_its_own_limit_and_latency() {
+        let side = |operations_per_s| RateLimits {
+            operations_per_s: Some(operations_per_s),
+            ..RateLimits::default()
+        };
+        let rates = DeviceRates { read: side(200), write: side(50), ..DeviceRates::fixed(0) };
+        let mut device = RatedDevice::new(rates);
+        let mut last = |kind| {
+            let access = Access { kind, offset: 0, len: 4096, arrived_at: 0 };
+            (0..=100).map(|_| device.serve(0, &access)).last().unwrap()
+        };
+        assert_eq!(last(StoreOpKind::Read), 500 * MILLISECOND);
+        // Flushes count like writes; reads have not used their tokens.
+        assert_eq!(last(StoreOpKind::Flush), 2 * SECOND);
+        assert_eq!(last(StoreOpKind::Write { fua: false }), 4_020 * MILLISECOND);
+        let rates = DeviceRates { read_latency: 5, ..DeviceRates::fixed(7) };
+        let mut device = RatedDevice::new(rates);
+        let mut time =
+            |kind| device.serve(0, &Access { kind, offset: 0, len: 4096, arrived_at: 0 });
+        assert_eq!([StoreOpKind::Read, StoreOpKind::Discard].map(&mut time), [5, 7]);
+    }
+
+    #[test]
+    fn a_rest_fills_the_bucket_for_a_burst_and_no_more() {
+        let mut bucket = TokenBucket::new(1_000, 10 * MILLISECOND);
+        let waits: Vec<Nanos> = (0..12).map(|_| bucket.take(5 * SECOND, 1) - 5 * SECOND).collect();
+        assert_eq!(waits[..10], [0; 10]);
+        assert_eq!(waits[10..], [1_000_000, 2_000_000]);
+    }
+
+    #[test]
+    fn the_predicted_rate_is_that_of_a_closed_loop() {
+        let bytes = RateLimits { operations_per_s: None, bytes_per_s: Some(2 << 20) };
+        let plain = DeviceRates::fixed(MILLISECOND);
+        for rates in [
+            plain,
+            limited(3_000, MILLISECOND),
+            limited(500, 0),
+            DeviceRates { depth: 5, ..plain },
+            DeviceRates { read: bytes, ..plain },
+            DeviceRates { total: bytes, burst: MILLISECOND, ..limited(300, 100) },
+        ] {
+            for depth in [1, 8, 32] {
+                let expected = rates.reads_per_s(depth, 4096);
+                let found = rate(rates, depth.into(), StoreOpKind::Read);
+                let case = format!("{rates:?} at depth {depth}: {found} for {expected}");
+                assert!((found / expected - 1.0).abs() < 0.02, "{case}");
+            }
+        }
+    }
+}

@@ -1,0 +1,293 @@
+//! Store models as text: `disk`, `fixed:120us`, `iops:3000,bytes:125MiB,latency:800us`.
+//!
+//! A specification of rates is a list of `KEY:VALUE`, separated by commas, each key once. `iops`,
+//! `bytes` and `latency` apply to all operations; with `read-` or `write-` in front of the key they
+//! apply to one direction. The named models of devices are specifications themselves.
+
+use super::{DEPTH_MAX, DeviceRates, Disk, ModeledStore, NullStore, RateLimits, RatedDevice};
+use larder_core::clock::Nanos;
+use larder_core::frames::NoFrames;
+use larder_core::store::{Geometry, Store};
+use std::borrow::Cow;
+use std::fmt;
+use std::path::PathBuf;
+
+/// The keys of a specification of rates.
+const KEYS: [&str; 11] = [
+    "iops",
+    "bytes",
+    "latency",
+    "depth",
+    "burst",
+    "read-iops",
+    "read-bytes",
+    "read-latency",
+    "write-iops",
+    "write-bytes",
+    "write-latency",
+];
+
+/// The named models of devices; docs/sim.md names the sources of the figures.
+const DEVICES: [(&str, DeviceRates); 4] = [
+    // A SATA SSD: the data sheet of the Samsung 870 EVO 1 TB. Latencies are those of its rates at
+    // depth 1 (13,000 and 36,000), less the time of the transfer.
+    (
+        "ssd",
+        DeviceRates {
+            read: limits(98_000, 560_000_000),
+            write: limits(88_000, 530_000_000),
+            read_latency: 70_000,
+            write_latency: 20_000,
+            depth: 32,
+            ..DeviceRates::fixed(0)
+        },
+    ),
+    // An NVMe SSD: the data sheet of the Samsung 980 PRO 1 TB; depth 1: 22,000 and 60,000.
+    (
+        "nvme",
+        DeviceRates {
+            read: limits(1_000_000, 7_000_000_000),
+            write: limits(1_000_000, 5_000_000_000),
+            read_latency: 45_000,
+            write_latency: 16_000,
+            ..DeviceRates::fixed(0)
+        },
+    ),
+    // The default volume type of a cloud.
+    (
+        "cloud-general",
+        DeviceRates {
+            total: limits(3_000, 125 << 20),
+            burst: 16_000_000,
+            depth: 128,
+            ..DeviceRates::fixed(800_000)
+        },
+    ),
+    // The cheapest volume type of a cloud, on rotating disks.
+    (
+        "cloud-standard",
+        DeviceRates {
+            total: limits(500, 60 << 20),
+            burst: 16_000_000,
+            depth: 64,
+            ..DeviceRates::fixed(5_000_000)
+        },
+    ),
+];
+
+/// Maximum latency and burst: an hour.
+const TIME_MAX: Nanos = 3_600_000_000_000;
+/// Maximum number of operations or bytes per second.
+const RATE_MAX: u64 = 1 << 50;
+
+const fn limits(operations_per_s: u64, bytes_per_s: u64) -> RateLimits {
+    RateLimits { operations_per_s: Some(operations_per_s), bytes_per_s: Some(bytes_per_s) }
+}
+
+/// The parsers and messages that specifications share with the other values of a command line.
+#[derive(Clone, Copy)]
+pub struct SpecSyntax {
+    /// Parses a number of bytes, such as `64MiB`; the error is a reason.
+    pub bytes: fn(&str) -> Result<u64, String>,
+    /// Parses a time, such as `120us`, to nanoseconds; the error is a reason.
+    pub time: fn(&str) -> Result<Nanos, String>,
+    /// Returns the message for an unknown name of a kind, with the known names.
+    pub unknown: fn(kind: &str, name: &str, known: &[&str]) -> String,
+}
+
+impl fmt::Debug for SpecSyntax {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("SpecSyntax").finish_non_exhaustive()
+    }
+}
+
+/// Model of the store behind a simulated cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreModel {
+    /// Every operation takes no time.
+    Instant,
+    /// One rotating disk of 7,200 rpm.
+    Disk,
+    /// A device with rates.
+    Rated(DeviceRates),
+}
+
+impl StoreModel {
+    /// Returns the text of the model, which [`StoreSpec::parse`] accepts: its name, if it has one.
+    #[must_use]
+    pub fn name(&self) -> Cow<'static, str> {
+        match self {
+            StoreModel::Instant => "instant".into(),
+            StoreModel::Disk => "disk".into(),
+            StoreModel::Rated(rates) => {
+                let named = DEVICES.iter().find(|(_, device)| device == rates);
+                named.map_or_else(|| rates.to_string().into(), |(name, _)| (*name).into())
+            }
+        }
+    }
+
+    /// Returns a store without content that has the timing of the model.
+    #[must_use]
+    pub fn build(&self, geometry: Geometry) -> Box<dyn Store<NoFrames>> {
+        let store = NullStore::new(geometry);
+        match self {
+            StoreModel::Instant => Box::new(store),
+            StoreModel::Disk => {
+                let disk = Disk::seven_thousand_two_hundred(geometry.length);
+                Box::new(ModeledStore::new(store, disk))
+            }
+            StoreModel::Rated(rates) => {
+                Box::new(ModeledStore::new(store, RatedDevice::new(*rates)))
+            }
+        }
+    }
+}
+
+/// A store model as a user specifies it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum StoreSpec {
+    /// A model.
+    Model(StoreModel),
+    /// The model that fits the device or file of this path; see [`super::measure`].
+    Measure(PathBuf),
+}
+
+impl StoreSpec {
+    /// Parses a specification.
+    ///
+    /// # Errors
+    /// The text is no specification: the reason, as a sentence without a capital letter.
+    pub fn parse(text: &str, syntax: &SpecSyntax) -> Result<StoreSpec, String> {
+        if let Some(path) = text.strip_prefix("measure:") {
+            let path = Some(path).filter(|path| !path.is_empty());
+            let path = path.ok_or("it names no file; write measure:PATH")?;
+            return Ok(StoreSpec::Measure(path.into()));
+        }
+        if let Some(time) = text.strip_prefix("fixed:") {
+            let latency = parse_time("latency", time, syntax)?;
+            return Ok(StoreSpec::Model(StoreModel::Rated(DeviceRates::fixed(latency))));
+        }
+        if text.contains(':') {
+            let rates = parse_rates(text, syntax)?;
+            return Ok(StoreSpec::Model(StoreModel::Rated(rates)));
+        }
+        let rated = DEVICES.map(|(name, rates)| (name, StoreModel::Rated(rates)));
+        let plain = [("instant", StoreModel::Instant), ("disk", StoreModel::Disk)];
+        let mut models = plain.into_iter().chain(rated);
+        models.find(|(name, _)| *name == text).map(|(_, model)| StoreSpec::Model(model)).ok_or_else(
+            || {
+                let forms = ["fixed:TIME", "iops:N,bytes:M,latency:T,depth:D", "measure:PATH"];
+                let names = ["instant", "disk"].into_iter().chain(DEVICES.map(|it| it.0));
+                let names: Vec<&str> = names.chain(forms).collect();
+                (syntax.unknown)("store model", text, &names)
+            },
+        )
+    }
+}
+
+/// Parses a time of at most an hour; `kind` names it.
+fn parse_time(kind: &str, text: &str, syntax: &SpecSyntax) -> Result<Nanos, String> {
+    let time = (syntax.time)(text)?;
+    let error = || format!("the {kind} of a store model is at most 1h");
+    if time <= TIME_MAX { Ok(time) } else { Err(error()) }
+}
+
+fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
+    let mut rates = DeviceRates::fixed(0);
+    // Of both directions together, of reads, of writes.
+    let mut limits = [RateLimits::default(); 3];
+    let mut latencies = [None; 3];
+    let mut seen: Vec<&str> = Vec::new();
+    for part in text.split(',') {
+        let (key, value) =
+            part.split_once(':').ok_or_else(|| format!("\"{part}\" is not KEY:VALUE"))?;
+        if !KEYS.contains(&key) {
+            return Err((syntax.unknown)("part of a store model", key, &KEYS));
+        }
+        if seen.contains(&key) {
+            return Err(format!("\"{key}\" is there twice"));
+        }
+        seen.push(key);
+        let (side, quantity) = match key.split_once('-') {
+            Some(("read", quantity)) => (1, quantity),
+            Some((_, quantity)) => (2, quantity),
+            None => (0, key),
+        };
+        match quantity {
+            "iops" => {
+                limits[side].operations_per_s = Some(rate(key, value.parse().ok(), value)?);
+            }
+            "bytes" => {
+                limits[side].bytes_per_s = Some(rate(key, Some((syntax.bytes)(value)?), value)?);
+            }
+            "latency" => latencies[side] = Some(parse_time(quantity, value, syntax)?),
+            "burst" => rates.burst = parse_time(quantity, value, syntax)?,
+            _ => rates.depth = depth(value)?,
+        }
+    }
+    if seen.iter().all(|key| matches!(*key, "depth" | "burst")) {
+        return Err("it has neither a rate nor a latency; add iops:N, bytes:M or latency:T".into());
+    }
+    [rates.total, rates.read, rates.write] = limits;
+    let [both, read, write] = latencies;
+    rates.read_latency = read.or(both).unwrap_or(0);
+    rates.write_latency = write.or(both).unwrap_or(0);
+    Ok(rates)
+}
+
+fn rate(key: &str, parsed: Option<u64>, text: &str) -> Result<u64, String> {
+    parsed.filter(|rate| (1..=RATE_MAX).contains(rate)).ok_or_else(|| {
+        format!("\"{text}\" is not a rate; write {key}:N, a number per second above 0")
+    })
+}
+
+fn depth(text: &str) -> Result<u32, String> {
+    let depth = text.parse().ok().filter(|depth| (1..=DEPTH_MAX).contains(depth));
+    depth.ok_or_else(|| format!("\"{text}\" is not a depth; write a number from 1 to {DEPTH_MAX}"))
+}
+
+impl fmt::Display for DeviceRates {
+    /// Writes the specification of the rates.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let DeviceRates { read_latency, write_latency, burst, depth, .. } = *self;
+        if *self == DeviceRates::fixed(read_latency) {
+            return write!(f, "fixed:{}", time_text(read_latency));
+        }
+        let mut parts = Vec::new();
+        for (side, limits) in [("", self.total), ("read-", self.read), ("write-", self.write)] {
+            parts.extend(limits.operations_per_s.map(|rate| format!("{side}iops:{rate}")));
+            parts.extend(limits.bytes_per_s.map(|it| format!("{side}bytes:{}", size_text(it))));
+        }
+        if read_latency == write_latency {
+            let latency = Some(read_latency).filter(|latency| *latency > 0);
+            parts.extend(latency.map(|latency| format!("latency:{}", time_text(latency))));
+        } else {
+            parts.push(format!("read-latency:{}", time_text(read_latency)));
+            parts.push(format!("write-latency:{}", time_text(write_latency)));
+        }
+        parts.extend((depth < DEPTH_MAX).then(|| format!("depth:{depth}")));
+        parts.extend((burst > 0).then(|| format!("burst:{}", time_text(burst))));
+        // A depth alone is no specification.
+        if parts.iter().all(|part| part.starts_with("depth") || part.starts_with("burst")) {
+            parts.insert(0, "latency:0ns".into());
+        }
+        f.write_str(&parts.join(","))
+    }
+}
+
+/// Formats bytes in the largest binary unit that needs no fraction.
+fn size_text(bytes: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.into_iter().find(|(shift, _)| bytes.trailing_zeros() >= *shift);
+    unit.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
+}
+
+/// Formats nanoseconds in the largest unit that needs no fraction.
+fn time_text(time: Nanos) -> String {
+    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
+    let unit = units.into_iter().find(|(ns, _)| time > 0 && time.is_multiple_of(*ns));
+    unit.map_or_else(|| format!("{time}ns"), |(ns, unit)| format!("{}{unit}", time / ns))
+}
+
+#[cfg(test)]
+mod tests;

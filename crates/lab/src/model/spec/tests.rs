@@ -1,0 +1,119 @@
+//! Tests of the texts of store models.
+
+use super::*;
+use crate::random::Random;
+
+fn parse(text: &str) -> Result<StoreSpec, String> {
+    let syntax = SpecSyntax {
+        bytes: |text| scaled(text, &[("KiB", 1 << 10), ("MiB", 1 << 20), ("GiB", 1 << 30)]),
+        time: |text| {
+            scaled(text, &[("ns", 1), ("us", 1_000), ("ms", 1_000_000), ("s", 1_000_000_000)])
+        },
+        unknown: |kind, name, known| format!("no {kind} {name} in {}", known.join(" ")),
+    };
+    StoreSpec::parse(text, &syntax)
+}
+
+fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
+    let unit = units.iter().find_map(|(unit, scale)| Some((text.strip_suffix(unit)?, *scale)));
+    let (number, scale) = unit.unwrap_or((text, 1));
+    let number = number.parse().map(|number: u64| number * scale);
+    number.map_err(|error| format!("bad {text}: {error}"))
+}
+
+fn rates(text: &str) -> DeviceRates {
+    match parse(text) {
+        Ok(StoreSpec::Model(StoreModel::Rated(rates))) => rates,
+        other => panic!("{text}: {other:?}"),
+    }
+}
+
+#[test]
+fn each_part_is_optional_and_has_its_place() {
+    assert_eq!(rates("latency:10ms"), DeviceRates::fixed(10_000_000));
+    assert_eq!(rates("latency:10ms"), rates("fixed:10ms"));
+    let all = rates("depth:8,bytes:100MiB,iops:100,latency:2ms,burst:100ms");
+    let total = limits(100, 100 << 20);
+    let expected =
+        DeviceRates { total, depth: 8, burst: 100_000_000, ..DeviceRates::fixed(2_000_000) };
+    assert_eq!(all, expected);
+    let sides = rates("write-iops:5,read-bytes:1KiB,read-latency:3us,latency:2us");
+    assert_eq!(sides.write.operations_per_s, Some(5));
+    assert_eq!((sides.read.bytes_per_s, sides.total), (Some(1024), RateLimits::default()));
+    assert_eq!((sides.read_latency, sides.write_latency), (3_000, 2_000));
+    assert_eq!(parse("measure:/dev/sda:1,x"), Ok(StoreSpec::Measure("/dev/sda:1,x".into())));
+}
+
+#[test]
+fn wrong_texts_are_refused_with_the_reason() {
+    for (text, reason) in [
+        ("iops:0", "\"0\" is not a rate; write iops:N"),
+        ("iops:-1", "is not a rate"),
+        ("iops:99999999999999999999", "is not a rate"),
+        ("iops:1.5", "is not a rate"),
+        ("read-bytes:0KiB", "write read-bytes:N"),
+        ("iops:10,iops:20", "\"iops\" is there twice"),
+        ("iops:10,", "\"\" is not KEY:VALUE"),
+        ("iops:10,disk", "\"disk\" is not KEY:VALUE"),
+        ("iops", "no store model iops in instant disk ssd nvme"),
+        ("", "no store model"),
+        ("latency:", "bad :"),
+        ("latency:4000s", "the latency of a store model is at most 1h"),
+        ("fixed:4000s", "at most 1h"),
+        ("burst:1ms", "neither a rate nor a latency"),
+        ("depth:8,burst:1ms", "neither a rate nor a latency"),
+        ("iops:1,depth:0", "\"0\" is not a depth"),
+        ("iops:1,depth:1025", "from 1 to 1024"),
+        ("read-depth:4", "no part of a store model read-depth"),
+        ("write-iops-:4", "no part"),
+        (":", "no part"),
+        ("measure:", "write measure:PATH"),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+}
+
+#[test]
+fn names_are_texts_of_the_same_model() {
+    for name in ["instant", "disk", "ssd", "nvme", "cloud-general", "cloud-standard"] {
+        let Ok(StoreSpec::Model(model)) = parse(name) else { panic!("{name}") };
+        assert_eq!(model.name(), name);
+    }
+    for (name, device) in DEVICES {
+        assert_eq!(rates(&device.to_string()), device, "{name}");
+    }
+    assert_eq!(StoreModel::Rated(DeviceRates::fixed(4_000)).name(), "fixed:4us");
+    let mut random = Random::from_seed(11);
+    for _ in 0..500 {
+        let mut some = |below: u64| (random.below(2) == 0).then(|| 1 + random.below(below));
+        let mut limits =
+            || RateLimits { operations_per_s: some(1 << 20), bytes_per_s: some(1 << 40) };
+        let (total, read, write) = (limits(), limits(), limits());
+        let device = DeviceRates {
+            total,
+            read,
+            write,
+            read_latency: random.below(3) * 1_000_500,
+            write_latency: random.below(3) * 1_000_500,
+            burst: random.below(3) * 1_500_000,
+            depth: DEPTH_MAX - u32::try_from(random.below(2) * 1_000).unwrap(),
+        };
+        assert_eq!(rates(&device.to_string()), device, "{device}");
+    }
+}
+
+#[test]
+fn the_devices_complete_what_their_data_sheets_state() {
+    for (name, depth, rate) in [
+        ("ssd", 1, 13_000.0),
+        ("ssd", 32, 98_000.0),
+        ("nvme", 1, 22_000.0),
+        ("nvme", 64, 1_000_000.0),
+        ("cloud-general", 8, 3_000.0),
+        ("cloud-standard", 8, 500.0),
+    ] {
+        let found = rates(name).reads_per_s(depth, 4096);
+        assert!((found / rate - 1.0_f64).abs() < 0.03, "{name} at depth {depth}: {found}");
+    }
+}
