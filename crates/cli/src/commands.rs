@@ -14,6 +14,7 @@ pub(crate) mod resident;
 pub(crate) mod serve;
 pub(crate) mod sim;
 pub(crate) mod size;
+mod store_model;
 pub(crate) mod take_memory;
 pub(crate) mod top;
 pub(crate) mod trace;

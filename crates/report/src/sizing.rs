@@ -3,6 +3,7 @@
 
 mod html;
 mod scale;
+mod server;
 mod text;
 
 pub use html::{to_curve_svg, to_html};

@@ -101,8 +101,49 @@ pub struct Effect {
     pub misses_per_hour: Option<f64>,
     /// Bytes fetched from the store over the whole trace.
     pub store_bytes: u64,
+    /// The work of a server with this size, and the recommended policy and page size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerRun>,
     /// Hit ratios of all policies at this size, best first.
     pub policies: Vec<PolicyRatio>,
+}
+
+/// The server of a prediction.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ServerModel {
+    /// Name of the write mode.
+    pub write_mode: String,
+    /// The store model, as the user may write it.
+    pub store: String,
+    /// True if the size was searched in simulations of the server, so that all hit ratios of the
+    /// curve and of the effects are those of its reads; false if it was searched by replacement
+    /// alone.
+    pub is_searched: bool,
+}
+
+/// The work of a server for the whole trace, with one request in flight.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct ServerRun {
+    /// Share of the pages of reads that did not wait for the store, read-ahead included.
+    pub read_hit_ratio: f64,
+    /// Share of the read requests that did not wait for the store.
+    pub request_hit_ratio: f64,
+    /// Pages of reads that waited for the store.
+    pub waiting_pages: u64,
+    /// Bytes read from the store, read-ahead included.
+    pub read_bytes: u64,
+    /// Bytes written to the store.
+    pub written_bytes: u64,
+    /// Response times of reads: median.
+    pub read_p50_ns: Option<u64>,
+    /// 99 of 100 reads take no longer.
+    pub read_p99_ns: Option<u64>,
+    /// 999 of 1000 reads take no longer.
+    pub read_p999_ns: Option<u64>,
+    /// 99 of 100 writes take no longer.
+    pub write_p99_ns: Option<u64>,
+    /// Time from the first request to the last reply.
+    pub elapsed_ns: u64,
 }
 
 /// Hit ratio of a policy at one size.
@@ -160,6 +201,9 @@ pub struct Sizing {
     pub goal: SizingGoal,
     /// True if the curve was counted at all of its sizes, false if it is estimated from samples.
     pub exact: bool,
+    /// The server whose work is predicted; `None` for a prediction of replacement alone.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerModel>,
     /// Seed of the samples.
     pub seed: u64,
     /// The best policy at each size.
@@ -257,6 +301,9 @@ pub struct PageSize {
     pub read_misses: u64,
     /// Footprint: all pages of the trace, bytes.
     pub footprint_bytes: u64,
+    /// The work of a server with this page size.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub server: Option<ServerRun>,
 }
 
 /// One part of the trace.

@@ -5,7 +5,6 @@
 
 mod engine;
 mod inputs;
-mod store_model;
 
 use crate::args;
 use crate::args::{FormatArgs, NamedValue as _, TableFormat};
@@ -25,6 +24,11 @@ use std::io::Write;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
+/// What `--level replacement` leaves out.
+const LEFT_OUT: [&str; 5] =
+    ["read-ahead", "partial pages", "write modes", "lazy writes", "the store's times"];
+/// Minimum size of a page of the whole cache in bytes.
+const BLOCK_BYTES: u32 = 4096;
 /// Minimum size of a page in bytes.
 const PAGE_BYTES_MIN: u32 = 512;
 
@@ -70,19 +74,14 @@ pub(crate) struct SimArgs {
     #[arg(long, value_name = "pages|none", default_value = "pages", hide_short_help = true)]
     split: SplitBy,
 
-    /// Level: replacement, whole or inputs.
+    /// Level: whole, replacement or inputs.
     ///
-    /// Replacement: the policies only. Whole: the cache of the engine on a virtual clock, with
-    /// partial pages, write modes, the lazy writer, the dirty limit and a modeled store. Inputs:
+    /// Whole, the default: the cache of the server on a virtual clock, with partial pages,
+    /// read-ahead, write modes, the lazy writer, the dirty limit and a modeled store. Replacement:
+    /// the policies only; the default for curves, min, objects and requests without pages. Inputs:
     /// exactly the work of a server, from its recording (larder serve --record-inputs).
-    #[arg(
-        long,
-        value_name = "LEVEL",
-        default_value = "replacement",
-        hide_possible_values = true,
-        hide_default_value = true
-    )]
-    level: Level,
+    #[arg(long, value_name = "LEVEL", hide_possible_values = true)]
+    level: Option<Level>,
 
     /// Hit-ratio curve: sampled, or exact for lru only.
     ///
@@ -211,16 +210,43 @@ fn page_bytes(text: &str) -> Result<u32, String> {
 pub(crate) fn run(arguments: &SimArgs) -> Result<()> {
     let policies = Policies::parse(&arguments.policy)?;
     let engine_options = &arguments.whole.option_names;
+    let level = match arguments.level {
+        Some(level) => level,
+        None => default_level(&policies, arguments)?,
+    };
     ensure!(
-        arguments.level == Level::Whole || engine_options.is_empty(),
+        level == Level::Whole || engine_options.is_empty(),
         "simulate with {}: add --level whole",
         engine_options.join(", ")
     );
-    match arguments.level {
+    match level {
+        Level::Whole => {
+            let has_run = engine::run(&policies, arguments)?;
+            if has_run { Ok(()) } else { run_replacement(policies, arguments) }
+        }
         Level::Replacement => run_replacement(policies, arguments),
-        Level::Whole => engine::run(&policies, arguments),
         Level::Inputs => inputs::run(arguments),
     }
+}
+
+/// Returns the level that these options and traces have: the whole cache, unless something needs
+/// replacement alone.
+fn default_level(policies: &Policies, arguments: &SimArgs) -> Result<Level> {
+    let has_small_pages = arguments.page_size.iter().any(|&bytes| bytes < BLOCK_BYTES);
+    if arguments.curve.is_some()
+        || arguments.split == SplitBy::None
+        || policies.min
+        || has_small_pages
+    {
+        return Ok(Level::Replacement);
+    }
+    for path in arguments.traces.iter().filter(|path| path.as_path() != Path::new("-")) {
+        let source = open_trace(Some(path), &arguments.input.options())?;
+        if source.addressing() == Addressing::Objects {
+            return Ok(Level::Replacement);
+        }
+    }
+    Ok(Level::Whole)
 }
 
 fn run_replacement(policies: Policies, arguments: &SimArgs) -> Result<()> {
@@ -241,7 +267,7 @@ fn run_replacement(policies: Policies, arguments: &SimArgs) -> Result<()> {
     let mut rows = Vec::new();
     // Each page size of a trace has the same notes.
     let mut shown = HashSet::new();
-    for_each_case(arguments, |case, bar| {
+    for_each_case(arguments, Level::Replacement, |case, bar| {
         let note = &mut |note: String| {
             if shown.insert((case.name.clone(), note.clone())) {
                 eprintln!("larder: note: {note}");
@@ -250,12 +276,14 @@ fn run_replacement(policies: Policies, arguments: &SimArgs) -> Result<()> {
         rows.extend(study::run(case, &options, &mut |progress| bar.show(progress), note)?);
         Ok(())
     })?;
-    print(&study::from_rows(&rows, arguments.by), arguments.format.get())
+    eprintln!("larder: note: only replacement is simulated, without {}", LEFT_OUT.join(", "));
+    print(&study::from_rows(&rows, arguments.by), arguments.format.get(), &LEFT_OUT)
 }
 
 /// Calls `run` with every trace at every requested page size.
 fn for_each_case(
     arguments: &SimArgs,
+    level: Level,
     mut run: impl FnMut(&Case<'_>, &mut StepBar) -> Result<()>,
 ) -> Result<()> {
     let mut cases = Vec::new();
@@ -267,7 +295,7 @@ fn for_each_case(
         );
         let name = path.map_or(SAMPLE_NAME.into(), |path| escape::path(path).into_owned());
         let source = open_trace(path, &arguments.input.options())?;
-        let splits = splits(arguments, &name, source.addressing())?;
+        let splits = splits(arguments, level, &name, source.addressing())?;
         cases.extend(splits.into_iter().map(|split| (path, name.clone(), split)));
     }
     let options = arguments.input.options();
@@ -279,7 +307,12 @@ fn for_each_case(
 }
 
 /// Returns the ways in which the requests of a trace are split.
-fn splits(arguments: &SimArgs, name: &str, addressing: Addressing) -> Result<Vec<Split>> {
+fn splits(
+    arguments: &SimArgs,
+    level: Level,
+    name: &str,
+    addressing: Addressing,
+) -> Result<Vec<Split>> {
     let page_sizes = &arguments.page_size;
     Ok(match (addressing, arguments.split) {
         (Addressing::Objects, _) => {
@@ -299,16 +332,17 @@ fn splits(arguments: &SimArgs, name: &str, addressing: Addressing) -> Result<Vec
         (_, SplitBy::Pages) if !page_sizes.is_empty() => {
             page_sizes.iter().copied().map(Split::Pages).collect()
         }
-        (_, SplitBy::Pages) if arguments.level == Level::Whole => vec![Split::Pages(4096)],
+        (_, SplitBy::Pages) if level == Level::Whole => vec![Split::Pages(BLOCK_BYTES)],
         (_, SplitBy::Pages) => vec![Split::native(addressing)],
     })
 }
 
-fn print(table: &Table, format: TableFormat) -> Result<()> {
+/// Prints a table; `left_out` is what its simulation does not have.
+fn print(table: &Table, format: TableFormat, left_out: &[&str]) -> Result<()> {
     let text = match format {
         TableFormat::Text => table.to_text(),
         TableFormat::Csv => table.to_csv(),
-        TableFormat::Json => format!("{:#}\n", study::json(table)),
+        TableFormat::Json => format!("{:#}\n", study::json(table, left_out)),
     };
     // A closed pipe is not a failure, so the error must reach the caller without context.
     Ok(crate::output::stdout().write_all(text.as_bytes())?)

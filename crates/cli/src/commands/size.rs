@@ -6,13 +6,16 @@
 use crate::args;
 use crate::args::{FormatArgs, TextOrJson};
 use crate::commands::report::{page_or_json, write_result};
+use crate::commands::store_model;
 use crate::commands::trace::{InputArgs, SAMPLE_NAME, open_trace};
 use crate::output_file::OutputFile;
 use crate::progress::StepBar;
 use anyhow::{Result, ensure};
-use clap::Args;
+use clap::{Args, ValueEnum};
+use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
-use larder_lab::sim::sizing::{self, Options};
+use larder_lab::model::StoreSpec;
+use larder_lab::sim::sizing::{self, Options, SEARCH_REFERENCES_MAX, ServerOptions};
 use larder_report::escape;
 use larder_report::sizing::SizedCache;
 use larder_schema::advice::SizingGoal;
@@ -67,6 +70,23 @@ pub(crate) struct SizeArgs {
     #[command(flatten)]
     format: FormatArgs<TextOrJson>,
 
+    /// Level of the prediction: whole or replacement.
+    ///
+    /// Whole: the reads of a server, with read-ahead, write mode and lazy writes. Replacement: the
+    /// policies only, as for --live.
+    #[arg(long, value_name = "LEVEL", default_value = "whole", hide_short_help = true)]
+    level: Level,
+
+    /// Model of the store of the server; see larder sim.
+    #[arg(long, value_name = "MODEL", value_parser = store_model::parse, default_value = "disk",
+          hide_short_help = true)]
+    store: StoreSpec,
+
+    /// Write mode of the server.
+    #[arg(long, value_name = "MODE", default_value = "write-back",
+          value_parser = args::named::<WriteMode>, hide_short_help = true)]
+    write_mode: WriteMode,
+
     /// Estimate everything from samples.
     ///
     /// Counts over the whole trace that cost more are omitted.
@@ -114,6 +134,14 @@ pub(crate) struct SizeArgs {
     input: InputArgs,
 }
 
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Level {
+    /// The whole cache of a server.
+    Whole,
+    /// Only the policies.
+    Replacement,
+}
+
 /// Parses a percentage such as `95%`, above 0 and up to 100.
 fn percent(text: &str) -> Result<f64, String> {
     args::per_cent(text)
@@ -156,6 +184,7 @@ fn measure(
         policies,
         page_sizes: !arguments.live,
         sampled: arguments.sampled,
+        server: server(arguments)?,
         seed: arguments.seed,
         threads: arguments.threads.unwrap_or_else(args::cores),
     };
@@ -163,6 +192,20 @@ fn measure(
     let open = || open_trace(path, &open_options);
     let mut bar = StepBar::default();
     sizing::measure(&open, &options, &mut |progress| bar.show(progress)).map_err(Into::into)
+}
+
+/// Returns the server whose work is predicted, if that is wanted.
+fn server(arguments: &SizeArgs) -> Result<Option<ServerOptions>> {
+    if arguments.live || arguments.level == Level::Replacement {
+        return Ok(None);
+    }
+    let store = store_model::of(&arguments.store)?;
+    Ok(Some(ServerOptions {
+        write_mode: arguments.write_mode,
+        store,
+        cores: args::cores(),
+        search_references_max: SEARCH_REFERENCES_MAX,
+    }))
 }
 
 /// Prints the result, followed by the memory of this machine.

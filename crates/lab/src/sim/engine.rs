@@ -9,6 +9,10 @@
 //! A volume ends at the highest byte of its requests, rounded up to a page of 1 MiB. Requests are
 //! split at 4 KiB boundaries as the NBD server splits them. Sizes are bytes, times are nanoseconds.
 
+mod runs;
+
+pub use runs::simulate_all;
+
 use crate::cache_simulation::{CacheSimulation, Request, SimulationError};
 pub use crate::model::StoreModel;
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
@@ -30,6 +34,8 @@ const LENGTH_STEP: u64 = 1 << 20;
 const LENGTH_MAX: u64 = larder_core::volume::LENGTH_MAX / LENGTH_STEP * LENGTH_STEP;
 /// Maximum number of volumes in a simulation: each has a store, queues and a curve.
 const VOLUMES_MAX: usize = 4096;
+/// Frames that each client may hold while it waits, in addition to a page: a part of a read.
+const CLIENT_FRAMES: usize = 256;
 /// Granule of a volume, and the minimum end of a request.
 const SECTOR_BYTES: u64 = 512;
 
@@ -237,6 +243,12 @@ fn request(record: &Record) -> Option<Request> {
     let Record { volume, op, offset, len, .. } = *record;
     let request = Request { volume: volume as usize, op, offset, len };
     (op == Op::Flush || len > 0).then_some(request)
+}
+
+/// Returns the minimum number of frames of a simulated cache.
+#[must_use]
+pub fn frames_min(clients: usize, page_blocks: u32) -> u64 {
+    (clients * CLIENT_FRAMES) as u64 + 2 * u64::from(page_blocks)
 }
 
 /// Returns the number of frames of this many bytes of cache memory.

@@ -5,8 +5,9 @@
 //! 1. `survey`: duration, number of references and pages, extent of the volumes;
 //! 2. `working_set`: the working set over time and the heat map, now that both axes are known;
 //! 3. `caches`: all policies at sizes half an octave apart, in miniature;
-//! 4. `search`: the size that reaches the goal, with the best policies around it;
-//! 5. the other measurements at that size: half and twice the size, other page sizes, `windows`,
+//! 4. `search`: the size that reaches the goal, with the best policies around it, where `server` can
+//!    simulate the whole cache of a server in that;
+//! 5. `recommend`, and the other measurements at that size: half and twice the size, other page sizes, `windows`,
 //!    `volumes`, MIN.
 //!
 //! Caches are simulated in full where that costs no more than [`COUNTED_MAX`] references, else in
@@ -16,12 +17,17 @@
 
 mod caches;
 mod compose;
+mod recommend;
 mod search;
+mod server;
 mod survey;
 mod volumes;
 mod windows;
 mod working_set;
 
+pub use server::{SEARCH_REFERENCES_MAX, ServerOptions};
+
+use crate::sim::engine::CacheSimulationError;
 use crate::sim::references::{ReferenceError, References, Split};
 use crate::trace::{Addressing, BoxedSource, TraceError};
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
@@ -57,6 +63,8 @@ pub struct Options {
     pub page_sizes: bool,
     /// True if only caches that are as cheap as a sample are simulated in full.
     pub sampled: bool,
+    /// The server whose work is predicted; `None` for replacement alone.
+    pub server: Option<ServerOptions>,
     /// Seed of the random choices of samples.
     pub seed: u64,
     /// Number of threads; the result does not depend on it.
@@ -86,6 +94,9 @@ pub enum SizingError {
     /// The trace is bad, cannot be read, or exceeds a limit.
     #[error(transparent)]
     Reference(#[from] ReferenceError),
+    /// The trace cannot run through the whole cache.
+    #[error(transparent)]
+    Whole(#[from] CacheSimulationError),
     /// The trace has objects instead of pages.
     #[error(
         "size a cache for {name}: it is a trace of objects, which have no pages; use larder sim"
@@ -128,6 +139,8 @@ struct SizingContext<'a> {
     open: &'a Open<'a>,
     options: &'a Options,
     survey: survey::TraceProperties,
+    /// The server that is simulated, if one can be.
+    server: Option<server::Server>,
 }
 
 impl SizingContext<'_> {
@@ -135,6 +148,12 @@ impl SizingContext<'_> {
     /// pages would hold nearly all of it.
     fn uses_samples(&self) -> bool {
         self.options.sampled && self.survey.footprints[0].pages > 2 * SAMPLE_PAGES
+    }
+
+    /// Returns the server in whose simulation the size is searched; `None` for replacement alone.
+    fn search_server(&self) -> Option<&server::Server> {
+        let fits = self.pages_max() >= server::PAGES_MIN;
+        self.server.as_ref().filter(|server| fits && server.search.is_some())
     }
 
     /// Returns all references from the beginning, in pages of one of [`PAGE_SIZES`].
@@ -158,6 +177,13 @@ fn page_memory(policy: PolicyKind) -> u64 {
     BLOCK_BYTES_U64 + (METADATA_BYTES_PER_FRAME + policy.bytes_per_page()) as u64
 }
 
+/// Returns the memory of a server whose cache has this many pages of 4 KiB: data, metadata and
+/// ghosts, the value of `larder serve --memory`.
+#[must_use]
+pub fn memory_bytes(policy: PolicyKind, pages: u64) -> u64 {
+    page_memory(policy) * pages + TRACKER
+}
+
 /// Returns the bytes of a number of pages of 4 KiB.
 fn page_bytes(pages: u64) -> u64 {
     pages * BLOCK_BYTES_U64
@@ -176,7 +202,7 @@ pub fn measure(
     if open()?.addressing() == Addressing::Objects {
         return Err(SizingError::Objects { name: name() });
     }
-    let survey = survey::survey(open()?, progress)?;
+    let mut survey = survey::survey(open()?, progress)?;
     if survey.references[0] == 0 {
         return Err(SizingError::Empty { name: name() });
     }
@@ -189,7 +215,16 @@ pub fn measure(
     // whole trace.
     let scale_budget = |bytes: u64| bytes.saturating_sub(TRACKER) / u64::from(sample) + TRACKER;
     let goal = SizingGoal { budget_bytes: budget_bytes.map(scale_budget), ..options.goal };
-    let context = SizingContext { open, options: &Options { goal, ..options.clone() }, survey };
+    let server = match server::Server::of(open, options, &survey)? {
+        Some(Ok(server)) => Some(server),
+        Some(Err(reason)) => {
+            survey.notes.push(format!("the prediction is of replacement alone: {reason}"));
+            None
+        }
+        None => None,
+    };
+    let scaled = &Options { goal, ..options.clone() };
+    let context = SizingContext { open, options: scaled, survey, server };
     if context.pages_max() == 0 {
         let budget_bytes = budget_bytes.unwrap_or(0);
         return Err(SizingError::Budget { budget_bytes });

@@ -10,6 +10,8 @@ use larder_schema::format;
 /// Descriptions of a curve's origin, for [`reason`].
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
+    /// What hit ratios are shares of, such as `references`.
+    pub counted: &'a str,
     /// The cache that attains all reachable hits.
     pub everything: &'a str,
     /// The largest size of the curve.
@@ -25,11 +27,11 @@ pub fn reason(
     target_bytes: Option<u64>,
     source: Source<'_>,
 ) -> String {
-    let Source { everything, largest } = source;
+    let Source { counted, everything, largest } = source;
     let target = format::percent(goal.target);
     let (reachable, wanted) = (format::percent(ceiling), format::percent(goal.hit_ratio(ceiling)));
     let goal = format!(
-        "{target} of the reachable hits ({wanted} of the references; {everything} hits {reachable})"
+        "{target} of the reachable hits ({wanted} of the {counted}; {everything} hits {reachable})"
     );
     match reach {
         Attainment::Reached => format!("The smallest size with {goal}."),

@@ -8,7 +8,9 @@
 //! read the neighboring data, it wastes memory and bandwidth.
 //!
 //! Larder's rule: the largest page whose byte hit ratio is at most [`HITS_LOST`] below the best,
-//! and that fetches at most [`BYTES_MORE`] times the fewest bytes.
+//! and that fetches at most [`BYTES_MORE`] times the fewest bytes. Where a server was simulated, the
+//! share of its read requests that do not wait for the store takes the place of the byte hit ratio,
+//! and the bytes are those that it reads and writes.
 
 use larder_schema::sizing::PageSize;
 
@@ -17,20 +19,30 @@ pub const HITS_LOST: f64 = 0.01;
 /// Permitted factor over the fewest fetched bytes.
 pub const BYTES_MORE: f64 = 1.1;
 
+/// Returns true if there are page sizes, and a server was simulated with each.
+#[must_use]
+pub fn of_server(sizes: &[PageSize]) -> bool {
+    !sizes.is_empty() && sizes.iter().all(|size| size.server.is_some())
+}
+
 /// Returns the index of the recommended page size, or `None` if there are none.
 #[must_use]
 pub fn choose(sizes: &[PageSize]) -> Option<usize> {
-    let best = sizes.iter().map(|size| size.byte_hit_ratio).fold(0.0, f64::max);
-    let least = sizes.iter().map(|size| size.store_bytes).min()?;
+    let run = |size: &PageSize| size.server.filter(|_| of_server(sizes));
+    let hits = |size: &PageSize| run(size).map_or(size.byte_hit_ratio, |run| run.request_hit_ratio);
+    let bytes = |size: &PageSize| {
+        run(size).map_or(size.store_bytes, |run| run.read_bytes + run.written_bytes)
+    };
+    let best = sizes.iter().map(hits).fold(0.0, f64::max);
+    let least = sizes.iter().map(bytes).min()?;
     let fits = |size: &&(usize, &PageSize)| {
-        size.1.byte_hit_ratio >= best - HITS_LOST
-            && larder_schema::as_f64(size.1.store_bytes)
-                <= larder_schema::as_f64(least) * BYTES_MORE
+        hits(size.1) >= best - HITS_LOST
+            && larder_schema::as_f64(bytes(size.1)) <= larder_schema::as_f64(least) * BYTES_MORE
     };
     let indexed: Vec<(usize, &PageSize)> = sizes.iter().enumerate().collect();
     let largest = indexed.iter().filter(fits).max_by_key(|(_, size)| size.page_bytes);
     // If no page size satisfies both limits, the one with the fewest bytes is best.
-    let chosen = largest.or_else(|| indexed.iter().min_by_key(|(_, size)| size.store_bytes));
+    let chosen = largest.or_else(|| indexed.iter().min_by_key(|(_, size)| bytes(size)));
     chosen.map(|(index, _)| *index)
 }
 
@@ -48,6 +60,7 @@ mod tests {
             store_bytes,
             read_misses: 0,
             footprint_bytes: 0,
+            server: None,
         }
     }
 

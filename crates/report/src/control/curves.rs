@@ -123,7 +123,7 @@ fn advice(volume: &VolumeCurve, others: &[VolumeCurve], share_is_auto: bool) -> 
     let largest = format!("{}, the largest size known of", format::bytes(needed.point.bytes));
     let everything =
         format!("{}, the largest evaluated size,", format::bytes(volume.points.last_bytes()));
-    let source = Source { everything: &everything, largest: &largest };
+    let source = Source { counted: "references", everything: &everything, largest: &largest };
     let ceiling = ceiling(volume);
     let reason = goal::reason(&goal, ceiling, needed.reach, needed.target_bytes, source);
     let size = format::bytes(needed.point.bytes);

@@ -2,6 +2,7 @@
 
 mod charts;
 
+use super::server;
 use super::text::{
     CEILING_MIN, SizedCache, all_curve_rows, effects_table, page_size_rule, page_sizes_table,
     policies_table, reason, region_text, serve, serve_title, unavoidable, volumes_table,
@@ -51,8 +52,11 @@ fn verdict(sizing: &Sizing) -> String {
     };
     let hits = format::percent(effect.point.hit_ratio);
     if sizing.workload.ceiling < CEILING_MIN {
-        let first = format::percent(1.0 - sizing.workload.ceiling);
-        return format!("A cache is hardly worth its memory: {first} of the references are first");
+        let missing = format::percent(1.0 - sizing.workload.ceiling);
+        let counted = server::counted(sizing);
+        return format!(
+            "A cache is hardly worth its memory: {missing} of the {counted} miss in any cache"
+        );
     }
     let limit = match advice.reach {
         Attainment::Budget => ", all that the budget allows,",
@@ -63,8 +67,9 @@ fn verdict(sizing: &Sizing) -> String {
         format!("; twice as much adds {points:.1} points")
     });
     format!(
-        "{} of cache{limit} hits {hits} of the references{}",
+        "{} of cache{limit} hits {hits} of the {}{}",
         format::bytes(advice.bytes),
+        server::counted(sizing),
         twice.unwrap_or_default()
     )
 }
@@ -142,7 +147,12 @@ fn curve_section(sizing: &Sizing) -> String {
     let regions = list(&sizing.regions_why);
     let effects = match sizing.effects.as_slice() {
         [] => String::new(),
-        _ => html_table(&effects_table(sizing)),
+        _ => match (server::description(sizing), server::table(sizing)) {
+            (Some(description), Some(table)) => {
+                format!("{}<p>{}</p>\n", html_table(&table), escape(&description))
+            }
+            _ => html_table(&effects_table(sizing)),
+        },
     };
     let unavoidable = escape(unavoidable(sizing).trim());
     section("More or less memory?", &format!("{chart}{effects}{regions}<p>{unavoidable}</p>\n"))
@@ -212,7 +222,7 @@ fn tables_section(sizing: &Sizing) -> String {
         let chosen = page_size::choose(&sizing.page_sizes).map_or_else(String::new, |index| {
             format!("Chosen: {}. ", format::bytes(sizing.page_sizes[index].page_bytes.into()))
         });
-        let (table, rule) = (html_table(&table), escape(&page_size_rule()));
+        let (table, rule) = (html_table(&table), escape(&page_size_rule(sizing)));
         text.push_str(&section("Larger pages?", &format!("{table}<p>{chosen}{rule}</p>\n")));
     }
     if let Some(table) = volumes_table(sizing) {
@@ -224,9 +234,15 @@ fn tables_section(sizing: &Sizing) -> String {
 }
 
 fn method_section(sizing: &Sizing) -> String {
+    let covered = if server::is_searched(sizing) {
+        "The simulation of a server covers requests with their sizes, read-ahead and lazy writes; \
+         that of the needs over time and of volumes covers replacement only"
+    } else {
+        "The simulation of the curve covers replacement only"
+    };
     let method = format!(
-        "The simulation covers replacement only: each reference touches one page, and a miss \
-         brings the page in. It has no read-ahead and no lazy write. Samples come from seed {}.",
+        "{covered}: there each reference touches one page, and a miss brings the page in. Samples \
+         come from seed {}.",
         sizing.seed
     );
     details("Method and notes", &list(sizing.notes.iter().chain([&method])))

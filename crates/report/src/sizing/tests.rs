@@ -27,6 +27,7 @@ fn sizing(trace: &str) -> Sizing {
         counted: false,
         misses_per_hour: Some(1234.0),
         store_bytes: 77 * MIB,
+        server: None,
         policies: vec![ratio("arc", point.hit_ratio), ratio("lru", point.hit_ratio - 0.02)],
     };
     let windows: Vec<Window> = (0..8)
@@ -62,6 +63,7 @@ fn sizing(trace: &str) -> Sizing {
         },
         goal: SizingGoal { target: 0.95, budget_bytes: None },
         exact: false,
+        server: None,
         seed: 1,
         curve: points.iter().map(|&point| BestPoint { policy: "arc".to_owned(), point }).collect(),
         policies: vec![PolicyCurve { policy: "lru".to_owned(), points: curve }],
@@ -94,6 +96,7 @@ fn sizing(trace: &str) -> Sizing {
             store_bytes: 99 * MIB,
             read_misses: 6336,
             footprint_bytes: 1600 * MIB,
+            server: None,
         }],
         slices: vec![Slice { begin: 0, references: 10, pages: 9 }; 64],
         heat: AccessHeat {
@@ -282,4 +285,40 @@ fn counted_results_have_no_error_bars() {
     assert!(!counted.contains("from      to"), "{counted}");
     made.effects[0].point.high += 0.01;
     assert!(text(&made).contains("from      to  misses per hour"), "{}", text(&made));
+}
+
+#[test]
+fn a_prediction_of_a_server_has_its_work_in_text_page_and_json() {
+    let mut sizing = sizing("db");
+    let is_searched = true;
+    let [write_mode, store] = ["write-back", "ssd"].map(str::to_owned);
+    sizing.server = Some(ServerModel { write_mode, store, is_searched });
+    let run = ServerRun {
+        read_hit_ratio: 0.541,
+        request_hit_ratio: 0.532,
+        read_bytes: 123 * MIB,
+        written_bytes: 45 * MIB,
+        read_p99_ns: Some(7_000_000),
+        elapsed_ns: 90_000_000_000,
+        ..ServerRun::default()
+    };
+    sizing.effects.iter_mut().for_each(|effect| effect.server = Some(run));
+    let (text, page) = (to_text(&sizing, SizedCache::Server), to_html(&sizing, SizedCache::Server));
+    assert_well_formed(&page);
+    for found in [&text, &page] {
+        for part in ["54.1 %", "53.2 %", "123 MiB", "45 MiB", "7.00 ms", "1 min 30 s"] {
+            assert!(found.contains(part), "{part}: {found}");
+        }
+        assert!(found.contains("write-back, read-ahead and the store `ssd`"), "{found}");
+        assert!(found.contains("of the page reads"), "{found}");
+        assert!(!found.contains("by replacement alone, without read-ahead"), "{found}");
+    }
+    assert_eq!(sizing.to_json()["effects"][0]["server"]["written_bytes"], 45 * MIB);
+    sizing.server.as_mut().unwrap().is_searched = false;
+    let text = to_text(&sizing, SizedCache::Server);
+    assert!(text.contains("The size was chosen by replacement alone"), "{text}");
+    assert!(text.contains("of the references"), "{text}");
+    let json = sizing.to_json();
+    let read: Sizing = serde_json::from_value(json).unwrap();
+    assert_eq!(read, sizing);
 }

@@ -1,7 +1,8 @@
 //! Text rendering for a terminal.
 
+use super::server;
 use crate::advise::goal::{self, Source};
-use crate::advise::page_size::{BYTES_MORE, HITS_LOST};
+use crate::advise::page_size::{self, BYTES_MORE, HITS_LOST};
 use crate::advise::regions;
 use crate::chart::{Axis, Chart, Labels, Scale};
 use crate::table::{Cell, Column, Field, Table};
@@ -49,9 +50,13 @@ pub fn to_text(sizing: &Sizing, cache: SizedCache) -> String {
         format!("{title}\n\n{}", table.to_text())
     }));
     parts.extend(page_sizes_table(sizing).map(|table| {
-        let title =
-            "Page sizes in the recommended memory; byte hits are shares of the requested bytes";
-        format!("{title}\n\n{}{}\n", table.to_text(), page_size_rule())
+        let bytes = if page_size::of_server(&sizing.page_sizes) {
+            ""
+        } else {
+            "; byte hits are shares of the requested bytes"
+        };
+        let (table, rule) = (table.to_text(), page_size_rule(sizing));
+        format!("Page sizes in the recommended memory{bytes}\n\n{table}{rule}\n")
     }));
     if !sizing.notes.is_empty() {
         parts.push(format!("Notes\n\n{}\n", indented(&sizing.notes)));
@@ -78,7 +83,8 @@ fn head(sizing: &Sizing) -> String {
 
 fn chart(sizing: &Sizing) -> Option<String> {
     let size = Axis::new("size of the cache", "").scale(Scale::Log2).labels(Labels::Bytes);
-    let hits = Axis::new("hit ratio of the best policy", "")
+    let title = if server::is_searched(sizing) { "read hit ratio" } else { "hit ratio" };
+    let hits = Axis::new(format!("{title} of the best policy"), "")
         .labels(Labels::Percent)
         .range(0.0, sizing.workload.ceiling.max(0.01));
     let method = if sizing.exact { "counted" } else { "sampled" };
@@ -133,9 +139,9 @@ fn advice(sizing: &Sizing, cache: SizedCache) -> String {
     if sizing.workload.ceiling < CEILING_MIN {
         put_line!(
             text,
-            "  Hardly worth it: {} of all references are the first of their page and miss in \
-             any cache.",
-            format::percent(1.0 - sizing.workload.ceiling)
+            "  Hardly worth it: {} of the {} miss in any cache.",
+            format::percent(1.0 - sizing.workload.ceiling),
+            server::counted(sizing)
         );
     }
     let region_text = region_text(sizing, advice);
@@ -163,7 +169,11 @@ pub(super) fn region_text(sizing: &Sizing, advice: &Recommendation) -> String {
 
 /// Returns the reason for this size, and for a policy that is not the best one.
 pub(super) fn reason(sizing: &Sizing, advice: &Recommendation) -> String {
-    let source = Source { everything: "a cache for everything", largest: "All pages of the trace" };
+    let source = Source {
+        counted: server::counted(sizing),
+        everything: "a cache for everything",
+        largest: "All pages of the trace",
+    };
     let ceiling = sizing.workload.ceiling;
     let size = goal::reason(&sizing.goal, ceiling, advice.reach, advice.target_bytes, source);
     match policy_reason(sizing, advice) {
@@ -209,11 +219,24 @@ pub(super) fn effects_table(sizing: &Sizing) -> Table {
 
 fn effects_text(sizing: &Sizing) -> Option<String> {
     let first = sizing.effects.first()?;
+    let (what, table) = match (server::description(sizing), server::table(sizing)) {
+        (Some(description), Some(table)) => (description, table),
+        _ => (method(sizing), effects_table(sizing)),
+    };
+    Some(format!(
+        "{}{what}\n\nAll policies at the recommended size\n\n{}",
+        table.to_text(),
+        policies_table(sizing.recommended().unwrap_or(first)).to_text()
+    ))
+}
+
+/// Returns the sentence about the origin of effects by replacement alone.
+fn method(sizing: &Sizing) -> String {
     let counted = sizing.effects.iter().all(|effect| effect.counted);
     let method = if counted {
-        "Counted over the whole trace".to_owned()
+        "Counted over the whole trace"
     } else {
-        "Estimated from samples, with 95 % bars".to_owned()
+        "Estimated from samples, with 95 % bars"
     };
     let policy = sizing.recommendation.as_ref().map_or("", |advice| advice.policy.as_str());
     let page = format::bytes(sizing.workload.page_bytes.into());
@@ -223,12 +246,7 @@ fn effects_text(sizing: &Sizing) -> Option<String> {
     } else {
         ". The table of page sizes has the hits and the bytes of the recommended one"
     };
-    Some(format!(
-        "{}{method}: {policy}, pages of {page}{others}.\n\n\
-         All policies at the recommended size\n\n{}",
-        effects_table(sizing).to_text(),
-        policies_table(sizing.recommended().unwrap_or(first)).to_text()
-    ))
+    format!("{method}: {policy}, pages of {page}{others}.")
 }
 
 /// Returns the hit ratios of all policies at one size.
@@ -243,16 +261,22 @@ pub(super) fn policies_table(effect: &Effect) -> Table {
 
 pub(super) fn unavoidable(sizing: &Sizing) -> String {
     let work = &sizing.workload;
-    let share = 1.0 - work.ceiling;
+    let first = share(work.compulsory_misses, work.references).unwrap_or(0.0);
+    let opening = if server::is_searched(sizing) {
+        "First references, which miss without read-ahead:"
+    } else {
+        "First references, which miss in any cache:"
+    };
     let mut text = format!(
-        "Misses that no cache removes: {} first references, {} of all",
+        "{opening} {}, {} of all references",
         format::count(work.compulsory_misses),
-        format::percent(share)
+        format::percent(first)
     );
     if let Some(min) = sizing.min_hit_ratio {
+        let without = if server::is_searched(sizing) { " without read-ahead" } else { "" };
         put!(
             text,
-            ". At the recommended size no policy hits more than {} (MIN, which knows the \
+            ". At the recommended size no policy hits more than {}{without} (MIN, which knows the \
              future)",
             format::percent(min)
         );
@@ -276,7 +300,11 @@ pub(super) fn windows_table(sizing: &Sizing) -> Table {
         Field::percent("ceiling", "reachable", |it| it.ceiling),
         Field::percent("hit_ratio", "hits with the recommended size", |it| it.hit_ratio),
     ];
-    Table::of("Over time", &sizing.windows, fields)
+    let title = match sizing.server {
+        Some(_) => "Over time, by replacement alone",
+        None => "Over time",
+    };
+    Table::of(title, &sizing.windows, fields)
 }
 
 pub(super) fn volumes_table(sizing: &Sizing) -> Option<Table> {
@@ -296,6 +324,9 @@ pub(super) fn volumes_table(sizing: &Sizing) -> Option<Table> {
 }
 
 pub(super) fn page_sizes_table(sizing: &Sizing) -> Option<Table> {
+    if let Some(table) = server::page_sizes_table(sizing) {
+        return Some(table);
+    }
     let mut fields = vec![
         Field::bytes("page_bytes", "page", |it: &PageSize| u64::from(it.page_bytes)),
         Field::percent("byte_hit_ratio", "byte hits", |it| it.byte_hit_ratio),
@@ -310,11 +341,16 @@ pub(super) fn page_sizes_table(sizing: &Sizing) -> Option<Table> {
 }
 
 /// Describes the rule that selects the page size.
-pub(super) fn page_size_rule() -> String {
+pub(super) fn page_size_rule(sizing: &Sizing) -> String {
+    let (hits, transfers) = if page_size::of_server(&sizing.page_sizes) {
+        ("reads without waiting", "transfers")
+    } else {
+        ("byte hits", "reads")
+    };
     format!(
-        "Rule: the largest page that loses at most {:.0} point of byte hits against the best \
-         and reads at most {BYTES_MORE} times the fewest bytes; if there is none, the one that \
-         reads the fewest bytes. A disk that seeks may be better off with fewer, larger reads.",
+        "Rule: the largest page that loses at most {:.0} point of {hits} against the best and \
+         {transfers} at most {BYTES_MORE} times the fewest bytes; if there is none, the one with \
+         the fewest bytes. A disk that seeks may be better off with fewer, larger reads.",
         HITS_LOST * 100.0
     )
 }

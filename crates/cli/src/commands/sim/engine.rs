@@ -1,7 +1,8 @@
 //! `larder sim --level whole`: the cache of the engine over the trace, on a virtual clock.
 
-use super::{Policies, SimArgs, SplitBy, for_each_case, print, store_model};
+use super::{Level, Policies, SimArgs, SplitBy, for_each_case, print};
 use crate::args::{self, TableFormat};
+use crate::commands::store_model;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
@@ -9,7 +10,7 @@ use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::{TUNABLES, Tunables};
-use larder_lab::model::{SpecSyntax, StoreSpec};
+use larder_lab::model::StoreSpec;
 use larder_lab::sim::engine::{CacheSimulationOptions, Pace};
 use larder_lab::sim::study::{self, WholeStudy};
 
@@ -27,7 +28,7 @@ pub(super) struct EngineArgs {
     /// cloud-standard (500). Rates: iops:N,bytes:M,latency:T,depth:D, each part optional, iops,
     /// bytes and latency also with read- or write- in front; fixed:TIME is latency:TIME.
     /// measure:PATH reads a device or file for up to 10 seconds and fits the rates.
-    #[arg(long, value_name = "MODEL", value_parser = store, default_value = "disk",
+    #[arg(long, value_name = "MODEL", value_parser = store_model::parse, default_value = "disk",
           hide_short_help = true)]
     store: StoreSpec,
 
@@ -112,15 +113,9 @@ enum ReadAhead {
     Off,
 }
 
-fn store(text: &str) -> Result<StoreSpec, String> {
-    let unknown = |kind: &str, name: &str, known: &[&str]| {
-        args::one_of::<()>(kind, name, None, known).expect_err("it was not found")
-    };
-    StoreSpec::parse(text, &SpecSyntax { bytes: args::bytes, time: args::time, unknown })
-}
-
-/// Simulates the whole cache, and prints the results.
-pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<()> {
+/// Simulates the whole cache, and prints the results. Returns false if no size is large enough for
+/// it, and nothing was printed.
+pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<bool> {
     ensure!(arguments.curve.is_none(), "simulate the whole cache: it gives no curve, only sizes");
     ensure!(
         arguments.split == SplitBy::Pages,
@@ -149,17 +144,24 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<()> {
         write_modes: engine_args.write_mode.clone(),
         threads: arguments.threads.unwrap_or_else(args::cores),
         cores: args::cores(),
+        skips_small: arguments.level.is_none(),
     };
     let mut runs = Vec::new();
-    for_each_case(arguments, |case, bar| {
-        runs.extend(study::run_whole(case, &study, &mut |progress| bar.show(progress))?);
+    for_each_case(arguments, Level::Whole, |case, bar| {
+        let mut note = |note: String| eprintln!("larder: note: {note}");
+        let progress = &mut |progress| bar.show(progress);
+        runs.extend(study::run_whole(case, &study, progress, &mut note)?);
         Ok(())
     })?;
+    if runs.is_empty() {
+        return Ok(false);
+    }
     let table = match arguments.format.get() {
         TableFormat::Text => study::short_table(&runs),
         TableFormat::Csv | TableFormat::Json => study::full_table(&runs),
     };
-    print(&table, arguments.format.get())
+    print(&table, arguments.format.get(), &[])?;
+    Ok(true)
 }
 
 fn tunables(engine_args: &EngineArgs) -> Result<Tunables> {

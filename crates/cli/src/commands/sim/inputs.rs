@@ -21,7 +21,7 @@ pub(super) fn run(arguments: &SimArgs) -> Result<()> {
         bar.finish_and_clear();
         let result = result?;
         different += result.count_differences();
-        print(&table(&result), arguments.format.get())?;
+        print(&table(&result), arguments.format.get(), &[])?;
         let inputs = format::count(result.inputs);
         eprintln!("larder: replayed {inputs} inputs of {}", path.display());
     }

@@ -3,6 +3,7 @@
 //! Caches in full are run in as many passes as it takes to keep their tables within
 //! [`TABLES_BYTES_MAX`].
 
+use super::server::Server;
 use super::{COUNTED_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError};
 use crate::sim::sweep::{self, SweepItem};
 use larder_core::curve::estimate::Estimate;
@@ -11,6 +12,7 @@ use larder_core::policy::PolicyKind;
 use larder_core::replace::Counts;
 use larder_schema::curve::Point;
 use larder_schema::share;
+use larder_schema::sizing::ServerRun;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
@@ -22,14 +24,16 @@ pub(super) const TABLE_BYTES_PER_PAGE: u64 = 128;
 /// The measured or estimated result of one cache.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(super) struct CacheResult {
-    /// Hit ratio of references.
+    /// Hit ratio of references; of a server, that of reads.
     pub(super) hits: Estimate,
-    /// Hit ratio of requested bytes.
+    /// Hit ratio of requested bytes; of a server, the share of requests that did not wait.
     pub(super) byte_hits: Estimate,
     /// Reads that missed.
     pub(super) read_misses: u64,
     /// True if the whole trace ran through a cache of full size.
     pub(super) counted: bool,
+    /// The work of a server, if the whole cache was simulated.
+    pub(super) server: Option<ServerRun>,
 }
 
 impl CacheResult {
@@ -41,7 +45,24 @@ impl CacheResult {
             byte_hits: ratio(hits.bytes, all.bytes),
             read_misses: counts.read_misses.references,
             counted: true,
+            server: None,
         }
+    }
+
+    pub(super) fn of_server(run: ServerRun) -> CacheResult {
+        CacheResult {
+            hits: Estimate::exact(run.read_hit_ratio),
+            byte_hits: Estimate::exact(run.request_hit_ratio),
+            read_misses: run.waiting_pages,
+            counted: true,
+            server: Some(run),
+        }
+    }
+
+    /// Returns the bytes read from the store, with pages of `page_bytes`.
+    pub(super) fn store_bytes(&self, page_bytes: u32) -> u64 {
+        let pages = self.read_misses.saturating_mul(page_bytes.into());
+        self.server.map_or(pages, |run| run.read_bytes)
     }
 
     /// Returns the hit ratio as a point of a curve at `bytes`.
@@ -57,7 +78,7 @@ pub(super) struct ResultTable(BTreeMap<(u32, &'static str), CacheResult>);
 
 impl ResultTable {
     /// Inserts a result; an estimate never replaces a counted result.
-    fn insert(&mut self, policy: PolicyKind, pages: u32, result: CacheResult) {
+    pub(super) fn insert(&mut self, policy: PolicyKind, pages: u32, result: CacheResult) {
         let entry = self.0.entry((pages, policy.name())).or_insert(result);
         if !entry.counted {
             *entry = result;
@@ -74,6 +95,12 @@ impl ResultTable {
             .iter()
             .filter(move |((_, name), _)| *name == policy.name())
             .map(|((pages, _), result)| (*pages, result))
+    }
+
+    /// Returns the results of sizes up to `pages`.
+    pub(super) fn up_to(&self, pages: u32) -> ResultTable {
+        let range = self.0.iter().filter(|((size, _), _)| *size <= pages);
+        ResultTable(range.map(|(key, result)| (*key, *result)).collect())
     }
 
     /// Moves the results of another table into this one. Estimates between counted results would
@@ -119,6 +146,8 @@ pub(super) struct CachePlan<'a> {
     /// Index in [`PAGE_SIZES`].
     pub(super) page_size: usize,
     pub(super) step: &'static str,
+    /// The server that is simulated; `None` for replacement alone.
+    pub(super) server: Option<&'a Server>,
 }
 
 impl CachePlan<'_> {
@@ -141,7 +170,9 @@ impl CachePlan<'_> {
         if self.pages.is_empty() || self.policies.is_empty() {
             return Ok(());
         }
-        if self.runs_in_full(context) {
+        if let Some(server) = self.server {
+            server.run(context, self, table, progress)
+        } else if self.runs_in_full(context) {
             self.count(context, table, progress)
         } else {
             self.estimate(context, table, progress)
@@ -269,7 +300,8 @@ impl CachePlan<'_> {
                 )]
                 let read_misses = miniature.total(policy, size, reads).0.round() as u64;
                 let counted = miniature.is_whole(size);
-                table.insert(kind, pages, CacheResult { hits, byte_hits, read_misses, counted });
+                let result = CacheResult { hits, byte_hits, read_misses, counted, server: None };
+                table.insert(kind, pages, result);
             }
         }
     }

@@ -1,10 +1,10 @@
 //! The complete result of a measurement, composed from the results of all steps.
 
-use super::caches::{CachePlan, CacheResult, ResultTable};
-use super::search::{self, SizeChoice};
+use super::caches::{CachePlan, ResultTable};
+use super::search;
 use super::{
-    MIN_BYTES_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError, TRACKER,
-    page_bytes, page_memory, volumes, windows, working_set,
+    MIN_BYTES_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError, page_bytes,
+    recommend, volumes, windows, working_set,
 };
 use crate::sim::min::{Future, memory_bytes};
 use larder_core::policy::PolicyKind;
@@ -16,13 +16,10 @@ use larder_report::advise::{regions, stability};
 use larder_schema::curve::Curve;
 use larder_schema::format;
 use larder_schema::share;
-use larder_schema::sizing::{
-    BestPoint, Effect, PolicyCurve, PolicyRatio, Recommendation, Sizing, Workload,
-};
+use larder_schema::sizing::{BestPoint, PolicyCurve, Sizing, Workload};
 
-const NS_PER_HOUR: f64 = 3.6e12;
-/// Minimum duration of a trace for misses per hour: a second.
-const RATE_TIME_MIN: u64 = 1_000_000_000;
+/// Half of the recommended size, the size, and twice of it.
+const COMPARED_SIZES: usize = 3;
 
 pub(super) fn compose(
     context: &SizingContext<'_>,
@@ -38,11 +35,13 @@ pub(super) fn compose(
         pages: &grid,
         page_size: 0,
         step: "all policies",
+        server: None,
     };
     grid_plan.run(context, &mut table, progress)?;
     let mut sizing = Sizing {
         goal: context.options.goal,
         exact: false,
+        server: context.server.as_ref().map(|it| it.model(context.search_server().is_some())),
         seed: context.options.seed,
         curve: Vec::new(),
         policies: Vec::new(),
@@ -60,19 +59,14 @@ pub(super) fn compose(
         notes: context.survey.notes.clone(),
         workload,
     };
-    if sizing.workload.ceiling > 0.0 {
-        let target_hit_ratio = context.options.goal.hit_ratio(sizing.workload.ceiling);
-        let choice = search::search(context, &mut table, target_hit_ratio, progress)?;
-        recommend(context, &mut sizing, &mut table, choice, progress)?;
-        let policy = sizing.recommendation.as_ref().and_then(|r| PolicyKind::from_name(&r.policy));
-        if let Some(policy) = policy {
-            measure_recommended_size(
-                context,
-                &mut sizing,
-                (policy, choice.pages),
-                &profile.windows_ns,
-                progress,
-            )?;
+    let search = recommend::plan(context, &mut sizing, &mut table, progress)?;
+    if let Some(mut search) = search {
+        let policy =
+            recommend::recommend(context, &mut sizing, (&mut search, &mut table), progress)?;
+        if let Some((policy, pages)) = policy {
+            let at = (policy, pages);
+            measure_recommended_size(context, &mut sizing, at, &profile.windows_ns, progress)?;
+            recommend::predict_server(context, &mut sizing, policy, progress)?;
         }
     }
     curves(context, &mut sizing, &table);
@@ -99,82 +93,6 @@ fn workload(context: &SizingContext<'_>) -> Workload {
         footprint_exact: pages.exact,
         compulsory_misses: compulsory,
         ceiling: share(references - compulsory, references).unwrap_or(0.0),
-    }
-}
-
-fn comparison_plan<'a>(policies: &'a [PolicyKind], pages: &'a [u32]) -> CachePlan<'a> {
-    CachePlan { policies, pages, page_size: 0, step: "half and twice" }
-}
-
-/// Measures half the size, the size and twice the size with all policies; then recommends a policy.
-fn recommend(
-    context: &SizingContext<'_>,
-    sizing: &mut Sizing,
-    table: &mut ResultTable,
-    choice: SizeChoice,
-    progress: &mut ProgressCallback<'_>,
-) -> Result<(), SizingError> {
-    let all_policies = &context.options.policies[..];
-    let mut comparison = ResultTable::default();
-    comparison_plan(all_policies, &[choice.pages]).run(context, &mut comparison, progress)?;
-    let Some(policy) = search::best_policy(&comparison, choice.pages) else { return Ok(()) };
-    let (half, twice) = ((choice.pages / 2).max(1), choice.pages.saturating_mul(2));
-    comparison_plan(all_policies, &[half]).run(context, &mut comparison, progress)?;
-    let footprint = u32::try_from(sizing.workload.footprint_pages).unwrap_or(u32::MAX);
-    // If the whole trace fits, all policies have the same hit ratio.
-    let fits = twice >= footprint;
-    let recommended_only = [policy];
-    let policies = if fits { &recommended_only[..] } else { all_policies };
-    comparison_plan(policies, &[twice.min(footprint)]).run(context, &mut comparison, progress)?;
-    table.copy_size(&comparison, choice.pages);
-    let sizes = [
-        ("half", half, half),
-        ("recommended", choice.pages, choice.pages),
-        ("twice", twice, twice.min(footprint)),
-    ];
-    for (label, pages, run) in sizes {
-        let Some(result) = comparison.get(policy, run) else { continue };
-        let mut size_effect = effect(context, label, pages, result);
-        size_effect.policies = if label == "twice" && fits {
-            all_policies.iter().map(|kind| ratio(kind.name(), result)).collect()
-        } else {
-            comparison.at(run).into_iter().map(|(name, result)| ratio(name, result)).collect()
-        };
-        sizing.effects.push(size_effect);
-    }
-    sizing.recommendation = Some(Recommendation {
-        bytes: page_bytes(choice.pages.into()),
-        memory_bytes: page_memory(policy) * u64::from(choice.pages) + TRACKER,
-        policy: policy.name().to_owned(),
-        page_bytes: PAGE_SIZES[0],
-        reach: choice.reach,
-        wanted_hit_ratio: context.options.goal.hit_ratio(sizing.workload.ceiling),
-        target_bytes: choice.target_pages.map(|pages| page_bytes(pages.into())),
-        region: None,
-    });
-    Ok(())
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts stay below 2^53")]
-fn effect(context: &SizingContext<'_>, label: &str, pages: u32, result: &CacheResult) -> Effect {
-    let misses = (1.0 - result.hits.hit_ratio) * context.survey.references[0] as f64;
-    Effect {
-        what: label.to_owned(),
-        point: result.point(page_bytes(pages.into())),
-        counted: result.counted,
-        misses_per_hour: (context.survey.duration_ns >= RATE_TIME_MIN)
-            .then(|| misses * NS_PER_HOUR / context.survey.duration_ns as f64),
-        store_bytes: page_bytes(result.read_misses),
-        policies: Vec::new(),
-    }
-}
-
-fn ratio(policy: &str, result: &CacheResult) -> PolicyRatio {
-    PolicyRatio {
-        policy: policy.to_owned(),
-        hit_ratio: result.hits.hit_ratio,
-        low: result.hits.low,
-        high: result.hits.high,
     }
 }
 
@@ -275,6 +193,7 @@ fn page_sizes(
             pages: &[capacity],
             page_size: index,
             step: "page sizes",
+            server: context.search_server(),
         };
         plan.run(context, &mut table, progress)?;
         let Some(result) = table.get(policy, capacity) else { continue };
@@ -283,8 +202,9 @@ fn page_sizes(
             byte_hit_ratio: result.byte_hits.hit_ratio,
             low: result.byte_hits.low,
             high: result.byte_hits.high,
-            store_bytes: result.read_misses.saturating_mul(bytes.into()),
+            store_bytes: result.store_bytes(bytes),
             read_misses: result.read_misses,
+            server: result.server,
             footprint_bytes: context.survey.footprints[index].pages.saturating_mul(bytes.into()),
         });
     }
@@ -316,10 +236,13 @@ fn curves(context: &SizingContext<'_>, sizing: &mut Sizing, table: &ResultTable)
         let best = sizing.recommended().map(|effect| &effect.policies);
         best.and_then(|best| best.iter().position(|one| one.policy == name)).unwrap_or(usize::MAX)
     };
+    // Of a server, only the candidates of the search have a curve.
+    let has_curve = |kind: &&PolicyKind| table.of(**kind).count() > COMPARED_SIZES;
     let mut policies: Vec<PolicyCurve> = context
         .options
         .policies
         .iter()
+        .filter(|kind| context.search_server().is_none() || has_curve(kind))
         .map(|&kind| PolicyCurve {
             policy: kind.name().to_owned(),
             points: Curve::new(

@@ -7,6 +7,7 @@
 //! again.
 
 use super::caches::{CachePlan, ResultTable};
+use super::server::{Extent, Server};
 use super::{ProgressCallback, SizingContext, SizingError};
 use larder_core::policy::PolicyKind;
 use larder_schema::advice::Attainment;
@@ -16,7 +17,7 @@ const CANDIDATES: usize = 2;
 /// Maximum pages of a small cache.
 const SMALL_CACHE_PAGES: u32 = 1024;
 /// Hit ratios that differ by no more than this count as equal.
-const TIE: f64 = 0.001;
+pub(super) const TIE: f64 = 0.001;
 /// Number of refinements.
 const REFINEMENTS: u32 = 2;
 /// Default policy of `larder serve`.
@@ -78,69 +79,100 @@ pub(super) fn best_policy(table: &ResultTable, pages: u32) -> Option<PolicyKind>
         .min_by_key(|&kind| (kind != ENGINE_DEFAULT, kind.bytes_per_page()))
 }
 
-/// Searches for the size; the table has estimates of all policies at the sizes of [`grid`].
-pub(super) fn search(
-    context: &SizingContext<'_>,
-    table: &mut ResultTable,
-    wanted_hit_ratio: f64,
-    progress: &mut ProgressCallback<'_>,
-) -> Result<SizeChoice, SizingError> {
-    let footprint = u32::try_from(context.survey.footprints[0].pages).unwrap_or(u32::MAX);
-    let pages_max = context.pages_max();
-    // If no estimate reaches the goal, the search starts at the end of the curve.
-    let estimated_size = smallest_reaching(table, wanted_hit_ratio).unwrap_or(footprint);
-    let candidates = candidates(context, table, estimated_size.min(pages_max));
-    let mut simulated = ResultTable::default();
-    let mut run = |sizes: &[u32], simulated: &mut ResultTable| {
-        let plan = CachePlan {
-            policies: &candidates,
-            pages: sizes,
-            page_size: 0,
-            step: "searching the size",
+/// The policies and sizes of a search.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Search<'a> {
+    /// The policies that are simulated.
+    pub(super) candidates: &'a [PolicyKind],
+    /// The size around which the search begins.
+    pub(super) center: u32,
+    /// The smallest size.
+    pub(super) least: u32,
+    pub(super) wanted_hit_ratio: f64,
+    /// The server that is simulated; `None` for replacement alone.
+    pub(super) server: Option<&'a Server>,
+}
+
+impl Search<'_> {
+    /// Searches for the size. The table has results at the sizes of [`grid`], and receives those of
+    /// the search.
+    pub(super) fn run(
+        &self,
+        context: &SizingContext<'_>,
+        table: &mut ResultTable,
+        progress: &mut ProgressCallback<'_>,
+    ) -> Result<SizeChoice, SizingError> {
+        let Search { least, wanted_hit_ratio, .. } = *self;
+        let footprint = u32::try_from(context.survey.footprints[0].pages).unwrap_or(u32::MAX);
+        let pages_max = context.pages_max();
+        let mut simulated = ResultTable::default();
+        let mut run = |sizes: &[u32], simulated: &mut ResultTable| {
+            let plan = CachePlan {
+                policies: self.candidates,
+                pages: sizes,
+                page_size: 0,
+                step: "searching the size",
+                server: self.server,
+            };
+            plan.run(context, simulated, progress)
         };
-        plan.run(context, simulated, progress)
-    };
-    let mut center = estimated_size.min(pages_max);
-    for _ in 0..MOVES_MAX {
-        let mut sizes: Vec<u32> = (-4..=4)
-            .map(|number| scaled(center, f64::from(number) / 4.0).clamp(1, pages_max))
-            .collect();
-        sizes.dedup();
-        run(&sizes, &mut simulated)?;
-        let first = simulated.sizes()[0];
-        match smallest_reaching(&simulated, wanted_hit_ratio) {
-            Some(found) if found == first && first > 1 => center = (first / 2).max(1),
-            Some(_) => break,
-            None if simulated.sizes().contains(&pages_max) => break,
-            None => center = center.saturating_mul(2).min(pages_max),
+        let mut center = self.center.clamp(least, pages_max);
+        // The curve of a server has the sizes around the goal already.
+        let (moves, refinements) = match self.server.and_then(|server| server.search) {
+            None => (MOVES_MAX, REFINEMENTS),
+            Some(Extent::Full) => (0, REFINEMENTS),
+            Some(Extent::Coarse) => (0, REFINEMENTS + 1),
+        };
+        if moves == 0 {
+            simulated = table.up_to(pages_max);
         }
-    }
-    for _ in 0..REFINEMENTS {
-        let Some(above) = smallest_reaching(&simulated, wanted_hit_ratio) else { break };
-        let below = simulated.sizes().into_iter().filter(|&pages| pages < above).max().unwrap_or(0);
-        let part = |number: u32| {
-            let pages = u64::from(above - below) * u64::from(number) / 4;
-            below + u32::try_from(pages).expect("a part of 32 bits")
+        for _ in 0..moves {
+            let mut sizes: Vec<u32> = (-4..=4)
+                .map(|number| scaled(center, f64::from(number) / 4.0).clamp(least, pages_max))
+                .collect();
+            sizes.dedup();
+            run(&sizes, &mut simulated)?;
+            let first = simulated.sizes()[0];
+            match smallest_reaching(&simulated, wanted_hit_ratio) {
+                Some(found) if found == first && first > least => center = (first / 2).max(least),
+                Some(_) => break,
+                None if simulated.sizes().contains(&pages_max) => break,
+                None => center = center.saturating_mul(2).min(pages_max),
+            }
+        }
+        for _ in 0..refinements {
+            let Some(above) = smallest_reaching(&simulated, wanted_hit_ratio) else { break };
+            let smaller = simulated.sizes().into_iter().filter(|&pages| pages < above);
+            let below = smaller.max().unwrap_or(least - 1);
+            let part = |number: u32| {
+                let pages = u64::from(above - below) * u64::from(number) / 4;
+                below + u32::try_from(pages).expect("a part of 32 bits")
+            };
+            let between = (1..4).map(part).filter(|&pages| pages > below && pages < above);
+            let mut between: Vec<u32> = between.collect();
+            between.dedup();
+            run(&between, &mut simulated)?;
+        }
+        let reached = smallest_reaching(&simulated, wanted_hit_ratio);
+        let target_pages = reached.or_else(|| {
+            smallest_reaching(table, wanted_hit_ratio).filter(|&pages| pages > pages_max)
+        });
+        table.merge(simulated);
+        let (pages, reach) = match reached {
+            Some(pages) => (pages, Attainment::Reached),
+            None if pages_max < footprint => (pages_max, Attainment::Budget),
+            None => (pages_max, Attainment::End),
         };
-        let between = (1..4).map(part).filter(|&pages| pages > below && pages < above);
-        let mut between: Vec<u32> = between.collect();
-        between.dedup();
-        run(&between, &mut simulated)?;
+        Ok(SizeChoice { pages, reach, target_pages })
     }
-    let reached = smallest_reaching(&simulated, wanted_hit_ratio);
-    let target_pages = reached
-        .or_else(|| smallest_reaching(table, wanted_hit_ratio).filter(|&pages| pages > pages_max));
-    table.merge(simulated);
-    let (pages, reach) = match reached {
-        Some(pages) => (pages, Attainment::Reached),
-        None if pages_max < footprint => (pages_max, Attainment::Budget),
-        None => (pages_max, Attainment::End),
-    };
-    Ok(SizeChoice { pages, reach, target_pages })
 }
 
 /// Returns the best policies at the nearest size of the grid, and the engine's default.
-fn candidates(context: &SizingContext<'_>, table: &ResultTable, pages: u32) -> Vec<PolicyKind> {
+pub(super) fn candidates(
+    context: &SizingContext<'_>,
+    table: &ResultTable,
+    pages: u32,
+) -> Vec<PolicyKind> {
     let distance = |&size: &u32| (f64::from(size) / f64::from(pages.max(1))).ln().abs();
     let nearest = table.sizes().into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
     let mut found: Vec<PolicyKind> = nearest

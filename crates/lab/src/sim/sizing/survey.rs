@@ -3,7 +3,7 @@
 //! Memory: that of a [`Footprint`] for each page size, which is bounded.
 
 use super::{PAGE_SIZES, Progress, ProgressCallback, SizingError};
-use crate::trace::{BoxedSource, Footprint, NameKind};
+use crate::trace::{BoxedSource, Footprint, NameKind, Op};
 use std::collections::BTreeMap;
 
 /// Number of distinct pages.
@@ -30,6 +30,8 @@ pub(super) struct VolumeSurvey {
 pub(super) struct TraceProperties {
     /// Reads and writes of data.
     pub(super) requests: u64,
+    /// The reads among them.
+    pub(super) reads: u64,
     pub(super) bytes: u64,
     /// Time of the first read or write.
     pub(super) first_ns: Option<u64>,
@@ -58,6 +60,7 @@ pub(super) fn survey(
     while source.next_batch(&mut records)? {
         for record in records.iter().filter(|record| record.op.transfers() && record.len > 0) {
             survey.requests += 1;
+            survey.reads += u64::from(record.op == Op::Read);
             survey.bytes += record.len;
             let first_ns = *survey.first_ns.get_or_insert(record.time_ns);
             let since_first = record.time_ns.saturating_sub(first_ns);

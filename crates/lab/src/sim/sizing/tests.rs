@@ -7,13 +7,14 @@ use crate::trace::Record;
 use larder_core::replace::{IndexKind, cache};
 use larder_schema::advice::Attainment;
 
-fn options() -> Options {
+pub(super) fn options() -> Options {
     Options {
         name: "trace".to_owned(),
         goal: SizingGoal { target: 0.95, budget_bytes: None },
         policies: PolicyKind::ALL.to_vec(),
         page_sizes: true,
         sampled: false,
+        server: None,
         seed: 1,
         threads: NonZero::new(2).unwrap(),
     }
@@ -24,12 +25,14 @@ fn the_preferred_policy_is_that_of_the_reports() {
     assert_eq!(search::ENGINE_DEFAULT.name(), larder_schema::sizing::DEFAULT_POLICY);
 }
 
-fn size(records: &[Record], options: &Options) -> Result<Sizing, SizingError> {
+pub(super) fn size(records: &[Record], options: &Options) -> Result<Sizing, SizingError> {
     let open = || Ok(Box::new(Memory(Vec::from(records).into_iter())) as BoxedSource);
     measure(&open, options, &mut |_| ())
 }
 
-fn records(references: impl IntoIterator<Item = crate::sim::references::Reference>) -> Vec<Record> {
+pub(super) fn records(
+    references: impl IntoIterator<Item = crate::sim::references::Reference>,
+) -> Vec<Record> {
     let references: Vec<_> = references.into_iter().collect();
     Memory::of(&references).0.collect()
 }

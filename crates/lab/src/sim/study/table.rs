@@ -130,10 +130,13 @@ pub fn from_rows(rows: &[Row], by: Option<ReferenceKey>) -> Table {
     table
 }
 
-/// Returns the JSON object: schema and version before the table.
+/// Returns the JSON object: schema and version before the table, and what the simulation leaves out.
 #[must_use]
-pub fn json(table: &Table) -> Value {
+pub fn json(table: &Table, left_out: &[&str]) -> Value {
     let mut json = json!({ "schema": "larder-sim", "version": 1 });
+    if !left_out.is_empty() {
+        json["left_out"] = json!(left_out);
+    }
     let Value::Object(parts) = table.to_json() else { return json };
     for (key, value) in parts {
         if key != "title" {
@@ -159,6 +162,6 @@ mod tests {
                 .to_csv()
                 .ends_with(",file\n")
         );
-        assert_eq!(json(&from_rows(&[], None))["version"], 1);
+        assert_eq!(json(&from_rows(&[], None), &[])["version"], 1);
     }
 }

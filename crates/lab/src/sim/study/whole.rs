@@ -3,9 +3,10 @@
 use super::table::first_columns;
 use super::{Case, STEP, Size, StudyError, refused};
 use crate::sim::engine::{
-    CacheSimulationOptions, CacheSimulationResult, VolumeLengths, frames_of, simulate,
+    CacheSimulationOptions, CacheSimulationResult, VolumeLengths, frames_min, frames_of,
+    simulate_all,
 };
-use crate::sim::sizing::{Progress, ProgressCallback};
+use crate::sim::sizing::{Progress, ProgressCallback, memory_bytes};
 use larder_core::cache::shards_for;
 use larder_core::clock::SECOND;
 use larder_core::counters::{COUNTERS, Counter, Latency, Unit};
@@ -15,14 +16,6 @@ use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, as_f64};
 use larder_report::table::{Cell, Column, Table};
 use larder_schema::format;
 use std::num::NonZero;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
-use std::sync::{Mutex, mpsc};
-use std::time::Duration;
-
-/// Frames that each client may hold while it waits, in addition to a page: a part of a read.
-const CLIENT_FRAMES: usize = 256;
-/// Interval of progress reports.
-const TICK: Duration = Duration::from_millis(100);
 
 /// The simulations of a case.
 #[derive(Debug)]
@@ -40,6 +33,8 @@ pub struct WholeStudy {
     pub threads: NonZero<usize>,
     /// Parallelism of the machine, which determines the number of shards.
     pub cores: NonZero<usize>,
+    /// True if sizes that are too small are left out, with a note, instead of refused.
+    pub skips_small: bool,
 }
 
 /// One simulation of a cache over a trace, and its outcome.
@@ -50,7 +45,8 @@ pub struct Run {
     outcome: CacheSimulationResult,
 }
 
-/// Simulates every policy at every size in every write mode.
+/// Simulates every policy at every size in every write mode. `note` receives notes for the user, one
+/// sentence each.
 ///
 /// # Errors
 /// The trace cannot be simulated, or a cache is too small.
@@ -58,6 +54,7 @@ pub fn run_whole(
     case: &Case<'_>,
     study: &WholeStudy,
     progress: &mut ProgressCallback<'_>,
+    note: &mut dyn FnMut(String),
 ) -> Result<Vec<Run>, StudyError> {
     let no_pages = || refused("simulate the whole cache without pages");
     let page_bytes = u64::from(case.page_bytes().ok_or_else(no_pages)?);
@@ -74,18 +71,23 @@ pub fn run_whole(
     let is_relative = study.sizes.iter().any(|size| matches!(size, Size::Percent(_)));
     let pages = if is_relative { case.footprint()? } else { 0 };
     let clients = study.options.clients;
-    let frames_min = (clients * CLIENT_FRAMES) as u64 + 2 * u64::from(page_blocks);
+    let frames_min = frames_min(clients, page_blocks);
     let mut plan = Vec::new();
     for size in &study.sizes {
         let bytes = size.pages(case.page_bytes(), pages)?.saturating_mul(page_bytes);
         let frames = frames_of(bytes);
         if u64::from(frames) < frames_min {
-            return Err(refused(format!(
+            let too_small = format!(
                 "simulate a cache of {}: with {} the minimum is {}KiB",
                 format::bytes(bytes),
                 format::counted(clients as u64, "client"),
                 frames_min * (BLOCK_BYTES_U64 >> 10)
-            )));
+            );
+            if study.skips_small {
+                note(format!("{}: left out: {too_small}", case.name));
+                continue;
+            }
+            return Err(refused(format!("{too_small}; or add --level replacement")));
         }
         for &policy in &study.policies {
             plan.extend(study.write_modes.iter().map(|&write_mode| CacheSimulationOptions {
@@ -98,49 +100,12 @@ pub fn run_whole(
             }));
         }
     }
-    let outcomes = run_plan(case, &lengths, &plan, study.threads, progress)?;
+    let total = lengths.requests() * plan.len() as u64;
+    let outcomes = simulate_all(case.open, &lengths, &plan, study.threads, &mut |done| {
+        progress(Progress { step: STEP, done, total });
+    })?;
     let to_run = |(options, outcome)| Run { trace: case.name.clone(), options, outcome };
     Ok(plan.into_iter().zip(outcomes).map(to_run).collect())
-}
-
-/// Runs the plan on some threads; returns the outcomes in its order.
-fn run_plan(
-    case: &Case<'_>,
-    lengths: &VolumeLengths,
-    plan: &[CacheSimulationOptions],
-    threads: NonZero<usize>,
-    progress: &mut ProgressCallback<'_>,
-) -> Result<Vec<CacheSimulationResult>, StudyError> {
-    let total = lengths.requests() * plan.len() as u64;
-    let (next, done) = (AtomicUsize::new(0), AtomicU64::new(0));
-    let outcomes = Mutex::new((0..plan.len()).map(|_| None).collect::<Vec<_>>());
-    std::thread::scope(|scope| {
-        let (running, all_finished) = mpsc::channel::<()>();
-        for _ in 0..threads.get().min(plan.len()) {
-            let running = running.clone();
-            let (next, done, outcomes) = (&next, &done, &outcomes);
-            scope.spawn(move || {
-                let _running = running;
-                loop {
-                    let index = next.fetch_add(1, Ordering::Relaxed);
-                    let Some(options) = plan.get(index) else { break };
-                    let count = |requests| {
-                        done.fetch_add(requests, Ordering::Relaxed);
-                    };
-                    let outcome = case
-                        .source()
-                        .and_then(|mut source| Ok(simulate(&mut source, lengths, options, count)?));
-                    outcomes.lock().expect("no holder panics")[index] = Some(outcome);
-                }
-            });
-        }
-        drop(running);
-        while all_finished.recv_timeout(TICK) == Err(mpsc::RecvTimeoutError::Timeout) {
-            progress(Progress { step: STEP, done: done.load(Ordering::Relaxed), total });
-        }
-    });
-    let outcomes = outcomes.into_inner().expect("no holder panics");
-    outcomes.into_iter().map(|outcome| outcome.expect("each was run")).collect()
 }
 
 impl Run {
@@ -148,6 +113,7 @@ impl Run {
     fn common_cells(&self) -> Vec<Cell> {
         let CacheSimulationOptions { frames, page_blocks, policy, write_mode, store, .. } =
             &self.options;
+        let memory = memory_bytes(*policy, u64::from(*frames));
         let totals = &self.outcome.totals;
         vec![
             Cell::word(&self.trace),
@@ -156,6 +122,7 @@ impl Run {
             Cell::bytes(u64::from(*page_blocks) * BLOCK_BYTES_U64),
             Cell::count(totals.read_pages() + totals.write_pages()),
             Cell::percent(totals.read_hit_ratio()),
+            Cell::bytes(memory),
             Cell::word(write_mode.name()),
             Cell::word(store.name()),
             Cell::duration(self.outcome.elapsed),
@@ -190,6 +157,7 @@ impl Run {
 
 fn common_columns() -> impl Iterator<Item = Column> {
     let others = [
+        Column::numbers("memory_bytes", "--memory"),
         Column::words("write_mode", "writes"),
         Column::words("store", "store"),
         Column::numbers("elapsed_ns", "time"),

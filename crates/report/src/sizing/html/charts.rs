@@ -1,5 +1,6 @@
 //! Charts of the HTML report of `larder size`.
 
+use super::super::server;
 use super::super::text::as_pair;
 use crate::chart::plot::{Plot, count_f64};
 use crate::chart::{Axis, Labels, Scale};
@@ -65,7 +66,8 @@ pub(super) fn curve_key(sizing: &Sizing) -> Vec<(String, String)> {
     keys.extend(sizing.recommendation.as_ref().map(|advice| {
         key("point", &format!("{} at half, once and twice the recommended size", advice.policy))
     }));
-    keys.extend(sizing.min_hit_ratio.map(|_| key("bound", "MIN, the bound")));
+    let bound = sizing.min_hit_ratio.filter(|_| !server::is_searched(sizing));
+    keys.extend(bound.map(|_| key("bound", "MIN, the bound")));
     keys
 }
 
@@ -119,7 +121,7 @@ fn draw_effects(sizing: &Sizing, plot: &mut Plot) {
     }
     let Some(effect) = sizing.recommended() else { return };
     let x = plot.x(as_f64(effect.point.bytes));
-    if let Some(min) = sizing.min_hit_ratio {
+    if let Some(min) = sizing.min_hit_ratio.filter(|_| !server::is_searched(sizing)) {
         let title = format!("MIN, the bound: {}", format::percent(min));
         plot.dot("bound", (x, plot.y(min)), &title);
     }

@@ -1,9 +1,10 @@
-//! `--store measure:PATH`: the model that fits a device or file of this machine.
+//! `--store`: the model of a store, which may be fitted to a device or file of this machine.
 
+use crate::args;
 use anyhow::{Context, Result};
 use larder_io::owned_file::{self, FileError};
 use larder_lab::model::measure::{self, DEPTHS, Measurement};
-use larder_lab::model::{DeviceRates, StoreModel, StoreSpec};
+use larder_lab::model::{DeviceRates, SpecSyntax, StoreModel, StoreSpec};
 use larder_report::escape;
 use larder_schema::format;
 use std::fs::File;
@@ -16,8 +17,16 @@ const SECTOR_BYTES: u64 = 512;
 /// Length of the reads that are compared.
 const READ_BYTES: u64 = 4096;
 
+/// Parses the value of `--store`.
+pub(crate) fn parse(text: &str) -> Result<StoreSpec, String> {
+    let unknown = |kind: &str, name: &str, known: &[&str]| {
+        args::one_of::<()>(kind, name, None, known).expect_err("it was not found")
+    };
+    StoreSpec::parse(text, &SpecSyntax { bytes: args::bytes, time: args::time, unknown })
+}
+
 /// Returns the model of a specification; measures the device or file that it names.
-pub(super) fn of(spec: &StoreSpec) -> Result<StoreModel> {
+pub(crate) fn of(spec: &StoreSpec) -> Result<StoreModel> {
     match spec {
         StoreSpec::Model(model) => Ok(*model),
         StoreSpec::Measure(path) => measured(path).map(StoreModel::Rated),

@@ -1,0 +1,113 @@
+//! Tests of predictions for a server.
+
+use super::super::tests::{options, records, size};
+use super::super::{Options, Sizing, page_bytes};
+use super::*;
+use crate::model::DeviceRates;
+use crate::random::Random;
+use crate::sim::engine::simulate;
+use crate::sim::testing::{Memory, reference, skewed_references};
+use crate::trace::{BoxedSource, Op, Record};
+
+fn server(store: StoreModel) -> ServerOptions {
+    ServerOptions {
+        write_mode: WriteMode::Back,
+        store,
+        cores: NonZero::new(2).unwrap(),
+        search_references_max: SEARCH_REFERENCES_MAX,
+    }
+}
+
+/// Sizes with a server over some policies; simulations of the whole cache take their time.
+fn size_server(records: &[Record], server: ServerOptions) -> Sizing {
+    let policies = vec![PolicyKind::Lru, PolicyKind::S3Fifo];
+    size(records, &Options { server: Some(server), policies, ..options() }).unwrap()
+}
+
+#[test]
+fn a_server_needs_a_part_of_the_memory_for_a_scan_that_it_reads_ahead() {
+    let scan = records((0..20_000).map(reference));
+    let replaced = size(&scan, &options()).unwrap();
+    assert_eq!(replaced.recommendation, None, "no page is referenced twice");
+    let sizing = size_server(&scan, server(StoreModel::Rated(DeviceRates::fixed(1_000))));
+    let advice = sizing.recommendation.as_ref().unwrap();
+    assert!(advice.bytes < page_bytes(20_000) / 2, "{} of {}", advice.bytes, page_bytes(20_000));
+    let effect = sizing.recommended().unwrap();
+    let run = effect.server.unwrap();
+    assert!(effect.point.hit_ratio >= 0.95 * sizing.workload.ceiling);
+    assert!(run.request_hit_ratio > 0.9, "{run:?}");
+    assert!(run.read_bytes >= page_bytes(20_000) && run.written_bytes == 0, "{run:?}");
+}
+
+#[test]
+fn the_prediction_is_a_simulation_of_the_recommended_server() {
+    let references = skewed_references(&mut Random::from_seed(16), 40_000, 6_000);
+    let records = records(references);
+    let options = server(StoreModel::Disk);
+    let sizing = size_server(&records, options);
+    let model = sizing.server.clone().unwrap();
+    assert_eq!((model.store.as_str(), model.write_mode.as_str()), ("disk", "write-back"));
+    assert!(model.is_searched && sizing.exact);
+    let advice = sizing.recommendation.as_ref().unwrap();
+    assert!(sizing.recommended().unwrap().point.hit_ratio >= advice.wanted_hit_ratio);
+    let open = || Box::new(Memory(records.clone().into_iter())) as BoxedSource;
+    let lengths = VolumeLengths::of(&mut open()).unwrap();
+    for effect in &sizing.effects {
+        let frames = u32::try_from(effect.point.bytes / 4096).unwrap();
+        let cache = CacheSimulationOptions {
+            frames,
+            shards: larder_core::cache::shards_for(frames, 2),
+            page_blocks: advice.page_bytes / 4096,
+            policy: PolicyKind::from_name(&advice.policy).unwrap(),
+            write_mode: WriteMode::Back,
+            store: StoreModel::Disk,
+            clients: 1,
+            pace: Pace::Closed { gap: 0, think: 0 },
+            hint: Hint::Normal,
+            tunables: Tunables::default(),
+        };
+        let result = simulate(&mut open(), &lengths, &cache, |_| ()).unwrap();
+        let run = effect.server.unwrap();
+        assert_eq!(Some(run.read_hit_ratio), result.totals.read_hit_ratio(), "{}", effect.what);
+        assert_eq!(run.read_bytes, result.totals.get(Counter::StoreReadBytes));
+        assert_eq!(run.elapsed_ns, result.elapsed);
+    }
+}
+
+#[test]
+fn a_trace_too_long_for_a_search_still_has_the_effects_of_a_server() {
+    let references = skewed_references(&mut Random::from_seed(17), 40_000, 6_000);
+    let records = records(references);
+    let replaced = Options { policies: vec![PolicyKind::Lru], ..options() };
+    let replaced = size(&records, &replaced).unwrap();
+    let short = ServerOptions { search_references_max: 1, ..server(StoreModel::Disk) };
+    let only_lru = Options { policies: vec![PolicyKind::Lru], server: Some(short), ..options() };
+    let sizing = size(&records, &only_lru).unwrap();
+    assert_eq!(sizing.recommendation, replaced.recommendation);
+    assert_eq!(sizing.curve, replaced.curve);
+    assert!(!sizing.server.as_ref().unwrap().is_searched);
+    assert!(sizing.effects.iter().all(|effect| effect.server.is_some()));
+    let coarse =
+        ServerOptions { search_references_max: COARSE_RUNS * 40_000, ..server(StoreModel::Disk) };
+    let coarse = size(&records, &Options { server: Some(coarse), ..only_lru }).unwrap();
+    let full = size_server(&records, server(StoreModel::Disk));
+    let [coarse, full] = [coarse, full].map(|it| it.recommendation.unwrap().bytes);
+    assert!(coarse * 10 < full * 12 && full * 10 < coarse * 12, "{coarse} and {full}");
+}
+
+#[test]
+fn a_server_that_cannot_be_simulated_leaves_a_note() {
+    let few = records((0..20_000).map(|at| reference(at % 900)));
+    let writes: Vec<Record> =
+        records((0..20_000).map(|at| reference(at % 2_000))).into_iter().map(to_write).collect();
+    for (records, reason) in [(few, "less than the smallest cache"), (writes, "has no read")] {
+        let sizing = size_server(&records, server(StoreModel::Disk));
+        let note = sizing.notes.iter().find(|note| note.contains(reason));
+        assert!(note.is_some(), "{:?}", sizing.notes);
+        assert!(sizing.server.is_none() && sizing.recommendation.is_some());
+    }
+}
+
+fn to_write(record: Record) -> Record {
+    Record { op: Op::Write, ..record }
+}
