@@ -65,7 +65,8 @@ fn resident_bytes(
     size: &str,
     threads: &str,
 ) -> Result<(u64, u64)> {
-    let (larder, arguments) = (&env.larder, ["--page-size", "4KiB", "--format", "csv"]);
+    let (larder, arguments) = (&env.larder, "--level replacement --page-size 4KiB --format csv");
+    let arguments = arguments.split(' ');
     let sim = ["--policy", policy, "--size", size, "--threads", threads];
     let mut command = cmd!("{larder} sim {trace} {sim...} {arguments...}");
     let mut child = command.stdout(Stdio::null()).spawn().context("start larder sim")?;

@@ -1,7 +1,8 @@
 //! Recommendations of `larder size` on the shared traces, compared with full sweeps. (Tests of the
 //! command cover invalid input.)
 //!
-//! The sweep is `larder sim`: every policy, at every size, over the whole trace, without sampling.
+//! The sweep is `larder sim`: at every size, over the whole trace, without sampling; of replacement
+//! alone with every policy, of a server with the best ones at the recommended size.
 //! It is independent of the search that led to the recommendation.
 
 use std::collections::BTreeSet;
@@ -20,7 +21,11 @@ const POLICY_LOSS_MAX: f64 = 0.005;
 /// The maximum error of predicted hit ratios that are outside of their error bars.
 const RATIO_ERROR_MAX: f64 = 0.01;
 /// The maximum time in seconds for the largest of the traces.
-const SECONDS_MAX: f64 = 30.0;
+const SECONDS_MAX: f64 = 120.0;
+/// The number of policies of a sweep of a server, besides the recommended one.
+const BEST_POLICIES: usize = 3;
+/// The minimum number of pages of a simulated server.
+const WHOLE_PAGES_MIN: u64 = 512;
 
 /// A row of a sweep: policy, pages, hit ratio.
 type SweepRow = (String, u64, f64);
@@ -31,25 +36,34 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
             claims.skip(format!("{name}: the recommendation"), "it is not in ../shared/traces");
             continue;
         };
-        let variants = [&[][..], &["--sampled"], &["--target", "80%"]];
-        for arguments in &variants[..env.choose(3, 1)] {
+        let replacement = ["--level", "replacement"];
+        let sampled = ["--level", "replacement", "--sampled"];
+        let variants = [&[][..], &["--target", "80%"], &replacement, &sampled];
+        for arguments in &variants[..env.choose(4, 1)] {
             check(env, (name, &path), arguments, claims)?;
         }
     }
     Ok(())
 }
 
-fn sweep(env: &Env, path: &Path, pages: BTreeSet<u64>) -> Result<Vec<SweepRow>> {
+fn sweep(
+    env: &Env,
+    path: &Path,
+    (level, policies): (&str, &str),
+    pages: BTreeSet<u64>,
+) -> Result<Vec<SweepRow>> {
     let (larder, mut swept) = (&env.larder, Vec::new());
-    let sizes: Vec<String> = pages.into_iter().map(|pages| format!("{pages}p")).collect();
+    let least = if level == "whole" { WHOLE_PAGES_MIN } else { 1 };
+    let pages = pages.into_iter().filter(|&pages| pages >= least);
+    let sizes: Vec<String> = pages.map(|pages| format!("{pages}p")).collect();
     // All caches of a run are in memory at the same time.
     for sizes in sizes.chunks(6) {
         let sizes = sizes.join(",");
-        let arguments = ["--page-size", "4KiB", "--format", "json"];
-        let made = json_of(cmd!("{larder} sim {path} {arguments...} --size {sizes}"))?;
+        let arguments = ["--level", level, "--policy", policies, "--page-size", "4KiB", "--json"];
+        let made = json_of(cmd!(1200, "{larder} sim {path} {arguments...} --size {sizes}"))?;
         for row in made["rows"].as_array().context("larder sim printed no rows")? {
             let policy = row["policy"].as_str().context("a row without policy")?.to_owned();
-            let pages = row["size_pages"].as_u64().context("a row without size")?;
+            let pages = row["size_bytes"].as_u64().context("a row without size")? / PAGE;
             swept.push((policy, pages, number(row, "hit_ratio")?));
         }
     }
@@ -87,13 +101,24 @@ fn check(
     let pages = advice["bytes"].as_u64().context("larder size recommends nothing")? / PAGE;
     let footprint = made["workload"]["footprint_pages"].as_u64().context("no footprint")?;
     let policy = advice["policy"].as_str().context("no policy")?;
-    let swept = sweep(env, path, sizes(footprint, pages))?;
+    // A server takes a shorter way than all policies at all sizes.
+    let is_server = made["server"]["is_searched"] == true;
+    let policies = made["effects"][1]["policies"].as_array().context("no policies")?;
+    let best_policies = policies.iter().take(BEST_POLICIES).filter_map(|it| it["policy"].as_str());
+    let best_policies: Vec<&str> = best_policies.chain([policy]).collect();
+    let (level, policies) =
+        if is_server { ("whole", best_policies.join(",")) } else { ("replacement", "all".into()) };
+    let mut sizes = sizes(footprint, pages);
+    // The shards of a server are not filled equally.
+    let everything = if is_server { 2 * footprint } else { footprint };
+    sizes.insert(everything);
+    let swept = sweep(env, path, (level, &policies), sizes)?;
     let at = |pages: u64| {
         let row = swept.iter().find(|row| row.1 == pages && row.0 == policy);
         row.map(|row| row.2).with_context(|| format!("the sweep lacks {pages} pages"))
     };
     // The goal by the trace itself, not by the prediction.
-    let ceiling = best(&swept, footprint).context("the sweep lacks the footprint")?.2;
+    let ceiling = best(&swept, everything).context("the sweep lacks the footprint")?.2;
     let wanted = number(&made, "/goal/target")? * ceiling;
     let reach = swept.iter().filter(|row| row.2 >= wanted).map(|row| row.1);
     let needed = reach.min().context("no size of the sweep reaches the goal")?;

@@ -238,7 +238,7 @@ pub(super) fn size_live(env: &Env, claims: &mut Claims) -> Result<()> {
         let pages = |name: &str| number(&found, &format!("/total/sum/{name}"));
         let measured = pages("hit_pages")? / pages("read_pages")?.max(1.0);
         let (larder, count) = (&env.larder, (held / PAGE_BYTES).max(1).to_string());
-        let arguments = ["--policy", "linux", "--format", "json"];
+        let arguments = ["--level", "replacement", "--policy", "linux", "--json"];
         let row = json_of(cmd!(300, "{larder} sim {trace} {arguments...} --size {count}p"))?;
         let predicted = number(&row, "/rows/0/hit_ratio")?;
         points.push(100.0 * (predicted - measured).abs());

@@ -24,7 +24,7 @@ use std::io::Write;
 use std::num::NonZero;
 use std::path::{Path, PathBuf};
 
-/// What `--level replacement` leaves out.
+/// Parts of a server that `--level replacement` leaves out.
 const LEFT_OUT: [&str; 5] =
     ["read-ahead", "partial pages", "write modes", "lazy writes", "the store's times"];
 /// Minimum size of a page of the whole cache in bytes.

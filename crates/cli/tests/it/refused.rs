@@ -378,8 +378,8 @@ fn options_that_contradict_each_other_or_have_no_effect_are_refused() {
     assert!(output.status.success());
     for (args, reason) in [
         (
-            &["sim", "t.csv", "--store", "disk", "--set", "nonsense=1", "--clients", "9"][..],
-            "cannot simulate with --store, --clients, --set: add --level whole\n",
+            &["sim", "t.csv", "--policy", "min", "--store", "disk", "--clients", "9"][..],
+            "cannot simulate with --store, --clients: add --level whole\n",
         ),
         (
             &["sim", "t.csv", "--level", "whole", "--size", "16MiB", "--set", "age-maxx=1"],
@@ -550,6 +550,8 @@ fn a_simulation_refuses_what_it_cannot_do_and_groups_numbers() {
     let short = [&whole[..], &["--store", "measure:t.csv"]].concat();
     let stderr = refusal(directory.path(), &short);
     assert_message(stderr.lines().last().unwrap(), &["cannot measure t.csv: "]);
+    let stderr = refusal(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "8TiB"]);
+    assert_message(stderr.lines().last().unwrap(), &["a cache of 8 TiB", "smaller --size"]);
     let stderr = refusal(directory.path(), &["sim", "t.csv", "--policy", "lru", "--size", "1EiB"]);
     assert_message(
         stderr.lines().last().unwrap(),

@@ -36,6 +36,8 @@ const LENGTH_MAX: u64 = larder_core::volume::LENGTH_MAX / LENGTH_STEP * LENGTH_S
 const VOLUMES_MAX: usize = 4096;
 /// Frames that each client may hold while it waits, in addition to a page: a part of a read.
 const CLIENT_FRAMES: usize = 256;
+/// Number of parts of the trace with reads of their own.
+pub const PARTS: usize = 8;
 /// Granule of a volume, and the minimum end of a request.
 const SECTOR_BYTES: u64 = 512;
 
@@ -89,8 +91,21 @@ pub struct CacheSimulationResult {
     pub elapsed: Nanos,
     /// Blocks that were not in the store at the end.
     pub unclean_blocks: u64,
+    /// The reads of each of [`PARTS`] equal parts of the trace, by references.
+    pub parts: [PartReads; PARTS],
     /// The curve report of each volume at the end, if the cache tracked the volume.
     pub curves: Vec<Option<CurveReport>>,
+}
+
+/// The reads of a part of the trace.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct PartReads {
+    /// References to pages of 4 KiB, by reads and writes.
+    pub references: u64,
+    /// Pages of reads that the cache has answered.
+    pub pages: u64,
+    /// Those that did not wait for the store.
+    pub hits: u64,
 }
 
 /// A failed simulation of the whole cache, as one sentence.
@@ -128,6 +143,8 @@ pub struct VolumeLengths {
     /// Length by volume number; 0 for a number without requests.
     lengths: Vec<u64>,
     requests: u64,
+    /// References to pages of 4 KiB, by reads and writes.
+    references: u64,
 }
 
 impl VolumeLengths {
@@ -144,6 +161,7 @@ impl VolumeLengths {
         while source.next_batch(&mut batch)? {
             for record in &batch {
                 lengths.include(record)?;
+                lengths.references += references(record);
             }
             lengths.requests += batch.len() as u64;
         }
@@ -187,9 +205,17 @@ pub fn simulate(
     let mut simulation = build(lengths, options);
     let begin = simulation.now();
     let mut next = begin;
+    let mut parts = [PartReads::default(); PARTS];
+    let (mut part, mut done) = (0, 0_u64);
     let mut batch = Vec::new();
     while source.next_batch(&mut batch)? {
         for record in &batch {
+            done += references(record);
+            parts[part].references += references(record);
+            if done >= part_end(lengths.references, part) && part + 1 < PARTS {
+                parts[part].add_totals(&simulation, lengths);
+                part += 1;
+            }
             let is_refused = options.write_mode == WriteMode::ReadOnly && record.op.changes();
             let Some(request) = request(record).filter(|_| !is_refused) else { continue };
             let (until, think) = match options.pace {
@@ -207,6 +233,12 @@ pub fn simulate(
         progress(batch.len() as u64);
     }
     simulation.wait_for_all()?;
+    parts[part..].iter_mut().for_each(|part| part.add_totals(&simulation, lengths));
+    for at in (1..PARTS).rev() {
+        let before = parts[at - 1];
+        parts[at].pages -= before.pages;
+        parts[at].hits -= before.hits;
+    }
     let elapsed = simulation.now() - begin;
     let unclean_blocks = (0..lengths.lengths.len()).map(|v| simulation.unclean_blocks(v)).sum();
     let curves = (0..lengths.lengths.len()).map(|volume| simulation.curve(volume)).collect();
@@ -214,7 +246,36 @@ pub fn simulate(
     for volume in simulation.finish() {
         totals.add(&volume);
     }
-    Ok(CacheSimulationResult { totals, elapsed, unclean_blocks, curves })
+    Ok(CacheSimulationResult { totals, elapsed, unclean_blocks, parts, curves })
+}
+
+impl PartReads {
+    /// Adds the reads of all volumes so far.
+    fn add_totals<S: Store<NoFrames>>(
+        &mut self,
+        simulation: &CacheSimulation<S>,
+        lengths: &VolumeLengths,
+    ) {
+        for volume in 0..lengths.lengths.len() {
+            let totals = simulation.totals(volume);
+            self.pages += totals.read_pages();
+            self.hits += totals.read_hits();
+        }
+    }
+}
+
+/// Returns the number of references up to the end of a part.
+fn part_end(references: u64, part: usize) -> u64 {
+    let end = u128::from(references) * (part as u128 + 1) / PARTS as u128;
+    u64::try_from(end).expect("a part of 64 bits")
+}
+
+/// Returns the pages of 4 KiB that a read or write touches; 0 for another request.
+fn references(record: &Record) -> u64 {
+    if !record.op.transfers() || record.len == 0 {
+        return 0;
+    }
+    record.end().div_ceil(BLOCK_BYTES_U64) - record.offset / BLOCK_BYTES_U64
 }
 
 fn build(

@@ -5,10 +5,10 @@
 //! 1. `survey`: duration, number of references and pages, extent of the volumes;
 //! 2. `working_set`: the working set over time and the heat map, now that both axes are known;
 //! 3. `caches`: all policies at sizes half an octave apart, in miniature;
-//! 4. `search`: the size that reaches the goal, with the best policies around it, where `server` can
-//!    simulate the whole cache of a server in that;
-//! 5. `recommend`, and the other measurements at that size: half and twice the size, other page sizes, `windows`,
-//!    `volumes`, MIN.
+//! 4. `search`: the size that reaches the goal, with the best policies around it; in simulations of
+//!    a `server`, if the trace is short enough;
+//! 5. `recommend`, and the other measurements at that size: half and twice the size, other page
+//!    sizes, `windows`, `volumes`, MIN.
 //!
 //! Caches are simulated in full where that costs no more than [`COUNTED_MAX`] references, else in
 //! miniature, and every result states the method. The result depends only on the seed. Sizes are

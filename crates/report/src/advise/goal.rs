@@ -10,7 +10,7 @@ use larder_schema::format;
 /// Descriptions of a curve's origin, for [`reason`].
 #[derive(Clone, Copy, Debug)]
 pub struct Source<'a> {
-    /// What hit ratios are shares of, such as `references`.
+    /// The events whose share a hit ratio is, such as `references`.
     pub counted: &'a str,
     /// The cache that attains all reachable hits.
     pub everything: &'a str,

@@ -8,9 +8,9 @@
 //! read the neighboring data, it wastes memory and bandwidth.
 //!
 //! Larder's rule: the largest page whose byte hit ratio is at most [`HITS_LOST`] below the best,
-//! and that fetches at most [`BYTES_MORE`] times the fewest bytes. Where a server was simulated, the
-//! share of its read requests that do not wait for the store takes the place of the byte hit ratio,
-//! and the bytes are those that it reads and writes.
+//! and that fetches at most [`BYTES_MORE`] times the fewest bytes. Where a server was simulated,
+//! the share of its read requests that do not wait for the store takes the place of the byte hit
+//! ratio, and the bytes are those that it reads and writes.
 
 use larder_schema::sizing::PageSize;
 

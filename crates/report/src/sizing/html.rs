@@ -236,7 +236,7 @@ fn tables_section(sizing: &Sizing) -> String {
 fn method_section(sizing: &Sizing) -> String {
     let covered = if server::is_searched(sizing) {
         "The simulation of a server covers requests with their sizes, read-ahead and lazy writes; \
-         that of the needs over time and of volumes covers replacement only"
+         that of volumes covers replacement only"
     } else {
         "The simulation of the curve covers replacement only"
     };

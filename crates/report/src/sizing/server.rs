@@ -1,4 +1,4 @@
-//! What a server does with the trace: the words and tables of a prediction of the whole cache.
+//! The words and tables of a prediction of a server's work.
 
 use crate::advise::page_size;
 use crate::table::{Field, Table};
@@ -10,7 +10,7 @@ pub(super) fn is_searched(sizing: &Sizing) -> bool {
     sizing.server.as_ref().is_some_and(|server| server.is_searched)
 }
 
-/// Returns what the hit ratios of the curve and of the effects are shares of.
+/// Returns the events whose share the hit ratios of the curve and of the effects are.
 pub(super) fn counted(sizing: &Sizing) -> &'static str {
     if is_searched(sizing) { "page reads" } else { "references" }
 }

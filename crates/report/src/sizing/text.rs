@@ -300,11 +300,7 @@ pub(super) fn windows_table(sizing: &Sizing) -> Table {
         Field::percent("ceiling", "reachable", |it| it.ceiling),
         Field::percent("hit_ratio", "hits with the recommended size", |it| it.hit_ratio),
     ];
-    let title = match sizing.server {
-        Some(_) => "Over time, by replacement alone",
-        None => "Over time",
-    };
-    Table::of(title, &sizing.windows, fields)
+    Table::of("Over time", &sizing.windows, fields)
 }
 
 pub(super) fn volumes_table(sizing: &Sizing) -> Option<Table> {

@@ -10,6 +10,7 @@ use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::{TUNABLES, Tunables};
+use larder_host::memory;
 use larder_lab::model::StoreSpec;
 use larder_lab::sim::engine::{CacheSimulationOptions, Pace};
 use larder_lab::sim::study::{self, WholeStudy};
@@ -144,18 +145,23 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<bool> {
         write_modes: engine_args.write_mode.clone(),
         threads: arguments.threads.unwrap_or_else(args::cores),
         cores: args::cores(),
-        skips_small: arguments.level.is_none(),
+        available_bytes: memory::available_bytes().unwrap_or(u64::MAX),
+        skips_small: arguments.level.is_none() && arguments.whole.option_names.is_empty(),
     };
-    let mut runs = Vec::new();
-    for_each_case(arguments, Level::Whole, |case, bar| {
-        let mut note = |note: String| eprintln!("larder: note: {note}");
+    let (mut runs, mut notes) = (Vec::new(), Vec::new());
+    let outcome = for_each_case(arguments, Level::Whole, |case, bar| {
         let progress = &mut |progress| bar.show(progress);
-        runs.extend(study::run_whole(case, &study, progress, &mut note)?);
+        runs.extend(study::run_whole(case, &study, progress, &mut |note| notes.push(note))?);
         Ok(())
-    })?;
-    if runs.is_empty() {
+    });
+    if outcome.is_ok() && runs.is_empty() {
         return Ok(false);
     }
+    notes.dedup();
+    for note in &notes {
+        eprintln!("larder: note: {note}");
+    }
+    outcome?;
     let table = match arguments.format.get() {
         TableFormat::Text => study::short_table(&runs),
         TableFormat::Csv | TableFormat::Json => study::full_table(&runs),

@@ -3,7 +3,7 @@
 use super::{
     CacheSimulationError, CacheSimulationOptions, CacheSimulationResult, VolumeLengths, simulate,
 };
-use crate::sim::sizing::Open;
+use crate::trace::{BoxedSource, TraceError};
 use std::num::NonZero;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 use std::sync::{Mutex, mpsc};
@@ -12,8 +12,8 @@ use std::time::Duration;
 /// Interval of progress reports.
 const TICK: Duration = Duration::from_millis(100);
 
-/// Runs the simulations of a plan over the trace that `open` opens, and returns their results in the
-/// order of the plan. `progress` receives the number of simulated requests from time to time.
+/// Runs the simulations of a plan over the trace that `open` opens, and returns their results in
+/// the order of the plan. `progress` receives the number of simulated requests from time to time.
 ///
 /// # Errors
 /// The trace cannot be read or simulated.
@@ -21,7 +21,7 @@ const TICK: Duration = Duration::from_millis(100);
 /// # Panics
 /// If a simulation panics.
 pub fn simulate_all(
-    open: &Open<'_>,
+    open: &(dyn Fn() -> Result<BoxedSource, TraceError> + Sync),
     lengths: &VolumeLengths,
     plan: &[CacheSimulationOptions],
     threads: NonZero<usize>,

@@ -3,7 +3,7 @@
 //! Caches in full are run in as many passes as it takes to keep their tables within
 //! [`TABLES_BYTES_MAX`].
 
-use super::server::Server;
+use super::server::{self, Server, ServerResult};
 use super::{COUNTED_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError};
 use crate::sim::sweep::{self, SweepItem};
 use larder_core::curve::estimate::Estimate;
@@ -32,8 +32,8 @@ pub(super) struct CacheResult {
     pub(super) read_misses: u64,
     /// True if the whole trace ran through a cache of full size.
     pub(super) counted: bool,
-    /// The work of a server, if the whole cache was simulated.
-    pub(super) server: Option<ServerRun>,
+    /// The work of a server, and its reads in each part, if the whole cache was simulated.
+    pub(super) server: Option<ServerResult>,
 }
 
 impl CacheResult {
@@ -49,20 +49,26 @@ impl CacheResult {
         }
     }
 
-    pub(super) fn of_server(run: ServerRun) -> CacheResult {
+    fn of_server(result: &ServerResult) -> CacheResult {
+        let run = result.0;
         CacheResult {
             hits: Estimate::exact(run.read_hit_ratio),
             byte_hits: Estimate::exact(run.request_hit_ratio),
             read_misses: run.waiting_pages,
             counted: true,
-            server: Some(run),
+            server: Some(*result),
         }
+    }
+
+    /// Returns the work of a server, if the whole cache was simulated.
+    pub(super) fn run(&self) -> Option<ServerRun> {
+        self.server.map(|(run, _)| run)
     }
 
     /// Returns the bytes read from the store, with pages of `page_bytes`.
     pub(super) fn store_bytes(&self, page_bytes: u32) -> u64 {
         let pages = self.read_misses.saturating_mul(page_bytes.into());
-        self.server.map_or(pages, |run| run.read_bytes)
+        self.run().map_or(pages, |run| run.read_bytes)
     }
 
     /// Returns the hit ratio as a point of a curve at `bytes`.
@@ -78,10 +84,10 @@ pub(super) struct ResultTable(BTreeMap<(u32, &'static str), CacheResult>);
 
 impl ResultTable {
     /// Inserts a result; an estimate never replaces a counted result.
-    pub(super) fn insert(&mut self, policy: PolicyKind, pages: u32, result: CacheResult) {
-        let entry = self.0.entry((pages, policy.name())).or_insert(result);
+    fn insert(&mut self, policy: PolicyKind, pages: u32, result: &CacheResult) {
+        let entry = self.0.entry((pages, policy.name())).or_insert(*result);
         if !entry.counted {
-            *entry = result;
+            *entry = *result;
         }
     }
 
@@ -171,12 +177,34 @@ impl CachePlan<'_> {
             return Ok(());
         }
         if let Some(server) = self.server {
-            server.run(context, self, table, progress)
+            self.serve(server, context, table, progress)
         } else if self.runs_in_full(context) {
             self.count(context, table, progress)
         } else {
             self.estimate(context, table, progress)
         }
+    }
+
+    /// Simulates a server with the caches that the table does not have. Sizes below the minimum of
+    /// a simulation are left out.
+    fn serve(
+        &self,
+        server: &Server,
+        context: &SizingContext<'_>,
+        table: &mut ResultTable,
+        progress: &mut ProgressCallback<'_>,
+    ) -> Result<(), SizingError> {
+        let pages_min = server::pages_min(PAGE_SIZES[self.page_size]);
+        let sizes = self.pages.iter().filter(|&&pages| u64::from(pages) >= pages_min);
+        let caches: Vec<(PolicyKind, u32)> = sizes
+            .flat_map(|&pages| self.policies.iter().map(move |&policy| (policy, pages)))
+            .filter(|&(policy, pages)| table.get(policy, pages).is_none())
+            .collect();
+        let results = server.run(context, (&caches, self.page_size), self.step, progress)?;
+        for ((policy, pages), result) in caches.into_iter().zip(results) {
+            table.insert(policy, pages, &CacheResult::of_server(&result));
+        }
+        Ok(())
     }
 
     fn count(
@@ -216,7 +244,7 @@ impl CachePlan<'_> {
                     progress(Progress { step: self.step, done: number * references + done, total });
                 })?;
             for (planned, counts) in pass.iter().zip(counts) {
-                table.insert(planned.policy, planned.capacity, CacheResult::counted(&counts));
+                table.insert(planned.policy, planned.capacity, &CacheResult::counted(&counts));
             }
         }
         Ok(())
@@ -301,7 +329,7 @@ impl CachePlan<'_> {
                 let read_misses = miniature.total(policy, size, reads).0.round() as u64;
                 let counted = miniature.is_whole(size);
                 let result = CacheResult { hits, byte_hits, read_misses, counted, server: None };
-                table.insert(kind, pages, result);
+                table.insert(kind, pages, &result);
             }
         }
     }

@@ -65,7 +65,13 @@ pub(super) fn compose(
             recommend::recommend(context, &mut sizing, (&mut search, &mut table), progress)?;
         if let Some((policy, pages)) = policy {
             let at = (policy, pages);
-            measure_recommended_size(context, &mut sizing, at, &profile.windows_ns, progress)?;
+            let windows_ns = &profile.windows_ns;
+            sizing.windows = if context.search_server().is_some() {
+                windows::of_server(context, &table, at, windows_ns)
+            } else {
+                windows::windows(context, at, windows_ns, progress)?
+            };
+            measure_recommended_size(context, &mut sizing, at, progress)?;
             recommend::predict_server(context, &mut sizing, policy, progress)?;
         }
     }
@@ -101,15 +107,8 @@ fn measure_recommended_size(
     context: &SizingContext<'_>,
     sizing: &mut Sizing,
     (policy, pages): (PolicyKind, u32),
-    windows_ns: &[u64],
     progress: &mut ProgressCallback<'_>,
 ) -> Result<(), SizingError> {
-    let footprint = u32::try_from(sizing.workload.footprint_pages).unwrap_or(u32::MAX);
-    let mut sizes = search::grid(footprint);
-    sizes.push(pages.min(footprint));
-    sizes.sort_unstable();
-    sizes.dedup();
-    sizing.windows = windows::windows(context, policy, (&sizes, pages), windows_ns, progress)?;
     sizing.stability = stability::assess(&sizing.windows, page_bytes(pages.into()));
     sizing.min_hit_ratio = min(context, pages, progress)?;
     if sizing.min_hit_ratio.is_none() {
@@ -204,7 +203,7 @@ fn page_sizes(
             high: result.byte_hits.high,
             store_bytes: result.store_bytes(bytes),
             read_misses: result.read_misses,
-            server: result.server,
+            server: result.run(),
             footprint_bytes: context.survey.footprints[index].pages.saturating_mul(bytes.into()),
         });
     }

@@ -180,14 +180,14 @@ fn compare(
 
 fn effect(context: &SizingContext<'_>, label: &str, pages: u32, result: &CacheResult) -> Effect {
     let misses = (1.0 - result.hits.hit_ratio) * as_f64(context.survey.references[0]);
-    let misses = result.server.map_or(misses, |run| as_f64(run.waiting_pages));
+    let misses = result.run().map_or(misses, |run| as_f64(run.waiting_pages));
     Effect {
         what: label.to_owned(),
         point: result.point(page_bytes(pages.into())),
         counted: result.counted,
         misses_per_hour: per_hour(context, misses),
         store_bytes: result.store_bytes(PAGE_SIZES[0]),
-        server: result.server,
+        server: result.run(),
         policies: Vec::new(),
     }
 }
@@ -235,7 +235,7 @@ pub(super) fn predict_server(
     let mut table = ResultTable::default();
     plan.run(context, &mut table, progress)?;
     for (effect, pages) in sizing.effects.iter_mut().zip(sizes) {
-        effect.server = table.get(policy, pages).and_then(|result| result.server);
+        effect.server = table.get(policy, pages).and_then(CacheResult::run);
         let Some(run) = effect.server else { continue };
         effect.misses_per_hour = per_hour(context, as_f64(run.waiting_pages));
         effect.store_bytes = run.read_bytes;

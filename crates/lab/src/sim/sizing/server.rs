@@ -1,12 +1,12 @@
-//! What a server does with the trace: simulations of its whole cache, at the sizes of a step.
+//! Simulations of the whole cache of a server over the trace, at the sizes of a step.
 //!
 //! The size is searched in these simulations if the trace is short enough for them; otherwise by
 //! replacement alone, and only the effects of the recommended cache are those of a server.
 
-use super::caches::{CachePlan, CacheResult, ResultTable, TABLES_BYTES_MAX};
 use super::{Open, Options, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError};
 use crate::sim::engine::{
-    self, CacheSimulationOptions, CacheSimulationResult, Pace, StoreModel, VolumeLengths,
+    self, CacheSimulationOptions, CacheSimulationResult, PARTS, Pace, PartReads, StoreModel,
+    VolumeLengths,
 };
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, shards_for};
 use larder_core::counters::{Counter, Latency};
@@ -29,7 +29,7 @@ const COARSE_RUNS: u64 = 25;
 /// Minimum number of pages of 4 KiB of a simulated cache.
 pub(super) const PAGES_MIN: u32 = 512;
 /// Maximum memory of the tables of a simulated cache.
-const TABLES_MAX: u64 = 4 * TABLES_BYTES_MAX;
+const TABLES_MAX: u64 = 1 << 30;
 /// One request is in flight at a time.
 const CLIENTS: usize = 1;
 
@@ -45,6 +45,9 @@ pub struct ServerOptions {
     /// Maximum references that the simulations of a search take together.
     pub search_references_max: u64,
 }
+
+/// The work of a server, and its reads by part of the trace.
+pub(super) type ServerResult = (ServerRun, [PartReads; PARTS]);
 
 /// Extent of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -114,28 +117,19 @@ impl Server {
         }
     }
 
-    /// Simulates the caches of a step, except those that the table has, and inserts the results.
-    /// Sizes below the minimum of a simulation are left out.
+    /// Simulates caches, given by policy and pages of a page size, which is an index in
+    /// [`PAGE_SIZES`]. Returns the work of each, and its reads by part of the trace.
     pub(super) fn run(
         &self,
         context: &SizingContext<'_>,
-        step: &CachePlan<'_>,
-        table: &mut ResultTable,
+        (caches, page_size): (&[(PolicyKind, u32)], usize),
+        step: &'static str,
         progress: &mut ProgressCallback<'_>,
-    ) -> Result<(), SizingError> {
-        let page_bytes = PAGE_SIZES[step.page_size];
-        let sizes = step.pages.iter().filter(|&&pages| u64::from(pages) >= pages_min(page_bytes));
-        let caches: Vec<(PolicyKind, u32)> = sizes
-            .flat_map(|&pages| step.policies.iter().map(move |&policy| (policy, pages)))
-            .filter(|&(policy, pages)| table.get(policy, pages).is_none())
-            .collect();
-        let plan: Vec<_> =
-            caches.iter().map(|&(policy, pages)| self.cache(policy, pages, page_bytes)).collect();
-        let results = self.simulate(context, &plan, step.step, progress)?;
-        for ((policy, pages), result) in caches.into_iter().zip(results) {
-            table.insert(policy, pages, CacheResult::of_server(server_run(&result)));
-        }
-        Ok(())
+    ) -> Result<Vec<ServerResult>, SizingError> {
+        let cache = |&(policy, pages)| self.cache(policy, pages, PAGE_SIZES[page_size]);
+        let plan: Vec<_> = caches.iter().map(cache).collect();
+        let results = self.simulate(context, &plan, step, progress)?;
+        Ok(results.iter().map(|result| (server_run(result), result.parts)).collect())
     }
 
     /// Returns the hit ratio of a cache that holds everything.
@@ -189,7 +183,7 @@ fn page_blocks(page_bytes: u32) -> u32 {
 }
 
 /// Returns the minimum number of pages of a simulated cache.
-fn pages_min(page_bytes: u32) -> u64 {
+pub(super) fn pages_min(page_bytes: u32) -> u64 {
     let page_blocks = page_blocks(page_bytes);
     engine::frames_min(CLIENTS, page_blocks).div_ceil(page_blocks.into())
 }

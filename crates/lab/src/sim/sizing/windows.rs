@@ -1,19 +1,23 @@
 //! The cache size that each part of the trace needs: windows with equal numbers of references,
-//! measured with caches that continue from one window to the next.
+//! measured with caches that continue from one window to the next. Of a server, hits are those of
+//! reads.
 
-use super::caches::{TABLE_BYTES_PER_PAGE, TABLES_BYTES_MAX};
+use super::caches::{ResultTable, TABLE_BYTES_PER_PAGE, TABLES_BYTES_MAX};
+use super::search;
 use super::{
     COUNTED_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError, page_bytes,
 };
+use crate::sim::engine::{PARTS, PartReads};
 use crate::sim::references::Reference;
 use larder_core::curve::miniature::Miniature;
 use larder_core::policy::PolicyKind;
 use larder_core::replace::{self, IndexKind, Replace};
 use larder_schema::curve::{Curve, Point};
+use larder_schema::share;
 use larder_schema::sizing::Window;
 
 /// Number of windows.
-pub(super) const WINDOWS: u64 = 8;
+pub(super) const WINDOWS: u64 = PARTS as u64;
 
 /// The simulated caches, in full or in miniature.
 enum Caches {
@@ -55,15 +59,41 @@ impl Caches {
     }
 }
 
-/// Measures the windows; `sizes` ascend, end with all pages of the trace, and include
-/// `recommended`.
+/// Returns the windows of a server from the results of its simulations.
+pub(super) fn of_server(
+    context: &SizingContext<'_>,
+    table: &ResultTable,
+    (policy, recommended): (PolicyKind, u32),
+    starts_ns: &[u64],
+) -> Vec<Window> {
+    let runs: Vec<_> =
+        table.of(policy).filter_map(|(pages, result)| Some((pages, result.server?.1))).collect();
+    let sizes: Vec<u32> = runs.iter().map(|(pages, _)| *pages).collect();
+    let window_of = |part: usize| {
+        let reads = |(_, parts): &(u32, [PartReads; PARTS])| parts[part];
+        let references = runs.first().map_or(0, |run| reads(run).references);
+        let ratio = |part: PartReads| share(part.hits, part.pages).unwrap_or(0.0);
+        let ratios: Vec<f64> = runs.iter().map(|run| ratio(reads(run))).collect();
+        let begin_ns = starts_ns.get(part).copied().unwrap_or(0);
+        window(context, &sizes, recommended, &ratios, (begin_ns, references))
+    };
+    (0..PARTS).map(window_of).collect()
+}
+
+/// Measures the windows by replacement alone, with caches of the sizes of the curve and the
+/// recommended one.
 pub(super) fn windows(
     context: &SizingContext<'_>,
-    policy: PolicyKind,
-    (sizes, recommended): (&[u32], u32),
+    (policy, recommended): (PolicyKind, u32),
     starts_ns: &[u64],
     progress: &mut ProgressCallback<'_>,
 ) -> Result<Vec<Window>, SizingError> {
+    let footprint = u32::try_from(context.survey.footprints[0].pages).unwrap_or(u32::MAX);
+    let mut sizes = search::grid(footprint);
+    sizes.push(recommended.min(footprint));
+    sizes.sort_unstable();
+    sizes.dedup();
+    let sizes = &sizes[..];
     let total = context.survey.references[0];
     let mut caches = Caches::new(context, policy, sizes);
     let mut before = vec![0.0; sizes.len()];

@@ -130,7 +130,7 @@ pub fn from_rows(rows: &[Row], by: Option<ReferenceKey>) -> Table {
     table
 }
 
-/// Returns the JSON object: schema and version before the table, and what the simulation leaves out.
+/// Returns the JSON object: schema, version, the table, and what the simulation leaves out.
 #[must_use]
 pub fn json(table: &Table, left_out: &[&str]) -> Value {
     let mut json = json!({ "schema": "larder-sim", "version": 1 });

@@ -7,7 +7,7 @@ use crate::sim::engine::{
     simulate_all,
 };
 use crate::sim::sizing::{Progress, ProgressCallback, memory_bytes};
-use larder_core::cache::shards_for;
+use larder_core::cache::{METADATA_BYTES_PER_FRAME, shards_for};
 use larder_core::clock::SECOND;
 use larder_core::counters::{COUNTERS, Counter, Latency, Unit};
 use larder_core::mode::WriteMode;
@@ -33,6 +33,8 @@ pub struct WholeStudy {
     pub threads: NonZero<usize>,
     /// Parallelism of the machine, which determines the number of shards.
     pub cores: NonZero<usize>,
+    /// Available memory of the machine; the tables of the caches take at most half of it.
+    pub available_bytes: u64,
     /// True if sizes that are too small are left out, with a note, instead of refused.
     pub skips_small: bool,
 }
@@ -45,8 +47,8 @@ pub struct Run {
     outcome: CacheSimulationResult,
 }
 
-/// Simulates every policy at every size in every write mode. `note` receives notes for the user, one
-/// sentence each.
+/// Simulates every policy at every size in every write mode. `note` receives notes for the user,
+/// one sentence each.
 ///
 /// # Errors
 /// The trace cannot be simulated, or a cache is too small.
@@ -64,30 +66,42 @@ pub fn run_whole(
             "simulate the whole cache with pages of {page_bytes} bytes: the minimum is 4KiB"
         )));
     }
-    let lengths = VolumeLengths::of(&mut case.source()?)?;
+    let mut source = case.source()?;
+    let lengths = VolumeLengths::of(&mut source)?;
+    source.notes().into_iter().for_each(&mut *note);
     if lengths.requests() == 0 {
-        return Err(refused(format!("simulate {}: it has no request", case.name)));
+        return Err(case.is_empty());
     }
     let is_relative = study.sizes.iter().any(|size| matches!(size, Size::Percent(_)));
     let pages = if is_relative { case.footprint()? } else { 0 };
     let clients = study.options.clients;
     let frames_min = frames_min(clients, page_blocks);
-    let mut plan = Vec::new();
+    let minimum = frames_min * (BLOCK_BYTES_U64 >> 10);
+    let (mut plan, mut small_sizes) = (Vec::new(), 0);
     for size in &study.sizes {
-        let bytes = size.pages(case.page_bytes(), pages)?.saturating_mul(page_bytes);
+        let bytes = u64::from(size.capacity(case.page_bytes(), pages)?).saturating_mul(page_bytes);
         let frames = frames_of(bytes);
-        if u64::from(frames) < frames_min {
-            let too_small = format!(
-                "simulate a cache of {}: with {} the minimum is {}KiB",
+        let tables = u64::from(frames) * (METADATA_BYTES_PER_FRAME * study.threads.get()) as u64;
+        if tables > study.available_bytes / 2 {
+            return Err(refused(format!(
+                "simulate a cache of {}: its tables take {} of memory, and half of what is \
+                 available is {}; use a smaller --size or fewer --threads",
                 format::bytes(bytes),
-                format::counted(clients as u64, "client"),
-                frames_min * (BLOCK_BYTES_U64 >> 10)
-            );
+                format::bytes(tables),
+                format::bytes(study.available_bytes / 2)
+            )));
+        }
+        if u64::from(frames) < frames_min {
             if study.skips_small {
-                note(format!("{}: left out: {too_small}", case.name));
+                small_sizes += 1;
                 continue;
             }
-            return Err(refused(format!("{too_small}; or add --level replacement")));
+            let clients = format::counted(clients as u64, "client");
+            return Err(refused(format!(
+                "simulate a cache of {}: with {clients} the minimum is {minimum}KiB; choose a \
+                 larger --size",
+                format::bytes(bytes)
+            )));
         }
         for &policy in &study.policies {
             plan.extend(study.write_modes.iter().map(|&write_mode| CacheSimulationOptions {
@@ -99,6 +113,14 @@ pub fn run_whole(
                 ..study.options.clone()
             }));
         }
+    }
+    if small_sizes > 0 {
+        let sizes = format::counted(small_sizes, "size");
+        note(format!(
+            "{}: {sizes} below {minimum}KiB left out, the minimum of the whole cache; --level \
+             replacement has them",
+            case.name
+        ));
     }
     let total = lengths.requests() * plan.len() as u64;
     let outcomes = simulate_all(case.open, &lengths, &plan, study.threads, &mut |done| {

@@ -50,6 +50,11 @@ fn the_prediction_is_a_simulation_of_the_recommended_server() {
     assert!(model.is_searched && sizing.exact);
     let advice = sizing.recommendation.as_ref().unwrap();
     assert!(sizing.recommended().unwrap().point.hit_ratio >= advice.wanted_hit_ratio);
+    // The parts together are the whole.
+    assert_eq!(sizing.windows.iter().map(|window| window.references).sum::<u64>(), 40_000);
+    let hits: f64 = sizing.windows.iter().map(|window| window.hit_ratio / 8.0).sum();
+    let whole = sizing.recommended().unwrap().point.hit_ratio;
+    assert!((hits - whole).abs() < 0.02, "{hits} in parts, {whole}");
     let open = || Box::new(Memory(records.clone().into_iter())) as BoxedSource;
     let lengths = VolumeLengths::of(&mut open()).unwrap();
     for effect in &sizing.effects {
