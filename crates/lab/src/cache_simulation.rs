@@ -37,15 +37,23 @@ struct ServedVolume<S> {
     volume: Arc<Volume<NoFrames>>,
     recorder: Arc<Recorder>,
     store: S,
+    /// True if the cache may have operations for the store since it was last polled.
+    has_work: Arc<AtomicBool>,
+    /// Time of the next event of the store or the lazy writer.
+    next: Option<Nanos>,
 }
 
-/// Sets a flag when the cache has operations for a store.
+/// Sets flags when the cache has operations for a store.
 #[derive(Debug)]
-struct WorkNotifier(Arc<AtomicBool>);
+struct WorkNotifier {
+    of_volume: Arc<AtomicBool>,
+    of_any: Arc<AtomicBool>,
+}
 
 impl Wake for WorkNotifier {
     fn wake(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.of_volume.store(true, Ordering::Relaxed);
+        self.of_any.store(true, Ordering::Relaxed);
     }
 }
 
@@ -83,10 +91,12 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         let cache = Cache::new(NoFrames::new(frames), shards);
         let work_pending = Arc::new(AtomicBool::new(false));
         let serve = |(options, store)| {
-            let volume =
-                cache.add_volume(options, Box::new(WorkNotifier(Arc::clone(&work_pending))));
+            let has_work = Arc::new(AtomicBool::new(true));
+            let [of_volume, of_any] = [&has_work, &work_pending].map(Arc::clone);
+            let notifier = Box::new(WorkNotifier { of_volume, of_any });
+            let volume = cache.add_volume(options, notifier);
             let recorder = cache.recorder(&volume);
-            ServedVolume { volume, recorder, store }
+            ServedVolume { volume, recorder, store, has_work, next: None }
         };
         let volumes: Vec<ServedVolume<S>> = volumes.into_iter().map(serve).collect();
         let open = |served: &ServedVolume<S>| {
@@ -154,7 +164,10 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
             // triggers read-ahead; a write may have made work for the lazy writer.
             ClientState::Idle
                 if request.op == Op::Read && !self.work_pending.load(Ordering::Relaxed) => {}
-            ClientState::Idle | ClientState::Waiting => self.next = Some(self.now),
+            ClientState::Idle | ClientState::Waiting => {
+                self.volumes[request.volume].has_work.store(true, Ordering::Relaxed);
+                self.next = Some(self.now);
+            }
             ClientState::WaitingUntil(at) => {
                 self.next = Some(self.next.map_or(at, |next| next.min(at)));
             }
@@ -243,11 +256,12 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
             let mut next = self.drive_stores();
             let mut progressed = false;
             for client in &mut self.clients {
-                if client.is_idle() {
-                    continue;
-                }
+                let Some(volume) = client.volume() else { continue };
                 match client.advance(&self.cache, self.now)? {
-                    ClientState::Idle => progressed = true,
+                    ClientState::Idle => {
+                        progressed = true;
+                        self.volumes[volume].has_work.store(true, Ordering::Relaxed);
+                    }
                     ClientState::Waiting => {}
                     ClientState::WaitingUntil(at) => {
                         next = Some(next.map_or(at, |next| next.min(at)));
@@ -263,12 +277,17 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// Submits the operations of the first volume that has any. Returns true if there were any.
     fn has_work(&mut self) -> bool {
         for served in &mut self.volumes {
+            if !served.has_work.swap(false, Ordering::Relaxed) {
+                continue;
+            }
             let (cache, ops) = (&self.cache, &mut self.ops);
             cache.poll(&served.volume, &served.recorder, self.now, DEPTH, ops);
             if !ops.is_empty() {
                 for op in ops.drain(..) {
                     served.store.submit(self.now, cache.frames(), op);
                 }
+                // The next round collects completions, and polls again.
+                served.has_work.store(true, Ordering::Relaxed);
                 return true;
             }
         }
@@ -281,8 +300,14 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         let CacheSimulation { cache, volumes, now, ops, done, .. } = self;
         let now = *now;
         let mut next = None;
-        for ServedVolume { volume, recorder, store } in volumes {
-            let event = loop {
+        for ServedVolume { volume, recorder, store, has_work, next: event } in volumes {
+            let is_due = event.is_some_and(|at| at <= now);
+            if !is_due && !has_work.load(Ordering::Relaxed) {
+                next = [next, *event].into_iter().flatten().min();
+                continue;
+            }
+            *event = loop {
+                has_work.store(false, Ordering::Relaxed);
                 let due = cache.poll(volume, recorder, now, DEPTH, ops);
                 for op in ops.drain(..) {
                     store.submit(now, cache.frames(), op);
@@ -296,7 +321,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
                     cache.complete(volume, recorder, now, done);
                 }
             };
-            next = [next, event].into_iter().flatten().min();
+            next = [next, *event].into_iter().flatten().min();
         }
         next
     }

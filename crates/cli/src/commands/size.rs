@@ -39,8 +39,7 @@ pub(crate) struct SizeArgs {
     /// Size the built-in sample trace.
     ///
     /// 100,000 requests: 60 % have a Zipf distribution over 64 MiB (exponent 0.9), 25 % loop over
-    /// 4 MiB, 15 % scan new pages. They are generated from a fixed seed, so that the result is the
-    /// same on every machine.
+    /// 4 MiB, 15 % scan new pages. They are generated from a fixed seed.
     #[arg(long, conflicts_with_all = ["trace", "live"])]
     sample: bool,
 

@@ -67,6 +67,11 @@ impl Client {
         self.job.is_none()
     }
 
+    /// Returns the volume of its request.
+    pub(super) fn volume(&self) -> Option<usize> {
+        self.job.as_ref().map(|job| job.volume)
+    }
+
     /// Returns the time of its next request, if it is idle: `think` after the last reply.
     pub(super) fn ready_at(&self, think: Nanos) -> Option<Nanos> {
         self.is_idle().then(|| self.answered_at.map_or(0, |at| at + think))

@@ -41,7 +41,7 @@ pub(super) fn plan(
         }
         sizing.workload.ceiling = server.ceiling(context, candidates[0], progress)?;
         *table = ResultTable::default();
-        add_curve(context, &candidates, table, progress)?;
+        add_curve(context, &candidates[..1], table, progress)?;
     }
     Ok((sizing.workload.ceiling > 0.0).then_some(SearchPlan { candidates, center }))
 }
@@ -157,9 +157,6 @@ fn search_with_all(
         let Some(better) = better.filter(|_| searches < SEARCHES_MAX) else {
             return Ok((choice, compared));
         };
-        if server.is_some() {
-            add_curve(context, &[better], table, progress)?;
-        }
         plan.candidates.push(better);
         plan.center = choice.pages;
     }

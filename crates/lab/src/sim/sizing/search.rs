@@ -7,7 +7,7 @@
 //! again.
 
 use super::caches::{CachePlan, ResultTable};
-use super::server::{Extent, Server};
+use super::server::Server;
 use super::{ProgressCallback, SizingContext, SizingError};
 use larder_core::policy::PolicyKind;
 use larder_schema::advice::Attainment;
@@ -117,11 +117,10 @@ impl Search<'_> {
             plan.run(context, simulated, progress)
         };
         let mut center = self.center.clamp(least, pages_max);
-        // The curve of a server has the sizes around the goal already.
+        // The curve of a server has the sizes around the goal already, with the first candidate.
         let (moves, refinements) = match self.server.and_then(|server| server.search) {
             None => (MOVES_MAX, REFINEMENTS),
-            Some(Extent::Full) => (0, REFINEMENTS),
-            Some(Extent::Coarse) => (0, REFINEMENTS + 1),
+            Some(_) => (0, REFINEMENTS + 1),
         };
         if moves == 0 {
             simulated = table.up_to(pages_max);
@@ -148,8 +147,10 @@ impl Search<'_> {
                 let pages = u64::from(above - below) * u64::from(number) / 4;
                 below + u32::try_from(pages).expect("a part of 32 bits")
             };
-            let between = (1..4).map(part).filter(|&pages| pages > below && pages < above);
-            let mut between: Vec<u32> = between.collect();
+            // Of a server, only the first candidate has a result at the smaller neighbor.
+            let first = u32::from(moves > 0 || below < least);
+            let between = (first..4).map(part).filter(|&pages| pages < above);
+            let mut between: Vec<u32> = between.filter(|&pages| pages >= least).collect();
             between.dedup();
             run(&between, &mut simulated)?;
         }

@@ -24,7 +24,7 @@ use std::num::NonZero;
 /// a minute of work.
 pub const SEARCH_REFERENCES_MAX: u64 = 100_000_000;
 /// Simulations of a full search, and of one with fewer sizes and policies.
-const FULL_RUNS: u64 = 90;
+const FULL_RUNS: u64 = 70;
 const COARSE_RUNS: u64 = 25;
 /// Minimum number of pages of 4 KiB of a simulated cache.
 pub(super) const PAGES_MIN: u32 = 512;
@@ -52,9 +52,9 @@ pub(super) type ServerResult = (ServerRun, [PartReads; PARTS]);
 /// Extent of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// Several policies at sizes half an octave apart.
+    /// The best policy at sizes half an octave apart, and others around the goal.
     Full,
-    /// The best policy, at sizes an octave apart.
+    /// The best policy alone, at sizes an octave apart.
     Coarse,
 }
 
