@@ -81,7 +81,10 @@ pub(super) fn recommend(
     let Some(policy) = search::best_policy(&compared, choice.pages) else { return Ok(None) };
     let all_policies = &context.options.policies[..];
     let few = match context.search_server() {
-        Some(_) => &plan.candidates[..],
+        Some(_) => {
+            add_curve(context, &[policy], table, progress)?;
+            &plan.candidates[..]
+        }
         None => all_policies,
     };
     let (half, twice) = ((choice.pages / 2).max(1), choice.pages.saturating_mul(2));
@@ -157,6 +160,9 @@ fn search_with_all(
         let Some(better) = better.filter(|_| searches < SEARCHES_MAX) else {
             return Ok((choice, compared));
         };
+        if server.is_some() {
+            add_curve(context, &[better], table, progress)?;
+        }
         plan.candidates.push(better);
         plan.center = choice.pages;
     }

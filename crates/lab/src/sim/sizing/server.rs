@@ -24,8 +24,8 @@ use std::num::NonZero;
 /// a minute of work.
 pub const SEARCH_REFERENCES_MAX: u64 = 100_000_000;
 /// Simulations of a full search, and of one with fewer sizes and policies.
-const FULL_RUNS: u64 = 70;
-const COARSE_RUNS: u64 = 25;
+const FULL_RUNS: u64 = 90;
+const COARSE_RUNS: u64 = 40;
 /// Minimum number of pages of 4 KiB of a simulated cache.
 pub(super) const PAGES_MIN: u32 = 512;
 /// Maximum memory of the tables of a simulated cache.

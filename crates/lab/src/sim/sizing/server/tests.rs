@@ -55,6 +55,11 @@ fn the_prediction_is_a_simulation_of_the_recommended_server() {
     let hits: f64 = sizing.windows.iter().map(|window| window.hit_ratio / 8.0).sum();
     let whole = sizing.recommended().unwrap().point.hit_ratio;
     assert!((hits - whole).abs() < 0.02, "{hits} in parts, {whole}");
+    // The curve of the recommended policy reaches to the end.
+    let curve = sizing.policies.iter().find(|curve| curve.policy == advice.policy).unwrap();
+    assert!(curve.points.last_bytes() >= page_bytes(sizing.workload.footprint_pages));
+    let reachable: f64 = sizing.windows.iter().map(|window| window.ceiling / 8.0).sum();
+    assert!((reachable - sizing.workload.ceiling).abs() < 0.02, "{reachable}");
     let open = || Box::new(Memory(records.clone().into_iter())) as BoxedSource;
     let lengths = VolumeLengths::of(&mut open()).unwrap();
     for effect in &sizing.effects {
