@@ -226,6 +226,7 @@ pub(crate) fn sizing(input: &[u8]) {
         policies: vec![PolicyKind::Lru],
         page_sizes: true,
         sampled: false,
+        server: None,
         seed: 1,
         threads: NonZero::<usize>::MIN,
     };
