@@ -246,8 +246,9 @@ impl TestFs {
         let share = errors as f64 / all as f64;
         assert!(
             share <= super::WRONG_MAX,
-            "{} {mode} {name}: {truth:?} {reported:?} {found:?}",
-            self.kind
+            "{} {mode} {name}: {truth:?} {reported:?} {found:?} {:#?}",
+            self.kind,
+            watch.total.rows
         );
     }
 }
