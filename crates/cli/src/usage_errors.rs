@@ -173,12 +173,25 @@ fn is_similar(given: &str, option: &str) -> bool {
 }
 
 /// Suggests commands of other commands, such as `larder ctl stats` for `larder stats`, if no
-/// similar one exists.
+/// similar one exists. Removes suggestions of clap that are hardly similar.
 fn suggest_subcommand(error: &mut clap::Error, command: &Command) {
-    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand) else {
+    let Some(ContextValue::String(given)) = error.get(ContextKind::InvalidSubcommand).cloned()
+    else {
         return;
     };
-    let nested = command.get_subcommands().filter(|sub| sub.find_subcommand(given).is_some());
+    if let Some(ContextValue::Strings(names)) = error.remove(ContextKind::SuggestedSubcommand) {
+        let is_similar = |name: &String| {
+            given.starts_with(name.as_str())
+                || strsim::damerau_levenshtein(&given, name) * 2 <= given.len()
+        };
+        let names: Vec<String> = names.into_iter().filter(is_similar).collect();
+        if names.is_empty() {
+            error.remove(ContextKind::Suggested);
+        } else {
+            error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
+        }
+    }
+    let nested = command.get_subcommands().filter(|sub| sub.find_subcommand(&given).is_some());
     let names: Vec<String> = nested.map(|sub| format!("{} {given}", sub.get_name())).collect();
     if error.get(ContextKind::SuggestedSubcommand).is_none() && !names.is_empty() {
         error.insert(ContextKind::SuggestedSubcommand, ContextValue::Strings(names));
@@ -219,6 +232,7 @@ mod tests {
         assert!(message.contains(": it is not a whole number from 1 to 4096\n"), "{message}");
         assert!(message.ends_with("try 'larder bench server --help'.\n"), "{message}");
         assert!(message_of("larder stats").contains("'ctl stats'"));
+        assert!(!message_of("larder nosuch").contains("similar"));
         let message = message_of("larder trace synth zipf a --rate x");
         assert!(message.contains(": it is not a number\n"), "{message}");
         for (command, usage) in [("size", "TRACE | --sample | --live"), ("sim", "... | --sample")] {

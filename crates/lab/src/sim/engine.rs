@@ -207,14 +207,17 @@ pub fn simulate(
     let mut next = begin;
     let mut parts = [PartReads::default(); PARTS];
     let (mut part, mut done) = (0, 0_u64);
+    let mut end = part_end(lengths.references, part);
     let mut batch = Vec::new();
     while source.next_batch(&mut batch)? {
         for record in &batch {
-            done += references(record);
-            parts[part].references += references(record);
-            if done >= part_end(lengths.references, part) && part + 1 < PARTS {
+            let references = references(record);
+            done += references;
+            parts[part].references += references;
+            if done >= end && part + 1 < PARTS {
                 parts[part].add_totals(&simulation, lengths);
                 part += 1;
+                end = part_end(lengths.references, part);
             }
             let is_refused = options.write_mode == WriteMode::ReadOnly && record.op.changes();
             let Some(request) = request(record).filter(|_| !is_refused) else { continue };

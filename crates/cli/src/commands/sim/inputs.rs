@@ -2,7 +2,7 @@
 
 use super::{SimArgs, print};
 use crate::progress;
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use larder_lab::inputs::replay::{ComparedCounter, ReplayResult, replay};
 use larder_report::table::{Cell, Column, Table};
 use larder_schema::format;
@@ -10,6 +10,18 @@ use std::fs::File;
 use std::io::BufReader;
 
 pub(super) fn run(arguments: &SimArgs) -> Result<()> {
+    let selections = [
+        ("--policy", arguments.policy != ["all"]),
+        ("--page-size", !arguments.page_size.is_empty()),
+        ("--curve", arguments.curve.is_some()),
+        ("--sample", arguments.sample),
+    ];
+    for (option, is_given) in selections {
+        ensure!(
+            !is_given,
+            "replay inputs with {option}: the recording determines the cache; leave out {option}"
+        );
+    }
     let mut different = 0;
     for path in &arguments.traces {
         let context = || format!("replay {}", path.display());

@@ -100,6 +100,12 @@ pub(super) fn run(arguments: &FilterArgs) -> Result<()> {
     let matches = |record: &_, source: &dyn Source| filter.takes(record, source);
     let (total, kept) = copy(input, &arguments.file, arguments.to_format, matches)?;
     eprintln!("kept {}; read {}", format::counted(kept, "request"), format::count(total));
+    if kept == 0 && total > 0 {
+        eprintln!(
+            "larder: note: no request matches; larder trace summary TRACE lists the volumes and \
+             times"
+        );
+    }
     Ok(())
 }
 
