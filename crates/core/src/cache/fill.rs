@@ -45,7 +45,7 @@ pub(super) enum FetchOutcome {
 
 impl FetchOutcome {
     /// Returns true if a completion follows.
-    fn is_pending(self) -> bool {
+    pub(super) fn is_pending(self) -> bool {
         matches!(
             self,
             FetchOutcome::Filling | FetchOutcome::ReadAheadPending | FetchOutcome::Bypassed(_)
@@ -145,7 +145,9 @@ impl<F: Frames> Cache<F> {
     }
 
     /// Ensures that `blocks` (of one page) will be resident and that the waiter gets a completion.
-    /// With a bypass reason, a reader gets the blocks without caching them.
+    /// With a bypass reason, a reader gets the blocks without caching them. If the outcome is
+    /// pending, the caller wakes the volume's store thread after the last page of the request: the
+    /// operations of all pages are then in the queue, and adjacent ones become one.
     pub(super) fn fetch(
         &self,
         handle: &mut VolumeHandle<F>,
@@ -215,9 +217,6 @@ impl<F: Frames> Cache<F> {
             drop(queue);
             drop(shard);
             self.return_spare(handle);
-            if outcome.is_pending() {
-                volume.waker.wake();
-            }
             break outcome;
         };
         if !warm.frames.is_empty() {

@@ -92,6 +92,7 @@ impl<F: Frames> Cache<F> {
         now: Nanos,
         read: &mut ReadRequest<F>,
     ) -> Status {
+        let missing = read.missing;
         while (read.cursor as usize) < read.parts.len() {
             if !self.read_page(handle, now, read) {
                 if read.missing == 0 {
@@ -103,6 +104,9 @@ impl<F: Frames> Cache<F> {
                 self.stall(handle);
                 break;
             }
+        }
+        if read.missing > missing {
+            handle.volume.waker.wake();
         }
         if !read.is_call_counted {
             read.is_call_counted = true;

@@ -372,7 +372,11 @@ impl<F: Frames> Cache<F> {
     ) -> Option<PlaceOutcome> {
         let completions = Arc::clone(&handle.completions);
         let waiter = FillWaiter { completions, token: write.token, read: None };
-        match self.fetch(handle, now, waiter, &(block..block + 1), None) {
+        let outcome = self.fetch(handle, now, waiter, &(block..block + 1), None);
+        if outcome.is_pending() {
+            handle.volume.waker.wake();
+        }
+        match outcome {
             FetchOutcome::Present => None,
             FetchOutcome::Filling | FetchOutcome::ReadAheadPending => Some(PlaceOutcome::Filling),
             FetchOutcome::Bypassed(_) | FetchOutcome::NoRoom => Some(PlaceOutcome::NoRoom),

@@ -4,9 +4,10 @@
 
 use larder_core::cache::Cache;
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
-use larder_core::completion::NoWaker;
+use larder_core::completion::{NoWaker, Wake};
 use larder_core::counters::{Counter, Recorder};
 use larder_core::frames::{Frames, PlainFrames};
+use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::request::{
     Budget, Event, Park, Payload, Prefetch, ReadRequest, Request, RequestOp, Session, SessionLimit,
@@ -18,6 +19,7 @@ use larder_core::volume::{Volume, VolumeOptions};
 use larder_testing::budget;
 use std::collections::HashMap;
 use std::ops::Range;
+use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
 
 const BLOCKS: u64 = 1536;
@@ -494,4 +496,36 @@ fn a_prefetch_reaches_the_frame_of_a_read_counts_nothing_and_ignores_hostile_ran
         session.recycle(read);
     }
     session.close(&cache);
+}
+
+/// Counts its wakes.
+struct WakeCounter(Arc<AtomicUsize>);
+
+impl Wake for WakeCounter {
+    fn wake(&self) {
+        self.0.fetch_add(1, Ordering::Relaxed);
+    }
+}
+
+#[test]
+fn the_store_thread_is_woken_when_all_pages_of_a_read_are_queued() {
+    let cache = Cache::new(PlainFrames::new(FRAMES), 1);
+    let geometry = Geometry { length: BLOCKS * BLOCK, granule: 512, read_only: false };
+    let options = VolumeOptions { hint: Hint::Random, ..VolumeOptions::new("v", geometry) };
+    let wakes = Arc::new(AtomicUsize::new(0));
+    let volume = cache.add_volume(options, Box::new(WakeCounter(Arc::clone(&wakes))));
+    let mut session: TestSession =
+        Session::open(&cache, &volume, Box::new(NoWaker), SessionLimit::Own(u64::MAX)).unwrap();
+    let recorder = cache.recorder(&volume);
+    let before = wakes.load(Ordering::Relaxed);
+    let request = Request::new(RequestOp::Read, 5 * BLOCK..21 * BLOCK);
+    let submitted = session.submit(&cache, 1, request, Bytes::Own(Vec::new()), || 0);
+    assert!(!matches!(submitted, Submitted::Done(_)));
+    assert_eq!(wakes.load(Ordering::Relaxed) - before, 1);
+    let mut ops = Vec::new();
+    cache.poll(&volume, &recorder, 0, 32, &mut ops);
+    let ranges: Vec<_> = ops.iter().map(|op| (op.offset, op.len)).collect();
+    assert_eq!(ranges, [(5 * BLOCK, 16 * BLOCK)], "adjacent pages are one operation");
+    session.close(&cache);
+    cache.abandon(&volume);
 }
