@@ -39,6 +39,7 @@ mod slow_disk;
 mod speed;
 mod store_model;
 mod supercache;
+mod truth;
 mod upstream;
 mod warm;
 mod watch;
@@ -154,6 +155,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("policies", "all policies, against libCacheSim's", policy_table::run),
     serial("same-cache", "a trace replayed to the server and simulated", same_cache::run),
     serial("store-model", "predicted times on a throttled disk (root)", store_model::run),
+    serial("truth", "predictions beside measurements (root)", truth::run),
     serial("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
     serial("sim-memory", "memory of a sweep, against that of its caches", sim_memory::run),
     serial("size", "the recommended size, against full sweeps", size::run),

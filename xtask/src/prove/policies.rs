@@ -49,7 +49,7 @@ pub(super) fn page_size(env: &Env, claims: &mut Claims) -> Result<()> {
 }
 
 /// Creates a trace of transactions on the data of a database.
-fn database(env: &Env, requests: &str) -> Result<PathBuf> {
+pub(super) fn database(env: &Env, requests: &str) -> Result<PathBuf> {
     let [whole, data] = ["whole.ltr", "database.ltr"].map(|name| env.file(name));
     let (larder, pages) = (&env.larder, (IMAGE_MIB * 256).to_string());
     let arguments =

@@ -71,7 +71,7 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
 
 /// Returns the trace, or the part of its busiest volume, and the minimum length of that volume,
 /// rounded up as in the simulator.
-fn one_volume(env: &Env, trace: &Path, name: &str) -> Result<(PathBuf, u64)> {
+pub(super) fn one_volume(env: &Env, trace: &Path, name: &str) -> Result<(PathBuf, u64)> {
     let larder = &env.larder;
     let summary = json_of(cmd!("{larder} trace summary --json {trace}"))?;
     let volumes = summary["volumes"].as_array().context("the summary has no volumes")?;

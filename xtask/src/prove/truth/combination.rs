@@ -1,0 +1,207 @@
+//! One combination of settings: the measurement, the simulation, and their differences.
+
+use super::calibration::Calibration;
+use super::workload::Workload;
+use crate::disk::Disk;
+use crate::prove::prelude::*;
+use crate::record::Record;
+use std::fmt;
+
+pub(super) const DEPTHS: [u32; 3] = [1, 8, 32];
+/// The minimum memory at each depth: a client of a simulation needs 1 MiB of it.
+const MEMORY_MIN: [u64; 3] = [8 * MIB, 12 * MIB, 48 * MIB];
+/// Counters of page reads: those that do not wait for the store, and the others.
+const HITS: [&str; 2] = ["read_hit_pages", "read_ahead_hit_pages"];
+const WAITS: [&str; 4] =
+    ["read_partial_hit_pages", "read_miss_pages", "read_bypass_pages", "read_ahead_wait_pages"];
+
+/// The settings of a server, and the number of requests in flight.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Combination {
+    /// Memory as a share of the footprint, in percent.
+    percent: u64,
+    policy: &'static str,
+    page: &'static str,
+    read_ahead: bool,
+    write_mode: &'static str,
+    depth: u32,
+}
+
+const BASE: Combination = Combination {
+    percent: 10,
+    policy: "s3fifo",
+    page: "4KiB",
+    read_ahead: true,
+    write_mode: "write-back",
+    depth: 1,
+};
+
+impl Combination {
+    /// Returns the combinations of a workload.
+    pub(super) fn of(workload: &Workload) -> Vec<Combination> {
+        let large = Combination { percent: 33, ..BASE };
+        let mut all = vec![
+            BASE,
+            large,
+            Combination { read_ahead: false, ..BASE },
+            Combination { policy: "lru", ..BASE },
+            Combination { policy: "arc", read_ahead: false, ..large },
+            Combination { page: "64KiB", ..large },
+        ];
+        if workload.is_direct() {
+            all.extend([
+                Combination { policy: "2q", ..large },
+                Combination { write_mode: "write-through", read_ahead: false, ..large },
+                Combination { depth: 8, read_ahead: false, ..BASE },
+                Combination { depth: 32, read_ahead: false, ..large },
+            ]);
+        }
+        all
+    }
+
+    /// Returns the memory of the server in bytes.
+    fn memory(&self, footprint_bytes: u64) -> u64 {
+        let at = DEPTHS.iter().position(|&depth| depth == self.depth).unwrap_or(0);
+        (footprint_bytes * self.percent / 100).max(MEMORY_MIN[at])
+    }
+
+    /// Returns the options that the server and the simulation have in common.
+    fn common(&self) -> String {
+        let Combination { policy, page, write_mode, .. } = self;
+        let read_ahead = if self.read_ahead { "" } else { " --read-ahead off" };
+        format!("--policy {policy} --page-size {page} --write-mode {write_mode}{read_ahead}")
+    }
+}
+
+/// Work of a server, measured or predicted.
+#[derive(Clone, Copy, Debug)]
+struct Work {
+    hit_percent: f64,
+    read_bytes: f64,
+    elapsed_s: Option<f64>,
+}
+
+impl Work {
+    fn of(counters: &Value, elapsed_s: Option<f64>) -> Result<Self> {
+        let sum = |names: &[&str]| names.iter().map(|it| number(counters, it)).sum::<Result<f64>>();
+        let (hits, waits) = (sum(&HITS)?, sum(&WAITS)?);
+        let hit_percent = 100.0 * hits / (hits + waits).max(1.0);
+        Ok(Work { hit_percent, read_bytes: number(counters, "store_read_bytes")?, elapsed_s })
+    }
+}
+
+/// A workload on its disk, and its trace.
+pub(super) struct Program<'a> {
+    pub(super) workload: &'a Workload,
+    pub(super) trace: &'a Path,
+    pub(super) disk: &'a Disk,
+    pub(super) calibration: &'a Calibration,
+}
+
+impl Program<'_> {
+    /// Measures a combination, and simulates it.
+    pub(super) fn compare(&self, env: &Env, combination: &Combination) -> Result<Compared> {
+        let (larder, trace) = (&env.larder, self.trace);
+        let summary = json_of(cmd!("{larder} trace summary --json {trace}"))?;
+        let of_footprint = |name| number(&summary["footprint"], name);
+        let (pages, page_bytes) = (of_footprint("pages")?, of_footprint("page_bytes")?);
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            reason = "a whole number"
+        )]
+        let memory = combination.memory((pages * page_bytes) as u64);
+        let counters = env.file("counters.json");
+        let common = combination.common();
+        let options = format!("{common} --memory {memory} --counters {}", counters.display());
+        let elapsed_s = self.workload.run(env, self.disk, &options, combination.depth)?;
+        let volume = record::read(&counters)?["volumes"][0].clone();
+        let size = volume["gauges"]["memory_bytes"].as_u64().context("no gauge memory_bytes")?;
+        let predicted = self.simulate(env, combination, size)?;
+        let predicted_s = number(&predicted, "elapsed_ns")? / 1e9;
+        Ok(Compared {
+            name: format!(
+                "{}, {:.1} MiB, {common}, depth {}",
+                self.workload.name,
+                to_f64(memory) / to_f64(MIB),
+                combination.depth
+            ),
+            depth: combination.depth,
+            measured: Work::of(&volume["counters"], elapsed_s)?,
+            predicted: Work::of(&predicted, elapsed_s.map(|_| predicted_s))?,
+        })
+    }
+
+    fn simulate(&self, env: &Env, combination: &Combination, size: u64) -> Result<Value> {
+        let (larder, trace) = (&env.larder, self.trace);
+        let clients = combination.depth;
+        let at = DEPTHS.iter().position(|&depth| depth == clients).context("an unknown depth")?;
+        let Calibration { hit_ns, store } = self.calibration;
+        let hit_ns = hit_ns[at];
+        let pace = match (self.workload.is_direct(), clients) {
+            (false, _) => "--pace recorded --clients 8".to_owned(),
+            (true, 1) => format!("--clients 1 --think {hit_ns}ns"),
+            (true, _) => format!("--clients {clients} --gap {hit_ns}ns"),
+        };
+        let common = combination.common();
+        let options = format!("--level whole --json --size {size} --store {store} {common} {pace}");
+        let options = options.split_whitespace();
+        let made = json_of(cmd!(600, "{larder} sim {trace} {options...}"))?;
+        Ok(made["rows"][0].clone())
+    }
+}
+
+/// A measured and a predicted run.
+pub(super) struct Compared {
+    name: String,
+    pub(super) depth: u32,
+    measured: Work,
+    predicted: Work,
+}
+
+impl Compared {
+    /// Returns the difference of the hit ratios in points.
+    pub(super) fn points(&self) -> f64 {
+        (self.predicted.hit_percent - self.measured.hit_percent).abs()
+    }
+
+    /// Returns the relative difference of the bytes that the store reads.
+    pub(super) fn bytes_apart(&self) -> f64 {
+        (self.predicted.read_bytes / self.measured.read_bytes.max(1.0) - 1.0).abs()
+    }
+
+    /// Returns the relative difference of the times.
+    pub(super) fn time_apart(&self) -> Option<f64> {
+        Some((self.predicted.elapsed_s? / self.measured.elapsed_s? - 1.0).abs())
+    }
+
+    pub(super) fn add_to(&self, record: &mut Record) {
+        let Compared { name, predicted, measured, .. } = self;
+        let both = |of: fn(&Work) -> f64| [of(predicted), of(measured)];
+        record.series(&format!("{name}: hits"), "%", &both(|it| it.hit_percent), 2);
+        record.series(&format!("{name}: read"), "B", &both(|it| it.read_bytes), 0);
+        if predicted.elapsed_s.is_some() {
+            let times = both(|it| it.elapsed_s.unwrap_or(0.0));
+            record.series(&format!("{name}: time"), "s", &times, 2);
+        }
+    }
+}
+
+impl fmt::Display for Compared {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let Compared { name, predicted, measured, .. } = self;
+        let mib = to_f64(MIB);
+        write!(
+            f,
+            "{name}: hits {:.2} % / {:.2} %, read {:.1} / {:.1} MiB",
+            predicted.hit_percent,
+            measured.hit_percent,
+            predicted.read_bytes / mib,
+            measured.read_bytes / mib
+        )?;
+        if let (Some(predicted), Some(measured)) = (predicted.elapsed_s, measured.elapsed_s) {
+            write!(f, ", {predicted:.2} / {measured:.2} s")?;
+        }
+        Ok(())
+    }
+}
