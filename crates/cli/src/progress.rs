@@ -24,9 +24,11 @@ const WRITING: &str = "{prefix} [{bar:30}] {bytes} of {total_bytes}, {binary_byt
 /// Template for a volume whose store accepts no writes.
 const WAITING: &str = "{prefix} [{bar:30}] {bytes} of {total_bytes}, waiting: {msg}";
 
-/// Returns a bar that counts to `total`; hidden if standard error is not a terminal.
+/// Returns a bar that counts to `total`; hidden if there is no progress to show.
 pub(crate) fn bar(total: u64, template: &str) -> ProgressBar {
-    let bar = ProgressBar::with_draw_target(Some(total), ProgressDrawTarget::stderr());
+    let is_shown = crate::output::shows_progress();
+    let target = if is_shown { ProgressDrawTarget::stderr() } else { ProgressDrawTarget::hidden() };
+    let bar = ProgressBar::with_draw_target(Some(total), target);
     bar.set_style(style(template));
     bar
 }
@@ -34,9 +36,6 @@ pub(crate) fn bar(total: u64, template: &str) -> ProgressBar {
 /// Returns a bar of bytes with their rate and the remaining time; hidden if there is no progress to
 /// show.
 pub(crate) fn byte_bar(total: u64, verb: &str) -> ProgressBar {
-    if !crate::output::shows_progress() {
-        return ProgressBar::hidden();
-    }
     let rest = "[{bar:30}] {bytes} of {total_bytes}, {binary_bytes_per_sec}, {eta} left";
     bar(total, &format!("{verb} {rest}"))
 }

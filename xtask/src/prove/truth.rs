@@ -16,7 +16,7 @@ use super::prelude::*;
 use crate::disk::Disk;
 use crate::record::Record;
 use crate::stats::mean_and_max;
-use calibration::{Calibration, DiskImage, PER_S};
+use calibration::{Calibration, DEPTHS, DiskImage, PER_S};
 use combination::{Combination, Compared, Program};
 use workload::Workload;
 
@@ -93,7 +93,7 @@ fn judge(env: &Env, all: &[Compared], claims: &mut Claims) {
     );
     let bytes: Vec<f64> = all.iter().map(Compared::bytes_apart).collect();
     add_shares(claims, "bytes read from the store", &bytes, BYTES_APART);
-    for depth in combination::DEPTHS {
+    for depth in DEPTHS {
         let at = all.iter().filter(|it| it.depth == depth);
         let times: Vec<f64> = at.filter_map(Compared::time_apart).collect();
         if !times.is_empty() {

@@ -156,6 +156,19 @@ impl SizingContext<'_> {
         self.server.as_ref().filter(|server| fits && server.search.is_some())
     }
 
+    /// Returns the page size of the search, an index in [`PAGE_SIZES`].
+    fn page_size(&self) -> usize {
+        self.search_server().map_or(0, |server| server.page_size)
+    }
+
+    /// Returns the memory of all pages of the trace, in pages of 4 KiB.
+    fn footprint(&self) -> u32 {
+        let page_size = self.server.as_ref().map_or(0, |server| server.page_size);
+        let blocks = u64::from(PAGE_SIZES[page_size] / PAGE_SIZES[0]);
+        let pages = self.survey.footprints[page_size].pages.saturating_mul(blocks);
+        u32::try_from(pages).unwrap_or(u32::MAX)
+    }
+
     /// Returns all references from the beginning, in pages of one of [`PAGE_SIZES`].
     fn references(&self, page_bytes: u32) -> Result<References, SizingError> {
         Ok(References::new((self.open)()?, Split::Pages(page_bytes)))
@@ -163,7 +176,7 @@ impl SizingContext<'_> {
 
     /// Returns the maximum pages of a cache: those of the trace, or as many as the budget allows.
     fn pages_max(&self) -> u32 {
-        let footprint = self.survey.footprints[0].pages;
+        let footprint = u64::from(self.footprint());
         let budget = self.options.goal.budget_bytes.map_or(u64::MAX, |bytes| {
             let bytes = bytes.saturating_sub(TRACKER);
             bytes / self.options.policies.iter().map(|&kind| page_memory(kind)).max().unwrap_or(1)
@@ -224,12 +237,21 @@ pub fn measure(
         None => None,
     };
     let scaled = &Options { goal, ..options.clone() };
-    let context = SizingContext { open, options: scaled, survey, server };
+    let mut context = SizingContext { open, options: scaled, survey, server };
     if context.pages_max() == 0 {
         let budget_bytes = budget_bytes.unwrap_or(0);
         return Err(SizingError::Budget { budget_bytes });
     }
-    let sizing = compose::compose(&context, progress)?;
+    let mut sizing = compose::compose(&context, progress)?;
+    // The size and all figures are those of the recommended page size.
+    let page_bytes = sizing.recommendation.as_ref().map(|advice| advice.page_bytes);
+    let page_size = PAGE_SIZES.iter().position(|&bytes| Some(bytes) == page_bytes);
+    if let Some(page_size) = page_size.filter(|&it| it != context.page_size())
+        && context.search_server().is_some()
+    {
+        context.server.iter_mut().for_each(|server| server.page_size = page_size);
+        sizing = compose::compose(&context, progress)?;
+    }
     if sample == 1 {
         return Ok(sizing);
     }

@@ -130,7 +130,9 @@ fn advice_html(sizing: &Sizing, cache: SizedCache) -> String {
 
 fn curve_section(sizing: &Sizing) -> String {
     let is_counted = sizing.curve.iter().all(|it| it.point.high <= it.point.low);
-    let method = if sizing.exact || is_counted {
+    let method = if server::is_searched(sizing) {
+        "Every point is a simulation of a server over the whole trace."
+    } else if sizing.exact || is_counted {
         "Every point was counted over the whole trace."
     } else {
         "Points are estimates from samples of the pages, with their 95 % interval as a band. \

@@ -23,11 +23,11 @@ pub(super) fn description(sizing: &Sizing) -> Option<String> {
         ""
     } else {
         " The size was chosen by replacement alone, without read-ahead, since the whole cache \
-         takes longer to simulate; `larder sim --level whole` simulates other sizes."
+         takes longer to simulate; larder sim simulates other sizes."
     };
     Some(format!(
-        "Predicted for a server with {}, pages of {}, {}, read-ahead and the store `{}`, with one \
-         request at a time.{search}",
+        "Predicted for a server with {}, pages of {}, {}, read-ahead and the store model {}, with \
+         one request at a time.{search}",
         advice.policy,
         format::bytes(advice.page_bytes.into()),
         server.write_mode,
@@ -39,6 +39,8 @@ pub(super) fn description(sizing: &Sizing) -> Option<String> {
 struct Row {
     what: String,
     bytes: u64,
+    /// The hit ratio of the curve at this size.
+    hit_ratio: f64,
     run: ServerRun,
 }
 
@@ -59,14 +61,15 @@ fn work() -> [Field<Row>; 5] {
 pub(super) fn table(sizing: &Sizing) -> Option<Table> {
     let row = |effect: &Effect| {
         let Effect { what, point, server, .. } = effect;
-        let (what, bytes) = (what.clone(), point.bytes);
-        Some(Row { what, bytes, run: (*server)? })
+        let run = (*server)?;
+        let hit_ratio = if is_searched(sizing) { point.hit_ratio } else { run.read_hit_ratio };
+        Some(Row { what: what.clone(), bytes: point.bytes, hit_ratio, run })
     };
     let rows: Vec<Row> = sizing.effects.iter().filter_map(row).collect();
     let hits = [
         Field::word("what", "", |it: &Row| &it.what),
         Field::bytes("bytes", "size", |it| it.bytes),
-        Field::percent("read_hit_ratio", "read hits", |it| it.run.read_hit_ratio),
+        Field::percent("read_hit_ratio", "read hits", |it| it.hit_ratio),
     ];
     (!rows.is_empty()).then(|| Table::of("", &rows, hits.into_iter().chain(work())))
 }
@@ -77,8 +80,8 @@ pub(super) fn page_sizes_table(sizing: &Sizing) -> Option<Table> {
         return None;
     }
     let row = |size: &PageSize| {
-        let (what, bytes) = (String::new(), size.page_bytes.into());
-        Some(Row { what, bytes, run: size.server? })
+        let (what, bytes, run) = (String::new(), size.page_bytes.into(), size.server?);
+        Some(Row { what, bytes, hit_ratio: run.read_hit_ratio, run })
     };
     let rows: Vec<Row> = sizing.page_sizes.iter().filter_map(row).collect();
     let page = Field::bytes("page_bytes", "page", |it: &Row| it.bytes);

@@ -87,7 +87,11 @@ fn chart(sizing: &Sizing) -> Option<String> {
     let hits = Axis::new(format!("{title} of the best policy"), "")
         .labels(Labels::Percent)
         .range(0.0, sizing.workload.ceiling.max(0.01));
-    let method = if sizing.exact { "counted" } else { "sampled" };
+    let method = match (server::is_searched(sizing), sizing.exact) {
+        (true, _) => "simulated",
+        (false, true) => "counted",
+        (false, false) => "sampled",
+    };
     let mut chart = Chart::new(format!("Hit-ratio curve ({method})"), size, hits);
     let points = sizing.curve.iter().map(|best| as_pair(best.point.bytes, best.point.hit_ratio));
     chart.line("best", points);
@@ -187,18 +191,18 @@ fn policy_reason(sizing: &Sizing, advice: &Recommendation) -> Option<String> {
     let policies = &sizing.recommended()?.policies;
     let best = policies.first()?;
     let chosen = policies.iter().find(|ratio| ratio.policy == advice.policy)?;
-    (chosen.hit_ratio < best.hit_ratio).then(|| {
+    let [of_best, of_chosen] = [best, chosen].map(|it| format::percent(it.hit_ratio));
+    (chosen.hit_ratio < best.hit_ratio && of_best != of_chosen).then(|| {
         let why = if chosen.policy == DEFAULT_POLICY {
             "is the server's default"
+        } else if server::is_searched(sizing) {
+            "is as good within the half point by which simulated servers vary"
         } else {
             "needs the least memory of the policies that are within 0.1 points"
         };
         format!(
-            "{} hits {}; {}, with {}, is recommended instead, since it {why}.",
-            best.policy,
-            format::percent(best.hit_ratio),
-            chosen.policy,
-            format::percent(chosen.hit_ratio),
+            "{} hits {of_best}; {}, with {of_chosen}, is recommended instead, since it {why}.",
+            best.policy, chosen.policy,
         )
     })
 }

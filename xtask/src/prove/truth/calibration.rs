@@ -1,13 +1,14 @@
 //! The disk of the workloads, and the properties of this machine that a prediction needs: the time
 //! of a hit, and the latency and bandwidth of the disk without its limit.
 
-use super::combination::DEPTHS;
 use crate::cleanup::Scratch;
 use crate::disk::Disk;
 use crate::prove::prelude::*;
 
 /// Reads, and writes, per second that the disk completes.
 pub(super) const PER_S: u32 = 2_000;
+/// Numbers of requests in flight.
+pub(super) const DEPTHS: [u32; 3] = [1, 8, 32];
 /// Requests of a measurement.
 const REQUESTS: u64 = 20_000;
 /// Bytes of the image of a measurement, and of its large reads.

@@ -1,13 +1,12 @@
 //! One combination of settings: the measurement, the simulation, and their differences.
 
-use super::calibration::Calibration;
+use super::calibration::{Calibration, DEPTHS};
 use super::workload::Workload;
 use crate::disk::Disk;
 use crate::prove::prelude::*;
 use crate::record::Record;
 use std::fmt;
 
-pub(super) const DEPTHS: [u32; 3] = [1, 8, 32];
 /// The minimum memory at each depth: a client of a simulation needs 1 MiB of it.
 const MEMORY_MIN: [u64; 3] = [8 * MIB, 12 * MIB, 48 * MIB];
 /// Counters of page reads: those that do not wait for the store, and the others.

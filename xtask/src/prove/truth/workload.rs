@@ -43,7 +43,8 @@ awk 'BEGIN { srand(7); for (t = 0; t < 1500; t++) {
   for (k = 0; k < 8; k++) { id = int(120000 * rand() ^ 3) + 1;
     print "SELECT length(value) FROM rows WHERE id = " id ";" }
   id = int(120000 * rand()) + 1;
-  if (t % 5 == 0) print "SELECT sum(length(value)) FROM rows WHERE id BETWEEN " id " AND " id + 200 ";";
+  range = "WHERE id BETWEEN " id " AND " id + 200 ";"
+  if (t % 5 == 0) print "SELECT sum(length(value)) FROM rows " range;
   id = int(120000 * rand() ^ 3) + 1;
   if (t % 3 == 0) print "UPDATE rows SET value = zeroblob(900) WHERE id = " id ";" } }' >$2
 sqlite3 $1/rows.db <$2 >/dev/null"#;

@@ -4,13 +4,16 @@
 //! [`TABLES_BYTES_MAX`].
 
 use super::server::{self, Server, ServerResult};
-use super::{COUNTED_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError};
+use super::{
+    COUNTED_MAX, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError, page_bytes,
+};
 use crate::sim::sweep::{self, SweepItem};
 use larder_core::curve::estimate::Estimate;
 use larder_core::curve::miniature::Miniature;
 use larder_core::policy::PolicyKind;
 use larder_core::replace::Counts;
-use larder_schema::curve::Point;
+use larder_core::units::as_f64;
+use larder_schema::curve::{Curve, Point};
 use larder_schema::share;
 use larder_schema::sizing::ServerRun;
 use std::collections::BTreeMap;
@@ -109,6 +112,40 @@ impl ResultTable {
         ResultTable(range.map(|(key, result)| (*key, *result)).collect())
     }
 
+    /// Replaces the hit ratios of a policy's servers by the non-decreasing ones that are closest in
+    /// the mean square (isotonic regression, by pooling adjacent violators): a difference of one
+    /// page changes which requests meet read-ahead in time, so that neighboring sizes differ by up
+    /// to a point in either direction.
+    pub(super) fn smooth(&mut self, policy: PolicyKind) {
+        let own = self.0.iter_mut().filter(|((_, name), _)| *name == policy.name());
+        let mut results: Vec<&mut CacheResult> =
+            own.map(|(_, result)| result).filter(|result| result.server.is_some()).collect();
+        // The mean of each block, and its number of results.
+        let mut blocks: Vec<(f64, usize)> = Vec::new();
+        for result in &results {
+            let mut block = (result.run().map_or(0.0, |run| run.read_hit_ratio), 1);
+            while let Some((mean, count)) = blocks.pop_if(|(mean, _)| *mean > block.0) {
+                let all = count + block.1;
+                let sum = mean * as_f64(count as u64) + block.0 * as_f64(block.1 as u64);
+                block = (sum / as_f64(all as u64), all);
+            }
+            blocks.push(block);
+        }
+        let fitted = blocks.into_iter().flat_map(|(mean, count)| std::iter::repeat_n(mean, count));
+        for (result, hit_ratio) in results.iter_mut().zip(fitted) {
+            result.hits = Estimate::exact(hit_ratio);
+        }
+    }
+
+    /// Returns the largest difference between the hit ratio of a policy's server and that of the
+    /// curve.
+    pub(super) fn spread(&self, policy: PolicyKind) -> f64 {
+        let difference = |(_, result): (u32, &CacheResult)| {
+            Some((result.run()?.read_hit_ratio - result.hits.hit_ratio).abs())
+        };
+        self.of(policy).filter_map(difference).fold(0.0, f64::max)
+    }
+
     /// Moves the results of another table into this one. Estimates between counted results would
     /// make the curve jump, so those between the smallest and the largest counted size are removed.
     pub(super) fn merge(&mut self, other: ResultTable) {
@@ -118,6 +155,12 @@ impl ResultTable {
             self.0.retain(|(pages, _), result| result.counted || !(least..=most).contains(pages));
         }
         self.0.extend(other.0);
+    }
+
+    /// Returns the curve of a policy.
+    pub(super) fn curve(&self, policy: PolicyKind) -> Curve {
+        let pages = self.of(policy);
+        Curve::new(pages.map(|(pages, result)| result.point(page_bytes(pages.into()))))
     }
 
     /// Copies the results of another table at one size.
@@ -136,6 +179,11 @@ impl ResultTable {
         result
     }
 
+    /// Returns the highest hit ratio.
+    pub(super) fn highest(&self) -> f64 {
+        self.0.values().map(|result| result.hits.hit_ratio).fold(0.0, f64::max)
+    }
+
     /// Returns all sizes.
     pub(super) fn sizes(&self) -> Vec<u32> {
         let mut sizes: Vec<u32> = self.0.keys().map(|(pages, _)| *pages).collect();
@@ -148,6 +196,7 @@ impl ResultTable {
 #[derive(Debug)]
 pub(super) struct CachePlan<'a> {
     pub(super) policies: &'a [PolicyKind],
+    /// Sizes in pages; of a server in pages of 4 KiB, whatever its page size.
     pub(super) pages: &'a [u32],
     /// Index in [`PAGE_SIZES`].
     pub(super) page_size: usize,
@@ -204,6 +253,7 @@ impl CachePlan<'_> {
         for ((policy, pages), result) in caches.into_iter().zip(results) {
             table.insert(policy, pages, &CacheResult::of_server(&result));
         }
+        self.policies.iter().for_each(|&policy| table.smooth(policy));
         Ok(())
     }
 
@@ -332,5 +382,29 @@ impl CachePlan<'_> {
                 table.insert(kind, pages, &result);
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_curve_of_a_server_rises_and_has_the_means_of_what_falls() {
+        let mut table = ResultTable::default();
+        let policy = PolicyKind::Lru;
+        for (pages, read_hit_ratio) in [(1, 0.1), (2, 0.4), (3, 0.3), (4, 0.2), (5, 0.6)] {
+            let run = ServerRun { read_hit_ratio, ..ServerRun::default() };
+            table.insert(policy, pages, &CacheResult::of_server(&(run, Default::default())));
+        }
+        let other = CacheResult::counted(&Counts::default());
+        table.insert(PolicyKind::S3Fifo, 3, &other);
+        table.smooth(policy);
+        let ratios: Vec<f64> = table.of(policy).map(|(_, result)| result.hits.hit_ratio).collect();
+        for (ratio, expected) in ratios.iter().zip([0.1, 0.3, 0.3, 0.3, 0.6]) {
+            assert!((ratio - expected).abs() < 1e-9, "{ratios:?}");
+        }
+        assert!((table.spread(policy) - 0.1).abs() < 1e-9);
+        assert_eq!(table.get(PolicyKind::S3Fifo, 3), Some(&other));
     }
 }

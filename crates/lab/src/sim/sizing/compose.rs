@@ -13,13 +13,12 @@ use larder_core::units::as_f64;
 use larder_report::advise::divide::{self, MemoryRequest};
 use larder_report::advise::page_size;
 use larder_report::advise::{regions, stability};
-use larder_schema::curve::Curve;
 use larder_schema::format;
 use larder_schema::share;
 use larder_schema::sizing::{BestPoint, PolicyCurve, Sizing, Workload};
 
-/// Half of the recommended size, the size, and twice of it.
-const COMPARED_SIZES: usize = 3;
+/// Minimum difference of simulated servers from their curve that a note states.
+const SPREAD_MIN: f64 = 0.003;
 
 pub(super) fn compose(
     context: &SizingContext<'_>,
@@ -182,7 +181,8 @@ fn page_sizes(
     progress: &mut ProgressCallback<'_>,
 ) -> Result<(), SizingError> {
     for (index, &bytes) in PAGE_SIZES.iter().enumerate() {
-        let capacity = pages / (bytes / PAGE_SIZES[0]);
+        let server = context.search_server();
+        let capacity = if server.is_some() { pages } else { pages / (bytes / PAGE_SIZES[0]) };
         if capacity == 0 {
             continue;
         }
@@ -192,7 +192,7 @@ fn page_sizes(
             pages: &[capacity],
             page_size: index,
             step: "page sizes",
-            server: context.search_server(),
+            server,
         };
         plan.run(context, &mut table, progress)?;
         let Some(result) = table.get(policy, capacity) else { continue };
@@ -208,7 +208,10 @@ fn page_sizes(
         });
     }
     let chosen = page_size::choose(&sizing.page_sizes);
-    if let (Some(chosen), Some(recommendation)) = (chosen, &mut sizing.recommendation) {
+    // The second time the size was searched with the page size that was chosen the first time.
+    if let (Some(chosen), Some(recommendation)) = (chosen, &mut sizing.recommendation)
+        && context.page_size() == 0
+    {
         recommendation.page_bytes = sizing.page_sizes[chosen].page_bytes;
     }
     Ok(())
@@ -217,8 +220,13 @@ fn page_sizes(
 /// Adds the curves of all results and their regions.
 fn curves(context: &SizingContext<'_>, sizing: &mut Sizing, table: &ResultTable) {
     let mut best = 0.0;
+    // Of a server, only the policy of the search has a curve.
+    let recommended = sizing.recommendation.as_ref().map(|advice| advice.policy.clone());
+    let server_policy = recommended.filter(|_| context.search_server().is_some());
+    let is_shown = |name: &str| server_policy.as_ref().is_none_or(|policy| policy == name);
     for pages in table.sizes() {
-        let found = table.at(pages);
+        let mut found = table.at(pages);
+        found.retain(|(name, _)| is_shown(name));
         if let Some((policy, result)) = found.first() {
             // The search simulates some policies only, of which none may be the best.
             if found.len() < context.options.policies.len() && result.hits.hit_ratio < best {
@@ -235,22 +243,24 @@ fn curves(context: &SizingContext<'_>, sizing: &mut Sizing, table: &ResultTable)
         let best = sizing.recommended().map(|effect| &effect.policies);
         best.and_then(|best| best.iter().position(|one| one.policy == name)).unwrap_or(usize::MAX)
     };
-    // Of a server, only the candidates of the search have a curve.
-    let has_curve = |kind: &&PolicyKind| table.of(**kind).count() > COMPARED_SIZES;
     let mut policies: Vec<PolicyCurve> = context
         .options
         .policies
         .iter()
-        .filter(|kind| context.search_server().is_none() || has_curve(kind))
-        .map(|&kind| PolicyCurve {
-            policy: kind.name().to_owned(),
-            points: Curve::new(
-                table.of(kind).map(|(pages, result)| result.point(page_bytes(pages.into()))),
-            ),
-        })
+        .filter(|kind| is_shown(kind.name()))
+        .map(|&kind| PolicyCurve { policy: kind.name().to_owned(), points: table.curve(kind) })
         .collect();
     policies.sort_by_key(|curve| rank(&curve.policy));
     sizing.policies = policies;
+    let spread = server_policy.as_deref().and_then(PolicyKind::from_name);
+    let spread = spread.map_or(0.0, |policy| table.spread(policy));
+    if spread >= SPREAD_MIN {
+        sizing.notes.push(format!(
+            "simulated servers of nearly the same size differ by up to {:.1} points; the curve is \
+             the rising one that fits them best",
+            100.0 * spread
+        ));
+    }
     sizing.regions = regions::find(&sizing.best_curve(), sizing.workload.ceiling);
     sizing.regions_why =
         sizing.regions.as_ref().map(|found| regions::reasons(found).into()).unwrap_or_default();

@@ -4,7 +4,8 @@
 //! at sizes half an octave apart around it, and twice more between the two neighbors of which one
 //! reaches the goal and the other does not: the last sizes are 2 % apart. If the estimates are so
 //! inaccurate that none or all of the sizes reach the goal, the search moves by an octave and tries
-//! again.
+//! again. Of a server only the best policy is simulated, at the sizes of the whole curve and three
+//! times between neighbors.
 
 use super::caches::{CachePlan, ResultTable};
 use super::server::Server;
@@ -17,7 +18,9 @@ const CANDIDATES: usize = 2;
 /// Maximum pages of a small cache.
 const SMALL_CACHE_PAGES: u32 = 1024;
 /// Hit ratios that differ by no more than this count as equal.
-pub(super) const TIE: f64 = 0.001;
+const TIE: f64 = 0.001;
+/// The same for the hit ratios of simulated servers, which have noise.
+const SERVER_TIE: f64 = 0.005;
 /// Number of refinements.
 const REFINEMENTS: u32 = 2;
 /// Default policy of `larder serve`.
@@ -67,14 +70,19 @@ fn best_hit_ratio(table: &ResultTable, pages: u32) -> f64 {
     table.at(pages).first().map_or(0.0, |(_, found)| found.hits.hit_ratio)
 }
 
+/// Returns the maximum difference between hit ratios that count as equal.
+pub(super) fn tie(context: &SizingContext<'_>) -> f64 {
+    if context.search_server().is_some() { SERVER_TIE } else { TIE }
+}
+
 /// Returns the best policy at a size: among those that tie, the engine's default, else the one with
 /// the least memory.
-pub(super) fn best_policy(table: &ResultTable, pages: u32) -> Option<PolicyKind> {
+pub(super) fn best_policy(table: &ResultTable, pages: u32, tie: f64) -> Option<PolicyKind> {
     let found = table.at(pages);
     let top = found.first()?.1.hits.hit_ratio;
     found
         .iter()
-        .take_while(|(_, found)| found.hits.hit_ratio >= top - TIE)
+        .take_while(|(_, found)| found.hits.hit_ratio >= top - tie)
         .filter_map(|(name, _)| PolicyKind::from_name(name))
         .min_by_key(|&kind| (kind != ENGINE_DEFAULT, kind.bytes_per_page()))
 }
@@ -103,21 +111,20 @@ impl Search<'_> {
         progress: &mut ProgressCallback<'_>,
     ) -> Result<SizeChoice, SizingError> {
         let Search { least, wanted_hit_ratio, .. } = *self;
-        let footprint = u32::try_from(context.survey.footprints[0].pages).unwrap_or(u32::MAX);
         let pages_max = context.pages_max();
         let mut simulated = ResultTable::default();
         let mut run = |sizes: &[u32], simulated: &mut ResultTable| {
             let plan = CachePlan {
                 policies: self.candidates,
                 pages: sizes,
-                page_size: 0,
+                page_size: self.server.map_or(0, |server| server.page_size),
                 step: "searching the size",
                 server: self.server,
             };
             plan.run(context, simulated, progress)
         };
         let mut center = self.center.clamp(least, pages_max);
-        // The curve of a server has the sizes around the goal already, with the first candidate.
+        // The curve of a server has the sizes around the goal already.
         let (moves, refinements) = match self.server.and_then(|server| server.search) {
             None => (MOVES_MAX, REFINEMENTS),
             Some(_) => (0, REFINEMENTS + 1),
@@ -147,28 +154,42 @@ impl Search<'_> {
                 let pages = u64::from(above - below) * u64::from(number) / 4;
                 below + u32::try_from(pages).expect("a part of 32 bits")
             };
-            // Of a server, only the first candidate has a result at the smaller neighbor.
-            let first = u32::from(moves > 0 || below < least);
-            let between = (first..4).map(part).filter(|&pages| pages < above);
+            let between = (1..4).map(part).filter(|&pages| pages < above);
             let mut between: Vec<u32> = between.filter(|&pages| pages >= least).collect();
             between.dedup();
             run(&between, &mut simulated)?;
         }
-        let reached = smallest_reaching(&simulated, wanted_hit_ratio);
-        let target_pages = reached.or_else(|| {
-            smallest_reaching(table, wanted_hit_ratio).filter(|&pages| pages > pages_max)
-        });
+        let choice = SizeChoice::of(context, &simulated, table, wanted_hit_ratio);
         table.merge(simulated);
-        let (pages, reach) = match reached {
-            Some(pages) => (pages, Attainment::Reached),
-            None if pages_max < footprint => (pages_max, Attainment::Budget),
-            None => (pages_max, Attainment::End),
-        };
-        Ok(SizeChoice { pages, reach, target_pages })
+        Ok(choice)
     }
 }
 
-/// Returns the best policies at the nearest size of the grid, and the engine's default.
+impl SizeChoice {
+    /// Returns the smallest size that reaches the hit ratio: of the simulated sizes, or beyond the
+    /// budget of the table.
+    pub(super) fn of(
+        context: &SizingContext<'_>,
+        simulated: &ResultTable,
+        table: &ResultTable,
+        wanted_hit_ratio: f64,
+    ) -> Self {
+        let pages_max = context.pages_max();
+        let reached = smallest_reaching(simulated, wanted_hit_ratio);
+        let target_pages = reached.or_else(|| {
+            smallest_reaching(table, wanted_hit_ratio).filter(|&pages| pages > pages_max)
+        });
+        let (pages, reach) = match reached {
+            Some(pages) => (pages, Attainment::Reached),
+            None if pages_max < context.footprint() => (pages_max, Attainment::Budget),
+            None => (pages_max, Attainment::End),
+        };
+        SizeChoice { pages, reach, target_pages }
+    }
+}
+
+/// Returns the best policies at the nearest size of the grid, and the engine's default; for a
+/// server, which takes longer to simulate, the best one.
 pub(super) fn candidates(
     context: &SizingContext<'_>,
     table: &ResultTable,
@@ -176,9 +197,12 @@ pub(super) fn candidates(
 ) -> Vec<PolicyKind> {
     let distance = |&size: &u32| (f64::from(size) / f64::from(pages.max(1))).ln().abs();
     let nearest = table.sizes().into_iter().min_by(|a, b| distance(a).total_cmp(&distance(b)));
-    let mut found: Vec<PolicyKind> = nearest
-        .map(|size| table.at(size))
-        .unwrap_or_default()
+    let Some(nearest) = nearest else { return Vec::new() };
+    if context.search_server().is_some() {
+        return best_policy(table, nearest, tie(context)).into_iter().collect();
+    }
+    let mut found: Vec<PolicyKind> = table
+        .at(nearest)
         .into_iter()
         .filter_map(|(name, _)| PolicyKind::from_name(name))
         .take(CANDIDATES)

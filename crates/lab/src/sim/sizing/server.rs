@@ -52,9 +52,9 @@ pub(super) type ServerResult = (ServerRun, [PartReads; PARTS]);
 /// Extent of a search.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Extent {
-    /// The best policy at sizes half an octave apart, and others around the goal.
+    /// Sizes half an octave apart, and more around the goal.
     Full,
-    /// The best policy alone, at sizes an octave apart.
+    /// Sizes an octave apart, and more around the goal.
     Coarse,
 }
 
@@ -65,6 +65,8 @@ pub(super) struct Server {
     lengths: VolumeLengths,
     /// The extent of the search; `None` if the trace is too long for one.
     pub(super) search: Option<Extent>,
+    /// Page size of the caches of the search, an index in [`PAGE_SIZES`].
+    pub(super) page_size: usize,
 }
 
 impl Server {
@@ -105,7 +107,7 @@ impl Server {
         } else {
             Some(Extent::Coarse)
         };
-        Ok(Some(Ok(Server { options: server, lengths, search })))
+        Ok(Some(Ok(Server { options: server, lengths, search, page_size: 0 })))
     }
 
     /// Returns the description of the server for the result.
@@ -117,8 +119,8 @@ impl Server {
         }
     }
 
-    /// Simulates caches, given by policy and pages of a page size, which is an index in
-    /// [`PAGE_SIZES`]. Returns the work of each, and its reads by part of the trace.
+    /// Simulates caches, given by policy and memory in pages of 4 KiB, with a page size, which is
+    /// an index in [`PAGE_SIZES`]. Returns the work of each, and its reads by part of the trace.
     pub(super) fn run(
         &self,
         context: &SizingContext<'_>,
@@ -128,41 +130,17 @@ impl Server {
     ) -> Result<Vec<ServerResult>, SizingError> {
         let cache = |&(policy, pages)| self.cache(policy, pages, PAGE_SIZES[page_size]);
         let plan: Vec<_> = caches.iter().map(cache).collect();
-        let results = self.simulate(context, &plan, step, progress)?;
-        Ok(results.iter().map(|result| (server_run(result), result.parts)).collect())
-    }
-
-    /// Returns the hit ratio of a cache that holds everything.
-    pub(super) fn ceiling(
-        &self,
-        context: &SizingContext<'_>,
-        policy: PolicyKind,
-        progress: &mut ProgressCallback<'_>,
-    ) -> Result<f64, SizingError> {
-        // Shards are not filled equally.
-        let pages = context.survey.footprints[0].pages.saturating_mul(2);
-        let pages = u32::try_from(pages).unwrap_or(u32::MAX);
-        let plan = [self.cache(policy, pages, PAGE_SIZES[0])];
-        let results = self.simulate(context, &plan, "a cache for everything", progress)?;
-        Ok(results[0].totals.read_hit_ratio().unwrap_or(0.0))
-    }
-
-    fn simulate(
-        &self,
-        context: &SizingContext<'_>,
-        plan: &[CacheSimulationOptions],
-        step: &'static str,
-        progress: &mut ProgressCallback<'_>,
-    ) -> Result<Vec<CacheSimulationResult>, SizingError> {
         let total = self.lengths.requests() * plan.len() as u64;
         let mut report = |done| progress(Progress { step, done, total });
         let threads = context.options.threads;
-        Ok(engine::simulate_all(context.open, &self.lengths, plan, threads, &mut report)?)
+        let results =
+            engine::simulate_all(context.open, &self.lengths, &plan, threads, &mut report)?;
+        Ok(results.iter().map(|result| (server_run(result), result.parts)).collect())
     }
 
     fn cache(&self, policy: PolicyKind, pages: u32, page_bytes: u32) -> CacheSimulationOptions {
         let page_blocks = page_blocks(page_bytes);
-        let frames = pages.saturating_mul(page_blocks);
+        let frames = pages / page_blocks * page_blocks;
         CacheSimulationOptions {
             frames,
             shards: shards_for(frames, self.options.cores.get()),
@@ -182,10 +160,9 @@ fn page_blocks(page_bytes: u32) -> u32 {
     page_bytes / u32::try_from(BLOCK_BYTES_U64).expect("4096")
 }
 
-/// Returns the minimum number of pages of a simulated cache.
+/// Returns the minimum memory of a simulated cache, in pages of 4 KiB.
 pub(super) fn pages_min(page_bytes: u32) -> u64 {
-    let page_blocks = page_blocks(page_bytes);
-    engine::frames_min(CLIENTS, page_blocks).div_ceil(page_blocks.into())
+    engine::frames_min(CLIENTS, page_blocks(page_bytes))
 }
 
 fn server_run(result: &CacheSimulationResult) -> ServerRun {

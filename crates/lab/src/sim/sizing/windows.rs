@@ -147,7 +147,7 @@ fn window(
 ) -> Window {
     let point = |(&pages, &ratio): (&u32, &f64)| Point::exact(page_bytes(pages.into()), ratio);
     let curve = Curve::new(sizes.iter().zip(ratios).map(point));
-    let ceiling = ratios.last().copied().unwrap_or(0.0);
+    let ceiling = ratios.iter().copied().fold(0.0, f64::max);
     let needed_bytes = (ceiling > 0.0)
         .then(|| curve.rising().reaching(context.options.goal.hit_ratio(ceiling)))
         .flatten();

@@ -180,7 +180,7 @@ impl Run {
 fn common_columns() -> impl Iterator<Item = Column> {
     let others = [
         Column::numbers("memory_bytes", "--memory"),
-        Column::words("write_mode", "writes"),
+        Column::words("write_mode", "write mode"),
         Column::words("store", "store"),
         Column::numbers("elapsed_ns", "time"),
     ];
@@ -216,9 +216,9 @@ const SHORT_COLUMNS: [(Counter, &str); 9] = [
     (Counter::ReadAheadWait, "waits"),
     (Counter::WriteAbsorbed, "absorbed"),
     (Counter::EvictedPages, "evicted"),
-    (Counter::StoreReads, "reads"),
+    (Counter::StoreReads, "store reads"),
     (Counter::StoreReadBytes, "read"),
-    (Counter::StoreWrites, "writes"),
+    (Counter::StoreWrites, "store writes"),
     (Counter::StoreWriteBytes, "written"),
 ];
 

@@ -84,6 +84,35 @@ fn the_prediction_is_a_simulation_of_the_recommended_server() {
     }
 }
 
+/// Returns references to every `stride`th page of a loop over `footprint` pages.
+fn strided(count: u64, footprint: u64, stride: u64) -> Vec<Record> {
+    records((0..count).map(|at| reference(at * stride % footprint)))
+}
+
+#[test]
+fn all_figures_are_those_of_the_recommended_page_size_and_of_one_curve() {
+    // Each page of 64 KiB is used once in full, in an order that read-ahead does not follow.
+    let records = strided(12_000, 4_096, 1_037);
+    let sizing = size_server(&records, server(StoreModel::Disk));
+    let advice = sizing.recommendation.clone().unwrap();
+    let curve = sizing.best_curve();
+    let rises = curve.points().windows(2).all(|pair| pair[0].hit_ratio <= pair[1].hit_ratio);
+    assert!(rises, "{curve:?}");
+    let ceiling = sizing.workload.ceiling;
+    assert!(curve.points().iter().all(|point| point.hit_ratio <= ceiling), "{curve:?}");
+    let recommended = sizing.recommended().unwrap().point;
+    assert_eq!(curve.at(advice.bytes), Some(recommended));
+    assert!(recommended.hit_ratio >= advice.wanted_hit_ratio, "{advice:?}");
+    let smaller = curve.points().iter().filter(|point| point.bytes < advice.bytes);
+    assert!(smaller.into_iter().all(|point| point.hit_ratio < advice.wanted_hit_ratio));
+    let ratios: Vec<f64> = sizing.effects.iter().map(|effect| effect.point.hit_ratio).collect();
+    assert!(ratios.is_sorted() && ratios[2] <= ceiling, "{ratios:?}");
+    let own = sizing.page_sizes.iter().find(|size| size.page_bytes == advice.page_bytes);
+    let (own, run) = (own.unwrap().server.unwrap(), sizing.recommended().unwrap().server.unwrap());
+    assert_eq!((own.read_bytes, own.elapsed_ns), (run.read_bytes, run.elapsed_ns));
+    assert_ne!(advice.page_bytes, 4096, "larger pages read ahead what the stream does not");
+}
+
 #[test]
 fn a_trace_too_long_for_a_search_still_has_the_effects_of_a_server() {
     let references = skewed_references(&mut Random::from_seed(17), 40_000, 6_000);
