@@ -3,8 +3,8 @@
 //! Small caches of each size replay the events of the same sampled pages (see
 //! [`candidates`](super::candidates)). The misses of the volume itself are counted for all pages.
 //! The sampled pages and the small cache of the present size miss more or less than that; a
-//! regression over groups of pages corrects the other sizes by the same error (a control variate, as
-//! in [`hit_weights`](super::hit_weights)).
+//! regression over groups of pages corrects the other sizes by the same error (a control variate,
+//! as in [`hit_weights`](super::hit_weights)).
 //!
 //! Read-ahead at another size is that of the volume: a small cache that has evicted a page which
 //! read-ahead had brought in reads it ahead again.

@@ -17,21 +17,19 @@ use crate::policy::PolicyKind;
 use crate::replace::CacheEvent;
 use crate::units::as_f64;
 
-/// One in this many resident pages is in the sample, if that gives a number of slots between the
-/// next two constants. A sampled hit costs about twice as much as another hit, so this keeps the
-/// total cost below 1 %.
-const PAGES_PER_SLOT: u64 = 256;
-/// The maximum number of slots of a miniature, and the minimum if memory allows.
+/// From this many pages on, 256 MiB, the cost of a hit limits the sample; below, the error does.
+const LARGE_VOLUME: u64 = 65_536;
+/// Pages per slot of a miniature, for large volumes up to [`SLOTS_MAX`].
+const PAGES_PER_SLOT: u64 = 320;
+/// The maximum number of slots of a miniature.
 const SLOTS_MAX: u64 = 1024;
-const SLOTS_WANTED: u64 = 256;
+/// The number of slots of a miniature of a small volume, if memory allows.
+const SLOTS_SMALL: u64 = 320;
 /// The minimum number of slots with which miniatures still distinguish policies.
 const SLOTS_MIN: u64 = 64;
-/// Resident pages of the sample per four slots: more pages make the LRU curve more exact and hits
-/// more expensive.
-const RESIDENT_PER_FOUR_SLOTS: u64 = 5;
-/// Slots of the miniatures per slot of the curve of the policy, at the current size. A reference
-/// costs this curve most: its smaller caches miss where the volume hits.
-const SLOTS_PER_CURVE_SLOT: u64 = 3;
+/// Slots of the miniatures per slot of the curve of the policy, at the current size, of large and
+/// small volumes. A reference costs this curve most: its smaller caches miss where the volume hits.
+const SLOTS_PER_CURVE_SLOT: [u64; 2] = [3, 5];
 /// Sampled pages per slot: the sample also contains pages that were evicted.
 const SAMPLE_PER_SLOT: u64 = 10;
 /// A page stays in the sample while at most this many times as many others are referenced as the
@@ -75,7 +73,7 @@ pub struct Tracker {
 /// Returns the size in bytes of a tracker with this many slots.
 fn bytes_of(slots: u64) -> usize {
     let [slots, sample, curve_slots] =
-        [slots, slots * SAMPLE_PER_SLOT, slots / SLOTS_PER_CURVE_SLOT]
+        [slots, slots * SAMPLE_PER_SLOT, slots / SLOTS_PER_CURVE_SLOT[0]]
             .map(|count| usize::try_from(count).expect("a small sample"));
     let curves = online::bytes(sample) + policy_curve::bytes(curve_slots);
     size_of::<Tracker>() + curves + candidates::bytes(slots)
@@ -99,10 +97,13 @@ impl Tracker {
     #[must_use]
     pub fn new(bytes: usize, pages: u64, policy: PolicyKind, seed: u64) -> Option<Self> {
         let pages = pages.max(1);
-        let wanted = (pages / PAGES_PER_SLOT).clamp(SLOTS_WANTED, SLOTS_MAX);
+        let is_small = pages < LARGE_VOLUME;
+        let wanted = if is_small { SLOTS_SMALL } else { (pages / PAGES_PER_SLOT).min(SLOTS_MAX) };
         let mut slots = (1..=wanted / SLOTS_MIN).rev().map(|parts| parts * SLOTS_MIN);
         let slots = slots.find(|&slots| bytes_of(slots) <= bytes)?;
-        let all = threshold(slots * RESIDENT_PER_FOUR_SLOTS / 4, pages);
+        // More resident pages make the LRU curve more exact and hits more expensive.
+        let resident = if is_small { slots * 3 / 2 } else { slots * 4 / 3 };
+        let all = threshold(resident, pages);
         let sample = usize::try_from(slots * SAMPLE_PER_SLOT).expect("a small sample");
         Some(Tracker {
             sampler: Sampler::new(mix(seed.wrapping_add(3)), all),
@@ -120,7 +121,8 @@ impl Tracker {
 
     /// Returns an empty curve of `policy` for a volume of `pages`.
     fn policy_curve(policy: PolicyKind, slots: u64, pages: u64, sampled: u64) -> PolicyCurve {
-        let threshold = threshold(slots / SLOTS_PER_CURVE_SLOT, pages).min(sampled);
+        let per_slot = SLOTS_PER_CURVE_SLOT[usize::from(pages < LARGE_VOLUME)];
+        let threshold = threshold(slots / per_slot, pages).min(sampled);
         PolicyCurve::new(policy, threshold, pages)
     }
 

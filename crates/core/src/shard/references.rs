@@ -47,6 +47,10 @@ impl LastReference {
         self.0 & Self::SAMPLED != 0
     }
 
+    fn is_read_ahead(self) -> bool {
+        self.0 & Self::READ_AHEAD != 0
+    }
+
     /// Returns true if the policy knows the page and there is no flag.
     #[inline]
     fn is_plain(self) -> bool {
@@ -167,34 +171,40 @@ impl References {
                 }
                 self.policy.on_hit(slot);
             } else if last.at() > 0 {
-                let page = pages.get(slot).number;
-                let is_next =
-                    self.is_known(previous) && pages.get(previous).number.abs_diff(page) <= 1;
-                self.hit_flagged(slot, page, is_next, now);
+                self.hit_flagged(pages, slot, previous, now);
             }
         }
     }
 
-    /// Passes a reference to a page with flags to the policy and the samples. `is_next` is true if
-    /// the client has referenced a neighbor of the page just before.
+    /// As [`References::hit`], for a page with flags.
     #[inline(never)]
-    fn hit_flagged(&mut self, slot: Slot, page: u64, is_next: bool, now: Nanos) {
+    fn hit_flagged(&mut self, pages: &Slab<Page>, slot: Slot, previous: Slot, now: Nanos) {
+        let page = pages.get(slot).number;
         let last = self.last.get_mut(slot);
-        let event = if last.take_unused() {
-            CacheEvent::FirstUse
-        } else {
+        let is_first = last.take_unused();
+        if !is_first {
             last.update(now);
             self.policy.on_hit(slot);
-            let read_ahead = last.0 & LastReference::READ_AHEAD != 0;
-            if read_ahead && is_next { CacheEvent::ReadAheadHit } else { CacheEvent::Hit }
+        }
+        let last = *last;
+        let event = if is_first {
+            CacheEvent::FirstUse
+        } else if last.is_read_ahead() && self.is_next(pages, page, previous) {
+            CacheEvent::ReadAheadHit
+        } else {
+            CacheEvent::Hit
         };
-        let sampled = last.is_sampled();
         if let Some(samples) = &mut self.samples {
             samples.counts.first_uses += u64::from(event == CacheEvent::FirstUse);
-            if sampled {
+            if last.is_sampled() {
                 samples.samples.push(SampledReference { page, event });
             }
         }
+    }
+
+    /// Returns true if `previous` is a neighbor of `page`.
+    fn is_next(&self, pages: &Slab<Page>, page: u64, previous: Slot) -> bool {
+        self.is_known(previous) && pages.get(previous).number.abs_diff(page) <= 1
     }
 
     /// Prefetches the data of [`References::hit`].

@@ -160,9 +160,8 @@ fn volume_to_text(volume: &VolumeCurve) -> String {
 fn policy_points_text(volume: &VolumeCurve) -> String {
     let policy = &volume.policy;
     if volume.policy_points.points().is_empty() {
-        return format!(
-            "Hit ratio with {policy}: not estimated yet; LRU's curve counts instead.\n"
-        );
+        let yet = if policy == "wtinylfu" { "" } else { " yet" };
+        return format!("Hit ratio with {policy}: not estimated{yet}; LRU's curve decides.\n");
     }
     let with_lru = |point: &Point| {
         let lru = volume.points.at(point.bytes).map_or(0.0, |point| point.hit_ratio);

@@ -5,7 +5,7 @@
 use crate::advise::{goal, regions};
 use larder_schema::advice::{Choice, Region, Regions, SizingGoal};
 use larder_schema::control::VolumeCurve;
-use larder_schema::curve::Curve;
+use larder_schema::curve::{Curve, Point};
 
 /// Minimum number of references for a meaningful curve.
 pub const REFERENCES_MIN: u64 = 1_000;
@@ -36,10 +36,20 @@ pub enum MemoryAdvice {
 }
 
 /// Returns the curve that decides: of the current policy if it has an estimate, otherwise of LRU.
+/// Between the few sizes of the estimate, and beyond them, it has the shape of the LRU curve.
 #[must_use]
-pub fn advising_curve(volume: &VolumeCurve) -> &Curve {
-    let of_policy = &volume.policy_points;
-    if of_policy.points().is_empty() { &volume.points } else { of_policy }
+pub fn advising_curve(volume: &VolumeCurve) -> Curve {
+    let (policy, lru) = (volume.policy_points.points(), &volume.points);
+    let of_lru = |bytes| lru.at(bytes).map_or(0.0, |point| point.hit_ratio);
+    let lead = |point: &Point| Point::exact(point.bytes, point.hit_ratio - of_lru(point.bytes));
+    let leads = Curve::new(policy.iter().map(lead));
+    let with_lead = |point: &Point| {
+        let lead = leads.at(point.bytes).map_or(0.0, |point| point.hit_ratio);
+        let add = |ratio: f64| (ratio + lead).clamp(0.0, 1.0);
+        let Point { bytes, hit_ratio, low, high } = *point;
+        Point { bytes, hit_ratio: add(hit_ratio), low: add(low), high: add(high) }
+    };
+    Curve::new(lru.points().iter().map(with_lead).chain(policy.iter().copied()))
 }
 
 /// Returns the name of the policy of [`advising_curve`].
@@ -77,9 +87,10 @@ pub(super) fn is_known(volume: &VolumeCurve) -> bool {
 type Analysis = (Option<Regions>, Option<Region>, Option<Choice>);
 
 fn analysis(volume: &VolumeCurve) -> Analysis {
-    let regions = regions::find(advising_curve(volume), ceiling(volume));
+    let curve = advising_curve(volume);
+    let regions = regions::find(&curve, ceiling(volume));
     let region = regions.as_ref().map(|found| regions::region(found, available_memory(volume)));
-    (regions, region, needed_memory(advising_curve(volume)))
+    (regions, region, needed_memory(&curve))
 }
 
 /// Returns the advice on the memory of a volume.
@@ -120,7 +131,6 @@ pub(super) fn analyze(volume: &mut VolumeCurve) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use larder_schema::curve::Point;
 
     const MIB: u64 = 1 << 20;
 
@@ -129,6 +139,20 @@ mod tests {
     }
 
     type Is = fn(MemoryAdvice) -> bool;
+
+    #[test]
+    fn between_the_sizes_of_the_estimate_lru_gives_the_shape() {
+        let volume = VolumeCurve {
+            points: curve(&[(8, 0.0), (10, 0.8), (16, 0.8), (32, 0.9)]),
+            policy_points: curve(&[(8, 0.1), (16, 0.9)]),
+            ..VolumeCurve::default()
+        };
+        let found = advising_curve(&volume);
+        let at = |mib| found.at(mib * MIB).unwrap().hit_ratio;
+        for (mib, ratio) in [(4, 0.05), (8, 0.1), (10, 0.9), (16, 0.9), (32, 1.0)] {
+            assert!((at(mib) - ratio).abs() < 1e-9, "{mib}: {}", at(mib));
+        }
+    }
 
     #[test]
     fn the_curve_of_the_policy_decides_where_it_is_known() {
@@ -149,7 +173,7 @@ mod tests {
             (flat, steep, 100_000, 0, spare),
             (flat, steep, 100_000, 1, |it| it == MemoryAdvice::TooEarly),
             (steep, flat, 100_000, 1, more),
-            (none, steep, 100_000, 0, |it| it == MemoryAdvice::NothingHits),
+            (none, none, 100_000, 0, |it| it == MemoryAdvice::NothingHits),
             (steep, steep, 999, 0, |it| it == MemoryAdvice::Unknown),
         ];
         for (number, (policy, lru, references, references_missing, expected)) in
