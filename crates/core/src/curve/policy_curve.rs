@@ -26,6 +26,8 @@ const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 const PRESENT: usize = 2;
 const SIZES: usize = FACTORS.len();
 const GROUPS_F64: f64 = 16.0;
+/// A cache with fewer slots gives no estimate if there is read-ahead.
+const SLOTS_FOR_READ_AHEAD: u32 = 32;
 /// Fewer references give no estimate.
 const REFERENCES_MIN: f64 = 1_000.0;
 /// The 97.5 % quantile of Student's t with two degrees of freedom fewer than there are groups.
@@ -149,6 +151,13 @@ impl PolicyCurve {
         self.points(page_bytes, &self.lifetime)
     }
 
+    /// Returns false for a cache that is too small for read-ahead: the pages of one window would
+    /// displace each other.
+    fn is_estimated(&self, size: usize) -> bool {
+        let cache = &self.caches[size];
+        !cache.has_read_ahead() || cache.slots() >= SLOTS_FOR_READ_AHEAD
+    }
+
     fn points(&self, page_bytes: u64, earlier: &Totals) -> Vec<CurvePoint> {
         let mut totals = earlier.clone();
         totals.add(1.0, &self.window);
@@ -161,6 +170,8 @@ impl PolicyCurve {
         if totals.all_references < REFERENCES_MIN {
             return Vec::new();
         }
-        FACTORS.into_iter().enumerate().map(point).filter(|point| point.bytes > 0).collect()
+        let sizes = FACTORS.into_iter().enumerate();
+        let estimated = sizes.filter(|&(size, _)| size == PRESENT || self.is_estimated(size));
+        estimated.map(point).filter(|point| point.bytes > 0).collect()
     }
 }

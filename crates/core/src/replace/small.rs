@@ -66,6 +66,15 @@ impl SmallCache {
         is_read_ahead
     }
 
+    /// Returns true if pages were read ahead.
+    pub(crate) fn has_read_ahead(&self) -> bool {
+        !self.unused.is_empty()
+    }
+
+    pub(crate) fn slots(&self) -> u32 {
+        self.cache.capacity
+    }
+
     #[inline]
     fn note_unused(&mut self, slot: Slot, unused: bool) {
         let slot = slot as usize;

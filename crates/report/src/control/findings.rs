@@ -193,7 +193,7 @@ mod tests {
     fn each_symptom_has_its_name_and_an_answer_that_fits_what_is_done_already() {
         let findings = [
             VolumeFinding::Thrashing {
-                policy: "lru",
+                policy: "LRU",
                 hit_ratio: 0.1,
                 with_twice: 0.5,
                 more_bytes: 8 << 20,

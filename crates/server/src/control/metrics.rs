@@ -166,8 +166,8 @@ fn states(text: &mut Exposition, service: &Service, volumes: &[ServedVolume]) {
     write_family_header(text, ESTIMATE);
     for volume in &curves {
         // The curve of the policy is that of a full volume.
-        let full = volume.policy_points.points().get(ESTIMATE_SIZES.len() / 2);
-        let memory = full.map_or(volume.bytes, |point| point.bytes);
+        let largest = volume.policy_points.points().last();
+        let memory = largest.map_or(volume.bytes, |point| point.bytes / 4);
         for (curve, points) in [("policy", &volume.policy_points), ("lru", &volume.points)] {
             for (size, quarters) in ESTIMATE_SIZES {
                 let bytes = memory.saturating_mul(quarters) / 4;

@@ -90,9 +90,8 @@ fn the_first_use_of_a_page_that_was_read_ahead_is_a_hit_of_the_policy_and_a_miss
     }
     let report = rig.cache.curve(&rig.disks[0].volume, rig.now).unwrap();
     assert!(report.hit_ratio > 0.9, "{}", report.hit_ratio);
-    assert_eq!(report.policy_points.len(), 5);
+    assert_eq!(report.policy_points.len(), 3, "smaller ones have too few slots");
     for point in &report.policy_points {
-        // At a quarter of the size, windows displace a few of their own pages.
         assert!((point.estimate.hit_ratio - report.hit_ratio).abs() < 0.1, "{point:?}");
     }
     assert!(report.points.iter().all(|point| point.estimate.hit_ratio < 0.01));

@@ -158,7 +158,7 @@ mod tests {
     fn the_curve_of_the_policy_decides_where_it_is_known() {
         let steep = &[(8, 0.1), (16, 0.2), (32, 0.5), (64, 0.9), (128, 0.9)][..];
         let flat = &[(4, 0.8), (8, 0.9), (16, 0.9), (32, 0.9), (64, 0.9)][..];
-        let useful = &[(4, 0.5), (8, 0.7), (16, 0.88), (32, 0.9), (64, 0.9)][..];
+        let useful = &[(4, 0.5), (8, 0.7), (16, 0.854), (32, 0.9), (64, 0.9)][..];
         let none = &[(16, 0.0), (64, 0.0)][..];
         let more: Is = |it| matches!(it, MemoryAdvice::More { .. });
         let spare: Is = |it| matches!(it, MemoryAdvice::Spare { .. });
