@@ -11,6 +11,7 @@
 //! * [`tracker`]: the data kept per volume, and its size;
 //! * `online`, `hit_weights`: the decayed LRU curve, with error bars;
 //! * [`candidates`]: policies compared by miniature simulation;
+//! * `policy_curve`: the curve of the current policy, by miniature simulation;
 //! * [`auto`]: the decision which policy the volume is to have;
 //! * [`report`]: the results as plain data, and the findings for the volume;
 //! * `write_traffic`: recent write traffic of the volume;
@@ -24,6 +25,7 @@ mod hit_weights;
 pub(crate) mod locked_tracker;
 pub mod miniature;
 mod online;
+mod policy_curve;
 pub mod report;
 mod sample_set;
 pub mod sampled;

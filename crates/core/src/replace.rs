@@ -7,10 +7,12 @@
 //! is dirty, pinned or being filled here.
 
 mod find;
+mod small;
 
 use crate::page_index::Hash;
 use crate::policy::{Policy, PolicyKind, PolicyVisitor, Slot, hand_over};
 use find::{BATCH, NumberIndex, PageIndex, SlotIndex};
+pub(crate) use small::{CacheEvent, SmallCache};
 
 /// One page touched by one request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -176,10 +178,16 @@ impl<P: Policy, F: SlotIndex> Cache<P, F> {
             return (true, slot);
         }
         self.policy.on_miss(page);
+        (false, self.insert(page, key))
+    }
+
+    /// Adds a page that is not resident. Returns its slot.
+    #[inline]
+    fn insert(&mut self, page: u64, key: F::Key) -> Slot {
         let slot = self.slot_for_new(page);
         self.slot_index.insert(key, slot);
         self.policy.on_insert(slot, page);
-        (false, slot)
+        slot
     }
 
     /// Returns the slot for a page that enters.
@@ -277,22 +285,6 @@ impl SwitchableCache {
     pub fn check(&self) {
         Replace::check(&self.cache);
         assert_eq!(self.last_references.len(), self.len());
-    }
-}
-
-/// A small cache under one policy; it runs one reference at a time.
-#[derive(Debug)]
-pub(crate) struct SmallCache(Cache<Box<dyn Policy>, PageIndex>);
-
-impl SmallCache {
-    pub(crate) fn new(kind: PolicyKind, capacity: u32) -> Self {
-        SmallCache(Cache::new(kind.build(), capacity, PageIndex::for_capacity(capacity)))
-    }
-
-    /// References a page. Returns true if it was resident.
-    #[inline]
-    pub(crate) fn touch(&mut self, page: u64, hash: Hash) -> bool {
-        self.0.touch(page, hash).0
     }
 }
 

@@ -14,8 +14,9 @@ use crate::clock::Nanos;
 use crate::completion::{CompletionQueue, Ring};
 use crate::curve::locked_tracker::LockedTracker;
 use crate::frames::Frames;
+use crate::mode::BypassReason;
 use crate::page::{BlockKey, Paging, Slab, Table};
-use crate::policy::{Policy, Slot};
+use crate::policy::{NO_SLOT, Policy, Slot};
 use crate::queue::FillWaiter;
 use crate::store::StoreError;
 use crate::sync::Arc;
@@ -23,6 +24,24 @@ use crate::volume::Volume;
 use dirty_list::DirtyList;
 use references::References;
 use std::collections::{BTreeMap, VecDeque};
+
+/// The reason for which a page becomes resident.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Admission {
+    /// A reference; the policy receives it.
+    Reference,
+    /// Read-ahead; the policy receives the page, and its first reference is still to come.
+    ReadAhead,
+    /// A reference that bypasses the policy.
+    Bypass,
+}
+
+impl Admission {
+    /// Returns the admission of a reference that may have a reason to bypass the cache.
+    pub(crate) fn unless_bypassed(reason: Option<BypassReason>) -> Self {
+        if reason.is_none() { Admission::Reference } else { Admission::Bypass }
+    }
+}
 
 /// A page that is being filled.
 #[derive(Debug)]
@@ -98,21 +117,25 @@ impl<F: Frames> Instance<F> {
         }
     }
 
-    /// Returns the slot of a page, and adds the page if it is missing.
+    /// Returns the slot of a page, and adds the page if it is missing. Passes the reference, if it
+    /// is one, to the policy.
     pub(crate) fn find_or_insert(
         &mut self,
         table: &Table,
         page: u64,
-        admit: bool,
+        admission: Admission,
         now: Nanos,
     ) -> Slot {
         if let Some(slot) = self.find(table, page) {
-            if admit && !self.is_retained(slot) {
-                // Counted as a miss, but the policy also receives a reference.
-                self.admit(slot, page, now);
-                self.references.hit(&self.pages, slot, now);
-            } else {
-                self.reference(slot, now);
+            match (admission, self.is_retained(slot)) {
+                (Admission::Reference, false) => {
+                    // Counted as a miss, but the policy also receives a reference.
+                    self.admit(slot, page, now);
+                    self.references.hit(&self.pages, slot, NO_SLOT, now);
+                }
+                (Admission::ReadAhead, false) => self.admit_ahead(slot, page, now),
+                (Admission::ReadAhead, true) => {}
+                (Admission::Reference, true) | (Admission::Bypass, _) => self.reference(slot, now),
             }
             return slot;
         }
@@ -121,8 +144,11 @@ impl<F: Frames> Instance<F> {
         if self.volume.quota.coldest(self.index) == Nanos::MAX {
             self.volume.quota.set_coldest(self.index, now);
         }
-        if admit && !self.is_pinned(page) {
-            self.admit(slot, page, now);
+        match admission {
+            _ if self.is_pinned(page) => {}
+            Admission::Reference => self.admit(slot, page, now),
+            Admission::ReadAhead => self.admit_ahead(slot, page, now),
+            Admission::Bypass => {}
         }
         slot
     }
@@ -178,9 +204,14 @@ impl<F: Frames> Instance<F> {
         self.references.flush_if_full(&self.volume);
     }
 
+    fn admit_ahead(&mut self, slot: Slot, page: u64, now: Nanos) {
+        self.references.admit_ahead(slot, page, now);
+        self.references.flush_if_full(&self.volume);
+    }
+
     /// Passes a reference to a resident page to the policy, and counts it.
     pub(crate) fn reference(&mut self, slot: Slot, now: Nanos) {
-        self.references.hit(&self.pages, slot, now);
+        self.references.hit(&self.pages, slot, NO_SLOT, now);
         self.count_hits(1);
     }
 
@@ -281,7 +312,11 @@ impl<F: Frames> Shard<F> {
             instance.references.expect_hit::<F>(slot);
         }
         let Instance { references, pages, .. } = instance;
-        let hits = ring.drain(|slot| references.hit(pages, slot, now));
+        let mut previous = NO_SLOT;
+        let hits = ring.drain(|slot| {
+            references.hit(pages, slot, previous, now);
+            previous = slot;
+        });
         if hits > 0 {
             instance.count_hits(hits);
         }

@@ -8,7 +8,10 @@ mod tables;
 mod unwritten;
 mod volumes;
 
-pub use curves::{REFERENCES_MIN, advise, curves_table, curves_to_text, needed_memory};
+pub use curves::{
+    MemoryAdvice, REFERENCES_MIN, advise, advising_curve, advising_policy, curves_table,
+    curves_to_text, decide, needed_memory,
+};
 pub use findings::{AutomaticAction, FINDINGS, VolumeFinding, describe};
 pub use path_users::in_use;
 pub use stats::{

@@ -14,7 +14,7 @@ use crate::page::{BlockKey, FrameState};
 use crate::policy::Slot;
 use crate::queue::{Context, FillWaiter, Queue};
 use crate::read_write::ReadRequest;
-use crate::shard::{Fill, Instance};
+use crate::shard::{Admission, Fill, Instance};
 use crate::store::{Buffer, Segment, StoreOp, StoreOpKind};
 use crate::sync::{Arc, lock};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, SECTOR_BYTES};
@@ -185,11 +185,11 @@ impl<F: Frames> Cache<F> {
                 let ahead = std::mem::take(&mut fill.ahead);
                 fill.waiters.push(waiter);
                 let slot = fill.slot;
+                instance.reference(slot, now);
                 if ahead {
                     self.overtake_ahead(&volume, &mut queue, &whole);
                     FetchOutcome::ReadAheadPending
                 } else {
-                    instance.reference(slot, now);
                     FetchOutcome::Filling
                 }
             } else if volume.is_regrouping() || queue.is_exclusive(&whole) {
@@ -250,11 +250,12 @@ impl<F: Frames> Cache<F> {
         cause: FillCause<F>,
         now: Nanos,
     ) {
-        let slot = instance.find_or_insert(&self.table, page, true, now);
+        let ahead = matches!(cause, FillCause::Ahead | FillCause::WarmNeighbor);
+        let admission = if ahead { Admission::ReadAhead } else { Admission::Reference };
+        let slot = instance.find_or_insert(&self.table, page, admission, now);
         let volume = Arc::clone(&instance.volume);
         let mut ops_left = 0;
         let paging = instance.paging;
-        let ahead = matches!(cause, FillCause::Ahead | FillCause::WarmNeighbor);
         for run in self.absent_runs(volume.id, paging.blocks_of(page)) {
             let context = Context::Fill { page, paging };
             let op = self.read_op(&volume, queue, run, spare, context, now);

@@ -16,7 +16,7 @@ use crate::mapping::{Access, MappedBlock, Mapping, MappingState};
 use crate::mode::{WriteMode, mode_with};
 use crate::page::{BlockKey, FrameState};
 use crate::read_write::Status;
-use crate::shard::Instance;
+use crate::shard::{Admission, Instance};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::sync::{Arc, lock};
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, SECTOR_BYTES, overlap};
@@ -324,7 +324,12 @@ impl<F: Frames> Cache<F> {
         let volume = Arc::clone(&instance.volume);
         let page = instance.paging.page_of(marked[0].0);
         let bypass_reason = Self::bypass_reason_of(&volume, mode);
-        let slot = instance.find_or_insert(&self.table, page, bypass_reason.is_none(), now);
+        let slot = instance.find_or_insert(
+            &self.table,
+            page,
+            Admission::unless_bypassed(bypass_reason),
+            now,
+        );
         let base = mapping.block_range().start;
         let mut new_dirty = 0;
         for &(block, DirtiedSectors { mark, dirties, .. }) in marked {

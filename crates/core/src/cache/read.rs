@@ -247,12 +247,10 @@ impl<F: Frames> Cache<F> {
         let first_touch = ahead && self.touch_ahead(volume, first);
         read.is_detector_input |= first_touch;
         if found == count {
-            if first_touch && fresh {
-                // The policy received the reference when the page was filled.
-                read.count(&handle.recorder, Class::ReadAheadHit);
-            } else if fresh {
+            if fresh {
                 self.note_hit(handle, BlockKey::new(volume.id, first), slot, now);
-                read.count(&handle.recorder, Class::ReadHit);
+                let class = if first_touch { Class::ReadAheadHit } else { Class::ReadHit };
+                read.count(&handle.recorder, class);
             }
             read.advance(count);
             return true;

@@ -122,7 +122,9 @@ impl<F: Frames> Cache<F> {
         let (references, hit_ratio) = tracker.recent();
         let totals = volume.totals();
         let traffic = locked_tracker.traffic().now(&totals, volume.ahead.feedback.unused_share());
-        let mut findings = report::findings(&points, bytes, traffic);
+        let policy_points = tracker.policy_points(volume.page_bytes());
+        let decisive = if policy_points.is_empty() { &points } else { &policy_points };
+        let mut findings = report::findings(decisive, points.last(), bytes, traffic);
         if self.pages_when_full(volume).is_none() {
             // The volume takes free memory when it needs more.
             findings.retain(|finding| !matches!(finding, Finding::TooSmall { .. }));
@@ -139,6 +141,7 @@ impl<F: Frames> Cache<F> {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a count")]
         let references = references as u64;
         Some(CurveReport {
+            lifetime_policy_points: tracker.lifetime_policy_points(volume.page_bytes()),
             lifetime_points: tracker.lifetime_curve(volume.page_bytes()),
             sample_rate: tracker.sample_rate(),
             references,
@@ -149,9 +152,10 @@ impl<F: Frames> Cache<F> {
             policy_auto: volume.policy_auto(),
             candidates: tracker.candidates(),
             recommended_policy: better.map(|(policy, _)| policy),
-            recommended_bytes: report::enough_bytes(&points),
+            recommended_bytes: report::enough_bytes(decisive),
             findings,
             points,
+            policy_points,
         })
     }
 }

@@ -15,7 +15,7 @@ use crate::payload::Payload;
 use crate::policy::Slot;
 use crate::queue::FillWaiter;
 use crate::read_write::{Status, WriteRequest};
-use crate::shard::Instance;
+use crate::shard::{Admission, Instance};
 use crate::store::{StoreError, StoreErrorKind};
 use crate::sync::{Arc, spin};
 use crate::tunables::Tunable;
@@ -434,8 +434,8 @@ impl<F: Frames> Cache<F> {
         let volume = part.volume;
         let page = instance.paging.page_of(part.blocks().start);
         let bypass = Self::bypass_reason_of(volume, mode);
-        let admit = bypass.is_none();
-        let slot = instance.find_or_insert(&self.table, page, admit, now);
+        let admission = Admission::unless_bypassed(bypass);
+        let slot = instance.find_or_insert(&self.table, page, admission, now);
         let mut new_dirty = 0;
         for (piece, write_pin) in part.pieces().zip(write_pins) {
             let found = self.table.find(BlockKey::new(volume.id, piece.block));

@@ -9,9 +9,10 @@
 //!
 //! Memory: `bytes`.
 
+use super::sampler::SampledReference;
 use crate::page_index::Hash;
 use crate::policy::PolicyKind;
-use crate::replace::SmallCache;
+use crate::replace::{CacheEvent, SmallCache};
 use crate::units::as_f64;
 
 /// The policies that are compared: each is the best on some of the traces of docs/curve.md.
@@ -26,9 +27,9 @@ pub const CANDIDATES: [PolicyKind; 5] = [
 pub(super) const COUNT: usize = CANDIDATES.len();
 
 /// Returns the size in bytes of all miniatures with this many slots: the state of their policies,
-/// an entry of the index (16 to 32 bytes) and the page number.
+/// an entry of the index (16 to 32 bytes), the page number and a flag.
 pub(super) fn bytes(slots: usize) -> usize {
-    CANDIDATES.iter().map(|kind| slots * (kind.bytes_per_page() + 40)).sum()
+    CANDIDATES.iter().map(|&kind| slots * SmallCache::bytes_per_slot(kind)).sum()
 }
 
 /// Decayed totals over windows of sampled references.
@@ -106,14 +107,14 @@ impl Candidates {
     }
 
     #[inline]
-    pub(super) fn reference(&mut self, page: u64, hash: u64) {
+    pub(super) fn note(&mut self, SampledReference { page, event }: SampledReference, hash: u64) {
         if hash >= self.threshold {
             return;
         }
         let name = Hash::of(page);
-        self.references += 1;
+        self.references += u64::from(event != CacheEvent::ReadAhead);
         for (cache, misses) in self.caches.iter_mut().zip(&mut self.misses) {
-            *misses += u64::from(!cache.touch(page, name));
+            *misses += u64::from(!cache.replay(page, name, event));
         }
     }
 

@@ -45,8 +45,7 @@ impl LockedTracker {
         let mut tracker = self.tracker();
         tracker.record_samples(&pending.samples);
         pending.samples.clear();
-        let references = std::mem::take(&mut pending.references);
-        let window_ended = tracker.count(references, std::mem::take(&mut pending.misses));
+        let window_ended = tracker.count(std::mem::take(&mut pending.counts));
         if window_ended {
             self.window_ended.store(true, Ordering::Release);
         }

@@ -30,18 +30,18 @@ pub enum Finding {
     TooSmall {
         /// The additional bytes with which it would reach nearly all possible hits.
         more_bytes: u64,
-        /// The LRU hit ratio at the current size.
+        /// The hit ratio at the current size.
         hit_ratio: f64,
-        /// The LRU hit ratio with the additional memory.
+        /// The hit ratio with the additional memory.
         hit_ratio_then: f64,
     },
     /// The volume has memory with almost no effect on hits.
     TooLarge {
         /// The bytes that could be removed.
         spare_bytes: u64,
-        /// The LRU hit ratio at the current size.
+        /// The hit ratio at the current size.
         hit_ratio: f64,
-        /// The LRU hit ratio without these bytes.
+        /// The hit ratio without these bytes.
         hit_ratio_then: f64,
     },
     /// Another policy has a clearly higher hit ratio.
@@ -93,6 +93,11 @@ const WASTED: f64 = 0.5;
 pub struct CurveReport {
     /// The recent LRU curve, by rising size.
     pub points: Vec<CurvePoint>,
+    /// The recent curve of the policy in use, with the read-ahead of the volume, by rising size;
+    /// empty while there is no estimate.
+    pub policy_points: Vec<CurvePoint>,
+    /// The same since the policy or the size changed.
+    pub lifetime_policy_points: Vec<CurvePoint>,
     /// The LRU curve since the volume was added.
     pub lifetime_points: Vec<CurvePoint>,
     /// The sampled share of the pages, 0 to 1.
@@ -161,9 +166,15 @@ pub fn scanned_share(end: Option<&CurvePoint>) -> Option<f64> {
     (unreached > SCANNED).then_some(unreached)
 }
 
-/// Returns the findings for a volume of `bytes` with this curve and this traffic.
+/// Returns the findings for a volume of `bytes` with this curve and this traffic. `end` is the last
+/// point of the curve without read-ahead.
 #[must_use]
-pub fn findings(points: &[CurvePoint], bytes: u64, traffic: RecentTraffic) -> Vec<Finding> {
+pub fn findings(
+    points: &[CurvePoint],
+    end: Option<&CurvePoint>,
+    bytes: u64,
+    traffic: RecentTraffic,
+) -> Vec<Finding> {
     let mut found = Vec::new();
     let now = hit_ratio(points, bytes);
     let enough = enough_bytes(points);
@@ -182,7 +193,7 @@ pub fn findings(points: &[CurvePoint], bytes: u64, traffic: RecentTraffic) -> Ve
             hit_ratio_then: hit_ratio(points, enough),
         });
     }
-    if let Some(share) = scanned_share(points.last()) {
+    if let Some(share) = scanned_share(end) {
         found.push(Finding::Scanned { share });
     }
     if traffic.ahead_wasted > WASTED {
@@ -211,26 +222,26 @@ mod tests {
     #[test]
     fn a_loop_larger_than_the_cache_needs_the_rest_of_it() {
         let points = curve(&[(10, 0.0), (100, 0.0), (120, 0.9), (800, 0.9)]);
-        let found = findings(&points, 100, RecentTraffic::default());
+        let found = findings(&points, points.last(), 100, RecentTraffic::default());
         let [Finding::TooSmall { more_bytes, hit_ratio, hit_ratio_then }] = found[..] else {
             panic!("{found:?}")
         };
         assert_eq!(more_bytes, 20);
         assert!(hit_ratio < 1e-9 && (hit_ratio_then - 0.9).abs() < 1e-9);
-        assert_eq!(findings(&points, 150, RecentTraffic::default()), []);
+        assert_eq!(findings(&points, points.last(), 150, RecentTraffic::default()), []);
     }
 
     #[test]
     fn memory_behind_the_last_hit_is_spare() {
         let points = curve(&[(10, 0.5), (100, 0.9), (800, 0.9)]);
-        let found = findings(&points, 400, RecentTraffic::default());
+        let found = findings(&points, points.last(), 400, RecentTraffic::default());
         assert!(matches!(found[..], [Finding::TooLarge { spare_bytes: 300, .. }]), "{found:?}");
     }
 
     #[test]
     fn a_scan_is_out_of_reach() {
         let points = curve(&[(10, 0.05), (800, 0.1)]);
-        let found = findings(&points, 800, RecentTraffic::default());
+        let found = findings(&points, points.last(), 800, RecentTraffic::default());
         assert!(matches!(found[..], [Finding::Scanned { share }] if share > 0.89), "{found:?}");
         assert_eq!(enough_bytes(&curve(&[(10, 0.0)])), None);
     }
@@ -244,13 +255,13 @@ mod tests {
             stolen_blocks: 5.0,
             ahead_wasted: 0.6,
         };
-        let found = findings(&[], 100, traffic);
+        let found = findings(&[], None, 100, traffic);
         assert_eq!(found.len(), 3, "{found:?}");
         assert!(matches!(found[0], Finding::AheadWasted { share } if share > 0.5));
         assert!(matches!(found[1], Finding::Stolen { share } if (share - 0.5).abs() < 1e-9));
         let factor =
             |f: &Finding| matches!(f, Finding::WriteAmplification { factor } if *factor > 1.9);
         assert!(factor(&found[2]));
-        assert_eq!(findings(&[], 100, RecentTraffic::default()), []);
+        assert_eq!(findings(&[], None, 100, RecentTraffic::default()), []);
     }
 }

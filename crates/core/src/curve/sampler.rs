@@ -5,6 +5,7 @@
 //! collected and passed to the tracker in batches.
 
 use crate::mix;
+use crate::replace::CacheEvent;
 
 /// The number of sampled references in a batch.
 pub(crate) const BATCH: usize = 64;
@@ -40,11 +41,11 @@ impl Sampler {
     }
 }
 
-/// A reference to a page of the sample.
+/// An event of a page of the sample.
 #[derive(Clone, Copy, Debug)]
 pub(crate) struct SampledReference {
     pub(crate) page: u64,
-    pub(crate) missed: bool,
+    pub(crate) event: CacheEvent,
 }
 
 /// References that the shard has not passed to the tracker yet.
@@ -52,19 +53,31 @@ pub(crate) struct SampledReference {
 pub(crate) struct PendingSamples {
     pub(crate) sampler: Sampler,
     pub(crate) samples: Vec<SampledReference>,
-    /// References of all pages, and the misses among them.
+    pub(crate) counts: ReferenceCounts,
+}
+
+/// References of all pages since the last batch.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub(crate) struct ReferenceCounts {
     pub(crate) references: u64,
+    /// References among them that missed.
     pub(crate) misses: u64,
+    /// First references to pages that read-ahead had brought in; they hit.
+    pub(crate) first_uses: u64,
 }
 
 impl PendingSamples {
     pub(crate) fn new(sampler: Sampler) -> Self {
-        PendingSamples { sampler, samples: Vec::with_capacity(2 * BATCH), references: 0, misses: 0 }
+        PendingSamples {
+            sampler,
+            samples: Vec::with_capacity(2 * BATCH),
+            counts: ReferenceCounts::default(),
+        }
     }
 
     /// Returns true if the batch must be passed on.
     #[inline]
     pub(crate) fn is_full(&self) -> bool {
-        self.samples.len() >= BATCH || self.references >= COUNTED_MAX
+        self.samples.len() >= BATCH || self.counts.references >= COUNTED_MAX
     }
 }

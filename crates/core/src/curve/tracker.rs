@@ -9,24 +9,27 @@ use super::candidates::{self, CANDIDATES, Candidates};
 use super::estimate::rate;
 use super::hit_weights::HitWeights;
 use super::online::{self, OnlineCurve};
+use super::policy_curve::{self, PolicyCurve};
 use super::report::{CandidateRatio, CurvePoint};
-use super::sampler::{SampledReference, Sampler};
+use super::sampler::{ReferenceCounts, SampledReference, Sampler};
 use crate::mix;
 use crate::policy::PolicyKind;
+use crate::replace::CacheEvent;
 use crate::units::as_f64;
 
-/// One in this many resident pages is in the sample, if that gives a number of slots between the
-/// next two constants. A sampled hit costs about twice as much as another hit, so this keeps the
-/// total cost below 1 %.
-const PAGES_PER_SLOT: u64 = 256;
-/// The maximum number of slots of a miniature, and the minimum if memory allows.
+/// From this many pages on, 256 MiB, the cost of a hit limits the sample; below, the error does.
+const LARGE_VOLUME: u64 = 65_536;
+/// Pages per slot of a miniature, for large volumes up to [`SLOTS_MAX`].
+const PAGES_PER_SLOT: u64 = 320;
+/// The maximum number of slots of a miniature.
 const SLOTS_MAX: u64 = 1024;
-const SLOTS_WANTED: u64 = 320;
+/// The number of slots of a miniature of a small volume, if memory allows.
+const SLOTS_SMALL: u64 = 320;
 /// The minimum number of slots with which miniatures still distinguish policies.
 const SLOTS_MIN: u64 = 64;
-/// Resident pages of the sample per two slots: the curve costs less than the miniatures. With four
-/// the curve is closer to the exact one, and a hit costs 1.45 % more instead of 1 %.
-const RESIDENT_PER_TWO_SLOTS: u64 = 3;
+/// Slots of the miniatures per slot of the curve of the policy, at the current size, of large and
+/// small volumes. A reference costs this curve most: its smaller caches miss where the volume hits.
+const SLOTS_PER_CURVE_SLOT: [u64; 2] = [3, 5];
 /// Sampled pages per slot: the sample also contains pages that were evicted.
 const SAMPLE_PER_SLOT: u64 = 10;
 /// A page stays in the sample while at most this many times as many others are referenced as the
@@ -58,16 +61,22 @@ pub struct Tracker {
     slots: u64,
     online: OnlineCurve,
     candidates: Candidates,
+    policy_curve: PolicyCurve,
     auto: AutoPolicy,
+    /// References that hit since read-ahead had brought their page in, of this window and of
+    /// earlier ones, decayed.
+    first_uses: [f64; 2],
     window: f64,
     bytes: usize,
 }
 
 /// Returns the size in bytes of a tracker with this many slots.
 fn bytes_of(slots: u64) -> usize {
-    let [slots, sample] = [slots, slots * SAMPLE_PER_SLOT]
-        .map(|count| usize::try_from(count).expect("a small sample"));
-    size_of::<Tracker>() + online::bytes(sample) + candidates::bytes(slots)
+    let [slots, sample, curve_slots] =
+        [slots, slots * SAMPLE_PER_SLOT, slots / SLOTS_PER_CURVE_SLOT[0]]
+            .map(|count| usize::try_from(count).expect("a small sample"));
+    let curves = online::bytes(sample) + policy_curve::bytes(curve_slots);
+    size_of::<Tracker>() + curves + candidates::bytes(slots)
 }
 
 /// Returns the threshold that selects about `wanted` of `pages`; all if there are no more.
@@ -88,10 +97,13 @@ impl Tracker {
     #[must_use]
     pub fn new(bytes: usize, pages: u64, policy: PolicyKind, seed: u64) -> Option<Self> {
         let pages = pages.max(1);
-        let wanted = (pages / PAGES_PER_SLOT).clamp(SLOTS_WANTED, SLOTS_MAX);
+        let is_small = pages < LARGE_VOLUME;
+        let wanted = if is_small { SLOTS_SMALL } else { (pages / PAGES_PER_SLOT).min(SLOTS_MAX) };
         let mut slots = (1..=wanted / SLOTS_MIN).rev().map(|parts| parts * SLOTS_MIN);
         let slots = slots.find(|&slots| bytes_of(slots) <= bytes)?;
-        let all = threshold(slots * RESIDENT_PER_TWO_SLOTS / 2, pages);
+        // More resident pages make the LRU curve more exact and hits more expensive.
+        let resident = if is_small { slots * 3 / 2 } else { slots * 4 / 3 };
+        let all = threshold(resident, pages);
         let sample = usize::try_from(slots * SAMPLE_PER_SLOT).expect("a small sample");
         Some(Tracker {
             sampler: Sampler::new(mix(seed.wrapping_add(3)), all),
@@ -99,10 +111,19 @@ impl Tracker {
             slots,
             online: OnlineCurve::new(sample, all, pages.saturating_mul(DEPTH)),
             candidates: Candidates::new(threshold(slots, pages), slots.min(pages)),
+            policy_curve: Self::policy_curve(policy, slots, pages, all),
             auto: AutoPolicy::new(policy),
+            first_uses: [0.0; 2],
             window: as_f64((pages * WINDOW_TURNS).max(WINDOW_MIN)),
             bytes: bytes_of(slots),
         })
+    }
+
+    /// Returns an empty curve of `policy` for a volume of `pages`.
+    fn policy_curve(policy: PolicyKind, slots: u64, pages: u64, sampled: u64) -> PolicyCurve {
+        let per_slot = SLOTS_PER_CURVE_SLOT[usize::from(pages < LARGE_VOLUME)];
+        let threshold = threshold(slots / per_slot, pages).min(sampled);
+        PolicyCurve::new(policy, threshold, pages)
     }
 
     /// Returns the maximum size in bytes.
@@ -117,20 +138,31 @@ impl Tracker {
 
     /// Records references to pages of the sample.
     pub(crate) fn record_samples(&mut self, samples: &[SampledReference]) {
-        for &SampledReference { page, missed } in samples {
+        for &sample in samples {
+            let SampledReference { page, event } = sample;
             let hash = self.sampler.hash(page);
-            self.online.reference(page, hash, missed);
-            self.candidates.reference(page, hash);
+            if event != CacheEvent::ReadAhead {
+                // The LRU curve is that of a cache without read-ahead.
+                let missed = matches!(event, CacheEvent::Miss | CacheEvent::FirstUse);
+                self.online.reference(page, hash, missed);
+            }
+            self.candidates.note(sample, hash);
+            self.policy_curve.note(sample, hash);
         }
     }
 
-    /// Counts references of all pages and the misses among them; returns true if a window ended.
-    pub(crate) fn count(&mut self, references: u64, misses: u64) -> bool {
-        self.online.count(references, misses);
+    /// Counts references of all pages; returns true if a window ended.
+    pub(crate) fn count(&mut self, counts: ReferenceCounts) -> bool {
+        self.online.count(counts.references, counts.misses + counts.first_uses);
+        self.policy_curve.count(counts.references, counts.misses);
+        let [window, recent] = &mut self.first_uses;
+        *window += as_f64(counts.first_uses);
         if self.online.in_window() < self.window {
             return false;
         }
+        *recent = *recent * KEEP + std::mem::take(window);
         self.online.end_window(KEEP);
+        self.policy_curve.end_window(KEEP);
         self.candidates.end_window(KEEP_CANDIDATES);
         true
     }
@@ -144,15 +176,21 @@ impl Tracker {
     /// another one is better. For callers that have individual references.
     pub fn reference(&mut self, page: u64, missed: bool) -> Option<PolicyKind> {
         if self.sampler.admits(page) {
-            self.record_samples(&[SampledReference { page, missed }]);
+            let event = if missed { CacheEvent::Miss } else { CacheEvent::Hit };
+            self.record_samples(&[SampledReference { page, event }]);
         }
-        let ended = self.count(1, u64::from(missed));
+        let ended =
+            self.count(ReferenceCounts { references: 1, misses: u64::from(missed), first_uses: 0 });
         ended.then(|| self.decide()).flatten().map(|(kind, _)| kind)
     }
 
     /// Records that the volume now has this policy.
     pub fn note_policy(&mut self, kind: PolicyKind) {
         self.auto.note_switch(kind);
+        if kind != self.policy_curve.policy() {
+            let sampled = self.sampler.threshold();
+            self.policy_curve = Self::policy_curve(kind, self.slots, self.pages, sampled);
+        }
     }
 
     /// Records that the volume has about this many pages when it is full. The miniatures are
@@ -169,6 +207,8 @@ impl Tracker {
         #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "few slots")]
         let slots = (as_f64(pages) * rate(threshold)).round() as u64;
         self.candidates = Candidates::new(threshold, slots.clamp(1, self.slots));
+        self.policy_curve =
+            Self::policy_curve(self.policy(), self.slots, pages, self.sampler.threshold());
         self.window = as_f64((pages * WINDOW_TURNS).max(WINDOW_MIN));
     }
 
@@ -185,10 +225,12 @@ impl Tracker {
     }
 
     /// Returns the references behind the curve, weighted by age, and the measured hit ratio of the
-    /// volume over them.
+    /// volume over them. The first use of a page that was read ahead is a hit.
     #[must_use]
     pub fn recent(&self) -> (f64, f64) {
-        self.online.recent_hits()
+        let (references, hit_ratio) = self.online.recent_hits();
+        let first_uses: f64 = self.first_uses.iter().sum();
+        (references, (hit_ratio + first_uses / references.max(1.0)).clamp(0.0, 1.0))
     }
 
     /// Returns the references since the start.
@@ -219,6 +261,19 @@ impl Tracker {
         let weights = self.online.recent();
         let point = |pages| self.point(page_bytes, &weights, pages);
         self.sizes().into_iter().rev().find_map(point)
+    }
+
+    /// Returns the recent curve of the current policy at multiples of the size of the volume, with
+    /// the read-ahead that the volume has; empty while there is no estimate.
+    #[must_use]
+    pub fn policy_points(&self, page_bytes: u64) -> Vec<CurvePoint> {
+        self.policy_curve.recent(page_bytes)
+    }
+
+    /// Returns the same over all references since the policy or the size changed.
+    #[must_use]
+    pub fn lifetime_policy_points(&self, page_bytes: u64) -> Vec<CurvePoint> {
+        self.policy_curve.lifetime(page_bytes)
     }
 
     /// Returns the LRU curve over all references since the start.

@@ -7,6 +7,7 @@ use crate::curve::sampler::{PendingSamples, SampledReference, Sampler};
 use crate::frames::Frames;
 use crate::page::{ChunkedArray, Slab};
 use crate::policy::{Policy, Slot, hand_over};
+use crate::replace::CacheEvent;
 use crate::volume::Volume;
 
 /// Time of the last reference to a page that the policy has received, plus one; 0 for a page that
@@ -14,27 +15,59 @@ use crate::volume::Volume;
 /// is dropped when it is clean.
 ///
 /// Separate from [`Page`], since each hit updates it: eight pages share a cache line of the
-/// processor. The highest bit marks pages in the sample of the volume's tracker, so one test of the
-/// sign selects the most common case: a known page outside of the sample.
+/// processor. The highest bits are flags, so one comparison selects the most common case: a known
+/// page without flags.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct LastReference(pub(super) u64);
 
 impl LastReference {
+    /// The page is in the sample of the volume's tracker.
     const SAMPLED: u64 = 1 << 63;
+    /// The page was read ahead, and not referenced since.
+    const UNUSED: u64 = 1 << 62;
+    /// The page is in the sample, and was read ahead.
+    const READ_AHEAD: u64 = 1 << 61;
+    const FLAGS: u64 = Self::SAMPLED | Self::UNUSED | Self::READ_AHEAD;
 
     pub(super) fn new(now: Nanos, sampled: bool) -> Self {
         LastReference((now + 1) | if sampled { Self::SAMPLED } else { 0 })
     }
 
-    /// Returns the time plus one; 0 if the policy does not know the page.
-    pub(super) fn at(self) -> Nanos {
-        self.0 & !Self::SAMPLED
+    /// Adds the flags of a page that is read ahead.
+    fn mark_ahead(&mut self) {
+        self.0 |= Self::UNUSED | if self.is_sampled() { Self::READ_AHEAD } else { 0 };
     }
 
-    /// Returns true if the policy knows the page and the sample does not contain it.
+    /// Returns the time plus one; 0 if the policy does not know the page.
+    pub(super) fn at(self) -> Nanos {
+        self.0 & !Self::FLAGS
+    }
+
+    fn is_sampled(self) -> bool {
+        self.0 & Self::SAMPLED != 0
+    }
+
+    fn is_read_ahead(self) -> bool {
+        self.0 & Self::READ_AHEAD != 0
+    }
+
+    /// Returns true if the policy knows the page and there is no flag.
     #[inline]
     fn is_plain(self) -> bool {
-        self.0.cast_signed() > 0
+        self.0.wrapping_sub(1) < Self::READ_AHEAD - 1
+    }
+
+    /// Sets the time of a reference, unless the last one is later.
+    fn update(&mut self, now: Nanos) {
+        let flags = self.0 & Self::FLAGS;
+        self.0 = self.0.max((now + 1) | flags);
+    }
+
+    /// Clears the flag of an unused page. Returns true if it was set.
+    fn take_unused(&mut self) -> bool {
+        let unused = self.0 & Self::UNUSED != 0;
+        self.0 &= !Self::UNUSED;
+        unused
     }
 }
 
@@ -70,15 +103,25 @@ impl References {
 
     /// Adds a page to the policy, and counts the reference as a miss.
     pub(super) fn admit(&mut self, slot: Slot, page: u64, now: Nanos) {
+        self.insert(slot, page, CacheEvent::Miss, now);
+        if let Some(samples) = &mut self.samples {
+            samples.counts.references += 1;
+            samples.counts.misses += 1;
+        }
+    }
+
+    /// Adds a page that is read ahead to the policy. Its first use is the first reference.
+    pub(super) fn admit_ahead(&mut self, slot: Slot, page: u64, now: Nanos) {
+        self.insert(slot, page, CacheEvent::ReadAhead, now);
+        self.last.get_mut(slot).mark_ahead();
+    }
+
+    fn insert(&mut self, slot: Slot, page: u64, event: CacheEvent, now: Nanos) {
         let sampled = self.samples.as_ref().is_some_and(|samples| samples.sampler.admits(page));
         *self.last.get_mut(slot) = LastReference::new(now, sampled);
         self.policy.on_insert(slot, page);
-        if let Some(samples) = &mut self.samples {
-            samples.references += 1;
-            samples.misses += 1;
-            if sampled {
-                samples.samples.push(SampledReference { page, missed: true });
-            }
+        if sampled && let Some(samples) = &mut self.samples {
+            samples.samples.push(SampledReference { page, event });
         }
     }
 
@@ -115,9 +158,11 @@ impl References {
     }
 
     /// Passes a reference to the policy, if the policy knows the page: the page may have been
-    /// evicted. The caller counts the reference.
+    /// evicted. The policy has received the first reference to a page that was read ahead with the
+    /// page. `previous` is the slot of the same client's reference before it, or
+    /// [`NO_SLOT`](crate::policy::NO_SLOT). The caller counts the reference.
     #[inline]
-    pub(super) fn hit(&mut self, pages: &Slab<Page>, slot: Slot, now: Nanos) {
+    pub(super) fn hit(&mut self, pages: &Slab<Page>, slot: Slot, previous: Slot, now: Nanos) {
         if let Some(last) = self.last.find_mut(slot) {
             if last.is_plain() {
                 // A store of the same value would take the cache line from other processors.
@@ -126,17 +171,40 @@ impl References {
                 }
                 self.policy.on_hit(slot);
             } else if last.at() > 0 {
-                last.0 = last.0.max((now + 1) | LastReference::SAMPLED);
-                self.policy.on_hit(slot);
-                self.note_sampled_hit(pages.get(slot).number);
+                self.hit_flagged(pages, slot, previous, now);
             }
         }
     }
 
+    /// As [`References::hit`], for a page with flags.
     #[inline(never)]
-    fn note_sampled_hit(&mut self, page: u64) {
-        let samples = self.samples.as_mut().expect("sampled for a tracker");
-        samples.samples.push(SampledReference { page, missed: false });
+    fn hit_flagged(&mut self, pages: &Slab<Page>, slot: Slot, previous: Slot, now: Nanos) {
+        let page = pages.get(slot).number;
+        let last = self.last.get_mut(slot);
+        let is_first = last.take_unused();
+        if !is_first {
+            last.update(now);
+            self.policy.on_hit(slot);
+        }
+        let last = *last;
+        let event = if is_first {
+            CacheEvent::FirstUse
+        } else if last.is_read_ahead() && self.is_next(pages, page, previous) {
+            CacheEvent::ReadAheadHit
+        } else {
+            CacheEvent::Hit
+        };
+        if let Some(samples) = &mut self.samples {
+            samples.counts.first_uses += u64::from(event == CacheEvent::FirstUse);
+            if last.is_sampled() {
+                samples.samples.push(SampledReference { page, event });
+            }
+        }
+    }
+
+    /// Returns true if `previous` is a neighbor of `page`.
+    fn is_next(&self, pages: &Slab<Page>, page: u64, previous: Slot) -> bool {
+        self.is_known(previous) && pages.get(previous).number.abs_diff(page) <= 1
     }
 
     /// Prefetches the data of [`References::hit`].
@@ -149,7 +217,7 @@ impl References {
 
     pub(super) fn count_hits(&mut self, hits: u64) {
         if let Some(samples) = &mut self.samples {
-            samples.references += hits;
+            samples.counts.references += hits;
         }
     }
 
@@ -173,7 +241,7 @@ impl References {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::policy::PolicyKind;
+    use crate::policy::{NO_SLOT, PolicyKind};
 
     fn references(sampler: Option<Sampler>) -> (References, Slab<Page>, Slot) {
         let mut references = References::new(PolicyKind::Lru.build(), sampler);
@@ -187,12 +255,12 @@ mod tests {
     fn the_policy_receives_hits_of_the_pages_that_it_knows() {
         let (mut references, pages, slot) = references(None);
         assert!(references.is_known(slot));
-        references.hit(&pages, slot, 20);
-        references.hit(&pages, slot, 15);
+        references.hit(&pages, slot, NO_SLOT, 20);
+        references.hit(&pages, slot, NO_SLOT, 15);
         assert_eq!(references.last_at(slot), 20, "times do not go back");
         assert_eq!(references.remove(slot, 7, true), 20);
         assert!(!references.is_known(slot));
-        references.hit(&pages, slot, 30);
+        references.hit(&pages, slot, NO_SLOT, 30);
         assert_eq!((references.last_at(slot), references.policy.len()), (0, 0));
     }
 
@@ -207,11 +275,41 @@ mod tests {
     #[test]
     fn misses_and_hits_of_sampled_pages_are_collected() {
         let (mut references, pages, slot) = references(Some(Sampler::new(0, u64::MAX)));
-        references.hit(&pages, slot, 20);
+        references.hit(&pages, slot, NO_SLOT, 20);
         references.count_hits(1);
         let samples = references.samples.expect("there is a sampler");
-        assert_eq!((samples.references, samples.misses), (2, 1));
-        let missed: Vec<_> = samples.samples.iter().map(|it| (it.page, it.missed)).collect();
-        assert_eq!(missed, [(7, true), (7, false)]);
+        assert_eq!((samples.counts.references, samples.counts.misses), (2, 1));
+        let events: Vec<_> = samples.samples.iter().map(|it| (it.page, it.event)).collect();
+        assert_eq!(events, [(7, CacheEvent::Miss), (7, CacheEvent::Hit)]);
+    }
+
+    #[test]
+    fn the_policy_receives_read_ahead_once_until_its_second_use() {
+        let mut references =
+            References::new(PolicyKind::Lru.build(), Some(Sampler::new(0, u64::MAX)));
+        let mut pages = Slab::new();
+        let slot = pages.insert(Page::new(7));
+        references.admit_ahead(slot, 7, 10);
+        assert!(references.is_known(slot));
+        references.hit(&pages, slot, NO_SLOT, 20);
+        assert_eq!(references.last_at(slot), 10, "the first use is that of the read-ahead");
+        references.hit(&pages, slot, NO_SLOT, 30);
+        assert_eq!(references.last_at(slot), 30);
+        let before = pages.insert(Page::new(6));
+        references.admit(before, 6, 35);
+        references.hit(&pages, slot, before, 40);
+        let samples = references.samples.expect("there is a sampler");
+        assert_eq!(samples.counts.first_uses, 1);
+        let events: Vec<_> = samples.samples.iter().map(|it| it.event).collect();
+        assert_eq!(
+            events,
+            [
+                CacheEvent::ReadAhead,
+                CacheEvent::FirstUse,
+                CacheEvent::Hit,
+                CacheEvent::Miss,
+                CacheEvent::ReadAheadHit
+            ]
+        );
     }
 }

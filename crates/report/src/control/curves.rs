@@ -6,13 +6,19 @@
 //! JSON response and its text agree. *Reachable* means the hit ratio at the largest size of the
 //! curve, which is limited by the number of remembered pages.
 
+mod decision;
+
 use crate::advise::goal::{self, Source};
 use crate::advise::regions;
 use crate::chart::{Axis, Chart, Labels, Scale};
 use crate::table::{Field, Table};
-use larder_schema::advice::{Attainment, Choice, Region, SizingGoal};
+pub use decision::{
+    MemoryAdvice, REFERENCES_MIN, advising_curve, advising_policy, decide, needed_memory,
+};
+use decision::{available_memory, hit_ratio_at, is_known};
+use larder_schema::advice::{Attainment, Region, SizingGoal};
 use larder_schema::control::{Curves, Finding, VolumeCurve};
-use larder_schema::curve::{Curve, Point};
+use larder_schema::curve::Point;
 use larder_schema::format;
 use larder_schema::sizing::PolicyRatio;
 
@@ -20,111 +26,46 @@ use larder_schema::sizing::PolicyRatio;
 const CHART_SIZE: (usize, usize) = (60, 10);
 /// Maximum number of rows in the table of the curve.
 const ROWS_MAX: usize = 10;
-/// Minimum number of references for a meaningful curve.
-pub const REFERENCES_MIN: u64 = 1_000;
-/// Denominator of the share of the current memory below which missing memory is ignored.
-const IGNORED_FRACTION: u64 = 16;
-
-/// Returns the required size of a volume with this curve.
-#[must_use]
-pub fn needed_memory(points: &Curve) -> Option<Choice> {
-    let ceiling = points.rising().points().last()?.hit_ratio;
-    goal::choose(points, ceiling, &SizingGoal { target: SizingGoal::TARGET, budget_bytes: None })
-}
-
-/// Returns the highest hit ratio of the curve.
-fn ceiling(volume: &VolumeCurve) -> f64 {
-    volume.points.rising().points().last().map_or(0.0, |point| point.hit_ratio)
-}
-
-fn hit_ratio_at(volume: &VolumeCurve, bytes: u64) -> f64 {
-    volume.points.rising().at(bytes).map_or(0.0, |point| point.hit_ratio)
-}
-
-/// Returns the memory that the volume has, or can have on demand.
-fn available_memory(volume: &VolumeCurve) -> u64 {
-    volume.bytes.max(volume.room_bytes)
-}
-
-fn is_known(volume: &VolumeCurve) -> bool {
-    volume.references >= REFERENCES_MIN && volume.points.last_bytes() > 0
-}
-
-/// Returns the additional memory that the volume needs, if any.
-fn missing_memory(volume: &VolumeCurve) -> Option<u64> {
-    let needed = volume.needed.as_ref()?.point.bytes;
-    let more = needed.saturating_sub(available_memory(volume));
-    (more > available_memory(volume) / IGNORED_FRACTION).then_some(more)
-}
-
-/// Returns the memory that the volume does not need.
-fn spare(volume: &VolumeCurve) -> u64 {
-    let flat = volume.regions.as_ref().map_or(0, |regions| regions.flat_begin_bytes);
-    if volume.region == Some(Region::Flat) {
-        available_memory(volume).saturating_sub(flat)
-    } else {
-        0
-    }
-}
-
-/// Computes the regions and the required size, unless the references are too few to tell if memory
-/// has an effect.
-fn analyze(volume: &mut VolumeCurve) {
-    if !is_known(volume) {
-        return;
-    }
-    let ceiling = ceiling(volume);
-    let regions = regions::find(&volume.points, ceiling);
-    let region = regions.as_ref().map(|found| regions::region(found, available_memory(volume)));
-    if volume.references_missing > 0 && region.is_none_or(|region| region == Region::Flat) {
-        return;
-    }
-    volume.regions_why = regions.as_ref().map_or_else(Vec::new, |it| regions::reasons(it).to_vec());
-    (volume.regions, volume.region) = (regions, region);
-    volume.needed = needed_memory(&volume.points);
-}
-
 fn advice(volume: &VolumeCurve, others: &[VolumeCurve], share_is_auto: bool) -> Vec<String> {
     let name = &volume.name;
-    if !is_known(volume) {
-        let known = format::count(volume.references);
-        return vec![format!("Nothing is known yet: {known} references are too few.")];
-    }
-    if volume.needed.is_none() && volume.references_missing > 0 {
-        let missing = format::count(volume.references_missing);
-        return vec![format!(
-            "Too few references to tell if {name} uses its memory: {missing} more are needed."
-        )];
-    }
-    let (Some(needed), Some(region)) = (&volume.needed, volume.region) else {
-        return vec![format!(
-            "No memory helps: nothing that {name} asks for would still be there, up to {}.",
-            format::bytes(volume.points.last_bytes())
-        )];
-    };
-    let mut advice = Vec::new();
+    let decision = decide(volume);
+    let last = format::bytes(advising_curve(volume).last_bytes());
     let memory = format::bytes(available_memory(volume));
-    if let Some(more) = missing_memory(volume) {
-        let (now, after) = (hit_ratio_at(volume, available_memory(volume)), needed.point.hit_ratio);
-        advice.push(format!(
-            "{name} needs {} more to reach {} hits; with {memory}, in {}, it has {} (LRU).",
-            format::bytes(more),
-            format::percent(after),
+    let (needed, region) = match (&decision, &volume.needed, volume.region) {
+        (MemoryAdvice::Unknown, ..) => {
+            let known = format::count(volume.references);
+            return vec![format!("Nothing is known yet: {known} references are too few.")];
+        }
+        (MemoryAdvice::TooEarly, ..) => {
+            let missing = format::count(volume.references_missing);
+            return vec![format!(
+                "Too few references to tell if {name} uses its memory: {missing} more are needed."
+            )];
+        }
+        (_, Some(needed), Some(region)) => (needed, region),
+        _ => {
+            return vec![format!(
+                "No memory helps: nothing that {name} asks for would still be there, up to {last}."
+            )];
+        }
+    };
+    let mut advice = vec![match decision {
+        MemoryAdvice::More { bytes } => format!(
+            "{name} needs {} more to reach {} hits; with {memory}, in {}, it has {} ({}).",
+            format::bytes(bytes),
+            format::percent(needed.point.hit_ratio),
             regions::title(region),
-            format::percent(now),
-        ));
-    } else if spare(volume) > 0 {
-        advice.push(spare_memory_advice(volume, others, share_is_auto));
-    } else {
-        advice
-            .push(format!("{name} has what it needs: {memory} lie in {}.", regions::title(region)));
-    }
+            format::percent(hit_ratio_at(volume, available_memory(volume))),
+            advising_policy(volume),
+        ),
+        MemoryAdvice::Spare { bytes } => spare_memory_advice(volume, bytes, others, share_is_auto),
+        _ => format!("{name} has what it needs: {memory} lie in {}.", regions::title(region)),
+    }];
     let goal = SizingGoal { target: SizingGoal::TARGET, budget_bytes: None };
     let largest = format!("{}, the largest size known of", format::bytes(needed.point.bytes));
-    let everything =
-        format!("{}, the largest evaluated size,", format::bytes(volume.points.last_bytes()));
+    let everything = format!("{last}, the largest evaluated size,");
     let source = Source { counted: "references", everything: &everything, largest: &largest };
-    let ceiling = ceiling(volume);
+    let ceiling = decision::ceiling(volume);
     let reason = goal::reason(&goal, ceiling, needed.reach, needed.target_bytes, source);
     let size = format::bytes(needed.point.bytes);
     match needed.reach {
@@ -137,17 +78,21 @@ fn advice(volume: &VolumeCurve, others: &[VolumeCurve], share_is_auto: bool) -> 
 /// Describes the benefit of the spare memory for another volume.
 fn spare_memory_advice(
     volume: &VolumeCurve,
+    spare: u64,
     others: &[VolumeCurve],
     share_is_auto: bool,
 ) -> String {
-    let spare = spare(volume);
     let weighted_gain = |other: &VolumeCurve| {
         let (now, after) =
             (hit_ratio_at(other, other.bytes), hit_ratio_at(other, other.bytes + spare));
         (after - now) * larder_schema::as_f64(other.references_ever)
     };
-    let candidates = others.iter().filter(|other| other.name != volume.name && is_known(other));
-    let candidates = candidates.filter(|other| missing_memory(other).is_some());
+    let more = |other: &VolumeCurve| match decide(other) {
+        MemoryAdvice::More { bytes } => Some(bytes),
+        _ => None,
+    };
+    let candidates =
+        others.iter().filter(|other| other.name != volume.name && more(other).is_some());
     let best = candidates.max_by(|one, other| weighted_gain(one).total_cmp(&weighted_gain(other)));
     let start = format!(
         "{} is in {}: {} of {} could go",
@@ -159,7 +104,7 @@ fn spare_memory_advice(
     let Some(best) = best.filter(|best| weighted_gain(best) > 0.0) else {
         return format!("{start}; no other volume would gain from it.");
     };
-    let given = spare.min(missing_memory(best).unwrap_or(spare));
+    let given = spare.min(more(best).unwrap_or(spare));
     let (now, after) = (hit_ratio_at(best, best.bytes), hit_ratio_at(best, best.bytes + given));
     let is_at_max = best.max_bytes.is_some_and(|max| max < best.bytes + given);
     let action = match (is_at_max, share_is_auto) {
@@ -188,6 +133,7 @@ fn volume_to_text(volume: &VolumeCurve) -> String {
         format::percent(volume.hit_ratio),
     )];
     if is_known(volume) {
+        parts.push(policy_points_text(volume));
         parts.extend(chart(volume));
         parts.push(points_table(volume).to_text());
     }
@@ -208,6 +154,29 @@ fn volume_to_text(volume: &VolumeCurve) -> String {
         parts.push(format!("Findings\n\n{}", lines(&found)));
     }
     parts.join("\n")
+}
+
+/// Renders the curve of the current policy, with LRU at the same sizes.
+fn policy_points_text(volume: &VolumeCurve) -> String {
+    let policy = &volume.policy;
+    if volume.policy_points.points().is_empty() {
+        let yet = if policy == "wtinylfu" { "" } else { " yet" };
+        return format!("Hit ratio with {policy}: not estimated{yet}; LRU's curve decides.\n");
+    }
+    let with_lru = |point: &Point| {
+        let lru = volume.points.at(point.bytes).map_or(0.0, |point| point.hit_ratio);
+        (*point, lru)
+    };
+    let points: Vec<_> = volume.policy_points.points().iter().map(with_lru).collect();
+    let fields = [
+        Field::bytes("bytes", "size", |it: &(Point, f64)| it.0.bytes),
+        Field::percent("hit_ratio", "hits", |it| it.0.hit_ratio),
+        Field::percent("low", "from", |it| it.0.low),
+        Field::percent("high", "to", |it| it.0.high),
+        Field::percent("lru_hit_ratio", "LRU", |it| it.1),
+    ];
+    let table = Table::of("", &points, fields);
+    format!("Hit ratio with {policy}, read-ahead included\n\n{}", table.to_text())
 }
 
 fn chart(volume: &VolumeCurve) -> Option<String> {
@@ -256,7 +225,7 @@ fn lines(sentences: &[String]) -> String {
 
 /// Computes the fields that follow from the curves.
 pub fn advise(curves: &mut Curves) {
-    curves.volumes.iter_mut().for_each(analyze);
+    curves.volumes.iter_mut().for_each(decision::analyze);
     let share_is_auto = curves.share == "auto";
     let advice: Vec<_> =
         curves.volumes.iter().map(|of| advice(of, &curves.volumes, share_is_auto)).collect();

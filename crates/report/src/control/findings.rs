@@ -8,6 +8,8 @@ use larder_schema::format;
 pub enum VolumeFinding<'a> {
     /// Misses on recently evicted pages: twice the memory would hit far more.
     Thrashing {
+        /// The policy of these hit ratios.
+        policy: &'a str,
         /// Current hit ratio.
         hit_ratio: f64,
         /// Hit ratio with twice the memory.
@@ -88,9 +90,9 @@ impl VolumeFinding<'_> {
 
     fn seen(self) -> String {
         match self {
-            VolumeFinding::Thrashing { hit_ratio, with_twice, .. } => format!(
-                "thrashing: pages are evicted shortly before they are used again; LRU would hit \
-                 {} with this size, and {} with twice the size",
+            VolumeFinding::Thrashing { policy, hit_ratio, with_twice, .. } => format!(
+                "thrashing: pages are evicted shortly before they are used again; {policy} would \
+                 hit {} with this size, and {} with twice the size",
                 format::percent(hit_ratio),
                 format::percent(with_twice)
             ),
@@ -121,14 +123,14 @@ impl VolumeFinding<'_> {
     fn answer(self, volume: &str, automatic: AutomaticAction) -> String {
         match self {
             VolumeFinding::Thrashing { more_bytes: 0, .. } => "give it more memory".to_owned(),
-            VolumeFinding::Thrashing { more_bytes, with_more, .. } => {
+            VolumeFinding::Thrashing { policy, more_bytes, with_more, .. } => {
                 let share_note = if automatic.share {
                     "; memory that gains other volumes nothing moves to it"
                 } else {
                     ""
                 };
                 let (more, reached) = (format::bytes(more_bytes), format::percent(with_more));
-                format!("with {more} more, LRU would hit {reached}{share_note}")
+                format!("with {more} more, {policy} would hit {reached}{share_note}")
             }
             VolumeFinding::TooLarge { .. } if automatic.share => {
                 "this memory moves to other volumes that gain from it".to_owned()
@@ -191,6 +193,7 @@ mod tests {
     fn each_symptom_has_its_name_and_an_answer_that_fits_what_is_done_already() {
         let findings = [
             VolumeFinding::Thrashing {
+                policy: "LRU",
                 hit_ratio: 0.1,
                 with_twice: 0.5,
                 more_bytes: 8 << 20,

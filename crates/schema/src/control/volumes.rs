@@ -122,8 +122,12 @@ pub struct VolumeCurve {
     pub policy: String,
     /// True if the cache chooses the policy.
     pub auto: bool,
-    /// Hit ratio of LRU by size.
+    /// Hit ratio of LRU by size, without read-ahead: the first use of a page misses.
     pub points: Curve,
+    /// Hit ratio of the current policy at multiples of the current size, with the read-ahead of the
+    /// volume; empty while there is no estimate.
+    #[serde(default)]
+    pub policy_points: Curve,
     /// Estimated hit ratio of each policy with the current memory, from scaled-down simulations.
     pub policies: Vec<PolicyRatio>,
     /// Regions of the curve; null if nothing hits.

@@ -4,9 +4,13 @@ use crate::service::{ServedVolume, Service};
 use larder_core::cache::ShareMode;
 use larder_core::counters::Gauge;
 use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
+use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunable;
 use larder_core::units::BLOCK_BYTES_U64;
-use larder_report::control::{self, AutomaticAction, REFERENCES_MIN, VolumeFinding, needed_memory};
+use larder_report::control::{
+    self, AutomaticAction, MemoryAdvice, REFERENCES_MIN, VolumeFinding, advising_curve,
+    advising_policy, decide, needed_memory,
+};
 use larder_schema::control::{Curves, Finding, ResponseHead, VolumeCurve};
 use larder_schema::curve::{Curve, Point};
 use larder_schema::sizing::PolicyRatio;
@@ -23,11 +27,11 @@ pub(super) fn curves(service: &Service) -> Curves {
 }
 
 pub(super) fn findings(service: &Service, served: &ServedVolume) -> Vec<Finding> {
-    let report = service.engine.cache().curve(&served.volume, service.engine.now());
-    report.map(|report| curve_findings(service, served, &report)).unwrap_or_default()
+    volume(service, served).findings
 }
 
-fn volume(service: &Service, served: &ServedVolume) -> VolumeCurve {
+/// Returns the workload of a volume, without the fields of [`control::advise`].
+pub(super) fn volume(service: &Service, served: &ServedVolume) -> VolumeCurve {
     let ServedVolume { volume, .. } = served;
     let cache = service.engine.cache();
     let bytes = cache.gauge(volume, Gauge::Resident);
@@ -44,26 +48,30 @@ fn volume(service: &Service, served: &ServedVolume) -> VolumeCurve {
         ..VolumeCurve::default()
     };
     let Some(report) = cache.curve(volume, service.engine.now()) else { return unknown };
-    VolumeCurve {
+    // Small caches of this policy do not behave like large ones.
+    let is_estimated = report.policy != PolicyKind::WTinyLfu;
+    let policy_points = if is_estimated { &report.policy_points[..] } else { &[] };
+    let known = VolumeCurve {
         sample_rate: report.sample_rate,
         references: report.references,
         references_missing: report.references_missing,
         hit_ratio: report.hit_ratio,
-        points: points(&report),
+        points: curve(&report.points),
+        policy_points: curve(policy_points),
         policies: report.candidates.iter().map(policy).collect(),
-        findings: curve_findings(service, served, &report),
         ..unknown
-    }
+    };
+    VolumeCurve { findings: curve_findings(service, served, &known, &report), ..known }
 }
 
-fn points(report: &CurveReport) -> Curve {
+fn curve(points: &[CurvePoint]) -> Curve {
     let point = |CurvePoint { bytes, estimate }: &CurvePoint| Point {
         bytes: *bytes,
         hit_ratio: estimate.hit_ratio,
         low: estimate.low,
         high: estimate.high,
     };
-    Curve::new(report.points.iter().map(point))
+    Curve::new(points.iter().map(point))
 }
 
 fn policy(CandidateRatio { policy, hit_ratio, deviation }: &CandidateRatio) -> PolicyRatio {
@@ -79,18 +87,21 @@ fn policy(CandidateRatio { policy, hit_ratio, deviation }: &CandidateRatio) -> P
 fn curve_findings(
     service: &Service,
     ServedVolume { volume, .. }: &ServedVolume,
+    known: &VolumeCurve,
     report: &CurveReport,
 ) -> Vec<Finding> {
     let automatic = AutomaticAction {
         policy: volume.policy_auto(),
         share: service.engine.cache().share_mode() == ShareMode::Auto,
     };
-    let curve = points(report);
+    let curve = advising_curve(known);
+    let advice = decide(known);
     let convert = |finding: &report::Finding| match finding {
         report::Finding::TooSmall { hit_ratio, .. } => {
             let at = |bytes| curve.at(bytes).map_or(0.0, |point| point.hit_ratio);
             let needed = needed_memory(&curve).map_or(0, |needed| needed.point.bytes);
             VolumeFinding::Thrashing {
+                policy: advising_policy(known),
                 hit_ratio: *hit_ratio,
                 with_twice: at(report.bytes.saturating_mul(2)),
                 more_bytes: needed.saturating_sub(report.bytes),
@@ -115,6 +126,11 @@ fn curve_findings(
     };
     // Few references do not support a finding.
     let reliable = report.findings.iter().filter(|_| report.references >= REFERENCES_MIN);
-    let findings = reliable.map(convert);
+    let agrees = |finding: &&report::Finding| match finding {
+        report::Finding::TooSmall { .. } => matches!(advice, MemoryAdvice::More { .. }),
+        report::Finding::TooLarge { .. } => matches!(advice, MemoryAdvice::Spare { .. }),
+        _ => true,
+    };
+    let findings = reliable.filter(agrees).map(convert);
     findings.map(|finding| control::describe(volume.name(), finding, automatic)).collect()
 }

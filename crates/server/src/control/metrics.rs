@@ -4,7 +4,7 @@
 //! A counter is `larder_NAME_total`, everything else `larder_NAME`, with the name and unit of the
 //! catalogue. Metrics of a volume have the label `volume`; those of the common pool have none, so
 //! that sums over volumes are right. Metrics of the NBD server are not in the catalogue of the
-//! cache; they have a table here. There are no ratios: averages of them would be wrong.
+//! cache; they have a table here. The only ratios are estimates: averages of others would be wrong.
 
 use super::curves;
 use crate::service::{ServedVolume, Service};
@@ -73,8 +73,18 @@ const FINDING: MetricFamily = family(
     "1 if the finding applies to the volume; docs/curve.md explains each finding.",
 );
 
+const ESTIMATE: MetricFamily = family(
+    "larder_estimated_hit_ratio",
+    Kind::Gauge,
+    "volume, curve, size",
+    "Estimated share of references that hit with another size, a multiple of the memory of the \
+     volume; curve is policy (that in force, read-ahead included) or lru (without read-ahead).",
+);
+
 /// Metric families for the state of the program and its volumes, in the order of `/metrics`.
-pub const STATE_FAMILIES: [MetricFamily; 4] = [PROGRAM, POLICY, FROZEN, FINDING];
+pub const STATE_FAMILIES: [MetricFamily; 5] = [PROGRAM, POLICY, FROZEN, FINDING, ESTIMATE];
+/// The labels of the sizes of [`ESTIMATE`], and the sizes in quarters of the memory.
+const ESTIMATE_SIZES: [(&str, u64); 5] = [("0.25", 1), ("0.5", 2), ("1", 4), ("2", 8), ("4", 16)];
 
 /// Families about the sessions of the NBD server, in the order of `/metrics`.
 pub const SESSION_FAMILIES: [MetricFamily; 6] = [
@@ -138,19 +148,34 @@ fn policies(text: &mut Exposition, volumes: &[ServedVolume]) {
     }
 }
 
-/// Writes the findings of volumes, and their frozen state.
+/// Writes the frozen state of volumes, their findings, and the estimates for other sizes.
 fn states(text: &mut Exposition, service: &Service, volumes: &[ServedVolume]) {
     write_family_header(text, FROZEN);
     for ServedVolume { volume, .. } in volumes {
         text.sample(&[("volume", volume.name())], volume.is_frozen().into());
     }
     write_family_header(text, FINDING);
-    for served in volumes {
-        let found = curves::findings(service, served);
+    let curves: Vec<_> = volumes.iter().map(|served| curves::volume(service, served)).collect();
+    for volume in &curves {
         for name in FINDINGS {
-            let labels = [("volume", served.volume.name()), ("finding", name)];
-            let is_found = found.iter().any(|finding| finding.finding == name);
+            let labels = [("volume", &*volume.name), ("finding", name)];
+            let is_found = volume.findings.iter().any(|finding| finding.finding == name);
             text.sample(&labels, is_found.into());
+        }
+    }
+    write_family_header(text, ESTIMATE);
+    for volume in &curves {
+        // The curve of the policy is that of a full volume.
+        let largest = volume.policy_points.points().last();
+        let memory = largest.map_or(volume.bytes, |point| point.bytes / 4);
+        for (curve, points) in [("policy", &volume.policy_points), ("lru", &volume.points)] {
+            for (size, quarters) in ESTIMATE_SIZES {
+                let bytes = memory.saturating_mul(quarters) / 4;
+                if let Some(point) = points.at(bytes) {
+                    let labels = [("volume", &*volume.name), ("curve", curve), ("size", size)];
+                    text.fraction(&labels, point.hit_ratio);
+                }
+            }
         }
     }
 }

@@ -137,7 +137,7 @@ fn a_volume_that_thrashes_is_told_what_it_needs() {
     let line = "one: thrashing: pages are evicted shortly before they are used again; ";
     for command in ["stats", "volumes"] {
         let shown = server.ctl_text(&[command]);
-        assert!(shown.contains(line) && shown.contains(" more, LRU would hit "), "{shown}");
+        assert!(shown.contains(line) && shown.contains(" more, lru would hit "), "{shown}");
     }
     let of_one = server.ctl_text(&["stats", "one"]);
     assert!(of_one.contains(line) && of_one.lines().all(|line| !line.starts_with("two ")));

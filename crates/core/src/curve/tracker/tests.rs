@@ -104,3 +104,50 @@ fn miniatures_follow_the_size_of_the_volume() {
     assert!(tracker.candidates().iter().all(|one| one.hit_ratio > 0.5));
     assert!(tracker.curve(4096).iter().all(|point| point.bytes % 4096 == 0));
 }
+
+#[test]
+fn the_curve_of_the_policy_is_what_caches_of_other_sizes_hit() {
+    let mut random = Random::from_seed(5);
+    let pages: Vec<u64> =
+        (0..400_000).map(|_| random.below(40_000) * random.below(40_000) / 40_000).collect();
+    let hits = |kind, capacity: u64, tracker: &mut Option<Tracker>| {
+        let mut cache = SwitchableCache::new(kind, u32::try_from(capacity).unwrap());
+        let mut hits = 0_u64;
+        for &page in &pages {
+            let hit = cache.touch(page);
+            hits += u64::from(hit);
+            if let Some(tracker) = tracker {
+                tracker.reference(page, !hit);
+            }
+        }
+        as_f64(hits) / as_f64(pages.len() as u64)
+    };
+    for kind in [PolicyKind::S3Fifo, PolicyKind::Sieve] {
+        let mut tracker = Tracker::new(Tracker::bytes_max(), 8_000, kind, 1);
+        let present = hits(kind, 8_000, &mut tracker);
+        let points = tracker.unwrap().lifetime_policy_points(1);
+        let sizes: Vec<u64> = points.iter().map(|point| point.bytes).collect();
+        assert_eq!(sizes, [2_000, 4_000, 8_000, 16_000, 32_000]);
+        assert!((points[2].estimate.hit_ratio - present).abs() < 1e-9, "it is counted");
+        for point in points {
+            let off = point.estimate.hit_ratio - hits(kind, point.bytes, &mut None);
+            assert!(off.abs() < 0.03, "{kind:?}: {point:?} is off by {off}");
+        }
+    }
+}
+
+#[test]
+fn another_policy_or_size_has_no_estimate_yet() {
+    let mut tracker = tracker(2_000);
+    run_lru(&mut tracker, 2_000, (0..999).map(|n| n % 1_500));
+    assert_eq!(tracker.policy_points(1), [], "too few references");
+    run_lru(&mut tracker, 2_000, (0..10_000).map(|n| n % 1_500));
+    assert_eq!(tracker.policy_points(1).len(), 5);
+    tracker.note_policy(PolicyKind::Lru);
+    assert_eq!(tracker.policy_points(1).len(), 5, "the same policy");
+    tracker.note_policy(PolicyKind::Arc);
+    assert_eq!(tracker.policy_points(1), []);
+    run_lru(&mut tracker, 2_000, (0..10_000).map(|n| n % 1_500));
+    tracker.note_pages(500);
+    assert_eq!(tracker.policy_points(1), []);
+}

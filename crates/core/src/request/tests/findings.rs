@@ -77,3 +77,22 @@ fn memory_that_a_first_fill_does_not_use_is_not_spare() {
     assert!(!is_spare(4));
     assert!(is_spare(17));
 }
+
+#[test]
+fn the_first_use_of_a_page_that_was_read_ahead_is_a_hit_of_the_policy_and_a_miss_of_lru() {
+    let frames = u64::from(FRAMES);
+    let volume = VolumeOptions { hint: Hint::Sequential, ..options(16 * frames) };
+    let mut rig = TestBench::new(FRAMES, [volume]);
+    let mut handle = rig.handle(0);
+    for block in 0..12 * frames {
+        rig.now += 1000;
+        rig.read(&mut handle, block).unwrap();
+    }
+    let report = rig.cache.curve(&rig.disks[0].volume, rig.now).unwrap();
+    assert!(report.hit_ratio > 0.9, "{}", report.hit_ratio);
+    assert_eq!(report.policy_points.len(), 3, "smaller ones have too few slots");
+    // Larger sizes hit at least as much.
+    assert!(report.policy_points.iter().all(|point| point.estimate.hit_ratio > 0.8));
+    assert!(report.points.iter().all(|point| point.estimate.hit_ratio < 0.01));
+    assert!(report.references <= 12 * frames, "read-ahead is no reference");
+}

@@ -1,7 +1,7 @@
 //! Advice from artificial curves.
 
 use super::*;
-use larder_schema::curve::Point;
+use larder_schema::curve::{Curve, Point};
 
 const MIB: u64 = 1 << 20;
 

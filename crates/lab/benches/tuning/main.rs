@@ -2,10 +2,12 @@
 //! policy, `--policy auto`, the curve of the running cache, and the division of a pool.
 //!
 //! `cargo bench --package larder-lab --bench tuning -- NAME [--quick]`, where NAME is one of
-//! `default-policy`, `auto`, `curve`, `share`. Without a name, as in `cargo test --benches`, a
-//! short run of `auto` checks that it works.
+//! `default-policy`, `auto`, `curve`, `policy-curve` (the second part of `curve`), `share`. Without
+//! a name, as in `cargo test --benches`, a short run of `auto` checks that it works.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
+
+mod policy_curve;
 
 use larder_core::cache::ShareMode;
 use larder_core::curve::candidates::CANDIDATES;
@@ -51,7 +53,8 @@ fn main() -> Result<()> {
     match args.first().map(String::as_str) {
         Some("default-policy") => default_policy(),
         Some("auto") => auto(sizes),
-        Some("curve") => curve(sizes),
+        Some("curve") => curve(sizes).and_then(|()| policy_curve::run(is_quick)),
+        Some("policy-curve") => policy_curve::run(is_quick),
         Some("share") => share(),
         None => {
             auto_at(&(0..40_000).map(|n| n * n % 977).collect::<Vec<_>>(), 97);
