@@ -1,9 +1,9 @@
 //! A device with rates: limits on operations and bytes per second, a latency and a queue depth.
 //!
 //! An operation takes one of the places of the device, waits for its tokens, and is in service for
-//! the latency. A token bucket is kept as the time at which it will be full again (the generic cell
-//! rate algorithm of ITU-T I.371), which is exact in whole nanoseconds and needs no refilling.
-//! Tokens are granted in the order in which operations take their places.
+//! the latency and its transfer. A token bucket is kept as the time at which it will be full again
+//! (the generic cell rate algorithm of ITU-T I.371), which is exact in whole nanoseconds and needs
+//! no refilling. Tokens are granted in the order in which operations take their places.
 //!
 //! A read counts against the limits of reads and those of both directions; every other operation
 //! counts like a write, and only reads and writes count bytes. This is the accounting of the
@@ -42,6 +42,9 @@ pub struct DeviceRates {
     pub read_latency: Nanos,
     /// Time of any other operation that waits for no token, nanoseconds.
     pub write_latency: Nanos,
+    /// Rate at which a read or write transfers its bytes while it is in service, in addition to the
+    /// latency; at least 1. `None` for no time.
+    pub transfer_bytes_per_s: Option<u64>,
     /// Time whose tokens an idle device collects, nanoseconds. One operation is always collected.
     pub burst: Nanos,
     /// Maximum operations in service at a time, from 1 to [`DEPTH_MAX`].
@@ -59,6 +62,7 @@ impl DeviceRates {
             write: NONE,
             read_latency: latency,
             write_latency: latency,
+            transfer_bytes_per_s: None,
             burst: 0,
             depth: DEPTH_MAX,
         }
@@ -75,8 +79,14 @@ impl DeviceRates {
         let places = f64::from(depth.min(self.depth));
         // Without a burst, a read waits until its last byte has its token.
         let wait = if self.burst == 0 { transfer } else { 0.0 };
-        let by_latency = places / (as_f64(self.read_latency) / as_f64(SECOND) + wait);
+        let service = self.read_latency + self.transfer_time(len);
+        let by_latency = places / (as_f64(service) / as_f64(SECOND) + wait);
         operations.fold(by_latency, f64::min).min(1.0 / transfer)
+    }
+
+    /// Returns the time in service that the transfer of these bytes adds to the latency.
+    fn transfer_time(&self, bytes: u64) -> Nanos {
+        self.transfer_bytes_per_s.map_or(0, |per_s| time_of(bytes, per_s))
     }
 }
 
@@ -117,11 +127,12 @@ impl Model for RatedDevice {
             StoreOpKind::Read | StoreOpKind::Write { .. } => access.len,
             StoreOpKind::Flush | StoreOpKind::Discard | StoreOpKind::Zero { .. } => 0,
         };
+        let transfer = self.rates.transfer_time(bytes);
         let (side, latency) = match access.kind {
             StoreOpKind::Read => (&mut self.read, self.rates.read_latency),
             _ => (&mut self.write, self.rates.write_latency),
         };
-        self.total.take(now, bytes).max(side.take(now, bytes)) + latency
+        self.total.take(now, bytes).max(side.take(now, bytes)) + latency + transfer
     }
 }
 
@@ -178,9 +189,14 @@ impl TokenBucket {
     }
 
     fn fill_time(&self, tokens: u64) -> Nanos {
-        let fill_time = u128::from(tokens) * u128::from(SECOND) / u128::from(self.per_s);
-        u64::try_from(fill_time).expect("a wait of less than 500 years")
+        time_of(tokens, self.per_s)
     }
+}
+
+/// Returns the nanoseconds in which a rate per second gives an amount.
+fn time_of(amount: u64, per_s: u64) -> Nanos {
+    let time = u128::from(amount) * u128::from(SECOND) / u128::from(per_s);
+    u64::try_from(time).expect("a wait of less than 500 years")
 }
 
 #[cfg(test)]
@@ -288,6 +304,7 @@ mod tests {
             DeviceRates { depth: 5, ..plain },
             DeviceRates { read: bytes, ..plain },
             DeviceRates { total: bytes, burst: MILLISECOND, ..limited(300, 100) },
+            DeviceRates { transfer_bytes_per_s: Some(2 << 20), ..plain },
         ] {
             for depth in [1, 8, 32] {
                 let expected = rates.reads_per_s(depth, 4096);

@@ -13,10 +13,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// The keys of a specification of rates.
-const KEYS: [&str; 11] = [
+const KEYS: [&str; 12] = [
     "iops",
     "bytes",
     "latency",
+    "transfer",
     "depth",
     "burst",
     "read-iops",
@@ -221,6 +222,10 @@ fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
                 limits[side].bytes_per_s = Some(rate(key, Some((syntax.bytes)(value)?), value)?);
             }
             "latency" => latencies[side] = Some(parse_time(quantity, value, syntax)?),
+            "transfer" => {
+                let parsed = Some((syntax.bytes)(value)?);
+                rates.transfer_bytes_per_s = Some(rate(key, parsed, value)?);
+            }
             "burst" => rates.burst = parse_time(quantity, value, syntax)?,
             _ => rates.depth = depth(value)?,
         }
@@ -265,6 +270,8 @@ impl fmt::Display for DeviceRates {
             parts.push(format!("read-latency:{}", time_text(read_latency)));
             parts.push(format!("write-latency:{}", time_text(write_latency)));
         }
+        let transfer = self.transfer_bytes_per_s;
+        parts.extend(transfer.map(|it| format!("transfer:{}", size_text(it))));
         parts.extend((depth < DEPTH_MAX).then(|| format!("depth:{depth}")));
         parts.extend((burst > 0).then(|| format!("burst:{}", time_text(burst))));
         // A depth alone is no specification.

@@ -60,7 +60,7 @@ impl Calibration {
         let bytes_per_s = to_f64(LARGE_READ_BYTES) / (large_ns - read_ns).max(1.0) * 1e9;
         // The kernel's throttle grants the operations of 100 ms at once.
         let store = format!(
-            "read-iops:{PER_S},write-iops:{PER_S},burst:100ms,bytes:{bytes_per_s:.0},\
+            "read-iops:{PER_S},write-iops:{PER_S},burst:100ms,transfer:{bytes_per_s:.0},\
              read-latency:{read_ns:.0}ns,write-latency:{write_ns:.0}ns"
         );
         Ok(Calibration { hit_ns, store })

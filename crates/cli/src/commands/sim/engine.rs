@@ -26,9 +26,9 @@ pub(super) struct EngineArgs {
     /// Model of the store: a name, rates, or measure:PATH.
     ///
     /// Names: instant, disk (7,200 rpm), ssd, nvme, cloud-general (3,000 operations per second),
-    /// cloud-standard (500). Rates: iops:N,bytes:M,latency:T,depth:D, each part optional, iops,
-    /// bytes and latency also with read- or write- in front; fixed:TIME is latency:TIME.
-    /// measure:PATH reads a device or file for up to 10 seconds and fits the rates.
+    /// cloud-standard (500). Rates: iops:N,bytes:M,latency:T,transfer:M,depth:D,burst:T, each part
+    /// optional, iops, bytes and latency also with read- or write- in front; fixed:TIME is
+    /// latency:TIME. measure:PATH reads a device or file for up to 10 seconds and fits the rates.
     #[arg(long, value_name = "MODEL", value_parser = store_model::parse, default_value = "disk",
           hide_short_help = true)]
     store: StoreSpec,

@@ -41,6 +41,8 @@ fn each_part_is_optional_and_has_its_place() {
     assert_eq!(sides.write.operations_per_s, Some(5));
     assert_eq!((sides.read.bytes_per_s, sides.total), (Some(1024), RateLimits::default()));
     assert_eq!((sides.read_latency, sides.write_latency), (3_000, 2_000));
+    let transfer = rates("transfer:1GiB");
+    assert_eq!((transfer.transfer_bytes_per_s, transfer.read_latency), (Some(1 << 30), 0));
     assert_eq!(parse("measure:/dev/sda:1,x"), Ok(StoreSpec::Measure("/dev/sda:1,x".into())));
 }
 
@@ -90,12 +92,14 @@ fn names_are_texts_of_the_same_model() {
         let mut limits =
             || RateLimits { operations_per_s: some(1 << 20), bytes_per_s: some(1 << 40) };
         let (total, read, write) = (limits(), limits(), limits());
+        let transfer_bytes_per_s = limits().bytes_per_s;
         let device = DeviceRates {
             total,
             read,
             write,
             read_latency: random.below(3) * 1_000_500,
             write_latency: random.below(3) * 1_000_500,
+            transfer_bytes_per_s,
             burst: random.below(3) * 1_500_000,
             depth: DEPTH_MAX - u32::try_from(random.below(2) * 1_000).unwrap(),
         };
