@@ -80,7 +80,10 @@ impl<F: Frames> Cache<F> {
             return Status::Failed(error.clone());
         }
         let status = self.read_pages(handle, now, read);
-        if std::mem::take(&mut read.is_detector_input) {
+        // Read-ahead beside a request that itself names the pages to bring in would evict pages for
+        // frames that it then does not need.
+        let is_detector_input = std::mem::take(&mut read.is_detector_input);
+        if is_detector_input && read.purpose == ReadPurpose::Client {
             Self::detect_stream(handle, read, now);
         }
         status

@@ -256,21 +256,35 @@ fn between_two_hits_of_clients_nothing_large_is_begun() {
     rig.cache.check(rig.now);
 }
 
-/// No client has requested these pages, so they count neither as hits nor as misses.
-#[test]
-fn pages_that_are_populated_are_no_references_of_clients() {
-    let mut rig = random_rig(64, 64);
+/// Populates ranges of blocks, one after the other.
+fn populate(rig: &mut TestBench, ranges: impl IntoIterator<Item = Range<u64>>) {
     let volume = &rig.disks[0].volume;
     let mut session: Session<_, Vec<u8>, ()> =
         Session::open(&rig.cache, volume, Box::new(NoWaker), SessionLimit::Own(u64::MAX)).unwrap();
-    for _ in 0..2 {
-        let request = Request::new(RequestOp::Populate, 0..32 * BLOCK);
+    for blocks in ranges {
+        let bytes = blocks.start * BLOCK..blocks.end * BLOCK;
+        let request = Request::new(RequestOp::Populate, bytes);
         session.submit(&rig.cache, rig.now, request, &[][..], || ());
         rig.run();
         session.advance(&rig.cache, rig.now);
         while session.poll_event().is_some() {}
     }
     session.close(&rig.cache);
+}
+
+#[test]
+fn pages_that_are_populated_in_order_start_no_read_ahead() {
+    let mut rig = TestBench::new(256, [options(256)]);
+    populate(&mut rig, (0..4).map(|piece| piece * 8..(piece + 1) * 8));
+    assert_eq!(count(&rig, Counter::ReadAheadBlocks), 0);
+    assert_eq!(rig.gauge(Gauge::Resident), 32 * BLOCK);
+}
+
+/// No client has requested these pages, so they count neither as hits nor as misses.
+#[test]
+fn pages_that_are_populated_are_no_references_of_clients() {
+    let mut rig = random_rig(64, 64);
+    populate(&mut rig, [0..32, 0..32]);
     assert_eq!(rig.gauge(Gauge::Resident), 32 * BLOCK);
     let references = [Counter::ReadHit, Counter::ReadMiss, Counter::ReadAheadWait];
     assert_eq!(references.map(|counter| count(&rig, counter)), [0; 3]);
