@@ -242,16 +242,7 @@ pub fn measure(
         let budget_bytes = budget_bytes.unwrap_or(0);
         return Err(SizingError::Budget { budget_bytes });
     }
-    let mut sizing = compose::compose(&context, progress)?;
-    // The size and all figures are those of the recommended page size.
-    let page_bytes = sizing.recommendation.as_ref().map(|advice| advice.page_bytes);
-    let page_size = PAGE_SIZES.iter().position(|&bytes| Some(bytes) == page_bytes);
-    if let Some(page_size) = page_size.filter(|&it| it != context.page_size())
-        && context.search_server().is_some()
-    {
-        context.server.iter_mut().for_each(|server| server.page_size = page_size);
-        sizing = compose::compose(&context, progress)?;
-    }
+    let sizing = compose::compose(&mut context, progress)?;
     if sample == 1 {
         return Ok(sizing);
     }

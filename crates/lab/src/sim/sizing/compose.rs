@@ -21,13 +21,13 @@ use larder_schema::sizing::{BestPoint, PolicyCurve, Sizing, Workload};
 const SPREAD_MIN: f64 = 0.003;
 
 pub(super) fn compose(
-    context: &SizingContext<'_>,
+    context: &mut SizingContext<'_>,
     progress: &mut ProgressCallback<'_>,
 ) -> Result<Sizing, SizingError> {
     let profile = working_set::profile(context, windows::WINDOWS)?;
     let workload = workload(context);
     let footprint = u32::try_from(workload.footprint_pages).unwrap_or(u32::MAX);
-    let mut table = ResultTable::default();
+    let mut estimates = ResultTable::default();
     let grid = search::grid(footprint);
     let grid_plan = CachePlan {
         policies: &context.options.policies,
@@ -36,8 +36,8 @@ pub(super) fn compose(
         step: "all policies",
         server: None,
     };
-    grid_plan.run(context, &mut table, progress)?;
-    let mut sizing = Sizing {
+    grid_plan.run(context, &mut estimates, progress)?;
+    let unsized_trace = Sizing {
         goal: context.options.goal,
         exact: false,
         server: context.server.as_ref().map(|it| it.model(context.search_server().is_some())),
@@ -58,21 +58,27 @@ pub(super) fn compose(
         notes: context.survey.notes.clone(),
         workload,
     };
-    let search = recommend::plan(context, &mut sizing, &mut table, progress)?;
-    if let Some(mut search) = search {
-        let policy =
-            recommend::recommend(context, &mut sizing, (&mut search, &mut table), progress)?;
-        if let Some((policy, pages)) = policy {
-            let at = (policy, pages);
-            let windows_ns = &profile.windows_ns;
-            sizing.windows = if context.search_server().is_some() {
-                windows::of_server(context, &table, at, windows_ns)
-            } else {
-                windows::windows(context, at, windows_ns, progress)?
-            };
-            measure_recommended_size(context, &mut sizing, at, progress)?;
-            recommend::predict_server(context, &mut sizing, policy, progress)?;
-        }
+    let (mut sizing, mut table) = (unsized_trace.clone(), estimates.clone());
+    let mut found = search_size(context, &mut sizing, &mut table, progress)?;
+    // The size and all figures are those of the recommended page size.
+    let page_bytes = sizing.recommendation.as_ref().map(|advice| advice.page_bytes);
+    let page_size = PAGE_SIZES.iter().position(|&bytes| Some(bytes) == page_bytes);
+    if let Some(page_size) = page_size.filter(|&it| it != context.page_size())
+        && context.search_server().is_some()
+    {
+        context.server.iter_mut().for_each(|server| server.page_size = page_size);
+        (sizing, table) = (unsized_trace, estimates);
+        found = search_size(context, &mut sizing, &mut table, progress)?;
+    }
+    if let Some(at) = found {
+        let windows_ns = &profile.windows_ns;
+        sizing.windows = if context.search_server().is_some() {
+            windows::of_server(context, &table, at, windows_ns)
+        } else {
+            windows::windows(context, at, windows_ns, progress)?
+        };
+        measure_recommended_size(context, &mut sizing, at.1, progress)?;
+        recommend::predict_server(context, &mut sizing, at.0, progress)?;
     }
     curves(context, &mut sizing, &table);
     if let Some(found) = &sizing.regions
@@ -81,6 +87,27 @@ pub(super) fn compose(
         recommendation.region = Some(regions::region(found, recommendation.bytes));
     }
     Ok(sizing)
+}
+
+/// Searches for the policy and the size, which it returns, and for the page size. The table has the
+/// estimates of all policies, and receives the results of the search.
+fn search_size(
+    context: &SizingContext<'_>,
+    sizing: &mut Sizing,
+    table: &mut ResultTable,
+    progress: &mut ProgressCallback<'_>,
+) -> Result<Option<(PolicyKind, u32)>, SizingError> {
+    let Some(mut search) = recommend::plan(context, sizing, table, progress)? else {
+        return Ok(None);
+    };
+    let found = recommend::recommend(context, sizing, (&mut search, table), progress)?;
+    if let Some(at) = found
+        && context.options.page_sizes
+        && context.survey.sample == 1
+    {
+        page_sizes(context, sizing, at, progress)?;
+    }
+    Ok(found)
 }
 
 fn workload(context: &SizingContext<'_>) -> Workload {
@@ -101,11 +128,11 @@ fn workload(context: &SizingContext<'_>) -> Workload {
     }
 }
 
-/// Measures the recommended size beyond its effects: windows, MIN, page sizes and volumes.
+/// Measures the recommended size beyond its effects: MIN and volumes.
 fn measure_recommended_size(
     context: &SizingContext<'_>,
     sizing: &mut Sizing,
-    (policy, pages): (PolicyKind, u32),
+    pages: u32,
     progress: &mut ProgressCallback<'_>,
 ) -> Result<(), SizingError> {
     sizing.stability = stability::assess(&sizing.windows, page_bytes(pages.into()));
@@ -117,15 +144,11 @@ fn measure_recommended_size(
             format::bytes(MIN_BYTES_MAX)
         ));
     }
-    if context.options.page_sizes {
-        if context.survey.sample == 1 {
-            page_sizes(context, sizing, (policy, pages), progress)?;
-        } else {
-            sizing.notes.push(
-                "page sizes were not compared: of a sample of the pages, neighbors are missing"
-                    .to_owned(),
-            );
-        }
+    if context.options.page_sizes && context.survey.sample > 1 {
+        sizing.notes.push(
+            "page sizes were not compared: of a sample of the pages, neighbors are missing"
+                .to_owned(),
+        );
     }
     if context.survey.volumes.len() > 1 {
         let memory_requests = volumes::memory_requests(context, progress)?;

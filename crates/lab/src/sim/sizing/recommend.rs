@@ -62,7 +62,7 @@ fn add_curve(
     pages.extend([PAGES_MIN, context.pages_max(), footprint.saturating_mul(2)]);
     pages.sort_unstable();
     pages.dedup();
-    let page_size = server.map_or(0, |server| server.page_size);
+    let page_size = context.page_size();
     let plan = CachePlan { policies, pages: &pages, page_size, step: "the curve", server };
     plan.run(context, table, progress)
 }
@@ -149,7 +149,6 @@ fn search_with_all(
             center: plan.center,
             least: server.map_or(1, |_| PAGES_MIN),
             wanted_hit_ratio: context.options.goal.hit_ratio(sizing.workload.ceiling),
-            server,
         };
         let mut choice = search.run(context, table, progress)?;
         if server.is_some() {

@@ -8,7 +8,6 @@
 //! times between neighbors.
 
 use super::caches::{CachePlan, ResultTable};
-use super::server::Server;
 use super::{ProgressCallback, SizingContext, SizingError};
 use larder_core::policy::PolicyKind;
 use larder_schema::advice::Attainment;
@@ -97,8 +96,6 @@ pub(super) struct Search<'a> {
     /// The smallest size.
     pub(super) least: u32,
     pub(super) wanted_hit_ratio: f64,
-    /// The server that is simulated; `None` for replacement alone.
-    pub(super) server: Option<&'a Server>,
 }
 
 impl Search<'_> {
@@ -111,24 +108,22 @@ impl Search<'_> {
         progress: &mut ProgressCallback<'_>,
     ) -> Result<SizeChoice, SizingError> {
         let Search { least, wanted_hit_ratio, .. } = *self;
-        let pages_max = context.pages_max();
+        let (pages_max, server) = (context.pages_max(), context.search_server());
         let mut simulated = ResultTable::default();
         let mut run = |sizes: &[u32], simulated: &mut ResultTable| {
             let plan = CachePlan {
                 policies: self.candidates,
                 pages: sizes,
-                page_size: self.server.map_or(0, |server| server.page_size),
+                page_size: context.page_size(),
                 step: "searching the size",
-                server: self.server,
+                server,
             };
             plan.run(context, simulated, progress)
         };
         let mut center = self.center.clamp(least, pages_max);
         // The curve of a server has the sizes around the goal already.
-        let (moves, refinements) = match self.server.and_then(|server| server.search) {
-            None => (MOVES_MAX, REFINEMENTS),
-            Some(_) => (0, REFINEMENTS + 1),
-        };
+        let (moves, refinements) =
+            if server.is_some() { (0, REFINEMENTS + 1) } else { (MOVES_MAX, REFINEMENTS) };
         if moves == 0 {
             simulated = table.up_to(pages_max);
         }
