@@ -131,7 +131,7 @@ fn advice_html(sizing: &Sizing, cache: SizedCache) -> String {
 fn curve_section(sizing: &Sizing) -> String {
     let is_counted = sizing.curve.iter().all(|it| it.point.high <= it.point.low);
     let method = if server::is_searched(sizing) {
-        "Every point is a simulation of a server over the whole trace."
+        "The curve is fitted to simulations of a server over the whole trace."
     } else if sizing.exact || is_counted {
         "Every point was counted over the whole trace."
     } else {

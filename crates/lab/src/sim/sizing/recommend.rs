@@ -59,7 +59,7 @@ fn add_curve(
         pages = pages.into_iter().rev().step_by(2).collect();
     }
     // The shards of a server are not filled equally.
-    pages.extend([PAGES_MIN, context.pages_max(), footprint.saturating_mul(2)]);
+    pages.extend([PAGES_MIN, footprint.saturating_mul(2)]);
     pages.sort_unstable();
     pages.dedup();
     let page_size = context.page_size();

@@ -125,7 +125,9 @@ impl Search<'_> {
         let (moves, refinements) =
             if server.is_some() { (0, REFINEMENTS + 1) } else { (MOVES_MAX, REFINEMENTS) };
         if moves == 0 {
-            simulated = table.up_to(pages_max);
+            // The curve of a server, and so the size that reaches the goal, do not depend on the
+            // budget.
+            simulated = table.clone();
         }
         for _ in 0..moves {
             let mut sizes: Vec<u32> = (-4..=4)

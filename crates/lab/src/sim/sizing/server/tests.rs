@@ -8,6 +8,7 @@ use crate::random::Random;
 use crate::sim::engine::simulate;
 use crate::sim::testing::{Memory, reference, skewed_references};
 use crate::trace::{BoxedSource, Op, Record};
+use larder_schema::advice::{Attainment, SizingGoal};
 
 fn server(store: StoreModel) -> ServerOptions {
     ServerOptions {
@@ -111,6 +112,27 @@ fn all_figures_are_those_of_the_recommended_page_size_and_of_one_curve() {
     let (own, run) = (own.unwrap().server.unwrap(), sizing.recommended().unwrap().server.unwrap());
     assert_eq!((own.read_bytes, own.elapsed_ns), (run.read_bytes, run.elapsed_ns));
     assert_ne!(advice.page_bytes, 4096, "larger pages read ahead what the stream does not");
+}
+
+#[test]
+fn a_budget_limits_the_size_and_changes_nothing_else() {
+    let references = skewed_references(&mut Random::from_seed(18), 40_000, 6_000);
+    let records = records(references);
+    let policies = vec![PolicyKind::Lru];
+    let with = |budget_bytes| {
+        let goal = SizingGoal { target: 0.8, budget_bytes };
+        let server = Some(server(StoreModel::Disk));
+        let policies = policies.clone();
+        let sizing = size(&records, &Options { goal, policies, server, ..options() }).unwrap();
+        sizing.recommendation.unwrap()
+    };
+    let free = with(None);
+    assert_eq!(free.reach, Attainment::Reached);
+    let sufficient = with(Some(free.memory_bytes + (1 << 20)));
+    assert_eq!(sufficient, free);
+    let short = with(Some(free.memory_bytes * 3 / 4));
+    assert_eq!((short.reach, short.target_bytes), (Attainment::Budget, free.target_bytes));
+    assert!(short.memory_bytes <= free.memory_bytes * 3 / 4 && short.bytes < free.bytes);
 }
 
 #[test]
