@@ -28,6 +28,8 @@ const SIZES: usize = FACTORS.len();
 const GROUPS_F64: f64 = 16.0;
 /// A cache with fewer slots gives no estimate if there is read-ahead.
 const SLOTS_FOR_READ_AHEAD: u32 = 32;
+/// The policy without an estimate: its small caches do not behave like large ones.
+const NOT_ESTIMATED: PolicyKind = PolicyKind::WTinyLfu;
 /// Fewer references give no estimate.
 const REFERENCES_MIN: f64 = 1_000.0;
 /// The 97.5 % quantile of Student's t with two degrees of freedom fewer than there are groups.
@@ -93,6 +95,7 @@ impl PolicyCurve {
     /// Creates an empty curve for a volume that has `pages`, from the pages whose hash is below
     /// `threshold`.
     pub(super) fn new(policy: PolicyKind, threshold: u64, pages: u64) -> Self {
+        let threshold = if policy == NOT_ESTIMATED { 0 } else { threshold };
         let cache = |factor: f64| {
             let slots = as_f64(pages) * rate(threshold) * factor;
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "few")]
@@ -167,7 +170,7 @@ impl PolicyCurve {
             let estimate = totals.hit_ratio(size, rate(self.threshold));
             CurvePoint { bytes: pages * page_bytes, estimate }
         };
-        if totals.all_references < REFERENCES_MIN {
+        if totals.all_references < REFERENCES_MIN || self.policy == NOT_ESTIMATED {
             return Vec::new();
         }
         let sizes = FACTORS.into_iter().enumerate();

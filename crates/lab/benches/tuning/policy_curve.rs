@@ -168,7 +168,7 @@ fn summary(label: &str, predictions: &[&Prediction]) -> Option<(String, bool)> {
 pub(super) fn run(quick: bool) -> Result<()> {
     let traces = all_traces()?;
     let is_default = |kind: &PolicyKind| *kind == PolicyKind::S3Fifo;
-    // The server shows no estimate for this policy.
+    // This policy has no estimate.
     let is_estimated = |kind: &PolicyKind| *kind != PolicyKind::WTinyLfu;
     let chosen = |kind: &PolicyKind| if quick { is_default(kind) } else { is_estimated(kind) };
     let policies: Vec<PolicyKind> = PolicyKind::ALL.into_iter().filter(chosen).collect();

@@ -4,7 +4,6 @@ use crate::service::{ServedVolume, Service};
 use larder_core::cache::ShareMode;
 use larder_core::counters::Gauge;
 use larder_core::curve::report::{self, CandidateRatio, CurvePoint, CurveReport};
-use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunable;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_report::control::{
@@ -48,16 +47,13 @@ pub(super) fn volume(service: &Service, served: &ServedVolume) -> VolumeCurve {
         ..VolumeCurve::default()
     };
     let Some(report) = cache.curve(volume, service.engine.now()) else { return unknown };
-    // Small caches of this policy do not behave like large ones.
-    let is_estimated = report.policy != PolicyKind::WTinyLfu;
-    let policy_points = if is_estimated { &report.policy_points[..] } else { &[] };
     let known = VolumeCurve {
         sample_rate: report.sample_rate,
         references: report.references,
         references_missing: report.references_missing,
         hit_ratio: report.hit_ratio,
         points: curve(&report.points),
-        policy_points: curve(policy_points),
+        policy_points: curve(&report.policy_points),
         policies: report.candidates.iter().map(policy).collect(),
         ..unknown
     };

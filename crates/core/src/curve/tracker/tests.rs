@@ -150,4 +150,7 @@ fn another_policy_or_size_has_no_estimate_yet() {
     run_lru(&mut tracker, 2_000, (0..10_000).map(|n| n % 1_500));
     tracker.note_pages(500);
     assert_eq!(tracker.policy_points(1), []);
+    tracker.note_policy(PolicyKind::WTinyLfu);
+    run_lru(&mut tracker, 500, (0..10_000).map(|n| n % 400));
+    assert_eq!(tracker.policy_points(1), [], "its small caches differ from large ones");
 }
