@@ -4,8 +4,8 @@
 //! A workload is a recorded block trace, a pattern of fio, or programs on a file system on the
 //! volume. The last two are recorded once by a server with other settings, and run again for each
 //! combination; each combination differs from the base of its workload in one or two settings.
-//! fio and replays with one or more connections also have a predicted time. The simulation has the
-//! limits of the disk, and the time between requests that all hit, measured once at each depth.
+//! fio and replays also have a predicted time. The simulation has the limits of the disk, and the
+//! time between requests that all hit, measured once at each depth.
 //! Requires root.
 
 mod calibration;
@@ -67,11 +67,10 @@ fn compare(
     let disk = Disk::attach(&image.path)?;
     disk.limit(PER_S)?;
     let trace = workload.trace(env, &disk)?;
-    let program = Program { workload, trace: &trace, disk: &disk, calibration };
-    let combinations = Combination::of(workload);
-    let wanted = env.choose(combinations.len(), 2).min(combinations.len());
+    let (trace, footprint_bytes) = (&trace, workload::footprint_bytes(env, &trace)?);
+    let program = Program { workload, trace, footprint_bytes, disk: &disk, calibration };
     let mut all = Vec::new();
-    for combination in &combinations[..wanted] {
+    for combination in Combination::of(workload).iter().take(env.choose(usize::MAX, 2)) {
         let compared = program.compare(env, combination)?;
         outln!("   {compared}");
         compared.add_to(record);

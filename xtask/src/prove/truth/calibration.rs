@@ -79,7 +79,7 @@ fn synthetic(env: &Env, writes: &str, pages: u64) -> Result<PathBuf> {
 }
 
 /// Replays a trace; returns the duration in nanoseconds.
-fn replay_ns(env: &Env, trace: &Path, uri: &str, depth: u32) -> Result<f64> {
+pub(super) fn replay_ns(env: &Env, trace: &Path, uri: &str, depth: u32) -> Result<f64> {
     let (larder, depth) = (&env.larder, depth.to_string());
     let line = cmd!("{larder} trace replay {trace} --to {uri} --json --connections {depth}");
     number(&json_of(line)?, "duration_ns")

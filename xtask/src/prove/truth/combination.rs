@@ -23,7 +23,8 @@ pub(super) struct Combination {
     page: &'static str,
     read_ahead: bool,
     write_mode: &'static str,
-    depth: u32,
+    /// Index of the number of requests in flight in [`DEPTHS`].
+    depth: usize,
 }
 
 const BASE: Combination = Combination {
@@ -32,7 +33,7 @@ const BASE: Combination = Combination {
     page: "4KiB",
     read_ahead: true,
     write_mode: "write-back",
-    depth: 1,
+    depth: 0,
 };
 
 impl Combination {
@@ -51,8 +52,8 @@ impl Combination {
             all.extend([
                 Combination { policy: "2q", ..large },
                 Combination { write_mode: "write-through", read_ahead: false, ..large },
-                Combination { depth: 8, read_ahead: false, ..BASE },
-                Combination { depth: 32, read_ahead: false, ..large },
+                Combination { depth: 1, read_ahead: false, ..BASE },
+                Combination { depth: 2, read_ahead: false, ..large },
             ]);
         }
         all
@@ -60,8 +61,7 @@ impl Combination {
 
     /// Returns the memory of the server in bytes.
     fn memory(&self, footprint_bytes: u64) -> u64 {
-        let at = DEPTHS.iter().position(|&depth| depth == self.depth).unwrap_or(0);
-        (footprint_bytes * self.percent / 100).max(MEMORY_MIN[at])
+        (footprint_bytes * self.percent / 100).max(MEMORY_MIN[self.depth])
     }
 
     /// Returns the options that the server and the simulation have in common.
@@ -93,6 +93,7 @@ impl Work {
 pub(super) struct Program<'a> {
     pub(super) workload: &'a Workload,
     pub(super) trace: &'a Path,
+    pub(super) footprint_bytes: u64,
     pub(super) disk: &'a Disk,
     pub(super) calibration: &'a Calibration,
 }
@@ -100,32 +101,23 @@ pub(super) struct Program<'a> {
 impl Program<'_> {
     /// Measures a combination, and simulates it.
     pub(super) fn compare(&self, env: &Env, combination: &Combination) -> Result<Compared> {
-        let (larder, trace) = (&env.larder, self.trace);
-        let summary = json_of(cmd!("{larder} trace summary --json {trace}"))?;
-        let of_footprint = |name| number(&summary["footprint"], name);
-        let (pages, page_bytes) = (of_footprint("pages")?, of_footprint("page_bytes")?);
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a whole number"
-        )]
-        let memory = combination.memory((pages * page_bytes) as u64);
+        let memory = combination.memory(self.footprint_bytes);
+        let depth = DEPTHS[combination.depth];
         let counters = env.file("counters.json");
         let common = combination.common();
         let options = format!("{common} --memory {memory} --counters {}", counters.display());
-        let elapsed_s = self.workload.run(env, self.disk, &options, combination.depth)?;
+        let elapsed_s = self.workload.run(env, self.disk, &options, depth)?;
         let volume = record::read(&counters)?["volumes"][0].clone();
         let size = volume["gauges"]["memory_bytes"].as_u64().context("no gauge memory_bytes")?;
         let predicted = self.simulate(env, combination, size)?;
         let predicted_s = number(&predicted, "elapsed_ns")? / 1e9;
         Ok(Compared {
             name: format!(
-                "{}, {:.1} MiB, {common}, depth {}",
+                "{}, {:.1} MiB, {common}, depth {depth}",
                 self.workload.name,
-                to_f64(memory) / to_f64(MIB),
-                combination.depth
+                to_f64(memory) / to_f64(MIB)
             ),
-            depth: combination.depth,
+            depth,
             measured: Work::of(&volume["counters"], elapsed_s)?,
             predicted: Work::of(&predicted, elapsed_s.map(|_| predicted_s))?,
         })
@@ -133,10 +125,8 @@ impl Program<'_> {
 
     fn simulate(&self, env: &Env, combination: &Combination, size: u64) -> Result<Value> {
         let (larder, trace) = (&env.larder, self.trace);
-        let clients = combination.depth;
-        let at = DEPTHS.iter().position(|&depth| depth == clients).context("an unknown depth")?;
         let Calibration { hit_ns, store } = self.calibration;
-        let hit_ns = hit_ns[at];
+        let (clients, hit_ns) = (DEPTHS[combination.depth], hit_ns[combination.depth]);
         let pace = match (self.workload.is_direct(), clients) {
             (false, _) => "--pace recorded --clients 8".to_owned(),
             (true, 1) => format!("--clients 1 --think {hit_ns}ns"),

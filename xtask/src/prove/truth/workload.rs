@@ -1,5 +1,6 @@
 //! The workloads: block traces, patterns of fio, PostMark and a database on a file system.
 
+use super::calibration::replay_ns;
 use crate::disk::{Disk, FileSystem, Kind};
 use crate::memory_group::MemoryGroup;
 use crate::prove::fuse_volume::ServedVolume;
@@ -97,6 +98,14 @@ fn replayed(env: &Env, path: &Path, name: &'static str, requests: &str) -> Resul
     Ok(Workload { name, load: Load::Replay(path), image_bytes })
 }
 
+/// Returns the bytes of all pages of a trace.
+pub(super) fn footprint_bytes(env: &Env, trace: &Path) -> Result<u64> {
+    let larder = &env.larder;
+    let footprint = &json_of(cmd!("{larder} trace summary --json {trace}"))?["footprint"];
+    let of = |name: &str| footprint[name].as_u64().with_context(|| format!("no {name}"));
+    Ok(of("pages")? * of("page_bytes")?)
+}
+
 impl Workload {
     /// Returns true if the requests reach the volume without a file system.
     pub(super) fn is_direct(&self) -> bool {
@@ -127,13 +136,9 @@ impl Workload {
             return Ok(None);
         }
         let server = env.serve(disk.path(), options)?;
-        let (larder, uri, depth) = (&env.larder, server.uri(), depth.to_string());
+        let uri = server.uri();
         let elapsed_s = match &self.load {
-            Load::Replay(trace) => {
-                let arguments = ["--json", "--connections", &depth];
-                let line = cmd!("{larder} trace replay {trace} --to {uri} {arguments...}");
-                number(&json_of(line)?, "duration_ns")? / 1e9
-            }
+            Load::Replay(trace) => replay_ns(env, trace, &uri, depth)? / 1e9,
             Load::Fio(options) => {
                 let size = format!("--size={FIO_BYTES}");
                 let iodepth = format!("--iodepth={depth}");
