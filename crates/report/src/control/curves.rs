@@ -125,12 +125,12 @@ fn spare_memory_advice(
 fn volume_to_text(volume: &VolumeCurve) -> String {
     let chosen = if volume.auto { " (auto)" } else { "" };
     let mut parts = vec![format!(
-        "{}: {} with {}{chosen}; of {} references lately {} hit\n",
+        "{}: {} with {}{chosen}; {} of {} recent references hit\n",
         volume.name,
         format::bytes(volume.bytes),
         volume.policy,
-        format::count(volume.references),
         format::percent(volume.hit_ratio),
+        format::count(volume.references),
     )];
     if is_known(volume) {
         parts.push(policy_points_text(volume));

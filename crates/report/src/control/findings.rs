@@ -91,8 +91,8 @@ impl VolumeFinding<'_> {
     fn seen(self) -> String {
         match self {
             VolumeFinding::Thrashing { policy, hit_ratio, with_twice, .. } => format!(
-                "thrashing: pages are evicted shortly before they are used again; {policy} would \
-                 hit {} with this size, and {} with twice the size",
+                "thrashing: pages are evicted shortly before they are used again; {policy} hits {} \
+                 with this size, and would hit {} with twice the size",
                 format::percent(hit_ratio),
                 format::percent(with_twice)
             ),
@@ -220,9 +220,9 @@ mod tests {
         };
         assert_eq!(
             of(findings[0], false, false),
-            "data: thrashing: pages are evicted shortly before they are used again; LRU would hit \
-             10.0 % with this size, and 50.0 % with twice the size; with 8 MiB more, LRU would hit \
-             60.0 %"
+            "data: thrashing: pages are evicted shortly before they are used again; LRU hits \
+             10.0 % with this size, and would hit 50.0 % with twice the size; with 8 MiB more, \
+             LRU would hit 60.0 %"
         );
         let known = "data: the policy 2q would hit 3.4 more of 100 references; `larder ctl set \
                      data.policy=2q` changes to it, and `larder ctl set data.policy=auto` lets \

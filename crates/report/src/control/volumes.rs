@@ -47,7 +47,7 @@ fn volume_notes(volume: &Volume) -> Vec<String> {
     let (name, mut notes) = (&volume.name, Vec::new());
     if let Some(last) = volume.policy.switches.last() {
         notes.push(format!(
-            "{name}: {} replaced {} {} ago: it missed {:.1} of 100 references less",
+            "{name}: {} replaced {} {} ago: its miss ratio was {:.1} points lower",
             last.to,
             last.from,
             format::duration(last.age_ns),
@@ -109,7 +109,7 @@ mod tests {
         let volumes = Volumes { volumes: vec![chosen, plain], ..Volumes::default() };
         assert_eq!(
             notes(&volumes),
-            ["a: 2q replaced s3fifo 3.00 s ago: it missed 12.3 of 100 references less"]
+            ["a: 2q replaced s3fifo 3.00 s ago: its miss ratio was 12.3 points lower"]
         );
         let text = volumes_table(&volumes).to_text();
         assert!(text.contains("2q (auto)") && text.contains("8 MiB"), "{text}");

@@ -138,7 +138,7 @@ fn curve_section(sizing: &Sizing) -> String {
         "Points are estimates from samples of the pages, with their 95 % interval as a band. \
          Points without a band were counted over the whole trace."
     };
-    let caption = format!("{method} Reachable is the hit ratio of a cache for everything.");
+    let caption = format!("{method} Reachable is the hit ratio of a cache of all pages.");
     let key = page::key(&curve_key(sizing));
     let chart = key
         + &figure(

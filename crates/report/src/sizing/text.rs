@@ -46,7 +46,7 @@ pub fn to_text(sizing: &Sizing, cache: SizedCache) -> String {
     parts.push(unavoidable(sizing));
     parts.extend(stability_text(sizing));
     parts.extend(volumes_table(sizing).map(|table| {
-        let title = "Memory among volumes, by what the next byte gains (LRU, each for itself)";
+        let title = "Memory among volumes, by marginal gain (a separate LRU curve for each volume)";
         format!("{title}\n\n{}", table.to_text())
     }));
     parts.extend(page_sizes_table(sizing).map(|table| {
@@ -175,7 +175,7 @@ pub(super) fn region_text(sizing: &Sizing, advice: &Recommendation) -> String {
 pub(super) fn reason(sizing: &Sizing, advice: &Recommendation) -> String {
     let source = Source {
         counted: server::counted(sizing),
-        everything: "a cache for everything",
+        everything: "a cache of all pages",
         largest: "All pages of the trace",
     };
     let ceiling = sizing.workload.ceiling;
@@ -272,7 +272,7 @@ pub(super) fn unavoidable(sizing: &Sizing) -> String {
         "First references, which miss in any cache:"
     };
     let mut text = format!(
-        "{opening} {}, {} of all references",
+        "{opening} {} ({} of all references)",
         format::count(work.compulsory_misses),
         format::percent(first)
     );
@@ -280,8 +280,8 @@ pub(super) fn unavoidable(sizing: &Sizing) -> String {
         let without = if server::is_searched(sizing) { " without read-ahead" } else { "" };
         put!(
             text,
-            ". At the recommended size no policy hits more than {}{without} (MIN, which knows the \
-             future)",
+            ". At the recommended size no policy hits more than {} of the references{without} \
+             (MIN, which knows the future)",
             format::percent(min)
         );
     }

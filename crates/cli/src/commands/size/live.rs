@@ -106,17 +106,17 @@ impl MachineMemory {
         };
         if let Some((all, plain)) = self.hit_ratios {
             line(format_args!(
-                "Of the pages read {} were resident, {} without what read-ahead had just \
-                 brought.\n",
+                "The kernel's own hit ratio was {}.\n\
+                 It was {} if first uses of pages from read-ahead count as misses.\n",
                 format::percent(all),
                 format::percent(plain)
             ));
         }
         for (name, point) in &self.sizes {
             let size = match *name {
-                "now" => "all of it".to_owned(),
+                "now" => "all of this memory".to_owned(),
                 "twice" => "twice as much".to_owned(),
-                name => format!("{name} of it"),
+                name => format!("{name} of this memory"),
             };
             line(format_args!(
                 "With {size} ({}) {} of the references would hit.\n",
@@ -194,7 +194,7 @@ mod tests {
         let text = memory.to_text();
         let holds = "The page cache of this machine holds 100 B; the curve describes /srv/data.";
         assert!(text.contains(holds), "{text}");
-        assert!(text.contains("75.0 % were resident, 50.0 % without"), "{text}");
+        assert!(text.contains("ratio was 75.0 %.\nIt was 50.0 % if"), "{text}");
         assert!(text.contains("With twice as much (200 B) 80.0 %"), "{text}");
         assert!(!text.contains("lost"));
     }

@@ -91,7 +91,7 @@ fn too_few_references_and_scans_get_no_regions() {
     assert!(curves.volumes.iter().all(|volume| volume.regions.is_none()));
     assert!(
         curves_to_text(&curves)
-            .contains("young: 16 MiB with s3fifo; of 10 references lately 50.0 %")
+            .contains("young: 16 MiB with s3fifo; 50.0 % of 10 recent references")
     );
 }
 
