@@ -11,7 +11,7 @@
 mod client;
 pub mod sharing;
 
-pub use client::Request;
+pub use client::{Request, RequestTime};
 
 use crate::trace::Op;
 use crate::workload::probe::{Action, ProbeRequest};
@@ -202,12 +202,12 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         Ok(())
     }
 
-    /// Advances the clock until a client has been idle for `think` nanoseconds since its last
-    /// reply, or has not made a request yet. Returns the index of that client.
+    /// Advances the clock until a client has been idle for the think time of its last request, or
+    /// has not made a request yet. Returns the index of that client.
     ///
     /// # Errors
     /// As [`CacheSimulation::advance`].
-    pub fn wait_for_idle(&mut self, think: Nanos) -> Result<usize, SimulationError> {
+    pub fn wait_for_idle(&mut self, think: RequestTime) -> Result<usize, SimulationError> {
         loop {
             let clients = self.clients.iter().enumerate();
             let ready = |(index, client): (usize, &Client)| {

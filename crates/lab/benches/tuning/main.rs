@@ -22,7 +22,9 @@ use larder_core::units::as_f64;
 use larder_core::volume::VolumeOptions;
 use larder_lab::cache_simulation::sharing::{MemoryDivision, SharingExperiment, hit_ratio};
 use larder_lab::sim::curve::Exact;
-use larder_lab::sim::engine::{self, CacheSimulationOptions, Pace, StoreModel, VolumeLengths};
+use larder_lab::sim::engine::{
+    self, CacheSimulationOptions, Pace, RequestTime, StoreModel, VolumeLengths,
+};
 use larder_lab::sim::min::Future;
 use larder_lab::sim::references::{Batch, Reference, References, Split};
 use larder_lab::trace::{self, BoxedSource, OpenOptions};
@@ -259,7 +261,10 @@ fn whole_options(frames: u32) -> Result<CacheSimulationOptions> {
         write_mode: WriteMode::Back,
         store: StoreModel::Instant,
         clients: 1,
-        pace: Pace::Closed { gap: 100_000, think: 0 },
+        pace: Pace::Closed {
+            gap: RequestTime { fixed: 100_000, bytes_per_s: None },
+            think: RequestTime::default(),
+        },
         hint: Hint::Normal,
         tunables,
     })

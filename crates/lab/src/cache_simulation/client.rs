@@ -4,13 +4,14 @@
 use super::SimulationError;
 use crate::trace::Op;
 use larder_core::cache::Cache;
-use larder_core::clock::Nanos;
+use larder_core::clock::{Nanos, SECOND};
 use larder_core::frames::NoFrames;
 use larder_core::request::{
     self, Event, ReadRequest, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, ZeroPayload,
     next_write_piece,
 };
 use larder_core::store::StoreError;
+use std::num::NonZero;
 use std::ops::Range;
 
 /// The requests of a client on one volume.
@@ -29,6 +30,14 @@ pub struct Request {
     pub len: u64,
 }
 
+impl Request {
+    /// Returns the bytes that the request transfers: 0 unless it reads or writes.
+    #[must_use]
+    pub fn transferred(&self) -> u64 {
+        if self.op.transfers() { self.len } else { 0 }
+    }
+}
+
 /// A request in flight.
 #[derive(Debug)]
 struct Job {
@@ -43,8 +52,31 @@ struct Job {
 pub(super) struct Client {
     sessions: Vec<Session>,
     job: Option<Job>,
+    /// Bytes that its current or last request transfers.
+    transferred: u64,
     /// Time of its last reply.
     answered_at: Option<Nanos>,
+}
+
+/// Time that a client or a front end needs for a request: a part for each request, and a part for
+/// its bytes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RequestTime {
+    /// Nanoseconds for each request.
+    pub fixed: Nanos,
+    /// Rate of the bytes that a read or write transfers; `None` if they take no time.
+    pub bytes_per_s: Option<NonZero<u64>>,
+}
+
+impl RequestTime {
+    /// Returns the nanoseconds for a request that transfers these bytes.
+    #[must_use]
+    pub fn of(&self, bytes: u64) -> Nanos {
+        let transfer = self
+            .bytes_per_s
+            .map_or(0, |per_s| u128::from(bytes) * u128::from(SECOND) / u128::from(per_s.get()));
+        self.fixed.saturating_add(Nanos::try_from(transfer).unwrap_or(Nanos::MAX))
+    }
 }
 
 /// State of a client after a step.
@@ -60,7 +92,7 @@ pub(super) enum ClientState {
 
 impl Client {
     pub(super) fn new(sessions: Vec<Session>) -> Self {
-        Client { sessions, job: None, answered_at: None }
+        Client { sessions, job: None, transferred: 0, answered_at: None }
     }
 
     pub(super) fn is_idle(&self) -> bool {
@@ -73,8 +105,9 @@ impl Client {
     }
 
     /// Returns the time of its next request, if it is idle: `think` after the last reply.
-    pub(super) fn ready_at(&self, think: Nanos) -> Option<Nanos> {
-        self.is_idle().then(|| self.answered_at.map_or(0, |at| at + think))
+    pub(super) fn ready_at(&self, think: RequestTime) -> Option<Nanos> {
+        let ready = |at: Nanos| at.saturating_add(think.of(self.transferred));
+        self.is_idle().then(|| self.answered_at.map_or(0, ready))
     }
 
     /// Starts a request on the idle client, and advances it as far as possible now.
@@ -85,6 +118,7 @@ impl Client {
         request: &Request,
     ) -> Result<ClientState, SimulationError> {
         debug_assert!(self.is_idle(), "one request at a time");
+        self.transferred = request.transferred();
         let bytes = request.offset..request.offset + request.len;
         let op = match request.op {
             Op::Read => RequestOp::Read,

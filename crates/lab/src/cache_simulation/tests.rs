@@ -66,7 +66,7 @@ fn a_volume_whose_policy_is_wrong_for_it_gets_another_one() {
         let store = NullStore::new(geometry);
         let mut simulation = CacheSimulation::new(4_000, 1, [(options, store)], 1);
         for block in (0..6_000).cycle().take(400_000) {
-            let client = simulation.wait_for_idle(0).unwrap();
+            let client = simulation.wait_for_idle(RequestTime::default()).unwrap();
             let request = Request { volume: 0, op: Op::Read, offset: block * 4096, len: 4096 };
             simulation.begin(client, &request).unwrap();
         }

@@ -37,7 +37,7 @@ const LARGE_DEPTH: u32 = 32;
 const ALIGNMENT: usize = 4096;
 /// A rate reaches another one, within what a measurement of seconds can distinguish.
 const REACHED: f64 = 0.9;
-/// The burst of a device that serves in slices: the slice of the kernel's throttle.
+/// The slice of the kernel's throttle.
 const SLICE: Nanos = 100 * MILLISECOND;
 
 /// The results of the steps.
@@ -196,7 +196,7 @@ impl Measurement {
         let operations_per_s = is_limited.then(|| rounded(plateau, 1).max(1));
         DeviceRates {
             total: RateLimits { operations_per_s, bytes_per_s },
-            burst: if has_slices { SLICE } else { 0 },
+            slice: if has_slices { SLICE } else { 0 },
             depth: if is_limited { DEPTH_MAX } else { DEPTHS[2] },
             ..DeviceRates::fixed(latency)
         }

@@ -3,7 +3,8 @@
 //! An operation takes one of the places of the device, waits for its tokens, and is in service for
 //! the latency and its transfer. A token bucket is kept as the time at which it will be full again
 //! (the generic cell rate algorithm of ITU-T I.371), which is exact in whole nanoseconds and needs
-//! no refilling. Tokens are granted in the order in which operations take their places.
+//! no refilling. Tokens are granted in the order in which operations take their places. With a
+//! slice they do not arrive continuously: all tokens of a slice of time arrive at its begin.
 //!
 //! A read counts against the limits of reads and those of both directions; every other operation
 //! counts like a write, and only reads and writes count bytes. This is the accounting of the
@@ -45,8 +46,12 @@ pub struct DeviceRates {
     /// Rate at which a read or write transfers its bytes while it is in service, in addition to the
     /// latency; at least 1. `None` for no time.
     pub transfer_bytes_per_s: Option<u64>,
-    /// Time whose tokens an idle device collects, nanoseconds. One operation is always collected.
+    /// Time whose tokens an idle device collects, nanoseconds. Without a slice, one operation is
+    /// always collected.
     pub burst: Nanos,
+    /// Time whose tokens arrive together, nanoseconds; 0 if tokens arrive continuously. The blkio
+    /// throttle of the kernel has slices of 100 ms (`DFL_THROTL_SLICE` in block/blk-throttle.c).
+    pub slice: Nanos,
     /// Maximum operations in service at a time, from 1 to [`DEPTH_MAX`].
     pub depth: u32,
 }
@@ -64,6 +69,7 @@ impl DeviceRates {
             write_latency: latency,
             transfer_bytes_per_s: None,
             burst: 0,
+            slice: 0,
             depth: DEPTH_MAX,
         }
     }
@@ -77,8 +83,8 @@ impl DeviceRates {
         let transfer = transfer.fold(0.0, f64::max);
         let operations = sides.iter().filter_map(|it| Some(as_f64(it.operations_per_s?)));
         let places = f64::from(depth.min(self.depth));
-        // Without a burst, a read waits until its last byte has its token.
-        let wait = if self.burst == 0 { transfer } else { 0.0 };
+        // Without a burst or a slice, a read waits until its last byte has its token.
+        let wait = if self.burst == 0 && self.slice == 0 { transfer } else { 0.0 };
         let service = self.read_latency + self.transfer_time(len);
         let by_latency = places / (as_f64(service) / as_f64(SECOND) + wait);
         operations.fold(by_latency, f64::min).min(1.0 / transfer)
@@ -107,7 +113,7 @@ impl RatedDevice {
     #[must_use]
     pub fn new(rates: DeviceRates) -> Self {
         assert!(rates.depth > 0, "a device that serves nothing never ends");
-        let limiter = |limits| Limiter::new(limits, rates.burst);
+        let limiter = |limits| Limiter::new(limits, rates.burst, rates.slice);
         RatedDevice {
             rates,
             total: limiter(rates.total),
@@ -144,16 +150,16 @@ struct Limiter {
 }
 
 impl Limiter {
-    fn new(limits: RateLimits, burst: Nanos) -> Self {
+    fn new(limits: RateLimits, burst: Nanos, slice: Nanos) -> Self {
         let operations = limits.operations_per_s.map(|per_s| {
-            let mut bucket = TokenBucket::new(per_s, burst);
-            bucket.depth = bucket.depth.max(bucket.fill_time(1));
+            let mut bucket = TokenBucket::new(per_s, burst, slice);
+            if slice == 0 {
+                bucket.depth = bucket.depth.max(bucket.fill_time(1));
+            }
             bucket
         });
-        Limiter {
-            operations,
-            bytes: limits.bytes_per_s.map(|per_s| TokenBucket::new(per_s, burst)),
-        }
+        let bytes = limits.bytes_per_s.map(|per_s| TokenBucket::new(per_s, burst, slice));
+        Limiter { operations, bytes }
     }
 
     /// Takes the tokens of an operation and returns the time at which they are available.
@@ -169,13 +175,15 @@ struct TokenBucket {
     per_s: u64,
     /// Nanoseconds needed to fill the empty bucket.
     depth: Nanos,
+    /// Time whose tokens arrive together at its begin; 0 if they arrive continuously.
+    slice: Nanos,
     full_at: Nanos,
 }
 
 impl TokenBucket {
-    fn new(per_s: u64, depth: Nanos) -> Self {
+    fn new(per_s: u64, depth: Nanos, slice: Nanos) -> Self {
         assert!(per_s > 0, "a rate above zero");
-        TokenBucket { per_s, depth, full_at: 0 }
+        TokenBucket { per_s, depth, slice, full_at: 0 }
     }
 
     /// Takes `tokens` and returns the time at which they are available. A request larger than the
@@ -184,8 +192,13 @@ impl TokenBucket {
         if tokens == 0 {
             return now;
         }
-        self.full_at = self.full_at.max(now) + self.fill_time(tokens);
-        now.max(self.full_at.saturating_sub(self.depth))
+        // The tokens of the current slice remain until its end.
+        let begin = if self.slice == 0 { now } else { now - now % self.slice };
+        self.full_at = self.full_at.max(begin) + self.fill_time(tokens);
+        let last = self.full_at.saturating_sub(self.depth);
+        // The last token of a slice arrives with the others.
+        let slices = last.saturating_sub(1).checked_div(self.slice);
+        now.max(slices.map_or(last, |slices| slices * self.slice))
     }
 
     fn fill_time(&self, tokens: u64) -> Nanos {
@@ -287,10 +300,27 @@ mod tests {
 
     #[test]
     fn a_rest_fills_the_bucket_for_a_burst_and_no_more() {
-        let mut bucket = TokenBucket::new(1_000, 10 * MILLISECOND);
+        let mut bucket = TokenBucket::new(1_000, 10 * MILLISECOND, 0);
         let waits: Vec<Nanos> = (0..12).map(|_| bucket.take(5 * SECOND, 1) - 5 * SECOND).collect();
         assert_eq!(waits[..10], [0; 10]);
         assert_eq!(waits[10..], [1_000_000, 2_000_000]);
+    }
+
+    #[test]
+    fn the_tokens_of_a_slice_arrive_together() {
+        let slice = 100 * MILLISECOND;
+        let mut bucket = TokenBucket::new(100, 0, slice);
+        let mut times =
+            |now: Nanos, count| -> Vec<Nanos> { (0..count).map(|_| bucket.take(now, 1)).collect() };
+        let begin = 5 * SECOND;
+        // Ten at once, the others with the next slices.
+        assert_eq!(times(begin, 10), [begin; 10]);
+        assert_eq!(times(begin + MILLISECOND, 10), [begin + slice; 10]);
+        assert_eq!(times(begin + 2 * slice, 1), [begin + 2 * slice]);
+        // Tokens that are left in a slice can be taken until its end, and not later.
+        let late = begin + 3 * slice - 1;
+        assert_eq!(times(late, 9), [late; 9]);
+        assert_eq!(times(begin + 9 * slice, 11)[9..], [begin + 9 * slice, begin + 10 * slice]);
     }
 
     #[test]
@@ -305,6 +335,8 @@ mod tests {
             DeviceRates { read: bytes, ..plain },
             DeviceRates { total: bytes, burst: MILLISECOND, ..limited(300, 100) },
             DeviceRates { transfer_bytes_per_s: Some(2 << 20), ..plain },
+            DeviceRates { slice: MILLISECOND, ..limited(2_000, 1_000) },
+            DeviceRates { slice: MILLISECOND, read: bytes, ..plain },
         ] {
             for depth in [1, 8, 32] {
                 let expected = rates.reads_per_s(depth, 4096);

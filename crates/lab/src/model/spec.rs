@@ -13,13 +13,14 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// The keys of a specification of rates.
-const KEYS: [&str; 12] = [
+const KEYS: [&str; 13] = [
     "iops",
     "bytes",
     "latency",
     "transfer",
     "depth",
     "burst",
+    "slice",
     "read-iops",
     "read-bytes",
     "read-latency",
@@ -76,7 +77,7 @@ const DEVICES: [(&str, DeviceRates); 4] = [
     ),
 ];
 
-/// Maximum latency and burst: an hour.
+/// Maximum latency, burst and slice: an hour.
 const TIME_MAX: Nanos = 3_600_000_000_000;
 /// Maximum number of operations or bytes per second.
 const RATE_MAX: u64 = 1 << 50;
@@ -227,10 +228,11 @@ fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
                 rates.transfer_bytes_per_s = Some(rate(key, parsed, value)?);
             }
             "burst" => rates.burst = parse_time(quantity, value, syntax)?,
+            "slice" => rates.slice = parse_time(quantity, value, syntax)?,
             _ => rates.depth = depth(value)?,
         }
     }
-    if seen.iter().all(|key| matches!(*key, "depth" | "burst")) {
+    if seen.iter().all(|key| matches!(*key, "depth" | "burst" | "slice")) {
         return Err("it has neither a rate nor a latency; add iops:N, bytes:M or latency:T".into());
     }
     [rates.total, rates.read, rates.write] = limits;
@@ -254,7 +256,7 @@ fn depth(text: &str) -> Result<u32, String> {
 impl fmt::Display for DeviceRates {
     /// Writes the specification of the rates.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DeviceRates { read_latency, write_latency, burst, depth, .. } = *self;
+        let DeviceRates { read_latency, write_latency, burst, slice, depth, .. } = *self;
         if *self == DeviceRates::fixed(read_latency) {
             return write!(f, "fixed:{}", time_text(read_latency));
         }
@@ -273,9 +275,12 @@ impl fmt::Display for DeviceRates {
         let transfer = self.transfer_bytes_per_s;
         parts.extend(transfer.map(|it| format!("transfer:{}", size_text(it))));
         parts.extend((depth < DEPTH_MAX).then(|| format!("depth:{depth}")));
-        parts.extend((burst > 0).then(|| format!("burst:{}", time_text(burst))));
+        let has_rates = parts.iter().any(|part| !part.starts_with("depth"));
+        for (key, time) in [("burst", burst), ("slice", slice)] {
+            parts.extend((time > 0).then(|| format!("{key}:{}", time_text(time))));
+        }
         // A depth alone is no specification.
-        if parts.iter().all(|part| part.starts_with("depth") || part.starts_with("burst")) {
+        if !has_rates {
             parts.insert(0, "latency:0ns".into());
         }
         f.write_str(&parts.join(","))

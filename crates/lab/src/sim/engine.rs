@@ -13,10 +13,11 @@ mod runs;
 
 pub use runs::simulate_all;
 
+pub use crate::cache_simulation::RequestTime;
 use crate::cache_simulation::{CacheSimulation, Request, SimulationError};
 pub use crate::model::StoreModel;
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
-use larder_core::clock::Nanos;
+use larder_core::clock::{Nanos, SECOND};
 use larder_core::counters::Totals;
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
@@ -46,14 +47,22 @@ const SECTOR_BYTES: u64 = 512;
 pub enum Pace {
     /// Each client makes its next request as soon as it is idle.
     Closed {
-        /// Minimum nanoseconds between two requests of any clients: the time that all clients
-        /// together and the front end need per request.
-        gap: Nanos,
-        /// Nanoseconds between a reply and the next request of the same client.
-        think: Nanos,
+        /// Minimum time between two requests of any clients: the time that all clients together
+        /// and the front end need for the first one.
+        gap: RequestTime,
+        /// Time between a reply and the next request of the same client.
+        think: RequestTime,
     },
     /// Requests arrive at the times of the trace, or as soon afterwards as a client is idle.
     Recorded,
+}
+
+impl Pace {
+    /// Requests of clients and of a front end that need no time.
+    pub const CLOSED: Pace = {
+        const NONE: RequestTime = RequestTime { fixed: 0, bytes_per_s: None };
+        Pace::Closed { gap: NONE, think: NONE }
+    };
 }
 
 /// Options of the simulated cache.
@@ -135,7 +144,16 @@ pub enum CacheSimulationError {
         VOLUMES_MAX - 1
     )]
     TooManyVolumes,
+    /// The virtual clock reaches its end.
+    #[error(
+        "simulate the whole cache: the run takes more than 100 years; use faster clients, a \
+         faster store or a shorter trace"
+    )]
+    TooLong,
 }
+
+/// Maximum virtual time of a run: 100 years.
+const TIME_MAX: Nanos = 100 * 365 * 24 * 3600 * SECOND;
 
 /// The lengths of the volumes of a trace.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -222,15 +240,18 @@ pub fn simulate(
             let is_refused = options.write_mode == WriteMode::ReadOnly && record.op.changes();
             let Some(request) = request(record).filter(|_| !is_refused) else { continue };
             let (until, think) = match options.pace {
-                Pace::Recorded => (begin + record.time_ns, 0),
+                Pace::Recorded => (begin + record.time_ns, RequestTime::default()),
                 Pace::Closed { think, .. } => (next, think),
             };
             simulation.run_until(until)?;
             let client = simulation.wait_for_idle(think)?;
+            if simulation.now() - begin > TIME_MAX {
+                return Err(CacheSimulationError::TooLong);
+            }
             simulation.begin(client, &request)?;
             if let Pace::Closed { gap, .. } = options.pace {
                 // If no time passed, all pages would have the same age.
-                next = simulation.now() + gap.max(1);
+                next = simulation.now().saturating_add(gap.of(request.transferred()).max(1));
             }
         }
         progress(batch.len() as u64);

@@ -6,14 +6,16 @@ use crate::commands::store_model;
 use anyhow::{Context, Result, anyhow, ensure};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
+use larder_core::clock::SECOND;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
 use larder_core::tunables::{TUNABLES, Tunables};
 use larder_host::memory;
 use larder_lab::model::StoreSpec;
-use larder_lab::sim::engine::{CacheSimulationOptions, Pace};
+use larder_lab::sim::engine::{CacheSimulationOptions, Pace, RequestTime};
 use larder_lab::sim::study::{self, WholeStudy};
+use std::num::NonZero;
 
 #[derive(Debug, Args)]
 #[command(next_help_heading = "Whole cache (--level whole)")]
@@ -26,9 +28,10 @@ pub(super) struct EngineArgs {
     /// Model of the store: a name, rates, or measure:PATH.
     ///
     /// Names: instant, disk (7,200 rpm), ssd, nvme, cloud-general (3,000 operations per second),
-    /// cloud-standard (500). Rates: iops:N,bytes:M,latency:T,transfer:M,depth:D,burst:T, each part
-    /// optional, iops, bytes and latency also with read- or write- in front; fixed:TIME is
-    /// latency:TIME. measure:PATH reads a device or file for up to 10 seconds and fits the rates.
+    /// cloud-standard (500). Rates: iops:N,bytes:M,latency:T,transfer:M,depth:D,burst:T,slice:T,
+    /// each part optional, iops, bytes and latency also with read- or write- in front; fixed:TIME
+    /// is latency:TIME. measure:PATH reads a device or file for up to 10 seconds and fits the
+    /// rates.
     #[arg(long, value_name = "MODEL", value_parser = store_model::parse, default_value = "disk",
           hide_short_help = true)]
     store: StoreSpec,
@@ -39,14 +42,18 @@ pub(super) struct EngineArgs {
     clients: u16,
 
     /// Minimum time between two requests of any client, for the front end, for example 15us.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time,
+    ///
+    /// 15us+2GiB/s adds the length of the first request at this rate.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = request_time,
           hide_short_help = true)]
-    gap: u64,
+    gap: RequestTime,
 
     /// Think time, from a reply to the next request of the same client, for example 100us.
-    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = args::time,
+    ///
+    /// 100us+2GiB/s adds the length of the request at this rate.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = request_time,
           hide_short_help = true)]
-    think: u64,
+    think: RequestTime,
 
     /// Time of requests: as soon as a client is free, or at the times of the trace.
     #[arg(long, value_name = "PACE", default_value = "closed", hide_short_help = true)]
@@ -101,6 +108,29 @@ impl FromArgMatches for ParsedEngineArgs {
         Ok(())
     }
 }
+
+/// Parses the time of a request: a time, and optionally the rate of its bytes, as in `20us+2GiB/s`.
+fn request_time(text: &str) -> Result<RequestTime, String> {
+    let (time, rate) = match text.split_once('+') {
+        Some((time, rate)) => (time, Some(rate)),
+        None => (text, None),
+    };
+    let fixed = args::time(time)?;
+    if fixed > HOUR {
+        return Err("a time of requests is at most 1h".into());
+    }
+    let bytes_per_s = rate.map(|rate| {
+        let size = rate.strip_suffix("/s").ok_or("write the rate as 2GiB/s")?;
+        let size = args::bytes(size)?;
+        let fast = NonZero::new(size).filter(|size| size.get() >= RATE_MIN);
+        fast.ok_or_else(|| "a rate of requests is at least 1MiB/s".to_owned())
+    });
+    Ok(RequestTime { fixed, bytes_per_s: bytes_per_s.transpose()? })
+}
+
+/// Maximum time of a request besides its bytes, and minimum rate of the bytes per second.
+const HOUR: u64 = 3600 * SECOND;
+const RATE_MIN: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 enum PaceBy {

@@ -24,7 +24,7 @@ fn the_fit_of_an_ideal_device_is_the_device() {
         let fitted = ideal(&device).fit();
         assert_eq!(fitted.total.operations_per_s, total.operations_per_s, "{fitted}");
         // Only the first one completes a read far sooner than its limit permits the next one.
-        assert_eq!(fitted.burst > 0, total.operations_per_s == Some(100), "{fitted}");
+        assert_eq!(fitted.slice > 0, total.operations_per_s == Some(100), "{fitted}");
         assert!(fitted.read_latency.abs_diff(latency) <= latency / 50, "{fitted} for {device}");
         for depth in DEPTHS {
             let rates = [&device, &fitted].map(|it| it.reads_per_s(depth, SMALL_BYTES));

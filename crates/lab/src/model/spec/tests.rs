@@ -32,10 +32,15 @@ fn rates(text: &str) -> DeviceRates {
 fn each_part_is_optional_and_has_its_place() {
     assert_eq!(rates("latency:10ms"), DeviceRates::fixed(10_000_000));
     assert_eq!(rates("latency:10ms"), rates("fixed:10ms"));
-    let all = rates("depth:8,bytes:100MiB,iops:100,latency:2ms,burst:100ms");
+    let all = rates("depth:8,bytes:100MiB,iops:100,latency:2ms,burst:100ms,slice:1s");
     let total = limits(100, 100 << 20);
-    let expected =
-        DeviceRates { total, depth: 8, burst: 100_000_000, ..DeviceRates::fixed(2_000_000) };
+    let expected = DeviceRates {
+        total,
+        depth: 8,
+        burst: 100_000_000,
+        slice: 1_000_000_000,
+        ..DeviceRates::fixed(2_000_000)
+    };
     assert_eq!(all, expected);
     let sides = rates("write-iops:5,read-bytes:1KiB,read-latency:3us,latency:2us");
     assert_eq!(sides.write.operations_per_s, Some(5));
@@ -63,7 +68,8 @@ fn wrong_texts_are_refused_with_the_reason() {
         ("latency:4000s", "the latency of a store model is at most 1h"),
         ("fixed:4000s", "at most 1h"),
         ("burst:1ms", "neither a rate nor a latency"),
-        ("depth:8,burst:1ms", "neither a rate nor a latency"),
+        ("depth:8,burst:1ms,slice:1ms", "neither a rate nor a latency"),
+        ("iops:1,slice:4000s", "the slice of a store model is at most 1h"),
         ("iops:1,depth:0", "\"0\" is not a depth"),
         ("iops:1,depth:1025", "from 1 to 1024"),
         ("read-depth:4", "no part of a store model read-depth"),
@@ -101,6 +107,7 @@ fn names_are_texts_of_the_same_model() {
             write_latency: random.below(3) * 1_000_500,
             transfer_bytes_per_s,
             burst: random.below(3) * 1_500_000,
+            slice: random.below(3) * 1_500_000,
             depth: DEPTH_MAX - u32::try_from(random.below(2) * 1_000).unwrap(),
         };
         assert_eq!(rates(&device.to_string()), device, "{device}");

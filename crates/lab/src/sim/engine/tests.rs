@@ -47,7 +47,7 @@ fn options(frames: u32, policy: PolicyKind) -> CacheSimulationOptions {
         write_mode: WriteMode::Through,
         store: StoreModel::Instant,
         clients: 1,
-        pace: Pace::Closed { gap: 0, think: 0 },
+        pace: Pace::CLOSED,
         hint: Hint::Normal,
         tunables,
     }
@@ -131,7 +131,10 @@ fn each_client_thinks_after_its_answers() {
     let thinking = |clients| CacheSimulationOptions {
         store: StoreModel::Rated(DeviceRates::fixed(4_000_000)),
         clients,
-        pace: Pace::Closed { gap: 0, think: 1_000_000 },
+        pace: Pace::Closed {
+            gap: RequestTime::default(),
+            think: RequestTime { fixed: 1_000_000, bytes_per_s: None },
+        },
         ..options(100, PolicyKind::Lru)
     };
     // Each request takes 4 ms, and 1 ms of think time after each but the last.

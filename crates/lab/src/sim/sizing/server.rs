@@ -149,7 +149,7 @@ impl Server {
             write_mode: self.options.write_mode,
             store: self.options.store,
             clients: CLIENTS,
-            pace: Pace::Closed { gap: 0, think: 0 },
+            pace: Pace::CLOSED,
             hint: Hint::Normal,
             tunables: Tunables::default(),
         }

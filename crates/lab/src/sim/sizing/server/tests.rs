@@ -73,7 +73,7 @@ fn the_prediction_is_a_simulation_of_the_recommended_server() {
             write_mode: WriteMode::Back,
             store: StoreModel::Disk,
             clients: 1,
-            pace: Pace::Closed { gap: 0, think: 0 },
+            pace: Pace::CLOSED,
             hint: Hint::Normal,
             tunables: Tunables::default(),
         };
