@@ -6,7 +6,7 @@ mod batch;
 mod exclusive;
 mod warm_restart;
 
-use crate::clock::Nanos;
+use crate::clock::{MILLISECOND, Nanos};
 use crate::completion::CompletionQueue;
 use crate::frames::Frames;
 use crate::page::Paging;
@@ -124,6 +124,8 @@ fn index(tag: u64) -> usize {
 #[derive(Debug)]
 pub(crate) struct Queue<F: Frames> {
     pub(crate) reads: VecDeque<StoreOp<F>>,
+    /// Number of requests of which some pages are in `reads`, and others may still be added.
+    pub(crate) gathering: usize,
     pub(crate) forced: VecDeque<StoreOp<F>>,
     /// Reads of pages that no client has requested.
     pub(crate) ahead: VecDeque<StoreOp<F>>,
@@ -162,10 +164,15 @@ pub(crate) struct Queue<F: Frames> {
     pub(crate) stalled: Vec<Arc<CompletionQueue<F>>>,
 }
 
+/// Maximum time for which a read waits for the other pages of its request: a session needs
+/// microseconds to add them, unless its thread loses the processor.
+const GATHERING_MAX: Nanos = MILLISECOND;
+
 impl<F: Frames> Queue<F> {
     pub(crate) fn new() -> Self {
         Queue {
             reads: VecDeque::new(),
+            gathering: 0,
             forced: VecDeque::new(),
             ahead: VecDeque::new(),
             ahead_tags: Vec::new(),
@@ -260,6 +267,15 @@ impl<F: Frames> Queue<F> {
         } else {
             self.reads.push_back(op);
         }
+    }
+
+    /// Returns true if the first reads may become longer: a request may add an adjacent page. After
+    /// [`GATHERING_MAX`] they do not wait for it.
+    pub(crate) fn holds_reads(&self, now: Nanos) -> bool {
+        let Some(first) = self.reads.front().filter(|_| self.gathering > 0) else { return false };
+        let mut ends = self.reads.iter().map(|op| op.offset + op.len);
+        let is_adjacent = |op: &StoreOp<F>| ends.next() == Some(op.offset);
+        now < first.queued_at + GATHERING_MAX && self.reads.iter().skip(1).all(is_adjacent)
     }
 
     /// Moves queued read-ahead of pages that overlap `blocks` to the reads that clients wait for.

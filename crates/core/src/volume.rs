@@ -93,6 +93,8 @@ pub(crate) struct VolumeHandle<F: Frames> {
     pub(crate) detector: StreamDetector,
     /// Frames taken from the pool for the current request.
     pub(crate) spare: Vec<FrameId>,
+    /// True while reads of pages of the current request wait in the queue for its other pages.
+    pub(crate) is_gathering: bool,
 }
 
 /// The circumstances of a call: the volume, the recorder of the calling thread, and the time.

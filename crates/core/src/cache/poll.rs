@@ -70,7 +70,7 @@ impl<F: Frames> Cache<F> {
         }
         self.tune(call);
         let mut queue = lock(&volume.queue);
-        emit(&mut queue, recorder, depth, out);
+        emit(&mut queue, recorder, now, depth, out);
         if again { Some(now) } else { next }
     }
 
@@ -89,10 +89,18 @@ const READS_IN_ROW: u32 = 16;
 fn emit<F: Frames>(
     queue: &mut Queue<F>,
     recorder: &Recorder,
+    now: Nanos,
     depth: usize,
     out: &mut Vec<StoreOp<F>>,
 ) {
     while queue.in_flight < depth {
+        if queue.holds_reads(now) {
+            let write = queue.forced.pop_front().or_else(|| queue.background.pop_front());
+            let Some(op) = write else { return };
+            queue.start(&op);
+            out.push(op);
+            continue;
+        }
         let writes_wait = !queue.forced.is_empty() || !queue.background.is_empty();
         let reads_first = queue.reads_in_row < READS_IN_ROW;
         let mut ahead = false;
@@ -140,5 +148,43 @@ impl<F: Frames> Cache<F> {
         for pin in overlays {
             self.frames.unpin(pin);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::MILLISECOND;
+    use crate::frames::PlainFrames;
+    use crate::page::Paging;
+    use crate::queue::Context;
+
+    #[test]
+    fn reads_wait_for_the_other_pages_of_their_request_but_not_for_long() {
+        const PAGING: Paging = Paging { page_blocks: 1, blocks: 1 << 20 };
+        let mut queue = Queue::<PlainFrames>::new();
+        let push = |queue: &mut Queue<PlainFrames>, page: u64| {
+            let bytes = page * 4096..(page + 1) * 4096;
+            let context = Context::Fill { page, paging: PAGING };
+            let op = queue.operation(StoreOpKind::Read, bytes, Vec::new(), context, 0);
+            queue.push_read(op, false);
+        };
+        let emitted = |queue: &mut Queue<PlainFrames>, now| {
+            let mut ops = Vec::new();
+            emit(queue, &Recorder::default(), now, 32, &mut ops);
+            ops.iter().map(|op| (op.offset / 4096, op.len / 4096)).collect::<Vec<_>>()
+        };
+        queue.gathering = 1;
+        for page in [9, 5, 6] {
+            push(&mut queue, page);
+        }
+        assert_eq!(emitted(&mut queue, 0), [(9, 1)], "nothing is added to page 9 any more");
+        push(&mut queue, 7);
+        queue.gathering = 0;
+        assert_eq!(emitted(&mut queue, 0), [(5, 3)]);
+        queue.gathering = 1;
+        push(&mut queue, 20);
+        assert_eq!(emitted(&mut queue, MILLISECOND - 1), []);
+        assert_eq!(emitted(&mut queue, MILLISECOND), [(20, 1)]);
     }
 }

@@ -9,6 +9,7 @@ use crate::message::Prefetch;
 use crate::page::{BlockKey, BlockLookup, Table};
 use crate::policy::Slot;
 use crate::read_write::{ReadPurpose, ReadRequest, Status};
+use crate::sync::lock;
 use crate::units::{BLOCK_BYTES, BLOCK_BYTES_U64, regions, sectors_touched};
 use crate::volume::Volume;
 use crate::volume::VolumeHandle;
@@ -108,7 +109,11 @@ impl<F: Frames> Cache<F> {
                 break;
             }
         }
-        if read.missing > missing {
+        let was_gathering = std::mem::take(&mut handle.is_gathering);
+        if was_gathering {
+            lock(&handle.volume.queue).gathering -= 1;
+        }
+        if was_gathering || read.missing > missing {
             handle.volume.waker.wake();
         }
         if !read.is_call_counted {
@@ -263,6 +268,9 @@ impl<F: Frames> Cache<F> {
         let part = read.cursor as usize;
         for pin in read.parts[part..part + count as usize].iter_mut().filter_map(Option::take) {
             self.frames.unpin(pin);
+        }
+        if blocks.end < last && !std::mem::replace(&mut handle.is_gathering, true) {
+            lock(&handle.volume.queue).gathering += 1;
         }
         let class = match self.miss(handle, now, read, &blocks) {
             FetchOutcome::NoRoom => return false,

@@ -29,5 +29,6 @@ pub(super) fn open_handle<F: Frames>(
         recorder: volume.recorders.add(),
         detector: StreamDetector::default(),
         spare: Vec::new(),
+        is_gathering: false,
     })
 }
