@@ -39,8 +39,27 @@ struct ServedVolume<S> {
     store: S,
     /// True if the cache may have operations for the store since it was last polled.
     has_work: Arc<AtomicBool>,
+    /// Time at which the sleeping store thread takes the operations.
+    wakes_at: Option<Nanos>,
     /// Time of the next event of the store or the lazy writer.
     next: Option<Nanos>,
+}
+
+impl<S> ServedVolume<S> {
+    /// Returns true if the cache may have operations that the store thread takes now. It takes them
+    /// `wake` after the first one was queued.
+    fn takes_work(&mut self, now: Nanos, wake: Nanos) -> bool {
+        if !self.has_work.load(Ordering::Relaxed) {
+            return false;
+        }
+        wake == 0 || *self.wakes_at.get_or_insert(now + wake) <= now
+    }
+
+    /// Marks the operations as taken.
+    fn take_work(&mut self) {
+        self.has_work.store(false, Ordering::Relaxed);
+        self.wakes_at = None;
+    }
 }
 
 /// Sets flags when the cache has operations for a store.
@@ -66,6 +85,8 @@ pub struct CacheSimulation<S> {
     /// True if the cache has announced store operations since the flag was last cleared.
     work_pending: Arc<AtomicBool>,
     now: Nanos,
+    /// Time until a sleeping store thread takes operations.
+    wake: Nanos,
     /// Time of the next event of a store, the lazy writer or a waiting client. At most `now` if
     /// progress may be possible now.
     next: Option<Nanos>,
@@ -96,7 +117,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
             let notifier = Box::new(WorkNotifier { of_volume, of_any });
             let volume = cache.add_volume(options, notifier);
             let recorder = cache.recorder(&volume);
-            ServedVolume { volume, recorder, store, has_work, next: None }
+            ServedVolume { volume, recorder, store, has_work, wakes_at: None, next: None }
         };
         let volumes: Vec<ServedVolume<S>> = volumes.into_iter().map(serve).collect();
         let open = |served: &ServedVolume<S>| {
@@ -109,7 +130,14 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         // The clock starts one second after its origin, as a machine's clock does.
         let now = larder_core::clock::SECOND;
         let (ops, done) = (Vec::new(), Vec::new());
-        CacheSimulation { cache, volumes, clients, work_pending, now, next: Some(now), ops, done }
+        let next = Some(now);
+        CacheSimulation { cache, volumes, clients, work_pending, now, wake: 0, next, ops, done }
+    }
+
+    /// Sets the time from the first queued operation until the store takes the queued operations.
+    /// Adjacent reads that are queued in the meantime become one operation.
+    pub fn set_wake_time(&mut self, wake: Nanos) {
+        self.wake = wake;
     }
 
     /// Returns the virtual time.
@@ -269,7 +297,8 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
                 }
             }
             if !progressed && !self.has_work() {
-                return Ok(next);
+                let wakes = self.volumes.iter().filter_map(|served| served.wakes_at);
+                return Ok(wakes.chain(next).min());
             }
         }
     }
@@ -277,9 +306,10 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// Submits the operations of the first volume that has any. Returns true if there were any.
     fn has_work(&mut self) -> bool {
         for served in &mut self.volumes {
-            if !served.has_work.swap(false, Ordering::Relaxed) {
+            if !served.takes_work(self.now, self.wake) {
                 continue;
             }
+            served.take_work();
             let (cache, ops) = (&self.cache, &mut self.ops);
             cache.poll(&served.volume, &served.recorder, self.now, DEPTH, ops);
             if !ops.is_empty() {
@@ -297,17 +327,18 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// Submits operations to the stores and collects their completions until there are no more.
     /// Returns the time of the next event.
     fn drive_stores(&mut self) -> Option<Nanos> {
-        let CacheSimulation { cache, volumes, now, ops, done, .. } = self;
+        let CacheSimulation { cache, volumes, now, wake, ops, done, .. } = self;
         let now = *now;
         let mut next = None;
-        for ServedVolume { volume, recorder, store, has_work, next: event } in volumes {
-            let is_due = event.is_some_and(|at| at <= now);
-            if !is_due && !has_work.load(Ordering::Relaxed) {
-                next = [next, *event].into_iter().flatten().min();
+        for served in volumes {
+            let is_due = served.next.is_some_and(|at| at <= now);
+            if !is_due && !served.takes_work(now, *wake) {
+                next = [next, served.next].into_iter().flatten().min();
                 continue;
             }
-            *event = loop {
-                has_work.store(false, Ordering::Relaxed);
+            served.next = loop {
+                served.take_work();
+                let ServedVolume { volume, recorder, store, .. } = served;
                 let due = cache.poll(volume, recorder, now, DEPTH, ops);
                 for op in ops.drain(..) {
                     store.submit(now, cache.frames(), op);
@@ -321,7 +352,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
                     cache.complete(volume, recorder, now, done);
                 }
             };
-            next = [next, *event].into_iter().flatten().min();
+            next = [next, served.next].into_iter().flatten().min();
         }
         next
     }

@@ -96,8 +96,8 @@ fn compare(
     let own = replay(1)?.duration_ns / 1e9;
     record.series(&format!("{name} at depth 1 without a limit, measured"), "s", &[own], 3);
     disk.limit(per_s)?;
-    // The kernel's throttle grants the operations of 100 ms at once.
-    let mut models = vec![("limits", format!("read-iops:{per_s},write-iops:{per_s},burst:100ms"))];
+    // The kernel's throttle grants the operations of 100 ms together.
+    let mut models = vec![("limits", format!("read-iops:{per_s},write-iops:{per_s},slice:100ms"))];
     if is_fitted {
         let store = format!("measure:{}", disk.path().display());
         let options = format!("--level whole --policy lru --store {store}");

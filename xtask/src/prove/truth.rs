@@ -5,7 +5,8 @@
 //! volume. The last two are recorded once by a server with other settings, and run again for each
 //! combination; each combination differs from the base of its workload in one or two settings.
 //! fio and replays also have a predicted time. The simulation has the limits of the disk, and the
-//! time between requests that all hit, measured once at each depth.
+//! time that clients and server themselves need for the requests, measured with a cache that holds
+//! all pages.
 //! Requires root.
 
 mod calibration;
@@ -17,7 +18,7 @@ use crate::disk::Disk;
 use crate::record::Record;
 use crate::stats::mean_and_max;
 use calibration::{Calibration, DEPTHS, DiskImage, PER_S};
-use combination::{Combination, Compared, Program};
+use combination::{Combination, Compared, OwnTimes, Program};
 use workload::Workload;
 
 /// The maximum difference of hit ratios in points: on average, and in the worst combination.
@@ -36,7 +37,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let title = "predictions beside measurements";
     let mut record = Record::new(&env.root, title, &["fio"], &settings)?;
     let calibration = Calibration::measure(env)?;
-    outln!("   hits by depth: {:?} ns; store {}", calibration.hit_ns, calibration.store);
+    let Calibration { byte_ns, store, wake_ns } = &calibration;
+    outln!("   ns per byte by depth {byte_ns:.3?}; store {store}; wake {wake_ns:.0} ns");
     let mut all = Vec::new();
     for workload in workload::all(env)? {
         let compared = compare(env, &workload, &calibration, &mut record);
@@ -67,8 +69,11 @@ fn compare(
     let disk = Disk::attach(&image.path)?;
     disk.limit(PER_S)?;
     let trace = workload.trace(env, &disk)?;
-    let (trace, footprint_bytes) = (&trace, workload::footprint_bytes(env, &trace)?);
-    let program = Program { workload, trace, footprint_bytes, disk: &disk, calibration };
+    disk.limit(0)?;
+    let summary = workload::TraceSummary::of(env, &trace)?;
+    let own_times = OwnTimes::measure(env, (workload, &summary), &disk, calibration)?;
+    disk.limit(PER_S)?;
+    let program = Program { workload, trace: &trace, summary, disk: &disk, calibration, own_times };
     let mut all = Vec::new();
     for combination in Combination::of(workload).iter().take(env.choose(usize::MAX, 2)) {
         let compared = program.compare(env, combination)?;

@@ -265,6 +265,7 @@ fn whole_options(frames: u32) -> Result<CacheSimulationOptions> {
             gap: RequestTime { fixed: 100_000, bytes_per_s: None },
             think: RequestTime::default(),
         },
+        wake: 0,
         hint: Hint::Normal,
         tunables,
     })

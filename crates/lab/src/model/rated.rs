@@ -336,7 +336,6 @@ mod tests {
             DeviceRates { total: bytes, burst: MILLISECOND, ..limited(300, 100) },
             DeviceRates { transfer_bytes_per_s: Some(2 << 20), ..plain },
             DeviceRates { slice: MILLISECOND, ..limited(2_000, 1_000) },
-            DeviceRates { slice: MILLISECOND, read: bytes, ..plain },
         ] {
             for depth in [1, 8, 32] {
                 let expected = rates.reads_per_s(depth, 4096);

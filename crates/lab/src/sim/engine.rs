@@ -84,6 +84,8 @@ pub struct CacheSimulationOptions {
     pub clients: usize,
     /// Arrival times of the requests.
     pub pace: Pace,
+    /// Time from the first queued operation until the store takes the queued operations.
+    pub wake: Nanos,
     /// Expected access pattern of the volumes.
     pub hint: Hint,
     /// Constants of the lazy writer, the dirty limit and read-ahead.
@@ -221,6 +223,7 @@ pub fn simulate(
     mut progress: impl FnMut(u64),
 ) -> Result<CacheSimulationResult, CacheSimulationError> {
     let mut simulation = build(lengths, options);
+    simulation.set_wake_time(options.wake);
     let begin = simulation.now();
     let mut next = begin;
     let mut parts = [PartReads::default(); PARTS];

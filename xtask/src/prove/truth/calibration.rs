@@ -1,5 +1,6 @@
 //! The disk of the workloads, and the properties of this machine that a prediction needs: the time
-//! of a hit, and the latency and bandwidth of the disk without its limit.
+//! that a server and its clients need for a byte, and the latency and bandwidth of the disk without
+//! its limit.
 
 use crate::cleanup::Scratch;
 use crate::disk::Disk;
@@ -11,9 +12,11 @@ pub(super) const PER_S: u32 = 2_000;
 pub(super) const DEPTHS: [u32; 3] = [1, 8, 32];
 /// Requests of a measurement.
 const REQUESTS: u64 = 20_000;
-/// Bytes of the image of a measurement, and of its large reads.
+/// Bytes of the image of a measurement, and of the part of it whose pages all hit.
 const IMAGE_BYTES: u64 = 256 * MIB;
-const LARGE_READ_BYTES: u64 = MIB;
+const HIT_AREA_BYTES: u64 = 16 * MIB;
+/// Bytes of small and of large requests.
+const LENGTHS: [u64; 2] = [4 << 10, 64 << 10];
 
 /// The image of a disk, in memory if a file system in memory exists: its own latency is then small
 /// and the same everywhere.
@@ -34,10 +37,12 @@ impl DiskImage {
 
 /// Measured properties of this machine.
 pub(super) struct Calibration {
-    /// Nanoseconds from one request to the next if all of them hit, by depth.
-    pub(super) hit_ns: [u64; 3],
+    /// Nanoseconds that each byte adds to a request that hits, by depth.
+    pub(super) byte_ns: [f64; DEPTHS.len()],
     /// The model of the disk with its limit, for `--store`.
     pub(super) store: String,
+    /// Nanoseconds until the store thread of the server takes an operation, for `--wake`.
+    pub(super) wake_ns: f64,
 }
 
 impl Calibration {
@@ -45,33 +50,70 @@ impl Calibration {
     pub(super) fn measure(env: &Env) -> Result<Self> {
         let image = DiskImage::create(IMAGE_BYTES)?;
         let disk = Disk::attach(&image.path)?;
-        let mut hit_ns = [0; 3];
-        for (time, depth) in hit_ns.iter_mut().zip(DEPTHS) {
-            *time = hit_time(env, &disk, depth)?;
-        }
-        let small = |writes| synthetic(env, writes, IMAGE_BYTES / 4096);
-        let [reads, writes] = [small("0%")?, small("100%")?];
-        let replay = |trace: &Path, uri: &str| replay_ns(env, trace, uri, 1).map(drop);
-        let read_ns = store_ns(env, &disk, "read", |uri| replay(&reads, uri))?;
-        let write_ns = store_ns(env, &disk, "write", |uri| replay(&writes, uri))?;
-        let large_ns = store_ns(env, &disk, "read", |uri| {
-            fio::run(uri, 0, &["--rw=read", "--bs=1m", &format!("--size={IMAGE_BYTES}")]).map(drop)
-        })?;
-        let bytes_per_s = to_f64(LARGE_READ_BYTES) / (large_ns - read_ns).max(1.0) * 1e9;
-        // The kernel's throttle grants the operations of 100 ms at once.
+        let hits = |depth| Replays { cached: true, writes: "0%", depth }.each_ns(env, &disk);
+        let misses = |writes| Replays { cached: false, writes, depth: 1 }.each_ns(env, &disk);
+        let large_bytes = to_f64(LENGTHS[1] - LENGTHS[0]);
+        let own = hits(1)?;
+        let byte_ns = |[small, large]: [f64; 2]| (large - small).max(0.0) / large_bytes;
+        let [some, many] = [hits(DEPTHS[1])?, hits(DEPTHS[2])?];
+        let reads = misses("0%")?;
+        let latencies = &record::read(&counters_file(env))?["volumes"][0]["latencies"];
+        let wake_ns = number(&latencies["store_read_queue_ns"], "mean")?;
+        let writes = misses("100%")?;
+        // The time of a hit is part of the time of a miss.
+        let [read_ns, large_ns] = [0, 1].map(|at| (reads[at] - own[at] - wake_ns).max(0.0));
+        let write_ns = (writes[0] - own[0] - wake_ns).max(0.0);
+        let transfer = large_bytes / (large_ns - read_ns).max(1.0) * 1e9;
+        // The kernel's throttle admits the operations of 100 ms together.
         let store = format!(
-            "read-iops:{PER_S},write-iops:{PER_S},burst:100ms,transfer:{bytes_per_s:.0},\
+            "read-iops:{PER_S},write-iops:{PER_S},slice:100ms,transfer:{transfer:.0},\
              read-latency:{read_ns:.0}ns,write-latency:{write_ns:.0}ns"
         );
-        Ok(Calibration { hit_ns, store })
+        Ok(Calibration { byte_ns: [own, some, many].map(byte_ns), store, wake_ns })
     }
 }
 
-/// Creates a trace of random requests of 4 KiB.
-fn synthetic(env: &Env, writes: &str, pages: u64) -> Result<PathBuf> {
-    let trace = env.file(&format!("random-{writes}-{pages}.ltr"));
-    let (larder, requests, pages) = (&env.larder, REQUESTS.to_string(), pages.to_string());
-    let shape = ["--requests", &requests, "--pages", &pages, "--writes", writes];
+fn counters_file(env: &Env) -> PathBuf {
+    env.file("calibration.json")
+}
+
+/// Replays of random requests of each of [`LENGTHS`].
+struct Replays {
+    /// True if all pages hit.
+    cached: bool,
+    /// Share of the writes, which go to the store.
+    writes: &'static str,
+    /// Requests in flight.
+    depth: u32,
+}
+
+impl Replays {
+    /// Returns the nanoseconds per request of each length.
+    fn each_ns(&self, env: &Env, disk: &Disk) -> Result<[f64; LENGTHS.len()]> {
+        let (memory, area) =
+            if self.cached { ("64MiB", HIT_AREA_BYTES) } else { ("8MiB", IMAGE_BYTES) };
+        let options = "--write-mode write-through --read-ahead off --memory";
+        let counters = counters_file(env);
+        let options = format!("{options} {memory} --counters {}", counters.display());
+        let server = env.serve(disk.path(), &options)?;
+        let mut each_ns = [0.0; LENGTHS.len()];
+        for (each, length) in each_ns.iter_mut().zip(LENGTHS) {
+            let trace = synthetic(env, self.writes, length, area)?;
+            replay_ns(env, &trace, &server.uri(), self.depth)?;
+            *each = replay_ns(env, &trace, &server.uri(), self.depth)? / to_f64(REQUESTS);
+        }
+        server.stop_clean()?;
+        Ok(each_ns)
+    }
+}
+
+/// Creates a trace of random requests of `page` bytes to an area of `bytes` bytes.
+fn synthetic(env: &Env, writes: &str, page: u64, bytes: u64) -> Result<PathBuf> {
+    let trace = env.file(&format!("random-{writes}-{page}-{bytes}.ltr"));
+    let (larder, requests, pages) = (&env.larder, REQUESTS.to_string(), bytes / page);
+    let (page, pages) = (page.to_string(), pages.to_string());
+    let shape = ["--requests", &requests, "--pages", &pages, "--page-size", &page];
+    let shape = shape.into_iter().chain(["--writes", writes]);
     if !trace.exists() {
         stdout_of(cmd!("{larder} trace synth uniform {trace} {shape...}"))?;
     }
@@ -83,33 +125,4 @@ pub(super) fn replay_ns(env: &Env, trace: &Path, uri: &str, depth: u32) -> Resul
     let (larder, depth) = (&env.larder, depth.to_string());
     let line = cmd!("{larder} trace replay {trace} --to {uri} --json --connections {depth}");
     number(&json_of(line)?, "duration_ns")
-}
-
-/// Returns the nanoseconds per request of a replay whose pages are all in memory.
-fn hit_time(env: &Env, disk: &Disk, depth: u32) -> Result<u64> {
-    let trace = synthetic(env, "0%", 4096)?;
-    let server = env.serve(disk.path(), "--memory 64MiB")?;
-    replay_ns(env, &trace, &server.uri(), depth)?;
-    let each = replay_ns(env, &trace, &server.uri(), depth)? / to_f64(REQUESTS);
-    server.stop_clean()?;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "nanoseconds")]
-    let each = each as u64;
-    Ok(each)
-}
-
-/// Runs requests that miss, one at a time, and returns the mean time in nanoseconds that the store
-/// took for a read or a write.
-fn store_ns(
-    env: &Env,
-    disk: &Disk,
-    kind: &str,
-    run: impl FnOnce(&str) -> Result<()>,
-) -> Result<f64> {
-    let counters = env.file("calibration.json");
-    let options = "--memory 8MiB --write-mode write-through --read-ahead off --counters";
-    let server = env.serve(disk.path(), &format!("{options} {}", counters.display()))?;
-    run(&server.uri())?;
-    server.stop_clean()?;
-    let whole = record::read(&counters)?;
-    number(&whole["volumes"][0]["latencies"][format!("store_{kind}_service_ns")], "mean")
 }

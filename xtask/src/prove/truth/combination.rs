@@ -1,7 +1,7 @@
 //! One combination of settings: the measurement, the simulation, and their differences.
 
 use super::calibration::{Calibration, DEPTHS};
-use super::workload::Workload;
+use super::workload::{TraceSummary, Workload};
 use crate::disk::Disk;
 use crate::prove::prelude::*;
 use crate::record::Record;
@@ -76,6 +76,8 @@ impl Combination {
 #[derive(Clone, Copy, Debug)]
 struct Work {
     hit_percent: f64,
+    /// Read operations of the store.
+    reads: f64,
     read_bytes: f64,
     elapsed_s: Option<f64>,
 }
@@ -85,7 +87,42 @@ impl Work {
         let sum = |names: &[&str]| names.iter().map(|it| number(counters, it)).sum::<Result<f64>>();
         let (hits, waits) = (sum(&HITS)?, sum(&WAITS)?);
         let hit_percent = 100.0 * hits / (hits + waits).max(1.0);
-        Ok(Work { hit_percent, read_bytes: number(counters, "store_read_bytes")?, elapsed_s })
+        let reads = number(counters, "store_reads")?;
+        let read_bytes = number(counters, "store_read_bytes")?;
+        Ok(Work { hit_percent, reads, read_bytes, elapsed_s })
+    }
+}
+
+/// The time that clients and server themselves need for a request, by depth, for `--think` and
+/// `--gap`: `20us+2GiB/s`.
+pub(super) struct OwnTimes([String; DEPTHS.len()]);
+
+impl OwnTimes {
+    /// Measures with a cache that holds all pages of the workload. The disk has no limit.
+    pub(super) fn measure(
+        env: &Env,
+        (workload, summary): (&Workload, &TraceSummary),
+        disk: &Disk,
+        calibration: &Calibration,
+    ) -> Result<Self> {
+        let mut times = [const { String::new() }; DEPTHS.len()];
+        if !workload.is_direct() {
+            return Ok(OwnTimes(times));
+        }
+        let memory = summary.footprint_bytes * 5 / 4 + 64 * MIB;
+        let mean_bytes = summary.transferred_bytes / summary.requests;
+        for (at, depth) in DEPTHS.into_iter().enumerate() {
+            let server = env.serve(disk.path(), &format!("--memory {memory}"))?;
+            workload.send(env, &server.uri(), depth)?;
+            let each_ns = workload.send(env, &server.uri(), depth)? * 1e9 / summary.requests;
+            server.stop_clean()?;
+            let byte_ns = calibration.byte_ns[at];
+            let fixed = (each_ns - mean_bytes * byte_ns).max(0.0);
+            let rate =
+                if byte_ns > 0.0 { format!("+{:.0}/s", 1e9 / byte_ns) } else { String::new() };
+            times[at] = format!("{fixed:.0}ns{rate}");
+        }
+        Ok(OwnTimes(times))
     }
 }
 
@@ -93,15 +130,16 @@ impl Work {
 pub(super) struct Program<'a> {
     pub(super) workload: &'a Workload,
     pub(super) trace: &'a Path,
-    pub(super) footprint_bytes: u64,
+    pub(super) summary: TraceSummary,
     pub(super) disk: &'a Disk,
     pub(super) calibration: &'a Calibration,
+    pub(super) own_times: OwnTimes,
 }
 
 impl Program<'_> {
     /// Measures a combination, and simulates it.
     pub(super) fn compare(&self, env: &Env, combination: &Combination) -> Result<Compared> {
-        let memory = combination.memory(self.footprint_bytes);
+        let memory = combination.memory(self.summary.footprint_bytes);
         let depth = DEPTHS[combination.depth];
         let counters = env.file("counters.json");
         let common = combination.common();
@@ -125,15 +163,19 @@ impl Program<'_> {
 
     fn simulate(&self, env: &Env, combination: &Combination, size: u64) -> Result<Value> {
         let (larder, trace) = (&env.larder, self.trace);
-        let Calibration { hit_ns, store } = self.calibration;
-        let (clients, hit_ns) = (DEPTHS[combination.depth], hit_ns[combination.depth]);
+        let Calibration { store, wake_ns, .. } = self.calibration;
+        let clients = DEPTHS[combination.depth];
+        let own_time = &self.own_times.0[combination.depth];
         let pace = match (self.workload.is_direct(), clients) {
             (false, _) => "--pace recorded --clients 8".to_owned(),
-            (true, 1) => format!("--clients 1 --think {hit_ns}ns"),
-            (true, _) => format!("--clients {clients} --gap {hit_ns}ns"),
+            (true, 1) => format!("--clients 1 --think {own_time}"),
+            (true, _) => format!("--clients {clients} --gap {own_time}"),
         };
         let common = combination.common();
-        let options = format!("--level whole --json --size {size} --store {store} {common} {pace}");
+        let options = format!(
+            "--level whole --json --size {size} --store {store} --wake {wake_ns:.0}ns {common} \
+             {pace}"
+        );
         let options = options.split_whitespace();
         let made = json_of(cmd!(600, "{larder} sim {trace} {options...}"))?;
         Ok(made["rows"][0].clone())
@@ -168,6 +210,7 @@ impl Compared {
         let Compared { name, predicted, measured, .. } = self;
         let both = |of: fn(&Work) -> f64| [of(predicted), of(measured)];
         record.series(&format!("{name}: hits"), "%", &both(|it| it.hit_percent), 2);
+        record.series(&format!("{name}: reads"), "", &both(|it| it.reads), 0);
         record.series(&format!("{name}: read"), "B", &both(|it| it.read_bytes), 0);
         if predicted.elapsed_s.is_some() {
             let times = both(|it| it.elapsed_s.unwrap_or(0.0));
@@ -182,9 +225,11 @@ impl fmt::Display for Compared {
         let mib = to_f64(MIB);
         write!(
             f,
-            "{name}: hits {:.2} % / {:.2} %, read {:.1} / {:.1} MiB",
+            "{name}: hits {:.2} % / {:.2} %, {} / {} reads, {:.1} / {:.1} MiB",
             predicted.hit_percent,
             measured.hit_percent,
+            predicted.reads,
+            measured.reads,
             predicted.read_bytes / mib,
             measured.read_bytes / mib
         )?;

@@ -11,7 +11,7 @@ use crate::prove::same_cache::one_volume;
 /// The block traces, and the number of requests of each that are replayed: half a minute of the
 /// throttled disk at most.
 const REQUESTS: [(&str, &str); 3] =
-    [("OLTP", "150000"), ("P3", "20000"), ("CloudPhysics", "20000")];
+    [("OLTP", "150000"), ("P3", "20000"), ("CloudPhysics", "40000")];
 /// Requests to the image of a synthetic database.
 const DATABASE_REQUESTS: &str = "40000";
 const FIO_BYTES: u64 = 256 * MIB;
@@ -26,7 +26,7 @@ const PATTERNS: [(&str, &str); 3] = [
     (
         "fio mixed",
         "--rw=randrw --rwmixread=70 --bsrange=4k-64k --random_distribution=zipf:1.1 \
-         --number_ios=12000",
+         --number_ios=48000 --io_size=2g",
     ),
     (
         "fio runs",
@@ -98,12 +98,30 @@ fn replayed(env: &Env, path: &Path, name: &'static str, requests: &str) -> Resul
     Ok(Workload { name, load: Load::Replay(path), image_bytes })
 }
 
-/// Returns the bytes of all pages of a trace.
-pub(super) fn footprint_bytes(env: &Env, trace: &Path) -> Result<u64> {
-    let larder = &env.larder;
-    let footprint = &json_of(cmd!("{larder} trace summary --json {trace}"))?["footprint"];
-    let of = |name: &str| footprint[name].as_u64().with_context(|| format!("no {name}"));
-    Ok(of("pages")? * of("page_bytes")?)
+/// Sums over a trace.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct TraceSummary {
+    /// Bytes of all pages.
+    pub(super) footprint_bytes: u64,
+    pub(super) requests: f64,
+    /// Bytes that all requests read and write.
+    pub(super) transferred_bytes: f64,
+}
+
+impl TraceSummary {
+    pub(super) fn of(env: &Env, trace: &Path) -> Result<Self> {
+        let larder = &env.larder;
+        let summary = json_of(cmd!("{larder} trace summary --json {trace}"))?;
+        let footprint = &summary["footprint"];
+        let of = |name: &str| footprint[name].as_u64().with_context(|| format!("no {name}"));
+        let ops = &summary["total"]["ops"];
+        let transferred = ["read", "write"].map(|op| ops[op]["bytes"].as_f64().unwrap_or(0.0));
+        Ok(TraceSummary {
+            footprint_bytes: of("pages")? * of("page_bytes")?,
+            requests: number(&summary, "requests")?,
+            transferred_bytes: transferred.iter().sum(),
+        })
+    }
 }
 
 impl Workload {
@@ -136,21 +154,25 @@ impl Workload {
             return Ok(None);
         }
         let server = env.serve(disk.path(), options)?;
-        let uri = server.uri();
-        let elapsed_s = match &self.load {
-            Load::Replay(trace) => replay_ns(env, trace, &uri, depth)? / 1e9,
+        let elapsed_s = self.send(env, &server.uri(), depth)?;
+        server.stop_clean()?;
+        Ok(Some(elapsed_s))
+    }
+
+    /// Sends the requests to a server, with `depth` of them in flight; returns the time in seconds.
+    pub(super) fn send(&self, env: &Env, uri: &str, depth: u32) -> Result<f64> {
+        match &self.load {
+            Load::Replay(trace) => Ok(replay_ns(env, trace, uri, depth)? / 1e9),
             Load::Fio(options) => {
                 let size = format!("--size={FIO_BYTES}");
                 let iodepth = format!("--iodepth={depth}");
                 let fixed = ["--randseed=7", "--norandommap", &size, &iodepth];
                 let options: Vec<&str> = options.split_whitespace().chain(fixed).collect();
-                let result = fio::run(&uri, 0, &options)?;
-                to_f64(result.requests) / result.per_s
+                let result = fio::run(uri, 0, &options)?;
+                Ok(to_f64(result.requests) / result.per_s)
             }
             Load::PostMark | Load::Database => bail!("a program needs a file system"),
-        };
-        server.stop_clean()?;
-        Ok(Some(elapsed_s))
+        }
     }
 
     fn run_on_file_system(&self, env: &Env, disk: &Disk, options: &str) -> Result<()> {

@@ -55,6 +55,13 @@ pub(super) struct EngineArgs {
           hide_short_help = true)]
     think: RequestTime,
 
+    /// Time until the store takes queued operations, for example 20us.
+    ///
+    /// It begins with the first one. Adjacent reads that are queued in the meantime become one.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time_to_hour,
+          hide_short_help = true)]
+    wake: u64,
+
     /// Time of requests: as soon as a client is free, or at the times of the trace.
     #[arg(long, value_name = "PACE", default_value = "closed", hide_short_help = true)]
     pace: PaceBy,
@@ -115,10 +122,7 @@ fn request_time(text: &str) -> Result<RequestTime, String> {
         Some((time, rate)) => (time, Some(rate)),
         None => (text, None),
     };
-    let fixed = args::time(time)?;
-    if fixed > HOUR {
-        return Err("a time of requests is at most 1h".into());
-    }
+    let fixed = time_to_hour(time)?;
     let bytes_per_s = rate.map(|rate| {
         let size = rate.strip_suffix("/s").ok_or("write the rate as 2GiB/s")?;
         let size = args::bytes(size)?;
@@ -128,8 +132,14 @@ fn request_time(text: &str) -> Result<RequestTime, String> {
     Ok(RequestTime { fixed, bytes_per_s: bytes_per_s.transpose()? })
 }
 
-/// Maximum time of a request besides its bytes, and minimum rate of the bytes per second.
+/// Parses a time of at most an hour.
+fn time_to_hour(text: &str) -> Result<u64, String> {
+    let time = args::time(text)?;
+    if time <= HOUR { Ok(time) } else { Err("the maximum is 1h".into()) }
+}
+
 const HOUR: u64 = 3600 * SECOND;
+/// Minimum rate of the bytes of requests, per second.
 const RATE_MIN: u64 = 1 << 20;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
@@ -167,6 +177,7 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<bool> {
                 PaceBy::Closed => Pace::Closed { gap: engine_args.gap, think: engine_args.think },
                 PaceBy::Recorded => Pace::Recorded,
             },
+            wake: engine_args.wake,
             hint: engine_args.hint,
             tunables: tunables(engine_args)?,
         },

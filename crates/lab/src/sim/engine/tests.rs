@@ -48,6 +48,7 @@ fn options(frames: u32, policy: PolicyKind) -> CacheSimulationOptions {
         store: StoreModel::Instant,
         clients: 1,
         pace: Pace::CLOSED,
+        wake: 0,
         hint: Hint::Normal,
         tunables,
     }

@@ -150,6 +150,7 @@ impl Server {
             store: self.options.store,
             clients: CLIENTS,
             pace: Pace::CLOSED,
+            wake: 0,
             hint: Hint::Normal,
             tunables: Tunables::default(),
         }

@@ -74,6 +74,7 @@ fn the_prediction_is_a_simulation_of_the_recommended_server() {
             store: StoreModel::Disk,
             clients: 1,
             pace: Pace::CLOSED,
+            wake: 0,
             hint: Hint::Normal,
             tunables: Tunables::default(),
         };
