@@ -134,12 +134,16 @@ pub fn replay(from: impl BufRead) -> Result<ReplayResult, ReplayError> {
     while let Some((line, bytes)) = lines.next_line()? {
         let refused = |reason: String| ReplayError::Refused { line, reason };
         let no_cache = || refused("the first input must be the cache".to_owned());
-        let read = serde_json::from_slice(bytes);
-        let not_understood = |error| match line {
-            1 => ReplayError::NoLog,
-            line => ReplayError::Syntax { line, error },
+        let record = match serde_json::from_slice(bytes) {
+            Ok(record) => record,
+            Err(_) if line == 1 => return Err(ReplayError::NoLog),
+            // The last line of a killed server.
+            Err(error) if error.is_eof() && lines.next_line()?.is_none() => {
+                return Err(ReplayError::NoEnd);
+            }
+            Err(error) => return Err(ReplayError::Syntax { line, error }),
         };
-        match read.map_err(not_understood)? {
+        match record {
             LogRecord::LarderInputs { version } if line == 1 && version == VERSION => {}
             LogRecord::LarderInputs { version } => {
                 return Err(refused(format!(

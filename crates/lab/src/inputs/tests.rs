@@ -259,6 +259,10 @@ fn a_log_that_is_cut_short_has_no_end() {
     let cut = log[..log.len() - 1].iter().rposition(|&byte| byte == b'\n').unwrap();
     let error = replayed(&log[..=cut]).unwrap_err();
     assert!(matches!(error, ReplayError::NoEnd), "{error}");
+    for within_a_line in [cut - 1, cut + 2, log.len() - 3] {
+        let error = replayed(&log[..within_a_line]).unwrap_err();
+        assert!(matches!(error, ReplayError::NoEnd), "{error}");
+    }
     assert!(matches!(replayed(b"").unwrap_err(), ReplayError::NoEnd));
     for other in [&b"{\"input\":{\"poll_event\":{\"session\":1}}}\n"[..], b"LTR1\n", b"{}\n"] {
         assert_eq!(
