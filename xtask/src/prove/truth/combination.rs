@@ -143,11 +143,20 @@ impl Program<'_> {
         let depth = DEPTHS[combination.depth];
         let counters = env.file("counters.json");
         let common = combination.common();
-        let options = format!("{common} --memory {memory} --counters {}", counters.display());
+        let mut options = format!("{common} --memory {memory} --counters {}", counters.display());
+        // The requests of programs on a file system differ from run to run.
+        let recorded = env.file("recorded.ltr");
+        let is_direct = self.workload.is_direct();
+        if !is_direct {
+            let _was_there = std::fs::remove_file(&recorded);
+            options += " --record ";
+            options += recorded.to_str().context("a path that is no text")?;
+        }
         let elapsed_s = self.workload.run(env, self.disk, &options, depth)?;
+        let trace = if is_direct { self.trace } else { &recorded };
         let volume = record::read(&counters)?["volumes"][0].clone();
         let size = volume["gauges"]["memory_bytes"].as_u64().context("no gauge memory_bytes")?;
-        let predicted = self.simulate(env, combination, size)?;
+        let predicted = self.simulate(env, combination, trace, size)?;
         let predicted_s = number(&predicted, "elapsed_ns")? / 1e9;
         Ok(Compared {
             name: format!(
@@ -161,8 +170,14 @@ impl Program<'_> {
         })
     }
 
-    fn simulate(&self, env: &Env, combination: &Combination, size: u64) -> Result<Value> {
-        let (larder, trace) = (&env.larder, self.trace);
+    fn simulate(
+        &self,
+        env: &Env,
+        combination: &Combination,
+        trace: &Path,
+        size: u64,
+    ) -> Result<Value> {
+        let larder = &env.larder;
         let Calibration { store, wake_ns, .. } = self.calibration;
         let clients = DEPTHS[combination.depth];
         let own_time = &self.own_times.0[combination.depth];
