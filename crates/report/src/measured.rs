@@ -148,7 +148,7 @@ pub fn to_text(sizing: &MeasuredSizing) -> String {
     };
     let predicted = || sizing.sizes.iter().filter_map(|size| size.predicted);
     line(format_args!(
-        "\nThe prediction is inside the range of the runs at {} of {}. It has the store model {}.\n",
+        "\nThe prediction is inside the range of the runs at {} of {}. Its store model is {}.\n",
         predicted().filter(|predicted| predicted.is_inside).count(),
         format::counted(predicted().count() as u64, "size"),
         sizing.store

@@ -29,8 +29,8 @@ mod live;
 mod measure;
 
 #[derive(Debug, Args)]
-#[command(override_usage = "larder size [OPTIONS] TRACE | --sample | --live [PATH] |
-                   --measure DIRECTORY -- COMMAND...")]
+#[command(override_usage = "larder size [OPTIONS] TRACE | --sample | --live [PATH]
+       larder size [OPTIONS] --measure DIRECTORY -- COMMAND...")]
 pub(crate) struct SizeArgs {
     /// Trace; with --live, a file or directory to watch.
     ///
@@ -101,7 +101,7 @@ pub(crate) struct SizeArgs {
     /// Threads; as many as cores, if not given.
     ///
     /// The result does not depend on the number of threads.
-    #[arg(long, value_name = "NUMBER", value_parser = args::threads)]
+    #[arg(long, value_name = "NUMBER", value_parser = args::threads, hide_short_help = true)]
     threads: Option<NonZero<usize>>,
 
     /// Record programs on this machine, and size its memory.

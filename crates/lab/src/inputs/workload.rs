@@ -2,9 +2,11 @@
 //! the same requests.
 //!
 //! Unlike a trace, a log has all options of a request, such as the ends of the file within which
-//! the cache reads ahead, and the settings of the volumes. The simulation has one client. It makes
-//! each request after the pause that followed the previous reply in the log. The log is read once
-//! for each simulation, so the memory does not depend on its length.
+//! the cache reads ahead, the settings of the volumes, and the session of each request: each thread
+//! of a mount has one, and detects sequential reads by its own requests. The simulation has a
+//! client for each of them, and one request at a time, after the pause that followed the previous
+//! reply in the log. The log is read once for each simulation, so the memory does not depend on its
+//! length.
 
 mod reader;
 
@@ -53,6 +55,7 @@ pub struct RecordedWorkload {
     path: PathBuf,
     volumes: Vec<VolumeOptions>,
     requests: u64,
+    clients: usize,
     footprint_bytes: u64,
 }
 
@@ -63,11 +66,12 @@ impl RecordedWorkload {
     /// The file is not a log, or cannot be read.
     pub fn open(path: &Path) -> Result<RecordedWorkload, WorkloadError> {
         let mut volumes: Vec<VolumeOptions> = Vec::new();
-        let (mut requests, mut footprint) = (0, Footprint::default());
+        let (mut requests, mut clients, mut footprint) = (0, 1, Footprint::default());
         read(path, &mut |step| {
             match step {
                 Step::Volume(options) => volumes.push(options),
-                Step::Request(RecordedRequest { request, .. }) => {
+                Step::Request(RecordedRequest { client, request, .. }) => {
+                    clients = clients.max(client + 1);
                     let page_blocks = volumes[request.volume].page_blocks;
                     footprint.add(&request, u64::from(page_blocks) * BLOCK_BYTES_U64);
                     requests += u64::from(request.request.is_counted);
@@ -76,7 +80,7 @@ impl RecordedWorkload {
             Ok(())
         })?;
         let footprint_bytes = footprint.max_bytes;
-        Ok(RecordedWorkload { path: path.to_owned(), volumes, requests, footprint_bytes })
+        Ok(RecordedWorkload { path: path.to_owned(), volumes, requests, clients, footprint_bytes })
     }
 
     /// Returns the number of requests of clients.
@@ -105,10 +109,11 @@ impl RecordedWorkload {
     ) -> Result<Totals, WorkloadError> {
         let volumes = self.volumes.iter().map(|it| (it.clone(), store.build(it.geometry)));
         let shards = shards_for(frames, cores.get());
-        let mut simulation = CacheSimulation::new(frames, shards, volumes, 1);
+        let mut simulation = CacheSimulation::new(frames, shards, volumes, self.clients);
         read(&self.path, &mut |step| {
-            if let Step::Request(RecordedRequest { pause, request }) = step {
-                let client = simulation.wait_for_idle(pause)?;
+            if let Step::Request(RecordedRequest { pause, client, request }) = step {
+                simulation.wait_for_all()?;
+                simulation.run_until(simulation.now() + pause)?;
                 simulation.begin_exactly(client, request)?;
             }
             Ok(())

@@ -34,15 +34,12 @@ use std::io::Write;
 use std::path::{Path, PathBuf};
 use trial::{DirectoryState, Stopped, Trial};
 
-/// Memory of the recorded run, if no sizes are given.
-const RECORDING_BYTES: u64 = 256 << 20;
 /// Divisor of the available memory that a cache may take, if no sizes are given.
 const MEMORY_DIVISOR: u64 = 2;
 
 #[derive(Debug, Args)]
-#[command(next_help_heading = "Measure")]
 pub(crate) struct MeasureArgs {
-    /// Run COMMAND in this directory through caches of several sizes.
+    /// Run COMMAND in it through caches of several sizes.
     ///
     /// The working directory of COMMAND is DIRECTORY, mounted through the cache; the variable
     /// `LARDER_MOUNT` has its path. COMMAND must leave DIRECTORY as it found it.
@@ -70,7 +67,7 @@ pub(crate) struct MeasureArgs {
     page_size: u32,
 
     /// Command to measure, with its arguments.
-    #[arg(value_name = "COMMAND", last = true, requires = "measure")]
+    #[arg(value_name = "COMMAND", last = true, requires = "measure", hide_short_help = true)]
     command: Vec<OsString>,
 }
 
@@ -176,7 +173,10 @@ impl<'a> Measurement<'a> {
     fn run(&self, scratch: &Scratch, stop: &Stop) -> Result<MeasuredSizing> {
         let before = DirectoryState::of(&self.directory)?;
         let log = scratch.files().join("inputs");
-        let memory = self.sizes.last().copied().unwrap_or_else(|| RECORDING_BYTES.min(most()));
+        // The requests are the same with every size. Which thread of the mount gets a request
+        // depends on the waits of others, and matters only for misses: so the size with most of
+        // them is recorded.
+        let memory = self.sizes.first().copied().unwrap_or(MEMORY_BYTES_MIN);
         let record = ["--record-inputs".into(), log.clone().into_os_string()];
         eprintln!("larder: note: a first run of the command is recorded, not measured");
         let recorded = self.trial(scratch, (memory, &record), stop)?;

@@ -20,6 +20,8 @@ const BUFFER_BYTES: usize = 1 << 20;
 pub(super) struct RecordedRequest {
     /// Nanoseconds since the previous step of any client.
     pub(super) pause: Nanos,
+    /// Number of the session among those that are open at the same time, from 0.
+    pub(super) client: usize,
     pub(super) request: EngineRequest,
 }
 
@@ -58,8 +60,10 @@ struct InvalidRequest;
 struct Reader {
     /// The length of each volume.
     lengths: Vec<u64>,
-    /// The volume of each session.
-    sessions: HashMap<u32, usize>,
+    /// The volume and the client of each open session.
+    sessions: HashMap<u32, (usize, usize)>,
+    /// Numbers of clients whose sessions are closed.
+    idle_clients: Vec<usize>,
     /// The request of each session that gets further parts. Front ends of directories give all
     /// parts of a write before they begin another one.
     open: HashMap<u32, RecordedRequest>,
@@ -76,7 +80,12 @@ impl Reader {
                 return Ok(Some(Step::Volume(options)));
             }
             Input::Open { session, volume, .. } => {
-                self.sessions.insert(session, volume.into());
+                let client = self.idle_clients.pop().unwrap_or(self.sessions.len());
+                self.sessions.insert(session, (volume.into(), client));
+            }
+            Input::Close { session } => {
+                let (_, client) = self.sessions.remove(&session).ok_or(InvalidRequest)?;
+                self.idle_clients.push(client);
             }
             Input::Submit { session, now, request, .. } => {
                 return Ok(Some(Step::Request(self.request(session, now, request)?)));
@@ -111,14 +120,14 @@ impl Reader {
         now: Nanos,
         request: Request,
     ) -> Result<RecordedRequest, InvalidRequest> {
-        let volume = *self.sessions.get(&session).ok_or(InvalidRequest)?;
+        let (volume, client) = *self.sessions.get(&session).ok_or(InvalidRequest)?;
         end_in(&self.lengths, volume, request.offset, request.len)?;
         if matches!(request.op, RequestOp::Map | RequestOp::Unpin) {
             return Err(InvalidRequest);
         }
         let pause = now.saturating_sub(self.last.replace(now).unwrap_or(now));
         let request = EngineRequest { volume, request, parts: VecDeque::new() };
-        Ok(RecordedRequest { pause, request })
+        Ok(RecordedRequest { pause, client, request })
     }
 }
 
