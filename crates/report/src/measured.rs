@@ -229,18 +229,18 @@ mod tests {
     #[test]
     fn sizes_have_regions_by_the_curve_and_by_the_scatter() {
         let steep = size(8, 0.31, &[(0.3, 20), (0.2, 30), (0.4, 16)]);
-        let useful = size(64, 0.9, &[(0.8, 10), (0.8, 11), (0.81, 10)]);
+        let useful = size(64, 0.9, &[(0.8, 10), (0.8, 10), (0.81, 10)]);
         let flat = size(256, 0.9, &[(0.9, 10), (0.9, 10), (0.9, 10)]);
         let sizing = evaluated(vec![steep, useful, flat]);
         let regions: Vec<_> = sizing.sizes.iter().map(|it| it.region.unwrap()).collect();
-        assert_eq!(regions, [Region::Steep, Region::Steep, Region::Flat]);
+        assert_eq!(regions, [Region::Steep, Region::Useful, Region::Flat]);
         let by_scatter: Vec<_> = sizing.sizes.iter().map(|it| it.scatter_region.unwrap()).collect();
-        assert_eq!(by_scatter, [Region::Steep, Region::Useful, Region::Flat]);
+        assert_eq!(by_scatter, [Region::Steep, Region::Flat, Region::Flat]);
         let inside = sizing.sizes.iter().map(|it| it.predicted.unwrap().is_inside);
         assert_eq!(inside.collect::<Vec<_>>(), [true, false, true]);
         assert_eq!(sizing.notes.len(), 2, "{:?}", sizing.notes);
         assert!(sizing.notes[0].contains("64 MiB (+10.0 points)"), "{}", sizing.notes[0]);
-        assert!(sizing.notes[1].contains("differ at 64 MiB (1 and 2)"), "{}", sizing.notes[1]);
+        assert!(sizing.notes[1].contains("differ at 64 MiB (2 and 3)"), "{}", sizing.notes[1]);
         let text = to_text(&sizing);
         assert!(text.contains("inside the range of the runs at 2 of 3 sizes"), "{text}");
         assert!(text.contains("3, flat"), "{text}");

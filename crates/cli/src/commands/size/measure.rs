@@ -10,7 +10,7 @@ mod trial;
 
 use super::{SizeArgs, TextOrJson};
 use crate::args;
-use crate::commands::report::write_result;
+use crate::commands::report::Format;
 use crate::commands::temporary_cache::scratch::{self, Scratch};
 use crate::commands::temporary_cache::{Cache, MountConfig};
 use crate::progress;
@@ -141,15 +141,8 @@ impl<'a> Measurement<'a> {
                 format::bytes(MEMORY_BYTES_MIN)
             );
         }
-        if let Some(file) = &arguments.output
-            && let Some(parent) = file.parent().and_then(|it| it.canonicalize().ok())
-        {
-            ensure!(
-                !parent.starts_with(&directory),
-                "write {} into the measured directory: only the command may change it; name a \
-                 file outside",
-                escape::path(file)
-            );
+        if let Some(file) = &arguments.output {
+            check_output(file, &directory)?;
         }
         Ok(Measurement { arguments, directory, policy, sizes })
     }
@@ -196,7 +189,7 @@ impl<'a> Measurement<'a> {
         sizing.store = model.name().into_owned();
         let reachable = prediction::predict(&workload, model, &mut sizing, stop)?;
         let after = measured.iter().flat_map(|size| &size.trials).map(|trial| trial.directory);
-        sizing.notes.extend(change(before, after));
+        sizing.notes.extend(trial::describe_change(before, after));
         measured::evaluate(&mut sizing, Some(reachable));
         Ok(sizing)
     }
@@ -272,28 +265,31 @@ impl<'a> Measurement<'a> {
         };
         let printed = output::stdout().write_all(text.as_bytes());
         if let Some(file) = &self.arguments.output {
-            write_result(file, || measured::to_text(sizing), json)?;
+            output::write_atomically(file, &json())?;
         }
         // A closed pipe is not a failure, so the error must reach the caller without context.
         Ok(printed?)
     }
 }
 
+/// Refuses an output file in the measured directory, and one for a page.
+fn check_output(file: &Path, directory: &Path) -> Result<()> {
+    let shown = escape::path(file);
+    ensure!(
+        Format::from_extension(file) != Some(Format::Html),
+        "write {shown}: a measured curve has no page; name a file that ends in .json"
+    );
+    let absolute = std::path::absolute(file).with_context(|| format!("find {shown}"))?;
+    let parent = absolute.parent().and_then(|parent| parent.canonicalize().ok());
+    ensure!(
+        !parent.is_some_and(|parent| parent.starts_with(directory)),
+        "write {shown} into the measured directory: only the command may change it; name a file \
+         outside"
+    );
+    Ok(())
+}
+
 /// Returns the memory that a cache may take, if the user names no sizes.
 fn most() -> u64 {
     memory::available_bytes().map_or(u64::MAX, |bytes| bytes / MEMORY_DIVISOR).max(MEMORY_BYTES_MIN)
-}
-
-/// Returns a note if the directory is not the same after each run as before the first.
-fn change(
-    before: DirectoryState,
-    mut after: impl Iterator<Item = DirectoryState>,
-) -> Option<String> {
-    let changed = after.find(|&state| state != before)?;
-    Some(format!(
-        "The command changes the directory: {} before the first run, {} after another one. Its \
-         runs do different work; let it remove what it makes.",
-        before.describe(),
-        changed.describe()
-    ))
 }

@@ -8,7 +8,8 @@ use std::process::Command;
 #[test]
 fn wrong_arguments_are_refused_before_anything_runs() {
     let rig = Rig::new(1);
-    let cases: [(&[&str], &str); 4] = [
+    let cases: [(&[&str], &str); 5] = [
+        (&["--output", "x.html"], "a measured curve has no page; name a file that ends in .json"),
         (&["--sizes", "4MiB,8MiB"], "measure a cache of 4 MiB: the minimum is 8 MiB"),
         (&["--policy", "lru,s3fifo"], "name one --policy"),
         (&["--output", "/missing/x.json"], "cannot write /missing/x.json"),

@@ -71,9 +71,23 @@ impl DirectoryState {
         Ok(state)
     }
 
-    pub(super) fn describe(self) -> String {
+    fn describe(self) -> String {
         format!("{}, {}", format::counted(self.files, "file"), format::bytes(self.bytes))
     }
+}
+
+/// Returns a note if the directory is not the same after each run as before the first.
+pub(super) fn describe_change(
+    before: DirectoryState,
+    mut after: impl Iterator<Item = DirectoryState>,
+) -> Option<String> {
+    let changed = after.find(|&state| state != before)?;
+    Some(format!(
+        "The command changes the directory: {} before the first run, {} after another one. Its \
+         runs do different work; let it remove what it makes.",
+        before.describe(),
+        changed.describe()
+    ))
 }
 
 /// Runs the command once through a new cache, and ends the cache.
