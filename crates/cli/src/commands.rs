@@ -16,6 +16,7 @@ pub(crate) mod sim;
 pub(crate) mod size;
 mod store_model;
 pub(crate) mod take_memory;
+mod temporary_cache;
 pub(crate) mod top;
 pub(crate) mod trace;
 pub(crate) mod version;

@@ -11,7 +11,7 @@
 mod client;
 pub mod sharing;
 
-pub use client::{Request, RequestTime};
+pub use client::{EngineRequest, Request, RequestTime};
 
 use crate::trace::Op;
 use crate::workload::probe::{Action, ProbeRequest};
@@ -22,7 +22,7 @@ use larder_core::completion::{NoWaker, Wake};
 use larder_core::counters::{Recorder, Totals};
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
-use larder_core::request::SessionLimit;
+use larder_core::request::{RequestOp, SessionLimit};
 use larder_core::store::{Store, StoreCompletion, StoreOp};
 use larder_core::volume::{Volume, VolumeOptions};
 use std::sync::Arc;
@@ -186,14 +186,26 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// # Errors
     /// If the store failed it.
     pub fn begin(&mut self, client: usize, request: &Request) -> Result<(), SimulationError> {
+        self.begin_exactly(client, request.of_engine())
+    }
+
+    /// Does the same with a request that has options.
+    ///
+    /// # Errors
+    /// If the store failed it.
+    pub fn begin_exactly(
+        &mut self,
+        client: usize,
+        request: EngineRequest,
+    ) -> Result<(), SimulationError> {
+        let (volume, is_read) = (request.volume, request.request.op == RequestOp::Read);
         self.work_pending.store(false, Ordering::Relaxed);
         match self.clients[client].begin(&self.cache, self.now, request)? {
             // A hit changes nothing that the stores or the lazy writer must act on now, unless it
             // triggers read-ahead; a write may have made work for the lazy writer.
-            ClientState::Idle
-                if request.op == Op::Read && !self.work_pending.load(Ordering::Relaxed) => {}
+            ClientState::Idle if is_read && !self.work_pending.load(Ordering::Relaxed) => {}
             ClientState::Idle | ClientState::Waiting => {
-                self.volumes[request.volume].has_work.store(true, Ordering::Relaxed);
+                self.volumes[volume].has_work.store(true, Ordering::Relaxed);
                 self.next = Some(self.now);
             }
             ClientState::WaitingUntil(at) => {

@@ -5,6 +5,7 @@
 //! the format; the last line holds the final counters of the cache.
 
 pub mod replay;
+pub mod workload;
 
 use larder_core::counters::{Counter, Totals};
 use larder_core::frames::Frames;

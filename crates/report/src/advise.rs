@@ -1,6 +1,7 @@
 //! Recommendations from a hit-ratio curve: cache size, wasted memory, division among volumes.
 //!
 //! * [`regions`]: the steep, the useful and the flat part of a curve;
+//! * [`scatter`]: the same parts by the differences between repeated runs;
 //! * [`goal`]: the smallest size that reaches a target within a budget;
 //! * [`stability`]: required sizes of the parts of a trace;
 //! * [`divide`]: division of memory among volumes by marginal gain;
@@ -13,4 +14,5 @@ pub mod divide;
 pub mod goal;
 pub mod page_size;
 pub mod regions;
+pub mod scatter;
 pub mod stability;

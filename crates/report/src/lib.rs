@@ -17,6 +17,7 @@ mod doubts;
 pub mod escape;
 pub mod findings;
 pub mod lines;
+pub mod measured;
 pub mod openmetrics;
 mod page;
 pub mod perfmon;

@@ -11,6 +11,7 @@ pub mod compare;
 pub mod control;
 pub mod curve;
 pub mod format;
+pub mod measured;
 pub mod perfmon;
 pub mod run;
 pub mod sizing;
@@ -34,6 +35,19 @@ pub fn as_u64(value: f64) -> u64 {
 #[must_use]
 pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| as_f64(part) / as_f64(whole))
+}
+
+/// Returns the JSON object of a result, after its schema and version.
+///
+/// # Panics
+/// If a number is infinite or not a number.
+fn with_head(schema: &str, version: u32, result: &impl serde::Serialize) -> serde_json::Value {
+    let mut made = serde_json::json!({ "schema": schema, "version": version });
+    let body = serde_json::to_value(result).expect("plain numbers and words");
+    if let (Some(made), serde_json::Value::Object(body)) = (made.as_object_mut(), body) {
+        made.extend(body);
+    }
+    made
 }
 
 #[cfg(test)]

@@ -243,12 +243,7 @@ impl Sizing {
     /// If a number is infinite or not a number, which the caller must prevent.
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
-        let mut made = serde_json::json!({ "schema": SCHEMA, "version": VERSION });
-        let body = serde_json::to_value(self).expect("plain numbers and words");
-        if let (Some(made), serde_json::Value::Object(body)) = (made.as_object_mut(), body) {
-            made.extend(body);
-        }
-        made
+        crate::with_head(SCHEMA, VERSION, self)
     }
 
     /// Returns the curve of the best policies without their names.

@@ -2,9 +2,11 @@
 //! simulation of the same server over the trace of the workload.
 //!
 //! A workload is a recorded block trace, a pattern of fio, or programs on a file system on the
-//! volume. Patterns of fio are recorded once by a server with other settings, and run again for each
-//! combination. Programs are recorded by the server that is measured, since their requests differ
-//! from run to run. Each combination differs from the base of its workload in one or two settings.
+//! volume. Patterns of fio are recorded once by a server with other settings, and run again for
+//! each combination. Programs are recorded by the server that is measured, since their requests
+//! differ from run to run. Each combination differs from the base of its workload in one or two
+//! settings.
+//!
 //! fio and replays also have a predicted time. The simulation has the limits of the disk, and the
 //! time that clients and server themselves need for the requests, measured with a cache that holds
 //! all pages.

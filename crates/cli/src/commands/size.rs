@@ -26,14 +26,16 @@ use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
 
 mod live;
+mod measure;
 
 #[derive(Debug, Args)]
-#[command(override_usage = "larder size [OPTIONS] TRACE | --sample | --live [PATH]")]
+#[command(override_usage = "larder size [OPTIONS] TRACE | --sample | --live [PATH]
+       larder size [OPTIONS] --measure DIRECTORY -- COMMAND...")]
 pub(crate) struct SizeArgs {
     /// Trace; with --live, a file or directory to watch.
     ///
     /// `larder trace merge` combines several traces.
-    #[arg(value_name = "TRACE", required_unless_present_any = ["live", "sample"])]
+    #[arg(value_name = "TRACE", required_unless_present_any = ["live", "sample", "measure"])]
     trace: Option<PathBuf>,
 
     /// Size the built-in sample trace.
@@ -99,7 +101,7 @@ pub(crate) struct SizeArgs {
     /// Threads; as many as cores, if not given.
     ///
     /// The result does not depend on the number of threads.
-    #[arg(long, value_name = "NUMBER", value_parser = args::threads)]
+    #[arg(long, value_name = "NUMBER", value_parser = args::threads, hide_short_help = true)]
     threads: Option<NonZero<usize>>,
 
     /// Record programs on this machine, and size its memory.
@@ -130,6 +132,9 @@ pub(crate) struct SizeArgs {
     cgroup: Option<String>,
 
     #[command(flatten)]
+    measure: measure::MeasureArgs,
+
+    #[command(flatten)]
     input: InputArgs,
 }
 
@@ -157,6 +162,9 @@ fn budget(text: &str) -> Result<u64, String> {
 pub(crate) fn run(arguments: &SizeArgs) -> Result<()> {
     if arguments.live {
         return live::run(arguments);
+    }
+    if let Some(directory) = &arguments.measure.measure {
+        return measure::run(arguments, directory);
     }
     let path = arguments.trace.as_deref();
     ensure!(

@@ -11,6 +11,7 @@ mod control;
 mod hostile;
 mod iozone;
 mod matrix;
+mod measure;
 mod one_cache;
 mod postmark;
 mod ranks;

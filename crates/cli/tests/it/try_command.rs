@@ -3,4 +3,4 @@
 mod ends;
 mod refusals;
 mod results;
-mod rig;
+pub(crate) mod rig;

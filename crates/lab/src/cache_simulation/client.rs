@@ -11,6 +11,7 @@ use larder_core::request::{
     next_write_piece,
 };
 use larder_core::store::StoreError;
+use std::collections::VecDeque;
 use std::num::NonZero;
 use std::ops::Range;
 
@@ -30,7 +31,35 @@ pub struct Request {
     pub len: u64,
 }
 
+/// A request as a front end gives it to the engine, with all of its options.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct EngineRequest {
+    /// Index of the volume.
+    pub volume: usize,
+    /// The request.
+    pub request: request::Request,
+    /// The byte ranges of a write in several parts; empty if it is submitted as a whole.
+    pub parts: VecDeque<Range<u64>>,
+}
+
 impl Request {
+    /// Returns the request of the engine, as the NBD server makes it.
+    pub(super) fn of_engine(&self) -> EngineRequest {
+        let op = match self.op {
+            Op::Read => RequestOp::Read,
+            Op::Write => RequestOp::Write,
+            Op::Flush => RequestOp::Flush,
+            Op::Discard => RequestOp::Discard,
+            Op::Zero => RequestOp::Zero { keep_allocated: false },
+        };
+        let bytes = self.offset..self.offset + self.len;
+        let is_whole =
+            op != RequestOp::Write || next_write_piece(&bytes, WRITE_PIECE_BYTES) == bytes;
+        let parts = if is_whole { VecDeque::new() } else { [bytes.clone()].into() };
+        let request = request::Request::new(op, bytes);
+        EngineRequest { volume: self.volume, request, parts }
+    }
+
     /// Returns the bytes that the request transfers: 0 unless it reads or writes.
     #[must_use]
     pub fn transferred(&self) -> u64 {
@@ -43,8 +72,8 @@ impl Request {
 struct Job {
     volume: usize,
     op: RequestOp,
-    /// A write in several pieces, and the bytes that are not pushed yet.
-    unpushed: Option<(RequestId, Range<u64>)>,
+    /// A write in several parts, and the bytes that are not pushed yet.
+    unpushed: Option<(RequestId, VecDeque<Range<u64>>)>,
 }
 
 /// One client, with a session on each volume.
@@ -115,33 +144,25 @@ impl Client {
         &mut self,
         cache: &Cache<NoFrames>,
         now: Nanos,
-        request: &Request,
+        EngineRequest { volume, request, parts }: EngineRequest,
     ) -> Result<ClientState, SimulationError> {
         debug_assert!(self.is_idle(), "one request at a time");
-        self.transferred = request.transferred();
-        let bytes = request.offset..request.offset + request.len;
-        let op = match request.op {
-            Op::Read => RequestOp::Read,
-            Op::Write => RequestOp::Write,
-            Op::Flush => RequestOp::Flush,
-            Op::Discard => RequestOp::Discard,
-            Op::Zero => RequestOp::Zero { keep_allocated: false },
-        };
-        let session = &mut self.sessions[request.volume];
-        let engine_request = request::Request::new(op, bytes.clone());
+        let op = request.op;
+        let transfers = matches!(op, RequestOp::Read | RequestOp::Write);
+        self.transferred = if transfers { request.len } else { 0 };
+        let session = &mut self.sessions[volume];
         let mut unpushed = None;
-        if request.op == Op::Write && next_write_piece(&bytes, WRITE_PIECE_BYTES) != bytes {
-            unpushed = Some((session.begin(now, engine_request, ()), bytes));
-        } else {
-            let len = if request.op == Op::Write { request.len } else { 0 };
+        if parts.is_empty() {
+            let len = if op == RequestOp::Write { request.len } else { 0 };
             let zeros = ZeroPayload(usize::try_from(len).expect("at most a piece"));
-            if let Submitted::Done(done) = session.submit(cache, now, engine_request, zeros, || ())
-            {
+            if let Submitted::Done(done) = session.submit(cache, now, request, zeros, || ()) {
                 session.record_latency(op, 0);
-                return self.finish_request(cache, now, request.volume, done.data, None);
+                return self.finish_request(cache, now, volume, done.data, None);
             }
+        } else {
+            unpushed = Some((session.begin(now, request, ()), parts));
         }
-        self.job = Some(Job { volume: request.volume, op, unpushed });
+        self.job = Some(Job { volume, op, unpushed });
         self.advance(cache, now)
     }
 
@@ -159,11 +180,16 @@ impl Client {
             session.retry(cache, now);
         }
         if let Some((id, unpushed)) = &mut job.unpushed {
-            while !unpushed.is_empty() && !session.is_stalled() {
-                let piece = next_write_piece(unpushed, WRITE_PIECE_BYTES);
+            while let Some(part) = unpushed.front_mut()
+                && !session.is_stalled()
+            {
+                let piece = next_write_piece(part, WRITE_PIECE_BYTES);
                 let zeros = ZeroPayload(usize::try_from(piece.end - piece.start).expect("a piece"));
                 session.push(cache, now, *id, piece.start, zeros);
-                unpushed.start = piece.end;
+                part.start = piece.end;
+                if part.is_empty() {
+                    unpushed.pop_front();
+                }
             }
             if unpushed.is_empty() {
                 session.finish(cache, now, *id);

@@ -5,8 +5,6 @@
 //! command ends: the next start removes the files of a killed run. Results that are not better are
 //! reported as prominently as others.
 
-mod cache;
-mod scratch;
 mod sides;
 mod work;
 
@@ -14,12 +12,13 @@ use super::bar::{Bar, remaining_time, task};
 use super::run_args::finish;
 use crate::args;
 use crate::commands::report::{Format, any_format};
+use crate::commands::temporary_cache::scratch::{self, Scratch};
+use crate::commands::temporary_cache::{Cache, MountConfig};
 use crate::free_space;
 use crate::output;
 use crate::output_file::OutputFile;
 use crate::signals::Stop;
 use anyhow::{Context, Result, bail, ensure};
-use cache::{Cache, MountConfig};
 use clap::Args;
 use larder_core::mode::FlushMode;
 use larder_host::mounts::Mount;
@@ -32,8 +31,8 @@ use larder_schema::format;
 use larder_schema::run::Part;
 use larder_schema::run::Run;
 use larder_server::runtime_directory::runtime_directory;
-use scratch::Scratch;
 use sides::{CachedWorkload, SideHost};
+use std::ffi::OsString;
 use std::io::{IsTerminal, Write};
 use std::path::PathBuf;
 use std::process::ExitCode;
@@ -181,7 +180,9 @@ impl TryArgs {
         stop: &Stop,
     ) -> Result<AlternatingTrials> {
         let (files, mount) = (scratch.files(), scratch.mount());
-        let mut cache = Cache::new(MountConfig::new(self.memory, self.flush, scratch));
+        let options = ["--flush", self.flush.name()].map(OsString::from).into();
+        let config = MountConfig { source: files.clone(), memory: self.memory, options };
+        let mut cache = Cache::new(config, scratch);
         // Errors of the mount are reported before files are created, which takes time.
         cache.start()?;
         cache.stop()?;

@@ -7,8 +7,8 @@
 //! same after all files were read through it. Both are verified: the resident pages of the files
 //! below, and the resident bytes that the cache reports.
 
-use super::cache::Cache;
 use crate::commands::bench::local_host::LocalHost;
+use crate::commands::temporary_cache::Cache;
 use larder_core::clock::Nanos;
 use larder_host::residency::page_bytes;
 use larder_lab::bench::{

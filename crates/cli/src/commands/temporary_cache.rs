@@ -1,19 +1,21 @@
-//! The temporary cache of `larder try`: a `larder mount` of this program in a separate process, so
-//! that it has the same memory and threads as in production, and its failure does not end this
-//! process.
+//! A temporary cache in front of a directory, for `larder try` and `larder size --measure`: a
+//! `larder mount` of this program in a separate process, so that it has the same memory and threads
+//! as in production, and its failure does not end this process.
 //!
 //! Invariants: it ends when this process does, for any reason, since it ends with its standard
 //! input; Ctrl-C reaches only this process, which then ends the cache in an orderly way; when
 //! [`Cache::stop`] returns, the cache has ended and nothing is mounted.
 
-use super::scratch::Scratch;
+pub(crate) mod scratch;
+
 use anyhow::{Context, Result, anyhow, bail};
-use larder_core::mode::FlushMode;
 use larder_host::processes;
 use larder_io::front::fuse::detach_ours;
 use larder_schema::control::{Files, Stats, VolumeRequest};
 use larder_server::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
+use scratch::Scratch;
+use std::ffi::OsString;
 use std::fs::File;
 use std::io::{BufRead, BufReader};
 use std::os::unix::process::CommandExt;
@@ -29,27 +31,13 @@ const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
 /// Configuration of the mount.
 #[derive(Clone, Debug)]
-pub(super) struct MountConfig {
-    pub(super) memory: u64,
-    pub(super) flush: FlushMode,
-    pub(super) files: PathBuf,
-    pub(super) mount: PathBuf,
-    control: PathBuf,
-    log: PathBuf,
-}
-
-impl MountConfig {
-    pub(super) fn new(memory: u64, flush: FlushMode, scratch: &Scratch) -> Self {
-        let (files, mount) = (scratch.files(), scratch.mount());
-        MountConfig {
-            memory,
-            flush,
-            files,
-            mount,
-            control: scratch.control(),
-            log: scratch.log_path(),
-        }
-    }
+pub(crate) struct MountConfig {
+    /// The directory to cache.
+    pub(crate) source: PathBuf,
+    /// Memory of the cache, in bytes.
+    pub(crate) memory: u64,
+    /// Further options of `larder mount`.
+    pub(crate) options: Vec<OsString>,
 }
 
 fn describe_exit(status: ExitStatus) -> String {
@@ -58,8 +46,11 @@ fn describe_exit(status: ExitStatus) -> String {
 
 /// The cache, running or not.
 #[derive(Debug)]
-pub(super) struct Cache {
+pub(crate) struct Cache {
     config: MountConfig,
+    mount: PathBuf,
+    control: PathBuf,
+    log: PathBuf,
     running: Option<Running>,
 }
 
@@ -70,21 +61,22 @@ struct Running {
 }
 
 impl Cache {
-    pub(super) fn new(config: MountConfig) -> Self {
-        Cache { config, running: None }
+    /// Returns a cache that does not run yet; `scratch` has its mount point and its socket.
+    pub(crate) fn new(config: MountConfig, scratch: &Scratch) -> Self {
+        let (mount, control, log) = (scratch.mount(), scratch.control(), scratch.log_path());
+        Cache { config, mount, control, log, running: None }
     }
 
     /// Mounts a new, empty cache.
-    pub(super) fn start(&mut self) -> Result<()> {
+    pub(crate) fn start(&mut self) -> Result<()> {
         self.stop()?;
         let context = "start the cache";
         let program = std::env::current_exe().context(context)?;
-        let log = File::create(&self.config.log).context(context)?;
+        let log = File::create(&self.log).context(context)?;
         let mut command = Command::new(program);
-        command.arg("mount").arg(&self.config.files).arg(&self.config.mount).arg("--while-input");
-        command.args(["--memory", &self.config.memory.to_string()]);
-        command.args(["--flush", self.config.flush.name()]);
-        command.arg("--control").arg(&self.config.control);
+        command.arg("mount").arg(&self.config.source).arg(&self.mount).arg("--while-input");
+        command.args(["--memory", &self.config.memory.to_string()]).args(&self.config.options);
+        command.arg("--control").arg(&self.control);
         command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(log);
         // A separate process group: Ctrl-C on the terminal signals only this process.
         let mut child = command.process_group(0).spawn().context(context)?;
@@ -92,7 +84,7 @@ impl Cache {
         let mut line = String::new();
         // The cache prints its mount point, or ends.
         let read = BufReader::new(out).read_line(&mut line);
-        let client = Client::at(&self.config.control)?;
+        let client = Client::at(&self.control)?;
         self.running = Some(Running { child, client });
         if read.context(context)? == 0 {
             self.end()?;
@@ -103,7 +95,7 @@ impl Cache {
 
     /// Returns the last error message of the cache, without "cannot".
     fn last_error(&self) -> String {
-        let log = std::fs::read_to_string(&self.config.log).unwrap_or_default();
+        let log = std::fs::read_to_string(&self.log).unwrap_or_default();
         let last = log.lines().rev().find_map(|line| line.strip_prefix("larder: cannot "));
         last.unwrap_or("start the cache: it ended without a word").to_owned()
     }
@@ -113,7 +105,7 @@ impl Cache {
     ///
     /// # Errors
     /// The cache had ended before, or was killed by another process.
-    pub(super) fn stop(&mut self) -> Result<()> {
+    pub(crate) fn stop(&mut self) -> Result<()> {
         let before = self.exit_description();
         let after = self.end()?.filter(|status| !status.success()).map(describe_exit);
         before.or(after).map_or(Ok(()), |description| Err(anyhow!("go on: {description}")))
@@ -133,12 +125,12 @@ impl Cache {
             child.kill().and_then(|()| child.wait().map(drop)).context("end the cache")?;
         }
         // A killed process leaves a dead mount.
-        detach_ours(&self.config.mount)?;
+        detach_ours(&self.mount)?;
         Ok(status)
     }
 
     /// Returns a description of its end, if it ended on its own.
-    pub(super) fn exit_description(&mut self) -> Option<String> {
+    pub(crate) fn exit_description(&mut self) -> Option<String> {
         let status: ExitStatus = self.running.as_mut()?.child.try_wait().ok()??;
         Some(describe_exit(status))
     }
@@ -150,12 +142,12 @@ impl Cache {
     }
 
     /// Returns its counters since it was mounted.
-    pub(super) fn stats(&self) -> Result<Stats> {
+    pub(crate) fn stats(&self) -> Result<Stats> {
         self.client()?.get("stats")
     }
 
     /// Makes it write all dirty data.
-    pub(super) fn flush(&self) -> Result<()> {
+    pub(crate) fn flush(&self) -> Result<()> {
         let request = VolumeRequest::default();
         let failures = self.client()?.follow("flush", &request, |_| ())?.failures;
         if let Some(failure) = failures.into_iter().next() {
@@ -165,13 +157,13 @@ impl Cache {
     }
 
     /// Returns the resident bytes of all files, including unlinked ones.
-    pub(super) fn resident_bytes(&self) -> Result<u64> {
+    pub(crate) fn resident_bytes(&self) -> Result<u64> {
         let files: Files = self.client()?.get("files")?;
         Ok(files.files.iter().map(|file| file.resident_bytes).sum())
     }
 
     /// Returns the bytes that it has read from and written to disks since it started.
-    pub(super) fn disk_bytes(&self) -> u64 {
+    pub(crate) fn disk_bytes(&self) -> u64 {
         let io = self.running.as_ref().and_then(|running| processes::of(running.child.id()));
         io.map_or(0, |io| io.disk_read_bytes + io.dirtied_bytes)
     }

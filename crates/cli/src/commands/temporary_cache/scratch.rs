@@ -1,5 +1,5 @@
-//! The directories of `larder try`: files, a mount point for the cache in front of them, and a
-//! separate directory for its control socket, which is not on the disk under test.
+//! The directories of a temporary cache: files, a mount point for the cache, and a separate
+//! directory for its control socket, which is not on the disk under test.
 //!
 //! Invariants: both directories are locked while this process lives; file systems that are mounted
 //! in them are unmounted before they are removed, and the next process cleans up after a killed
@@ -21,7 +21,7 @@ const MOUNT: &str = "mount";
 
 /// Both directories.
 #[derive(Debug)]
-pub(super) struct Scratch {
+pub(crate) struct Scratch {
     directory: LockedDirectory,
     control: LockedDirectory,
 }
@@ -59,7 +59,7 @@ impl Drop for LockedDirectory {
 }
 
 /// Removes and reports the directories of killed runs of this user.
-pub(super) fn remove_leftovers(parent: &Path, sockets: &Path) {
+pub(crate) fn remove_leftovers(parent: &Path, sockets: &Path) {
     let mut unmount = |path: &Path| match detach_ours(&path.join(MOUNT)) {
         Ok(_) => true,
         Err(error) => {
@@ -77,7 +77,7 @@ pub(super) fn remove_leftovers(parent: &Path, sockets: &Path) {
 
 impl Scratch {
     /// Creates all directories; the socket gets its own in `sockets`.
-    pub(super) fn make(parent: &Path, sockets: &Path) -> Result<Scratch> {
+    pub(crate) fn make(parent: &Path, sockets: &Path) -> Result<Scratch> {
         let context = || format!("make a scratch directory in {}", parent.display());
         let directory = LockedDirectory::make(parent, PREFIX).with_context(context)?;
         let control = LockedDirectory::make(sockets, CONTROL_PREFIX);
@@ -89,28 +89,28 @@ impl Scratch {
         Ok(scratch)
     }
 
-    /// Returns the directory of the native workload.
-    pub(super) fn files(&self) -> PathBuf {
+    /// Returns the directory for files.
+    pub(crate) fn files(&self) -> PathBuf {
         self.directory.path.join("files")
     }
 
-    /// Returns the mount point of the cache in front of the same files.
-    pub(super) fn mount(&self) -> PathBuf {
+    /// Returns the mount point of the cache.
+    pub(crate) fn mount(&self) -> PathBuf {
         self.directory.path.join(MOUNT)
     }
 
     /// Returns the path of the control socket of the cache.
-    pub(super) fn control(&self) -> PathBuf {
+    pub(crate) fn control(&self) -> PathBuf {
         self.control.path.join("control.sock")
     }
 
     /// Returns the path of the log of the cache.
-    pub(super) fn log_path(&self) -> PathBuf {
+    pub(crate) fn log_path(&self) -> PathBuf {
         self.control.path.join("said")
     }
 
     /// Removes everything; the caller has unmounted the cache.
-    pub(super) fn remove(mut self) -> Result<()> {
+    pub(crate) fn remove(mut self) -> Result<()> {
         let result = self.directory.remove();
         self.control.remove().and(result)
     }

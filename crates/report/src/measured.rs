@@ -1,0 +1,270 @@
+//! Evaluation of a measured curve: regions, agreement with the prediction, and the text.
+
+use crate::advise::{regions, scatter};
+use crate::escape;
+use crate::table::{Field, Table};
+use larder_schema::advice::{FLAT, Region, Regions};
+use larder_schema::curve::{Curve, Point};
+use larder_schema::format;
+use larder_schema::measured::{MeasuredSize, MeasuredSizing, Spread};
+use std::fmt::Write;
+
+/// A prediction this close to the median of the runs counts as inside their range: one point.
+const TOLERANCE: f64 = 0.01;
+/// Runs that are shorter scatter for other reasons than the cache.
+const SHORT_NS: f64 = 1e9;
+
+/// Returns true if a predicted hit ratio is inside the range of the measured ones, or within a
+/// point of their median.
+#[must_use]
+pub fn is_inside(measured: &Spread, predicted: f64) -> bool {
+    let Spread { median, low, high } = *measured;
+    (low.min(median - TOLERANCE)..=high.max(median + TOLERANCE)).contains(&predicted)
+}
+
+/// Adds to measured sizes the values that follow from their runs: spreads, regions and notes.
+/// `reachable` is the hit ratio of a cache for everything, if the sizes do not include one.
+pub fn evaluate(sizing: &mut MeasuredSizing, reachable: Option<f64>) {
+    for size in &mut sizing.sizes {
+        let runs = &size.runs;
+        size.read_hit_ratio = Spread::of(runs.iter().map(|run| run.read_hit_ratio));
+        let time = Spread::of(runs.iter().map(|run| larder_schema::as_f64(run.elapsed_ns)));
+        size.elapsed_ns = time;
+        size.scatter =
+            (runs.len() > 1 && time.median > 0.0).then(|| (time.high - time.low) / time.median);
+        size.scatter_region = size.scatter.map(scatter::region);
+        if let Some(predicted) = &mut size.predicted {
+            predicted.is_inside = is_inside(&size.read_hit_ratio, predicted.read_hit_ratio);
+        }
+    }
+    let point = |size: &MeasuredSize| {
+        let Spread { median, low, high } = size.read_hit_ratio;
+        Point { bytes: size.memory_bytes, hit_ratio: median, low, high }
+    };
+    let curve = Curve::new(sizing.sizes.iter().map(point));
+    let measured = curve.points().iter().map(|point| point.hit_ratio);
+    let ceiling = measured.chain(reachable).fold(0.0, f64::max);
+    sizing.regions = regions::find(&curve, ceiling);
+    if let Some(found) = &sizing.regions {
+        sizing.regions_why = reasons(found, curve.last_bytes());
+        for size in &mut sizing.sizes {
+            size.region = Some(regions::region(found, size.memory_bytes));
+        }
+    }
+    let notes: Vec<String> =
+        [outside(sizing), disagreement(sizing), short_runs(sizing)].into_iter().flatten().collect();
+    sizing.notes.extend(notes);
+}
+
+/// Returns a sentence for each region with the reason for its boundaries. Region 3 is not measured
+/// if the largest size lacks too many of the reachable hits.
+fn reasons(found: &Regions, last_bytes: u64) -> Vec<String> {
+    let mut reasons: Vec<String> = regions::reasons(found).into();
+    if found.flat_begin_hit_ratio < found.ceiling * (1.0 - FLAT) {
+        reasons.pop();
+        reasons.push(format!(
+            "3, flat: not measured. The largest size, {}, hits {} of the reachable {}.",
+            format::bytes(last_bytes),
+            format::percent(found.flat_begin_hit_ratio),
+            format::percent(found.ceiling)
+        ));
+    }
+    reasons
+}
+
+/// Returns the sizes that a filter selects, with a text for each.
+fn listed(
+    sizing: &MeasuredSizing,
+    text: impl Fn(&MeasuredSize) -> Option<String>,
+) -> Option<String> {
+    let with_size =
+        |size| text(size).map(|text| format!("{} ({text})", format::bytes(size.memory_bytes)));
+    let sizes: Vec<String> = sizing.sizes.iter().filter_map(with_size).collect();
+    (!sizes.is_empty()).then(|| sizes.join(", "))
+}
+
+fn outside(sizing: &MeasuredSizing) -> Option<String> {
+    let sizes = listed(sizing, |size| {
+        let predicted = size.predicted.filter(|predicted| !predicted.is_inside)?;
+        let points = (predicted.read_hit_ratio - size.read_hit_ratio.median) * 100.0;
+        Some(format!("{points:+.1} points"))
+    })?;
+    Some(format!(
+        "The prediction is outside the range of the runs at {sizes}: the difference to their \
+         median."
+    ))
+}
+
+fn disagreement(sizing: &MeasuredSizing) -> Option<String> {
+    let sizes = listed(sizing, |size| {
+        let (region, by_scatter) = (size.region?, size.scatter_region?);
+        (region != by_scatter).then(|| format!("{} and {}", number(region), number(by_scatter)))
+    })?;
+    Some(format!("The regions by the curve and by the scatter differ at {sizes}."))
+}
+
+fn short_runs(sizing: &MeasuredSizing) -> Option<String> {
+    let is_short = sizing.sizes.iter().any(|size| size.elapsed_ns.median < SHORT_NS);
+    is_short.then(|| {
+        "Some runs take less than a second, so that other programs decide how their times scatter; \
+         use a longer command."
+            .to_owned()
+    })
+}
+
+fn number(region: Region) -> &'static str {
+    match region {
+        Region::Steep => "1",
+        Region::Useful => "2",
+        Region::Flat => "3",
+    }
+}
+
+fn named(region: Option<Region>) -> &'static str {
+    region.map_or("-", |region| regions::title(region).trim_start_matches("region "))
+}
+
+/// Returns the result as text.
+#[must_use]
+pub fn to_text(sizing: &MeasuredSizing) -> String {
+    let command: Vec<_> = sizing.command.iter().map(|word| escape::line(word)).collect();
+    let runs = sizing.sizes.first().map_or(0, |size| size.runs.len()) as u64;
+    let mut text = format!(
+        "{}: {}\n{} of the command with each of {}, from an empty cache; {}, pages of {}, {}\nThe \
+         recorded run made {} to {} of data.\n\n",
+        escape::line(&sizing.directory),
+        command.join(" "),
+        format::counted(runs, "run"),
+        format::counted(sizing.sizes.len() as u64, "size"),
+        sizing.policy,
+        format::bytes(sizing.page_bytes.into()),
+        sizing.write_mode,
+        format::counted(sizing.requests, "request"),
+        format::bytes(sizing.footprint_bytes),
+    );
+    text += &table(sizing).to_whole_text();
+    let mut line = |words: std::fmt::Arguments<'_>| {
+        text.write_fmt(words).expect("a text takes everything");
+    };
+    let predicted = || sizing.sizes.iter().filter_map(|size| size.predicted);
+    line(format_args!(
+        "\nThe prediction is inside the range of the runs at {} of {}. Its store model is {}.\n",
+        predicted().filter(|predicted| predicted.is_inside).count(),
+        format::counted(predicted().count() as u64, "size"),
+        sizing.store
+    ));
+    if !sizing.regions_why.is_empty() {
+        line(format_args!("\nRegions by the measured curve\n\n"));
+        sizing.regions_why.iter().for_each(|why| line(format_args!("  {why}\n")));
+    }
+    if !sizing.notes.is_empty() {
+        line(format_args!("\nNotes\n\n"));
+        sizing.notes.iter().for_each(|note| line(format_args!("  {}\n", escape::line(note))));
+    }
+    text
+}
+
+fn table(sizing: &MeasuredSizing) -> Table {
+    let fields = [
+        Field::bytes("memory_bytes", "memory", |it: &MeasuredSize| it.memory_bytes),
+        Field::percent("read_hit_ratio", "read hits", |it| it.read_hit_ratio.median),
+        Field::percent("read_hit_ratio_low", "from", |it| it.read_hit_ratio.low),
+        Field::percent("read_hit_ratio_high", "to", |it| it.read_hit_ratio.high),
+        Field::percent("predicted", "predicted", |it| it.predicted.map(|it| it.read_hit_ratio)),
+        Field::word("inside", "inside", |it| match it.predicted {
+            Some(predicted) if predicted.is_inside => "yes",
+            Some(_) => "no",
+            None => "-",
+        }),
+        Field::bytes("read_bytes", "read from the store", |it| {
+            let median =
+                Spread::of(it.runs.iter().map(|run| larder_schema::as_f64(run.read_bytes)));
+            larder_schema::as_u64(median.median)
+        }),
+        Field::duration("elapsed_ns", "time", |it| larder_schema::as_u64(it.elapsed_ns.median)),
+        Field::percent("scatter", "scatter", |it| it.scatter),
+        Field::word("region", "region", |it| named(it.region)),
+        Field::word("scatter_region", "by scatter", |it| named(it.scatter_region)),
+    ];
+    Table::of("", &sizing.sizes, fields)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use larder_schema::measured::{MeasuredRun, PredictedRun};
+
+    const MIB: u64 = 1 << 20;
+
+    /// Returns a size with runs of these hit ratios and times in seconds.
+    fn size(mib: u64, predicted: f64, runs: &[(f64, u64)]) -> MeasuredSize {
+        let run = |&(read_hit_ratio, seconds): &(f64, u64)| MeasuredRun {
+            read_hit_ratio,
+            elapsed_ns: seconds * 1_000_000_000,
+            ..MeasuredRun::default()
+        };
+        let predicted = PredictedRun { read_hit_ratio: predicted, read_bytes: 0, is_inside: false };
+        MeasuredSize {
+            memory_bytes: mib * MIB,
+            runs: runs.iter().map(run).collect(),
+            predicted: Some(predicted),
+            ..MeasuredSize::default()
+        }
+    }
+
+    fn evaluated(sizes: Vec<MeasuredSize>) -> MeasuredSizing {
+        let mut sizing = MeasuredSizing { sizes, ..MeasuredSizing::default() };
+        evaluate(&mut sizing, Some(0.9));
+        sizing
+    }
+
+    #[test]
+    fn a_prediction_is_inside_the_range_or_within_a_point_of_the_median() {
+        let measured = Spread { median: 0.5, low: 0.45, high: 0.502 };
+        let inside = [0.45, 0.455, 0.5, 0.509].map(|it| is_inside(&measured, it));
+        assert_eq!(inside, [true; 4]);
+        assert_eq!([0.44, 0.52].map(|it| is_inside(&measured, it)), [false; 2]);
+    }
+
+    #[test]
+    fn sizes_have_regions_by_the_curve_and_by_the_scatter() {
+        let steep = size(8, 0.31, &[(0.3, 20), (0.2, 30), (0.4, 16)]);
+        let useful = size(64, 0.9, &[(0.8, 10), (0.8, 10), (0.81, 10)]);
+        let flat = size(256, 0.9, &[(0.9, 10), (0.9, 10), (0.9, 10)]);
+        let sizing = evaluated(vec![steep, useful, flat]);
+        let regions: Vec<_> = sizing.sizes.iter().map(|it| it.region.unwrap()).collect();
+        assert_eq!(regions, [Region::Steep, Region::Useful, Region::Flat]);
+        let by_scatter: Vec<_> = sizing.sizes.iter().map(|it| it.scatter_region.unwrap()).collect();
+        assert_eq!(by_scatter, [Region::Steep, Region::Flat, Region::Flat]);
+        let inside = sizing.sizes.iter().map(|it| it.predicted.unwrap().is_inside);
+        assert_eq!(inside.collect::<Vec<_>>(), [true, false, true]);
+        assert_eq!(sizing.notes.len(), 2, "{:?}", sizing.notes);
+        assert!(sizing.notes[0].contains("64 MiB (+10.0 points)"), "{}", sizing.notes[0]);
+        assert!(sizing.notes[1].contains("differ at 64 MiB (2 and 3)"), "{}", sizing.notes[1]);
+        let text = to_text(&sizing);
+        assert!(text.contains("inside the range of the runs at 2 of 3 sizes"), "{text}");
+        assert!(text.contains("3, flat"), "{text}");
+    }
+
+    #[test]
+    fn region_3_is_not_measured_if_the_largest_size_misses_too_much() {
+        let reasons = |largest: f64| {
+            let runs = |hit_ratio| [(hit_ratio, 10), (hit_ratio, 10)];
+            let sizes = vec![size(8, 0.2, &runs(0.2)), size(16, largest, &runs(largest))];
+            evaluated(sizes).regions_why
+        };
+        assert_eq!(
+            reasons(0.5)[2],
+            "3, flat: not measured. The largest size, 16 MiB, hits 50.0 % of the reachable 90.0 %."
+        );
+        assert!(reasons(0.89)[2].starts_with("3, flat, from "), "{:?}", reasons(0.89));
+    }
+
+    #[test]
+    fn a_single_run_has_no_scatter_and_short_runs_have_a_note() {
+        let sizing = evaluated(vec![size(8, 0.9, &[(0.9, 0)])]);
+        assert_eq!((sizing.sizes[0].scatter, sizing.sizes[0].scatter_region), (None, None));
+        assert!(sizing.notes[0].starts_with("Some runs take less than a second"));
+        assert!(to_text(&sizing).contains("1 run of the command with each of 1 size"));
+    }
+}
