@@ -166,7 +166,9 @@ pub(crate) struct Queue<F: Frames> {
 
 /// Maximum time for which a read waits for the other pages of its request: a session needs
 /// microseconds to add them, unless its thread loses the processor.
-const GATHERING_MAX: Nanos = MILLISECOND;
+const GATHERING_MAX: Nanos = MILLISECOND / 5;
+/// Maximum reads among which the continuation of a read is searched.
+const SEARCHED_READS: usize = 32;
 
 impl<F: Frames> Queue<F> {
     pub(crate) fn new() -> Self {
@@ -269,13 +271,23 @@ impl<F: Frames> Queue<F> {
         }
     }
 
-    /// Returns true if the first reads may become longer: a request may add an adjacent page. After
-    /// [`GATHERING_MAX`] they do not wait for it.
+    /// Returns true if the first read waits for further pages of a request. After
+    /// [`GATHERING_MAX`] it does not.
     pub(crate) fn holds_reads(&self, now: Nanos) -> bool {
-        let Some(first) = self.reads.front().filter(|_| self.gathering > 0) else { return false };
-        let mut ends = self.reads.iter().map(|op| op.offset + op.len);
-        let is_adjacent = |op: &StoreOp<F>| ends.next() == Some(op.offset);
-        now < first.queued_at + GATHERING_MAX && self.reads.iter().skip(1).all(is_adjacent)
+        let is_young = |first: &StoreOp<F>| now < first.queued_at + GATHERING_MAX;
+        self.gathering > 0 && self.reads.front().is_some_and(is_young)
+    }
+
+    /// Takes a read of at most `len_max` bytes that begins at this byte and may be joined: one of
+    /// the first that clients wait for, since several requests may have added their pages in turn,
+    /// or the first of read-ahead.
+    pub(crate) fn take_adjacent(&mut self, offset: u64, len_max: u64) -> Option<StoreOp<F>> {
+        let fits = |op: &StoreOp<F>| op.offset == offset && op.len <= len_max && self.may_join(op);
+        match self.reads.iter().take(SEARCHED_READS).position(fits) {
+            Some(at) => self.reads.remove(at),
+            None if self.ahead.front().is_some_and(fits) => self.next_ahead(),
+            None => None,
+        }
     }
 
     /// Moves queued read-ahead of pages that overlap `blocks` to the reads that clients wait for.

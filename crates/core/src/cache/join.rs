@@ -1,9 +1,10 @@
 //! Joining: fills of adjacent pages become one read of the store.
 //!
-//! A large request over small pages misses page by page. Its reads are adjacent in the queue and go
-//! to the store as one. Read-ahead is joined in the same way, also with a read that a client waits
-//! for. If a joined read fails, its parts are retried separately: a bad sector of one page must not
-//! fail its neighbors. Parts for which no client waits are not retried.
+//! A large request over small pages misses page by page. Its reads are adjacent and go to the store
+//! as one, also if other requests have queued reads between them. Read-ahead is joined in the same
+//! way, also with a read that a client waits for. If a joined read fails, its parts are retried
+//! separately: a bad sector of one page must not fail its neighbors. Parts for which no client
+//! waits are not retried.
 
 use super::Cache;
 use crate::frames::Frames;
@@ -16,32 +17,26 @@ use crate::volume::Call;
 /// Maximum size of a joined read.
 const JOINED_BYTES_MAX: u64 = PAGE_BLOCKS_MAX as u64 * BLOCK_BYTES_U64;
 
-/// Joins `first` with the adjacent reads that follow it in the queue.
+/// Joins `first` with the adjacent reads that continue it.
 pub(super) fn join<F: Frames>(queue: &mut Queue<F>, first: StoreOp<F>) -> StoreOp<F> {
     if !queue.may_join(&first) {
         return first;
     }
     let mut ops = vec![first];
-    let mut end = ops[0].offset + ops[0].len;
-    loop {
-        let is_ahead = queue.reads.front().is_none_or(|next| next.offset != end);
-        let front = if is_ahead { queue.ahead.front() } else { queue.reads.front() };
-        let Some(next) = front else { break };
-        // The distance is known to be positive only for adjacent reads. Each segment is another
-        // file.
-        let fits = next.offset == end
-            && !end.is_multiple_of(SEGMENT_BYTES)
-            && end + next.len - ops[0].offset <= JOINED_BYTES_MAX;
-        if !fits || !queue.may_join(next) {
-            break;
-        }
+    let start = ops[0].offset;
+    let mut end = start + ops[0].len;
+    // Each segment is another file.
+    while !end.is_multiple_of(SEGMENT_BYTES)
+        && let Some(len_max) = JOINED_BYTES_MAX.checked_sub(end - start)
+        && let Some(next) = queue.take_adjacent(end, len_max)
+    {
         end += next.len;
-        ops.extend(if is_ahead { queue.next_ahead() } else { queue.reads.pop_front() });
+        ops.push(next);
     }
     if ops.len() == 1 {
         return ops.swap_remove(0);
     }
-    let (start, queued_at) = (ops[0].offset, ops[0].queued_at);
+    let queued_at = ops[0].queued_at;
     let mut parts = Vec::with_capacity(ops.len());
     let mut segments = Vec::new();
     for op in ops {

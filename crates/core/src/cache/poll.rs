@@ -178,13 +178,15 @@ mod tests {
         for page in [9, 5, 6] {
             push(&mut queue, page);
         }
-        assert_eq!(emitted(&mut queue, 0), [(9, 1)], "nothing is added to page 9 any more");
-        push(&mut queue, 7);
+        assert_eq!(emitted(&mut queue, 0), []);
+        for page in [10, 7] {
+            push(&mut queue, page);
+        }
         queue.gathering = 0;
-        assert_eq!(emitted(&mut queue, 0), [(5, 3)]);
+        assert_eq!(emitted(&mut queue, 0), [(9, 2), (5, 3)], "two requests add pages in turn");
         queue.gathering = 1;
         push(&mut queue, 20);
-        assert_eq!(emitted(&mut queue, MILLISECOND - 1), []);
-        assert_eq!(emitted(&mut queue, MILLISECOND), [(20, 1)]);
+        assert_eq!(emitted(&mut queue, MILLISECOND / 5 - 1), []);
+        assert_eq!(emitted(&mut queue, MILLISECOND / 5), [(20, 1)]);
     }
 }

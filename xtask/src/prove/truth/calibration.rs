@@ -95,14 +95,15 @@ impl Replays {
         let options = "--write-mode write-through --read-ahead off --memory";
         let counters = counters_file(env);
         let options = format!("{options} {memory} --counters {}", counters.display());
-        let server = env.serve(disk.path(), &options)?;
         let mut each_ns = [0.0; LENGTHS.len()];
-        for (each, length) in each_ns.iter_mut().zip(LENGTHS) {
+        // The small requests are last, so that the counters are theirs.
+        for (each, length) in each_ns.iter_mut().zip(LENGTHS).rev() {
             let trace = synthetic(env, self.writes, length, area)?;
+            let server = env.serve(disk.path(), &options)?;
             replay_ns(env, &trace, &server.uri(), self.depth)?;
             *each = replay_ns(env, &trace, &server.uri(), self.depth)? / to_f64(REQUESTS);
+            server.stop_clean()?;
         }
-        server.stop_clean()?;
         Ok(each_ns)
     }
 }
