@@ -8,8 +8,7 @@
 //! settings.
 //!
 //! fio and replays also have a predicted time. The simulation has the limits of the disk, and the
-//! time that clients and server themselves need for the requests, measured with a cache that holds
-//! all pages.
+//! time that clients and server themselves need for the requests, measured without that limit.
 //! Requires root.
 
 mod calibration;
@@ -40,8 +39,9 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let title = "predictions beside measurements";
     let mut record = Record::new(&env.root, title, &["fio"], &settings)?;
     let calibration = Calibration::measure(env)?;
-    let Calibration { byte_ns, store, wake_ns } = &calibration;
-    outln!("   ns per byte by depth {byte_ns:.3?}; store {store}; wake {wake_ns:.0} ns");
+    let Calibration { byte_ns, alone, .. } = &calibration;
+    let store = calibration.store(alone.store_ns);
+    outln!("   ns per byte by depth {byte_ns:.3?}; wake {:.0} ns; store {store}", alone.wake_ns);
     let mut all = Vec::new();
     for workload in workload::all(env)? {
         let compared = compare(env, &workload, &calibration, &mut record);

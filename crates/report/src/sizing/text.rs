@@ -277,11 +277,11 @@ pub(super) fn unavoidable(sizing: &Sizing) -> String {
         format::percent(first)
     );
     if let Some(min) = sizing.min_hit_ratio {
-        let without = if server::is_searched(sizing) { " without read-ahead" } else { "" };
+        let no = if server::is_searched(sizing) { "Without read-ahead no" } else { "No" };
         put!(
             text,
-            ". At the recommended size no policy hits more than {} of the references{without} \
-             (MIN, which knows the future)",
+            ". {no} policy of the recommended size hits more than {} of the references (MIN, which \
+             knows the future)",
             format::percent(min)
         );
     }

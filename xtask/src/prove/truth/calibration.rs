@@ -39,10 +39,31 @@ impl DiskImage {
 pub(super) struct Calibration {
     /// Nanoseconds that each byte adds to a request that hits, by depth.
     pub(super) byte_ns: [f64; DEPTHS.len()],
-    /// The model of the disk with its limit, for `--store`.
-    pub(super) store: String,
-    /// Nanoseconds until the store thread of the server takes an operation, for `--wake`.
+    /// Bytes per second of the transfer of one operation.
+    transfer: f64,
+    /// Nanoseconds of a write.
+    write_ns: f64,
+    /// The times of a read of one client.
+    pub(super) alone: ReadTimes,
+}
+
+/// Times of a read that misses, in nanoseconds.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct ReadTimes {
+    /// Until the store thread of the server takes the operation, for `--wake`.
     pub(super) wake_ns: f64,
+    /// In the store, without its limit.
+    pub(super) store_ns: f64,
+}
+
+impl ReadTimes {
+    /// Returns the means of a server that has written its counters.
+    pub(super) fn of(counters: &Path) -> Result<Self> {
+        let whole = record::read(counters)?;
+        let mean = |name: &str| number(&whole["volumes"][0]["latencies"][name], "mean");
+        let [wake_ns, store_ns] = ["store_read_queue_ns", "store_read_service_ns"].map(mean);
+        Ok(ReadTimes { wake_ns: wake_ns?, store_ns: store_ns? })
+    }
 }
 
 impl Calibration {
@@ -57,19 +78,24 @@ impl Calibration {
         let byte_ns = |[small, large]: [f64; 2]| (large - small).max(0.0) / large_bytes;
         let [some, many] = [hits(DEPTHS[1])?, hits(DEPTHS[2])?];
         let reads = misses("0%")?;
-        let latencies = &record::read(&counters_file(env))?["volumes"][0]["latencies"];
-        let wake_ns = number(&latencies["store_read_queue_ns"], "mean")?;
+        let wake_ns = ReadTimes::of(&counters_file(env))?.wake_ns;
         let writes = misses("100%")?;
         // The time of a hit is part of the time of a miss.
-        let [read_ns, large_ns] = [0, 1].map(|at| (reads[at] - own[at] - wake_ns).max(0.0));
+        let [store_ns, large_ns] = [0, 1].map(|at| (reads[at] - own[at] - wake_ns).max(0.0));
         let write_ns = (writes[0] - own[0] - wake_ns).max(0.0);
-        let transfer = large_bytes / (large_ns - read_ns).max(1.0) * 1e9;
-        // The kernel's throttle admits the operations of 100 ms together.
-        let store = format!(
+        let transfer = large_bytes / (large_ns - store_ns).max(1.0) * 1e9;
+        let byte_ns = [own, some, many].map(byte_ns);
+        Ok(Calibration { byte_ns, transfer, write_ns, alone: ReadTimes { wake_ns, store_ns } })
+    }
+
+    /// Returns the model of the disk with its limit, for `--store`. The kernel's throttle admits
+    /// the operations of 100 ms together.
+    pub(super) fn store(&self, read_ns: f64) -> String {
+        let Calibration { transfer, write_ns, .. } = self;
+        format!(
             "read-iops:{PER_S},write-iops:{PER_S},slice:100ms,transfer:{transfer:.0},\
              read-latency:{read_ns:.0}ns,write-latency:{write_ns:.0}ns"
-        );
-        Ok(Calibration { byte_ns: [own, some, many].map(byte_ns), store, wake_ns })
+        )
     }
 }
 

@@ -1,6 +1,6 @@
 //! One combination of settings: the measurement, the simulation, and their differences.
 
-use super::calibration::{Calibration, DEPTHS};
+use super::calibration::{Calibration, DEPTHS, ReadTimes};
 use super::workload::{TraceSummary, Workload};
 use crate::disk::Disk;
 use crate::prove::prelude::*;
@@ -93,25 +93,31 @@ impl Work {
     }
 }
 
-/// The time that clients and server themselves need for a request, by depth, for `--think` and
-/// `--gap`: `20us+2GiB/s`.
-pub(super) struct OwnTimes([String; DEPTHS.len()]);
+/// The times of a workload without the limit of the disk, with a number of requests in flight.
+pub(super) struct OwnTimes {
+    /// The time that clients and server themselves need for a request, for `--think` and `--gap`:
+    /// `20us+2GiB/s`.
+    request: String,
+    read: ReadTimes,
+}
 
 impl OwnTimes {
-    /// Measures with a cache that holds all pages of the workload. The disk has no limit.
+    /// Measures with a cache that holds all pages of the workload, and reads of several clients
+    /// with a small one. The disk has no limit.
     pub(super) fn measure(
         env: &Env,
         (workload, summary): (&Workload, &TraceSummary),
         disk: &Disk,
         calibration: &Calibration,
-    ) -> Result<Self> {
-        let mut times = [const { String::new() }; DEPTHS.len()];
+    ) -> Result<Vec<Self>> {
+        let read = calibration.alone;
         if !workload.is_direct() {
-            return Ok(OwnTimes(times));
+            return Ok(vec![OwnTimes { request: String::new(), read }]);
         }
         let memory = summary.footprint_bytes * 5 / 4 + 64 * MIB;
         let mean_bytes = summary.transferred_bytes / summary.requests;
-        for (at, depth) in DEPTHS.into_iter().enumerate() {
+        let counters = env.file("own.json");
+        let at_depth = |(at, depth): (usize, u32)| {
             let server = env.serve(disk.path(), &format!("--memory {memory}"))?;
             workload.send(env, &server.uri(), depth)?;
             let each_ns = workload.send(env, &server.uri(), depth)? * 1e9 / summary.requests;
@@ -120,9 +126,17 @@ impl OwnTimes {
             let fixed = (each_ns - mean_bytes * byte_ns).max(0.0);
             let rate =
                 if byte_ns > 0.0 { format!("+{:.0}/s", 1e9 / byte_ns) } else { String::new() };
-            times[at] = format!("{fixed:.0}ns{rate}");
-        }
-        Ok(OwnTimes(times))
+            let request = format!("{fixed:.0}ns{rate}");
+            if depth == 1 {
+                return Ok(OwnTimes { request, read });
+            }
+            let memory = Combination { depth: at, ..BASE }.memory(summary.footprint_bytes);
+            let options = "--read-ahead off --counters";
+            let options = format!("{options} {} --memory {memory}", counters.display());
+            workload.run(env, disk, &options, depth)?;
+            Ok(OwnTimes { request, read: ReadTimes::of(&counters)? })
+        };
+        DEPTHS.into_iter().enumerate().map(at_depth).collect()
     }
 }
 
@@ -133,7 +147,8 @@ pub(super) struct Program<'a> {
     pub(super) summary: TraceSummary,
     pub(super) disk: &'a Disk,
     pub(super) calibration: &'a Calibration,
-    pub(super) own_times: OwnTimes,
+    /// By depth.
+    pub(super) own_times: Vec<OwnTimes>,
 }
 
 impl Program<'_> {
@@ -178,9 +193,9 @@ impl Program<'_> {
         size: u64,
     ) -> Result<Value> {
         let larder = &env.larder;
-        let Calibration { store, wake_ns, .. } = self.calibration;
         let clients = DEPTHS[combination.depth];
-        let own_time = &self.own_times.0[combination.depth];
+        let OwnTimes { request: own_time, read } = &self.own_times[combination.depth];
+        let (store, wake_ns) = (self.calibration.store(read.store_ns), read.wake_ns);
         let pace = match (self.workload.is_direct(), clients) {
             (false, _) => "--pace recorded --clients 8".to_owned(),
             (true, 1) => format!("--clients 1 --think {own_time}"),
