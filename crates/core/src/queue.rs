@@ -271,11 +271,11 @@ impl<F: Frames> Queue<F> {
         }
     }
 
-    /// Returns true if the first read waits for further pages of a request. After
-    /// [`GATHERING_MAX`] it does not.
-    pub(crate) fn holds_reads(&self, now: Nanos) -> bool {
-        let is_young = |first: &StoreOp<F>| now < first.queued_at + GATHERING_MAX;
-        self.gathering > 0 && self.reads.front().is_some_and(is_young)
+    /// Returns the time until which the first read waits for further pages of a request, at most
+    /// [`GATHERING_MAX`]; `None` if it does not wait.
+    pub(crate) fn reads_held_until(&self, now: Nanos) -> Option<Nanos> {
+        let first = self.reads.front().filter(|_| self.gathering > 0)?;
+        Some(first.queued_at + GATHERING_MAX).filter(|&end| now < end)
     }
 
     /// Takes a read of at most `len_max` bytes that begins at this byte and may be joined: one of

@@ -71,6 +71,7 @@ impl<F: Frames> Cache<F> {
         self.tune(call);
         let mut queue = lock(&volume.queue);
         emit(&mut queue, recorder, now, depth, out);
+        let next = next.into_iter().chain(queue.reads_held_until(now)).min();
         if again { Some(now) } else { next }
     }
 
@@ -94,20 +95,17 @@ fn emit<F: Frames>(
     out: &mut Vec<StoreOp<F>>,
 ) {
     while queue.in_flight < depth {
-        if queue.holds_reads(now) {
-            let write = queue.forced.pop_front().or_else(|| queue.background.pop_front());
-            let Some(op) = write else { return };
-            queue.start(&op);
-            out.push(op);
-            continue;
-        }
+        let is_held = queue.reads_held_until(now).is_some();
         let writes_wait = !queue.forced.is_empty() || !queue.background.is_empty();
-        let reads_first = queue.reads_in_row < READS_IN_ROW;
+        let reads_first = queue.reads_in_row < READS_IN_ROW && !is_held;
         let mut ahead = false;
         let turn = if reads_first { queue.reads.pop_front() } else { None };
         let next = turn.or_else(|| queue.forced.pop_front()).or_else(|| {
             if !reads_first && let Some(op) = queue.background.pop_front() {
                 return Some(op);
+            }
+            if is_held {
+                return None;
             }
             ahead = queue.reads.is_empty();
             let read = if ahead { queue.next_ahead() } else { queue.reads.pop_front() };
@@ -179,6 +177,7 @@ mod tests {
             push(&mut queue, page);
         }
         assert_eq!(emitted(&mut queue, 0), []);
+        assert_eq!(queue.reads_held_until(0), Some(MILLISECOND / 5), "the next poll");
         for page in [10, 7] {
             push(&mut queue, page);
         }
@@ -188,5 +187,6 @@ mod tests {
         push(&mut queue, 20);
         assert_eq!(emitted(&mut queue, MILLISECOND / 5 - 1), []);
         assert_eq!(emitted(&mut queue, MILLISECOND / 5), [(20, 1)]);
+        assert_eq!(queue.reads_held_until(0), None);
     }
 }
