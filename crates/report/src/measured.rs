@@ -2,6 +2,7 @@
 
 use crate::advise::{regions, scatter};
 use crate::escape;
+use crate::stats::Summary;
 use crate::table::{Field, Table};
 use larder_schema::advice::{FLAT, Region, Regions};
 use larder_schema::curve::{Curve, Point};
@@ -22,13 +23,23 @@ pub fn is_inside(measured: &Spread, predicted: f64) -> bool {
     (low.min(median - TOLERANCE)..=high.max(median + TOLERANCE)).contains(&predicted)
 }
 
+/// Returns the median and the range of values; zeros without values.
+fn spread(values: impl Iterator<Item = f64>) -> Spread {
+    let values: Vec<f64> = values.collect();
+    Summary::of(&values).map_or_else(Spread::default, |Summary { min, median, max }| Spread {
+        median,
+        low: min,
+        high: max,
+    })
+}
+
 /// Adds to measured sizes the values that follow from their runs: spreads, regions and notes.
 /// `reachable` is the hit ratio of a cache for everything, if the sizes do not include one.
 pub fn evaluate(sizing: &mut MeasuredSizing, reachable: Option<f64>) {
     for size in &mut sizing.sizes {
         let runs = &size.runs;
-        size.read_hit_ratio = Spread::of(runs.iter().map(|run| run.read_hit_ratio));
-        let time = Spread::of(runs.iter().map(|run| larder_schema::as_f64(run.elapsed_ns)));
+        size.read_hit_ratio = spread(runs.iter().map(|run| run.read_hit_ratio));
+        let time = spread(runs.iter().map(|run| larder_schema::as_f64(run.elapsed_ns)));
         size.elapsed_ns = time;
         size.scatter =
             (runs.len() > 1 && time.median > 0.0).then(|| (time.high - time.low) / time.median);
@@ -177,8 +188,7 @@ fn table(sizing: &MeasuredSizing) -> Table {
             None => "-",
         }),
         Field::bytes("read_bytes", "read from the store", |it| {
-            let median =
-                Spread::of(it.runs.iter().map(|run| larder_schema::as_f64(run.read_bytes)));
+            let median = spread(it.runs.iter().map(|run| larder_schema::as_f64(run.read_bytes)));
             larder_schema::as_u64(median.median)
         }),
         Field::duration("elapsed_ns", "time", |it| larder_schema::as_u64(it.elapsed_ns.median)),
@@ -216,6 +226,14 @@ mod tests {
         let mut sizing = MeasuredSizing { sizes, ..MeasuredSizing::default() };
         evaluate(&mut sizing, Some(0.9));
         sizing
+    }
+
+    #[test]
+    fn a_spread_has_the_median_of_an_even_and_of_an_odd_number() {
+        let spread = |values: &[f64]| spread(values.iter().copied());
+        assert_eq!(spread(&[3.0, 1.0, 2.0]), Spread { median: 2.0, low: 1.0, high: 3.0 });
+        assert_eq!(spread(&[4.0, 1.0]), Spread { median: 2.5, low: 1.0, high: 4.0 });
+        assert_eq!(spread(&[]), Spread::default());
     }
 
     #[test]

@@ -22,21 +22,6 @@ pub struct Spread {
     pub high: f64,
 }
 
-impl Spread {
-    /// Returns the median and the range of values; zeros without values.
-    #[must_use]
-    pub fn of(values: impl IntoIterator<Item = f64>) -> Spread {
-        let mut values: Vec<f64> = values.into_iter().collect();
-        values.sort_by(f64::total_cmp);
-        let (Some(&low), Some(&high)) = (values.first(), values.last()) else {
-            return Spread::default();
-        };
-        let middle = |number: usize| values[number / 2];
-        let median = f64::midpoint(middle(values.len() - 1), middle(values.len()));
-        Spread { median, low, high }
-    }
-}
-
 /// One run of the command.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct MeasuredRun {
@@ -128,18 +113,5 @@ impl MeasuredSizing {
     #[must_use]
     pub fn to_json(&self) -> serde_json::Value {
         crate::with_head(SCHEMA, VERSION, self)
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_spread_has_the_median_of_an_even_and_of_an_odd_number() {
-        let spread = |values: &[f64]| Spread::of(values.iter().copied());
-        assert_eq!(spread(&[3.0, 1.0, 2.0]), Spread { median: 2.0, low: 1.0, high: 3.0 });
-        assert_eq!(spread(&[4.0, 1.0]), Spread { median: 2.5, low: 1.0, high: 4.0 });
-        assert_eq!(spread(&[]), Spread::default());
     }
 }
