@@ -83,7 +83,8 @@ pub struct Request {
     pub fua: bool,
     /// The access pattern; `None` if that of the volume applies.
     pub hint: Option<Hint>,
-    /// Bounds of read-ahead in bytes of the volume, as the ends of a file.
+    /// Bounds of read-ahead in bytes of the volume, as the ends of a file. The streams of reads
+    /// whose bounds have the same start are detected together, on whatever sessions they arrive.
     pub bound: Option<Range<u64>>,
     /// The write-order group of a write.
     #[cfg_attr(feature = "serde", serde(skip))]

@@ -1,10 +1,11 @@
 //! Read-ahead: reads of pages before a client requests them.
 //!
-//! Each handle has a [`StreamDetector`]. It observes requests that missed, and requests that
-//! touched read-ahead pages for the first time; other hits do not reach it. It tracks several
-//! streams at a time and answers with a [`Window`] of pages to read. The windows of all handles go
-//! to the volume's [`PendingWindows`], from which the driver of the store takes them piece by
-//! piece, as reads of their own class: after reads of clients, before the lazy writer.
+//! Each handle has a [`StreamDetector`], and so has each file of a volume with several files, as
+//! its requests arrive on several handles: see [`FileDetectors`]. A detector observes requests that
+//! missed, and requests that touched read-ahead pages for the first time; other hits do not reach
+//! it. It tracks several streams at a time and answers with a [`Window`] of pages to read. All
+//! windows go to the volume's [`PendingWindows`], from which the driver of the store takes them
+//! piece by piece, as reads of their own class: after reads of clients, before the lazy writer.
 //!
 //! The first window is small. Each time that the reader reaches the last requested window, the next
 //! one is requested, twice as large. This is the design of W. Fengguang, X. Hongsheng and X.
@@ -17,6 +18,7 @@
 
 mod detector;
 mod feedback;
+mod file_detectors;
 mod pending_windows;
 mod stream;
 #[cfg(test)]
@@ -24,6 +26,7 @@ mod tests;
 
 pub(crate) use detector::StreamDetector;
 pub(crate) use feedback::Feedback;
+pub(crate) use file_detectors::FileDetectors;
 pub(crate) use pending_windows::PendingWindows;
 pub(crate) use stream::Window;
 
@@ -34,7 +37,7 @@ pub(crate) struct WindowLimits {
     pub(crate) min: u64,
     /// Maximum size of a window; at least `min`.
     pub(crate) max: u64,
-    /// Maximum number of streams that a handle tracks.
+    /// Maximum number of streams that a detector tracks.
     pub(crate) streams: usize,
     /// Number of consecutive requests that must match a stream before anything is read ahead.
     pub(crate) steps: u32,

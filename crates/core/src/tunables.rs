@@ -211,7 +211,7 @@ pub const TUNABLES: [Bounds; 18] = [
         [1, 64],
         8,
         8,
-        "Streams that are recognized at a time on each connection.",
+        "Streams that are recognized at a time on each connection, or in each file of a mount.",
     ),
     bounds(
         "read-ahead-depth",

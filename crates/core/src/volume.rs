@@ -89,7 +89,7 @@ pub(crate) struct VolumeHandle<F: Frames> {
     pub(crate) completions: Arc<CompletionQueue<F>>,
     pub(crate) rings: Box<[Arc<Ring>]>,
     pub(crate) recorder: Arc<Recorder>,
-    /// The sequential and strided streams of its client.
+    /// The sequential and strided streams of its client, except those of reads with bounds.
     pub(crate) detector: StreamDetector,
     /// Frames taken from the pool for the current request.
     pub(crate) spare: Vec<FrameId>,

@@ -1,5 +1,5 @@
-//! Read-ahead in the cache: requests are passed to the handle's detector, and the driver of the
-//! store turns windows into fills.
+//! Read-ahead in the cache: requests are passed to the detector of their handle or file, and the
+//! driver of the store turns windows into fills.
 //!
 //! Read-ahead operations have their own queue. Their blocks get a flag when they are published; the
 //! first touch clears it. A client that needs a page that is being read ahead turns it into an
@@ -18,7 +18,7 @@ use crate::hint::Hint;
 use crate::page::BlockKey;
 use crate::queue::Queue;
 use crate::read_write::ReadRequest;
-use crate::readahead::ObservedRequest;
+use crate::readahead::{ObservedRequest, StreamDetector};
 use crate::store::{StoreError, StoreOp};
 use crate::sync::lock;
 use crate::tunables::Tunable;
@@ -52,19 +52,27 @@ impl<F: Frames> Cache<F> {
             wasted: volume.ahead.feedback.wasted_so_far(),
             sequential: hint == Hint::Sequential,
         };
-        detector.set_page_blocks(paging.page_blocks);
-        let advice = detector.note_request(&observed, &limits);
-        if advice.abandoned > 0 {
-            volume.ahead.feedback.unused(advice.abandoned);
-        }
-        // For a detected stream, pages that are referenced again in the meantime stay.
-        let passed = match hint {
-            Hint::Sequential => {
-                detector.passed_pages(observed.pages).map(|pages| (pages, Nanos::MAX))
-            }
-            _ if volume.bypasses_scans() => advice.passed.map(|pages| (pages, now)),
-            _ => None,
+        let detect = |detector: &mut StreamDetector| {
+            detector.set_page_blocks(paging.page_blocks);
+            let advice = detector.note_request(&observed, &limits);
+            // For a detected stream, pages that are referenced again in the meantime stay.
+            let passed = match hint {
+                Hint::Sequential => {
+                    detector.passed_pages(observed.pages.clone()).map(|pages| (pages, Nanos::MAX))
+                }
+                _ if volume.bypasses_scans() => advice.passed.clone().map(|pages| (pages, now)),
+                _ => None,
+            };
+            (advice, passed)
         };
+        let ((advice, passed), displaced) = match &read.part {
+            Some(file) => volume.ahead.files.with(file.start, detect),
+            None => (detect(detector), 0),
+        };
+        let abandoned = advice.abandoned + displaced;
+        if abandoned > 0 {
+            volume.ahead.feedback.unused(abandoned);
+        }
         if advice.window.is_none() && passed.is_none() {
             return;
         }

@@ -1,9 +1,9 @@
-//! Detection of streams in the requests of one handle.
+//! Detection of streams in the requests of one handle or file.
 //!
 //! A request that continues no stream is added to the recent requests. There the detector checks if
 //! it follows or precedes another one (a backward stream), or is the third at equal distances. So
 //! random requests do not displace streams, and streams may interleave up to the maximum number of
-//! streams of a handle.
+//! streams.
 
 use super::stream::{Stream, Window};
 use super::{ObservedRequest, WindowLimits};
@@ -14,7 +14,7 @@ const RECENT: usize = 16;
 /// Maximum distance of a stride, in pages.
 const STRIDE_MAX: u64 = 4096;
 
-/// The streams of one handle.
+/// The streams of one handle or file.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct StreamDetector {
     streams: Vec<Stream>,
@@ -102,6 +102,11 @@ impl StreamDetector {
         self.recent[self.next_recent] = Some((pages.start, pages.end));
         self.next_recent = (self.next_recent + 1) % RECENT;
         ReadaheadAdvice::default()
+    }
+
+    /// Returns the number of pages that were read ahead for all streams and not used.
+    pub(super) fn ahead(&self) -> u64 {
+        self.streams.iter().map(Stream::ahead).sum()
     }
 
     /// Finds the stream that `pages` and recent requests form.

@@ -3,7 +3,7 @@
 
 use super::config::Config;
 use crate::page::Paging;
-use crate::readahead::{Feedback, WindowLimits};
+use crate::readahead::{Feedback, FileDetectors, WindowLimits};
 use crate::sync::atomic::{AtomicBool, Ordering};
 use crate::tunables::Tunable;
 use crate::units::BLOCK_BYTES_U64;
@@ -19,6 +19,7 @@ pub(crate) struct AheadState {
     has_warm: AtomicBool,
     has_passed: AtomicBool,
     pub(crate) feedback: Feedback,
+    pub(crate) files: FileDetectors,
 }
 
 impl AheadState {

@@ -2,8 +2,8 @@
 //! the same requests.
 //!
 //! Unlike a trace, a log has all options of a request, such as the ends of the file within which
-//! the cache reads ahead, the settings of the volumes, and the session of each request: each thread
-//! of a mount has one, and detects sequential reads by its own requests. The simulation has a
+//! the cache reads ahead, the settings of the volumes, and the session of each request: each NBD
+//! connection has one, and detects sequential reads by its own requests. The simulation has a
 //! client for each of them, and one request at a time, after the pause that followed the previous
 //! reply in the log. The log is read once for each simulation, so the memory does not depend on its
 //! length.

@@ -45,32 +45,37 @@ impl Worker {
         args: &TransferIn,
     ) -> Result<(), Errno> {
         let index = self.node_session(header.nodeid)?;
-        let left = self.sessions[index].file().length.saturating_sub(args.offset);
+        let length = self.sessions[index].file().length;
+        let left = length.saturating_sub(args.offset);
         let len_max = args.size.min(abi::READ_BYTES_MAX);
         let len = u32::try_from(left.min(u64::from(len_max))).expect("at most 1 MiB");
         if len == 0 {
             self.link.reply(header.unique, &[]);
         } else {
-            self.read_at(now, index, header.unique, (args.offset, len), None);
+            self.read_at(now, index, header.unique, (args.offset, len), (None, 0..length));
         }
         Ok(())
     }
 
-    /// Reads at least one byte of a volume. `of`: the file of a directory that the bytes belong to,
-    /// and the range of the volume beyond which nothing is read ahead.
+    /// Reads at least one byte of a volume; `file` is the file of a directory that the bytes belong
+    /// to, and `bound` the range of the volume beyond which nothing is read ahead. The reads of a
+    /// file arrive on all threads of a mount; this range makes them one sequence.
     pub(super) fn read_at(
         &mut self,
         now: Nanos,
         index: usize,
         unique: u64,
         (offset, len): (u64, u32),
-        of: Option<(&Arc<SourceFile>, Range<u64>)>,
+        (file, bound): (Option<&Arc<SourceFile>>, Range<u64>),
     ) {
         self.read_in_batch = true;
         let bytes = offset..offset + u64::from(len);
-        let (file, bound) = of.unzip();
         let interface = Interface::Gather;
-        let request = Request { bound, interface, ..Request::new(RequestOp::Read, bytes.clone()) };
+        let request = Request {
+            bound: Some(bound),
+            interface,
+            ..Request::new(RequestOp::Read, bytes.clone())
+        };
         let arrived_at = self.arrived_at;
         let in_flight = || InFlight::new(unique, RequestOp::Read, arrived_at, bytes.clone());
         // A hit does not clone the reference to the file.

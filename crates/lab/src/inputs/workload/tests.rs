@@ -13,22 +13,31 @@ use std::ops::Range;
 const PAGE: u64 = 4096;
 const FILE: Range<u64> = 0..20 * PAGE;
 
-/// Writes a log of requests, one millisecond apart, to a volume of 64 MiB.
+/// Number of sessions of a log.
+const SESSIONS: u32 = 3;
+
+/// Writes a log of requests of one session, one millisecond apart, to a volume of 64 MiB.
 fn log(requests: impl IntoIterator<Item = Request>) -> tempfile::NamedTempFile {
+    log_of_sessions(requests.into_iter().map(|request| (0, request)))
+}
+
+/// Writes a log like [`log`], with the session of each request.
+fn log_of_sessions(requests: impl IntoIterator<Item = (u32, Request)>) -> tempfile::NamedTempFile {
     let geometry = Geometry { length: 64 << 20, granule: 512, read_only: false };
     let limit = LoggedLimit::Own(u64::MAX);
     let begin = [
         LogRecord::LarderInputs { version: VERSION },
         LogRecord::Input(Input::Cache { frames: 4096, frames_max: 4096, shards: 1 }),
         LogRecord::Input(Input::AddVolume { options: VolumeOptions::new("files", geometry) }),
-        LogRecord::Input(Input::Open { session: 1, volume: 0, limit }),
     ];
-    let submit = |(number, request): (u64, Request)| {
+    let open = |session| LogRecord::Input(Input::Open { session, volume: 0, limit });
+    let submit = |(number, (session, request)): (u64, (u32, Request))| {
         let now = number * 1_000_000;
-        LogRecord::Input(Input::Submit { session: 1, now, request, payload: 0 })
+        LogRecord::Input(Input::Submit { session, now, request, payload: 0 })
     };
+    let begin = begin.into_iter().chain((0..SESSIONS).map(open));
     let mut file = tempfile::NamedTempFile::new().unwrap();
-    for record in begin.into_iter().chain((1..).zip(requests).map(submit)) {
+    for record in begin.chain((1..).zip(requests).map(submit)) {
         writeln!(file, "{}", serde_json::to_string(&record).unwrap()).unwrap();
     }
     file
@@ -39,7 +48,10 @@ fn read_of(page: u64) -> Request {
 }
 
 fn simulate(requests: impl IntoIterator<Item = Request>, frames: u32) -> Totals {
-    let file = log(requests);
+    simulate_log(&log(requests), frames)
+}
+
+fn simulate_log(file: &tempfile::NamedTempFile, frames: u32) -> Totals {
     let workload = RecordedWorkload::open(file.path()).unwrap();
     workload.simulate(frames, NonZero::<usize>::MIN, StoreModel::Instant).unwrap()
 }
@@ -67,6 +79,19 @@ fn nothing_is_read_ahead_beyond_the_end_of_a_file() {
 }
 
 #[test]
+fn the_reads_of_a_file_are_one_sequence_whatever_threads_they_arrive_on() {
+    let misses = |bound: Option<Range<u64>>| {
+        // No session gets reads at equal distances.
+        let reads = (0..1000_u64).map(|page| {
+            (page.count_ones() % SESSIONS, Request { bound: bound.clone(), ..read_of(page) })
+        });
+        simulate_log(&log_of_sessions(reads), 4096).get(Counter::ReadMiss)
+    };
+    assert_eq!(misses(Some(0..1000 * PAGE)), 3);
+    assert!(misses(None) > 3, "each session is a client of its own");
+}
+
+#[test]
 fn discarded_pages_are_not_of_the_footprint() {
     let write = |page| Request { op: RequestOp::Write, ..read_of(page) };
     let discard = Request::new(RequestOp::Discard, FILE);
@@ -80,7 +105,7 @@ fn requests_that_the_engine_would_not_accept_are_refused_with_their_line() {
     let refusal = |request| {
         RecordedWorkload::open(log([read_of(1), request]).path()).unwrap_err().to_string()
     };
-    let sentence = "read the recording of inputs: line 6: its session is not open, its range \
+    let sentence = "read the recording of inputs: line 8: its session is not open, its range \
                     is outside of the volume, or it maps memory";
     assert_eq!(refusal(read_of(1 << 20)), sentence);
     assert_eq!(refusal(Request { offset: u64::MAX, ..read_of(0) }), sentence);

@@ -111,8 +111,7 @@ impl Worker {
         let bound = read_bound(start, args.offset, size);
         let index = self.section_session(node.file.section(), cached.volume)?;
         let len = u32::try_from(len).expect("at most 1 MiB");
-        let of = Some((&node.file, bound));
-        self.read_at(now, index, header.unique, (start, len), of);
+        self.read_at(now, index, header.unique, (start, len), (Some(&node.file), bound));
         Ok(Answer::None)
     }
 
