@@ -49,7 +49,7 @@ use readings::CounterReadings;
 use rustix::time::{ClockId, clock_gettime};
 use scope::{Scope, TaskReader};
 use source::Source;
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
 use std::time::{Duration, Instant};
 
 /// Default minimum size of each processor's trace buffer: a tenth of a second at a million lookups
@@ -293,19 +293,26 @@ impl Watcher {
         }
     }
 
-    /// Resolves the remaining names by walking the directories of their file systems, up to
-    /// [`WALK_TIME_MAX`]. No events are read meanwhile, so it runs after recording has stopped.
+    /// Resolves the remaining names in the scope by walking the directories of their file systems,
+    /// each for an equal part of [`WALK_TIME_MAX`] at least. No events are read meanwhile, so it
+    /// runs after recording has stopped.
     fn find_remaining_names(&mut self) {
-        let mut unnamed: HashMap<u32, Map<u64, FileId>> = HashMap::new();
+        let mut unnamed: BTreeMap<u32, Map<u64, FileId>> = BTreeMap::new();
         for (file, ..) in &self.accounting.counts {
-            if !self.accounting.file(*file).is_removed && self.names.needs_walk(*file) {
-                let key = self.accounting.file(*file).key;
+            let is_removed = self.accounting.file(*file).is_removed;
+            let key = self.accounting.file(*file).key;
+            let is_on_device = self.scope.files().0.is_none_or(|dev| dev == key.dev);
+            if is_on_device && !is_removed && self.names.needs_walk(*file) {
                 unnamed.entry(key.dev).or_default().insert(key.ino, *file);
             }
         }
         let end = Instant::now() + WALK_TIME_MAX;
         let all = if unnamed.is_empty() { Vec::new() } else { mounts::all() };
+        let mut left = u32::try_from(unnamed.len()).expect("fewer devices than 2^32");
         for (dev, wanted) in &mut unnamed {
+            let begin = Instant::now();
+            let end = begin + end.saturating_duration_since(begin) / left;
+            left -= 1;
             let scope_path = self.scope.path.as_ref().filter(|location| location.dev == *dev);
             let mount = || {
                 Some(
