@@ -4,7 +4,7 @@ use crate::advise::{regions, scatter};
 use crate::escape;
 use crate::stats::Summary;
 use crate::table::{Field, Table};
-use larder_schema::advice::{FLAT, Region, Regions};
+use larder_schema::advice::{FLAT, Region};
 use larder_schema::curve::{Curve, Point};
 use larder_schema::format;
 use larder_schema::measured::{MeasuredSize, MeasuredSizing, Spread};
@@ -55,9 +55,13 @@ pub fn evaluate(sizing: &mut MeasuredSizing, reachable: Option<f64>) {
     let curve = Curve::new(sizing.sizes.iter().map(point));
     let measured = curve.points().iter().map(|point| point.hit_ratio);
     let ceiling = measured.chain(reachable).fold(0.0, f64::max);
-    sizing.regions = regions::find(&curve, ceiling);
+    if is_complete(&curve, ceiling) {
+        sizing.regions = regions::find(&curve, ceiling);
+    } else {
+        steep_sizes(sizing, &curve, ceiling);
+    }
     if let Some(found) = &sizing.regions {
-        sizing.regions_why = reasons(found, curve.last_bytes());
+        sizing.regions_why = regions::reasons(found).into();
         for size in &mut sizing.sizes {
             size.region = Some(regions::region(found, size.memory_bytes));
         }
@@ -67,20 +71,30 @@ pub fn evaluate(sizing: &mut MeasuredSizing, reachable: Option<f64>) {
     sizing.notes.extend(notes);
 }
 
-/// Returns a sentence for each region with the reason for its boundaries. Region 3 is not measured
-/// if the largest size lacks too many of the reachable hits.
-fn reasons(found: &Regions, last_bytes: u64) -> Vec<String> {
-    let mut reasons: Vec<String> = regions::reasons(found).into();
-    if found.flat_begin_hit_ratio < found.ceiling * (1.0 - FLAT) {
-        reasons.pop();
-        reasons.push(format!(
-            "3, flat: not measured. The largest size, {}, hits {} of the reachable {}.",
-            format::bytes(last_bytes),
-            format::percent(found.flat_begin_hit_ratio),
-            format::percent(found.ceiling)
-        ));
+/// Returns true if the largest size reaches region 3.
+fn is_complete(curve: &Curve, ceiling: f64) -> bool {
+    curve.points().last().is_some_and(|last| last.hit_ratio >= ceiling * (1.0 - FLAT))
+}
+
+/// Finds the sizes that are in region 1 whatever the sizes beyond the measured ones hit. The other
+/// sizes have no region, since the gain from doubling them is not measured.
+fn steep_sizes(sizing: &mut MeasuredSizing, curve: &Curve, ceiling: f64) {
+    let Some(&last) = curve.rising().points().last() else { return };
+    let is_steep = |size: &MeasuredSize| {
+        let doubled = curve.rising().at(size.memory_bytes.saturating_mul(2).min(last.bytes));
+        let gain = doubled.map_or(0.0, |it| it.hit_ratio) - size.read_hit_ratio.median;
+        gain > regions::STEEP * ceiling
+    };
+    for size in &mut sizing.sizes {
+        size.region = is_steep(size).then_some(Region::Steep);
     }
-    reasons
+    sizing.regions_why.push(format!(
+        "Only sizes in region 1 are known, since the largest size, {}, hits {}, and {} are \
+         reachable. Measure larger --sizes.",
+        format::bytes(last.bytes),
+        format::percent(last.hit_ratio),
+        format::percent(ceiling)
+    ));
 }
 
 /// Returns the sizes that a filter selects, with a text for each.
@@ -159,7 +173,8 @@ pub fn to_text(sizing: &MeasuredSizing) -> String {
     };
     let predicted = || sizing.sizes.iter().filter_map(|size| size.predicted);
     line(format_args!(
-        "\nThe prediction is inside the range of the runs at {} of {}. Its store model is {}.\n",
+        "\nThe prediction is in the range of the runs, or within one point of their median, at {} \
+         of {}. Its store model is {}.\n",
         predicted().filter(|predicted| predicted.is_inside).count(),
         format::counted(predicted().count() as u64, "size"),
         sizing.store
@@ -245,6 +260,20 @@ mod tests {
     }
 
     #[test]
+    fn without_the_flat_region_only_steep_sizes_are_known() {
+        let sizes = [(8, 0.3), (12, 0.42), (16, 0.45)];
+        let sizing = evaluated(sizes.map(|(mib, hits)| size(mib, hits, &[(hits, 10)])).into());
+        let regions: Vec<_> = sizing.sizes.iter().map(|it| it.region).collect();
+        assert_eq!(regions, [Some(Region::Steep), None, None]);
+        let why = "Only sizes in region 1 are known, since the largest size, 16 MiB, hits 45.0 %, \
+                   and 90.0 % are reachable. Measure larger --sizes.";
+        assert_eq!((sizing.regions, sizing.regions_why), (None, vec![why.to_owned()]));
+        let nearly_all = [(8, 0.3), (16, 0.89)].map(|(mib, hits)| size(mib, hits, &[(hits, 10)]));
+        let why = evaluated(nearly_all.into()).regions_why;
+        assert!(why[2].starts_with("3, flat, from "), "{why:?}");
+    }
+
+    #[test]
     fn sizes_have_regions_by_the_curve_and_by_the_scatter() {
         let steep = size(8, 0.31, &[(0.3, 20), (0.2, 30), (0.4, 16)]);
         let useful = size(64, 0.9, &[(0.8, 10), (0.8, 10), (0.81, 10)]);
@@ -260,22 +289,8 @@ mod tests {
         assert!(sizing.notes[0].contains("64 MiB (+10.0 points)"), "{}", sizing.notes[0]);
         assert!(sizing.notes[1].contains("differ at 64 MiB (2 and 3)"), "{}", sizing.notes[1]);
         let text = to_text(&sizing);
-        assert!(text.contains("inside the range of the runs at 2 of 3 sizes"), "{text}");
+        assert!(text.contains("within one point of their median, at 2 of 3 sizes"), "{text}");
         assert!(text.contains("3, flat"), "{text}");
-    }
-
-    #[test]
-    fn region_3_is_not_measured_if_the_largest_size_misses_too_much() {
-        let reasons = |largest: f64| {
-            let runs = |hit_ratio| [(hit_ratio, 10), (hit_ratio, 10)];
-            let sizes = vec![size(8, 0.2, &runs(0.2)), size(16, largest, &runs(largest))];
-            evaluated(sizes).regions_why
-        };
-        assert_eq!(
-            reasons(0.5)[2],
-            "3, flat: not measured. The largest size, 16 MiB, hits 50.0 % of the reachable 90.0 %."
-        );
-        assert!(reasons(0.89)[2].starts_with("3, flat, from "), "{:?}", reasons(0.89));
     }
 
     #[test]

@@ -184,7 +184,7 @@ impl Policies {
 fn size(text: &str) -> Result<Size, String> {
     let error = || format!("\"{text}\" is not a size; write 5%, 64MiB or 1000p");
     // A number without a unit is bytes; fewer than the smallest page were hardly meant.
-    if text.parse().is_ok_and(|bytes: u64| bytes < u64::from(PAGE_BYTES_MIN)) {
+    if text.parse().is_ok_and(|bytes: u64| (1..u64::from(PAGE_BYTES_MIN)).contains(&bytes)) {
         return Err(format!("\"{text}\" has no unit; write {text}MiB, {text}p (pages) or {text}%"));
     }
     if let Some(percent) = text.strip_suffix('%') {

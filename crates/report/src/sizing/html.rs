@@ -14,8 +14,8 @@ use crate::escape::html as escape;
 use crate::page::{self, Card, Head, WIDE, details, figure, html_table, list, section};
 use crate::table::{Cell, Column, Table};
 use charts::{
-    curve_chart, curve_key, heat_chart, load_chart, policies_chart, policies_key, windows_chart,
-    working_set_chart,
+    compared_effects, curve_chart, curve_key, heat_chart, load_chart, policies_chart, policies_key,
+    windows_chart, working_set_chart,
 };
 use larder_schema::advice::Attainment;
 use larder_schema::format;
@@ -162,8 +162,13 @@ fn curve_section(sizing: &Sizing) -> String {
 
 fn policies_section(sizing: &Sizing) -> String {
     let Some(recommended) = sizing.recommended() else { return String::new() };
-    let caption = "The best policy at the recommended size is first. Distant dots mean that the \
-                   size matters; rows that look alike mean that the policy does not.";
+    let caption = match compared_effects(sizing).len() {
+        1 => "The best policy at the recommended size is first.",
+        _ => {
+            "The best policy at the recommended size is first. Distant dots mean that the size \
+             matters; rows that look alike mean that the policy does not."
+        }
+    };
     let figure =
         figure(|width| policies_chart(sizing, width), caption, Some(&policies_table(recommended)));
     section("Another policy?", &(page::key(&policies_key(sizing)) + &figure))

@@ -277,10 +277,14 @@ pub(super) fn unavoidable(sizing: &Sizing) -> String {
         format::percent(first)
     );
     if let Some(min) = sizing.min_hit_ratio {
-        let no = if server::is_searched(sizing) { "Without read-ahead no" } else { "No" };
+        let at = if server::is_searched(sizing) {
+            "Without read-ahead, at the recommended size,"
+        } else {
+            "At the recommended size"
+        };
         put!(
             text,
-            ". {no} policy of the recommended size hits more than {} of the references (MIN, which \
+            ". {at} no policy hits more than {} of the references, reads and writes (MIN, which \
              knows the future)",
             format::percent(min)
         );

@@ -181,8 +181,9 @@ impl<'a> Measurement<'a> {
         let workload = RecordedWorkload::open(&log)?;
         let sizes = self.sizes_for(workload.footprint_bytes());
         let (count, trials) = (sizes.len(), usize::from(self.arguments.measure.trials));
-        let runs = format::counted((count * trials) as u64, "run");
-        eprintln!("larder: note: {runs} follow: {trials} with each of {count} sizes");
+        let runs = format::counted((count * trials) as u64, "measured run");
+        let sizes_text = format::counted(count as u64, "size");
+        eprintln!("larder: note: then {runs}, {trials} with each of {sizes_text}");
         let measured = self.measure(scratch, &sizes, stop)?;
         let mut sizing = self.compose(&workload, &measured);
         let model = prediction::store_model(&measured);

@@ -14,7 +14,7 @@ fn a_loop_misses_in_small_caches_and_hits_in_large_ones_as_predicted() {
     }
     let rig = Rig::new(16 * MIB);
     let (sizing, stderr) = rig.measure(&["--sizes", "32MiB,8MiB", "--trials", "2"], LOOP);
-    assert!(stderr.contains("4 runs follow: 2 with each of 2 sizes"), "{stderr}");
+    assert!(stderr.contains("4 measured runs, 2 with each of 2 sizes"), "{stderr}");
     let sizes: Vec<u64> = sizing.sizes.iter().map(|size| size.memory_bytes >> 20).collect();
     assert_eq!(sizes, [8, 32]);
     let numbers: Vec<Vec<u64>> =

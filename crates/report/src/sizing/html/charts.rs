@@ -186,7 +186,8 @@ fn name_regions(sizing: &Sizing, plot: &mut Plot) {
 pub(super) fn policies_chart(sizing: &Sizing, width: f64) -> String {
     let Some(recommended) = sizing.recommended() else { return String::new() };
     let rows = recommended.policies.len();
-    let all = sizing.effects.iter().flat_map(|effect| &effect.policies);
+    let compared = compared_effects(sizing);
+    let all = compared.iter().flat_map(|effect| &effect.policies);
     let (mut minimum, mut maximum) = (f64::INFINITY, 0.0_f64);
     for one in all {
         minimum = minimum.min(one.low);
@@ -201,10 +202,9 @@ pub(super) fn policies_chart(sizing: &Sizing, width: f64) -> String {
     for (row, policy) in recommended.policies.iter().enumerate() {
         let y = top + 14.0 + 24.0 * count_f64(row);
         plot.words("label", (left - 10.0, y + 4.0), "end", &policy.policy);
-        let found: Vec<_> = sizing
-            .effects
+        let found: Vec<_> = compared
             .iter()
-            .filter_map(|effect| {
+            .filter_map(|&effect| {
                 let one = effect.policies.iter().find(|one| one.policy == policy.policy)?;
                 Some((effect, one))
             })
@@ -233,7 +233,13 @@ pub(super) fn policies_key(sizing: &Sizing) -> Vec<(String, String)> {
         let size = format!("{}: {}", effect.what, format::bytes(effect.point.bytes));
         (dot_class(effect).to_owned(), size)
     };
-    sizing.effects.iter().map(entry).collect()
+    compared_effects(sizing).into_iter().map(entry).collect()
+}
+
+/// Returns the sizes at which all policies of the chart were simulated.
+pub(super) fn compared_effects(sizing: &Sizing) -> Vec<&Effect> {
+    let rows = sizing.recommended().map_or(0, |it| it.policies.len());
+    sizing.effects.iter().filter(|effect| effect.policies.len() == rows).collect()
 }
 
 fn dot_class(effect: &Effect) -> &'static str {
