@@ -107,8 +107,8 @@ fn files() -> Grid {
         sort: 1,
         rows,
         note: Some(format!(
-            "Files that are open now.{more}{incomplete} The view uses has the tasks that read \
-             them, and their hits."
+            "Files that are open now.{more}{incomplete} View 5 (uses) shows the tasks that \
+             read them, and their hits."
         )),
         ..Grid::default()
     }

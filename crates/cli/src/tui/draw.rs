@@ -148,7 +148,7 @@ fn views(snapshot: &TopSnapshot, state: &State, counts: bool) -> Line<'static> {
     let mut spans = Vec::new();
     for (number, &view) in (1..).zip(View::value_variants()) {
         let (is_shown, rows) = (view == state.view, snapshot.grid(view).rows.len());
-        let count = if counts || is_shown { format!("{rows} ") } else { String::new() };
+        let count = if counts || is_shown { format!("({rows}) ") } else { String::new() };
         let text = format!(" {number} {} {count}", view.name());
         spans.push(if is_shown { text.reversed() } else { Span::from(text) });
     }

@@ -56,7 +56,7 @@ fn eighty_columns_and_twenty_four_lines_are_enough() {
     let lines = screen(&snapshot, &state, 80, 24);
     assert_eq!(lines.len(), 24);
     assert!(lines[0].starts_with("memory 2 GiB"));
-    assert!(lines[1].contains("1 files 40"), "{}", lines[1]);
+    assert!(lines[1].contains("1 files (40)"), "{}", lines[1]);
     assert!(lines[2].contains("resident v") && lines[2].contains("opened by"), "{}", lines[2]);
     // The largest first; the end of the name is kept, and the last column did not fit.
     assert!(lines[3].contains("file-39") && lines[3].contains("156 KiB"), "{}", lines[3]);
@@ -190,13 +190,13 @@ fn keys_sort_filter_scroll_and_freeze() {
 fn the_state_is_whole_whatever_else_there_is() {
     let (snapshot, mut state) = (snapshot(), State::new(View::Files));
     let second = |state: &State| screen(&snapshot, state, 80, 24)[1].clone();
-    assert!(second(&state).ends_with("5 uses 0"), "{}", second(&state));
+    assert!(second(&state).ends_with("5 uses (0)"), "{}", second(&state));
     let letters = "/a-long-name-of-a-file".chars().map(Key::Char);
     let keys: Vec<Key> = letters.chain([Key::Enter]).collect();
     press(&mut state, &snapshot, &keys);
     state.recording = true;
     let line = second(&state);
-    assert!(line.contains("1 files 40") && line.contains("  /a-long-name"), "{line}");
+    assert!(line.contains("1 files (40)") && line.contains("  /a-long-name"), "{line}");
     assert!(line.ends_with("  recording"), "{line}");
     state.frozen = true;
     assert!(second(&state).ends_with("  frozen  recording"), "{}", second(&state));

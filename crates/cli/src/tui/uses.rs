@@ -99,7 +99,7 @@ fn grid(interval: &Interval, trend: &[f64]) -> Grid {
         format!("{lost} events were lost, so there is more than is shown.")
     } else if let Some(ratio) = interval.sum.hit_ratio() {
         let (ratio, trend) = (format::percent(ratio), colors::spark_line(trend));
-        format!("Through the cache of this machine: {ratio} of the pages read hit, {trend}.")
+        format!("Through the cache of this machine: {ratio} of the read pages were hits, {trend}.")
     } else {
         "Through the cache of this machine.".to_owned()
     };

@@ -79,7 +79,7 @@ catalogue! {
     DiscardRequests, "discard_requests", Operations, "Trim requests of clients.", "";
     ZeroRequests, "zero_requests", Operations, "Requests of clients to write zeros.", "";
     FastReads, "fast_reads", Operations,
-        "Reads of a resident block copied by the shortest way; no other counter of calls has them.",
+        "Reads of a resident block copied by the shortest way; not counted in `copy_reads`.",
         "Fast Reads/sec";
     ReadHit, "read_hit_pages", Pages, "Read references whose blocks were all resident.", "";
     ReadAheadHit, "read_ahead_hit_pages", Pages,
@@ -111,21 +111,21 @@ catalogue! {
     BypassFrozen, "bypass_frozen_pages", Pages,
         "Bypasses because the volume is frozen.", "";
     CopyReads, "copy_reads", Operations,
-        "Reads that copy to the caller, beside the fast ones.", "Copy Reads/sec";
+        "Reads that copy to the caller, without those of `fast_reads`.", "Copy Reads/sec";
     CopyReadHits, "copy_read_hits", Operations,
         "Those that were answered without the store.", "Copy Read Hits %";
     MapReads, "map_reads", Operations,
-        "Ranges that a caller looks at in place: calls, however often it looks.", "Data Maps/sec";
+        "Calls that map a range to be read in place, however often it is read.", "Data Maps/sec";
     MapReadHits, "map_read_hits", Operations,
         "Those that were there without the store.", "Data Map Hits %";
     PinReads, "pin_reads", Operations,
-        "Ranges mapped to be changed, with what they hold.", "Pin Reads/sec";
+        "Calls that map a range for change and read its present content.", "Pin Reads/sec";
     PinReadHits, "pin_read_hits", Operations,
         "Those that were there without the store.", "Pin Read Hits %";
     PinOverwrites, "pin_overwrites", Operations,
         "Ranges mapped to be overwritten, of which nothing is read.", "";
     GatherReads, "gather_reads", Operations,
-        "Reads whose frames go to a socket as they are: the exports.", "MDL Reads/sec";
+        "Reads whose frames are sent without a copy: all reads over NBD and FUSE.", "MDL Reads/sec";
     GatherReadHits, "gather_read_hits", Operations,
         "Those that were answered without the store.", "MDL Read Hits %";
     EvictedPages, "evicted_pages", Pages, "Pages evicted to make room.", "";
@@ -198,11 +198,11 @@ catalogue! {
     Writing, "writing_bytes", Bytes, "Blocks newer than the store, being written now.", "";
     Memory, "memory_bytes", Bytes, "Memory of the pool for data.", "";
     MemoryTarget, "memory_target_bytes", Bytes,
-        "Memory of the pool that there shall be for data; it grows or shrinks until then.", "";
+        "Target of `memory_bytes`, which grows or shrinks until it reaches this.", "";
     Free, "free_bytes", Bytes, "Memory of the pool that holds nothing.", "";
     Metadata, "metadata_bytes", Bytes, "Memory of the pool for tables, policies and ghosts.", "";
     GivenBack, "given_back_bytes", Bytes,
-        "Memory that was asked for and is not used, since the system is short of it.", "";
+        "Part of `--memory` that was returned to the system because it is short of memory.", "";
     InFlight, "store_in_flight", Operations, "Operations that the store has not finished.", "";
     Pinned, "pinned_bytes", Bytes,
         "Ranges that an administrator has pinned, resident yet or not.", "";

@@ -283,7 +283,7 @@ impl RequestSource {
         }
         if offset.checked_add(len).is_none_or(|end| end > *length) {
             return Err(ReplayError::Refused(format!(
-                "{name} ends at byte {length}, before {}; --wrap folds offsets into it",
+                "{} is beyond the end of {name} ({length} bytes); --wrap folds offsets into it",
                 describe_record(number, record)
             )));
         }

@@ -77,8 +77,8 @@ fn what_an_export_cannot_take_is_refused_or_left_out() {
         request_source(&[record], export(8192, 512, 4096), wrap).next().unwrap_err().to_string()
     };
     assert!(refusal(record(Op::Read, 100, 512), true).contains("multiples of 512"));
-    assert!(refusal(record(Op::Write, 8192, 512), false).contains("ends at byte 8192"));
-    assert!(refusal(record(Op::Read, u64::MAX - 511, 512), false).contains("ends at byte 8192"));
+    assert!(refusal(record(Op::Write, 8192, 512), false).contains("(8192 bytes)"));
+    assert!(refusal(record(Op::Read, u64::MAX - 511, 512), false).contains("(8192 bytes)"));
     let records = [
         record(Op::Discard, 0, 512),
         record(Op::Read, 0, 0),

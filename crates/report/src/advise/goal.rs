@@ -31,7 +31,8 @@ pub fn reason(
     let target = format::percent(goal.target);
     let (reachable, wanted) = (format::percent(ceiling), format::percent(goal.hit_ratio(ceiling)));
     let goal = format!(
-        "{target} of the reachable hits ({wanted} of the {counted}; {everything} hits {reachable})"
+        "{target} of the reachable hits (the target is {wanted} of the {counted}; {everything} \
+         hits {reachable})"
     );
     match reach {
         Attainment::Reached => format!("The smallest size with {goal}."),

@@ -19,10 +19,11 @@ pub(super) const LEAK: Rule = Rule {
     name: "leak",
     when: "over at least 8 snapshots a process grew by a quarter of the cache or more and shrank \
            in at most 1 of 10 steps, while the cache lost a quarter",
-    source: "measured in 1998: a program that leaked memory squeezed the cache to nearly nothing, \
-             since it had no minimum; the quarters of the time are compared",
-    why: "The cache of the system has no floor: what a program takes, it loses, and other programs \
-          wait for the disk.",
+    source: "Windows NT 4 in 1998: a program that leaked memory took nearly the whole cache, which \
+             had no minimum; the means of the first and the last quarter of the snapshots are \
+             compared",
+    why: "The cache of the system has no minimum: it loses what a program takes, and then other \
+          programs wait for the disk.",
     attempt: &[
         "larder bench probe DIRECTORY --scenario leak --memory SIZE",
         "larder serve IMAGE --memory SIZE --listen unix:SOCKET",
@@ -84,8 +85,8 @@ pub(super) const PAGING: Rule = Rule {
     name: "paging",
     when: "in a quarter of the snapshots or more, at least 2, no more than 4 MiB (1/16 of memory, \
            where that is known) was available and 45 pages/s or more were paged",
-    source: "from 1998: at or below 4 MB available of 64 MB and paging hard, the machine needs \
-             memory; 45 pages/s were measured there when a file overran the cache",
+    source: "Windows NT 4 in 1998: a machine of 64 MB with at most 4 MB available that pages much \
+             needs memory; it paged 45 pages/s when a file was larger than the cache",
     why: "Programs and the cache take memory from each other, and both read back from the disk \
           what they lost.",
     attempt: &["larder size TRACE", "larder serve IMAGE --memory SIZE --listen unix:SOCKET"],
@@ -125,11 +126,11 @@ const LAYER_BYTES_MIN: f64 = 64.0 * 1024.0 * 1024.0;
 
 pub(super) const LAYERS: Rule = Rule {
     name: "layered-caches",
-    when: "a cache and the cache of what lies below it both hold 5 % of memory or more (64 MiB \
+    when: "a cache and the cache of the storage below it both hold 5 % of memory or more (64 MiB \
            where that is not known)",
-    source: "a twentieth of memory is what the useful region of a curve is worth moving for; the \
-             two copies are the sum of both",
-    why: "Two copies of the same data compete for one memory; the lower one is hardly ever asked.",
+    source: "less than 5 % of memory is not worth a change; both caches hold the same data, so the \
+             smaller one is wasted",
+    why: "Two copies of the same data compete for memory, and the lower one is hardly ever read.",
     attempt: &["larder serve IMAGE --memory SIZE --listen unix:SOCKET"],
     sure: Confidence::Certain,
     seen: stacked_caches,

@@ -16,12 +16,12 @@ const REFAULT_SHARE_MIN: f64 = 0.05;
 
 pub(super) const SCAN: Rule = Rule {
     name: "scan",
-    when: "a file is read at least 90 % in order, what it brought is a quarter of the cache or \
-           more, and at least 5 % of the evicted pages came back",
-    source: "a tenth for seeks between extents and threads; refaults are the kernel's own sign \
-             of a working set that lost memory (workingset_refault_file)",
-    why: "What is read once takes the place of what is read again and again, so that is read from \
-          the disk a second time.",
+    when: "a file is read at least 90 % in order, its pages are a quarter of the cache or more, \
+           and at least 5 % of the evicted pages came back",
+    source: "the other tenth allows for seeks between extents and threads; refaults are the \
+             kernel's own sign of a working set that lost memory (workingset_refault_file)",
+    why: "Pages that are read once evict pages that are read again and again, which then are read \
+          from the disk once more.",
     attempt: &[
         "larder sim TRACE --policy lru,linux,s3fifo,arc,min",
         "larder serve IMAGE --policy s3fifo --listen unix:SOCKET",
@@ -70,9 +70,10 @@ pub(super) const ONE_FILE: Rule = Rule {
     name: "one-file-misses",
     when: "one of at least 3 files has more than half of all misses, which are at least 1,024 \
            pages and 5 % of what was read",
-    source: "half decides the whole; 1,024 pages are 4 MiB, a second's work of any disk",
+    source: "with more than half of the misses, one file matters more than all others together; \
+             1,024 pages are 4 MiB, a second's work of any disk",
     why: "Memory, another policy or another place for this one file changes more than anything \
-          that is done for all.",
+          that is done for all files.",
     attempt: &["larder size TRACE", "larder serve IMAGE --memory SIZE --listen unix:SOCKET"],
     sure: Confidence::Certain,
     seen: one_file,
@@ -108,7 +109,7 @@ pub(super) const WASTED: Rule = Rule {
     name: "read-ahead-wasted",
     when: "more than half of at least 1,024 pages that were read ahead were evicted unused",
     source: "the bound of larder's own caches; 1,024 pages are 4 MiB",
-    why: "The disk reads, and the cache gives room to, pages that no program uses.",
+    why: "The disk reads pages that no program uses, and they take memory of the cache.",
     attempt: &[
         "larder serve IMAGE --read-ahead 64KiB --listen unix:SOCKET",
         "larder serve IMAGE --hint random --listen unix:SOCKET",
@@ -121,9 +122,9 @@ pub(super) const TOO_SMALL: Rule = Rule {
     name: "read-ahead-small",
     when: "of at least 1,024 pages of files read at least 90 % in order, more than 1 in 10 was \
            missed",
-    source: "the default window of Linux, 128 KiB, leaves 1 page in 32 to wait for",
-    why: "A program that reads in order waits for the disk again and again, though it was plain \
-          what it would want next.",
+    source: "with the default window of Linux, 128 KiB, a reader waits for 1 page in 32",
+    why: "A program that reads in order waits for the disk again and again, although its next \
+          pages were known.",
     attempt: &[
         "larder bench fileload DIRECTORY",
         "larder serve IMAGE --read-ahead 4MiB --listen unix:SOCKET",

@@ -12,11 +12,11 @@ const THROTTLED_MIN: f64 = 0.01;
 
 pub(super) const THROTTLED: Rule = Rule {
     name: "throttled-writers",
-    when: "a process was made to wait for at least 1 % of the time since too much was dirty",
+    when: "for at least 1 % of the time the kernel made a process wait, because too much data was \
+           dirty",
     source: "the kernel pauses a writer for up to 200 ms at a time (MAX_PAUSE of \
-             mm/page-writeback.c), which users notice when it goes on",
-    why: "Programs write faster than the disk takes it, and the cache has no room left to absorb \
-          that.",
+             mm/page-writeback.c), which users notice if it happens often",
+    why: "Programs write faster than the disk, and the cache may not hold more unwritten data.",
     attempt: &[
         "larder bench probe DIRECTORY",
         "larder serve IMAGE --memory SIZE --listen unix:SOCKET",
@@ -49,11 +49,11 @@ const BUSY_MIN: f64 = 0.5;
 
 pub(super) const TOO_HIGH: Rule = Rule {
     name: "dirty-limit-high",
-    when: "more is dirty than the disk writes in 30 s, by the fastest part of the time in which it \
-           was busy for at least half",
+    when: "the dirty data takes more than 30 s at the highest write rate of the disk while it was \
+           at least 50 % busy",
     source: "30 s is the age at which Linux writes dirty data (vm.dirty_expire_centisecs 3000)",
-    why: "A flush, a stop or a loss of power meets so much data that it takes, or costs, half a \
-          minute and more.",
+    why: "A flush or a stop has to write data for half a minute and more, and a loss of power \
+          loses it.",
     attempt: &["larder serve IMAGE --set dirty-limit=100 --set age-max=5000 --listen unix:SOCKET"],
     sure: Confidence::Likely,
     seen: too_high,
@@ -61,11 +61,10 @@ pub(super) const TOO_HIGH: Rule = Rule {
 
 pub(super) const TOO_LOW: Rule = Rule {
     name: "dirty-limit-low",
-    when: "writers are made to wait, and the limit is less than the disk writes in 5 s",
-    source: "5 s lie between two rounds of the lazy writer of Linux \
-             (vm.dirty_writeback_centisecs 500)",
-    why: "Writers wait although the disk would take what they write: bursts that fit into memory \
-          are not absorbed.",
+    when: "the kernel makes writers wait, and its limit is less than the disk writes in 5 s",
+    source: "the lazy writer of Linux runs every 5 s (vm.dirty_writeback_centisecs 500)",
+    why: "Writers wait although the disk is fast enough: bursts that would fit into memory are \
+          not absorbed.",
     attempt: &["larder serve IMAGE --memory SIZE --set dirty-limit=900 --listen unix:SOCKET"],
     sure: Confidence::Likely,
     seen: too_low,
@@ -112,8 +111,7 @@ pub(super) const ACCESS_TIMES: Rule = Rule {
     when: "reading alone made at least 1 inode a second dirty, 5 % of all that became so",
     source: "with relatime, the default of Linux, a file is written at most once a day for being \
              read",
-    why: "Each read that is answered from memory still costs a write, of the inode and of the \
-          journal.",
+    why: "Reads that are answered from memory still cause writes of inodes and of the journal.",
     attempt: &[
         "larder bench matrix --workload postmark --variant a=;relatime --variant b=;noatime",
     ],

@@ -108,7 +108,7 @@ fn started_in_words(run: &Run) -> String {
             });
             let (least, most) = (format::percent(least.min(most)), format::percent(most));
             let share = if least == most { most } else { format!("{least} to {most}") };
-            format!("{trials}, started as it was: {share} of {files} was in memory.")
+            format!("{trials}, started as-is: {share} of {files} was in memory.")
         }
     }
 }

@@ -274,29 +274,32 @@ pub const NT_COUNTERS: &[NtCounter] = &[
         "larder_memory_bytes + larder_metadata_bytes",
         "There the whole system's working set; here what the cache was given.",
     ),
-    nt("Copy Reads/sec", "rate(larder_read_requests_total[5m])", ""),
+    nt("Copy Reads/sec", "rate(larder_copy_reads_total[5m])", ""),
     nt(
         "Copy Read Hits %",
-        "rate(larder_read_hit_pages_total[5m]) / (rate(larder_read_hit_pages_total[5m]) + \
+        "(rate(larder_read_hit_pages_total[5m]) + rate(larder_read_ahead_hit_pages_total[5m])) / \
+         (rate(larder_read_hit_pages_total[5m]) + rate(larder_read_ahead_hit_pages_total[5m]) + \
+         rate(larder_read_ahead_wait_pages_total[5m]) + \
          rate(larder_read_partial_hit_pages_total[5m]) + rate(larder_read_miss_pages_total[5m]) + \
          rate(larder_read_bypass_pages_total[5m]))",
         "Weighted by pages; never average ratios of intervals.",
     ),
     nt(
         "Fast Reads/sec",
-        "rate(larder_read_hit_pages_total[5m])",
-        "Every hit takes the fast path: no lock, no wait.",
+        "rate(larder_fast_reads_total[5m])",
+        "Only of programs that embed the library.",
     ),
     nt(
-        "MDL Reads/sec, MDL Read Hits %",
-        "as Copy Reads, Copy Read Hits %",
-        "Replies are sent from the cache's memory: every read over NBD is one of these.",
+        "MDL Reads/sec",
+        "rate(larder_gather_reads_total[5m])",
+        "Replies are sent from the memory of the cache: all reads over NBD and FUSE.",
     ),
     nt("Lazy Write Flushes/sec", "rate(larder_lazy_writes_total[5m])", ""),
     nt(
         "Lazy Write Pages/sec",
         "rate(larder_lazy_write_blocks_total[5m])",
-        "In blocks of 4 KiB, as pages were there. Divided by the one before: the burst size.",
+        "In blocks of 4 KiB, the page size of Windows NT. Divided by Lazy Write Flushes/sec it is \
+         the burst size.",
     ),
     nt(
         "Data Flushes/sec",

@@ -80,9 +80,9 @@ fn make(arguments: &FragmentsArgs, directory: &Path) -> Result<String> {
         stop.reraise_signal()?;
     }
     result?;
-    let size = format::bytes(file_bytes);
+    let (files, size) = (format::counted(u64::from(files), "file"), format::bytes(file_bytes));
     Ok(format!(
-        "{files} of {size} in {extents} extents each: {}\n{files} of {size} in 1 extent each: {}\n",
+        "{files} of {size}, {extents} extents each: {}\n{files} of {size}, 1 extent each: {}\n",
         escape::path(&directory.join(FRAGMENTED)),
         escape::path(&directory.join(CONTIGUOUS))
     ))

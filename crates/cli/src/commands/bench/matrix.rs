@@ -17,6 +17,7 @@ use clap::Args;
 use larder_host::scratch::{KINDS, Kind, Scratch, ScratchError, ScratchOptions, remove_left_over};
 use larder_host::{settings, state};
 use larder_lab::bench::{BenchError, Doubt, DoubtReason, RunResult};
+use larder_schema::format;
 use larder_schema::run::Part;
 use larder_schema::run::Run;
 use larder_schema::run::trial::SettingChange;
@@ -286,7 +287,8 @@ impl MatrixArgs {
         changes: &[SettingChange],
         error: Option<&anyhow::Error>,
     ) -> Run {
-        let description = format!("{} in {} variants", parts[0].run.what, parts.len());
+        let description =
+            format!("{}; {}", parts[0].run.what, format::counted(parts.len() as u64, "cell"));
         let mut run = larder_report::run::gathered(description, parts);
         "matrix".clone_into(&mut run.workload);
         run.settings.insert("workload".to_owned(), self.workload.name().into());

@@ -32,7 +32,7 @@ fn check_fragments(directory: &Path) {
     let shown = directory.to_str().unwrap();
     let args = ["fragments", shown, "--files", "3", "--size", "4MiB", "--extents", "50"];
     let made = bench(&args);
-    assert!(made.succeeded() && made.out.contains("3 of 4 MiB in 50 extents each"), "{made:?}");
+    assert!(made.succeeded() && made.out.contains("3 files of 4 MiB, 50 extents each"), "{made:?}");
     let mut all: Vec<(u64, usize)> = Vec::new();
     for number in 1..=FILES {
         let file = |kind: &str| directory.join(kind).join(format!("file-{number}"));
