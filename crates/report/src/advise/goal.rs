@@ -31,7 +31,7 @@ pub fn reason(
     let target = format::percent(goal.target);
     let (reachable, wanted) = (format::percent(ceiling), format::percent(goal.hit_ratio(ceiling)));
     let goal = format!(
-        "{target} of the reachable hits (the target is {wanted} of the {counted}; {everything} \
+        "{target} of the reachable hits (at least {wanted} of the {counted}; {everything} \
          hits {reachable})"
     );
     match reach {

@@ -20,8 +20,8 @@ pub(super) const LEAK: Rule = Rule {
     when: "over at least 8 snapshots a process grew by a quarter of the cache or more and shrank \
            in at most 1 of 10 steps, while the cache lost a quarter",
     source: "Windows NT 4 in 1998: a program that leaked memory took nearly the whole cache, which \
-             had no minimum; the means of the first and the last quarter of the snapshots are \
-             compared",
+             had no minimum; the cache is compared by the means of the first and the last \
+             quarter of the snapshots",
     why: "The cache of the system has no minimum: it loses what a program takes, and then other \
           programs wait for the disk.",
     attempt: &[
@@ -83,8 +83,8 @@ const PAGING_MOMENTS_MIN: usize = 2;
 
 pub(super) const PAGING: Rule = Rule {
     name: "paging",
-    when: "in a quarter of the snapshots or more, at least 2, no more than 4 MiB (1/16 of memory, \
-           where that is known) was available and 45 pages/s or more were paged",
+    when: "in at least 2 snapshots, and at least a quarter of all, at most 4 MiB of memory (1/16 \
+           of it, where its size is known) was available while at least 45 pages/s were paged",
     source: "Windows NT 4 in 1998: a machine of 64 MB with at most 4 MB available that pages much \
              needs memory; it paged 45 pages/s when a file was larger than the cache",
     why: "Programs and the cache take memory from each other, and both read back from the disk \

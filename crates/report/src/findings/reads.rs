@@ -108,7 +108,7 @@ const MISSED_MAX: f64 = 0.1;
 pub(super) const WASTED: Rule = Rule {
     name: "read-ahead-wasted",
     when: "more than half of at least 1,024 pages that were read ahead were evicted unused",
-    source: "the bound of larder's own caches; 1,024 pages are 4 MiB",
+    source: "the threshold of the same finding of a larder volume; 1,024 pages are 4 MiB",
     why: "The disk reads pages that no program uses, and they take memory of the cache.",
     attempt: &[
         "larder serve IMAGE --read-ahead 64KiB --listen unix:SOCKET",

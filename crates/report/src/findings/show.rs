@@ -31,7 +31,7 @@ pub fn rules_table() -> Table {
     let fields = [
         Field::word("rule", "finding", |it: &Rule| it.name),
         Field::word("when", "condition", |it| it.when),
-        Field::word("source", "source", |it| it.source),
+        Field::word("source", "reason for the thresholds", |it| it.source),
         Field::word("sure", "confidence", |it| it.sure.word()),
     ];
     Table::of("", &RULES, fields)

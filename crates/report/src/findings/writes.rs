@@ -49,8 +49,8 @@ const BUSY_MIN: f64 = 0.5;
 
 pub(super) const TOO_HIGH: Rule = Rule {
     name: "dirty-limit-high",
-    when: "the dirty data takes more than 30 s at the highest write rate of the disk while it was \
-           at least 50 % busy",
+    when: "writing all dirty data would take more than 30 s at the highest write rate that the \
+           disk reached while it was at least 50 % busy",
     source: "30 s is the age at which Linux writes dirty data (vm.dirty_expire_centisecs 3000)",
     why: "A flush or a stop has to write data for half a minute and more, and a loss of power \
           loses it.",
@@ -108,7 +108,8 @@ const DIRTY_SHARE_MIN: f64 = 0.05;
 
 pub(super) const ACCESS_TIMES: Rule = Rule {
     name: "access-times",
-    when: "reading alone made at least 1 inode a second dirty, 5 % of all that became so",
+    when: "reading alone made at least 1 inode a second dirty, and at least 5 % of all inodes that \
+           became dirty",
     source: "with relatime, the default of Linux, a file is written at most once a day for being \
              read",
     why: "Reads that are answered from memory still cause writes of inodes and of the journal.",
