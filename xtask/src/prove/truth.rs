@@ -40,8 +40,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let mut record = Record::new(&env.root, title, &["fio"], &settings)?;
     let calibration = Calibration::measure(env)?;
     let Calibration { byte_ns, alone, .. } = &calibration;
-    let store = calibration.store(alone.store_ns);
-    outln!("   ns per byte by depth {byte_ns:.3?}; wake {:.0} ns; store {store}", alone.wake_ns);
+    let store = calibration.store(alone);
+    outln!("   ns per byte by depth {byte_ns:.3?}; wake {:.0} ns; store {store}", alone.wake);
     let mut all = Vec::new();
     for workload in workload::all(env)? {
         let compared = compare(env, &workload, &calibration, &mut record);

@@ -41,29 +41,18 @@ pub(super) struct Calibration {
     pub(super) byte_ns: [f64; DEPTHS.len()],
     /// Bytes per second of the transfer of one operation.
     transfer: f64,
-    /// Nanoseconds of a write.
-    write_ns: f64,
-    /// The times of a read of one client.
-    pub(super) alone: ReadTimes,
+    /// The times of one client with small requests.
+    pub(super) alone: StoreTimes,
 }
 
-/// Times of a read that misses, in nanoseconds.
+/// Times of operations of the store without its limit, in nanoseconds.
 #[derive(Clone, Copy, Debug)]
-pub(super) struct ReadTimes {
-    /// Until the store thread of the server takes the operation, for `--wake`.
-    pub(super) wake_ns: f64,
-    /// In the store, without its limit.
-    pub(super) store_ns: f64,
-}
-
-impl ReadTimes {
-    /// Returns the means of a server that has written its counters.
-    pub(super) fn of(counters: &Path) -> Result<Self> {
-        let whole = record::read(counters)?;
-        let mean = |name: &str| number(&whole["volumes"][0]["latencies"][name], "mean");
-        let [wake_ns, store_ns] = ["store_read_queue_ns", "store_read_service_ns"].map(mean);
-        Ok(ReadTimes { wake_ns: wake_ns?, store_ns: store_ns? })
-    }
+pub(super) struct StoreTimes {
+    /// Until the store thread of the server takes a read, for `--wake`.
+    pub(super) wake: f64,
+    /// In the store, without the transfer.
+    pub(super) read: f64,
+    pub(super) write: f64,
 }
 
 impl Calibration {
@@ -78,25 +67,52 @@ impl Calibration {
         let byte_ns = |[small, large]: [f64; 2]| (large - small).max(0.0) / large_bytes;
         let [some, many] = [hits(DEPTHS[1])?, hits(DEPTHS[2])?];
         let reads = misses("0%")?;
-        let wake_ns = ReadTimes::of(&counters_file(env))?.wake_ns;
+        let wake_ns = mean_ns(&read_volume(&counters_file(env))?, "store_read_queue_ns")?;
         let writes = misses("100%")?;
         // The time of a hit is part of the time of a miss.
-        let [store_ns, large_ns] = [0, 1].map(|at| (reads[at] - own[at] - wake_ns).max(0.0));
+        let [read_ns, large_ns] = [0, 1].map(|at| (reads[at] - own[at] - wake_ns).max(0.0));
         let write_ns = (writes[0] - own[0] - wake_ns).max(0.0);
-        let transfer = large_bytes / (large_ns - store_ns).max(1.0) * 1e9;
+        let transfer = large_bytes / (large_ns - read_ns).max(1.0) * 1e9;
         let byte_ns = [own, some, many].map(byte_ns);
-        Ok(Calibration { byte_ns, transfer, write_ns, alone: ReadTimes { wake_ns, store_ns } })
+        Ok(Calibration {
+            byte_ns,
+            transfer,
+            alone: StoreTimes { wake: wake_ns, read: read_ns, write: write_ns },
+        })
+    }
+
+    /// Returns the means of a server that has written its counters.
+    pub(super) fn times_of(&self, counters: &Path) -> Result<StoreTimes> {
+        let volume = read_volume(counters)?;
+        let counted = |name: &str| number(&volume["counters"], name);
+        let service = |direction: &str| -> Result<f64> {
+            let mean = mean_ns(&volume, &format!("store_{direction}_service_ns"))?;
+            let operations = counted(&format!("store_{direction}s"))?.max(1.0);
+            let bytes = counted(&format!("store_{direction}_bytes"))? / operations;
+            Ok((mean - bytes / self.transfer * 1e9).max(0.0))
+        };
+        let wake = mean_ns(&volume, "store_read_queue_ns")?;
+        Ok(StoreTimes { wake, read: service("read")?, write: service("write")? })
     }
 
     /// Returns the model of the disk with its limit, for `--store`. The kernel's throttle admits
     /// the operations of 100 ms together.
-    pub(super) fn store(&self, read_ns: f64) -> String {
-        let Calibration { transfer, write_ns, .. } = self;
+    pub(super) fn store(&self, times: &StoreTimes) -> String {
+        let (Calibration { transfer, .. }, StoreTimes { read, write, .. }) = (self, times);
         format!(
             "read-iops:{PER_S},write-iops:{PER_S},slice:100ms,transfer:{transfer:.0},\
-             read-latency:{read_ns:.0}ns,write-latency:{write_ns:.0}ns"
+             read-latency:{read:.0}ns,write-latency:{write:.0}ns"
         )
     }
+}
+
+/// Returns the counters of the first volume.
+fn read_volume(counters: &Path) -> Result<Value> {
+    Ok(record::read(counters)?["volumes"][0].clone())
+}
+
+fn mean_ns(volume: &Value, latency: &str) -> Result<f64> {
+    number(&volume["latencies"][latency], "mean")
 }
 
 fn counters_file(env: &Env) -> PathBuf {

@@ -1,6 +1,6 @@
 //! One combination of settings: the measurement, the simulation, and their differences.
 
-use super::calibration::{Calibration, DEPTHS, ReadTimes};
+use super::calibration::{Calibration, DEPTHS, StoreTimes};
 use super::workload::{TraceSummary, Workload};
 use crate::disk::Disk;
 use crate::prove::prelude::*;
@@ -98,25 +98,31 @@ pub(super) struct OwnTimes {
     /// The time that clients and server themselves need for a request, for `--think` and `--gap`:
     /// `20us+2GiB/s`.
     request: String,
-    read: ReadTimes,
+    store: StoreTimes,
 }
 
 impl OwnTimes {
-    /// Measures with a cache that holds all pages of the workload, and reads of several clients
-    /// with a small one. The disk has no limit.
+    /// Measures with a cache that holds all pages of the workload, and the store times of several
+    /// clients and of programs with a small one. The disk has no limit.
     pub(super) fn measure(
         env: &Env,
         (workload, summary): (&Workload, &TraceSummary),
         disk: &Disk,
         calibration: &Calibration,
     ) -> Result<Vec<Self>> {
-        let read = calibration.alone;
+        let counters = env.file("own.json");
+        let store_times = |at: usize, options: &str| {
+            let memory = Combination { depth: at, ..BASE }.memory(summary.footprint_bytes);
+            let options = format!("{options} --counters {} --memory {memory}", counters.display());
+            workload.run(env, disk, &options, DEPTHS[at])?;
+            calibration.times_of(&counters)
+        };
         if !workload.is_direct() {
-            return Ok(vec![OwnTimes { request: String::new(), read }]);
+            let store = store_times(0, &BASE.common())?;
+            return Ok(vec![OwnTimes { request: String::new(), store }]);
         }
         let memory = summary.footprint_bytes * 5 / 4 + 64 * MIB;
         let mean_bytes = summary.transferred_bytes / summary.requests;
-        let counters = env.file("own.json");
         let at_depth = |(at, depth): (usize, u32)| {
             let server = env.serve(disk.path(), &format!("--memory {memory}"))?;
             workload.send(env, &server.uri(), depth)?;
@@ -127,14 +133,9 @@ impl OwnTimes {
             let rate =
                 if byte_ns > 0.0 { format!("+{:.0}/s", 1e9 / byte_ns) } else { String::new() };
             let request = format!("{fixed:.0}ns{rate}");
-            if depth == 1 {
-                return Ok(OwnTimes { request, read });
-            }
-            let memory = Combination { depth: at, ..BASE }.memory(summary.footprint_bytes);
-            let options = "--read-ahead off --counters";
-            let options = format!("{options} {} --memory {memory}", counters.display());
-            workload.run(env, disk, &options, depth)?;
-            Ok(OwnTimes { request, read: ReadTimes::of(&counters)? })
+            let alone = calibration.alone;
+            let store = if depth == 1 { alone } else { store_times(at, "--read-ahead off")? };
+            Ok(OwnTimes { request, store })
         };
         DEPTHS.into_iter().enumerate().map(at_depth).collect()
     }
@@ -194,8 +195,8 @@ impl Program<'_> {
     ) -> Result<Value> {
         let larder = &env.larder;
         let clients = DEPTHS[combination.depth];
-        let OwnTimes { request: own_time, read } = &self.own_times[combination.depth];
-        let (store, wake_ns) = (self.calibration.store(read.store_ns), read.wake_ns);
+        let OwnTimes { request: own_time, store } = &self.own_times[combination.depth];
+        let (wake_ns, store) = (store.wake, self.calibration.store(store));
         let pace = match (self.workload.is_direct(), clients) {
             (false, _) => "--pace recorded --clients 8".to_owned(),
             (true, 1) => format!("--clients 1 --think {own_time}"),
