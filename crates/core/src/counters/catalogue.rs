@@ -117,11 +117,11 @@ catalogue! {
     MapReads, "map_reads", Operations,
         "Calls that map a range to be read in place, however often it is read.", "Data Maps/sec";
     MapReadHits, "map_read_hits", Operations,
-        "Those that were there without the store.", "Data Map Hits %";
+        "Those whose range was resident, without a read of the store.", "Data Map Hits %";
     PinReads, "pin_reads", Operations,
         "Calls that map a range for change and read its present content.", "Pin Reads/sec";
     PinReadHits, "pin_read_hits", Operations,
-        "Those that were there without the store.", "Pin Read Hits %";
+        "Those whose range was resident, without a read of the store.", "Pin Read Hits %";
     PinOverwrites, "pin_overwrites", Operations,
         "Ranges mapped to be overwritten, of which nothing is read.", "";
     GatherReads, "gather_reads", Operations,

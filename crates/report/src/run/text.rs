@@ -92,11 +92,11 @@ fn started_in_words(run: &Run) -> String {
         }
         (Start::Cold, Some(pages)) => format!(
             "{trials} from a cold start: before each, none of {pages} pages of {files} \
-             was in memory, as read back."
+             was in memory, as the kernel confirmed."
         ),
         (Start::Warm, Some(pages)) => format!(
             "{trials} from a warm start: before each, all of {pages} pages of {files} \
-             were in memory, as read back."
+             were in memory, as the kernel confirmed."
         ),
         (start, None) => {
             format!("{trials}, started {}: what was in memory cannot be known.", start.name())

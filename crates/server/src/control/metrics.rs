@@ -274,7 +274,11 @@ pub const NT_COUNTERS: &[NtCounter] = &[
         "larder_memory_bytes + larder_metadata_bytes",
         "There the whole system's working set; here what the cache was given.",
     ),
-    nt("Copy Reads/sec", "rate(larder_copy_reads_total[5m])", ""),
+    nt(
+        "Copy Reads/sec",
+        "rate(larder_copy_reads_total[5m])",
+        "Only of programs that embed the library.",
+    ),
     nt(
         "Copy Read Hits %",
         "(rate(larder_read_hit_pages_total[5m]) + rate(larder_read_ahead_hit_pages_total[5m])) / \
