@@ -158,6 +158,9 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("truth", "predictions beside measurements (root)", truth::run),
     serial("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
     serial("sim-memory", "memory of a sweep, against that of its caches", sim_memory::run),
+    serial("intervals", "intervals of samples, against caches of full size", |env, claims| {
+        bench(env, claims, "larder-lab --bench intervals --")
+    }),
     serial("size", "the recommended size, against full sweeps", size::run),
     serial("leak", "a floor, a flood and a leak (root)", leak::run),
     serial("page-size", "page sizes and client threads under a database", policies::page_size),

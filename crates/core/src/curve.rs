@@ -4,7 +4,8 @@
 //! * [`stack`]: LRU stack distances, the basis of every LRU curve;
 //! * [`sampled`]: every size of LRU from a sample of fixed size, with error bars;
 //! * [`miniature`]: other policies, from small caches over samples, with error bars;
-//! * [`estimate`]: the points and error bars that the estimators share.
+//! * [`estimate`]: the points and error bars that the estimators share;
+//! * `control`: the correction of samples by what is known of all pages, and its error.
 //!
 //! For a running volume:
 //!
@@ -20,6 +21,7 @@
 pub mod auto;
 mod bins;
 pub mod candidates;
+mod control;
 pub mod estimate;
 mod hit_weights;
 pub(crate) mod locked_tracker;

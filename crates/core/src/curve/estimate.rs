@@ -4,6 +4,8 @@ use crate::units::as_f64;
 
 /// The confidence level of the error bars.
 pub const CONFIDENCE: f64 = 0.95;
+/// Rounding error of a hit ratio, which is computed in several ways.
+const ROUNDING: f64 = 1e-9;
 
 /// A hit ratio estimated from a sample of the pages, 0 to 1.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -25,18 +27,23 @@ impl Estimate {
 
     /// Returns an estimate with a bar of `half` on both sides, clamped to 0 to 1.
     pub(super) fn around(hit_ratio: f64, half: f64) -> Estimate {
+        Estimate::between(hit_ratio, half, half)
+    }
+
+    /// Returns an estimate with a bar of `below` and `above` it, clamped to 0 to 1.
+    pub(super) fn between(hit_ratio: f64, below: f64, above: f64) -> Estimate {
         let within = |ratio: f64| ratio.clamp(0.0, 1.0);
         Estimate {
             hit_ratio: within(hit_ratio),
-            low: within(hit_ratio - half),
-            high: within(hit_ratio + half),
+            low: within(hit_ratio - below),
+            high: within(hit_ratio + above),
         }
     }
 
-    /// Returns true if the bar contains `ratio`.
+    /// Returns true if the bar contains `ratio`, except for a rounding error.
     #[must_use]
     pub fn holds(&self, ratio: f64) -> bool {
-        self.low <= ratio && ratio <= self.high
+        self.low - ROUNDING <= ratio && ratio <= self.high + ROUNDING
     }
 }
 

@@ -9,6 +9,7 @@
 //! Memory: [`HitWeights::BYTES`], independent of the references added.
 
 use super::bins;
+use super::control::STUDENT;
 use super::estimate::{Estimate, regression};
 use super::sample_set::GROUPS;
 use crate::units::as_f64;
@@ -18,8 +19,6 @@ const BIN_BITS: u32 = 4;
 /// Distances up to 2^32 pages, 16 TiB in pages of 4 KiB.
 const BINS: usize = bins::count::<BIN_BITS>(32);
 const GROUPS_F64: f64 = 16.0;
-/// The 97.5 % quantile of Student's t with two degrees of freedom fewer than there are groups.
-const STUDENT: f64 = 2.145;
 
 /// Weights of references by stack distance.
 #[derive(Clone, Debug)]

@@ -6,12 +6,17 @@
 //! regression over groups of pages corrects the other sizes by the same error (a control variate,
 //! as in [`hit_weights`](super::hit_weights)).
 //!
+//! The error bar also contains the error of the size that a small cache represents, from the slope
+//! between neighboring sizes.
+//!
 //! Read-ahead at another size is that of the volume: a small cache that has evicted a page which
 //! read-ahead had brought in reads it ahead again.
 //!
 //! Memory: [`bytes`].
 
+use super::control::{STUDENT, size_error};
 use super::estimate::{Estimate, rate, regression};
+use super::miniature::NOT_ESTIMATED;
 use super::report::CurvePoint;
 use super::sample_set::{GROUPS, group};
 use super::sampler::SampledReference;
@@ -28,12 +33,8 @@ const SIZES: usize = FACTORS.len();
 const GROUPS_F64: f64 = 16.0;
 /// A cache with fewer slots gives no estimate if there is read-ahead.
 const SLOTS_FOR_READ_AHEAD: u32 = 32;
-/// The policy without an estimate: its small caches do not behave like large ones.
-const NOT_ESTIMATED: PolicyKind = PolicyKind::WTinyLfu;
 /// Fewer references give no estimate.
 const REFERENCES_MIN: f64 = 1_000.0;
-/// The 97.5 % quantile of Student's t with two degrees of freedom fewer than there are groups.
-const STUDENT: f64 = 2.145;
 
 /// Returns the maximum size in bytes of the caches, where that of the present size has `slots`.
 pub(super) fn bytes(slots: usize) -> usize {
@@ -62,8 +63,9 @@ impl Totals {
         self.all_misses = self.all_misses * keep + other.all_misses;
     }
 
-    /// Returns the hit ratio at a size, where `rate` of the pages are sampled.
-    fn hit_ratio(&self, size: usize, rate: f64) -> Estimate {
+    /// Returns the hit ratio at a size with small caches of `slots`, where `rate` of the pages are
+    /// sampled.
+    fn hit_ratio(&self, size: usize, slots: u32, rate: f64) -> Estimate {
         let ratio = |misses: f64| misses / self.all_references.max(1.0);
         if size == PRESENT {
             return Estimate::exact(1.0 - ratio(self.all_misses));
@@ -73,7 +75,19 @@ impl Totals {
         let total = |groups: &[f64; GROUPS]| groups.iter().sum::<f64>() / rate;
         let corrected = total(misses) - slope * (total(present) - self.all_misses);
         let variance = rest * GROUPS_F64 / (GROUPS_F64 - 2.0) * (1.0 - rate).max(0.0);
-        Estimate::around(1.0 - ratio(corrected), ratio(STUDENT * variance.sqrt() / rate))
+        let size_error = self.slope(size) * size_error(f64::from(slots), rate);
+        let half = (STUDENT * variance.sqrt()).hypot(size_error) / rate;
+        Estimate::around(1.0 - ratio(corrected), ratio(half))
+    }
+
+    /// Returns the change of the misses of the small caches around a size per relative change of
+    /// the size, from the steeper side.
+    fn slope(&self, size: usize) -> f64 {
+        let octave = |lower: usize| {
+            let [low, high] = [lower, lower + 1].map(|size| self.misses[size].iter().sum::<f64>());
+            (low - high).abs() / std::f64::consts::LN_2
+        };
+        (size.saturating_sub(1)..=size.min(SIZES - 2)).map(octave).fold(0.0, f64::max)
     }
 }
 
@@ -167,7 +181,8 @@ impl PolicyCurve {
         let point = |(size, factor): (usize, f64)| {
             #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "pages")]
             let pages = (as_f64(self.pages) * factor).round() as u64;
-            let estimate = totals.hit_ratio(size, rate(self.threshold));
+            let slots = self.caches[size].slots();
+            let estimate = totals.hit_ratio(size, slots, rate(self.threshold));
             CurvePoint { bytes: pages * page_bytes, estimate }
         };
         if totals.all_references < REFERENCES_MIN || self.policy == NOT_ESTIMATED {

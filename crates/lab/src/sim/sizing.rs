@@ -31,7 +31,7 @@ use crate::sim::engine::CacheSimulationError;
 use crate::sim::references::{ReferenceError, References, Split};
 use crate::trace::{Addressing, BoxedSource, TraceError};
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
-use larder_core::curve::miniature::SAMPLE_PAGES;
+use larder_core::curve::miniature::{NOT_ESTIMATED, PASSES, SAMPLE_PAGES};
 use larder_core::policy::PolicyKind;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_schema::advice::SizingGoal;
@@ -120,6 +120,17 @@ pub enum SizingError {
         /// The requested budget.
         budget_bytes: u64,
     },
+    /// The only policy cannot be estimated from a sample, and the trace is too long to do without.
+    #[error(
+        "size a cache for {name} under {}: the trace is too long for caches of full size, and \
+         small caches under this policy do not behave like large ones; add another policy, or \
+         shorten the trace with larder trace filter",
+        NOT_ESTIMATED.name()
+    )]
+    NotEstimated {
+        /// The trace.
+        name: String,
+    },
     /// The trace has more pages than a cache supports.
     #[error("size a cache for {name}: it touches 2^32 pages or more; filter it first")]
     TooLarge {
@@ -147,7 +158,7 @@ impl SizingContext<'_> {
     /// Returns true if caches are sampled wherever that is cheaper: a sample of a trace of few
     /// pages would hold nearly all of it.
     fn uses_samples(&self) -> bool {
-        self.options.sampled && self.survey.footprints[0].pages > 2 * SAMPLE_PAGES
+        self.options.sampled && self.survey.footprints[0].pages > PASSES * SAMPLE_PAGES
     }
 
     /// Returns the server in whose simulation the size is searched; `None` for replacement alone.
@@ -167,6 +178,17 @@ impl SizingContext<'_> {
         let blocks = u64::from(PAGE_SIZES[page_size] / PAGE_SIZES[0]);
         let pages = self.survey.footprints[page_size].pages.saturating_mul(blocks);
         u32::try_from(pages).unwrap_or(u32::MAX)
+    }
+
+    /// Returns the options without the policy that cannot be estimated from a sample, if there are
+    /// samples and it is one of the policies.
+    fn estimated_options(&self) -> Option<Options> {
+        let policies = &self.options.policies;
+        if !policies.contains(&NOT_ESTIMATED) || compose::counts_all_policies(self) {
+            return None;
+        }
+        let policies = policies.iter().copied().filter(|&kind| kind != NOT_ESTIMATED).collect();
+        Some(Options { policies, ..self.options.clone() })
     }
 
     /// Returns all references from the beginning, in pages of one of [`PAGE_SIZES`].
@@ -237,7 +259,20 @@ pub fn measure(
         None => None,
     };
     let scaled = &Options { goal, ..options.clone() };
+    let estimated: Options;
     let mut context = SizingContext { open, options: scaled, survey, server };
+    if let Some(without) = context.estimated_options() {
+        estimated = without;
+        if estimated.policies.is_empty() {
+            return Err(SizingError::NotEstimated { name: name() });
+        }
+        context.options = &estimated;
+        context.survey.notes.push(format!(
+            "{} was left out: the caches are sampled, and small caches under it do not behave like \
+             large ones",
+            NOT_ESTIMATED.name()
+        ));
+    }
     if context.pages_max() == 0 {
         let budget_bytes = budget_bytes.unwrap_or(0);
         return Err(SizingError::Budget { budget_bytes });

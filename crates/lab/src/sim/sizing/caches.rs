@@ -207,7 +207,7 @@ pub(super) struct CachePlan<'a> {
 
 impl CachePlan<'_> {
     /// Returns true if the caches run in full.
-    fn runs_in_full(&self, context: &SizingContext<'_>) -> bool {
+    pub(super) fn runs_in_full(&self, context: &SizingContext<'_>) -> bool {
         let caches = (self.policies.len() * self.pages.len()) as u64;
         let largest = self.pages.iter().copied().max().unwrap_or(0);
         !context.uses_samples()
@@ -369,14 +369,19 @@ impl CachePlan<'_> {
                 let missed = |counts: &Counts| counts.misses().bytes;
                 let hits = miniature.hit_ratio(policy, size);
                 let byte_hits = miniature.share_without(policy, size, context.survey.bytes, missed);
-                let (Some(hits), Some(byte_hits)) = (hits, byte_hits) else { continue };
                 let reads = |counts: &Counts| counts.read_misses.references;
+                let read_misses = miniature.total(policy, size, reads);
+                let (Some(hits), Some(byte_hits), Some((read_misses, _))) =
+                    (hits, byte_hits, read_misses)
+                else {
+                    continue;
+                };
                 #[expect(
                     clippy::cast_possible_truncation,
                     clippy::cast_sign_loss,
                     reason = "a count, never negative"
                 )]
-                let read_misses = miniature.total(policy, size, reads).0.round() as u64;
+                let read_misses = read_misses.round() as u64;
                 let counted = miniature.is_whole(size);
                 let result = CacheResult { hits, byte_hits, read_misses, counted, server: None };
                 table.insert(kind, pages, &result);

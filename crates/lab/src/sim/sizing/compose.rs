@@ -20,23 +20,33 @@ use larder_schema::sizing::{BestPoint, PolicyCurve, Sizing, Workload};
 /// Minimum difference of simulated servers from their curve that a note states.
 const SPREAD_MIN: f64 = 0.003;
 
+/// Returns the sizes at which all policies are compared.
+fn grid(context: &SizingContext<'_>) -> Vec<u32> {
+    let footprint = u32::try_from(context.survey.footprints[0].pages).unwrap_or(u32::MAX);
+    search::grid(footprint)
+}
+
+/// Returns the caches of all policies at all sizes of the grid.
+fn all_policies<'a>(context: &SizingContext<'a>, grid: &'a [u32]) -> CachePlan<'a> {
+    let policies = &context.options.policies;
+    CachePlan { policies, pages: grid, page_size: 0, step: "all policies", server: None }
+}
+
+/// Returns true if all policies run in caches of full size.
+pub(super) fn counts_all_policies(context: &SizingContext<'_>) -> bool {
+    let grid = grid(context);
+    all_policies(context, &grid).runs_in_full(context)
+}
+
 pub(super) fn compose(
     context: &mut SizingContext<'_>,
     progress: &mut ProgressCallback<'_>,
 ) -> Result<Sizing, SizingError> {
     let profile = working_set::profile(context, windows::WINDOWS)?;
     let workload = workload(context);
-    let footprint = u32::try_from(workload.footprint_pages).unwrap_or(u32::MAX);
     let mut estimates = ResultTable::default();
-    let grid = search::grid(footprint);
-    let grid_plan = CachePlan {
-        policies: &context.options.policies,
-        pages: &grid,
-        page_size: 0,
-        step: "all policies",
-        server: None,
-    };
-    grid_plan.run(context, &mut estimates, progress)?;
+    let grid = grid(context);
+    all_policies(context, &grid).run(context, &mut estimates, progress)?;
     let unsized_trace = Sizing {
         goal: context.options.goal,
         exact: false,

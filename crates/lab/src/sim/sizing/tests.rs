@@ -107,16 +107,22 @@ fn the_budget_holds_with_the_tables() {
 
 #[test]
 fn the_result_depends_on_the_seed_alone() {
-    let references = skewed_references(&mut Random::from_seed(13), 150_000, 150_000);
+    let references = skewed_references(&mut Random::from_seed(13), 250_000, 400_000);
     let records = records(references);
-    let sampled = Options { sampled: true, ..options() };
+    let policies = vec![PolicyKind::Lru, PolicyKind::S3Fifo, NOT_ESTIMATED];
+    let sampled = Options { sampled: true, policies, ..options() };
     let one = size(&records, &sampled).unwrap();
+    let is_left_out = |note: &String| note.starts_with("wtinylfu was left out");
+    assert!(one.notes.iter().any(is_left_out), "{:?}", one.notes);
+    assert!(one.policies.iter().all(|curve| curve.policy != NOT_ESTIMATED.name()));
+    let alone = Options { policies: vec![NOT_ESTIMATED], ..sampled.clone() };
+    assert!(matches!(size(&records, &alone), Err(SizingError::NotEstimated { .. })));
     let threads = NonZero::new(5).unwrap();
     assert_eq!(size(&records, &Options { threads, ..sampled.clone() }).unwrap(), one);
     assert!(!one.exact);
-    let other = size(&records, &Options { seed: 2, ..sampled }).unwrap();
+    let other = size(&records, &Options { seed: 2, ..sampled.clone() }).unwrap();
     assert_ne!(other.curve, one.curve);
-    let exact = size(&records, &options()).unwrap();
+    let exact = size(&records, &Options { sampled: false, ..sampled }).unwrap();
     let (bytes, sampled_bytes) =
         (exact.recommendation.unwrap().bytes, one.recommendation.unwrap().bytes);
     assert!(

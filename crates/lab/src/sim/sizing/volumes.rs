@@ -5,7 +5,7 @@ use super::{
 };
 use crate::sim::references::{Reference, ReferenceKey};
 use crate::trace::NameKind;
-use larder_core::curve::sampled::{SAMPLE_PAGES, SampledCurve};
+use larder_core::curve::sampled::{SAMPLE_PAGES_OF_MANY, SampledCurve};
 use larder_report::advise::divide::MemoryRequest;
 use larder_schema::curve::{Curve, Point};
 use std::collections::BTreeMap;
@@ -20,7 +20,7 @@ pub(super) fn memory_requests(
 ) -> Result<Vec<MemoryRequest>, SizingError> {
     let mut busiest: Vec<_> = context.survey.volumes.iter().collect();
     busiest.sort_by_key(|(number, volume)| (std::cmp::Reverse(volume.references), **number));
-    let sample = || SampledCurve::new(SAMPLE_PAGES, context.options.seed);
+    let sample = || SampledCurve::new(SAMPLE_PAGES_OF_MANY, context.options.seed);
     let mut curves: BTreeMap<u32, (SampledCurve, Vec<Reference>)> = busiest
         .iter()
         .take(VOLUMES_MAX)

@@ -9,7 +9,7 @@ use super::{
 };
 use crate::sim::engine::{PARTS, PartReads};
 use crate::sim::references::Reference;
-use larder_core::curve::miniature::Miniature;
+use larder_core::curve::miniature::{Miniature, NOT_ESTIMATED};
 use larder_core::policy::PolicyKind;
 use larder_core::replace::{self, IndexKind, Replace};
 use larder_schema::curve::{Curve, Point};
@@ -27,12 +27,13 @@ enum Caches {
 
 impl Caches {
     /// Creates full caches where they are cheap: they run in one thread, so the limit on references
-    /// is lower than elsewhere.
+    /// is lower than elsewhere; and for the policy without estimates, which is among the policies
+    /// only if a full cache is cheap enough elsewhere.
     fn new(context: &SizingContext<'_>, policy: PolicyKind, sizes: &[u32]) -> Self {
         let run = context.survey.references[0].saturating_mul(sizes.len() as u64);
         let pages: u64 = sizes.iter().map(|&pages| u64::from(pages)).sum();
         let fits = pages * TABLE_BYTES_PER_PAGE <= TABLES_BYTES_MAX && run <= COUNTED_MAX / 20;
-        if fits && !context.uses_samples() {
+        if (fits && !context.uses_samples()) || policy == NOT_ESTIMATED {
             let cache = |&pages: &u32| replace::cache(policy, pages, IndexKind::Page);
             return Caches::Full(sizes.iter().map(cache).collect());
         }
@@ -53,7 +54,8 @@ impl Caches {
         match self {
             Caches::Full(caches) => caches[size].counts().misses().references as f64,
             Caches::Small(miniature) => {
-                miniature.total(0, size, |counts| counts.misses().references).0
+                let misses = miniature.total(0, size, |counts| counts.misses().references);
+                misses.expect("a policy with estimates").0
             }
         }
     }

@@ -4,8 +4,8 @@ use super::{Case, Row, StudyError, StudyOptions, refused};
 use crate::sim::curve::{Exact, ExactCurve};
 use crate::sim::references::ReferenceKey;
 use larder_core::curve::estimate::Estimate;
-use larder_core::curve::miniature::Miniature;
-use larder_core::curve::sampled::{SAMPLE_PAGES, SampledCurve};
+use larder_core::curve::miniature::{Miniature, NOT_ESTIMATED};
+use larder_core::curve::sampled::{SAMPLE_PAGES, SAMPLE_PAGES_OF_MANY, SampledCurve};
 use larder_core::policy::PolicyKind;
 use larder_core::replace::Reference;
 use std::collections::BTreeMap;
@@ -18,7 +18,7 @@ const GROUPS_MAX: usize = 256;
 pub enum CurveKind {
     /// Counts every reference.
     Exact,
-    /// Estimates from a sample of fixed size.
+    /// Estimates from a sample of fixed size; counts if the trace has no more pages than that.
     Sampled,
 }
 
@@ -49,7 +49,10 @@ pub(super) fn run(
         curves.rows.clear();
     }
     if !others.is_empty() {
-        curves.rows.extend(miniatures(case, &others, curves.footprint, options)?);
+        curves.rows.extend(miniatures(case, &others, curves.footprint, options, note)?);
+    }
+    if curves.rows.is_empty() {
+        return Err(refused(format!("estimate {}", not_estimated())));
     }
     Ok(curves.rows)
 }
@@ -64,28 +67,39 @@ struct LruCurves {
 /// A curve of lru under construction.
 enum Builder {
     Exact(Box<Exact>),
-    Sampled(Box<SampledCurve>),
+    /// The exact curve is built as long as the sample has all pages.
+    Sampled(Box<SampledCurve>, Option<Box<Exact>>),
 }
 
 impl Builder {
-    fn new(curve: CurveKind, seed: u64) -> Self {
+    fn new(curve: CurveKind, options: &StudyOptions) -> Self {
+        let sample = if options.by.is_some() { SAMPLE_PAGES_OF_MANY } else { SAMPLE_PAGES };
         match curve {
             CurveKind::Exact => Builder::Exact(Box::default()),
-            CurveKind::Sampled => Builder::Sampled(Box::new(SampledCurve::new(SAMPLE_PAGES, seed))),
+            CurveKind::Sampled => {
+                let sampled = SampledCurve::new(sample, options.seed);
+                Builder::Sampled(Box::new(sampled), Some(Box::default()))
+            }
         }
     }
 
     fn run(&mut self, references: &[Reference]) {
         match self {
             Builder::Exact(exact) => exact.run(references),
-            Builder::Sampled(sampled) => sampled.run(references),
+            Builder::Sampled(sampled, all) => {
+                sampled.run(references);
+                *all = all.take().filter(|_| sampled.rate() >= 1.0);
+                if let Some(exact) = all {
+                    exact.run(references);
+                }
+            }
         }
     }
 
     fn references(&self) -> u64 {
         match self {
             Builder::Exact(exact) => exact.references(),
-            Builder::Sampled(sampled) => sampled.references(),
+            Builder::Sampled(sampled, _) => sampled.references(),
         }
     }
 
@@ -98,7 +112,7 @@ impl Builder {
                 clippy::cast_sign_loss,
                 reason = "pages are positive and few"
             )]
-            Builder::Sampled(sampled) => sampled.footprint().round() as u64,
+            Builder::Sampled(sampled, _) => sampled.footprint().round() as u64,
         }
     }
 }
@@ -106,11 +120,13 @@ impl Builder {
 /// Returns the hit ratios at sizes in pages; `None` if there are no references.
 fn hit_ratios(builder: &Builder, pages: &[u64]) -> Option<Vec<Estimate>> {
     match builder {
-        Builder::Exact(exact) => {
+        Builder::Exact(exact) | Builder::Sampled(_, Some(exact)) => {
             let curve: ExactCurve = exact.curve();
             pages.iter().map(|&pages| curve.hit_ratio(pages).map(Estimate::exact)).collect()
         }
-        Builder::Sampled(sampled) => pages.iter().map(|&pages| sampled.hit_ratio(pages)).collect(),
+        Builder::Sampled(sampled, None) => {
+            pages.iter().map(|&pages| sampled.hit_ratio(pages)).collect()
+        }
     }
 }
 
@@ -123,7 +139,7 @@ fn lru(
     let by = options.by;
     let mut builders: BTreeMap<u32, Builder> = BTreeMap::new();
     let mut by_group: BTreeMap<u32, Vec<Reference>> = BTreeMap::new();
-    let new_builder = || Builder::new(curve, options.seed);
+    let new_builder = || Builder::new(curve, options);
     let references = case.for_each_batch(by, |batch| {
         if by.is_none() {
             builders.entry(0).or_insert_with(new_builder).run(&batch.references);
@@ -171,6 +187,7 @@ fn miniatures(
     policies: &[PolicyKind],
     footprint: u64,
     options: &StudyOptions,
+    note: &mut dyn FnMut(String),
 ) -> Result<Vec<Row>, StudyError> {
     let capacities = case.capacities(&options.sizes, footprint)?;
     let mut miniature = Miniature::new(policies, &capacities, footprint, options.seed);
@@ -181,12 +198,27 @@ fn miniatures(
         Ok(())
     })?;
     let mut rows = Vec::new();
+    let mut all_estimated = true;
     for (policy, kind) in policies.iter().enumerate() {
         for (size, &pages) in capacities.iter().enumerate() {
-            let estimate = miniature.hit_ratio(policy, size);
-            let estimate = estimate.ok_or_else(|| refused("estimate without references"))?;
+            let Some(estimate) = miniature.hit_ratio(policy, size) else {
+                all_estimated = false;
+                continue;
+            };
             rows.push(Row::estimated(case, kind.name(), pages.into(), references, estimate));
         }
     }
+    if !all_estimated {
+        note(format!("no estimate of {}", not_estimated()));
+    }
     Ok(rows)
+}
+
+/// Describes the policy without estimates, with the reason and the remedy.
+fn not_estimated() -> String {
+    format!(
+        "{}: a sampled cache under it does not behave like a large one; leave out --curve to \
+         count its hits",
+        NOT_ESTIMATED.name()
+    )
 }
