@@ -17,6 +17,7 @@ mod kernel_nbd;
 mod kill;
 mod lazy;
 mod leak;
+mod like;
 mod long_tests;
 mod mount;
 mod mount_speed;
@@ -153,6 +154,7 @@ pub(crate) const PROOFS: &[Proof] = &[
         bench(env, claims, "larder-lab --bench tuning -- default-policy")
     }),
     serial("policies", "all policies, against libCacheSim's", policy_table::run),
+    proof("like", "traces fitted to others, against their curves", Always, like::run),
     serial("same-cache", "a trace replayed to the server and simulated", same_cache::run),
     serial("store-model", "predicted times on a throttled disk (root)", store_model::run),
     serial("truth", "predictions beside measurements (root)", truth::run),

@@ -2,6 +2,7 @@
 
 use crate::packed;
 use larder_core::policy::PolicyKind;
+use larder_lab::fitted::{FitOptions, fit};
 use larder_lab::sim::sizing::{Options, SizingError, measure};
 use larder_lab::trace::{
     Addressing, BoxedSource, Format, LEN_MAX, NameKind, OpenOptions, Record, Source, TIME_NS_MAX,
@@ -244,6 +245,23 @@ pub(crate) fn sizing(input: &[u8]) {
         ) => {}
         Err(error) => panic!("{error}"),
     }
+    fitted(Box::new(FromMemory { trace, is_read: false }));
+}
+
+/// Generates a trace that is fitted to a parsed one, and checks what every consumer relies on.
+fn fitted(source: BoxedSource) {
+    let Ok(mut made) = fit(source, &FitOptions { requests: None, seed: 1 }) else { return };
+    let is_of_objects = made.addressing() == Addressing::Objects;
+    let mut batch = Vec::new();
+    while made.next_batch(&mut batch).expect("it is generated") {
+        for record in &batch {
+            assert!(record.time_ns <= TIME_NS_MAX && record.volume == 0);
+            let is_within =
+                record.len <= LEN_MAX && record.offset.checked_add(record.len).is_some();
+            assert!(is_of_objects || is_within);
+        }
+    }
+    assert!((0.0..=100.0).contains(&made.error().largest));
 }
 
 #[cfg(test)]

@@ -13,6 +13,7 @@
 //! * [`connection`]: the connections of a load and of a replay.
 //! * [`locked_path`]: locked files and directories of a benchmark, and the removal of those of
 //!   killed runs.
+//! * [`fitted`]: synthetic traces that are fitted to another one.
 //! * [`replay`]: a trace sent to exports.
 //! * [`inputs`]: logs of all inputs of a serving cache, and their replay.
 //! * [`ranks`]: a benchmark in several processes, on one or several machines.
@@ -29,6 +30,7 @@
 pub mod bench;
 pub mod cache_simulation;
 pub mod connection;
+pub mod fitted;
 pub mod inputs;
 pub mod load;
 pub mod locked_path;

@@ -10,6 +10,7 @@ mod compatibility;
 mod control;
 mod hostile;
 mod iozone;
+mod like;
 mod matrix;
 mod measure;
 mod one_cache;

@@ -34,14 +34,39 @@ impl Exact {
         let mut numbers = std::mem::take(&mut self.numbers);
         self.interner.numbers(references, &mut numbers);
         for &number in &numbers {
-            match self.stack.reference(number) {
-                Some(distance) => self.histogram[distance as usize] += 1,
-                // One more page makes one more distance possible.
-                None => self.histogram.push(0),
-            }
+            self.count(number);
         }
-        self.references += references.len() as u64;
         self.numbers = numbers;
+    }
+
+    fn count(&mut self, number: u32) -> Option<u32> {
+        let distance = self.stack.reference(number);
+        match distance {
+            Some(distance) => self.histogram[distance as usize] += 1,
+            // One more page makes one more distance possible.
+            None => self.histogram.push(0),
+        }
+        self.references += 1;
+        distance
+    }
+
+    /// Counts the next reference; returns the number of its page, from 0 in the order of first
+    /// references, and its stack distance, or `None` if the page is new.
+    pub(crate) fn reference(&mut self, page: u64) -> (u32, Option<u32>) {
+        let number = self.interner.number(page);
+        (number, self.count(number))
+    }
+
+    /// Returns the number of a page and the stack distance that a reference to it would have, or
+    /// `None` if the page is new.
+    pub(crate) fn find(&self, page: u64) -> Option<(u32, u32)> {
+        let number = self.interner.find(page)?;
+        Some((number, self.stack.distance(number)?))
+    }
+
+    /// Returns the page with this number, which is below the footprint.
+    pub(crate) fn page(&self, number: u32) -> u64 {
+        self.interner.page(number)
     }
 
     /// Returns the number of pages referenced so far.

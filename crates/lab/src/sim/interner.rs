@@ -38,6 +38,16 @@ impl Interner {
         })
     }
 
+    /// Returns the number of a page, if it has one.
+    pub(crate) fn find(&self, page: u64) -> Option<u32> {
+        self.index.find(Hash::of(page), |number| self.pages[number as usize] == page)
+    }
+
+    /// Returns the page with this number, which is below [`Self::len`].
+    pub(crate) fn page(&self, number: u32) -> u64 {
+        self.pages[number as usize]
+    }
+
     /// Replaces the contents of `numbers` with the numbers of the pages of `references`.
     pub fn numbers(&mut self, references: &[Reference], numbers: &mut Vec<u32>) {
         numbers.clear();

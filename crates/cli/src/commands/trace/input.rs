@@ -77,6 +77,11 @@ impl InputArgs {
         OpenOptions { format, format_option, max_bad, ..OpenOptions::default() }
     }
 
+    /// Returns true if no option was given.
+    pub(super) fn is_default(&self) -> bool {
+        self.trace_format.is_none() && self.max_bad == 0
+    }
+
     /// Opens a trace without a progress bar; `times` limits the times that are needed, in
     /// nanoseconds since its beginning, and `read` counts the bytes read.
     pub(super) fn open(
