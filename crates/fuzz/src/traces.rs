@@ -245,12 +245,13 @@ pub(crate) fn sizing(input: &[u8]) {
         ) => {}
         Err(error) => panic!("{error}"),
     }
-    fitted(Box::new(FromMemory { trace, is_read: false }));
+    let requests = (trace.records.len() % 2 == 1).then_some(1000);
+    fitted(Box::new(FromMemory { trace, is_read: false }), requests);
 }
 
 /// Generates a trace that is fitted to a parsed one, and checks what every consumer relies on.
-fn fitted(source: BoxedSource) {
-    let Ok(mut made) = fit(source, &FitOptions { requests: None, seed: 1 }) else { return };
+fn fitted(source: BoxedSource, requests: Option<u64>) {
+    let Ok(mut made) = fit(source, &FitOptions { requests, seed: 1 }) else { return };
     let is_of_objects = made.addressing() == Addressing::Objects;
     let mut batch = Vec::new();
     while made.next_batch(&mut batch).expect("it is generated") {

@@ -298,11 +298,14 @@ impl Watcher {
     /// runs after recording has stopped.
     fn find_remaining_names(&mut self) {
         let mut unnamed: BTreeMap<u32, Map<u64, FileId>> = BTreeMap::new();
-        for (file, ..) in &self.accounting.counts {
+        let (of_device, of_file) = self.scope.files();
+        for (file, process, _) in &self.accounting.counts {
             let is_removed = self.accounting.file(*file).is_removed;
             let key = self.accounting.file(*file).key;
-            let is_on_device = self.scope.files().0.is_none_or(|dev| dev == key.dev);
-            if is_on_device && !is_removed && self.names.needs_walk(*file) {
+            let is_watched = of_device.is_none_or(|dev| dev == key.dev)
+                && of_file.is_none_or(|ino| ino == key.ino)
+                && (!self.scope.by_process() || self.accounting.tasks.process(*process).watched);
+            if is_watched && !is_removed && self.names.needs_walk(*file) {
                 unnamed.entry(key.dev).or_default().insert(key.ino, *file);
             }
         }

@@ -4,11 +4,11 @@
 //! techniques for storage hierarchies", IBM Systems Journal 9(2), 1970): the curve of LRU depends
 //! only on how often each distance occurs. Requests form runs: with new pages in order, or with one
 //! distance, which repeat earlier requests in their order. The runs of each of at most 128 phases
-//! of the trace are dealt in random order, each after one of the class that it had before it, until
-//! the phase has its references of each distance. A run may move to a similar distance, where the
-//! page is as popular, and its last request as long, as in the trace.
+//! of the trace are drawn without replacement, given the class of the previous run, until the phase
+//! has the number of references of each distance that the trace has. A run may move to a similar
+//! distance, where the page is as popular, and its last request as long, as in the trace.
 //!
-//! Memory: at most [`PAGES_MAX`] pages of about 120 bytes, and 256 MiB for the runs.
+//! Memory: at most 1 GiB for [`PAGES_MAX`] pages, and 256 MiB for the runs.
 
 mod deck;
 mod fit;
@@ -87,8 +87,8 @@ pub fn fit(mut source: BoxedSource, options: &FitOptions) -> Result<FittedTrace,
     drop(source);
     let (model, curve, size) = fitter.finish()?;
     let requests = options.requests;
-    let all = u128::from(requests.unwrap_or(0)) * u128::from(size.pages);
-    let pages = u64::try_from(all / u128::from(size.requests)).unwrap_or(u64::MAX);
+    let repetitions = requests.unwrap_or(0).div_ceil(size.requests);
+    let pages = repetitions.saturating_mul(size.pages);
     if pages > PAGES_MAX {
         return Err(FitError::TooLong { pages });
     }

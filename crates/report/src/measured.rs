@@ -73,11 +73,11 @@ pub fn evaluate(sizing: &mut MeasuredSizing, reachable: Option<f64>) {
 
 /// Returns true if the largest size reaches region 3.
 fn is_complete(curve: &Curve, ceiling: f64) -> bool {
-    curve.points().last().is_some_and(|last| last.hit_ratio >= ceiling * (1.0 - FLAT))
+    curve.rising().points().last().is_some_and(|last| last.hit_ratio >= ceiling * (1.0 - FLAT))
 }
 
-/// Finds the sizes that are in region 1 whatever the sizes beyond the measured ones hit. The other
-/// sizes have no region, since the gain from doubling them is not measured.
+/// Finds the sizes that are in region 1 whatever the sizes beyond the measured ones hit: those up
+/// to the last one from which doubling gains much. The other sizes have no region.
 fn steep_sizes(sizing: &mut MeasuredSizing, curve: &Curve, ceiling: f64) {
     let Some(&last) = curve.rising().points().last() else { return };
     let is_steep = |size: &MeasuredSize| {
@@ -85,8 +85,10 @@ fn steep_sizes(sizing: &mut MeasuredSizing, curve: &Curve, ceiling: f64) {
         let gain = doubled.map_or(0.0, |it| it.hit_ratio) - size.read_hit_ratio.median;
         gain > regions::STEEP * ceiling
     };
+    let last_steep = sizing.sizes.iter().filter(|&size| is_steep(size));
+    let last_steep = last_steep.map(|size| size.memory_bytes).max().unwrap_or(0);
     for size in &mut sizing.sizes {
-        size.region = is_steep(size).then_some(Region::Steep);
+        size.region = (size.memory_bytes <= last_steep).then_some(Region::Steep);
     }
     sizing.regions_why.push(format!(
         "Only sizes in region 1 are known, since the largest size, {}, hits {}, and {} are \
@@ -265,6 +267,10 @@ mod tests {
         let sizing = evaluated(sizes.map(|(mib, hits)| size(mib, hits, &[(hits, 10)])).into());
         let regions: Vec<_> = sizing.sizes.iter().map(|it| it.region).collect();
         assert_eq!(regions, [Some(Region::Steep), None, None]);
+        let plateau = [(8, 0.1), (16, 0.1), (32, 0.1), (64, 0.5)];
+        let plateau = evaluated(plateau.map(|(mib, hits)| size(mib, hits, &[(hits, 10)])).into());
+        let regions: Vec<_> = plateau.sizes.iter().map(|it| it.region).collect();
+        assert_eq!(regions, [[Some(Region::Steep); 3].as_slice(), &[None]].concat());
         let why = "Only sizes in region 1 are known, since the largest size, 16 MiB, hits 45.0 %, \
                    and 90.0 % are reachable. Measure larger --sizes.";
         assert_eq!((sizing.regions, sizing.regions_why), (None, vec![why.to_owned()]));

@@ -65,13 +65,12 @@ impl<F: Frames> Cache<F> {
             };
             (advice, passed)
         };
-        let ((advice, passed), displaced) = match &read.part {
+        let (advice, passed) = match &read.part {
             Some(file) => volume.ahead.files.with(file.start, detect),
-            None => (detect(detector), 0),
+            None => detect(detector),
         };
-        let abandoned = advice.abandoned + displaced;
-        if abandoned > 0 {
-            volume.ahead.feedback.unused(abandoned);
+        if advice.abandoned > 0 {
+            volume.ahead.feedback.unused(advice.abandoned);
         }
         if advice.window.is_none() && passed.is_none() {
             return;

@@ -8,7 +8,7 @@
 //! is more. It consists of groups that share no page. Three errors make up the interval:
 //!
 //! * *Sampled pages.* Each group has a small cache of its own. A regression over the groups
-//!   corrects the estimate by a control variate (see [`control`](super::control)); the residual
+//!   corrects the estimate by a control variate (see `control.rs`); the residual
 //!   variation gives the error.
 //! * *Represented size.* The number of sampled pages in a part of the trace varies, so a sampled
 //!   cache may represent a slightly smaller or larger one. Two caches over the whole sample have

@@ -6,8 +6,8 @@ use super::estimate::rate;
 use crate::page_index::{Hash, Index};
 use std::collections::BinaryHeap;
 
-/// The number of groups of pages, by bits of the hash that the threshold does not use, for the
-/// jackknife.
+/// The number of groups of pages for the error, by bits of the hash that the threshold does not
+/// use.
 pub(super) const GROUPS: usize = 16;
 
 pub(super) fn group(hash: u64) -> usize {

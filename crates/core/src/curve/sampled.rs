@@ -7,7 +7,7 @@
 //! and its hash is the new threshold. Each reference has the weight that the sampling rate gave it
 //! when it was seen. The adjustment of section 3.3 counts references that the sample lacks or has
 //! in excess as hits at the smallest distance; here this means that misses are estimated and hits
-//! are the rest. A control variate corrects them (see [`control`](super::control)).
+//! are the rest. A control variate corrects them (see `control.rs`).
 //!
 //! Error bars have three parts: the variation between groups of sampled pages, by other bits of
 //! their hash; the difference between the curve at the smallest and at the largest size that a

@@ -104,9 +104,8 @@ impl StreamDetector {
         ReadaheadAdvice::default()
     }
 
-    /// Returns the number of pages that were read ahead for all streams and not used.
-    pub(super) fn ahead(&self) -> u64 {
-        self.streams.iter().map(Stream::ahead).sum()
+    pub(super) fn has_streams(&self) -> bool {
+        !self.streams.is_empty()
     }
 
     /// Finds the stream that `pages` and recent requests form.

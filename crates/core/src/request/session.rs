@@ -663,7 +663,8 @@ impl<F: Frames, P: Payload, C> Session<F, P, C> {
         if request.op == RequestOp::Populate {
             read.purpose = ReadPurpose::Populate;
         }
-        (read.hint, read.part) = (request.hint, request.bound.clone());
+        let bound = request.bound.clone().filter(|bound| !bound.is_empty());
+        (read.hint, read.part) = (request.hint, bound);
         read
     }
 

@@ -54,7 +54,7 @@ impl Deck {
             return false;
         }
         self.rounds -= 1;
-        for run in &phase.runs {
+        for run in phase.runs() {
             if self.distances.lacks(run.kind.distance_class()) {
                 self.bags[usize::from(run.before)].push(*run);
             }
@@ -111,7 +111,7 @@ impl Distances {
             Kind::Old { distance, .. } => Some((distance, run.pages)),
             Kind::New { .. } => None,
         };
-        self.sorted = phase.runs.iter().filter_map(of_run).collect();
+        self.sorted = phase.runs().filter_map(of_run).collect();
         self.sorted.sort_unstable();
         let mut sum = 0_u64;
         for (_, pages) in &mut self.sorted {

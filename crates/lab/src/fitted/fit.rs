@@ -86,8 +86,8 @@ impl Fitter {
         let (shape, first) = Shape::of(record, self.split).ok_or(FitError::TooLarge)?;
         if self.split != Split::Objects {
             let end = self.ends.entry(record.volume).or_default();
-            let last = record.offset / u64::from(self.split.page_bytes().unwrap_or(1));
-            *end = (*end).max(last + shape.pages);
+            let begin = record.offset / u64::from(self.split.page_bytes().unwrap_or(1));
+            *end = (*end).max(begin + shape.pages);
         }
         let write = record.op == Op::Write;
         let (kind, page_op) = self.reference(first, shape.pages, record.volume, write)?;

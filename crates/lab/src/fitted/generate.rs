@@ -2,6 +2,7 @@
 
 mod place;
 
+use super::PAGES_MAX;
 use super::deck::{CANDIDATES, Deck};
 use super::history::History;
 use super::model::{Kind, Model, Run, op_context};
@@ -16,8 +17,11 @@ use crate::trace::{Addressing, NameKind, Op, Record, Source, TIME_NS_MAX, TraceE
 const BATCH_RECORDS: usize = 8192;
 /// Name of the only volume.
 const VOLUME: &str = "synthetic";
-/// Maximum number of bytes of the volume, without the pages that its areas have no room for.
+/// Maximum number of bytes of the volume; pages for which no free place is found follow its end.
 const VOLUME_BYTES_MAX: u64 = 1 << 61;
+/// Maximum number of passes through all phases until there is a run: phases that repeat lack no
+/// references until those that the trace has too many of are made up for.
+const PHASES_WITHOUT_RUN_MAX: usize = 16;
 
 /// The properties of a generated trace that the model does not have.
 #[derive(Clone, Copy, Debug)]
@@ -50,7 +54,9 @@ pub struct FittedTrace {
     deck: Deck,
     phase: usize,
     current: Option<Current>,
-    /// Pages of the volume, and the first one after all that are in use.
+    /// Maximum number of pages of the volume, its pages, and the first one after all that are in
+    /// use.
+    limit: u64,
     span: u64,
     end: u64,
     /// First page of the last request.
@@ -84,6 +90,7 @@ impl FittedTrace {
             deck,
             phase: 0,
             current: None,
+            limit,
             span,
             end: span,
             first: 0,
@@ -116,13 +123,16 @@ impl FittedTrace {
         report::to_text(original, synthetic, self.error())
     }
 
-    /// Returns the next run; `None` at the end of the trace.
+    /// Returns the next run; `None` at the end of the trace, or if no phase has a run.
     fn next_run(&mut self) -> Option<Run> {
         let class = self.current.map_or(0, |current| current.run.kind.class());
+        let mut phases_left = PHASES_WITHOUT_RUN_MAX * self.model.phases.len();
         loop {
             while !self.deck.fill(&self.model.phases[self.phase]) {
                 let next = self.phase + 1;
-                if next == self.model.phases.len() && self.form.requests.is_none() {
+                let is_end = next == self.model.phases.len() && self.form.requests.is_none();
+                phases_left = phases_left.saturating_sub(1);
+                if is_end || phases_left == 0 {
                     return None;
                 }
                 self.phase = next % self.model.phases.len();
@@ -216,6 +226,9 @@ impl FittedTrace {
         let Some(mut current) = self.current() else { return false };
         let (first, number) = self.place(current);
         let shape = self.model.shapes.get(number);
+        if self.history.exact.footprint() + shape.pages > 2 * PAGES_MAX {
+            return false;
+        }
         let context = op_context(current.run.kind.class(), self.history.op(first), self.write);
         self.write = self.draw_write(context);
         let distances = &mut self.deck.distances;

@@ -4,8 +4,8 @@ use super::shapes::Shapes;
 use super::streams::Continuation;
 use crate::random::Random;
 
-/// Maximum number of runs that are kept of one phase.
-const RUNS_MAX: usize = 1 << 14;
+/// Maximum number of runs that a sample keeps.
+const RUNS_MAX: usize = 1 << 13;
 /// Classes of runs.
 pub(super) const CLASSES: usize = 36;
 
@@ -129,13 +129,55 @@ const OP_CONTEXTS: usize = CLASSES * 6;
 /// Intervals are counted by their exponent and the three bits after the first one.
 const INTERVALS: usize = 64 << 3;
 
+/// A sample of runs.
+#[derive(Debug)]
+struct RunSample {
+    runs: Vec<Run>,
+    /// The number of runs of which these are a sample.
+    count: u64,
+}
+
+impl RunSample {
+    /// Adds a run, or replaces another one of the sample (Vitter, "Random sampling with a
+    /// reservoir", 1985).
+    fn add(&mut self, run: Run, random: &mut Random) {
+        self.count += 1;
+        if self.runs.len() < RUNS_MAX {
+            return self.runs.push(run);
+        }
+        let at = usize::try_from(random.below(self.count)).unwrap_or(usize::MAX);
+        if let Some(place) = self.runs.get_mut(at) {
+            *place = run;
+        }
+    }
+
+    /// Returns how often the runs have to be drawn at most: once for each run of which they are a
+    /// sample, and twice more because some requests become shorter than in the trace.
+    fn rounds(&self) -> u64 {
+        self.count.div_ceil(self.runs.len().max(1) as u64) + 2
+    }
+
+    /// Adds the sample of other runs.
+    fn merge(&mut self, other: RunSample, random: &mut Random) {
+        let all = self.count + other.count;
+        let sampled = (self.runs.len() + other.runs.len()) as u64;
+        let kept = sampled.min(RUNS_MAX as u64);
+        let ours = u128::from(kept) * u128::from(self.count) / u128::from(all.max(1));
+        let ours = usize::try_from(ours).expect("at most all").min(self.runs.len());
+        keep(&mut self.runs, ours, random);
+        let mut theirs = other.runs;
+        keep(&mut theirs, usize::try_from(kept).expect("few") - ours, random);
+        self.runs.append(&mut theirs);
+        self.count = all;
+    }
+}
+
 /// The distributions of a part of the trace.
 #[derive(Debug)]
 pub(super) struct Phase {
-    /// The runs that begin here, or a sample of them.
-    pub(super) runs: Vec<Run>,
-    /// The number of these runs.
-    run_count: u64,
+    /// Runs with new pages, and the other runs: without the former there would be no pages.
+    new_runs: RunSample,
+    old_runs: RunSample,
     /// References by class.
     pub(super) distances: Vec<u64>,
     pub(super) requests: u64,
@@ -149,28 +191,27 @@ impl Default for Phase {
     fn default() -> Self {
         let (ops, intervals) = (vec![OpCounts::default(); OP_CONTEXTS], vec![0; INTERVALS]);
         let distances = vec![0; DISTANCES];
-        Phase { runs: Vec::new(), run_count: 0, distances, requests: 0, writes: 0, ops, intervals }
+        let [new_runs, old_runs] = [const { RunSample { runs: Vec::new(), count: 0 } }; 2];
+        Phase { new_runs, old_runs, distances, requests: 0, writes: 0, ops, intervals }
     }
 }
 
 impl Phase {
-    /// Adds a run, or replaces another one of the sample (Vitter, "Random sampling with a
-    /// reservoir", 1985).
     pub(super) fn add_run(&mut self, run: Run, random: &mut Random) {
-        self.run_count += 1;
-        if self.runs.len() < RUNS_MAX {
-            return self.runs.push(run);
-        }
-        let at = usize::try_from(random.below(self.run_count)).unwrap_or(usize::MAX);
-        if let Some(place) = self.runs.get_mut(at) {
-            *place = run;
+        match run.kind {
+            Kind::New { .. } => self.new_runs.add(run, random),
+            Kind::Old { .. } => self.old_runs.add(run, random),
         }
     }
 
-    /// Returns how often the runs have to be dealt at most: once for each run of which they are a
-    /// sample, and twice more because some requests become shorter than in the trace.
+    /// Returns the runs that begin here, or a sample of them.
+    pub(super) fn runs(&self) -> impl Iterator<Item = &Run> {
+        self.new_runs.runs.iter().chain(&self.old_runs.runs)
+    }
+
+    /// Returns how often the runs have to be drawn at most.
     pub(super) fn rounds(&self) -> u64 {
-        self.run_count.div_ceil(self.runs.len().max(1) as u64) + 2
+        self.new_runs.rounds().max(self.old_runs.rounds())
     }
 
     pub(super) fn add_interval(&mut self, interval_ns: u64) {
@@ -202,16 +243,8 @@ impl Phase {
 
     /// Appends the next phase.
     pub(super) fn merge(&mut self, next: Phase, random: &mut Random) {
-        let all = self.run_count + next.run_count;
-        let sampled = (self.runs.len() + next.runs.len()) as u64;
-        let kept = sampled.min(RUNS_MAX as u64);
-        let ours = u128::from(kept) * u128::from(self.run_count) / u128::from(all.max(1));
-        let ours = usize::try_from(ours).expect("at most all").min(self.runs.len());
-        keep(&mut self.runs, ours, random);
-        let mut theirs = next.runs;
-        keep(&mut theirs, usize::try_from(kept).expect("few") - ours, random);
-        self.runs.append(&mut theirs);
-        self.run_count = all;
+        self.new_runs.merge(next.new_runs, random);
+        self.old_runs.merge(next.old_runs, random);
         self.requests += next.requests;
         self.writes += next.writes;
         for (ours, theirs) in self.ops.iter_mut().zip(next.ops) {

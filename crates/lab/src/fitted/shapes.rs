@@ -33,10 +33,18 @@ impl Shape {
 }
 
 /// The different shapes of requests.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct Shapes {
     numbers: BTreeMap<Shape, u16>,
     shapes: Vec<Shape>,
+}
+
+impl Default for Shapes {
+    /// Returns the smallest shape, so that no request becomes longer if there are too many shapes.
+    fn default() -> Self {
+        let smallest = Shape { pages: 1, skipped: 0, bytes: 1 };
+        Shapes { numbers: BTreeMap::from([(smallest, 0)]), shapes: vec![smallest] }
+    }
 }
 
 impl Shapes {

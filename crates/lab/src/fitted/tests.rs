@@ -144,6 +144,25 @@ fn a_number_of_requests_shortens_or_repeats_the_trace() {
 }
 
 #[test]
+fn pages_of_one_run_are_not_lost_among_many_runs_without_new_pages() {
+    const PAGES: u64 = 4096;
+    let mut random = Random::from_seed(9);
+    let mut request = |index: u64| {
+        let page = if index < PAGES { index } else { random.below(PAGES) };
+        Record { time_ns: index, offset: page * 4096, len: 4096, ..Record::default() }
+    };
+    let records: Vec<Record> = (0..200_000).map(&mut request).collect();
+    for requests in [None, Some(450_000)] {
+        let source = Box::new(Memory(records.clone(), Addressing::Bytes));
+        let (made, fitted) = like(source, FitOptions { requests, ..OPTIONS });
+        assert_eq!(made.len() as u64, requests.unwrap_or(200_000));
+        if requests.is_none() {
+            assert!(fitted.error().largest < 3.0, "{:?}", fitted.error());
+        }
+    }
+}
+
+#[test]
 fn objects_keep_their_sizes() {
     let object = |index: u64| {
         let key = index * index % 50;

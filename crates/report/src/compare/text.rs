@@ -57,8 +57,8 @@ pub fn to_text(comparison: &Comparison) -> String {
     put_line!(
         text,
         "B against A is the median of all ratios of a value of B to one of A, with its 95 % \
-         interval;\na verdict is given where all of it is more than {} away from no \
-         difference.",
+         interval;\na verdict is given where the whole interval is more than {} above or \
+         below no difference.",
         format::percent(comparison.threshold)
     );
     for (title, series_names) in

@@ -234,7 +234,8 @@ table! {
         [values(&WriteMode::names()), default("write-back"), live(), of_mounts()],
         field!(Volume.write_mode = named, |it| it.write_mode.name().to_owned()),
         "Write mode: write-back (a write is acknowledged when it is in the cache), write-through \
-         (when it is in the store too), write-around (it bypasses the cache), read-only.";
+         (when it is in the store too), write-around (as write-through, and blocks that were not \
+         in the cache leave it), read-only.";
     "flush", ValueForm::Text("MODE"),
         [values(&FlushMode::names()), default("keep"), live(), of_mounts()],
         field!(Volume.flush_mode = named, |it| it.flush_mode.name().to_owned()),

@@ -81,7 +81,7 @@ impl Calibration {
         })
     }
 
-    /// Returns the means of a server that has written its counters.
+    /// Returns the store times, without the transfer, of a server that has written its counters.
     pub(super) fn times_of(&self, counters: &Path) -> Result<StoreTimes> {
         let volume = read_volume(counters)?;
         let counted = |name: &str| number(&volume["counters"], name);
@@ -107,7 +107,7 @@ impl Calibration {
 }
 
 /// Returns the counters of the first volume.
-fn read_volume(counters: &Path) -> Result<Value> {
+pub(super) fn read_volume(counters: &Path) -> Result<Value> {
     Ok(record::read(counters)?["volumes"][0].clone())
 }
 

@@ -1,6 +1,6 @@
 //! One combination of settings: the measurement, the simulation, and their differences.
 
-use super::calibration::{Calibration, DEPTHS, StoreTimes};
+use super::calibration::{Calibration, DEPTHS, StoreTimes, read_volume};
 use super::workload::{TraceSummary, Workload};
 use crate::disk::Disk;
 use crate::prove::prelude::*;
@@ -170,7 +170,7 @@ impl Program<'_> {
         }
         let elapsed_s = self.workload.run(env, self.disk, &options, depth)?;
         let trace = if is_direct { self.trace } else { &recorded };
-        let volume = record::read(&counters)?["volumes"][0].clone();
+        let volume = read_volume(&counters)?;
         let size = volume["gauges"]["memory_bytes"].as_u64().context("no gauge memory_bytes")?;
         let predicted = self.simulate(env, combination, trace, size)?;
         let predicted_s = number(&predicted, "elapsed_ns")? / 1e9;

@@ -32,7 +32,9 @@ impl FittedTrace {
                 let pages = shapes.get(run.shape).pages;
                 let old = old.min(pages - 1);
                 let next = |step: i32| self.first.checked_add_signed(step.into());
-                let is_free = |&first: &u64| history.has_room(first, old, pages);
+                let is_free = |&first: &u64| {
+                    first <= self.limit - pages && history.has_room(first, old, pages)
+                };
                 let first = match start {
                     _ if requests > 0 => next(step).filter(is_free),
                     Start::Far => None,
@@ -53,7 +55,7 @@ impl FittedTrace {
             let near = u64::from(distance) - reach + self.random.below(2 * reach + 1);
             let near = u32::try_from(near).unwrap_or(most).min(most);
             let found = self.history.exact.page(self.history.recency.page_at(near));
-            let first = (found + 1).checked_sub(old)?;
+            let Some(first) = (found + 1).checked_sub(old) else { continue };
             if self.history.has_room(first, old, pages) {
                 return Some(first);
             }
