@@ -8,13 +8,12 @@
 //! control: a few pages may have most of the references, and the sample either has such a page or
 //! not.
 
-use super::estimate::{regression, squares};
-use super::sample_set::GROUPS;
+use super::estimate::{mean, regression, squares};
+use super::sample_set::{GROUPS, GROUPS_F64};
 use crate::units::as_f64;
 
 /// Entries of the filter: few enough to stay in the processor cache.
 const ENTRIES: usize = 1 << 15;
-const GROUPS_F64: f64 = 16.0;
 /// The 97.5 % quantile of Student's t with two degrees of freedom fewer than there are groups.
 pub(super) const STUDENT: f64 = 2.145;
 /// The half width of a 95 % interval of a normal distribution, in standard deviations.
@@ -85,11 +84,6 @@ impl GroupCounts {
         // The interval of a few references would be too narrow: one more or less is possible.
         STUDENT * variance.sqrt() + unsampled / self.rate
     }
-}
-
-/// Returns the mean of the values of all groups.
-pub(super) fn mean(values: &[f64; GROUPS]) -> f64 {
-    values.iter().sum::<f64>() / GROUPS_F64
 }
 
 /// Returns half the width of the 95 % interval, as a share of the size, of the cache size that a

@@ -47,16 +47,19 @@ impl Estimate {
     }
 }
 
+pub(super) fn mean(values: &[f64]) -> f64 {
+    values.iter().sum::<f64>() / as_f64(values.len() as u64)
+}
+
 /// Returns the sum of the squared deviations from the mean.
 pub(super) fn squares(values: &[f64]) -> f64 {
-    let mean = values.iter().sum::<f64>() / as_f64(values.len() as u64);
+    let mean = mean(values);
     values.iter().map(|value| (value - mean).powi(2)).sum()
 }
 
 /// Returns the slope of the least-squares line through the points, 0 if all have the same `x`, and
 /// the residual sum of squares.
 pub(super) fn regression(x: &[f64], y: &[f64]) -> (f64, f64) {
-    let mean = |values: &[f64]| values.iter().sum::<f64>() / as_f64(values.len() as u64);
     let (mean_x, mean_y) = (mean(x), mean(y));
     let mixed: f64 = x.iter().zip(y).map(|(x, y)| (x - mean_x) * (y - mean_y)).sum();
     let spread = squares(x);

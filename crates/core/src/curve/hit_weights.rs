@@ -11,14 +11,13 @@
 use super::bins;
 use super::control::STUDENT;
 use super::estimate::{Estimate, regression};
-use super::sample_set::GROUPS;
+use super::sample_set::{GROUPS, GROUPS_F64};
 use crate::units::as_f64;
 
 /// Bits that select a bin within an octave: a bin is at most 6.3 % wide.
 const BIN_BITS: u32 = 4;
 /// Distances up to 2^32 pages, 16 TiB in pages of 4 KiB.
 const BINS: usize = bins::count::<BIN_BITS>(32);
-const GROUPS_F64: f64 = 16.0;
 
 /// Weights of references by stack distance.
 #[derive(Clone, Debug)]

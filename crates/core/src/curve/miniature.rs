@@ -19,11 +19,11 @@
 //!   difference from a large cache falls at least with the power 0.4 of the size, at most half of
 //!   what is between these two remains.
 //!
-//! Where the sample is not clearly cheaper, the cache is simulated in full, without error. Misses
+//! If the sample is not clearly cheaper, a cache of full size is simulated, without error. Misses
 //! are estimated and hits are the rest, as in [`sampled`](super::sampled).
 
-use super::control::{Filter, GroupCounts, mean, size_error};
-use super::estimate::Estimate;
+use super::control::{Filter, GroupCounts, size_error};
+use super::estimate::{Estimate, mean};
 use super::sample_set::GROUPS;
 use crate::mix;
 use crate::policy::PolicyKind;

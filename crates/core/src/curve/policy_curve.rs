@@ -18,7 +18,7 @@ use super::control::{STUDENT, size_error};
 use super::estimate::{Estimate, rate, regression};
 use super::miniature::NOT_ESTIMATED;
 use super::report::CurvePoint;
-use super::sample_set::{GROUPS, group};
+use super::sample_set::{GROUPS, GROUPS_F64, group};
 use super::sampler::SampledReference;
 use crate::page_index::Hash;
 use crate::policy::PolicyKind;
@@ -30,7 +30,6 @@ const FACTORS: [f64; 5] = [0.25, 0.5, 1.0, 2.0, 4.0];
 /// The index of the present size.
 const PRESENT: usize = 2;
 const SIZES: usize = FACTORS.len();
-const GROUPS_F64: f64 = 16.0;
 /// A cache with fewer slots gives no estimate if there is read-ahead.
 const SLOTS_FOR_READ_AHEAD: u32 = 32;
 /// Fewer references give no estimate.

@@ -9,6 +9,7 @@ use std::collections::BinaryHeap;
 /// The number of groups of pages for the error, by bits of the hash that the threshold does not
 /// use.
 pub(super) const GROUPS: usize = 16;
+pub(super) const GROUPS_F64: f64 = 16.0;
 
 pub(super) fn group(hash: u64) -> usize {
     usize::try_from(hash % GROUPS as u64).expect("a small number")

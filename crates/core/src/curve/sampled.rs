@@ -16,8 +16,8 @@
 //! Memory: proportional to the sample, about 3 MiB for 32,768 pages, independent of the trace.
 
 use super::bins;
-use super::control::{Filter, GroupCounts, mean, size_error};
-use super::estimate::Estimate;
+use super::control::{Filter, GroupCounts, size_error};
+use super::estimate::{Estimate, mean};
 use super::sample_set::{GROUPS, SampleSet, group};
 use super::stack::Stack;
 use crate::mix;
