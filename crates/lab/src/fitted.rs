@@ -15,7 +15,6 @@ mod fit;
 mod generate;
 mod history;
 mod model;
-mod recency;
 mod report;
 mod shapes;
 mod streams;

@@ -56,10 +56,11 @@ pub struct PolicyCurve {
     pub points: Curve,
 }
 
-/// A point of the best policies' curve.
+/// A point of the main curve: of a server that of the recommended policy, of replacement alone that
+/// of the best policy at each size.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct BestPoint {
-    /// The best policy at this size.
+    /// The policy of this point.
     pub policy: String,
     /// Its hit ratio.
     #[serde(flatten)]
@@ -206,7 +207,7 @@ pub struct Sizing {
     pub server: Option<ServerModel>,
     /// Seed of the samples.
     pub seed: u64,
-    /// The best policy at each size.
+    /// The main curve.
     pub curve: Vec<BestPoint>,
     /// Curves of all policies, best first.
     pub policies: Vec<PolicyCurve>,
@@ -246,7 +247,7 @@ impl Sizing {
         crate::with_head(SCHEMA, VERSION, self)
     }
 
-    /// Returns the curve of the best policies without their names.
+    /// Returns the main curve without the names of the policies.
     #[must_use]
     pub fn best_curve(&self) -> Curve {
         Curve::new(self.curve.iter().map(|best| best.point))

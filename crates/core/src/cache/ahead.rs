@@ -54,20 +54,17 @@ impl<F: Frames> Cache<F> {
         };
         let detect = |detector: &mut StreamDetector| {
             detector.set_page_blocks(paging.page_blocks);
-            let advice = detector.note_request(&observed, &limits);
-            // For a detected stream, pages that are referenced again in the meantime stay.
-            let passed = match hint {
-                Hint::Sequential => {
-                    detector.passed_pages(observed.pages.clone()).map(|pages| (pages, Nanos::MAX))
-                }
-                _ if volume.bypasses_scans() => advice.passed.clone().map(|pages| (pages, now)),
-                _ => None,
-            };
-            (advice, passed)
+            detector.note_request(&observed, &limits)
         };
-        let (advice, passed) = match &read.part {
+        let advice = match &read.part {
             Some(file) => volume.ahead.files.with(file.start, detect),
             None => detect(detector),
+        };
+        // Of a detected stream, pages that are referenced again in the meantime stay.
+        let passed = match hint {
+            Hint::Sequential => advice.passed.map(|pages| (pages, Nanos::MAX)),
+            _ if volume.bypasses_scans() => advice.passed.map(|pages| (pages, now)),
+            _ => None,
         };
         if advice.abandoned > 0 {
             volume.ahead.feedback.unused(advice.abandoned);

@@ -1,5 +1,5 @@
 //! LRU stack distances: the number of distinct other pages referenced since the last reference to a
-//! page.
+//! page; also its inverse, the page at a distance.
 //!
 //! Time is an array of positions, and the last reference of each page is a mark in it; the distance
 //! is the number of marks after that of the page. Marks are bits in blocks of a cache line, and
@@ -8,7 +8,7 @@
 //! array is full its marks are compacted; it is at least twice as long as there are pages, so the
 //! cost is constant per reference.
 //!
-//! Memory: 4 bytes per page, and about half a byte of marks.
+//! Memory: 4 bytes per page, and about half a byte of marks; for the inverse another 8 bytes.
 
 /// The value of an unused position.
 const NONE: u32 = u32::MAX;
@@ -30,6 +30,19 @@ impl Block {
         let whole: u32 = self.0[..word].iter().map(|word| word.count_ones()).sum();
         whole + (self.0[word] & (u64::MAX >> (63 - bit))).count_ones()
     }
+
+    /// Returns the position of the mark that follows `before` other marks.
+    fn select(&self, mut before: u32) -> Option<usize> {
+        for (number, &word) in self.0.iter().enumerate() {
+            let marks = word.count_ones();
+            if before < marks {
+                let word = (0..before).fold(word, |word, _| word & (word - 1));
+                return Some(number * 64 + word.trailing_zeros() as usize);
+            }
+            before -= marks;
+        }
+        None
+    }
 }
 
 /// The pages of a trace in the order of their last references.
@@ -43,6 +56,8 @@ pub struct Stack {
     /// The next position.
     now: usize,
     pages: usize,
+    /// The page at each position, if pages are looked up by distance; it is known where a mark is.
+    numbers: Option<Vec<u32>>,
 }
 
 impl Default for Stack {
@@ -57,7 +72,13 @@ impl Stack {
     pub fn new() -> Self {
         let blocks = vec![Block::default(); POSITIONS_MIN / BLOCK];
         let counts = vec![0; blocks.len() + 1];
-        Stack { last: Vec::new(), blocks, counts, now: 0, pages: 0 }
+        Stack { last: Vec::new(), blocks, counts, now: 0, pages: 0, numbers: None }
+    }
+
+    /// Creates an empty stack for [`Stack::page_at`].
+    #[must_use]
+    pub fn with_numbers() -> Self {
+        Stack { numbers: Some(vec![NONE; POSITIONS_MIN]), ..Stack::new() }
     }
 
     /// Returns the number of pages in the stack.
@@ -77,6 +98,7 @@ impl Stack {
     pub fn bytes(&self) -> usize {
         self.last.capacity() * size_of::<u32>()
             + self.blocks.len() * (size_of::<Block>() + size_of::<u32>())
+            + self.numbers.as_ref().map_or(0, |numbers| numbers.len() * size_of::<u32>())
     }
 
     /// References the page of this number; returns its stack distance, or `None` if it was not in
@@ -94,6 +116,9 @@ impl Stack {
         let distance = (before != NONE).then(|| self.unmark(before));
         self.blocks[self.now / BLOCK].0[self.now % BLOCK / 64] |= 1 << (self.now % 64);
         add(&mut self.counts, self.now / BLOCK, 1);
+        if let Some(numbers) = &mut self.numbers {
+            numbers[self.now] = number;
+        }
         self.pages += 1;
         self.now += 1;
         distance
@@ -104,6 +129,25 @@ impl Stack {
     pub fn distance(&self, number: u32) -> Option<u32> {
         let before = *self.last.get(number as usize)?;
         (before != NONE).then(|| self.marks_behind(before))
+    }
+
+    /// Returns the number of the page at a stack distance, or `None` if the stack has fewer pages
+    /// or was made without numbers.
+    #[must_use]
+    pub fn page_at(&self, distance: u32) -> Option<u32> {
+        let numbers = self.numbers.as_ref()?;
+        let before = self.pages.checked_sub(1)?.checked_sub(distance as usize)?;
+        let mut before = u32::try_from(before).expect("fewer than 2^32 pages");
+        let mut block = 0;
+        let mut step = self.blocks.len().next_power_of_two();
+        while step > 0 {
+            if let Some(&count) = self.counts.get(block + step).filter(|&&count| count <= before) {
+                before -= count;
+                block += step;
+            }
+            step /= 2;
+        }
+        Some(numbers[block * BLOCK + self.blocks[block].select(before)?])
     }
 
     /// Removes the page of this number, which is in the stack.
@@ -163,6 +207,13 @@ impl Stack {
             let marks = (self.pages - number * BLOCK).min(BLOCK);
             add(&mut self.counts, number, u32::try_from(marks).expect("at most a block"));
         }
+        if let Some(numbers) = &mut self.numbers {
+            numbers.clear();
+            numbers.resize(self.blocks.len() * BLOCK, NONE);
+            for (number, &at) in (0..).zip(&self.last).filter(|(_, at)| **at != NONE) {
+                numbers[at as usize] = number;
+            }
+        }
         self.now = self.pages;
     }
 }
@@ -186,7 +237,7 @@ mod tests {
     fn distances_are_places_in_a_list_in_order_of_use() {
         for seed in 0..8 {
             let mut random = Random::from_seed(seed);
-            let (mut stack, mut list) = (Stack::new(), Vec::new());
+            let (mut stack, mut list) = (Stack::with_numbers(), Vec::new());
             for _ in 0..30_000 {
                 let range = random.below(700) + 1;
                 let number = u32::try_from(random.below(range)).unwrap();
@@ -202,6 +253,9 @@ mod tests {
                 place.map(|place| list.remove(place));
                 list.insert(0, number);
                 assert_eq!(stack.len(), list.len());
+                let distance = random.below(list.len() as u64 + 1);
+                let page = list.get(usize::try_from(distance).unwrap()).copied();
+                assert_eq!(stack.page_at(u32::try_from(distance).unwrap()), page);
             }
         }
     }

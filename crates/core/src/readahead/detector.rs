@@ -22,8 +22,6 @@ pub(crate) struct StreamDetector {
     next_recent: usize,
     tick: u64,
     page_blocks: u32,
-    /// The previous request of a declared sequential reader.
-    last: Option<Range<u64>>,
 }
 
 /// The result of one observed request.
@@ -52,14 +50,6 @@ impl StreamDetector {
         if self.page_blocks != blocks {
             *self = StreamDetector { page_blocks: blocks, ..StreamDetector::default() };
         }
-    }
-
-    /// Records a request of a declared sequential reader. Returns the pages of the previous request
-    /// that the reader has passed.
-    pub(crate) fn passed_pages(&mut self, pages: Range<u64>) -> Option<Range<u64>> {
-        let before = self.last.replace(pages.clone())?;
-        let end = if before.contains(&pages.start) { pages.start } else { before.end };
-        (before.start < end).then_some(before.start..end)
     }
 
     pub(crate) fn note_request(

@@ -86,7 +86,7 @@ impl FittedTrace {
             form,
             split,
             random,
-            history: History::default(),
+            history: History::new(),
             deck,
             phase: 0,
             current: None,
@@ -146,11 +146,11 @@ impl FittedTrace {
                     None => history.mismatch(run, shapes),
                 };
             let run = self.deck.deal(class, &mut self.random, mismatch);
-            let pages = self.history.recency.len();
+            let pages = self.history.exact.footprint();
             let is_possible = match run.kind {
                 Kind::New { .. } => true,
                 // A later round deals it again, when there are more pages.
-                Kind::Old { distance, .. } => distance < pages,
+                Kind::Old { distance, .. } => u64::from(distance) < pages,
             };
             if is_possible && self.deck.distances.lacks(run.kind.distance_class()) {
                 return Some(run);

@@ -3,7 +3,6 @@
 
 use super::deck::Distances;
 use super::model::{Kind, PageOp, Run, distance_class};
-use super::recency::Recency;
 use super::shapes::Shapes;
 use super::streams::Streams;
 use crate::sim::curve::Exact;
@@ -18,15 +17,21 @@ struct Page {
 }
 
 /// The pages and requests of a generated trace so far.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(super) struct History {
+    /// The pages in the order of their last references.
     pub(super) exact: Exact,
-    pub(super) recency: Recency,
     pub(super) streams: Streams,
     pages: Vec<Page>,
 }
 
 impl History {
+    /// Returns the history of an empty trace.
+    pub(super) fn new() -> Self {
+        let streams = Streams::default();
+        History { exact: Exact::with_numbers(), streams, pages: Vec::new() }
+    }
+
     /// Returns the last operation on a page.
     pub(super) fn op(&self, page: u64) -> PageOp {
         self.exact.find(page).map_or(PageOp::None, |(number, _)| self.pages[number as usize].op)
@@ -41,10 +46,10 @@ impl History {
     /// trace, in popularity and length of the request.
     pub(super) fn mismatch(&self, run: &Run, shapes: &Shapes) -> u32 {
         let Kind::Old { distance, popularity, .. } = run.kind else { return 0 };
-        if distance >= self.recency.len() {
+        if u64::from(distance) >= self.exact.footprint() {
             return u32::MAX;
         }
-        let page = self.pages[self.recency.page_at(distance) as usize];
+        let page = self.pages[self.exact.number_at(distance) as usize];
         let is_other = shapes.get(page.shape).pages != shapes.get(run.shape).pages;
         4 * u32::from(is_other)
             + u32::from(page.index > 0)
@@ -82,7 +87,7 @@ impl History {
         shapes: &Shapes,
         distances: &Distances,
     ) -> (u64, u16) {
-        let number = self.recency.page_at(distance);
+        let number = self.exact.number_at(distance);
         let page = self.pages[number as usize];
         let index = u64::from(page.index);
         let first = self.exact.page(number) - index;
@@ -107,7 +112,7 @@ impl History {
 
     /// Returns the number of pages in the request that [`Self::repeat`] would repeat.
     pub(super) fn repeated_pages(&self, distance: u32, shapes: &Shapes) -> u64 {
-        shapes.get(self.pages[self.recency.page_at(distance) as usize].shape).pages
+        shapes.get(self.pages[self.exact.number_at(distance) as usize].shape).pages
     }
 
     /// References the pages of a request; passes the class of each reference to `count`.
@@ -122,7 +127,6 @@ impl History {
         for index in 0..pages {
             let (number, distance) = self.exact.reference(first + index);
             count(distance_class(distance));
-            self.recency.reference(number);
             if number as usize == self.pages.len() {
                 self.pages.push(Page { index: 0, references: 0, shape, op: PageOp::None });
             }

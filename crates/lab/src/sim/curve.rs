@@ -29,6 +29,11 @@ impl Exact {
         Exact::default()
     }
 
+    /// Creates a counter for [`Exact::number_at`].
+    pub(crate) fn with_numbers() -> Self {
+        Exact { stack: Stack::with_numbers(), ..Exact::default() }
+    }
+
     /// Counts the next references of the trace.
     pub fn run(&mut self, references: &[Reference]) {
         let mut numbers = std::mem::take(&mut self.numbers);
@@ -62,6 +67,11 @@ impl Exact {
     pub(crate) fn find(&self, page: u64) -> Option<(u32, u32)> {
         let number = self.interner.find(page)?;
         Some((number, self.stack.distance(number)?))
+    }
+
+    /// Returns the number of the page at a stack distance, which is below the footprint.
+    pub(crate) fn number_at(&self, distance: u32) -> u32 {
+        self.stack.page_at(distance).expect("the distance is below the footprint")
     }
 
     /// Returns the page with this number, which is below the footprint.

@@ -22,6 +22,12 @@ pub(super) fn addressing(head: &[u8]) -> Option<Addressing> {
     Some([Addressing::Bytes, Addressing::Objects][at])
 }
 
+/// Returns the reason to refuse a file whose first line is not a header.
+pub(super) fn wrong_header() -> String {
+    let [offsets, _] = HEADERS;
+    format!("the first line must be {offsets} (with object for offset if the trace counts objects)")
+}
+
 /// Reads CSV.
 pub(super) struct CsvReader;
 

@@ -147,8 +147,7 @@ fn source(format: Format, mut input: Input, max_bad: u64) -> Result<BoxedSource,
             return Err(input.bad("Parquet is read from files only, not from streams"));
         }
         Format::Csv => {
-            let addressing =
-                csv::addressing(head).ok_or_else(|| wrong("the first line is not the header"))?;
+            let addressing = csv::addressing(head).ok_or_else(|| input.bad(csv::wrong_header()))?;
             (lines(csv::CsvReader), addressing)
         }
         Format::Vscsi1 => (Box::new(Vscsi::new(false)), Bytes),

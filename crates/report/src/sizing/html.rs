@@ -84,7 +84,7 @@ fn head_cards(sizing: &Sizing) -> Vec<Card> {
         return Vec::new();
     };
     let reachable =
-        format!("no cache reaches more than {}", format::percent(sizing.workload.ceiling));
+        format!("a cache of all pages hits {}", format::percent(sizing.workload.ceiling));
     let policies = format!("of {} compared, pages of {}", effect.policies.len(), page_size(advice));
     let half = sizing.effects.iter().find(|effect| effect.what == "half");
     let mut cards = vec![

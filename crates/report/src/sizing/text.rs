@@ -84,7 +84,7 @@ fn head(sizing: &Sizing) -> String {
 fn chart(sizing: &Sizing) -> Option<String> {
     let size = Axis::new("size of the cache", "").scale(Scale::Log2).labels(Labels::Bytes);
     let title = if server::is_searched(sizing) { "read hit ratio" } else { "hit ratio" };
-    let hits = Axis::new(format!("{title} of the best policy"), "")
+    let hits = Axis::new(format!("{title} {}", with_policy(sizing)), "")
         .labels(Labels::Percent)
         .range(0.0, sizing.workload.ceiling.max(0.01));
     let method = match (server::is_searched(sizing), sizing.exact) {
@@ -98,6 +98,18 @@ fn chart(sizing: &Sizing) -> Option<String> {
     chart.to_text(CHART_SIZE.0, CHART_SIZE.1)
 }
 
+/// Returns the policy of the curve; `None` if its points are of several ones.
+pub(super) fn curve_policy(sizing: &Sizing) -> Option<&str> {
+    let policy = &sizing.curve.first()?.policy;
+    sizing.curve.iter().all(|best| best.policy == *policy).then_some(policy)
+}
+
+/// Returns the end of a title that names the policy of the curve.
+fn with_policy(sizing: &Sizing) -> String {
+    curve_policy(sizing)
+        .map_or_else(|| "of the best policy".to_owned(), |policy| format!("with {policy}"))
+}
+
 /// Returns the columns of the error bars; none if no bar has a width, as of counted values.
 fn error_bars<T: 'static>(rows: &[T], low: fn(&T) -> f64, high: fn(&T) -> f64) -> Vec<Field<T>> {
     if rows.iter().all(|row| high(row) <= low(row)) {
@@ -107,21 +119,39 @@ fn error_bars<T: 'static>(rows: &[T], low: fn(&T) -> f64, high: fn(&T) -> f64) -
 }
 
 fn curve_table(sizing: &Sizing) -> Option<String> {
-    // The evaluated sizes are close together; the table shows a subset.
-    let step = sizing.curve.len().div_ceil(CURVE_ROWS_MAX).max(1);
-    let shown: Vec<BestPoint> = sizing.curve.iter().rev().step_by(step).rev().cloned().collect();
-    (!shown.is_empty()).then(|| curve_rows(&shown).to_text())
+    // The evaluated sizes are close together; the table shows a subset, with both ends and the
+    // recommended size.
+    let count = sizing.curve.len();
+    let step = count.div_ceil(CURVE_ROWS_MAX).max(1);
+    let recommended = sizing.recommendation.as_ref().map(|advice| advice.bytes);
+    let is_shown = |(index, best): &(usize, &BestPoint)| {
+        *index == 0
+            || (count - 1 - index).is_multiple_of(step)
+            || Some(best.point.bytes) == recommended
+    };
+    let shown = sizing.curve.iter().enumerate().filter(is_shown);
+    let shown: Vec<BestPoint> = shown.map(|(_, best)| best.clone()).collect();
+    if shown.is_empty() {
+        return None;
+    }
+    let omitted = match count - shown.len() {
+        0 => String::new(),
+        _ => format!("{} of {count} sizes; --json prints all.\n", shown.len()),
+    };
+    Some(curve_rows(&shown, curve_policy(sizing)).to_text() + &omitted)
 }
 
-/// Returns the best policy and its hit ratio at each evaluated size.
+/// Returns the policy of the curve and its hit ratio at each evaluated size.
 pub(super) fn all_curve_rows(sizing: &Sizing) -> Table {
-    curve_rows(&sizing.curve)
+    curve_rows(&sizing.curve, curve_policy(sizing))
 }
 
-fn curve_rows(shown: &[BestPoint]) -> Table {
+/// Returns a row for each point; `policy` is that of all points of the curve, if it is one.
+fn curve_rows(shown: &[BestPoint], policy: Option<&str>) -> Table {
+    let title = if policy.is_some() { "policy" } else { "best policy" };
     let mut fields = vec![
         Field::bytes("bytes", "size", |it: &BestPoint| it.point.bytes),
-        Field::word("policy", "best policy", |it| &it.policy),
+        Field::word("policy", title, |it| &it.policy),
         Field::percent("hit_ratio", "hits", |it| it.point.hit_ratio),
     ];
     fields.extend(error_bars(shown, |it| it.point.low, |it| it.point.high));

@@ -111,8 +111,10 @@ pub(super) fn read_volume(counters: &Path) -> Result<Value> {
     Ok(record::read(counters)?["volumes"][0].clone())
 }
 
+/// Returns the mean of a latency, 0 if nothing was measured.
 fn mean_ns(volume: &Value, latency: &str) -> Result<f64> {
-    number(&volume["latencies"][latency], "mean")
+    let latency = &volume["latencies"][latency];
+    if number(latency, "count")? == 0.0 { Ok(0.0) } else { number(latency, "mean") }
 }
 
 fn counters_file(env: &Env) -> PathBuf {

@@ -49,12 +49,13 @@ impl FittedTrace {
 
     /// Returns the begin of a request after a page near this distance.
     fn after(&mut self, distance: u32, old: u64, pages: u64) -> Option<u64> {
-        let most = self.history.recency.len().checked_sub(1)?;
+        let exact = &self.history.exact;
+        let most = exact.footprint().checked_sub(1)?;
         let reach = u64::from(distance / NEAR_PARTS);
         for _ in 0..PLACES {
             let near = u64::from(distance) - reach + self.random.below(2 * reach + 1);
-            let near = u32::try_from(near).unwrap_or(most).min(most);
-            let found = self.history.exact.page(self.history.recency.page_at(near));
+            let near = u32::try_from(near.min(most)).expect("fewer than 2^32 pages");
+            let found = exact.page(exact.number_at(near));
             let Some(first) = (found + 1).checked_sub(old) else { continue };
             if self.history.has_room(first, old, pages) {
                 return Some(first);

@@ -1,11 +1,11 @@
 //! Charts of the HTML report of `larder size`.
 
 use super::super::server;
-use super::super::text::as_pair;
+use super::super::text::{as_pair, curve_policy};
 use crate::chart::plot::{Plot, count_f64};
 use crate::chart::{Axis, Labels, Scale};
 use larder_schema::format;
-use larder_schema::sizing::{BestPoint, Effect, Sizing};
+use larder_schema::sizing::{BestPoint, Effect, PolicyCurve, Sizing};
 use larder_schema::{as_f64, as_u64};
 
 /// Number of shades of the heat map.
@@ -39,8 +39,7 @@ pub(super) fn curve_chart(sizing: &Sizing, width: f64, has_key: bool) -> String 
     let ceiling = plot.y(sizing.workload.ceiling);
     plot.stroke("ceiling", (left, ceiling), (right, ceiling));
     plot.band("band", &low, &high);
-    let lru = sizing.policies.iter().find(|curve| curve.policy == "lru");
-    let lru_points = lru.map(|lru| {
+    let lru_points = lru_beside(sizing).map(|lru| {
         let points = lru.points.points().iter();
         points.map(|point| as_pair(point.bytes, point.hit_ratio)).collect::<Vec<_>>()
     });
@@ -56,12 +55,17 @@ pub(super) fn curve_chart(sizing: &Sizing, width: f64, has_key: bool) -> String 
     plot.finish(&curve_label(sizing))
 }
 
+/// Returns the curve of LRU, unless the main curve is that of LRU itself.
+fn lru_beside(sizing: &Sizing) -> Option<&PolicyCurve> {
+    let is_main = curve_policy(sizing) == Some("lru");
+    sizing.policies.iter().find(|curve| curve.policy == "lru" && !is_main)
+}
+
 /// Returns the key of [`curve_chart`]: the class and the name of each line and dot.
 pub(super) fn curve_key(sizing: &Sizing) -> Vec<(String, String)> {
     let key = |class: &str, name: &str| (class.to_owned(), name.to_owned());
-    let has_lru = sizing.policies.iter().any(|curve| curve.policy == "lru");
-    let mut keys = vec![key("best", "best policy at each size")];
-    keys.extend(has_lru.then(|| key("other", "lru")));
+    let mut keys = vec![key("best", curve_policy(sizing).unwrap_or("best policy at each size"))];
+    keys.extend(lru_beside(sizing).map(|lru| key("other", &lru.policy)));
     keys.push(key("ceiling", "reachable"));
     keys.extend(sizing.recommendation.as_ref().map(|advice| {
         key("point", &format!("{} at half, once and twice the recommended size", advice.policy))
