@@ -13,6 +13,7 @@
 
 mod calibration;
 mod combination;
+mod own_times;
 mod workload;
 
 use super::prelude::*;
@@ -20,7 +21,8 @@ use crate::disk::Disk;
 use crate::record::Record;
 use crate::stats::mean_and_max;
 use calibration::{Calibration, DEPTHS, DiskImage, PER_S};
-use combination::{Combination, Compared, OwnTimes, Program};
+use combination::{Combination, Compared, Program};
+use own_times::OwnTimes;
 use workload::Workload;
 
 /// The maximum difference of hit ratios in points: on average, and in the worst combination.
@@ -74,7 +76,7 @@ fn compare(
     let trace = workload.trace(env, &disk)?;
     disk.limit(0)?;
     let summary = workload::TraceSummary::of(env, &trace)?;
-    let own_times = OwnTimes::measure(env, (workload, &summary), &disk, calibration)?;
+    let own_times = OwnTimes::measure(env, (workload, &trace, &summary), &disk, calibration)?;
     disk.limit(PER_S)?;
     let program = Program { workload, trace: &trace, summary, disk: &disk, calibration, own_times };
     let mut all = Vec::new();

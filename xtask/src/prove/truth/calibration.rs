@@ -98,11 +98,14 @@ impl Calibration {
     /// Returns the model of the disk with its limit, for `--store`. The kernel's throttle admits
     /// the operations of 100 ms together.
     pub(super) fn store(&self, times: &StoreTimes) -> String {
+        let times = self.unlimited_store(times);
+        format!("read-iops:{PER_S},write-iops:{PER_S},slice:100ms,{times}")
+    }
+
+    /// Returns the model of the disk without its limit.
+    pub(super) fn unlimited_store(&self, times: &StoreTimes) -> String {
         let (Calibration { transfer, .. }, StoreTimes { read, write, .. }) = (self, times);
-        format!(
-            "read-iops:{PER_S},write-iops:{PER_S},slice:100ms,transfer:{transfer:.0},\
-             read-latency:{read:.0}ns,write-latency:{write:.0}ns"
-        )
+        format!("transfer:{transfer:.0},read-latency:{read:.0}ns,write-latency:{write:.0}ns")
     }
 }
 

@@ -1,6 +1,7 @@
 //! One combination of settings: the measurement, the simulation, and their differences.
 
-use super::calibration::{Calibration, DEPTHS, StoreTimes, read_volume};
+use super::calibration::{Calibration, DEPTHS, read_volume};
+use super::own_times::OwnTimes;
 use super::workload::{TraceSummary, Workload};
 use crate::disk::Disk;
 use crate::prove::prelude::*;
@@ -9,6 +10,8 @@ use std::fmt;
 
 /// The minimum memory at each depth: a client of a simulation needs 1 MiB of it.
 const MEMORY_MIN: [u64; 3] = [8 * MIB, 12 * MIB, 48 * MIB];
+/// The time of a simulated run.
+pub(super) const ELAPSED: &str = "elapsed_ns";
 /// Counters of page reads: those that do not wait for the store, and the others.
 const HITS: [&str; 2] = ["read_hit_pages", "read_ahead_hit_pages"];
 const WAITS: [&str; 4] =
@@ -59,13 +62,18 @@ impl Combination {
         all
     }
 
+    /// Returns the base with another index of [`DEPTHS`].
+    pub(super) fn base(depth: usize) -> Combination {
+        Combination { depth, ..BASE }
+    }
+
     /// Returns the memory of the server in bytes.
-    fn memory(&self, footprint_bytes: u64) -> u64 {
+    pub(super) fn memory(&self, footprint_bytes: u64) -> u64 {
         (footprint_bytes * self.percent / 100).max(MEMORY_MIN[self.depth])
     }
 
     /// Returns the options that the server and the simulation have in common.
-    fn common(&self) -> String {
+    pub(super) fn common(&self) -> String {
         let Combination { policy, page, write_mode, .. } = self;
         let read_ahead = if self.read_ahead { "" } else { " --read-ahead off" };
         format!("--policy {policy} --page-size {page} --write-mode {write_mode}{read_ahead}")
@@ -90,54 +98,6 @@ impl Work {
         let reads = number(counters, "store_reads")?;
         let read_bytes = number(counters, "store_read_bytes")?;
         Ok(Work { hit_percent, reads, read_bytes, elapsed_s })
-    }
-}
-
-/// The times of a workload without the limit of the disk, with a number of requests in flight.
-pub(super) struct OwnTimes {
-    /// The time that clients and server themselves need for a request, for `--think` and `--gap`:
-    /// `20us+2GiB/s`.
-    request: String,
-    store: StoreTimes,
-}
-
-impl OwnTimes {
-    /// Measures with a cache that holds all pages of the workload, and the store times of several
-    /// clients and of programs with a small one. The disk has no limit.
-    pub(super) fn measure(
-        env: &Env,
-        (workload, summary): (&Workload, &TraceSummary),
-        disk: &Disk,
-        calibration: &Calibration,
-    ) -> Result<Vec<Self>> {
-        let counters = env.file("own.json");
-        let store_times = |at: usize, options: &str| {
-            let memory = Combination { depth: at, ..BASE }.memory(summary.footprint_bytes);
-            let options = format!("{options} --counters {} --memory {memory}", counters.display());
-            workload.run(env, disk, &options, DEPTHS[at])?;
-            calibration.times_of(&counters)
-        };
-        if !workload.is_direct() {
-            let store = store_times(0, &BASE.common())?;
-            return Ok(vec![OwnTimes { request: String::new(), store }]);
-        }
-        let memory = summary.footprint_bytes * 5 / 4 + 64 * MIB;
-        let mean_bytes = summary.transferred_bytes / summary.requests;
-        let at_depth = |(at, depth): (usize, u32)| {
-            let server = env.serve(disk.path(), &format!("--memory {memory}"))?;
-            workload.send(env, &server.uri(), depth)?;
-            let each_ns = workload.send(env, &server.uri(), depth)? * 1e9 / summary.requests;
-            server.stop_clean()?;
-            let byte_ns = calibration.byte_ns[at];
-            let fixed = (each_ns - mean_bytes * byte_ns).max(0.0);
-            let rate =
-                if byte_ns > 0.0 { format!("+{:.0}/s", 1e9 / byte_ns) } else { String::new() };
-            let request = format!("{fixed:.0}ns{rate}");
-            let alone = calibration.alone;
-            let store = if depth == 1 { alone } else { store_times(at, "--read-ahead off")? };
-            Ok(OwnTimes { request, store })
-        };
-        DEPTHS.into_iter().enumerate().map(at_depth).collect()
     }
 }
 
@@ -171,9 +131,9 @@ impl Program<'_> {
         let elapsed_s = self.workload.run(env, self.disk, &options, depth)?;
         let trace = if is_direct { self.trace } else { &recorded };
         let volume = read_volume(&counters)?;
-        let size = volume["gauges"]["memory_bytes"].as_u64().context("no gauge memory_bytes")?;
+        let size = memory_bytes(&volume)?;
         let predicted = self.simulate(env, combination, trace, size)?;
-        let predicted_s = number(&predicted, "elapsed_ns")? / 1e9;
+        let predicted_s = number(&predicted, ELAPSED)? / 1e9;
         Ok(Compared {
             name: format!(
                 "{}, {:.1} MiB, {common}, depth {depth}",
@@ -193,7 +153,6 @@ impl Program<'_> {
         trace: &Path,
         size: u64,
     ) -> Result<Value> {
-        let larder = &env.larder;
         let clients = DEPTHS[combination.depth];
         let OwnTimes { request: own_time, store } = &self.own_times[combination.depth];
         let (wake_ns, store) = (store.wake, self.calibration.store(store));
@@ -203,14 +162,22 @@ impl Program<'_> {
             (true, _) => format!("--clients {clients} --gap {own_time}"),
         };
         let common = combination.common();
-        let options = format!(
-            "--level whole --json --size {size} --store {store} --wake {wake_ns:.0}ns {common} \
-             {pace}"
-        );
-        let options = options.split_whitespace();
-        let made = json_of(cmd!(600, "{larder} sim {trace} {options...}"))?;
-        Ok(made["rows"][0].clone())
+        let options = format!("--store {store} --wake {wake_ns:.0}ns {common} {pace}");
+        simulate(env, trace, size, &options)
     }
+}
+
+pub(super) fn memory_bytes(volume: &Value) -> Result<u64> {
+    volume["gauges"]["memory_bytes"].as_u64().context("no gauge memory_bytes")
+}
+
+/// Simulates the server with a cache of `size` bytes; returns its counters.
+pub(super) fn simulate(env: &Env, trace: &Path, size: u64, options: &str) -> Result<Value> {
+    let (larder, size) = (&env.larder, size.to_string());
+    let options = options.split_whitespace();
+    let made =
+        json_of(cmd!(600, "{larder} sim {trace} --level whole --json --size {size} {options...}"))?;
+    Ok(made["rows"][0].clone())
 }
 
 /// A measured and a predicted run.

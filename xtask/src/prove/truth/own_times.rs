@@ -1,0 +1,98 @@
+//! The times of a workload without the limit of the disk, which a prediction needs.
+
+use super::calibration::{Calibration, DEPTHS, StoreTimes, read_volume};
+use super::combination::{Combination, ELAPSED, memory_bytes, simulate};
+use super::workload::{TraceSummary, Workload};
+use crate::disk::Disk;
+use crate::prove::prelude::*;
+
+/// Steps of the search for the time between two requests.
+const GAP_STEPS: usize = 8;
+
+/// The times of a workload without the limit of the disk, with a number of requests in flight.
+pub(super) struct OwnTimes {
+    /// The time that clients and server themselves need for a request, for `--think` and `--gap`:
+    /// `20us+2GiB/s`.
+    pub(super) request: String,
+    pub(super) store: StoreTimes,
+}
+
+impl OwnTimes {
+    /// Measures with one client and a cache that holds all pages, and with several clients, or with
+    /// programs on a file system, and a small cache. The disk has no limit.
+    pub(super) fn measure(
+        env: &Env,
+        (workload, trace, summary): (&Workload, &Path, &TraceSummary),
+        disk: &Disk,
+        calibration: &Calibration,
+    ) -> Result<Vec<Self>> {
+        let program = Unlimited { env, workload, trace, summary, disk, calibration };
+        if !workload.is_direct() {
+            let store = program.run(0, &Combination::base(0).common())?.0;
+            return Ok(vec![OwnTimes { request: String::new(), store }]);
+        }
+        (0..DEPTHS.len())
+            .map(|at| if at == 0 { program.of_one_client() } else { program.of_clients(at) })
+            .collect()
+    }
+}
+
+/// A workload on a disk without a limit.
+struct Unlimited<'a> {
+    env: &'a Env,
+    workload: &'a Workload,
+    trace: &'a Path,
+    summary: &'a TraceSummary,
+    disk: &'a Disk,
+    calibration: &'a Calibration,
+}
+
+impl Unlimited<'_> {
+    /// Runs the workload with the cache of [`BASE`]. Returns the times of the store, the memory of
+    /// the cache in bytes, and the time of the run in seconds.
+    fn run(&self, at: usize, options: &str) -> Result<(StoreTimes, u64, Option<f64>)> {
+        let counters = self.env.file("own.json");
+        let memory = Combination::base(at).memory(self.summary.footprint_bytes);
+        let options = format!("{options} --counters {} --memory {memory}", counters.display());
+        let elapsed_s = self.workload.run(self.env, self.disk, &options, DEPTHS[at])?;
+        let size = memory_bytes(&read_volume(&counters)?)?;
+        Ok((self.calibration.times_of(&counters)?, size, elapsed_s))
+    }
+
+    /// Measures the time of a request that hits.
+    fn of_one_client(&self) -> Result<OwnTimes> {
+        let TraceSummary { footprint_bytes, requests, transferred_bytes } = self.summary;
+        let memory = footprint_bytes * 5 / 4 + 64 * MIB;
+        let server = self.env.serve(self.disk.path(), &format!("--memory {memory}"))?;
+        self.workload.send(self.env, &server.uri(), 1)?;
+        let each_ns = self.workload.send(self.env, &server.uri(), 1)? * 1e9 / requests;
+        server.stop_clean()?;
+        let bytes_ns = transferred_bytes / requests * self.calibration.byte_ns[0];
+        let request = self.own_time(0, (each_ns - bytes_ns).max(0.0));
+        Ok(OwnTimes { request, store: self.calibration.alone })
+    }
+
+    /// Finds the time between two requests of several clients with which the simulation takes as
+    /// long as the run.
+    fn of_clients(&self, at: usize) -> Result<OwnTimes> {
+        let options = "--read-ahead off";
+        let (store, size, elapsed_s) = self.run(at, options)?;
+        let elapsed_s = elapsed_s.context("a workload without a time")?;
+        let model = self.calibration.unlimited_store(&store);
+        let (mut low, mut high) = (0.0, elapsed_s * 1e9 / self.summary.requests);
+        for _ in 0..GAP_STEPS {
+            let middle = f64::midpoint(low, high);
+            let pace = format!("--clients {} --gap {}", DEPTHS[at], self.own_time(at, middle));
+            let options = format!("{options} {pace} --store {model} --wake {:.0}ns", store.wake);
+            let predicted_s = number(&simulate(self.env, self.trace, size, &options)?, ELAPSED)?;
+            if predicted_s / 1e9 < elapsed_s { low = middle } else { high = middle }
+        }
+        Ok(OwnTimes { request: self.own_time(at, low), store })
+    }
+
+    fn own_time(&self, at: usize, fixed_ns: f64) -> String {
+        let byte_ns = self.calibration.byte_ns[at];
+        let rate = if byte_ns > 0.0 { format!("+{:.0}/s", 1e9 / byte_ns) } else { String::new() };
+        format!("{fixed_ns:.0}ns{rate}")
+    }
+}
