@@ -72,6 +72,11 @@ impl Plot {
         }
     }
 
+    /// Returns the maximum width of a text in pixels.
+    pub(crate) fn text_width(text: &str) -> f64 {
+        count_f64(text.chars().count()) * BOLD_WIDTH
+    }
+
     /// Draws the name of a row in the column at the left, and a line below it.
     pub(crate) fn name_row(&mut self, y: f64, name: &str, below: &str) {
         let characters = larder_schema::as_u64((self.margin[0] - 16.0) / BOLD_WIDTH);

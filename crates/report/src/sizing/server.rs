@@ -15,6 +15,11 @@ pub(super) fn counted(sizing: &Sizing) -> &'static str {
     if is_searched(sizing) { "page reads" } else { "references" }
 }
 
+/// Returns the title of these hit ratios.
+pub(super) fn hits_title(sizing: &Sizing) -> &'static str {
+    if is_searched(sizing) { "read hit ratio" } else { "hit ratio" }
+}
+
 /// Returns the sentence about the server of the prediction, and how the size was searched.
 pub(super) fn description(sizing: &Sizing) -> Option<String> {
     let server = sizing.server.as_ref()?;

@@ -83,7 +83,7 @@ fn head(sizing: &Sizing) -> String {
 
 fn chart(sizing: &Sizing) -> Option<String> {
     let size = Axis::new("size of the cache", "").scale(Scale::Log2).labels(Labels::Bytes);
-    let title = if server::is_searched(sizing) { "read hit ratio" } else { "hit ratio" };
+    let title = server::hits_title(sizing);
     let hits = Axis::new(format!("{title} {}", with_policy(sizing)), "")
         .labels(Labels::Percent)
         .range(0.0, sizing.workload.ceiling.max(0.01));

@@ -31,7 +31,9 @@ pub(super) fn curve_chart(sizing: &Sizing, width: f64, has_key: bool) -> String 
     let xs: Vec<f64> = xs.into_iter().chain(effect_sizes).collect();
     let ys: Vec<f64> = high.iter().map(|(_, y)| *y).chain([0.0, sizing.workload.ceiling]).collect();
     let x_axis = sizes_axis("size of the cache").scale(Scale::Log2);
-    let mut plot = Plot::new((width, 420.0), x_axis, hits_axis(), &xs, &ys);
+    let title = server::hits_title(sizing);
+    let y_axis = Axis::new(title, "").labels(Labels::Percent);
+    let mut plot = Plot::new((width, 420.0), x_axis, y_axis, &xs, &ys);
     draw_regions(sizing, &mut plot);
     plot.draw_x();
     plot.draw_y();
@@ -75,24 +77,31 @@ pub(super) fn curve_key(sizing: &Sizing) -> Vec<(String, String)> {
     keys
 }
 
+/// Width of the line or dot before a name in the key, in pixels.
+const KEY_LINE_WIDTH: f64 = 34.0;
+
 /// Draws the key in the larger space at the left: above the best curve, or below the lowest.
 fn draw_key(sizing: &Sizing, plot: &mut Plot, best: &[(f64, f64)], lowest: &[(f64, f64)]) {
     let [left, _, _, bottom] = plot.ends();
-    // At a third of the logarithmic axis.
-    let third = best.first().zip(best.last());
-    let third = third.map_or(0.0, |(first, last)| first.0 * (last.0 / first.0).cbrt());
-    let until_third = |points: &[(f64, f64)]| -> Vec<f64> {
-        points.iter().filter(|point| point.0 <= third).map(|point| point.1).collect()
+    let (begin, keys) = (left + 12.0, curve_key(sizing));
+    let widths = keys.iter().map(|(_, name)| KEY_LINE_WIDTH + Plot::text_width(name));
+    let end = begin + widths.fold(0.0, f64::max);
+    let beside_key = |points: &[(f64, f64)]| -> Vec<f64> {
+        points.iter().filter(|point| plot.x(point.0) <= end).map(|point| point.1).collect()
     };
-    let best = until_third(best).into_iter().fold(0.0, f64::max);
-    let lowest = until_third(lowest).into_iter().fold(best, f64::min);
+    let best = beside_key(best).into_iter().fold(0.0, f64::max);
+    let lowest = beside_key(lowest).into_iter().fold(best, f64::min);
     let is_above = sizing.workload.ceiling - best > lowest;
-    let top = if is_above { plot.y(sizing.workload.ceiling) + 24.0 } else { bottom - 130.0 };
-    for (row, (class, name)) in curve_key(sizing).iter().enumerate() {
-        let at = (left + 12.0, top + 20.0 * count_f64(row));
+    let top = if is_above {
+        plot.y(sizing.workload.ceiling) + 24.0
+    } else {
+        bottom - 60.0 - 20.0 * count_f64(keys.len())
+    };
+    for (row, (class, name)) in keys.iter().enumerate() {
+        let at = (begin, top + 20.0 * count_f64(row));
         if matches!(class.as_str(), "point" | "bound") {
             plot.dot(class, (at.0 + 13.0, at.1), "");
-            plot.words("mark", (at.0 + 34.0, at.1 + 4.0), "start", name);
+            plot.words("mark", (at.0 + KEY_LINE_WIDTH, at.1 + 4.0), "start", name);
         } else {
             plot.key(class, at, name);
         }
