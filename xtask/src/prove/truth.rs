@@ -14,6 +14,8 @@
 mod calibration;
 mod combination;
 mod own_times;
+mod program;
+mod simulation;
 mod workload;
 
 use super::prelude::*;
@@ -21,8 +23,9 @@ use crate::disk::Disk;
 use crate::record::Record;
 use crate::stats::mean_and_max;
 use calibration::{Calibration, DEPTHS, DiskImage, PER_S};
-use combination::{Combination, Compared, Program};
+use combination::Combination;
 use own_times::OwnTimes;
+use program::{Compared, Program};
 use workload::Workload;
 
 /// The maximum difference of hit ratios in points: on average, and in the worst combination.

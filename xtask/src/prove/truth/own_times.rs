@@ -1,7 +1,8 @@
 //! The times of a workload without the limit of the disk, which a prediction needs.
 
 use super::calibration::{Calibration, DEPTHS, StoreTimes, read_volume};
-use super::combination::{Combination, ELAPSED, memory_bytes, simulate};
+use super::combination::Combination;
+use super::simulation::{ELAPSED, memory_bytes, simulate};
 use super::workload::{TraceSummary, Workload};
 use crate::disk::Disk;
 use crate::prove::prelude::*;
