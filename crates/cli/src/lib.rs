@@ -20,6 +20,7 @@ mod logging;
 mod named_files;
 mod old_spellings;
 mod output_file;
+mod own_program;
 mod progress;
 mod signals;
 mod tui;

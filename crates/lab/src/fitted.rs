@@ -10,12 +10,12 @@
 //!
 //! Memory: at most 1 GiB for [`PAGES_MAX`] pages, and 256 MiB for the runs.
 
-mod deck;
 mod fit;
 mod generate;
 mod history;
 mod model;
 mod report;
+mod run_pool;
 mod shapes;
 mod streams;
 

@@ -258,7 +258,7 @@ pub(crate) fn html_table(table: &Table) -> String {
     if table.len() <= ROWS_MAX {
         return all_rows(table);
     }
-    let title = format!("All {} rows", format::count(table.len() as u64));
+    let title = format!("{} rows", format::count(table.len() as u64));
     rows(table, ROWS_SHOWN) + &details(&title, &all_rows(table))
 }
 

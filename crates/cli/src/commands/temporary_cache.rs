@@ -8,6 +8,7 @@
 
 pub(crate) mod scratch;
 
+use crate::own_program::own_program;
 use anyhow::{Context, Result, anyhow, bail};
 use larder_host::processes;
 use larder_io::front::fuse::detach_ours;
@@ -71,7 +72,7 @@ impl Cache {
     pub(crate) fn start(&mut self) -> Result<()> {
         self.stop()?;
         let context = "start the cache";
-        let program = std::env::current_exe().context(context)?;
+        let program = own_program().context(context)?;
         let log = File::create(&self.log).context(context)?;
         let mut command = Command::new(program);
         command.arg("mount").arg(&self.config.source).arg(&self.mount).arg("--while-input");

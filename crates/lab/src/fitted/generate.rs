@@ -3,10 +3,10 @@
 mod place;
 
 use super::PAGES_MAX;
-use super::deck::{CANDIDATES, Deck};
 use super::history::History;
 use super::model::{Kind, Model, Run, op_context};
 use super::report::{self, CurveError, TraceSize};
+use super::run_pool::{CANDIDATES, RunPool};
 use super::shapes::Shape;
 use crate::random::Random;
 use crate::sim::curve::ExactCurve;
@@ -51,7 +51,7 @@ pub struct FittedTrace {
     split: Split,
     random: Random,
     history: History,
-    deck: Deck,
+    run_pool: RunPool,
     phase: usize,
     current: Option<Current>,
     /// Maximum number of pages of the volume, its pages, and the first one after all that are in
@@ -79,15 +79,15 @@ impl FittedTrace {
         let split = Split::native(form.addressing);
         let limit = VOLUME_BYTES_MAX / split.page_bytes().map_or(1, u64::from);
         let span = if split == Split::Objects { limit } else { model.span.min(limit) };
-        let mut deck = Deck::new();
-        deck.begin(&model.phases[0]);
+        let mut run_pool = RunPool::new();
+        run_pool.begin(&model.phases[0]);
         FittedTrace {
             model,
             form,
             split,
             random,
             history: History::new(),
-            deck,
+            run_pool,
             phase: 0,
             current: None,
             limit,
@@ -128,7 +128,7 @@ impl FittedTrace {
         let class = self.current.map_or(0, |current| current.run.kind.class());
         let mut phases_left = PHASES_WITHOUT_RUN_MAX * self.model.phases.len();
         loop {
-            while !self.deck.fill(&self.model.phases[self.phase]) {
+            while !self.run_pool.fill(&self.model.phases[self.phase]) {
                 let next = self.phase + 1;
                 let is_end = next == self.model.phases.len() && self.form.requests.is_none();
                 phases_left = phases_left.saturating_sub(1);
@@ -136,7 +136,7 @@ impl FittedTrace {
                     return None;
                 }
                 self.phase = next % self.model.phases.len();
-                self.deck.begin(&self.model.phases[self.phase]);
+                self.run_pool.begin(&self.model.phases[self.phase]);
                 self.phase_ops = [0, 0];
             }
             let (history, shapes) = (&self.history, &self.model.shapes);
@@ -145,14 +145,14 @@ impl FittedTrace {
                     Some(_) => 0,
                     None => history.mismatch(run, shapes),
                 };
-            let run = self.deck.deal(class, &mut self.random, mismatch);
+            let run = self.run_pool.draw(class, &mut self.random, mismatch);
             let pages = self.history.exact.footprint();
             let is_possible = match run.kind {
                 Kind::New { .. } => true,
-                // A later round deals it again, when there are more pages.
+                // A later round draws it again, when there are more pages.
                 Kind::Old { distance, .. } => u64::from(distance) < pages,
             };
-            if is_possible && self.deck.distances.lacks(run.kind.distance_class()) {
+            if is_possible && self.run_pool.distances.lacks(run.kind.distance_class()) {
                 return Some(run);
             }
         }
@@ -167,7 +167,7 @@ impl FittedTrace {
             if least == 0 {
                 break;
             }
-            let Some(distance) = self.deck.distances.similar(distance, &mut self.random) else {
+            let Some(distance) = self.run_pool.distances.similar(distance, &mut self.random) else {
                 continue;
             };
             let moved = Run { kind: Kind::Old { distance, popularity, continues }, ..run };
@@ -191,13 +191,13 @@ impl FittedTrace {
                     self.history.repeated_pages(distance, &self.model.shapes)
                 }
             };
-            let lacks = self.deck.distances.lacks(current.run.kind.distance_class());
+            let lacks = self.run_pool.distances.lacks(current.run.kind.distance_class());
             if left > 0 && left >= pages / 2 && lacks {
                 return Some(current);
             }
         }
         let run = self.next_run()?;
-        let begin = self.history.continuation(&run, &self.model.shapes, &self.deck.distances);
+        let begin = self.history.continuation(&run, &self.model.shapes, &self.run_pool.distances);
         let run = if begin.is_none() { self.matched(run) } else { run };
         Some(Current { run, begin, requests: 0, pages: 0 })
     }
@@ -231,7 +231,7 @@ impl FittedTrace {
         }
         let context = op_context(current.run.kind.class(), self.history.op(first), self.write);
         self.write = self.draw_write(context);
-        let distances = &mut self.deck.distances;
+        let distances = &mut self.run_pool.distances;
         self.history
             .reference(first, shape.pages, number, self.write, |class| distances.count(class));
         self.first = first;

@@ -1,8 +1,8 @@
 //! The pages of the generated trace and its recent requests, and the pages in them that match a
 //! run.
 
-use super::deck::Distances;
 use super::model::{Kind, PageOp, Run, distance_class};
+use super::run_pool::Distances;
 use super::shapes::Shapes;
 use super::streams::Streams;
 use crate::sim::curve::Exact;

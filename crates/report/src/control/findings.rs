@@ -136,7 +136,7 @@ impl VolumeFinding<'_> {
                 "this memory moves to other volumes that gain from it".to_owned()
             }
             VolumeFinding::TooLarge { .. } => {
-                "`larder ctl curve` shows the volumes that would gain from it".to_owned()
+                "`larder ctl curve` shows whether other volumes would gain from it".to_owned()
             }
             VolumeFinding::BetterPolicy { .. } if automatic.policy => {
                 "the cache changes the policy if that lasts".to_owned()

@@ -2,7 +2,7 @@
 //! read, wrote and missed.
 
 use super::disks;
-use super::text::{PATH_MAX, ShownRows, evictions, memory_line, reads, writes};
+use super::text::{PATH_MAX, ShownRows, and_more, evictions, memory_line, not_kept, reads, writes};
 use crate::chart::{Axis, Chart, Labels};
 use crate::page::{self, Card, Confidence, Head, details, html_table, list, section};
 use crate::run::capitalized;
@@ -40,15 +40,20 @@ pub fn to_html(watch: &Watch) -> String {
         rows_max: Some(ROWS_MAX),
         path_max: PATH_MAX,
     };
-    for (title, table) in [
-        ("Reads by file and process, in pages", reads(rows).0),
-        ("Writes by file and process", writes(rows).0),
-        ("Evictions by file and process", evictions(rows).0),
-        ("Disks", disks::table(&total.disks, total.duration_ns)),
+    for (title, (table, more)) in [
+        ("Reads by file and process, in pages", reads(rows)),
+        ("Writes by file and process", writes(rows)),
+        ("Evictions by file and process", evictions(rows)),
+        ("Disks", (disks::table(&total.disks, total.duration_ns), 0)),
     ] {
-        if !table.is_empty() {
-            body.push_str(&section(title, &html_table(&table)));
+        let is_cut = more > 0;
+        let more = if is_cut { format!("<p>{}</p>\n", and_more(more)) } else { String::new() };
+        if is_cut || !table.is_empty() {
+            body.push_str(&section(title, &(html_table(&table) + &more)));
         }
+    }
+    if let Some(sentence) = not_kept(total) {
+        put_line!(body, "<p>{}.</p>", capitalized(&sentence));
     }
     let notes = [
         capitalized(&memory_line(total)) + ".",

@@ -107,3 +107,14 @@ fn the_lines_over_time_add_up_to_what_was_read() {
     // 1.76 MiB/s on an axis that ends at 1.75 MiB/s or more, not 1.66 MiB/s.
     assert!(page.contains(">1.75 MiB/s<"), "{page}");
 }
+
+#[test]
+fn a_page_states_the_rows_that_it_leaves_out() {
+    let mut watch = watch();
+    watch.total.rows = (0..60).map(|file| row(&format!("f{file}"), read(100, 0, 0))).collect();
+    watch.total.rows_all = 70;
+    let page = to_html(&watch);
+    for part in ["and 10 more", "10 more files by processes did less, and were not kept"] {
+        assert!(page.contains(part), "{part}");
+    }
+}

@@ -181,6 +181,18 @@ pub fn line_notes(interval: &Interval) -> String {
     notes
 }
 
+/// Returns the line below a table that leaves out this many rows.
+pub(super) fn and_more(rows: usize) -> String {
+    format!("and {} more", format::count(rows as u64))
+}
+
+/// Returns the sentence about the rows that were not kept, if there are some.
+pub(super) fn not_kept(interval: &Interval) -> Option<String> {
+    let count = interval.rows_all.saturating_sub(interval.rows.len() as u64);
+    let count = (count > 0).then(|| format::count(count))?;
+    Some(format!("{count} more files by processes did less, and were not kept"))
+}
+
 /// Renders all tables with rows: `rows_max` rows by file and process each; by default up to 20,
 /// without the last ones, which together did at most 1 %. On a terminal paths take a third of the
 /// line.
@@ -197,14 +209,12 @@ pub fn interval_to_text(interval: &Interval, page_bytes: u64, rows_max: Option<u
         }
         put!(text, "{}", table.to_text());
         if more > 0 {
-            put_line!(text, "and {} more", format::count(more as u64));
+            put_line!(text, "{}", and_more(more));
         }
         text.push('\n');
     }
-    let not_kept = interval.rows_all.saturating_sub(interval.rows.len() as u64);
-    if not_kept > 0 {
-        let count = format::count(not_kept);
-        put_line!(text, "{count} more files by processes did less, and were not kept\n");
+    if let Some(sentence) = not_kept(interval) {
+        put_line!(text, "{sentence}\n");
     }
     let sum = &interval.sum;
     put_line!(

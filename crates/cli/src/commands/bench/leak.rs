@@ -6,6 +6,7 @@
 //! ends after each trial, also when this process is killed, since it ends with its standard input.
 //! The memory that it had, and the resident part of the file, are series of the run.
 
+use crate::own_program::own_program;
 use anyhow::{Result, ensure};
 use larder_core::clock::Nanos;
 use larder_host::{memory, residency};
@@ -68,7 +69,7 @@ impl BackgroundLoad for Leak {
 
     fn begin(&mut self) -> Result<(), BenchError> {
         let io_error = || BenchError::io("start the process that takes memory");
-        let program = std::env::current_exe().map_err(io_error())?;
+        let program = own_program().map_err(io_error())?;
         let within = format!("{}ns", self.length / 2);
         let mut command = Command::new(program);
         command.args(["take-memory", "--bytes", &self.bytes.to_string(), "--within", &within]);

@@ -26,7 +26,7 @@ impl FittedTrace {
                     shapes.get(run.shape).pages > history.repeated_pages(distance, shapes);
                 let is_other = requests == 0 || is_behind != is_longer;
                 let other = Some(run.shape).filter(|_| is_other && self.split != Split::Objects);
-                history.repeat(distance, other, shapes, &self.deck.distances)
+                history.repeat(distance, other, shapes, &self.run_pool.distances)
             }
             Kind::New { start, old, step } => {
                 let pages = shapes.get(run.shape).pages;

@@ -156,21 +156,22 @@ const ROOMY: f64 = 400.0;
 /// A region of the curve: its class, ends in pixels, and name.
 type RegionBounds = (&'static str, f64, f64, &'static str);
 
-fn region_bounds(sizing: &Sizing, plot: &Plot) -> Option<[RegionBounds; 3]> {
-    let regions = sizing.regions.as_ref()?;
+/// Returns the bounds of the regions, without region 1 if it was not measured.
+fn region_bounds(sizing: &Sizing, plot: &Plot) -> Vec<RegionBounds> {
+    let Some(regions) = &sizing.regions else { return Vec::new() };
     let [left, right, ..] = plot.ends();
     let steep = plot.x(as_f64(regions.steep_end_bytes));
     let flat = plot.x(as_f64(regions.flat_begin_bytes));
-    Some([
-        ("steep", left, steep, "1 steep"),
-        ("useful", steep, flat, "2 useful"),
-        ("flat", flat, right, "3 flat"),
-    ])
+    let mut bounds = vec![("useful", steep, flat, "2 useful"), ("flat", flat, right, "3 flat")];
+    if regions.steep_seen {
+        bounds.insert(0, ("steep", left, steep, "1 steep"));
+    }
+    bounds
 }
 
 fn draw_regions(sizing: &Sizing, plot: &mut Plot) {
     let [_, _, top, bottom] = plot.ends();
-    for (class, from, to, title) in region_bounds(sizing, plot).into_iter().flatten() {
+    for (class, from, to, title) in region_bounds(sizing, plot) {
         plot.rectangle(class, (from, to), (top, bottom), title);
     }
 }
@@ -178,7 +179,7 @@ fn draw_regions(sizing: &Sizing, plot: &mut Plot) {
 /// Writes the name of each region, over the lines of the chart.
 fn name_regions(sizing: &Sizing, plot: &mut Plot) {
     let [left, right, _, bottom] = plot.ends();
-    for (_, from, to, title) in region_bounds(sizing, plot).into_iter().flatten() {
+    for (_, from, to, title) in region_bounds(sizing, plot) {
         let y = bottom - 12.0;
         // On a narrow screen there is no space beside a narrow region.
         let is_unnamed = to - from < EMPTY || (to - from <= NAME_WIDTH && right - left < ROOMY);

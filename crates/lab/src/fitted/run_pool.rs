@@ -1,4 +1,4 @@
-//! The runs of a phase in the order in which they are dealt, and the references that it lacks.
+//! The runs of a phase, which are drawn without replacement, and the references that it lacks.
 
 use super::model::{CLASSES, DISTANCES, Kind, Phase, Run, distance_class};
 use crate::random::Random;
@@ -11,13 +11,13 @@ const SIMILAR_PARTS: u64 = 64;
 /// Also, they differ by at most one part in so many.
 const NEAR_PARTS: u32 = 8;
 
-/// The runs of a phase that were not yet dealt.
+/// The runs of a phase that were not yet drawn.
 #[derive(Debug)]
-pub(super) struct Deck {
+pub(super) struct RunPool {
     /// The runs, by the class of the run before.
-    bags: Vec<Vec<Run>>,
+    by_class: Vec<Vec<Run>>,
     pub(super) distances: Distances,
-    /// Number of times that the runs of the phase can be put into the bags again.
+    /// Number of times that the runs of the phase can be put back.
     rounds: u64,
 }
 
@@ -31,10 +31,10 @@ pub(super) struct Distances {
     sorted: Vec<(u32, u64)>,
 }
 
-impl Deck {
+impl RunPool {
     pub(super) fn new() -> Self {
-        let (bags, quotas) = (vec![Vec::new(); CLASSES], vec![0; DISTANCES]);
-        Deck { bags, distances: Distances { quotas, sorted: Vec::new() }, rounds: 0 }
+        let (by_class, quotas) = (vec![Vec::new(); CLASSES], vec![0; DISTANCES]);
+        RunPool { by_class, distances: Distances { quotas, sorted: Vec::new() }, rounds: 0 }
     }
 
     /// Begins a phase; references that the one before lacked are made up for.
@@ -43,10 +43,9 @@ impl Deck {
         self.rounds = phase.rounds();
     }
 
-    /// Returns true if a run is left; puts the runs of the phase into the bags again if it has too
-    /// few references.
+    /// Returns true if a run is left; puts the runs of the phase back if it has too few references.
     pub(super) fn fill(&mut self, phase: &Phase) -> bool {
-        if self.bags.iter().any(|bag| !bag.is_empty()) {
+        if self.by_class.iter().any(|runs| !runs.is_empty()) {
             return true;
         }
         let quotas = self.distances.quotas.iter();
@@ -56,49 +55,49 @@ impl Deck {
         self.rounds -= 1;
         for run in phase.runs() {
             if self.distances.lacks(run.kind.distance_class()) {
-                self.bags[usize::from(run.before)].push(*run);
+                self.by_class[usize::from(run.before)].push(*run);
             }
         }
-        self.bags.iter().any(|bag| !bag.is_empty())
+        self.by_class.iter().any(|runs| !runs.is_empty())
     }
 
-    /// Deals a run that follows one of this class if there is one, else any run. Of several with
+    /// Draws a run that follows one of this class if there is one, else any run. Of several with
     /// one class, it is the one with the least mismatch. A run is left.
-    pub(super) fn deal(
+    pub(super) fn draw(
         &mut self,
         class: usize,
         random: &mut Random,
         mismatch: impl Fn(&Run, &Distances) -> u32,
     ) -> Run {
-        let mut bag = class;
-        if self.bags[bag].is_empty() {
-            let mut at = random.below(self.bags.iter().map(|bag| bag.len() as u64).sum());
-            let is_here = |bag: &Vec<Run>| {
-                let len = bag.len() as u64;
+        let mut before = class;
+        if self.by_class[before].is_empty() {
+            let mut at = random.below(self.by_class.iter().map(|runs| runs.len() as u64).sum());
+            let is_here = |runs: &Vec<Run>| {
+                let len = runs.len() as u64;
                 let is_here = at < len;
                 at = at.saturating_sub(len);
                 is_here
             };
-            bag = self.bags.iter().position(is_here).expect("a run is left");
+            before = self.by_class.iter().position(is_here).expect("a run is left");
         }
-        let bag = &mut self.bags[bag];
-        let mut draw = || usize::try_from(random.below(bag.len() as u64)).expect("an index");
-        let mut best = draw();
-        let class = bag[best].kind.class();
-        let mut least = mismatch(&bag[best], &self.distances);
+        let runs = &mut self.by_class[before];
+        let mut index = || usize::try_from(random.below(runs.len() as u64)).expect("a valid index");
+        let mut best = index();
+        let class = runs[best].kind.class();
+        let mut least = mismatch(&runs[best], &self.distances);
         for _ in 1..CANDIDATES {
             if least == 0 {
                 break;
             }
-            let other = draw();
-            if bag[other].kind.class() == class {
-                let found = mismatch(&bag[other], &self.distances);
+            let other = index();
+            if runs[other].kind.class() == class {
+                let found = mismatch(&runs[other], &self.distances);
                 if found < least {
                     (best, least) = (other, found);
                 }
             }
         }
-        bag.swap_remove(best)
+        runs.swap_remove(best)
     }
 }
 
