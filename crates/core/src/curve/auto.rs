@@ -5,10 +5,12 @@
 //! must learn the hot pages again. A change that comes late has a cost, too: the misses that
 //! another policy would have avoided. The rule balances the two, as one rents skis until the rent
 //! has cost as much as skis: the policy changes when another one has avoided [`COST`] misses for
-//! each page of the cache. The avoided misses are a cumulative sum (Page, "Continuous inspection schemes",
-//! Biometrika 41, 1954): it never falls below zero, so a phase in which the current policy is the
-//! better one leaves no debt, and the start of another phase is noticed soon. A return to the
-//! previous policy doubles the cost, since phases then alternate too fast to follow.
+//! each page of the cache.
+//!
+//! The avoided misses are a cumulative sum (Page, "Continuous inspection schemes", Biometrika 41,
+//! 1954): it never falls below zero, so a phase in which the current policy is the better one
+//! leaves no debt, and the start of another phase is noticed soon. A return to the previous policy
+//! doubles the cost, since phases then alternate too fast to follow.
 
 use super::candidates::{CANDIDATES, Comparison};
 use crate::policy::PolicyKind;
