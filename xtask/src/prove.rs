@@ -4,6 +4,7 @@
 //! failed claim. Proofs that measure no time run three at a time.
 #![expect(clippy::unnecessary_wraps, reason = "all proofs have the same signature")]
 
+mod auto;
 mod changes;
 mod clients;
 mod compare;
@@ -29,6 +30,7 @@ mod policies;
 mod policy_table;
 mod posix;
 mod postmark;
+mod public_traces;
 mod ranks;
 mod recipes;
 mod rss;
@@ -166,9 +168,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("size", "the recommended size, against full sweeps", size::run),
     serial("leak", "a floor, a flood and a leak (root)", leak::run),
     serial("page-size", "page sizes and client threads under a database", policies::page_size),
-    serial("auto", "--policy auto, against each policy", |env, claims| {
-        bench(env, claims, "larder-lab --bench tuning -- auto")
-    }),
+    serial("auto", "--policy auto, against each policy", auto::run),
     serial("online-curve", "the online curve, against the exact one", |env, claims| {
         bench(env, claims, "larder-lab --bench tuning -- curve")
     }),

@@ -38,7 +38,7 @@ pub use exclusive::{BlockCut, cut};
 pub use maintenance::Memory;
 pub use read::HitRead;
 pub use residency::PageCensus;
-pub use tune::TRACKER_BYTES;
+pub use tune::{TRACKER_BYTES, tracker_bytes};
 
 use crate::clock::Nanos;
 use crate::counters::{Gauge, Recorder};

@@ -13,6 +13,7 @@
 //! * `online`, `hit_weights`: the decayed LRU curve, with error bars;
 //! * [`candidates`]: policies compared by miniature simulation;
 //! * `policy_curve`: the curve of the current policy, by miniature simulation;
+//! * [`choice`]: the policy that the user selects, which may be `auto`;
 //! * [`auto`]: the decision which policy the volume is to have;
 //! * [`report`]: the results as plain data, and the findings for the volume;
 //! * `write_traffic`: recent write traffic of the volume;
@@ -21,6 +22,7 @@
 pub mod auto;
 mod bins;
 pub mod candidates;
+pub mod choice;
 mod control;
 pub mod estimate;
 mod hit_weights;

@@ -269,6 +269,12 @@ impl SwitchableCache {
         *policy = next;
     }
 
+    /// Returns the number of pages evicted so far.
+    #[must_use]
+    pub fn evictions(&self) -> u64 {
+        self.cache.counts.evictions
+    }
+
     /// Returns the number of resident pages.
     #[must_use]
     pub fn len(&self) -> usize {

@@ -8,7 +8,7 @@ mod memory_return;
 mod stop;
 
 pub use crate::frames::{ArenaCache, ArenaSession, ArenaVolume};
-pub use live::{RemoveError, policy_bytes};
+pub use live::RemoveError;
 pub use memory_return::{MemoryReturnOptions, MemoryReturnState, MemoryReturnThread};
 pub use stop::StopProgress;
 

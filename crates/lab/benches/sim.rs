@@ -182,7 +182,9 @@ fn sweep(name: &str, trace: &str) -> Result<()> {
     let pages = sizes(footprint);
     let plan: Vec<SweepItem> = policies()
         .into_iter()
-        .flat_map(|policy| pages.iter().map(move |&capacity| SweepItem { policy, capacity }))
+        .flat_map(|policy| {
+            pages.iter().map(move |&capacity| SweepItem { policy: policy.into(), capacity })
+        })
         .collect();
     let run = |plan: &[SweepItem]| -> Result<f64> {
         let started = Instant::now();

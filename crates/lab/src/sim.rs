@@ -2,6 +2,7 @@
 //!
 //! * [`references`]: requests split into references, each of one page by one request;
 //! * [`sweep`]: many caches in one pass over the trace;
+//! * [`auto_cache`]: a cache that chooses its policy;
 //! * [`min`]: the minimum number of misses;
 //! * [`engine`]: the whole cache on a virtual clock;
 //! * [`curve`]: hit ratio of LRU over size;
@@ -10,6 +11,7 @@
 //!
 //! Sizes are pages unless a name says bytes; hit ratios have no unit.
 
+pub mod auto_cache;
 pub mod curve;
 pub mod engine;
 pub mod interner;

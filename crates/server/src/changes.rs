@@ -11,7 +11,8 @@ use crate::service::{
 };
 use crate::settings::{Assignment, READ_AHEAD, READ_AHEAD_TUNABLE, SETTINGS, find};
 use crate::value::{unknown, unknown_setting};
-use crate::volume_plan::{PolicyChoice, VolumePlan};
+use crate::volume_plan::VolumePlan;
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::tunables::TUNABLES;
 use larder_io::engine::EngineError;
 use larder_schema::control::Change;

@@ -4,10 +4,10 @@
 //! letter.
 #![expect(clippy::missing_errors_doc, reason = "the documentation of the module describes them")]
 
-use crate::volume_plan::PolicyChoice;
 use bytesize::ByteSize;
 use larder_core::cache::ShareMode;
 use larder_core::clock::MILLISECOND;
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;

@@ -1,12 +1,9 @@
-//! The settings of one volume, and its policy as the user selects it: a fixed one, or the one that
-//! hits most.
+//! The settings of one volume.
 
-use larder_core::curve::candidates::CANDIDATES;
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
-use larder_core::policy::PolicyKind;
 use larder_core::tunables::Tunables;
-use larder_io::engine::policy_bytes;
 use larder_io::nbd_client::NbdUri;
 use larder_io::store::NbdOptions;
 use std::path::PathBuf;
@@ -53,46 +50,5 @@ impl VolumePlan {
     /// volume.
     pub(crate) fn buffer_bytes(&self, memory_bytes: u64) -> u64 {
         if self.upstream.is_some() { NbdOptions::memory_beside(memory_bytes) } else { 0 }
-    }
-}
-
-/// A value of `--policy`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum PolicyChoice {
-    /// A policy chosen by the user.
-    Fixed(PolicyKind),
-    /// The cache chooses a policy, and switches when another one hits clearly more.
-    Auto,
-}
-
-impl PolicyChoice {
-    /// Returns the name on the command line.
-    #[must_use]
-    pub fn name(self) -> &'static str {
-        match self {
-            PolicyChoice::Fixed(kind) => kind.name(),
-            PolicyChoice::Auto => "auto",
-        }
-    }
-
-    /// Returns the initial policy of a volume.
-    #[must_use]
-    pub fn first(self) -> PolicyKind {
-        match self {
-            PolicyChoice::Fixed(kind) => kind,
-            PolicyChoice::Auto => CANDIDATES[0],
-        }
-    }
-
-    /// Returns the bytes of policy metadata that each frame may need.
-    #[must_use]
-    pub fn bytes_per_page(self) -> usize {
-        policy_bytes(self.first(), self == PolicyChoice::Auto)
-    }
-}
-
-impl Default for PolicyChoice {
-    fn default() -> Self {
-        PolicyChoice::Fixed(PolicyKind::S3Fifo)
     }
 }

@@ -4,7 +4,7 @@
 //! Both simulate the same references, one for each page of 4 KiB, with the same numbers of pages.
 
 use super::prelude::*;
-use super::{policies, sim_speed};
+use super::{policies, public_traces, sim_speed};
 use std::fmt::Write as _;
 
 /// The policies, their names in libCacheSim, and the difference in points that is not explained.
@@ -28,28 +28,8 @@ const LOSS_MAX: f64 = 1.0;
 /// The page with the tables.
 const PAGE: &str = "docs/policies-measured.md";
 
-/// The simulator of the Caffeine project contains traces of publications: of LIRS, and of cache2k.
-const PACKAGE: &str = "https://repo1.maven.org/maven2/com/github/ben-manes/caffeine/simulator/\
-                       2.4.0/simulator-2.4.0.jar";
-const PACKAGE_SHA256: &str = "323aafa8533041f564f1767d778d62e0df362a1c50e2a98a1894edb5f3f0bbad";
-const MEMBERS: &str = "com/github/benmanes/caffeine/cache/simulator/parser";
-const FROM_PACKAGE: [&str; 6] = [
-    "lirs/multi2.trace.gz",
-    "lirs/multi3.trace.gz",
-    "lirs/sprite.trace.gz",
-    "lirs/gli.trace.gz",
-    "lirs/cs.trace.gz",
-    "cache2k/orm-busy.trace.xz",
-];
 /// Patterns of `larder trace synth`.
 const GENERATED: [&str; 2] = ["mix", "database"];
-
-/// Writes the package's trace `$1` as lines of page and length, `$2`; only the first million.
-const CONVERT: &str = "set -o pipefail
-case $1 in
-*.gz) unzip -p package.jar \"$1\" | gunzip | grep '^[0-9]' ;;
-*.xz) unzip -p package.jar \"$1\" | xz -dc | od -An -v -t u4 -w4 ;;
-esac | awk 'NR <= 1000000 { print $1, 1, 0, NR }' > \"$2\"";
 
 /// The peer: a trace, then numbers of pages; prints hit ratios by policy and number.
 const PEER: &str = "
@@ -101,18 +81,8 @@ fn prepare(env: &Env) -> Result<Vec<(String, PathBuf)>> {
     let dir = env.dir();
     let mut sources: Vec<PathBuf> =
         policies::traces(env).into_iter().map(|(path, _)| path).collect();
-    let package = env.file("package.jar");
-    stdout_of(cmd!(600, "curl --fail --silent --show-error --output {package} {PACKAGE}"))?;
-    let sum = stdout_of(cmd!("sha256sum {package}"))?;
-    ensure!(sum.starts_with(PACKAGE_SHA256), "{PACKAGE} has changed: {sum}");
-    for member in &FROM_PACKAGE[..env.choose(FROM_PACKAGE.len(), 3)] {
-        let stem = Path::new(member).file_name().context("a name")?.to_string_lossy();
-        let path = env.file(&stem.replace(".trace.gz", ".lis").replace(".trace.xz", ".lis"));
-        let mut convert = cmd!(600, "bash -c {CONVERT} convert");
-        convert.arg(format!("{MEMBERS}/{member}")).arg(&path);
-        stdout_of(convert.current_dir(dir)).with_context(|| format!("convert {member}"))?;
-        sources.push(path);
-    }
+    let open = &public_traces::OPEN;
+    sources.extend(public_traces::convert(env, &open[..env.choose(open.len(), 3)])?);
     let (larder, requests) = (&env.larder, env.choose("500000", "20000"));
     for pattern in GENERATED {
         let path = env.file(&format!("{pattern}.ltr"));

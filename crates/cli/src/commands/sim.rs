@@ -12,6 +12,7 @@ use crate::commands::trace::{InputArgs, SAMPLE_NAME, open_trace};
 use crate::progress::StepBar;
 use anyhow::{Context, Result, ensure};
 use clap::{Args, ValueEnum};
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::policy::PolicyKind;
 use larder_host::memory;
 use larder_lab::sim::references::{ReferenceKey, Split};
@@ -48,9 +49,10 @@ pub(crate) struct SimArgs {
     #[command(flatten)]
     input: InputArgs,
 
-    /// Policies, all, or min for the bound.
+    /// Policies, all, auto, or min for the bound.
     ///
-    /// Policies by name, separated by commas; "all" for all of them, "min" for the bound.
+    /// Policies by name, separated by commas; "all" for all of them, "auto" for the policy that the
+    /// cache chooses, "min" for the bound.
     #[arg(long, value_name = "POLICIES", default_value = "all", value_delimiter = ',')]
     policy: Vec<String>,
 
@@ -149,7 +151,7 @@ fn by(text: &str) -> Result<ReferenceKey, String> {
 /// The policies of `--policy`, each once, and true if it includes the bound.
 #[derive(Debug, PartialEq, Eq)]
 struct Policies {
-    kinds: Vec<PolicyKind>,
+    kinds: Vec<PolicyChoice>,
     min: bool,
 }
 
@@ -158,14 +160,14 @@ impl Policies {
         let mut policies = Policies { kinds: Vec::new(), min: false };
         for name in names {
             let more = match name.as_str() {
-                "all" => PolicyKind::ALL.to_vec(),
+                "all" => PolicyKind::ALL.map(PolicyChoice::Fixed).to_vec(),
                 MIN => {
                     policies.min = true;
                     continue;
                 }
                 other => {
-                    let kind = args::named::<PolicyKind>(other).ok();
-                    let names = [&PolicyKind::names()[..], &["all", MIN]].concat();
+                    let kind = args::named::<PolicyChoice>(other).ok();
+                    let names = [&PolicyChoice::names()[..], &["all", MIN]].concat();
                     let kind = args::one_of(PolicyKind::KIND, other, kind, &names);
                     vec![kind.map_err(anyhow::Error::msg).context("choose policies")?]
                 }
@@ -374,9 +376,11 @@ mod tests {
     fn policies_are_named_once_and_the_bound_beside_them() {
         let parse =
             |text: &str| Policies::parse(&text.split(',').map(str::to_owned).collect::<Vec<_>>());
-        let found = parse("arc,lru,arc,min").unwrap();
-        assert_eq!(found, Policies { kinds: vec![PolicyKind::Arc, PolicyKind::Lru], min: true });
-        assert_eq!(parse("all,lru").unwrap().kinds, PolicyKind::ALL);
+        let found = parse("arc,auto,arc,min").unwrap();
+        let kinds = vec![PolicyChoice::Fixed(PolicyKind::Arc), PolicyChoice::Auto];
+        assert_eq!(found, Policies { kinds, min: true });
+        let all = PolicyKind::ALL.map(PolicyChoice::Fixed);
+        assert_eq!(parse("all,lru").unwrap().kinds, all);
         let error = format!("{:#}", parse("lrv").unwrap_err());
         assert!(error.starts_with("choose policies: there is no policy \"lrv\""), "{error}");
         assert!(error.contains(", all, min"), "{error}");

@@ -21,6 +21,18 @@ pub(super) const TRACKER_BYTES_PER_FRAME: usize = 16;
 /// them once.
 pub const TRACKER_BYTES: usize = 768 << 10;
 
+/// Returns the bytes that the tracker of a volume gets while trackers may allocate this many: three
+/// quarters, so that some are left for the next volume.
+fn share_of(bytes_left: usize) -> usize {
+    bytes_left / 4 * 3
+}
+
+/// Returns the bytes that the tracker of the only volume of a cache with this many frames gets.
+#[must_use]
+pub fn tracker_bytes(frames: u32) -> usize {
+    share_of(TRACKER_BYTES + frames as usize * TRACKER_BYTES_PER_FRAME)
+}
+
 /// Bytes that trackers of volumes may still allocate.
 #[derive(Debug)]
 pub(super) struct TrackerMemory(Mutex<usize>);
@@ -50,14 +62,13 @@ impl TrackerMemory {
 }
 
 impl<F: Frames> Cache<F> {
-    /// Returns a tracker for a volume that is about to be added. It gets three quarters of the
-    /// remaining tracker memory, so that some is left for the next volume. Returns `None` if that
-    /// is too little.
+    /// Returns a tracker for a volume that is about to be added. Returns `None` if the remaining
+    /// tracker memory is too little.
     pub(super) fn tracker_for(&self, id: u16, options: &VolumeOptions) -> Option<Tracker> {
         let frames = u64::from(options.max_frames.min(self.pool.size()));
         let pages = frames / u64::from(options.page_blocks);
         self.tracker_memory.allocate(0, |bytes_left| {
-            let bytes = if options.curve { bytes_left / 4 * 3 } else { 0 };
+            let bytes = if options.curve { share_of(bytes_left) } else { 0 };
             Tracker::new(bytes, pages, options.policy, id.into())
         })
     }
@@ -69,24 +80,28 @@ impl<F: Frames> Cache<F> {
         }
     }
 
-    /// Updates the policy if a window of references has ended, and divides the pool if that is due.
+    /// Updates the policy if a step of the tracker has ended, and divides the pool if that is due.
     /// The driver of a store calls it without a lock.
     pub(super) fn tune(&self, call: &Call<'_, F>) {
         let Call { volume, now, .. } = *call;
         if let Some(locked_tracker) =
-            volume.tuning.tracker.as_ref().filter(|tracker| tracker.take_window_ended())
+            volume.tuning.tracker.as_ref().filter(|tracker| tracker.take_step_ended())
         {
-            locked_tracker.traffic().end_window(&volume.totals());
             let mut tracker = locked_tracker.tracker();
+            let window_ended = tracker.take_window_ended();
             tracker.note_policy(volume.policy());
             if let Some(pages) = self.pages_when_full(volume) {
                 tracker.note_pages(pages);
             }
             let better_policy = tracker.decide().filter(|_| volume.policy_auto());
-            let is_scan_dominated =
-                report::scanned_share(tracker.curve_end(volume.page_bytes()).as_ref()).is_some();
-            volume.tuning.set_scan_dominated(is_scan_dominated);
+            if window_ended {
+                let end = tracker.curve_end(volume.page_bytes());
+                volume.tuning.set_scan_dominated(report::scanned_share(end.as_ref()).is_some());
+            }
             drop(tracker);
+            if window_ended {
+                locked_tracker.traffic().end_window(&volume.totals());
+            }
             let from = volume.policy();
             if let Some((to, gain)) = better_policy {
                 self.switch_policy(call, PolicySwitch { at: now, from, to, gain });

@@ -1,35 +1,52 @@
 //! Policy selection: the decision of `--policy auto`, a pure function of the misses of the
 //! candidates.
 //!
-//! A switch has a cost: the ghosts of the old policy are lost, and the new policy must learn the
-//! hot pages again. A workload also has phases, in which another policy is best for a while.
-//! Another policy must therefore miss less by [`lead_for`] of the references, and by [`DEVIATIONS`]
-//! times the standard deviation over the windows. After each switch the policy stays for a number
-//! of windows, twice as many if the switch returns to the previous policy. The constants are those
-//! that gave the best results over the traces of docs/curve.md.
+//! A change of the policy has a cost: the ghosts of the old policy are lost, and the new policy
+//! must learn the hot pages again. A change that comes late has a cost, too: the misses that
+//! another policy would have avoided. The rule balances the two, as one rents skis until the rent
+//! has cost as much as skis: the policy changes when another one has avoided [`COST`] misses for
+//! each page of the cache.
+//!
+//! The avoided misses are a cumulative sum (Page, "Continuous inspection schemes", Biometrika 41,
+//! 1954): it never falls below zero, so a phase in which the current policy is the better one
+//! leaves no debt, and the start of another phase is noticed soon. A return to the previous policy
+//! doubles the cost, since phases then alternate too fast to follow.
 
-use super::candidates::{CANDIDATES, WindowedTotals};
+use super::candidates::{CANDIDATES, Comparison};
 use crate::policy::PolicyKind;
 
-/// The share of the references by which another policy must miss less.
-pub const LEAD: f64 = 0.005;
-/// The same for LIRS: where LIRS wins it wins by far, on loops; on other workloads its good phases
-/// end before a switch pays.
-pub const LEAD_LIRS: f64 = 0.10;
-/// The lead, in standard deviations, that a switch requires. A single window always lies at exactly
-/// one standard deviation, so several windows must agree.
-pub const DEVIATIONS: f64 = 1.5;
-/// The longest cool-down after a switch, in windows.
-pub const COOLDOWN_MAX: u32 = 64;
-/// The first cool-down after a switch, in windows.
-pub const COOLDOWN_MIN: u32 = 4;
-/// The number of windows before the first decision.
-const WINDOWS_BEFORE_FIRST: u32 = 2;
+/// Avoided misses for each page of the cache after which the policy changes. A change costs several
+/// times as many in the worst case, a loop that the new policy does not know, and hardly any in the
+/// usual one, since the pages stay. The figures are in docs/curve.md.
+pub const COST: f64 = 1.0 / 12.0;
+/// The minimum number of avoided misses: fewer are chance in a cache of a few pages.
+pub const MISSES_MIN: f64 = 8.0;
+/// The share of the references by which a policy must miss less, so that a small lead of a sample,
+/// which is an error as often as not, does not add up.
+pub const LEAD_MIN: f64 = 0.002;
+/// The maximum factor of the cost after returns to the previous policy.
+pub const CAUTION_MAX: f64 = 16.0;
 
-/// Returns the share of the references by which `kind` must miss less to replace another policy.
-#[must_use]
-pub fn lead_for(kind: PolicyKind) -> f64 {
-    if kind == PolicyKind::Lirs { LEAD_LIRS } else { LEAD }
+/// Misses that another policy has avoided since it last had no lead.
+#[derive(Clone, Copy, Debug, Default)]
+struct AvoidedMisses {
+    /// The cumulative sum of the misses beyond [`LEAD_MIN`].
+    sum: f64,
+    misses: f64,
+    references: f64,
+}
+
+impl AvoidedMisses {
+    /// Adds misses avoided over some references; the sum stays between zero and `sum_max`.
+    fn add(&mut self, misses: f64, references: f64, sum_max: f64) {
+        self.sum += misses - LEAD_MIN * references;
+        self.misses += misses;
+        self.references += references;
+        if self.sum <= 0.0 {
+            *self = AvoidedMisses::default();
+        }
+        self.sum = self.sum.min(sum_max);
+    }
 }
 
 /// State kept between decisions.
@@ -39,19 +56,15 @@ pub(super) struct AutoPolicy {
     current: PolicyKind,
     /// The previous policy.
     previous: Option<PolicyKind>,
-    /// Windows until a switch is allowed, and the length of the last cool-down.
-    cooldown_left: u32,
-    cooldown: u32,
+    /// The factor of the cost of a change.
+    caution: f64,
+    /// By number of the compared policy.
+    avoided: Vec<AvoidedMisses>,
 }
 
 impl AutoPolicy {
     pub(super) fn new(current: PolicyKind) -> Self {
-        AutoPolicy {
-            current,
-            previous: None,
-            cooldown_left: WINDOWS_BEFORE_FIRST,
-            cooldown: COOLDOWN_MIN,
-        }
+        AutoPolicy { current, previous: None, caution: 1.0, avoided: Vec::new() }
     }
 
     pub(super) fn current(&self) -> PolicyKind {
@@ -63,112 +76,142 @@ impl AutoPolicy {
         if kind == self.current {
             return;
         }
-        let returns = self.previous == Some(kind);
-        self.cooldown = if returns { (self.cooldown * 2).min(COOLDOWN_MAX) } else { self.cooldown };
-        self.cooldown_left = self.cooldown;
+        if self.previous == Some(kind) {
+            self.caution = (self.caution * 2.0).min(CAUTION_MAX);
+        }
         self.previous = Some(self.current);
         self.current = kind;
+        self.restart();
     }
 
-    /// Returns the policy with the fewest misses among those with a clear lead, and its lead.
-    /// Returns `None` if the current policy is not a candidate: its misses are not known.
-    pub(super) fn better_policy(&self, totals: &WindowedTotals) -> Option<(PolicyKind, f64)> {
-        let current = CANDIDATES.iter().position(|&kind| kind == self.current)?;
-        let leads = CANDIDATES.iter().enumerate().filter_map(|(number, &kind)| {
-            let lead = totals.lead(current, number);
-            let is_clear = lead.share > lead_for(kind) && lead.share > DEVIATIONS * lead.deviation;
-            is_clear.then_some((kind, lead.share))
-        });
-        leads.max_by(|one, other| one.1.total_cmp(&other.1))
+    /// Forgets the misses, since other policies or other sizes are compared from now on.
+    pub(super) fn restart(&mut self) {
+        self.avoided.clear();
     }
 
-    /// Returns the policy to switch to and its lead; called at the end of each window.
-    pub(super) fn decide(&mut self, totals: &WindowedTotals) -> Option<(PolicyKind, f64)> {
-        if self.cooldown_left > 0 {
-            self.cooldown_left -= 1;
-            return None;
+    /// Returns the avoided misses after which the policy changes, in caches of `slots` slots.
+    fn cost(&self, slots: f64) -> f64 {
+        (COST * slots * self.caution).max(MISSES_MIN)
+    }
+
+    /// Adds the misses of a step; nothing if those of the current policy are not known.
+    pub(super) fn end_step(&mut self, step: &Comparison<'_>) {
+        let Some(current) = step.number_of(self.current) else { return };
+        self.avoided.resize(step.policies.len(), AvoidedMisses::default());
+        // The next phase of a volume that keeps its policy is noticed after twice the cost.
+        let sum_max = 2.0 * self.cost(step.slots);
+        for (avoided, misses) in self.avoided.iter_mut().zip(step.misses) {
+            avoided.add(step.misses[current] - misses, step.references, sum_max);
         }
-        self.better_policy(totals)
+    }
+
+    /// Returns the policy to switch to, and its lead as a share of the references, given the
+    /// compared policies and the slots of their caches. A policy that is not compared, since it
+    /// has no miniatures, is replaced by the first candidate.
+    pub(super) fn decide(&self, policies: &[PolicyKind], slots: f64) -> Option<(PolicyKind, f64)> {
+        if !policies.contains(&self.current) {
+            return Some((CANDIDATES[0], 0.0));
+        }
+        self.better_policy(policies, slots)
+    }
+
+    /// Returns the candidate that has avoided the most misses, if they justify a change.
+    pub(super) fn better_policy(
+        &self,
+        policies: &[PolicyKind],
+        slots: f64,
+    ) -> Option<(PolicyKind, f64)> {
+        let cost = self.cost(slots);
+        let better = policies.iter().zip(&self.avoided).filter(|(_, avoided)| avoided.sum > cost);
+        let best = better.max_by(|one, other| one.1.misses.total_cmp(&other.1.misses));
+        best.map(|(&kind, avoided)| (kind, avoided.misses / avoided.references))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::curve::candidates::COUNT;
 
-    /// Adds windows of 1,000 references in which all candidates but one miss half.
-    fn windows(totals: &mut WindowedTotals, number: usize, misses: &[f64]) {
+    const SLOTS: f64 = 1_200.0;
+
+    /// Adds steps of 1,000 references in which all candidates but one miss half.
+    fn steps(auto: &mut AutoPolicy, kind: PolicyKind, misses: &[f64]) {
         for &misses in misses {
-            let mut all = [500.0; COUNT];
-            all[number] = misses;
-            totals.end_window(0.8, 1000.0, &all);
+            let all = CANDIDATES.map(|other| if other == kind { misses } else { 500.0 });
+            auto.end_step(&Comparison {
+                policies: &CANDIDATES,
+                slots: SLOTS,
+                references: 1_000.0,
+                misses: &all,
+            });
         }
     }
 
-    fn decisions(
-        auto: &mut AutoPolicy,
-        totals: &WindowedTotals,
-        count: usize,
-    ) -> Vec<Option<PolicyKind>> {
-        (0..count).map(|_| auto.decide(totals).map(|(kind, _)| kind)).collect()
+    fn decision(auto: &AutoPolicy) -> Option<PolicyKind> {
+        auto.decide(&CANDIDATES, SLOTS).map(|(kind, _)| kind)
     }
 
     #[test]
-    fn a_steady_lead_is_followed_and_a_single_window_is_not() {
-        let mut auto = AutoPolicy::new(PolicyKind::S3Fifo);
-        let mut totals = WindowedTotals::default();
-        windows(&mut totals, 2, &[500.0, 100.0]);
-        assert_eq!(decisions(&mut auto, &totals, 3), [None; 3]);
-        let mut totals = WindowedTotals::default();
-        windows(&mut totals, 2, &[480.0; 4]);
-        let (kind, gain) = auto.decide(&totals).unwrap();
-        assert_eq!(kind, PolicyKind::TwoQ);
-        assert!((gain - 0.02).abs() < 1e-9, "20 of 1,000 in each window: {gain}");
-    }
-
-    #[test]
-    fn a_lead_too_small_for_the_policy_is_not_followed() {
-        for (number, misses, wanted) in [
-            (1, 497.0, None),
-            (1, 490.0, Some(PolicyKind::Clock2QPlus)),
-            (4, 450.0, None),
-            (4, 350.0, Some(PolicyKind::Lirs)),
-        ] {
+    fn a_policy_is_followed_when_it_has_avoided_the_cost_of_a_change() {
+        // The cost is 100 misses; each step leaves out 2, the minimum lead.
+        for (misses, steps_before) in [(300.0, 0), (448.0, 1), (468.0, 3), (497.0, 99)] {
             let mut auto = AutoPolicy::new(PolicyKind::S3Fifo);
-            let mut totals = WindowedTotals::default();
-            windows(&mut totals, number, &[misses; 8]);
-            assert_eq!(decisions(&mut auto, &totals, 3)[2], wanted, "{number} {misses}");
+            for step in 0..=steps_before {
+                assert_eq!(decision(&auto), None, "{misses}, {step}");
+                steps(&mut auto, PolicyKind::Lirs, &[misses]);
+            }
+            steps(&mut auto, PolicyKind::Lirs, &[misses]);
+            let (kind, gain) = auto.decide(&CANDIDATES, SLOTS).unwrap();
+            assert_eq!(kind, PolicyKind::Lirs);
+            assert!((gain - (500.0 - misses) / 1000.0).abs() < 1e-9, "{misses}: {gain}");
         }
     }
 
     #[test]
-    fn after_a_switch_it_rests_and_longer_when_it_goes_back() {
+    fn a_lead_that_is_too_small_never_adds_up() {
         let mut auto = AutoPolicy::new(PolicyKind::S3Fifo);
-        let (mut toward, mut back) = (WindowedTotals::default(), WindowedTotals::default());
-        windows(&mut toward, 1, &[400.0; 8]);
-        windows(&mut back, 0, &[400.0; 8]);
+        steps(&mut auto, PolicyKind::Lirs, &[498.5; 1_000]);
+        assert_eq!(decision(&auto), None);
+    }
+
+    #[test]
+    fn a_phase_in_which_the_current_policy_is_better_leaves_no_debt() {
+        let mut auto = AutoPolicy::new(PolicyKind::S3Fifo);
+        steps(&mut auto, PolicyKind::TwoQ, &[700.0; 1_000]);
+        steps(&mut auto, PolicyKind::TwoQ, &[450.0; 3]);
+        assert_eq!(decision(&auto), Some(PolicyKind::TwoQ));
+    }
+
+    #[test]
+    fn without_a_change_the_lead_of_an_earlier_phase_is_soon_forgotten() {
+        let mut auto = AutoPolicy::new(PolicyKind::S3Fifo);
+        steps(&mut auto, PolicyKind::TwoQ, &[100.0; 1_000]);
+        assert_eq!(decision(&auto), Some(PolicyKind::TwoQ));
+        steps(&mut auto, PolicyKind::TwoQ, &[600.0; 2]);
+        assert_eq!(decision(&auto), None);
+    }
+
+    #[test]
+    fn each_return_doubles_the_cost() {
+        let mut auto = AutoPolicy::new(PolicyKind::S3Fifo);
         let mut waits = Vec::new();
-        for end_window in 0..5 {
-            let totals = if end_window % 2 == 0 { &toward } else { &back };
+        for switch in 0..7 {
+            let kind = if switch % 2 == 0 { PolicyKind::Lirs } else { PolicyKind::S3Fifo };
             let mut waited = 0;
-            let kind = loop {
-                match auto.decide(totals) {
-                    Some((kind, _)) => break kind,
-                    None => waited += 1,
-                }
-            };
+            while decision(&auto) != Some(kind) {
+                steps(&mut auto, kind, &[448.0]);
+                waited += 1;
+            }
             auto.note_switch(kind);
             waits.push(waited);
         }
-        assert_eq!(waits, [2, 4, 8, 16, 32]);
+        assert_eq!(waits, [3, 3, 5, 9, 17, 33, 33]);
     }
 
     #[test]
-    fn of_a_policy_that_is_not_compared_nothing_is_known() {
-        let mut auto = AutoPolicy::new(PolicyKind::Sieve);
-        let mut totals = WindowedTotals::default();
-        windows(&mut totals, 1, &[100.0; 8]);
-        assert_eq!(decisions(&mut auto, &totals, 8), [None; 8]);
+    fn a_policy_without_miniatures_gives_way_to_the_first_candidate() {
+        let auto = AutoPolicy::new(PolicyKind::WTinyLfu);
+        assert_eq!(auto.decide(&CANDIDATES[..2], SLOTS), Some((CANDIDATES[0], 0.0)));
+        assert_eq!(auto.better_policy(&CANDIDATES[..2], SLOTS), None, "nothing is known of it");
     }
 }

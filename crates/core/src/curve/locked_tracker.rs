@@ -13,14 +13,14 @@ pub(crate) struct LockedTracker {
     tracker: Mutex<Tracker>,
     /// Write traffic, by window.
     traffic: Mutex<DecayingCounter>,
-    /// A window has ended, and no driver has evaluated it yet.
-    window_ended: AtomicBool,
+    /// A step has ended, and no driver has evaluated it yet.
+    step_ended: AtomicBool,
 }
 
 impl LockedTracker {
     pub(crate) fn new(tracker: Tracker) -> Self {
         let (tracker, traffic) = (Mutex::new(tracker), Mutex::default());
-        LockedTracker { tracker, traffic, window_ended: AtomicBool::new(false) }
+        LockedTracker { tracker, traffic, step_ended: AtomicBool::new(false) }
     }
 
     pub(crate) fn sampler(&self) -> Sampler {
@@ -29,7 +29,7 @@ impl LockedTracker {
 
     pub(crate) fn replace(&self, tracker: Tracker) {
         *self.tracker() = tracker;
-        self.window_ended.store(false, Ordering::Release);
+        self.step_ended.store(false, Ordering::Release);
     }
 
     pub(crate) fn traffic(&self) -> MutexGuard<'_, DecayingCounter> {
@@ -40,20 +40,20 @@ impl LockedTracker {
         lock(&self.tracker)
     }
 
-    /// Records the samples that a shard has collected; returns true if a window ended with them.
+    /// Records the samples that a shard has collected; returns true if a step ended with them.
     pub(crate) fn record_samples(&self, pending: &mut PendingSamples) -> bool {
         let mut tracker = self.tracker();
         tracker.record_samples(&pending.samples);
         pending.samples.clear();
-        let window_ended = tracker.count(std::mem::take(&mut pending.counts));
-        if window_ended {
-            self.window_ended.store(true, Ordering::Release);
+        let step_ended = tracker.count(std::mem::take(&mut pending.counts));
+        if step_ended {
+            self.step_ended.store(true, Ordering::Release);
         }
-        window_ended
+        step_ended
     }
 
-    /// Returns true if a window has ended since the last call.
-    pub(crate) fn take_window_ended(&self) -> bool {
-        self.window_ended.load(Ordering::Acquire) && self.window_ended.swap(false, Ordering::AcqRel)
+    /// Returns true if a step has ended since the last call.
+    pub(crate) fn take_step_ended(&self) -> bool {
+        self.step_ended.load(Ordering::Acquire) && self.step_ended.swap(false, Ordering::AcqRel)
     }
 }

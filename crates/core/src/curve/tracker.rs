@@ -5,7 +5,7 @@
 //! contains enough resident pages for a good curve and no more, since each sampled hit has a cost.
 
 use super::auto::AutoPolicy;
-use super::candidates::{self, CANDIDATES, Candidates};
+use super::candidates::{self, Candidates};
 use super::estimate::rate;
 use super::hit_weights::HitWeights;
 use super::online::{self, OnlineCurve};
@@ -19,12 +19,16 @@ use crate::units::as_f64;
 
 /// From this many pages on, 256 MiB, the cost of a hit limits the sample; below, the error does.
 const LARGE_VOLUME: u64 = 65_536;
-/// Pages per slot of a miniature, for large volumes up to [`SLOTS_MAX`].
+/// Pages per slot, for large volumes up to [`SLOTS_MAX`]. The slots are those of a candidate's
+/// miniature; the samples of the curves follow from them.
 const PAGES_PER_SLOT: u64 = 320;
-/// The maximum number of slots of a miniature.
+/// The maximum number of slots.
 const SLOTS_MAX: u64 = 1024;
-/// The number of slots of a miniature of a small volume, if memory allows.
+/// The number of slots of a small volume, if memory allows.
 const SLOTS_SMALL: u64 = 320;
+/// The miniatures of a small volume have twice the slots, up to this many: they compare policies
+/// over few references.
+const CANDIDATE_SLOTS_SMALL: u64 = 384;
 /// The minimum number of slots with which miniatures still distinguish policies.
 const SLOTS_MIN: u64 = 64;
 /// Slots of the miniatures per slot of the curve of the policy, at the current size, of large and
@@ -41,9 +45,14 @@ pub const TURNS_FOR_MISSES: u64 = 2;
 /// References in a window per page of the volume, and the minimum [`WINDOW_MIN`].
 const WINDOW_TURNS: u64 = 2;
 const WINDOW_MIN: u64 = 16_384;
+/// Steps, after each of which the policies are compared, for the references to as many pages as the
+/// volume has. Shorter steps gain nothing: hardly any page is referenced twice within a step.
+const STEPS_PER_TURN: u64 = 8;
+/// The minimum number of references in a step.
+const STEP_MIN: u64 = 256;
 /// Decay factor of the curve per window: half of the weight remains after eleven windows.
 pub(super) const KEEP: f64 = 15.0 / 16.0;
-/// Decay factor of the policy comparison: half of the weight remains after three windows.
+/// Decay factor of the reported comparison: half of the weight remains after three windows.
 const KEEP_CANDIDATES: f64 = 0.8;
 /// The number of curve sizes per octave.
 const STEPS: i32 = 4;
@@ -66,17 +75,33 @@ pub struct Tracker {
     /// References that hit since read-ahead had brought their page in, of this window and of
     /// earlier ones, decayed.
     first_uses: [f64; 2],
+    /// References in a window and in a step, and those of the current step.
     window: f64,
+    step: u64,
+    in_step: u64,
+    /// A window has ended since the last call of [`Tracker::take_window_ended`].
+    window_ended: bool,
     bytes: usize,
 }
 
-/// Returns the size in bytes of a tracker with this many slots.
-fn bytes_of(slots: u64) -> usize {
-    let [slots, sample, curve_slots] =
-        [slots, slots * SAMPLE_PER_SLOT, slots / SLOTS_PER_CURVE_SLOT[0]]
+/// Returns true if the error limits the sample of a volume with this many pages, not the cost.
+fn is_small(pages: u64) -> bool {
+    pages < LARGE_VOLUME
+}
+
+/// Returns the slots of the miniatures of a tracker with this many slots.
+fn candidate_slots(slots: u64, pages: u64) -> u64 {
+    let wanted = if is_small(pages) { (2 * slots).min(CANDIDATE_SLOTS_SMALL) } else { slots };
+    wanted.min(pages)
+}
+
+/// Returns the size in bytes of a tracker with this many slots for a volume of `pages`.
+fn bytes_of(slots: u64, pages: u64) -> usize {
+    let [candidate_slots, sample, curve_slots] =
+        [candidate_slots(slots, pages), slots * SAMPLE_PER_SLOT, slots / SLOTS_PER_CURVE_SLOT[0]]
             .map(|count| usize::try_from(count).expect("a small sample"));
     let curves = online::bytes(sample) + policy_curve::bytes(curve_slots);
-    size_of::<Tracker>() + curves + candidates::bytes(slots)
+    size_of::<Tracker>() + curves + candidates::bytes(candidate_slots)
 }
 
 /// Returns the threshold that selects about `wanted` of `pages`; all if there are no more.
@@ -88,7 +113,7 @@ impl Tracker {
     /// Returns the size in bytes of the largest tracker.
     #[must_use]
     pub fn bytes_max() -> usize {
-        bytes_of(SLOTS_MAX)
+        bytes_of(SLOTS_MAX, u64::MAX)
     }
 
     /// Creates a tracker of at most `bytes` for a volume that may have `pages`, under `policy`;
@@ -97,31 +122,47 @@ impl Tracker {
     #[must_use]
     pub fn new(bytes: usize, pages: u64, policy: PolicyKind, seed: u64) -> Option<Self> {
         let pages = pages.max(1);
-        let is_small = pages < LARGE_VOLUME;
+        let is_small = is_small(pages);
         let wanted = if is_small { SLOTS_SMALL } else { (pages / PAGES_PER_SLOT).min(SLOTS_MAX) };
         let mut slots = (1..=wanted / SLOTS_MIN).rev().map(|parts| parts * SLOTS_MIN);
-        let slots = slots.find(|&slots| bytes_of(slots) <= bytes)?;
+        let slots = slots.find(|&slots| bytes_of(slots, pages) <= bytes)?;
         // More resident pages make the LRU curve more exact and hits more expensive.
         let resident = if is_small { slots * 3 / 2 } else { slots * 4 / 3 };
-        let all = threshold(resident, pages);
+        let of_curve = threshold(resident, pages);
+        let candidate_slots = candidate_slots(slots, pages);
+        let of_candidates = threshold(candidate_slots, pages);
+        let all = of_curve.max(of_candidates);
         let sample = usize::try_from(slots * SAMPLE_PER_SLOT).expect("a small sample");
         Some(Tracker {
             sampler: Sampler::new(mix(seed.wrapping_add(3)), all),
             pages,
             slots,
-            online: OnlineCurve::new(sample, all, pages.saturating_mul(DEPTH)),
-            candidates: Candidates::new(threshold(slots, pages), slots.min(pages)),
+            online: OnlineCurve::new(sample, of_curve, pages.saturating_mul(DEPTH)),
+            candidates: Candidates::new(of_candidates, candidate_slots, policy),
             policy_curve: Self::policy_curve(policy, slots, pages, all),
             auto: AutoPolicy::new(policy),
             first_uses: [0.0; 2],
-            window: as_f64((pages * WINDOW_TURNS).max(WINDOW_MIN)),
-            bytes: bytes_of(slots),
+            window: Self::window_of(pages),
+            step: Self::step_of(pages),
+            in_step: 0,
+            window_ended: false,
+            bytes: bytes_of(slots, pages),
         })
+    }
+
+    /// Returns the references in a window of a volume of `pages`.
+    fn window_of(pages: u64) -> f64 {
+        as_f64((pages * WINDOW_TURNS).max(WINDOW_MIN))
+    }
+
+    /// Returns the references in a step of a volume of `pages`.
+    fn step_of(pages: u64) -> u64 {
+        (pages / STEPS_PER_TURN).max(STEP_MIN)
     }
 
     /// Returns an empty curve of `policy` for a volume of `pages`.
     fn policy_curve(policy: PolicyKind, slots: u64, pages: u64, sampled: u64) -> PolicyCurve {
-        let per_slot = SLOTS_PER_CURVE_SLOT[usize::from(pages < LARGE_VOLUME)];
+        let per_slot = SLOTS_PER_CURVE_SLOT[usize::from(is_small(pages))];
         let threshold = threshold(slots / per_slot, pages).min(sampled);
         PolicyCurve::new(policy, threshold, pages)
     }
@@ -151,25 +192,36 @@ impl Tracker {
         }
     }
 
-    /// Counts references of all pages; returns true if a window ended.
+    /// Counts references of all pages; returns true if a step ended.
     pub(crate) fn count(&mut self, counts: ReferenceCounts) -> bool {
         self.online.count(counts.references, counts.misses + counts.first_uses);
         self.policy_curve.count(counts.references, counts.misses);
         let [window, recent] = &mut self.first_uses;
         *window += as_f64(counts.first_uses);
-        if self.online.in_window() < self.window {
+        self.in_step += counts.references;
+        if self.in_step < self.step {
             return false;
         }
-        *recent = *recent * KEEP + std::mem::take(window);
-        self.online.end_window(KEEP);
-        self.policy_curve.end_window(KEEP);
-        self.candidates.end_window(KEEP_CANDIDATES);
+        self.in_step = 0;
+        self.candidates.end_step(|step| self.auto.end_step(step));
+        if self.online.in_window() >= self.window {
+            *recent = *recent * KEEP + std::mem::take(window);
+            self.online.end_window(KEEP);
+            self.policy_curve.end_window(KEEP);
+            self.candidates.end_window(KEEP_CANDIDATES);
+            self.window_ended = true;
+        }
         true
     }
 
-    /// Returns the policy to switch to and its lead; called once at the end of each window.
-    pub(crate) fn decide(&mut self) -> Option<(PolicyKind, f64)> {
-        self.auto.decide(&self.candidates.totals)
+    /// Returns true if a window has ended since the last call.
+    pub(crate) fn take_window_ended(&mut self) -> bool {
+        std::mem::take(&mut self.window_ended)
+    }
+
+    /// Returns the policy to switch to and its lead; called at the end of each step.
+    pub(crate) fn decide(&self) -> Option<(PolicyKind, f64)> {
+        self.auto.decide(self.candidates.policies(), self.candidates.slots())
     }
 
     /// Records a reference to any page and if it missed; returns the policy to switch to, if
@@ -186,7 +238,13 @@ impl Tracker {
 
     /// Records that the volume now has this policy.
     pub fn note_policy(&mut self, kind: PolicyKind) {
+        if kind == self.auto.current() {
+            return;
+        }
         self.auto.note_switch(kind);
+        if !self.candidates.policies().contains(&kind) {
+            self.restart_candidates();
+        }
         if kind != self.policy_curve.policy() {
             let sampled = self.sampler.threshold();
             self.policy_curve = Self::policy_curve(kind, self.slots, self.pages, sampled);
@@ -202,14 +260,22 @@ impl Tracker {
             return;
         }
         self.pages = pages;
-        // The sampler does not change, so a volume that has become smaller has fewer slots.
-        let threshold = threshold(self.slots, pages).min(self.sampler.threshold());
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "few slots")]
-        let slots = (as_f64(pages) * rate(threshold)).round() as u64;
-        self.candidates = Candidates::new(threshold, slots.clamp(1, self.slots));
+        self.restart_candidates();
         self.policy_curve =
             Self::policy_curve(self.policy(), self.slots, pages, self.sampler.threshold());
-        self.window = as_f64((pages * WINDOW_TURNS).max(WINDOW_MIN));
+        self.window = Self::window_of(pages);
+        self.step = Self::step_of(pages);
+    }
+
+    /// Replaces the miniatures by empty ones for the current size and policy.
+    fn restart_candidates(&mut self) {
+        // The sampler does not change, so a volume that has become smaller has fewer slots.
+        let slots_max = candidate_slots(self.slots, self.pages);
+        let threshold = threshold(slots_max, self.pages).min(self.sampler.threshold());
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "few slots")]
+        let slots = (as_f64(self.pages) * rate(threshold)).round() as u64;
+        self.candidates = Candidates::new(threshold, slots.clamp(1, slots_max), self.policy());
+        self.auto.restart();
     }
 
     /// Returns the current policy of the volume.
@@ -308,11 +374,12 @@ impl Tracker {
         Some(CurvePoint { bytes: pages * page_bytes, estimate })
     }
 
-    /// Returns the candidates at the current size of the volume; empty if the current policy is not
-    /// one of them or there were no references.
+    /// Returns the compared policies at the current size of the volume; empty if the current policy
+    /// is not one of them or there were no references.
     #[must_use]
     pub fn candidates(&self) -> Vec<CandidateRatio> {
-        let current = CANDIDATES.iter().position(|&kind| kind == self.policy());
+        let policies = self.candidates.policies();
+        let current = policies.iter().position(|&kind| kind == self.policy());
         let totals = &self.candidates.totals;
         let Some(current) = current.filter(|_| !totals.is_empty()) else { return Vec::new() };
         let (_, hit_ratio) = self.recent();
@@ -321,14 +388,14 @@ impl Tracker {
             let hit_ratio = (hit_ratio + lead.share).clamp(0.0, 1.0);
             CandidateRatio { policy, hit_ratio, deviation: lead.deviation }
         };
-        CANDIDATES.iter().enumerate().map(ratio).collect()
+        policies.iter().enumerate().map(ratio).collect()
     }
 
     /// Returns another policy that has clearly more hits, and its gain as a share of the
     /// references.
     #[must_use]
     pub fn better_policy(&self) -> Option<(PolicyKind, f64)> {
-        self.auto.better_policy(&self.candidates.totals)
+        self.auto.better_policy(self.candidates.policies(), self.candidates.slots())
     }
 }
 

@@ -5,6 +5,7 @@ use super::{ArenaVolume, Engine, EngineError, StopProgress, check_memory, frames
 use crate::fault;
 use larder_core::cache::METADATA_BYTES_PER_FRAME;
 use larder_core::curve::candidates::CANDIDATES;
+use larder_core::curve::choice::policy_bytes;
 use larder_core::policy::PolicyKind;
 use larder_core::settings::SettingError;
 use larder_core::store::{StoreError, StoreErrorKind};
@@ -29,14 +30,6 @@ pub enum RemoveError {
     /// The cache refuses the removal: the volume is in use, not clean, or already removed.
     #[error(transparent)]
     Refused(#[from] SettingError),
-}
-
-/// Returns the metadata bytes per frame that a policy needs; with `auto`, the maximum over all
-/// policies that may replace it.
-#[must_use]
-pub fn policy_bytes(kind: PolicyKind, auto: bool) -> usize {
-    let others = CANDIDATES.iter().filter(|_| auto);
-    others.chain([&kind]).map(|kind| kind.bytes_per_page()).max().expect("at least the one")
 }
 
 impl Engine {

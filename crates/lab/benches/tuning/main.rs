@@ -1,21 +1,19 @@
 //! Claims for `cargo xtask prove` about decisions of the cache on the shared traces: the default
-//! policy, `--policy auto`, the curve of the running cache, and the division of a pool.
+//! policy, the curve of the running cache, and the division of a pool.
 //!
 //! `cargo bench --package larder-lab --bench tuning -- NAME [--quick]`, where NAME is one of
-//! `default-policy`, `auto`, `curve`, `policy-curve` (the second part of `curve`), `share`. Without
-//! a name, as in `cargo test --benches`, a short run of `auto` checks that it works.
+//! `default-policy`, `curve`, `policy-curve` (the second part of `curve`), `share`. Without a name,
+//! as in `cargo test --benches`, it does nothing.
 
 #![expect(clippy::print_stdout, reason = "it prints what it measures")]
 
 mod policy_curve;
 
 use larder_core::cache::ShareMode;
-use larder_core::curve::candidates::CANDIDATES;
-use larder_core::curve::tracker::Tracker;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::policy::PolicyKind;
-use larder_core::replace::{self, Counts, IndexKind, SwitchableCache};
+use larder_core::replace::{self, Counts, IndexKind};
 use larder_core::store::Geometry;
 use larder_core::tunables::Tunables;
 use larder_core::units::as_f64;
@@ -34,8 +32,6 @@ use std::path::{Path, PathBuf};
 
 type Result<T> = std::result::Result<T, Box<dyn Error>>;
 
-/// Share of the references that is warm-up: one in this many.
-const WARM_UP: usize = 4;
 /// The traces, and their names in the tables.
 const TRACES: [(&str, &str); 4] = [
     ("arc_OLTP.lis.zst", "OLTP"),
@@ -54,14 +50,10 @@ fn main() -> Result<()> {
     let sizes = if is_quick { &SIZES[1..2] } else { &SIZES[..] };
     match args.first().map(String::as_str) {
         Some("default-policy") => default_policy(),
-        Some("auto") => auto(sizes),
         Some("curve") => curve(sizes).and_then(|()| policy_curve::run(is_quick)),
         Some("policy-curve") => policy_curve::run(is_quick),
         Some("share") => share(),
-        None => {
-            auto_at(&(0..40_000).map(|n| n * n % 977).collect::<Vec<_>>(), 97);
-            Ok(())
-        }
+        None => Ok(()),
         Some(_) => Err("unknown arguments: the top of this file shows the usage".into()),
     }
 }
@@ -152,65 +144,6 @@ fn default_policy() -> Result<()> {
     Ok(())
 }
 
-/// Returns the hit ratio after the warm-up.
-fn hit_ratio_after_warm_up(pages: &[u64], mut touch: impl FnMut(u64) -> bool) -> f64 {
-    let begin = pages.len() / WARM_UP;
-    let hits = pages.iter().enumerate().filter(|&(at, &page)| touch(page) && at >= begin);
-    as_f64(hits.count() as u64) / as_f64((pages.len() - begin) as u64)
-}
-
-/// Returns the best policy of the set with its hit ratio, then the hit ratio and the number of
-/// switches of `--policy auto`.
-fn auto_at(pages: &[u64], capacity: u32) -> (Option<(&'static str, f64)>, f64, usize) {
-    let fixed = CANDIDATES.iter().map(|&kind| {
-        let mut cache = SwitchableCache::new(kind, capacity);
-        (kind.name(), hit_ratio_after_warm_up(pages, |page| cache.touch(page)))
-    });
-    let best = fixed.max_by(|one, other| one.1.total_cmp(&other.1));
-    let begin = PolicyKind::S3Fifo;
-    let mut cache = SwitchableCache::new(begin, capacity);
-    let mut tracker = Tracker::new(Tracker::bytes_max(), capacity.into(), begin, 0)
-        .expect("bytes for the largest tracker");
-    let mut switches = 0;
-    let ratio = hit_ratio_after_warm_up(pages, |page| {
-        let hit = cache.touch(page);
-        if let Some(kind) = tracker.reference(page, !hit) {
-            cache.set_policy(kind);
-            tracker.note_policy(kind);
-            switches += 1;
-        }
-        hit
-    });
-    (best, ratio, switches)
-}
-
-fn auto(sizes: &[u64]) -> Result<()> {
-    let what = "the hit ratio of auto is at most 1 point below the best on average, 3 at worst";
-    let mut gaps = Vec::new();
-    for (name, trace) in traces() {
-        let all = references(&trace)?;
-        if all.len() < REFERENCES_MIN {
-            continue;
-        }
-        let footprint = exact(&all).footprint();
-        let pages: Vec<u64> = all.iter().map(|reference| reference.page).collect();
-        for &size in sizes {
-            let (best, ratio, switches) = auto_at(&pages, part(footprint, size)?);
-            let (best, most) = best.ok_or("auto has no candidates")?;
-            let [most_points, points] = [most, ratio].map(|ratio| ratio * 100.0);
-            println!(
-                "{name}, {size} %: {best} {most_points:.2}, auto {points:.2}, {switches} switches"
-            );
-            gaps.push(most - ratio);
-        }
-    }
-    match mean_and_most(&gaps, [0.01, 0.03]) {
-        Some((figure, holds)) => claim(what, figure, "", holds),
-        None => claim(what, "no trace in ../shared/traces", "", None),
-    }
-    Ok(())
-}
-
 /// Compares the online curve of the simulated cache with the exact one.
 fn curve(sizes: &[u64]) -> Result<()> {
     let what = "the online curve is at most 1 point off the exact one on average";
@@ -257,7 +190,7 @@ fn whole_options(frames: u32) -> Result<CacheSimulationOptions> {
         frames,
         shards: 1,
         page_blocks: 1,
-        policy: PolicyKind::S3Fifo,
+        policy: PolicyKind::S3Fifo.into(),
         write_mode: WriteMode::Back,
         store: StoreModel::Instant,
         clients: 1,

@@ -98,7 +98,7 @@ fn replay(
     frames: u32,
 ) -> Result<Vec<CurvePoint>> {
     let mut options = whole_options(frames)?;
-    options.policy = policy;
+    options.policy = policy.into();
     options.hint = if read_ahead == 0 { Hint::Random } else { Hint::Normal };
     options.tunables.set("read-ahead-max", read_ahead)?;
     let lengths = VolumeLengths::of(&mut Records(&trace.records))?;

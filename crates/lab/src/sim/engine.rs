@@ -19,11 +19,11 @@ pub use crate::model::StoreModel;
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::counters::Totals;
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
-use larder_core::policy::PolicyKind;
 use larder_core::store::{Geometry, Store};
 use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -75,7 +75,7 @@ pub struct CacheSimulationOptions {
     /// Blocks of 4 KiB in a page, a power of two up to 256.
     pub page_blocks: u32,
     /// The replacement policy.
-    pub policy: PolicyKind,
+    pub policy: PolicyChoice,
     /// The write mode.
     pub write_mode: WriteMode,
     /// The store model.
@@ -316,7 +316,8 @@ fn build(
         let geometry = Geometry { length, granule, read_only: false };
         let mut volume_options = VolumeOptions::new(number.to_string(), geometry);
         volume_options.page_blocks = options.page_blocks;
-        volume_options.policy = options.policy;
+        volume_options.policy = options.policy.first();
+        volume_options.policy_auto = options.policy == PolicyChoice::Auto;
         volume_options.write_mode = options.write_mode;
         volume_options.hint = options.hint;
         volume_options.tunables = options.tunables.clone();

@@ -31,6 +31,7 @@ use crate::sim::engine::CacheSimulationError;
 use crate::sim::references::{ReferenceError, References, Split};
 use crate::trace::{Addressing, BoxedSource, TraceError};
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, TRACKER_BYTES};
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::curve::miniature::{NOT_ESTIMATED, PASSES, SAMPLE_PAGES};
 use larder_core::policy::PolicyKind;
 use larder_core::units::BLOCK_BYTES_U64;
@@ -201,22 +202,29 @@ impl SizingContext<'_> {
         let footprint = u64::from(self.footprint());
         let budget = self.options.goal.budget_bytes.map_or(u64::MAX, |bytes| {
             let bytes = bytes.saturating_sub(TRACKER);
-            bytes / self.options.policies.iter().map(|&kind| page_memory(kind)).max().unwrap_or(1)
+            bytes
+                / self
+                    .options
+                    .policies
+                    .iter()
+                    .map(|&kind| page_memory(kind.into()))
+                    .max()
+                    .unwrap_or(1)
         });
         u32::try_from(footprint.min(budget)).unwrap_or(u32::MAX)
     }
 }
 
 /// Returns the bytes of a page of 4 KiB with its metadata.
-fn page_memory(policy: PolicyKind) -> u64 {
+fn page_memory(policy: PolicyChoice) -> u64 {
     BLOCK_BYTES_U64 + (METADATA_BYTES_PER_FRAME + policy.bytes_per_page()) as u64
 }
 
 /// Returns the memory of a server whose cache has this many pages of 4 KiB: data, metadata and
 /// ghosts, the value of `larder serve --memory`.
 #[must_use]
-pub fn memory_bytes(policy: PolicyKind, pages: u64) -> u64 {
-    page_memory(policy) * pages + TRACKER
+pub fn memory_bytes(policy: impl Into<PolicyChoice>, pages: u64) -> u64 {
+    page_memory(policy.into()) * pages + TRACKER
 }
 
 /// Returns the bytes of a number of pages of 4 KiB.

@@ -23,7 +23,7 @@ use super::min::{self, Future, TraceTooLong};
 use super::references::{ReferenceError, ReferenceKey};
 use super::sizing::{Progress, ProgressCallback};
 use super::sweep::{self, SweepItem};
-use larder_core::policy::PolicyKind;
+use larder_core::curve::choice::PolicyChoice;
 use larder_schema::format;
 use std::num::NonZero;
 
@@ -57,7 +57,7 @@ fn refused(text: impl Into<String>) -> StudyError {
 #[derive(Clone, Debug)]
 pub struct StudyOptions {
     /// The policies, each once.
-    pub policies: Vec<PolicyKind>,
+    pub policies: Vec<PolicyChoice>,
     /// True if the policies are all of them because the user named none.
     pub is_default: bool,
     /// True if the bound is computed as well.

@@ -15,8 +15,9 @@ use std::num::NonZero;
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use larder_core::policy::PolicyKind;
+use larder_core::curve::choice::PolicyChoice;
 
+use super::auto_cache::AutoCache;
 use super::interner::Interner;
 use super::references::{Batch, Reference, ReferenceError, References};
 use larder_core::replace::{self, Counts, IndexKind, Replace};
@@ -33,9 +34,18 @@ const NUMBERS_BYTES_MIN: u64 = 16 << 20;
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SweepItem {
     /// Its policy.
-    pub policy: PolicyKind,
+    pub policy: PolicyChoice,
     /// Its size in pages, at least 1.
     pub capacity: u32,
+}
+
+impl SweepItem {
+    fn cache(self, find_by: IndexKind) -> Box<dyn Replace> {
+        match self.policy {
+            PolicyChoice::Fixed(kind) => replace::cache(kind, self.capacity, find_by),
+            PolicyChoice::Auto => Box::new(AutoCache::new(self.capacity)),
+        }
+    }
 }
 
 /// Selects the lookup method of each cache, given the number of pages of the trace if it is known:
@@ -104,11 +114,8 @@ pub fn run(
 ) -> Result<Vec<Counts>, ReferenceError> {
     let find_by = find_by(plan, footprint);
     let mut interner = find_by.contains(&IndexKind::Number).then(Interner::new);
-    let caches: Vec<Mutex<Box<dyn Replace>>> = plan
-        .iter()
-        .zip(find_by)
-        .map(|(planned, by)| Mutex::new(replace::cache(planned.policy, planned.capacity, by)))
-        .collect();
+    let caches: Vec<Mutex<Box<dyn Replace>>> =
+        plan.iter().zip(find_by).map(|(planned, by)| Mutex::new(planned.cache(by))).collect();
     let (mut current, mut next) = (SweepBatch::default(), SweepBatch::default());
     let mut done = 0;
     current.fill(&mut references, interner.as_mut())?;
@@ -146,6 +153,7 @@ mod tests {
     use crate::random::Random;
     use crate::sim::references::Split;
     use crate::sim::testing::{Memory, random_references};
+    use larder_core::policy::PolicyKind;
 
     fn sweep(references: &[Reference], footprint: Option<u64>, threads: usize) -> Vec<Counts> {
         let stream = References::new(Box::new(Memory::of(references)), Split::Pages(4096));
@@ -156,6 +164,8 @@ mod tests {
     fn plan() -> Vec<SweepItem> {
         PolicyKind::ALL
             .into_iter()
+            .map(PolicyChoice::Fixed)
+            .chain([PolicyChoice::Auto])
             .flat_map(|policy| [1, 7, 50, 400].map(|capacity| SweepItem { policy, capacity }))
             .collect()
     }
@@ -167,7 +177,7 @@ mod tests {
         let separate: Vec<Counts> = plan()
             .iter()
             .map(|planned| {
-                let mut cache = replace::cache(planned.policy, planned.capacity, IndexKind::Page);
+                let mut cache = planned.cache(IndexKind::Page);
                 cache.run(&references, &[]);
                 cache.check();
                 cache.counts()
@@ -184,7 +194,7 @@ mod tests {
         assert!(find_by(&plan, None).iter().all(|&by| by == IndexKind::Page));
         assert!(find_by(&plan, Some(1_600)).iter().all(|&by| by == IndexKind::Number));
         let mut large = plan.clone();
-        large.push(SweepItem { policy: PolicyKind::Lru, capacity: 30_000_000 });
+        large.push(SweepItem { policy: PolicyKind::Lru.into(), capacity: 30_000_000 });
         let chosen = find_by(&large, Some(100_000_000));
         assert_eq!(chosen[plan.len()], IndexKind::Number);
         assert_eq!(chosen[..plan.len()].iter().filter(|&&by| by == IndexKind::Number).count(), 0);

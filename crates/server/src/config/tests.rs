@@ -1,9 +1,9 @@
 //! Valid and invalid configuration files.
 
 use super::*;
-use crate::volume_plan::PolicyChoice;
 use larder_core::cache::ShareMode;
 use larder_core::curve::candidates::CANDIDATES;
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::mode::WriteMode;
 use larder_core::tunables::Tunable;
 

@@ -2,8 +2,9 @@
 
 use super::{Field, READ_AHEAD_TUNABLE, Setting, SettingGroup, ValueForm, text_of};
 use crate::value::{self, NamedValue, PRESETS, interval, named, size_text, switch};
-use crate::volume_plan::{PolicyChoice, VolumePlan};
+use crate::volume_plan::VolumePlan;
 use larder_core::cache::ShareMode;
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::hint::Hint;
 use larder_core::mode::{FlushMode, WriteMode};
 use larder_core::policy::PolicyKind;

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, anyhow, ensure};
 use clap::parser::ValueSource;
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches, ValueEnum};
 use larder_core::clock::SECOND;
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
-use larder_core::policy::PolicyKind;
 use larder_core::tunables::{TUNABLES, Tunables};
 use larder_host::memory;
 use larder_lab::model::StoreSpec;
@@ -169,7 +169,7 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<bool> {
             frames: 0,
             shards: 0,
             page_blocks: 0,
-            policy: PolicyKind::Lru,
+            policy: PolicyChoice::default(),
             write_mode: WriteMode::Back,
             store: store_model::of(&engine_args.store)?,
             clients: engine_args.clients.into(),

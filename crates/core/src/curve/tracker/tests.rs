@@ -2,6 +2,7 @@
 //! of the volume. The tests of the laboratory compare it with exact curves of traces.
 
 use super::*;
+use crate::curve::candidates::CANDIDATES;
 use crate::curve::testing::Random;
 use crate::replace::SwitchableCache;
 use larder_testing::budget;

@@ -3,9 +3,11 @@
 use super::*;
 use crate::model::{DeviceRates, RateLimits};
 use crate::random::Random;
+use crate::sim::auto_cache::AutoCache;
 use crate::sim::references::{References, Split};
 use crate::sim::sweep::{self, SweepItem};
 use larder_core::counters::{Counter, Latency};
+use larder_core::policy::PolicyKind;
 use std::num::NonZero;
 
 /// A trace of records in memory.
@@ -36,14 +38,14 @@ fn records(count: usize, seed: u64, blocks: u64) -> Vec<Record> {
 }
 
 /// Returns options without read-ahead: then nothing depends on time.
-fn options(frames: u32, policy: PolicyKind) -> CacheSimulationOptions {
+fn options(frames: u32, policy: impl Into<PolicyChoice>) -> CacheSimulationOptions {
     let mut tunables = Tunables::default();
     tunables.set("read-ahead-max", 0).unwrap();
     CacheSimulationOptions {
         frames,
         shards: 1,
         page_blocks: 1,
-        policy,
+        policy: policy.into(),
         write_mode: WriteMode::Through,
         store: StoreModel::Instant,
         clients: 1,
@@ -73,7 +75,7 @@ fn pages(records: &[Record], op: Op) -> u64 {
 fn single_pages_hit_exactly_as_in_the_simulation_of_replacement() {
     let records = records(20_000, 5, 1);
     for policy in PolicyKind::ALL {
-        let plan = [SweepItem { policy, capacity: 700 }];
+        let plan = [SweepItem { policy: policy.into(), capacity: 700 }];
         let references = References::new(Box::new(RecordList(records.clone())), Split::Pages(4096));
         let counts = sweep::run(references, &plan, None, NonZero::<usize>::MIN, |_| ()).unwrap()[0];
         let totals = run(&records, &options(700, policy)).totals;
@@ -85,6 +87,24 @@ fn single_pages_hit_exactly_as_in_the_simulation_of_replacement() {
         let simple = [counts.read_hits.references, counts.read_misses.references, counts.evictions];
         assert_eq!(whole, simple, "{}", policy.name());
     }
+}
+
+#[test]
+fn the_engine_changes_its_policy_as_the_simulation_of_replacement_does() {
+    let hot = records(20_000, 5, 1).into_iter().map(|record| Record { op: Op::Read, ..record });
+    let hot: Vec<Record> = hot.collect();
+    let block = |block: u64| Record { offset: block * 4096, len: 4096, ..Record::default() };
+    let looping: Vec<Record> = (5_000..6_000).cycle().take(20_000).map(block).collect();
+    let records = [hot.clone(), looping, hot].concat();
+    let mut replacement = AutoCache::new(700);
+    let pages = records.iter().map(|record| record.offset / 4096);
+    let simple = pages.filter(|&page| replacement.touch(page)).count() as u64;
+    let whole = run(&records, &options(700, PolicyChoice::Auto)).totals;
+    assert!(replacement.switches() > 1, "the loop has another best policy");
+    assert_eq!(whole.get(Counter::PolicySwitches), replacement.switches());
+    // The engine passes references on in batches, so it decides up to 64 references later.
+    let hits = whole.read_hits();
+    assert!(hits.abs_diff(simple) < 600, "{hits} hits of the engine, {simple} of replacement");
 }
 
 #[test]

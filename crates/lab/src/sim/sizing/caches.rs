@@ -263,38 +263,41 @@ impl CachePlan<'_> {
         table: &mut ResultTable,
         progress: &mut ProgressCallback<'_>,
     ) -> Result<(), SizingError> {
-        let mut caches: Vec<SweepItem> = self
+        let mut caches: Vec<(PolicyKind, u32)> = self
             .pages
             .iter()
-            .flat_map(|&capacity| {
-                self.policies.iter().map(move |&policy| SweepItem { policy, capacity })
-            })
-            .filter(|planned| {
-                !table.get(planned.policy, planned.capacity).is_some_and(|result| result.counted)
+            .flat_map(|&pages| self.policies.iter().map(move |&policy| (policy, pages)))
+            .filter(|&(policy, pages)| {
+                !table.get(policy, pages).is_some_and(|result| result.counted)
             })
             .collect();
-        let mut passes: Vec<Vec<SweepItem>> = Vec::new();
+        let mut passes: Vec<Vec<(PolicyKind, u32)>> = Vec::new();
         let mut bytes = u64::MAX;
-        for planned in caches.drain(..) {
-            let table_bytes = u64::from(planned.capacity) * TABLE_BYTES_PER_PAGE;
+        for (policy, pages) in caches.drain(..) {
+            let table_bytes = u64::from(pages) * TABLE_BYTES_PER_PAGE;
             if bytes.saturating_add(table_bytes) > TABLES_BYTES_MAX {
                 passes.push(Vec::new());
                 bytes = 0;
             }
             bytes += table_bytes;
-            passes.last_mut().expect("a pass was begun").push(planned);
+            passes.last_mut().expect("a pass was begun").push((policy, pages));
         }
         let references = context.survey.references[self.page_size];
         let total = references * passes.len() as u64;
         for (number, pass) in (0..).zip(passes) {
             let stream = context.references(PAGE_SIZES[self.page_size])?;
             let footprint = context.survey.footprints[self.page_size].pages;
+            let item = |&(policy, capacity): &(PolicyKind, u32)| SweepItem {
+                policy: policy.into(),
+                capacity,
+            };
+            let plan: Vec<SweepItem> = pass.iter().map(item).collect();
             let counts =
-                sweep::run(stream, &pass, Some(footprint), context.options.threads, |done| {
+                sweep::run(stream, &plan, Some(footprint), context.options.threads, |done| {
                     progress(Progress { step: self.step, done: number * references + done, total });
                 })?;
-            for (planned, counts) in pass.iter().zip(counts) {
-                table.insert(planned.policy, planned.capacity, &CacheResult::counted(&counts));
+            for ((policy, pages), counts) in pass.into_iter().zip(counts) {
+                table.insert(policy, pages, &CacheResult::counted(&counts));
             }
         }
         Ok(())

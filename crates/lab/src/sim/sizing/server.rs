@@ -145,7 +145,7 @@ impl Server {
             frames,
             shards: shards_for(frames, self.options.cores.get()),
             page_blocks,
-            policy,
+            policy: policy.into(),
             write_mode: self.options.write_mode,
             store: self.options.store,
             clients: CLIENTS,

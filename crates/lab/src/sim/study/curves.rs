@@ -3,6 +3,7 @@
 use super::{Case, Row, StudyError, StudyOptions, refused};
 use crate::sim::curve::{Exact, ExactCurve};
 use crate::sim::references::ReferenceKey;
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::curve::estimate::Estimate;
 use larder_core::curve::miniature::{Miniature, NOT_ESTIMATED};
 use larder_core::curve::sampled::{SAMPLE_PAGES, SAMPLE_PAGES_OF_MANY, SampledCurve};
@@ -32,7 +33,12 @@ pub(super) fn run(
     if options.min {
         return Err(refused("estimate min: it has no curve; leave out --curve"));
     }
-    let only_lru = options.is_default || options.policies == [PolicyKind::Lru];
+    let fixed = |&choice: &PolicyChoice| match choice {
+        PolicyChoice::Fixed(kind) => Ok(kind),
+        PolicyChoice::Auto => Err(refused("estimate auto: it has no curve; leave out --curve")),
+    };
+    let policies: Vec<PolicyKind> = options.policies.iter().map(fixed).collect::<Result<_, _>>()?;
+    let only_lru = options.is_default || policies == [PolicyKind::Lru];
     if let Some(by) = options.by.filter(|_| !only_lru) {
         return Err(refused(format!("make a curve by {}: only lru has one", by.name())));
     }
@@ -43,9 +49,9 @@ pub(super) fn run(
     if options.by.is_some() || curve == CurveKind::Exact {
         return Ok(curves.rows);
     }
-    let others = options.policies.iter().copied().filter(|&kind| kind != PolicyKind::Lru);
+    let others = policies.iter().copied().filter(|&kind| kind != PolicyKind::Lru);
     let others: Vec<PolicyKind> = others.collect();
-    if !options.policies.contains(&PolicyKind::Lru) {
+    if !policies.contains(&PolicyKind::Lru) {
         curves.rows.clear();
     }
     if !others.is_empty() {

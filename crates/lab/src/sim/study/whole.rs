@@ -10,8 +10,8 @@ use crate::sim::sizing::{Progress, ProgressCallback, memory_bytes};
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, shards_for};
 use larder_core::clock::SECOND;
 use larder_core::counters::{COUNTERS, Counter, Latency, Unit};
+use larder_core::curve::choice::PolicyChoice;
 use larder_core::mode::WriteMode;
-use larder_core::policy::PolicyKind;
 use larder_core::units::{BLOCK_BYTES_U64, PAGE_BLOCKS_MAX, as_f64};
 use larder_report::table::{Cell, Column, Table};
 use larder_schema::format;
@@ -26,7 +26,7 @@ pub struct WholeStudy {
     /// Sizes of the caches.
     pub sizes: Vec<Size>,
     /// The policies.
-    pub policies: Vec<PolicyKind>,
+    pub policies: Vec<PolicyChoice>,
     /// The write modes.
     pub write_modes: Vec<WriteMode>,
     /// Number of threads; the result does not depend on it.

@@ -69,7 +69,7 @@ fn the_prediction_is_a_simulation_of_the_recommended_server() {
             frames,
             shards: larder_core::cache::shards_for(frames, 2),
             page_blocks: advice.page_bytes / 4096,
-            policy: PolicyKind::from_name(&advice.policy).unwrap(),
+            policy: PolicyKind::from_name(&advice.policy).unwrap().into(),
             write_mode: WriteMode::Back,
             store: StoreModel::Disk,
             clients: 1,
