@@ -3,7 +3,6 @@
 use super::*;
 use crate::model::{DeviceRates, RateLimits};
 use crate::random::Random;
-use crate::sim::auto_cache::AutoCache;
 use crate::sim::references::{References, Split};
 use crate::sim::sweep::{self, SweepItem};
 use larder_core::counters::{Counter, Latency};
@@ -87,24 +86,6 @@ fn single_pages_hit_exactly_as_in_the_simulation_of_replacement() {
         let simple = [counts.read_hits.references, counts.read_misses.references, counts.evictions];
         assert_eq!(whole, simple, "{}", policy.name());
     }
-}
-
-#[test]
-fn the_engine_changes_its_policy_as_the_simulation_of_replacement_does() {
-    let hot = records(20_000, 5, 1).into_iter().map(|record| Record { op: Op::Read, ..record });
-    let hot: Vec<Record> = hot.collect();
-    let block = |block: u64| Record { offset: block * 4096, len: 4096, ..Record::default() };
-    let looping: Vec<Record> = (5_000..6_000).cycle().take(20_000).map(block).collect();
-    let records = [hot.clone(), looping, hot].concat();
-    let mut replacement = AutoCache::new(700);
-    let pages = records.iter().map(|record| record.offset / 4096);
-    let simple = pages.filter(|&page| replacement.touch(page)).count() as u64;
-    let whole = run(&records, &options(700, PolicyChoice::Auto)).totals;
-    assert!(replacement.switches() > 1, "the loop has another best policy");
-    assert_eq!(whole.get(Counter::PolicySwitches), replacement.switches());
-    // The engine passes references on in batches, so it decides up to 64 references later.
-    let hits = whole.read_hits();
-    assert!(hits.abs_diff(simple) < 600, "{hits} hits of the engine, {simple} of replacement");
 }
 
 #[test]
