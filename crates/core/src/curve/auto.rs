@@ -12,7 +12,7 @@
 //! leaves no debt, and the start of another phase is noticed soon. A return to the previous policy
 //! doubles the cost, since phases then alternate too fast to follow.
 
-use super::candidates::{CANDIDATES, Comparison};
+use super::candidates::{CANDIDATES, COMPARED_MAX, Comparison};
 use crate::policy::PolicyKind;
 
 /// Avoided misses for each page of the cache after which the policy changes. A change costs several
@@ -64,7 +64,12 @@ pub(super) struct AutoPolicy {
 
 impl AutoPolicy {
     pub(super) fn new(current: PolicyKind) -> Self {
-        AutoPolicy { current, previous: None, caution: 1.0, avoided: Vec::new() }
+        AutoPolicy {
+            current,
+            previous: None,
+            caution: 1.0,
+            avoided: Vec::with_capacity(COMPARED_MAX),
+        }
     }
 
     pub(super) fn current(&self) -> PolicyKind {

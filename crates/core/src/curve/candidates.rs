@@ -30,7 +30,7 @@ pub const CANDIDATES: [PolicyKind; 6] = [
     PolicyKind::WTinyLfu,
 ];
 /// The maximum number of compared policies: the candidates, and the current one.
-const COMPARED_MAX: usize = CANDIDATES.len() + 1;
+pub(super) const COMPARED_MAX: usize = CANDIDATES.len() + 1;
 
 /// Returns the maximum size in bytes of all miniatures with this many slots: the state of their
 /// policies, an entry of the index (16 to 32 bytes), the page number and a flag.
