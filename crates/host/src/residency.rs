@@ -147,8 +147,8 @@ fn open_found(found: OwnedFd) -> io::Result<File> {
     Ok(file)
 }
 
-/// The mounts whose files can be queried without waiting for a program of another user or for
-/// another machine.
+/// The mounts whose files can be queried without waiting for a program or for another machine: an
+/// open of a file in FUSE, also in one of this user, waits for its server, which may be stopped.
 #[derive(Debug)]
 pub struct LocalMounts(BTreeSet<u64>);
 
@@ -156,7 +156,8 @@ impl LocalMounts {
     /// Returns the current ones.
     #[must_use]
     pub fn now() -> LocalMounts {
-        let local = mounts::all().into_iter().filter(Mount::is_local);
+        let is_local = |mount: &Mount| mount.is_local() && !mount.is_fuse();
+        let local = mounts::all().into_iter().filter(is_local);
         LocalMounts(local.map(|mount| mount.id).collect())
     }
 

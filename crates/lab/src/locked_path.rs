@@ -4,10 +4,13 @@
 //! Invariants: only entries that have the name of ours, belong to this user and are not locked are
 //! removed. On a file system without locks nothing is removed.
 
-use rustix::fs::{Mode, OFlags};
+use rustix::fs::{AtFlags, Dir, Mode, OFlags, ResolveFlags};
+use rustix::io::Errno;
 use std::ffi::OsStr;
 use std::fs::{File, Metadata};
 use std::io;
+use std::os::fd::{AsFd, BorrowedFd};
+use std::os::unix::ffi::OsStrExt;
 use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -103,8 +106,40 @@ fn remove(path: &Path, undo: &mut dyn FnMut(&Path) -> bool) -> io::Result<bool> 
     if !std::fs::symlink_metadata(path).is_ok_and(|there| is_same(&there)) || !undo(path) {
         return Ok(false);
     }
-    if found.is_dir() { std::fs::remove_dir_all(path) } else { std::fs::remove_file(path) }?;
+    remove_tree(path)?;
     Ok(true)
+}
+
+/// Removes a file, or a directory with its content. File systems that are mounted in the directory
+/// are not entered.
+///
+/// # Errors
+/// An entry cannot be removed, or a file system is mounted in the directory.
+pub fn remove_tree(path: &Path) -> io::Result<()> {
+    remove_at(rustix::fs::CWD, path, ResolveFlags::empty()).map_err(|error| match error {
+        Errno::XDEV | Errno::BUSY => {
+            io::Error::other("a file system is mounted in it; unmount it, then remove the rest")
+        }
+        error => error.into(),
+    })
+}
+
+/// Removes an entry of a directory; `resolve` limits the way to it.
+fn remove_at(parent: BorrowedFd<'_>, path: &Path, resolve: ResolveFlags) -> rustix::io::Result<()> {
+    match rustix::fs::unlinkat(parent, path, AtFlags::empty()) {
+        Err(Errno::ISDIR | Errno::PERM) => {}
+        removed => return removed,
+    }
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = rustix::fs::openat2(parent, path, flags, Mode::empty(), resolve)?;
+    for entry in Dir::read_from(&directory)? {
+        let entry = entry?;
+        if !matches!(entry.file_name().to_bytes(), b"." | b"..") {
+            let name = Path::new(OsStr::from_bytes(entry.file_name().to_bytes()));
+            remove_at(directory.as_fd(), name, ResolveFlags::NO_XDEV)?;
+        }
+    }
+    rustix::fs::unlinkat(parent, path, AtFlags::REMOVEDIR)
 }
 
 #[cfg(test)]

@@ -18,6 +18,7 @@ use serde::de::DeserializeOwned;
 use std::net::SocketAddr;
 use std::os::unix::net::UnixStream as BlockingStream;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpStream, UnixStream};
 use tokio::runtime::Runtime;
@@ -92,14 +93,29 @@ impl Client {
         parse_answer(&self.get_text(&format!("/v1/{name}"))?)
     }
 
+    /// Does the same, but does not wait longer than this for the response.
+    ///
+    /// # Errors
+    /// The server refuses the request, or does not answer in time.
+    pub fn get_within<T: DeserializeOwned>(&self, name: &str, time_max: Duration) -> Result<T> {
+        let path = format!("/v1/{name}");
+        let text = self.runtime.block_on(async {
+            let answer = tokio::time::timeout(time_max, self.text_of(&path)).await;
+            answer.context("wait for the answer of the server")?
+        });
+        parse_answer(&text?)
+    }
+
     /// Returns the response to `GET path` as text.
     ///
     /// # Errors
     /// The server refuses the request, or does not answer.
     pub fn get_text(&self, path: &str) -> Result<String> {
-        self.runtime.block_on(async {
-            read_body(&mut self.send_request(Method::GET, path, Bytes::new()).await?).await
-        })
+        self.runtime.block_on(self.text_of(path))
+    }
+
+    async fn text_of(&self, path: &str) -> Result<String> {
+        read_body(&mut self.send_request(Method::GET, path, Bytes::new()).await?).await
     }
 
     /// Returns the response to `POST /v1/NAME`.
@@ -316,4 +332,20 @@ async fn read_body(response: &mut Response<Incoming>) -> Result<String> {
     let body = http_body_util::Limited::new(response.body_mut(), ANSWER_BYTES_MAX);
     let bytes = body.collect().await.map_err(|error| anyhow!("read the answer: {error}"))?;
     String::from_utf8(bytes.to_bytes().to_vec()).context("read the answer")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_server_that_does_not_answer_is_not_waited_for() {
+        let directory = tempfile::tempdir().unwrap();
+        let socket = directory.path().join("control.sock");
+        let _silent = std::os::unix::net::UnixListener::bind(&socket).unwrap();
+        let client = Client::at(&socket).unwrap();
+        let answer = client.get_within::<serde_json::Value>("stats", Duration::from_millis(10));
+        let error = format!("{:#}", answer.unwrap_err());
+        assert!(error.starts_with("wait for the answer of the server: "), "{error}");
+    }
 }

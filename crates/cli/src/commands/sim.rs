@@ -49,7 +49,7 @@ pub(crate) struct SimArgs {
     #[command(flatten)]
     input: InputArgs,
 
-    /// Policies, all, auto, or min for the bound.
+    /// Policies, all, auto, or min (bound).
     ///
     /// Policies by name, separated by commas; "all" for all of them, "auto" for the policy that the
     /// cache chooses, "min" for the bound.

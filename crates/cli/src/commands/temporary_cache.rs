@@ -12,6 +12,7 @@ use crate::own_program::own_program;
 use anyhow::{Context, Result, anyhow, bail};
 use larder_host::processes;
 use larder_io::front::fuse::detach_ours;
+use larder_report::escape;
 use larder_schema::control::{Files, Stats, VolumeRequest};
 use larder_server::client::Client;
 use rustix::process::{Pid, Signal, kill_process};
@@ -24,9 +25,11 @@ use std::path::PathBuf;
 use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
-/// Time limit for writing all dirty data at the end. The data is not needed any more, so the
+/// Time limit for writing all dirty data at the end, if the data is not needed any more. The
 /// process is killed after it.
 const END_TIME_MAX: Duration = Duration::from_secs(30);
+/// Time after which a cache that writes data of the user is reported.
+const SLOW_END: Duration = Duration::from_secs(3);
 /// Interval at which the process is checked.
 const CHECK_INTERVAL: Duration = Duration::from_millis(5);
 
@@ -39,6 +42,9 @@ pub(crate) struct MountConfig {
     pub(crate) memory: u64,
     /// Further options of `larder mount`.
     pub(crate) options: Vec<OsString>,
+    /// True if the files belong to the user, so that the cache is not ended before it has written
+    /// all data.
+    pub(crate) keeps_data: bool,
 }
 
 fn describe_exit(status: ExitStatus) -> String {
@@ -102,7 +108,7 @@ impl Cache {
     }
 
     /// Ends the cache, if it runs: all data is written and nothing is mounted any more. A cache
-    /// that does not end is killed.
+    /// that does not end is killed, unless the data belongs to the user.
     ///
     /// # Errors
     /// The cache had ended before, or was killed by another process.
@@ -118,7 +124,20 @@ impl Cache {
         let signaled = kill_process(Pid::from_child(&child), Signal::TERM);
         let started_at = Instant::now();
         let mut status = child.try_wait().context("end the cache")?;
-        while status.is_none() && signaled.is_ok() && started_at.elapsed() < END_TIME_MAX {
+        let mut is_reported = false;
+        while status.is_none() && signaled.is_ok() {
+            let elapsed = started_at.elapsed();
+            if !self.config.keeps_data && elapsed >= END_TIME_MAX {
+                break;
+            }
+            if self.config.keeps_data && elapsed >= SLOW_END && !is_reported {
+                is_reported = true;
+                let source = escape::path(&self.config.source);
+                eprintln!(
+                    "larder: the cache writes the rest of the data to {source}; SIGQUIT (Ctrl-\\) \
+                     ends larder, and the cache continues alone"
+                );
+            }
             std::thread::sleep(CHECK_INTERVAL);
             status = child.try_wait().context("end the cache")?;
         }

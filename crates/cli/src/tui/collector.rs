@@ -16,10 +16,12 @@ use larder_schema::format;
 use larder_schema::watch::Disk;
 use larder_server::client::{Client, socket_directory};
 use std::collections::BTreeMap;
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 /// Maximum number of open files; querying the residency of more would itself load the machine.
 const FILES_MAX: usize = 1000;
+/// Time limit for the answer of a server: one that is stopped does not answer.
+const ANSWER_TIME_MAX: Duration = Duration::from_millis(300);
 
 /// The machine through procfs, cachestat(2) and the control sockets.
 #[derive(Debug, Default)]
@@ -219,8 +221,8 @@ impl Collector {
 
     fn collect_caches(&mut self) -> Grid {
         let clients = Client::all().unwrap_or_default();
-        let now: Vec<Stats> =
-            clients.iter().filter_map(|client| client.get("stats").ok()).collect();
+        let stats = |client: &Client| client.get_within("stats", ANSWER_TIME_MAX).ok();
+        let now: Vec<Stats> = clients.iter().filter_map(stats).collect();
         let mut rows = Vec::new();
         for stats in &now {
             // A shorter uptime means that the server was restarted.

@@ -181,7 +181,8 @@ impl TryArgs {
     ) -> Result<AlternatingTrials> {
         let (files, mount) = (scratch.files(), scratch.mount());
         let options = ["--flush", self.flush.name()].map(OsString::from).into();
-        let config = MountConfig { source: files.clone(), memory: self.memory, options };
+        let config =
+            MountConfig { source: files.clone(), memory: self.memory, options, keeps_data: false };
         let mut cache = Cache::new(config, scratch);
         // Errors of the mount are reported before files are created, which takes time.
         cache.start()?;

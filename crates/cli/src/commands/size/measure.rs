@@ -159,7 +159,8 @@ impl<'a> Measurement<'a> {
             self.arguments.write_mode.name(),
         ];
         let options = words.iter().map(OsString::from).chain(more.iter().cloned()).collect();
-        Cache::new(MountConfig { source: self.directory.clone(), memory, options }, scratch)
+        let (source, keeps_data) = (self.directory.clone(), true);
+        Cache::new(MountConfig { source, memory, options, keeps_data }, scratch)
     }
 
     /// Records a run, makes all runs, and predicts them.

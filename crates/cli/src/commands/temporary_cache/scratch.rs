@@ -7,7 +7,7 @@
 
 use anyhow::{Context, Result};
 use larder_io::front::fuse::detach_ours;
-use larder_lab::locked_path::{LockedPath, clear_up_after};
+use larder_lab::locked_path::{LockedPath, clear_up_after, remove_tree};
 use std::fs::DirBuilder;
 use std::io;
 use std::os::unix::fs::DirBuilderExt;
@@ -46,7 +46,7 @@ impl LockedDirectory {
             return Ok(());
         }
         let context = || format!("remove {}", self.path.display());
-        std::fs::remove_dir_all(&self.path).with_context(context)
+        remove_tree(&self.path).with_context(context)
     }
 }
 

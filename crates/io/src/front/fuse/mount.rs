@@ -35,6 +35,8 @@ const CONFIG_BYTES_MAX: usize = 255;
 const COVERED: &str = "another mount covers it and was not changed; unmount both with umount";
 /// Program that mounts for users without the permission.
 const HELPER: &str = "fusermount3";
+/// Maximum number of mounts at one path that are unmounted.
+const COVERING_MAX: usize = 64;
 
 /// Failure to mount. Each message can follow "cannot".
 #[derive(Debug, thiserror::Error)]
@@ -252,17 +254,25 @@ fn unmount_stale(mountpoint: &Mountpoint) -> Result<bool, MountError> {
     }
 }
 
-/// Lazily unmounts the mount of a Larder process at `path`, even if programs use it. Returns true
-/// if there was one. For callers that started that process and know that the mount is not needed
-/// any more.
+/// Lazily unmounts the mounts of Larder processes at `path`, even if programs use them. Returns
+/// true if there was one. For callers that started that process and know that the mount is not
+/// needed any more.
 ///
 /// # Errors
 /// If the kernel reports an error.
 pub fn detach_ours(path: &Path) -> Result<bool, UnmountError> {
     let by_helper = !rustix::process::geteuid().is_root();
-    let mount =
-        Mountpoint::open(path).ok().and_then(|mountpoint| Mount::existing(&mountpoint, by_helper));
-    mount.map_or(Ok(false), |mount| mount.unmount(true).map(|()| true))
+    let topmost = || {
+        Mountpoint::open(path).ok().and_then(|mountpoint| Mount::existing(&mountpoint, by_helper))
+    };
+    let mut is_unmounted = false;
+    // A program may have bound the mount to its own mountpoint.
+    for _ in 0..COVERING_MAX {
+        let Some(mount) = topmost() else { break };
+        mount.unmount(true)?;
+        is_unmounted = true;
+    }
+    Ok(is_unmounted)
 }
 
 /// Returns the error for a path that cannot be a mountpoint.
