@@ -49,8 +49,8 @@ struct Unlimited<'a> {
 }
 
 impl Unlimited<'_> {
-    /// Runs the workload with the cache of [`Combination::base`]. Returns the times of the store, the memory of
-    /// the cache in bytes, and the time of the run in seconds.
+    /// Runs the workload with the cache of [`Combination::base`]. Returns the times of the store,
+    /// the memory of the cache in bytes, and the time of the run in seconds.
     fn run(&self, at: usize, options: &str) -> Result<(StoreTimes, u64, Option<f64>)> {
         let counters = self.env.file("own.json");
         let memory = Combination::base(at).memory(self.summary.footprint_bytes);
