@@ -204,8 +204,7 @@ impl PartColumn {
 }
 
 /// Returns the median divided by `divisor`, with its unit, and half the range of the values as a
-/// share of it, or the range itself if that is more than the median. Whole percentages are precise
-/// enough for a spread, and keep columns narrow.
+/// share of it. Whole percentages are precise enough for a spread, and keep columns narrow.
 pub(super) fn spread(values: &[f64], unit: &str, divisor: f64) -> Cell {
     let Some(summary) = Summary::of(values) else { return Cell::missing() };
     let median = summary.median / divisor;
@@ -213,10 +212,6 @@ pub(super) fn spread(values: &[f64], unit: &str, divisor: f64) -> Cell {
     let half_range = (summary.max - summary.min) / 2.0 / summary.median.abs();
     if values.len() < 2 || !half_range.is_finite() {
         return Cell::shown(median, shown);
-    }
-    if half_range > 1.0 {
-        let [min, max] = [summary.min, summary.max].map(|end| quantity(end / divisor, unit));
-        return Cell::shown(median, format!("{shown} ({min} to {max})"));
     }
     Cell::shown(median, format!("{shown} +-{} %", (half_range * 100.0).round()))
 }
