@@ -6,6 +6,7 @@
 
 use super::prelude::*;
 use super::{policies, public_traces};
+use crate::stats::mean_and_max;
 use std::fmt::Write as _;
 
 /// Sizes of the caches, in percent of the pages of a trace.
@@ -148,18 +149,12 @@ fn simulate(env: &Env, trace: &Trace) -> Result<Vec<Case>> {
 /// order of the means.
 fn ranks(cases: &[Case]) -> Vec<(&str, f64, f64)> {
     let policies = cases.first().map_or(&[][..], |case| &case.ratios);
-    let rank = |(policy, _): &'_ (String, f64)| {
+    let rank = |policy| {
         let behind: Vec<f64> = cases.iter().map(|case| case.behind(policy)).collect();
-        let mean = behind.iter().sum::<f64>() / to_f64(behind.len() as u64);
-        (mean, behind.into_iter().fold(0.0, f64::max))
+        let (mean, worst) = mean_and_max(&behind);
+        (policy, mean, worst)
     };
-    let mut ranks: Vec<_> = policies
-        .iter()
-        .map(|one| {
-            let (mean, worst) = rank(one);
-            (one.0.as_str(), mean, worst)
-        })
-        .collect();
+    let mut ranks: Vec<_> = policies.iter().map(|(policy, _)| rank(policy.as_str())).collect();
     ranks.sort_by(|one, other| one.1.total_cmp(&other.1));
     ranks
 }

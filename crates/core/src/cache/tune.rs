@@ -27,10 +27,15 @@ fn share_of(bytes_left: usize) -> usize {
     bytes_left / 4 * 3
 }
 
+/// Returns the bytes that all trackers of a cache with this many frames may allocate.
+fn all_tracker_bytes(frames: u32) -> usize {
+    TRACKER_BYTES + frames as usize * TRACKER_BYTES_PER_FRAME
+}
+
 /// Returns the bytes that the tracker of the only volume of a cache with this many frames gets.
 #[must_use]
 pub fn tracker_bytes(frames: u32) -> usize {
-    share_of(TRACKER_BYTES + frames as usize * TRACKER_BYTES_PER_FRAME)
+    share_of(all_tracker_bytes(frames))
 }
 
 /// Bytes that trackers of volumes may still allocate.
@@ -39,7 +44,7 @@ pub(super) struct TrackerMemory(Mutex<usize>);
 
 impl TrackerMemory {
     pub(super) fn new(frames: u32) -> Self {
-        TrackerMemory(Mutex::new(TRACKER_BYTES + frames as usize * TRACKER_BYTES_PER_FRAME))
+        TrackerMemory(Mutex::new(all_tracker_bytes(frames)))
     }
 
     /// Returns the tracker that `make` makes with the bytes that are left, if it makes one.

@@ -13,7 +13,6 @@ pub struct AutoCache {
     /// `None` if a server has too little memory for one; then the first policy stays.
     tracker: Option<Tracker>,
     counts: Counts,
-    switches: u64,
 }
 
 impl AutoCache {
@@ -24,25 +23,18 @@ impl AutoCache {
         // The seed is the number of the first volume.
         let tracker = Tracker::new(tracker_bytes(capacity), capacity.into(), first, 0);
         let cache = SwitchableCache::new(first, capacity);
-        AutoCache { cache, tracker, counts: Counts::default(), switches: 0 }
+        AutoCache { cache, tracker, counts: Counts::default() }
     }
 
     /// References a page. Returns true if it was resident.
-    pub fn touch(&mut self, page: u64) -> bool {
+    fn touch(&mut self, page: u64) -> bool {
         let hit = self.cache.touch(page);
         let Some(tracker) = &mut self.tracker else { return hit };
         if let Some(kind) = tracker.reference(page, !hit) {
             self.cache.set_policy(kind);
             tracker.note_policy(kind);
-            self.switches += 1;
         }
         hit
-    }
-
-    /// Returns the number of changes of the policy.
-    #[must_use]
-    pub fn switches(&self) -> u64 {
-        self.switches
     }
 }
 

@@ -202,14 +202,8 @@ impl SizingContext<'_> {
         let footprint = u64::from(self.footprint());
         let budget = self.options.goal.budget_bytes.map_or(u64::MAX, |bytes| {
             let bytes = bytes.saturating_sub(TRACKER);
-            bytes
-                / self
-                    .options
-                    .policies
-                    .iter()
-                    .map(|&kind| page_memory(kind.into()))
-                    .max()
-                    .unwrap_or(1)
+            let of_page = self.options.policies.iter().map(|&kind| page_memory(kind.into()));
+            bytes / of_page.max().unwrap_or(1)
         });
         u32::try_from(footprint.min(budget)).unwrap_or(u32::MAX)
     }
