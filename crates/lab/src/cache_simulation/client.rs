@@ -76,6 +76,28 @@ struct Job {
     unpushed: Option<(RequestId, VecDeque<Range<u64>>)>,
 }
 
+impl Job {
+    /// Pushes the parts of a write until one is stalled, and finishes the write after the last one.
+    fn push_parts(&mut self, session: &mut Session, cache: &Cache<NoFrames>, now: Nanos) {
+        let Some((id, unpushed)) = &mut self.unpushed else { return };
+        while let Some(part) = unpushed.front_mut()
+            && !session.is_stalled()
+        {
+            let piece = next_write_piece(part, WRITE_PIECE_BYTES);
+            let zeros = ZeroPayload(usize::try_from(piece.end - piece.start).expect("a piece"));
+            session.push(cache, now, *id, piece.start, zeros);
+            part.start = piece.end;
+            if part.is_empty() {
+                unpushed.pop_front();
+            }
+        }
+        if unpushed.is_empty() {
+            session.finish(cache, now, *id);
+            self.unpushed = None;
+        }
+    }
+}
+
 /// One client, with a session on each volume.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -172,40 +194,30 @@ impl Client {
         cache: &Cache<NoFrames>,
         now: Nanos,
     ) -> Result<ClientState, SimulationError> {
-        let Some(job) = &mut self.job else { return Ok(ClientState::Idle) };
-        let (volume, op) = (job.volume, job.op);
-        let session = &mut self.sessions[volume];
-        session.advance(cache, now);
-        if session.is_stalled() {
-            session.retry(cache, now);
-        }
-        if let Some((id, unpushed)) = &mut job.unpushed {
-            while let Some(part) = unpushed.front_mut()
-                && !session.is_stalled()
-            {
-                let piece = next_write_piece(part, WRITE_PIECE_BYTES);
-                let zeros = ZeroPayload(usize::try_from(piece.end - piece.start).expect("a piece"));
-                session.push(cache, now, *id, piece.start, zeros);
-                part.start = piece.end;
-                if part.is_empty() {
-                    unpushed.pop_front();
+        while let Some(job) = &mut self.job {
+            let (volume, op) = (job.volume, job.op);
+            let session = &mut self.sessions[volume];
+            session.advance(cache, now);
+            if session.is_stalled() {
+                session.retry(cache, now);
+            }
+            job.push_parts(session, cache, now);
+            while let Some(event) = session.poll_event() {
+                match event {
+                    Event::Piece(_, read) => session.release(cache, now, read),
+                    Event::End(reply) => {
+                        session.record_latency(op, now.saturating_sub(reply.started_at));
+                        return self.finish_request(cache, now, volume, reply.data, reply.error);
+                    }
                 }
             }
-            if unpushed.is_empty() {
-                session.finish(cache, now, *id);
-                job.unpushed = None;
+            // The release of a piece may have woken an operation that waited for its frames.
+            if !session.has_completions() {
+                let next = session.next_reply_at();
+                return Ok(next.map_or(ClientState::Waiting, ClientState::WaitingUntil));
             }
         }
-        while let Some(event) = session.poll_event() {
-            match event {
-                Event::Piece(_, read) => session.release(cache, now, read),
-                Event::End(reply) => {
-                    session.record_latency(op, now.saturating_sub(reply.started_at));
-                    return self.finish_request(cache, now, volume, reply.data, reply.error);
-                }
-            }
-        }
-        Ok(session.next_reply_at().map_or(ClientState::Waiting, ClientState::WaitingUntil))
+        Ok(ClientState::Idle)
     }
 
     fn finish_request(

@@ -86,3 +86,29 @@ fn a_volume_whose_policy_is_wrong_for_it_gets_another_one() {
     assert!(hits > 0.3, "{hits}");
     assert!((report.hit_ratio - 0.66).abs() < 0.05, "{}", report.hit_ratio);
 }
+
+/// Such a read needs the frames that its own earlier piece holds until the client takes it.
+#[test]
+fn a_read_as_large_as_the_cache_continues_when_its_earlier_pieces_are_released() {
+    let geometry = Geometry { length: 32 << 20, granule: 512, read_only: true };
+    let mut tunables = Tunables::default();
+    tunables.set("read-ahead-max", 0).unwrap();
+    for pages in 66..=80 {
+        let options = VolumeOptions {
+            policy: PolicyKind::Lru,
+            page_blocks: 4,
+            tunables: tunables.clone(),
+            ..VolumeOptions::new("large", geometry)
+        };
+        let store = NullStore::new(geometry);
+        let mut simulation = CacheSimulation::new(pages * 4, 1, [(options, store)], 1);
+        for (offset, len) in [(131_072, 1 << 20), (0, 16 << 20), (512, 16 << 20)] {
+            let request = Request { volume: 0, op: Op::Read, offset, len };
+            simulation.begin(0, &request).unwrap();
+            simulation.wait_for_all().unwrap();
+        }
+        let totals = simulation.finish().remove(0);
+        let missed = totals.get(Counter::ReadMiss) + totals.get(Counter::ReadPartialHit);
+        assert!(missed > 1_024, "{pages} pages: {missed} misses");
+    }
+}
