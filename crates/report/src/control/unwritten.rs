@@ -12,7 +12,7 @@ pub fn unwritten_table(at_risk: &AtRisk) -> Table {
         Field::bytes("lost_by_kill_bytes", "a kill loses", |it| it.lost_by_kill_bytes),
         Field::bytes("lost_by_kill_bytes_max", "at most", |it| it.lost_by_kill_bytes_max),
         Field::duration("oldest_age_ns", "oldest", |it| it.oldest_age_ns),
-        Field::duration("age_max_ns", "written at", |it| it.age_max_ns),
+        Field::duration("age_max_ns", "written after", |it| it.age_max_ns),
         Field::bytes("failing_bytes", "failing", |it| it.failing_bytes),
         Field::word("flush", "flush", |it| &it.flush),
     ];
@@ -95,9 +95,9 @@ mod tests {
         let found = warnings(&AtRisk { volumes: vec![hostile], ..AtRisk::default() });
         assert!(found.len() == 1 && !found[0].contains('\n'), "{found:?}");
         let known = "\
-volume  a kill loses  at most  oldest  written at  failing  flush
------------------------------------------------------------------
-a              8 KiB    1 MiB  1.50 s      5.00 s      0 B  keep
+volume  a kill loses  at most  oldest  written after  failing  flush
+--------------------------------------------------------------------
+a              8 KiB    1 MiB  1.50 s         5.00 s      0 B  keep
 ";
         assert_eq!(unwritten_table(&at_risk).to_text(), known);
         at_risk.volumes.push(VolumeAtRisk {
