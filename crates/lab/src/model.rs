@@ -13,6 +13,7 @@
 
 mod curve;
 mod disk;
+mod latency;
 mod layout;
 pub mod measure;
 mod modeled;
@@ -23,6 +24,7 @@ mod spec;
 mod stream;
 
 pub use disk::{Disk, DiskSpec};
+pub use latency::Latency;
 pub use modeled::{ModeledStore, Totals};
 pub use rated::{DEPTH_MAX, DeviceRates, RateLimits, RatedDevice};
 pub use spec::{SpecSyntax, StoreModel, StoreSpec};

@@ -13,7 +13,8 @@
 //!
 //! Times are nanoseconds, sizes are bytes, rates are per second.
 
-use super::{Access, Model};
+use super::{Access, Latency, Model};
+use crate::random::Random;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::store::StoreOpKind;
 use larder_core::units::as_f64;
@@ -39,10 +40,10 @@ pub struct DeviceRates {
     pub read: RateLimits,
     /// Limits of writes, flushes, discards and zeroings.
     pub write: RateLimits,
-    /// Time of a read that waits for no token, nanoseconds.
-    pub read_latency: Nanos,
-    /// Time of any other operation that waits for no token, nanoseconds.
-    pub write_latency: Nanos,
+    /// Time of a read that waits for no token.
+    pub read_latency: Latency,
+    /// Time of any other operation that waits for no token.
+    pub write_latency: Latency,
     /// Rate at which a read or write transfers its bytes while it is in service, in addition to the
     /// latency; at least 1. `None` for no time.
     pub transfer_bytes_per_s: Option<u64>,
@@ -65,8 +66,8 @@ impl DeviceRates {
             total: NONE,
             read: NONE,
             write: NONE,
-            read_latency: latency,
-            write_latency: latency,
+            read_latency: Latency::constant(latency),
+            write_latency: Latency::constant(latency),
             transfer_bytes_per_s: None,
             burst: 0,
             slice: 0,
@@ -85,7 +86,7 @@ impl DeviceRates {
         let places = f64::from(depth.min(self.depth));
         // Without a burst or a slice, a read waits until its last byte has its token.
         let wait = if self.burst == 0 && self.slice == 0 { transfer } else { 0.0 };
-        let service = self.read_latency + self.transfer_time(len);
+        let service = self.read_latency.mean + self.transfer_time(len);
         let by_latency = places / (as_f64(service) / as_f64(SECOND) + wait);
         operations.fold(by_latency, f64::min).min(1.0 / transfer)
     }
@@ -103,10 +104,11 @@ pub struct RatedDevice {
     total: Limiter,
     read: Limiter,
     write: Limiter,
+    random: Random,
 }
 
 impl RatedDevice {
-    /// Creates a device with full buckets.
+    /// Creates a device with full buckets. Devices with the same rates draw the same times.
     ///
     /// # Panics
     /// If a limit or the depth is 0.
@@ -119,6 +121,7 @@ impl RatedDevice {
             total: limiter(rates.total),
             read: limiter(rates.read),
             write: limiter(rates.write),
+            random: Random::from_seed(0),
         }
     }
 }
@@ -138,7 +141,8 @@ impl Model for RatedDevice {
             StoreOpKind::Read => (&mut self.read, self.rates.read_latency),
             _ => (&mut self.write, self.rates.write_latency),
         };
-        self.total.take(now, bytes).max(side.take(now, bytes)) + latency + transfer
+        let admitted_at = self.total.take(now, bytes).max(side.take(now, bytes));
+        admitted_at + latency.draw(&mut self.random) + transfer
     }
 }
 
@@ -291,11 +295,20 @@ mod tests {
         // Flushes count like writes; reads have not used their tokens.
         assert_eq!(last(StoreOpKind::Flush), 2 * SECOND);
         assert_eq!(last(StoreOpKind::Write { fua: false }), 4_020 * MILLISECOND);
-        let rates = DeviceRates { read_latency: 5, ..DeviceRates::fixed(7) };
+        let rates = DeviceRates { read_latency: Latency::constant(5), ..DeviceRates::fixed(7) };
         let mut device = RatedDevice::new(rates);
         let mut time =
             |kind| device.serve(0, &Access { kind, offset: 0, len: 4096, arrived_at: 0 });
         assert_eq!([StoreOpKind::Read, StoreOpKind::Discard].map(&mut time), [5, 7]);
+    }
+
+    #[test]
+    fn the_rate_of_times_that_vary_is_that_of_their_mean() {
+        let read_latency = Latency { mean: MILLISECOND, median: MILLISECOND / 2 };
+        let rates = DeviceRates { read_latency, ..DeviceRates::fixed(0) };
+        let (model, count) = (RatedDevice::new(rates), 100_000);
+        let found = closed_loop(model, 4, count, StoreOpKind::Read, 4096, scattered(GIB, 1)).rate;
+        assert!((found / rates.reads_per_s(4, 4096) - 1.0).abs() < 0.02, "{found}");
     }
 
     #[test]

@@ -1,10 +1,12 @@
 //! Store models as text: `disk`, `fixed:120us`, `iops:3000,bytes:125MiB,latency:800us`.
 //!
 //! A specification of rates is a list of `KEY:VALUE`, separated by commas, each key once. `iops`,
-//! `bytes` and `latency` apply to all operations; with `read-` or `write-` in front of the key they
-//! apply to one direction. The named models of devices are specifications themselves.
+//! `bytes`, `latency` and `median` apply to all operations; with `read-` or `write-` in front of
+//! the key they apply to one direction. The named models of devices are specifications themselves.
 
-use super::{DEPTH_MAX, DeviceRates, Disk, ModeledStore, NullStore, RateLimits, RatedDevice};
+use super::{
+    DEPTH_MAX, DeviceRates, Disk, Latency, ModeledStore, NullStore, RateLimits, RatedDevice,
+};
 use larder_core::clock::Nanos;
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store};
@@ -13,10 +15,11 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// The keys of a specification of rates.
-const KEYS: [&str; 13] = [
+const KEYS: [&str; 16] = [
     "iops",
     "bytes",
     "latency",
+    "median",
     "transfer",
     "depth",
     "burst",
@@ -24,9 +27,11 @@ const KEYS: [&str; 13] = [
     "read-iops",
     "read-bytes",
     "read-latency",
+    "read-median",
     "write-iops",
     "write-bytes",
     "write-latency",
+    "write-median",
 ];
 
 /// The named models of devices; docs/sim.md names the sources of the figures.
@@ -38,8 +43,8 @@ const DEVICES: [(&str, DeviceRates); 4] = [
         DeviceRates {
             read: limits(98_000, 560_000_000),
             write: limits(88_000, 530_000_000),
-            read_latency: 70_000,
-            write_latency: 20_000,
+            read_latency: Latency::constant(70_000),
+            write_latency: Latency::constant(20_000),
             depth: 32,
             ..DeviceRates::fixed(0)
         },
@@ -50,8 +55,8 @@ const DEVICES: [(&str, DeviceRates); 4] = [
         DeviceRates {
             read: limits(1_000_000, 7_000_000_000),
             write: limits(1_000_000, 5_000_000_000),
-            read_latency: 45_000,
-            write_latency: 16_000,
+            read_latency: Latency::constant(45_000),
+            write_latency: Latency::constant(16_000),
             ..DeviceRates::fixed(0)
         },
     ),
@@ -198,7 +203,7 @@ fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
     let mut rates = DeviceRates::fixed(0);
     // Of both directions together, of reads, of writes.
     let mut limits = [RateLimits::default(); 3];
-    let mut latencies = [None; 3];
+    let (mut means, mut medians) = ([None; 3], [None; 3]);
     let mut seen: Vec<&str> = Vec::new();
     for part in text.split(',') {
         let (key, value) =
@@ -222,7 +227,8 @@ fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
             "bytes" => {
                 limits[side].bytes_per_s = Some(rate(key, Some((syntax.bytes)(value)?), value)?);
             }
-            "latency" => latencies[side] = Some(parse_time(quantity, value, syntax)?),
+            "latency" => means[side] = Some(parse_time(quantity, value, syntax)?),
+            "median" => medians[side] = Some(parse_time(quantity, value, syntax)?),
             "transfer" => {
                 let parsed = Some((syntax.bytes)(value)?);
                 rates.transfer_bytes_per_s = Some(rate(key, parsed, value)?);
@@ -236,9 +242,11 @@ fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
         return Err("it has neither a rate nor a latency; add iops:N, bytes:M or latency:T".into());
     }
     [rates.total, rates.read, rates.write] = limits;
-    let [both, read, write] = latencies;
-    rates.read_latency = read.or(both).unwrap_or(0);
-    rates.write_latency = write.or(both).unwrap_or(0);
+    let latency = |side: usize| {
+        let mean = means[side].or(means[0]).unwrap_or(0);
+        Latency::new(mean, medians[side].or(medians[0]).unwrap_or(mean))
+    };
+    (rates.read_latency, rates.write_latency) = (latency(1)?, latency(2)?);
     Ok(rates)
 }
 
@@ -253,53 +261,6 @@ fn depth(text: &str) -> Result<u32, String> {
     depth.ok_or_else(|| format!("\"{text}\" is not a depth; write a number from 1 to {DEPTH_MAX}"))
 }
 
-impl fmt::Display for DeviceRates {
-    /// Writes the specification of the rates.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let DeviceRates { read_latency, write_latency, burst, slice, depth, .. } = *self;
-        if *self == DeviceRates::fixed(read_latency) {
-            return write!(f, "fixed:{}", time_text(read_latency));
-        }
-        let mut parts = Vec::new();
-        for (side, limits) in [("", self.total), ("read-", self.read), ("write-", self.write)] {
-            parts.extend(limits.operations_per_s.map(|rate| format!("{side}iops:{rate}")));
-            parts.extend(limits.bytes_per_s.map(|it| format!("{side}bytes:{}", size_text(it))));
-        }
-        if read_latency == write_latency {
-            let latency = Some(read_latency).filter(|latency| *latency > 0);
-            parts.extend(latency.map(|latency| format!("latency:{}", time_text(latency))));
-        } else {
-            parts.push(format!("read-latency:{}", time_text(read_latency)));
-            parts.push(format!("write-latency:{}", time_text(write_latency)));
-        }
-        let transfer = self.transfer_bytes_per_s;
-        parts.extend(transfer.map(|it| format!("transfer:{}", size_text(it))));
-        parts.extend((depth < DEPTH_MAX).then(|| format!("depth:{depth}")));
-        let has_rates = parts.iter().any(|part| !part.starts_with("depth"));
-        for (key, time) in [("burst", burst), ("slice", slice)] {
-            parts.extend((time > 0).then(|| format!("{key}:{}", time_text(time))));
-        }
-        // A depth alone is no specification.
-        if !has_rates {
-            parts.insert(0, "latency:0ns".into());
-        }
-        f.write_str(&parts.join(","))
-    }
-}
-
-/// Formats bytes in the largest binary unit that needs no fraction.
-fn size_text(bytes: u64) -> String {
-    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
-    let unit = units.into_iter().find(|(shift, _)| bytes.trailing_zeros() >= *shift);
-    unit.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))
-}
-
-/// Formats nanoseconds in the largest unit that needs no fraction.
-fn time_text(time: Nanos) -> String {
-    let units = [(1_000_000_000, "s"), (1_000_000, "ms"), (1_000, "us")];
-    let unit = units.into_iter().find(|(ns, _)| time > 0 && time.is_multiple_of(*ns));
-    unit.map_or_else(|| format!("{time}ns"), |(ns, unit)| format!("{}{unit}", time / ns))
-}
-
 #[cfg(test)]
 mod tests;
+mod text;

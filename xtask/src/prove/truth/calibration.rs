@@ -50,9 +50,11 @@ pub(super) struct Calibration {
 pub(super) struct StoreTimes {
     /// Until the store thread of the server takes a read, for `--wake`.
     pub(super) wake: f64,
-    /// In the store, without the transfer.
+    /// In the store, without the transfer: mean times.
     pub(super) read: f64,
     pub(super) write: f64,
+    /// The median of a read and of a write, as a share of the mean.
+    medians: [f64; 2],
 }
 
 impl Calibration {
@@ -67,8 +69,11 @@ impl Calibration {
         let byte_ns = |[small, large]: [f64; 2]| (large - small).max(0.0) / large_bytes;
         let [some, many] = [hits(DEPTHS[1])?, hits(DEPTHS[2])?];
         let reads = misses("0%")?;
-        let wake_ns = mean_ns(&read_volume(&counters_file(env))?, "store_read_queue_ns")?;
+        let counters = read_volume(&counters_file(env))?;
+        let wake_ns = mean_ns(&counters, "store_read_queue_ns")?;
+        let read_median = median_share(&counters, "read")?;
         let writes = misses("100%")?;
+        let write_median = median_share(&read_volume(&counters_file(env))?, "write")?;
         // The time of a hit is part of the time of a miss.
         let [read_ns, large_ns] = [0, 1].map(|at| (reads[at] - own[at] - wake_ns).max(0.0));
         let write_ns = (writes[0] - own[0] - wake_ns).max(0.0);
@@ -77,7 +82,12 @@ impl Calibration {
         Ok(Calibration {
             byte_ns,
             transfer,
-            alone: StoreTimes { wake: wake_ns, read: read_ns, write: write_ns },
+            alone: StoreTimes {
+                wake: wake_ns,
+                read: read_ns,
+                write: write_ns,
+                medians: [read_median, write_median],
+            },
         })
     }
 
@@ -91,8 +101,12 @@ impl Calibration {
             let bytes = counted(&format!("store_{direction}_bytes"))? / operations;
             Ok((mean - bytes / self.transfer * 1e9).max(0.0))
         };
-        let wake = mean_ns(&volume, "store_read_queue_ns")?;
-        Ok(StoreTimes { wake, read: service("read")?, write: service("write")? })
+        Ok(StoreTimes {
+            wake: mean_ns(&volume, "store_read_queue_ns")?,
+            read: service("read")?,
+            write: service("write")?,
+            medians: [median_share(&volume, "read")?, median_share(&volume, "write")?],
+        })
     }
 
     /// Returns the model of the disk with its limit, for `--store`. The kernel's throttle admits
@@ -104,8 +118,15 @@ impl Calibration {
 
     /// Returns the model of the disk without its limit.
     pub(super) fn unlimited_store(&self, times: &StoreTimes) -> String {
-        let (Calibration { transfer, .. }, StoreTimes { read, write, .. }) = (self, times);
-        format!("transfer:{transfer:.0},read-latency:{read:.0}ns,write-latency:{write:.0}ns")
+        let (Calibration { transfer, .. }, StoreTimes { read, write, medians, .. }) = (self, times);
+        // Whole nanoseconds, of which the median is at most the mean.
+        let latency = |side: &str, mean: f64, share: f64| {
+            let (mean, median) = (mean.round(), (mean.round() * share).ceil());
+            format!("{side}-latency:{mean:.0}ns,{side}-median:{median:.0}ns")
+        };
+        let [read, write] =
+            [latency("read", *read, medians[0]), latency("write", *write, medians[1])];
+        format!("transfer:{transfer:.0},{read},{write}")
     }
 }
 
@@ -118,6 +139,16 @@ pub(super) fn read_volume(counters: &Path) -> Result<Value> {
 fn mean_ns(volume: &Value, latency: &str) -> Result<f64> {
     let latency = &volume["latencies"][latency];
     if number(latency, "count")? == 0.0 { Ok(0.0) } else { number(latency, "mean") }
+}
+
+/// Returns the median of the times in the store of a direction as a share of the mean, within the
+/// limits of a model; 1 if nothing was measured.
+fn median_share(volume: &Value, direction: &str) -> Result<f64> {
+    let latency = &volume["latencies"][format!("store_{direction}_service_ns")];
+    if number(latency, "count")? == 0.0 {
+        return Ok(1.0);
+    }
+    Ok((number(latency, "p50")? / number(latency, "mean")?).clamp(0.1, 1.0))
 }
 
 fn counters_file(env: &Env) -> PathBuf {

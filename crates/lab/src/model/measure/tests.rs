@@ -8,7 +8,7 @@ use std::os::unix::fs::OpenOptionsExt;
 fn ideal(rates: &DeviceRates) -> Measurement {
     let reads_per_s = DEPTHS.map(|depth| rates.reads_per_s(depth, SMALL_BYTES));
     let large_reads_per_s = rates.reads_per_s(LARGE_DEPTH, LARGE_BYTES);
-    Measurement { reads_per_s, median: rates.read_latency, large_reads_per_s }
+    Measurement { reads_per_s, median: rates.read_latency.mean, large_reads_per_s }
 }
 
 #[test]
@@ -25,7 +25,10 @@ fn the_fit_of_an_ideal_device_is_the_device() {
         assert_eq!(fitted.total.operations_per_s, total.operations_per_s, "{fitted}");
         // Only the first one completes a read far sooner than its limit permits the next one.
         assert_eq!(fitted.slice > 0, total.operations_per_s == Some(100), "{fitted}");
-        assert!(fitted.read_latency.abs_diff(latency) <= latency / 50, "{fitted} for {device}");
+        assert!(
+            fitted.read_latency.mean.abs_diff(latency) <= latency / 50,
+            "{fitted} for {device}"
+        );
         for depth in DEPTHS {
             let rates = [&device, &fitted].map(|it| it.reads_per_s(depth, SMALL_BYTES));
             assert!((rates[0] / rates[1] - 1.0).abs() < 0.02, "{fitted} for {device}: {rates:?}");
@@ -37,7 +40,7 @@ fn the_fit_of_an_ideal_device_is_the_device() {
 fn a_device_that_no_depth_saturates_gets_the_largest_depth_that_was_measured() {
     let fitted = ideal(&DeviceRates::fixed(10_000_000)).fit();
     assert_eq!((fitted.depth, fitted.total.operations_per_s), (32, None), "{fitted}");
-    assert_eq!(fitted.read_latency, 10_000_000);
+    assert_eq!(fitted.read_latency.mean, 10_000_000);
 }
 
 #[test]

@@ -45,9 +45,14 @@ fn each_part_is_optional_and_has_its_place() {
     let sides = rates("write-iops:5,read-bytes:1KiB,read-latency:3us,latency:2us");
     assert_eq!(sides.write.operations_per_s, Some(5));
     assert_eq!((sides.read.bytes_per_s, sides.total), (Some(1024), RateLimits::default()));
-    assert_eq!((sides.read_latency, sides.write_latency), (3_000, 2_000));
+    let latencies = [3_000, 2_000].map(Latency::constant);
+    assert_eq!([sides.read_latency, sides.write_latency], latencies);
+    let varied = rates("latency:3us,read-median:2us");
+    assert_eq!(varied.read_latency, Latency { mean: 3_000, median: 2_000 });
+    assert_eq!(varied.write_latency, Latency::constant(3_000));
     let transfer = rates("transfer:1GiB");
-    assert_eq!((transfer.transfer_bytes_per_s, transfer.read_latency), (Some(1 << 30), 0));
+    assert_eq!(transfer.transfer_bytes_per_s, Some(1 << 30));
+    assert_eq!(transfer.read_latency, Latency::default());
     assert_eq!(parse("measure:/dev/sda:1,x"), Ok(StoreSpec::Measure("/dev/sda:1,x".into())));
 }
 
@@ -67,6 +72,9 @@ fn wrong_texts_are_refused_with_the_reason() {
         ("latency:", "bad :"),
         ("latency:4000s", "the latency of a store model is at most 1h"),
         ("fixed:4000s", "at most 1h"),
+        ("latency:1us,median:2us", "at most the latency"),
+        ("latency:1us,read-median:99ns", "at least 1/10 of it"),
+        ("iops:1,write-median:1ns", "at most the latency"),
         ("burst:1ms", "neither a rate nor a latency"),
         ("depth:8,burst:1ms,slice:1ms", "neither a rate nor a latency"),
         ("iops:1,slice:4000s", "the slice of a store model is at most 1h"),
@@ -99,12 +107,16 @@ fn names_are_texts_of_the_same_model() {
             || RateLimits { operations_per_s: some(1 << 20), bytes_per_s: some(1 << 40) };
         let (total, read, write) = (limits(), limits(), limits());
         let transfer_bytes_per_s = limits().bytes_per_s;
+        let mut some_latency = || {
+            let mean = random.below(3) * 1_000_500;
+            Latency { mean, median: mean / (1 + random.below(2)) }
+        };
         let device = DeviceRates {
             total,
             read,
             write,
-            read_latency: random.below(3) * 1_000_500,
-            write_latency: random.below(3) * 1_000_500,
+            read_latency: some_latency(),
+            write_latency: some_latency(),
             transfer_bytes_per_s,
             burst: random.below(3) * 1_500_000,
             slice: random.below(3) * 1_500_000,

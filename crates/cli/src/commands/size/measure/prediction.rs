@@ -9,7 +9,7 @@ use anyhow::Result;
 use larder_core::counters::Counter;
 use larder_io::engine::MEMORY_BYTES_MIN;
 use larder_lab::inputs::workload::RecordedWorkload;
-use larder_lab::model::{DeviceRates, StoreModel};
+use larder_lab::model::{DeviceRates, Latency, StoreModel};
 use larder_lab::sim::engine::frames_of;
 use larder_schema::measured::{MeasuredSizing, PredictedRun};
 use std::sync::atomic::Ordering;
@@ -55,8 +55,8 @@ pub(super) fn store_model(measured: &[SizeRuns]) -> StoreModel {
     };
     let (read, write) = (mean(|trial| trial.store_reads), mean(|trial| trial.store_writes));
     StoreModel::Rated(DeviceRates {
-        read_latency: read,
-        write_latency: write,
+        read_latency: Latency::constant(read),
+        write_latency: Latency::constant(write),
         ..DeviceRates::fixed(read)
     })
 }
