@@ -11,6 +11,7 @@
 //!
 //! [`next_event`]: larder_core::store::Store::next_event
 
+mod array;
 mod curve;
 mod disk;
 mod latency;
@@ -23,6 +24,7 @@ mod rig;
 mod spec;
 mod stream;
 
+pub use array::{ArrayLayout, ArrayLevel, ArrayStore};
 pub use disk::{Disk, DiskSpec};
 pub use latency::Latency;
 pub use modeled::{ModeledStore, Totals};

@@ -54,6 +54,9 @@ pub fn evaluate(sizing: &mut MeasuredSizing, reachable: Option<f64>) {
     };
     let curve = Curve::new(sizing.sizes.iter().map(point));
     let measured = curve.points().iter().map(|point| point.hit_ratio);
+    // Nothing beyond a cache that has read no page twice is reachable, whatever a simulation hits
+    // whose reads take less time.
+    let reachable = reachable.filter(|_| !holds_all(sizing));
     let ceiling = measured.chain(reachable).fold(0.0, f64::max);
     if is_complete(&curve, ceiling) {
         sizing.regions = regions::find(&curve, ceiling);
@@ -69,6 +72,15 @@ pub fn evaluate(sizing: &mut MeasuredSizing, reachable: Option<f64>) {
     let notes: Vec<String> =
         [outside(sizing), disagreement(sizing), short_runs(sizing)].into_iter().flatten().collect();
     sizing.notes.extend(notes);
+}
+
+/// Returns true if no run with the largest size has read a page twice.
+fn holds_all(sizing: &MeasuredSizing) -> bool {
+    let largest = sizing.sizes.iter().max_by_key(|size| size.memory_bytes);
+    largest.is_some_and(|size| {
+        let mut runs = size.runs.iter();
+        runs.len() > 0 && runs.all(|run| (1..=sizing.footprint_bytes).contains(&run.read_bytes))
+    })
 }
 
 /// Returns true if the largest size reaches region 3.
@@ -259,6 +271,20 @@ mod tests {
         let inside = [0.45, 0.455, 0.5, 0.509].map(|it| is_inside(&measured, it));
         assert_eq!(inside, [true; 4]);
         assert_eq!([0.44, 0.52].map(|it| is_inside(&measured, it)), [false; 2]);
+    }
+
+    #[test]
+    fn a_cache_that_has_read_no_page_twice_reaches_all_that_is_reachable() {
+        let of_large = |read_mib: u64| {
+            let mut sizes =
+                vec![size(8, 0.1, &[(0.1, 10)]), size(32, 0.9, &[(0.6, 10), (0.5, 10)])];
+            sizes[1].runs.iter_mut().for_each(|run| run.read_bytes = read_mib * MIB);
+            let footprint_bytes = 16 * MIB;
+            let mut sizing = MeasuredSizing { sizes, footprint_bytes, ..MeasuredSizing::default() };
+            evaluate(&mut sizing, Some(0.9));
+            sizing.sizes[1].region
+        };
+        assert_eq!([16, 17].map(of_large), [Some(Region::Flat), None]);
     }
 
     #[test]

@@ -408,7 +408,7 @@ pub fn check_memory(bytes: u64) -> Result<(), PlanError> {
         // A number without a unit is bytes, which was hardly meant.
         let is_bare = !bytes.is_multiple_of(1024) && !bytes.is_multiple_of(1000);
         let unit = if (1..1 << 16).contains(&bytes) && is_bare {
-            format!("; add a unit, as in {bytes}MiB")
+            format!("; add a unit, as in {}MiB", bytes.max(least))
         } else {
             String::new()
         };

@@ -17,7 +17,7 @@ use larder_core::policy::PolicyKind;
 use larder_lab::model::StoreSpec;
 use larder_lab::sim::sizing::{self, Options, SEARCH_REFERENCES_MAX, ServerOptions};
 use larder_report::escape;
-use larder_report::sizing::SizedCache;
+use larder_report::sizing::{SERVER_BYTES_MIN, SizedCache};
 use larder_schema::advice::SizingGoal;
 use larder_schema::sizing::Sizing;
 use std::io::Write;
@@ -156,7 +156,11 @@ fn percent(text: &str) -> Result<f64, String> {
 
 fn budget(text: &str) -> Result<u64, String> {
     let bytes = args::bytes(text)?;
-    if bytes == 0 { Err("a budget of nothing buys no cache".to_owned()) } else { Ok(bytes) }
+    let is_enough = bytes >= SERVER_BYTES_MIN;
+    is_enough.then_some(bytes).ok_or_else(|| {
+        let least = SERVER_BYTES_MIN >> 20;
+        format!("the minimum is {least}MiB, as for a server; write a size with a unit, as in 64MiB")
+    })
 }
 
 pub(crate) fn run(arguments: &SizeArgs) -> Result<()> {

@@ -29,7 +29,7 @@ pub(crate) fn parse(text: &str) -> Result<StoreSpec, String> {
 pub(crate) fn of(spec: &StoreSpec) -> Result<StoreModel> {
     match spec {
         StoreSpec::Model(model) => Ok(*model),
-        StoreSpec::Measure(path) => measured(path).map(StoreModel::Rated),
+        StoreSpec::Measure(path) => measured(path).map(StoreModel::rated),
     }
 }
 

@@ -98,10 +98,22 @@ pub(super) fn closed_loop<M: Model>(
     count: u64,
     kind: StoreOpKind,
     len: u64,
+    offset_of: impl FnMut(u64) -> u64,
+) -> LoopResult {
+    let store = ModeledStore::new(instant(u64::MAX), model);
+    closed_loop_of(store, depth, count, kind, len, offset_of)
+}
+
+/// Does the same with a store.
+pub(super) fn closed_loop_of(
+    mut store: impl Store<NoFrames>,
+    depth: u64,
+    count: u64,
+    kind: StoreOpKind,
+    len: u64,
     mut offset_of: impl FnMut(u64) -> u64,
 ) -> LoopResult {
     let frames = NoFrames::new(0);
-    let mut store = ModeledStore::new(instant(u64::MAX), model);
     let (mut now, mut next) = (0, 0);
     let mut result = LoopResult { rate: 0.0, longest: 0, order: Vec::new() };
     while result.order.len() < usize::try_from(count).unwrap() {
@@ -109,7 +121,7 @@ pub(super) fn closed_loop<M: Model>(
             store.submit(now, &frames, op(next, kind, offset_of(next), len));
             next += 1;
         }
-        now = now.max(Store::<NoFrames>::next_event(&store).expect("operations are in flight"));
+        now = now.max(store.next_event().expect("operations are in flight"));
         let mut done = Vec::new();
         store.reap(now, &frames, &mut done);
         for each in done {

@@ -1,11 +1,18 @@
-//! Store models as text: `disk`, `fixed:120us`, `iops:3000,bytes:125MiB,latency:800us`.
+//! Store models as text: `disk`, `fixed:120us`, `iops:3000,bytes:125MiB,latency:800us`,
+//! `raid5:3xdisk,chunk=64KiB`.
 //!
 //! A specification of rates is a list of `KEY:VALUE`, separated by commas, each key once. `iops`,
 //! `bytes`, `latency` and `median` apply to all operations; with `read-` or `write-` in front of
 //! the key they apply to one direction. The named models of devices are specifications themselves.
 
+mod array;
+mod devices;
+mod text;
+
+use self::devices::DEVICES;
 use super::{
-    DEPTH_MAX, DeviceRates, Disk, Latency, ModeledStore, NullStore, RateLimits, RatedDevice,
+    ArrayLayout, ArrayStore, DEPTH_MAX, DeviceRates, Disk, Latency, ModeledStore, NullStore,
+    RateLimits, RatedDevice,
 };
 use larder_core::clock::Nanos;
 use larder_core::frames::NoFrames;
@@ -34,62 +41,10 @@ const KEYS: [&str; 16] = [
     "write-median",
 ];
 
-/// The named models of devices; docs/sim.md names the sources of the figures.
-const DEVICES: [(&str, DeviceRates); 4] = [
-    // A SATA SSD: the data sheet of the Samsung 870 EVO 1 TB. Latencies are those of its rates at
-    // depth 1 (13,000 and 36,000), less the time of the transfer.
-    (
-        "ssd",
-        DeviceRates {
-            read: limits(98_000, 560_000_000),
-            write: limits(88_000, 530_000_000),
-            read_latency: Latency::constant(70_000),
-            write_latency: Latency::constant(20_000),
-            depth: 32,
-            ..DeviceRates::fixed(0)
-        },
-    ),
-    // An NVMe SSD: the data sheet of the Samsung 980 PRO 1 TB; depth 1: 22,000 and 60,000.
-    (
-        "nvme",
-        DeviceRates {
-            read: limits(1_000_000, 7_000_000_000),
-            write: limits(1_000_000, 5_000_000_000),
-            read_latency: Latency::constant(45_000),
-            write_latency: Latency::constant(16_000),
-            ..DeviceRates::fixed(0)
-        },
-    ),
-    // The default volume type of a cloud.
-    (
-        "cloud-general",
-        DeviceRates {
-            total: limits(3_000, 125 << 20),
-            burst: 16_000_000,
-            depth: 128,
-            ..DeviceRates::fixed(800_000)
-        },
-    ),
-    // The cheapest volume type of a cloud, on rotating disks.
-    (
-        "cloud-standard",
-        DeviceRates {
-            total: limits(500, 60 << 20),
-            burst: 16_000_000,
-            depth: 64,
-            ..DeviceRates::fixed(5_000_000)
-        },
-    ),
-];
-
 /// Maximum latency, burst and slice: an hour.
 const TIME_MAX: Nanos = 3_600_000_000_000;
 /// Maximum number of operations or bytes per second.
 const RATE_MAX: u64 = 1 << 50;
-
-const fn limits(operations_per_s: u64, bytes_per_s: u64) -> RateLimits {
-    RateLimits { operations_per_s: Some(operations_per_s), bytes_per_s: Some(bytes_per_s) }
-}
 
 /// The parsers and messages that specifications share with the other values of a command line.
 #[derive(Clone, Copy)]
@@ -108,25 +63,20 @@ impl fmt::Debug for SpecSyntax {
     }
 }
 
-/// Model of the store behind a simulated cache.
+/// Model of one device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum StoreModel {
-    /// Every operation takes no time.
-    Instant,
+pub enum DeviceModel {
     /// One rotating disk of 7,200 rpm.
     Disk,
     /// A device with rates.
     Rated(DeviceRates),
 }
 
-impl StoreModel {
-    /// Returns the text of the model, which [`StoreSpec::parse`] accepts: its name, if it has one.
-    #[must_use]
-    pub fn name(&self) -> Cow<'static, str> {
+impl DeviceModel {
+    fn name(&self) -> Cow<'static, str> {
         match self {
-            StoreModel::Instant => "instant".into(),
-            StoreModel::Disk => "disk".into(),
-            StoreModel::Rated(rates) => {
+            DeviceModel::Disk => "disk".into(),
+            DeviceModel::Rated(rates) => {
                 let named = DEVICES.iter().find(|(_, device)| device == rates);
                 named.map_or_else(|| rates.to_string().into(), |(name, _)| (*name).into())
             }
@@ -134,17 +84,59 @@ impl StoreModel {
     }
 
     /// Returns a store without content that has the timing of the model.
-    #[must_use]
-    pub fn build(&self, geometry: Geometry) -> Box<dyn Store<NoFrames>> {
+    fn build(&self, geometry: Geometry) -> Box<dyn Store<NoFrames>> {
         let store = NullStore::new(geometry);
         match self {
-            StoreModel::Instant => Box::new(store),
-            StoreModel::Disk => {
+            DeviceModel::Disk => {
                 let disk = Disk::seven_thousand_two_hundred(geometry.length);
                 Box::new(ModeledStore::new(store, disk))
             }
-            StoreModel::Rated(rates) => {
+            DeviceModel::Rated(rates) => {
                 Box::new(ModeledStore::new(store, RatedDevice::new(*rates)))
+            }
+        }
+    }
+}
+
+/// Model of the store behind a simulated cache.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum StoreModel {
+    /// Every operation takes no time.
+    Instant,
+    /// A device.
+    Device(DeviceModel),
+    /// An array of devices of the same kind.
+    Array(ArrayLayout, DeviceModel),
+}
+
+impl StoreModel {
+    /// The rotating disk of 7,200 rpm.
+    pub const DISK: StoreModel = StoreModel::Device(DeviceModel::Disk);
+
+    /// Returns the model of a device with rates.
+    #[must_use]
+    pub const fn rated(rates: DeviceRates) -> StoreModel {
+        StoreModel::Device(DeviceModel::Rated(rates))
+    }
+
+    /// Returns the text of the model, which [`StoreSpec::parse`] accepts: its name, if it has one.
+    #[must_use]
+    pub fn name(&self) -> Cow<'static, str> {
+        match self {
+            StoreModel::Instant => "instant".into(),
+            StoreModel::Device(device) => device.name(),
+            StoreModel::Array(layout, device) => array::text(layout, &device.name()).into(),
+        }
+    }
+
+    /// Returns a store without content that has the timing of the model.
+    #[must_use]
+    pub fn build(&self, geometry: Geometry) -> Box<dyn Store<NoFrames>> {
+        match self {
+            StoreModel::Instant => Box::new(NullStore::new(geometry)),
+            StoreModel::Device(device) => device.build(geometry),
+            StoreModel::Array(layout, device) => {
+                Box::new(ArrayStore::new(geometry, *layout, |of_member| device.build(of_member)))
             }
         }
     }
@@ -170,26 +162,42 @@ impl StoreSpec {
             let path = path.ok_or("it names no file; write measure:PATH")?;
             return Ok(StoreSpec::Measure(path.into()));
         }
-        if let Some(time) = text.strip_prefix("fixed:") {
-            let latency = parse_time("latency", time, syntax)?;
-            return Ok(StoreSpec::Model(StoreModel::Rated(DeviceRates::fixed(latency))));
+        if let Some((layout, member)) = array::parse(text, syntax)? {
+            let StoreSpec::Model(StoreModel::Device(device)) = StoreSpec::parse(&member, syntax)?
+            else {
+                return Err(format!("the members of an array are devices, which {member} is not"));
+            };
+            return Ok(StoreSpec::Model(StoreModel::Array(layout, device)));
         }
-        if text.contains(':') {
-            let rates = parse_rates(text, syntax)?;
-            return Ok(StoreSpec::Model(StoreModel::Rated(rates)));
+        if text == "instant" {
+            return Ok(StoreSpec::Model(StoreModel::Instant));
         }
-        let rated = DEVICES.map(|(name, rates)| (name, StoreModel::Rated(rates)));
-        let plain = [("instant", StoreModel::Instant), ("disk", StoreModel::Disk)];
-        let mut models = plain.into_iter().chain(rated);
-        models.find(|(name, _)| *name == text).map(|(_, model)| StoreSpec::Model(model)).ok_or_else(
-            || {
-                let forms = ["fixed:TIME", "iops:N,bytes:M,latency:T,depth:D", "measure:PATH"];
-                let names = ["instant", "disk"].into_iter().chain(DEVICES.map(|it| it.0));
-                let names: Vec<&str> = names.chain(forms).collect();
-                (syntax.unknown)("store model", text, &names)
-            },
-        )
+        device(text, syntax).map(|device| StoreSpec::Model(StoreModel::Device(device)))
     }
+}
+
+/// Parses the model of a device.
+fn device(text: &str, syntax: &SpecSyntax) -> Result<DeviceModel, String> {
+    if let Some(time) = text.strip_prefix("fixed:") {
+        let latency = parse_time("latency", time, syntax)?;
+        return Ok(DeviceModel::Rated(DeviceRates::fixed(latency)));
+    }
+    if text.contains(':') {
+        return parse_rates(text, syntax).map(DeviceModel::Rated);
+    }
+    let rated = DEVICES.map(|(name, rates)| (name, DeviceModel::Rated(rates)));
+    let mut models = std::iter::once(("disk", DeviceModel::Disk)).chain(rated);
+    models.find(|(name, _)| *name == text).map(|(_, model)| model).ok_or_else(|| {
+        let forms = [
+            "fixed:TIME",
+            "iops:N,bytes:M,latency:T,depth:D",
+            "raid5:3xdisk,chunk=64KiB",
+            "measure:PATH",
+        ];
+        let names = ["instant", "disk"].into_iter().chain(DEVICES.map(|it| it.0));
+        let names: Vec<&str> = names.chain(forms).collect();
+        (syntax.unknown)("store model", text, &names)
+    })
 }
 
 /// Parses a time of at most an hour; `kind` names it.
@@ -263,4 +271,3 @@ fn depth(text: &str) -> Result<u32, String> {
 
 #[cfg(test)]
 mod tests;
-mod text;

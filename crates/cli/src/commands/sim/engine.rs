@@ -25,13 +25,14 @@ pub(super) struct EngineArgs {
           value_parser = args::named::<WriteMode>, hide_short_help = true)]
     write_mode: Vec<WriteMode>,
 
-    /// Model of the store: a name, rates, or measure:PATH.
+    /// Model of the store: a name, rates, an array, or measure:PATH.
     ///
     /// Names: instant, disk (7,200 rpm), ssd, nvme, cloud-general (3,000 operations per second),
-    /// cloud-standard (500). Rates: iops:N,bytes:M,latency:T,transfer:M,depth:D,burst:T,slice:T,
-    /// each part optional, iops, bytes and latency also with read- or write- in front; fixed:TIME
-    /// is latency:TIME. measure:PATH reads a device or file for up to 10 seconds and fits the
-    /// rates.
+    /// cloud-standard (500). Rates:
+    /// iops:N,bytes:M,latency:T,median:T,transfer:M,depth:D,burst:T,slice:T, each part optional,
+    /// iops, bytes, latency and median also with read- or write- in front; fixed:TIME is
+    /// latency:TIME. Arrays: raid5:4xdisk,chunk=64KiB,failed=0, with linear or raid0, 1, 5, 6 or 10,
+    /// and any device. measure:PATH reads a device or file for up to 10 seconds and fits the rates.
     #[arg(long, value_name = "MODEL", value_parser = store_model::parse, default_value = "disk",
           hide_short_help = true)]
     store: StoreSpec,

@@ -24,7 +24,7 @@ fn a_target_is_a_share_and_a_budget_is_a_size() {
     for wrong in ["0%", "101%", "101", "0.95", "-1%", "nan%", "nan", "inf%", "", "%"] {
         assert!(parse(&["t", "--target", wrong]).is_err(), "{wrong}");
     }
-    for wrong in ["0", "much", "-1GiB", ""] {
+    for wrong in ["0", "64", "7MiB", "much", "-1GiB", ""] {
         assert!(parse(&["t", "--budget", wrong]).is_err(), "{wrong}");
     }
     assert!(parse(&["t", "--json", "--format", "text"]).is_err());
@@ -78,9 +78,6 @@ fn wrong_traces_are_refused_with_a_sentence() {
     let empty = directory.path().join("empty.csv");
     std::fs::write(&empty, format!("{HEAD}\n")).unwrap();
     assert!(failure(&[empty.to_str().unwrap()]).contains("no read and no write"));
-    let trace = write_loop(directory.path(), 10, 2);
-    let small = failure(&[trace.to_str().unwrap(), "--budget", "100B"]);
-    assert!(small.contains("less than one page"), "{small}");
 }
 
 #[test]

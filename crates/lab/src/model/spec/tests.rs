@@ -1,6 +1,8 @@
 //! Tests of the texts of store models.
 
+use super::devices::limits;
 use super::*;
+use crate::model::Latency;
 use crate::random::Random;
 
 fn parse(text: &str) -> Result<StoreSpec, String> {
@@ -23,7 +25,7 @@ fn scaled(text: &str, units: &[(&str, u64)]) -> Result<u64, String> {
 
 fn rates(text: &str) -> DeviceRates {
     match parse(text) {
-        Ok(StoreSpec::Model(StoreModel::Rated(rates))) => rates,
+        Ok(StoreSpec::Model(StoreModel::Device(DeviceModel::Rated(rates)))) => rates,
         other => panic!("{text}: {other:?}"),
     }
 }
@@ -99,7 +101,7 @@ fn names_are_texts_of_the_same_model() {
     for (name, device) in DEVICES {
         assert_eq!(rates(&device.to_string()), device, "{name}");
     }
-    assert_eq!(StoreModel::Rated(DeviceRates::fixed(4_000)).name(), "fixed:4us");
+    assert_eq!(StoreModel::rated(DeviceRates::fixed(4_000)).name(), "fixed:4us");
     let mut random = Random::from_seed(11);
     for _ in 0..500 {
         let mut some = |below: u64| (random.below(2) == 0).then(|| 1 + random.below(below));
@@ -138,5 +140,43 @@ fn the_devices_complete_what_their_data_sheets_state() {
     ] {
         let found = rates(name).reads_per_s(depth, 4096);
         assert!((found / rate - 1.0_f64).abs() < 0.03, "{name} at depth {depth}: {found}");
+    }
+}
+
+#[test]
+fn arrays_are_written_with_the_text_of_their_devices() {
+    for text in [
+        "linear:2xdisk",
+        "raid0:4xssd",
+        "raid1:2xdisk,failed=1",
+        "raid5:3xread-iops:100,latency:5ms,chunk=64KiB",
+        "raid6:64xnvme,chunk=1GiB,failed=63",
+        "raid10:3xfixed:2ms,chunk=4KiB",
+    ] {
+        let Ok(StoreSpec::Model(model)) = parse(text) else { panic!("{text}: {:?}", parse(text)) };
+        assert_eq!(model.name(), text);
+        let store = model.build(Geometry { length: 1 << 30, granule: 512, read_only: false });
+        assert_eq!(store.geometry().length, 1 << 30);
+    }
+    let defaults = parse("raid5:3xdisk,chunk=512KiB");
+    assert_eq!(defaults, parse("raid5:3xdisk"));
+    for (text, reason) in [
+        ("raid5:disk,chunk=4KiB", "names no members; write raid5:3xdisk"),
+        ("raid5:2xdisk", "raid5 has 3 to 64 members, not \"2\""),
+        ("raid0:65xdisk", "raid0 has 2 to 64 members"),
+        ("raid5:3x", "no store model"),
+        ("raid5:3xinstant", "the members of an array are devices, which instant is not"),
+        ("raid1:2xraid1:2xdisk", "the members of an array are devices"),
+        ("raid1:2xmeasure:/dev/sda", "the members of an array are devices"),
+        ("raid0:2xdisk,chunk=3KiB", "a power of two"),
+        ("raid0:2xdisk,chunk=2GiB", "4KiB to 1GiB"),
+        ("raid0:2xdisk,chunk=4KiB,chunk=8KiB", "\"chunk\" is there twice"),
+        ("raid0:2xdisk,failed=0", "raid0 does not work with a failed member"),
+        ("raid1:2xdisk,failed=2", "the numbers 0 to 1"),
+        ("raid1:2xdisk,cache=1MiB", "no part of an array cache in chunk=SIZE failed=NUMBER"),
+        ("raid7:2xdisk", "no part of a store model raid7"),
+    ] {
+        let error = parse(text).unwrap_err();
+        assert!(error.contains(reason), "{text}: {error}");
     }
 }

@@ -40,7 +40,7 @@ impl fmt::Display for DeviceRates {
 }
 
 /// Formats bytes in the largest binary unit that needs no fraction.
-fn size_text(bytes: u64) -> String {
+pub(super) fn size_text(bytes: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.into_iter().find(|(shift, _)| bytes.trailing_zeros() >= *shift);
     unit.map_or_else(|| bytes.to_string(), |(shift, unit)| format!("{}{unit}", bytes >> shift))

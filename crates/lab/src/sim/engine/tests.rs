@@ -57,7 +57,7 @@ fn options(frames: u32, policy: impl Into<PolicyChoice>) -> CacheSimulationOptio
 
 fn rated(operations_per_s: u64, latency: Nanos) -> StoreModel {
     let total = RateLimits { operations_per_s: Some(operations_per_s), bytes_per_s: None };
-    StoreModel::Rated(DeviceRates { total, ..DeviceRates::fixed(latency) })
+    StoreModel::rated(DeviceRates { total, ..DeviceRates::fixed(latency) })
 }
 
 fn run(records: &[Record], options: &CacheSimulationOptions) -> CacheSimulationResult {
@@ -93,7 +93,7 @@ fn a_page_that_a_request_touches_counts_once_however_often_the_request_stalls() 
     let records = records(3_000, 6, 100);
     let busy = CacheSimulationOptions {
         write_mode: WriteMode::Back,
-        store: StoreModel::Disk,
+        store: StoreModel::DISK,
         clients: 8,
         ..options(2_500, PolicyKind::Lru)
     };
@@ -131,7 +131,7 @@ fn each_client_thinks_after_its_answers() {
     };
     let records: Vec<Record> = (0..2_000).map(read).collect();
     let thinking = |clients| CacheSimulationOptions {
-        store: StoreModel::Rated(DeviceRates::fixed(4_000_000)),
+        store: StoreModel::rated(DeviceRates::fixed(4_000_000)),
         clients,
         pace: Pace::Closed {
             gap: RequestTime::default(),
@@ -169,7 +169,7 @@ fn a_rate_bounds_any_number_of_clients_and_their_reads_wait_in_turn() {
 fn a_hit_takes_no_time_and_is_counted() {
     let read = |_| Record { len: 4096, ..Record::default() };
     let records: Vec<Record> = (0..100).map(read).collect();
-    let store = StoreModel::Rated(DeviceRates::fixed(4_000_000));
+    let store = StoreModel::rated(DeviceRates::fixed(4_000_000));
     let outcome = run(&records, &CacheSimulationOptions { store, ..options(600, PolicyKind::Lru) });
     let reads = outcome.totals.latency(Latency::Read);
     let quantiles = [0.5, 0.99, 0.999].map(|q| reads.quantile(q));
@@ -182,7 +182,7 @@ fn recorded_times_are_kept_where_the_store_can_keep_up() {
     let records: Vec<_> = records(100, 8, 1).into_iter().enumerate().map(spread).collect();
     let paced = CacheSimulationOptions {
         pace: Pace::Recorded,
-        store: StoreModel::Disk,
+        store: StoreModel::DISK,
         ..options(1_000, PolicyKind::Lru)
     };
     let outcome = run(&records, &paced);

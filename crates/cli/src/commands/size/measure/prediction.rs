@@ -54,7 +54,7 @@ pub(super) fn store_model(measured: &[SizeRuns]) -> StoreModel {
         sum / count.max(1)
     };
     let (read, write) = (mean(|trial| trial.store_reads), mean(|trial| trial.store_writes));
-    StoreModel::Rated(DeviceRates {
+    StoreModel::rated(DeviceRates {
         read_latency: Latency::constant(read),
         write_latency: Latency::constant(write),
         ..DeviceRates::fixed(read)

@@ -1,0 +1,330 @@
+//! Positions of the bytes of an array on its members, and the operations of its members for a
+//! request.
+//!
+//! The layouts are the defaults of Linux md: left-symmetric parity (`raid5_compute_sector` in
+//! drivers/md/raid5.c) and near copies (`__raid10_find_phys` in drivers/md/raid10.c). Offsets and
+//! lengths are bytes; a row is the same page on all members.
+
+use std::ops::Range;
+
+/// Unit of parity: md handles stripes in pages.
+const PAGE: u64 = 4096;
+
+/// The way in which an array distributes its data.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ArrayLevel {
+    /// One member after the other.
+    Linear,
+    /// Level 0: chunks in turn, without redundancy.
+    Stripe,
+    /// Level 1: all data on every member.
+    Mirror,
+    /// Level 5: chunks in turn, with one parity chunk for each stripe.
+    Parity,
+    /// Level 6: chunks in turn, with two parity chunks for each stripe.
+    DoubleParity,
+    /// Level 10: chunks in turn, each on two members (near copies).
+    StripedMirrors,
+}
+
+impl ArrayLevel {
+    /// All levels.
+    pub const ALL: [ArrayLevel; 6] = [
+        ArrayLevel::Linear,
+        ArrayLevel::Stripe,
+        ArrayLevel::Mirror,
+        ArrayLevel::Parity,
+        ArrayLevel::DoubleParity,
+        ArrayLevel::StripedMirrors,
+    ];
+
+    /// Returns the name in specifications.
+    #[must_use]
+    pub const fn name(self) -> &'static str {
+        match self {
+            ArrayLevel::Linear => "linear",
+            ArrayLevel::Stripe => "raid0",
+            ArrayLevel::Mirror => "raid1",
+            ArrayLevel::Parity => "raid5",
+            ArrayLevel::DoubleParity => "raid6",
+            ArrayLevel::StripedMirrors => "raid10",
+        }
+    }
+
+    /// Returns the minimum number of members.
+    #[must_use]
+    pub const fn members_min(self) -> u32 {
+        match self {
+            ArrayLevel::Linear => 1,
+            ArrayLevel::Stripe | ArrayLevel::Mirror | ArrayLevel::StripedMirrors => 2,
+            ArrayLevel::Parity => 3,
+            ArrayLevel::DoubleParity => 4,
+        }
+    }
+
+    /// Returns the number of parity chunks in a stripe.
+    const fn parities(self) -> u64 {
+        match self {
+            ArrayLevel::Parity => 1,
+            ArrayLevel::DoubleParity => 2,
+            _ => 0,
+        }
+    }
+
+    /// Returns true if the data survives the failure of a member.
+    #[must_use]
+    pub const fn is_redundant(self) -> bool {
+        !matches!(self, ArrayLevel::Linear | ArrayLevel::Stripe)
+    }
+}
+
+/// A range of bytes of a member.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(super) struct MemberRange {
+    pub(super) member: usize,
+    pub(super) offset: u64,
+    pub(super) len: u64,
+}
+
+impl MemberRange {
+    fn of_page(member: u64, row: u64) -> Self {
+        MemberRange { member: index(member), offset: row * PAGE, len: PAGE }
+    }
+}
+
+/// Operations of the members for a request: first the reads, then the writes.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(super) struct MemberOps {
+    pub(super) reads: Vec<MemberRange>,
+    pub(super) writes: Vec<MemberRange>,
+}
+
+/// A part of a request, and its copies on members that have not failed; if there are none, its
+/// place on the failed member.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Part {
+    /// Members, and the offsets there.
+    pub(super) places: Vec<(usize, u64)>,
+    pub(super) len: u64,
+}
+
+impl Part {
+    /// Returns the range of a copy.
+    pub(super) fn range(&self, (member, offset): (usize, u64)) -> MemberRange {
+        MemberRange { member, offset, len: self.len }
+    }
+}
+
+/// The layout of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ArrayLayout {
+    /// The level.
+    pub level: ArrayLevel,
+    /// Number of members; at least [`ArrayLevel::members_min`].
+    pub members: u32,
+    /// Bytes of a chunk: a power of two, at least 4,096. Levels 1 and linear do not use it.
+    pub chunk_bytes: u64,
+    /// A member that has failed; only of redundant levels.
+    pub failed: Option<u32>,
+}
+
+fn index(member: u64) -> usize {
+    usize::try_from(member).expect("a number of members")
+}
+
+impl ArrayLayout {
+    fn count(&self) -> u64 {
+        self.members.into()
+    }
+
+    fn has_failed(&self, member: usize) -> bool {
+        self.failed.is_some_and(|failed| failed as usize == member)
+    }
+
+    /// Returns the members that have not failed.
+    pub(super) fn alive(&self) -> impl Iterator<Item = usize> {
+        (0..self.members as usize).filter(|&member| !self.has_failed(member))
+    }
+
+    /// Returns the bytes of each member of an array of `length` bytes: whole chunks.
+    #[must_use]
+    pub fn member_bytes(&self, length: u64) -> u64 {
+        let count = self.count();
+        let chunks = length.div_ceil(self.chunk_bytes);
+        let rows = match self.level {
+            ArrayLevel::Linear => length.div_ceil(count).div_ceil(self.chunk_bytes),
+            ArrayLevel::Mirror => chunks,
+            ArrayLevel::StripedMirrors => (2 * chunks).div_ceil(count),
+            level => chunks.div_ceil(count - level.parities()),
+        };
+        rows.max(1) * self.chunk_bytes
+    }
+
+    /// Returns the parts of a request to an array of `length` bytes; parts that are adjacent on
+    /// their members are one.
+    pub(super) fn parts(&self, length: u64, bytes: Range<u64>) -> Vec<Part> {
+        let mut parts: Vec<Part> = Vec::new();
+        let mut at = bytes.start;
+        while at < bytes.end {
+            let (places, contiguous) = self.places(length, at);
+            let len = contiguous.min(bytes.end - at);
+            let follows = |part: &&mut Part| {
+                let ends = part.places.iter().map(|(member, offset)| (*member, offset + part.len));
+                ends.eq(places.iter().copied())
+            };
+            match parts.iter_mut().find(follows) {
+                Some(part) => part.len += len,
+                None => parts.push(Part { places, len }),
+            }
+            at += len;
+        }
+        parts
+    }
+
+    /// Returns the places of the byte at `at`, and the number of bytes that follow there, itself
+    /// included.
+    fn places(&self, length: u64, at: u64) -> (Vec<(usize, u64)>, u64) {
+        let count = self.count();
+        let (chunk, within) = (at / self.chunk_bytes, at % self.chunk_bytes);
+        let place = |member: u64, row: u64| (index(member), row * self.chunk_bytes + within);
+        let places = match self.level {
+            ArrayLevel::Linear => {
+                let each = self.member_bytes(length);
+                return (vec![(index(at / each), at % each)], each - at % each);
+            }
+            ArrayLevel::Mirror => {
+                return (self.alive().map(|member| (member, at)).collect(), length - at);
+            }
+            ArrayLevel::Stripe => vec![place(chunk % count, chunk / count)],
+            // The copies of a chunk are in adjacent places; with an odd number of members the
+            // second copy of some chunks is in the next row.
+            ArrayLevel::StripedMirrors => {
+                let copies = [2 * chunk, 2 * chunk + 1].map(|it| place(it % count, it / count));
+                copies.into_iter().filter(|(member, _)| !self.has_failed(*member)).collect()
+            }
+            ArrayLevel::Parity | ArrayLevel::DoubleParity => {
+                let data = count - self.level.parities();
+                let (stripe, number) = (chunk / data, chunk % data);
+                vec![place(self.data_member(stripe, number) as u64, stripe)]
+            }
+        };
+        (places, self.chunk_bytes - within)
+    }
+
+    /// Returns the member of a parity chunk of a stripe: 0 for P, 1 for Q.
+    fn parity_member(&self, stripe: u64, parity: u64) -> usize {
+        index((self.count() - 1 - stripe % self.count() + parity) % self.count())
+    }
+
+    /// Returns the member of a data chunk of a stripe.
+    fn data_member(&self, stripe: u64, number: u64) -> usize {
+        let first = self.parity_member(stripe, 0) as u64 + self.level.parities();
+        index((first + number) % self.count())
+    }
+
+    /// Returns the operations of a read whose copies have been chosen; a part on a failed member is
+    /// computed from the others.
+    pub(super) fn read(&self, parts: &[MemberRange]) -> MemberOps {
+        let mut reads = Vec::new();
+        for part in parts {
+            if !self.has_failed(part.member) {
+                reads.push(*part);
+                continue;
+            }
+            let rows = part.offset / PAGE..(part.offset + part.len).div_ceil(PAGE);
+            for row in rows {
+                let needed = self.reconstruction(row * PAGE / self.chunk_bytes);
+                reads.extend(needed.map(|member| MemberRange::of_page(member as u64, row)));
+            }
+        }
+        MemberOps { reads: merged(reads), writes: Vec::new() }
+    }
+
+    /// Returns the members from which the data of the failed one is computed: the other data and P.
+    fn reconstruction(&self, stripe: u64) -> impl Iterator<Item = usize> {
+        let parities = self.level.parities();
+        let spare = (parities == 2).then(|| self.parity_member(stripe, 1));
+        self.alive().filter(move |&member| Some(member) != spare)
+    }
+
+    /// Returns the operations of a write. Levels with parity read what they need for it, as
+    /// `handle_stripe_dirtying` in drivers/md/raid5.c: the old data and parity of the written pages
+    /// (read-modify-write), or the rest of the row (reconstruct-write), whichever is less, and
+    /// nothing if the whole row is written.
+    pub(super) fn write(&self, length: u64, bytes: Range<u64>) -> MemberOps {
+        if self.level.parities() > 0 {
+            return self.write_with_parity(bytes);
+        }
+        let mut writes = Vec::new();
+        for part in self.parts(length, bytes) {
+            writes.extend(part.places.iter().map(|&place| part.range(place)));
+        }
+        MemberOps { reads: Vec::new(), writes: merged(writes) }
+    }
+
+    fn write_with_parity(&self, bytes: Range<u64>) -> MemberOps {
+        let data = self.count() - self.level.parities();
+        let stripe_bytes = self.chunk_bytes * data;
+        let mut ops = MemberOps::default();
+        for stripe in bytes.start / stripe_bytes..bytes.end.div_ceil(stripe_bytes) {
+            for page in 0..self.chunk_bytes / PAGE {
+                self.write_row(&bytes, stripe, page, &mut ops);
+            }
+        }
+        MemberOps { reads: merged(ops.reads), writes: merged(ops.writes) }
+    }
+
+    /// Adds the operations for one page of each chunk of a stripe.
+    fn write_row(&self, bytes: &Range<u64>, stripe: u64, page: u64, ops: &mut MemberOps) {
+        let parities = self.level.parities();
+        let data = self.count() - parities;
+        let row = stripe * self.chunk_bytes / PAGE + page;
+        let (mut written, mut needed) = (Vec::new(), Vec::new());
+        for number in 0..data {
+            let start = (stripe * data + number) * self.chunk_bytes + page * PAGE;
+            let covered = bytes.end.min(start + PAGE).saturating_sub(bytes.start.max(start));
+            let member = self.data_member(stripe, number);
+            if covered > 0 {
+                written.push(member);
+            }
+            if covered < PAGE {
+                needed.push(member);
+            }
+        }
+        if written.is_empty() {
+            return;
+        }
+        written.extend((0..parities).map(|parity| self.parity_member(stripe, parity)));
+        // md counts a member that cannot be read as twice the members.
+        let cost = |members: &[usize]| {
+            let of_failed = 2 * self.members as usize;
+            let each = |&member: &usize| if self.has_failed(member) { of_failed } else { 1 };
+            members.iter().map(each).sum::<usize>()
+        };
+        let read = if cost(&written) < cost(&needed) { &written } else { &needed };
+        let page_of = |member: usize| MemberRange::of_page(member as u64, row);
+        if read.iter().any(|&member| self.has_failed(member)) {
+            ops.reads.extend(self.reconstruction(stripe).map(page_of));
+        } else {
+            ops.reads.extend(read.iter().copied().map(page_of));
+        }
+        let alive = written.into_iter().filter(|&member| !self.has_failed(member));
+        ops.writes.extend(alive.map(page_of));
+    }
+}
+
+/// Returns the ranges in order of member and offset, with adjacent ones joined.
+fn merged(mut ranges: Vec<MemberRange>) -> Vec<MemberRange> {
+    ranges.sort_unstable();
+    ranges.dedup();
+    ranges.dedup_by(|next, previous| {
+        let is_adjacent =
+            next.member == previous.member && next.offset <= previous.offset + previous.len;
+        if is_adjacent {
+            let end = (next.offset + next.len).max(previous.offset + previous.len);
+            previous.len = end - previous.offset;
+        }
+        is_adjacent
+    });
+    ranges
+}

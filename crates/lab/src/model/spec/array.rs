@@ -1,0 +1,80 @@
+//! The specification of an array: `LEVEL:COUNTxDEVICE[,chunk=SIZE][,failed=NUMBER]`. The parts of
+//! a device with rates contain colons, those of the array contain equals signs.
+
+use super::SpecSyntax;
+use super::text::size_text;
+use crate::model::{ArrayLayout, ArrayLevel};
+use larder_core::units::BLOCK_BYTES_U64;
+
+/// Default of md.
+const CHUNK_BYTES: u64 = 512 << 10;
+const CHUNK_BYTES_MAX: u64 = 1 << 30;
+/// Maximum number of members.
+const MEMBERS_MAX: u32 = 64;
+
+/// Parses the specification of an array; `None` if the text is of something else. Returns the
+/// layout and the text of the device.
+pub(super) fn parse(
+    text: &str,
+    syntax: &SpecSyntax,
+) -> Result<Option<(ArrayLayout, String)>, String> {
+    let Some((level, rest)) = text.split_once(':') else { return Ok(None) };
+    let Some(level) = ArrayLevel::ALL.into_iter().find(|it| it.name() == level) else {
+        return Ok(None);
+    };
+    let name = level.name();
+    let (members, rest) = rest
+        .split_once('x')
+        .ok_or_else(|| format!("\"{text}\" names no members; write {name}:3xdisk"))?;
+    let members = members
+        .parse()
+        .ok()
+        .filter(|members| (level.members_min()..=MEMBERS_MAX).contains(members))
+        .ok_or_else(|| {
+            let least = level.members_min();
+            format!("{name} has {least} to {MEMBERS_MAX} members, not \"{members}\"")
+        })?;
+    let (of_array, of_device): (Vec<&str>, Vec<&str>) =
+        rest.split(',').partition(|part| part.contains('='));
+    let mut layout = ArrayLayout { level, members, chunk_bytes: CHUNK_BYTES, failed: None };
+    for (index, part) in of_array.iter().enumerate() {
+        let key = |part: &str| part.split_once('=').map(|(key, _)| key.to_owned());
+        if of_array[..index].iter().any(|earlier| key(earlier) == key(part)) {
+            return Err(format!("\"{}\" is there twice", key(part).unwrap_or_default()));
+        }
+        match part.split_once('=') {
+            Some(("chunk", size)) => layout.chunk_bytes = chunk((syntax.bytes)(size)?)?,
+            Some(("failed", number)) => layout.failed = Some(failed(&layout, number)?),
+            Some((key, _)) => {
+                let known = ["chunk=SIZE", "failed=NUMBER"];
+                return Err((syntax.unknown)("part of an array", key, &known));
+            }
+            None => {}
+        }
+    }
+    Ok(Some((layout, of_device.join(","))))
+}
+
+fn chunk(bytes: u64) -> Result<u64, String> {
+    let is_valid = bytes.is_power_of_two() && (BLOCK_BYTES_U64..=CHUNK_BYTES_MAX).contains(&bytes);
+    is_valid.then_some(bytes).ok_or_else(|| "a chunk is a power of two, 4KiB to 1GiB".into())
+}
+
+fn failed(layout: &ArrayLayout, number: &str) -> Result<u32, String> {
+    let (name, members) = (layout.level.name(), layout.members);
+    if !layout.level.is_redundant() {
+        return Err(format!("{name} does not work with a failed member"));
+    }
+    let number = number.parse().ok().filter(|number| *number < members);
+    number.ok_or_else(|| format!("the members of this array have the numbers 0 to {}", members - 1))
+}
+
+/// Returns the specification of an array of devices with this text.
+pub(super) fn text(layout: &ArrayLayout, device: &str) -> String {
+    let ArrayLayout { level, members, chunk_bytes, failed } = layout;
+    let is_other = *chunk_bytes != CHUNK_BYTES;
+    let chunk = is_other.then(|| format!("chunk={}", size_text(*chunk_bytes)));
+    let failed = failed.map(|number| format!("failed={number}"));
+    let members = format!("{}:{members}x{device}", level.name());
+    [Some(members), chunk, failed].into_iter().flatten().collect::<Vec<_>>().join(",")
+}
