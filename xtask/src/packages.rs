@@ -27,6 +27,7 @@ const NEEDS: &[(&str, &str)] = &[
     ("mpirun", "openmpi-bin"),
     ("ip", "iproute2"),
     ("dmsetup", "dmsetup"),
+    ("mdadm", "mdadm"),
     ("mkfs.ext4", "e2fsprogs"),
     ("mkfs.xfs", "xfsprogs"),
     ("mkfs.btrfs", "btrfs-progs"),

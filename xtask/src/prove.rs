@@ -20,6 +20,7 @@ mod lazy;
 mod leak;
 mod like;
 mod long_tests;
+mod md_members;
 mod mount;
 mod mount_speed;
 mod mutants;
@@ -136,6 +137,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("hostile-clients", "memory and service under hostile clients", hostile_clients::run),
     proof("kill", "kill -9 under load loses nothing flushed", Always, kill::run),
     serial("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
+    of_sources("md-members", "operations of arrays, against Linux md's", md_members::run),
     serial("package", "the packages, from installation to purge (root)", package::run),
     serial("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),
     serial("mount", "everyday programs on a mounted directory (root)", mount::run),

@@ -195,7 +195,6 @@ fn a_trace_that_cannot_be_sized_is_named_in_one_sentence() {
         (&["cut.vscsi", "--trace-format", "vscsi1"], "cut.vscsi"),
         (&["absent.csv"], "absent.csv"),
         (&["-"], "standard input"),
-        (&["good.csv", "--budget", "100B"], "budget"),
         (&["good.csv", "-o", "/no/such/page.html"], "page.html"),
         (&["good.csv", "--trace-format", "vscsi1"], "good.csv"),
     ] {

@@ -223,7 +223,7 @@ impl ArrayLayout {
     }
 
     /// Returns the operations of a read whose copies have been chosen; a part on a failed member is
-    /// computed from the others.
+    /// computed from all others, of level 6 too (`fetch_block` in drivers/md/raid5.c).
     pub(super) fn read(&self, parts: &[MemberRange]) -> MemberOps {
         let mut reads = Vec::new();
         for part in parts {
@@ -233,18 +233,10 @@ impl ArrayLayout {
             }
             let rows = part.offset / PAGE..(part.offset + part.len).div_ceil(PAGE);
             for row in rows {
-                let needed = self.reconstruction(row * PAGE / self.chunk_bytes);
-                reads.extend(needed.map(|member| MemberRange::of_page(member as u64, row)));
+                reads.extend(self.alive().map(|member| MemberRange::of_page(member as u64, row)));
             }
         }
         MemberOps { reads: merged(reads), writes: Vec::new() }
-    }
-
-    /// Returns the members from which the data of the failed one is computed: the other data and P.
-    fn reconstruction(&self, stripe: u64) -> impl Iterator<Item = usize> {
-        let parities = self.level.parities();
-        let spare = (parities == 2).then(|| self.parity_member(stripe, 1));
-        self.alive().filter(move |&member| Some(member) != spare)
     }
 
     /// Returns the operations of a write. Levels with parity read what they need for it, as
@@ -304,7 +296,7 @@ impl ArrayLayout {
         let read = if cost(&written) < cost(&needed) { &written } else { &needed };
         let page_of = |member: usize| MemberRange::of_page(member as u64, row);
         if read.iter().any(|&member| self.has_failed(member)) {
-            ops.reads.extend(self.reconstruction(stripe).map(page_of));
+            ops.reads.extend(self.alive().map(page_of));
         } else {
             ops.reads.extend(read.iter().copied().map(page_of));
         }

@@ -119,9 +119,8 @@ fn a_degraded_array_computes_what_the_failed_member_had() {
     };
     assert_eq!(read(degraded(ArrayLevel::Parity, 4, 0)), [(1, 0, 4), (2, 0, 4), (3, 0, 4)]);
     assert_eq!(read(degraded(ArrayLevel::Parity, 4, 1)), [(0, 0, 4)]);
-    // The second parity is not needed.
     let double = read(degraded(ArrayLevel::DoubleParity, 5, 1));
-    assert_eq!(double, [(2, 0, 4), (3, 0, 4), (4, 0, 4)]);
+    assert_eq!(double, [(0, 0, 4), (2, 0, 4), (3, 0, 4), (4, 0, 4)]);
     assert_eq!(read(degraded(ArrayLevel::Mirror, 2, 0)), [(1, 0, 4)]);
     assert_eq!(read(degraded(ArrayLevel::StripedMirrors, 4, 0)), [(1, 0, 4)]);
     let write = |failed| {
@@ -179,4 +178,56 @@ fn levels_have_the_published_ranks_for_random_requests() {
     let [stripe, mirrors, parity] = rates(StoreOpKind::Write { fua: false });
     assert!((1.6..2.2).contains(&(stripe / mirrors)), "{stripe} {mirrors}");
     assert!((2.5..5.0).contains(&(stripe / parity)), "{stripe} {parity}");
+}
+
+/// A request to an array of Linux md, and the operations of its members.
+#[derive(serde::Deserialize)]
+struct MdRequest {
+    level: String,
+    members: u32,
+    failed: Option<u32>,
+    kind: String,
+    offset: u64,
+    length: u64,
+    /// For each member: reads, sectors read, writes, sectors written.
+    operations: Vec<[u64; 4]>,
+}
+
+/// The record is of md in Linux 6.1 (`cargo xtask prove md-members`). The kernel joins the pages of
+/// a request only in part, which differs from run to run. It spreads large reads over the copies of
+/// mirrors.
+#[test]
+fn members_do_the_operations_that_they_do_under_md() {
+    let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench-runs/md-members.json");
+    let requests: Vec<MdRequest> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
+    assert_eq!(requests.len(), 15 * 12);
+    for request in &requests {
+        let MdRequest { offset, length, failed, .. } = *request;
+        let level = ArrayLevel::ALL.into_iter().find(|it| it.name() == request.level).unwrap();
+        let layout = ArrayLayout { failed, ..layout(level, request.members) };
+        let array_bytes = u64::from(layout.members) << 25;
+        let parts = layout.parts(array_bytes, offset..offset + length);
+        let is_read = request.kind == "read";
+        let ops = if is_read {
+            let ranges: Vec<_> = parts.iter().map(|part| part.range(part.places[0])).collect();
+            layout.read(&ranges)
+        } else {
+            layout.write(array_bytes, offset..offset + length)
+        };
+        let case = format!("{layout:?} {} {offset} {length}", request.kind);
+        if is_read && parts.iter().any(|part| part.places.len() > 1) {
+            let sectors: u64 = request.operations.iter().map(|it| it[1]).sum();
+            assert_eq!(sectors * 512, length, "{case}");
+            continue;
+        }
+        for (member, md) in request.operations.iter().enumerate() {
+            for (ranges, at) in [(&ops.reads, 0), (&ops.writes, 2)] {
+                let own = || ranges.iter().filter(|range| range.member == member);
+                let sectors: u64 = own().map(|range| range.len / 512).sum();
+                assert_eq!(sectors, md[at + 1], "{case}, member {member}: {ops:?}");
+                let counts = own().count() as u64..=own().map(|it| it.len.div_ceil(4096)).sum();
+                assert!(counts.contains(&md[at]), "{case}, member {member}: {ops:?}");
+            }
+        }
+    }
 }

@@ -1,0 +1,36 @@
+//! The operations of the members of arrays: those of Linux md, recorded in the guest, against those
+//! of the model of `--store`. The script `xtask/guest/md-members` makes the record; a test of the
+//! lab compares it.
+
+use super::guest::GuestScript;
+use super::prelude::*;
+
+/// The test that reads the record.
+const TEST: &str = "model::array::tests::members_do_the_operations_that_they_do_under_md";
+
+pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
+    require(missing_program(&["mdadm", "losetup", "python3"]))?;
+    let out = env.file("guest");
+    std::fs::create_dir(&out).context("make a directory")?;
+    let script = GuestScript {
+        name: "md-members",
+        subject: "md in the guest",
+        ends: "the guest records all arrays",
+        options: Vec::new(),
+        out: &out,
+    };
+    if !script.run(env, claims)? {
+        return Ok(());
+    }
+    let (record, kept) = ("md-members.json", env.root.join("bench-runs/md-members.json"));
+    std::fs::copy(out.join(record), kept).context("keep the record")?;
+    claims.check("the model has the same sectors on each member, and no more operations", || {
+        let root = &env.root;
+        stdout_of(cmd!(
+            "cargo test --quiet --manifest-path {root}/Cargo.toml --package larder-lab
+                        --lib {TEST} -- --exact"
+        ))?;
+        Ok(String::new())
+    });
+    Ok(())
+}
