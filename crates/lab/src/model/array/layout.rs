@@ -5,78 +5,11 @@
 //! drivers/md/raid5.c) and near copies (`__raid10_find_phys` in drivers/md/raid10.c). Offsets and
 //! lengths are bytes; a row is the same page on all members.
 
+use super::level::ArrayLevel;
 use std::ops::Range;
 
 /// Unit of parity: md handles stripes in pages.
-const PAGE: u64 = 4096;
-
-/// The way in which an array distributes its data.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum ArrayLevel {
-    /// One member after the other.
-    Linear,
-    /// Level 0: chunks in turn, without redundancy.
-    Stripe,
-    /// Level 1: all data on every member.
-    Mirror,
-    /// Level 5: chunks in turn, with one parity chunk for each stripe.
-    Parity,
-    /// Level 6: chunks in turn, with two parity chunks for each stripe.
-    DoubleParity,
-    /// Level 10: chunks in turn, each on two members (near copies).
-    StripedMirrors,
-}
-
-impl ArrayLevel {
-    /// All levels.
-    pub const ALL: [ArrayLevel; 6] = [
-        ArrayLevel::Linear,
-        ArrayLevel::Stripe,
-        ArrayLevel::Mirror,
-        ArrayLevel::Parity,
-        ArrayLevel::DoubleParity,
-        ArrayLevel::StripedMirrors,
-    ];
-
-    /// Returns the name in specifications.
-    #[must_use]
-    pub const fn name(self) -> &'static str {
-        match self {
-            ArrayLevel::Linear => "linear",
-            ArrayLevel::Stripe => "raid0",
-            ArrayLevel::Mirror => "raid1",
-            ArrayLevel::Parity => "raid5",
-            ArrayLevel::DoubleParity => "raid6",
-            ArrayLevel::StripedMirrors => "raid10",
-        }
-    }
-
-    /// Returns the minimum number of members.
-    #[must_use]
-    pub const fn members_min(self) -> u32 {
-        match self {
-            ArrayLevel::Linear => 1,
-            ArrayLevel::Stripe | ArrayLevel::Mirror | ArrayLevel::StripedMirrors => 2,
-            ArrayLevel::Parity => 3,
-            ArrayLevel::DoubleParity => 4,
-        }
-    }
-
-    /// Returns the number of parity chunks in a stripe.
-    const fn parities(self) -> u64 {
-        match self {
-            ArrayLevel::Parity => 1,
-            ArrayLevel::DoubleParity => 2,
-            _ => 0,
-        }
-    }
-
-    /// Returns true if the data survives the failure of a member.
-    #[must_use]
-    pub const fn is_redundant(self) -> bool {
-        !matches!(self, ArrayLevel::Linear | ArrayLevel::Stripe)
-    }
-}
+pub(super) const PAGE: u64 = 4096;
 
 /// A range of bytes of a member.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -87,8 +20,8 @@ pub(super) struct MemberRange {
 }
 
 impl MemberRange {
-    fn of_page(member: u64, row: u64) -> Self {
-        MemberRange { member: index(member), offset: row * PAGE, len: PAGE }
+    pub(super) fn of_rows(member: usize, rows: &Range<u64>) -> Self {
+        MemberRange { member, offset: rows.start * PAGE, len: (rows.end - rows.start) * PAGE }
     }
 }
 
@@ -133,11 +66,11 @@ fn index(member: u64) -> usize {
 }
 
 impl ArrayLayout {
-    fn count(&self) -> u64 {
+    pub(super) fn count(&self) -> u64 {
         self.members.into()
     }
 
-    fn has_failed(&self, member: usize) -> bool {
+    pub(super) fn has_failed(&self, member: usize) -> bool {
         self.failed.is_some_and(|failed| failed as usize == member)
     }
 
@@ -212,12 +145,12 @@ impl ArrayLayout {
     }
 
     /// Returns the member of a parity chunk of a stripe: 0 for P, 1 for Q.
-    fn parity_member(&self, stripe: u64, parity: u64) -> usize {
+    pub(super) fn parity_member(&self, stripe: u64, parity: u64) -> usize {
         index((self.count() - 1 - stripe % self.count() + parity) % self.count())
     }
 
     /// Returns the member of a data chunk of a stripe.
-    fn data_member(&self, stripe: u64, number: u64) -> usize {
+    pub(super) fn data_member(&self, stripe: u64, number: u64) -> usize {
         let first = self.parity_member(stripe, 0) as u64 + self.level.parities();
         index((first + number) % self.count())
     }
@@ -232,9 +165,7 @@ impl ArrayLayout {
                 continue;
             }
             let rows = part.offset / PAGE..(part.offset + part.len).div_ceil(PAGE);
-            for row in rows {
-                reads.extend(self.alive().map(|member| MemberRange::of_page(member as u64, row)));
-            }
+            reads.extend(self.alive().map(|member| MemberRange::of_rows(member, &rows)));
         }
         MemberOps { reads: merged(reads), writes: Vec::new() }
     }
@@ -244,64 +175,59 @@ impl ArrayLayout {
     /// (read-modify-write), or the rest of the row (reconstruct-write), whichever is less, and
     /// nothing if the whole row is written.
     pub(super) fn write(&self, length: u64, bytes: Range<u64>) -> MemberOps {
-        if self.level.parities() > 0 {
-            return self.write_with_parity(bytes);
-        }
-        let mut writes = Vec::new();
-        for part in self.parts(length, bytes) {
-            writes.extend(part.places.iter().map(|&place| part.range(place)));
-        }
-        MemberOps { reads: Vec::new(), writes: merged(writes) }
-    }
-
-    fn write_with_parity(&self, bytes: Range<u64>) -> MemberOps {
-        let data = self.count() - self.level.parities();
-        let stripe_bytes = self.chunk_bytes * data;
-        let mut ops = MemberOps::default();
-        for stripe in bytes.start / stripe_bytes..bytes.end.div_ceil(stripe_bytes) {
-            for page in 0..self.chunk_bytes / PAGE {
-                self.write_row(&bytes, stripe, page, &mut ops);
+        let (whole, rest) = self.split(bytes);
+        let mut ops = MemberOps { reads: Vec::new(), writes: self.all_of(&whole) };
+        for bytes in rest {
+            if self.level.parities() > 0 {
+                self.write_with_parity(&bytes, &mut ops);
+                continue;
+            }
+            for part in self.parts(length, bytes) {
+                ops.writes.extend(part.places.iter().map(|&place| part.range(place)));
             }
         }
         MemberOps { reads: merged(ops.reads), writes: merged(ops.writes) }
     }
 
-    /// Adds the operations for one page of each chunk of a stripe.
-    fn write_row(&self, bytes: &Range<u64>, stripe: u64, page: u64, ops: &mut MemberOps) {
-        let parities = self.level.parities();
-        let data = self.count() - parities;
-        let row = stripe * self.chunk_bytes / PAGE + page;
-        let (mut written, mut needed) = (Vec::new(), Vec::new());
-        for number in 0..data {
-            let start = (stripe * data + number) * self.chunk_bytes + page * PAGE;
-            let covered = bytes.end.min(start + PAGE).saturating_sub(bytes.start.max(start));
-            let member = self.data_member(stripe, number);
-            if covered > 0 {
-                written.push(member);
-            }
-            if covered < PAGE {
-                needed.push(member);
-            }
+    /// Returns the operations of a discard. With parity only whole stripes are discarded.
+    pub(super) fn discard(&self, length: u64, bytes: Range<u64>) -> MemberOps {
+        if self.level.parities() == 0 {
+            return self.write(length, bytes);
         }
-        if written.is_empty() {
-            return;
+        MemberOps { reads: Vec::new(), writes: self.all_of(&self.split(bytes).0) }
+    }
+
+    /// Returns the data chunks after which the layout is the same again at the beginning of a row,
+    /// and the number of rows of chunks until then; `None` without chunks.
+    fn period(&self) -> Option<(u64, u64)> {
+        match self.level {
+            ArrayLevel::Linear | ArrayLevel::Mirror => None,
+            ArrayLevel::Stripe => Some((self.count(), 1)),
+            ArrayLevel::StripedMirrors => Some((self.count(), 2)),
+            level => Some((self.count() - level.parities(), 1)),
         }
-        written.extend((0..parities).map(|parity| self.parity_member(stripe, parity)));
-        // md counts a member that cannot be read as twice the members.
-        let cost = |members: &[usize]| {
-            let of_failed = 2 * self.members as usize;
-            let each = |&member: &usize| if self.has_failed(member) { of_failed } else { 1 };
-            members.iter().map(each).sum::<usize>()
+    }
+
+    /// Splits a request, which may be long, into whole periods and the bytes before and after them.
+    fn split(&self, bytes: Range<u64>) -> (Range<u64>, Vec<Range<u64>>) {
+        let Some((chunks, _)) = self.period() else { return (0..0, vec![bytes]) };
+        let period = chunks * self.chunk_bytes;
+        let whole = bytes.start.div_ceil(period)..bytes.end / period;
+        if whole.is_empty() {
+            return (0..0, vec![bytes]);
+        }
+        let rest = [bytes.start..whole.start * period, whole.end * period..bytes.end];
+        (whole, rest.into_iter().filter(|rest| !rest.is_empty()).collect())
+    }
+
+    /// Returns the ranges of all members for whole periods.
+    fn all_of(&self, periods: &Range<u64>) -> Vec<MemberRange> {
+        let Some((_, rows)) = self.period().filter(|_| !periods.is_empty()) else {
+            return Vec::new();
         };
-        let read = if cost(&written) < cost(&needed) { &written } else { &needed };
-        let page_of = |member: usize| MemberRange::of_page(member as u64, row);
-        if read.iter().any(|&member| self.has_failed(member)) {
-            ops.reads.extend(self.alive().map(page_of));
-        } else {
-            ops.reads.extend(read.iter().copied().map(page_of));
-        }
-        let alive = written.into_iter().filter(|&member| !self.has_failed(member));
-        ops.writes.extend(alive.map(page_of));
+        let rows = rows * self.chunk_bytes / PAGE;
+        let rows = periods.start * rows..periods.end * rows;
+        self.alive().map(|member| MemberRange::of_rows(member, &rows)).collect()
     }
 }
 

@@ -77,15 +77,7 @@ impl ArrayStore {
             StoreOpKind::Write { .. } | StoreOpKind::Zero { .. } => {
                 self.layout.write(self.geometry.length, bytes)
             }
-            // Parity stays valid: the blocks of whole stripes are discarded, and others are kept.
-            StoreOpKind::Discard => {
-                let parts = self.layout.parts(self.geometry.length, bytes);
-                let is_alive =
-                    |range: &MemberRange| self.layout.alive().any(|it| it == range.member);
-                let ranges =
-                    parts.iter().flat_map(|part| part.places.iter().map(|&it| part.range(it)));
-                MemberOps { reads: Vec::new(), writes: ranges.filter(is_alive).collect() }
-            }
+            StoreOpKind::Discard => self.layout.discard(self.geometry.length, bytes),
             StoreOpKind::Flush => {
                 let flush = |member| MemberRange { member, offset: 0, len: 0 };
                 MemberOps { reads: Vec::new(), writes: self.layout.alive().map(flush).collect() }

@@ -109,6 +109,53 @@ fn a_small_write_reads_old_data_and_parity_and_a_whole_stripe_reads_nothing() {
     assert_eq!(mirrors, (vec![], vec![(2, 0, 4), (3, 0, 4)]));
 }
 
+/// The same bytes in small writes of whole pages touch the same pages of the members.
+#[test]
+fn a_long_write_writes_what_its_pages_write() {
+    for level in ArrayLevel::ALL {
+        for failed in [None, Some(1)].into_iter().filter(|it| it.is_none() || level.is_redundant())
+        {
+            let layout = ArrayLayout { chunk_bytes: 16 * KIB, failed, ..layout(level, 5) };
+            let length = 64 << 20;
+            for (start, end) in [(0, 1 << 20), (12, 2_000), (80, 84), (60, 400), (4, 1_200)] {
+                let bytes = start * KIB..end * KIB;
+                let pages = |ranges: &[MemberRange]| -> HashSet<(usize, u64)> {
+                    let of = |it: &MemberRange| {
+                        let member = it.member;
+                        (it.offset / 4096..(it.offset + it.len).div_ceil(4096))
+                            .map(move |page| (member, page))
+                            .collect::<Vec<_>>()
+                    };
+                    ranges.iter().flat_map(of).collect()
+                };
+                let end = bytes.end.min(length);
+                let whole = pages(&layout.write(length, bytes.start..end).writes);
+                let each = (bytes.start..end).step_by(4096);
+                let each: HashSet<_> = each
+                    .flat_map(|at| pages(&layout.write(length, at..at + 4096).writes))
+                    .collect();
+                assert_eq!(whole, each, "{layout:?} {bytes:?}");
+            }
+        }
+    }
+}
+
+/// A trace may have such requests.
+#[test]
+fn a_request_to_a_whole_volume_is_a_few_operations() {
+    for level in ArrayLevel::ALL {
+        for chunk_bytes in [4 * KIB, GIB] {
+            let layout = ArrayLayout { chunk_bytes, ..layout(level, 5) };
+            let length = 1 << 50;
+            for ops in
+                [layout.write(length, 4_096..length - 512), layout.discard(length, 0..length)]
+            {
+                assert!(ops.reads.len() + ops.writes.len() <= 50, "{layout:?}: {ops:?}");
+            }
+        }
+    }
+}
+
 #[test]
 fn a_degraded_array_computes_what_the_failed_member_had() {
     let degraded =
