@@ -118,6 +118,18 @@ impl Disk {
         Disk::new(DiskSpec::seven_thousand_two_hundred(), length)
     }
 
+    /// Returns the disk as one of several, whose platters turn independently: with its phase. The
+    /// phases of two are so far apart that waiting for both takes two thirds of a revolution on
+    /// average, as with random phases.
+    #[must_use]
+    pub fn with_phase_of(mut self, number: u32) -> Self {
+        // d (1 - d) is 1/6.
+        const APART_PER_MILLION: u64 = 788_675;
+        let phase = u64::from(number) * APART_PER_MILLION % 1_000_000;
+        self.layout.phase = self.layout.revolution * phase / 1_000_000;
+        self
+    }
+
     /// Returns the nanoseconds of positioning that a wait of `waited` nanoseconds compensates for.
     fn age_credit(&self, waited: Nanos) -> Nanos {
         let worst = self.spec.full_stroke + self.spec.write_settle + self.layout.revolution;

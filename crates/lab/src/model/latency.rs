@@ -33,8 +33,8 @@ impl Latency {
     pub(super) fn new(mean: Nanos, median: Nanos) -> Result<Self, String> {
         if median > mean || median < mean.div_ceil(VARIATION_MAX) {
             return Err(format!(
-                "a median is at most the latency, which is the mean, and at least \
-                 1/{VARIATION_MAX} of it"
+                "the median is not between 1/{VARIATION_MAX} of the latency and the latency, \
+                 which is the mean"
             ));
         }
         Ok(Latency { mean, median })

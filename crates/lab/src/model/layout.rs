@@ -21,6 +21,8 @@ pub(super) struct Layout {
     zones: Vec<Zone>,
     /// Nanoseconds of one revolution.
     pub(super) revolution: Nanos,
+    /// Nanoseconds by which the platter is ahead of the clock; below a revolution.
+    pub(super) phase: Nanos,
     /// Tracks from the first to the last byte.
     pub(super) tracks: u64,
 }
@@ -62,7 +64,7 @@ impl Layout {
             first_byte += tracks * track_bytes;
             first_track += tracks;
         }
-        let mut layout = Layout { zones, revolution, tracks: 0 };
+        let mut layout = Layout { zones, revolution, phase: 0, tracks: 0 };
         layout.tracks = layout.position(length.max(1) - 1).track + 1;
         layout
     }
@@ -80,7 +82,8 @@ impl Layout {
 
     /// Returns the nanoseconds from `now` until `angle` is under the head.
     pub(super) fn wait(&self, now: Nanos, angle: Nanos) -> Nanos {
-        let wait = (angle + self.revolution - now % self.revolution) % self.revolution;
+        let passed = (now + self.phase) % self.revolution;
+        let wait = (angle + self.revolution - passed) % self.revolution;
         // Angles are rounded to nanoseconds: an angle that was missed by less than the gap of a
         // sector must not cost a revolution.
         if self.revolution - wait <= ROUNDING { 0 } else { wait }

@@ -108,12 +108,12 @@ pub struct RatedDevice {
 }
 
 impl RatedDevice {
-    /// Creates a device with full buckets. Devices with the same rates draw the same times.
+    /// Creates a device with full buckets. `seed` is that of its times, if they vary.
     ///
     /// # Panics
     /// If a limit or the depth is 0.
     #[must_use]
-    pub fn new(rates: DeviceRates) -> Self {
+    pub fn new(rates: DeviceRates, seed: u64) -> Self {
         assert!(rates.depth > 0, "a device that serves nothing never ends");
         let limiter = |limits| Limiter::new(limits, rates.burst, rates.slice);
         RatedDevice {
@@ -121,7 +121,7 @@ impl RatedDevice {
             total: limiter(rates.total),
             read: limiter(rates.read),
             write: limiter(rates.write),
-            random: Random::from_seed(0),
+            random: Random::from_seed(seed),
         }
     }
 }
@@ -142,7 +142,7 @@ impl Model for RatedDevice {
             _ => (&mut self.write, self.rates.write_latency),
         };
         let admitted_at = self.total.take(now, bytes).max(side.take(now, bytes));
-        admitted_at + latency.draw(&mut self.random) + transfer
+        admitted_at.saturating_add(latency.draw(&mut self.random) + transfer)
     }
 }
 
@@ -198,7 +198,7 @@ impl TokenBucket {
         }
         // The tokens of the current slice remain until its end.
         let begin = if self.slice == 0 { now } else { now - now % self.slice };
-        self.full_at = self.full_at.max(begin) + self.fill_time(tokens);
+        self.full_at = self.full_at.max(begin).saturating_add(self.fill_time(tokens));
         let last = self.full_at.saturating_sub(self.depth);
         // The last token of a slice arrives with the others.
         let slices = last.saturating_sub(1).checked_div(self.slice);
@@ -239,7 +239,7 @@ mod tests {
     /// Returns the operations per second of a closed loop over scattered blocks.
     fn rate(rates: DeviceRates, depth: u64, kind: StoreOpKind) -> f64 {
         let count = 200 * depth;
-        closed_loop(RatedDevice::new(rates), depth, count, kind, 4096, scattered(GIB, 1)).rate
+        closed_loop(RatedDevice::new(rates, 0), depth, count, kind, 4096, scattered(GIB, 1)).rate
     }
 
     #[test]
@@ -250,14 +250,14 @@ mod tests {
 
     #[test]
     fn a_deep_queue_is_capped_by_operations() {
-        let model = RatedDevice::new(volume());
+        let model = RatedDevice::new(volume(), 0);
         let result = closed_loop(model, 64, 30_000, StoreOpKind::Read, 4096, scattered(GIB, 1));
         assert!((2_990.0..=3_010.0).contains(&result.rate), "{}", result.rate);
     }
 
     #[test]
     fn large_operations_are_capped_by_bytes() {
-        let (len, model) = (1 << 20, RatedDevice::new(volume()));
+        let (len, model) = (1 << 20, RatedDevice::new(volume(), 0));
         let result = closed_loop(model, 16, 2_000, StoreOpKind::Read, len, |at| at * len);
         assert!((124.0..=126.0).contains(&result.rate), "{} MiB/s", result.rate);
     }
@@ -286,7 +286,7 @@ mod tests {
             ..RateLimits::default()
         };
         let rates = DeviceRates { read: side(200), write: side(50), ..DeviceRates::fixed(0) };
-        let mut device = RatedDevice::new(rates);
+        let mut device = RatedDevice::new(rates, 0);
         let mut last = |kind| {
             let access = Access { kind, offset: 0, len: 4096, arrived_at: 0 };
             (0..=100).map(|_| device.serve(0, &access)).last().unwrap()
@@ -296,7 +296,7 @@ mod tests {
         assert_eq!(last(StoreOpKind::Flush), 2 * SECOND);
         assert_eq!(last(StoreOpKind::Write { fua: false }), 4_020 * MILLISECOND);
         let rates = DeviceRates { read_latency: Latency::constant(5), ..DeviceRates::fixed(7) };
-        let mut device = RatedDevice::new(rates);
+        let mut device = RatedDevice::new(rates, 0);
         let mut time =
             |kind| device.serve(0, &Access { kind, offset: 0, len: 4096, arrived_at: 0 });
         assert_eq!([StoreOpKind::Read, StoreOpKind::Discard].map(&mut time), [5, 7]);
@@ -306,7 +306,7 @@ mod tests {
     fn the_rate_of_times_that_vary_is_that_of_their_mean() {
         let read_latency = Latency { mean: MILLISECOND, median: MILLISECOND / 2 };
         let rates = DeviceRates { read_latency, ..DeviceRates::fixed(0) };
-        let (model, count) = (RatedDevice::new(rates), 100_000);
+        let (model, count) = (RatedDevice::new(rates, 0), 100_000);
         let found = closed_loop(model, 4, count, StoreOpKind::Read, 4096, scattered(GIB, 1)).rate;
         assert!((found / rates.reads_per_s(4, 4096) - 1.0).abs() < 0.02, "{found}");
     }

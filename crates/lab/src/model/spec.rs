@@ -83,16 +83,17 @@ impl DeviceModel {
         }
     }
 
-    /// Returns a store without content that has the timing of the model.
-    fn build(&self, geometry: Geometry) -> Box<dyn Store<NoFrames>> {
+    /// Returns a store without content that has the timing of the model; `number` is that of the
+    /// device in its array.
+    fn build(&self, geometry: Geometry, number: u32) -> Box<dyn Store<NoFrames>> {
         let store = NullStore::new(geometry);
         match self {
             DeviceModel::Disk => {
                 let disk = Disk::seven_thousand_two_hundred(geometry.length);
-                Box::new(ModeledStore::new(store, disk))
+                Box::new(ModeledStore::new(store, disk.with_phase_of(number)))
             }
             DeviceModel::Rated(rates) => {
-                Box::new(ModeledStore::new(store, RatedDevice::new(*rates)))
+                Box::new(ModeledStore::new(store, RatedDevice::new(*rates, number.into())))
             }
         }
     }
@@ -134,9 +135,11 @@ impl StoreModel {
     pub fn build(&self, geometry: Geometry) -> Box<dyn Store<NoFrames>> {
         match self {
             StoreModel::Instant => Box::new(NullStore::new(geometry)),
-            StoreModel::Device(device) => device.build(geometry),
+            StoreModel::Device(device) => device.build(geometry, 0),
             StoreModel::Array(layout, device) => {
-                Box::new(ArrayStore::new(geometry, *layout, |of_member| device.build(of_member)))
+                Box::new(ArrayStore::new(geometry, *layout, |of_member, number| {
+                    device.build(of_member, number)
+                }))
             }
         }
     }
@@ -246,13 +249,20 @@ fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
             _ => rates.depth = depth(value)?,
         }
     }
-    if seen.iter().all(|key| matches!(*key, "depth" | "burst" | "slice")) {
+    if !seen.iter().any(|key| {
+        key.ends_with("iops")
+            || key.ends_with("bytes")
+            || key.ends_with("latency")
+            || *key == "transfer"
+    }) {
         return Err("it has neither a rate nor a latency; add iops:N, bytes:M or latency:T".into());
     }
     [rates.total, rates.read, rates.write] = limits;
     let latency = |side: usize| {
         let mean = means[side].or(means[0]).unwrap_or(0);
-        Latency::new(mean, medians[side].or(medians[0]).unwrap_or(mean))
+        let median = medians[side].or(medians[0]).unwrap_or(mean);
+        let name = ["", "read", "write"][side];
+        Latency::new(mean, median).map_err(|error| format!("of {name}s, {error}"))
     };
     (rates.read_latency, rates.write_latency) = (latency(1)?, latency(2)?);
     Ok(rates)

@@ -31,9 +31,9 @@ pub(super) struct EngineArgs {
     /// cloud-standard (500). Rates:
     /// iops:N,bytes:M,latency:T,median:T,transfer:M,depth:D,burst:T,slice:T, each part optional,
     /// iops, bytes, latency and median also with read- or write- in front; fixed:TIME is
-    /// latency:TIME. Arrays: raid5:4xdisk,chunk=64KiB,failed=0, with linear or raid0, 1, 5, 6 or
-    /// 10, and any device. measure:PATH reads a device or file for up to 10 seconds and fits the
-    /// rates.
+    /// latency:TIME. Arrays: raid5:4xDEVICE,chunk=64KiB,failed=0, also linear, raid0, raid1, raid6
+    /// and raid10; DEVICE is disk, another name or rates. measure:PATH reads a device or file for
+    /// up to 10 seconds and fits the rates.
     #[arg(long, value_name = "MODEL", value_parser = store_model::parse, default_value = "disk",
           hide_short_help = true)]
     store: StoreSpec,

@@ -3,7 +3,7 @@
 //!
 //! The layouts are the defaults of Linux md: left-symmetric parity (`raid5_compute_sector` in
 //! drivers/md/raid5.c) and near copies (`__raid10_find_phys` in drivers/md/raid10.c). Offsets and
-//! lengths are bytes; a row is the same page on all members.
+//! lengths are bytes. A row is a page at the same offset on all members.
 
 use super::level::ArrayLevel;
 use std::ops::Range;
@@ -197,8 +197,8 @@ impl ArrayLayout {
         MemberOps { reads: Vec::new(), writes: self.all_of(&self.split(bytes).0) }
     }
 
-    /// Returns the data chunks after which the layout is the same again at the beginning of a row,
-    /// and the number of rows of chunks until then; `None` without chunks.
+    /// Returns the length of a period of the layout: its data chunks, and its chunks on each
+    /// member; `None` without chunks.
     fn period(&self) -> Option<(u64, u64)> {
         match self.level {
             ArrayLevel::Linear | ArrayLevel::Mirror => None,
@@ -222,10 +222,10 @@ impl ArrayLayout {
 
     /// Returns the ranges of all members for whole periods.
     fn all_of(&self, periods: &Range<u64>) -> Vec<MemberRange> {
-        let Some((_, rows)) = self.period().filter(|_| !periods.is_empty()) else {
+        let Some((_, chunks)) = self.period().filter(|_| !periods.is_empty()) else {
             return Vec::new();
         };
-        let rows = rows * self.chunk_bytes / PAGE;
+        let rows = chunks * self.chunk_bytes / PAGE;
         let rows = periods.start * rows..periods.end * rows;
         self.alive().map(|member| MemberRange::of_rows(member, &rows)).collect()
     }

@@ -46,14 +46,14 @@ impl fmt::Debug for ArrayStore {
 }
 
 impl ArrayStore {
-    /// Creates an array; `member` returns a store with a geometry.
+    /// Creates an array; `member` returns a store with a geometry, for the member of a number.
     pub fn new(
         geometry: Geometry,
         layout: ArrayLayout,
-        member: impl Fn(Geometry) -> Box<dyn Store<NoFrames>>,
+        member: impl Fn(Geometry, u32) -> Box<dyn Store<NoFrames>>,
     ) -> Self {
         let of_member = Geometry { length: layout.member_bytes(geometry.length), ..geometry };
-        let member = |_| Member { store: member(of_member), head: 0 };
+        let member = |number| Member { store: member(of_member, number), head: 0 };
         ArrayStore {
             geometry,
             layout,
@@ -168,7 +168,7 @@ impl Store<NoFrames> for ArrayStore {
             (reads, StoreOpKind::Read, writes)
         };
         if first.is_empty() {
-            // A discard on a failed member.
+            // A discard of less than a stripe with parity, or an empty request.
             let result = Ok(());
             self.done.push(StoreCompletion { op, result, started_at: now, finished_at: now });
             return;

@@ -3,7 +3,7 @@
 use super::layout::{MemberOps, MemberRange};
 use super::*;
 use crate::model::rig::{closed_loop_of, scattered};
-use crate::model::{DeviceRates, Disk, Model, ModeledStore, NullStore, RatedDevice};
+use crate::model::{DeviceRates, Disk, Latency, Model, ModeledStore, NullStore, RatedDevice};
 use larder_core::clock::MILLISECOND;
 use larder_core::store::{Geometry, StoreOpKind};
 use std::collections::HashSet;
@@ -186,18 +186,41 @@ fn a_degraded_array_computes_what_the_failed_member_had() {
     assert_eq!(kib(&part.reads), [(1, 0, 4), (2, 0, 4), (3, 0, 4)]);
 }
 
-fn array<M: Model + 'static>(layout: ArrayLayout, model: impl Fn(u64) -> M) -> ArrayStore {
+fn array<M: Model + 'static>(layout: ArrayLayout, model: impl Fn(u64, u32) -> M) -> ArrayStore {
     let geometry = Geometry { length: GIB, granule: 512, read_only: false };
-    ArrayStore::new(geometry, layout, |of_member| {
-        Box::new(ModeledStore::new(NullStore::new(of_member), model(of_member.length)))
+    ArrayStore::new(geometry, layout, |of_member, number| {
+        Box::new(ModeledStore::new(NullStore::new(of_member), model(of_member.length, number)))
     })
+}
+
+fn disks(layout: ArrayLayout) -> ArrayStore {
+    array(layout, |length, number| Disk::seven_thousand_two_hundred(length).with_phase_of(number))
+}
+
+/// A mirrored write waits for the slower member.
+#[test]
+fn members_do_not_take_the_same_times() {
+    let write = StoreOpKind::Write { fua: false };
+    let rate = |store| closed_loop_of(store, 1, 4_000, write, 4096, scattered(GIB, 1)).rate;
+    let mirror = layout(ArrayLevel::Mirror, 2);
+    let alone = layout(ArrayLevel::Linear, 1);
+    let median = MILLISECOND / 2;
+    let read_latency = Latency { mean: MILLISECOND, median };
+    let rates = DeviceRates { write_latency: read_latency, ..DeviceRates::fixed(0) };
+    let of = |layout| rate(array(layout, |_, number| RatedDevice::new(rates, number.into())));
+    // The mean of the larger of two is 2 Phi(s / sqrt 2) times the mean, with s^2 = 2 ln 2.
+    let slower = of(alone) / of(mirror);
+    assert!((slower - 1.595).abs() < 0.08, "{slower}");
+    // A sixth of a revolution more, of 13 ms.
+    let more_ms = 1e3 / rate(disks(mirror)) - 1e3 / rate(disks(alone));
+    assert!((1.0..1.8).contains(&more_ms), "{more_ms}");
 }
 
 #[test]
 fn a_small_write_takes_a_read_and_a_write() {
     let fixed = DeviceRates::fixed(MILLISECOND);
     let rate = |layout, kind| {
-        let store = array(layout, |_| RatedDevice::new(fixed));
+        let store = array(layout, |_, _| RatedDevice::new(fixed, 0));
         closed_loop_of(store, 1, 1_000, kind, 4096, scattered(GIB, 1)).rate
     };
     let write = StoreOpKind::Write { fua: false };
@@ -216,7 +239,7 @@ fn levels_have_the_published_ranks() {
     let rates = |kind, depth, len: u64, is_random: bool| {
         let levels = [ArrayLevel::Stripe, ArrayLevel::StripedMirrors, ArrayLevel::Parity];
         levels.map(|level| {
-            let store = array(layout(level, 4), Disk::seven_thousand_two_hundred);
+            let store = disks(layout(level, 4));
             let mut random = scattered(GIB, 5);
             let offset_of = |at| if is_random { random(at) } else { at * len % GIB };
             closed_loop_of(store, depth, 2_000, kind, len, offset_of).rate

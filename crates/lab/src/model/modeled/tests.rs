@@ -93,7 +93,7 @@ fn every_operation_comes_back_once_and_no_flush_too_early() {
     for seed in 0..20 {
         let mut random = Random::from_seed(seed);
         let total = RateLimits { operations_per_s: Some(3_000), ..RateLimits::default() };
-        let model = RatedDevice::new(DeviceRates { total, ..DeviceRates::fixed(800_000) });
+        let model = RatedDevice::new(DeviceRates { total, ..DeviceRates::fixed(800_000) }, 0);
         let mut store =
             ModeledStore::new(DelayedStore::new(1 << 30, random.below(3_000_000)), model);
         let (mut now, mut done) = (0, Vec::new());
