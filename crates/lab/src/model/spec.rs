@@ -249,22 +249,19 @@ fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
             _ => rates.depth = depth(value)?,
         }
     }
-    if !seen.iter().any(|key| {
-        key.ends_with("iops")
-            || key.ends_with("bytes")
-            || key.ends_with("latency")
-            || *key == "transfer"
-    }) {
+    let sets_no_time = |key: &&str| {
+        matches!(*key, "depth" | "burst" | "slice" | "median" | "read-median" | "write-median")
+    };
+    if seen.iter().all(sets_no_time) {
         return Err("it has neither a rate nor a latency; add iops:N, bytes:M or latency:T".into());
     }
     [rates.total, rates.read, rates.write] = limits;
-    let latency = |side: usize| {
+    let latency = |side: usize, operations| {
         let mean = means[side].or(means[0]).unwrap_or(0);
         let median = medians[side].or(medians[0]).unwrap_or(mean);
-        let name = ["", "read", "write"][side];
-        Latency::new(mean, median).map_err(|error| format!("of {name}s, {error}"))
+        Latency::new(mean, median).map_err(|error| format!("of {operations}, {error}"))
     };
-    (rates.read_latency, rates.write_latency) = (latency(1)?, latency(2)?);
+    (rates.read_latency, rates.write_latency) = (latency(1, "reads")?, latency(2, "writes")?);
     Ok(rates)
 }
 

@@ -74,6 +74,11 @@ impl ArrayLayout {
         self.failed.is_some_and(|failed| failed as usize == member)
     }
 
+    /// Returns the number of data chunks in a stripe.
+    pub(super) fn data_chunks(&self) -> u64 {
+        self.count() - self.level.parities()
+    }
+
     /// Returns the members that have not failed.
     pub(super) fn alive(&self) -> impl Iterator<Item = usize> {
         (0..self.members as usize).filter(|&member| !self.has_failed(member))
@@ -88,7 +93,7 @@ impl ArrayLayout {
             ArrayLevel::Linear => length.div_ceil(count).div_ceil(self.chunk_bytes),
             ArrayLevel::Mirror => chunks,
             ArrayLevel::StripedMirrors => (2 * chunks).div_ceil(count),
-            level => chunks.div_ceil(count - level.parities()),
+            _ => chunks.div_ceil(self.data_chunks()),
         };
         rows.max(1) * self.chunk_bytes
     }
@@ -136,7 +141,7 @@ impl ArrayLayout {
                 copies.into_iter().filter(|(member, _)| !self.has_failed(*member)).collect()
             }
             ArrayLevel::Parity | ArrayLevel::DoubleParity => {
-                let data = count - self.level.parities();
+                let data = self.data_chunks();
                 let (stripe, number) = (chunk / data, chunk % data);
                 vec![place(self.data_member(stripe, number) as u64, stripe)]
             }
@@ -202,9 +207,8 @@ impl ArrayLayout {
     fn period(&self) -> Option<(u64, u64)> {
         match self.level {
             ArrayLevel::Linear | ArrayLevel::Mirror => None,
-            ArrayLevel::Stripe => Some((self.count(), 1)),
             ArrayLevel::StripedMirrors => Some((self.count(), 2)),
-            level => Some((self.count() - level.parities(), 1)),
+            _ => Some((self.data_chunks(), 1)),
         }
     }
 
@@ -234,7 +238,6 @@ impl ArrayLayout {
 /// Returns the ranges in order of member and offset, with adjacent ones joined.
 fn merged(mut ranges: Vec<MemberRange>) -> Vec<MemberRange> {
     ranges.sort_unstable();
-    ranges.dedup();
     ranges.dedup_by(|next, previous| {
         let is_adjacent =
             next.member == previous.member && next.offset <= previous.offset + previous.len;

@@ -6,8 +6,7 @@ use std::ops::Range;
 impl ArrayLayout {
     /// Adds the operations for a part of one or two stripes.
     pub(super) fn write_with_parity(&self, bytes: &Range<u64>, ops: &mut MemberOps) {
-        let data = self.count() - self.level.parities();
-        let stripe_bytes = self.chunk_bytes * data;
+        let stripe_bytes = self.chunk_bytes * self.data_chunks();
         for stripe in bytes.start / stripe_bytes..bytes.end.div_ceil(stripe_bytes) {
             let all = stripe * stripe_bytes..(stripe + 1) * stripe_bytes;
             let bytes = bytes.start.max(all.start)..bytes.end.min(all.end);
@@ -25,8 +24,7 @@ impl ArrayLayout {
 
     /// Adds the operations for the same pages of all chunks of a stripe, which are all alike.
     fn write_rows(&self, bytes: &Range<u64>, stripe: u64, pages: &Range<u64>, ops: &mut MemberOps) {
-        let parities = self.level.parities();
-        let data = self.count() - parities;
+        let data = self.data_chunks();
         let first = stripe * self.chunk_bytes / PAGE;
         let rows = first + pages.start..first + pages.end;
         let (mut written, mut needed) = (Vec::new(), Vec::new());
@@ -44,7 +42,7 @@ impl ArrayLayout {
         if written.is_empty() {
             return;
         }
-        written.extend((0..parities).map(|parity| self.parity_member(stripe, parity)));
+        written.extend((0..self.level.parities()).map(|parity| self.parity_member(stripe, parity)));
         // md counts a member that cannot be read as twice the members.
         let cost = |members: &[usize]| {
             let of_failed = 2 * self.members as usize;

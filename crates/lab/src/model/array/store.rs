@@ -143,8 +143,11 @@ impl ArrayStore {
             return;
         }
         let Request { op, started_at, .. } = self.requests.remove(&number).expect("just found");
-        let result = Ok(());
-        self.done.push(StoreCompletion { op, result, started_at, finished_at: at });
+        self.end(op, started_at, at);
+    }
+
+    fn end(&mut self, op: StoreOp<NoFrames>, started_at: Nanos, finished_at: Nanos) {
+        self.done.push(StoreCompletion { op, result: Ok(()), started_at, finished_at });
     }
 
     fn next_of_members(&self) -> Option<Nanos> {
@@ -169,9 +172,7 @@ impl Store<NoFrames> for ArrayStore {
         };
         if first.is_empty() {
             // A discard of less than a stripe with parity, or an empty request.
-            let result = Ok(());
-            self.done.push(StoreCompletion { op, result, started_at: now, finished_at: now });
-            return;
+            return self.end(op, now, now);
         }
         let request = Request { op, started_at: now, left: first.len(), writes };
         self.requests.insert(number, request);
