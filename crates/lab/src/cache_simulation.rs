@@ -15,7 +15,7 @@ pub use client::{EngineRequest, Request, RequestTime};
 
 use crate::trace::Op;
 use crate::workload::probe::{Action, ProbeRequest};
-use client::{Client, ClientState, Session};
+use client::{Client, Progress, Session};
 use larder_core::cache::{Cache, ShareMode};
 use larder_core::clock::Nanos;
 use larder_core::completion::{NoWaker, Wake};
@@ -24,7 +24,10 @@ use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
 use larder_core::request::{RequestOp, SessionLimit};
 use larder_core::store::{Store, StoreCompletion, StoreOp};
+use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::{Volume, VolumeOptions};
+use larder_schema::format::counted;
+use std::fmt;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -61,6 +64,41 @@ impl<S> ServedVolume<S> {
         self.wakes_at = None;
     }
 }
+
+/// The clients of a simulation.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Clients {
+    /// Number of clients; each has a session on each volume.
+    pub number: usize,
+    /// Maximum requests of each that are in flight at a time.
+    pub depth: usize,
+}
+
+impl Clients {
+    /// Returns clients that wait for each reply before they send the next request.
+    #[must_use]
+    pub const fn synchronous(number: usize) -> Clients {
+        Clients { number, depth: 1 }
+    }
+
+    /// Returns the limit of the frames that a client pins in a cache of this many bytes. A client
+    /// with one request may pin any, since its request needs no others.
+    fn limit(self, cache_bytes: u64) -> SessionLimit {
+        let share = cache_bytes / PINNED_SHARE / (self.number.max(1) as u64);
+        SessionLimit::Own(if self.depth > 1 { share } else { u64::MAX })
+    }
+}
+
+impl fmt::Display for Clients {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&counted(self.number as u64, "client"))?;
+        if self.depth > 1 { write!(f, " of depth {}", self.depth) } else { Ok(()) }
+    }
+}
+
+/// Divisor of the memory that gives the frames that clients with several requests pin, in addition
+/// to a piece of a read of each client.
+const PINNED_SHARE: u64 = 4;
 
 /// Sets flags when the cache has operations for a store.
 #[derive(Debug)]
@@ -100,14 +138,14 @@ pub struct CacheSimulation<S> {
 pub struct SimulationError(String);
 
 impl<S: Store<NoFrames>> CacheSimulation<S> {
-    /// Creates a cache of `frames` frames in `shards` shards, in front of `volumes`, with `clients`
-    /// clients.
+    /// Creates a cache of `frames` frames in `shards` shards, in front of `volumes`, with
+    /// `clients`.
     #[must_use]
     pub fn new(
         frames: u32,
         shards: usize,
         volumes: impl IntoIterator<Item = (VolumeOptions, S)>,
-        clients: usize,
+        clients: Clients,
     ) -> Self {
         let cache = Cache::new(NoFrames::new(frames), shards);
         let work_pending = Arc::new(AtomicBool::new(false));
@@ -121,12 +159,13 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         };
         let volumes: Vec<ServedVolume<S>> = volumes.into_iter().map(serve).collect();
         let open = |served: &ServedVolume<S>| {
-            let limit = SessionLimit::Own(u64::MAX);
+            let limit = clients.limit(u64::from(frames) * BLOCK_BYTES_U64);
             let session = Session::open(&cache, &served.volume, Box::new(NoWaker), limit);
             session.expect("the volume was just added")
         };
         let sessions = || volumes.iter().map(open).collect();
-        let clients = (0..clients).map(|_| Client::new(sessions())).collect();
+        let client = |_| Client::new(sessions(), clients.depth);
+        let clients = (0..clients.number).map(client).collect();
         // The clock starts one second after its origin, as a machine's clock does.
         let now = larder_core::clock::SECOND;
         let (ops, done) = (Vec::new(), Vec::new());
@@ -138,6 +177,11 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// Adjacent reads that are queued in the meantime become one operation.
     pub fn set_wake_time(&mut self, wake: Nanos) {
         self.wake = wake;
+    }
+
+    /// Sets the time from the end of a request that has waited until its client gets the reply.
+    pub fn set_reply_time(&mut self, reply: Nanos) {
+        self.clients.iter_mut().for_each(|client| client.set_reply_time(reply));
     }
 
     /// Returns the virtual time.
@@ -175,13 +219,7 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         &self.volumes[volume].store
     }
 
-    /// Returns a client without a request.
-    #[must_use]
-    pub fn idle_client(&self) -> Option<usize> {
-        self.clients.iter().position(Client::is_idle)
-    }
-
-    /// Gives a request to an idle client, and advances it as far as possible now.
+    /// Gives a request to a client that has room for it, and advances it as far as possible now.
     ///
     /// # Errors
     /// If the store failed it.
@@ -203,12 +241,12 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         match self.clients[client].begin(&self.cache, self.now, request)? {
             // A hit changes nothing that the stores or the lazy writer must act on now, unless it
             // triggers read-ahead; a write may have made work for the lazy writer.
-            ClientState::Idle if is_read && !self.work_pending.load(Ordering::Relaxed) => {}
-            ClientState::Idle | ClientState::Waiting => {
+            Progress::Ended if is_read && !self.work_pending.load(Ordering::Relaxed) => {}
+            Progress::Ended | Progress::Waiting => {
                 self.volumes[volume].has_work.store(true, Ordering::Relaxed);
                 self.next = Some(self.now);
             }
-            ClientState::WaitingUntil(at) => {
+            Progress::WaitingUntil(at) => {
                 self.next = Some(self.next.map_or(at, |next| next.min(at)));
             }
         }
@@ -242,12 +280,12 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         Ok(())
     }
 
-    /// Advances the clock until a client has been idle for the think time of its last request, or
-    /// has not made a request yet. Returns the index of that client.
+    /// Advances the clock until a client has room for a request, and the think time of the last one
+    /// in its place has passed. Returns the index of that client.
     ///
     /// # Errors
     /// As [`CacheSimulation::advance`].
-    pub fn wait_for_idle(&mut self, think: RequestTime) -> Result<usize, SimulationError> {
+    pub fn wait_for_client(&mut self, think: RequestTime) -> Result<usize, SimulationError> {
         loop {
             let clients = self.clients.iter().enumerate();
             let ready = |(index, client): (usize, &Client)| {
@@ -296,15 +334,18 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
             let mut next = self.drive_stores();
             let mut progressed = false;
             for client in &mut self.clients {
-                let Some(volume) = client.volume() else { continue };
-                match client.advance(&self.cache, self.now)? {
-                    ClientState::Idle => {
-                        progressed = true;
-                        self.volumes[volume].has_work.store(true, Ordering::Relaxed);
-                    }
-                    ClientState::Waiting => {}
-                    ClientState::WaitingUntil(at) => {
-                        next = Some(next.map_or(at, |next| next.min(at)));
+                // The list loses a volume whose requests have all ended.
+                for index in (0..client.busy().len()).rev() {
+                    let volume = client.busy()[index];
+                    match client.advance(&self.cache, self.now, volume)? {
+                        Progress::Ended => {
+                            progressed = true;
+                            self.volumes[volume].has_work.store(true, Ordering::Relaxed);
+                        }
+                        Progress::Waiting => {}
+                        Progress::WaitingUntil(at) => {
+                            next = Some(next.map_or(at, |next| next.min(at)));
+                        }
                     }
                 }
             }

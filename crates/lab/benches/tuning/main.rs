@@ -21,7 +21,7 @@ use larder_core::volume::VolumeOptions;
 use larder_lab::cache_simulation::sharing::{MemoryDivision, SharingExperiment, hit_ratio};
 use larder_lab::sim::curve::Exact;
 use larder_lab::sim::engine::{
-    self, CacheSimulationOptions, Pace, RequestTime, StoreModel, VolumeLengths,
+    self, CacheSimulationOptions, Clients, Pace, RequestTime, StoreModel, VolumeLengths,
 };
 use larder_lab::sim::min::Future;
 use larder_lab::sim::references::{Batch, Reference, References, Split};
@@ -193,12 +193,13 @@ fn whole_options(frames: u32) -> Result<CacheSimulationOptions> {
         policy: PolicyKind::S3Fifo.into(),
         write_mode: WriteMode::Back,
         store: StoreModel::Instant,
-        clients: 1,
+        clients: Clients::synchronous(1),
         pace: Pace::Closed {
             gap: RequestTime { fixed: 100_000, bytes_per_s: None },
             think: RequestTime::default(),
         },
         wake: 0,
+        reply: 0,
         hint: Hint::Normal,
         tunables,
     })

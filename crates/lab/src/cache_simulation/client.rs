@@ -1,5 +1,5 @@
-//! One client of a simulation. It has one request at a time, split into the pieces that the NBD
-//! server uses.
+//! One client of a simulation: a connection with one or more requests in flight, split into the
+//! pieces that the NBD server uses.
 
 use super::SimulationError;
 use crate::trace::Op;
@@ -10,13 +10,12 @@ use larder_core::request::{
     self, Event, ReadRequest, RequestId, RequestOp, Submitted, WRITE_PIECE_BYTES, ZeroPayload,
     next_write_piece,
 };
-use larder_core::store::StoreError;
 use std::collections::VecDeque;
 use std::num::NonZero;
 use std::ops::Range;
 
 /// The requests of a client on one volume.
-pub(super) type Session = request::Session<NoFrames, ZeroPayload, ()>;
+pub(super) type Session = request::Session<NoFrames, ZeroPayload, Sent>;
 
 /// A request to one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,33 +67,56 @@ impl Request {
 }
 
 /// A request in flight.
-#[derive(Debug)]
-struct Job {
-    volume: usize,
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Sent {
     op: RequestOp,
-    /// A write in several parts, and the bytes that are not pushed yet.
-    unpushed: Option<(RequestId, VecDeque<Range<u64>>)>,
+    /// Bytes that it transfers.
+    transferred: u64,
 }
 
-impl Job {
-    /// Pushes the parts of a write until one is stalled, and finishes the write after the last one.
-    fn push_parts(&mut self, session: &mut Session, cache: &Cache<NoFrames>, now: Nanos) {
-        let Some((id, unpushed)) = &mut self.unpushed else { return };
-        while let Some(part) = unpushed.front_mut()
+/// A write in several parts that are not all pushed.
+#[derive(Debug)]
+struct PartialWrite {
+    volume: usize,
+    id: RequestId,
+    unpushed: VecDeque<Range<u64>>,
+}
+
+impl PartialWrite {
+    /// Pushes parts until one is stalled, and finishes the write after the last one. Returns true
+    /// if that is done.
+    fn push(&mut self, session: &mut Session, cache: &Cache<NoFrames>, now: Nanos) -> bool {
+        while let Some(part) = self.unpushed.front_mut()
             && !session.is_stalled()
         {
             let piece = next_write_piece(part, WRITE_PIECE_BYTES);
             let zeros = ZeroPayload(usize::try_from(piece.end - piece.start).expect("a piece"));
-            session.push(cache, now, *id, piece.start, zeros);
+            session.push(cache, now, self.id, piece.start, zeros);
             part.start = piece.end;
             if part.is_empty() {
-                unpushed.pop_front();
+                self.unpushed.pop_front();
             }
         }
-        if unpushed.is_empty() {
-            session.finish(cache, now, *id);
-            self.unpushed = None;
+        if self.unpushed.is_empty() {
+            session.finish(cache, now, self.id);
         }
+        self.unpushed.is_empty()
+    }
+}
+
+/// A place for a request that is not in flight.
+#[derive(Clone, Copy, Debug, Default)]
+struct FreePlace {
+    /// Bytes that its last request transferred.
+    transferred: u64,
+    /// Time of the last reply.
+    answered_at: Option<Nanos>,
+}
+
+impl FreePlace {
+    /// Returns the time of the next request: `think` after the last reply.
+    fn ready_at(&self, think: RequestTime) -> Nanos {
+        self.answered_at.map_or(0, |at| at.saturating_add(think.of(self.transferred)))
     }
 }
 
@@ -102,11 +124,13 @@ impl Job {
 #[derive(Debug)]
 pub(super) struct Client {
     sessions: Vec<Session>,
-    job: Option<Job>,
-    /// Bytes that its current or last request transfers.
-    transferred: u64,
-    /// Time of its last reply.
-    answered_at: Option<Nanos>,
+    /// Indices of the volumes with requests in flight.
+    busy: Vec<usize>,
+    partial_writes: Vec<PartialWrite>,
+    /// The places of requests that are not in flight.
+    free: Vec<FreePlace>,
+    /// Time from the end of a request that has waited until its reply arrives.
+    reply: Nanos,
 }
 
 /// Time that a client or a front end needs for a request: a part for each request, and a part for
@@ -130,112 +154,144 @@ impl RequestTime {
     }
 }
 
-/// State of a client after a step.
+/// Progress of the requests of a client on one volume.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum ClientState {
-    /// The client has no request.
-    Idle,
-    /// The client waits for the store or for free frames.
+pub(super) enum Progress {
+    /// At least one has ended.
+    Ended,
+    /// They wait for the store or for free frames.
     Waiting,
-    /// The client waits until this time.
+    /// They wait, until this time at the latest.
     WaitingUntil(Nanos),
 }
 
 impl Client {
-    pub(super) fn new(sessions: Vec<Session>) -> Self {
-        Client { sessions, job: None, transferred: 0, answered_at: None }
+    /// Creates a client that has up to `depth` requests in flight.
+    pub(super) fn new(sessions: Vec<Session>, depth: usize) -> Self {
+        let free = vec![FreePlace::default(); depth];
+        Client { sessions, busy: Vec::new(), partial_writes: Vec::new(), free, reply: 0 }
     }
 
+    /// Sets the time from the end of a request that has waited until its reply arrives.
+    pub(super) fn set_reply_time(&mut self, reply: Nanos) {
+        self.reply = reply;
+    }
+
+    /// Returns true if no request is in flight.
     pub(super) fn is_idle(&self) -> bool {
-        self.job.is_none()
+        self.busy.is_empty()
     }
 
-    /// Returns the volume of its request.
-    pub(super) fn volume(&self) -> Option<usize> {
-        self.job.as_ref().map(|job| job.volume)
+    /// Returns the volumes with requests in flight.
+    pub(super) fn busy(&self) -> &[usize] {
+        &self.busy
     }
 
-    /// Returns the time of its next request, if it is idle: `think` after the last reply.
+    /// Returns the time of its next request, unless as many as possible are in flight: `think`
+    /// after a reply.
     pub(super) fn ready_at(&self, think: RequestTime) -> Option<Nanos> {
-        let ready = |at: Nanos| at.saturating_add(think.of(self.transferred));
-        self.is_idle().then(|| self.answered_at.map_or(0, ready))
+        self.free.iter().map(|place| place.ready_at(think)).min()
     }
 
-    /// Starts a request on the idle client, and advances it as far as possible now.
+    /// Starts a request in the place that has been free longest, and advances it as far as possible
+    /// now.
     pub(super) fn begin(
         &mut self,
         cache: &Cache<NoFrames>,
         now: Nanos,
         EngineRequest { volume, request, parts }: EngineRequest,
-    ) -> Result<ClientState, SimulationError> {
-        debug_assert!(self.is_idle(), "one request at a time");
+    ) -> Result<Progress, SimulationError> {
+        let longest = |(_, place): &(usize, &FreePlace)| place.answered_at;
+        let place = self.free.iter().enumerate().min_by_key(longest);
+        let (place, _) = place.expect("a client with room for a request");
+        self.free.swap_remove(place);
         let op = request.op;
         let transfers = matches!(op, RequestOp::Read | RequestOp::Write);
-        self.transferred = if transfers { request.len } else { 0 };
+        let sent = Sent { op, transferred: if transfers { request.len } else { 0 } };
         let session = &mut self.sessions[volume];
-        let mut unpushed = None;
         if parts.is_empty() {
             let len = if op == RequestOp::Write { request.len } else { 0 };
             let zeros = ZeroPayload(usize::try_from(len).expect("at most a piece"));
-            if let Submitted::Done(done) = session.submit(cache, now, request, zeros, || ()) {
+            if let Submitted::Done(done) = session.submit(cache, now, request, zeros, || sent) {
                 session.record_latency(op, 0);
-                return self.finish_request(cache, now, volume, done.data, None);
+                self.end_request(cache, (now, now), (volume, sent), done.data);
+                return Ok(Progress::Ended);
             }
         } else {
-            unpushed = Some((session.begin(now, request, ()), parts));
+            let id = session.begin(now, request, sent);
+            self.partial_writes.push(PartialWrite { volume, id, unpushed: parts });
         }
-        self.job = Some(Job { volume, op, unpushed });
-        self.advance(cache, now)
+        if !self.busy.contains(&volume) {
+            self.busy.push(volume);
+        }
+        self.advance(cache, now, volume)
     }
 
-    /// Advances the request as far as possible now.
+    /// Advances the requests on a volume as far as possible now.
     pub(super) fn advance(
         &mut self,
         cache: &Cache<NoFrames>,
         now: Nanos,
-    ) -> Result<ClientState, SimulationError> {
-        while let Some(job) = &mut self.job {
-            let (volume, op) = (job.volume, job.op);
+        volume: usize,
+    ) -> Result<Progress, SimulationError> {
+        let mut has_ended = false;
+        loop {
             let session = &mut self.sessions[volume];
             session.advance(cache, now);
             if session.is_stalled() {
                 session.retry(cache, now);
             }
-            job.push_parts(session, cache, now);
-            while let Some(event) = session.poll_event() {
+            self.partial_writes
+                .retain_mut(|write| write.volume != volume || !write.push(session, cache, now));
+            while let Some(event) = self.sessions[volume].poll_event() {
                 match event {
-                    Event::Piece(_, read) => session.release(cache, now, read),
+                    Event::Piece(_, read) => self.sessions[volume].release(cache, now, read),
                     Event::End(reply) => {
-                        session.record_latency(op, now.saturating_sub(reply.started_at));
-                        return self.finish_request(cache, now, volume, reply.data, reply.error);
+                        let sent = reply.context;
+                        let answered_at = now.saturating_add(self.reply);
+                        let duration = answered_at.saturating_sub(reply.started_at);
+                        self.sessions[volume].record_latency(sent.op, duration);
+                        let times = (now, answered_at);
+                        self.end_request(cache, times, (volume, sent), reply.data);
+                        if let Some(error) = reply.error {
+                            return Err(SimulationError(error.to_string()));
+                        }
+                        has_ended = true;
                     }
                 }
             }
             // The release of a piece may have woken an operation that waited for its frames.
-            if !session.has_completions() {
-                let next = session.next_reply_at();
-                return Ok(next.map_or(ClientState::Waiting, ClientState::WaitingUntil));
+            if !self.sessions[volume].has_completions() {
+                break;
             }
         }
-        Ok(ClientState::Idle)
+        let session = &self.sessions[volume];
+        if session.in_flight() == 0 {
+            self.busy.retain(|it| *it != volume);
+        }
+        Ok(match session.next_reply_at() {
+            _ if has_ended => Progress::Ended,
+            Some(at) => Progress::WaitingUntil(at),
+            None => Progress::Waiting,
+        })
     }
 
-    fn finish_request(
+    /// Frees the place of a request that has been answered.
+    fn end_request(
         &mut self,
         cache: &Cache<NoFrames>,
-        now: Nanos,
-        volume: usize,
+        (now, answered_at): (Nanos, Nanos),
+        (volume, sent): (usize, Sent),
         data: Option<Box<ReadRequest<NoFrames>>>,
-        error: Option<StoreError>,
-    ) -> Result<ClientState, SimulationError> {
+    ) {
         if let Some(read) = data {
             self.sessions[volume].release(cache, now, read);
         }
-        (self.job, self.answered_at) = (None, Some(now));
-        error.map_or(Ok(ClientState::Idle), |error| Err(SimulationError(error.to_string())))
+        let Sent { transferred, .. } = sent;
+        self.free.push(FreePlace { transferred, answered_at: Some(answered_at) });
     }
 
-    /// Cancels the request in flight, and closes the sessions.
+    /// Cancels the requests in flight, and closes the sessions.
     pub(super) fn close(self, cache: &Cache<NoFrames>) {
         for session in self.sessions {
             session.close(cache);

@@ -5,7 +5,7 @@
 //! volume, pages with lower numbers are hotter; the other volume is scanned in order, again and
 //! again. The clock advances by the same time with each request, and the stores take no time.
 
-use super::{CacheSimulation, Request, RequestTime, SimulationError};
+use super::{CacheSimulation, Clients, Request, RequestTime, SimulationError};
 use crate::model::NullStore;
 use crate::random::Random;
 use crate::trace::Op;
@@ -76,7 +76,7 @@ pub fn hit_ratio(
         let store = NullStore::new(options.geometry);
         (options, store)
     });
-    let mut simulation = CacheSimulation::new(sharing.frames, 1, served, 1);
+    let mut simulation = CacheSimulation::new(sharing.frames, 1, served, Clients::synchronous(1));
     if let MemoryDivision::Mode(mode) = division {
         simulation.set_share_mode(mode);
     }
@@ -97,7 +97,7 @@ pub fn hit_ratio(
         };
         simulation.run_until(simulation.now() + GAP)?;
         let offset = block * BLOCK_BYTES_U64;
-        let client = simulation.wait_for_idle(RequestTime::default())?;
+        let client = simulation.wait_for_client(RequestTime::default())?;
         let request = Request { volume, op: Op::Read, offset, len: BLOCK_BYTES_U64 };
         simulation.begin(client, &request)?;
     }

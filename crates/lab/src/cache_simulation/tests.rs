@@ -1,7 +1,8 @@
 //! Tests of the cache simulation.
 
 use super::*;
-use crate::model::{Disk, ModeledStore, NullStore};
+use crate::model::{DeviceRates, Disk, ModeledStore, NullStore, RatedDevice};
+use crate::random::Random;
 use crate::workload::probe::Probe;
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::counters::Counter;
@@ -9,6 +10,8 @@ use larder_core::curve::report::Finding;
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Geometry, MemoryStore};
 use larder_core::tunables::Tunables;
+
+const ONE: Clients = Clients::synchronous(1);
 
 fn scenario(seconds: u64) -> (Totals, Vec<u64>) {
     let cache_bytes = 26 << 20;
@@ -20,7 +23,7 @@ fn scenario(seconds: u64) -> (Totals, Vec<u64>) {
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
     let store = ModeledStore::new(MemoryStore::new(geometry), disk);
     let frames = u32::try_from(cache_bytes / 4096).unwrap();
-    let mut simulation = CacheSimulation::new(frames, 1, [(options, store)], 1);
+    let mut simulation = CacheSimulation::new(frames, 1, [(options, store)], ONE);
     let mut dirty = Vec::new();
     for request in probe.requests(7) {
         simulation.serve(&request).unwrap();
@@ -64,9 +67,9 @@ fn a_volume_whose_policy_is_wrong_for_it_gets_another_one() {
             ..VolumeOptions::new("loop", geometry)
         };
         let store = NullStore::new(geometry);
-        let mut simulation = CacheSimulation::new(4_000, 1, [(options, store)], 1);
+        let mut simulation = CacheSimulation::new(4_000, 1, [(options, store)], ONE);
         for block in (0..6_000).cycle().take(400_000) {
-            let client = simulation.wait_for_idle(RequestTime::default()).unwrap();
+            let client = simulation.wait_for_client(RequestTime::default()).unwrap();
             let request = Request { volume: 0, op: Op::Read, offset: block * 4096, len: 4096 };
             simulation.begin(client, &request).unwrap();
         }
@@ -101,7 +104,7 @@ fn a_read_as_large_as_the_cache_continues_when_its_earlier_pieces_are_released()
             ..VolumeOptions::new("large", geometry)
         };
         let store = NullStore::new(geometry);
-        let mut simulation = CacheSimulation::new(pages * 4, 1, [(options, store)], 1);
+        let mut simulation = CacheSimulation::new(pages * 4, 1, [(options, store)], ONE);
         for (offset, len) in [(131_072, 1 << 20), (0, 16 << 20), (512, 16 << 20)] {
             let request = Request { volume: 0, op: Op::Read, offset, len };
             simulation.begin(0, &request).unwrap();
@@ -110,5 +113,86 @@ fn a_read_as_large_as_the_cache_continues_when_its_earlier_pieces_are_released()
         let totals = simulation.finish().remove(0);
         let missed = totals.get(Counter::ReadMiss) + totals.get(Counter::ReadPartialHit);
         assert!(missed > 1_024, "{pages} pages: {missed} misses");
+    }
+}
+
+/// Returns the virtual time of reads of 4 KiB, each of another page, and the operations of the
+/// store.
+fn time_of_reads(clients: Clients, offsets: impl Iterator<Item = u64>) -> (Nanos, u64) {
+    let geometry = Geometry { length: 64 << 20, granule: 512, read_only: true };
+    let mut tunables = Tunables::default();
+    tunables.set("read-ahead-max", 0).unwrap();
+    let options = VolumeOptions { tunables, ..VolumeOptions::new("reads", geometry) };
+    let device = RatedDevice::new(DeviceRates::fixed(10 * MILLISECOND), 0);
+    let store = ModeledStore::new(NullStore::new(geometry), device);
+    let mut simulation = CacheSimulation::new(8_192, 1, [(options, store)], clients);
+    simulation.set_wake_time(MILLISECOND);
+    let begin = simulation.now();
+    for offset in offsets {
+        let client = simulation.wait_for_client(RequestTime::default()).unwrap();
+        simulation.begin(client, &Request { volume: 0, op: Op::Read, offset, len: 4096 }).unwrap();
+    }
+    simulation.wait_for_all().unwrap();
+    let time = simulation.now() - begin;
+    (time, simulation.finish().remove(0).get(Counter::StoreReads))
+}
+
+#[test]
+fn a_client_keeps_as_many_requests_in_flight_as_its_depth() {
+    let scattered = || (0..80).map(|number| number * 65_536);
+    for (number, depth) in [(1, 1), (1, 8), (4, 2), (8, 1), (1, 80)] {
+        let (time, reads) = time_of_reads(Clients { number, depth }, scattered());
+        let rounds = 80 / (number * depth) as u64;
+        assert_eq!((time, reads), (rounds * 11 * MILLISECOND, 80), "{number} of depth {depth}");
+    }
+}
+
+#[test]
+fn adjacent_reads_that_a_client_sends_together_are_one_operation() {
+    let adjacent = || (0..80).map(|number| number * 4096);
+    assert_eq!(time_of_reads(Clients { number: 1, depth: 8 }, adjacent()).1, 10);
+    assert_eq!(time_of_reads(ONE, adjacent()).1, 80);
+}
+
+#[test]
+fn clients_with_many_large_requests_in_little_memory_all_end() {
+    let geometry = Geometry { length: 64 << 20, granule: 512, read_only: false };
+    for (number, depth) in [(1, 2), (1, 64), (3, 16)] {
+        let frames = u32::try_from(number * 512 + 8).unwrap();
+        let volumes = ["a", "b"].map(|name| {
+            let options = VolumeOptions { page_blocks: 4, ..VolumeOptions::new(name, geometry) };
+            let disk = Disk::seven_thousand_two_hundred(geometry.length);
+            (options, ModeledStore::new(NullStore::new(geometry), disk))
+        });
+        let mut simulation = CacheSimulation::new(frames, 1, volumes, Clients { number, depth });
+        let mut random = Random::from_seed(3);
+        for _ in 0..400 {
+            let op = [Op::Read, Op::Read, Op::Write, Op::Flush, Op::Discard]
+                [usize::try_from(random.below(5)).unwrap()];
+            let len = (1 + random.below(1_024)) * 4096;
+            let offset = random.below((64 << 20) - len) / 512 * 512;
+            let client = simulation.wait_for_client(RequestTime::default()).unwrap();
+            simulation
+                .begin(
+                    client,
+                    &Request { volume: usize::try_from(random.below(2)).unwrap(), op, offset, len },
+                )
+                .unwrap();
+        }
+        simulation.wait_for_all().unwrap();
+        let requests: u64 = simulation
+            .finish()
+            .iter()
+            .map(|totals| {
+                let counters = [
+                    Counter::ReadRequests,
+                    Counter::WriteRequests,
+                    Counter::FlushRequests,
+                    Counter::DiscardRequests,
+                ];
+                counters.iter().map(|counter| totals.get(*counter)).sum::<u64>()
+            })
+            .sum();
+        assert_eq!(requests, 400);
     }
 }

@@ -10,7 +10,7 @@
 
 mod reader;
 
-use crate::cache_simulation::{CacheSimulation, EngineRequest, SimulationError};
+use crate::cache_simulation::{CacheSimulation, Clients, EngineRequest, SimulationError};
 use crate::model::StoreModel;
 use larder_core::cache::shards_for;
 use larder_core::counters::Totals;
@@ -109,7 +109,8 @@ impl RecordedWorkload {
     ) -> Result<Totals, WorkloadError> {
         let volumes = self.volumes.iter().map(|it| (it.clone(), store.build(it.geometry)));
         let shards = shards_for(frames, cores.get());
-        let mut simulation = CacheSimulation::new(frames, shards, volumes, self.clients);
+        let clients = Clients::synchronous(self.clients);
+        let mut simulation = CacheSimulation::new(frames, shards, volumes, clients);
         read(&self.path, &mut |step| {
             if let Step::Request(RecordedRequest { pause, client, request }) = step {
                 simulation.wait_for_all()?;

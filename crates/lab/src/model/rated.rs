@@ -18,6 +18,7 @@ use crate::random::Random;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::store::StoreOpKind;
 use larder_core::units::as_f64;
+use std::collections::VecDeque;
 
 /// Maximum number of operations in service: more than a cache ever has in flight.
 pub const DEPTH_MAX: u32 = 1024;
@@ -44,8 +45,8 @@ pub struct DeviceRates {
     pub read_latency: Latency,
     /// Time of any other operation that waits for no token.
     pub write_latency: Latency,
-    /// Rate at which a read or write transfers its bytes while it is in service, in addition to the
-    /// latency; at least 1. `None` for no time.
+    /// Rate at which the bytes of reads and writes are transferred, one operation after the other,
+    /// before the latency of each begins; at least 1. `None` for no time.
     pub transfer_bytes_per_s: Option<u64>,
     /// Time whose tokens an idle device collects, nanoseconds. Without a slice, one operation is
     /// always collected.
@@ -86,8 +87,10 @@ impl DeviceRates {
         let places = f64::from(depth.min(self.depth));
         // Without a burst or a slice, a read waits until its last byte has its token.
         let wait = if self.burst == 0 && self.slice == 0 { transfer } else { 0.0 };
-        let service = self.read_latency.mean + self.transfer_time(len);
+        let own = self.transfer_time(len);
+        let service = self.read_latency.mean + own;
         let by_latency = places / (as_f64(service) / as_f64(SECOND) + wait);
+        let transfer = transfer.max(as_f64(own) / as_f64(SECOND));
         operations.fold(by_latency, f64::min).min(1.0 / transfer)
     }
 
@@ -104,6 +107,7 @@ pub struct RatedDevice {
     total: Limiter,
     read: Limiter,
     write: Limiter,
+    transfers: Transfers,
     random: Random,
 }
 
@@ -121,6 +125,7 @@ impl RatedDevice {
             total: limiter(rates.total),
             read: limiter(rates.read),
             write: limiter(rates.write),
+            transfers: Transfers::default(),
             random: Random::from_seed(seed),
         }
     }
@@ -142,7 +147,56 @@ impl Model for RatedDevice {
             _ => (&mut self.write, self.rates.write_latency),
         };
         let admitted_at = self.total.take(now, bytes).max(side.take(now, bytes));
-        admitted_at.saturating_add(latency.draw(&mut self.random) + transfer)
+        let transferred_at = self.transfers.add(now, admitted_at, transfer);
+        transferred_at.saturating_add(latency.draw(&mut self.random))
+    }
+}
+
+/// The times at which a device transfers, now or later: those of operations that wait for tokens
+/// leave gaps, which others use.
+#[derive(Clone, Debug, Default)]
+struct Transfers {
+    /// Begin and end of each time; none touches another one, and the first is the earliest.
+    busy: VecDeque<(Nanos, Nanos)>,
+}
+
+impl Transfers {
+    /// Adds a transfer that takes `time` and begins at `earliest` at the earliest; returns its end.
+    /// No later transfer begins before `now`.
+    fn add(&mut self, now: Nanos, earliest: Nanos, time: Nanos) -> Nanos {
+        if time == 0 {
+            return earliest;
+        }
+        while self.busy.front().is_some_and(|(_, end)| *end < now) {
+            self.busy.pop_front();
+        }
+        let mut index = self.busy.partition_point(|(_, end)| *end < earliest);
+        let mut begin = earliest;
+        while let Some((next, end)) = self.busy.get(index) {
+            if begin.saturating_add(time) <= *next {
+                break;
+            }
+            begin = begin.max(*end);
+            index += 1;
+        }
+        let end = begin.saturating_add(time);
+        self.insert(index, (begin, end));
+        end
+    }
+
+    /// Inserts a time at `index`, and joins it with those that it touches.
+    fn insert(&mut self, index: usize, (begin, end): (Nanos, Nanos)) {
+        let touches_next = self.busy.get(index).is_some_and(|next| next.0 == end);
+        let touches_last = index > 0 && self.busy[index - 1].1 == begin;
+        match (touches_last, touches_next) {
+            (true, true) => {
+                self.busy[index - 1].1 = self.busy[index].1;
+                self.busy.remove(index);
+            }
+            (true, false) => self.busy[index - 1].1 = end,
+            (false, true) => self.busy[index].0 = begin,
+            (false, false) => self.busy.insert(index, (begin, end)),
+        }
     }
 }
 
@@ -269,6 +323,64 @@ mod tests {
             assert!((99.0..=101.5).contains(&found), "{found} at depth {depth}");
             let found = rate(DeviceRates::fixed(10 * MILLISECOND), depth, StoreOpKind::Read);
             assert!((found / as_f64(100 * depth) - 1.0).abs() < 0.01, "{found} at depth {depth}");
+        }
+    }
+
+    #[test]
+    fn transfers_do_not_overlap_and_latencies_do() {
+        let mib = 1 << 20;
+        let rates = DeviceRates {
+            transfer_bytes_per_s: Some(100 * mib),
+            ..DeviceRates::fixed(MILLISECOND)
+        };
+        let device = || RatedDevice::new(rates, 0);
+        let result = closed_loop(device(), 8, 80, StoreOpKind::Read, mib, |at| at * mib);
+        assert!((98.0..=100.0).contains(&result.rate), "{}", result.rate);
+        assert!(result.longest <= 81 * MILLISECOND, "{} ns", result.longest);
+        let result = closed_loop(device(), 1, 80, StoreOpKind::Read, mib, |at| at * mib);
+        assert!((90.0..=91.0).contains(&result.rate), "{}", result.rate);
+    }
+
+    #[test]
+    fn the_transfer_of_an_operation_that_waits_for_tokens_delays_no_other() {
+        let write = RateLimits { operations_per_s: Some(1), bytes_per_s: None };
+        let transfer_bytes_per_s = Some(4096 * 1_000);
+        let rates = DeviceRates { write, transfer_bytes_per_s, ..DeviceRates::fixed(0) };
+        let mut device = RatedDevice::new(rates, 0);
+        let mut serve = |now, kind, blocks| {
+            device.serve(now, &Access { kind, offset: 0, len: 4096 * blocks, arrived_at: now })
+        };
+        let write = StoreOpKind::Write { fua: false };
+        assert_eq!(serve(0, write, 1), MILLISECOND);
+        // Its token is there after a second.
+        assert_eq!(serve(0, write, 100), SECOND + 100 * MILLISECOND);
+        assert_eq!(serve(0, StoreOpKind::Read, 10), 11 * MILLISECOND);
+        // This one does not fit before the transfer of the write.
+        let late = SECOND - 5 * MILLISECOND;
+        assert_eq!(serve(late, StoreOpKind::Read, 10), SECOND + 110 * MILLISECOND);
+        assert_eq!(serve(late, StoreOpKind::Read, 5), SECOND);
+        assert_eq!(serve(late, StoreOpKind::Read, 1), SECOND + 111 * MILLISECOND);
+    }
+
+    /// The gaps that are used are those of a plain search, for any order of times.
+    #[test]
+    fn transfers_take_the_first_gap_that_is_long_enough() {
+        let mut random = Random::from_seed(11);
+        for _ in 0..200 {
+            let (mut transfers, mut busy) = (Transfers::default(), Vec::new());
+            let mut now = 0;
+            for _ in 0..60 {
+                now += random.below(10);
+                let (earliest, time) = (now + random.below(40), random.below(6));
+                let is_free = |begin: Nanos| {
+                    busy.iter().all(|&(from, to)| begin + time <= from || to <= begin)
+                };
+                let begin = (earliest..).find(|&begin| time == 0 || is_free(begin)).unwrap();
+                assert_eq!(transfers.add(now, earliest, time), begin + time);
+                if time > 0 {
+                    busy.push((begin, begin + time));
+                }
+            }
         }
     }
 

@@ -13,8 +13,8 @@ mod runs;
 
 pub use runs::simulate_all;
 
-pub use crate::cache_simulation::RequestTime;
 use crate::cache_simulation::{CacheSimulation, Request, SimulationError};
+pub use crate::cache_simulation::{Clients, RequestTime};
 pub use crate::model::StoreModel;
 use crate::trace::{Addressing, Op, Record, Source, TraceError};
 use larder_core::clock::{Nanos, SECOND};
@@ -45,15 +45,15 @@ const SECTOR_BYTES: u64 = 512;
 /// Arrival times of the requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Pace {
-    /// Each client makes its next request as soon as it is idle.
+    /// Each client makes its next request as soon as it has room for one.
     Closed {
         /// Minimum time between two requests of any clients: the time that all clients together
         /// and the front end need for the first one.
         gap: RequestTime,
-        /// Time between a reply and the next request of the same client.
+        /// Time between a reply and the next request in its place.
         think: RequestTime,
     },
-    /// Requests arrive at the times of the trace, or as soon afterwards as a client is idle.
+    /// Requests arrive at the times of the trace, or as soon afterwards as a client has room.
     Recorded,
 }
 
@@ -80,12 +80,15 @@ pub struct CacheSimulationOptions {
     pub write_mode: WriteMode,
     /// The store model.
     pub store: StoreModel,
-    /// Maximum requests in flight, each on a connection of its own.
-    pub clients: usize,
+    /// The clients.
+    pub clients: Clients,
     /// Arrival times of the requests.
     pub pace: Pace,
     /// Time from the first queued operation until the store takes the queued operations.
     pub wake: Nanos,
+    /// Time from the end of a request that has waited for the store until its client gets the
+    /// reply.
+    pub reply: Nanos,
     /// Expected access pattern of the volumes.
     pub hint: Hint,
     /// Constants of the lazy writer, the dirty limit and read-ahead.
@@ -224,6 +227,7 @@ pub fn simulate(
 ) -> Result<CacheSimulationResult, CacheSimulationError> {
     let mut simulation = build(lengths, options);
     simulation.set_wake_time(options.wake);
+    simulation.set_reply_time(options.reply);
     let begin = simulation.now();
     let mut next = begin;
     let mut parts = [PartReads::default(); PARTS];
@@ -247,7 +251,7 @@ pub fn simulate(
                 Pace::Closed { think, .. } => (next, think),
             };
             simulation.run_until(until)?;
-            let client = simulation.wait_for_idle(think)?;
+            let client = simulation.wait_for_client(think)?;
             if simulation.now() - begin > TIME_MAX {
                 return Err(CacheSimulationError::TooLong);
             }
@@ -334,10 +338,12 @@ fn request(record: &Record) -> Option<Request> {
     (op == Op::Flush || len > 0).then_some(request)
 }
 
-/// Returns the minimum number of frames of a simulated cache.
+/// Returns the minimum number of frames of a simulated cache. If clients have several requests in
+/// flight, their pieces take at most half of the memory, and further pins a quarter.
 #[must_use]
-pub fn frames_min(clients: usize, page_blocks: u32) -> u64 {
-    (clients * CLIENT_FRAMES) as u64 + 2 * u64::from(page_blocks)
+pub fn frames_min(clients: Clients, page_blocks: u32) -> u64 {
+    let pieces = if clients.depth > 1 { 2 } else { 1 };
+    (clients.number * CLIENT_FRAMES * pieces) as u64 + 2 * u64::from(page_blocks)
 }
 
 /// Returns the number of frames of this many bytes of cache memory.

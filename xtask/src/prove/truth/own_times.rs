@@ -7,8 +7,8 @@ use super::workload::{TraceSummary, Workload};
 use crate::disk::Disk;
 use crate::prove::prelude::*;
 
-/// Steps of the search for the time between two requests.
-const GAP_STEPS: usize = 8;
+/// Steps of the search for the own time of a request.
+const STEPS: usize = 10;
 
 /// The times of a workload without the limit of the disk, with a number of requests in flight.
 pub(super) struct OwnTimes {
@@ -73,17 +73,19 @@ impl Unlimited<'_> {
         Ok(OwnTimes { request, store: self.calibration.alone })
     }
 
-    /// Finds the time between two requests of several clients with which the simulation takes as
-    /// long as the run.
+    /// Finds the own time of requests with which the simulation takes as long as the run, with
+    /// several requests in flight.
     fn of_clients(&self, at: usize) -> Result<OwnTimes> {
         let options = "--read-ahead off";
         let (store, size, elapsed_s) = self.run(at, options)?;
         let elapsed_s = elapsed_s.context("a workload without a time")?;
         let model = self.calibration.unlimited_store(&store);
-        let (mut low, mut high) = (0.0, elapsed_s * 1e9 / self.summary.requests);
-        for _ in 0..GAP_STEPS {
+        // Each request in flight may have such a time.
+        let longest = elapsed_s * 1e9 / self.summary.requests * f64::from(DEPTHS[at]);
+        let (mut low, mut high) = (0.0, longest);
+        for _ in 0..STEPS {
             let middle = f64::midpoint(low, high);
-            let pace = format!("--clients {} --gap {}", DEPTHS[at], self.own_time(at, middle));
+            let pace = self.workload.pace(DEPTHS[at], &self.own_time(at, middle));
             let options = format!("{options} {pace} --store {model} --wake {:.0}ns", store.wake);
             let predicted_s = number(&simulate(self.env, self.trace, size, &options)?, ELAPSED)?;
             if predicted_s / 1e9 < elapsed_s { low = middle } else { high = middle }
@@ -92,7 +94,10 @@ impl Unlimited<'_> {
     }
 
     fn own_time(&self, at: usize, fixed_ns: f64) -> String {
-        let byte_ns = self.calibration.byte_ns[at];
+        // On one connection, the time of the bytes passes for all requests in flight.
+        let shared_by =
+            if self.workload.has_one_connection() { f64::from(DEPTHS[at]) } else { 1.0 };
+        let byte_ns = self.calibration.byte_ns[at] * shared_by;
         let rate = if byte_ns > 0.0 { format!("+{:.0}/s", 1e9 / byte_ns) } else { String::new() };
         format!("{fixed_ns:.0}ns{rate}")
     }

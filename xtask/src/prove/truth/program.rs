@@ -92,11 +92,7 @@ impl Program<'_> {
         let clients = DEPTHS[combination.depth];
         let OwnTimes { request: own_time, store } = &self.own_times[combination.depth];
         let (wake_ns, store) = (store.wake, self.calibration.store(store));
-        let pace = match (self.workload.is_direct(), clients) {
-            (false, _) => "--pace recorded --clients 8".to_owned(),
-            (true, 1) => format!("--clients 1 --think {own_time}"),
-            (true, _) => format!("--clients {clients} --gap {own_time}"),
-        };
+        let pace = self.workload.pace(clients, own_time);
         let common = combination.common();
         let options = format!("--store {store} --wake {wake_ns:.0}ns {common} {pace}");
         simulate(env, trace, size, &options)

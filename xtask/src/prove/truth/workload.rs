@@ -18,6 +18,8 @@ const FIO_BYTES: u64 = 256 * MIB;
 const FILE_SYSTEM_BYTES: u64 = 1024 * MIB;
 /// The memory of the server that records a workload.
 const RECORDER: &str = "--memory 64MiB --policy lru";
+/// Maximum requests in flight of a loop device, on which the file system is (drivers/block/loop.c).
+const FILE_SYSTEM_DEPTH: u32 = 128;
 /// The memory of the programs on a file system, with the kernel's cache of their files.
 const PROGRAMS_MIB: u64 = 48;
 /// Patterns of fio on [`FIO_BYTES`], each a fixed sequence of requests.
@@ -128,6 +130,25 @@ impl Workload {
     /// Returns true if the requests reach the volume without a file system.
     pub(super) fn is_direct(&self) -> bool {
         matches!(self.load, Load::Replay(_) | Load::Fio(_))
+    }
+
+    /// Returns true if all requests reach the server on one connection.
+    pub(super) fn has_one_connection(&self) -> bool {
+        !matches!(self.load, Load::Replay(_))
+    }
+
+    /// Returns the options of a simulation with `depth` requests in flight, of which each takes
+    /// `own_time` in clients and server. A replay has a connection for each; fio and a file system
+    /// have one.
+    pub(super) fn pace(&self, depth: u32, own_time: &str) -> String {
+        match self.load {
+            Load::PostMark | Load::Database => {
+                format!("--pace recorded --depth {FILE_SYSTEM_DEPTH}")
+            }
+            Load::Fio(_) => format!("--depth {depth} --think {own_time}"),
+            Load::Replay(_) if depth == 1 => format!("--think {own_time}"),
+            Load::Replay(_) => format!("--clients {depth} --gap {own_time}"),
+        }
     }
 
     /// Returns the trace of the workload, recorded unless it is one.

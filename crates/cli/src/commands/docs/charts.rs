@@ -7,7 +7,7 @@ use larder_core::store::{Geometry, MemoryStore};
 use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
-use larder_lab::cache_simulation::CacheSimulation;
+use larder_lab::cache_simulation::{CacheSimulation, Clients};
 use larder_lab::model::{Disk, ModeledStore};
 use larder_lab::workload::probe::Probe;
 use larder_report::chart::{Axis, Chart};
@@ -37,7 +37,8 @@ pub(super) fn saw_tooth() -> Result<String> {
     let disk = Disk::seven_thousand_two_hundred(geometry.length);
     let store = ModeledStore::new(MemoryStore::new(geometry), disk);
     let frames = u32::try_from(CACHE_BYTES / BLOCK_BYTES_U64).expect("26 MiB");
-    let mut simulation = CacheSimulation::new(frames, 1, [(options, store)], 1);
+    let mut simulation =
+        CacheSimulation::new(frames, 1, [(options, store)], Clients::synchronous(1));
     let begin = simulation.now();
     let (mut dirty, mut written) = (Vec::new(), Vec::new());
     let mut next = begin;

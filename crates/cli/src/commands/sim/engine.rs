@@ -13,7 +13,7 @@ use larder_core::mode::WriteMode;
 use larder_core::tunables::{TUNABLES, Tunables};
 use larder_host::memory;
 use larder_lab::model::StoreSpec;
-use larder_lab::sim::engine::{CacheSimulationOptions, Pace, RequestTime};
+use larder_lab::sim::engine::{CacheSimulationOptions, Clients, Pace, RequestTime};
 use larder_lab::sim::study::{self, WholeStudy};
 use std::num::NonZero;
 
@@ -38,10 +38,15 @@ pub(super) struct EngineArgs {
           hide_short_help = true)]
     store: StoreSpec,
 
-    /// Maximum number of requests in flight.
+    /// Number of clients, each on a connection of its own.
     #[arg(long, value_name = "NUMBER", default_value_t = 1,
           value_parser = clap::value_parser!(u16).range(1..=1024), hide_short_help = true)]
     clients: u16,
+
+    /// Maximum number of requests in flight of each client.
+    #[arg(long, value_name = "NUMBER", default_value_t = 1,
+          value_parser = clap::value_parser!(u16).range(1..=1024), hide_short_help = true)]
+    depth: u16,
 
     /// Minimum time between two requests of any client, for the front end, for example 15us.
     ///
@@ -63,6 +68,11 @@ pub(super) struct EngineArgs {
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time_to_hour,
           hide_short_help = true)]
     wake: u64,
+
+    /// Time until the client of a request that has waited for the store gets the reply.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time_to_hour,
+          hide_short_help = true)]
+    reply: u64,
 
     /// Time of requests: as soon as a client is free, or at the times of the trace.
     #[arg(long, value_name = "PACE", default_value = "closed", hide_short_help = true)]
@@ -174,12 +184,16 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<bool> {
             policy: PolicyChoice::default(),
             write_mode: WriteMode::Back,
             store: store_model::of(&engine_args.store)?,
-            clients: engine_args.clients.into(),
+            clients: Clients {
+                number: engine_args.clients.into(),
+                depth: engine_args.depth.into(),
+            },
             pace: match engine_args.pace {
                 PaceBy::Closed => Pace::Closed { gap: engine_args.gap, think: engine_args.think },
                 PaceBy::Recorded => Pace::Recorded,
             },
             wake: engine_args.wake,
+            reply: engine_args.reply,
             hint: engine_args.hint,
             tunables: tunables(engine_args)?,
         },

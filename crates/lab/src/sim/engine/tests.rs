@@ -47,9 +47,10 @@ fn options(frames: u32, policy: impl Into<PolicyChoice>) -> CacheSimulationOptio
         policy: policy.into(),
         write_mode: WriteMode::Through,
         store: StoreModel::Instant,
-        clients: 1,
+        clients: Clients::synchronous(1),
         pace: Pace::CLOSED,
         wake: 0,
+        reply: 0,
         hint: Hint::Normal,
         tunables,
     }
@@ -94,7 +95,7 @@ fn a_page_that_a_request_touches_counts_once_however_often_the_request_stalls() 
     let busy = CacheSimulationOptions {
         write_mode: WriteMode::Back,
         store: StoreModel::DISK,
-        clients: 8,
+        clients: Clients::synchronous(8),
         ..options(2_500, PolicyKind::Lru)
     };
     let outcome = run(&records, &busy);
@@ -111,7 +112,7 @@ fn the_same_trace_gives_the_same_counters_and_clients_make_it_faster() {
     let records = records(2_000, 7, 8);
     let slow = |clients| CacheSimulationOptions {
         store: rated(3_000, 800_000),
-        clients,
+        clients: Clients::synchronous(clients),
         ..options(3_000, PolicyKind::Lru)
     };
     let (one, again, eight) =
@@ -132,7 +133,7 @@ fn each_client_thinks_after_its_answers() {
     let records: Vec<Record> = (0..2_000).map(read).collect();
     let thinking = |clients| CacheSimulationOptions {
         store: StoreModel::rated(DeviceRates::fixed(4_000_000)),
-        clients,
+        clients: Clients::synchronous(clients),
         pace: Pace::Closed {
             gap: RequestTime::default(),
             think: RequestTime { fixed: 1_000_000, bytes_per_s: None },
@@ -152,7 +153,7 @@ fn a_rate_bounds_any_number_of_clients_and_their_reads_wait_in_turn() {
     for clients in [1, 8, 32] {
         let limited = CacheSimulationOptions {
             store: rated(100, 0),
-            clients,
+            clients: Clients::synchronous(clients),
             ..options(33 * 256, PolicyKind::Lru)
         };
         let outcome = run(&records, &limited);

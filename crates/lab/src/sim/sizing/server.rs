@@ -5,8 +5,8 @@
 
 use super::{Open, Options, PAGE_SIZES, Progress, ProgressCallback, SizingContext, SizingError};
 use crate::sim::engine::{
-    self, CacheSimulationOptions, CacheSimulationResult, PARTS, Pace, PartReads, StoreModel,
-    VolumeLengths,
+    self, CacheSimulationOptions, CacheSimulationResult, Clients, PARTS, Pace, PartReads,
+    StoreModel, VolumeLengths,
 };
 use larder_core::cache::{METADATA_BYTES_PER_FRAME, shards_for};
 use larder_core::counters::{Counter, Latency};
@@ -31,7 +31,7 @@ pub(super) const PAGES_MIN: u32 = 512;
 /// Maximum memory of the tables of a simulated cache.
 const TABLES_MAX: u64 = 1 << 30;
 /// One request is in flight at a time.
-const CLIENTS: usize = 1;
+const CLIENTS: Clients = Clients::synchronous(1);
 
 /// The server whose work is predicted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -151,6 +151,7 @@ impl Server {
             clients: CLIENTS,
             pace: Pace::CLOSED,
             wake: 0,
+            reply: 0,
             hint: Hint::Normal,
             tunables: Tunables::default(),
         }

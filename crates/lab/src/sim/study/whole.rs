@@ -96,7 +96,6 @@ pub fn run_whole(
                 small_sizes += 1;
                 continue;
             }
-            let clients = format::counted(clients as u64, "client");
             return Err(refused(format!(
                 "simulate a cache of {}: with {clients} the minimum is {minimum}KiB; choose a \
                  larger --size",

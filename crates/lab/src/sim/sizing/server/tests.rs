@@ -72,9 +72,10 @@ fn the_prediction_is_a_simulation_of_the_recommended_server() {
             policy: PolicyKind::from_name(&advice.policy).unwrap().into(),
             write_mode: WriteMode::Back,
             store: StoreModel::DISK,
-            clients: 1,
+            clients: engine::Clients::synchronous(1),
             pace: Pace::CLOSED,
             wake: 0,
+            reply: 0,
             hint: Hint::Normal,
             tunables: Tunables::default(),
         };
