@@ -3,27 +3,40 @@
 //! The model is that of C. Ruemmler and J. Wilkes, "An introduction to disk drive modeling", IEEE
 //! Computer 27(3), March 1994: a seek curve of two parts, a rotational position computed from the
 //! time, zones, the disk's own read-ahead, controller overhead, and (off by default) a write cache.
-//! The disk serves the waiting operation with the shortest positioning time first, rotation
-//! included, minus a credit for its waiting time, so that no operation starves: "aged shortest
-//! access time first" of D. Jacobson and J. Wilkes, "Disk scheduling algorithms based on rotational
-//! position", HPL-CSP-91-7, and of M. Seltzer, P. Chen and J. Ousterhout, "Disk scheduling
-//! revisited", USENIX Winter 1990.
+//! The disk serves the operation in its command queue with the shortest positioning time first,
+//! rotation included, minus a credit for its waiting time, so that no operation starves: "aged
+//! shortest access time first" of D. Jacobson and J. Wilkes, "Disk scheduling algorithms based on
+//! rotational position", HPL-CSP-91-7, and of M. Seltzer, P. Chen and J. Ousterhout, "Disk
+//! scheduling revisited", USENIX Winter 1990.
 //!
 //! Not modeled: head switches in a cylinder and remapped sectors; the sustained rate includes
 //! both.
 //! Times are nanoseconds, sizes are bytes, rates are bytes per second.
 
+mod presets;
+
 use super::curve::SeekCurve;
 use super::layout::Layout;
 use super::stream::Stream;
 use super::{Access, Model};
-use larder_core::clock::{MILLISECOND, Nanos, SECOND};
+use larder_core::clock::{Nanos, SECOND};
 use larder_core::store::StoreOpKind;
 use std::collections::BTreeMap;
 
+/// Cached writes on each side of the head that are candidates for the next destaging.
+const DESTAGE_CANDIDATES: usize = 32;
+
 /// The figures of a disk's data sheet, and its firmware settings.
-#[derive(Clone, Copy, Debug, PartialEq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DiskSpec {
+    /// Capacity of the data sheet, bytes. It changes no time: a model spreads the full stroke over
+    /// the length of its store.
+    pub capacity_bytes: u64,
+    /// Actuators, each of which serves an equal part of the addresses; at least 1. A [`Disk`] has
+    /// one; [`super::StoreModel`] builds one `Disk` for each.
+    pub actuators: u32,
+    /// Bytes of a sector.
+    pub sector_bytes: u64,
     /// Revolutions per minute.
     pub rpm: u32,
     /// Seek to the next track, nanoseconds.
@@ -48,32 +61,14 @@ pub struct DiskSpec {
     /// a flush costs the overhead alone. With a cache, a flush waits until the whole cache is
     /// written.
     pub write_cache_bytes: u64,
+    /// Length of the disk's command queue, at least 1: the next operation is one of the first
+    /// `queue_depth` that arrived. With 1, operations are served in order of arrival, and the host
+    /// sends the next command when the previous one is complete.
+    pub queue_depth: u32,
     /// Waiting compensates for distance: an operation that has waited this many nanoseconds longer
     /// than another is served before it, wherever the two lie; one that has waited half as much
     /// longer compensates for half the worst positioning time.
     pub age_max: Nanos,
-}
-
-impl DiskSpec {
-    /// A desktop disk: 7,200 rpm, 8.5 ms average seek, 150 MB/s on the outer tracks, write cache
-    /// off.
-    #[must_use]
-    pub const fn seven_thousand_two_hundred() -> Self {
-        DiskSpec {
-            rpm: 7_200,
-            track_to_track: MILLISECOND,
-            average_seek: 8_500_000,
-            full_stroke: 18 * MILLISECOND,
-            write_settle: 500_000,
-            outer_bytes_per_s: 150_000_000,
-            inner_bytes_per_s: 75_000_000,
-            interface_bytes_per_s: 550_000_000,
-            overhead: 100_000,
-            read_ahead_bytes: 512 << 10,
-            write_cache_bytes: 0,
-            age_max: SECOND,
-        }
-    }
 }
 
 /// The state of a disk.
@@ -82,8 +77,8 @@ pub struct Disk {
     spec: DiskSpec,
     layout: Layout,
     curve: SeekCurve,
-    /// Track of the head while the disk does not read ahead.
-    track: u64,
+    /// Byte under the head while the disk does not read ahead.
+    head: u64,
     stream: Option<Stream>,
     /// Time at which the head is free; later than the last completion only while cached writes are
     /// destaged.
@@ -99,11 +94,12 @@ impl Disk {
     #[must_use]
     pub fn new(spec: DiskSpec, length: u64) -> Self {
         let revolution = 60 * SECOND / u64::from(spec.rpm);
+        let rates = (spec.outer_bytes_per_s, spec.inner_bytes_per_s);
         Disk {
             spec,
-            layout: Layout::new(length, revolution, spec.outer_bytes_per_s, spec.inner_bytes_per_s),
+            layout: Layout::new(length, revolution, rates, spec.sector_bytes),
             curve: SeekCurve::fit(spec.track_to_track, spec.average_seek, spec.full_stroke),
-            track: 0,
+            head: 0,
             stream: None,
             free_at: 0,
             cached: BTreeMap::new(),
@@ -139,7 +135,13 @@ impl Disk {
 
     /// Returns the time at which the controller has processed the command.
     fn begin(&self, now: Nanos, access: &Access) -> Nanos {
-        now.max(access.arrived_at + self.spec.overhead)
+        let sent_at = if self.spec.queue_depth == 1 { now } else { access.arrived_at };
+        now.max(sent_at + self.spec.overhead)
+    }
+
+    /// Returns the byte under the head at `now`.
+    fn head(&self, now: Nanos) -> u64 {
+        self.stream.map_or(self.head, |stream| stream.position(&self.layout, now))
     }
 
     fn ready_in_buffer(&self, begin: Nanos, access: &Access) -> Option<(Nanos, Stream)> {
@@ -150,9 +152,7 @@ impl Disk {
     /// Returns the nanoseconds from `begin` until `offset` is under the head.
     fn positioning(&self, begin: Nanos, offset: u64, write: bool) -> Nanos {
         let position = self.layout.position(offset);
-        let track = self.stream.map_or(self.track, |stream| {
-            self.layout.position(stream.position(&self.layout, begin)).track
-        });
+        let track = self.layout.position(self.head(begin)).track;
         let mut seek = self.curve.time(position.track.abs_diff(track), self.layout.tracks);
         if write && seek > 0 {
             seek += self.spec.write_settle;
@@ -166,7 +166,7 @@ impl Disk {
         let start = begin + self.positioning(begin, offset, write);
         let end = start + self.layout.transfer(offset, len);
         // The skew puts the head at the next byte, on the next track if necessary.
-        self.track = self.layout.position(offset + len).track;
+        self.head = offset + len;
         self.stream =
             (!write).then(|| Stream::after(offset, offset + len, end, self.spec.read_ahead_bytes));
         self.free_at = end;
@@ -200,11 +200,14 @@ impl Disk {
         end
     }
 
-    /// Destages the cached range with the shortest positioning time from `begin` on. Returns false
-    /// if the cache is empty.
+    /// Destages a cached range from `begin` on: of those next to the head on both sides, the one
+    /// with the shortest positioning time. Returns false if the cache is empty.
     fn destage_nearest(&mut self, begin: Nanos) -> bool {
+        let head = self.head(begin);
+        let inwards = self.cached.range(head..).take(DESTAGE_CANDIDATES);
+        let outwards = self.cached.range(..head).rev().take(DESTAGE_CANDIDATES);
         let cost = |(offset, _): &(&u64, &u64)| self.positioning(begin, **offset, true);
-        let Some((&offset, &len)) = self.cached.iter().min_by_key(cost) else {
+        let Some((&offset, &len)) = inwards.chain(outwards).min_by_key(cost) else {
             return false;
         };
         self.cached.remove(&offset);
@@ -236,7 +239,8 @@ impl Model for Disk {
             let waited = now.saturating_sub(access.arrived_at);
             (begin - now + positioning).cast_signed() - self.age_credit(waited).cast_signed()
         };
-        let costs = waiting.iter().map(cost).enumerate();
+        let queued = &waiting[..waiting.len().min(self.spec.queue_depth as usize)];
+        let costs = queued.iter().map(cost).enumerate();
         costs.min_by_key(|(index, cost)| (*cost, *index)).expect("never empty").0
     }
 

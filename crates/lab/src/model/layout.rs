@@ -7,7 +7,6 @@
 //! revolution.
 
 use larder_core::clock::Nanos;
-use larder_core::units::BLOCK_BYTES_U64;
 
 /// Zones from the outside to the inside; drives have 15 to 30.
 const ZONES: u64 = 16;
@@ -44,13 +43,19 @@ pub(super) struct PlatterPosition {
 
 impl Layout {
     /// Creates the layout of `length` bytes on a disk that turns in `revolution` nanoseconds, with
-    /// `outer` bytes per second at the first byte and `inner` at the last.
-    pub(super) fn new(length: u64, revolution: Nanos, outer: u64, inner: u64) -> Self {
+    /// `outer` bytes per second at the first byte and `inner` at the last. A track has whole
+    /// sectors of `sector` bytes.
+    pub(super) fn new(
+        length: u64,
+        revolution: Nanos,
+        (outer, inner): (u64, u64),
+        sector: u64,
+    ) -> Self {
         assert!(outer >= inner && inner > 0 && revolution > 0, "a disk that turns");
         let per_track = |rate: u64| {
             let bytes = u128::from(rate) * u128::from(revolution) / 1_000_000_000;
-            let blocks = bytes / u128::from(BLOCK_BYTES_U64);
-            u64::try_from(blocks).expect("a track of sane size").max(1) * BLOCK_BYTES_U64
+            let sectors = bytes / u128::from(sector);
+            u64::try_from(sectors).expect("a track of sane size").max(1) * sector
         };
         let mut zones: Vec<Zone> = Vec::new();
         let (mut first_byte, mut first_track) = (0, 0);
@@ -118,7 +123,7 @@ mod tests {
     const GIB: u64 = 1 << 30;
 
     fn layout() -> Layout {
-        Layout::new(64 * GIB, 8_333_333, 150_000_000, 75_000_000)
+        Layout::new(64 * GIB, 8_333_333, (150_000_000, 75_000_000), 4096)
     }
 
     #[test]
@@ -142,7 +147,7 @@ mod tests {
 
     #[test]
     fn a_disk_smaller_than_its_zones_still_has_places() {
-        let layout = Layout::new(4096, 8_333_333, 150_000_000, 75_000_000);
+        let layout = Layout::new(4096, 8_333_333, (150_000_000, 75_000_000), 4096);
         assert_eq!(layout.tracks, 1);
         assert_eq!(layout.position(0), PlatterPosition { track: 0, angle: 0 });
     }

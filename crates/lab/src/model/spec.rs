@@ -6,13 +6,14 @@
 //! the key they apply to one direction. The named models of devices are specifications themselves.
 
 mod array;
+mod device;
 mod devices;
 mod text;
 
-use self::devices::DEVICES;
+pub use self::device::DeviceModel;
+pub use self::devices::{DEVICES, NamedDevice};
 use super::{
-    ArrayLayout, ArrayStore, DEPTH_MAX, DeviceRates, Disk, Latency, ModeledStore, NullStore,
-    RateLimits, RatedDevice,
+    ArrayLayout, ArrayStore, DEPTH_MAX, DeviceRates, DiskSpec, Latency, NullStore, RateLimits,
 };
 use larder_core::clock::Nanos;
 use larder_core::frames::NoFrames;
@@ -63,42 +64,6 @@ impl fmt::Debug for SpecSyntax {
     }
 }
 
-/// Model of one device.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum DeviceModel {
-    /// One rotating disk of 7,200 rpm.
-    Disk,
-    /// A device with rates.
-    Rated(DeviceRates),
-}
-
-impl DeviceModel {
-    fn name(&self) -> Cow<'static, str> {
-        match self {
-            DeviceModel::Disk => "disk".into(),
-            DeviceModel::Rated(rates) => {
-                let named = DEVICES.iter().find(|(_, device)| device == rates);
-                named.map_or_else(|| rates.to_string().into(), |(name, _)| (*name).into())
-            }
-        }
-    }
-
-    /// Returns a store without content that has the timing of the model; `number` is that of the
-    /// device in its array.
-    fn build(&self, geometry: Geometry, number: u32) -> Box<dyn Store<NoFrames>> {
-        let store = NullStore::new(geometry);
-        match self {
-            DeviceModel::Disk => {
-                let disk = Disk::seven_thousand_two_hundred(geometry.length);
-                Box::new(ModeledStore::new(store, disk.with_phase_of(number)))
-            }
-            DeviceModel::Rated(rates) => {
-                Box::new(ModeledStore::new(store, RatedDevice::new(*rates, number.into())))
-            }
-        }
-    }
-}
-
 /// Model of the store behind a simulated cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StoreModel {
@@ -111,8 +76,9 @@ pub enum StoreModel {
 }
 
 impl StoreModel {
-    /// The rotating disk of 7,200 rpm.
-    pub const DISK: StoreModel = StoreModel::Device(DeviceModel::Disk);
+    /// The desktop disk of 7,200 rpm.
+    pub const DISK: StoreModel =
+        StoreModel::Device(DeviceModel::Disk(DiskSpec::seven_thousand_two_hundred()));
 
     /// Returns the model of a device with rates.
     #[must_use]
@@ -125,8 +91,8 @@ impl StoreModel {
     pub fn name(&self) -> Cow<'static, str> {
         match self {
             StoreModel::Instant => "instant".into(),
-            StoreModel::Device(device) => device.name(),
-            StoreModel::Array(layout, device) => array::text(layout, &device.name()).into(),
+            StoreModel::Device(device) => devices::text(device),
+            StoreModel::Array(layout, device) => array::text(layout, &devices::text(device)).into(),
         }
     }
 
@@ -188,16 +154,15 @@ fn device(text: &str, syntax: &SpecSyntax) -> Result<DeviceModel, String> {
     if text.contains(':') {
         return parse_rates(text, syntax).map(DeviceModel::Rated);
     }
-    let rated = DEVICES.map(|(name, rates)| (name, DeviceModel::Rated(rates)));
-    let mut models = std::iter::once(("disk", DeviceModel::Disk)).chain(rated);
-    models.find(|(name, _)| *name == text).map(|(_, model)| model).ok_or_else(|| {
+    let named = DEVICES.iter().find(|it| it.name == text);
+    named.map(|it| it.device).ok_or_else(|| {
         let forms = [
             "fixed:TIME",
             "iops:N,bytes:M,latency:T,depth:D",
             "raid5:3xdisk,chunk=64KiB",
             "measure:PATH",
         ];
-        let names = ["instant", "disk"].into_iter().chain(DEVICES.map(|it| it.0));
+        let names = std::iter::once("instant").chain(DEVICES.iter().map(|it| it.name));
         let names: Vec<&str> = names.chain(forms).collect();
         (syntax.unknown)("store model", text, &names)
     })

@@ -27,8 +27,9 @@ pub(super) struct EngineArgs {
 
     /// Model of the store: a name, rates, an array, or measure:PATH.
     ///
-    /// Names: instant, disk (7,200 rpm), ssd, nvme, cloud-general (3,000 operations per second),
-    /// cloud-standard (500). Rates:
+    /// Names: instant, disk (7,200 rpm), scsi-1999, laptop-5400, laptop-7200, helium,
+    /// dual-actuator, ssd, nvme, cloud-general (3,000 operations per second), cloud-standard (500).
+    /// Rates:
     /// iops:N,bytes:M,latency:T,median:T,transfer:M,depth:D,burst:T,slice:T, each part optional,
     /// iops, bytes, latency and median also with read- or write- in front; fixed:TIME is
     /// latency:TIME. Arrays: raid5:4xDEVICE,chunk=64KiB,failed=0, also linear, raid0, raid1, raid6

@@ -1,11 +1,12 @@
 //! Tests of the modeled disk: the rates of the real drive, shortest-positioning-first order with
 //! bounded waiting, and determinism. Rates are operations per second of virtual time.
 
-use super::super::rig::{self, closed_loop, instant, read, scattered, write};
-use super::super::{Disk, DiskSpec, ModeledStore};
+use super::super::rig::{self, closed_loop, closed_loop_of, instant, read, scattered, write};
+use super::super::{DEVICES, DeviceModel, Disk, DiskSpec, ModeledStore, StoreModel};
 use larder_core::clock::{MILLISECOND, SECOND};
 use larder_core::frames::NoFrames;
-use larder_core::store::{Store, StoreOpKind};
+use larder_core::store::{Geometry, Store, StoreOpKind};
+use larder_core::units::as_f64;
 
 const TIB: u64 = 1 << 40;
 const WRITE: StoreOpKind = StoreOpKind::Write { fua: false };
@@ -131,4 +132,69 @@ fn a_full_write_cache_is_as_slow_as_the_platter() {
     let spec = DiskSpec { write_cache_bytes: 1 << 20, ..DiskSpec::seven_thousand_two_hundred() };
     let result = closed_loop(Disk::new(spec, TIB), 1, 2_000, WRITE, 4096, scattered(TIB, 4));
     assert!((100.0..400.0).contains(&result.rate), "{}", result.rate);
+}
+
+/// Returns the operations per second on a disk that is built by its specification.
+fn built_rate(spec: DiskSpec, depth: u64, len: u64, offset_of: impl FnMut(u64) -> u64) -> f64 {
+    let geometry = Geometry { length: TIB, granule: 512, read_only: false };
+    let store = StoreModel::Device(DeviceModel::Disk(spec)).build(geometry);
+    closed_loop_of(store, depth, 4_000, StoreOpKind::Read, len, offset_of).rate
+}
+
+#[test]
+fn the_named_disks_have_the_times_of_their_figures() {
+    let mut disks = 0;
+    for device in &DEVICES {
+        let DeviceModel::Disk(spec) = device.device else { continue };
+        disks += 1;
+        let revolution = 60 * SECOND / u64::from(spec.rpm);
+        let time = spec.overhead + spec.average_seek + revolution / 2;
+        let (found, expected) =
+            (built_rate(spec, 1, 512, scattered(TIB, 3)), as_f64(SECOND) / as_f64(time));
+        // The full stroke of an actuator spans its part of the addresses.
+        assert!((found / expected - 1.0).abs() < 0.04, "{}: {found} {expected}", device.name);
+        let len = 128 << 10;
+        let outer = built_rate(spec, 2, len, |at| at * len) * as_f64(len);
+        let expected = as_f64(spec.outer_bytes_per_s);
+        assert!((0.96..1.01).contains(&(outer / expected)), "{}: {outer}", device.name);
+    }
+    assert_eq!(disks, 6);
+}
+
+#[test]
+fn the_command_queue_bounds_what_is_reordered() {
+    let spec = |queue_depth| DiskSpec { queue_depth, ..DiskSpec::scsi_1999() };
+    let rates =
+        [1, 4, 32].map(|queue_depth| built_rate(spec(queue_depth), 64, 4096, scattered(TIB, 7)));
+    assert!(rates[0] * 1.2 < rates[1] && rates[1] * 1.2 < rates[2], "{rates:?}");
+    // In order of arrival, a deep queue of the host gains nothing.
+    let alone = built_rate(spec(1), 1, 4096, scattered(TIB, 7));
+    assert!((rates[0] / alone - 1.0).abs() < 0.01, "{} {alone}", rates[0]);
+    let in_order = Disk::new(spec(1), TIB);
+    let result = closed_loop(in_order, 16, 200, StoreOpKind::Read, 4096, scattered(TIB, 7));
+    assert!(result.order.is_sorted());
+}
+
+#[test]
+fn two_actuators_serve_their_halves_at_the_same_time() {
+    let (one, two) = (DiskSpec::helium(), DiskSpec::dual_actuator());
+    let gain =
+        built_rate(two, 16, 4096, scattered(TIB, 1)) / built_rate(one, 8, 4096, scattered(TIB, 1));
+    assert!((1.7..2.1).contains(&gain), "{gain}");
+    let len = 128 << 10;
+    let rate = |offset_of: fn(u64) -> u64| built_rate(two, 8, len, offset_of) * as_f64(len);
+    let in_one = rate(|at| at * (128 << 10));
+    let in_both = rate(|at| at % 2 * (TIB / 2) + at / 2 * (128 << 10));
+    assert!((1.9..2.1).contains(&(in_both / in_one)), "{in_both} {in_one}");
+}
+
+/// Otherwise a disk with a large cache would not be fast to simulate.
+#[test]
+fn a_large_write_cache_destages_near_the_head() {
+    let rate = |write_cache_bytes| {
+        let spec = DiskSpec { write_cache_bytes, ..DiskSpec::laptop_5400() };
+        closed_loop(Disk::new(spec, TIB), 1, 40_000, WRITE, 4096, scattered(TIB, 4)).rate
+    };
+    let (small, large) = (rate(1 << 20), rate(64 << 20));
+    assert!(large > 1.5 * small, "{large} {small}");
 }

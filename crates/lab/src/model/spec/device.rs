@@ -1,0 +1,49 @@
+//! The model of one device.
+
+use crate::model::{
+    ArrayLayout, ArrayLevel, ArrayStore, DeviceRates, Disk, DiskSpec, ModeledStore, NullStore,
+    RatedDevice,
+};
+use larder_core::frames::NoFrames;
+use larder_core::store::{Geometry, Store};
+use larder_core::units::BLOCK_BYTES_U64;
+
+/// Model of one device.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum DeviceModel {
+    /// A rotating disk.
+    Disk(DiskSpec),
+    /// A device with rates.
+    Rated(DeviceRates),
+}
+
+impl DeviceModel {
+    /// Returns a store without content that has the timing of the model; `number` is that of the
+    /// device in its array.
+    pub(super) fn build(&self, geometry: Geometry, number: u32) -> Box<dyn Store<NoFrames>> {
+        match self {
+            DeviceModel::Disk(spec) if spec.actuators > 1 => {
+                // The actuators share a spindle, so all have the phase of the disk.
+                let layout = actuators(spec.actuators);
+                Box::new(ArrayStore::new(geometry, layout, |part, _| disk(spec, part, number)))
+            }
+            DeviceModel::Disk(spec) => disk(spec, geometry, number),
+            DeviceModel::Rated(rates) => {
+                let model = RatedDevice::new(*rates, number.into());
+                Box::new(ModeledStore::new(NullStore::new(geometry), model))
+            }
+        }
+    }
+}
+
+fn disk(spec: &DiskSpec, geometry: Geometry, number: u32) -> Box<dyn Store<NoFrames>> {
+    let disk = Disk::new(*spec, geometry.length).with_phase_of(number);
+    Box::new(ModeledStore::new(NullStore::new(geometry), disk))
+}
+
+/// Returns the layout of a disk with `members` actuators: equal parts, one after the other, of whole
+/// blocks.
+const fn actuators(members: u32) -> ArrayLayout {
+    let chunk_bytes = BLOCK_BYTES_U64;
+    ArrayLayout { level: ArrayLevel::Linear, members, chunk_bytes, failed: None }
+}
