@@ -8,9 +8,10 @@
 //!
 //! Times are nanoseconds, sizes are bytes.
 
+mod cached_store;
 mod client;
-pub mod sharing;
 
+pub use cached_store::CachedStore;
 pub use client::{EngineRequest, Request, RequestTime};
 
 use crate::trace::Op;
@@ -23,6 +24,7 @@ use larder_core::counters::{Recorder, Totals};
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
 use larder_core::request::{RequestOp, SessionLimit};
+use larder_core::settings::SettingError;
 use larder_core::store::{Store, StoreCompletion, StoreOp};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::{Volume, VolumeOptions};
@@ -179,11 +181,6 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         self.wake = wake;
     }
 
-    /// Sets the time from the end of a request that has waited until its client gets the reply.
-    pub fn set_reply_time(&mut self, reply: Nanos) {
-        self.clients.iter_mut().for_each(|client| client.set_reply_time(reply));
-    }
-
     /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Nanos {
@@ -211,6 +208,25 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     #[must_use]
     pub fn unclean_blocks(&self, volume: usize) -> u64 {
         self.volumes[volume].volume.unclean_blocks()
+    }
+
+    /// Returns the number of blocks of a volume that are valid in the cache.
+    #[must_use]
+    pub fn resident_blocks(&self, volume: usize) -> u64 {
+        let volume = &self.volumes[volume].volume;
+        self.cache.count_resident(volume, 0..volume.geometry().length / BLOCK_BYTES_U64)
+    }
+
+    /// Changes the memory of the cache to this many frames, as far as pages can be evicted now.
+    ///
+    /// # Errors
+    /// As [`Cache::set_memory`].
+    pub fn set_memory(&mut self, frames: u32) -> Result<(), SettingError> {
+        self.cache.set_memory(frames)?;
+        while self.cache.run_maintenance(self.now).is_some_and(|at| at <= self.now) {}
+        self.volumes.iter().for_each(|it| it.has_work.store(true, Ordering::Relaxed));
+        self.next = Some(self.now);
+        Ok(())
     }
 
     /// Returns the store of a volume.
@@ -286,8 +302,21 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// # Errors
     /// As [`CacheSimulation::advance`].
     pub fn wait_for_client(&mut self, think: RequestTime) -> Result<usize, SimulationError> {
+        self.wait_for_client_of(|_| true, think)
+    }
+
+    /// As [`CacheSimulation::wait_for_client`], for one of the clients for which `is_wanted` is
+    /// true.
+    ///
+    /// # Errors
+    /// As [`CacheSimulation::advance`].
+    pub fn wait_for_client_of(
+        &mut self,
+        is_wanted: impl Fn(usize) -> bool,
+        think: RequestTime,
+    ) -> Result<usize, SimulationError> {
         loop {
-            let clients = self.clients.iter().enumerate();
+            let clients = self.clients.iter().enumerate().filter(|(index, _)| is_wanted(*index));
             let ready = |(index, client): (usize, &Client)| {
                 Some((client.ready_at(think)?.max(self.now), index))
             };
@@ -298,6 +327,21 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
             assert!(self.next.is_some(), "a waiting request has an operation in flight");
             self.advance(Nanos::MAX)?;
         }
+    }
+
+    /// Sets the earliest time of the next request of a client without requests.
+    pub fn pause(&mut self, client: usize, until: Nanos) {
+        self.clients[client].pause_until(until);
+    }
+
+    /// Appends the tags of requests that have ended, and the times of their ends.
+    pub(crate) fn drain_ended(&mut self, ended: &mut Vec<(u64, Nanos)>) {
+        self.clients.iter_mut().for_each(|client| ended.append(client.ended()));
+    }
+
+    /// Returns the time of the next event, if any is due.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.next
     }
 
     /// Advances the clock until all clients are idle.

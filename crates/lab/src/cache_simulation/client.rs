@@ -39,6 +39,8 @@ pub struct EngineRequest {
     pub request: request::Request,
     /// The byte ranges of a write in several parts; empty if it is submitted as a whole.
     pub parts: VecDeque<Range<u64>>,
+    /// The number under which its end is reported, if that is wanted.
+    pub tag: Option<u64>,
 }
 
 impl Request {
@@ -56,7 +58,7 @@ impl Request {
             op != RequestOp::Write || next_write_piece(&bytes, WRITE_PIECE_BYTES) == bytes;
         let parts = if is_whole { VecDeque::new() } else { [bytes.clone()].into() };
         let request = request::Request::new(op, bytes);
-        EngineRequest { volume: self.volume, request, parts }
+        EngineRequest { volume: self.volume, request, parts, tag: None }
     }
 
     /// Returns the bytes that the request transfers: 0 unless it reads or writes.
@@ -72,6 +74,7 @@ pub(super) struct Sent {
     op: RequestOp,
     /// Bytes that it transfers.
     transferred: u64,
+    tag: Option<u64>,
 }
 
 /// A write in several parts that are not all pushed.
@@ -111,12 +114,16 @@ struct FreePlace {
     transferred: u64,
     /// Time of the last reply.
     answered_at: Option<Nanos>,
+    /// Earliest time of the next request.
+    paused_until: Nanos,
 }
 
 impl FreePlace {
     /// Returns the time of the next request: `think` after the last reply.
     fn ready_at(&self, think: RequestTime) -> Nanos {
-        self.answered_at.map_or(0, |at| at.saturating_add(think.of(self.transferred)))
+        let ready_at =
+            self.answered_at.map_or(0, |at| at.saturating_add(think.of(self.transferred)));
+        ready_at.max(self.paused_until)
     }
 }
 
@@ -129,8 +136,8 @@ pub(super) struct Client {
     partial_writes: Vec<PartialWrite>,
     /// The places of requests that are not in flight.
     free: Vec<FreePlace>,
-    /// Time from the end of a request that has waited until its reply arrives.
-    reply: Nanos,
+    /// Tags and times of requests that have ended.
+    ended: Vec<(u64, Nanos)>,
 }
 
 /// Time that a client or a front end needs for a request: a part for each request, and a part for
@@ -169,12 +176,17 @@ impl Client {
     /// Creates a client that has up to `depth` requests in flight.
     pub(super) fn new(sessions: Vec<Session>, depth: usize) -> Self {
         let free = vec![FreePlace::default(); depth];
-        Client { sessions, busy: Vec::new(), partial_writes: Vec::new(), free, reply: 0 }
+        Client { sessions, busy: Vec::new(), partial_writes: Vec::new(), free, ended: Vec::new() }
     }
 
-    /// Sets the time from the end of a request that has waited until its reply arrives.
-    pub(super) fn set_reply_time(&mut self, reply: Nanos) {
-        self.reply = reply;
+    /// Sets the earliest time of the next requests in the places that are free.
+    pub(super) fn pause_until(&mut self, at: Nanos) {
+        self.free.iter_mut().for_each(|place| place.paused_until = at);
+    }
+
+    /// Returns the tags of requests that have ended, and the times of their ends.
+    pub(super) fn ended(&mut self) -> &mut Vec<(u64, Nanos)> {
+        &mut self.ended
     }
 
     /// Returns true if no request is in flight.
@@ -199,7 +211,7 @@ impl Client {
         &mut self,
         cache: &Cache<NoFrames>,
         now: Nanos,
-        EngineRequest { volume, request, parts }: EngineRequest,
+        EngineRequest { volume, request, parts, tag }: EngineRequest,
     ) -> Result<Progress, SimulationError> {
         let longest = |(_, place): &(usize, &FreePlace)| place.answered_at;
         let place = self.free.iter().enumerate().min_by_key(longest);
@@ -207,14 +219,14 @@ impl Client {
         self.free.swap_remove(place);
         let op = request.op;
         let transfers = matches!(op, RequestOp::Read | RequestOp::Write);
-        let sent = Sent { op, transferred: if transfers { request.len } else { 0 } };
+        let sent = Sent { op, transferred: if transfers { request.len } else { 0 }, tag };
         let session = &mut self.sessions[volume];
         if parts.is_empty() {
             let len = if op == RequestOp::Write { request.len } else { 0 };
             let zeros = ZeroPayload(usize::try_from(len).expect("at most a piece"));
             if let Submitted::Done(done) = session.submit(cache, now, request, zeros, || sent) {
                 session.record_latency(op, 0);
-                self.end_request(cache, (now, now), (volume, sent), done.data);
+                self.end_request(cache, now, (volume, sent), done.data);
                 return Ok(Progress::Ended);
             }
         } else {
@@ -248,11 +260,9 @@ impl Client {
                     Event::Piece(_, read) => self.sessions[volume].release(cache, now, read),
                     Event::End(reply) => {
                         let sent = reply.context;
-                        let answered_at = now.saturating_add(self.reply);
-                        let duration = answered_at.saturating_sub(reply.started_at);
+                        let duration = now.saturating_sub(reply.started_at);
                         self.sessions[volume].record_latency(sent.op, duration);
-                        let times = (now, answered_at);
-                        self.end_request(cache, times, (volume, sent), reply.data);
+                        self.end_request(cache, now, (volume, sent), reply.data);
                         if let Some(error) = reply.error {
                             return Err(SimulationError(error.to_string()));
                         }
@@ -280,15 +290,16 @@ impl Client {
     fn end_request(
         &mut self,
         cache: &Cache<NoFrames>,
-        (now, answered_at): (Nanos, Nanos),
+        now: Nanos,
         (volume, sent): (usize, Sent),
         data: Option<Box<ReadRequest<NoFrames>>>,
     ) {
         if let Some(read) = data {
             self.sessions[volume].release(cache, now, read);
         }
-        let Sent { transferred, .. } = sent;
-        self.free.push(FreePlace { transferred, answered_at: Some(answered_at) });
+        let Sent { transferred, tag, .. } = sent;
+        self.ended.extend(tag.map(|tag| (tag, now)));
+        self.free.push(FreePlace { transferred, answered_at: Some(now), paused_until: 0 });
     }
 
     /// Cancels the requests in flight, and closes the sessions.

@@ -347,7 +347,7 @@ mod tests {
         let transfer_bytes_per_s = Some(4096 * 1_000);
         let rates = DeviceRates { write, transfer_bytes_per_s, ..DeviceRates::fixed(0) };
         let mut device = RatedDevice::new(rates, 0);
-        let mut serve = |now, kind, blocks| {
+        let mut serve = |now, kind, blocks: u64| {
             device.serve(now, &Access { kind, offset: 0, len: 4096 * blocks, arrived_at: now })
         };
         let write = StoreOpKind::Write { fua: false };
@@ -375,7 +375,7 @@ mod tests {
                 let is_free = |begin: Nanos| {
                     busy.iter().all(|&(from, to)| begin + time <= from || to <= begin)
                 };
-                let begin = (earliest..).find(|&begin| time == 0 || is_free(begin)).unwrap();
+                let begin = (earliest..1_000).find(|&begin| time == 0 || is_free(begin)).unwrap();
                 assert_eq!(transfers.add(now, earliest, time), begin + time);
                 if time > 0 {
                     busy.push((begin, begin + time));

@@ -1,0 +1,122 @@
+//! Users that read files in a closed loop through the cache of a modeled machine.
+
+use crate::cache_simulation::{CacheSimulation, Clients, Request, RequestTime};
+use crate::file_system::{FileMap, FileStore};
+use crate::trace::Op;
+use crate::workload::fileload::Fileload;
+use larder_core::clock::SECOND;
+use larder_core::frames::NoFrames;
+use larder_core::hint::Hint;
+use larder_core::policy::PolicyKind;
+use larder_core::store::Store;
+use larder_core::tunables::Tunables;
+use larder_core::units::{BLOCK_BYTES_U64, as_f64};
+use larder_core::volume::VolumeOptions;
+
+/// A machine without its disks.
+#[derive(Clone, Debug)]
+pub(super) struct Machine {
+    /// Memory of its cache, bytes.
+    pub(super) cache_bytes: u64,
+    /// Bytes of a page of the cache, a multiple of 4 KiB.
+    pub(super) page_bytes: u64,
+    /// Replacement of the cache.
+    pub(super) policy: PolicyKind,
+    /// Constants of the cache.
+    pub(super) tunables: Tunables,
+    /// Processor time of a read.
+    pub(super) read_time: RequestTime,
+}
+
+/// Users of files on a device, each with a file of its own.
+#[derive(Debug)]
+pub(super) struct Users<'a> {
+    /// The reads of each user.
+    pub(super) load: Fileload,
+    /// The files.
+    pub(super) files: &'a [FileMap],
+    /// Use of the machine's cache.
+    pub(super) hint: Hint,
+    /// Reads of each user that are measured.
+    pub(super) reads: u64,
+    /// Reads of each user before the measurement, after the files were read in order, one after
+    /// the other; `None` if the cache is empty at first.
+    pub(super) warm_up: Option<u64>,
+    /// True if the users begin at different places: each by a share of its offsets later.
+    pub(super) are_apart: bool,
+}
+
+impl Users<'_> {
+    /// Returns the bytes per second that the users read on a machine with this device.
+    ///
+    /// # Panics
+    /// If a file is shorter than the load reads, or the cache too small for its users.
+    #[must_use]
+    pub(super) fn bytes_per_s(
+        &self,
+        machine: &Machine,
+        device: Box<dyn Store<NoFrames>>,
+        seed: u64,
+    ) -> f64 {
+        let stores = FileStore::all(device, self.files);
+        let volumes = stores.into_iter().enumerate().map(|(number, store)| {
+            let mut options = VolumeOptions::new(number.to_string(), store.geometry());
+            options.page_blocks = blocks(machine.page_bytes);
+            options.policy = machine.policy;
+            options.hint = self.hint;
+            options.tunables = machine.tunables.clone();
+            (options, store)
+        });
+        let places = usize::try_from(self.load.reads()).expect("reads of a file");
+        let (users, frames) = (self.files.len(), blocks(machine.cache_bytes));
+        let mut simulation = CacheSimulation::new(frames, 1, volumes, Clients::synchronous(users));
+        let offsets = |user: usize| {
+            let skipped = if self.are_apart { user * places / users } else { 0 };
+            self.load.offsets(seed << 8 | user as u64).skip(skipped)
+        };
+        let mut offsets: Vec<_> = (0..users).map(offsets).collect();
+        let mut run = |simulation: &mut CacheSimulation<FileStore>, reads: u64| {
+            let mut left = vec![reads; users];
+            let begin = simulation.now();
+            while left.iter().any(|left| *left > 0) {
+                let client =
+                    simulation.wait_for_client_of(|user| left[user] > 0, machine.read_time);
+                let user = client.expect("stores do not fail");
+                left[user] -= 1;
+                let offset = offsets[user].next().expect("offsets do not end");
+                begin_read(simulation, user, offset, self.load.read_bytes);
+            }
+            simulation.wait_for_all().expect("stores do not fail");
+            simulation.now() - begin
+        };
+        if let Some(reads) = self.warm_up {
+            self.prime(&mut simulation);
+            run(&mut simulation, reads);
+        }
+        let elapsed = run(&mut simulation, self.reads);
+        simulation.finish();
+        let bytes = self.reads * users as u64 * self.load.read_bytes;
+        as_f64(bytes) * as_f64(SECOND) / as_f64(elapsed.max(1))
+    }
+
+    /// Reads the files in order, one after the other.
+    fn prime(&self, simulation: &mut CacheSimulation<FileStore>) {
+        const LEN: u64 = 64 << 10;
+        for (user, file) in self.files.iter().enumerate() {
+            for offset in (0..file.len()).step_by(usize::try_from(LEN).expect("64 KiB")) {
+                begin_read(simulation, user, offset, LEN.min(file.len() - offset));
+                simulation.wait_for_all().expect("stores do not fail");
+            }
+        }
+    }
+}
+
+/// Begins a read of the file of a user.
+fn begin_read(simulation: &mut CacheSimulation<FileStore>, user: usize, offset: u64, len: u64) {
+    let request = Request { volume: user, op: Op::Read, offset, len };
+    simulation.begin(user, &request).expect("stores do not fail");
+}
+
+fn blocks(bytes: u64) -> u32 {
+    u32::try_from(bytes / BLOCK_BYTES_U64).expect("memory of a machine")
+}
