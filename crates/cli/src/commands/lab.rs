@@ -17,7 +17,9 @@ pub(crate) struct LabArgs {
     #[arg(value_name = "EXPERIMENT", hide_possible_values = true)]
     experiment: Name,
 
-    /// Number of seeds: places of files and reads.
+    /// Number of repetitions.
+    ///
+    /// Each has other places of extents and other random reads.
     #[arg(long, value_name = "NUMBER", default_value_t = 20,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     seeds: u16,

@@ -1,11 +1,13 @@
 //! The page of an experiment.
 
 use super::{curve_table, figures_table, reasons, value, variations_table, verdict};
-use crate::chart::{Axis, Chart};
+use crate::chart::{Axis, Chart, Scale};
 use crate::page::{self, Card, Head, html_table, list, section};
 use crate::run::capitalized;
 use larder_schema::experiment::{Curve, Experiment, Line};
 
+/// Ratio of the highest and the lowest value of a chart above which it has a logarithmic scale.
+const LOG_RATIO: f64 = 50.0;
 /// Height of a chart over a variable, in pixels.
 const HEIGHT: f64 = 280.0;
 
@@ -41,7 +43,12 @@ fn figures_html(experiment: &Experiment) -> String {
 }
 
 fn curve_html(curve: &Curve) -> String {
-    let (x, y) = (Axis::new(curve.over, ""), Axis::new(curve.unit, "").from_zero());
+    let x = Axis::new(curve.over, "");
+    let values = curve.lines.iter().flat_map(|line| line.points.iter().map(|(_, y)| *y));
+    let (low, high) = values
+        .fold((f64::INFINITY, 0.0_f64), |(low, high), value| (low.min(value), high.max(value)));
+    let y = Axis::new(curve.unit, "");
+    let y = if low > 0.0 && high > LOG_RATIO * low { y.scale(Scale::Log2) } else { y.from_zero() };
     let mut chart = Chart::new("", x, y);
     for line in &curve.lines {
         chart.line(line.name.clone(), line.points.iter().copied());

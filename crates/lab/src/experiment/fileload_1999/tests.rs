@@ -17,7 +17,7 @@ fn the_result_of_each_step_has_its_place() {
     for figure in &experiment.figures {
         assert!(figure.values.iter().copied().eq((1..=20).map(as_f64)));
     }
-    let [large, small] = &experiment.curves[0].lines[..] else { panic!("two lines") };
+    let [large, small, _] = &experiment.curves[0].lines[..] else { panic!("three lines") };
     assert_eq!((large.points.len(), large.points[0]), (CACHES.len(), (16.0, 2.0)));
     assert_eq!(small.points[8], (400.0, 0.0));
     for (number, variation) in experiment.variations.iter().enumerate() {
