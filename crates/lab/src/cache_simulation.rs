@@ -181,6 +181,11 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         self.wake = wake;
     }
 
+    /// Sets the time from the end of a request that has waited until its client gets the reply.
+    pub fn set_reply_time(&mut self, reply: Nanos) {
+        self.clients.iter_mut().for_each(|client| client.set_reply_time(reply));
+    }
+
     /// Returns the virtual time.
     #[must_use]
     pub fn now(&self) -> Nanos {

@@ -199,6 +199,7 @@ fn whole_options(frames: u32) -> Result<CacheSimulationOptions> {
             think: RequestTime::default(),
         },
         wake: 0,
+        reply: 0,
         hint: Hint::Normal,
         tunables,
     })

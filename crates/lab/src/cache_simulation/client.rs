@@ -138,6 +138,8 @@ pub(super) struct Client {
     free: Vec<FreePlace>,
     /// Tags and times of requests that have ended.
     ended: Vec<(u64, Nanos)>,
+    /// Time from the end of a request that has waited until its reply arrives.
+    reply: Nanos,
 }
 
 /// Time that a client or a front end needs for a request: a part for each request, and a part for
@@ -176,7 +178,19 @@ impl Client {
     /// Creates a client that has up to `depth` requests in flight.
     pub(super) fn new(sessions: Vec<Session>, depth: usize) -> Self {
         let free = vec![FreePlace::default(); depth];
-        Client { sessions, busy: Vec::new(), partial_writes: Vec::new(), free, ended: Vec::new() }
+        Client {
+            sessions,
+            busy: Vec::new(),
+            partial_writes: Vec::new(),
+            free,
+            ended: Vec::new(),
+            reply: 0,
+        }
+    }
+
+    /// Sets the time from the end of a request that has waited until its reply arrives.
+    pub(super) fn set_reply_time(&mut self, reply: Nanos) {
+        self.reply = reply;
     }
 
     /// Sets the earliest time of the next requests in the places that are free.
@@ -226,7 +240,7 @@ impl Client {
             let zeros = ZeroPayload(usize::try_from(len).expect("at most a piece"));
             if let Submitted::Done(done) = session.submit(cache, now, request, zeros, || sent) {
                 session.record_latency(op, 0);
-                self.end_request(cache, now, (volume, sent), done.data);
+                self.end_request(cache, (now, now), (volume, sent), done.data);
                 return Ok(Progress::Ended);
             }
         } else {
@@ -260,9 +274,11 @@ impl Client {
                     Event::Piece(_, read) => self.sessions[volume].release(cache, now, read),
                     Event::End(reply) => {
                         let sent = reply.context;
-                        let duration = now.saturating_sub(reply.started_at);
+                        let answered_at = now.saturating_add(self.reply);
+                        let duration = answered_at.saturating_sub(reply.started_at);
                         self.sessions[volume].record_latency(sent.op, duration);
-                        self.end_request(cache, now, (volume, sent), reply.data);
+                        let times = (now, answered_at);
+                        self.end_request(cache, times, (volume, sent), reply.data);
                         if let Some(error) = reply.error {
                             return Err(SimulationError(error.to_string()));
                         }
@@ -290,7 +306,7 @@ impl Client {
     fn end_request(
         &mut self,
         cache: &Cache<NoFrames>,
-        now: Nanos,
+        (now, answered_at): (Nanos, Nanos),
         (volume, sent): (usize, Sent),
         data: Option<Box<ReadRequest<NoFrames>>>,
     ) {
@@ -299,7 +315,7 @@ impl Client {
         }
         let Sent { transferred, tag, .. } = sent;
         self.ended.extend(tag.map(|tag| (tag, now)));
-        self.free.push(FreePlace { transferred, answered_at: Some(now), paused_until: 0 });
+        self.free.push(FreePlace { transferred, answered_at: Some(answered_at), paused_until: 0 });
     }
 
     /// Cancels the requests in flight, and closes the sessions.

@@ -148,6 +148,29 @@ fn a_client_keeps_as_many_requests_in_flight_as_its_depth() {
 }
 
 #[test]
+fn the_time_of_replies_is_that_of_requests_that_have_waited() {
+    let geometry = Geometry { length: 1 << 20, granule: 512, read_only: true };
+    let options = VolumeOptions::new("replies", geometry);
+    let device = RatedDevice::new(DeviceRates::fixed(10 * MILLISECOND), 0);
+    let store = ModeledStore::new(NullStore::new(geometry), device);
+    let mut simulation = CacheSimulation::new(1_024, 1, [(options, store)], ONE);
+    simulation.set_reply_time(2 * MILLISECOND);
+    let begin = simulation.now();
+    let mut sent_at = Vec::new();
+    for _ in 0..3 {
+        let client = simulation.wait_for_client(RequestTime::default()).unwrap();
+        sent_at.push((simulation.now() - begin) / MILLISECOND);
+        simulation
+            .begin(client, &Request { volume: 0, op: Op::Read, offset: 0, len: 512 })
+            .unwrap();
+    }
+    // The first one misses, the others hit.
+    assert_eq!(sent_at, [0, 12, 12]);
+    let totals = simulation.finish().remove(0);
+    assert_eq!(totals.get(Counter::ReadRequests), 3);
+}
+
+#[test]
 fn adjacent_reads_that_a_client_sends_together_are_one_operation() {
     let adjacent = || (0..80).map(|number| number * 4096);
     assert_eq!(time_of_reads(Clients { number: 1, depth: 8 }, adjacent()).1, 10);

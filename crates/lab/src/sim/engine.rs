@@ -86,6 +86,9 @@ pub struct CacheSimulationOptions {
     pub pace: Pace,
     /// Time from the first queued operation until the store takes the queued operations.
     pub wake: Nanos,
+    /// Time from the end of a request that has waited for the store until its client gets the
+    /// reply.
+    pub reply: Nanos,
     /// Expected access pattern of the volumes.
     pub hint: Hint,
     /// Constants of the lazy writer, the dirty limit and read-ahead.
@@ -224,6 +227,7 @@ pub fn simulate(
 ) -> Result<CacheSimulationResult, CacheSimulationError> {
     let mut simulation = build(lengths, options);
     simulation.set_wake_time(options.wake);
+    simulation.set_reply_time(options.reply);
     let begin = simulation.now();
     let mut next = begin;
     let mut parts = [PartReads::default(); PARTS];

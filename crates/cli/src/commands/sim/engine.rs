@@ -70,6 +70,11 @@ pub(super) struct EngineArgs {
           hide_short_help = true)]
     wake: u64,
 
+    /// Time until the client of a request that has waited gets the reply, for example 20us.
+    #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time_to_hour,
+          hide_short_help = true)]
+    reply: u64,
+
     /// Time of requests: as soon as a client is free, or at the times of the trace.
     #[arg(long, value_name = "PACE", default_value = "closed", hide_short_help = true)]
     pace: PaceBy,
@@ -189,6 +194,7 @@ pub(super) fn run(policies: &Policies, arguments: &SimArgs) -> Result<bool> {
                 PaceBy::Recorded => Pace::Recorded,
             },
             wake: engine_args.wake,
+            reply: engine_args.reply,
             hint: engine_args.hint,
             tunables: tunables(engine_args)?,
         },

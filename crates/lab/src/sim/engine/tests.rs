@@ -50,6 +50,7 @@ fn options(frames: u32, policy: impl Into<PolicyChoice>) -> CacheSimulationOptio
         clients: Clients::synchronous(1),
         pace: Pace::CLOSED,
         wake: 0,
+        reply: 0,
         hint: Hint::Normal,
         tunables,
     }

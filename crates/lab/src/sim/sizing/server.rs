@@ -151,6 +151,7 @@ impl Server {
             clients: CLIENTS,
             pace: Pace::CLOSED,
             wake: 0,
+            reply: 0,
             hint: Hint::Normal,
             tunables: Tunables::default(),
         }

@@ -75,6 +75,7 @@ fn the_prediction_is_a_simulation_of_the_recommended_server() {
             clients: engine::Clients::synchronous(1),
             pace: Pace::CLOSED,
             wake: 0,
+            reply: 0,
             hint: Hint::Normal,
             tunables: Tunables::default(),
         };
