@@ -94,16 +94,14 @@ mod tests {
         let map: FileMap = [100..110, 50..60, 60..65, 200..300].into_iter().collect();
         assert_eq!(map.extents().cloned().collect::<Vec<_>>(), [100..110, 50..65, 200..300]);
         assert_eq!(map.len(), 125);
-        let ranges = |range| map.on_device(range).collect::<Vec<_>>();
-        for (range, expected) in [
-            (0..125, &[100..110, 50..65, 200..300][..]),
-            (9..12, &[109..110, 50..52]),
-            (10..25, &[50..65]),
-            (30..31, &[205..206]),
-        ] {
-            assert_eq!(ranges(range), expected);
-        }
-        assert!(ranges(7..7).iter().all(Range::is_empty));
+        let ranges = |range: Range<u64>| {
+            map.on_device(range).map(|it| (it.start, it.end)).collect::<Vec<_>>()
+        };
+        assert_eq!(ranges(0..125), [(100, 110), (50, 65), (200, 300)]);
+        assert_eq!(ranges(9..12), [(109, 110), (50, 52)]);
+        assert_eq!(ranges(10..25), [(50, 65)]);
+        assert_eq!(ranges(30..31), [(205, 206)]);
+        assert!(ranges(7..7).iter().all(|(start, end)| start == end));
     }
 
     #[test]
