@@ -29,7 +29,9 @@ pub use disk::{Disk, DiskSpec};
 pub use latency::Latency;
 pub use modeled::{ModeledStore, Totals};
 pub use rated::{DEPTH_MAX, DeviceRates, RateLimits, RatedDevice};
-pub use spec::{DEVICES, DeviceModel, NamedDevice, SpecSyntax, StoreModel, StoreSpec};
+pub use spec::{
+    ControllerCache, DEVICES, DeviceModel, NamedDevice, SpecSyntax, StoreModel, StoreSpec,
+};
 
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;

@@ -10,11 +10,13 @@ mod device;
 mod devices;
 mod text;
 
+pub use self::array::ControllerCache;
 pub use self::device::DeviceModel;
 pub use self::devices::{DEVICES, NamedDevice};
 use super::{
     ArrayLayout, ArrayStore, DEPTH_MAX, DeviceRates, DiskSpec, Latency, NullStore, RateLimits,
 };
+use crate::cache_simulation::CachedStore;
 use larder_core::clock::Nanos;
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store};
@@ -73,6 +75,8 @@ pub enum StoreModel {
     Device(DeviceModel),
     /// An array of devices of the same kind.
     Array(ArrayLayout, DeviceModel),
+    /// An array behind a controller with a cache.
+    CachedArray(ControllerCache, ArrayLayout, DeviceModel),
 }
 
 impl StoreModel {
@@ -92,7 +96,12 @@ impl StoreModel {
         match self {
             StoreModel::Instant => "instant".into(),
             StoreModel::Device(device) => devices::text(device),
-            StoreModel::Array(layout, device) => array::text(layout, &devices::text(device)).into(),
+            StoreModel::Array(layout, device) => {
+                array::text(layout, None, &devices::text(device)).into()
+            }
+            StoreModel::CachedArray(cache, layout, device) => {
+                array::text(layout, Some(*cache), &devices::text(device)).into()
+            }
         }
     }
 
@@ -106,6 +115,10 @@ impl StoreModel {
                 Box::new(ArrayStore::new(geometry, *layout, |of_member, number| {
                     device.build(of_member, number)
                 }))
+            }
+            StoreModel::CachedArray(cache, layout, device) => {
+                let array = StoreModel::Array(*layout, *device).build(geometry);
+                Box::new(CachedStore::new(array, cache.bytes, cache.has_battery))
             }
         }
     }
@@ -131,12 +144,14 @@ impl StoreSpec {
             let path = path.ok_or("it names no file; write measure:PATH")?;
             return Ok(StoreSpec::Measure(path.into()));
         }
-        if let Some((layout, member)) = array::parse(text, syntax)? {
+        if let Some((layout, cache, member)) = array::parse(text, syntax)? {
             let StoreSpec::Model(StoreModel::Device(device)) = StoreSpec::parse(&member, syntax)?
             else {
                 return Err(format!("the members of an array are devices, which {member} is not"));
             };
-            return Ok(StoreSpec::Model(StoreModel::Array(layout, device)));
+            let array = StoreModel::Array(layout, device);
+            let model = cache.map_or(array, |it| StoreModel::CachedArray(it, layout, device));
+            return Ok(StoreSpec::Model(model));
         }
         if text == "instant" {
             return Ok(StoreSpec::Model(StoreModel::Instant));

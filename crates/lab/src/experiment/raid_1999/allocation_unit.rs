@@ -4,15 +4,16 @@
 //! clients read and write whole files, as transactions of [`ServerLoad`], in parts of 64 KiB.
 
 use super::{KIB, MIB};
-use crate::cache_simulation::{CacheSimulation, CachedStore, Clients, Request, RequestTime};
+use crate::cache_simulation::{CacheSimulation, Clients, Request, RequestTime};
 use crate::file_system::{Allocator, FileMap};
-use crate::model::{ArrayLayout, ArrayLevel, DeviceModel, DiskSpec, StoreModel};
+use crate::model::{ArrayLayout, ArrayLevel, ControllerCache, DeviceModel, DiskSpec, StoreModel};
 use crate::random::{Random, Spread};
 use crate::trace::Op;
 use crate::workload::server::{Kind, Mix, ServerLoad, Transaction};
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
+use larder_core::frames::NoFrames;
 use larder_core::policy::PolicyKind;
-use larder_core::store::Geometry;
+use larder_core::store::{Geometry, Store};
 use larder_core::tunables::Tunables;
 use larder_core::units::as_f64;
 use larder_core::volume::VolumeOptions;
@@ -71,7 +72,7 @@ pub(super) fn served(unit: u64, seed: u64) -> [f64; CLIENTS.len()] {
 
 /// The server, and the files of its clients.
 struct Server {
-    simulation: CacheSimulation<CachedStore>,
+    simulation: CacheSimulation<Box<dyn Store<NoFrames>>>,
     /// The files of each client.
     files: Vec<Vec<ServedFile>>,
 }
@@ -88,11 +89,12 @@ impl Server {
         let granule = u32::try_from(spec.sector_bytes).expect("a sector");
         let length = 2 * (spec.capacity_bytes / MIB * MIB);
         let geometry = Geometry { length, granule, read_only: false };
-        let array = StoreModel::Array(layout, DeviceModel::Disk(spec)).build(geometry);
+        let cache = ControllerCache { bytes: CONTROLLER_CACHE, has_battery: true };
+        let array = StoreModel::CachedArray(cache, layout, DeviceModel::Disk(spec));
         let mut options = VolumeOptions::new("files", geometry);
         options.policy = PolicyKind::Lru;
         options.tunables = Tunables::nt();
-        let store = CachedStore::new(array, CONTROLLER_CACHE, true);
+        let store = array.build(geometry);
         let frames = u32::try_from(SERVER_CACHE / 4096).expect("64 MiB");
         let number = usize::try_from(clients).expect("a few clients");
         let simulation =
