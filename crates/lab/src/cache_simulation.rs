@@ -259,16 +259,18 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     ) -> Result<(), SimulationError> {
         let (volume, is_read) = (request.volume, request.request.op == RequestOp::Read);
         self.work_pending.store(false, Ordering::Relaxed);
-        match self.clients[client].begin(&self.cache, self.now, request)? {
+        let progress = self.clients[client].begin(&self.cache, self.now, request)?;
+        let has_work = self.work_pending.load(Ordering::Relaxed);
+        match progress {
             // A hit changes nothing that the stores or the lazy writer must act on now, unless it
             // triggers read-ahead; a write may have made work for the lazy writer.
-            Progress::Ended if is_read && !self.work_pending.load(Ordering::Relaxed) => {}
-            Progress::Ended | Progress::Waiting => {
+            Progress::Ended if is_read && !has_work => {}
+            Progress::WaitingUntil(at) if !has_work => {
+                self.next = Some(self.next.map_or(at, |next| next.min(at)));
+            }
+            _ => {
                 self.volumes[volume].has_work.store(true, Ordering::Relaxed);
                 self.next = Some(self.now);
-            }
-            Progress::WaitingUntil(at) => {
-                self.next = Some(self.next.map_or(at, |next| next.min(at)));
             }
         }
         Ok(())
@@ -325,13 +327,25 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
             let ready = |(index, client): (usize, &Client)| {
                 Some((client.ready_at(think)?.max(self.now), index))
             };
-            if let Some((at, client)) = clients.filter_map(ready).min() {
-                self.run_until(at)?;
-                return Ok(client);
+            let first = clients.filter_map(ready).min();
+            let until = first.map_or(Nanos::MAX, |(at, _)| at);
+            match first {
+                // An event before may make another client ready earlier.
+                Some((_, client)) if self.next.is_none_or(|next| next > until) => {
+                    self.now = until;
+                    self.clients[client].choose_place(think);
+                    return Ok(client);
+                }
+                _ => assert!(self.next.is_some(), "a waiting request has an operation in flight"),
             }
-            assert!(self.next.is_some(), "a waiting request has an operation in flight");
-            self.advance(Nanos::MAX)?;
+            self.advance(until)?;
         }
+    }
+
+    /// Returns true if a client has no requests in flight.
+    #[must_use]
+    pub fn is_idle(&self, client: usize) -> bool {
+        self.clients[client].is_idle()
     }
 
     /// Sets the earliest time of the next request of a client without requests.

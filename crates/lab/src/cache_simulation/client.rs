@@ -219,18 +219,24 @@ impl Client {
         self.free.iter().map(|place| place.ready_at(think)).min()
     }
 
-    /// Starts a request in the place that has been free longest, and advances it as far as possible
-    /// now.
+    /// Chooses the place that is ready first for the next request.
+    pub(super) fn choose_place(&mut self, think: RequestTime) {
+        let places = self.free.iter().enumerate();
+        if let Some((first, _)) = places.min_by_key(|(_, place)| place.ready_at(think)) {
+            let last = self.free.len() - 1;
+            self.free.swap(first, last);
+        }
+    }
+
+    /// Starts a request in the chosen place, or in any, and advances it as far as possible now.
     pub(super) fn begin(
         &mut self,
         cache: &Cache<NoFrames>,
         now: Nanos,
         EngineRequest { volume, request, parts, tag }: EngineRequest,
     ) -> Result<Progress, SimulationError> {
-        let longest = |(_, place): &(usize, &FreePlace)| place.answered_at;
-        let place = self.free.iter().enumerate().min_by_key(longest);
-        let (place, _) = place.expect("a client with room for a request");
-        self.free.swap_remove(place);
+        let place = self.free.pop();
+        place.expect("a client with room for a request");
         let op = request.op;
         let transfers = matches!(op, RequestOp::Read | RequestOp::Write);
         let sent = Sent { op, transferred: if transfers { request.len } else { 0 }, tag };
