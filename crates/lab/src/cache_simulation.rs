@@ -309,21 +309,22 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// # Errors
     /// As [`CacheSimulation::advance`].
     pub fn wait_for_client(&mut self, think: RequestTime) -> Result<usize, SimulationError> {
-        self.wait_for_client_of(|_| true, think)
+        self.wait_for_client_of(|_, _| true, think)
     }
 
-    /// As [`CacheSimulation::wait_for_client`], for one of the clients for which `is_wanted` is
-    /// true.
+    /// As [`CacheSimulation::wait_for_client`], for one of the clients for which `is_wanted` returns
+    /// true: it gets the index of a client, and true if the client has no request in flight.
     ///
     /// # Errors
     /// As [`CacheSimulation::advance`].
     pub fn wait_for_client_of(
         &mut self,
-        is_wanted: impl Fn(usize) -> bool,
+        is_wanted: impl Fn(usize, bool) -> bool,
         think: RequestTime,
     ) -> Result<usize, SimulationError> {
         loop {
-            let clients = self.clients.iter().enumerate().filter(|(index, _)| is_wanted(*index));
+            let clients = self.clients.iter().enumerate();
+            let clients = clients.filter(|(index, client)| is_wanted(*index, client.is_idle()));
             let ready = |(index, client): (usize, &Client)| {
                 Some((client.ready_at(think)?.max(self.now), index))
             };
@@ -340,12 +341,6 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
             }
             self.advance(until)?;
         }
-    }
-
-    /// Returns true if a client has no requests in flight.
-    #[must_use]
-    pub fn is_idle(&self, client: usize) -> bool {
-        self.clients[client].is_idle()
     }
 
     /// Sets the earliest time of the next request of a client without requests.

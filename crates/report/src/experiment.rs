@@ -64,6 +64,7 @@ fn value(value: f64, unit: &str) -> String {
     match unit {
         "%" => format!("{value:.1} %"),
         "x" => format!("{value:.2} x"),
+        "" => format!("{value:.1}"),
         unit if unit.starts_with('/') => format!("{value:.1}{unit}"),
         unit => format!("{value:.1} {unit}"),
     }

@@ -301,7 +301,7 @@ impl Client {
         if session.in_flight() == 0 {
             self.busy.retain(|it| *it != volume);
         }
-        Ok(match session.next_reply_at() {
+        Ok(match session.next_deadline() {
             _ if has_ended => Progress::Ended,
             Some(at) => Progress::WaitingUntil(at),
             None => Progress::Waiting,

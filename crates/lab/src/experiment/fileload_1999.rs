@@ -30,8 +30,8 @@ type Published = (&'static str, &'static str, [f64; 2], &'static str, &'static s
 const READ_AHEAD: &str = "the disk's own read-ahead decides which part of the time the seeks \
                           between extents take (see: twice the disk's read-ahead).";
 const LOCKSTEP: &str = "the users of the model stay at the same place of their files, where \
-                        intertwined extents lie next to each other (see: users at different \
-                        places).";
+                        intertwined extents lie next to each other; at different places this \
+                        figure and the one before change signs (see: users at different places).";
 const PLACES: &str = "the contiguous files lie at both ends of the disk, the fragmented ones in \
                       one place; with misses this decides (see: contiguous files together).";
 const OVERHEAD: &str = "the overhead of a command is that of a disk without a RAID controller \
@@ -59,7 +59,7 @@ const FIGURES: [Published; 10] = [
     ("the best single file is a contiguous one", "always", [100.0, 100.0], "%", ""),
     ("outer edge ahead of the middle", "up to 30 %", [10.0, 30.0], "%", ""),
     ("RAID 10, 1 user: times one disk", "3.5 to 4 x", [3.5, 4.5], "x", OVERHEAD),
-    ("RAID 10, database, cached: ahead of one disk", "no difference", [-3.0, 3.0], "%", ""),
+    ("RAID 10, database in the cache: ahead of one disk", "no difference", [-3.0, 3.0], "%", ""),
 ];
 
 /// Sizes of the add-on cache, in MB of 2^20 bytes: up to all four files.
@@ -172,7 +172,7 @@ fn speedup_curve(speedups: &[[[f64; CACHES.len()]; PAGES.len()]]) -> Curve {
         points: CACHES.map(|mib| (as_f64(mib), PUBLISHED_SPEEDUP)).to_vec(),
     };
     Curve {
-        name: "throughput with an add-on cache, times that without it",
+        name: "throughput with an add-on cache, times that without any cache",
         over: "MiB of the cache",
         unit: "x",
         lines: (0..PAGES.len()).map(line).chain([published]).collect(),

@@ -2,8 +2,9 @@
 
 use crate::cache_simulation::{CacheSimulation, Clients, Request, RequestTime};
 use crate::file_system::{FileMap, FileStore};
+use crate::random::Random;
 use crate::trace::Op;
-use crate::workload::fileload::Fileload;
+use crate::workload::fileload::{Fileload, REGIONS};
 use larder_core::clock::SECOND;
 use larder_core::frames::NoFrames;
 use larder_core::hint::Hint;
@@ -37,11 +38,11 @@ pub(super) struct Users<'a> {
     pub(super) files: &'a [FileMap],
     /// Use of the machine's cache.
     pub(super) hint: Hint,
-    /// Reads of each user that are measured.
+    /// Reads after which a user ends the measurement of all.
     pub(super) reads: u64,
-    /// Reads of each user before the measurement, after the files were read in order, one after
-    /// the other; `None` if the cache is empty at first.
-    pub(super) warm_up: Option<u64>,
+    /// True if the cache is warm: the files are read in order, one after the other, then all of
+    /// their indexes at random, and then `reads` as in the measurement.
+    pub(super) is_warm: bool,
     /// True if the users begin at different places: each by a share of its offsets later.
     pub(super) are_apart: bool,
 }
@@ -75,28 +76,62 @@ impl Users<'_> {
             self.load.offsets(seed << 8 | user as u64).skip(skipped)
         };
         let mut offsets: Vec<_> = (0..users).map(offsets).collect();
-        let mut run = |simulation: &mut CacheSimulation<FileStore>, reads: u64| {
-            let mut left = vec![reads; users];
-            let begin = simulation.now();
-            while left.iter().any(|left| *left > 0) {
-                let client =
-                    simulation.wait_for_client_of(|user| left[user] > 0, machine.read_time);
-                let user = client.expect("stores do not fail");
-                left[user] -= 1;
-                let offset = offsets[user].next().expect("offsets do not end");
-                begin_read(simulation, user, offset, self.load.read_bytes);
-            }
-            simulation.wait_for_all().expect("stores do not fail");
-            simulation.now() - begin
-        };
-        if let Some(reads) = self.warm_up {
+        let read_time = machine.read_time;
+        if self.is_warm {
             self.prime(&mut simulation);
-            run(&mut simulation, reads);
+            let mut indexes: Vec<_> =
+                (0..users as u64).map(|user| self.index_offsets(seed << 8 | user)).collect();
+            self.read(&mut simulation, read_time, |user| indexes[user].pop());
+            self.read_until(&mut simulation, read_time, &mut offsets);
         }
-        let elapsed = run(&mut simulation, self.reads);
+        let begin = simulation.now();
+        let reads = self.read_until(&mut simulation, read_time, &mut offsets);
+        let elapsed = simulation.now() - begin;
         simulation.finish();
-        let bytes = self.reads * users as u64 * self.load.read_bytes;
+        let bytes = reads * self.load.read_bytes;
         as_f64(bytes) * as_f64(SECOND) / as_f64(elapsed.max(1))
+    }
+
+    /// Reads until a user has sent [`Users::reads`]; returns the number of all reads.
+    fn read_until(
+        &self,
+        simulation: &mut CacheSimulation<FileStore>,
+        read_time: RequestTime,
+        offsets: &mut [impl Iterator<Item = u64>],
+    ) -> u64 {
+        let mut sent = vec![0; self.files.len()];
+        self.read(simulation, read_time, |user| {
+            sent[user] += 1;
+            offsets[user].next().filter(|_| sent[user] <= self.reads)
+        });
+        sent.iter().sum::<u64>() - 1
+    }
+
+    /// Reads from the offsets that `next` returns for a user, until one has no more.
+    fn read(
+        &self,
+        simulation: &mut CacheSimulation<FileStore>,
+        read_time: RequestTime,
+        mut next: impl FnMut(usize) -> Option<u64>,
+    ) {
+        loop {
+            let user = simulation.wait_for_client(read_time).expect("stores do not fail");
+            let Some(offset) = next(user) else { return };
+            begin_read(simulation, user, offset, self.load.read_bytes);
+        }
+    }
+
+    /// Returns the offsets of all reads of the indexes of a database, in random order.
+    fn index_offsets(&self, seed: u64) -> Vec<u64> {
+        let regions = (0..REGIONS).step_by(2).map(|region| self.load.region(region));
+        let reads = regions.flat_map(|(first, count)| first..first + count);
+        let mut offsets: Vec<u64> = reads.map(|read| read * self.load.read_bytes).collect();
+        let mut random = Random::from_seed(seed);
+        for last in (1..offsets.len()).rev() {
+            let other = random.below(last as u64 + 1);
+            offsets.swap(last, usize::try_from(other).expect("a number of offsets"));
+        }
+        offsets
     }
 
     /// Reads the files in order, one after the other.

@@ -66,9 +66,8 @@ impl<'a> Trial<'a> {
         let [one, raid] = [self.assumptions.disk(), self.assumptions.raid_10()].map(|store| {
             let database =
                 ReadMode { order: Order::Database, read_bytes: 8 * KIB, hint: Hint::Random };
-            let machine = Machine { cache_bytes: FILE_BYTES * 3 / 2, ..self.assumptions.machine() };
-            let sequential =
-                self.rate_on(&at_ends[..1], &SEQUENTIAL, &self.assumptions.machine(), store);
+            let machine = self.assumptions.machine();
+            let sequential = self.rate_on(&at_ends[..1], &SEQUENTIAL, &machine, store);
             [sequential, self.rate_on(&at_ends[..1], &database, &machine, store)]
         });
         [
@@ -113,13 +112,12 @@ impl<'a> Trial<'a> {
         let is_sequential = read.order == Order::Sequential;
         let reads = if is_sequential { load.reads() } else { DATABASE_READS };
         let is_warm = !is_sequential && read.hint != Hint::NoBuffering;
-        let warm_up = is_warm.then_some(DATABASE_READS);
         let users = Users {
             load,
             files,
             hint: read.hint,
             reads,
-            warm_up,
+            is_warm,
             are_apart: self.assumptions.are_apart,
         };
         let mut machine = machine.clone();
@@ -136,7 +134,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Reads of each user of a database, and before the measurement.
+/// Reads of a user of a database after which the measurement ends.
 const DATABASE_READS: u64 = 10_000;
 
 /// The reads of a user.

@@ -18,8 +18,6 @@ use larder_core::tunables::Tunables;
 use larder_core::units::as_f64;
 use larder_core::volume::VolumeOptions;
 use larder_schema::as_u64;
-use std::num::NonZero;
-use std::ops::Range;
 
 /// Allocation units, bytes.
 pub(super) const UNITS: [u64; 3] = [4 * KIB, 16 * KIB, 64 * KIB];
@@ -43,14 +41,19 @@ const VOLUME: u64 = 1024 * MIB;
 const PART: u64 = 64 * KIB;
 const NETWORK: u64 = 12_500_000;
 const THINK: Nanos = 100 * MILLISECOND;
-/// Transactions of each client that are measured.
-const TRANSACTIONS: u64 = 40;
+/// Client machines.
+const MACHINES: usize = 4;
+/// Requests of a client in flight: the most extents of a part.
+const DEPTH: usize = 16;
+/// Time before the measurement, and its length.
+const WARM_UP: Nanos = 30 * SECOND;
+const MEASURED: Nanos = 60 * SECOND;
 
 pub(super) fn sentences() -> Vec<String> {
     vec![
         format!(
             "Allocation unit: RAID level 5 of 3 disks scsi-1999, chunk 64 KiB, controller cache of \
-             {} MB with a battery; 4 client machines on 100 Mbit/s each.",
+             {} MB with a battery; {MACHINES} client machines on 100 Mbit/s each.",
             CONTROLLER_CACHE / MIB
         ),
         format!(
@@ -98,7 +101,7 @@ impl Server {
         let frames = u32::try_from(SERVER_CACHE / 4096).expect("64 MiB");
         let number = usize::try_from(clients).expect("a few clients");
         let simulation =
-            CacheSimulation::new(frames, 1, [(options, store)], Clients::synchronous(number));
+            CacheSimulation::new(frames, 1, [(options, store)], Clients { number, depth: DEPTH });
         let mut files = aged_files(unit, clients * FILES, seed).into_iter();
         let mut of_client = || files.by_ref().take(usize::try_from(FILES).expect("few")).collect();
         let files = (0..clients).map(|_| of_client()).collect();
@@ -110,37 +113,38 @@ impl Server {
         let mix = Mix { read: 70, write: 20, copy: 10 };
         let think = Spread { mean: as_f64(THINK), sdev: as_f64(THINK) / 2.0 };
         let load = ServerLoad { mix, think, items: FILES };
-        // The clients of a machine share its network.
-        let per_machine = (self.files.len() as u64).div_ceil(4);
-        let network = RequestTime { fixed: 0, bytes_per_s: NonZero::new(NETWORK / per_machine) };
-        let mut works: Vec<Work> = self
-            .files
-            .iter()
-            .enumerate()
-            .map(|(client, files)| Work::new(load, files, seed << 8 | client as u64))
-            .collect();
-        let begin = self.simulation.now();
+        let clients = self.files.iter().zip(seed << 16..);
+        let mut clients: Vec<Client> =
+            clients.map(|(files, seed)| Client::new(load, files, seed)).collect();
+        // The time at which the network of each client machine is free.
+        let mut free_at = [0; MACHINES];
+        let begin = self.simulation.now() + WARM_UP;
         let mut bytes = 0;
-        while works.iter().any(|work| !work.is_done()) {
+        while self.simulation.now() < begin + MEASURED {
+            // The requests of a part are sent together, and the next part after all replies.
             let client = self
                 .simulation
-                .wait_for_client_of(|client| !works[client].is_done(), network)
+                .wait_for_client_of(
+                    |client, is_idle| is_idle || clients[client].has_more(),
+                    RequestTime::default(),
+                )
                 .expect("stores do not fail");
-            match works[client].next() {
-                Some(Step::Request(request)) => {
-                    bytes += request.len;
+            let now = self.simulation.now();
+            match clients[client].next_step() {
+                Step::Think(time) => self.simulation.pause(client, now + time),
+                Step::Transfer(len) => {
+                    let free_at = &mut free_at[client % MACHINES];
+                    *free_at = now.max(*free_at) + len * SECOND / NETWORK;
+                    self.simulation.pause(client, *free_at);
+                    bytes += if now >= begin { len } else { 0 };
+                }
+                Step::Request(request) => {
                     self.simulation.begin(client, &request).expect("stores do not fail");
                 }
-                Some(Step::Think(time)) => {
-                    self.simulation.pause(client, self.simulation.now() + time);
-                }
-                None => {}
             }
         }
-        self.simulation.wait_for_all().expect("stores do not fail");
-        let elapsed_s = as_f64(self.simulation.now() - begin) / as_f64(SECOND);
         self.simulation.finish();
-        as_f64(bytes) * 8.0 / 1e6 / elapsed_s
+        as_f64(bytes) * 8.0 / 1e6 / (as_f64(MEASURED) / as_f64(SECOND))
     }
 }
 
@@ -148,49 +152,48 @@ impl Server {
 #[derive(Clone, Copy)]
 enum Step {
     Think(Nanos),
+    /// Bytes on the network, for a part that has been answered.
+    Transfer(u64),
     Request(Request),
 }
 
-/// The transactions of a client.
-struct Work<'a> {
+/// A client: its files, and what it does next.
+struct Client<'a> {
     files: &'a [ServedFile],
     transactions: Box<dyn Iterator<Item = Transaction> + 'a>,
     /// Steps of the current transaction, the last one first.
     steps: Vec<Step>,
-    left: u64,
 }
 
-impl<'a> Work<'a> {
+impl<'a> Client<'a> {
     fn new(load: ServerLoad, files: &'a [ServedFile], seed: u64) -> Self {
         let transactions = Box::new(load.transactions(seed));
-        Work { files, transactions, steps: Vec::new(), left: TRANSACTIONS }
+        Client { files, transactions, steps: Vec::new() }
     }
 
-    fn is_done(&self) -> bool {
-        self.steps.is_empty() && self.left == 0
+    /// Returns true if the next step is a request that belongs to the same part as the last one.
+    fn has_more(&self) -> bool {
+        matches!(self.steps.last(), Some(Step::Request(_)))
     }
 
-    /// Adds the requests for a whole file, in front of the steps.
+    /// Adds the steps for a whole file, in front of the others.
     fn add(&mut self, op: Op, item: u64) {
         let file = &self.files[usize::try_from(item).expect("a few files")];
-        let parts = (0..file.len).step_by(usize::try_from(PART).expect("64 KiB"));
-        let ranges = parts.flat_map(|at| file.map.on_device(at..(at + PART).min(file.len)));
-        let request = |range: Range<u64>| {
-            let (offset, len) = (range.start, range.end - range.start);
-            Step::Request(Request { volume: 0, op, offset, len })
-        };
-        let requests: Vec<Step> = ranges.map(request).collect();
-        self.steps.extend(requests.into_iter().rev());
+        for part in (0..file.len.div_ceil(PART)).rev() {
+            let start = part * PART;
+            let end = (start + PART).min(file.len);
+            self.steps.push(Step::Transfer(end - start));
+            self.steps.extend(file.map.on_device(start..end).map(|range| {
+                let (offset, len) = (range.start, range.end - range.start);
+                Step::Request(Request { volume: 0, op, offset, len })
+            }));
+        }
     }
-}
 
-impl Iterator for Work<'_> {
-    type Item = Step;
-
-    fn next(&mut self) -> Option<Step> {
-        if self.steps.is_empty() && self.left > 0 {
-            self.left -= 1;
-            let Transaction { think, kind, item, to } = self.transactions.next()?;
+    fn next_step(&mut self) -> Step {
+        while self.steps.is_empty() {
+            let next = self.transactions.next().expect("transactions do not end");
+            let Transaction { think, kind, item, to } = next;
             match kind {
                 Kind::Read => self.add(Op::Read, item),
                 Kind::Write => self.add(Op::Write, item),
@@ -201,7 +204,7 @@ impl Iterator for Work<'_> {
             }
             self.steps.push(Step::Think(think));
         }
-        self.steps.pop()
+        self.steps.pop().expect("a step was just added")
     }
 }
 

@@ -1,6 +1,6 @@
 //! Rates of the levels.
 
-use super::{KIB, MIB, RATIOS};
+use super::{KIB, MIB, RESULTS};
 use crate::model::{ArrayLayout, ArrayLevel, DeviceModel, DiskSpec, StoreModel};
 use crate::random::Random;
 use larder_core::clock::{Nanos, SECOND};
@@ -10,8 +10,11 @@ use larder_core::units::as_f64;
 
 /// Disks of each array.
 const DISKS: u32 = 4;
-/// Requests of a measurement.
+/// Requests of a measurement; of large ones fewer, so that they stay in the outermost zone.
 const REQUESTS: u64 = 4_000;
+const LARGE_REQUESTS: u64 = 400;
+/// Rates that differ by less have the same rank.
+const TIE: f64 = 0.1;
 /// The levels, the first of which is the reference.
 const LEVELS: [ArrayLevel; 3] =
     [ArrayLevel::Stripe, ArrayLevel::StripedMirrors, ArrayLevel::Parity];
@@ -34,21 +37,28 @@ const WORKLOADS: [Requests; 4] = [
     Requests { kind: WRITE, bytes: MIB, depth: 8, is_random: false },
 ];
 
-/// Returns the rates of levels 10 and 5 as a percentage of that of level 0, for each workload.
-pub(super) fn shares(seed: u64) -> [f64; RATIOS] {
-    let mut shares = [0.0; RATIOS];
-    for (shares, requests) in shares.chunks_mut(2).zip(WORKLOADS) {
-        let [stripe, others @ ..] = LEVELS.map(|level| rate(level, requests, seed));
-        for (share, rate) in shares.iter_mut().zip(others) {
-            *share = 100.0 * rate / stripe;
-        }
-    }
-    shares
+/// Returns the ranks of levels 10 and 5 for each workload, and then how many times slower than level
+/// 0 they write, at random and in order.
+pub(super) fn results(seed: u64) -> [f64; RESULTS] {
+    let rates = WORKLOADS.map(|workload| LEVELS.map(|level| rate(level, workload, seed)));
+    let ranks = rates.iter().flat_map(|rates| [rank(rates, 1), rank(rates, 2)]);
+    let writes = rates.iter().zip(WORKLOADS).filter(|(_, workload)| workload.kind == WRITE);
+    let slower =
+        writes.flat_map(|([stripe, mirrors, parity], _)| [mirrors, parity].map(|it| stripe / it));
+    let mut results = [0.0; RESULTS];
+    results.iter_mut().zip(ranks.chain(slower)).for_each(|(result, value)| *result = value);
+    results
+}
+
+/// Returns the rank of a rate: one more than the number of rates that are clearly higher.
+fn rank(rates: &[f64], index: usize) -> f64 {
+    let is_higher = |rate: &&f64| **rate > rates[index] * (1.0 + TIE);
+    as_f64(1 + rates.iter().filter(is_higher).count() as u64)
 }
 
 /// Returns the requests per second of a closed loop.
-fn rate(level: ArrayLevel, requests: Requests, seed: u64) -> f64 {
-    let Requests { kind, bytes, depth, is_random } = requests;
+fn rate(level: ArrayLevel, workload: Requests, seed: u64) -> f64 {
+    let Requests { kind, bytes, depth, is_random } = workload;
     let spec = DiskSpec::scsi_1999();
     let layout = ArrayLayout { level, members: DISKS, chunk_bytes: 64 * KIB, failed: None };
     let granule = u32::try_from(spec.sector_bytes).expect("a sector");
@@ -62,9 +72,11 @@ fn rate(level: ArrayLevel, requests: Requests, seed: u64) -> f64 {
     let mut store = StoreModel::Array(layout, DeviceModel::Disk(spec)).build(geometry);
     let (frames, mut random) = (NoFrames::new(0), Random::from_seed(seed));
     let (mut now, mut sent, mut done): (Nanos, u64, Vec<_>) = (0, 0, Vec::new());
-    let first = random.below(length / 2 / bytes);
-    while (done.len() as u64) < REQUESTS {
-        while sent < REQUESTS && store.in_flight() < depth {
+    let requests = if is_random { REQUESTS } else { LARGE_REQUESTS };
+    // In order from a random place near the begin.
+    let first = random.below(LARGE_REQUESTS);
+    while (done.len() as u64) < requests {
+        while sent < requests && store.in_flight() < depth {
             let place = if is_random { random.below(length / bytes) } else { first + sent };
             let (offset, len) = (place * bytes, bytes);
             let segments = Vec::new();
@@ -75,7 +87,7 @@ fn rate(level: ArrayLevel, requests: Requests, seed: u64) -> f64 {
         now = store.next_event().expect("operations are in flight").max(now);
         store.reap(now, &frames, &mut done);
     }
-    as_f64(REQUESTS) * as_f64(SECOND) / as_f64(now.max(1))
+    as_f64(requests) * as_f64(SECOND) / as_f64(now.max(1))
 }
 
 #[cfg(test)]
@@ -83,12 +95,15 @@ mod tests {
     use super::*;
 
     #[test]
-    fn the_levels_have_the_published_ranks() {
-        let [read_10, read_5, write_10, write_5, in_order_10, in_order_5, written_10, written_5] =
-            shares(1);
-        assert!(read_10 > 70.0 && read_5 > 70.0, "{read_10} {read_5}");
-        assert!(write_5 < write_10 && write_10 < 100.0, "{write_10} {write_5}");
-        assert!(in_order_10 < in_order_5, "{in_order_10} {in_order_5}");
-        assert!(written_5 < 100.0 && written_10 < 100.0, "{written_10} {written_5}");
+    fn a_rank_counts_the_rates_that_are_clearly_higher() {
+        let rates = [100.0, 95.0, 60.0];
+        assert!([0, 1, 2].map(|index| rank(&rates, index)).into_iter().eq([1.0, 1.0, 3.0]));
+    }
+
+    #[test]
+    fn small_writes_are_twice_and_four_times_slower() {
+        let [.., mirrors, parity, _, _] = results(1);
+        assert!((1.6..2.2).contains(&mirrors), "{mirrors}");
+        assert!((3.0..4.4).contains(&parity), "{parity}");
     }
 }
