@@ -8,6 +8,7 @@ pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod help;
 pub(crate) mod load;
+pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod report;
 pub(crate) mod resident;

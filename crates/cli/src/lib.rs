@@ -84,6 +84,8 @@ enum Command {
     Size(commands::size::SizeArgs),
     /// Simulate caches over traces: hit ratios and curves.
     Sim(commands::sim::SimArgs),
+    /// List models of devices, fit one to a device, and check it.
+    Model(commands::model::ModelArgs),
     /// Show the activity of the host's page cache, by file and process.
     Watch(commands::watch::WatchArgs),
     /// Report the resident part of files and directories.
@@ -191,6 +193,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Size(arguments) => succeed(commands::size::run(&arguments)),
+        Command::Model(arguments) => succeed(commands::model::run(&arguments)),
         Command::Watch(arguments) => succeed(commands::watch::run(&arguments)),
         Command::Resident(arguments) => succeed(commands::resident::run(&arguments)),
         Command::Bench(arguments) => commands::bench::run(&arguments),

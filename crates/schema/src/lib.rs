@@ -12,6 +12,7 @@ pub mod control;
 pub mod curve;
 pub mod format;
 pub mod measured;
+pub mod model;
 pub mod perfmon;
 pub mod run;
 pub mod sizing;
