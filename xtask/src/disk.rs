@@ -13,14 +13,18 @@ pub(crate) const WORK_MAX_S: u64 = 300;
 
 /// The blkio controller (cgroup v1), and the files of its limits.
 const GROUP: &str = "/sys/fs/cgroup/blkio";
-const LIMITS: [&str; 2] = [
+const OPERATION_LIMITS: [&str; 2] = [
     "/sys/fs/cgroup/blkio/blkio.throttle.read_iops_device",
     "/sys/fs/cgroup/blkio/blkio.throttle.write_iops_device",
 ];
+const BYTE_LIMITS: [&str; 2] = [
+    "/sys/fs/cgroup/blkio/blkio.throttle.read_bps_device",
+    "/sys/fs/cgroup/blkio/blkio.throttle.write_bps_device",
+];
 
 const CLEANUP: &str = "
-for side in read write; do
-  [ -e \"$3\" ] && echo \"$1 0\" > \"$3/blkio.throttle.${side}_iops_device\"
+for limit in read_iops write_iops read_bps write_bps; do
+  [ -e \"$3\" ] && echo \"$1 0\" > \"$3/blkio.throttle.${limit}_device\"
 done
 losetup --detach \"$2\"";
 
@@ -37,7 +41,8 @@ impl Disk {
     /// Returns the reason why this machine cannot limit a disk, if there is one.
     pub(crate) fn unavailable_reason() -> Option<String> {
         let reason = run::unmet_requirement(&["losetup"]);
-        let has_limits = LIMITS.iter().all(|path| Path::new(path).exists());
+        let mut limits = OPERATION_LIMITS.iter().chain(&BYTE_LIMITS);
+        let has_limits = limits.all(|path| Path::new(path).exists());
         reason.or_else(|| (!has_limits).then(|| "no blkio controller (cgroup v1)".into()))
     }
 
@@ -57,7 +62,16 @@ impl Disk {
 
     /// Limits the device to `per_s` reads and `per_s` writes per second; 0 removes the limit.
     pub(crate) fn limit(&self, per_s: u32) -> Result<()> {
-        LIMITS.iter().try_for_each(|path| {
+        self.write_limits(&OPERATION_LIMITS, per_s.into())
+    }
+
+    /// Limits the device to this rate of bytes for reads, and for writes; 0 removes the limit.
+    pub(crate) fn limit_bytes(&self, per_s: u64) -> Result<()> {
+        self.write_limits(&BYTE_LIMITS, per_s)
+    }
+
+    fn write_limits(&self, files: &[&str], per_s: u64) -> Result<()> {
+        files.iter().try_for_each(|path| {
             let written = std::fs::write(path, format!("{} {per_s}\n", self.numbers));
             written.with_context(|| format!("limit {} in {path}", self.device.display()))
         })
@@ -65,7 +79,7 @@ impl Disk {
 
     /// Returns true if a device with these numbers has a limit.
     pub(crate) fn is_limited(numbers: &str) -> Result<bool> {
-        let limits = run::stdout_of(cmd!("cat {LIMITS...}"))?;
+        let limits = run::stdout_of(cmd!("cat {OPERATION_LIMITS...} {BYTE_LIMITS...}"))?;
         Ok(limits.lines().any(|line| line.split(' ').next() == Some(numbers)))
     }
 

@@ -21,6 +21,7 @@ mod leak;
 mod like;
 mod long_tests;
 mod md_members;
+mod models;
 mod mount;
 mod mount_speed;
 mod mutants;
@@ -161,6 +162,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     proof("like", "traces fitted to others, against their curves", Always, like::run),
     serial("same-cache", "a trace replayed to the server and simulated", same_cache::run),
     serial("store-model", "predicted times on a throttled disk (root)", store_model::run),
+    serial("models", "models fitted to devices of four kinds (root)", models::run),
     serial("truth", "predictions beside measurements (root)", truth::run),
     serial("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
     serial("sim-memory", "memory of a sweep, against that of its caches", sim_memory::run),

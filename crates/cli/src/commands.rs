@@ -9,6 +9,7 @@ pub(crate) mod docs;
 pub(crate) mod help;
 pub(crate) mod lab;
 pub(crate) mod load;
+pub(crate) mod model;
 pub(crate) mod mount;
 pub(crate) mod report;
 pub(crate) mod resident;

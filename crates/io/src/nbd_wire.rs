@@ -221,7 +221,8 @@ pub fn chunk_data(cookie: u64, done: bool, offset: u64, len: u32) -> [u8; CHUNK_
 }
 
 /// The chunk `BLOCK_STATUS` of one context; `extents` times [`extent`] follow.
-pub(crate) fn chunk_block_status(
+#[must_use]
+pub fn chunk_block_status(
     cookie: u64,
     done: bool,
     context_id: u32,
@@ -236,13 +237,15 @@ pub(crate) fn chunk_block_status(
 }
 
 /// One extent of a block status: bytes and `STATE_*` bits.
-pub(crate) fn extent(len: u32, state: u32) -> [u8; 8] {
+#[must_use]
+pub fn extent(len: u32, state: u32) -> [u8; 8] {
     debug_assert!(len > 0, "an extent has a length");
     zerocopy::transmute!([U32::new(len), U32::new(state)])
 }
 
 /// The chunk `ERROR`; `message_len` bytes of text follow, at most [`STRING_BYTES_MAX`].
-pub(crate) fn chunk_error(
+#[must_use]
+pub fn chunk_error(
     cookie: u64,
     done: bool,
     error: Errno,

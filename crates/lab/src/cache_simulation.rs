@@ -312,8 +312,8 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         self.wait_for_client_of(|_, _| true, think)
     }
 
-    /// As [`CacheSimulation::wait_for_client`], for one of the clients for which `is_wanted` returns
-    /// true: it gets the index of a client, and true if the client has no request in flight.
+    /// As [`CacheSimulation::wait_for_client`], for a client for which `is_wanted` returns
+    /// true: it gets the index of the client, and true if the client has no request in flight.
     ///
     /// # Errors
     /// As [`CacheSimulation::advance`].

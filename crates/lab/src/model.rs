@@ -22,16 +22,18 @@ mod rated;
 #[cfg(test)]
 mod rig;
 mod spec;
+mod ssd;
 mod stream;
 
 pub use array::{ArrayLayout, ArrayLevel, ArrayStore};
 pub use disk::{Disk, DiskSpec};
 pub use latency::Latency;
 pub use modeled::{ModeledStore, Totals};
-pub use rated::{DEPTH_MAX, DeviceRates, RateLimits, RatedDevice};
+pub use rated::{BurstCredit, DEPTH_MAX, DeviceRates, RateLimits, RatedDevice};
 pub use spec::{
     ControllerCache, DEVICES, DeviceModel, NamedDevice, SpecSyntax, StoreModel, StoreSpec,
 };
+pub use ssd::{FlashTotals, Ssd, SsdSpec};
 
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;

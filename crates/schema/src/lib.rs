@@ -13,6 +13,7 @@ pub mod curve;
 pub mod experiment;
 pub mod format;
 pub mod measured;
+pub mod model;
 pub mod perfmon;
 pub mod run;
 pub mod sizing;

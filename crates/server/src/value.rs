@@ -174,6 +174,18 @@ pub fn unknown_setting<'a>(
     format!("there is no {kind} {}{hint}", quoted(name))
 }
 
+/// Returns the error message for an unknown model of a store, or an unknown part of one, with the
+/// known names that help, or else the command that lists them.
+#[must_use]
+pub fn unknown_model<'a>(
+    kind: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+) -> String {
+    let hint = name_hint(name, known, "; `larder sim --help` and `larder model list` list all");
+    format!("there is no {kind} {}{hint}", quoted(name))
+}
+
 /// Returns the error message for an unknown volume; it follows "cannot".
 #[must_use]
 pub fn unknown_volume<'a>(name: &str, known: impl IntoIterator<Item = &'a str>) -> String {

@@ -13,6 +13,7 @@ mod iozone;
 mod like;
 mod matrix;
 mod measure;
+mod model;
 mod one_cache;
 mod postmark;
 mod ranks;

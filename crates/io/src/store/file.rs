@@ -83,6 +83,8 @@ pub struct OpenedFile {
     pub is_device: bool,
     /// Notes for the user on how it was opened.
     pub notes: Vec<String>,
+    /// True if `main` is direct.
+    is_direct: bool,
     /// Descriptor for whole granules; direct if possible.
     main: OwnedFd,
     /// Descriptor for a tail that is shorter than a granule.
@@ -98,6 +100,16 @@ impl OpenedFile {
         let granule = u64::from(self.geometry.granule);
         let aligned = offset.is_multiple_of(granule) && len.is_multiple_of(granule);
         if aligned { &self.main } else { &self.buffered }
+    }
+
+    /// Returns a descriptor for direct I/O; `None` if the file has none. The lock and the claim are
+    /// those of this value.
+    ///
+    /// # Errors
+    /// The kernel refuses another descriptor.
+    pub fn direct(&self) -> io::Result<Option<File>> {
+        let duplicate = || rustix::io::fcntl_dupfd_cloexec(&self.main, 0);
+        Ok(if self.is_direct { Some(duplicate()?.into()) } else { None })
     }
 
     /// Returns a duplicate descriptor, for queries of the allocation.
@@ -304,6 +316,7 @@ pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> 
     let granule = direct.as_ref().and_then(|file| {
         [512u32, 4096].into_iter().find(|&granule| reads_directly(file, granule as usize))
     });
+    let is_direct = granule.is_some();
     let (main, granule) = if let (Some(file), Some(granule)) = (direct, granule) {
         (file.into(), granule)
     } else {
@@ -316,5 +329,5 @@ pub fn open_file(path: &Path, read_only: bool) -> Result<OpenedFile, OpenError> 
     };
     let geometry = Geometry { length, granule, read_only };
     let path = path.to_owned();
-    Ok(OpenedFile { path, geometry, is_device, notes, main, buffered, _claim: claim })
+    Ok(OpenedFile { path, geometry, is_device, notes, is_direct, main, buffered, _claim: claim })
 }

@@ -16,7 +16,7 @@
 mod presets;
 
 use super::curve::SeekCurve;
-use super::layout::Layout;
+use super::layout::{Layout, PlatterPosition, scale};
 use super::stream::Stream;
 use super::{Access, Model};
 use larder_core::clock::{Nanos, SECOND};
@@ -24,7 +24,7 @@ use larder_core::store::StoreOpKind;
 use std::collections::BTreeMap;
 
 /// Cached writes on each side of the head that are candidates for the next destaging.
-const DESTAGE_CANDIDATES: usize = 32;
+const DESTAGE_CANDIDATES: usize = 8;
 
 /// The figures of a disk's data sheet, and its firmware settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -129,8 +129,7 @@ impl Disk {
     /// Returns the nanoseconds of positioning that a wait of `waited` nanoseconds compensates for.
     fn age_credit(&self, waited: Nanos) -> Nanos {
         let worst = self.spec.full_stroke + self.spec.write_settle + self.layout.revolution;
-        let age_credit = u128::from(waited) * u128::from(worst) / u128::from(self.spec.age_max);
-        u64::try_from(age_credit).expect("a wait of less than centuries")
+        scale(waited, worst, self.spec.age_max)
     }
 
     /// Returns the time at which the controller has processed the command.
@@ -144,26 +143,34 @@ impl Disk {
         self.stream.map_or(self.head, |stream| stream.position(&self.layout, now))
     }
 
+    /// Returns the track of the head at `now`.
+    fn track(&self, now: Nanos) -> u64 {
+        self.layout.position(self.head(now)).track
+    }
+
     fn ready_in_buffer(&self, begin: Nanos, access: &Access) -> Option<(Nanos, Stream)> {
         let range = (access.offset, access.len);
         self.stream?.ready(&self.layout, begin, range, self.spec.read_ahead_bytes)
     }
 
-    /// Returns the nanoseconds from `begin` until `offset` is under the head.
-    fn positioning(&self, begin: Nanos, offset: u64, write: bool) -> Nanos {
+    /// Returns the nanoseconds in which the head moves from `track` to a position.
+    fn seek(&self, track: u64, position: PlatterPosition, write: bool) -> Nanos {
+        let seek = self.curve.time(position.track.abs_diff(track), self.layout.tracks);
+        if write && seek > 0 { seek + self.spec.write_settle } else { seek }
+    }
+
+    /// Returns the nanoseconds from `begin`, when the head is on `track`, until `offset` is under
+    /// it.
+    fn positioning(&self, (begin, track): (Nanos, u64), offset: u64, write: bool) -> Nanos {
         let position = self.layout.position(offset);
-        let track = self.layout.position(self.head(begin)).track;
-        let mut seek = self.curve.time(position.track.abs_diff(track), self.layout.tracks);
-        if write && seek > 0 {
-            seek += self.spec.write_settle;
-        }
-        seek + self.layout.wait(begin + seek, position.angle)
+        let seek = self.seek(track, position, write);
+        seek + self.layout.wait(begin + seek, position)
     }
 
     /// Positions the head and transfers. Returns the time at the end.
     fn access_media(&mut self, begin: Nanos, offset: u64, len: u64, write: bool) -> Nanos {
         let begin = begin.max(self.free_at);
-        let start = begin + self.positioning(begin, offset, write);
+        let start = begin + self.positioning((begin, self.track(begin)), offset, write);
         let end = start + self.layout.transfer(offset, len);
         // The skew puts the head at the next byte, on the next track if necessary.
         self.head = offset + len;
@@ -206,7 +213,8 @@ impl Disk {
         let head = self.head(begin);
         let inwards = self.cached.range(head..).take(DESTAGE_CANDIDATES);
         let outwards = self.cached.range(..head).rev().take(DESTAGE_CANDIDATES);
-        let cost = |(offset, _): &(&u64, &u64)| self.positioning(begin, **offset, true);
+        let from = (begin, self.layout.position(head).track);
+        let cost = |(offset, _): &(&u64, &u64)| self.positioning(from, **offset, true);
         let Some((&offset, &len)) = inwards.chain(outwards).min_by_key(cost) else {
             return false;
         };
@@ -223,25 +231,36 @@ impl Model for Disk {
     }
 
     fn pick(&self, now: Nanos, waiting: &[Access]) -> usize {
-        let cost = |access: &Access| {
+        let queued = &waiting[..waiting.len().min(self.spec.queue_depth as usize)];
+        let track_now = self.track(now);
+        let mut best = (i64::MAX, 0);
+        for (index, access) in queued.iter().enumerate() {
             let begin = self.begin(now, access);
-            let positioning = match access.kind {
+            let waited = now.saturating_sub(access.arrived_at);
+            let credit = (begin - now).cast_signed() - self.age_credit(waited).cast_signed();
+            let of_seek = |is_write| {
+                let track = if begin == now { track_now } else { self.track(begin) };
+                let position = self.layout.position(access.offset);
+                let seek = self.seek(track, position, is_write);
+                // The rotation is computed only if the seek alone is short enough.
+                let is_far = credit + seek.cast_signed() >= best.0;
+                if is_far { seek } else { seek + self.layout.wait(begin + seek, position) }
+            };
+            let cost = match access.kind {
                 StoreOpKind::Read => match self.ready_in_buffer(begin, access) {
                     Some((ready, _)) => ready - begin,
-                    None => self.positioning(begin, access.offset, false),
+                    None => of_seek(false),
                 },
                 StoreOpKind::Write { .. } if self.spec.write_cache_bytes > 0 => 0,
-                StoreOpKind::Write { .. } | StoreOpKind::Zero { .. } => {
-                    self.positioning(begin, access.offset, true)
-                }
+                StoreOpKind::Write { .. } | StoreOpKind::Zero { .. } => of_seek(true),
                 StoreOpKind::Flush | StoreOpKind::Discard => 0,
             };
-            let waited = now.saturating_sub(access.arrived_at);
-            (begin - now + positioning).cast_signed() - self.age_credit(waited).cast_signed()
-        };
-        let queued = &waiting[..waiting.len().min(self.spec.queue_depth as usize)];
-        let costs = queued.iter().map(cost).enumerate();
-        costs.min_by_key(|(index, cost)| (*cost, *index)).expect("never empty").0
+            let cost = credit + cost.cast_signed();
+            if cost < best.0 {
+                best = (cost, index);
+            }
+        }
+        best.1
     }
 
     fn serve(&mut self, now: Nanos, access: &Access) -> Nanos {

@@ -7,6 +7,8 @@
 //! revolution.
 
 use larder_core::clock::Nanos;
+use larder_core::units::as_f64;
+use larder_schema::as_u64;
 
 /// Zones from the outside to the inside; drives have 15 to 30.
 const ZONES: u64 = 16;
@@ -24,6 +26,8 @@ pub(super) struct Layout {
     pub(super) phase: Nanos,
     /// Tracks from the first to the last byte.
     pub(super) tracks: u64,
+    /// Zones for each byte; about the same everywhere.
+    zones_per_byte: f64,
 }
 
 #[derive(Clone, Copy, Debug)]
@@ -37,8 +41,8 @@ struct Zone {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct PlatterPosition {
     pub(super) track: u64,
-    /// Nanoseconds of rotation after the index mark.
-    pub(super) angle: Nanos,
+    /// Bytes of the track before the position, and of the whole track.
+    part: (u64, u64),
 }
 
 impl Layout {
@@ -69,7 +73,8 @@ impl Layout {
             first_byte += tracks * track_bytes;
             first_track += tracks;
         }
-        let mut layout = Layout { zones, revolution, phase: 0, tracks: 0 };
+        let zones_per_byte = as_f64(ZONES) / as_f64(first_byte);
+        let mut layout = Layout { zones, revolution, phase: 0, tracks: 0, zones_per_byte };
         layout.tracks = layout.position(length.max(1) - 1).track + 1;
         layout
     }
@@ -78,17 +83,22 @@ impl Layout {
     pub(super) fn position(&self, byte: u64) -> PlatterPosition {
         let zone = self.zone(byte);
         let offset_in_zone = byte - zone.first_byte;
-        let angle = offset_in_zone % zone.track_bytes;
         PlatterPosition {
             track: zone.first_track + offset_in_zone / zone.track_bytes,
-            angle: scale(angle, self.revolution, zone.track_bytes),
+            part: (offset_in_zone % zone.track_bytes, zone.track_bytes),
         }
     }
 
-    /// Returns the nanoseconds from `now` until `angle` is under the head.
-    pub(super) fn wait(&self, now: Nanos, angle: Nanos) -> Nanos {
+    /// Returns the nanoseconds of rotation from the index mark to a position.
+    fn angle(&self, position: PlatterPosition) -> Nanos {
+        scale(position.part.0, self.revolution, position.part.1)
+    }
+
+    /// Returns the nanoseconds from `now` until a position of the track is under the head.
+    pub(super) fn wait(&self, now: Nanos, position: PlatterPosition) -> Nanos {
         let passed = (now + self.phase) % self.revolution;
-        let wait = (angle + self.revolution - passed) % self.revolution;
+        let angle = self.angle(position);
+        let wait = if angle >= passed { angle - passed } else { angle + self.revolution - passed };
         // Angles are rounded to nanoseconds: an angle that was missed by less than the gap of a
         // sector must not cost a revolution.
         if self.revolution - wait <= ROUNDING { 0 } else { wait }
@@ -105,13 +115,24 @@ impl Layout {
     }
 
     fn zone(&self, byte: u64) -> &Zone {
-        let after = self.zones.partition_point(|zone| zone.first_byte <= byte);
-        &self.zones[after - 1]
+        // The zones differ by less than a track.
+        let guess = usize::try_from(as_u64(as_f64(byte) * self.zones_per_byte));
+        let mut index = guess.map_or(self.zones.len() - 1, |it| it.min(self.zones.len() - 1));
+        while self.zones[index].first_byte > byte {
+            index -= 1;
+        }
+        while self.zones.get(index + 1).is_some_and(|next| next.first_byte <= byte) {
+            index += 1;
+        }
+        &self.zones[index]
     }
 }
 
 /// Returns `value * numerator / denominator` without intermediate overflow.
-fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
+pub(super) fn scale(value: u64, numerator: u64, denominator: u64) -> u64 {
+    if let Some(product) = value.checked_mul(numerator) {
+        return product / denominator;
+    }
     let scaled = u128::from(value) * u128::from(numerator) / u128::from(denominator);
     u64::try_from(scaled).expect("a time or a size of one disk")
 }
@@ -132,7 +153,7 @@ mod tests {
         let positions: Vec<PlatterPosition> =
             (0..64 * 64).map(|index| layout.position(index * GIB / 64)).collect();
         assert!(positions.is_sorted_by_key(|position| position.track));
-        assert!(positions.iter().all(|position| position.angle < layout.revolution));
+        assert!(positions.iter().all(|position| layout.angle(*position) < layout.revolution));
         assert_eq!(layout.position(64 * GIB - 1).track + 1, layout.tracks);
     }
 
@@ -146,9 +167,23 @@ mod tests {
     }
 
     #[test]
+    fn every_byte_is_in_its_zone() {
+        for length in [4096, 1 << 20, 64 * GIB, 1 << 50] {
+            let layout = Layout::new(length, 8_333_333, (150_000_000, 75_000_000), 512);
+            for (index, zone) in layout.zones.iter().enumerate() {
+                let end = layout.zones.get(index + 1).map(|next| next.first_byte - 1);
+                for byte in [zone.first_byte, zone.first_byte + 1].into_iter().chain(end) {
+                    assert_eq!(layout.zone(byte).first_byte, zone.first_byte, "{length}: {byte}");
+                }
+            }
+            assert_eq!(layout.zone(u64::MAX).first_byte, layout.zones[15].first_byte);
+        }
+    }
+
+    #[test]
     fn a_disk_smaller_than_its_zones_still_has_places() {
         let layout = Layout::new(4096, 8_333_333, (150_000_000, 75_000_000), 4096);
         assert_eq!(layout.tracks, 1);
-        assert_eq!(layout.position(0), PlatterPosition { track: 0, angle: 0 });
+        assert_eq!((layout.position(0).track, layout.angle(layout.position(0))), (0, 0));
     }
 }

@@ -13,6 +13,8 @@ use super::{Access, Model};
 use larder_core::clock::Nanos;
 use larder_core::frames::Frames;
 use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
+use std::cmp::{Ordering, Reverse};
+use std::collections::BinaryHeap;
 
 /// Totals of a modeled store since its creation.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +42,7 @@ pub struct ModeledStore<F: Frames, S, M> {
     accesses: Vec<Access>,
     /// The accesses that are offered to the model: all but blocked flushes.
     eligible: Vec<Access>,
-    active_ops: Vec<ActiveOp<F>>,
+    active_ops: BinaryHeap<Reverse<ActiveOp<F>>>,
     /// Operations that the inner store has not completed.
     inner_ops: Vec<InnerOp>,
     done: Vec<StoreCompletion<F>>,
@@ -62,6 +64,34 @@ struct ActiveOp<F: Frames> {
     queued: QueuedOp<F>,
     arrived_at: Nanos,
     finish: Nanos,
+}
+
+impl<F: Frames> ActiveOp<F> {
+    /// Returns what determines the order of the ends: of several at one time, the operation that
+    /// arrived first is the first.
+    fn key(&self) -> (Nanos, u64) {
+        (self.finish, self.queued.sequence)
+    }
+}
+
+impl<F: Frames> PartialEq for ActiveOp<F> {
+    fn eq(&self, other: &Self) -> bool {
+        self.key() == other.key()
+    }
+}
+
+impl<F: Frames> Eq for ActiveOp<F> {}
+
+impl<F: Frames> PartialOrd for ActiveOp<F> {
+    fn partial_cmp(&self, other: &Self) -> Option<Ordering> {
+        Some(self.cmp(other))
+    }
+}
+
+impl<F: Frames> Ord for ActiveOp<F> {
+    fn cmp(&self, other: &Self) -> Ordering {
+        self.key().cmp(&other.key())
+    }
 }
 
 #[derive(Debug)]
@@ -88,7 +118,7 @@ impl<F: Frames, S: Store<F>, M: Model> ModeledStore<F, S, M> {
             waiting: Vec::new(),
             accesses: Vec::new(),
             eligible: Vec::new(),
-            active_ops: Vec::new(),
+            active_ops: BinaryHeap::new(),
             inner_ops: Vec::new(),
             done: Vec::new(),
             inner_done: Vec::new(),
@@ -103,6 +133,11 @@ impl<F: Frames, S: Store<F>, M: Model> ModeledStore<F, S, M> {
         &self.inner
     }
 
+    /// Returns the model, with its state.
+    pub fn model(&self) -> &M {
+        &self.model
+    }
+
     /// Returns the totals so far.
     #[must_use]
     pub fn totals(&self) -> Totals {
@@ -114,8 +149,8 @@ impl<F: Frames, S: Store<F>, M: Model> ModeledStore<F, S, M> {
     fn advance(&mut self, now: Nanos, frames: &F) {
         let mut inner_has_events = true;
         loop {
-            let active_op = self.next_finished(now);
-            let finish = active_op.map_or(now, |index| self.active_ops[index].finish);
+            let next = self.next_finish().filter(|finish| *finish <= now);
+            let finish = next.unwrap_or(now);
             let inner = if inner_has_events { self.inner_event() } else { None };
             let inner = inner.map(|event| event.max(self.clock)).filter(|event| *event <= finish);
             if let Some(event) = inner {
@@ -123,8 +158,8 @@ impl<F: Frames, S: Store<F>, M: Model> ModeledStore<F, S, M> {
                 // loop.
                 inner_has_events = self.collect(event, frames);
                 self.start(event);
-            } else if let Some(index) = active_op {
-                self.finish(index, frames);
+            } else if next.is_some() {
+                self.finish_first(frames);
                 self.collect(finish, frames);
                 self.start(finish);
             } else {
@@ -139,20 +174,15 @@ impl<F: Frames, S: Store<F>, M: Model> ModeledStore<F, S, M> {
         if self.inner_ops.is_empty() { None } else { self.inner.next_event() }
     }
 
-    /// Returns the operation in service that finishes first, if it finishes by `now`. Of several,
-    /// the one that arrived first.
-    fn next_finished(&self, now: Nanos) -> Option<usize> {
-        let (index, first) = self
-            .active_ops
-            .iter()
-            .enumerate()
-            .min_by_key(|(_, active_op)| (active_op.finish, active_op.queued.sequence))?;
-        (first.finish <= now).then_some(index)
+    /// Returns the time at which the first operation in service finishes.
+    fn next_finish(&self) -> Option<Nanos> {
+        self.active_ops.peek().map(|first| first.0.finish)
     }
 
-    /// Ends the service of an operation and submits it to the inner store.
-    fn finish(&mut self, index: usize, frames: &F) {
-        let ActiveOp { queued, arrived_at, finish } = self.active_ops.swap_remove(index);
+    /// Ends the service of the first operation to finish and submits it to the inner store.
+    fn finish_first(&mut self, frames: &F) {
+        let Reverse(first) = self.active_ops.pop().expect("an operation in service");
+        let ActiveOp { queued, arrived_at, finish } = first;
         self.inner_ops.push(InnerOp {
             tag: queued.op.tag,
             sequence: queued.sequence,
@@ -198,7 +228,8 @@ impl<F: Frames, S: Store<F>, M: Model> ModeledStore<F, S, M> {
                 StoreOpKind::Write { .. } => self.totals.write_bytes += access.len,
                 _ => {}
             }
-            self.active_ops.push(ActiveOp { queued, arrived_at: access.arrived_at, finish });
+            let arrived_at = access.arrived_at;
+            self.active_ops.push(Reverse(ActiveOp { queued, arrived_at, finish }));
         }
     }
 
@@ -232,7 +263,7 @@ impl<F: Frames, S: Store<F>, M: Model> ModeledStore<F, S, M> {
         }
         let sequence = self.waiting[index].sequence;
         self.accesses[..index].iter().any(|access| changes(access.kind))
-            || self.active_ops.iter().any(|active_op| {
+            || self.active_ops.iter().any(|Reverse(active_op)| {
                 active_op.queued.sequence < sequence && changes(active_op.queued.op.kind)
             })
             || self
@@ -271,8 +302,7 @@ impl<F: Frames, S: Store<F>, M: Model> Store<F> for ModeledStore<F, S, M> {
 
     fn next_event(&self) -> Option<Nanos> {
         let finished = self.done.iter().map(|done| done.finished_at);
-        let service_ends = self.active_ops.iter().map(|active_op| active_op.finish);
-        finished.chain(service_ends).chain(self.inner_event()).min()
+        finished.chain(self.next_finish()).chain(self.inner_event()).min()
     }
 }
 

@@ -8,13 +8,15 @@
 mod array;
 mod device;
 mod devices;
+mod figures;
 mod text;
 
 pub use self::array::ControllerCache;
 pub use self::device::DeviceModel;
 pub use self::devices::{DEVICES, NamedDevice};
 use super::{
-    ArrayLayout, ArrayStore, DEPTH_MAX, DeviceRates, DiskSpec, Latency, NullStore, RateLimits,
+    ArrayLayout, ArrayStore, BurstCredit, DEPTH_MAX, DeviceRates, DiskSpec, Latency, NullStore,
+    RateLimits,
 };
 use crate::cache_simulation::CachedStore;
 use larder_core::clock::Nanos;
@@ -25,7 +27,7 @@ use std::fmt;
 use std::path::PathBuf;
 
 /// The keys of a specification of rates.
-const KEYS: [&str; 16] = [
+const KEYS: [&str; 18] = [
     "iops",
     "bytes",
     "latency",
@@ -42,6 +44,8 @@ const KEYS: [&str; 16] = [
     "write-bytes",
     "write-latency",
     "write-median",
+    "credit-iops",
+    "credits",
 ];
 
 /// Maximum latency, burst and slice: an hour.
@@ -125,12 +129,15 @@ impl StoreModel {
 }
 
 /// A store model as a user specifies it.
+#[expect(clippy::large_enum_variant, reason = "a command line has one")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StoreSpec {
     /// A model.
     Model(StoreModel),
     /// The model that fits the device or file of this path; see [`super::measure`].
     Measure(PathBuf),
+    /// The model in this file, which has the schema `larder-model`.
+    File(PathBuf),
 }
 
 impl StoreSpec {
@@ -139,10 +146,16 @@ impl StoreSpec {
     /// # Errors
     /// The text is no specification: the reason, as a sentence without a capital letter.
     pub fn parse(text: &str, syntax: &SpecSyntax) -> Result<StoreSpec, String> {
-        if let Some(path) = text.strip_prefix("measure:") {
-            let path = Some(path).filter(|path| !path.is_empty());
-            let path = path.ok_or("it names no file; write measure:PATH")?;
-            return Ok(StoreSpec::Measure(path.into()));
+        let path_after = |form: &str| {
+            let path = text.strip_prefix(form)?.strip_prefix(':')?;
+            let path = Some(PathBuf::from(path)).filter(|_| !path.is_empty());
+            Some(path.ok_or_else(|| format!("it names no file; write {form}:PATH")))
+        };
+        if let Some(path) = path_after("measure") {
+            return path.map(StoreSpec::Measure);
+        }
+        if let Some(path) = path_after("file") {
+            return path.map(StoreSpec::File);
         }
         if let Some((layout, cache, member)) = array::parse(text, syntax)? {
             let StoreSpec::Model(StoreModel::Device(device)) = StoreSpec::parse(&member, syntax)?
@@ -176,10 +189,11 @@ fn device(text: &str, syntax: &SpecSyntax) -> Result<DeviceModel, String> {
             "iops:N,bytes:M,latency:T,depth:D",
             "raid5:3xdisk,chunk=64KiB",
             "measure:PATH",
+            "file:PATH",
         ];
-        let names = std::iter::once("instant").chain(DEVICES.iter().map(|it| it.name));
-        let names: Vec<&str> = names.chain(forms).collect();
-        (syntax.unknown)("store model", text, &names)
+        let known = std::iter::once("instant").chain(DEVICES.iter().map(|it| it.name));
+        let known: Vec<&str> = known.chain(forms).collect();
+        (syntax.unknown)("store model", text, &known)
     })
 }
 
@@ -195,6 +209,7 @@ fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
     // Of both directions together, of reads, of writes.
     let mut limits = [RateLimits::default(); 3];
     let (mut means, mut medians) = ([None; 3], [None; 3]);
+    let (mut earned, mut credits) = (None, None);
     let mut seen: Vec<&str> = Vec::new();
     for part in text.split(',') {
         let (key, value) =
@@ -212,6 +227,8 @@ fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
             None => (0, key),
         };
         match quantity {
+            _ if key == "credit-iops" => earned = Some(rate(key, value.parse().ok(), value)?),
+            _ if key == "credits" => credits = Some(rate(key, value.parse().ok(), value)?),
             "iops" => {
                 limits[side].operations_per_s = Some(rate(key, value.parse().ok(), value)?);
             }
@@ -235,6 +252,13 @@ fn parse_rates(text: &str, syntax: &SpecSyntax) -> Result<DeviceRates, String> {
     if seen.iter().all(sets_no_time) {
         return Err("it has neither a rate nor a latency; add iops:N, bytes:M or latency:T".into());
     }
+    rates.credit = match (earned, credits) {
+        (Some(operations_per_s), Some(operations)) => {
+            Some(BurstCredit { operations_per_s, operations })
+        }
+        (None, None) => None,
+        _ => return Err("credit-iops:N and credits:N belong together".into()),
+    };
     [rates.total, rates.read, rates.write] = limits;
     let latency = |side: usize, operations| {
         let mean = means[side].or(means[0]).unwrap_or(0);

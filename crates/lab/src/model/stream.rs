@@ -53,7 +53,7 @@ impl Stream {
         if begin > full_at {
             // The head has stopped reading; it continues when its position passes under it again.
             next.from = self.limit;
-            next.since = begin + layout.wait(begin, layout.position(self.limit).angle);
+            next.since = begin + layout.wait(begin, layout.position(self.limit));
         }
         let mut ready = begin;
         if end > next.from {

@@ -27,14 +27,13 @@ pub(super) struct EngineArgs {
 
     /// Model of the store: a name, rates, an array, or measure:PATH.
     ///
-    /// Names: instant, disk (7,200 rpm), scsi-1999, laptop-5400, laptop-7200, helium,
-    /// dual-actuator, ssd, nvme, cloud-general (3,000 operations per second), cloud-standard (500).
-    /// Rates:
+    /// Names: instant, and those of larder model list, such as disk (7,200 rpm), scsi-1999, ssd,
+    /// cloud-general (3,000 operations per second). Rates:
     /// iops:N,bytes:M,latency:T,median:T,transfer:M,depth:D,burst:T,slice:T, each part optional,
     /// iops, bytes, latency and median also with read- or write- in front; fixed:TIME is
     /// latency:TIME. Arrays: raid5:4xDEVICE,chunk=64KiB,failed=0, also linear, raid0, raid1, raid6
-    /// and raid10; DEVICE is disk, another name or rates. measure:PATH reads a device or file for
-    /// up to 10 seconds and fits the rates.
+    /// and raid10; DEVICE is disk, another name or rates. `file:PATH` is a model that larder model
+    /// fit wrote. measure:PATH reads a device or file for up to 10 seconds and fits the rates.
     #[arg(long, value_name = "MODEL", value_parser = store_model::parse, default_value = "disk",
           hide_short_help = true)]
     store: StoreSpec,

@@ -37,14 +37,13 @@ const WORKLOADS: [Requests; 4] = [
     Requests { kind: WRITE, bytes: MIB, depth: 8, is_random: false },
 ];
 
-/// Returns the ranks of levels 10 and 5 for each workload, and then how many times slower than level
-/// 0 they write, at random and in order.
+/// Returns the ranks of levels 10 and 5 for each workload, and then how many times slower than
+/// level 0 they write, at random and in order.
 pub(super) fn results(seed: u64) -> [f64; RESULTS] {
     let rates = WORKLOADS.map(|workload| LEVELS.map(|level| rate(level, workload, seed)));
     let ranks = rates.iter().flat_map(|rates| [rank(rates, 1), rank(rates, 2)]);
     let writes = rates.iter().zip(WORKLOADS).filter(|(_, workload)| workload.kind == WRITE);
-    let slower =
-        writes.flat_map(|([stripe, mirrors, parity], _)| [mirrors, parity].map(|it| stripe / it));
+    let slower = writes.flat_map(|([stripe, others @ ..], _)| others.map(|rate| stripe / rate));
     let mut results = [0.0; RESULTS];
     results.iter_mut().zip(ranks.chain(slower)).for_each(|(result, value)| *result = value);
     results

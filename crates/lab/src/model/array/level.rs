@@ -55,10 +55,9 @@ impl ArrayLevel {
     pub const fn members_min(self) -> u32 {
         match self {
             ArrayLevel::Linear => 1,
-            ArrayLevel::Stripe | ArrayLevel::Mirror => 2,
-            ArrayLevel::StripedMirrors | ArrayLevel::FarMirrors | ArrayLevel::OffsetMirrors => 2,
             ArrayLevel::Parity => 3,
             ArrayLevel::DoubleParity => 4,
+            _ => 2,
         }
     }
 

@@ -2,7 +2,7 @@
 
 use crate::model::{
     ArrayLayout, ArrayLevel, ArrayStore, DeviceRates, Disk, DiskSpec, ModeledStore, NullStore,
-    RatedDevice,
+    RatedDevice, Ssd, SsdSpec,
 };
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store};
@@ -13,6 +13,8 @@ use larder_core::units::BLOCK_BYTES_U64;
 pub enum DeviceModel {
     /// A rotating disk.
     Disk(DiskSpec),
+    /// An SSD.
+    Flash(SsdSpec),
     /// A device with rates.
     Rated(DeviceRates),
 }
@@ -28,6 +30,10 @@ impl DeviceModel {
                 Box::new(ArrayStore::new(geometry, layout, |part, _| disk(spec, part, number)))
             }
             DeviceModel::Disk(spec) => disk(spec, geometry, number),
+            DeviceModel::Flash(spec) => {
+                let model = Ssd::new(*spec, geometry.length);
+                Box::new(ModeledStore::new(NullStore::new(geometry), model))
+            }
             DeviceModel::Rated(rates) => {
                 let model = RatedDevice::new(*rates, number.into());
                 Box::new(ModeledStore::new(NullStore::new(geometry), model))
@@ -41,8 +47,8 @@ fn disk(spec: &DiskSpec, geometry: Geometry, number: u32) -> Box<dyn Store<NoFra
     Box::new(ModeledStore::new(NullStore::new(geometry), disk))
 }
 
-/// Returns the layout of a disk with `members` actuators: equal parts, one after the other, of whole
-/// blocks.
+/// Returns the layout of a disk with `members` actuators: equal parts, one after the other, of
+/// whole blocks.
 const fn actuators(members: u32) -> ArrayLayout {
     let chunk_bytes = BLOCK_BYTES_U64;
     ArrayLayout { level: ArrayLevel::Linear, members, chunk_bytes, failed: None }

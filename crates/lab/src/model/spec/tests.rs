@@ -56,6 +56,7 @@ fn each_part_is_optional_and_has_its_place() {
     assert_eq!(transfer.transfer_bytes_per_s, Some(1 << 30));
     assert_eq!(transfer.read_latency, Latency::default());
     assert_eq!(parse("measure:/dev/sda:1,x"), Ok(StoreSpec::Measure("/dev/sda:1,x".into())));
+    assert_eq!(parse("file:a/b.json"), Ok(StoreSpec::File("a/b.json".into())));
 }
 
 #[test]
@@ -82,12 +83,16 @@ fn wrong_texts_are_refused_with_the_reason() {
         ("burst:1ms", "neither a rate nor a latency"),
         ("depth:8,burst:1ms,slice:1ms", "neither a rate nor a latency"),
         ("iops:1,slice:4000s", "the slice of a store model is at most 1h"),
+        ("iops:1,credits:5", "credit-iops:N and credits:N belong together"),
+        ("credit-iops:5", "belong together"),
+        ("credit-iops:0,credits:1", "write credit-iops:N"),
         ("iops:1,depth:0", "\"0\" is not a depth"),
         ("iops:1,depth:1025", "from 1 to 1024"),
         ("read-depth:4", "no part of a store model read-depth"),
         ("write-iops-:4", "no part"),
         (":", "no part"),
         ("measure:", "write measure:PATH"),
+        ("file:", "write file:PATH"),
     ] {
         let error = parse(text).unwrap_err();
         assert!(error.contains(reason), "{text}: {error}");
@@ -121,6 +126,8 @@ fn names_are_texts_of_the_same_model() {
             total,
             read,
             write,
+            credit: (transfer_bytes_per_s.is_some())
+                .then_some(BurstCredit { operations_per_s: 3, operations: 5_400_000 }),
             read_latency: some_latency(),
             write_latency: some_latency(),
             transfer_bytes_per_s,
@@ -141,10 +148,29 @@ fn the_devices_complete_what_their_data_sheets_state() {
         ("nvme", 64, 1_000_000.0),
         ("cloud-general", 8, 3_000.0),
         ("cloud-standard", 8, 500.0),
+        ("cloud-burst", 8, 3_000.0),
+        ("network-volume", 1, 2_000.0),
     ] {
         let found = rates(name).reads_per_s(depth, 4096);
         assert!((found / rate - 1.0_f64).abs() < 0.03, "{name} at depth {depth}: {found}");
     }
+}
+
+#[test]
+fn every_named_device_has_figures_and_sources() {
+    for NamedDevice { name, summary, device, sources } in &DEVICES {
+        let model = StoreModel::Device(*device);
+        let figures = model.figures();
+        assert!(figures.len() >= 3 && !sources.is_empty(), "{name}");
+        assert!(!summary.ends_with('.') && !model.kind().is_empty(), "{name}");
+        let mut names: Vec<_> = figures.iter().map(|it| &it.name).collect();
+        names.sort_unstable();
+        names.dedup();
+        assert_eq!(names.len(), figures.len(), "{name}");
+        assert!(sources.iter().all(|it| it.ends_with('.')), "{name}");
+    }
+    let Ok(StoreSpec::Model(array)) = parse("raid5:3xdisk,failed=1") else { panic!() };
+    assert_eq!((array.kind(), array.figures()[2].value), ("array", 1));
 }
 
 #[test]
@@ -180,6 +206,7 @@ fn arrays_are_written_with_the_text_of_their_devices() {
         ("raid5:3xinstant", "the members of an array are devices, which instant is not"),
         ("raid1:2xraid1:2xdisk", "the members of an array are devices"),
         ("raid1:2xmeasure:/dev/sda", "the members of an array are devices"),
+        ("raid1:2xfile:a.json", "the members of an array are devices"),
         ("raid0:2xdisk,chunk=3KiB", "a power of two"),
         ("raid0:2xdisk,chunk=2GiB", "4KiB to 1GiB"),
         ("raid0:2xdisk,chunk=4KiB,chunk=8KiB", "\"chunk\" is there twice"),

@@ -1,6 +1,6 @@
 //! The specification of rates as text, which the parser accepts.
 
-use crate::model::{DEPTH_MAX, DeviceRates, Latency};
+use crate::model::{BurstCredit, DEPTH_MAX, DeviceRates, Latency};
 use larder_core::clock::Nanos;
 use std::fmt;
 
@@ -15,6 +15,9 @@ impl fmt::Display for DeviceRates {
         for (side, limits) in [("", self.total), ("read-", self.read), ("write-", self.write)] {
             parts.extend(limits.operations_per_s.map(|rate| format!("{side}iops:{rate}")));
             parts.extend(limits.bytes_per_s.map(|it| format!("{side}bytes:{}", size_text(it))));
+        }
+        if let Some(BurstCredit { operations_per_s, operations }) = self.credit {
+            parts.push(format!("credit-iops:{operations_per_s},credits:{operations}"));
         }
         let is_shared = read_latency == write_latency;
         let sides = [("read-", read_latency), ("write-", write_latency)];
