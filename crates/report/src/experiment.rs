@@ -5,11 +5,13 @@ mod html;
 pub use html::to_html;
 
 use crate::table::{Cell, Column, Table};
-use larder_schema::experiment::{Curve, Experiment};
+use larder_schema::experiment::{Curve, Experiment, mean};
 use larder_schema::format;
 
 /// Maximum number of points of a curve that the text shows.
 const ROWS_MAX: usize = 12;
+/// Relative change of a figure that another assumption must cause to be shown.
+const CHANGED: f64 = 0.1;
 
 /// Renders the experiment as tables and sentences.
 #[must_use]
@@ -115,18 +117,33 @@ fn curve_table(curve: &Curve, rows_max: usize) -> Table {
     table
 }
 
-/// Returns the figures with other assumptions: a row for each figure.
+/// Returns the title of the figures with other assumptions.
+fn variations_title(experiment: &Experiment) -> String {
+    let seeds = format::counted(experiment.variation_seeds, "seed");
+    format!("With other assumptions, {seeds}")
+}
+
+/// Returns the figures that another assumption changes by more than [`CHANGED`] of their value.
 fn variations_table(experiment: &Experiment) -> Table {
-    let names = experiment.variations.iter().map(|it| Column::numbers(it.name, it.name));
-    let first = [Column::words("name", "figure"), Column::numbers("mean", "model")];
-    let mut table = Table::new("With other assumptions", first.into_iter().chain(names));
-    for (index, figure) in experiment.figures.iter().enumerate() {
-        let shown = |number: Option<f64>| {
-            number.map_or_else(Cell::missing, |it| Cell::shown(it, value(it, figure.unit)))
-        };
-        let others = experiment.variations.iter().map(|it| shown(it.means.get(index).copied()));
-        let first = [Cell::word(figure.name), shown(figure.mean())];
-        table.push(first.into_iter().chain(others));
+    let columns = [
+        Column::words("assumption", "assumption"),
+        Column::words("name", "figure"),
+        Column::numbers("mean", "model"),
+        Column::numbers("changed", "changed"),
+    ];
+    let mut table = Table::new(variations_title(experiment), columns);
+    let seeds = usize::try_from(experiment.variation_seeds).unwrap_or(usize::MAX);
+    for variation in &experiment.variations {
+        for (figure, &changed) in experiment.figures.iter().zip(&variation.means) {
+            let values = &figure.values[..seeds.min(figure.values.len())];
+            let Some(mean) = mean(values) else { continue };
+            if (changed - mean).abs() <= CHANGED * mean.abs() {
+                continue;
+            }
+            let shown = |number: f64| Cell::shown(number, value(number, figure.unit));
+            let names = [Cell::word(variation.name), Cell::word(figure.name)];
+            table.push(names.into_iter().chain([shown(mean), shown(changed)]));
+        }
     }
     table
 }

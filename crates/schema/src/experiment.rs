@@ -25,6 +25,8 @@ pub struct Experiment {
     pub curves: Vec<Curve>,
     /// The same figures with other assumptions.
     pub variations: Vec<Variation>,
+    /// Number of seeds of the variations: the first ones.
+    pub variation_seeds: u64,
 }
 
 /// A published figure, and the same figure of the model.
@@ -35,7 +37,7 @@ pub struct Figure {
     /// The published figure.
     pub published: &'static str,
     /// The lowest and the highest value that agree with it.
-    pub agrees: [f64; 2],
+    pub agrees_from_to: [f64; 2],
     /// The unit of the values: `%`, `x`, or another.
     pub unit: &'static str,
     /// The values of the model, one for each seed.
@@ -92,7 +94,7 @@ impl Figure {
     /// Returns true if a value agrees with the published figure.
     #[must_use]
     pub fn agrees_with(&self, value: f64) -> bool {
-        (self.agrees[0]..=self.agrees[1]).contains(&value)
+        (self.agrees_from_to[0]..=self.agrees_from_to[1]).contains(&value)
     }
 
     /// Returns true if the mean agrees with the published figure.

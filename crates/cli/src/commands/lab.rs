@@ -19,7 +19,7 @@ pub(crate) struct LabArgs {
 
     /// Number of repetitions.
     ///
-    /// Each has other places of extents and other random reads.
+    /// Each has other random requests, and except in probe other places of the files.
     #[arg(long, value_name = "NUMBER", default_value_t = 20,
           value_parser = clap::value_parser!(u16).range(1..=1000))]
     seeds: u16,
@@ -49,15 +49,17 @@ enum Name {
 
 pub(crate) fn run(arguments: &LabArgs) -> Result<()> {
     let experiment = repeat(arguments);
-    if let Some(file) = &arguments.output {
-        let page = || larder_report::experiment::to_html(&experiment);
-        write_result(file, page, || format!("{:#}\n", experiment.to_json()))?;
-    }
+    let json = || format!("{:#}\n", experiment.to_json());
     let text = match arguments.format.get() {
         TextOrJson::Text => larder_report::experiment::to_text(&experiment),
-        TextOrJson::Json => format!("{:#}\n", experiment.to_json()),
+        TextOrJson::Json => json(),
     };
-    Ok(crate::output::stdout().write_all(text.as_bytes())?)
+    // A file that cannot be written does not lose the result, nor does a closed pipe the file.
+    let printed = crate::output::stdout().write_all(text.as_bytes());
+    if let Some(file) = &arguments.output {
+        write_result(file, || larder_report::experiment::to_html(&experiment), json)?;
+    }
+    Ok(printed?)
 }
 
 /// Repeats the experiment, with a progress bar.

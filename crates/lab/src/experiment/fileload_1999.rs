@@ -139,8 +139,8 @@ fn gather(seeds: u64, steps: &[Step], results: Vec<StepResult>) -> Experiment {
         }
     }
     let figures = FIGURES.into_iter().zip(values).map(|(published, values)| {
-        let (name, published, agrees, unit, reason) = published;
-        Figure { name, published, agrees, unit, values, reason }
+        let (name, published, agrees_from_to, unit, reason) = published;
+        Figure { name, published, agrees_from_to, unit, values, reason }
     });
     let variations = VARIATIONS.iter().zip(varied).map(|((name, _), figures)| {
         let means = figures.iter().filter_map(|values| mean(values)).collect();
@@ -154,6 +154,7 @@ fn gather(seeds: u64, steps: &[Step], results: Vec<StepResult>) -> Experiment {
         figures: figures.collect(),
         curves: vec![speedup_curve(&speedups)],
         variations: variations.collect(),
+        variation_seeds: seeds.min(FEW_SEEDS),
     }
 }
 

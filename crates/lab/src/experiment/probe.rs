@@ -139,8 +139,8 @@ pub fn run(seeds: u64, threads: NonZero<usize>, progress: &mut dyn FnMut()) -> E
     let figure = |(scenario, index, published): (usize, usize, Published)| {
         let of_scenario = steps.iter().zip(&outcomes).filter(|((_, it), _)| *it == scenario);
         let values = of_scenario.map(|(_, outcome)| outcome.figures[index]).collect();
-        let (name, published, agrees, unit, reason) = published;
-        Figure { name, published, agrees, unit, values, reason }
+        let (name, published, agrees_from_to, unit, reason) = published;
+        Figure { name, published, agrees_from_to, unit, values, reason }
     };
     let over_time = |name, unit, points: fn(&Outcome) -> &Vec<(f64, f64)>| {
         let line = |(number, outcome): (usize, &Outcome)| Line {
@@ -177,6 +177,7 @@ pub fn run(seeds: u64, threads: NonZero<usize>, progress: &mut dyn FnMut()) -> E
                     .to_vec(),
             })
             .collect(),
+        variation_seeds: 1,
     }
 }
 

@@ -88,8 +88,8 @@ pub fn run(seeds: u64, threads: NonZero<usize>, progress: &mut dyn FnMut()) -> E
         values[RESULTS].push(served[served.len() - 1] - served[0]);
     }
     let figures = FIGURES.into_iter().zip(values).map(|(published, values)| {
-        let (name, published, agrees, unit, reason) = published;
-        Figure { name, published, agrees, unit, values, reason }
+        let (name, published, agrees_from_to, unit, reason) = published;
+        Figure { name, published, agrees_from_to, unit, values, reason }
     });
     Experiment {
         name: "raid-1999",
@@ -99,6 +99,7 @@ pub fn run(seeds: u64, threads: NonZero<usize>, progress: &mut dyn FnMut()) -> E
         figures: figures.collect(),
         curves: vec![served_curve(&results)],
         variations: Vec::new(),
+        variation_seeds: 0,
     }
 }
 

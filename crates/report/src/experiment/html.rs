@@ -1,8 +1,10 @@
 //! The page of an experiment.
 
-use super::{curve_table, figures_table, reasons, value, variations_table, verdict};
+use super::{
+    curve_table, figures_table, reasons, value, variations_table, variations_title, verdict,
+};
 use crate::chart::{Axis, Chart, Scale};
-use crate::page::{self, Card, Head, html_table, list, section};
+use crate::page::{self, Card, Head, all_rows, html_table, list, section};
 use crate::run::capitalized;
 use larder_schema::experiment::{Curve, Experiment, Line};
 
@@ -20,7 +22,7 @@ pub fn to_html(experiment: &Experiment) -> String {
         verdict: verdict(experiment),
         cards: vec![
             Card::new("Agree", agree.to_string(), format!("of {}", experiment.figures.len())),
-            Card::new("Seeds", experiment.seeds.to_string(), "each with other places and reads"),
+            Card::new("Seeds", experiment.seeds.to_string(), "each with other random requests"),
         ],
         subject: [format!("{}.", experiment.title)]
             .into_iter()
@@ -33,13 +35,13 @@ pub fn to_html(experiment: &Experiment) -> String {
     }
     if !experiment.variations.is_empty() {
         let table = html_table(&variations_table(experiment));
-        body.push_str(&section("With other assumptions", &table));
+        body.push_str(&section(&variations_title(experiment), &table));
     }
     page::page(&head, &body, &experiment.to_json())
 }
 
 fn figures_html(experiment: &Experiment) -> String {
-    html_table(&figures_table(experiment)) + &list(&reasons(experiment))
+    all_rows(&figures_table(experiment)) + &list(&reasons(experiment))
 }
 
 fn curve_html(curve: &Curve) -> String {
