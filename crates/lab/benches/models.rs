@@ -4,7 +4,6 @@
 //! `cargo test --benches`, each model serves a few operations.
 
 #![forbid(unsafe_code)]
-#![expect(clippy::print_stdout, reason = "a bench prints")]
 
 use larder_core::units::as_f64;
 use larder_lab::model::measure::{Pattern, PatternLimits, predict};
