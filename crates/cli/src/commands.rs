@@ -7,6 +7,7 @@ pub(crate) mod ctl;
 pub(crate) mod demo;
 pub(crate) mod docs;
 pub(crate) mod help;
+pub(crate) mod lab;
 pub(crate) mod load;
 pub(crate) mod model;
 pub(crate) mod mount;

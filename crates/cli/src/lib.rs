@@ -86,6 +86,8 @@ enum Command {
     Sim(commands::sim::SimArgs),
     /// List models of devices, fit one to a device, and check it.
     Model(commands::model::ModelArgs),
+    /// Repeat published experiments on modeled machines.
+    Lab(commands::lab::LabArgs),
     /// Show the activity of the host's page cache, by file and process.
     Watch(commands::watch::WatchArgs),
     /// Report the resident part of files and directories.
@@ -194,6 +196,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Size(arguments) => succeed(commands::size::run(&arguments)),
         Command::Model(arguments) => succeed(commands::model::run(&arguments)),
+        Command::Lab(arguments) => succeed(commands::lab::run(&arguments)),
         Command::Watch(arguments) => succeed(commands::watch::run(&arguments)),
         Command::Resident(arguments) => succeed(commands::resident::run(&arguments)),
         Command::Bench(arguments) => commands::bench::run(&arguments),

@@ -8,9 +8,10 @@
 //!
 //! Times are nanoseconds, sizes are bytes.
 
+mod cached_store;
 mod client;
-pub mod sharing;
 
+pub use cached_store::CachedStore;
 pub use client::{EngineRequest, Request, RequestTime};
 
 use crate::trace::Op;
@@ -23,6 +24,7 @@ use larder_core::counters::{Recorder, Totals};
 use larder_core::curve::report::CurveReport;
 use larder_core::frames::NoFrames;
 use larder_core::request::{RequestOp, SessionLimit};
+use larder_core::settings::SettingError;
 use larder_core::store::{Store, StoreCompletion, StoreOp};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::{Volume, VolumeOptions};
@@ -213,6 +215,25 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
         self.volumes[volume].volume.unclean_blocks()
     }
 
+    /// Returns the number of blocks of a volume that are valid in the cache.
+    #[must_use]
+    pub fn resident_blocks(&self, volume: usize) -> u64 {
+        let volume = &self.volumes[volume].volume;
+        self.cache.count_resident(volume, 0..volume.geometry().length / BLOCK_BYTES_U64)
+    }
+
+    /// Changes the memory of the cache to this many frames, as far as pages can be evicted now.
+    ///
+    /// # Errors
+    /// As [`Cache::set_memory`].
+    pub fn set_memory(&mut self, frames: u32) -> Result<(), SettingError> {
+        self.cache.set_memory(frames)?;
+        while self.cache.run_maintenance(self.now).is_some_and(|at| at <= self.now) {}
+        self.volumes.iter().for_each(|it| it.has_work.store(true, Ordering::Relaxed));
+        self.next = Some(self.now);
+        Ok(())
+    }
+
     /// Returns the store of a volume.
     #[must_use]
     pub fn store(&self, volume: usize) -> &S {
@@ -238,16 +259,18 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     ) -> Result<(), SimulationError> {
         let (volume, is_read) = (request.volume, request.request.op == RequestOp::Read);
         self.work_pending.store(false, Ordering::Relaxed);
-        match self.clients[client].begin(&self.cache, self.now, request)? {
+        let progress = self.clients[client].begin(&self.cache, self.now, request)?;
+        let has_work = self.work_pending.load(Ordering::Relaxed);
+        match progress {
             // A hit changes nothing that the stores or the lazy writer must act on now, unless it
             // triggers read-ahead; a write may have made work for the lazy writer.
-            Progress::Ended if is_read && !self.work_pending.load(Ordering::Relaxed) => {}
-            Progress::Ended | Progress::Waiting => {
+            Progress::Ended if is_read && !has_work => {}
+            Progress::WaitingUntil(at) if !has_work => {
+                self.next = Some(self.next.map_or(at, |next| next.min(at)));
+            }
+            _ => {
                 self.volumes[volume].has_work.store(true, Ordering::Relaxed);
                 self.next = Some(self.now);
-            }
-            Progress::WaitingUntil(at) => {
-                self.next = Some(self.next.map_or(at, |next| next.min(at)));
             }
         }
         Ok(())
@@ -286,18 +309,53 @@ impl<S: Store<NoFrames>> CacheSimulation<S> {
     /// # Errors
     /// As [`CacheSimulation::advance`].
     pub fn wait_for_client(&mut self, think: RequestTime) -> Result<usize, SimulationError> {
+        self.wait_for_client_of(|_, _| true, think)
+    }
+
+    /// As [`CacheSimulation::wait_for_client`], for one of the clients for which `is_wanted` returns
+    /// true: it gets the index of a client, and true if the client has no request in flight.
+    ///
+    /// # Errors
+    /// As [`CacheSimulation::advance`].
+    pub fn wait_for_client_of(
+        &mut self,
+        is_wanted: impl Fn(usize, bool) -> bool,
+        think: RequestTime,
+    ) -> Result<usize, SimulationError> {
         loop {
             let clients = self.clients.iter().enumerate();
+            let clients = clients.filter(|(index, client)| is_wanted(*index, client.is_idle()));
             let ready = |(index, client): (usize, &Client)| {
                 Some((client.ready_at(think)?.max(self.now), index))
             };
-            if let Some((at, client)) = clients.filter_map(ready).min() {
-                self.run_until(at)?;
-                return Ok(client);
+            let first = clients.filter_map(ready).min();
+            let until = first.map_or(Nanos::MAX, |(at, _)| at);
+            match first {
+                // An event before may make another client ready earlier.
+                Some((_, client)) if self.next.is_none_or(|next| next > until) => {
+                    self.now = until;
+                    self.clients[client].choose_place(think);
+                    return Ok(client);
+                }
+                _ => assert!(self.next.is_some(), "a waiting request has an operation in flight"),
             }
-            assert!(self.next.is_some(), "a waiting request has an operation in flight");
-            self.advance(Nanos::MAX)?;
+            self.advance(until)?;
         }
+    }
+
+    /// Sets the earliest time of the next request of a client without requests.
+    pub fn pause(&mut self, client: usize, until: Nanos) {
+        self.clients[client].pause_until(until);
+    }
+
+    /// Appends the tags of requests that have ended, and the times of their ends.
+    pub(crate) fn drain_ended(&mut self, ended: &mut Vec<(u64, Nanos)>) {
+        self.clients.iter_mut().for_each(|client| ended.append(client.ended()));
+    }
+
+    /// Returns the time of the next event, if any is due.
+    pub(crate) fn next_event(&self) -> Option<Nanos> {
+        self.next
     }
 
     /// Advances the clock until all clients are idle.

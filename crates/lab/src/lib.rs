@@ -30,6 +30,8 @@
 pub mod bench;
 pub mod cache_simulation;
 pub mod connection;
+pub mod experiment;
+pub mod file_system;
 pub mod fitted;
 pub mod inputs;
 pub mod load;

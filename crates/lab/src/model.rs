@@ -30,7 +30,9 @@ pub use disk::{Disk, DiskSpec};
 pub use latency::Latency;
 pub use modeled::{ModeledStore, Totals};
 pub use rated::{BurstCredit, DEPTH_MAX, DeviceRates, RateLimits, RatedDevice};
-pub use spec::{DEVICES, DeviceModel, NamedDevice, SpecSyntax, StoreModel, StoreSpec};
+pub use spec::{
+    ControllerCache, DEVICES, DeviceModel, NamedDevice, SpecSyntax, StoreModel, StoreSpec,
+};
 pub use ssd::{FlashTotals, Ssd, SsdSpec};
 
 use larder_core::clock::Nanos;

@@ -7,6 +7,7 @@
 //! * [`engine`]: the whole cache on a virtual clock;
 //! * [`curve`]: hit ratio of LRU over size;
 //! * [`study`]: the simulations of `larder sim`, and their table;
+//! * [`sharing`]: memory that two volumes share;
 //! * [`sizing`]: the cache size that a trace needs, measured with all of these.
 //!
 //! Sizes are pages unless a name says bytes; hit ratios have no unit.
@@ -17,6 +18,7 @@ pub mod engine;
 pub mod interner;
 pub mod min;
 pub mod references;
+pub mod sharing;
 pub mod sizing;
 pub mod study;
 pub mod sweep;

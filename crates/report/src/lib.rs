@@ -15,6 +15,7 @@ pub mod compare;
 pub mod control;
 mod doubts;
 pub mod escape;
+pub mod experiment;
 pub mod findings;
 pub mod lines;
 pub mod measured;

@@ -10,6 +10,7 @@ pub mod advice;
 pub mod compare;
 pub mod control;
 pub mod curve;
+pub mod experiment;
 pub mod format;
 pub mod measured;
 pub mod model;

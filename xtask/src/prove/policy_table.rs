@@ -7,13 +7,14 @@ use super::prelude::*;
 use super::{policies, public_traces, sim_speed};
 use std::fmt::Write as _;
 
-/// The policies, their names in libCacheSim, and the difference in points that is not explained.
+/// The policies, their names in libCacheSim, and the difference in points that is not explained. A
+/// policy whose difference is [`SAME`] follows the same rules, so that it must not be exceeded.
 const POLICIES: [(&str, &str, f64); 11] = [
-    ("lru", "LRU", 0.05),
-    ("fifo", "FIFO", 0.05),
-    ("clock", "Clock", 0.05),
-    ("sieve", "Sieve", 0.05),
-    ("arc", "ARC", 0.05),
+    ("lru", "LRU", SAME),
+    ("fifo", "FIFO", SAME),
+    ("clock", "Clock", SAME),
+    ("sieve", "Sieve", SAME),
+    ("arc", "ARC", SAME),
     ("2q", "TwoQ", 0.3),
     ("slru", "SLRU", 0.3),
     ("lirs", "LIRS", 0.3),
@@ -21,6 +22,7 @@ const POLICIES: [(&str, &str, f64); 11] = [
     ("clock2q+", "Clock2QPlus", 0.3),
     ("wtinylfu", "WTinyLFU", 0.3),
 ];
+const SAME: f64 = 0.05;
 /// Sizes of the caches, in percent of the pages of a trace.
 const SIZES: [u32; 3] = [1, 10, 50];
 /// The maximum difference in points by which a policy may be worse than its namesake.
@@ -81,8 +83,8 @@ fn prepare(env: &Env) -> Result<Vec<(String, PathBuf)>> {
     let dir = env.dir();
     let mut sources: Vec<PathBuf> =
         policies::traces(env).into_iter().map(|(path, _)| path).collect();
-    let open = &public_traces::OPEN;
-    sources.extend(public_traces::convert(env, &open[..env.choose(open.len(), 3)])?);
+    let public = [public_traces::OPEN, public_traces::SET_ASIDE].concat();
+    sources.extend(public_traces::convert(env, &public[..env.choose(public.len(), 3)])?);
     let (larder, requests) = (&env.larder, env.choose("500000", "20000"));
     for pattern in GENERATED {
         let path = env.file(&format!("{pattern}.ltr"));
@@ -160,8 +162,14 @@ fn judge(tables: &[TraceTable], policy: &str, tolerance: f64, claims: &mut Claim
         "{exact} of {all} within {tolerance} points; {:+.2} ({}) to {:+.2} ({})",
         worst.0, worst.1, best.0, best.1
     );
-    let statement = format!("{policy}: never {LOSS_MAX:.0} point below libCacheSim");
-    claims.add(statement, figure, all > 0 && worst.0 > -LOSS_MAX);
+    let must_be_same = tolerance <= SAME;
+    let statement = if must_be_same {
+        format!("{policy}: within {SAME} points of libCacheSim")
+    } else {
+        format!("{policy}: never {LOSS_MAX:.0} point below libCacheSim")
+    };
+    let holds = worst.0 > -LOSS_MAX && (exact == all || !must_be_same);
+    claims.add(statement, figure, all > 0 && holds);
 }
 
 /// Returns the page with one table for each trace.

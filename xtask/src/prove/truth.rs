@@ -44,9 +44,8 @@ pub(super) fn run(env: &Env, claims: &mut Claims) -> Result<()> {
     let title = "predictions beside measurements";
     let mut record = Record::new(&env.root, title, &["fio"], &settings)?;
     let calibration = Calibration::measure(env)?;
-    let Calibration { byte_ns, alone, .. } = &calibration;
-    let store = calibration.store(alone);
-    outln!("   ns per byte by depth {byte_ns:.3?}; wake {:.0} ns; store {store}", alone.wake);
+    let Calibration { byte_ns, transfer } = &calibration;
+    outln!("   ns per byte by depth {byte_ns:.3?}; transfer {:.0} MB/s", transfer / 1e6);
     let mut all = Vec::new();
     for workload in workload::all(env)? {
         let compared = compare(env, &workload, &calibration, &mut record);

@@ -18,13 +18,13 @@ use larder_core::store::Geometry;
 use larder_core::tunables::Tunables;
 use larder_core::units::as_f64;
 use larder_core::volume::VolumeOptions;
-use larder_lab::cache_simulation::sharing::{MemoryDivision, SharingExperiment, hit_ratio};
 use larder_lab::sim::curve::Exact;
 use larder_lab::sim::engine::{
     self, CacheSimulationOptions, Clients, Pace, RequestTime, StoreModel, VolumeLengths,
 };
 use larder_lab::sim::min::Future;
 use larder_lab::sim::references::{Batch, Reference, References, Split};
+use larder_lab::sim::sharing::{MemoryDivision, SharingExperiment, hit_ratio};
 use larder_lab::trace::{self, BoxedSource, OpenOptions};
 use larder_testing::{claim, shared_trace};
 use std::error::Error;

@@ -39,6 +39,8 @@ pub struct EngineRequest {
     pub request: request::Request,
     /// The byte ranges of a write in several parts; empty if it is submitted as a whole.
     pub parts: VecDeque<Range<u64>>,
+    /// The number under which its end is reported, if that is wanted.
+    pub tag: Option<u64>,
 }
 
 impl Request {
@@ -56,7 +58,7 @@ impl Request {
             op != RequestOp::Write || next_write_piece(&bytes, WRITE_PIECE_BYTES) == bytes;
         let parts = if is_whole { VecDeque::new() } else { [bytes.clone()].into() };
         let request = request::Request::new(op, bytes);
-        EngineRequest { volume: self.volume, request, parts }
+        EngineRequest { volume: self.volume, request, parts, tag: None }
     }
 
     /// Returns the bytes that the request transfers: 0 unless it reads or writes.
@@ -72,6 +74,7 @@ pub(super) struct Sent {
     op: RequestOp,
     /// Bytes that it transfers.
     transferred: u64,
+    tag: Option<u64>,
 }
 
 /// A write in several parts that are not all pushed.
@@ -111,12 +114,16 @@ struct FreePlace {
     transferred: u64,
     /// Time of the last reply.
     answered_at: Option<Nanos>,
+    /// Earliest time of the next request.
+    paused_until: Nanos,
 }
 
 impl FreePlace {
     /// Returns the time of the next request: `think` after the last reply.
     fn ready_at(&self, think: RequestTime) -> Nanos {
-        self.answered_at.map_or(0, |at| at.saturating_add(think.of(self.transferred)))
+        let ready_at =
+            self.answered_at.map_or(0, |at| at.saturating_add(think.of(self.transferred)));
+        ready_at.max(self.paused_until)
     }
 }
 
@@ -129,6 +136,8 @@ pub(super) struct Client {
     partial_writes: Vec<PartialWrite>,
     /// The places of requests that are not in flight.
     free: Vec<FreePlace>,
+    /// Tags and times of requests that have ended.
+    ended: Vec<(u64, Nanos)>,
     /// Time from the end of a request that has waited until its reply arrives.
     reply: Nanos,
 }
@@ -169,12 +178,29 @@ impl Client {
     /// Creates a client that has up to `depth` requests in flight.
     pub(super) fn new(sessions: Vec<Session>, depth: usize) -> Self {
         let free = vec![FreePlace::default(); depth];
-        Client { sessions, busy: Vec::new(), partial_writes: Vec::new(), free, reply: 0 }
+        Client {
+            sessions,
+            busy: Vec::new(),
+            partial_writes: Vec::new(),
+            free,
+            ended: Vec::new(),
+            reply: 0,
+        }
     }
 
     /// Sets the time from the end of a request that has waited until its reply arrives.
     pub(super) fn set_reply_time(&mut self, reply: Nanos) {
         self.reply = reply;
+    }
+
+    /// Sets the earliest time of the next requests in the places that are free.
+    pub(super) fn pause_until(&mut self, at: Nanos) {
+        self.free.iter_mut().for_each(|place| place.paused_until = at);
+    }
+
+    /// Returns the tags of requests that have ended, and the times of their ends.
+    pub(super) fn ended(&mut self) -> &mut Vec<(u64, Nanos)> {
+        &mut self.ended
     }
 
     /// Returns true if no request is in flight.
@@ -193,21 +219,27 @@ impl Client {
         self.free.iter().map(|place| place.ready_at(think)).min()
     }
 
-    /// Starts a request in the place that has been free longest, and advances it as far as possible
-    /// now.
+    /// Chooses the place that is ready first for the next request.
+    pub(super) fn choose_place(&mut self, think: RequestTime) {
+        let places = self.free.iter().enumerate();
+        if let Some((first, _)) = places.min_by_key(|(_, place)| place.ready_at(think)) {
+            let last = self.free.len() - 1;
+            self.free.swap(first, last);
+        }
+    }
+
+    /// Starts a request in the chosen place, or in any, and advances it as far as possible now.
     pub(super) fn begin(
         &mut self,
         cache: &Cache<NoFrames>,
         now: Nanos,
-        EngineRequest { volume, request, parts }: EngineRequest,
+        EngineRequest { volume, request, parts, tag }: EngineRequest,
     ) -> Result<Progress, SimulationError> {
-        let longest = |(_, place): &(usize, &FreePlace)| place.answered_at;
-        let place = self.free.iter().enumerate().min_by_key(longest);
-        let (place, _) = place.expect("a client with room for a request");
-        self.free.swap_remove(place);
+        let place = self.free.pop();
+        place.expect("a client with room for a request");
         let op = request.op;
         let transfers = matches!(op, RequestOp::Read | RequestOp::Write);
-        let sent = Sent { op, transferred: if transfers { request.len } else { 0 } };
+        let sent = Sent { op, transferred: if transfers { request.len } else { 0 }, tag };
         let session = &mut self.sessions[volume];
         if parts.is_empty() {
             let len = if op == RequestOp::Write { request.len } else { 0 };
@@ -269,7 +301,7 @@ impl Client {
         if session.in_flight() == 0 {
             self.busy.retain(|it| *it != volume);
         }
-        Ok(match session.next_reply_at() {
+        Ok(match session.next_deadline() {
             _ if has_ended => Progress::Ended,
             Some(at) => Progress::WaitingUntil(at),
             None => Progress::Waiting,
@@ -287,8 +319,9 @@ impl Client {
         if let Some(read) = data {
             self.sessions[volume].release(cache, now, read);
         }
-        let Sent { transferred, .. } = sent;
-        self.free.push(FreePlace { transferred, answered_at: Some(answered_at) });
+        let Sent { transferred, tag, .. } = sent;
+        self.ended.extend(tag.map(|tag| (tag, now)));
+        self.free.push(FreePlace { transferred, answered_at: Some(answered_at), paused_until: 0 });
     }
 
     /// Cancels the requests in flight, and closes the sessions.

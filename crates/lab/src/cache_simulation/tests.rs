@@ -10,6 +10,7 @@ use larder_core::curve::report::Finding;
 use larder_core::policy::PolicyKind;
 use larder_core::store::{Geometry, MemoryStore};
 use larder_core::tunables::Tunables;
+use std::num::NonZero;
 
 const ONE: Clients = Clients::synchronous(1);
 
@@ -140,11 +141,84 @@ fn time_of_reads(clients: Clients, offsets: impl Iterator<Item = u64>) -> (Nanos
 #[test]
 fn a_client_keeps_as_many_requests_in_flight_as_its_depth() {
     let scattered = || (0..80).map(|number| number * 65_536);
-    for (number, depth) in [(1, 1), (1, 8), (4, 2), (8, 1), (1, 80)] {
+    for (number, depth) in [(1, 1), (1, 8), (4, 2), (8, 1), (1, 16), (2, 10)] {
         let (time, reads) = time_of_reads(Clients { number, depth }, scattered());
         let rounds = 80 / (number * depth) as u64;
         assert_eq!((time, reads), (rounds * 11 * MILLISECOND, 80), "{number} of depth {depth}");
     }
+}
+
+#[test]
+fn the_time_of_replies_is_that_of_requests_that_have_waited() {
+    let geometry = Geometry { length: 1 << 20, granule: 512, read_only: true };
+    let options = VolumeOptions::new("replies", geometry);
+    let device = RatedDevice::new(DeviceRates::fixed(10 * MILLISECOND), 0);
+    let store = ModeledStore::new(NullStore::new(geometry), device);
+    let mut simulation = CacheSimulation::new(1_024, 1, [(options, store)], ONE);
+    simulation.set_reply_time(2 * MILLISECOND);
+    let begin = simulation.now();
+    let mut sent_at = Vec::new();
+    for _ in 0..3 {
+        let client = simulation.wait_for_client(RequestTime::default()).unwrap();
+        sent_at.push((simulation.now() - begin) / MILLISECOND);
+        simulation
+            .begin(client, &Request { volume: 0, op: Op::Read, offset: 0, len: 512 })
+            .unwrap();
+    }
+    // The first one misses, the others hit.
+    assert_eq!(sent_at, [0, 12, 12]);
+    let totals = simulation.finish().remove(0);
+    assert_eq!(totals.get(Counter::ReadRequests), 3);
+}
+
+fn simulation_of_misses(
+    clients: Clients,
+) -> CacheSimulation<ModeledStore<NoFrames, NullStore<NoFrames>, RatedDevice>> {
+    let geometry = Geometry { length: 64 << 20, granule: 512, read_only: false };
+    let mut tunables = Tunables::default();
+    tunables.set("read-ahead-max", 0).unwrap();
+    let options = VolumeOptions { tunables, ..VolumeOptions::new("misses", geometry) };
+    let device = RatedDevice::new(DeviceRates::fixed(10 * MILLISECOND), 0);
+    let store = ModeledStore::new(NullStore::new(geometry), device);
+    CacheSimulation::new(8_192, 1, [(options, store)], clients)
+}
+
+fn read_at(offset: u64, len: u64) -> Request {
+    Request { volume: 0, op: Op::Read, offset, len }
+}
+
+#[test]
+fn a_client_that_pauses_does_not_delay_others() {
+    let mut simulation = simulation_of_misses(Clients::synchronous(2));
+    let begin = simulation.now();
+    simulation.pause(0, begin + 100 * MILLISECOND);
+    let mut sent = Vec::new();
+    for number in 0..12 {
+        let client = simulation.wait_for_client(RequestTime::default()).unwrap();
+        sent.push((client, (simulation.now() - begin) / MILLISECOND));
+        simulation.begin(client, &read_at(number << 16, 4096)).unwrap();
+    }
+    let mut expected: Vec<_> = (0..10).map(|number| (1, number * 10)).collect();
+    expected.extend([(0, 100), (1, 100)]);
+    assert_eq!(sent, expected);
+    simulation.finish();
+}
+
+#[test]
+fn each_request_waits_for_the_think_time_of_its_own_place() {
+    let mut simulation = simulation_of_misses(Clients { number: 1, depth: 2 });
+    let begin = simulation.now();
+    // 1 MiB takes a second, 4 KiB take 4 ms.
+    let think = RequestTime { fixed: 0, bytes_per_s: NonZero::new(1 << 20) };
+    let mut sent_at = Vec::new();
+    for (number, len) in [1 << 20, 4096, 4096, 4096].into_iter().enumerate() {
+        let client = simulation.wait_for_client(think).unwrap();
+        sent_at.push((simulation.now() - begin) / MILLISECOND);
+        simulation.begin(client, &read_at((number as u64) << 21, len)).unwrap();
+    }
+    assert_eq!(sent_at, [0, 0, 13, 27]);
+    simulation.wait_for_all().unwrap();
+    simulation.finish();
 }
 
 #[test]

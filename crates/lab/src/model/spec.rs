@@ -11,12 +11,14 @@ mod devices;
 mod figures;
 mod text;
 
+pub use self::array::ControllerCache;
 pub use self::device::DeviceModel;
 pub use self::devices::{DEVICES, NamedDevice};
 use super::{
     ArrayLayout, ArrayStore, BurstCredit, DEPTH_MAX, DeviceRates, DiskSpec, Latency, NullStore,
     RateLimits,
 };
+use crate::cache_simulation::CachedStore;
 use larder_core::clock::Nanos;
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store};
@@ -77,6 +79,8 @@ pub enum StoreModel {
     Device(DeviceModel),
     /// An array of devices of the same kind.
     Array(ArrayLayout, DeviceModel),
+    /// An array behind a controller with a cache.
+    CachedArray(ControllerCache, ArrayLayout, DeviceModel),
 }
 
 impl StoreModel {
@@ -96,7 +100,12 @@ impl StoreModel {
         match self {
             StoreModel::Instant => "instant".into(),
             StoreModel::Device(device) => devices::text(device),
-            StoreModel::Array(layout, device) => array::text(layout, &devices::text(device)).into(),
+            StoreModel::Array(layout, device) => {
+                array::text(layout, None, &devices::text(device)).into()
+            }
+            StoreModel::CachedArray(cache, layout, device) => {
+                array::text(layout, Some(*cache), &devices::text(device)).into()
+            }
         }
     }
 
@@ -111,12 +120,17 @@ impl StoreModel {
                     device.build(of_member, number)
                 }))
             }
+            StoreModel::CachedArray(cache, layout, device) => {
+                let array = StoreModel::Array(*layout, *device).build(geometry);
+                Box::new(CachedStore::new(array, cache.bytes, cache.has_battery))
+            }
         }
     }
 }
 
 /// A store model as a user specifies it.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a command line has one")]
 pub enum StoreSpec {
     /// A model.
     Model(StoreModel),
@@ -143,12 +157,14 @@ impl StoreSpec {
         if let Some(path) = path_after("file") {
             return path.map(StoreSpec::File);
         }
-        if let Some((layout, member)) = array::parse(text, syntax)? {
+        if let Some((layout, cache, member)) = array::parse(text, syntax)? {
             let StoreSpec::Model(StoreModel::Device(device)) = StoreSpec::parse(&member, syntax)?
             else {
                 return Err(format!("the members of an array are devices, which {member} is not"));
             };
-            return Ok(StoreSpec::Model(StoreModel::Array(layout, device)));
+            let array = StoreModel::Array(layout, device);
+            let model = cache.map_or(array, |it| StoreModel::CachedArray(it, layout, device));
+            return Ok(StoreSpec::Model(model));
         }
         if text == "instant" {
             return Ok(StoreSpec::Model(StoreModel::Instant));

@@ -7,7 +7,7 @@ use super::workload::{TraceSummary, Workload};
 use crate::disk::Disk;
 use crate::prove::prelude::*;
 
-/// Steps of the search for the own time of a request.
+/// Steps of the search for a time.
 const STEPS: usize = 10;
 
 /// The times of a workload without the limit of the disk, with a number of requests in flight.
@@ -15,12 +15,15 @@ pub(super) struct OwnTimes {
     /// The time that clients and server themselves need for a request, for `--think` and `--gap`:
     /// `20us+2GiB/s`.
     pub(super) request: String,
+    /// The time until the client of a request that has waited for the store gets the reply,
+    /// nanoseconds.
+    pub(super) reply: f64,
     pub(super) store: StoreTimes,
 }
 
 impl OwnTimes {
-    /// Measures with one client and a cache that holds all pages, and with several clients, or with
-    /// programs on a file system, and a small cache. The disk has no limit.
+    /// Measures with a small cache, and the time of a request that hits with one that holds all
+    /// pages. The disk has no limit.
     pub(super) fn measure(
         env: &Env,
         (workload, trace, summary): (&Workload, &Path, &TraceSummary),
@@ -30,11 +33,20 @@ impl OwnTimes {
         let program = Unlimited { env, workload, trace, summary, disk, calibration };
         if !workload.is_direct() {
             let store = program.run(0, &Combination::base(0).common())?.0;
-            return Ok(vec![OwnTimes { request: String::new(), store }]);
+            return Ok(vec![OwnTimes { request: String::new(), reply: 0.0, store }]);
         }
-        (0..DEPTHS.len())
-            .map(|at| if at == 0 { program.of_one_client() } else { program.of_clients(at) })
-            .collect()
+        let mut all = vec![program.of_one_request()?];
+        for at in 1..DEPTHS.len() {
+            all.push(program.of_requests(at, all[0].reply)?);
+        }
+        Ok(all)
+    }
+
+    /// Returns the options of a simulation with these times.
+    pub(super) fn options(&self, workload: &Workload, depth: u32) -> String {
+        let OwnTimes { request, reply, store } = self;
+        let pace = workload.pace(depth, request);
+        format!("{pace} --wake {:.0}ns --reply {reply:.0}ns", store.wake)
     }
 }
 
@@ -60,8 +72,9 @@ impl Unlimited<'_> {
         Ok((self.calibration.times_of(&counters)?, size, elapsed_s))
     }
 
-    /// Measures the time of a request that hits.
-    fn of_one_client(&self) -> Result<OwnTimes> {
+    /// Measures the time of a request that hits, and finds that of a reply, with one request in
+    /// flight.
+    fn of_one_request(&self) -> Result<OwnTimes> {
         let TraceSummary { footprint_bytes, requests, transferred_bytes } = self.summary;
         let memory = footprint_bytes * 5 / 4 + 64 * MIB;
         let server = self.env.serve(self.disk.path(), &format!("--memory {memory}"))?;
@@ -70,12 +83,16 @@ impl Unlimited<'_> {
         server.stop_clean()?;
         let bytes_ns = transferred_bytes / requests * self.calibration.byte_ns[0];
         let request = self.own_time(0, (each_ns - bytes_ns).max(0.0));
-        Ok(OwnTimes { request, store: self.calibration.alone })
+        self.find(0, |reply, store| OwnTimes { request: request.clone(), reply, store })
     }
 
-    /// Finds the own time of requests with which the simulation takes as long as the run, with
-    /// several requests in flight.
-    fn of_clients(&self, at: usize) -> Result<OwnTimes> {
+    /// Finds the own time of requests, with several of them in flight.
+    fn of_requests(&self, at: usize, reply: f64) -> Result<OwnTimes> {
+        self.find(at, |own, store| OwnTimes { request: self.own_time(at, own), reply, store })
+    }
+
+    /// Finds the time with which the simulation takes as long as the run.
+    fn find(&self, at: usize, times: impl Fn(f64, StoreTimes) -> OwnTimes) -> Result<OwnTimes> {
         let options = "--read-ahead off";
         let (store, size, elapsed_s) = self.run(at, options)?;
         let elapsed_s = elapsed_s.context("a workload without a time")?;
@@ -85,12 +102,12 @@ impl Unlimited<'_> {
         let (mut low, mut high) = (0.0, longest);
         for _ in 0..STEPS {
             let middle = f64::midpoint(low, high);
-            let pace = self.workload.pace(DEPTHS[at], &self.own_time(at, middle));
-            let options = format!("{options} {pace} --store {model} --wake {:.0}ns", store.wake);
+            let own = times(middle, store).options(self.workload, DEPTHS[at]);
+            let options = format!("{options} {own} --store {model}");
             let predicted_s = number(&simulate(self.env, self.trace, size, &options)?, ELAPSED)?;
             if predicted_s / 1e9 < elapsed_s { low = middle } else { high = middle }
         }
-        Ok(OwnTimes { request: self.own_time(at, low), store })
+        Ok(times(low, store))
     }
 
     fn own_time(&self, at: usize, fixed_ns: f64) -> String {

@@ -89,12 +89,10 @@ impl Program<'_> {
         trace: &Path,
         size: u64,
     ) -> Result<Value> {
-        let clients = DEPTHS[combination.depth];
-        let OwnTimes { request: own_time, store } = &self.own_times[combination.depth];
-        let (wake_ns, store) = (store.wake, self.calibration.store(store));
-        let pace = self.workload.pace(clients, own_time);
-        let common = combination.common();
-        let options = format!("--store {store} --wake {wake_ns:.0}ns {common} {pace}");
+        let own_times = &self.own_times[combination.depth];
+        let own = own_times.options(self.workload, DEPTHS[combination.depth]);
+        let store = self.calibration.store(&own_times.store);
+        let options = format!("--store {store} {} {own}", combination.common());
         simulate(env, trace, size, &options)
     }
 }

@@ -69,7 +69,7 @@ pub(super) struct EngineArgs {
           hide_short_help = true)]
     wake: u64,
 
-    /// Time until the client of a request that has waited for the store gets the reply.
+    /// Time until the client of a request that has waited gets the reply, for example 20us.
     #[arg(long, value_name = "TIME", default_value = "0s", value_parser = time_to_hour,
           hide_short_help = true)]
     reply: u64,

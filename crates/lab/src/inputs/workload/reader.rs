@@ -126,7 +126,7 @@ impl Reader {
             return Err(InvalidRequest);
         }
         let pause = now.saturating_sub(self.last.replace(now).unwrap_or(now));
-        let request = EngineRequest { volume, request, parts: VecDeque::new() };
+        let request = EngineRequest { volume, request, parts: VecDeque::new(), tag: None };
         Ok(RecordedRequest { pause, client, request })
     }
 }

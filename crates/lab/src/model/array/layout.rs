@@ -1,9 +1,10 @@
 //! Positions of the bytes of an array on its members, and the operations of its members for a
 //! request.
 //!
-//! The layouts are the defaults of Linux md: left-symmetric parity (`raid5_compute_sector` in
-//! drivers/md/raid5.c) and near copies (`__raid10_find_phys` in drivers/md/raid10.c). Offsets and
-//! lengths are bytes. A row is a page at the same offset on all members.
+//! The layouts are those of Linux md: left-symmetric parity (`raid5_compute_sector` in
+//! drivers/md/raid5.c), and near, far and offset copies (`__raid10_find_phys` in
+//! drivers/md/raid10.c). Offsets and lengths are bytes. A row is a page at the same offset on all
+//! members.
 
 use super::level::ArrayLevel;
 use std::ops::Range;
@@ -93,6 +94,7 @@ impl ArrayLayout {
             ArrayLevel::Linear => length.div_ceil(count).div_ceil(self.chunk_bytes),
             ArrayLevel::Mirror => chunks,
             ArrayLevel::StripedMirrors => (2 * chunks).div_ceil(count),
+            ArrayLevel::FarMirrors | ArrayLevel::OffsetMirrors => 2 * chunks.div_ceil(count),
             _ => chunks.div_ceil(self.data_chunks()),
         };
         rows.max(1) * self.chunk_bytes
@@ -140,6 +142,14 @@ impl ArrayLayout {
                 let copies = [2 * chunk, 2 * chunk + 1].map(|it| place(it % count, it / count));
                 copies.into_iter().filter(|(member, _)| !self.has_failed(*member)).collect()
             }
+            ArrayLevel::FarMirrors | ArrayLevel::OffsetMirrors => {
+                let (row, copy) = match self.level {
+                    ArrayLevel::FarMirrors => (chunk / count, self.far_rows(length)),
+                    _ => (chunk / count * 2, 1),
+                };
+                let copies = [place(chunk % count, row), place((chunk + 1) % count, row + copy)];
+                copies.into_iter().filter(|(member, _)| !self.has_failed(*member)).collect()
+            }
             ArrayLevel::Parity | ArrayLevel::DoubleParity => {
                 let data = self.data_chunks();
                 let (stripe, number) = (chunk / data, chunk % data);
@@ -147,6 +157,11 @@ impl ArrayLayout {
             }
         };
         (places, self.chunk_bytes - within)
+    }
+
+    /// Returns the rows of chunks from a far chunk to its copy, in an array of `length` bytes.
+    fn far_rows(&self, length: u64) -> u64 {
+        self.member_bytes(length) / self.chunk_bytes / 2
     }
 
     /// Returns the member of a parity chunk of a stripe: 0 for P, 1 for Q.
@@ -181,7 +196,7 @@ impl ArrayLayout {
     /// nothing if the whole row is written.
     pub(super) fn write(&self, length: u64, bytes: Range<u64>) -> MemberOps {
         let (whole, rest) = self.split(bytes);
-        let mut ops = MemberOps { reads: Vec::new(), writes: self.all_of(&whole) };
+        let mut ops = MemberOps { reads: Vec::new(), writes: self.all_of(length, &whole) };
         for bytes in rest {
             if self.level.parities() > 0 {
                 self.write_with_parity(&bytes, &mut ops);
@@ -199,7 +214,7 @@ impl ArrayLayout {
         if self.level.parities() == 0 {
             return self.write(length, bytes);
         }
-        MemberOps { reads: Vec::new(), writes: self.all_of(&self.split(bytes).0) }
+        MemberOps { reads: Vec::new(), writes: self.all_of(length, &self.split(bytes).0) }
     }
 
     /// Returns the length of a period of the layout: its data chunks, and its chunks on each
@@ -207,7 +222,7 @@ impl ArrayLayout {
     fn period(&self) -> Option<(u64, u64)> {
         match self.level {
             ArrayLevel::Linear | ArrayLevel::Mirror => None,
-            ArrayLevel::StripedMirrors => Some((self.count(), 2)),
+            ArrayLevel::StripedMirrors | ArrayLevel::OffsetMirrors => Some((self.count(), 2)),
             _ => Some((self.data_chunks(), 1)),
         }
     }
@@ -224,14 +239,22 @@ impl ArrayLayout {
         (whole, rest.into_iter().filter(|rest| !rest.is_empty()).collect())
     }
 
-    /// Returns the ranges of all members for whole periods.
-    fn all_of(&self, periods: &Range<u64>) -> Vec<MemberRange> {
+    /// Returns the ranges of all members for whole periods of an array of `length` bytes.
+    fn all_of(&self, length: u64, periods: &Range<u64>) -> Vec<MemberRange> {
         let Some((_, chunks)) = self.period().filter(|_| !periods.is_empty()) else {
             return Vec::new();
         };
         let rows = chunks * self.chunk_bytes / PAGE;
         let rows = periods.start * rows..periods.end * rows;
-        self.alive().map(|member| MemberRange::of_rows(member, &rows)).collect()
+        let copies = match self.level {
+            ArrayLevel::FarMirrors => vec![0, self.far_rows(length) * self.chunk_bytes / PAGE],
+            _ => vec![0],
+        };
+        let ranges = copies.into_iter().flat_map(|copy| {
+            let rows = rows.start + copy..rows.end + copy;
+            self.alive().map(move |member| MemberRange::of_rows(member, &rows))
+        });
+        ranges.collect()
     }
 }
 

@@ -15,17 +15,24 @@ pub enum ArrayLevel {
     DoubleParity,
     /// Level 10: chunks in turn, each on two members (near copies).
     StripedMirrors,
+    /// Level 10 with far copies: a stripe over the first half of all members, and its copies,
+    /// moved by one member, over the second.
+    FarMirrors,
+    /// Level 10 with offset copies: after each row of chunks follows its copy, moved by one member.
+    OffsetMirrors,
 }
 
 impl ArrayLevel {
     /// All levels.
-    pub const ALL: [ArrayLevel; 6] = [
+    pub const ALL: [ArrayLevel; 8] = [
         ArrayLevel::Linear,
         ArrayLevel::Stripe,
         ArrayLevel::Mirror,
         ArrayLevel::Parity,
         ArrayLevel::DoubleParity,
         ArrayLevel::StripedMirrors,
+        ArrayLevel::FarMirrors,
+        ArrayLevel::OffsetMirrors,
     ];
 
     /// Returns the name in specifications.
@@ -38,6 +45,8 @@ impl ArrayLevel {
             ArrayLevel::Parity => "raid5",
             ArrayLevel::DoubleParity => "raid6",
             ArrayLevel::StripedMirrors => "raid10",
+            ArrayLevel::FarMirrors => "raid10-far",
+            ArrayLevel::OffsetMirrors => "raid10-offset",
         }
     }
 
@@ -46,7 +55,11 @@ impl ArrayLevel {
     pub const fn members_min(self) -> u32 {
         match self {
             ArrayLevel::Linear => 1,
-            ArrayLevel::Stripe | ArrayLevel::Mirror | ArrayLevel::StripedMirrors => 2,
+            ArrayLevel::Stripe
+            | ArrayLevel::Mirror
+            | ArrayLevel::StripedMirrors
+            | ArrayLevel::FarMirrors
+            | ArrayLevel::OffsetMirrors => 2,
             ArrayLevel::Parity => 3,
             ArrayLevel::DoubleParity => 4,
         }

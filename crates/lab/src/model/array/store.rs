@@ -5,6 +5,7 @@
 //! not share their reads. A flush goes to all members.
 
 use super::layout::{ArrayLayout, MemberOps, MemberRange, Part};
+use super::level::ArrayLevel;
 use larder_core::clock::Nanos;
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
@@ -86,8 +87,13 @@ impl ArrayStore {
     }
 
     /// Chooses the copy that is read: the one that continues the last operation of its member, else
-    /// that of the member with the fewest operations in flight, else the nearest.
+    /// that of the member with the fewest operations in flight, else the nearest. Of far and offset
+    /// copies, the one at the lower offset (`read_balance` in drivers/md/raid10.c).
     fn choose(&self, part: &Part) -> MemberRange {
+        if matches!(self.layout.level, ArrayLevel::FarMirrors | ArrayLevel::OffsetMirrors) {
+            let first = part.places.iter().copied().min_by_key(|(_, offset)| *offset);
+            return part.range(first.expect("a part has a place"));
+        }
         let rank = |&(member, offset): &(usize, u64)| {
             let Member { store, head } = &self.members[member];
             (*head != offset, store.in_flight(), head.abs_diff(offset))

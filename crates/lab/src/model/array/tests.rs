@@ -37,7 +37,9 @@ fn each_byte_has_its_own_place_on_each_of_its_members() {
             }
             let copies = match level {
                 ArrayLevel::Mirror => u64::from(members),
-                ArrayLevel::StripedMirrors => 2,
+                ArrayLevel::StripedMirrors | ArrayLevel::FarMirrors | ArrayLevel::OffsetMirrors => {
+                    2
+                }
                 _ => 1,
             };
             assert_eq!(places.len() as u64, copies * length / 4096, "{layout:?}");
@@ -257,12 +259,32 @@ fn levels_have_the_published_ranks() {
     }
 }
 
+/// Far copies make sequential reads as fast as those of a stripe, and writes slower.
+#[test]
+fn far_copies_read_in_order_like_a_stripe_and_write_slower_than_near_ones() {
+    let rate = |level, kind, len: u64| {
+        let (mut at, store) = (0, disks(layout(level, 4)));
+        let offset_of = |_| {
+            at += len;
+            (at - len) % (GIB / 2)
+        };
+        closed_loop_of(store, 8, 1_000, kind, len, offset_of).rate
+    };
+    let levels = [ArrayLevel::Stripe, ArrayLevel::StripedMirrors, ArrayLevel::FarMirrors];
+    let [stripe, near, far] = levels.map(|level| rate(level, StoreOpKind::Read, 256 * KIB));
+    assert!(far > 0.8 * stripe && near < 0.7 * stripe, "{stripe} {near} {far}");
+    let write = StoreOpKind::Write { fua: false };
+    let [_, near, far] = levels.map(|level| rate(level, write, 256 * KIB));
+    assert!(far < near, "{near} {far}");
+}
+
 /// A request to an array of Linux md, and the operations of its members.
 #[derive(serde::Deserialize)]
 struct MdRequest {
     level: String,
     members: u32,
     failed: Option<u32>,
+    array_bytes: u64,
     kind: String,
     offset: u64,
     length: u64,
@@ -277,12 +299,12 @@ struct MdRequest {
 fn members_do_the_operations_that_they_do_under_md() {
     let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../bench-runs/md-members.json");
     let requests: Vec<MdRequest> = serde_json::from_slice(&std::fs::read(path).unwrap()).unwrap();
-    assert_eq!(requests.len(), 15 * 12);
+    assert_eq!(requests.len(), 20 * 12);
     for request in &requests {
         let MdRequest { offset, length, failed, .. } = *request;
         let level = ArrayLevel::ALL.into_iter().find(|it| it.name() == request.level).unwrap();
         let layout = ArrayLayout { failed, ..layout(level, request.members) };
-        let array_bytes = u64::from(layout.members) << 25;
+        let array_bytes = request.array_bytes;
         let parts = layout.parts(array_bytes, offset..offset + length);
         let is_read = request.kind == "read";
         let ops = if is_read {

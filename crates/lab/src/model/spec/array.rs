@@ -1,5 +1,6 @@
-//! The specification of an array: `LEVEL:COUNTxDEVICE[,chunk=SIZE][,failed=NUMBER]`. The parts of
-//! a device with rates contain colons, those of the array contain equals signs.
+//! The specification of an array:
+//! `LEVEL:COUNTxDEVICE[,chunk=SIZE][,failed=NUMBER][,cache=SIZE[,battery=yes|no]]`. The parts of a
+//! device with rates contain colons, those of the array contain equals signs.
 
 use super::SpecSyntax;
 use super::text::size_text;
@@ -12,12 +13,27 @@ const CHUNK_BYTES_MAX: u64 = 1 << 30;
 /// Maximum number of members.
 const MEMBERS_MAX: u32 = 64;
 
-/// Parses the specification of an array; `None` if the text is of something else. Returns the
-/// layout and the text of the device.
-pub(super) fn parse(
-    text: &str,
-    syntax: &SpecSyntax,
-) -> Result<Option<(ArrayLayout, String)>, String> {
+/// The cache of the controller of an array.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ControllerCache {
+    /// Memory for data, at least [`ControllerCache::BYTES_MIN`].
+    pub bytes: u64,
+    /// True if it keeps data without power: then a flush has nothing to do.
+    pub has_battery: bool,
+}
+
+impl ControllerCache {
+    /// Minimum memory.
+    pub const BYTES_MIN: u64 = 4 << 20;
+    /// Maximum memory.
+    pub const BYTES_MAX: u64 = 4 << 30;
+}
+
+/// The parts of a specification: the layout, the cache, and the text of the device.
+pub(super) type ParsedArray = (ArrayLayout, Option<ControllerCache>, String);
+
+/// Parses the specification of an array; `None` if the text is of something else.
+pub(super) fn parse(text: &str, syntax: &SpecSyntax) -> Result<Option<ParsedArray>, String> {
     let Some((level, rest)) = text.split_once(':') else { return Ok(None) };
     let Some(level) = ArrayLevel::ALL.into_iter().find(|it| it.name() == level) else {
         return Ok(None);
@@ -37,6 +53,7 @@ pub(super) fn parse(
     let (of_array, of_device): (Vec<&str>, Vec<&str>) =
         rest.split(',').partition(|part| part.contains('='));
     let mut layout = ArrayLayout { level, members, chunk_bytes: CHUNK_BYTES, failed: None };
+    let (mut cache_bytes, mut battery) = (None, None);
     for (index, part) in of_array.iter().enumerate() {
         let key = |part: &str| part.split_once('=').map(|(key, _)| key.to_owned());
         if of_array[..index].iter().any(|earlier| key(earlier) == key(part)) {
@@ -45,14 +62,34 @@ pub(super) fn parse(
         match part.split_once('=') {
             Some(("chunk", size)) => layout.chunk_bytes = chunk((syntax.bytes)(size)?)?,
             Some(("failed", number)) => layout.failed = Some(failed(&layout, number)?),
+            Some(("cache", size)) => cache_bytes = Some(cache((syntax.bytes)(size)?)?),
+            Some(("battery", word)) => battery = Some(yes_or_no(word)?),
             Some((key, _)) => {
-                let known = ["chunk=SIZE", "failed=NUMBER"];
+                let known = ["chunk=SIZE", "failed=NUMBER", "cache=SIZE", "battery=no"];
                 return Err((syntax.unknown)("part of an array", key, &known));
             }
             None => {}
         }
     }
-    Ok(Some((layout, of_device.join(","))))
+    if battery.is_some() && cache_bytes.is_none() {
+        return Err("a battery belongs to a cache; add cache=SIZE".into());
+    }
+    let has_battery = battery.unwrap_or(true);
+    let cache = cache_bytes.map(|bytes| ControllerCache { bytes, has_battery });
+    Ok(Some((layout, cache, of_device.join(","))))
+}
+
+fn cache(bytes: u64) -> Result<u64, String> {
+    let is_valid = (ControllerCache::BYTES_MIN..=ControllerCache::BYTES_MAX).contains(&bytes);
+    is_valid.then_some(bytes).ok_or_else(|| "the cache of a controller has 4MiB to 4GiB".into())
+}
+
+fn yes_or_no(word: &str) -> Result<bool, String> {
+    match word {
+        "yes" => Ok(true),
+        "no" => Ok(false),
+        _ => Err(format!("\"{word}\" is neither yes nor no")),
+    }
 }
 
 fn chunk(bytes: u64) -> Result<u64, String> {
@@ -70,11 +107,17 @@ fn failed(layout: &ArrayLayout, number: &str) -> Result<u32, String> {
 }
 
 /// Returns the specification of an array of devices with this text.
-pub(super) fn text(layout: &ArrayLayout, device: &str) -> String {
+pub(super) fn text(layout: &ArrayLayout, cache: Option<ControllerCache>, device: &str) -> String {
     let ArrayLayout { level, members, chunk_bytes, failed } = layout;
     let is_other = *chunk_bytes != CHUNK_BYTES;
     let chunk = is_other.then(|| format!("chunk={}", size_text(*chunk_bytes)));
     let failed = failed.map(|number| format!("failed={number}"));
     let members = format!("{}:{members}x{device}", level.name());
-    [Some(members), chunk, failed].into_iter().flatten().collect::<Vec<_>>().join(",")
+    let size = cache.map(|cache| format!("cache={}", size_text(cache.bytes)));
+    let battery = cache.filter(|cache| !cache.has_battery).map(|_| "battery=no".to_owned());
+    [Some(members), chunk, failed, size, battery]
+        .into_iter()
+        .flatten()
+        .collect::<Vec<_>>()
+        .join(",")
 }

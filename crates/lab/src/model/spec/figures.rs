@@ -12,7 +12,7 @@ impl StoreModel {
         match self {
             StoreModel::Instant => "no time",
             StoreModel::Device(device) => device.kind(),
-            StoreModel::Array(..) => "array",
+            StoreModel::Array(..) | StoreModel::CachedArray(..) => "array",
         }
     }
 
@@ -25,6 +25,14 @@ impl StoreModel {
             StoreModel::Array(layout, device) => {
                 let mut figures = of_layout(layout);
                 figures.extend(device.figures());
+                figures
+            }
+            StoreModel::CachedArray(cache, layout, device) => {
+                let mut figures = vec![
+                    Figure::new("cache", cache.bytes, "bytes"),
+                    Figure::new("battery", cache.has_battery.into(), ""),
+                ];
+                figures.extend(StoreModel::Array(*layout, *device).figures());
                 figures
             }
         }

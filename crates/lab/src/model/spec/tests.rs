@@ -181,6 +181,8 @@ fn arrays_are_written_with_the_text_of_their_devices() {
         "raid1:2xdisk,failed=1",
         "raid5:3xread-iops:100,latency:5ms,chunk=64KiB",
         "raid5:3xscsi-1999,chunk=64KiB",
+        "raid5:3xscsi-1999,chunk=64KiB,cache=16MiB",
+        "raid1:2xdisk,cache=4MiB,battery=no",
         "raid0:2xdual-actuator",
         "raid6:64xnvme,chunk=1GiB,failed=63",
         "raid10:3xfixed:2ms,chunk=4KiB",
@@ -194,6 +196,10 @@ fn arrays_are_written_with_the_text_of_their_devices() {
     assert_eq!(defaults, parse("raid5:3xdisk"));
     for (text, reason) in [
         ("raid5:disk,chunk=4KiB", "names no members; write raid5:3xdisk"),
+        ("raid5:3xdisk,cache=1MiB", "the cache of a controller has 4MiB to 4GiB"),
+        ("raid5:3xdisk,battery=no", "a battery belongs to a cache; add cache=SIZE"),
+        ("raid5:3xdisk,cache=4MiB,battery=full", "\"full\" is neither yes nor no"),
+        ("raid5:3xdisk,cache=4MiB,cache=8MiB", "\"cache\" is there twice"),
         ("raid5:2xdisk", "raid5 has 3 to 64 members, not \"2\""),
         ("raid0:65xdisk", "raid0 has 2 to 64 members"),
         ("raid5:3x", "no store model"),
@@ -206,7 +212,10 @@ fn arrays_are_written_with_the_text_of_their_devices() {
         ("raid0:2xdisk,chunk=4KiB,chunk=8KiB", "\"chunk\" is there twice"),
         ("raid0:2xdisk,failed=0", "raid0 does not work with a failed member"),
         ("raid1:2xdisk,failed=2", "the numbers 0 to 1"),
-        ("raid1:2xdisk,cache=1MiB", "no part of an array cache in chunk=SIZE failed=NUMBER"),
+        (
+            "raid1:2xdisk,size=1MiB",
+            "no part of an array size in chunk=SIZE failed=NUMBER cache=SIZE",
+        ),
         ("raid7:2xdisk", "no part of a store model raid7"),
     ] {
         let error = parse(text).unwrap_err();

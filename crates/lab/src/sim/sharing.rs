@@ -5,7 +5,7 @@
 //! volume, pages with lower numbers are hotter; the other volume is scanned in order, again and
 //! again. The clock advances by the same time with each request, and the stores take no time.
 
-use super::{CacheSimulation, Clients, Request, RequestTime, SimulationError};
+use crate::cache_simulation::{CacheSimulation, Clients, Request, RequestTime, SimulationError};
 use crate::model::NullStore;
 use crate::random::Random;
 use crate::trace::Op;

@@ -1,0 +1,7 @@
+//! Published experiments, repeated in virtual time on modeled machines.
+
+pub mod fileload_1999;
+pub mod probe;
+pub mod raid_1999;
+mod steps;
+mod users;

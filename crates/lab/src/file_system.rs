@@ -1,0 +1,11 @@
+//! Files on a modeled device: where they lie, and the requests that this costs.
+
+mod allocator;
+mod extents;
+mod interleaved;
+mod store;
+
+pub use allocator::Allocator;
+pub use extents::FileMap;
+pub use interleaved::Interleaved;
+pub use store::FileStore;
