@@ -131,6 +131,7 @@ impl StoreModel {
 /// A store model as a user specifies it.
 #[expect(clippy::large_enum_variant, reason = "a command line has one")]
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[expect(clippy::large_enum_variant, reason = "a command line has one")]
 pub enum StoreSpec {
     /// A model.
     Model(StoreModel),

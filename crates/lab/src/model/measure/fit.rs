@@ -24,6 +24,8 @@ pub(super) const LARGE_BYTES: u64 = 256 << 10;
 pub(super) const LARGE_DEPTH: u32 = 32;
 /// A rate reaches another one, within what a measurement of seconds can distinguish.
 const REACHED: f64 = 0.9;
+/// The quantile of 99 % of the normal distribution.
+const NORMAL_P99: f64 = 2.326;
 /// The slice of the kernel's throttle.
 const SLICE: Nanos = 100 * MILLISECOND;
 
@@ -127,6 +129,9 @@ impl Measurement {
             depth: if sides.clone().any(|it| it.is_limited) { DEPTH_MAX } else { DEPTHS[2] },
             ..DeviceRates::fixed(0)
         };
+        // One rate is for both directions.
+        let transfers = sides.map(|it| it.transfer_bytes_per_s).collect::<Option<Vec<u64>>>();
+        rates.transfer_bytes_per_s = transfers.and_then(|it| it.into_iter().min());
         rates.read_latency = read.latency;
         rates.write_latency = write.unwrap_or(read).latency;
         match write {
@@ -142,6 +147,7 @@ impl Measurement {
 struct SideFit {
     limits: RateLimits,
     latency: Latency,
+    transfer_bytes_per_s: Option<u64>,
     has_slices: bool,
     /// Time whose tokens an idle device collects.
     burst: Nanos,
@@ -171,9 +177,12 @@ impl SideMeasurement {
         let bytes_per_s = large_is_limited.then(|| rounded(bytes_per_s, 1 << 20).max(1));
         // Without slices, an operation waits for the tokens of its own bytes.
         let own = bytes_per_s.filter(|_| !has_slices);
-        let own = own.map_or(0.0, |it| as_f64(SMALL_BYTES * SECOND) / as_f64(it));
-        let latency = rounded((time - own).max(0.0), 1_000);
-        let median = rounded((as_f64(median) - own).max(0.0), 1_000).min(latency);
+        let own = own.map_or(0.0, time_of_small);
+        let transfer_bytes_per_s = self.transfer(large_is_limited);
+        let own = own + transfer_bytes_per_s.map_or(0.0, time_of_small);
+        let mean = rounded((time - own).max(0.0), 1_000);
+        let median = rounded((as_f64(median) - own).max(0.0), 1_000).min(mean);
+        let latency = if waits { median } else { mean.min(self.tail_mean(median)) };
         // With a burst, the tokens of an operation have often arrived before it; otherwise it waits
         // for them after its latency.
         let own_of_large = own * as_f64(LARGE_BYTES / SMALL_BYTES);
@@ -183,11 +192,37 @@ impl SideMeasurement {
         SideFit {
             limits: RateLimits { operations_per_s, bytes_per_s },
             latency: Latency::new(latency, median).unwrap_or(Latency::constant(latency)),
+            transfer_bytes_per_s,
             has_slices,
             burst: if has_burst { as_u64(own_of_large) } else { 0 },
             is_limited,
         }
     }
+
+    /// Returns the rate at which the device transfers, if large operations take longer than small
+    /// ones and no rate explains that.
+    fn transfer(&self, large_is_limited: bool) -> Option<u64> {
+        let [alone, deep] = self.large;
+        let longer = as_f64(alone.p50) - as_f64(self.small[0].p50);
+        let bytes_per_s = as_f64(LARGE_BYTES - SMALL_BYTES) * as_f64(SECOND) / longer.max(1.0);
+        // A device that transfers several operations at a time is faster with more depth.
+        let is_reached = deep.operations_per_s * as_f64(LARGE_BYTES) <= bytes_per_s / REACHED;
+        let has_transfer = !large_is_limited && is_reached && longer > 0.0;
+        has_transfer.then(|| rounded(bytes_per_s, 1 << 20).max(1))
+    }
+
+    /// Returns the mean of the times with this median and the measured ratio of p99 to the median.
+    /// A few operations that take very long raise the measured mean, but not this one.
+    fn tail_mean(&self, median: Nanos) -> Nanos {
+        let PatternResult { p50, p99, .. } = self.small[0];
+        let deviation = (as_f64(p99) / as_f64(p50.max(1))).max(1.0).ln() / NORMAL_P99;
+        as_u64(as_f64(median) * (deviation * deviation / 2.0).exp())
+    }
+}
+
+/// Returns the nanoseconds in which a rate transfers a small operation.
+fn time_of_small(bytes_per_s: u64) -> f64 {
+    as_f64(SMALL_BYTES * SECOND) / as_f64(bytes_per_s)
 }
 
 /// Rounds to a multiple of `step`, or to a whole number if that is less than ten of them.

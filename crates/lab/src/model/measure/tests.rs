@@ -5,7 +5,6 @@ use super::*;
 use crate::bench::target::O_DIRECT;
 use crate::model::{DeviceRates, Latency, RateLimits, StoreModel};
 use larder_core::clock::MILLISECOND;
-use larder_schema::as_u64;
 use std::os::unix::fs::OpenOptionsExt;
 use std::sync::atomic::AtomicU64;
 
@@ -13,13 +12,12 @@ use std::sync::atomic::AtomicU64;
 fn ideal(rates: &DeviceRates) -> SideMeasurement {
     let result = |depth, len| {
         let operations_per_s = rates.reads_per_s(depth, len);
-        let p50 = rates.read_latency.median;
+        let own = rates.total.bytes_per_s.map_or(0, |it| len * SECOND / it);
+        let p50 = rates.read_latency.median + own;
         PatternResult { operations: 1, operations_per_s, p50, p99: p50 }
     };
     let small = DEPTHS.map(|depth| result(depth, SMALL_BYTES));
-    let mut large = [1, LARGE_DEPTH].map(|depth| result(depth, LARGE_BYTES));
-    large[0].p50 = as_u64(as_f64(SECOND) / large[0].operations_per_s);
-    SideMeasurement { small, large }
+    SideMeasurement { small, large: [1, LARGE_DEPTH].map(|depth| result(depth, LARGE_BYTES)) }
 }
 
 /// Returns the results of the steps on a modeled device.

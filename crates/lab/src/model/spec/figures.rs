@@ -28,10 +28,11 @@ impl StoreModel {
                 figures
             }
             StoreModel::CachedArray(cache, layout, device) => {
-                let mut figures = of_layout(layout);
-                figures.push(Figure::new("cache", cache.bytes, "bytes"));
-                figures.push(Figure::new("battery", u64::from(cache.has_battery), ""));
-                figures.extend(device.figures());
+                let mut figures = vec![
+                    Figure::new("cache", cache.bytes, "bytes"),
+                    Figure::new("battery", cache.has_battery.into(), ""),
+                ];
+                figures.extend(StoreModel::Array(*layout, *device).figures());
                 figures
             }
         }
