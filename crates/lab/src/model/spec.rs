@@ -129,7 +129,6 @@ impl StoreModel {
 }
 
 /// A store model as a user specifies it.
-#[expect(clippy::large_enum_variant, reason = "a command line has one")]
 #[derive(Clone, Debug, PartialEq, Eq)]
 #[expect(clippy::large_enum_variant, reason = "a command line has one")]
 pub enum StoreSpec {
