@@ -112,6 +112,14 @@ impl OpenedFile {
         Ok(if self.is_direct { Some(duplicate()?.into()) } else { None })
     }
 
+    /// Returns a descriptor for I/O through the page cache, as [`OpenedFile::direct`].
+    ///
+    /// # Errors
+    /// The kernel refuses another descriptor.
+    pub fn buffered(&self) -> io::Result<File> {
+        self.duplicate().map(File::from)
+    }
+
     /// Returns a duplicate descriptor, for queries of the allocation.
     pub(super) fn duplicate(&self) -> io::Result<OwnedFd> {
         Ok(rustix::io::fcntl_dupfd_cloexec(&self.buffered, 0)?)

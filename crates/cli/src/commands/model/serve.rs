@@ -22,7 +22,6 @@ use larder_lab::model::StoreSpec;
 use larder_report::escape;
 use larder_schema::format;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::fs::File;
 use std::io::{self, Write};
 use std::os::unix::net::UnixStream;
 use std::path::PathBuf;
@@ -65,8 +64,8 @@ pub(super) fn run(arguments: &ServeArgs) -> Result<()> {
     let model = store_model::of(&arguments.model)?;
     let name = escape::path(&arguments.file);
     let opened = open_file(&arguments.file, false)?;
-    let file = File::options().read(true).write(true).open(&arguments.file);
-    let file = file.with_context(|| format!("open {name}"))?;
+    // A second open could open another file, if someone replaces it.
+    let file = opened.buffered().with_context(|| format!("open {name}"))?;
     let device = Arc::new(ModeledDevice::new(&model, opened.geometry, file));
     let listener = Listener::bind(&ListenAddress::Unix(arguments.listen.clone()))?;
     let stop = Stop::listen()?;
