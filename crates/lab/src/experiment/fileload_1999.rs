@@ -3,7 +3,7 @@
 //!
 //! Published are the results, the files (100 MB, fragmented ones in 394 to 470 extents), their
 //! places, the reads (8 KiB, and 64 KiB of a database) and the hints. The disk is `scsi-1999`, and
-//! [`assumptions`] has the rest.
+//! `assumptions.rs` has the rest.
 
 mod assumptions;
 mod trial;
