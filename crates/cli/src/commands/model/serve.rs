@@ -64,7 +64,7 @@ pub(super) fn run(arguments: &ServeArgs) -> Result<()> {
     let model = store_model::of(&arguments.model)?;
     let name = escape::path(&arguments.file);
     let opened = open_file(&arguments.file, false)?;
-    // A second open could open another file, if someone replaces it.
+    // A second open could open another file that has replaced it.
     let file = opened.buffered().with_context(|| format!("open {name}"))?;
     let device = Arc::new(ModeledDevice::new(&model, opened.geometry, file));
     let listener = Listener::bind(&ListenAddress::Unix(arguments.listen.clone()))?;
