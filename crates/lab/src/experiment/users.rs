@@ -38,10 +38,10 @@ pub(super) struct Users<'a> {
     pub(super) files: &'a [FileMap],
     /// Use of the machine's cache.
     pub(super) hint: Hint,
-    /// Reads after which a user ends the measurement of all.
+    /// Reads of each user. The measurement ends with the last one.
     pub(super) reads: u64,
     /// True if the cache is warm: the files are read in order, one after the other, then all of
-    /// their indexes at random, and then `reads` as in the measurement.
+    /// their indexes at random, and then as in the measurement.
     pub(super) is_warm: bool,
     /// True if the users begin at different places: each by a share of its offsets later.
     pub(super) are_apart: bool,
@@ -81,44 +81,34 @@ impl Users<'_> {
             self.prime(&mut simulation);
             let mut indexes: Vec<_> =
                 (0..users as u64).map(|user| self.index_offsets(seed << 8 | user)).collect();
-            self.read(&mut simulation, read_time, |user| indexes[user].pop());
-            self.read_until(&mut simulation, read_time, &mut offsets);
+            let reads = indexes[0].len() as u64;
+            self.read(&mut simulation, (read_time, reads), |user| indexes[user].pop());
+            self.read(&mut simulation, (read_time, self.reads), |user| offsets[user].next());
         }
         let begin = simulation.now();
-        let reads = self.read_until(&mut simulation, read_time, &mut offsets);
+        self.read(&mut simulation, (read_time, self.reads), |user| offsets[user].next());
         let elapsed = simulation.now() - begin;
         simulation.finish();
-        let bytes = reads * self.load.read_bytes;
+        let bytes = self.reads * users as u64 * self.load.read_bytes;
         as_f64(bytes) * as_f64(SECOND) / as_f64(elapsed.max(1))
     }
 
-    /// Reads until a user has sent [`Users::reads`]; returns the number of all reads.
-    fn read_until(
-        &self,
-        simulation: &mut CacheSimulation<FileStore>,
-        read_time: RequestTime,
-        offsets: &mut [impl Iterator<Item = u64>],
-    ) -> u64 {
-        let mut sent = vec![0; self.files.len()];
-        self.read(simulation, read_time, |user| {
-            sent[user] += 1;
-            offsets[user].next().filter(|_| sent[user] <= self.reads)
-        });
-        sent.iter().sum::<u64>() - 1
-    }
-
-    /// Reads from the offsets that `next` returns for a user, until one has no more.
+    /// Reads `reads` times for each user, from the offsets that `next` returns.
     fn read(
         &self,
         simulation: &mut CacheSimulation<FileStore>,
-        read_time: RequestTime,
+        (read_time, reads): (RequestTime, u64),
         mut next: impl FnMut(usize) -> Option<u64>,
     ) {
-        loop {
-            let user = simulation.wait_for_client(read_time).expect("stores do not fail");
-            let Some(offset) = next(user) else { return };
+        let mut left = vec![reads; self.files.len()];
+        while left.iter().any(|left| *left > 0) {
+            let client = simulation.wait_for_client_of(|user, _| left[user] > 0, read_time);
+            let user = client.expect("stores do not fail");
+            left[user] -= 1;
+            let offset = next(user).expect("an offset for each read");
             begin_read(simulation, user, offset, self.load.read_bytes);
         }
+        simulation.wait_for_all().expect("stores do not fail");
     }
 
     /// Returns the offsets of all reads of the indexes of a database, in random order.

@@ -134,7 +134,7 @@ impl<'a> Trial<'a> {
     }
 }
 
-/// Reads of a user of a database after which the measurement ends.
+/// Reads of each user of a database.
 const DATABASE_READS: u64 = 10_000;
 
 /// The reads of a user.
