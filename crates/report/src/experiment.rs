@@ -5,8 +5,9 @@ mod html;
 pub use html::to_html;
 
 use crate::table::{Cell, Column, Table};
-use larder_schema::experiment::{Curve, Experiment, mean};
+use larder_schema::experiment::{Curve, Experiment};
 use larder_schema::format;
+use larder_schema::mean;
 
 /// Maximum number of points of a curve that the text shows.
 const ROWS_MAX: usize = 12;

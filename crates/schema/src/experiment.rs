@@ -81,7 +81,7 @@ impl Figure {
     /// Returns the mean of the values; `None` without values.
     #[must_use]
     pub fn mean(&self) -> Option<f64> {
-        mean(&self.values)
+        crate::mean(&self.values)
     }
 
     /// Returns the lowest and the highest value; `None` without values.
@@ -110,11 +110,4 @@ impl Experiment {
     pub fn to_json(&self) -> serde_json::Value {
         crate::with_head(SCHEMA, VERSION, self)
     }
-}
-
-/// Returns the mean of values; `None` without values.
-#[must_use]
-pub fn mean(values: &[f64]) -> Option<f64> {
-    let count = u32::try_from(values.len()).ok().filter(|count| *count > 0)?;
-    Some(values.iter().sum::<f64>() / f64::from(count))
 }

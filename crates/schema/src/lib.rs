@@ -39,6 +39,12 @@ pub fn share(part: u64, whole: u64) -> Option<f64> {
     (whole > 0).then(|| as_f64(part) / as_f64(whole))
 }
 
+/// Returns the mean of values; `None` without values.
+#[must_use]
+pub fn mean(values: &[f64]) -> Option<f64> {
+    (!values.is_empty()).then(|| values.iter().sum::<f64>() / as_f64(values.len() as u64))
+}
+
 /// Returns the JSON object of a result, after its schema and version.
 ///
 /// # Panics

@@ -159,7 +159,17 @@ fn name_hint<'a>(name: &str, known: impl IntoIterator<Item = &'a str>, otherwise
 /// Returns the error message for an unknown name, with the known names that help.
 #[must_use]
 pub fn unknown<'a>(kind: &str, name: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    format!("there is no {kind} {}{}", quoted(name), name_hint(name, known, ""))
+    unknown_or_listed(kind, name, known, "")
+}
+
+/// As [`unknown`]; without a similar name, the message ends with `otherwise`.
+fn unknown_or_listed<'a>(
+    kind: &str,
+    name: &str,
+    known: impl IntoIterator<Item = &'a str>,
+    otherwise: &str,
+) -> String {
+    format!("there is no {kind} {}{}", quoted(name), name_hint(name, known, otherwise))
 }
 
 /// Returns the error message for an unknown setting, with the known ones that help, or else the
@@ -170,8 +180,7 @@ pub fn unknown_setting<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> String {
-    let hint = name_hint(name, known, "; `larder help settings` lists all");
-    format!("there is no {kind} {}{hint}", quoted(name))
+    unknown_or_listed(kind, name, known, "; `larder help settings` lists all")
 }
 
 /// Returns the error message for an unknown model of a store, or an unknown part of one, with the
@@ -182,8 +191,7 @@ pub fn unknown_model<'a>(
     name: &str,
     known: impl IntoIterator<Item = &'a str>,
 ) -> String {
-    let hint = name_hint(name, known, "; `larder sim --help` and `larder model list` list all");
-    format!("there is no {kind} {}{hint}", quoted(name))
+    unknown_or_listed(kind, name, known, "; `larder sim --help` and `larder model list` list all")
 }
 
 /// Returns the error message for an unknown volume; it follows "cannot".

@@ -6,7 +6,6 @@ use crate::trace::Op;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
-use larder_core::tunables::Tunables;
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use std::collections::HashMap;
@@ -45,8 +44,7 @@ impl CachedStore {
     pub fn new(store: Box<dyn Store<NoFrames>>, bytes: u64, has_battery: bool) -> Self {
         assert!(bytes >= 4 << 20, "memory for the operations in flight");
         let geometry = store.geometry();
-        let mut options = VolumeOptions::new("cached", geometry);
-        options.tunables = Tunables::default();
+        let options = VolumeOptions::new("cached", geometry);
         let frames = u32::try_from(bytes / BLOCK_BYTES_U64).expect("memory of a controller");
         let clients = Clients { number: 1, depth: DEPTH };
         CachedStore {

@@ -8,10 +8,12 @@
 mod assumptions;
 mod trial;
 
+use super::published::{Published, figure};
 use super::steps::run_all;
 use assumptions::{Assumptions, VARIATIONS};
 use larder_core::units::as_f64;
-use larder_schema::experiment::{Curve, Experiment, Figure, Line, Variation, mean};
+use larder_schema::experiment::{Curve, Experiment, Line, Variation};
+use larder_schema::mean;
 use std::num::NonZero;
 use std::ops::RangeInclusive;
 use trial::Trial;
@@ -22,10 +24,6 @@ const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 /// Maximum number of seeds of the curve, and of each variation.
 const FEW_SEEDS: u64 = 3;
-
-/// A published figure: its name, its text, the lowest and the highest value that agree with it,
-/// their unit, and the reason why the model differs.
-type Published = (&'static str, &'static str, [f64; 2], &'static str, &'static str);
 
 const READ_AHEAD: &str = "the disk's own read-ahead decides which part of the time the seeks \
                           between extents take (see: twice the disk's read-ahead).";
@@ -138,10 +136,8 @@ fn gather(seeds: u64, steps: &[Step], results: Vec<StepResult>) -> Experiment {
             }
         }
     }
-    let figures = FIGURES.into_iter().zip(values).map(|(published, values)| {
-        let (name, published, agrees_from_to, unit, reason) = published;
-        Figure { name, published, agrees_from_to, unit, values, reason }
-    });
+    let figures =
+        FIGURES.into_iter().zip(values).map(|(published, values)| figure(published, values));
     let variations = VARIATIONS.iter().zip(varied).map(|((name, _), figures)| {
         let means = figures.iter().filter_map(|values| mean(values)).collect();
         Variation { name, means }

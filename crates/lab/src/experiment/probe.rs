@@ -6,19 +6,21 @@
 //! is an assumption. The processor time of a record is derived from the 186 reads per second of
 //! scenario 1, which therefore are no figure here.
 
+use super::published::{Published, capacity, figure, geometry};
 use super::steps::run_all;
 use crate::cache_simulation::{CacheSimulation, Clients};
 use crate::file_system::{FileMap, FileStore};
 use crate::model::{DeviceModel, DiskSpec, StoreModel};
+use crate::sim::engine::frames_of;
 use crate::workload::probe::Probe;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::counters::{Counter, Totals};
 use larder_core::policy::PolicyKind;
-use larder_core::store::{Geometry, Store};
+use larder_core::store::Store;
 use larder_core::tunables::Tunables;
 use larder_core::units::{BLOCK_BYTES_U64, as_f64};
 use larder_core::volume::VolumeOptions;
-use larder_schema::experiment::{Curve, Experiment, Figure, Line, Variation};
+use larder_schema::experiment::{Curve, Experiment, Line, Variation};
 use std::num::NonZero;
 
 const MIB: u64 = 1 << 20;
@@ -40,10 +42,6 @@ const SCENARIOS: [Scenario; 3] = [
     Scenario { file_bytes: 128 * MIB, cache_bytes: 26 * MIB },
     Scenario { file_bytes: 128 * MIB, cache_bytes: 40 * MIB },
 ];
-
-/// A published figure: its name, its text, the lowest and the highest value that agree, the unit,
-/// and the reason why the model differs. Rates agree within a factor of two.
-type Published = (&'static str, &'static str, [f64; 2], &'static str, &'static str);
 
 const FLUSHED: &str = "by the published rules a page is written some seconds after its first \
                        change; at the published rate it stays dirty for minutes (see: dirty for 5 \
@@ -136,11 +134,10 @@ pub fn run(seeds: u64, threads: NonZero<usize>, progress: &mut dyn FnMut()) -> E
     let varied = run_all(VARIATIONS.len() * SCENARIOS.len(), threads, varied, progress);
     let varied = VARIATIONS.iter().zip(varied.chunks(SCENARIOS.len()));
     let leaks = run_all(LEAKS.len(), threads, |index| leak(LEAKS[index].1), progress);
-    let figure = |(scenario, index, published): (usize, usize, Published)| {
+    let of_outcomes = |(scenario, index, published): (usize, usize, Published)| {
         let of_scenario = steps.iter().zip(&outcomes).filter(|((_, it), _)| *it == scenario);
         let values = of_scenario.map(|(_, outcome)| outcome.figures[index]).collect();
-        let (name, published, agrees_from_to, unit, reason) = published;
-        Figure { name, published, agrees_from_to, unit, values, reason }
+        figure(published, values)
     };
     let over_time = |name, unit, points: fn(&Outcome) -> &Vec<(f64, f64)>| {
         let line = |(number, outcome): (usize, &Outcome)| Line {
@@ -156,7 +153,7 @@ pub fn run(seeds: u64, threads: NonZero<usize>, progress: &mut dyn FnMut()) -> E
         title: "Response Probe on the file cache of Windows NT, January 2002",
         machine: machine(),
         seeds,
-        figures: FIGURES.into_iter().map(figure).collect(),
+        figures: FIGURES.into_iter().map(of_outcomes).collect(),
         curves: vec![
             over_time("pages that the lazy writer flushes", "pages/s", |it| &it.flushed),
             over_time("resident pages", "MB", |it| &it.resident),
@@ -205,11 +202,8 @@ impl ProbeRun {
         let mut probe = Probe::random(file_bytes);
         probe.think.mean = as_f64(RECORD_TIME);
         let spec = DiskSpec::scsi_1999();
-        let granule = u32::try_from(spec.sector_bytes).expect("a sector");
-        let length = spec.capacity_bytes / MIB * MIB;
-        let geometry = Geometry { length, granule, read_only: false };
-        let device = StoreModel::Device(DeviceModel::Disk(spec)).build(geometry);
-        let start = length / 2 / MIB * MIB;
+        let device = StoreModel::Device(DeviceModel::Disk(spec)).build(geometry(&spec, 1));
+        let start = capacity(&spec) / 2 / MIB * MIB;
         let map = FileMap::contiguous(start..start + file_bytes);
         let store = FileStore::all(device, &[map]).remove(0);
         let mut options = VolumeOptions::new("probe", store.geometry());
@@ -217,7 +211,7 @@ impl ProbeRun {
         options.tunables = settings.tunables.clone();
         let volumes = [(options, store)];
         let simulation = CacheSimulation::new(
-            frames(cache_bytes + settings.more_bytes),
+            frames_of(cache_bytes + settings.more_bytes),
             1,
             volumes,
             Clients::synchronous(1),
@@ -301,7 +295,7 @@ fn leak(minimum: u64) -> Vec<(f64, f64)> {
         before = totals;
         taken += LEAKED;
         let left = cache_bytes.saturating_sub(taken).max(minimum);
-        simulation.set_memory(frames(left)).expect("a size within its limits");
+        simulation.set_memory(frames_of(left)).expect("a size within its limits");
     });
     points
 }
@@ -312,10 +306,6 @@ fn resident_mib(simulation: &CacheSimulation<FileStore>) -> f64 {
 
 fn hit_percent(totals: &Totals) -> f64 {
     100.0 * totals.read_hit_ratio().unwrap_or(0.0)
-}
-
-fn frames(bytes: u64) -> u32 {
-    u32::try_from(bytes / BLOCK_BYTES_U64).expect("memory of a machine")
 }
 
 #[cfg(test)]

@@ -9,18 +9,16 @@
 mod allocation_unit;
 mod levels;
 
+use super::published::{Published, figure};
 use super::steps::run_all;
 use allocation_unit::{CLIENTS, UNITS};
 use larder_core::units::as_f64;
-use larder_schema::experiment::{Curve, Experiment, Figure, Line, mean};
+use larder_schema::experiment::{Curve, Experiment, Line};
+use larder_schema::mean;
 use std::num::NonZero;
 
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
-
-/// A published figure: its name, its text, the lowest and the highest value that agree, the unit,
-/// and the reason why the model differs.
-type Published = (&'static str, &'static str, [f64; 2], &'static str, &'static str);
 
 const COPIES: &str = "each copy is read, so that mirrors read at random as fast as a stripe.";
 const PARITY: &str = "one chunk of each row is parity, over which the heads pass without reading.";
@@ -87,10 +85,8 @@ pub fn run(seeds: u64, threads: NonZero<usize>, progress: &mut dyn FnMut()) -> E
         }
         values[RESULTS].push(served[served.len() - 1] - served[0]);
     }
-    let figures = FIGURES.into_iter().zip(values).map(|(published, values)| {
-        let (name, published, agrees_from_to, unit, reason) = published;
-        Figure { name, published, agrees_from_to, unit, values, reason }
-    });
+    let figures =
+        FIGURES.into_iter().zip(values).map(|(published, values)| figure(published, values));
     Experiment {
         name: "raid-1999",
         title: "Study of RAID levels and of the allocation unit, about 1999",

@@ -3,6 +3,7 @@
 use crate::cache_simulation::{CacheSimulation, Clients, Request, RequestTime};
 use crate::file_system::{FileMap, FileStore};
 use crate::random::Random;
+use crate::sim::engine::frames_of;
 use crate::trace::Op;
 use crate::workload::fileload::{Fileload, REGIONS};
 use larder_core::clock::SECOND;
@@ -11,7 +12,7 @@ use larder_core::hint::Hint;
 use larder_core::policy::PolicyKind;
 use larder_core::store::Store;
 use larder_core::tunables::Tunables;
-use larder_core::units::{BLOCK_BYTES_U64, as_f64};
+use larder_core::units::as_f64;
 use larder_core::volume::VolumeOptions;
 
 /// A machine without its disks.
@@ -62,14 +63,14 @@ impl Users<'_> {
         let stores = FileStore::all(device, self.files);
         let volumes = stores.into_iter().enumerate().map(|(number, store)| {
             let mut options = VolumeOptions::new(number.to_string(), store.geometry());
-            options.page_blocks = blocks(machine.page_bytes);
+            options.page_blocks = frames_of(machine.page_bytes);
             options.policy = machine.policy;
             options.hint = self.hint;
             options.tunables = machine.tunables.clone();
             (options, store)
         });
         let places = usize::try_from(self.load.reads()).expect("reads of a file");
-        let (users, frames) = (self.files.len(), blocks(machine.cache_bytes));
+        let (users, frames) = (self.files.len(), frames_of(machine.cache_bytes));
         let mut simulation = CacheSimulation::new(frames, 1, volumes, Clients::synchronous(users));
         let offsets = |user: usize| {
             let skipped = if self.are_apart { user * places / users } else { 0 };
@@ -140,8 +141,4 @@ impl Users<'_> {
 fn begin_read(simulation: &mut CacheSimulation<FileStore>, user: usize, offset: u64, len: u64) {
     let request = Request { volume: user, op: Op::Read, offset, len };
     simulation.begin(user, &request).expect("stores do not fail");
-}
-
-fn blocks(bytes: u64) -> u32 {
-    u32::try_from(bytes / BLOCK_BYTES_U64).expect("memory of a machine")
 }

@@ -1,7 +1,8 @@
 //! Rules about memory: a process that displaces the cache, paging, data in two caches.
 
-use super::observation::{bytes, mean, share};
+use super::observation::{bytes, share};
 use super::{MachineSnapshot, Observation, Rule};
+use larder_schema::mean;
 use larder_schema::watch::{Confidence, StackedCache};
 use larder_schema::{as_f64, format};
 

@@ -4,7 +4,7 @@
 //! size. Snapshots are in order of time.
 
 use larder_schema::watch::StackedCache;
-use larder_schema::{as_f64, as_u64, format};
+use larder_schema::{as_u64, format};
 
 /// State of the machine at one time. Rates are those since the previous snapshot.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
@@ -152,11 +152,6 @@ fn fastest(speeds: Vec<f64>) -> Option<f64> {
 /// Returns `part` as a share of `whole`; 0 if `whole` is 0.
 pub(super) fn share(part: u64, whole: u64) -> f64 {
     larder_schema::share(part, whole).unwrap_or(0.0)
-}
-
-/// Returns the mean, or `None` without values.
-pub(super) fn mean(values: &[f64]) -> Option<f64> {
-    (!values.is_empty()).then(|| values.iter().sum::<f64>() / as_f64(values.len() as u64))
 }
 
 /// Formats bytes.

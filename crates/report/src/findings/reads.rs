@@ -1,9 +1,10 @@
 //! Rules about reads: a scan that displaces the cache contents, misses concentrated in one file,
 //! read-ahead that is wasted or too small.
 
-use super::observation::{bytes, mean, share};
+use super::observation::{bytes, share};
 use super::{FileUse, Observation, Rule};
 use larder_schema::format;
+use larder_schema::mean;
 use larder_schema::watch::Confidence;
 
 /// Minimum share of sequential pages of a file that counts as sequential: the rest are seeks at

@@ -42,11 +42,6 @@ impl Assumptions {
         }
     }
 
-    /// Returns the bytes of the disk that are used: whole MiB.
-    pub(super) fn capacity(&self) -> u64 {
-        self.disk.capacity_bytes / MIB * MIB
-    }
-
     pub(super) fn disk(&self) -> StoreModel {
         StoreModel::Device(DeviceModel::Disk(self.disk))
     }

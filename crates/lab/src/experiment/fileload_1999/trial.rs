@@ -1,5 +1,6 @@
 //! One seed of the experiment: its files, and what users read from them.
 
+use super::super::published::{capacity, geometry};
 use super::super::users::{Machine, Users};
 use super::assumptions::Assumptions;
 use super::{CACHES, EXTENTS, FIGURES, KIB, MIB, PAGES};
@@ -8,7 +9,7 @@ use crate::model::StoreModel;
 use crate::workload::fileload::{FILE_BYTES, Fileload, Order};
 use larder_core::hint::Hint;
 use larder_core::store::Geometry;
-use larder_schema::experiment::mean;
+use larder_schema::mean;
 
 /// Number of files of each kind.
 const FILES: usize = 4;
@@ -27,7 +28,7 @@ pub(super) struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     pub(super) fn new(assumptions: &'a Assumptions, seed: u64) -> Self {
-        let (capacity, bytes) = (assumptions.capacity(), FILE_BYTES);
+        let (capacity, bytes) = (capacity(&assumptions.disk), FILE_BYTES);
         let middle = capacity / 2 / MIB * MIB - FILES as u64 * bytes;
         let set = Interleaved { files: FILES, bytes, extents: EXTENTS };
         let files = |starts: [u64; FILES]| {
@@ -59,16 +60,14 @@ impl<'a> Trial<'a> {
         let contiguous =
             if self.assumptions.is_database_together { &self.together } else { at_ends };
         let database = |read_bytes| {
-            let read = ReadMode { order: Order::Database, read_bytes, hint: Hint::Random };
+            let read = ReadMode { read_bytes, ..DATABASE };
             [fragmented, contiguous].map(|files| self.rate(files, &read))
         };
         let [small, large] = [8 * KIB, 64 * KIB].map(database);
         let [one, raid] = [self.assumptions.disk(), self.assumptions.raid_10()].map(|store| {
-            let database =
-                ReadMode { order: Order::Database, read_bytes: 8 * KIB, hint: Hint::Random };
             let machine = self.assumptions.machine();
             let sequential = self.rate_on(&at_ends[..1], &SEQUENTIAL, &machine, store);
-            [sequential, self.rate_on(&at_ends[..1], &database, &machine, store)]
+            [sequential, self.rate_on(&at_ends[..1], &DATABASE, &machine, store)]
         });
         [
             percent_ahead(average(&unbuffered[1]), average(&unbuffered[0])),
@@ -86,12 +85,12 @@ impl<'a> Trial<'a> {
 
     /// Returns the speedup by an add-on cache, for each size of each page.
     pub(super) fn speedups(&self) -> [[f64; CACHES.len()]; PAGES.len()] {
-        let read = ReadMode { order: Order::Database, read_bytes: 8 * KIB, hint: Hint::Random };
-        let without = self.rate(&self.fragmented, &ReadMode { hint: Hint::NoBuffering, ..read });
+        let unbuffered = ReadMode { hint: Hint::NoBuffering, ..DATABASE };
+        let without = self.rate(&self.fragmented, &unbuffered);
         let speedup = |page_bytes, mib| {
             let machine =
                 Machine { page_bytes, cache_bytes: mib * MIB, ..self.assumptions.machine() };
-            self.rate_on(&self.fragmented, &read, &machine, self.assumptions.disk()) / without
+            self.rate_on(&self.fragmented, &DATABASE, &machine, self.assumptions.disk()) / without
         };
         PAGES.map(|page| CACHES.map(|mib| speedup(page, mib)))
     }
@@ -125,11 +124,9 @@ impl<'a> Trial<'a> {
             // The disk transfers into the memory of the program.
             machine.read_time.bytes_per_s = None;
         }
-        let granule = u32::try_from(self.assumptions.disk.sector_bytes).expect("a sector");
         let disks =
             if matches!(store, StoreModel::Array(..)) { self.assumptions.disks / 2 } else { 1 };
-        let length = self.assumptions.capacity() * u64::from(disks);
-        let geometry = Geometry { length, granule, read_only: true };
+        let geometry = Geometry { read_only: true, ..geometry(&self.assumptions.disk, disks) };
         users.bytes_per_s(&machine, store.build(geometry), self.seed)
     }
 }
@@ -148,6 +145,8 @@ struct ReadMode {
 const UNBUFFERED: ReadMode =
     ReadMode { order: Order::Sequential, read_bytes: 8 * KIB, hint: Hint::NoBuffering };
 const SEQUENTIAL: ReadMode = ReadMode { hint: Hint::Sequential, ..UNBUFFERED };
+const DATABASE: ReadMode =
+    ReadMode { order: Order::Database, read_bytes: 8 * KIB, hint: Hint::Random };
 
 /// Returns by how many percent `value` is above `other`.
 fn percent_ahead(value: f64, other: f64) -> f64 {

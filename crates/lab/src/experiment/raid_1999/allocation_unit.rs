@@ -3,17 +3,19 @@
 //! The volume is aged first: files are created and removed until the free space is in pieces. Then
 //! clients read and write whole files, as transactions of [`ServerLoad`], in parts of 64 KiB.
 
+use super::super::published::geometry;
 use super::{KIB, MIB};
 use crate::cache_simulation::{CacheSimulation, Clients, Request, RequestTime};
 use crate::file_system::{Allocator, FileMap};
 use crate::model::{ArrayLayout, ArrayLevel, ControllerCache, DeviceModel, DiskSpec, StoreModel};
 use crate::random::{Random, Spread};
+use crate::sim::engine::frames_of;
 use crate::trace::Op;
 use crate::workload::server::{Kind, Mix, ServerLoad, Transaction};
 use larder_core::clock::{MILLISECOND, Nanos, SECOND};
 use larder_core::frames::NoFrames;
 use larder_core::policy::PolicyKind;
-use larder_core::store::{Geometry, Store};
+use larder_core::store::Store;
 use larder_core::tunables::Tunables;
 use larder_core::units::as_f64;
 use larder_core::volume::VolumeOptions;
@@ -89,19 +91,20 @@ impl Server {
             chunk_bytes: 64 * KIB,
             failed: None,
         };
-        let granule = u32::try_from(spec.sector_bytes).expect("a sector");
-        let length = 2 * (spec.capacity_bytes / MIB * MIB);
-        let geometry = Geometry { length, granule, read_only: false };
+        let geometry = geometry(&spec, 2);
         let cache = ControllerCache { bytes: CONTROLLER_CACHE, has_battery: true };
         let array = StoreModel::CachedArray(cache, layout, DeviceModel::Disk(spec));
         let mut options = VolumeOptions::new("files", geometry);
         options.policy = PolicyKind::Lru;
         options.tunables = Tunables::nt();
         let store = array.build(geometry);
-        let frames = u32::try_from(SERVER_CACHE / 4096).expect("64 MiB");
         let number = usize::try_from(clients).expect("a few clients");
-        let simulation =
-            CacheSimulation::new(frames, 1, [(options, store)], Clients { number, depth: DEPTH });
+        let simulation = CacheSimulation::new(
+            frames_of(SERVER_CACHE),
+            1,
+            [(options, store)],
+            Clients { number, depth: DEPTH },
+        );
         let mut files = aged_files(unit, clients * FILES, seed).into_iter();
         let mut of_client = || files.by_ref().take(usize::try_from(FILES).expect("few")).collect();
         let files = (0..clients).map(|_| of_client()).collect();

@@ -1,11 +1,12 @@
 //! Rates of the levels.
 
+use super::super::published::geometry;
 use super::{KIB, MIB, RESULTS};
 use crate::model::{ArrayLayout, ArrayLevel, DeviceModel, DiskSpec, StoreModel};
 use crate::random::Random;
 use larder_core::clock::{Nanos, SECOND};
 use larder_core::frames::NoFrames;
-use larder_core::store::{Geometry, Store, StoreOp, StoreOpKind};
+use larder_core::store::{Store, StoreOp, StoreOpKind};
 use larder_core::units::as_f64;
 
 /// Disks of each array.
@@ -60,14 +61,12 @@ fn rate(level: ArrayLevel, workload: Requests, seed: u64) -> f64 {
     let Requests { kind, bytes, depth, is_random } = workload;
     let spec = DiskSpec::scsi_1999();
     let layout = ArrayLayout { level, members: DISKS, chunk_bytes: 64 * KIB, failed: None };
-    let granule = u32::try_from(spec.sector_bytes).expect("a sector");
     let data_disks = match level {
         ArrayLevel::StripedMirrors => DISKS / 2,
         ArrayLevel::Parity => DISKS - 1,
         _ => DISKS,
     };
-    let length = spec.capacity_bytes / MIB * MIB * u64::from(data_disks);
-    let geometry = Geometry { length, granule, read_only: false };
+    let geometry = geometry(&spec, data_disks);
     let mut store = StoreModel::Array(layout, DeviceModel::Disk(spec)).build(geometry);
     let (frames, mut random) = (NoFrames::new(0), Random::from_seed(seed));
     let (mut now, mut sent, mut done): (Nanos, u64, Vec<_>) = (0, 0, Vec::new());
@@ -76,7 +75,8 @@ fn rate(level: ArrayLevel, workload: Requests, seed: u64) -> f64 {
     let first = random.below(LARGE_REQUESTS);
     while (done.len() as u64) < requests {
         while sent < requests && store.in_flight() < depth {
-            let place = if is_random { random.below(length / bytes) } else { first + sent };
+            let place =
+                if is_random { random.below(geometry.length / bytes) } else { first + sent };
             let (offset, len) = (place * bytes, bytes);
             let segments = Vec::new();
             let op = StoreOp { tag: sent, kind, offset, len, segments, queued_at: now };
