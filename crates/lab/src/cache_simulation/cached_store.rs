@@ -16,10 +16,43 @@ const DEPTH: usize = 1024;
 /// The clock of the cache starts one second after that of the store.
 const START: Nanos = SECOND;
 
+/// A store below the cache, on the clock of the cache. Its own clock is that of the store above, so
+/// that both can have requests on one device.
+struct StoreBelow {
+    store: Box<dyn Store<NoFrames>>,
+}
+
+impl Store<NoFrames> for StoreBelow {
+    fn geometry(&self) -> Geometry {
+        self.store.geometry()
+    }
+
+    fn submit(&mut self, now: Nanos, frames: &NoFrames, op: StoreOp<NoFrames>) {
+        self.store.submit(now - START, frames, op);
+    }
+
+    fn reap(&mut self, now: Nanos, frames: &NoFrames, done: &mut Vec<StoreCompletion<NoFrames>>) {
+        let before = done.len();
+        self.store.reap(now - START, frames, done);
+        for done in &mut done[before..] {
+            done.started_at += START;
+            done.finished_at += START;
+        }
+    }
+
+    fn in_flight(&self) -> usize {
+        self.store.in_flight()
+    }
+
+    fn next_event(&self) -> Option<Nanos> {
+        self.store.next_event().map(|at| at.saturating_add(START))
+    }
+}
+
 /// A store with a write-back cache in front of it.
 pub struct CachedStore {
     geometry: Geometry,
-    cache: CacheSimulation<Box<dyn Store<NoFrames>>>,
+    cache: CacheSimulation<StoreBelow>,
     /// True if the cache keeps its data without power: then a flush has nothing to do.
     has_battery: bool,
     /// Operations in flight, by number, and the times of their submission.
@@ -49,7 +82,7 @@ impl CachedStore {
         let clients = Clients { number: 1, depth: DEPTH };
         CachedStore {
             geometry,
-            cache: CacheSimulation::new(frames, 1, [(options, store)], clients),
+            cache: CacheSimulation::new(frames, 1, [(options, StoreBelow { store })], clients),
             has_battery,
             in_flight: HashMap::new(),
             next_number: 0,
@@ -129,7 +162,12 @@ mod tests {
     }
 
     /// Returns the time of an operation that is submitted at `now`.
-    fn time_of(store: &mut CachedStore, now: Nanos, kind: StoreOpKind, offset: u64) -> Nanos {
+    fn time_of(
+        store: &mut impl Store<NoFrames>,
+        now: Nanos,
+        kind: StoreOpKind,
+        offset: u64,
+    ) -> Nanos {
         let frames = NoFrames::new(0);
         let len = if kind == StoreOpKind::Flush { 0 } else { 4096 };
         let op = StoreOp { tag: 3, kind, offset, len, segments: Vec::new(), queued_at: now };
@@ -153,6 +191,37 @@ mod tests {
         assert_eq!(time_of(&mut store, SECOND, StoreOpKind::Read, 0), 0);
         assert_eq!(time_of(&mut store, 2 * SECOND, write, 1 << 20), 0);
         assert_eq!(time_of(&mut store, 2 * SECOND, StoreOpKind::Read, 1 << 20), 0);
+    }
+
+    /// Two partitions of a disk, one of them cached: the disk serves the requests of both in order,
+    /// as it does without a cache.
+    #[test]
+    fn a_cached_file_and_another_one_share_the_clock_of_their_device() {
+        use crate::file_system::{FileMap, FileStore};
+        let read_both = |is_cached: bool| {
+            let device = RatedDevice::new(DeviceRates::fixed(10 * MILLISECOND), 0);
+            let device = ModeledStore::new(NullStore::new(GEOMETRY), device);
+            let parts = [0..32 << 20, 32 << 20..64 << 20].map(FileMap::contiguous);
+            let mut stores: Vec<Box<dyn Store<NoFrames>>> = Vec::new();
+            for (number, file) in FileStore::all(Box::new(device), &parts).into_iter().enumerate() {
+                stores.push(if is_cached && number == 0 {
+                    Box::new(CachedStore::new(Box::new(file), 8 << 20, true))
+                } else {
+                    Box::new(file)
+                });
+            }
+            let mut ends = Vec::new();
+            for round in 0..20_u64 {
+                for store in &mut stores {
+                    let begin = ends.last().copied().unwrap_or(SECOND);
+                    ends.push(
+                        begin + time_of(store, begin, StoreOpKind::Read, (round * round) << 12),
+                    );
+                }
+            }
+            ends
+        };
+        assert_eq!(read_both(true), read_both(false));
     }
 
     #[test]
