@@ -5,4 +5,5 @@ pub mod probe;
 mod published;
 pub mod raid_1999;
 mod steps;
+pub mod swap;
 mod users;
