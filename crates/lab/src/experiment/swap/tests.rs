@@ -4,7 +4,7 @@ use super::*;
 
 /// A laptop on which PostMark runs for some seconds.
 fn small() -> Assumptions {
-    let mut assumptions = Assumptions::published();
+    let mut assumptions = Assumptions::published(SCENARIOS[0]);
     assumptions.config.number = 200;
     assumptions.config.transactions = 300;
     assumptions.working_set_bytes = 16 * MIB;
@@ -15,29 +15,38 @@ fn small() -> Assumptions {
 fn the_result_of_each_step_has_its_place() {
     let steps = steps(4);
     let few = usize::try_from(FEW_SEEDS).unwrap();
-    let expected = 4 + few * (1 + WORKING_SETS.len() + VARIATIONS.len());
+    let of_scenario = 4 + few * (1 + VARIATIONS.len());
+    let expected = SCENARIOS.len() * of_scenario + few * WORKING_SETS.len();
     assert_eq!(step_count(4), expected as u64);
     let result = |step: &Step| match *step {
-        Step::Figures(seed) => {
-            let fit = Fit { page_ins: as_f64(seed) / 4.0, without_s: 124.0 };
-            StepResult::Figures(fit, [as_f64(seed), 2.0])
+        Step::Figures(seed, scenario, None) => {
+            let page_ins = as_f64(scenario as u64 * seed) / 4.0;
+            let fit = Fit { page_ins, without_s: 124.0 };
+            StepResult::Figures(fit, [as_f64(seed), as_f64(scenario as u64)])
         }
-        Step::Rates(_) => StepResult::Factors(RATES.map(|rate| 1.0 + rate).to_vec()),
-        Step::Sizes(_, mib) => StepResult::Factors(vec![as_f64(mib); CACHES.len()]),
-        Step::Variation(_, number) => {
+        Step::Figures(_, scenario, Some(number)) => {
             let fit = Fit { page_ins: 9.0, without_s: 124.0 };
-            StepResult::Figures(fit, [-as_f64(number as u64); FIGURES.len()])
+            StepResult::Figures(fit, [number, scenario].map(|it| -as_f64(it as u64)))
         }
+        Step::Rates(_, scenario) => {
+            StepResult::Factors(RATES.map(|rate| as_f64(scenario as u64) + rate).to_vec())
+        }
+        Step::Sizes(_, number) => StepResult::Factors(vec![as_f64(number as u64); CACHES.len()]),
     };
     let experiment = gather(4, &steps, steps.iter().map(result).collect());
-    assert_eq!(experiment.figures[0].values, [1.0, 2.0, 3.0, 4.0]);
-    assert!(experiment.machine.last().unwrap().contains("Fitted: 0.25 to 1.00 page-ins"));
+    let values = experiment.figures.iter().map(|figure| figure.values.clone());
+    let (seeds, of_each) = ([1.0, 2.0, 3.0, 4.0].to_vec(), |it: f64| vec![it; 4]);
+    assert!(values.eq([seeds.clone(), of_each(0.0), seeds, of_each(1.0)]));
+    let sentences = experiment.machine.join(" ");
+    assert!(sentences.contains("Scenario 1 cannot be fitted"), "{sentences}");
+    assert!(sentences.contains("Scenario 2, fitted: 0.25 to 1.00 page-ins"), "{sentences}");
     let [rates, sizes] = &experiment.curves[..] else { panic!("two curves") };
-    assert_eq!(rates.lines[0].points.last(), Some(&(2.4, 3.4)));
+    assert_eq!(rates.lines[1].points.last(), Some(&(2.4, 3.4)));
     let of_sizes: Vec<f64> = sizes.lines.iter().map(|line| line.points[1].1).collect();
-    assert_eq!(of_sizes, [128.0, 256.0, 512.0, FACTOR]);
+    assert_eq!(of_sizes, [0.0, 1.0, 2.0, FACTOR]);
     for (number, variation) in experiment.variations.iter().enumerate() {
-        assert_eq!(variation.means, [-as_f64(number as u64); FIGURES.len()]);
+        let number = -as_f64(number as u64);
+        assert_eq!(variation.means, [number, -0.0, number, -1.0]);
     }
 }
 

@@ -90,18 +90,25 @@ fn fit(seconds: impl Fn(f64) -> f64) -> Fit {
     found
 }
 
-/// Returns the sentence about the fit of all seeds.
-pub(super) fn sentence(fits: &[Fit]) -> String {
+/// Returns the sentence about the fit of all seeds of a scenario.
+pub(super) fn sentence(number: usize, fits: &[Fit]) -> String {
     let range = |of: fn(&Fit) -> f64| {
         let values = fits.iter().map(of);
         values.fold((f64::INFINITY, 0.0_f64), |(low, high), it| (low.min(it), high.max(it)))
     };
     let (low, high) = range(|fit| fit.page_ins);
     let (shortest, longest) = range(|fit| fit.without_s);
+    let scenario = number + 1;
+    if high <= 0.0 {
+        return format!(
+            "Scenario {scenario} cannot be fitted: the run without the added cache takes \
+             {shortest:.1} to {longest:.1} s even without any paging (published: 124 s)."
+        );
+    }
     format!(
-        "Fitted: {low:.2} to {high:.2} page-ins per transaction, so that the run without the \
-         added cache takes {shortest:.1} to {longest:.1} s (published: 124 s). Predicted: the run \
-         with it, at the same rate."
+        "Scenario {scenario}, fitted: {low:.2} to {high:.2} page-ins per transaction, so that the \
+         run without the added cache takes {shortest:.1} to {longest:.1} s (published: 124 s). \
+         Predicted: the run with it, at the same rate."
     )
 }
 
