@@ -4,7 +4,7 @@ use super::*;
 
 /// A laptop on which PostMark runs for some seconds.
 fn small() -> Assumptions {
-    let mut assumptions = Assumptions::published(SCENARIOS[0]);
+    let mut assumptions = Assumptions::published();
     assumptions.config.number = 200;
     assumptions.config.transactions = 300;
     assumptions.working_set_bytes = 16 * MIB;
@@ -15,38 +15,31 @@ fn small() -> Assumptions {
 fn the_result_of_each_step_has_its_place() {
     let steps = steps(4);
     let few = usize::try_from(FEW_SEEDS).unwrap();
-    let of_scenario = 4 + few * (1 + VARIATIONS.len());
-    let expected = SCENARIOS.len() * of_scenario + few * WORKING_SETS.len();
+    let expected = 4 + few * (2 + WORKING_SETS.len() + VARIATIONS.len());
     assert_eq!(step_count(4), expected as u64);
+    let value = |number: usize| f64::from(u32::try_from(number).unwrap());
     let result = |step: &Step| match *step {
-        Step::Figures(seed, scenario, None) => {
-            let page_ins = as_f64(scenario as u64 * seed) / 4.0;
-            let fit = Fit { page_ins, without_s: 124.0 };
-            StepResult::Figures(fit, [as_f64(seed), as_f64(scenario as u64)])
+        Step::Figures(seed, None) => {
+            let seed = value(usize::try_from(seed).unwrap());
+            StepResult::Figures(Fit { page_ins: seed / 4.0, without_s: 124.0 }, [seed, 2.0])
         }
-        Step::Figures(_, scenario, Some(number)) => {
+        Step::Figures(_, Some(number)) => {
             let fit = Fit { page_ins: 9.0, without_s: 124.0 };
-            StepResult::Figures(fit, [number, scenario].map(|it| -as_f64(it as u64)))
+            StepResult::Figures(fit, [-value(number); FIGURES.len()])
         }
-        Step::Rates(_, scenario) => {
-            StepResult::Factors(RATES.map(|rate| as_f64(scenario as u64) + rate).to_vec())
-        }
-        Step::Sizes(_, number) => StepResult::Factors(vec![as_f64(number as u64); CACHES.len()]),
+        Step::Files(_) => StepResult::Points(vec![50.0; FILES.len()]),
+        Step::Rates(_) => StepResult::Points(RATES.map(|rate| 1.0 + rate).to_vec()),
+        Step::Sizes(_, number) => StepResult::Points(vec![value(number); CACHES.len()]),
     };
     let experiment = gather(4, &steps, steps.iter().map(result).collect());
-    let values = experiment.figures.iter().map(|figure| figure.values.clone());
-    let (seeds, of_each) = ([1.0, 2.0, 3.0, 4.0].to_vec(), |it: f64| vec![it; 4]);
-    assert!(values.eq([seeds.clone(), of_each(0.0), seeds, of_each(1.0)]));
+    assert_eq!(experiment.figures[0].values, [1.0, 2.0, 3.0, 4.0]);
     let sentences = experiment.machine.join(" ");
-    assert!(sentences.contains("Scenario 1 cannot be fitted"), "{sentences}");
-    assert!(sentences.contains("Scenario 2, fitted: 0.25 to 1.00 page-ins"), "{sentences}");
-    let [rates, sizes] = &experiment.curves[..] else { panic!("two curves") };
-    assert_eq!(rates.lines[1].points.last(), Some(&(2.4, 3.4)));
-    let of_sizes: Vec<f64> = sizes.lines.iter().map(|line| line.points[1].1).collect();
-    assert_eq!(of_sizes, [0.0, 1.0, 2.0, FACTOR]);
+    assert!(sentences.contains("Fitted: 0.250 to 1.000 page-ins"), "{sentences}");
+    let second = experiment.curves.iter().flat_map(|curve| &curve.lines);
+    let second: Vec<f64> = second.map(|line| line.points[1].1).collect();
+    assert_eq!(second, [50.0, WITH_S, WITHOUT_S, 1.05, FACTOR, 0.0, 1.0, 2.0, FACTOR]);
     for (number, variation) in experiment.variations.iter().enumerate() {
-        let number = -as_f64(number as u64);
-        assert_eq!(variation.means, [number, -0.0, number, -1.0]);
+        assert_eq!(variation.means, [-value(number); FIGURES.len()]);
     }
 }
 

@@ -11,8 +11,9 @@ use larder_core::units::{BLOCK_BYTES_U64, as_f64};
 
 /// Difference of a fitted time that is left, seconds.
 const TOLERANCE_S: f64 = 0.25;
-/// Maximum number of runs of a fit, and of page-ins per transaction.
+/// Maximum number of runs of a fit after the first ones; first and maximum page-ins per transaction.
 const RUNS_MAX: usize = 24;
+const FIRST_RATE: f64 = 0.125;
 const RATE_MAX: f64 = 256.0;
 /// Operations on files of a transaction.
 const OPERATIONS: f64 = 2.0;
@@ -70,7 +71,7 @@ fn fit(seconds: impl Fn(f64) -> f64) -> Fit {
     if low.without_s >= WITHOUT_S {
         return low;
     }
-    let mut high = at(1.0);
+    let mut high = at(FIRST_RATE);
     while high.without_s < WITHOUT_S && high.page_ins < RATE_MAX {
         low = high;
         high = at(2.0 * high.page_ins);
@@ -90,25 +91,18 @@ fn fit(seconds: impl Fn(f64) -> f64) -> Fit {
     found
 }
 
-/// Returns the sentence about the fit of all seeds of a scenario.
-pub(super) fn sentence(number: usize, fits: &[Fit]) -> String {
+/// Returns the sentence about the fit of all seeds.
+pub(super) fn sentence(fits: &[Fit]) -> String {
     let range = |of: fn(&Fit) -> f64| {
         let values = fits.iter().map(of);
         values.fold((f64::INFINITY, 0.0_f64), |(low, high), it| (low.min(it), high.max(it)))
     };
     let (low, high) = range(|fit| fit.page_ins);
     let (shortest, longest) = range(|fit| fit.without_s);
-    let scenario = number + 1;
-    if high <= 0.0 {
-        return format!(
-            "Scenario {scenario} cannot be fitted: the run without the added cache takes \
-             {shortest:.1} to {longest:.1} s even without any paging (published: 124 s)."
-        );
-    }
     format!(
-        "Scenario {scenario}, fitted: {low:.2} to {high:.2} page-ins per transaction, so that the \
-         run without the added cache takes {shortest:.1} to {longest:.1} s (published: 124 s). \
-         Predicted: the run with it, at the same rate."
+        "Fitted: {low:.3} to {high:.3} page-ins per transaction, with which the run without the \
+         added cache takes {shortest:.1} to {longest:.1} s (published: 124 s). Predicted: the run \
+         with it, at the same rate."
     )
 }
 
