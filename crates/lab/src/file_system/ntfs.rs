@@ -159,7 +159,9 @@ impl Ntfs {
         let more = self.clusters.create((old + bytes).saturating_sub(map.len()))?;
         let bitmap: Vec<Range<u64>> = more.extents().cloned().collect();
         let file = &mut self.files[id.0];
-        bitmap.iter().for_each(|extent| file.map.append(extent.clone()));
+        for extent in &bitmap {
+            file.map.append(extent.clone());
+        }
         file.len += bytes;
         self.push(requests, Part::Directory, Op::Read, &block);
         self.push_record(requests, Op::Read, id);

@@ -49,7 +49,7 @@ fn each_operation_has_the_requests_of_its_table() {
     assert_eq!(all, expected);
     let ((), all) = requests(&mut volume, |it, all| it.read(id, all));
     assert_eq!(all, [READ_DIRECTORY, READ_RECORD, (Data, Read, data, data + 8192)]);
-    let (_, all) = requests(&mut volume, |it, all| it.append(id, 4000, all).unwrap());
+    let ((), all) = requests(&mut volume, |it, all| it.append(id, 4000, all).unwrap());
     let expected = [
         READ_DIRECTORY,
         READ_RECORD,
@@ -72,10 +72,10 @@ fn an_append_within_full_clusters_reads_no_data_and_one_within_a_cluster_takes_n
     let mut volume = volume();
     let id = volume.create(0, 8192, &mut Vec::new()).unwrap();
     let free = volume.clusters.free_bytes();
-    let (_, all) = requests(&mut volume, |it, all| it.append(id, 100, all).unwrap());
+    let ((), all) = requests(&mut volume, |it, all| it.append(id, 100, all).unwrap());
     assert!(!all.iter().any(|it| (it.0, it.1) == (Data, Read)), "{all:?}");
     assert_eq!(volume.clusters.free_bytes(), free - 4096);
-    let (_, all) = requests(&mut volume, |it, all| it.append(id, 100, all).unwrap());
+    let ((), all) = requests(&mut volume, |it, all| it.append(id, 100, all).unwrap());
     assert_eq!(volume.clusters.free_bytes(), free - 4096);
     assert!(!all.iter().any(|it| it.0 == Bitmap), "{all:?}");
 }
