@@ -22,8 +22,8 @@
 //! Invariants: time is an argument, randomness comes from a seed that the caller passes in, and no
 //! module does I/O (except [`trace`], [`load`] and [`mod@bench`], which read and write files,
 //! [`workload::postmark`], and [`ranks`], which has sockets and child processes) or starts a thread
-//! (except [`sim::sweep`], [`sim::study`], [`replay`], [`load`], [`bench::worker_pool`] and
-//! [`ranks`]). Times are nanoseconds, sizes are bytes.
+//! (except [`experiment`], [`sim::sweep`], [`sim::study`], [`replay`], [`load`],
+//! [`bench::worker_pool`] and [`ranks`]). Times are nanoseconds, sizes are bytes.
 
 #![forbid(unsafe_code)]
 
@@ -41,5 +41,6 @@ pub mod random;
 pub mod ranks;
 pub mod replay;
 pub mod sim;
+mod steps;
 pub mod trace;
 pub mod workload;
