@@ -4,6 +4,7 @@
 //! failed claim. Proofs that measure no time run three at a time.
 #![expect(clippy::unnecessary_wraps, reason = "all proofs have the same signature")]
 
+mod advise;
 mod auto;
 mod changes;
 mod clients;
@@ -165,6 +166,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("same-cache", "a trace replayed to the server and simulated", same_cache::run),
     serial("store-model", "predicted times on a throttled disk (root)", store_model::run),
     serial("models", "models fitted to devices of four kinds (root)", models::run),
+    proof("advise", "the advised array, against all candidates", Always, advise::run),
     serial("truth", "predictions beside measurements (root)", truth::run),
     serial("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
     serial("sim-memory", "memory of a sweep, against that of its caches", sim_memory::run),

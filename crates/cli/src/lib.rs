@@ -84,6 +84,8 @@ enum Command {
     Size(commands::size::SizeArgs),
     /// Simulate caches over traces: hit ratios and curves.
     Sim(commands::sim::SimArgs),
+    /// Advise RAID level, chunk and allocation unit for a trace.
+    Advise(commands::advise::AdviseArgs),
     /// Repeat published experiments on modeled machines.
     Lab(commands::lab::LabArgs),
     /// List models of devices, fit one to a device, and check it.
@@ -195,6 +197,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Size(arguments) => succeed(commands::size::run(&arguments)),
+        Command::Advise(arguments) => succeed(commands::advise::run(&arguments)),
         Command::Lab(arguments) => succeed(commands::lab::run(&arguments)),
         Command::Model(arguments) => succeed(commands::model::run(&arguments)),
         Command::Watch(arguments) => succeed(commands::watch::run(&arguments)),

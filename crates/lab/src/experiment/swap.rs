@@ -13,7 +13,7 @@ mod paging;
 mod trial;
 
 use super::published::{Published, figure};
-use super::steps::run_all;
+use crate::steps::run_all;
 use assumptions::{Assumptions, VARIATIONS};
 use larder_schema::experiment::{Experiment, Variation};
 use larder_schema::mean;

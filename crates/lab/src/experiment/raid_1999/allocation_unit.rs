@@ -3,10 +3,10 @@
 //! The volume is aged first: files are created and removed until the free space is in pieces. Then
 //! clients read and write whole files, as transactions of [`ServerLoad`], in parts of 64 KiB.
 
-use super::super::published::geometry;
+use super::super::published::{file_bytes, geometry};
 use super::{KIB, MIB};
 use crate::cache_simulation::{CacheSimulation, Clients, Request, RequestTime};
-use crate::file_system::{AgedVolume, Ageing, FileMap, file_bytes};
+use crate::file_system::{AgedVolume, FileMap};
 use crate::model::{ArrayLayout, ArrayLevel, ControllerCache, DeviceModel, DiskSpec, StoreModel};
 use crate::random::{Random, Spread};
 use crate::sim::engine::frames_of;
@@ -80,12 +80,7 @@ struct Server {
 impl Server {
     fn new(unit: u64, clients: u64, seed: u64) -> Self {
         let spec = DiskSpec::scsi_1999();
-        let layout = ArrayLayout {
-            level: ArrayLevel::Parity,
-            members: 3,
-            chunk_bytes: 64 * KIB,
-            failed: None,
-        };
+        let layout = ArrayLayout::new(ArrayLevel::Parity, 3, 64 * KIB);
         let geometry = geometry(&spec, 2);
         let cache = ControllerCache { bytes: CONTROLLER_CACHE, has_battery: true };
         let array = StoreModel::CachedArray(cache, layout, DeviceModel::Disk(spec));
@@ -215,8 +210,8 @@ struct ServedFile {
 
 /// Returns files on a volume that has been used for long. Their lengths depend on the seed alone.
 fn aged_files(unit: u64, count: u64, seed: u64) -> Vec<ServedFile> {
-    let ageing = Ageing { bytes: VOLUME, unit, free_percent: FREE_PERCENT, replaced: REPLACED };
-    let mut volume = AgedVolume::new(ageing, seed);
+    let mut volume = AgedVolume::new((VOLUME, unit), FREE_PERCENT, file_bytes, seed);
+    volume.replace_content(REPLACED);
     let mut lengths = Random::from_seed(!seed);
     let file = |_| {
         let len = file_bytes(&mut lengths);
