@@ -45,6 +45,7 @@ mod slow_disk;
 mod speed;
 mod store_model;
 mod supercache;
+mod swap;
 mod truth;
 mod upstream;
 mod warm;
@@ -139,6 +140,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("hostile-clients", "memory and service under hostile clients", hostile_clients::run),
     proof("kill", "kill -9 under load loses nothing flushed", Always, kill::run),
     serial("kernel-nbd", "the kernel's NBD client, in a virtual machine", kernel_nbd::run),
+    serial("swap", "PostMark while memory is short, in a virtual machine", swap::run),
     of_sources("md-members", "operations of arrays, against Linux md's", md_members::run),
     serial("package", "the packages, from installation to purge (root)", package::run),
     serial("fuse-volume", "ext4, xfs, btrfs on a volume as a file (root)", fuse_volume::run),

@@ -29,9 +29,9 @@ const FACTOR: f64 = 1.77;
 /// Seeds of the curves, and of each variation.
 const FEW_SEEDS: u64 = 1;
 
-const REASON: &str = "the memory that the system had for files was not published; with about 640 MiB \
-                      PostMark alone takes as long as the published run with the cache (see the \
-                      time without any paging).";
+const REASON: &str = "the memory that the system had for files was not published; with about 640 \
+                      MiB PostMark alone takes as long as the published run with the cache (see \
+                      the time without any paging).";
 
 /// The goal is a factor of 1.5 to 2.1.
 const FIGURES: [Published; 2] = [

@@ -89,10 +89,11 @@ impl Assumptions {
              files of 500 to 100,000 bytes in 5 directories, blocks of 4 KiB), with 10,000."
                 .to_owned(),
             format!(
-                "Assumptions: the system's cache (preset nt, LRU) has {}, the maximum of Windows XP, \
-                 since the published system was tuned as a server and favored files; an operation on a \
-                 file takes {} of processor time, and {} MB/s are copied; {} of the volume are used, \
-                 {FREE_PERCENT} % of them free, and were replaced {REPLACED} times.",
+                "Assumptions: the system's cache (preset nt, LRU) has {}, the maximum of Windows \
+                 XP, since the published system was tuned as a server and favored files; an \
+                 operation on a file takes {} of processor time, and {} MB/s are copied; {} of the \
+                 volume are used, {FREE_PERCENT} % of them free, and were replaced {REPLACED} \
+                 times.",
                 format::bytes(self.system_cache_bytes),
                 format::duration(self.file_time.fixed),
                 COPIED_PER_S / 1_000_000,

@@ -11,8 +11,9 @@ use larder_core::units::{BLOCK_BYTES_U64, as_f64};
 
 /// Difference of a fitted time that is left, seconds.
 const TOLERANCE_S: f64 = 0.25;
-/// Maximum number of runs of a fit after the first ones; first and maximum page-ins per transaction.
+/// Maximum number of runs of a fit after the first ones.
 const RUNS_MAX: usize = 24;
+/// First and maximum page-ins per transaction of a fit.
 const FIRST_RATE: f64 = 0.125;
 const RATE_MAX: f64 = 256.0;
 /// Operations on files of a transaction.
