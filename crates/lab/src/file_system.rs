@@ -7,7 +7,7 @@ mod interleaved;
 mod ntfs;
 mod store;
 
-pub use aged::AgedVolume;
+pub use aged::{AgedVolume, Ageing, file_bytes};
 pub use allocator::Allocator;
 pub use extents::FileMap;
 pub use interleaved::Interleaved;

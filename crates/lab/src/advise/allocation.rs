@@ -6,7 +6,7 @@
 
 use super::TIE;
 use super::traffic::{DeviceRequest, Traffic, geometry, run_on};
-use crate::file_system::{AgedVolume, FileMap};
+use crate::file_system::{AgedVolume, Ageing, FileMap};
 use crate::model::StoreModel;
 use crate::random::Random;
 use larder_core::units::as_f64;
@@ -82,8 +82,8 @@ impl AgedPlace {
             let index = random.below(sizes.len() as u64);
             sizes[usize::try_from(index).expect("an index")].clamp(1, PART)
         };
-        let mut volume = AgedVolume::new((PART_DEVICE, unit), FREE_PERCENT, len, seed);
-        volume.replace_content(REPLACED);
+        let (bytes, free_percent, replaced) = (PART_DEVICE, FREE_PERCENT, REPLACED);
+        let mut volume = AgedVolume::new(Ageing { bytes, unit, free_percent, replaced }, len, seed);
         AgedPlace { part: volume.create(PART) }
     }
 

@@ -4,12 +4,14 @@
 use super::{CacheSimulation, Clients, Request};
 use crate::trace::Op;
 use larder_core::clock::{Nanos, SECOND};
+use larder_core::counters::Totals;
 use larder_core::frames::NoFrames;
 use larder_core::store::{Geometry, Store, StoreCompletion, StoreOp, StoreOpKind};
 use larder_core::units::BLOCK_BYTES_U64;
 use larder_core::volume::VolumeOptions;
 use slab::Slab;
 use std::fmt;
+use std::ops::Range;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// Maximum operations in flight; more than a cache above it ever has.
@@ -17,7 +19,8 @@ const DEPTH: usize = 1024;
 /// The clock of the cache starts one second after that of the store.
 const START: Nanos = SECOND;
 
-/// A store below the cache, on the clock of the cache. Its own clock is that of the store above.
+/// A store below the cache, on the clock of the cache. Its own clock is that of the store above, so
+/// that both can have requests on one device.
 struct StoreBelow {
     store: Box<dyn Store<NoFrames>>,
 }
@@ -51,7 +54,7 @@ impl Store<NoFrames> for StoreBelow {
 
 /// The cache, and the operations of all volumes.
 struct SharedCache {
-    simulation: CacheSimulation<Box<dyn Store<NoFrames>>>,
+    simulation: CacheSimulation<StoreBelow>,
     /// Operations in flight: volume, operation, and time of its submission.
     in_flight: Slab<(usize, StoreOp<NoFrames>, Nanos)>,
     /// Number of these by volume.
@@ -109,20 +112,6 @@ impl CachedStore {
         stores.remove(0)
     }
 
-    /// Does the same for a store whose device has other requests, which do not pass through the
-    /// cache: the times of the store are those of the caller.
-    ///
-    /// # Panics
-    /// As [`CachedStore::new`].
-    #[must_use]
-    pub fn on_shared_device(
-        store: Box<dyn Store<NoFrames>>,
-        bytes: u64,
-        has_battery: bool,
-    ) -> Self {
-        CachedStore::new(Box::new(StoreBelow { store }), bytes, has_battery)
-    }
-
     /// Creates a cache of these frames and shards in front of the stores of its volumes.
     ///
     /// # Panics
@@ -136,9 +125,15 @@ impl CachedStore {
         assert!(frames >= CachedStore::FRAMES_MIN, "memory for the operations in flight");
         let volumes: Vec<_> = volumes.into_iter().collect();
         let geometries: Vec<Geometry> = volumes.iter().map(|(_, store)| store.geometry()).collect();
+        let below = |(options, store)| (options, StoreBelow { store });
         let clients = Clients { number: 1, depth: DEPTH };
         let cache = Arc::new(Mutex::new(SharedCache {
-            simulation: CacheSimulation::new(frames, shards, volumes, clients),
+            simulation: CacheSimulation::new(
+                frames,
+                shards,
+                volumes.into_iter().map(below),
+                clients,
+            ),
             in_flight: Slab::new(),
             counts: vec![0; geometries.len()],
             ended: Vec::new(),
@@ -155,12 +150,22 @@ impl CachedStore {
         self.cache.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Calls `read` with the simulation of the cache, and the number of this volume there.
-    pub fn with_simulation<T>(
-        &self,
-        read: impl FnOnce(&CacheSimulation<Box<dyn Store<NoFrames>>>, usize) -> T,
-    ) -> T {
-        read(&self.cache().simulation, self.volume)
+    /// Returns the counters of the cache for this store so far.
+    #[must_use]
+    pub fn totals(&self) -> Totals {
+        self.cache().simulation.totals(self.volume)
+    }
+
+    /// Returns the blocks of the resident pages, in order.
+    #[must_use]
+    pub fn residents(&self) -> Vec<Range<u64>> {
+        self.cache().simulation.residents(self.volume)
+    }
+
+    /// Returns the number of blocks that the store below does not have yet.
+    #[must_use]
+    pub fn unclean_blocks(&self) -> u64 {
+        self.cache().simulation.unclean_blocks(self.volume)
     }
 }
 
@@ -268,7 +273,7 @@ mod tests {
             let mut stores: Vec<Box<dyn Store<NoFrames>>> = Vec::new();
             for (number, file) in FileStore::all(Box::new(device), &parts).into_iter().enumerate() {
                 stores.push(if is_cached && number == 0 {
-                    Box::new(CachedStore::on_shared_device(Box::new(file), 8 << 20, true))
+                    Box::new(CachedStore::new(Box::new(file), 8 << 20, true))
                 } else {
                     Box::new(file)
                 });
@@ -277,8 +282,9 @@ mod tests {
             for round in 0..20_u64 {
                 for store in &mut stores {
                     let begin = ends.last().copied().unwrap_or(SECOND);
-                    let offset = (round * round) << 12;
-                    ends.push(begin + time_of(store, begin, StoreOpKind::Read, offset));
+                    ends.push(
+                        begin + time_of(store, begin, StoreOpKind::Read, (round * round) << 12),
+                    );
                 }
             }
             ends

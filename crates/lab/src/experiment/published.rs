@@ -1,16 +1,10 @@
 //! The parts that experiments share: published figures, and the disks that they are repeated on.
 
 use crate::model::DiskSpec;
-use crate::random::Random;
 use larder_core::store::Geometry;
-use larder_core::units::as_f64;
-use larder_schema::as_u64;
 use larder_schema::experiment::Figure;
 
 const MIB: u64 = 1 << 20;
-/// The shortest file of an aged volume, bytes, and the powers of two up to the longest.
-const FILE_BYTES: u64 = 4096;
-const FILE_POWERS: f64 = 8.0;
 
 /// A published figure: its name, its text, the lowest and the highest value that agree with it,
 /// their unit, and the reason why the model differs.
@@ -31,10 +25,4 @@ pub(super) fn capacity(spec: &DiskSpec) -> u64 {
 pub(super) fn geometry(spec: &DiskSpec, disks: u32) -> Geometry {
     let granule = u32::try_from(spec.sector_bytes).expect("a sector");
     Geometry { length: capacity(spec) * u64::from(disks), granule, read_only: false }
-}
-
-/// Returns the length of a file of an aged volume: 4 KiB to 1 MiB, with equally distributed
-/// logarithms.
-pub(super) fn file_bytes(random: &mut Random) -> u64 {
-    as_u64(as_f64(FILE_BYTES) * (random.unit() * FILE_POWERS).exp2())
 }

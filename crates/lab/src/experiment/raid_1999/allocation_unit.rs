@@ -3,10 +3,10 @@
 //! The volume is aged first: files are created and removed until the free space is in pieces. Then
 //! clients read and write whole files, as transactions of [`ServerLoad`], in parts of 64 KiB.
 
-use super::super::published::{file_bytes, geometry};
+use super::super::published::geometry;
 use super::{KIB, MIB};
 use crate::cache_simulation::{CacheSimulation, Clients, Request, RequestTime};
-use crate::file_system::{AgedVolume, FileMap};
+use crate::file_system::{AgedVolume, Ageing, FileMap, file_bytes};
 use crate::model::{ArrayLayout, ArrayLevel, ControllerCache, DeviceModel, DiskSpec, StoreModel};
 use crate::random::{Random, Spread};
 use crate::sim::engine::frames_of;
@@ -210,8 +210,8 @@ struct ServedFile {
 
 /// Returns files on a volume that has been used for long. Their lengths depend on the seed alone.
 fn aged_files(unit: u64, count: u64, seed: u64) -> Vec<ServedFile> {
-    let mut volume = AgedVolume::new((VOLUME, unit), FREE_PERCENT, file_bytes, seed);
-    volume.replace_content(REPLACED);
+    let ageing = Ageing { bytes: VOLUME, unit, free_percent: FREE_PERCENT, replaced: REPLACED };
+    let mut volume = AgedVolume::new(ageing, file_bytes, seed);
     let mut lengths = Random::from_seed(!seed);
     let file = |_| {
         let len = file_bytes(&mut lengths);

@@ -70,9 +70,7 @@ impl Machine {
         let mut stores = FileStore::all(device, &partitions).into_iter();
         let [files, page_file] = [(); 2].map(|()| stores.next().expect("two partitions"));
         let page_file: Box<dyn Store<NoFrames>> = match cache_bytes {
-            Some(bytes) => {
-                Box::new(CachedStore::on_shared_device(Box::new(page_file), bytes, true))
-            }
+            Some(bytes) => Box::new(CachedStore::new(Box::new(page_file), bytes, true)),
             None => Box::new(page_file),
         };
         let mut of_files = VolumeOptions::new("files", files.geometry());

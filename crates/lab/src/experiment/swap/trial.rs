@@ -1,11 +1,10 @@
 //! One seed of the experiment: the aged volume of its files, and the places of its paging.
 
-use super::super::published::file_bytes;
 use super::WITHOUT_S;
 use super::assumptions::{Assumptions, FREE_PERCENT, REPLACED, USED_BYTES};
 use super::machine::Machine;
 use super::paging::Paging;
-use crate::file_system::{AgedVolume, Allocator};
+use crate::file_system::{AgedVolume, Ageing, Allocator, file_bytes};
 use crate::workload::postmark::Engine;
 use larder_core::clock::SECOND;
 use larder_core::units::{BLOCK_BYTES_U64, as_f64};
@@ -39,10 +38,13 @@ pub(super) struct Trial<'a> {
 
 impl<'a> Trial<'a> {
     pub(super) fn new(assumptions: &'a Assumptions, seed: u64) -> Self {
-        let volume = (USED_BYTES, BLOCK_BYTES_U64);
-        let mut volume = AgedVolume::new(volume, FREE_PERCENT, file_bytes, seed);
-        volume.replace_content(REPLACED);
-        let clusters = volume.into_allocator();
+        let ageing = Ageing {
+            bytes: USED_BYTES,
+            unit: BLOCK_BYTES_U64,
+            free_percent: FREE_PERCENT,
+            replaced: REPLACED,
+        };
+        let clusters = AgedVolume::new(ageing, file_bytes, seed).into_allocator();
         let engine = Engine::new(&assumptions.config, None).expect("memory for PostMark's data");
         Trial { assumptions, seed, clusters, engine }
     }
