@@ -9,6 +9,11 @@ use larder_schema::as_u64;
 use larder_schema::format;
 use larder_schema::storage_advice::{ArrayRow, StorageAdvice, UnitRow};
 
+/// Rates that differ by at most this share count as equal.
+const TIE: f64 = 0.05;
+/// Share of the rate of one disk below which the recorded rate needs no more disks: half, since
+/// peaks are higher than the average.
+const ENOUGH: f64 = 0.5;
 /// Share of the requests by which twice the memory must reduce those behind the cache, so that more
 /// cache is advised first.
 const MORE_CACHE: f64 = 0.2;
@@ -21,7 +26,7 @@ pub fn to_text(advice: &StorageAdvice) -> String {
         put_line!(text, "{sentence}");
     }
     put!(text, "\n{}", arrays_table(advice).to_text());
-    for sentence in rules(advice) {
+    for sentence in ties(advice).into_iter().chain(rules(advice)) {
         put_line!(text, "{sentence}");
     }
     if !advice.units.is_empty() {
@@ -34,22 +39,53 @@ pub fn to_text(advice: &StorageAdvice) -> String {
 /// Returns the answer in one sentence, without a period.
 fn verdict(advice: &StorageAdvice) -> String {
     let Some(row) = advice.advised() else {
-        let needed = format::bytes(advice.traffic.bytes);
+        let (disks, needed) = (advice.disks.into(), format::bytes(advice.needed_bytes));
         return format!(
-            "No array of {} has {needed} and survives {}; use more disks",
-            format::counted(advice.disks.into(), "disk"),
+            "No array of {} has {needed} and survives {}; use more or larger disks",
+            format::counted(disks, "disk"),
             failures(advice.failures)
         );
     };
     let rate = format!("Use {}: {}", row.model, rate(row.requests_per_s));
-    let one_disk = advice.arrays.iter().find(|it| it.level == "one disk");
-    match one_disk.filter(|it| it.model != row.model) {
-        Some(one) => {
+    match one_disk(advice).filter(|it| it.model != row.model) {
+        Some(one) if row.requests_per_s >= one.requests_per_s => {
             let times = format::times(row.requests_per_s / one.requests_per_s);
             format!("{rate}, {times} as many as one disk")
         }
+        Some(one) => {
+            let fewer = 1.0 - row.requests_per_s / one.requests_per_s;
+            format!("{rate}, {} fewer than one disk", format::percent(fewer))
+        }
         None => rate,
     }
+}
+
+fn one_disk(advice: &StorageAdvice) -> Option<&ArrayRow> {
+    advice.arrays.iter().find(|it| it.level == "one disk")
+}
+
+/// Returns the sentence about the candidates that are as fast as the advised one.
+fn ties(advice: &StorageAdvice) -> Option<String> {
+    let advised = advice.advised()?;
+    let is_tied = |row: &&ArrayRow| {
+        let ratio = row.requests_per_s / advised.requests_per_s;
+        row.suffices && row.model != advised.model && (1.0 - TIE..=1.0 + TIE).contains(&ratio)
+    };
+    let tied: Vec<&str> = advice.arrays.iter().filter(is_tied).map(|row| &row.model[..]).collect();
+    let within = format::percent(TIE);
+    (!tied.is_empty()).then(|| format!("As fast, within {within}: {}.", tied.join("; ")))
+}
+
+/// Returns the sentence that compares the recorded rate with that of one disk.
+fn recorded(advice: &StorageAdvice) -> Option<String> {
+    let recorded = advice.traffic.recorded_per_s?;
+    let sentence = format!("Recorded: {} requests/s on average", format::number(recorded));
+    let one = one_disk(advice)?.requests_per_s;
+    Some(if recorded < ENOUGH * one {
+        format!("{sentence}: one disk is fast enough, and more are for space and failures.")
+    } else {
+        format!("{sentence}.")
+    })
 }
 
 fn failures(count: u32) -> String {
@@ -81,12 +117,14 @@ fn sentences(advice: &StorageAdvice) -> Vec<String> {
     let facts: Vec<String> = facts.into_iter().flatten().collect();
     let mut sentences = vec![format!("Traffic of {}: {}.", advice.subject, facts.join("; "))];
     sentences.push(format!(
-        "Disks: {} {}; {} in flight; {} run on each candidate.",
+        "Disks: {} {}, with the data at their start (full disks are slower); {} in flight; {} run \
+         on each candidate.",
         advice.disks,
         advice.disk,
         format::counted(advice.depth as u64, "request"),
         format::counted(advice.sampled_requests, "request"),
     ));
+    sentences.extend(recorded(advice));
     if let Some(cache) = advice.cache {
         let memory = format::bytes(cache.memory_bytes);
         sentences.push(format!(

@@ -22,6 +22,8 @@ pub struct StorageAdvice {
     pub disks: u32,
     /// Failed disks that the array must survive.
     pub failures: u32,
+    /// Bytes that the array must have.
+    pub needed_bytes: u64,
     /// Requests in flight.
     pub depth: usize,
     /// Requests that were run on each candidate.
@@ -53,6 +55,8 @@ pub struct TrafficSummary {
     pub sequential_share: f64,
     /// Bytes of all volumes.
     pub bytes: u64,
+    /// Requests per second of the recording; `None` if its times are not known.
+    pub recorded_per_s: Option<f64>,
 }
 
 impl TrafficSummary {
@@ -92,6 +96,8 @@ pub struct ArrayRow {
     pub usable_bytes: Option<u64>,
     /// Any failed disks that it survives.
     pub failures_survived: u32,
+    /// True if it has enough space and survives enough failures.
+    pub suffices: bool,
     /// Requests per second.
     pub requests_per_s: f64,
     /// Mean response time, nanoseconds.

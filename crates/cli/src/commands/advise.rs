@@ -7,17 +7,19 @@ use crate::commands::trace::{InputArgs, SAMPLE_NAME, open_trace};
 use crate::output_file::OutputFile;
 use anyhow::{Context, Result, ensure};
 use clap::Args;
-use larder_core::cache::shards_for;
+use larder_core::cache::{METADATA_BYTES_PER_FRAME, shards_for};
 use larder_core::curve::choice::PolicyChoice;
 use larder_core::hint::Hint;
 use larder_core::mode::WriteMode;
 use larder_core::tunables::Tunables;
+use larder_host::memory;
 use larder_lab::advise::{
-    ArrayNeeds, SAMPLE, Traffic, advise_array, advise_unit, level_rule, unit_rule,
+    ArrayNeeds, SAMPLE, Traffic, TrafficError, advise_array, advise_unit, level_rule, unit_rule,
 };
 use larder_lab::model::{DeviceModel, StoreModel, StoreSpec};
 use larder_lab::sim::engine::{
-    CacheSimulationOptions, Clients, Pace, VolumeLengths, frames_min, frames_of,
+    CacheSimulationError, CacheSimulationOptions, Clients, Pace, VolumeLengths, frames_min,
+    frames_of,
 };
 use larder_report::{escape, storage_advice};
 use larder_schema::format;
@@ -27,6 +29,10 @@ use std::path::{Path, PathBuf};
 
 /// Maximum number of files whose lengths are read.
 const FILES_MAX: usize = 1_000_000;
+/// Tables of a simulated cache, bytes for each frame.
+const TABLES_PER_FRAME: u64 = METADATA_BYTES_PER_FRAME as u64;
+/// Minimum number of requests for a choice.
+const REQUESTS_MIN: usize = 1_000;
 /// Seed of the aged file systems.
 const SEED: u64 = 1;
 
@@ -102,13 +108,14 @@ pub(crate) struct AdviseArgs {
 }
 
 fn requests(text: &str) -> Result<usize, String> {
-    let number = text.parse().ok().filter(|number| *number > 0);
-    number.ok_or_else(|| format!("\"{text}\" is not a number of requests above 0"))
+    let number = text.parse().ok().filter(|number| *number >= REQUESTS_MIN);
+    number.ok_or_else(|| format!("\"{text}\" is not a number of at least {REQUESTS_MIN} requests"))
 }
 
 fn price(text: &str) -> Result<f64, String> {
-    let price = text.parse().ok().filter(|price: &f64| price.is_finite() && *price > 0.0);
-    price.ok_or_else(|| format!("\"{text}\" is not a price; write a number above 0"))
+    let price = text.parse().ok().filter(|price: &f64| (0.01..=1e9).contains(price));
+    price
+        .ok_or_else(|| format!("\"{text}\" is not a price; write a number from 0.01 to 1000000000"))
 }
 
 pub(crate) fn run(arguments: &AdviseArgs) -> Result<()> {
@@ -128,7 +135,7 @@ pub(crate) fn run(arguments: &AdviseArgs) -> Result<()> {
 
 fn advise(arguments: &AdviseArgs) -> Result<StorageAdvice> {
     let StoreModel::Device(disk) = store_model::of(&arguments.disk)? else {
-        anyhow::bail!("advise on disks: --disk is an array; choose a device of larder model list");
+        anyhow::bail!("advise on disks: --disk is no device; choose one of larder model list");
     };
     let sizes = arguments.files.as_deref().map(file_sizes).transpose()?;
     let (traffic, cache) = traffic(arguments, disk)?;
@@ -163,6 +170,7 @@ fn advise(arguments: &AdviseArgs) -> Result<StorageAdvice> {
         disk: StoreModel::Device(disk).name().into_owned(),
         disks: needs.disks,
         failures,
+        needed_bytes: needs.bytes.max(summary.bytes),
         depth,
         sampled_requests: requests.len() as u64,
         arrays,
@@ -195,7 +203,18 @@ fn traffic(arguments: &AdviseArgs, disk: DeviceModel) -> Result<(Traffic, Option
         format::bytes(memory_bytes),
         format::bytes(minimum)
     );
-    let behind = |bytes: u64| -> Result<Traffic> {
+    // The larger one of the two that are simulated.
+    let tables = u64::from(frames_of(memory_bytes)).saturating_mul(2 * TABLES_PER_FRAME);
+    let available = memory::available_bytes().unwrap_or(u64::MAX);
+    ensure!(
+        tables <= available / 2,
+        "simulate a cache of twice {}: its tables take {} of memory, and half of what is available \
+         is {}; use a smaller --cache",
+        format::bytes(memory_bytes),
+        format::bytes(tables),
+        format::bytes(available / 2)
+    );
+    let behind = |bytes: u64| -> Result<Traffic, TrafficError> {
         let frames = frames_of(bytes);
         let cache = CacheSimulationOptions {
             frames,
@@ -212,16 +231,20 @@ fn traffic(arguments: &AdviseArgs, disk: DeviceModel) -> Result<(Traffic, Option
             tunables: Tunables::default(),
             page_cache: None,
         };
-        Ok(Traffic::behind_cache(&mut *open()?, &lengths, &cache)?)
+        let mut source = open().map_err(CacheSimulationError::from)?;
+        Traffic::behind_cache(&mut *source, &lengths, &cache)
     };
     let traffic = behind(memory_bytes)?;
-    // A cache for everything has nothing left to save.
-    let twice = behind(memory_bytes.saturating_mul(2));
+    let behind_twice = match behind(memory_bytes.saturating_mul(2)) {
+        Ok(twice) => twice.requests().len() as u64,
+        Err(TrafficError::Empty) => 0,
+        Err(error) => return Err(error.into()),
+    };
     let effect = CacheEffect {
         memory_bytes,
         requests: all,
         behind: traffic.requests().len() as u64,
-        behind_twice: twice.map_or(0, |it| it.requests().len() as u64),
+        behind_twice,
     };
     Ok((traffic, Some(effect)))
 }
@@ -230,11 +253,21 @@ fn traffic(arguments: &AdviseArgs, disk: DeviceModel) -> Result<(Traffic, Option
 fn file_sizes(directory: &Path) -> Result<Vec<u64>> {
     let name = escape::path(directory);
     let (mut sizes, mut directories) = (Vec::new(), vec![directory.to_owned()]);
-    while let Some(directory) = directories.pop() {
-        let name = escape::path(&directory);
-        let entries = std::fs::read_dir(&directory).with_context(|| format!("list {name}"))?;
+    let mut unreadable = 0;
+    while let Some(below) = directories.pop() {
+        let entries = match std::fs::read_dir(&below) {
+            Ok(entries) => entries,
+            Err(error) if below == directory => {
+                return Err(error).with_context(|| format!("list {name}"));
+            }
+            // Such as lost+found, for other users than root.
+            Err(_) => {
+                unreadable += 1;
+                continue;
+            }
+        };
         for entry in entries {
-            let entry = entry.with_context(|| format!("list {name}"))?;
+            let entry = entry.with_context(|| format!("list {}", escape::path(&below)))?;
             // Of the entry itself: a link is not followed.
             let Ok(metadata) = entry.metadata() else { continue };
             if metadata.is_dir() {
@@ -246,6 +279,13 @@ fn file_sizes(directory: &Path) -> Result<Vec<u64>> {
         if sizes.len() >= FILES_MAX {
             break;
         }
+    }
+    if unreadable > 0 {
+        let count = format::counted(unreadable, "directory");
+        eprintln!("larder: note: {count} below {name} could not be read, and is not counted");
+    }
+    if sizes.len() >= FILES_MAX && !directories.is_empty() {
+        eprintln!("larder: note: only the first {FILES_MAX} files below {name} are counted");
     }
     ensure!(!sizes.is_empty(), "read the lengths of files in {name}: it has no file with data");
     Ok(sizes)

@@ -10,6 +10,8 @@ use std::num::NonZero;
 
 /// Chunks of arrays that have them.
 const CHUNKS: [u64; 4] = [16 << 10, 64 << 10, 256 << 10, 1 << 20];
+/// The default, which the others do not use.
+const NO_CHUNK: u64 = 512 << 10;
 /// Levels of candidates.
 const LEVELS: [ArrayLevel; 6] = [
     ArrayLevel::Linear,
@@ -50,7 +52,7 @@ pub fn advise_array(
     let step = |index: usize| row(layouts[index], traffic, requests, needs);
     let mut rows = run_all(layouts.len(), threads, step, &mut || ());
     rows.sort_by(|a, b| b.requests_per_s.total_cmp(&a.requests_per_s));
-    let advised = choose(&rows, traffic.bytes(), needs);
+    let advised = choose(&rows, needs.disk.capacity_bytes());
     (rows, advised)
 }
 
@@ -62,8 +64,8 @@ fn candidates(disks: u32) -> Vec<ArrayLayout> {
             chunks.iter().map(layout).collect::<Vec<_>>()
         };
         match level {
-            ArrayLevel::Linear => with(1, &CHUNKS[..1]),
-            ArrayLevel::Mirror if disks >= 2 => with(2, &CHUNKS[..1]),
+            ArrayLevel::Linear => with(1, &[NO_CHUNK]),
+            ArrayLevel::Mirror if disks >= 2 => with(2, &[NO_CHUNK]),
             ArrayLevel::Mirror => Vec::new(),
             _ if disks < level.members_min() => Vec::new(),
             // With two disks this is a mirror.
@@ -89,6 +91,10 @@ fn row(
     });
     let RunResult { requests_per_s, mean_ns } =
         run_on(&mut store, requests.iter().copied(), needs.depth);
+    let needed = traffic.bytes().max(needs.bytes);
+    let failures_survived = layout.failures_survived();
+    let suffices =
+        failures_survived >= needs.failures && usable_bytes.is_none_or(|it| it >= needed);
     let per_request = as_f64(store.member_operations()) / as_f64(requests.len().max(1) as u64);
     let has_chunks = !matches!(layout.level, ArrayLevel::Linear | ArrayLevel::Mirror);
     let model = match layout.level {
@@ -101,7 +107,8 @@ fn row(
         disks: layout.members,
         chunk_bytes: has_chunks.then_some(layout.chunk_bytes),
         usable_bytes,
-        failures_survived: layout.failures_survived(),
+        failures_survived,
+        suffices,
         requests_per_s,
         mean_ns,
         operations_per_request: per_request,
@@ -112,17 +119,12 @@ fn row(
 }
 
 /// Returns the index of the advised row; the rows are in order of their rates.
-fn choose(rows: &[ArrayRow], traffic_bytes: u64, needs: &ArrayNeeds) -> Option<usize> {
-    let bytes = traffic_bytes.max(needs.bytes);
-    let is_possible = |row: &ArrayRow| {
-        let survives = row.failures_survived >= needs.failures;
-        survives && row.usable_bytes.is_none_or(|usable| usable >= bytes)
-    };
-    let fastest = rows.iter().find(|row| is_possible(row))?.requests_per_s;
+fn choose(rows: &[ArrayRow], disk_bytes: Option<u64>) -> Option<usize> {
+    let fastest = rows.iter().find(|row| row.suffices)?.requests_per_s;
     let is_tied = |row: &ArrayRow| row.requests_per_s >= fastest * (1.0 - TIE);
-    let ties = rows.iter().enumerate().filter(|(_, row)| is_possible(row) && is_tied(row));
+    let ties = rows.iter().enumerate().filter(|(_, row)| row.suffices && is_tied(row));
     // In whole disks: the last chunk of a disk is no difference.
-    let disk = needs.disk.capacity_bytes().unwrap_or(1);
+    let disk = disk_bytes.unwrap_or(1);
     let usable_disks = |row: &ArrayRow| (row.usable_bytes.unwrap_or(0) + disk / 2) / disk;
     // Of equal ones the fastest.
     ties.rev().max_by_key(|(_, row)| usable_disks(row)).map(|(index, _)| index)

@@ -37,9 +37,9 @@ pub fn level_rule(
             row.operations_per_request
         )
     };
-    let is_of_rule = |row: &&ArrayRow| levels.contains(&row.level);
-    let advised = advised.map(|index| &rows[index]);
-    let of_rule = advised.filter(is_of_rule).or_else(|| rows.iter().find(is_of_rule));
+    let advised = &rows[advised?];
+    let is_of_rule = |row: &&ArrayRow| row.suffices && levels.contains(&row.level);
+    let of_rule = Some(advised).filter(is_of_rule).or_else(|| rows.iter().find(is_of_rule));
     Some(verdict(rule, advised, of_rule, text))
 }
 
@@ -69,24 +69,22 @@ pub fn unit_rule(
     let advised = rows.get(advised)?;
     let follows = (advised.unit_bytes > SMALL_BYTES) == is_large;
     let of_rule = if follows { Some(advised) } else { fastest };
-    Some(verdict(rule.to_owned(), Some(advised), of_rule, text))
+    Some(verdict(rule.to_owned(), advised, of_rule, text))
 }
 
 /// Compares the advised row with one that the rule chooses; it follows the rule if they are the
 /// same. `text` describes a row.
 fn verdict<T: PartialEq>(
     rule: String,
-    advised: Option<&T>,
+    advised: &T,
     of_rule: Option<&T>,
     text: impl Fn(&T) -> String,
 ) -> PublishedRule {
-    let follows = advised.is_some() && advised == of_rule;
-    let reason = match (advised, of_rule) {
-        (Some(advised), Some(of_rule)) if !follows => {
-            format!("{}; {}", text(advised), text(of_rule))
-        }
-        (Some(_), None) => "the disks do not suffice for it".to_owned(),
-        _ => String::new(),
+    let follows = of_rule == Some(advised);
+    let reason = match of_rule {
+        Some(_) if follows => String::new(),
+        Some(of_rule) => format!("{}; {}", text(advised), text(of_rule)),
+        None => "its arrays lack space, or survive too few failures".to_owned(),
     };
     PublishedRule { rule, follows, reason }
 }

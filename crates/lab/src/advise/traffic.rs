@@ -16,6 +16,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 const REQUESTS_MAX: usize = 20_000_000;
 /// Maximum bytes of all volumes: 256 PiB.
 const BYTES_MAX: u64 = 1 << 58;
+/// Maximum length of a request to a disk; longer ones are divided, as by the kernel
+/// (`max_sectors_kb`).
+const PIECE_BYTES: u64 = 1 << 20;
 /// Windows of a sample, evenly spaced over the traffic.
 const WINDOWS: usize = 10;
 /// Ends of recent requests; a request at one of them continues a sequence.
@@ -42,6 +45,8 @@ pub struct Traffic {
     requests: Requests,
     /// Bytes of all volumes.
     bytes: u64,
+    /// True if the requests have the times of a recording.
+    has_times: bool,
 }
 
 /// The traffic cannot be determined, as one sentence.
@@ -78,13 +83,13 @@ impl Traffic {
         let (bases, bytes) = bases(lengths)?;
         let (mut requests, mut batch) = (Requests::new(), Vec::new());
         while source.next_batch(&mut batch).map_err(CacheSimulationError::from)? {
-            requests.extend(batch.iter().filter_map(|record| request(record, &bases)));
+            requests.extend(batch.iter().flat_map(|record| pieces(record, &bases)));
             if requests.len() > REQUESTS_MAX {
                 return Err(TrafficError::TooMany);
             }
         }
         requests.sort_by_key(|request| request.at);
-        Traffic { requests, bytes }.checked()
+        Traffic { requests, bytes, has_times: true }.checked()
     }
 
     /// Returns the reads and writes of a simulated cache in front of the store of `options`.
@@ -108,13 +113,13 @@ impl Traffic {
         if requests.len() > REQUESTS_MAX {
             return Err(TrafficError::TooMany);
         }
-        Traffic { requests, bytes }.checked()
+        Traffic { requests, bytes, has_times: false }.checked()
     }
 
     /// Returns traffic of these requests to storage of `bytes` bytes.
     #[cfg(test)]
     pub(super) fn new(requests: Requests, bytes: u64) -> Traffic {
-        Traffic { requests, bytes }
+        Traffic { requests, bytes, has_times: true }
     }
 
     fn checked(self) -> Result<Traffic, TrafficError> {
@@ -169,6 +174,13 @@ impl Traffic {
                 place = (place + 1) % STREAMS;
             }
         }
+        if let [first, .., last] = &self.requests[..]
+            && self.has_times
+            && last.at > first.at
+        {
+            let seconds = as_f64(last.at - first.at) / 1e9;
+            summary.recorded_per_s = Some(as_f64(self.requests.len() as u64) / seconds);
+        }
         summary.sequential_share = as_f64(sequential) / as_f64(self.requests.len() as u64);
         summary
     }
@@ -180,15 +192,22 @@ fn bases(lengths: &VolumeLengths) -> Result<(Vec<u64>, u64), TrafficError> {
     if bytes <= BYTES_MAX { Ok((bases, bytes)) } else { Err(TrafficError::TooLarge) }
 }
 
-fn request(record: &Record, bases: &[u64]) -> Option<DeviceRequest> {
-    let kind = match record.op {
-        Op::Read => StoreOpKind::Read,
-        Op::Write => StoreOpKind::Write { fua: false },
-        _ => return None,
+/// Returns the requests to the disks for a record: none unless it transfers.
+fn pieces(record: &Record, bases: &[u64]) -> impl Iterator<Item = DeviceRequest> {
+    let Record { time_ns: at, volume, offset, len, op, .. } = *record;
+    let kind = match op {
+        Op::Read => Some(StoreOpKind::Read),
+        Op::Write => Some(StoreOpKind::Write { fua: false }),
+        _ => None,
     };
-    let Record { time_ns: at, volume, offset, len, .. } = *record;
-    let offset = bases[volume as usize] + offset;
-    (len > 0).then_some(DeviceRequest { at, kind, offset, len })
+    let start = bases[volume as usize] + offset;
+    let end = start + len;
+    let starts = (start..end).step_by(usize::try_from(PIECE_BYTES).expect("a MiB"));
+    let piece = move |offset: u64| {
+        let len = (end - offset).min(PIECE_BYTES);
+        Some(DeviceRequest { at, kind: kind?, offset, len })
+    };
+    starts.filter_map(piece)
 }
 
 /// A store that records the reads and writes that it gets.
@@ -285,7 +304,7 @@ mod tests {
             offset: number * 4096,
             len: 4096,
         };
-        let traffic = Traffic { requests: (0..1_000).map(request).collect(), bytes: 1 << 30 };
+        let traffic = Traffic::new((0..1_000).map(request).collect(), 1 << 30);
         let sample: Vec<u64> = traffic.sample(100).iter().map(|it| it.at).collect();
         assert_eq!((sample.len(), sample[0], sample[99]), (100, 0, 999));
         assert_eq!((sample[9], sample[10]), (9, 110));

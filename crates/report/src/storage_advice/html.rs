@@ -1,6 +1,6 @@
 //! The page of advice on storage.
 
-use super::{arrays_table, rate, rules, sentences, unit_sentence, units_table, verdict};
+use super::{arrays_table, rate, rules, sentences, ties, unit_sentence, units_table, verdict};
 use crate::chart::{Axis, Chart, Labels};
 use crate::page::{self, Card, Head, all_rows, list, section};
 use larder_schema::as_f64;
@@ -19,7 +19,9 @@ pub fn to_html(advice: &StorageAdvice) -> String {
         cards: cards(advice),
         subject: sentences(advice),
     };
-    let mut body = section("Candidates", &(chart(advice) + &all_rows(&arrays_table(advice))));
+    let candidates =
+        chart(advice) + &all_rows(&arrays_table(advice)) + &list(ties(advice).as_ref());
+    let mut body = section("Candidates", &candidates);
     let rules = rules(advice);
     if !rules.is_empty() {
         body.push_str(&section("Published rules", &list(&rules)));

@@ -11,6 +11,7 @@ fn row(level: &'static str, rate: f64) -> ArrayRow {
         chunk_bytes: (level != "one disk").then_some(64 << 10),
         usable_bytes: Some(3 << 40),
         failures_survived: 1,
+        suffices: level != "one disk",
         requests_per_s: rate,
         mean_ns: 4e6,
         operations_per_request: 1.25,
@@ -28,6 +29,7 @@ fn advice() -> StorageAdvice {
             write_bytes: 100 << 13,
             sequential_share: 0.25,
             bytes: 1 << 30,
+            recorded_per_s: Some(40.0),
         },
         cache: Some(CacheEffect {
             memory_bytes: 64 << 20,
@@ -38,6 +40,7 @@ fn advice() -> StorageAdvice {
         disk: "disk".to_owned(),
         disks: 4,
         failures: 1,
+        needed_bytes: 1 << 30,
         depth: 8,
         sampled_requests: 1_000,
         arrays: vec![row("raid5", 400.0), row("raid10", 300.0), row("one disk", 100.0)],
@@ -67,6 +70,19 @@ fn the_first_sentence_is_the_answer() {
     );
     assert!(text.contains("More cache first: twice the memory saves 50.0 % of the requests"));
     assert!(text.contains("90.0 % reads: RAID 5: the model agrees."));
+    assert!(
+        text.contains("Recorded: 40.0 requests/s on average: one disk is fast enough"),
+        "{text}"
+    );
+    assert!(!text.contains("As fast"), "{text}");
+    let near = StorageAdvice { arrays: vec![row("raid5", 400.0), row("raid6", 390.0)], ..advice() };
+    assert!(to_text(&near).contains("As fast, within 5.0 %: raid6:4xdisk.\n"));
+    let slow =
+        StorageAdvice { arrays: vec![row("raid5", 80.0), row("one disk", 100.0)], ..advice() };
+    assert!(
+        to_text(&slow)
+            .starts_with("Use raid5:4xdisk: 80 requests/s, 20.0 % fewer than one disk.\n")
+    );
     let none = StorageAdvice { advised_array: None, ..advice() };
     let text = to_text(&none);
     assert!(text.starts_with("No array of 4 disks has 1 GiB and survives 1 failure"), "{text}");

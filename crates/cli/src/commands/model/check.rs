@@ -8,7 +8,7 @@ use crate::args::{FormatArgs, TextOrJson};
 use crate::commands::store_model;
 use crate::output;
 use crate::signals::Stop;
-use anyhow::Result;
+use anyhow::{Result, ensure};
 use clap::Args;
 use larder_lab::model::measure::{PATTERNS, READ_PATTERNS, limits_of, run as run_pattern};
 use larder_lab::model::{StoreModel, StoreSpec};
@@ -50,6 +50,10 @@ fn time(text: &str) -> Result<Duration, String> {
 pub(super) fn run(arguments: &CheckArgs) -> Result<()> {
     let target = arguments.target.open()?;
     let model = arguments.store.as_ref().map(store_model::of).transpose()?;
+    ensure!(
+        model != Some(StoreModel::Instant),
+        "check the model instant: its operations take no time; choose one of larder model list"
+    );
     let stop = Stop::listen()?;
     let model = match model {
         Some(model) => model,

@@ -15,6 +15,8 @@ use larder_report::escape;
 use std::io;
 use std::path::Path;
 
+/// Length of the shortest operations.
+const OPERATION_BYTES_MIN: u32 = 4 << 10;
 /// Length of the longest operations.
 const OPERATION_BYTES_MAX: u32 = 256 << 10;
 
@@ -91,7 +93,12 @@ impl NbdDevice {
         drop(client);
         let is_read_only = info.has(wire::FLAG_READ_ONLY);
         ensure!(!writes || !is_read_only, "write to {name}: the export is read-only");
-        let max = info.block_sizes.max;
+        let (min, max) = (info.block_sizes.min, info.block_sizes.max);
+        ensure!(
+            min <= OPERATION_BYTES_MIN,
+            "measure {name}: its requests have at least {min} bytes, more than the \
+             {OPERATION_BYTES_MIN} of a pattern"
+        );
         ensure!(
             max >= OPERATION_BYTES_MAX,
             "measure {name}: its requests have at most {max} bytes"

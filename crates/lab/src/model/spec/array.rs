@@ -61,8 +61,13 @@ pub(super) fn parse(text: &str, syntax: &SpecSyntax) -> Result<Option<ParsedArra
         match part.split_once('=') {
             Some(("chunk", size)) => layout.chunk_bytes = chunk((syntax.bytes)(size)?)?,
             Some(("failed", numbers)) => {
-                let numbers = numbers.split('+').map(|number| member(&layout, number));
-                layout.failed = numbers.collect::<Result<_, _>>()?;
+                for number in numbers.split('+') {
+                    let number = member(&layout, number)?;
+                    if layout.failed.contains(number as usize) {
+                        return Err(format!("failed member {number} is there twice"));
+                    }
+                    layout.failed = layout.failed.with(number);
+                }
             }
             Some(("rebuild", number)) => layout.rebuilt = Some(member(&layout, number)?),
             Some(("cache", size)) => cache_bytes = Some(cache((syntax.bytes)(size)?)?),

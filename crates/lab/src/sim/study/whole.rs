@@ -129,9 +129,10 @@ fn check_tables(study: &WholeStudy, bytes: u64) -> Result<(), StudyError> {
         return Ok(());
     }
     Err(refused(format!(
-        "simulate a cache of {}: its tables take {} of memory, and half of what is available is \
+        "simulate a cache of {}{}: its tables take {} of memory, and half of what is available is \
          {}; use a smaller --size or fewer --threads",
         format::bytes(bytes),
+        if of_page_cache > 0 { " with a page cache" } else { "" },
         format::bytes(tables),
         format::bytes(study.available_bytes / 2)
     )))
