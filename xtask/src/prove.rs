@@ -5,6 +5,7 @@
 #![expect(clippy::unnecessary_wraps, reason = "all proofs have the same signature")]
 
 mod auto;
+mod balance;
 mod changes;
 mod clients;
 mod compare;
@@ -163,6 +164,7 @@ pub(crate) const PROOFS: &[Proof] = &[
     serial("same-cache", "a trace replayed to the server and simulated", same_cache::run),
     serial("store-model", "predicted times on a throttled disk (root)", store_model::run),
     serial("models", "models fitted to devices of four kinds (root)", models::run),
+    serial("balance", "moves between four disks, planned and made (root)", balance::run),
     serial("truth", "predictions beside measurements (root)", truth::run),
     serial("sim-speed", "the simulator, against libCacheSim", sim_speed::run),
     serial("sim-memory", "memory of a sweep, against that of its caches", sim_memory::run),

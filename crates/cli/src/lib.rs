@@ -84,6 +84,11 @@ enum Command {
     Size(commands::size::SizeArgs),
     /// Simulate caches over traces: hit ratios and curves.
     Sim(commands::sim::SimArgs),
+    /// Show which files and processes load which disk, and plan moves.
+    ///
+    /// The plan has the fewest and smallest moves of files that minimize the highest utilization,
+    /// with checks. --script writes it as a shell script; larder moves nothing.
+    Balance(Box<commands::balance::BalanceArgs>),
     /// Repeat published experiments on modeled machines.
     Lab(commands::lab::LabArgs),
     /// List models of devices, fit one to a device, and check it.
@@ -195,6 +200,7 @@ fn run(command: Command) -> anyhow::Result<ExitCode> {
         Command::Trace(arguments) => succeed(commands::trace::run(&arguments)),
         Command::Sim(arguments) => succeed(commands::sim::run(&arguments)),
         Command::Size(arguments) => succeed(commands::size::run(&arguments)),
+        Command::Balance(arguments) => succeed(commands::balance::run(&arguments)),
         Command::Lab(arguments) => succeed(commands::lab::run(&arguments)),
         Command::Model(arguments) => succeed(commands::model::run(&arguments)),
         Command::Watch(arguments) => succeed(commands::watch::run(&arguments)),
