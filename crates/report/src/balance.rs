@@ -106,9 +106,7 @@ fn disks_table(balance: &Balance) -> Table {
         Field::of(Column::numbers("before_response_ns", "response"), move |it: &BalanceDisk| {
             Cell::duration(response(it.before.response_ns))
         }),
-        Field::number("after_requests_per_s", "predicted requests/s", |it| {
-            it.after.requests_per_s
-        }),
+        Field::number("after_requests_per_s", "predicted requests/s", |it| it.after.requests_per_s),
         Field::percent("after_utilization", "busy", |it| it.after.utilization),
         Field::of(Column::numbers("after_response_ns", "response"), move |it: &BalanceDisk| {
             Cell::duration(response(it.after.response_ns))

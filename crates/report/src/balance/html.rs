@@ -116,7 +116,8 @@ fn draw(balance: &Balance, width: f64) -> String {
             top + 25.0,
             escape::html(&name)
         );
-        let pairs = [("without", disk.before.utilization, 4.0), ("bar", disk.after.utilization, 22.0)];
+        let pairs =
+            [("without", disk.before.utilization, 4.0), ("bar", disk.after.utilization, 22.0)];
         for (class, utilization, down) in pairs {
             let (y, length) = (top + down, (scale * utilization).max(1.0));
             put!(

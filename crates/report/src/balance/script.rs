@@ -57,10 +57,11 @@ pub fn to_script(balance: &Balance) -> Option<String> {
 
 /// Returns a function that fails as long as findings await consent.
 fn accepted(balance: &Balance) -> String {
-    let mut text = "\n# Remove a line that begins with refuse when its cause is gone or accepted.\n\
+    let mut text =
+        "\n# Remove a line that begins with refuse when its cause is gone or accepted.\n\
                     refuse() { printf 'stop: %s\\n' \"$1\" >&2; OPEN=1; }\naccepted() {\n  \
                     OPEN=0\n"
-        .to_owned();
+            .to_owned();
     for (number, each) in (1..).zip(&balance.moves) {
         for finding in &each.findings {
             if finding.level == FindingLevel::Stop && !LIVE.contains(&finding.check) {
