@@ -153,10 +153,8 @@ fn users(candidate: &MoveCandidate, findings: &mut Vec<MoveFinding>) {
     let users = holders::holders(&candidate.path);
     let has_users = users.first.iter().any(|user| !user.is_note());
     for user in &users.first {
-        let (level, advice) = match user.is_note() {
-            true => (Warning, ""),
-            false => (Stop, ": stop it for the move"),
-        };
+        let (level, advice) =
+            if user.is_note() { (Warning, "") } else { (Stop, ": stop it for the move") };
         let text = format!("{}{advice}", user.description);
         findings.push(MoveFinding::new("open-files", level, text));
     }

@@ -120,8 +120,8 @@ impl Stack {
         Resolver { roots, mounts: mounts::of_root(&roots.proc) }.path(path, 0)
     }
 
-    /// Returns the stack of the file system with a device number, as `larder watch` records it: that
-    /// of its device, or an anonymous one (btrfs).
+    /// Returns the stack of the file system with a device number, as `larder watch` records it:
+    /// that of its device, or an anonymous one (btrfs).
     ///
     /// # Errors
     /// As for [`Stack::of_path`].

@@ -1,4 +1,5 @@
-//! Placement of files on disks: the fewest and smallest moves that minimize the highest utilization.
+//! Placement of files on disks: the fewest and smallest moves that minimize the highest
+//! utilization.
 //!
 //! A disk has limits: linear costs of requests and bytes. Its utilization is the highest sum of the
 //! costs of its requests over its limits, 1 for a disk that is always busy. A file system spreads
@@ -10,6 +11,7 @@
 
 mod limits;
 mod placement;
+mod reduction;
 mod search;
 #[cfg(test)]
 mod tests;

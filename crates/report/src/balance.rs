@@ -106,11 +106,12 @@ fn disks_table(balance: &Balance) -> Table {
         Field::of(Column::numbers("before_response_ns", "response"), move |it: &BalanceDisk| {
             Cell::duration(response(it.before.response_ns))
         }),
-        Field::number("after_requests_per_s", "predicted requests/s", |it| it.after.requests_per_s),
-        Field::percent("after_utilization", "busy", |it| it.after.utilization),
-        Field::of(Column::numbers("after_response_ns", "response"), move |it: &BalanceDisk| {
-            Cell::duration(response(it.after.response_ns))
-        }),
+        Field::number("after_requests_per_s", "requests/s after", |it| it.after.requests_per_s),
+        Field::percent("after_utilization", "busy after", |it| it.after.utilization),
+        Field::of(
+            Column::numbers("after_response_ns", "response after"),
+            move |it: &BalanceDisk| Cell::duration(response(it.after.response_ns)),
+        ),
     ];
     Table::of("Disks", &balance.disks, fields)
 }
@@ -129,9 +130,9 @@ fn loads_table(balance: &Balance) -> Table {
             pid => format!("{} {pid}", it.process),
         }),
         Field::number("reads_per_s", "reads/s", |it| it.reads_per_s),
-        Field::mean_bytes("read_bytes_per_s", "read/s", |it| it.read_bytes_per_s),
+        Field::mean_bytes("read_bytes_per_s", "bytes read/s", |it| it.read_bytes_per_s),
         Field::number("writes_per_s", "writes/s", |it| it.writes_per_s),
-        Field::mean_bytes("write_bytes_per_s", "written/s", |it| it.write_bytes_per_s),
+        Field::mean_bytes("write_bytes_per_s", "bytes written/s", |it| it.write_bytes_per_s),
     ];
     Table::of(&title, &balance.loads, fields)
 }

@@ -94,9 +94,10 @@ fn access(path: &Path, per_s: u32, is_write: bool, seed: u64, end: &AtomicBool) 
         if end.load(Ordering::Relaxed) {
             return Ok(());
         }
-        match is_write {
-            true => file.write_all_at(&buffer, page * PAGE_BYTES)?,
-            false => file.read_exact_at(&mut buffer, page * PAGE_BYTES)?,
+        if is_write {
+            file.write_all_at(&buffer, page * PAGE_BYTES)?;
+        } else {
+            file.read_exact_at(&mut buffer, page * PAGE_BYTES)?;
         }
     }
     bail!("{} has too few pages for the load", path.display())

@@ -25,8 +25,8 @@ use std::path::PathBuf;
 pub(crate) struct BalanceArgs {
     /// Results of larder watch, or traces with the names of files.
     ///
-    /// JSON of larder watch, made on this machine; or a log of Process Monitor, or another trace that
-    /// names files, of which each request counts as one of the disk.
+    /// JSON of larder watch, made on this machine; or a log of Process Monitor, or another trace
+    /// that names files, of which each request counts as one of the disk.
     #[arg(value_name = "RECORD", required = true)]
     records: Vec<PathBuf>,
 
@@ -147,9 +147,10 @@ pub(crate) fn run(arguments: &BalanceArgs) -> Result<()> {
     }
     if let Some(file) = &arguments.script {
         let script = larder_report::balance::to_script(&balance).with_context(|| {
-            let reason = match balance.moves.is_empty() {
-                true => "the plan has no move",
-                false => "the files are not of this machine",
+            let reason = if balance.moves.is_empty() {
+                "the plan has no move"
+            } else {
+                "the files are not of this machine"
             };
             format!("write {}: {reason}", file.display())
         })?;

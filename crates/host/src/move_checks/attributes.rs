@@ -172,9 +172,10 @@ pub(super) fn check(
         if found.count == 0 {
             return;
         }
-        let (level, fate): (FindingLevel, String) = match holds_all {
-            true => (Note, "the copy keeps it, and the script compares it".to_owned()),
-            false => (Stop, format!("the target ({fs_type}) may lose it: choose another target")),
+        let (level, fate): (FindingLevel, String) = if holds_all {
+            (Note, "the copy keeps it, and the script compares it".to_owned())
+        } else {
+            (Stop, format!("the target ({fs_type}) may lose it: choose another target"))
         };
         let text = format!("{} has {kind}: {fate}", described(found));
         findings.push(MoveFinding::new(check, level, text));

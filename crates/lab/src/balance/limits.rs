@@ -144,7 +144,8 @@ mod tests {
         let expected = DiskLoad { reads: 0.015, writes: 0.005, ..DiskLoad::default() };
         assert_eq!(counters.limit(), Some(expected));
         let reads = MeasuredDisk { writes: 0, write_ms: 0, ..counters };
-        assert_eq!(reads.limit().unwrap().writes, 0.02, "a write costs as much as a read");
+        let mean = DiskLoad { reads: 0.02, writes: 0.02, ..DiskLoad::default() };
+        assert_eq!(reads.limit(), Some(mean), "a write costs as much as a read");
         assert_eq!(MeasuredDisk { reads: 20, writes: 20, ..counters }.limit(), None);
     }
 }

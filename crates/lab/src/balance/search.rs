@@ -1,6 +1,7 @@
 //! The search for a placement.
 
 use super::placement::{Placement, Score};
+use super::reduction::Limit;
 use super::{BalanceProblem, MovePlan, PEAK_SLACK, PlannedMove, RESPONSE_SLACK};
 use crate::random::Random;
 use std::cmp::Ordering;
@@ -10,9 +11,10 @@ const EVALUATIONS_MAX: u64 = 1_000_000;
 /// Maximum number of placements of one start.
 const DESCENT_MAX: u64 = EVALUATIONS_MAX / 16;
 /// Number of restarts.
-const RESTARTS: u32 = 32;
-/// Items of a restart that get random places.
-const KICKED: u64 = 3;
+const RESTARTS: u32 = 256;
+/// Minimum and maximum number of items of a restart that get random places.
+const KICKED_MIN: u32 = 2;
+const KICKED_MAX: u32 = 6;
 /// Maximum number of items of a disk that a step tries to move, and that it tries to swap.
 const MOVED_MAX: usize = 256;
 const SWAPPED_MAX: usize = 48;
@@ -77,60 +79,6 @@ fn ordered(present: &Placement<'_>, chosen: &Placement<'_>) -> Vec<PlannedMove> 
     moves
 }
 
-/// The highest utilization and response time that a plan may have.
-struct Limit {
-    peak: f64,
-    response: f64,
-}
-
-impl Limit {
-    fn holds(&self, score: &Score) -> bool {
-        score.peak() <= self.peak && score.response <= self.response
-    }
-
-    /// Returns items to their places, the largest first, and replaces them by smaller ones.
-    fn reduce(&self, problem: &BalanceProblem, placement: &mut Placement<'_>) {
-        let by_size = |placement: &Placement<'_>| {
-            let mut moved = placement.moved().0;
-            moved.sort_by_key(|&item| (std::cmp::Reverse(problem.items[item].bytes), item));
-            moved
-        };
-        for item in by_size(placement) {
-            let to = placement.place[item];
-            placement.set(item, problem.items[item].place);
-            if !self.holds(&placement.score()) {
-                placement.set(item, to);
-            }
-        }
-        for item in by_size(placement) {
-            self.replace(problem, placement, item);
-        }
-    }
-
-    /// Replaces a moved item by the smallest other one of its file system that is enough.
-    fn replace(&self, problem: &BalanceProblem, placement: &mut Placement<'_>, item: usize) {
-        let (to, home) = (placement.place[item], problem.items[item].place);
-        let is_smaller = |&other: &usize| {
-            let it = &problem.items[other];
-            it.is_movable
-                && it.place == home
-                && placement.place[other] == home
-                && it.bytes < problem.items[item].bytes
-        };
-        let mut others: Vec<usize> = (0..problem.items.len()).filter(is_smaller).collect();
-        others.sort_by_key(|&other| (problem.items[other].bytes, other));
-        placement.set(item, home);
-        for other in others.into_iter().take(MOVED_MAX) {
-            placement.set(other, to);
-            if self.holds(&placement.score()) {
-                return;
-            }
-            placement.set(other, home);
-        }
-        placement.set(item, to);
-    }
-}
-
 struct Search<'a> {
     problem: &'a BalanceProblem,
     evaluations_left: u64,
@@ -150,13 +98,16 @@ impl<'a> Search<'a> {
                 (best, best_score) = (placement.clone(), score);
             }
         }
-        let mut random = Random::from_seed(SEED);
-        for _ in 0..RESTARTS {
-            let start = self.kicked(&best, &mut random);
-            let placement = self.descend(start);
-            let score = placement.score();
+        let (mut random, mut last) = (Random::from_seed(SEED), best.clone());
+        for round in 0..RESTARTS {
+            // Half of the starts are near the best placement, the others near the last one.
+            let from = if round % 2 == 0 { &best } else { &last };
+            let start =
+                self.kicked(from, KICKED_MIN + round % (KICKED_MAX - KICKED_MIN), &mut random);
+            last = self.descend(start);
+            let score = last.score();
             if score.is_better(&best_score) {
-                (best, best_score) = (placement, score);
+                (best, best_score) = (last.clone(), score);
                 found.push(best.clone());
             }
         }
@@ -182,14 +133,14 @@ impl<'a> Search<'a> {
     }
 
     /// Returns a placement with some items at random places.
-    fn kicked(&self, from: &Placement<'a>, random: &mut Random) -> Placement<'a> {
+    fn kicked(&self, from: &Placement<'a>, count: u32, random: &mut Random) -> Placement<'a> {
         let mut placement = from.clone();
         let (items, places) = (self.problem.items.len() as u64, self.problem.places.len() as u64);
         if items == 0 || places == 0 {
             return placement;
         }
         let index = |number: u64| usize::try_from(number).unwrap_or(0);
-        for _ in 0..KICKED {
+        for _ in 0..count {
             let (item, to) = (index(random.below(items)), index(random.below(places)));
             if placement.can_move(item, to) {
                 placement.set(item, to);
@@ -261,7 +212,8 @@ impl<'a> Search<'a> {
         true
     }
 
-    /// Makes the best exchange of an item of a disk with one that is elsewhere.
+    /// Makes the best move of an item of a disk with one of an item that is elsewhere: to the place
+    /// of the first, or back to its own.
     fn swap(&mut self, placement: &mut Placement<'a>, disk: usize, items: &[usize]) -> bool {
         let others = self.heaviest(placement);
         let elsewhere: Vec<usize> =
@@ -269,28 +221,44 @@ impl<'a> Search<'a> {
         let mut best = (placement.score(), None);
         for &item in items.iter().take(SWAPPED_MAX) {
             for &other in &elsewhere {
-                let (from, to) = (placement.place[item], placement.place[other]);
-                if self.evaluations_left == 0
-                    || !placement.can_move(item, to)
-                    || !placement.can_move(other, from)
-                {
-                    continue;
-                }
-                placement.set(item, to);
-                placement.set(other, from);
-                let score = self.evaluate(placement);
-                placement.set(other, to);
-                placement.set(item, from);
-                if score.is_better(&best.0) {
-                    best = (score, Some((item, other)));
+                let home = self.problem.items[other].place;
+                for back in [placement.place[item], home] {
+                    if let Some(score) = self.try_swap(placement, (item, other), back)
+                        && score.is_better(&best.0)
+                    {
+                        best = (score, Some((item, other, back)));
+                    }
                 }
             }
         }
-        let Some((item, other)) = best.1 else { return false };
-        let (from, to) = (placement.place[item], placement.place[other]);
+        let Some((item, other, back)) = best.1 else { return false };
+        let to = placement.place[other];
+        placement.set(other, back);
         placement.set(item, to);
-        placement.set(other, from);
         true
+    }
+
+    /// Returns the score of a move of `item` to the place of `other`, which moves to `back`; `None`
+    /// if one of them cannot move.
+    fn try_swap(
+        &mut self,
+        placement: &mut Placement<'a>,
+        (item, other): (usize, usize),
+        back: usize,
+    ) -> Option<Score> {
+        let (from, to) = (placement.place[item], placement.place[other]);
+        if self.evaluations_left == 0 || !placement.can_move(other, back) {
+            return None;
+        }
+        placement.set(other, back);
+        let score = placement.can_move(item, to).then(|| {
+            placement.set(item, to);
+            let score = self.evaluate(placement);
+            placement.set(item, from);
+            score
+        });
+        placement.set(other, to);
+        score
     }
 
     fn evaluate(&mut self, placement: &Placement<'a>) -> Score {

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::random::Random;
+use larder_core::units::as_f64;
 use larder_testing::budget;
 
 /// Disks with one limit, each with a file system of its own.
@@ -115,7 +116,7 @@ fn exhaustive(problem: &BalanceProblem) -> f64 {
 }
 
 fn random_problem(random: &mut Random) -> BalanceProblem {
-    let number = |random: &mut Random, max: u64| random.below(max) as f64;
+    let number = |random: &mut Random, max: u64| as_f64(random.below(max));
     let disks = 2 + usize::try_from(random.below(3)).unwrap();
     let costs: Vec<f64> = (0..disks).map(|_| 0.001 + number(random, 20) / 1000.0).collect();
     let count = 1 + random.below(if disks == 4 { 7 } else { 9 });
@@ -165,7 +166,7 @@ fn a_plan_is_at_most_a_tenth_worse_than_exhaustive_search() {
 fn thousands_of_files_are_planned_with_a_bounded_number_of_evaluations() {
     let mut random = Random::from_seed(7);
     let items = (0..4000).map(|_| {
-        let reads = random.below(100) as f64 / 100.0;
+        let reads = as_f64(random.below(100)) / 100.0;
         item(reads, random.below(10), usize::try_from(random.below(2)).unwrap())
     });
     let items = items.collect();

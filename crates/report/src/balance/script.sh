@@ -69,7 +69,7 @@ x" ] || fail "its path leads through a symbolic link"
   check_links
   used=$(first_use "$FROM" "$PATTERN")
   [ -z "$used" ] || fail "a process has it open ($used): stop the process"
-  size=$(du -s -x -B1 -- "$FROM" | cut -f 1)
+  size=$(du -s -x -B1 -- "$FROM" | head -n 1 | cut -f 1)
   [ "$size" -le $((BYTES + BYTES / 10 + 1048576)) ] ||
     fail "it has grown to $size bytes: make the plan again"
   [ "$(df -B1 --output=avail -- "$TARGET" | tail -n 1)" -gt $((size + size / 20)) ] ||
@@ -142,12 +142,13 @@ same() {
 copy() {
   if [ -n "${3-}" ]; then
     if [ -n "$HAS_RSYNC" ]; then
-      rsync -aHAXSx --numeric-ids --relative -- "$1" "$3/"
+      rsync -aHAXSx --modify-window=-1 --numeric-ids --relative -- "$1" "$3/"
     else
-      cp -a -x --parents --sparse=always -- "$1" "$3/"
+      # cp looks for the directories above an absolute path in the current directory.
+      ( cd / && cp -a -x --parents --sparse=always -- "${1#/}" "$3/" )
     fi
   elif [ -n "$HAS_RSYNC" ] && [ -d "$1" ]; then
-    rsync -aHAXSx --numeric-ids -- "$1/" "$2/"
+    rsync -aHAXSx --modify-window=-1 --numeric-ids -- "$1/" "$2/"
   else
     cp -a -x -T --sparse=always -- "$1" "$2"
   fi
@@ -157,7 +158,7 @@ copy() {
 replace() {
   if [ "$LINK" = bind ]; then
     mount --bind -- "$TO" "$FROM" || return
-    say "move $N: for the next start, add a line to /etc/fstab: the new path, the old path, none, bind"
+    say "move $N: for the next start, add a line to /etc/fstab: new path, old path, none, bind"
   elif [ "$KIND" = file ]; then
     ln -- "$FROM" "$BEFORE" && ln -s -- "$TO" "$NEW" && mv -T -- "$NEW" "$FROM"
   else
@@ -172,7 +173,7 @@ make_move() {
   say "move $N: copying"
   if ! copy "$FROM" "$TO" "$TARGET" || ! sync -f -- "$TO" || ! same "$FROM" "$TO"; then
     remove_copy
-    say "move $N: stop: the copy differs or is incomplete; it was removed, the original is unchanged" >&2
+    say "move $N: stop: the copy differs or is incomplete, and was removed" >&2
     exit 1
   fi
   used=$(first_use "$FROM" "$PATTERN")
@@ -270,7 +271,7 @@ undo_bind() {
     copy "$TO" "$NEW" && same "$TO" "$NEW" && mv -T -- "$NEW" "$FROM"
   else
     need rsync
-    rsync -aHAXSx --numeric-ids --delete -- "$TO/" "$FROM/" && same "$TO" "$FROM"
+    rsync -aHAXSx --modify-window=-1 --numeric-ids --delete -- "$TO/" "$FROM/" && same "$TO" "$FROM"
   fi
 }
 

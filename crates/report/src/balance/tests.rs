@@ -61,8 +61,8 @@ fn balance() -> Balance {
 fn text_has_the_answer_first_and_all_findings_and_no_control_characters() {
     let text = to_text(&balance());
     let first = "sda is the busiest disk, at 90.0 %; 1 move of 1 MiB would lower the highest \
-                 utilization to 50.0 % and the mean response time from 100 ms to 20 ms; 1 move must \
-                 wait, see its findings.";
+                 utilization to 50.0 % and the mean response time from 100 ms to 20.0 ms; 1 move \
+                 must wait, see its findings.";
     assert_eq!(text.lines().next(), Some(first), "{text}");
     assert!(text.contains("Load, the largest ones; 2 more"), "{text}");
     assert!(text.contains("\n  stop: it is in /srv, \\n<shared> (exports)\n"), "{text}");

@@ -101,7 +101,7 @@ counts! {
     disk_read_requests,
     /// Requests of [`Counts::disk_write_bytes`].
     disk_write_requests,
-    /// Requests of [`Counts::disk_lazy_write_bytes`], counted for the process with most of the bytes.
+    /// Requests of [`Counts::disk_lazy_write_bytes`], each for the process with most of its bytes.
     disk_lazy_write_requests,
 }
 

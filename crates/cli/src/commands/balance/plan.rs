@@ -36,10 +36,11 @@ pub(super) fn plan(arguments: &BalanceArgs, mut recording: Recording) -> Result<
     let problem = problem(&recording, &inventory, &loads, &items);
     let plan = balance::plan(&problem);
     let is_here = inventory.places.iter().all(|place| place.stack.is_some());
-    let backup = match is_here && !plan.moves.is_empty() {
-        true => last_backup(&MoveRoots::default(), arguments.backup.as_deref())
-            .context("read the time of the last backup")?,
-        false => None,
+    let backup = if is_here && !plan.moves.is_empty() {
+        last_backup(&MoveRoots::default(), arguments.backup.as_deref())
+            .context("read the time of the last backup")?
+    } else {
+        None
     };
     let moves: Vec<FileMove> = plan
         .moves
@@ -48,10 +49,10 @@ pub(super) fn plan(arguments: &BalanceArgs, mut recording: Recording) -> Result<
             file_move(arguments, &inventory, &problem, &items, *planned, backup.as_ref())
         })
         .collect();
-    let findings = match (&backup, moves.is_empty() || !is_here) {
-        (_, true) => Vec::new(),
-        (Some(backup), false) => vec![backup.age_finding()],
-        (None, false) => vec![no_backup()],
+    let findings = match &backup {
+        _ if moves.is_empty() || !is_here => Vec::new(),
+        Some(backup) => vec![backup.age_finding()],
+        None => vec![no_backup()],
     };
     let mut notes = std::mem::take(&mut recording.notes);
     notes.append(&mut inventory.notes);

@@ -23,7 +23,7 @@ pub(super) struct RecordedLoad {
     pub(super) process: String,
     pub(super) pid: u32,
     pub(super) load: DiskLoad,
-    /// End of the last byte that was accessed: the least size of the file, if nothing else is known.
+    /// End of the last byte that was accessed: the least size of the file.
     pub(super) end: u64,
 }
 

@@ -108,9 +108,9 @@ impl Rig {
 
     /// Returns all that a tree is: kinds, rights, owners, times, links, content, attributes.
     fn snapshot(&self, name: &str) -> String {
-        let script = "cd \"$1\" && find . ! -name . -printf '%y %m %U %G %s %T@ %n %l %p\\n' | sort \
-                      && find . -type f -print0 | sort -z | xargs -0 -r sha256sum && find . -print0 \
-                      | sort -z | xargs -0 getfattr -h -d -m - -e hex";
+        let script = "cd \"$1\" && find . ! -name . -printf '%y %m %U %G %s %T@ %n %l %p\\n' \
+                      | sort && find . -type f -print0 | sort -z | xargs -0 -r sha256sum && \
+                      find . -print0 | sort -z | xargs -0 getfattr -h -d -m - -e hex";
         let mut command = Command::new("bash");
         command.args(["-c", script, "snapshot"]).arg(self.path(name));
         let output = command.output().unwrap();
