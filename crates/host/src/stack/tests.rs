@@ -65,7 +65,7 @@ fn shares(stack: &Stack, named: &[&str]) -> Vec<(String, f64, f64)> {
     all.into_iter().map(|it| (it.disk, it.read, it.write)).collect()
 }
 
-/// LVM on dm-crypt on md RAID 1 on two partitions, mounted at /home.
+/// LVM on dm-crypt on md RAID 1 on two partitions, mounted at /srv.
 fn tower() -> Tree {
     let mut tree = Tree::new();
     tree.partition("pci/sda", 0);
@@ -76,14 +76,14 @@ fn tower() -> Tree {
     let logical = [("dm/uuid", "LVM-abc"), ("dm/name", "vg-home")];
     tree.add("virtual/dm-1", "253:1", &logical, &["virtual/dm-0"]);
     tree.mount("8:1", "/", "ext4", "/dev/sda1");
-    tree.mount("253:1", "/home", "ext4", "/dev/mapper/vg-home");
+    tree.mount("253:1", "/srv", "ext4", "/dev/mapper/vg-home");
     tree
 }
 
 #[test]
 fn a_file_on_lvm_on_dm_crypt_on_md_on_partitions_is_on_both_disks() {
     let tree = tower();
-    let stack = Stack::of_path(&tree.roots(), Path::new("/home/ann/mail")).unwrap();
+    let stack = Stack::of_path(&tree.roots(), Path::new("/srv/ann/mail")).unwrap();
     let expected = "vg-home (LVM) on secret (dm-crypt) on md0 (raid1) on sda1 (partition) on sda \
                     (disk), sdb1 (partition) on sdb (disk)";
     assert_eq!(stack.describe(), expected);
@@ -100,7 +100,7 @@ fn a_file_on_lvm_on_dm_crypt_on_md_on_partitions_is_on_both_disks() {
 #[test]
 fn a_loop_device_is_on_the_disks_of_its_file() {
     let mut tree = tower();
-    tree.add("virtual/loop0", "7:0", &[("loop/backing_file", "/home/disk image")], &[]);
+    tree.add("virtual/loop0", "7:0", &[("loop/backing_file", "/srv/disk image")], &[]);
     tree.add("virtual/loop1", "7:1", &[("loop/backing_file", "/run/image (deleted)")], &[]);
     tree.add("virtual/loop2", "7:2", &[("loop/backing_file", "/mnt/image")], &[]);
     tree.mount("7:0", "/mnt", "ext4", "/dev/loop0");
@@ -108,7 +108,7 @@ fn a_loop_device_is_on_the_disks_of_its_file() {
     let of = |number| Stack::of_file_system(&tree.roots(), number).unwrap();
     assert_eq!(of((7, 2)).shares(&|_| false).len(), 2, "loop on loop on the tower");
     assert_eq!(shares(&of((7, 2)), &["loop0"]), [("loop0".to_owned(), 1.0, 1.0)]);
-    assert_eq!(of((7, 0)).layer, Layer::Loop("/home/disk image".into()));
+    assert_eq!(of((7, 0)).layer, Layer::Loop("/srv/disk image".into()));
     // Memory is no disk: the loop device is the lowest one.
     assert_eq!(shares(&of((7, 1)), &[]), [("loop1".to_owned(), 1.0, 1.0)]);
 }
